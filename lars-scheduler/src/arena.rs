@@ -1,0 +1,120 @@
+//! The memory of the entries: made in blocks, used again and again, freed at the very end.
+//!
+//! # Who keeps it alive
+//!
+//! Handles, the owner and the driver share the scheduler by reference counts. A cancellable does
+//! not: it would cost two counted references on a shared cache line per timer. Instead its entry's
+//! handle bit keeps the whole scheduler's memory alive, and nothing is counted until the end:
+//!
+//! - While the scheduler lives, a handle that is dropped clears its bit, and that is all.
+//! - When the last counted reference goes, [`Arena::orphan`] sets the orphan bit in every entry and
+//!   counts the handle bits that it finds. From then on a handle that clears its bit sees the orphan
+//!   bit and reports here; the last to report frees everything.
+//!
+//! Both are single read-modify-writes of the same word, so each handle is either gone before the
+//! orphan bit is set, or counted and told; never both, never neither.
+
+use crate::entry::Entry;
+use crate::lane::Lane;
+use crate::stack::{FreeLink, StackLink};
+use crate::sync::{AtomicIsize, Mutex, Ordering};
+
+/// Entries per block: 64 KiB of them.
+#[cfg(not(lars_loom))]
+const BLOCK: usize = 1024;
+#[cfg(lars_loom)]
+const BLOCK: usize = 2;
+
+/// More than there can be entries in the address space.
+const BIAS: isize = isize::MAX / 2;
+
+#[derive(Debug)]
+pub(crate) struct Arena {
+    blocks: Mutex<Vec<Block>>,
+    /// Handles that have not reported yet, plus `BIAS` until all of them are counted.
+    waiting: AtomicIsize,
+}
+
+/// Owned, but kept as a pointer: the entries are referred to from everywhere.
+#[derive(Debug)]
+struct Block(*mut [Entry]);
+
+// SAFETY: a block is a list of entries, which may be shared and sent.
+unsafe impl Send for Block {}
+
+impl Drop for Block {
+    fn drop(&mut self) {
+        // SAFETY: `grow` made it with `Box::into_raw`. It is dropped with the arena, when nothing
+        // refers to entries any more.
+        drop(unsafe { Box::from_raw(self.0) });
+    }
+}
+
+impl Arena {
+    pub(crate) fn new() -> Self {
+        Self { blocks: Mutex::new(Vec::new()), waiting: AtomicIsize::new(BIAS) }
+    }
+
+    /// Finds a free entry: in the caller's lane, else in another, else in a new block. With it comes
+    /// how many the lane that had it has given out.
+    pub(crate) fn find(&self, lanes: &[Lane], own: usize) -> (*mut Entry, u64) {
+        loop {
+            // The own lane first; the others, whose entries are other cores' cache lines, only
+            // before memory is asked for.
+            for distance in 0..lanes.len() {
+                let lane = &lanes[(own + distance) & (lanes.len() - 1)];
+                if let Some(found) = lane.find_free() {
+                    return found;
+                }
+            }
+            // Others may be faster at taking the new entries; then there is another round, and
+            // they have made progress.
+            self.grow(&lanes[own], own);
+        }
+    }
+
+    fn grow(&self, lane: &Lane, number: usize) {
+        let block: Box<[Entry]> = (0..BLOCK).map(|_| Entry::free()).collect();
+        let block = Box::into_raw(block);
+        let first = block.cast::<Entry>();
+        // SAFETY: the block has `BLOCK` entries, which are ours alone until they are given away;
+        // the pointers derive from the whole block.
+        unsafe {
+            for index in 0..BLOCK {
+                (*first.add(index)).state.set_lane(number);
+                if index + 1 < BLOCK {
+                    FreeLink::set(first.add(index), first.add(index + 1));
+                }
+            }
+            // Recorded before it is used: an entry that is in use is in a block that is known.
+            self.blocks.lock().push(Block(block));
+            lane.give_back(first, first.add(BLOCK - 1));
+        }
+    }
+
+    /// How many entries there are, in use or free.
+    pub(crate) fn capacity(&self) -> usize {
+        self.blocks.lock().len() * BLOCK
+    }
+
+    /// Marks all entries: the scheduler is gone. Says whether handles are left that will report.
+    ///
+    /// Called once, by whoever dropped the last counted reference.
+    pub(crate) fn orphan(&self) -> bool {
+        let mut held = 0;
+        for block in &*self.blocks.lock() {
+            // SAFETY: the block is alive until the arena is dropped.
+            for entry in unsafe { &*block.0 } {
+                held += isize::from(entry.state.orphan());
+            }
+        }
+        // AcqRel: whoever brings the count to zero frees, and sees all that the others did.
+        self.waiting.fetch_sub(BIAS - held, Ordering::AcqRel) != BIAS - held
+    }
+
+    /// A handle that was told it is an orphan reports. Says whether it was the last.
+    pub(crate) fn report(&self) -> bool {
+        // AcqRel: as in `orphan`.
+        self.waiting.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+}

@@ -1,0 +1,108 @@
+//! Closing: what becomes of the tasks that `stop` hands back.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::clock::real_now;
+use crate::shared::Core;
+use crate::shutdown::{PendingTask, StopFuture};
+
+/// What `close` does with the tasks that are pending.
+///
+/// Repeats end with the scheduler: their next run is never run by `close`, whatever the policy. (An
+/// application that wants a last run schedules it as a one-shot.)
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+#[non_exhaustive]
+pub enum ClosePolicy {
+    /// Runs all pending one-shots, earliest deadline first.
+    #[default]
+    RunPending,
+    /// Runs those marked with [`Task::run_on_close`](crate::Task::run_on_close), and drops the others.
+    /// As in Akka and Pekko.
+    RunMarked,
+    /// Drops all of them.
+    RunNone,
+}
+
+/// What `close` did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct CloseReport {
+    /// Tasks that were run on the closing thread, before their time.
+    pub ran: usize,
+    /// Those among them that panicked.
+    pub panicked: usize,
+    /// One-shots dropped unrun, because of the policy.
+    pub dropped: usize,
+    /// Repeats ended.
+    pub repeats_ended: usize,
+    /// Tasks that had been fired before, and were still queued or running on the scheduler's own pool
+    /// when the time was up. The pool goes on with them.
+    pub unfinished: usize,
+}
+
+impl fmt::Display for CloseReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} run on close ({} panicked), {} dropped, {} repeats ended, {} unfinished",
+            self.ran, self.panicked, self.dropped, self.repeats_ended, self.unfinished
+        )
+    }
+}
+
+/// Why `close` could not do its work.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CloseError {
+    /// It was called by a task on the timer thread, which would have waited for itself. Nothing has
+    /// happened; call it from another thread, or call `stop`, which does not wait.
+    #[error("close was called on the timer thread, which it has to wait for")]
+    OnTimerThread,
+    /// The timer thread did not hand the pending tasks over in time, because an inline task occupies
+    /// it. The scheduler is stopped; the tasks come with the future.
+    #[error("the timer thread did not stop within the shutdown_timeout of {limit:?}")]
+    Timeout {
+        /// The scheduler's `shutdown_timeout`.
+        limit: Duration,
+        /// Resolves with the pending tasks when the timer thread gets to it.
+        pending: StopFuture,
+    },
+}
+
+/// Waits for the pending tasks, and deals with them.
+pub(crate) fn close(
+    core: &Core,
+    stopped: StopFuture,
+    policy: ClosePolicy,
+    limit: Duration,
+) -> Result<CloseReport, CloseError> {
+    let deadline = real_now().checked_add(limit);
+    let pending = stopped
+        .wait_timeout(limit)
+        .map_err(|pending| CloseError::Timeout { limit, pending })?;
+    let mut report = CloseReport::default();
+    for task in pending {
+        settle(task, policy, &mut report);
+    }
+    // What had been fired before is not lost either: it gets the rest of the time to finish.
+    core.pool.wait_idle(deadline);
+    report.unfinished = core.pool.unfinished();
+    Ok(report)
+}
+
+fn settle(task: PendingTask, policy: ClosePolicy, report: &mut CloseReport) {
+    let run = match policy {
+        ClosePolicy::RunPending => true,
+        ClosePolicy::RunMarked => task.runs_on_close(),
+        ClosePolicy::RunNone => false,
+    };
+    if task.is_repeat() {
+        report.repeats_ended += 1;
+    } else if run {
+        report.ran += 1;
+        report.panicked += usize::from(!task.run());
+    } else {
+        report.dropped += 1;
+    }
+}

@@ -1,0 +1,242 @@
+//! The builder: every setting, checked once.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::close::ClosePolicy;
+use crate::error::{BuildError, ConfigError};
+use crate::executor::Executor;
+use crate::executor::pool::Pool;
+use crate::report::{PanicReport, Reporter};
+use crate::scheduler::LightArrayRevolverScheduler;
+use crate::shared::{DefaultExecutor, Settings};
+use crate::tick::Tick;
+use crate::virtual_time::VirtualTime;
+use crate::wheel::Wheel;
+
+type PanicHook = Box<dyn Fn(&PanicReport<'_>) + Send + Sync>;
+
+/// The most lanes: beyond that the timer thread visits more than the producers gain.
+const MAX_LANES: usize = 32;
+
+/// Builds a scheduler. Made by
+/// [`LightArrayRevolverScheduler::builder`](crate::LightArrayRevolverScheduler::builder).
+///
+/// Settings are checked by [`build`](Self::build), all of them, before anything is started.
+#[must_use = "a builder does nothing until it builds"]
+pub struct Builder {
+    tick: Option<Duration>,
+    ticks_per_wheel: usize,
+    max_pending: Option<usize>,
+    thread_name: String,
+    pool_threads: Option<usize>,
+    shutdown_timeout: Duration,
+    close_policy: ClosePolicy,
+    executor: Option<DefaultExecutor>,
+    panic_hook: Option<PanicHook>,
+}
+
+/// The settings that only the owner needs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OwnerSettings {
+    pub(crate) wheel_size: usize,
+    pub(crate) shutdown_timeout: Duration,
+    pub(crate) close_policy: ClosePolicy,
+}
+
+impl Builder {
+    pub(crate) fn new() -> Self {
+        Self {
+            tick: None,
+            ticks_per_wheel: 512,
+            max_pending: None,
+            thread_name: "lars-scheduler".to_owned(),
+            pool_threads: None,
+            shutdown_timeout: Duration::from_secs(5),
+            close_policy: ClosePolicy::default(),
+            executor: None,
+            panic_hook: None,
+        }
+    }
+
+    /// The length of a tick: what deadlines are rounded up to. From 1 ns to 1 h; 1 ms by default.
+    ///
+    /// A shorter tick makes timers more punctual and lets fewer of them share a wake-up. It costs
+    /// nothing while nothing is due: the thread sleeps to the next deadline, not to the next tick.
+    pub fn tick_duration(mut self, tick: Duration) -> Self {
+        self.tick = Some(tick);
+        self
+    }
+
+    /// How many ticks the revolving array has: a power of two from 2 to 65,536; 512 by default.
+    ///
+    /// Timers beyond one revolution wait on overflow levels and are moved down once or twice. Much
+    /// larger arrays save that, and cost memory: 24 bytes a tick.
+    pub fn ticks_per_wheel(mut self, ticks: usize) -> Self {
+        self.ticks_per_wheel = ticks;
+        self
+    }
+
+    /// How many timers may be pending; no limit by default. Beyond it, scheduling is refused with
+    /// [`Refusal::Full`](crate::Refusal::Full).
+    ///
+    /// The exact count is kept in one place, so with a limit all threads that schedule share a cache
+    /// line that they would not share without.
+    pub fn max_pending(mut self, limit: usize) -> Self {
+        self.max_pending = Some(limit);
+        self
+    }
+
+    /// The name of the timer thread; `lars-scheduler` by default. The threads of the pool are called
+    /// the same with `-worker-0` and so on behind it.
+    pub fn thread_name(mut self, name: impl Into<String>) -> Self {
+        self.thread_name = name.into();
+        self
+    }
+
+    /// Runs tasks on `executor` unless they say otherwise. By default on a [`Pool`] of the scheduler's
+    /// own.
+    pub fn executor(mut self, executor: impl Executor) -> Self {
+        self.executor = Some(DefaultExecutor::Own(Arc::new(executor)));
+        self
+    }
+
+    /// Runs tasks on the timer thread unless they say otherwise: for a scheduler whose tasks never
+    /// block.
+    pub fn inline(mut self) -> Self {
+        self.executor = Some(DefaultExecutor::Inline);
+        self
+    }
+
+    /// How many threads the default pool has, from 1 to [`Pool::MAX_THREADS`]; as many as the machine
+    /// has cores by default. They are started when the first task is due.
+    pub fn pool_threads(mut self, threads: usize) -> Self {
+        self.pool_threads = Some(threads);
+        self
+    }
+
+    /// How long [`close`](crate::LightArrayRevolverScheduler::close), and dropping the owner, waits
+    /// for the timer thread; 5 s by default.
+    pub fn shutdown_timeout(mut self, limit: Duration) -> Self {
+        self.shutdown_timeout = limit;
+        self
+    }
+
+    /// What [`close`](crate::LightArrayRevolverScheduler::close) does with pending tasks; by default
+    /// it runs them.
+    pub fn close_policy(mut self, policy: ClosePolicy) -> Self {
+        self.close_policy = policy;
+        self
+    }
+
+    /// Calls `hook` for every panic that the scheduler contains, on the thread that panicked. They are
+    /// counted and logged in any case. A hook that panics itself is logged.
+    pub fn on_panic(mut self, hook: impl Fn(&PanicReport<'_>) + Send + Sync + 'static) -> Self {
+        self.panic_hook = Some(Box::new(hook));
+        self
+    }
+
+    /// Starts the scheduler: one thread.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError::Config`] if a setting is out of its range; [`BuildError::Thread`] if the thread
+    /// could not be started.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_scheduler::LightArrayRevolverScheduler;
+    /// use std::time::Duration;
+    /// let scheduler = LightArrayRevolverScheduler::builder()
+    ///     .tick_duration(Duration::from_millis(10))
+    ///     .ticks_per_wheel(256)
+    ///     .max_pending(1_000_000)
+    ///     .build()?;
+    /// # drop(scheduler);
+    /// let error = LightArrayRevolverScheduler::builder().ticks_per_wheel(100).build().unwrap_err();
+    /// assert_eq!(
+    ///     error.to_string(),
+    ///     "ticks_per_wheel is 100, but it must be a power of two between 2 and 65536",
+    /// );
+    /// # Ok(()) }
+    /// ```
+    pub fn build(self) -> Result<LightArrayRevolverScheduler, BuildError> {
+        let thread_name = self.thread_name.clone();
+        let lanes = (2 * num_cpus::get()).next_power_of_two().min(MAX_LANES);
+        let (settings, owner) =
+            self.check(Duration::from_millis(1), lanes, DefaultExecutor::Pool)?;
+        Ok(LightArrayRevolverScheduler::start(settings, owner, thread_name)?)
+    }
+
+    /// A scheduler in virtual time: no thread, and a clock that stands still until the test moves it.
+    ///
+    /// Two defaults differ: the tick is 1 ns, so that everything fires at its exact deadline, and
+    /// tasks run inline, on the thread that moves the clock.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] if a setting is out of its range.
+    pub fn build_virtual(self) -> Result<VirtualTime, ConfigError> {
+        // One lane: the order of all calls is the order of the intake.
+        let (settings, owner) = self.check(Tick::MIN, 1, DefaultExecutor::Inline)?;
+        Ok(VirtualTime::new(settings, owner))
+    }
+
+    fn check(
+        self,
+        default_tick: Duration,
+        lanes: usize,
+        default_executor: DefaultExecutor,
+    ) -> Result<(Settings, OwnerSettings), ConfigError> {
+        let tick = Tick::new(self.tick.unwrap_or(default_tick))?;
+        let (min, max) = Wheel::SIZES;
+        let given = self.ticks_per_wheel;
+        if !given.is_power_of_two() || given < min || given > max {
+            return Err(ConfigError::TicksPerWheel { given, min, max });
+        }
+        if self.max_pending == Some(0) {
+            return Err(ConfigError::MaxPending { given: 0 });
+        }
+        let pool_threads =
+            self.pool_threads.unwrap_or_else(|| num_cpus::get().min(Pool::MAX_THREADS));
+        let pool = Pool::new(&format!("{}-worker", self.thread_name), pool_threads)
+            .map_err(|error| match error {
+                // It is the name that the caller gave, not the one made of it, that is wrong.
+                ConfigError::ThreadName { .. } => {
+                    ConfigError::ThreadName { given: self.thread_name.clone() }
+                }
+                other => other,
+            })?;
+        let settings = Settings {
+            tick,
+            lanes,
+            limit: self.max_pending,
+            executor: self.executor.unwrap_or(default_executor),
+            pool,
+            reporter: Reporter::new(self.panic_hook),
+        };
+        let owner = OwnerSettings {
+            wheel_size: given,
+            shutdown_timeout: self.shutdown_timeout,
+            close_policy: self.close_policy,
+        };
+        Ok((settings, owner))
+    }
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder")
+            .field("tick_duration", &self.tick)
+            .field("ticks_per_wheel", &self.ticks_per_wheel)
+            .field("max_pending", &self.max_pending)
+            .field("thread_name", &self.thread_name)
+            .field("pool_threads", &self.pool_threads)
+            .field("shutdown_timeout", &self.shutdown_timeout)
+            .field("close_policy", &self.close_policy)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,395 @@
+//! The timer side: a value that is turned. It has no thread and reads no clock.
+
+use std::ptr;
+
+use crate::entry::Entry;
+use crate::entry::state::{Arm, Flags, Take};
+use crate::executor::{Executor, Inline, Rejected, Runnable};
+use crate::intake::Pop;
+use crate::metrics::DriverCounts;
+use crate::report::PanicIn;
+use crate::shared::{Core, DefaultExecutor, Live};
+use crate::shutdown::PendingTask;
+use crate::stack::{CancelLink, FreeLink, StackLink};
+use crate::sync::{Arc, relax};
+use crate::task::RawTask;
+use crate::tick::{LAST_INSTANT, NEVER};
+use crate::wheel::{Advance, Wheel, is_linked};
+
+/// How many entries of one lane are taken in before the due ones get their turn.
+const TAKE_IN: usize = 4096;
+/// How many tasks are fired before the clock is read and the intake looked at again.
+const FIRE: usize = 512;
+/// How many entries are cascaded, likewise: 0.1 ms of work.
+const CASCADE: usize = 4096;
+
+/// What a [`turn`](Driver::turn) left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub(crate) struct Turn {
+    /// How many tasks were fired.
+    pub(crate) fired: usize,
+    /// What to do next.
+    pub(crate) next: Next,
+}
+
+/// When the driver should be turned again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// At once: there is more to do.
+    Now,
+    /// At this instant, or when something earlier is scheduled.
+    At(u64),
+    /// When something is scheduled.
+    Idle,
+}
+
+/// What [`take_in`](Driver::take_in) left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Intaken {
+    /// Everything that had been pushed before the call is in the wheel.
+    All,
+    /// There is more.
+    More,
+    /// A producer is in the middle of a push; what it and those behind it push comes later.
+    Gap,
+}
+
+/// Owns the wheel. There is one for each scheduler.
+#[derive(Debug)]
+pub(crate) struct Driver {
+    live: Arc<Live>,
+    wheel: Wheel,
+    /// The latest instant that the driver was turned to.
+    now: u64,
+    /// Entries on their way back, a chain for each lane, given away at the end of each step.
+    going_back: Vec<Chain>,
+    in_limbo: usize,
+    /// The earliest deadline among the timers found cancelled since the last sleep; see
+    /// [`sleep_until`](Self::sleep_until).
+    cancelled_first: u64,
+    /// Whether due entries are sorted by deadline inside a tick: in virtual time.
+    exact_order: bool,
+    /// Set once everything was handed back.
+    finished: bool,
+}
+
+/// Free entries linked by their free links.
+#[derive(Debug, Clone, Copy)]
+struct Chain {
+    first: *mut Entry,
+    last: *mut Entry,
+}
+
+// SAFETY: the entries in the chains, and in the wheel, are the driver's wherever it goes.
+unsafe impl Send for Driver {}
+
+impl Driver {
+    pub(crate) fn new(live: Arc<Live>, wheel_size: usize, exact_order: bool) -> Self {
+        let now = live.clock.now();
+        let wheel = Wheel::new(live.tick, wheel_size, now);
+        let none = Chain { first: ptr::null_mut(), last: ptr::null_mut() };
+        let going_back = vec![none; live.lanes().len()];
+        Self { live, wheel, now, going_back, in_limbo: 0, cancelled_first: NEVER, exact_order, finished: false }
+    }
+
+    pub(crate) fn core(&self) -> &Core {
+        &self.live
+    }
+
+    /// Takes in what was scheduled and cancelled before this call. Read the clock *after* this and before
+    /// [`turn`](Self::turn): then whatever was taken in was stamped before the instant that it is
+    /// fired against.
+    pub(crate) fn take_in(&mut self) -> Intaken {
+        let live = Arc::clone(&self.live);
+        let mut outcome = Intaken::All;
+        let mut seen = 0;
+        for lane in live.lanes() {
+            let mut budget = TAKE_IN;
+            let mut mark = lane.intake.mark();
+            loop {
+                // SAFETY: there is one driver, so one consumer, and it pops only here.
+                match unsafe { lane.intake.pop_up_to(&mut mark) } {
+                    Pop::Entry(entry) => {
+                        self.place(entry);
+                        seen += 1;
+                        budget -= 1;
+                        if budget == 0 {
+                            outcome = Intaken::More;
+                            break;
+                        }
+                    }
+                    Pop::Empty => break,
+                    Pop::Inconsistent => {
+                        if outcome == Intaken::All {
+                            outcome = Intaken::Gap;
+                        }
+                        break;
+                    }
+                }
+            }
+            let mut entry = lane.cancelled.take_all();
+            while !entry.is_null() {
+                // SAFETY: the stack gave us the entry and its link; the canceller is done with both.
+                unsafe {
+                    let next = CancelLink::get(entry);
+                    // It is not linked if we met it when it was due.
+                    if is_linked(entry) {
+                        self.wheel.unlink(entry);
+                    }
+                    self.retire_cancelled(entry);
+                    entry = next;
+                }
+                seen += 1;
+            }
+        }
+        self.look_through_limbo(seen);
+        self.give_back();
+        outcome
+    }
+
+    fn place(&mut self, entry: *mut Entry) {
+        // SAFETY: popped from the intake, so alive and ours.
+        unsafe {
+            match (*entry).state.arm() {
+                Arm::Armed(flags) if flags.is_immediate() => self.wheel.push_due(entry),
+                Arm::Armed(_) => self.wheel.insert(entry),
+                Arm::Cancelled => self.retire_cancelled(entry),
+            }
+        }
+    }
+
+    /// Fires what is due at `now`, a bounded number of tasks. An instant before an earlier one counts
+    /// as that.
+    pub(crate) fn turn(&mut self, now: u64) -> Turn {
+        self.now = self.now.max(now.min(LAST_INSTANT));
+        let target = self.live.tick.reached_by(self.now);
+        let mut fired = 0;
+        let mut moves = CASCADE;
+        let mut seen = 0;
+        let next = loop {
+            while fired < FIRE
+                && let Some(entry) = self.wheel.pop_due()
+            {
+                fired += usize::from(self.fire(entry));
+                seen += 1;
+                if seen == FIRE {
+                    break;
+                }
+            }
+            if self.wheel.has_due() {
+                break Next::Now;
+            }
+            match self.wheel.advance(target, &mut moves) {
+                Advance::Due if self.exact_order => {
+                    self.wheel.sort_due();
+                    // One tick at a time, so that what these tasks schedule is taken in between.
+                    while let Some(entry) = self.wheel.pop_due() {
+                        fired += usize::from(self.fire(entry));
+                    }
+                    break Next::Now;
+                }
+                Advance::Due => {}
+                Advance::Working => break Next::Now,
+                Advance::Reached => {
+                    break match self.wheel.next_tick() {
+                        Some(tick) => Next::At(self.live.tick.start_of(tick)),
+                        None => Next::Idle,
+                    };
+                }
+            }
+        };
+        self.look_through_limbo(seen);
+        self.give_back();
+        Turn { fired, next }
+    }
+
+    /// Fires one entry that has left the due list, unless it was cancelled.
+    fn fire(&mut self, entry: *mut Entry) -> bool {
+        // SAFETY: the entry was in our list, so it is alive and ours.
+        let (task, flags) = unsafe {
+            match (*entry).state.take() {
+                // It is, or will be, on the cancel stack, and is retired when it comes from there.
+                Take::Cancelled => return false,
+                Take::Taken(flags) => {
+                    let late = self.now.saturating_sub((*entry).deadline());
+                    let task = (*entry).take_task();
+                    self.live.counts.record_fired(late);
+                    self.retire(entry);
+                    (task, flags)
+                }
+            }
+        };
+        self.live.release_place();
+        // From here on foreign code runs. The entry is retired, the counts are up to date, and the
+        // rest of the due list is in the wheel: a panic that got past the containment would lose
+        // nothing but its own task.
+        run(&self.live, task, flags);
+        true
+    }
+
+    /// How long to sleep when the next turn is due at `next`: not longer than to the first deadline of
+    /// the timers that were cancelled meanwhile.
+    ///
+    /// Those that schedule and cancel time-outs go on doing so. Their next time-out is later than the
+    /// cancelled one, so with this it need not wake the thread, which would cost them 15 µs each time;
+    /// the price is one wake-up for nothing, when that deadline comes. (A million pairs of schedule and
+    /// cancel in a loop, 30 s ahead, wake the thread 230 times with this and 6,000 times without.)
+    pub(crate) fn sleep_until(&mut self, next: u64) -> u64 {
+        match std::mem::replace(&mut self.cancelled_first, NEVER) {
+            first if first > self.now => next.min(first),
+            _ => next,
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As for `retire`.
+    unsafe fn retire_cancelled(&mut self, entry: *mut Entry) {
+        // SAFETY: the caller's promise; the deadline stays readable until the entry is freed.
+        unsafe {
+            self.cancelled_first = self.cancelled_first.min((*entry).deadline());
+            self.retire(entry);
+        }
+    }
+
+    /// An entry whose task is gone: free, as soon as its handle is.
+    ///
+    /// # Safety
+    ///
+    /// The entry is ours and in no list.
+    unsafe fn retire(&mut self, entry: *mut Entry) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if (*entry).state.is_released() {
+                self.free(entry);
+            } else {
+                self.wheel.push_limbo(entry);
+                self.in_limbo += 1;
+            }
+        }
+    }
+
+    /// # Safety
+    ///
+    /// The entry is ours, in no list, without a task, and released by its handle.
+    unsafe fn free(&mut self, entry: *mut Entry) {
+        // SAFETY: the caller's promise: nobody else refers to the entry.
+        unsafe {
+            (*entry).state.set_free();
+            let chain = &mut self.going_back[(*entry).state.lane()];
+            FreeLink::set(entry, chain.first);
+            if chain.first.is_null() {
+                chain.last = entry;
+            }
+            chain.first = entry;
+        }
+    }
+
+    /// Frees entries in limbo whose handles have gone meanwhile: of every entry that passed through
+    /// the driver, two in limbo are looked at. So those that are free but not found yet are never
+    /// more than those that are held, and no single step takes long.
+    fn look_through_limbo(&mut self, seen: usize) {
+        for _ in 0..(2 * seen).min(self.in_limbo) {
+            let Some(entry) = self.wheel.pop_limbo() else { break };
+            self.in_limbo -= 1;
+            // SAFETY: it was in our limbo list.
+            unsafe { self.retire(entry) };
+        }
+    }
+
+    fn give_back(&mut self) {
+        for (number, chain) in self.going_back.iter_mut().enumerate() {
+            if !chain.first.is_null() {
+                // SAFETY: the entries are free and ours, and linked from first to last.
+                unsafe { self.live.lanes()[number].give_back(chain.first, chain.last) };
+                *chain = Chain { first: ptr::null_mut(), last: ptr::null_mut() };
+            }
+        }
+    }
+
+    /// Whether nothing has been pushed that was not taken in. To be asked after the sleep was
+    /// announced, and before it begins.
+    pub(crate) fn nothing_to_take_in(&self) -> bool {
+        // SAFETY: there is one driver, so one consumer.
+        self.live.lanes().iter().all(|lane| unsafe { lane.intake.is_empty() })
+    }
+
+    /// Ends the scheduling and keeps the promise of `stop`: everything that was accepted and has
+    /// neither started nor been cancelled is handed back. Later calls do nothing.
+    pub(crate) fn finish(&mut self) {
+        if self.finished {
+            return;
+        }
+        self.finished = true;
+        let live = Arc::clone(&self.live);
+        // From here on a producer that pushes takes its task back, unless we are faster.
+        live.sleep.announce_stopped();
+        let mut spins = 0;
+        loop {
+            match self.take_in() {
+                Intaken::All => break,
+                Intaken::More => {}
+                // A producer that was interrupted in the middle of its push. Its task was accepted,
+                // or would be if we were not stopping; only it can link it.
+                Intaken::Gap => {
+                    relax(spins);
+                    spins += 1;
+                }
+            }
+        }
+        let mut pending = Vec::new();
+        while let Some(entry) = self.wheel.pop_any() {
+            // SAFETY: the entry was in our wheel, so it is alive and ours.
+            unsafe {
+                if let Take::Taken(flags) = (*entry).state.take() {
+                    let deadline = (*entry).deadline();
+                    let due = live.clock.instant(deadline);
+                    let task = (*entry).take_task();
+                    let reporter = Arc::clone(&live.reporter);
+                    pending.push((deadline, PendingTask::new(task, flags, due, reporter)));
+                    live.release_place();
+                }
+            }
+        }
+        DriverCounts::add(&live.counts.handed_back, pending.len() as u64);
+        pending.sort_by_key(|&(deadline, _)| deadline);
+        live.stop.resolve(pending.into_iter().map(|(_, task)| task).collect());
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        // Nobody turns it any more: whoever schedules has to be told.
+        self.finish();
+    }
+}
+
+/// Runs a task, or hands it to its executor.
+fn run(core: &Core, task: RawTask, flags: Flags) {
+    if flags.is_inline() {
+        core.reporter.contain(PanicIn::Task, || task.run());
+        return;
+    }
+    let own = task.executor();
+    let executor: &dyn Executor = match (&own, &core.executor) {
+        (Some(own), _) => &**own,
+        (None, DefaultExecutor::Own(executor)) => &**executor,
+        (None, DefaultExecutor::Pool) => &core.pool,
+        (None, DefaultExecutor::Inline) => {
+            core.reporter.contain(PanicIn::Task, || task.run());
+            return;
+        }
+    };
+    let task = Runnable::of_scheduler(task, &core.reporter);
+    let mut rejected: Option<Rejected> = None;
+    core.reporter.contain(PanicIn::Executor, || rejected = executor.execute(task).err());
+    // An accepted task runs, whatever its executor says: on the pool, or, where not a single thread
+    // can be started, here.
+    for fallback in [&core.pool as &dyn Executor, &Inline] {
+        let Some(task) = rejected.take() else { return };
+        core.reporter.task_rejected(task.reason());
+        rejected = fallback.execute(task.into_task()).err();
+    }
+}

@@ -1,0 +1,141 @@
+//! What can go wrong, with what was handed in handed back.
+
+use std::fmt;
+use std::time::Duration;
+
+use thiserror::Error;
+
+/// A setting or an argument out of its range.
+///
+/// The message names the setting, the value that was given and the limit that it broke.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// The tick is shorter or longer than a tick can be.
+    #[error("tick_duration is {given:?}, but it must be between {min:?} and {max:?}")]
+    TickDuration {
+        /// What was asked for.
+        given: Duration,
+        /// The shortest tick.
+        min: Duration,
+        /// The longest tick.
+        max: Duration,
+    },
+    /// The wheel's size is no power of two, or out of range.
+    #[error("ticks_per_wheel is {given}, but it must be a power of two between {min} and {max}")]
+    TicksPerWheel {
+        /// What was asked for.
+        given: usize,
+        /// The smallest wheel.
+        min: usize,
+        /// The largest wheel.
+        max: usize,
+    },
+    /// A limit of zero pending timers would refuse everything.
+    #[error("max_pending is {given}, but it must be at least 1 (leave it unset for no limit)")]
+    MaxPending {
+        /// What was asked for.
+        given: usize,
+    },
+    /// The number of pool threads is out of range.
+    #[error("pool_threads is {given}, but it must be between 1 and {max}")]
+    PoolThreads {
+        /// What was asked for.
+        given: usize,
+        /// The most threads of a pool.
+        max: usize,
+    },
+    /// A thread's name has a NUL byte in it, which no operating system takes.
+    #[error("thread_name is {given:?}, but a thread's name must not contain a NUL byte")]
+    ThreadName {
+        /// What was asked for.
+        given: String,
+    },
+}
+
+/// A scheduler could not be started.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// A setting is out of its range.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The operating system refused the timer thread.
+    #[error("the timer thread could not be started: {0}")]
+    Thread(#[from] std::io::Error),
+}
+
+/// Why a task was not accepted.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// The scheduler was stopped, closed or dropped.
+    #[error("the scheduler has been stopped; nothing can be scheduled on it any more")]
+    Stopped,
+    /// As many timers are pending as the scheduler was built to hold.
+    #[error("max_pending is {limit} and as many timers are pending")]
+    Full {
+        /// The scheduler's `max_pending`.
+        limit: usize,
+    },
+    /// A period of zero would run without end.
+    #[error("the period is {given:?}, but it must be at least {min:?}")]
+    Period {
+        /// What was asked for.
+        given: Duration,
+        /// The shortest period.
+        min: Duration,
+    },
+}
+
+/// A task that was not accepted, given back with the reason.
+///
+/// A call that returned this error never runs its task. The error is `Send` and `Sync` whenever
+/// the task is `Send`, so it passes through `?` into the usual boxed errors.
+pub struct ScheduleError<T> {
+    refusal: Refusal,
+    task: Exclusive<T>,
+}
+
+/// Hands its content out by value or by `&mut` only, so sharing it shares nothing.
+struct Exclusive<T>(T);
+
+// SAFETY: a shared reference to `Exclusive` gives no access to the value inside: no method takes
+// `&self` and returns anything of it. What needs `&mut` or ownership is exclusive by the rules of
+// the language.
+unsafe impl<T> Sync for Exclusive<T> {}
+
+impl<T> ScheduleError<T> {
+    pub(crate) fn new(refusal: Refusal, task: T) -> Self {
+        Self { refusal, task: Exclusive(task) }
+    }
+
+    /// Why the task was not accepted.
+    pub fn refusal(&self) -> &Refusal {
+        &self.refusal
+    }
+
+    /// The task, as it was handed in.
+    pub fn into_task(self) -> T {
+        self.task.0
+    }
+
+    /// The reason and the task.
+    pub fn into_parts(self) -> (Refusal, T) {
+        (self.refusal, self.task.0)
+    }
+}
+
+impl<T> fmt::Debug for ScheduleError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScheduleError").field("refusal", &self.refusal).finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Display for ScheduleError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.refusal.fmt(f)
+    }
+}
+
+impl<T> std::error::Error for ScheduleError<T> {}

@@ -1,0 +1,169 @@
+//! Where due tasks go.
+
+mod adapters;
+pub(crate) mod pool;
+
+use std::borrow::Cow;
+use std::fmt;
+
+use crate::report::{PanicIn, Reporter};
+use crate::sync::Arc;
+use crate::task::RawTask;
+
+#[cfg(feature = "rayon")]
+#[cfg_attr(docsrs, doc(cfg(feature = "rayon")))]
+pub use self::adapters::RayonExecutor;
+pub use self::adapters::SpawnExecutor;
+#[cfg(feature = "tokio")]
+#[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
+pub use self::adapters::TokioExecutor;
+
+/// Runs the tasks of a scheduler.
+///
+/// The timer thread calls [`execute`](Executor::execute) with each task that is due, so it must
+/// not block: while it does, nothing else of the scheduler fires. Ready ones are the
+/// [`Pool`](crate::Pool) that a scheduler starts by default, [`Inline`], [`SpawnExecutor`] for
+/// anything that implements `futures::task::Spawn`, and, behind features of the same name,
+/// `RayonExecutor` and `TokioExecutor`.
+///
+/// # Panics
+///
+/// An executor that panics is contained and reported; the task that it was given is counted as
+/// abandoned if the panic dropped it.
+///
+/// # Examples
+///
+/// ```
+/// use lars_scheduler::{Executor, LightArrayRevolverScheduler, Rejected, Runnable};
+/// use std::sync::{Mutex, mpsc};
+/// use std::time::Duration;
+///
+/// /// Hands tasks to whichever thread receives from the channel.
+/// struct Channel(Mutex<mpsc::Sender<Runnable>>);
+/// impl Executor for Channel {
+///     fn execute(&self, task: Runnable) -> Result<(), Rejected> {
+///         let sender = self.0.lock().unwrap();
+///         sender.send(task).map_err(|gone| Rejected::new(gone.0, "the receiver is gone"))
+///     }
+/// }
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let (sender, receiver) = mpsc::channel();
+/// let scheduler = LightArrayRevolverScheduler::builder()
+///     .executor(Channel(Mutex::new(sender)))
+///     .build()?;
+/// scheduler.schedule_once(Duration::from_millis(1), || println!("on the main thread"))?;
+/// receiver.recv()?.run();
+/// # Ok(()) }
+/// ```
+pub trait Executor: Send + Sync + 'static {
+    /// Takes a task to run it soon, on any thread.
+    ///
+    /// # Errors
+    ///
+    /// [`Rejected`] gives the task back. The scheduler then counts it, logs the reason and runs
+    /// the task on its own pool instead, because an accepted task is never lost.
+    fn execute(&self, task: Runnable) -> Result<(), Rejected>;
+}
+
+/// Runs tasks where they are handed over: on the timer thread.
+///
+/// For tasks that never block. See [`Task::inline`](crate::Task::inline).
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Inline;
+
+impl Executor for Inline {
+    fn execute(&self, task: Runnable) -> Result<(), Rejected> {
+        task.run();
+        Ok(())
+    }
+}
+
+/// A task on its way through an [`Executor`].
+///
+/// Dropping it drops the task unrun; the scheduler counts that as abandoned.
+#[must_use = "dropping a runnable loses its task"]
+pub struct Runnable {
+    task: Option<RawTask>,
+    reporter: Option<Arc<Reporter>>,
+}
+
+impl Runnable {
+    /// A runnable of one's own, to put other work on an executor beside the scheduler's.
+    ///
+    /// A closure of up to three words is stored without an allocation.
+    pub fn new(run: impl FnOnce() + Send + 'static) -> Self {
+        Self { task: Some(RawTask::new(run)), reporter: None }
+    }
+
+    pub(crate) fn of_scheduler(task: RawTask, reporter: &Arc<Reporter>) -> Self {
+        Self { task: Some(task), reporter: Some(Arc::clone(reporter)) }
+    }
+
+    /// Runs the task. A panic in it is contained and reported.
+    pub fn run(mut self) {
+        let task = self.task.take();
+        let run = move || {
+            if let Some(task) = task {
+                task.run();
+            }
+        };
+        match self.reporter.take() {
+            Some(reporter) => {
+                reporter.contain(PanicIn::Task, run);
+            }
+            None => {
+                Reporter::default().contain(PanicIn::Task, run);
+            }
+        }
+    }
+}
+
+impl Drop for Runnable {
+    fn drop(&mut self) {
+        if let Some(task) = self.task.take() {
+            if let Some(reporter) = self.reporter.take() {
+                reporter.task_abandoned();
+                reporter.contain(PanicIn::Cleanup, || drop(task));
+            }
+        }
+    }
+}
+
+impl fmt::Debug for Runnable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Runnable").finish_non_exhaustive()
+    }
+}
+
+/// A task that an executor did not take, with the reason.
+#[derive(Debug)]
+pub struct Rejected {
+    task: Runnable,
+    reason: Cow<'static, str>,
+}
+
+impl Rejected {
+    /// Gives `task` back because of `reason`, which goes into the log.
+    pub fn new(task: Runnable, reason: impl Into<Cow<'static, str>>) -> Self {
+        Self { task, reason: reason.into() }
+    }
+
+    /// Why the task was not taken.
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+
+    /// The task.
+    pub fn into_task(self) -> Runnable {
+        self.task
+    }
+}
+
+impl fmt::Display for Rejected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the executor rejected the task: {}", self.reason)
+    }
+}
+
+impl std::error::Error for Rejected {}

@@ -1,0 +1,101 @@
+//! Ready executors over what a program may already have.
+
+use futures::task::{Spawn, SpawnExt};
+
+use super::{Executor, Rejected, Runnable};
+
+/// Runs tasks on anything that spawns futures: `futures::executor::ThreadPool`, or the wrapper
+/// that another runtime offers for this trait.
+///
+/// ```
+/// # // needs a `Spawn`; a runtime's thread pool in real life
+/// # struct Threads;
+/// # impl futures::task::Spawn for Threads {
+/// #     fn spawn_obj(&self, f: futures::task::FutureObj<'static, ()>) -> Result<(), futures::task::SpawnError> {
+/// #         std::thread::spawn(|| futures::executor::block_on(f));
+/// #         Ok(())
+/// #     }
+/// # }
+/// use lars_scheduler::{LightArrayRevolverScheduler, SpawnExecutor};
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let spawner = Threads;
+/// let scheduler = LightArrayRevolverScheduler::builder()
+///     .executor(SpawnExecutor::new(spawner))
+///     .build()?;
+/// # let (sender, receiver) = std::sync::mpsc::channel();
+/// # scheduler.schedule_once(std::time::Duration::ZERO, move || sender.send(1).unwrap())?;
+/// # assert_eq!(receiver.recv()?, 1);
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone)]
+pub struct SpawnExecutor<S> {
+    spawner: S,
+}
+
+impl<S: Spawn + Send + Sync + 'static> SpawnExecutor<S> {
+    /// Tasks run as futures on `spawner`.
+    pub fn new(spawner: S) -> Self {
+        Self { spawner }
+    }
+}
+
+impl<S: Spawn + Send + Sync + 'static> Executor for SpawnExecutor<S> {
+    fn execute(&self, task: Runnable) -> Result<(), Rejected> {
+        // Asked first, because `spawn` keeps what it refuses.
+        if let Err(refusal) = self.spawner.status() {
+            return Err(Rejected::new(task, refusal.to_string()));
+        }
+        // A refusal after all drops the task; the scheduler counts and reports that.
+        let _ = self.spawner.spawn(async move { task.run() });
+        Ok(())
+    }
+}
+
+/// Runs tasks on a tokio runtime, as tasks of it: they must not block its workers.
+#[cfg(feature = "tokio")]
+#[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
+#[derive(Debug, Clone)]
+pub struct TokioExecutor {
+    runtime: tokio::runtime::Handle,
+}
+
+#[cfg(feature = "tokio")]
+impl TokioExecutor {
+    /// Tasks run on `runtime`.
+    pub fn new(runtime: tokio::runtime::Handle) -> Self {
+        Self { runtime }
+    }
+}
+
+#[cfg(feature = "tokio")]
+impl Executor for TokioExecutor {
+    fn execute(&self, task: Runnable) -> Result<(), Rejected> {
+        // A runtime that has shut down drops the task; the scheduler counts and reports that.
+        self.runtime.spawn(async move { task.run() });
+        Ok(())
+    }
+}
+
+/// Runs tasks on a rayon pool.
+#[cfg(feature = "rayon")]
+#[cfg_attr(docsrs, doc(cfg(feature = "rayon")))]
+#[derive(Debug, Clone)]
+pub struct RayonExecutor {
+    pool: std::sync::Arc<rayon::ThreadPool>,
+}
+
+#[cfg(feature = "rayon")]
+impl RayonExecutor {
+    /// Tasks run on `pool`.
+    pub fn new(pool: std::sync::Arc<rayon::ThreadPool>) -> Self {
+        Self { pool }
+    }
+}
+
+#[cfg(feature = "rayon")]
+impl Executor for RayonExecutor {
+    fn execute(&self, task: Runnable) -> Result<(), Rejected> {
+        self.pool.spawn_fifo(move || task.run());
+        Ok(())
+    }
+}

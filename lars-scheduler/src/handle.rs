@@ -1,0 +1,233 @@
+//! The calling side: stamping deadlines, filling entries, pushing them.
+
+use std::fmt;
+use std::ptr::NonNull;
+use std::time::{Duration, Instant};
+
+use crate::cancel::{BACKLOG, Cancellable, EntryHandle};
+use crate::entry::state::{Cancel, Flags};
+use crate::error::{Refusal, ScheduleError};
+use crate::metrics::Metrics;
+use crate::shared::{Core, Live};
+use crate::sleep::AfterPush;
+use crate::sync::{Arc, Ordering};
+use crate::task::{IntoTask, RawTask, RunOn, TaskBody, TaskOptions};
+use crate::tick::nanos;
+
+/// Schedules on a scheduler. Cheap to clone, `Send` and `Sync`.
+///
+/// A handle does not keep the scheduler running: when the owner is closed or dropped, calls on its
+/// handles are refused with [`Refusal::Stopped`].
+#[derive(Clone)]
+pub struct Handle {
+    live: Arc<Live>,
+}
+
+impl Handle {
+    pub(crate) fn new(live: Arc<Live>) -> Self {
+        Self { live }
+    }
+
+    pub(crate) fn core(&self) -> &Core {
+        &self.live
+    }
+
+    /// Runs `task` once, `delay` from now.
+    ///
+    /// The deadline is read when the call is made: `now + delay`. A delay that no clock reaches, up
+    /// to [`Duration::MAX`], is accepted and never comes due. A delay of zero is handed over at once,
+    /// without waiting for a tick; it never runs on the caller's stack.
+    ///
+    /// # Lateness
+    ///
+    /// Never early. With a punctual timer thread the task starts at most one tick, and the time
+    /// that waking a thread takes, after its deadline.
+    ///
+    /// # Ordering
+    ///
+    /// Tasks with equal deadlines that one thread scheduled start in the order of the calls; tasks in
+    /// different ticks in the order of their ticks. (On an executor with several threads they then
+    /// run side by side.)
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::Stopped`] after the scheduler was stopped, closed or dropped, and
+    /// [`Refusal::Full`] if `max_pending` timers are pending. The task is given back and never runs.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::{sync::mpsc, time::Duration};
+    /// let scheduler = lars_scheduler::LightArrayRevolverScheduler::new()?;
+    /// let (sender, receiver) = mpsc::channel();
+    /// let _ = scheduler.schedule_once(Duration::from_millis(2), move || {
+    ///     sender.send("due").unwrap();
+    /// })?;
+    /// assert_eq!(receiver.recv()?, "due");
+    /// # Ok(()) }
+    /// ```
+    pub fn schedule_once<T: IntoTask>(
+        &self,
+        delay: Duration,
+        task: T,
+    ) -> Result<Cancellable, ScheduleError<T>> {
+        let deadline = self.live.clock.now().saturating_add(nanos(delay));
+        self.schedule_deadline(deadline, delay.is_zero(), task)
+    }
+
+    /// Runs `task` once, at `deadline`. A deadline that has passed is now.
+    ///
+    /// Otherwise the same as [`schedule_once`](Self::schedule_once).
+    ///
+    /// # Errors
+    ///
+    /// As for [`schedule_once`](Self::schedule_once).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    /// let scheduler = lars_scheduler::LightArrayRevolverScheduler::new()?;
+    /// let end_of_round = scheduler.now() + Duration::from_secs(30);
+    /// let round = scheduler.schedule_at(end_of_round, || println!("time is up"))?;
+    /// assert!(round.is_pending());
+    /// # Ok(()) }
+    /// ```
+    pub fn schedule_at<T: IntoTask>(
+        &self,
+        deadline: Instant,
+        task: T,
+    ) -> Result<Cancellable, ScheduleError<T>> {
+        let now = self.live.clock.now();
+        let deadline = self.live.clock.nanos_at(deadline);
+        self.schedule_deadline(deadline.max(now), deadline <= now, task)
+    }
+
+    /// The scheduler's time: the system's monotonic clock, or a test's.
+    ///
+    /// # Panics
+    ///
+    /// If virtual time was advanced beyond what an [`Instant`] can express; that is more than a
+    /// hundred years on all platforms known.
+    pub fn now(&self) -> Instant {
+        self.live
+            .clock
+            .instant(self.live.clock.now())
+            .expect("the scheduler's time lies beyond what an Instant can express")
+    }
+
+    /// A snapshot of the scheduler's counts.
+    pub fn metrics(&self) -> Metrics {
+        self.live.metrics()
+    }
+
+    /// How many timers wait. Exact when no other thread is scheduling or cancelling meanwhile.
+    pub fn pending(&self) -> u64 {
+        self.live.metrics().pending
+    }
+
+    /// The tick: what deadlines are rounded up to.
+    pub fn tick_duration(&self) -> Duration {
+        Duration::from_nanos(self.live.tick.nanos())
+    }
+
+    /// Whether the scheduler was stopped, closed or dropped, so that it accepts nothing any more.
+    pub fn is_stopped(&self) -> bool {
+        self.live.stop.is_requested()
+    }
+
+    fn schedule_deadline<T: IntoTask>(
+        &self,
+        deadline: u64,
+        immediate: bool,
+        task: T,
+    ) -> Result<Cancellable, ScheduleError<T>> {
+        let (body, options) = task.into_parts();
+        match self.submit(deadline, immediate, false, &options, body) {
+            Ok(handle) => Ok(Cancellable::once(handle)),
+            Err((refusal, body)) => Err(ScheduleError::new(refusal, T::from_parts(body, options))),
+        }
+    }
+
+    /// Everything that is scheduled comes through here: finds an entry, fills it, pushes it, and
+    /// looks whether that was in time. On an error the body is given back and will not run.
+    pub(crate) fn submit<B: TaskBody>(
+        &self,
+        deadline: u64,
+        immediate: bool,
+        repeat: bool,
+        options: &TaskOptions,
+        body: B,
+    ) -> Result<EntryHandle, (Refusal, B)> {
+        let core = self.core();
+        if core.stop.is_requested() {
+            // Relaxed: a statistic.
+            core.refused_early.fetch_add(1, Ordering::Relaxed);
+            return Err((Refusal::Stopped, body));
+        }
+        if let Some(limit) = &core.limit
+            && !limit.reserve()
+        {
+            core.refused_early.fetch_add(1, Ordering::Relaxed);
+            return Err((Refusal::Full { limit: limit.max() }, body));
+        }
+        let flags = Flags::default()
+            .immediate(immediate)
+            .inline(matches!(options.run_on, RunOn::Inline))
+            .run_on_close(options.run_on_close)
+            .repeat(repeat);
+        let own = core.own_lane();
+        let lane = &core.lanes()[own];
+        let (entry, accepted) = core.arena.find(core.lanes(), own);
+        // SAFETY: the entry was free and is ours alone; `publish` sets the handle bit for the handle
+        // that is made of it; the push gives the driver its part.
+        let handle = unsafe {
+            (*entry).fill(deadline, RawTask::new(body));
+            (*entry).state.publish(flags);
+            let handle = EntryHandle::new(
+                NonNull::new_unchecked(entry),
+                NonNull::new_unchecked(self.live.address().cast_mut()),
+            );
+            lane.intake.push(entry);
+            handle
+        };
+        // The driver must have the entry before the deadline's tick begins; waking up at that very
+        // instant is early enough.
+        let pop_by = if immediate { 0 } else { deadline.saturating_add(core.tick.nanos() - 1) };
+        match core.sleep.after_push(pop_by) {
+            AfterPush::Seen => {
+                // Now and then the sleeping driver has to collect, or it would find an hour's worth
+                // of entries when the first of them is due.
+                if accepted.is_multiple_of(BACKLOG) {
+                    core.sleep.wake();
+                }
+                Ok(handle)
+            }
+            AfterPush::Stopped => match handle.entry().state.cancel() {
+                // The last drain came after the push, and has the task.
+                Cancel::TooLate => Ok(handle),
+                // It came before; nobody will look into the intake again.
+                Cancel::WhileQueued | Cancel::WhileArmed => {
+                    // SAFETY: this call moved the state out of `QUEUED` or `ARMED`, and the task was
+                    // made of a `B` above.
+                    let body = unsafe { handle.entry().take_task().into_body::<B>() };
+                    core.release_place();
+                    // Release: pairs with the load in `metrics`.
+                    lane.counts.refused.fetch_add(1, Ordering::Release);
+                    Err((Refusal::Stopped, body))
+                }
+            },
+        }
+    }
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handle")
+            .field("tick", &self.tick_duration())
+            .field("stopped", &self.is_stopped())
+            .finish_non_exhaustive()
+    }
+}

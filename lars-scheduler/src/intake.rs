@@ -1,0 +1,191 @@
+//! The way in: an intrusive queue for many producers and one consumer.
+//!
+//! The algorithm is Dmitry Vyukov's, "Intrusive MPSC node-based queue" (1024cores.net, 2010).
+//! A push is one exchange and one store, whatever the other producers do: wait-free. Entries of
+//! one thread leave in the order in which it pushed them.
+//!
+//! ```text
+//!   tail ─▶ stub ─▶ A ─▶ B      C ◀─ head
+//!                         └ × ┘   the producer of C has exchanged the head and not linked yet
+//! ```
+//!
+//! Between its exchange and its store a producer leaves the queue in two pieces. The consumer must
+//! not take this for the end of the queue: it would go to sleep on work. [`Pop`] tells the two apart.
+//!
+//! The stub belongs to the queue and never leaves it; an entry that was popped is not referred to
+//! by the queue any more.
+
+use std::ptr;
+
+use crossbeam_utils::CachePadded;
+
+use crate::entry::{Entry, Links};
+use crate::sync::{AtomicPtr, Ordering, UnsafeCell, model_fence};
+
+/// What [`Intake::pop`] found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Pop {
+    /// The oldest entry.
+    Entry(*mut Entry),
+    /// Nothing has been pushed that was not popped.
+    Empty,
+    /// There is more, but a producer is between its exchange and its store. It was interrupted
+    /// there, or is running right now: try again soon, and do something else first.
+    Inconsistent,
+}
+
+/// A place in an [`Intake`]: what was its newest entry.
+#[derive(Debug)]
+pub(crate) struct Mark(*mut Links);
+
+#[derive(Debug)]
+pub(crate) struct Intake {
+    /// The newest entry. Written by every producer.
+    head: CachePadded<AtomicPtr<Links>>,
+    /// The oldest. The consumer's alone.
+    tail: UnsafeCell<*mut Links>,
+    /// Owned, but kept as a pointer: `head` and `tail` alias it, which a `Box` would deny.
+    stub: *mut Links,
+}
+
+// SAFETY: producers touch `head` and the `next` of entries that they own or have replaced as head,
+// both atomic; `tail` is touched only in `pop`, whose caller promises to be the only consumer.
+unsafe impl Send for Intake {}
+// SAFETY: as above.
+unsafe impl Sync for Intake {}
+
+impl Intake {
+    pub(crate) fn new() -> Self {
+        let stub = Box::into_raw(Box::new(Links::new()));
+        Self {
+            head: CachePadded::new(AtomicPtr::new(stub)),
+            tail: UnsafeCell::new(stub),
+            stub,
+        }
+    }
+
+    /// Appends an entry. Wait-free.
+    ///
+    /// # Safety
+    ///
+    /// The entry is the caller's, and stays alive until it has been popped.
+    pub(crate) unsafe fn push(&self, entry: *mut Entry) {
+        // SAFETY: the entry is alive, and its links are the caller's.
+        unsafe { self.push_links(Entry::links(entry)) };
+    }
+
+    /// # Safety
+    ///
+    /// As for [`push`](Self::push); or the consumer pushing the stub that it has unlinked.
+    unsafe fn push_links(&self, links: *mut Links) {
+        // SAFETY: the links are the caller's.
+        unsafe { &*links }.set_next(ptr::null_mut());
+        // Release: whoever finds the entry, by our store below or by exchanging the head after us,
+        // sees the entry as we filled it. Acquire: we see the links of the one before us as reset.
+        // SeqCst on top: this exchange and the load of the sleep word that follows it stand in one
+        // order with the timer thread's store of that word and its look at `head`. See `sleep`.
+        let previous = self.head.swap(links, Ordering::SeqCst);
+        // SAFETY: the consumer does not pass `previous` before its link is set, which is what we
+        // do here and nobody else does; so it is still in the queue, and alive.
+        // Release: publishes the entry to the consumer, which follows the link.
+        unsafe { &*previous }.next.store(links, Ordering::Release);
+    }
+
+    /// Whether there is nothing to pop. A push that is under way counts as something.
+    ///
+    /// # Safety
+    ///
+    /// The caller is the consumer.
+    pub(crate) unsafe fn is_empty(&self) -> bool {
+        // SAFETY: the tail is the consumer's.
+        let tail = self.tail.with(|tail| unsafe { *tail });
+        model_fence();
+        // SeqCst: see `push_links` and `sleep`.
+        tail == self.stub && self.head.load(Ordering::SeqCst) == tail
+    }
+
+    /// The end of the queue as it is now, to [`pop_up_to`](Self::pop_up_to).
+    pub(crate) fn mark(&self) -> Mark {
+        model_fence();
+        // SeqCst: see `push_links` and `sleep`. Whatever was pushed before this is before the mark.
+        Mark(self.head.load(Ordering::SeqCst))
+    }
+
+    /// Removes the oldest entry, unless it was pushed after `mark` was taken. The mark is used up with
+    /// the entry at it: then, too, this says `Empty`.
+    ///
+    /// A consumer that goes on to the very end instead may run behind a busy producer for ever, and
+    /// fetch every entry fresh out of its cache.
+    ///
+    /// # Safety
+    ///
+    /// The caller is the only consumer, and has popped nothing but with this mark since it took it.
+    pub(crate) unsafe fn pop_up_to(&self, mark: &mut Mark) -> Pop {
+        // SAFETY: the tail is the consumer's.
+        let tail = self.tail.with(|tail| unsafe { *tail });
+        if mark.0.is_null() || (tail == self.stub && mark.0 == self.stub) {
+            return Pop::Empty;
+        }
+        // SAFETY: the caller's promise.
+        let popped = unsafe { self.pop() };
+        if let Pop::Entry(entry) = popped
+            && Entry::links(entry) == mark.0
+        {
+            mark.0 = ptr::null_mut();
+        }
+        popped
+    }
+
+    /// Removes the oldest entry.
+    ///
+    /// # Safety
+    ///
+    /// There is only one consumer, the caller.
+    pub(crate) unsafe fn pop(&self) -> Pop {
+        self.tail.with_mut(|tail| {
+            // SAFETY: the tail is the consumer's; what it points to is in the queue, hence alive.
+            unsafe {
+                // Acquire, here and below: pairs with the producer's store of the link.
+                let mut next = (**tail).next.load(Ordering::Acquire);
+                if *tail == self.stub {
+                    if next.is_null() {
+                        return self.end_or_gap(*tail);
+                    }
+                    // Step over the stub; it is out of the queue from here on.
+                    *tail = next;
+                    next = (**tail).next.load(Ordering::Acquire);
+                }
+                if next.is_null() {
+                    // The last entry we can see. It may leave only when something follows it.
+                    if self.head.load(Ordering::SeqCst) != *tail {
+                        return Pop::Inconsistent;
+                    }
+                    self.push_links(self.stub);
+                    next = (**tail).next.load(Ordering::Acquire);
+                    if next.is_null() {
+                        // A producer came between; the stub follows behind its entry.
+                        return Pop::Inconsistent;
+                    }
+                }
+                let entry = Entry::of_links(*tail);
+                *tail = next;
+                Pop::Entry(entry)
+            }
+        })
+    }
+
+    /// The end of the queue, or a push under way?
+    fn end_or_gap(&self, tail: *mut Links) -> Pop {
+        model_fence();
+        // SeqCst: when the timer thread stops it must not miss a push that missed the stop.
+        if self.head.load(Ordering::SeqCst) == tail { Pop::Empty } else { Pop::Inconsistent }
+    }
+}
+
+impl Drop for Intake {
+    fn drop(&mut self) {
+        // SAFETY: `new` made it with `Box::into_raw`; nobody refers to the queue any more.
+        drop(unsafe { Box::from_raw(self.stub) });
+    }
+}

@@ -1,0 +1,63 @@
+#![doc = include_str!("../README.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+// The modules stand in the order in which they may use each other: downwards never, upwards freely.
+// (`config` and its two products, and `entry` and its state, are the pairs that know each other.)
+
+mod sync;
+
+mod error;
+mod tick;
+
+mod clock;
+mod report;
+mod wait;
+
+mod executor;
+mod task;
+
+mod entry;
+mod stack;
+
+mod intake;
+mod lane;
+mod metrics;
+mod shutdown;
+mod sleep;
+mod wheel;
+
+mod arena;
+mod shared;
+
+mod cancel;
+mod driver;
+mod handle;
+
+mod close;
+mod repeat;
+mod timer_thread;
+
+mod config;
+mod scheduler;
+mod virtual_time;
+
+#[cfg(all(test, lars_loom))]
+mod models;
+
+pub use self::cancel::{CancelOnDrop, Cancellable};
+pub use self::close::{CloseError, ClosePolicy, CloseReport};
+pub use self::config::Builder;
+pub use self::error::{BuildError, ConfigError, Refusal, ScheduleError};
+pub use self::executor::pool::Pool;
+#[cfg(feature = "rayon")]
+pub use self::executor::RayonExecutor;
+#[cfg(feature = "tokio")]
+pub use self::executor::TokioExecutor;
+pub use self::executor::{Executor, Inline, Rejected, Runnable, SpawnExecutor};
+pub use self::handle::Handle;
+pub use self::metrics::{Lateness, Metrics};
+pub use self::repeat::{IntoPeriodic, MissedTickBehavior, Periodic, Repeat};
+pub use self::report::{PanicIn, PanicReport};
+pub use self::scheduler::LightArrayRevolverScheduler;
+pub use self::shutdown::{PendingTask, StopFuture};
+pub use self::task::{IntoTask, NoHook, Task};
+pub use self::virtual_time::{NotIdle, VirtualTime};

@@ -1,0 +1,684 @@
+//! Repeats: a series of one-shots, each armed by the one before through the public handle.
+//!
+//! # The cell
+//!
+//! The caller's cancellable and the running series share one atomic cell. It holds the entry of the
+//! current timer, with its handle, or a marker:
+//!
+//! | value | meaning | leaves by |
+//! |---|---|---|
+//! | `ARMING(n)` | run `n` has begun and the timer of the next is not in the cell yet; `ARMING(0)` is the initial marker | arming, the start of run `n + 1`, cancel, end |
+//! | an entry | the current timer, waiting or handed to the executor | the start of its run, cancel, end |
+//! | `CANCELLED` | cancelled: nothing is armed any more | never |
+//! | `ENDED` | the series ended by itself: it said so, it panicked, or the scheduler stopped | never |
+//!
+//! All changes are compare-and-swaps. Whoever swaps an entry out owns its handle: a canceller cancels
+//! and drops it, a starting run drops it. A timer that was armed is swapped in for `ARMING(n)`; if
+//! that fails because of a cancel, the loser cancels what it armed. If it fails because the new timer
+//! has already fired and begun run `n + 1`, there is nothing to do. The numbers keep a slow thread
+//! from taking a later marker for its own.
+//!
+//! The closure itself is passed along: exactly one `Run` exists in a series, in the entry, in the
+//! executor or on the stack of the run, and only its holder touches the closure.
+
+use std::fmt;
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::cancel::{Cancellable, EntryHandle, Series};
+use crate::entry::Entry;
+use crate::error::{Refusal, ScheduleError};
+use crate::executor::Executor;
+use crate::handle::Handle;
+use crate::report::PanicIn;
+use crate::sync::{AtomicPtr, Ordering, UnsafeCell};
+use crate::task::{CancelHook, NoHook, RunOn, TaskBody, TaskOptions};
+use crate::tick::nanos;
+
+/// The shortest period. Zero would run without end.
+const MIN_PERIOD: Duration = Duration::from_nanos(1);
+
+/// What a fixed rate does with runs whose time has passed before they could begin: because a run took
+/// longer than the interval, the executor was busy, or the machine stood still.
+///
+/// The words are tokio's. With an interval of 100 ms and a first run that takes 250 ms:
+///
+/// ```text
+/// nominal   0     100   200   300   400   500
+/// Burst     0─────────────┤250 250 300   400   500     all runs happen, late ones at once
+/// Skip      0─────────────┤      300   400   500       missed runs are left out
+/// Delay     0─────────────┤250         350   450       the schedule starts anew after a late run
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+pub enum MissedTickBehavior {
+    /// All runs happen; those whose time has passed follow each other without a pause until the
+    /// schedule has been caught up with. As in Akka and the JDK.
+    #[default]
+    Burst,
+    /// Runs whose time has passed are left out; the next one comes at the next multiple of the
+    /// interval.
+    Skip,
+    /// A late run happens at once, and the following ones count from it.
+    Delay,
+}
+
+/// What a task of [`schedule_repeating`](Handle::schedule_repeating) wants next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Repeat {
+    /// To run again, this long after the end of this run. Zero means at once, through the scheduler.
+    After(Duration),
+    /// To run again at this instant. One that has passed means at once.
+    At(Instant),
+    /// To end the series.
+    Stop,
+}
+
+/// A repeated task with options.
+///
+/// A plain closure is scheduled as it is; this type is for the closures that need more.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::{LightArrayRevolverScheduler, MissedTickBehavior, Periodic};
+/// use std::time::Duration;
+///
+/// let scheduler = LightArrayRevolverScheduler::new()?;
+/// let sampling = Periodic::new(|| println!("sample"))
+///     .missed_ticks(MissedTickBehavior::Skip)
+///     .on_cancel(|| println!("no more samples"));
+/// let sampling =
+///     scheduler.schedule_at_fixed_rate(Duration::ZERO, Duration::from_millis(10), sampling)?;
+/// assert!(sampling.cancel());
+/// # Ok(()) }
+/// ```
+#[must_use = "a task does nothing until it is scheduled"]
+pub struct Periodic<F, C = NoHook> {
+    run: F,
+    hook: C,
+    run_on: RunOn,
+    missed: MissedTickBehavior,
+}
+
+impl<F> Periodic<F> {
+    /// A repeated task that runs `run` on the scheduler's executor.
+    pub fn new(run: F) -> Self {
+        Self { run, hook: NoHook, run_on: RunOn::Default, missed: MissedTickBehavior::default() }
+    }
+}
+
+impl<F, C> Periodic<F, C> {
+    /// Runs the task on the timer thread itself. See [`Task::inline`](crate::Task::inline).
+    pub fn inline(mut self) -> Self {
+        self.run_on = RunOn::Inline;
+        self
+    }
+
+    /// Runs the task on `executor` instead of the scheduler's own.
+    pub fn executor(mut self, executor: Arc<dyn Executor>) -> Self {
+        self.run_on = RunOn::Executor(executor);
+        self
+    }
+
+    /// What a fixed rate does with missed runs. A fixed delay has none, and ignores this.
+    pub fn missed_ticks(mut self, behavior: MissedTickBehavior) -> Self {
+        self.missed = behavior;
+        self
+    }
+
+    /// Calls `hook` once when the series has been cancelled: on the cancelling thread, after the
+    /// captures have been dropped; or, if a run was under way, on that run's thread when it ends.
+    /// Not when the series ends by itself, and not when the scheduler stops.
+    pub fn on_cancel<H: FnOnce() + Send + 'static>(self, hook: H) -> Periodic<F, H> {
+        Periodic { run: self.run, hook, run_on: self.run_on, missed: self.missed }
+    }
+}
+
+impl<F, C> fmt::Debug for Periodic<F, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Periodic")
+            .field("run_on", &self.run_on)
+            .field("missed", &self.missed)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What can be scheduled to run again and again: a closure that can be called many times, or a
+/// [`Periodic`] with options. `R` is what it returns: nothing, or [`Repeat`] for
+/// [`schedule_repeating`](Handle::schedule_repeating).
+pub trait IntoPeriodic<R>: sealed::Parts<R> {}
+
+impl<R, T: sealed::Parts<R>> IntoPeriodic<R> for T {}
+
+mod sealed {
+    use super::Periodic;
+    use crate::task::CancelHook;
+
+    #[allow(private_bounds)]
+    pub trait Parts<R>: Sized {
+        type Run: FnMut() -> R + Send + 'static;
+        type Hook: CancelHook;
+        fn into_periodic(self) -> Periodic<Self::Run, Self::Hook>;
+        fn from_periodic(periodic: Periodic<Self::Run, Self::Hook>) -> Self;
+    }
+}
+
+impl<R, F: FnMut() -> R + Send + 'static> sealed::Parts<R> for F {
+    type Run = F;
+    type Hook = NoHook;
+
+    fn into_periodic(self) -> Periodic<F> {
+        Periodic::new(self)
+    }
+    fn from_periodic(periodic: Periodic<F>) -> Self {
+        periodic.run
+    }
+}
+
+#[allow(private_bounds)]
+impl<R, F, C> sealed::Parts<R> for Periodic<F, C>
+where
+    F: FnMut() -> R + Send + 'static,
+    C: CancelHook,
+{
+    type Run = F;
+    type Hook = C;
+
+    fn into_periodic(self) -> Self {
+        self
+    }
+    fn from_periodic(periodic: Self) -> Self {
+        periodic
+    }
+}
+
+/// When the next run of a series is due.
+#[derive(Debug, Clone, Copy)]
+enum Rule {
+    Delay(u64),
+    Rate {
+        interval: u64,
+        missed: MissedTickBehavior,
+    },
+    /// The task says.
+    Asked,
+}
+
+/// What a task may return.
+pub(crate) trait Verdict {
+    fn asked(self) -> Option<Repeat>;
+}
+
+impl Verdict for () {
+    fn asked(self) -> Option<Repeat> {
+        None
+    }
+}
+
+impl Verdict for Repeat {
+    fn asked(self) -> Option<Repeat> {
+        Some(self)
+    }
+}
+
+impl Handle {
+    /// Runs `task` after `initial`, and then again and again, each time `delay` after the end of the
+    /// run before.
+    ///
+    /// Runs never overlap. The series ends when it is cancelled, when a run panics, and when the
+    /// scheduler stops.
+    ///
+    /// # Lateness
+    ///
+    /// Each run is as punctual as a [`schedule_once`](Self::schedule_once) made at the end of the one
+    /// before. Delays add up: use [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate) for a long
+    /// term frequency.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::Period`] for a `delay` of zero; otherwise as for
+    /// [`schedule_once`](Self::schedule_once).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::{sync::mpsc, time::Duration};
+    /// let scheduler = lars_scheduler::LightArrayRevolverScheduler::new()?;
+    /// let (sender, receiver) = mpsc::channel();
+    /// let beat = scheduler.schedule_with_fixed_delay(
+    ///     Duration::ZERO,
+    ///     Duration::from_millis(1),
+    ///     move || drop(sender.send("beat")),
+    /// )?;
+    /// assert_eq!(receiver.iter().take(3).count(), 3);
+    /// assert!(beat.cancel());
+    /// # Ok(()) }
+    /// ```
+    pub fn schedule_with_fixed_delay<T: IntoPeriodic<()>>(
+        &self,
+        initial: Duration,
+        delay: Duration,
+        task: T,
+    ) -> Result<Cancellable, ScheduleError<T>> {
+        self.schedule_series(initial, Some(delay), |_| Rule::Delay(nanos(delay)), task)
+    }
+
+    /// Runs `task` after `initial`, and then every `interval`: the nth run is due at
+    /// `first + n * interval`, without drift.
+    ///
+    /// Runs never overlap. What happens to runs that were missed is chosen by
+    /// [`Periodic::missed_ticks`]; by default all of them happen. The series ends when it is
+    /// cancelled, when a run panics, and when the scheduler stops.
+    ///
+    /// # Lateness
+    ///
+    /// Never early, in no run; each is as late as a [`schedule_once`](Self::schedule_once) for its
+    /// nominal time would be, and no later because of the ones before.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::Period`] for an `interval` of zero; otherwise as for
+    /// [`schedule_once`](Self::schedule_once).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::{sync::mpsc, time::Duration};
+    /// let scheduler = lars_scheduler::LightArrayRevolverScheduler::new()?;
+    /// let (sender, receiver) = mpsc::channel();
+    /// let start = scheduler.now();
+    /// let tick = scheduler.schedule_at_fixed_rate(
+    ///     Duration::from_millis(2),
+    ///     Duration::from_millis(2),
+    ///     move || drop(sender.send(())),
+    /// )?;
+    /// assert_eq!(receiver.iter().take(3).count(), 3);
+    /// assert!(scheduler.now() - start >= Duration::from_millis(6));
+    /// tick.cancel();
+    /// # Ok(()) }
+    /// ```
+    #[doc(alias = "interval")]
+    pub fn schedule_at_fixed_rate<T: IntoPeriodic<()>>(
+        &self,
+        initial: Duration,
+        interval: Duration,
+        task: T,
+    ) -> Result<Cancellable, ScheduleError<T>> {
+        let rule = |missed| Rule::Rate { interval: nanos(interval), missed };
+        self.schedule_series(initial, Some(interval), rule, task)
+    }
+
+    /// Runs `task` after `initial`, and then whenever it says: each run returns when the next one is
+    /// due, or that there is none.
+    ///
+    /// # Errors
+    ///
+    /// As for [`schedule_once`](Self::schedule_once).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_scheduler::Repeat;
+    /// use std::{sync::mpsc, time::Duration};
+    /// let scheduler = lars_scheduler::LightArrayRevolverScheduler::new()?;
+    /// let (sender, receiver) = mpsc::channel();
+    /// let mut pause = Duration::from_micros(500);
+    /// let _ = scheduler.schedule_repeating(pause, move || {
+    ///     drop(sender.send(pause));
+    ///     pause *= 2;
+    ///     if pause < Duration::from_millis(8) { Repeat::After(pause) } else { Repeat::Stop }
+    /// })?;
+    /// assert_eq!(receiver.iter().count(), 4); // the sender is dropped with the series
+    /// # Ok(()) }
+    /// ```
+    pub fn schedule_repeating<T: IntoPeriodic<Repeat>>(
+        &self,
+        initial: Duration,
+        task: T,
+    ) -> Result<Cancellable, ScheduleError<T>> {
+        self.schedule_series(initial, None, |_| Rule::Asked, task)
+    }
+
+    #[allow(private_bounds)]
+    fn schedule_series<R: Verdict + 'static, T: IntoPeriodic<R>>(
+        &self,
+        initial: Duration,
+        period: Option<Duration>,
+        rule: impl FnOnce(MissedTickBehavior) -> Rule,
+        task: T,
+    ) -> Result<Cancellable, ScheduleError<T>> {
+        if let Some(given) = period
+            && given < MIN_PERIOD
+        {
+            // Relaxed: a statistic.
+            self.core().refused_early.fetch_add(1, Ordering::Relaxed);
+            return Err(ScheduleError::new(Refusal::Period { given, min: MIN_PERIOD }, task));
+        }
+        let task = task.into_periodic();
+        let now = self.core().clock.now();
+        let first = now.saturating_add(nanos(initial));
+        let options = TaskOptions { run_on: task.run_on, run_on_close: false };
+        let series = Arc::new(RunningSeries {
+            cell: AtomicPtr::new(arming(0)),
+            handle: self.clone(),
+            executor: match &options.run_on {
+                RunOn::Executor(executor) => Some(Arc::clone(executor)),
+                RunOn::Default | RunOn::Inline => None,
+            },
+            inline: matches!(options.run_on, RunOn::Inline),
+            plan: UnsafeCell::new(Some(Plan {
+                run: task.run,
+                hook: task.hook,
+                rule: rule(task.missed),
+                nominal: first,
+                number: 0,
+            })),
+            missed: task.missed,
+        });
+        let run = Run { series: Some(Arc::clone(&series)) };
+        match self.submit(first, initial.is_zero(), true, &options, run) {
+            Ok(handle) => {
+                series.armed(0, handle);
+                Ok(Cancellable::series(series))
+            }
+            Err((refusal, run)) => {
+                let plan = run.into_plan();
+                let periodic = Periodic {
+                    run: plan.run,
+                    hook: plan.hook,
+                    run_on: options.run_on,
+                    missed: series.missed,
+                };
+                Err(ScheduleError::new(refusal, T::from_periodic(periodic)))
+            }
+        }
+    }
+}
+
+/// The closure, and what is known of its next run. Touched by the holder of the `Run` only.
+struct Plan<F, C> {
+    run: F,
+    hook: C,
+    rule: Rule,
+    /// When the next run is due, by the rule.
+    nominal: u64,
+    /// How many runs have begun.
+    number: usize,
+}
+
+struct RunningSeries<F, C> {
+    cell: AtomicPtr<Entry>,
+    handle: Handle,
+    executor: Option<Arc<dyn Executor>>,
+    inline: bool,
+    missed: MissedTickBehavior,
+    /// `None` once the series is over.
+    plan: UnsafeCell<Option<Plan<F, C>>>,
+}
+
+// SAFETY: the plan is touched only through the series' one `Run`, which is passed from thread to
+// thread like any task; closure and hook are `Send`. Everything else is `Sync` by itself.
+unsafe impl<F: Send, C: Send> Sync for RunningSeries<F, C> {}
+// SAFETY: as above.
+unsafe impl<F: Send, C: Send> Send for RunningSeries<F, C> {}
+
+// The markers have the lowest bit set, which no entry's address has.
+const TAG: usize = 1;
+
+fn marker(number: usize) -> *mut Entry {
+    std::ptr::without_provenance_mut(number << 1 | TAG)
+}
+fn cancelled() -> *mut Entry {
+    marker(0)
+}
+fn ended() -> *mut Entry {
+    marker(1)
+}
+/// Run `number` has begun, and the timer of the next is not in the cell yet.
+fn arming(number: usize) -> *mut Entry {
+    marker(number.wrapping_add(2))
+}
+fn is_entry(value: *mut Entry) -> bool {
+    value.addr() & TAG == 0
+}
+
+impl<F, C> RunningSeries<F, C> {
+    /// Moves the cell on, unless the series is over; says whether it did.
+    fn move_cell(&self, to: *mut Entry) -> bool {
+        // Acquire, and AcqRel below: an entry found here was filled before it was swapped in.
+        let mut seen = self.cell.load(Ordering::Acquire);
+        loop {
+            if seen == cancelled() || seen == ended() {
+                return false;
+            }
+            match self.cell.compare_exchange(seen, to, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => {
+                    if is_entry(seen) {
+                        let handle = self.handle_of(seen);
+                        // Only a cancel moves the cell while the timer waits; it prevents the run.
+                        if to == cancelled() {
+                            handle.cancel();
+                        }
+                    }
+                    return true;
+                }
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// The handle that the cell owned, after the entry was swapped out.
+    fn handle_of(&self, entry: *mut Entry) -> EntryHandle {
+        let core = std::ptr::from_ref(self.handle.core()).cast_mut();
+        // SAFETY: entries come into the cell with their handles (`armed`), of this series' core; who
+        // swapped one out owns it, and calls this once.
+        unsafe { EntryHandle::new(NonNull::new_unchecked(entry), NonNull::new_unchecked(core)) }
+    }
+
+    /// The timer of the run after run `number` has been armed: puts it into the cell.
+    fn armed(&self, number: usize, handle: EntryHandle) {
+        let entry = handle.into_entry();
+        // AcqRel: the next to swap sees the entry as it was filled.
+        let swapped = self.cell.compare_exchange(
+            arming(number),
+            entry,
+            Ordering::AcqRel,
+            Ordering::Acquire,
+        );
+        if let Err(found) = swapped {
+            let handle = self.handle_of(entry);
+            if found == cancelled() {
+                // The re-arm lost: it cancels what it armed.
+                handle.cancel();
+            }
+            // Otherwise the timer fired already, and a later run has taken over the cell.
+        }
+    }
+}
+
+impl<F: Send, C: Send> Series for RunningSeries<F, C> {
+    fn cancel(&self) -> bool {
+        self.move_cell(cancelled())
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.cell.load(Ordering::Acquire) == cancelled()
+    }
+
+    fn is_waiting(&self) -> bool {
+        is_entry(self.cell.load(Ordering::Acquire))
+    }
+}
+
+/// The right to run the series. There is one for each series.
+struct Run<F, C: CancelHook> {
+    /// `None` once it was used.
+    series: Option<Arc<RunningSeries<F, C>>>,
+}
+
+impl<F, C: CancelHook> Run<F, C> {
+    fn into_plan(mut self) -> Plan<F, C> {
+        let series = self.series.take().expect("a run that was not used has its series");
+        series.move_cell(ended());
+        // SAFETY: this was the series' `Run`.
+        unsafe { series.take_plan() }.expect("a run that was not used has its plan")
+    }
+}
+
+impl<F, C> RunningSeries<F, C> {
+    /// # Safety
+    ///
+    /// The caller holds the series' `Run`.
+    unsafe fn take_plan(&self) -> Option<Plan<F, C>> {
+        // SAFETY: the caller's promise: nobody else touches the plan.
+        self.plan.with_mut(|plan| unsafe { (*plan).take() })
+    }
+
+    /// # Safety
+    ///
+    /// The caller holds the series' `Run`.
+    unsafe fn put_plan(&self, new: Plan<F, C>) {
+        // SAFETY: the caller's promise: nobody else touches the plan.
+        self.plan.with_mut(|plan| unsafe { *plan = Some(new) });
+    }
+}
+
+/// Ends a series whose run panics.
+struct EndOnUnwind<'a, F, C>(&'a RunningSeries<F, C>);
+
+impl<F, C> Drop for EndOnUnwind<'_, F, C> {
+    fn drop(&mut self) {
+        self.0.move_cell(ended());
+    }
+}
+
+impl<R, F, C> TaskBody for Run<F, C>
+where
+    R: Verdict,
+    F: FnMut() -> R + Send + 'static,
+    C: CancelHook,
+{
+    fn run(mut self) {
+        let Some(series) = self.series.take() else { return };
+        // SAFETY: `self` is the series' `Run`.
+        let Some(mut plan) = (unsafe { series.take_plan() }) else { return };
+        let number = plan.number + 1;
+        plan.number = number;
+        if !series.move_cell(arming(number)) {
+            // Cancelled after the timer fired, while the run waited for its executor.
+            plan.cancelled(&series);
+            return;
+        }
+        let guard = EndOnUnwind(&series);
+        let verdict = (plan.run)();
+        std::mem::forget(guard);
+        let now = series.handle.core().clock.now();
+        let Some((next, immediate)) = plan.next(verdict.asked(), &series.handle, now) else {
+            if !series.move_cell(ended()) {
+                plan.cancelled(&series);
+            }
+            return;
+        };
+        if series.is_over() {
+            plan.cancelled(&series);
+            return;
+        }
+        let options = TaskOptions {
+            run_on: if series.inline { RunOn::Inline } else { RunOn::Default },
+            run_on_close: false,
+        };
+        // SAFETY: `self` was the series' `Run`; the plan goes back before the next `Run` is made,
+        // which is then the series' only one.
+        unsafe { series.put_plan(plan) };
+        let run = Self { series: Some(Arc::clone(&series)) };
+        match series.handle.submit(next, immediate, true, &options, run) {
+            Ok(handle) => series.armed(number, handle),
+            // Stopped, or full: the series ends here. (Dropping the `Run` says so.)
+            Err((refusal, run)) => {
+                if refusal != Refusal::Stopped {
+                    tracing::warn!(target: "lars_scheduler", %refusal, "a repeat ends: it could not be armed again");
+                }
+                drop(run);
+            }
+        }
+    }
+
+    fn cancelled(mut self) {
+        let Some(series) = self.series.take() else { return };
+        // SAFETY: `self` is the series' `Run`.
+        if let Some(plan) = unsafe { series.take_plan() } {
+            plan.cancelled(&series);
+        }
+    }
+
+    fn executor(&self) -> Option<&Arc<dyn Executor>> {
+        self.series.as_ref()?.executor.as_ref()
+    }
+}
+
+impl<F, C> RunningSeries<F, C> {
+    fn is_over(&self) -> bool {
+        let seen = self.cell.load(Ordering::Acquire);
+        seen == cancelled() || seen == ended()
+    }
+}
+
+impl<F, C> Drop for RunningSeries<F, C> {
+    fn drop(&mut self) {
+        let last = self.cell.load(Ordering::Acquire);
+        if is_entry(last) {
+            drop(self.handle_of(last));
+        }
+    }
+}
+
+/// Dropped unrun: handed back and dropped, or lost by an executor. The captures go here and now, not
+/// with the cancellable.
+impl<F, C: CancelHook> Drop for Run<F, C> {
+    fn drop(&mut self) {
+        if let Some(series) = self.series.take() {
+            series.move_cell(ended());
+            // SAFETY: `self` is the series' `Run`.
+            drop(unsafe { series.take_plan() });
+        }
+    }
+}
+
+impl<F, C: CancelHook> Plan<F, C> {
+    /// The series was cancelled: drops the captures and tells the hook.
+    fn cancelled<F2, C2>(self, series: &RunningSeries<F2, C2>) {
+        let Self { run, hook, .. } = self;
+        let reporter = &series.handle.core().reporter;
+        reporter.contain(PanicIn::Cleanup, move || drop(run));
+        reporter.contain(PanicIn::Cleanup, move || hook.call());
+    }
+
+    /// When the next run is due, and whether that is at once.
+    fn next(&mut self, asked: Option<Repeat>, handle: &Handle, now: u64) -> Option<(u64, bool)> {
+        let next = match (self.rule, asked) {
+            (Rule::Delay(delay), _) => now.saturating_add(delay),
+            (Rule::Rate { interval, missed }, _) => {
+                let due = self.nominal.saturating_add(interval);
+                match missed {
+                    MissedTickBehavior::Burst => due,
+                    _ if due >= now => due,
+                    MissedTickBehavior::Skip => {
+                        let skipped = (now - due) / interval + 1;
+                        due.saturating_add(skipped.saturating_mul(interval))
+                    }
+                    MissedTickBehavior::Delay => now,
+                }
+            }
+            (Rule::Asked, Some(Repeat::After(delay))) => now.saturating_add(nanos(delay)),
+            (Rule::Asked, Some(Repeat::At(instant))) => {
+                handle.core().clock.nanos_at(instant).max(now)
+            }
+            (Rule::Asked, Some(Repeat::Stop) | None) => return None,
+        };
+        self.nominal = next;
+        Some((next, next <= now))
+    }
+}

@@ -1,0 +1,130 @@
+//! Containing panics of foreign code, and telling of them: log, counter, hook.
+
+use std::any::Any;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::sync::{AtomicU64, Ordering};
+
+/// What was running when it panicked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PanicIn {
+    /// The task itself. A repeat's series has ended with it.
+    Task,
+    /// The destructor of a task that was cancelled or dropped unrun, or its cancelled hook.
+    Cleanup,
+    /// An [`Executor`](crate::Executor) that was given a task.
+    Executor,
+    /// The scheduler itself; its thread has gone on with the same state.
+    TimerThread,
+}
+
+/// A panic that was contained.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct PanicReport<'a> {
+    /// What was running.
+    pub place: PanicIn,
+    /// The panic's message, where it had one.
+    pub message: &'a str,
+}
+
+type PanicHook = Box<dyn Fn(&PanicReport<'_>) + Send + Sync>;
+
+/// Who is told of panics. One per scheduler, shared with the tasks that it hands to executors.
+#[derive(Default)]
+pub(crate) struct Reporter {
+    panicked: AtomicU64,
+    abandoned: AtomicU64,
+    rejected: AtomicU64,
+    hook: Option<PanicHook>,
+}
+
+impl fmt::Debug for Reporter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reporter").finish_non_exhaustive()
+    }
+}
+
+impl Reporter {
+    pub(crate) fn new(hook: Option<PanicHook>) -> Self {
+        Self { hook, ..Self::default() }
+    }
+
+    /// Runs `code`; a panic in it ends here. Says whether it went well.
+    pub(crate) fn contain(&self, place: PanicIn, code: impl FnOnce()) -> bool {
+        // Unwind safety: whatever `code` leaves half done belongs to the caller of the scheduler;
+        // our own state is not borrowed by it.
+        match catch_unwind(AssertUnwindSafe(code)) {
+            Ok(()) => true,
+            Err(payload) => {
+                self.panicked(place, payload);
+                false
+            }
+        }
+    }
+
+    pub(crate) fn panicked(&self, place: PanicIn, payload: Box<dyn Any + Send>) {
+        // Relaxed: a statistic.
+        self.panicked.fetch_add(1, Ordering::Relaxed);
+        let message = message_of(&*payload);
+        tracing::error!(target: "lars_scheduler", ?place, message, "contained a panic");
+        if let Some(hook) = &self.hook {
+            let report = PanicReport { place, message };
+            if let Err(second) = catch_unwind(AssertUnwindSafe(|| hook(&report))) {
+                tracing::error!(
+                    target: "lars_scheduler",
+                    message = message_of(&*second),
+                    "the panic hook panicked itself"
+                );
+                dispose(second);
+            }
+        }
+        dispose(payload);
+    }
+
+    pub(crate) fn panics(&self) -> u64 {
+        self.panicked.load(Ordering::Relaxed)
+    }
+
+    /// An executor dropped a task without running it.
+    pub(crate) fn task_abandoned(&self) {
+        // Relaxed: a statistic.
+        self.abandoned.fetch_add(1, Ordering::Relaxed);
+        tracing::warn!(target: "lars_scheduler", "an executor dropped a task without running it");
+    }
+
+    pub(crate) fn abandoned(&self) -> u64 {
+        self.abandoned.load(Ordering::Relaxed)
+    }
+
+    /// An executor gave a task back.
+    pub(crate) fn task_rejected(&self, reason: &str) {
+        // Relaxed: a statistic.
+        self.rejected.fetch_add(1, Ordering::Relaxed);
+        tracing::warn!(target: "lars_scheduler", reason, "an executor rejected a task");
+    }
+
+    pub(crate) fn rejected(&self) -> u64 {
+        self.rejected.load(Ordering::Relaxed)
+    }
+}
+
+fn message_of(payload: &(dyn Any + Send)) -> &str {
+    if let Some(text) = payload.downcast_ref::<&'static str>() {
+        text
+    } else if let Some(text) = payload.downcast_ref::<String>() {
+        text
+    } else {
+        "(a panic without a message)"
+    }
+}
+
+/// Drops a panic's payload, whose destructor may panic in turn.
+fn dispose(payload: Box<dyn Any + Send>) {
+    if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+        // A payload whose destructor panics with another such payload could go on for ever.
+        std::mem::forget(again);
+    }
+}

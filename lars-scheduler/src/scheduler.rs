@@ -1,0 +1,194 @@
+//! The owner: starts the timer thread, stops it, closes.
+
+use std::io;
+use std::ops::Deref;
+use std::thread::{self, JoinHandle};
+
+use crate::clock::Clock;
+use crate::close::{self, CloseError, CloseReport};
+use crate::config::{Builder, OwnerSettings};
+use crate::driver::Driver;
+use crate::error::BuildError;
+use crate::handle::Handle;
+use crate::shared::{Core, Live, Settings};
+use crate::shutdown::StopFuture;
+use crate::sync::{Arc, Mutex, Parker, count_alive};
+use crate::timer_thread;
+
+/// From this many schedulers on a process is told that it may have a leak.
+const MANY: usize = 64;
+
+/// A light array revolver scheduler, after Akka's and Pekko's: one timer thread that turns one
+/// revolving array of buckets, and a lock-free queue into it.
+///
+/// This is the owner: it stops the thread when it is closed or dropped. Scheduling goes through the
+/// [`Handle`] that it dereferences to, or through clones of that.
+///
+/// One scheduler serves a whole process; it is made for millions of timers. Every instance has a
+/// thread of its own, so many of them are rarely what one wants, and more than 64 at a time are
+/// warned of in the log.
+///
+/// # Examples
+///
+/// ```
+/// use lars_scheduler::LightArrayRevolverScheduler;
+/// use std::time::Duration;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let scheduler = LightArrayRevolverScheduler::new()?;
+/// let retry = scheduler.schedule_once(Duration::from_millis(50), || println!("retry"))?;
+/// assert!(retry.cancel()); // it will never run
+/// let report = scheduler.close()?;
+/// assert_eq!(report.ran, 0);
+/// assert!(scheduler.schedule_once(Duration::ZERO, || ()).is_err());
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct LightArrayRevolverScheduler {
+    handle: Handle,
+    settings: OwnerSettings,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl LightArrayRevolverScheduler {
+    /// A scheduler with the default settings: a tick of 1 ms, 512 ticks per wheel.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError::Thread`] if the timer thread could not be started.
+    pub fn new() -> Result<Self, BuildError> {
+        Self::builder().build()
+    }
+
+    /// A builder with the default settings.
+    pub fn builder() -> Builder {
+        Builder::new()
+    }
+
+    pub(crate) fn start(
+        settings: Settings,
+        owner: OwnerSettings,
+        thread_name: String,
+    ) -> io::Result<Self> {
+        let parker = Parker::new();
+        let core = Core::new(settings, Clock::system(), parker.unparker().clone());
+        let live = Live::new(core);
+        let driver = Driver::new(Arc::clone(&live), owner.wheel_size, false);
+        let thread = thread::Builder::new()
+            .name(thread_name)
+            .spawn(move || timer_thread::run(driver, &parker))?;
+        let alive = count_alive(true);
+        if alive > MANY {
+            tracing::warn!(
+                target: "lars_scheduler",
+                alive,
+                "very many schedulers are alive, each with its thread: share one, or drop those that are done"
+            );
+        }
+        Ok(Self { handle: Handle::new(live), settings: owner, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// A handle to schedule with, to be cloned and passed around.
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// Stops the scheduler, and hands back what is pending.
+    ///
+    /// The first call wins: its future resolves with every task that was accepted, has not started and
+    /// was not cancelled, exactly once each. The future of any further call resolves at once, with
+    /// nothing. Neither waits in this call; it may be made from anywhere, the timer thread included.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    /// let scheduler = lars_scheduler::LightArrayRevolverScheduler::new()?;
+    /// let _ = scheduler.schedule_once(Duration::from_secs(3600), || println!("last will"))?;
+    /// let pending = scheduler.stop().wait();
+    /// assert_eq!(pending.len(), 1);
+    /// for task in pending {
+    ///     task.run(); // or drop it
+    /// }
+    /// assert!(scheduler.stop().wait().is_empty());
+    /// # Ok(()) }
+    /// ```
+    pub fn stop(&self) -> StopFuture {
+        let core = self.handle.core();
+        let future = core.stop.request();
+        core.sleep.wake();
+        future
+    }
+
+    /// Stops the scheduler, waits for the pending tasks, and runs them on this thread, earliest
+    /// deadline first, or as the [`ClosePolicy`](crate::ClosePolicy) says. Then waits for the tasks
+    /// that the scheduler's own pool has not finished.
+    ///
+    /// All the waiting together takes at most `shutdown_timeout` (5 s by default); the tasks that run
+    /// here take as long as they take. Closing again does nothing and reports nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`CloseError::OnTimerThread`] if it is called by a task that runs inline;
+    /// [`CloseError::Timeout`] if such a task occupies the timer thread for longer than the
+    /// `shutdown_timeout`.
+    ///
+    /// # Panics
+    ///
+    /// Never: a task that panics is contained, counted and reported.
+    pub fn close(&self) -> Result<CloseReport, CloseError> {
+        let core = self.handle.core();
+        if core.is_driven_here() {
+            return Err(CloseError::OnTimerThread);
+        }
+        let OwnerSettings { close_policy, shutdown_timeout, .. } = self.settings;
+        let report = close::close(core, self.stop(), close_policy, shutdown_timeout)?;
+        self.join();
+        Ok(report)
+    }
+
+    /// Waits for the end of the thread, which has kept its promise and has nothing else to do.
+    fn join(&self) {
+        let thread = self.thread.lock().take();
+        if let Some(thread) = thread {
+            // The thread contains its panics.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Deref for LightArrayRevolverScheduler {
+    type Target = Handle;
+
+    fn deref(&self) -> &Handle {
+        &self.handle
+    }
+}
+
+impl Drop for LightArrayRevolverScheduler {
+    /// Stops without running anything: pending tasks are dropped. When this returns nothing starts
+    /// any more, unless the timer thread was occupied for longer than the `shutdown_timeout`.
+    fn drop(&mut self) {
+        count_alive(false);
+        let stopped = self.stop();
+        if self.handle.core().is_driven_here() {
+            return; // dropped by an inline task: the thread stops when that is done
+        }
+        match stopped.wait_timeout(self.settings.shutdown_timeout) {
+            Ok(pending) => {
+                drop(pending);
+                // After an earlier `stop` whose promise is still being kept there is nothing to wait
+                // for here; its taker waits.
+                if self.thread.lock().as_ref().is_some_and(JoinHandle::is_finished) {
+                    self.join();
+                }
+            }
+            Err(_still_busy) => tracing::warn!(
+                target: "lars_scheduler",
+                limit = ?self.settings.shutdown_timeout,
+                "a scheduler was dropped while a task occupied its timer thread; it will end after that"
+            ),
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! What the calling side and the timer side have in common, and how long it lives.
+
+use std::fmt;
+use std::mem::ManuallyDrop;
+use std::ops::Deref;
+use std::thread::ThreadId;
+
+use crossbeam_utils::CachePadded;
+
+use crate::arena::Arena;
+use crate::clock::Clock;
+use crate::entry::Entry;
+use crate::executor::Executor;
+use crate::executor::pool::Pool;
+use crate::lane::Lane;
+use crate::metrics::{DriverCounts, Metrics};
+use crate::report::Reporter;
+use crate::shutdown::StopWord;
+use crate::sleep::SleepWord;
+use crate::sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering, Unparker, thread_number};
+use crate::tick::Tick;
+
+/// Where tasks go that do not say otherwise.
+pub(crate) enum DefaultExecutor {
+    Pool,
+    Inline,
+    Own(std::sync::Arc<dyn Executor>),
+}
+
+/// `max_pending`, and how much of it is used.
+#[derive(Debug)]
+pub(crate) struct Limit {
+    max: usize,
+    used: CachePadded<AtomicUsize>,
+}
+
+impl Limit {
+    pub(crate) fn new(max: usize) -> Self {
+        Self { max, used: CachePadded::new(AtomicUsize::new(0)) }
+    }
+
+    pub(crate) fn max(&self) -> usize {
+        self.max
+    }
+
+    /// Reserves a place, unless all are taken.
+    pub(crate) fn reserve(&self) -> bool {
+        // Relaxed: a number and nothing else; the exchange makes it exact.
+        let mut used = self.used.load(Ordering::Relaxed);
+        while used < self.max {
+            match self.used.compare_exchange_weak(
+                used,
+                used + 1,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return true,
+                Err(now) => used = now,
+            }
+        }
+        false
+    }
+
+    pub(crate) fn release(&self) {
+        // Relaxed: as above.
+        self.used.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The settings of a scheduler, checked.
+pub(crate) struct Settings {
+    pub(crate) tick: Tick,
+    pub(crate) lanes: usize,
+    pub(crate) limit: Option<usize>,
+    pub(crate) executor: DefaultExecutor,
+    pub(crate) pool: Pool,
+    pub(crate) reporter: Reporter,
+}
+
+/// The shared state.
+pub(crate) struct Core {
+    lanes: Box<[Lane]>,
+    pub(crate) arena: Arena,
+    pub(crate) sleep: SleepWord,
+    pub(crate) stop: StopWord,
+    pub(crate) clock: Clock,
+    pub(crate) tick: Tick,
+    pub(crate) limit: Option<Limit>,
+    pub(crate) counts: DriverCounts,
+    /// Calls refused before an entry was found for them.
+    pub(crate) refused_early: AtomicU64,
+    pub(crate) reporter: Arc<Reporter>,
+    pub(crate) executor: DefaultExecutor,
+    pub(crate) pool: Pool,
+    /// The thread that turns the driver, while it may run tasks.
+    pub(crate) driven_by: Mutex<Option<ThreadId>>,
+}
+
+impl Core {
+    pub(crate) fn new(settings: Settings, clock: Clock, unparker: Unparker) -> Self {
+        debug_assert!(settings.lanes.is_power_of_two());
+        Self {
+            lanes: (0..settings.lanes).map(|_| Lane::new()).collect(),
+            arena: Arena::new(),
+            sleep: SleepWord::new(unparker),
+            stop: StopWord::new(),
+            clock,
+            tick: settings.tick,
+            limit: settings.limit.map(Limit::new),
+            counts: DriverCounts::new(),
+            refused_early: AtomicU64::new(0),
+            reporter: Arc::new(settings.reporter),
+            executor: settings.executor,
+            pool: settings.pool,
+            driven_by: Mutex::new(None),
+        }
+    }
+
+    pub(crate) fn lanes(&self) -> &[Lane] {
+        &self.lanes
+    }
+
+    /// The number of the calling thread's lane.
+    #[inline]
+    pub(crate) fn own_lane(&self) -> usize {
+        thread_number() & (self.lanes.len() - 1)
+    }
+
+    /// Gives back the place of a timer that is no longer pending.
+    #[inline]
+    pub(crate) fn release_place(&self) {
+        if let Some(limit) = &self.limit {
+            limit.release();
+        }
+    }
+
+    /// Whether the calling thread is turning the driver right now: inside an inline task, a hook or
+    /// a destructor that the scheduler runs.
+    pub(crate) fn is_driven_here(&self) -> bool {
+        *self.driven_by.lock() == Some(std::thread::current().id())
+    }
+
+    pub(crate) fn metrics(&self) -> Metrics {
+        // What ends timers first, what starts them last: a count that moves meanwhile makes
+        // `pending` too large, never negative.
+        let fired = self.counts.fired.load(Ordering::Acquire);
+        let handed_back = self.counts.handed_back.load(Ordering::Acquire);
+        let mut cancelled = 0;
+        let mut refused = 0;
+        for lane in &self.lanes {
+            cancelled += lane.counts.cancelled.load(Ordering::Acquire);
+            refused += lane.counts.refused.load(Ordering::Acquire);
+        }
+        let given_out: u64 = self.lanes.iter().map(Lane::accepted).sum();
+        let scheduled = given_out.saturating_sub(refused);
+        Metrics {
+            scheduled,
+            fired,
+            cancelled,
+            handed_back,
+            pending: scheduled.saturating_sub(fired + cancelled + handed_back),
+            refused: refused + self.refused_early.load(Ordering::Relaxed),
+            panicked: self.reporter.panics(),
+            rejected_by_executor: self.reporter.rejected(),
+            abandoned_by_executor: self.reporter.abandoned(),
+            wake_ups: self.counts.wake_ups.load(Ordering::Relaxed),
+            restarts: self.counts.restarts.load(Ordering::Relaxed),
+            timer_memory: self.arena.capacity() * size_of::<Entry>(),
+            lateness: self.counts.lateness(),
+        }
+    }
+}
+
+impl fmt::Debug for Core {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Core").field("tick", &self.tick).finish_non_exhaustive()
+    }
+}
+
+/// A counted share of the core. The last one to go orphans the entries that cancellables still
+/// refer to; then those keep the core alive. See [`arena`](crate::arena).
+#[derive(Debug)]
+pub(crate) struct Live {
+    core: ManuallyDrop<Arc<Core>>,
+}
+
+impl Live {
+    pub(crate) fn new(core: Core) -> Arc<Self> {
+        Arc::new(Self { core: ManuallyDrop::new(Arc::new(core)) })
+    }
+
+    /// The address that entries' handles keep.
+    pub(crate) fn address(&self) -> *const Core {
+        &raw const **self.core
+    }
+}
+
+impl Deref for Live {
+    type Target = Core;
+
+    fn deref(&self) -> &Core {
+        &self.core
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        // SAFETY: taken once, here; `self.core` is not used again.
+        let core = unsafe { ManuallyDrop::take(&mut self.core) };
+        // This share of the core becomes the orphans': the last of them drops it. Until `orphan`
+        // has counted them all, none of them can be the last, so `core` stays alive across the call.
+        let address = Arc::into_raw(core);
+        // SAFETY: the share that `address` stands for is still ours.
+        let handles_left = unsafe { (*address).arena.orphan() };
+        if !handles_left {
+            // SAFETY: no handle will report, so the share has no other taker.
+            drop(unsafe { Arc::from_raw(address) });
+        }
+    }
+}
+
+/// A handle that was told by its entry that it is an orphan reports; the last one frees the core.
+///
+/// # Safety
+///
+/// `core` is the address that `Live::address` gave, and the caller has just cleared the handle bit
+/// of an entry of this core and found the orphan bit set. It does not touch the core again.
+pub(crate) unsafe fn report_orphan(core: *const Core) {
+    // SAFETY: the orphans' share is dropped by the last of them; we have not reported yet.
+    let last = unsafe { (*core).arena.report() };
+    if last {
+        // SAFETY: `Live::drop` left the share to the last orphan, which this is.
+        drop(unsafe { Arc::from_raw(core) });
+    }
+}

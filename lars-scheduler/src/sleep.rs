@@ -1,0 +1,117 @@
+//! The sleep word: how a producer knows whether the timer thread must be woken.
+//!
+//! | value | meaning | written by |
+//! |---|---|---|
+//! | `AWAKE` (0) | the timer thread is up and will look at the intake before it sleeps | the timer thread; a producer that wakes it |
+//! | an instant | it sleeps, and wakes by itself at this instant | the timer thread |
+//! | `FOREVER` | it sleeps until it is woken | the timer thread |
+//! | `STOPPED` | it has stopped; what is pushed now is never popped | the timer thread, last |
+//!
+//! # No wake-up is lost
+//!
+//! ```text
+//!   producer                            timer thread
+//!   exchange intake.head        (1)     store word := instant     (3)
+//!   load word                   (2)     load intake.head          (4)
+//! ```
+//!
+//! All four are `SeqCst`, so they stand in one order. If (2) comes before (3), the producer sees the
+//! old value; but then (1) comes before (4), and the timer thread sees the push and does not sleep.
+//! Otherwise the producer sees the instant, and wakes the thread if its timer is due before that.
+//! With `STOPPED` for the instant the same argument says that a push is either seen by the last
+//! drain or refused by its own producer. The stop word takes the intake's place when somebody asks
+//! for a stop.
+//!
+//! A producer wakes by a compare-and-swap to `AWAKE`, and only the winner pays for the wake-up, so
+//! a sleep costs at most one of them (about 15 µs of the producer's time).
+
+use crossbeam_utils::CachePadded;
+
+use crate::sync::{AtomicU64, Ordering, Unparker, model_fence};
+
+const AWAKE: u64 = 0;
+const STOPPED: u64 = u64::MAX;
+/// The instant of a sleep that only ends when somebody wakes the thread.
+pub(crate) const FOREVER: u64 = u64::MAX - 1;
+
+/// What [`SleepWord::after_push`] found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum AfterPush {
+    /// The driver will pop the entry in time.
+    Seen,
+    /// The driver has stopped. It may have popped the entry before that, or never will.
+    Stopped,
+}
+
+#[derive(Debug)]
+pub(crate) struct SleepWord {
+    word: CachePadded<AtomicU64>,
+    unparker: Unparker,
+}
+
+impl SleepWord {
+    pub(crate) fn new(unparker: Unparker) -> Self {
+        Self { word: CachePadded::new(AtomicU64::new(AWAKE)), unparker }
+    }
+
+    /// Called after each push, with the instant by which the driver must have popped it.
+    #[inline]
+    pub(crate) fn after_push(&self, pop_by: u64) -> AfterPush {
+        model_fence();
+        // SeqCst: (2) in the module's documentation.
+        let word = self.word.load(Ordering::SeqCst);
+        if word == AWAKE {
+            return AfterPush::Seen;
+        }
+        if word == STOPPED {
+            return AfterPush::Stopped;
+        }
+        if pop_by < word {
+            self.wake_from(word);
+        }
+        AfterPush::Seen
+    }
+
+    /// Wakes the timer thread if it sleeps.
+    pub(crate) fn wake(&self) {
+        model_fence();
+        // SeqCst: (2), with the stop word or a backlog of cancelled entries instead of a push.
+        let word = self.word.load(Ordering::SeqCst);
+        if word != AWAKE && word != STOPPED {
+            self.wake_from(word);
+        }
+    }
+
+    #[cold]
+    fn wake_from(&self, word: u64) {
+        // Relaxed: the exchange decides who pays. If it fails, the thread has been woken by
+        // another, or has woken by itself and looks at the intake before it sleeps again.
+        if self.word.compare_exchange(word, AWAKE, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+            self.unparker.unpark();
+        }
+    }
+
+    /// The timer thread is about to sleep until `instant`, or [`FOREVER`]. It must look at the intake
+    /// and the stop word once more after this and before it does.
+    pub(crate) fn announce_sleep(&self, instant: u64) {
+        // Within the range, so that no instant is mistaken for another state.
+        let word = instant.clamp(1, FOREVER);
+        // SeqCst: (3).
+        self.word.store(word, Ordering::SeqCst);
+        model_fence();
+    }
+
+    /// The timer thread is awake.
+    pub(crate) fn announce_awake(&self) {
+        // Relaxed: a producer that still sees the instant wakes it for nothing, no worse.
+        self.word.store(AWAKE, Ordering::Relaxed);
+    }
+
+    /// The driver pops no more after the drain that follows this.
+    pub(crate) fn announce_stopped(&self) {
+        // SeqCst: (3).
+        self.word.store(STOPPED, Ordering::SeqCst);
+        model_fence();
+    }
+}

@@ -1,0 +1,164 @@
+//! The only file of this crate that names std, parking_lot, crossbeam or loom primitives.
+//!
+//! Everything the two sides of the scheduler share goes through these names, so that one build
+//! flag, `--cfg lars_loom`, puts the model checker underneath. It is a flag of our own and not
+//! the usual `loom` because that one is global and changes other crates in the tree as well.
+#![allow(clippy::disallowed_types, clippy::disallowed_methods)]
+
+#[cfg(not(lars_loom))]
+pub(crate) use self::real::*;
+#[cfg(lars_loom)]
+pub(crate) use self::model::*;
+
+#[cfg(not(lars_loom))]
+mod real {
+    pub(crate) use std::sync::Arc;
+    pub(crate) use std::sync::atomic::{
+        AtomicBool, AtomicIsize, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+    };
+
+    pub(crate) use crossbeam_utils::sync::{Parker, Unparker};
+    pub(crate) use parking_lot::Mutex;
+
+    /// `std`'s cell behind the interface of loom's, so that the model sees every access.
+    #[derive(Debug)]
+    #[repr(transparent)]
+    pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
+
+    impl<T> UnsafeCell<T> {
+        pub(crate) const fn new(value: T) -> Self {
+            Self(std::cell::UnsafeCell::new(value))
+        }
+
+        /// Calls `f` with a pointer for reading.
+        pub(crate) fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
+            f(self.0.get())
+        }
+
+        /// Calls `f` with a pointer for writing.
+        pub(crate) fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
+            f(self.0.get())
+        }
+    }
+
+    /// Where the model needs a fence to see what `SeqCst` accesses already give: nothing.
+    ///
+    /// See `docs/memory-ordering.md`, "Fences that exist only in the model".
+    #[inline(always)]
+    pub(crate) fn model_fence() {}
+
+    /// A short wait in a loop that another running thread will end.
+    #[inline]
+    pub(crate) fn relax(spins: u32) {
+        if spins < 64 {
+            std::hint::spin_loop();
+        } else {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Counts the schedulers alive in this process, up or down; returns how many there are then.
+    pub(crate) fn count_alive(up: bool) -> usize {
+        static ALIVE: AtomicUsize = AtomicUsize::new(0);
+        // Relaxed: a statistic.
+        match up {
+            true => ALIVE.fetch_add(1, Ordering::Relaxed) + 1,
+            false => ALIVE.fetch_sub(1, Ordering::Relaxed) - 1,
+        }
+    }
+
+    /// Numbers threads in the order in which they first ask.
+    ///
+    /// The cell has no destructor, so it can be read at any time in a thread's life, also from
+    /// the destructors of other thread-locals.
+    #[inline]
+    pub(crate) fn thread_number() -> usize {
+        static NEXT: AtomicUsize = AtomicUsize::new(1);
+        thread_local! {
+            static NUMBER: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+        }
+        NUMBER.with(|number| match number.get() {
+            0 => {
+                // Relaxed: the numbers only spread threads over lanes; nothing is ordered by them.
+                let fresh = NEXT.fetch_add(1, Ordering::Relaxed);
+                number.set(fresh);
+                fresh
+            }
+            known => known,
+        })
+    }
+}
+
+#[cfg(lars_loom)]
+mod model {
+    pub(crate) use loom::cell::UnsafeCell;
+    pub(crate) use loom::sync::Arc;
+    pub(crate) use loom::sync::atomic::{
+        AtomicBool, AtomicIsize, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+    };
+    use std::time::Instant;
+
+    /// loom's mutex with parking_lot's interface.
+    #[derive(Debug)]
+    pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
+
+    impl<T> Mutex<T> {
+        pub(crate) fn new(value: T) -> Self {
+            Self(loom::sync::Mutex::new(value))
+        }
+
+        pub(crate) fn lock(&self) -> loom::sync::MutexGuard<'_, T> {
+            self.0.lock().expect("no model panics while it holds a lock")
+        }
+    }
+
+    /// A parker that the model can put to sleep and wake; it knows no time-outs.
+    #[derive(Debug)]
+    pub(crate) struct Parker(Unparker);
+
+    #[derive(Debug, Clone)]
+    pub(crate) struct Unparker(std::sync::Arc<loom::sync::Notify>);
+
+    impl Parker {
+        pub(crate) fn new() -> Self {
+            Self(Unparker(std::sync::Arc::new(loom::sync::Notify::new())))
+        }
+
+        pub(crate) fn unparker(&self) -> &Unparker {
+            &self.0
+        }
+
+        pub(crate) fn park(&self) {
+            self.0.0.wait();
+        }
+
+        pub(crate) fn park_deadline(&self, _deadline: Instant) {
+            self.park();
+        }
+    }
+
+    impl Unparker {
+        pub(crate) fn unpark(&self) {
+            self.0.notify();
+        }
+    }
+
+    /// loom weakens `SeqCst` accesses to acquire and release (loom#180) but models fences, so
+    /// the places whose argument is the single order of `SeqCst` accesses ask for a fence here.
+    pub(crate) fn model_fence() {
+        loom::sync::atomic::fence(Ordering::SeqCst);
+    }
+
+    pub(crate) fn relax(_spins: u32) {
+        loom::thread::yield_now();
+    }
+
+    pub(crate) fn count_alive(_up: bool) -> usize {
+        0
+    }
+
+    /// All threads of a model share one lane: the most contended arrangement.
+    pub(crate) fn thread_number() -> usize {
+        0
+    }
+}

@@ -1,0 +1,238 @@
+//! What is run: closures with options, and their storage inside an entry.
+
+mod raw;
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::executor::Executor;
+
+pub(crate) use self::raw::RawTask;
+
+/// Where a task runs.
+#[derive(Clone, Default)]
+pub(crate) enum RunOn {
+    /// On the executor that the scheduler was built with.
+    #[default]
+    Default,
+    /// On the timer thread.
+    Inline,
+    /// On an executor of its own.
+    Executor(Arc<dyn Executor>),
+}
+
+impl fmt::Debug for RunOn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Default => "Default",
+            Self::Inline => "Inline",
+            Self::Executor(_) => "Executor(..)",
+        })
+    }
+}
+
+/// The options of a task, apart from what it does.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct TaskOptions {
+    pub(crate) run_on: RunOn,
+    pub(crate) run_on_close: bool,
+}
+
+/// What an entry holds: a body that is run once, or dropped.
+///
+/// Public in name only (it appears in the sealed part of [`IntoTask`]).
+pub trait TaskBody: Send + Sized + 'static {
+    /// Runs the body.
+    fn run(self);
+
+    /// Drops what the body captured, then tells its hook that it was cancelled.
+    fn cancelled(self) {}
+
+    /// An executor of the task's own, if it has one.
+    fn executor(&self) -> Option<&Arc<dyn Executor>> {
+        None
+    }
+}
+
+impl<F: FnOnce() + Send + 'static> TaskBody for F {
+    fn run(self) {
+        self();
+    }
+}
+
+/// What can be scheduled to run once: any `FnOnce() + Send + 'static`, or a [`Task`] with options.
+pub trait IntoTask: sealed::Parts {}
+
+impl<T: sealed::Parts> IntoTask for T {}
+
+pub(crate) mod sealed {
+    use super::{TaskBody, TaskOptions};
+
+    /// Taking a task apart and, when it is refused, putting it together again.
+    pub trait Parts: Sized {
+        type Body: TaskBody;
+        #[allow(private_interfaces)]
+        fn into_parts(self) -> (Self::Body, TaskOptions);
+        #[allow(private_interfaces)]
+        fn from_parts(body: Self::Body, options: TaskOptions) -> Self;
+    }
+}
+
+impl<F: FnOnce() + Send + 'static> sealed::Parts for F {
+    type Body = F;
+
+    #[allow(private_interfaces)]
+    fn into_parts(self) -> (F, TaskOptions) {
+        (self, TaskOptions::default())
+    }
+
+    #[allow(private_interfaces)]
+    fn from_parts(body: F, _: TaskOptions) -> Self {
+        body
+    }
+}
+
+/// The cancelled hook of a task that has none.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NoHook;
+
+/// What can be called when a task was cancelled.
+pub(crate) trait CancelHook: Send + 'static {
+    fn call(self);
+}
+
+impl CancelHook for NoHook {
+    fn call(self) {}
+}
+
+impl<C: FnOnce() + Send + 'static> CancelHook for C {
+    fn call(self) {
+        self();
+    }
+}
+
+/// A one-shot task with options.
+///
+/// A plain closure is scheduled as it is; this type is for the closures that need more.
+///
+/// ```
+/// use lars_scheduler::{LightArrayRevolverScheduler, Task};
+/// use std::time::Duration;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let scheduler = LightArrayRevolverScheduler::new()?;
+/// let task = Task::new(|| println!("flush"))
+///     .inline()          // on the timer thread: it never blocks
+///     .run_on_close()    // also under `ClosePolicy::RunMarked`
+///     .on_cancel(|| println!("not needed any more"));
+/// let flush = scheduler.schedule_once(Duration::from_secs(60), task)?;
+/// assert!(flush.cancel()); // prints "not needed any more"
+/// # Ok(()) }
+/// ```
+#[must_use = "a task does nothing until it is scheduled"]
+pub struct Task<F, C = NoHook> {
+    pub(crate) run: F,
+    pub(crate) hook: C,
+    pub(crate) options: TaskOptions,
+}
+
+impl<F> Task<F> {
+    /// A task that runs `run` on the scheduler's executor.
+    pub fn new(run: F) -> Self {
+        Self { run, hook: NoHook, options: TaskOptions::default() }
+    }
+}
+
+impl<F, C> Task<F, C> {
+    /// Runs the task on the timer thread itself.
+    ///
+    /// For what never blocks and is done within microseconds: a message sent, a waker woken, a
+    /// flag set. While it runs, no other timer of the scheduler fires.
+    pub fn inline(mut self) -> Self {
+        self.options.run_on = RunOn::Inline;
+        self
+    }
+
+    /// Runs the task on `executor` instead of the scheduler's own.
+    pub fn executor(mut self, executor: Arc<dyn Executor>) -> Self {
+        self.options.run_on = RunOn::Executor(executor);
+        self
+    }
+
+    /// Marks the task for [`ClosePolicy::RunMarked`](crate::ClosePolicy::RunMarked): when the
+    /// scheduler is closed before the task is due, the closing thread runs it.
+    pub fn run_on_close(mut self) -> Self {
+        self.options.run_on_close = true;
+        self
+    }
+
+    /// Calls `hook` once when the task has been cancelled.
+    ///
+    /// It runs on the thread that cancelled, inside `cancel()`, after the task's captures have
+    /// been dropped. It is not called when the task runs, nor when `stop` hands the task back. A
+    /// panic in it is contained and reported like a task's.
+    pub fn on_cancel<H: FnOnce() + Send + 'static>(self, hook: H) -> Task<F, H> {
+        Task { run: self.run, hook, options: self.options }
+    }
+}
+
+impl<F, C> fmt::Debug for Task<F, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Task").field("options", &self.options).finish_non_exhaustive()
+    }
+}
+
+/// The body of a [`Task`]: the closure, its hook and, where it has one, its executor.
+pub struct HookedBody<F, C> {
+    run: F,
+    hook: C,
+    executor: Option<Arc<dyn Executor>>,
+}
+
+impl<F, C> fmt::Debug for HookedBody<F, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HookedBody").finish_non_exhaustive()
+    }
+}
+
+impl<F, C> TaskBody for HookedBody<F, C>
+where
+    F: FnOnce() + Send + 'static,
+    C: CancelHook,
+{
+    fn run(self) {
+        (self.run)();
+    }
+
+    fn cancelled(self) {
+        drop(self.run);
+        self.hook.call();
+    }
+
+    fn executor(&self) -> Option<&Arc<dyn Executor>> {
+        self.executor.as_ref()
+    }
+}
+
+#[allow(private_bounds)]
+impl<F, C> sealed::Parts for Task<F, C>
+where
+    F: FnOnce() + Send + 'static,
+    C: CancelHook,
+{
+    type Body = HookedBody<F, C>;
+
+    #[allow(private_interfaces)]
+    fn into_parts(self) -> (Self::Body, TaskOptions) {
+        let executor = match &self.options.run_on {
+            RunOn::Executor(executor) => Some(Arc::clone(executor)),
+            RunOn::Default | RunOn::Inline => None,
+        };
+        (HookedBody { run: self.run, hook: self.hook, executor }, self.options)
+    }
+
+    #[allow(private_interfaces)]
+    fn from_parts(body: Self::Body, options: TaskOptions) -> Self {
+        Self { run: body.run, hook: body.hook, options }
+    }
+}

@@ -1,0 +1,222 @@
+//! A task without its type: three words of storage and a table of functions.
+//!
+//! A body of up to three words lies in the storage itself, so that scheduling it allocates
+//! nothing; a larger one is boxed and its address lies there.
+
+use std::mem::{self, ManuallyDrop, MaybeUninit};
+use std::sync::Arc;
+
+use super::TaskBody;
+use crate::executor::Executor;
+
+/// How many words of captures are stored without a box.
+const INLINE_WORDS: usize = 3;
+
+type Storage = MaybeUninit<[usize; INLINE_WORDS]>;
+
+/// A [`TaskBody`] of any type, owned. Dropping it drops the body without running it.
+pub(crate) struct RawTask {
+    storage: Storage,
+    table: &'static Table,
+}
+
+/// The functions of one body type.
+///
+/// Each of the first three consumes the body: the storage must hold one, and holds none after.
+struct Table {
+    run: unsafe fn(*mut Storage),
+    cancelled: unsafe fn(*mut Storage),
+    discard: unsafe fn(*mut Storage),
+    /// Looks at the body, which stays where it is.
+    executor: unsafe fn(*const Storage) -> Option<Arc<dyn Executor>>,
+}
+
+// SAFETY: a `RawTask` is made of a `TaskBody`, which is `Send`, and owns it alone.
+unsafe impl Send for RawTask {}
+
+/// Whether a body of type `B` fits the storage.
+const fn fits<B>() -> bool {
+    mem::size_of::<B>() <= mem::size_of::<Storage>()
+        && mem::align_of::<B>() <= mem::align_of::<Storage>()
+}
+
+/// Reads a body of type `B` out of the storage.
+///
+/// # Safety
+///
+/// The storage holds a body of type `B`, written by `RawTask::new`, and holds none afterwards.
+unsafe fn take<B: TaskBody>(storage: *mut Storage) -> B {
+    if fits::<B>() {
+        // SAFETY: by the caller's promise the storage holds a `B` in place; size and alignment
+        // were checked when it was written.
+        unsafe { storage.cast::<B>().read() }
+    } else {
+        // SAFETY: by the caller's promise the storage holds the address of a boxed `B`.
+        *unsafe { Box::from_raw(storage.cast::<*mut B>().read()) }
+    }
+}
+
+struct TableOf<B>(std::marker::PhantomData<B>);
+
+impl<B: TaskBody> TableOf<B> {
+    const TABLE: Table = Table {
+        // SAFETY (all four): `RawTask` calls them with storage that holds a `B`, and the first
+        // three at most once, as the last thing that it does with the storage.
+        run: |storage| unsafe { take::<B>(storage) }.run(),
+        cancelled: |storage| unsafe { take::<B>(storage) }.cancelled(),
+        discard: |storage| drop(unsafe { take::<B>(storage) }),
+        executor: |storage| {
+            // SAFETY: as above; the body is only looked at.
+            let body: &B = unsafe {
+                if fits::<B>() { &*storage.cast::<B>() } else { &**storage.cast::<*const B>() }
+            };
+            body.executor().cloned()
+        },
+    };
+}
+
+impl RawTask {
+    pub(crate) fn new<B: TaskBody>(body: B) -> Self {
+        let mut storage = Storage::uninit();
+        if fits::<B>() {
+            // SAFETY: `fits` says that a `B` has room here, suitably aligned.
+            unsafe { storage.as_mut_ptr().cast::<B>().write(body) };
+        } else {
+            let boxed = Box::into_raw(Box::new(body));
+            // SAFETY: an address fits the storage, which is aligned for words.
+            unsafe { storage.as_mut_ptr().cast::<*mut B>().write(boxed) };
+        }
+        Self { storage, table: const { &TableOf::<B>::TABLE } }
+    }
+
+    /// Runs the body. A panic passes through; the body is gone either way.
+    pub(crate) fn run(self) {
+        let mut this = ManuallyDrop::new(self);
+        let table = this.table;
+        // SAFETY: the storage holds the body, and `ManuallyDrop` keeps `drop` from taking it again.
+        unsafe { (table.run)(&raw mut this.storage) }
+    }
+
+    /// Drops the captures and calls the cancelled hook. A panic passes through.
+    pub(crate) fn cancelled(self) {
+        let mut this = ManuallyDrop::new(self);
+        let table = this.table;
+        // SAFETY: as in `run`.
+        unsafe { (table.cancelled)(&raw mut this.storage) }
+    }
+
+    /// The body's own executor, if it has one.
+    pub(crate) fn executor(&self) -> Option<Arc<dyn Executor>> {
+        // SAFETY: the storage holds the body as long as `self` exists.
+        unsafe { (self.table.executor)(&raw const self.storage) }
+    }
+
+    /// Takes the body out again, unrun.
+    ///
+    /// # Safety
+    ///
+    /// The task was made of a `B`.
+    pub(crate) unsafe fn into_body<B: TaskBody>(self) -> B {
+        let mut this = ManuallyDrop::new(self);
+        // SAFETY: by the caller's promise the body is a `B`; `this` is not used again.
+        unsafe { take::<B>(&raw mut this.storage) }
+    }
+}
+
+impl Drop for RawTask {
+    fn drop(&mut self) {
+        // SAFETY: whatever consumed the body wrapped `self` in `ManuallyDrop`, so it is still here.
+        unsafe { (self.table.discard)(&raw mut self.storage) }
+    }
+}
+
+impl std::fmt::Debug for RawTask {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("RawTask")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+    use std::rc::Rc;
+
+    /// `Rc` in a `Send` coat: these tests stay on one thread and want to count.
+    #[derive(Clone)]
+    struct Count(Rc<Cell<u32>>);
+    // SAFETY: the tests below never leave their thread.
+    unsafe impl Send for Count {}
+    impl Count {
+        fn new() -> Self {
+            Self(Rc::new(Cell::new(0)))
+        }
+        fn add(&self) {
+            self.0.set(self.0.get() + 1);
+        }
+    }
+
+    #[repr(align(64))]
+    struct Aligned(Count);
+
+    #[test]
+    fn a_body_runs_once_and_drops_its_captures_small_large_or_strictly_aligned() {
+        let count = Count::new();
+        let (small, large, aligned) = (count.clone(), count.clone(), Aligned(count.clone()));
+        RawTask::new(move || small.add()).run();
+        let ballast = [7_u64; 16];
+        RawTask::new(move || {
+            assert_eq!(ballast[15], 7);
+            large.add();
+        })
+        .run();
+        RawTask::new(move || {
+            let aligned = &aligned;
+            assert_eq!((&raw const *aligned).addr() % 64, 0);
+            aligned.0.add();
+        })
+        .run();
+        assert_eq!(count.0.get(), 3);
+        assert_eq!(Rc::strong_count(&count.0), 1);
+    }
+
+    #[test]
+    fn a_body_that_is_dropped_unrun_drops_its_captures() {
+        let count = Count::new();
+        let (small, large) = (count.clone(), count.clone());
+        drop(RawTask::new(move || small.add()));
+        let ballast = [0_u64; 16];
+        drop(RawTask::new(move || {
+            let _ = ballast;
+            large.add();
+        }));
+        assert_eq!(count.0.get(), 0);
+        assert_eq!(Rc::strong_count(&count.0), 1);
+    }
+
+    #[test]
+    fn a_panicking_body_drops_its_captures_once() {
+        let count = Count::new();
+        let inside = count.clone();
+        let task = RawTask::new(move || {
+            inside.add();
+            panic!("expected by this test");
+        });
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| task.run()));
+        assert!(result.is_err());
+        assert_eq!(Rc::strong_count(&count.0), 1);
+    }
+
+    #[test]
+    fn a_refused_body_comes_back_as_it_was() {
+        fn round_trip<B: TaskBody>(body: B) -> B {
+            // SAFETY: the task is made of a `B` on the same line.
+            unsafe { RawTask::new(body).into_body::<B>() }
+        }
+        let count = Count::new();
+        let inside = count.clone();
+        let body = round_trip(move || inside.add());
+        body();
+        assert_eq!(count.0.get(), 1);
+    }
+}

@@ -1,0 +1,226 @@
+//! Virtual time: the same driver, turned by a test instead of a thread.
+
+use std::fmt;
+use std::ops::Deref;
+use std::thread;
+use std::time::Duration;
+
+use crate::clock::Clock;
+use crate::close::{self, CloseError, CloseReport};
+use crate::config::OwnerSettings;
+use crate::driver::{Driver, Next};
+use crate::handle::Handle;
+use crate::shared::{Core, Live, Settings};
+use crate::shutdown::StopFuture;
+use crate::sync::{Arc, Mutex, Parker};
+use crate::tick::nanos;
+
+/// A scheduler whose time a test moves: no thread, no sleeping, the same [`Handle`].
+///
+/// Built by [`Builder::build_virtual`](crate::Builder::build_virtual). Time stands still until one of
+/// the methods below moves it. It then goes from deadline to deadline: at each, the tasks that are due
+/// run, on the calling thread unless they have an executor of their own, in the order of (deadline,
+/// call); what they schedule is part of the same movement if it is due within it. What they read as
+/// [`Handle::now`] is the instant that they are due at.
+///
+/// Time never moves by itself. Calls from several threads are carried out one after the other.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::LightArrayRevolverScheduler;
+/// use std::sync::mpsc;
+/// use std::time::Duration;
+///
+/// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+/// let (sender, receiver) = mpsc::channel();
+/// let year = Duration::from_secs(365 * 24 * 3600);
+/// let _ = time.schedule_once(year, move || drop(sender.send("a year has passed")))?;
+///
+/// time.advance(year - Duration::from_nanos(1));
+/// assert!(receiver.try_recv().is_err()); // not yet
+/// time.advance(Duration::from_nanos(1));
+/// assert_eq!(receiver.try_recv()?, "a year has passed");
+/// # Ok(()) }
+/// ```
+pub struct VirtualTime {
+    handle: Handle,
+    driver: Mutex<Driver>,
+    start: u64,
+    settings: OwnerSettings,
+}
+
+/// [`run_until_idle`](VirtualTime::run_until_idle) gave up: something is pending after as many tasks
+/// as it was allowed to run. A repeat that nobody cancels does this.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{pending} timers are still pending after the limit of {limit} tasks was reached")]
+pub struct NotIdle {
+    /// How many tasks were allowed to run.
+    pub limit: usize,
+    /// How many timers wait.
+    pub pending: u64,
+}
+
+impl VirtualTime {
+    pub(crate) fn new(settings: Settings, owner: OwnerSettings) -> Self {
+        let clock = Clock::manual(0);
+        let parker = Parker::new();
+        let core = Core::new(settings, clock, parker.unparker().clone());
+        let start = core.clock.now();
+        let live = Live::new(core);
+        let driver = Driver::new(Arc::clone(&live), owner.wheel_size, true);
+        Self { handle: Handle::new(live), driver: Mutex::new(driver), start, settings: owner }
+    }
+
+    /// A handle to schedule with, to be cloned and passed around.
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// How far time has been moved.
+    pub fn elapsed(&self) -> Duration {
+        Duration::from_nanos(self.handle.core().clock.now() - self.start)
+    }
+
+    /// Moves time forwards by `duration` and returns how many tasks ran. An advance of zero runs what
+    /// is due now. Time ends 584 years after its start; it does not move beyond that.
+    ///
+    /// # Panics
+    ///
+    /// If it is called by a task that this scheduler runs, which would be in two places in time.
+    pub fn advance(&self, duration: Duration) -> usize {
+        let target = self.handle.core().clock.now().saturating_add(nanos(duration));
+        let fired = self.drive(|next, _| next <= target);
+        self.handle.core().clock.set(target);
+        fired
+    }
+
+    /// Moves time to the next deadline, and runs what is due there. Returns how far that was; `None`,
+    /// without moving, if nothing is pending.
+    ///
+    /// What is due already counts as a deadline at a distance of zero.
+    ///
+    /// # Panics
+    ///
+    /// As for [`advance`](Self::advance).
+    pub fn advance_to_next(&self) -> Option<Duration> {
+        let before = self.handle.core().clock.now();
+        // Steps in which nothing fires, because entries are moved between levels, do not count.
+        let fired = self.drive(|_, fired| fired == 0);
+        let moved = self.handle.core().clock.now() - before;
+        (fired > 0).then_some(Duration::from_nanos(moved))
+    }
+
+    /// Moves time from deadline to deadline until nothing is pending, and returns how many tasks ran.
+    ///
+    /// # Errors
+    ///
+    /// [`NotIdle`] if something is pending after `limit` tasks.
+    ///
+    /// # Panics
+    ///
+    /// As for [`advance`](Self::advance).
+    pub fn run_until_idle(&self, limit: usize) -> Result<usize, NotIdle> {
+        let fired = self.drive(|_, fired| fired < limit);
+        match self.handle.pending() {
+            0 => Ok(fired),
+            pending => Err(NotIdle { limit, pending }),
+        }
+    }
+
+    /// Turns the driver, moving the clock to each next instant as long as `go_on`, told the instant
+    /// and how many tasks have run, says so.
+    fn drive(&self, go_on: impl Fn(u64, usize) -> bool) -> usize {
+        let core = self.handle.core();
+        assert!(
+            !core.is_driven_here(),
+            "virtual time was moved from inside one of its own tasks"
+        );
+        let mut driver = self.driver.lock();
+        let driving = Driving::begin(core);
+        let mut fired = 0;
+        loop {
+            let _ = driver.take_in();
+            let turn = driver.turn(core.clock.now());
+            fired += turn.fired;
+            if core.stop.is_requested() {
+                driver.finish();
+                break;
+            }
+            match turn.next {
+                Next::Now => {}
+                // What was scheduled by the last tasks comes in before time moves on.
+                _ if !driver.nothing_to_take_in() => {}
+                Next::Idle => break,
+                Next::At(instant) => {
+                    if instant > crate::tick::LAST_INSTANT || !go_on(instant, fired) {
+                        break;
+                    }
+                    core.clock.set(instant);
+                }
+            }
+        }
+        drop(driving);
+        fired
+    }
+
+    /// Stops the scheduler, and hands back what is pending. See
+    /// [`LightArrayRevolverScheduler::stop`](crate::LightArrayRevolverScheduler::stop).
+    ///
+    /// Called by a task of this scheduler, its future resolves when that movement of time ends;
+    /// otherwise it is resolved on return.
+    pub fn stop(&self) -> StopFuture {
+        let core = self.handle.core();
+        let future = core.stop.request();
+        if !core.is_driven_here() {
+            self.driver.lock().finish();
+        }
+        future
+    }
+
+    /// Stops the scheduler and runs what is pending. See
+    /// [`LightArrayRevolverScheduler::close`](crate::LightArrayRevolverScheduler::close).
+    ///
+    /// # Errors
+    ///
+    /// [`CloseError::OnTimerThread`] if it is called by a task of this scheduler.
+    pub fn close(&self) -> Result<CloseReport, CloseError> {
+        let core = self.handle.core();
+        if core.is_driven_here() {
+            return Err(CloseError::OnTimerThread);
+        }
+        let OwnerSettings { close_policy, shutdown_timeout, .. } = self.settings;
+        close::close(core, self.stop(), close_policy, shutdown_timeout)
+    }
+}
+
+/// Marks the calling thread as the one that turns the driver.
+struct Driving<'a>(&'a Core);
+
+impl<'a> Driving<'a> {
+    fn begin(core: &'a Core) -> Self {
+        *core.driven_by.lock() = Some(thread::current().id());
+        Self(core)
+    }
+}
+
+impl Drop for Driving<'_> {
+    fn drop(&mut self) {
+        *self.0.driven_by.lock() = None;
+    }
+}
+
+impl Deref for VirtualTime {
+    type Target = Handle;
+
+    fn deref(&self) -> &Handle {
+        &self.handle
+    }
+}
+
+impl fmt::Debug for VirtualTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("VirtualTime").field("elapsed", &self.elapsed()).finish_non_exhaustive()
+    }
+}

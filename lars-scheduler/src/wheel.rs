@@ -1,0 +1,457 @@
+//! The wheel: pending entries by tick. Plain single-threaded code, no clock, no atomics that matter.
+//!
+//! # Levels
+//!
+//! Level 0 is the revolving array of `ticks_per_wheel` slots, one tick each. Above it are levels of
+//! 64 slots. A slot of level 1 spans half the ticks of the wheel, a slot of every higher level 32
+//! times as many as one of the level below it, until the top level spans all of time. This is the
+//! hierarchical wheel of G. Varghese and T. Lauck, *Hashed and Hierarchical Timing Wheels* (SOSP
+//! 1987, scheme 7), with two differences:
+//!
+//! - A slot spans *half* of what the level below can hold, not all of it. So there is time, half a
+//!   revolution of the level below, in which a slot can be cascaded down: a little per turn, beginning
+//!   early if it holds very many, and finished when its first tick comes.
+//! - Each level accepts ticks only up to a border, `opened`, which moves up when the slot above it has
+//!   been emptied. All entries of one tick are therefore in one list at any time (or in the emptying
+//!   slot and the list that it is emptied into, in that order), and leave in the order in which they
+//!   came: equal deadlines are first in, first out, whatever levels they went through.
+//!
+//! ```text
+//!            reached          opened(0)         opened(1)                opened(2)
+//!  past ────────┤── level 0 ──────┼───── level 1 ───┼──────── level 2 ───────┼── level 3 …
+//! ```
+//!
+//! Each level has a bitmap of its occupied slots, so nothing is ever scanned and no empty tick visited.
+
+mod bitmap;
+mod list;
+
+use std::fmt;
+
+use self::bitmap::Bitmap;
+use self::list::Lists;
+pub(crate) use self::list::is_linked;
+use crate::entry::Entry;
+use crate::tick::Tick;
+
+/// The list of entries that are due.
+const DUE: usize = 0;
+/// The list of entries whose task is gone and whose handle is not.
+const LIMBO: usize = 1;
+/// The first list that is a slot.
+const SLOTS: usize = 2;
+
+/// Slots of the levels above the first.
+const UPPER_SLOTS: usize = 64;
+
+/// Slots with fewer entries are cascaded when their first tick comes: that takes 0.1 ms at most.
+const CASCADE_EARLY: u32 = 2048;
+/// How long moving one entry down may take, for the start of an early cascade. Measured at 10 to
+/// 40 ns; the rest is for what else the thread does meanwhile.
+const NANOS_PER_MOVE: u64 = 100;
+
+/// What [`Wheel::advance`] did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Advance {
+    /// The entries of one tick were moved to the due list.
+    Due,
+    /// The budget is used up; there is more to do before the target is reached.
+    Working,
+    /// All ticks up to the target have been visited.
+    Reached,
+}
+
+struct Level {
+    /// A slot spans `1 << shift` ticks.
+    shift: u32,
+    /// The list of the first slot.
+    first_list: usize,
+    slots: usize,
+    occupied: Bitmap,
+    /// How many entries came into each slot since it was last empty. Those that were cancelled are
+    /// not subtracted: it is an upper bound, for the start of an early cascade.
+    entered: Box<[u32]>,
+    /// The border of this level, counted in slots of the level above: it accepts smaller ticks.
+    opened: u64,
+}
+
+impl Level {
+    fn slot_of(&self, tick: u64) -> usize {
+        (tick >> self.shift) as usize & (self.slots - 1)
+    }
+}
+
+pub(crate) struct Wheel {
+    tick: Tick,
+    levels: Vec<Level>,
+    lists: Lists,
+    /// All ticks up to this one have been visited.
+    reached: u64,
+}
+
+impl Wheel {
+    /// The smallest and the largest number of slots of level 0.
+    pub(crate) const SIZES: (usize, usize) = (2, 1 << 16);
+
+    /// A wheel of `size` slots, a power of two within [`SIZES`](Self::SIZES), that begins at `now`.
+    pub(crate) fn new(tick: Tick, size: usize, now: u64) -> Self {
+        debug_assert!(size.is_power_of_two() && size >= Self::SIZES.0 && size <= Self::SIZES.1);
+        let mut levels = Vec::new();
+        let (mut shift, mut slots, mut first_list) = (0, size, SLOTS);
+        loop {
+            levels.push(Level {
+                shift,
+                first_list,
+                slots,
+                occupied: Bitmap::new(slots),
+                entered: vec![0; slots].into(),
+                opened: 0,
+            });
+            let span = shift + slots.trailing_zeros();
+            if span >= u64::BITS {
+                break;
+            }
+            // Half the span of this level is one slot of the next.
+            shift = span - 1;
+            first_list += slots;
+            slots = UPPER_SLOTS;
+        }
+        let lists = Lists::new(first_list + slots);
+        let mut wheel = Self { tick, levels, lists, reached: tick.reached_by(now) };
+        wheel.raise_borders();
+        wheel.open_empty_slots();
+        wheel
+    }
+
+    /// Puts an entry where its deadline belongs; into the due list if that has come.
+    ///
+    /// # Safety
+    ///
+    /// The entry is the driver's, in no list, and stays alive while it is in the wheel.
+    pub(crate) unsafe fn insert(&mut self, entry: *mut Entry) {
+        // SAFETY: the driver's entries' deadlines may be read.
+        let tick = self.tick.at_or_after(unsafe { (*entry).deadline() });
+        if tick <= self.reached {
+            // SAFETY: the caller's promise.
+            unsafe { self.push_due(entry) };
+            return;
+        }
+        // SAFETY: the caller's promise.
+        unsafe { self.insert_below(self.levels.len() - 1, entry, tick) };
+    }
+
+    /// Puts an entry into the lowest level that accepts it, and into `top` if none below does.
+    ///
+    /// # Safety
+    ///
+    /// As for `insert`.
+    unsafe fn insert_below(&mut self, top: usize, entry: *mut Entry, tick: u64) {
+        let mut number = 0;
+        while number < top && tick >> self.levels[number + 1].shift >= self.levels[number].opened {
+            number += 1;
+        }
+        let level = &mut self.levels[number];
+        let slot = level.slot_of(tick);
+        level.occupied.insert(slot);
+        level.entered[slot] = level.entered[slot].saturating_add(1);
+        let list = level.first_list + slot;
+        // SAFETY: the caller's promise.
+        unsafe { self.lists.push_back(list, entry) };
+    }
+
+    /// Appends an entry to the due list.
+    ///
+    /// # Safety
+    ///
+    /// As for `insert`.
+    pub(crate) unsafe fn push_due(&mut self, entry: *mut Entry) {
+        // SAFETY: the caller's promise.
+        unsafe { self.lists.push_back(DUE, entry) };
+    }
+
+    /// Removes and returns the first due entry.
+    pub(crate) fn pop_due(&mut self) -> Option<*mut Entry> {
+        self.pop(DUE)
+    }
+
+    /// Sorts the due list by deadline; equal deadlines keep their order.
+    pub(crate) fn sort_due(&mut self) {
+        self.lists.sort(DUE);
+    }
+
+    pub(crate) fn has_due(&self) -> bool {
+        !self.lists.is_empty(DUE)
+    }
+
+    /// Keeps an entry that has no task any more until its handle is gone.
+    ///
+    /// # Safety
+    ///
+    /// As for `insert`.
+    pub(crate) unsafe fn push_limbo(&mut self, entry: *mut Entry) {
+        // SAFETY: the caller's promise.
+        unsafe { self.lists.push_back(LIMBO, entry) };
+    }
+
+    /// Removes and returns the entry that has been in limbo longest.
+    pub(crate) fn pop_limbo(&mut self) -> Option<*mut Entry> {
+        self.pop(LIMBO)
+    }
+
+    fn pop(&mut self, list: usize) -> Option<*mut Entry> {
+        let entry = self.lists.front(list)?;
+        // SAFETY: it is in the list.
+        unsafe { self.lists.unlink(entry) };
+        Some(entry)
+    }
+
+    /// Takes an entry out of whichever list it is in.
+    ///
+    /// # Safety
+    ///
+    /// It is in a list of this wheel.
+    pub(crate) unsafe fn unlink(&mut self, entry: *mut Entry) {
+        // SAFETY: the caller's promise.
+        if let Some(list) = unsafe { self.lists.unlink(entry) }
+            && list >= SLOTS
+        {
+            self.slot_is_empty(list);
+        }
+    }
+
+    /// A slot has lost its last entry.
+    fn slot_is_empty(&mut self, list: usize) {
+        let number = match (list - SLOTS).checked_sub(self.levels[0].slots) {
+            None => 0,
+            Some(upper) => 1 + upper / UPPER_SLOTS,
+        };
+        let level = &mut self.levels[number];
+        let slot = list - level.first_list;
+        level.occupied.remove(slot);
+        level.entered[slot] = 0;
+    }
+
+    /// Goes on towards `target`, a tick, and stops at the first that has entries. Each entry moved
+    /// down a level costs one of `budget`.
+    pub(crate) fn advance(&mut self, target: u64, budget: &mut usize) -> Advance {
+        loop {
+            if let Some(tick) = self.first_tick_below_border()
+                && tick <= target
+            {
+                let slot = self.levels[0].slot_of(tick);
+                let list = self.levels[0].first_list + slot;
+                self.lists.append(DUE, list);
+                self.slot_is_empty(list);
+                self.reached = tick;
+                self.raise_borders();
+                return Advance::Due;
+            }
+            // Nothing in level 0. What comes next is the first slot of the lowest level that has one.
+            match self.first_upper_slot() {
+                Some((number, start)) if start <= target => {
+                    if start > self.reached + 1 {
+                        self.reached = start - 1;
+                        self.raise_borders();
+                    }
+                    if !self.cascade(number, start, budget) {
+                        return Advance::Working;
+                    }
+                }
+                _ => {
+                    self.reached = self.reached.max(target);
+                    self.raise_borders();
+                    self.open_empty_slots();
+                    return if self.cascade_early(budget) {
+                        Advance::Reached
+                    } else {
+                        Advance::Working
+                    };
+                }
+            }
+        }
+    }
+
+    /// The first tick that may need a turn: the next one that has entries, or the moment to begin
+    /// cascading a slot.
+    pub(crate) fn next_tick(&self) -> Option<u64> {
+        let mut next = self.first_tick_below_border();
+        for number in 1..self.levels.len() {
+            if let Some(start) = self.first_slot_start(number) {
+                let early = start.saturating_sub(self.lead(number, start));
+                let tick = if early > self.reached { early } else { start };
+                next = Some(next.map_or(tick, |next| next.min(tick)));
+            }
+        }
+        next
+    }
+
+    /// The next occupied tick of level 0. Beyond the border there may be entries of a slot that is
+    /// being cascaded; those have to wait for the rest of it.
+    fn first_tick_below_border(&self) -> Option<u64> {
+        let level = &self.levels[0];
+        let tick = next_in(level, self.reached + 1)?;
+        (tick >> self.levels[1].shift < level.opened).then_some(tick)
+    }
+
+    /// The slot above level 0 that is next to be cascaded: its level and its first tick.
+    ///
+    /// That is the first slot of the lowest level that has one below its border. (Beyond the border
+    /// there may be entries of a higher slot that is being cascaded; that slot has to go first.)
+    fn first_upper_slot(&self) -> Option<(usize, u64)> {
+        (1..self.levels.len()).find_map(|number| {
+            let start = self.first_slot_start(number)?;
+            let below_border = match self.levels.get(number + 1) {
+                None => true,
+                Some(above) => start >> above.shift < self.levels[number].opened,
+            };
+            below_border.then_some((number, start))
+        })
+    }
+
+    fn first_slot_start(&self, number: usize) -> Option<u64> {
+        let level = &self.levels[number];
+        let border = shift_left(self.levels[number - 1].opened, level.shift);
+        next_in(level, border).map(|tick| tick >> level.shift << level.shift)
+    }
+
+    /// Moves the entries of the slot of level `number` that starts at `start` down, as far as the
+    /// budget goes; opens it for the level below if it is empty then, and says so.
+    fn cascade(&mut self, number: usize, start: u64, budget: &mut usize) -> bool {
+        let level = &self.levels[number];
+        debug_assert_eq!(self.levels[number - 1].opened, start >> level.shift);
+        let list = level.first_list + level.slot_of(start);
+        while let Some(entry) = self.lists.front(list) {
+            if *budget == 0 {
+                return false;
+            }
+            *budget -= 1;
+            // SAFETY: it is in the list, so it is alive and the driver's; unlinked, it can go on.
+            unsafe {
+                self.lists.unlink(entry);
+                let tick = self.tick.at_or_after((*entry).deadline());
+                self.insert_below(number - 1, entry, tick);
+            }
+        }
+        self.slot_is_empty(list);
+        self.levels[number - 1].opened += 1;
+        true
+    }
+
+    /// Begins with slots whose first tick is near and that hold very many entries. Says whether there
+    /// is nothing left to do now.
+    fn cascade_early(&mut self, budget: &mut usize) -> bool {
+        for number in (1..self.levels.len()).rev() {
+            let Some(start) = self.first_slot_start(number) else { continue };
+            let lead = self.lead(number, start);
+            let is_next = self.levels[number - 1].opened == start >> self.levels[number].shift;
+            if lead > 0
+                && start.saturating_sub(lead) <= self.reached
+                && is_next
+                && self.can_open(number - 1)
+                && !self.cascade(number, start, budget)
+            {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// How many ticks before its start a slot should begin to be cascaded.
+    fn lead(&self, number: usize, start: u64) -> u64 {
+        let level = &self.levels[number];
+        let entered = level.entered[level.slot_of(start)];
+        if entered < CASCADE_EARLY {
+            return 0;
+        }
+        (u64::from(entered) * NANOS_PER_MOVE).div_ceil(self.tick.nanos())
+    }
+
+    /// Whether the next slot of the level above `number` fits into the level.
+    fn can_open(&self, number: usize) -> bool {
+        let level = &self.levels[number];
+        let above = &self.levels[number + 1];
+        // In 128 bits: at the end of time the borders lie beyond 64.
+        let end = (u128::from(level.opened) + 1) << above.shift;
+        let begin = match number {
+            0 => u128::from(self.reached) + 1,
+            _ => u128::from(self.levels[number - 1].opened) << level.shift,
+        };
+        let fits = end - begin.min(end) <= (level.slots as u128) << level.shift;
+        // The slot must be one of the level above, not of one still higher.
+        let accepted = match self.levels.get(number + 2) {
+            None => true,
+            Some(higher) => {
+                u128::from(level.opened) << above.shift >> higher.shift < u128::from(above.opened)
+            }
+        };
+        // The last tick of all, where only `NEVER` is, stays closed.
+        fits && accepted && level.opened < u64::MAX
+    }
+
+    /// Moves the borders over what has been reached: the slots there are empty.
+    fn raise_borders(&mut self) {
+        let next = self.reached + 1;
+        for number in 0..self.levels.len() - 1 {
+            let shift = self.levels[number + 1].shift;
+            let slots = (next >> shift) + u64::from(next & ((1 << shift) - 1) != 0);
+            let opened = &mut self.levels[number].opened;
+            *opened = (*opened).max(slots);
+        }
+    }
+
+    /// Moves the borders over empty slots as far as the levels reach, so that what is scheduled
+    /// next lands as low as it can.
+    fn open_empty_slots(&mut self) {
+        for number in (0..self.levels.len() - 1).rev() {
+            while self.can_open(number) && self.next_slot_is_empty(number) {
+                self.levels[number].opened += 1;
+            }
+        }
+    }
+
+    fn next_slot_is_empty(&self, number: usize) -> bool {
+        let above = &self.levels[number + 1];
+        let slot = self.levels[number].opened as usize & (above.slots - 1);
+        self.lists.is_empty(above.first_list + slot)
+    }
+
+    /// Removes and returns any entry that waits, due or not; first the due ones, then the slots from
+    /// below. For the end.
+    pub(crate) fn pop_any(&mut self) -> Option<*mut Entry> {
+        if let Some(entry) = self.pop_due() {
+            return Some(entry);
+        }
+        let level = self.levels.iter().find(|level| !level.occupied.is_empty())?;
+        let list = level.first_list + level.occupied.next_round(0)?;
+        let entry = self.lists.front(list)?;
+        // SAFETY: it is in the list.
+        unsafe { self.unlink(entry) };
+        Some(entry)
+    }
+}
+
+/// The first occupied slot of a level at or after the one of `tick`, as a tick in it.
+fn next_in(level: &Level, tick: u64) -> Option<u64> {
+    let from = level.slot_of(tick);
+    let slot = level.occupied.next_round(from)?;
+    let distance = (slot.wrapping_sub(from) & (level.slots - 1)) as u64;
+    Some(shift_left((tick >> level.shift).saturating_add(distance), level.shift))
+}
+
+/// `value << shift`, saturating.
+fn shift_left(value: u64, shift: u32) -> u64 {
+    if value.leading_zeros() < shift { u64::MAX } else { value << shift }
+}
+
+impl fmt::Debug for Wheel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Wheel")
+            .field("reached", &self.reached)
+            .field("levels", &self.levels.len())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(lars_loom)))]
+mod tests;
