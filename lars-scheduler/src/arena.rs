@@ -52,7 +52,10 @@ impl Drop for Block {
 
 impl Arena {
     pub(crate) fn new() -> Self {
-        Self { blocks: Mutex::new(Vec::new()), waiting: AtomicIsize::new(BIAS) }
+        Self {
+            blocks: Mutex::new(Vec::new()),
+            waiting: AtomicIsize::new(BIAS),
+        }
     }
 
     /// Finds a free entry: in the caller's lane, else in another, else in a new block. With it comes

@@ -67,13 +67,17 @@ impl EntryHandle {
         if how == Cancel::WhileArmed {
             // SAFETY: the slot is empty and ours; the driver unlinks the entry and does not free it
             // before the handle bit is cleared.
-            unsafe { lane.cancelled.push_chain(self.entry.as_ptr(), self.entry.as_ptr()) };
+            unsafe {
+                lane.cancelled
+                    .push_chain(self.entry.as_ptr(), self.entry.as_ptr())
+            };
         }
         if cancelled.is_multiple_of(BACKLOG) {
             core.sleep.wake();
         }
         // Last, because it runs the caller's code, which may do anything, panic included.
-        core.reporter.contain(PanicIn::Cleanup, move || task.cancelled());
+        core.reporter
+            .contain(PanicIn::Cleanup, move || task.cancelled());
         true
     }
 }
@@ -114,11 +118,15 @@ pub struct Cancellable {
 
 impl Cancellable {
     pub(crate) fn once(handle: EntryHandle) -> Self {
-        Self { target: Target::Once(handle) }
+        Self {
+            target: Target::Once(handle),
+        }
     }
 
     pub(crate) fn series(series: Arc<dyn Series>) -> Self {
-        Self { target: Target::Series(series) }
+        Self {
+            target: Target::Series(series),
+        }
     }
 
     /// Cancels the task. Lock-free, and never waits for the timer thread.
@@ -210,7 +218,9 @@ impl Deref for CancelOnDrop {
     type Target = Cancellable;
 
     fn deref(&self) -> &Cancellable {
-        self.inner.as_ref().expect("only `detach` empties it, and takes `self`")
+        self.inner
+            .as_ref()
+            .expect("only `detach` empties it, and takes `self`")
     }
 }
 

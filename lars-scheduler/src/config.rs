@@ -168,7 +168,11 @@ impl Builder {
         let lanes = (2 * num_cpus::get()).next_power_of_two().min(MAX_LANES);
         let (settings, owner) =
             self.check(Duration::from_millis(1), lanes, DefaultExecutor::Pool)?;
-        Ok(LightArrayRevolverScheduler::start(settings, owner, thread_name)?)
+        Ok(LightArrayRevolverScheduler::start(
+            settings,
+            owner,
+            thread_name,
+        )?)
     }
 
     /// A scheduler in virtual time: no thread, and a clock that stands still until the test moves it.
@@ -200,15 +204,18 @@ impl Builder {
         if self.max_pending == Some(0) {
             return Err(ConfigError::MaxPending { given: 0 });
         }
-        let pool_threads =
-            self.pool_threads.unwrap_or_else(|| num_cpus::get().min(Pool::MAX_THREADS));
-        let pool = Pool::new(&format!("{}-worker", self.thread_name), pool_threads)
-            .map_err(|error| match error {
-                // It is the name that the caller gave, not the one made of it, that is wrong.
-                ConfigError::ThreadName { .. } => {
-                    ConfigError::ThreadName { given: self.thread_name.clone() }
+        let pool_threads = self
+            .pool_threads
+            .unwrap_or_else(|| num_cpus::get().min(Pool::MAX_THREADS));
+        let pool =
+            Pool::new(&format!("{}-worker", self.thread_name), pool_threads).map_err(|error| {
+                match error {
+                    // It is the name that the caller gave, not the one made of it, that is wrong.
+                    ConfigError::ThreadName { .. } => ConfigError::ThreadName {
+                        given: self.thread_name.clone(),
+                    },
+                    other => other,
                 }
-                other => other,
             })?;
         let settings = Settings {
             tick,

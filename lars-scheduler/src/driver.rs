@@ -89,9 +89,21 @@ impl Driver {
     pub(crate) fn new(live: Arc<Live>, wheel_size: usize, exact_order: bool) -> Self {
         let now = live.clock.now();
         let wheel = Wheel::new(live.tick, wheel_size, now);
-        let none = Chain { first: ptr::null_mut(), last: ptr::null_mut() };
+        let none = Chain {
+            first: ptr::null_mut(),
+            last: ptr::null_mut(),
+        };
         let going_back = vec![none; live.lanes().len()];
-        Self { live, wheel, now, going_back, in_limbo: 0, cancelled_first: NEVER, exact_order, finished: false }
+        Self {
+            live,
+            wheel,
+            now,
+            going_back,
+            in_limbo: 0,
+            cancelled_first: NEVER,
+            exact_order,
+            finished: false,
+        }
     }
 
     pub(crate) fn core(&self) -> &Core {
@@ -292,7 +304,9 @@ impl Driver {
     /// more than those that are held, and no single step takes long.
     fn look_through_limbo(&mut self, seen: usize) {
         for _ in 0..(2 * seen).min(self.in_limbo) {
-            let Some(entry) = self.wheel.pop_limbo() else { break };
+            let Some(entry) = self.wheel.pop_limbo() else {
+                break;
+            };
             self.in_limbo -= 1;
             // SAFETY: it was in our limbo list.
             unsafe { self.retire(entry) };
@@ -304,7 +318,10 @@ impl Driver {
             if !chain.first.is_null() {
                 // SAFETY: the entries are free and ours, and linked from first to last.
                 unsafe { self.live.lanes()[number].give_back(chain.first, chain.last) };
-                *chain = Chain { first: ptr::null_mut(), last: ptr::null_mut() };
+                *chain = Chain {
+                    first: ptr::null_mut(),
+                    last: ptr::null_mut(),
+                };
             }
         }
     }
@@ -313,7 +330,10 @@ impl Driver {
     /// announced, and before it begins.
     pub(crate) fn nothing_to_take_in(&self) -> bool {
         // SAFETY: there is one driver, so one consumer.
-        self.live.lanes().iter().all(|lane| unsafe { lane.intake.is_empty() })
+        self.live
+            .lanes()
+            .iter()
+            .all(|lane| unsafe { lane.intake.is_empty() })
     }
 
     /// Ends the scheduling and keeps the promise of `stop`: everything that was accepted and has
@@ -355,7 +375,8 @@ impl Driver {
         }
         DriverCounts::add(&live.counts.handed_back, pending.len() as u64);
         pending.sort_by_key(|&(deadline, _)| deadline);
-        live.stop.resolve(pending.into_iter().map(|(_, task)| task).collect());
+        live.stop
+            .resolve(pending.into_iter().map(|(_, task)| task).collect());
     }
 }
 
@@ -384,7 +405,9 @@ fn run(core: &Core, task: RawTask, flags: Flags) {
     };
     let task = Runnable::of_scheduler(task, &core.reporter);
     let mut rejected: Option<Rejected> = None;
-    core.reporter.contain(PanicIn::Executor, || rejected = executor.execute(task).err());
+    core.reporter.contain(PanicIn::Executor, || {
+        rejected = executor.execute(task).err()
+    });
     // An accepted task runs, whatever its executor says: on the pool, or, where not a single thread
     // can be started, here.
     for fallback in [&core.pool as &dyn Executor, &Inline] {

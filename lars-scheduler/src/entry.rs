@@ -43,7 +43,10 @@ pub(crate) struct Links {
 
 impl Links {
     pub(crate) fn new() -> Self {
-        Self { next: AtomicPtr::new(ptr::null_mut()), prev: AtomicPtr::new(ptr::null_mut()) }
+        Self {
+            next: AtomicPtr::new(ptr::null_mut()),
+            prev: AtomicPtr::new(ptr::null_mut()),
+        }
     }
 
     // `prev` is the driver's alone and `next` is too while the entry is in a list; they are
@@ -95,7 +98,9 @@ impl Entry {
             links: Links::new(),
             state: State::free(),
             deadline: UnsafeCell::new(0),
-            slot: UnsafeCell::new(Slot { link: ptr::null_mut() }),
+            slot: UnsafeCell::new(Slot {
+                link: ptr::null_mut(),
+            }),
         }
     }
 
@@ -120,7 +125,11 @@ impl Entry {
         // SAFETY: the caller is alone with the entry.
         self.deadline.with_mut(|cell| unsafe { *cell = deadline });
         // SAFETY: as above; a free entry holds no task, so none is overwritten.
-        self.slot.with_mut(|slot| unsafe { slot.write(Slot { task: ManuallyDrop::new(task) }) });
+        self.slot.with_mut(|slot| unsafe {
+            slot.write(Slot {
+                task: ManuallyDrop::new(task),
+            })
+        });
     }
 
     /// The deadline.
@@ -141,7 +150,8 @@ impl Entry {
     /// The caller moved the state out of `QUEUED` or `ARMED`, and does this once.
     pub(crate) unsafe fn take_task(&self) -> RawTask {
         // SAFETY: by the state table the task is the caller's, and it is there.
-        self.slot.with_mut(|slot| unsafe { ManuallyDrop::take(&mut (*slot).task) })
+        self.slot
+            .with_mut(|slot| unsafe { ManuallyDrop::take(&mut (*slot).task) })
     }
 
     /// Sets the cancel stack's link.

@@ -195,7 +195,11 @@ impl Handle {
         };
         // The driver must have the entry before the deadline's tick begins; waking up at that very
         // instant is early enough.
-        let pop_by = if immediate { 0 } else { deadline.saturating_add(core.tick.nanos() - 1) };
+        let pop_by = if immediate {
+            0
+        } else {
+            deadline.saturating_add(core.tick.nanos() - 1)
+        };
         match core.sleep.after_push(pop_by) {
             AfterPush::Seen => {
                 // Now and then the sleeping driver has to collect, or it would find an hour's worth

@@ -179,7 +179,11 @@ impl Intake {
     fn end_or_gap(&self, tail: *mut Links) -> Pop {
         model_fence();
         // SeqCst: when the timer thread stops it must not miss a push that missed the stop.
-        if self.head.load(Ordering::SeqCst) == tail { Pop::Empty } else { Pop::Inconsistent }
+        if self.head.load(Ordering::SeqCst) == tail {
+            Pop::Empty
+        } else {
+            Pop::Inconsistent
+        }
     }
 }
 

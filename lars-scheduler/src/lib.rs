@@ -47,17 +47,17 @@ pub use self::cancel::{CancelOnDrop, Cancellable};
 pub use self::close::{CloseError, ClosePolicy, CloseReport};
 pub use self::config::Builder;
 pub use self::error::{BuildError, ConfigError, Refusal, ScheduleError};
-pub use self::executor::pool::Pool;
 #[cfg(feature = "rayon")]
 pub use self::executor::RayonExecutor;
 #[cfg(feature = "tokio")]
 pub use self::executor::TokioExecutor;
+pub use self::executor::pool::Pool;
 pub use self::executor::{Executor, Inline, Rejected, Runnable, SpawnExecutor};
 pub use self::handle::Handle;
 pub use self::metrics::{Lateness, Metrics};
-pub use self::repeat::{IntoPeriodic, MissedTickBehavior, Periodic, Repeat};
+pub use self::repeat::{IntoPeriodic, MissedTickBehavior, Periodic, Repeat, Verdict};
 pub use self::report::{PanicIn, PanicReport};
 pub use self::scheduler::LightArrayRevolverScheduler;
 pub use self::shutdown::{PendingTask, StopFuture};
-pub use self::task::{IntoTask, NoHook, Task};
+pub use self::task::{IntoTask, NoHook, Task, TaskBody};
 pub use self::virtual_time::{NotIdle, VirtualTime};

@@ -5,9 +5,9 @@ use std::time::Duration;
 #[cfg(feature = "histogram")]
 use hdrhistogram::Histogram;
 
-use crate::sync::{AtomicU64, Ordering};
 #[cfg(feature = "histogram")]
 use crate::sync::Mutex;
+use crate::sync::{AtomicU64, Ordering};
 
 /// What the driver counts. It is the only writer, so it stores and never adds atomically.
 #[derive(Debug)]
@@ -43,7 +43,10 @@ impl DriverCounts {
     pub(crate) fn add(count: &AtomicU64, more: u64) {
         // No read-modify-write: there is one writer. Release: pairs with the loads of a snapshot,
         // which then sees that the timer was scheduled as well.
-        count.store(count.load(Ordering::Relaxed).wrapping_add(more), Ordering::Release);
+        count.store(
+            count.load(Ordering::Relaxed).wrapping_add(more),
+            Ordering::Release,
+        );
     }
 
     /// Records that a task was fired `nanos` after its deadline. Only the driver calls this.
@@ -62,7 +65,10 @@ impl DriverCounts {
         Lateness {
             max: Duration::from_nanos(self.lateness_max.load(Ordering::Relaxed)),
             mean: Duration::from_nanos(
-                self.lateness_sum.load(Ordering::Relaxed).checked_div(fired).unwrap_or(0),
+                self.lateness_sum
+                    .load(Ordering::Relaxed)
+                    .checked_div(fired)
+                    .unwrap_or(0),
             ),
             #[cfg(feature = "histogram")]
             histogram: self.lateness.lock().clone(),

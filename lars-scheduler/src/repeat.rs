@@ -22,6 +22,7 @@
 //! executor or on the stack of the run, and only its holder touches the closure.
 
 use std::fmt;
+use std::ops::ControlFlow;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -103,7 +104,12 @@ pub struct Periodic<F, C = NoHook> {
 impl<F> Periodic<F> {
     /// A repeated task that runs `run` on the scheduler's executor.
     pub fn new(run: F) -> Self {
-        Self { run, hook: NoHook, run_on: RunOn::Default, missed: MissedTickBehavior::default() }
+        Self {
+            run,
+            hook: NoHook,
+            run_on: RunOn::Default,
+            missed: MissedTickBehavior::default(),
+        }
     }
 }
 
@@ -130,7 +136,12 @@ impl<F, C> Periodic<F, C> {
     /// captures have been dropped; or, if a run was under way, on that run's thread when it ends.
     /// Not when the series ends by itself, and not when the scheduler stops.
     pub fn on_cancel<H: FnOnce() + Send + 'static>(self, hook: H) -> Periodic<F, H> {
-        Periodic { run: self.run, hook, run_on: self.run_on, missed: self.missed }
+        Periodic {
+            run: self.run,
+            hook,
+            run_on: self.run_on,
+            missed: self.missed,
+        }
     }
 }
 
@@ -144,15 +155,50 @@ impl<F, C> fmt::Debug for Periodic<F, C> {
 }
 
 /// What can be scheduled to run again and again: a closure that can be called many times, or a
-/// [`Periodic`] with options. `R` is what it returns: nothing, or [`Repeat`] for
+/// [`Periodic`] with options. `R` is what it returns: nothing or [`ControlFlow`], or [`Repeat`] for
 /// [`schedule_repeating`](Handle::schedule_repeating).
 pub trait IntoPeriodic<R>: sealed::Parts<R> {}
 
 impl<R, T: sealed::Parts<R>> IntoPeriodic<R> for T {}
 
 mod sealed {
-    use super::Periodic;
+    use std::ops::ControlFlow;
+
+    use super::{Periodic, Repeat};
     use crate::task::CancelHook;
+
+    /// What a run says about the next one.
+    #[derive(Debug, Clone, Copy)]
+    pub enum Next {
+        ByRule,
+        Asked(Repeat),
+    }
+
+    pub trait Answer: 'static {
+        fn next(self) -> Next;
+    }
+
+    impl Answer for () {
+        fn next(self) -> Next {
+            Next::ByRule
+        }
+    }
+
+    impl Answer for ControlFlow<()> {
+        fn next(self) -> Next {
+            if self.is_break() {
+                Next::Asked(Repeat::Stop)
+            } else {
+                Next::ByRule
+            }
+        }
+    }
+
+    impl Answer for Repeat {
+        fn next(self) -> Next {
+            Next::Asked(self)
+        }
+    }
 
     #[allow(private_bounds)]
     pub trait Parts<R>: Sized {
@@ -204,29 +250,19 @@ enum Rule {
     Asked,
 }
 
-/// What a task may return.
-pub(crate) trait Verdict {
-    fn asked(self) -> Option<Repeat>;
-}
+/// What a task with a fixed delay or rate returns: nothing, or [`ControlFlow`], whose `Break` ends the
+/// series.
+pub trait Verdict: sealed::Answer {}
 
-impl Verdict for () {
-    fn asked(self) -> Option<Repeat> {
-        None
-    }
-}
-
-impl Verdict for Repeat {
-    fn asked(self) -> Option<Repeat> {
-        Some(self)
-    }
-}
+impl Verdict for () {}
+impl Verdict for ControlFlow<()> {}
 
 impl Handle {
     /// Runs `task` after `initial`, and then again and again, each time `delay` after the end of the
     /// run before.
     ///
-    /// Runs never overlap. The series ends when it is cancelled, when a run panics, and when the
-    /// scheduler stops.
+    /// Runs never overlap. The series ends when it is cancelled, when a run panics or returns
+    /// [`ControlFlow::Break`], and when the scheduler stops.
     ///
     /// # Lateness
     ///
@@ -255,7 +291,7 @@ impl Handle {
     /// assert!(beat.cancel());
     /// # Ok(()) }
     /// ```
-    pub fn schedule_with_fixed_delay<T: IntoPeriodic<()>>(
+    pub fn schedule_with_fixed_delay<R: Verdict, T: IntoPeriodic<R>>(
         &self,
         initial: Duration,
         delay: Duration,
@@ -269,7 +305,7 @@ impl Handle {
     ///
     /// Runs never overlap. What happens to runs that were missed is chosen by
     /// [`Periodic::missed_ticks`]; by default all of them happen. The series ends when it is
-    /// cancelled, when a run panics, and when the scheduler stops.
+    /// cancelled, when a run panics or returns [`ControlFlow::Break`], and when the scheduler stops.
     ///
     /// # Lateness
     ///
@@ -300,13 +336,16 @@ impl Handle {
     /// # Ok(()) }
     /// ```
     #[doc(alias = "interval")]
-    pub fn schedule_at_fixed_rate<T: IntoPeriodic<()>>(
+    pub fn schedule_at_fixed_rate<R: Verdict, T: IntoPeriodic<R>>(
         &self,
         initial: Duration,
         interval: Duration,
         task: T,
     ) -> Result<Cancellable, ScheduleError<T>> {
-        let rule = |missed| Rule::Rate { interval: nanos(interval), missed };
+        let rule = |missed| Rule::Rate {
+            interval: nanos(interval),
+            missed,
+        };
         self.schedule_series(initial, Some(interval), rule, task)
     }
 
@@ -343,7 +382,7 @@ impl Handle {
     }
 
     #[allow(private_bounds)]
-    fn schedule_series<R: Verdict + 'static, T: IntoPeriodic<R>>(
+    fn schedule_series<R: sealed::Answer, T: IntoPeriodic<R>>(
         &self,
         initial: Duration,
         period: Option<Duration>,
@@ -355,12 +394,21 @@ impl Handle {
         {
             // Relaxed: a statistic.
             self.core().refused_early.fetch_add(1, Ordering::Relaxed);
-            return Err(ScheduleError::new(Refusal::Period { given, min: MIN_PERIOD }, task));
+            return Err(ScheduleError::new(
+                Refusal::Period {
+                    given,
+                    min: MIN_PERIOD,
+                },
+                task,
+            ));
         }
         let task = task.into_periodic();
         let now = self.core().clock.now();
         let first = now.saturating_add(nanos(initial));
-        let options = TaskOptions { run_on: task.run_on, run_on_close: false };
+        let options = TaskOptions {
+            run_on: task.run_on,
+            run_on_close: false,
+        };
         let series = Arc::new(RunningSeries {
             cell: AtomicPtr::new(arming(0)),
             handle: self.clone(),
@@ -378,7 +426,9 @@ impl Handle {
             })),
             missed: task.missed,
         });
-        let run = Run { series: Some(Arc::clone(&series)) };
+        let run = Run {
+            series: Some(Arc::clone(&series)),
+        };
         match self.submit(first, initial.is_zero(), true, &options, run) {
             Ok(handle) => {
                 series.armed(0, handle);
@@ -454,7 +504,10 @@ impl<F, C> RunningSeries<F, C> {
             if seen == cancelled() || seen == ended() {
                 return false;
             }
-            match self.cell.compare_exchange(seen, to, Ordering::AcqRel, Ordering::Acquire) {
+            match self
+                .cell
+                .compare_exchange(seen, to, Ordering::AcqRel, Ordering::Acquire)
+            {
                 Ok(_) => {
                     if is_entry(seen) {
                         let handle = self.handle_of(seen);
@@ -482,12 +535,9 @@ impl<F, C> RunningSeries<F, C> {
     fn armed(&self, number: usize, handle: EntryHandle) {
         let entry = handle.into_entry();
         // AcqRel: the next to swap sees the entry as it was filled.
-        let swapped = self.cell.compare_exchange(
-            arming(number),
-            entry,
-            Ordering::AcqRel,
-            Ordering::Acquire,
-        );
+        let swapped =
+            self.cell
+                .compare_exchange(arming(number), entry, Ordering::AcqRel, Ordering::Acquire);
         if let Err(found) = swapped {
             let handle = self.handle_of(entry);
             if found == cancelled() {
@@ -521,7 +571,10 @@ struct Run<F, C: CancelHook> {
 
 impl<F, C: CancelHook> Run<F, C> {
     fn into_plan(mut self) -> Plan<F, C> {
-        let series = self.series.take().expect("a run that was not used has its series");
+        let series = self
+            .series
+            .take()
+            .expect("a run that was not used has its series");
         series.move_cell(ended());
         // SAFETY: this was the series' `Run`.
         unsafe { series.take_plan() }.expect("a run that was not used has its plan")
@@ -557,14 +610,18 @@ impl<F, C> Drop for EndOnUnwind<'_, F, C> {
 
 impl<R, F, C> TaskBody for Run<F, C>
 where
-    R: Verdict,
+    R: sealed::Answer,
     F: FnMut() -> R + Send + 'static,
     C: CancelHook,
 {
     fn run(mut self) {
-        let Some(series) = self.series.take() else { return };
+        let Some(series) = self.series.take() else {
+            return;
+        };
         // SAFETY: `self` is the series' `Run`.
-        let Some(mut plan) = (unsafe { series.take_plan() }) else { return };
+        let Some(mut plan) = (unsafe { series.take_plan() }) else {
+            return;
+        };
         let number = plan.number + 1;
         plan.number = number;
         if !series.move_cell(arming(number)) {
@@ -573,10 +630,10 @@ where
             return;
         }
         let guard = EndOnUnwind(&series);
-        let verdict = (plan.run)();
+        let answer = (plan.run)().next();
         std::mem::forget(guard);
         let now = series.handle.core().clock.now();
-        let Some((next, immediate)) = plan.next(verdict.asked(), &series.handle, now) else {
+        let Some((next, immediate)) = plan.next(answer, &series.handle, now) else {
             if !series.move_cell(ended()) {
                 plan.cancelled(&series);
             }
@@ -587,13 +644,19 @@ where
             return;
         }
         let options = TaskOptions {
-            run_on: if series.inline { RunOn::Inline } else { RunOn::Default },
+            run_on: if series.inline {
+                RunOn::Inline
+            } else {
+                RunOn::Default
+            },
             run_on_close: false,
         };
         // SAFETY: `self` was the series' `Run`; the plan goes back before the next `Run` is made,
         // which is then the series' only one.
         unsafe { series.put_plan(plan) };
-        let run = Self { series: Some(Arc::clone(&series)) };
+        let run = Self {
+            series: Some(Arc::clone(&series)),
+        };
         match series.handle.submit(next, immediate, true, &options, run) {
             Ok(handle) => series.armed(number, handle),
             // Stopped, or full: the series ends here. (Dropping the `Run` says so.)
@@ -607,7 +670,9 @@ where
     }
 
     fn cancelled(mut self) {
-        let Some(series) = self.series.take() else { return };
+        let Some(series) = self.series.take() else {
+            return;
+        };
         // SAFETY: `self` is the series' `Run`.
         if let Some(plan) = unsafe { series.take_plan() } {
             plan.cancelled(&series);
@@ -657,10 +722,17 @@ impl<F, C: CancelHook> Plan<F, C> {
     }
 
     /// When the next run is due, and whether that is at once.
-    fn next(&mut self, asked: Option<Repeat>, handle: &Handle, now: u64) -> Option<(u64, bool)> {
-        let next = match (self.rule, asked) {
-            (Rule::Delay(delay), _) => now.saturating_add(delay),
-            (Rule::Rate { interval, missed }, _) => {
+    fn next(&mut self, answer: sealed::Next, handle: &Handle, now: u64) -> Option<(u64, bool)> {
+        let next = match (self.rule, answer) {
+            (_, sealed::Next::Asked(Repeat::Stop)) | (Rule::Asked, sealed::Next::ByRule) => {
+                return None;
+            }
+            (_, sealed::Next::Asked(Repeat::After(delay))) => now.saturating_add(nanos(delay)),
+            (_, sealed::Next::Asked(Repeat::At(instant))) => {
+                handle.core().clock.nanos_at(instant).max(now)
+            }
+            (Rule::Delay(delay), sealed::Next::ByRule) => now.saturating_add(delay),
+            (Rule::Rate { interval, missed }, sealed::Next::ByRule) => {
                 let due = self.nominal.saturating_add(interval);
                 match missed {
                     MissedTickBehavior::Burst => due,
@@ -672,11 +744,6 @@ impl<F, C: CancelHook> Plan<F, C> {
                     MissedTickBehavior::Delay => now,
                 }
             }
-            (Rule::Asked, Some(Repeat::After(delay))) => now.saturating_add(nanos(delay)),
-            (Rule::Asked, Some(Repeat::At(instant))) => {
-                handle.core().clock.nanos_at(instant).max(now)
-            }
-            (Rule::Asked, Some(Repeat::Stop) | None) => return None,
         };
         self.nominal = next;
         Some((next, next <= now))

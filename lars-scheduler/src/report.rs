@@ -49,7 +49,10 @@ impl fmt::Debug for Reporter {
 
 impl Reporter {
     pub(crate) fn new(hook: Option<PanicHook>) -> Self {
-        Self { hook, ..Self::default() }
+        Self {
+            hook,
+            ..Self::default()
+        }
     }
 
     /// Runs `code`; a panic in it ends here. Says whether it went well.

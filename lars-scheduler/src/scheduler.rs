@@ -85,7 +85,11 @@ impl LightArrayRevolverScheduler {
                 "very many schedulers are alive, each with its thread: share one, or drop those that are done"
             );
         }
-        Ok(Self { handle: Handle::new(live), settings: owner, thread: Mutex::new(Some(thread)) })
+        Ok(Self {
+            handle: Handle::new(live),
+            settings: owner,
+            thread: Mutex::new(Some(thread)),
+        })
     }
 
     /// A handle to schedule with, to be cloned and passed around.
@@ -142,7 +146,11 @@ impl LightArrayRevolverScheduler {
         if core.is_driven_here() {
             return Err(CloseError::OnTimerThread);
         }
-        let OwnerSettings { close_policy, shutdown_timeout, .. } = self.settings;
+        let OwnerSettings {
+            close_policy,
+            shutdown_timeout,
+            ..
+        } = self.settings;
         let report = close::close(core, self.stop(), close_policy, shutdown_timeout)?;
         self.join();
         Ok(report)
@@ -180,7 +188,12 @@ impl Drop for LightArrayRevolverScheduler {
                 drop(pending);
                 // After an earlier `stop` whose promise is still being kept there is nothing to wait
                 // for here; its taker waits.
-                if self.thread.lock().as_ref().is_some_and(JoinHandle::is_finished) {
+                if self
+                    .thread
+                    .lock()
+                    .as_ref()
+                    .is_some_and(JoinHandle::is_finished)
+                {
                     self.join();
                 }
             }

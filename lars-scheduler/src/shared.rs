@@ -36,7 +36,10 @@ pub(crate) struct Limit {
 
 impl Limit {
     pub(crate) fn new(max: usize) -> Self {
-        Self { max, used: CachePadded::new(AtomicUsize::new(0)) }
+        Self {
+            max,
+            used: CachePadded::new(AtomicUsize::new(0)),
+        }
     }
 
     pub(crate) fn max(&self) -> usize {
@@ -173,7 +176,9 @@ impl Core {
 
 impl fmt::Debug for Core {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Core").field("tick", &self.tick).finish_non_exhaustive()
+        f.debug_struct("Core")
+            .field("tick", &self.tick)
+            .finish_non_exhaustive()
     }
 }
 
@@ -186,7 +191,9 @@ pub(crate) struct Live {
 
 impl Live {
     pub(crate) fn new(core: Core) -> Arc<Self> {
-        Arc::new(Self { core: ManuallyDrop::new(Arc::new(core)) })
+        Arc::new(Self {
+            core: ManuallyDrop::new(Arc::new(core)),
+        })
     }
 
     /// The address that entries' handles keep.

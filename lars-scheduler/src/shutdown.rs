@@ -35,7 +35,9 @@ pub(crate) struct StopWord {
 
 impl StopWord {
     pub(crate) fn new() -> Self {
-        Self { promise: AtomicPtr::new(ptr::null_mut()) }
+        Self {
+            promise: AtomicPtr::new(ptr::null_mut()),
+        }
     }
 
     /// Asks to stop. The first to ask gets the promise; the others get nothing.
@@ -49,7 +51,9 @@ impl StopWord {
             Ordering::SeqCst,
             Ordering::Relaxed,
         ) {
-            Ok(_) => StopFuture { result: Some(result) },
+            Ok(_) => StopFuture {
+                result: Some(result),
+            },
             Err(_) => {
                 // SAFETY: made above and shared with nobody, since the exchange failed.
                 drop(unsafe { Box::from_raw(promise) });
@@ -110,7 +114,12 @@ impl PendingTask {
         due: Option<Instant>,
         reporter: Arc<Reporter>,
     ) -> Self {
-        Self { task: Some(task), flags, due, reporter }
+        Self {
+            task: Some(task),
+            flags,
+            due,
+            reporter,
+        }
     }
 
     /// When it would have been due; `None` for a time that the platform's clock cannot express.

@@ -5,10 +5,10 @@
 //! the usual `loom` because that one is global and changes other crates in the tree as well.
 #![allow(clippy::disallowed_types, clippy::disallowed_methods)]
 
-#[cfg(not(lars_loom))]
-pub(crate) use self::real::*;
 #[cfg(lars_loom)]
 pub(crate) use self::model::*;
+#[cfg(not(lars_loom))]
+pub(crate) use self::real::*;
 
 #[cfg(not(lars_loom))]
 mod real {
@@ -108,7 +108,9 @@ mod model {
         }
 
         pub(crate) fn lock(&self) -> loom::sync::MutexGuard<'_, T> {
-            self.0.lock().expect("no model panics while it holds a lock")
+            self.0
+                .lock()
+                .expect("no model panics while it holds a lock")
         }
     }
 

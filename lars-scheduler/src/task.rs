@@ -38,17 +38,23 @@ pub(crate) struct TaskOptions {
     pub(crate) run_on_close: bool,
 }
 
-/// What an entry holds: a body that is run once, or dropped.
+/// What a task does: run once, or be cancelled.
 ///
-/// Public in name only (it appears in the sealed part of [`IntoTask`]).
+/// Every `FnOnce() + Send + 'static` is one. A type of one's own, scheduled through [`Task::new`], can
+/// also do something when it is cancelled, and can be taken apart again when it was refused
+/// ([`Task::into_body`]), which a closure cannot.
+///
+/// A body of up to three words is stored in the timer itself; a larger one is boxed.
 pub trait TaskBody: Send + Sized + 'static {
     /// Runs the body.
     fn run(self);
 
-    /// Drops what the body captured, then tells its hook that it was cancelled.
+    /// The task was cancelled: called once, on the cancelling thread, instead of `run`. Not called when
+    /// the task is handed back by `stop`, or was refused; then the body is just dropped.
     fn cancelled(self) {}
 
     /// An executor of the task's own, if it has one.
+    #[doc(hidden)]
     fn executor(&self) -> Option<&Arc<dyn Executor>> {
         None
     }
@@ -136,14 +142,23 @@ pub struct Task<F, C = NoHook> {
     pub(crate) options: TaskOptions,
 }
 
-impl<F> Task<F> {
+impl<F: TaskBody> Task<F> {
     /// A task that runs `run` on the scheduler's executor.
     pub fn new(run: F) -> Self {
-        Self { run, hook: NoHook, options: TaskOptions::default() }
+        Self {
+            run,
+            hook: NoHook,
+            options: TaskOptions::default(),
+        }
     }
 }
 
 impl<F, C> Task<F, C> {
+    /// What the task was made of.
+    pub fn into_body(self) -> F {
+        self.run
+    }
+
     /// Runs the task on the timer thread itself.
     ///
     /// For what never blocks and is done within microseconds: a message sent, a waker woken, a
@@ -166,19 +181,25 @@ impl<F, C> Task<F, C> {
         self
     }
 
-    /// Calls `hook` once when the task has been cancelled.
+    /// Calls `hook` once when the task has been cancelled, instead of the one that it may have.
     ///
     /// It runs on the thread that cancelled, inside `cancel()`, after the task's captures have
     /// been dropped. It is not called when the task runs, nor when `stop` hands the task back. A
     /// panic in it is contained and reported like a task's.
     pub fn on_cancel<H: FnOnce() + Send + 'static>(self, hook: H) -> Task<F, H> {
-        Task { run: self.run, hook, options: self.options }
+        Task {
+            run: self.run,
+            hook,
+            options: self.options,
+        }
     }
 }
 
 impl<F, C> fmt::Debug for Task<F, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Task").field("options", &self.options).finish_non_exhaustive()
+        f.debug_struct("Task")
+            .field("options", &self.options)
+            .finish_non_exhaustive()
     }
 }
 
@@ -197,15 +218,15 @@ impl<F, C> fmt::Debug for HookedBody<F, C> {
 
 impl<F, C> TaskBody for HookedBody<F, C>
 where
-    F: FnOnce() + Send + 'static,
+    F: TaskBody,
     C: CancelHook,
 {
     fn run(self) {
-        (self.run)();
+        self.run.run();
     }
 
     fn cancelled(self) {
-        drop(self.run);
+        self.run.cancelled();
         self.hook.call();
     }
 
@@ -217,7 +238,7 @@ where
 #[allow(private_bounds)]
 impl<F, C> sealed::Parts for Task<F, C>
 where
-    F: FnOnce() + Send + 'static,
+    F: TaskBody,
     C: CancelHook,
 {
     type Body = HookedBody<F, C>;
@@ -228,11 +249,22 @@ where
             RunOn::Executor(executor) => Some(Arc::clone(executor)),
             RunOn::Default | RunOn::Inline => None,
         };
-        (HookedBody { run: self.run, hook: self.hook, executor }, self.options)
+        (
+            HookedBody {
+                run: self.run,
+                hook: self.hook,
+                executor,
+            },
+            self.options,
+        )
     }
 
     #[allow(private_interfaces)]
     fn from_parts(body: Self::Body, options: TaskOptions) -> Self {
-        Self { run: body.run, hook: body.hook, options }
+        Self {
+            run: body.run,
+            hook: body.hook,
+            options,
+        }
     }
 }

@@ -39,7 +39,9 @@ impl Tick {
                 max: Self::MAX,
             });
         }
-        Ok(Self { nanos: nanos(length) })
+        Ok(Self {
+            nanos: nanos(length),
+        })
     }
 
     pub(crate) fn nanos(self) -> u64 {
@@ -94,13 +96,19 @@ mod tests {
     fn delays_beyond_the_range_saturate() {
         assert_eq!(nanos(Duration::MAX), NEVER);
         assert_eq!(nanos(Duration::from_nanos(7)), 7);
-        assert_eq!(nanos(Duration::from_secs(u64::MAX / 1_000_000_000)), u64::MAX / 1_000_000_000 * 1_000_000_000);
+        assert_eq!(
+            nanos(Duration::from_secs(u64::MAX / 1_000_000_000)),
+            u64::MAX / 1_000_000_000 * 1_000_000_000
+        );
     }
 
     #[test]
     fn a_tick_out_of_range_names_the_value_and_the_limits() {
         let zero = Tick::new(Duration::ZERO).unwrap_err().to_string();
-        assert_eq!(zero, "tick_duration is 0ns, but it must be between 1ns and 3600s");
+        assert_eq!(
+            zero,
+            "tick_duration is 0ns, but it must be between 1ns and 3600s"
+        );
         assert!(Tick::new(Duration::from_secs(3601)).is_err());
     }
 }

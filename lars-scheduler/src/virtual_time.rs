@@ -70,7 +70,12 @@ impl VirtualTime {
         let start = core.clock.now();
         let live = Live::new(core);
         let driver = Driver::new(Arc::clone(&live), owner.wheel_size, true);
-        Self { handle: Handle::new(live), driver: Mutex::new(driver), start, settings: owner }
+        Self {
+            handle: Handle::new(live),
+            driver: Mutex::new(driver),
+            start,
+            settings: owner,
+        }
     }
 
     /// A handle to schedule with, to be cloned and passed around.
@@ -90,7 +95,12 @@ impl VirtualTime {
     ///
     /// If it is called by a task that this scheduler runs, which would be in two places in time.
     pub fn advance(&self, duration: Duration) -> usize {
-        let target = self.handle.core().clock.now().saturating_add(nanos(duration));
+        let target = self
+            .handle
+            .core()
+            .clock
+            .now()
+            .saturating_add(nanos(duration));
         let fired = self.drive(|next, _| next <= target);
         self.handle.core().clock.set(target);
         fired
@@ -190,7 +200,11 @@ impl VirtualTime {
         if core.is_driven_here() {
             return Err(CloseError::OnTimerThread);
         }
-        let OwnerSettings { close_policy, shutdown_timeout, .. } = self.settings;
+        let OwnerSettings {
+            close_policy,
+            shutdown_timeout,
+            ..
+        } = self.settings;
         close::close(core, self.stop(), close_policy, shutdown_timeout)
     }
 }
@@ -221,6 +235,8 @@ impl Deref for VirtualTime {
 
 impl fmt::Debug for VirtualTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("VirtualTime").field("elapsed", &self.elapsed()).finish_non_exhaustive()
+        f.debug_struct("VirtualTime")
+            .field("elapsed", &self.elapsed())
+            .finish_non_exhaustive()
     }
 }

@@ -118,7 +118,12 @@ impl Wheel {
             slots = UPPER_SLOTS;
         }
         let lists = Lists::new(first_list + slots);
-        let mut wheel = Self { tick, levels, lists, reached: tick.reached_by(now) };
+        let mut wheel = Self {
+            tick,
+            levels,
+            lists,
+            reached: tick.reached_by(now),
+        };
         wheel.raise_borders();
         wheel.open_empty_slots();
         wheel
@@ -342,7 +347,9 @@ impl Wheel {
     /// is nothing left to do now.
     fn cascade_early(&mut self, budget: &mut usize) -> bool {
         for number in (1..self.levels.len()).rev() {
-            let Some(start) = self.first_slot_start(number) else { continue };
+            let Some(start) = self.first_slot_start(number) else {
+                continue;
+            };
             let lead = self.lead(number, start);
             let is_next = self.levels[number - 1].opened == start >> self.levels[number].shift;
             if lead > 0
@@ -422,7 +429,10 @@ impl Wheel {
         if let Some(entry) = self.pop_due() {
             return Some(entry);
         }
-        let level = self.levels.iter().find(|level| !level.occupied.is_empty())?;
+        let level = self
+            .levels
+            .iter()
+            .find(|level| !level.occupied.is_empty())?;
         let list = level.first_list + level.occupied.next_round(0)?;
         let entry = self.lists.front(list)?;
         // SAFETY: it is in the list.
@@ -436,12 +446,19 @@ fn next_in(level: &Level, tick: u64) -> Option<u64> {
     let from = level.slot_of(tick);
     let slot = level.occupied.next_round(from)?;
     let distance = (slot.wrapping_sub(from) & (level.slots - 1)) as u64;
-    Some(shift_left((tick >> level.shift).saturating_add(distance), level.shift))
+    Some(shift_left(
+        (tick >> level.shift).saturating_add(distance),
+        level.shift,
+    ))
 }
 
 /// `value << shift`, saturating.
 fn shift_left(value: u64, shift: u32) -> u64 {
-    if value.leading_zeros() < shift { u64::MAX } else { value << shift }
+    if value.leading_zeros() < shift {
+        u64::MAX
+    } else {
+        value << shift
+    }
 }
 
 impl fmt::Debug for Wheel {

@@ -93,18 +93,30 @@ impl Pool {
     /// [`MAX_THREADS`](Self::MAX_THREADS); [`ConfigError::ThreadName`] if the name has a NUL byte.
     pub fn new(name: &str, threads: usize) -> Result<Self, ConfigError> {
         if threads == 0 || threads > Self::MAX_THREADS {
-            return Err(ConfigError::PoolThreads { given: threads, max: Self::MAX_THREADS });
+            return Err(ConfigError::PoolThreads {
+                given: threads,
+                max: Self::MAX_THREADS,
+            });
         }
         if name.contains('\0') {
-            return Err(ConfigError::ThreadName { given: name.to_owned() });
+            return Err(ConfigError::ThreadName {
+                given: name.to_owned(),
+            });
         }
         let seats: Vec<Seat> = (0..threads)
-            .map(|number| Seat { number, queue: Worker::new_fifo(), parker: Parker::new() })
+            .map(|number| Seat {
+                number,
+                queue: Worker::new_fifo(),
+                parker: Parker::new(),
+            })
             .collect();
         let shared = Shared {
             injector: Injector::new(),
             stealers: seats.iter().map(|seat| seat.queue.stealer()).collect(),
-            unparkers: seats.iter().map(|seat| seat.parker.unparker().clone()).collect(),
+            unparkers: seats
+                .iter()
+                .map(|seat| seat.parker.unparker().clone())
+                .collect(),
             searching: CachePadded::new(AtomicUsize::new(0)),
             sleeping: CachePadded::new(AtomicUsize::new(0)),
             sleepers: Mutex::new(Vec::with_capacity(threads)),
@@ -115,7 +127,11 @@ impl Pool {
             unstarted: Mutex::new(seats),
             name: name.to_owned(),
         };
-        Ok(Self { guard: Arc::new(Guard { shared: Arc::new(shared) }) })
+        Ok(Self {
+            guard: Arc::new(Guard {
+                shared: Arc::new(shared),
+            }),
+        })
     }
 
     /// How many threads the pool has, or will have once it is used.
@@ -169,7 +185,10 @@ impl Executor for Pool {
         if !shared.started.load(Ordering::Acquire)
             && let Err(error) = start(shared)
         {
-            return Err(Rejected::new(task, format!("no pool thread could be started: {error}")));
+            return Err(Rejected::new(
+                task,
+                format!("no pool thread could be started: {error}"),
+            ));
         }
         // Relaxed: the queue's push publishes the task; the count only has to be up before the
         // task can finish, which the same push ensures.
@@ -333,12 +352,27 @@ impl Shared {
 }
 
 fn with_own_queue<R>(f: impl FnOnce(&Worker<Runnable>) -> R) -> R {
-    LOCAL.with(|local| f(&local.borrow().as_ref().expect("set when the worker started").queue))
+    LOCAL.with(|local| {
+        f(&local
+            .borrow()
+            .as_ref()
+            .expect("set when the worker started")
+            .queue)
+    })
 }
 
 fn work(shared: &Arc<Shared>, seat: Seat) {
-    let Seat { number, queue, parker } = seat;
-    LOCAL.with(|local| *local.borrow_mut() = Some(Local { shared: Arc::clone(shared), queue }));
+    let Seat {
+        number,
+        queue,
+        parker,
+    } = seat;
+    LOCAL.with(|local| {
+        *local.borrow_mut() = Some(Local {
+            shared: Arc::clone(shared),
+            queue,
+        })
+    });
     // SeqCst, here and below: see `wake_one_if_none_searches`.
     shared.searching.fetch_add(1, Ordering::SeqCst);
     let mut searching = true;
@@ -445,9 +479,11 @@ mod tests {
     #[test]
     fn a_task_that_panics_ends_neither_its_thread_nor_the_count() {
         let pool = Pool::new("test", 1).unwrap();
-        pool.execute(Runnable::new(|| panic!("expected by this test"))).unwrap();
+        pool.execute(Runnable::new(|| panic!("expected by this test")))
+            .unwrap();
         let (sender, receiver) = mpsc::channel();
-        pool.execute(Runnable::new(move || sender.send(7).unwrap())).unwrap();
+        pool.execute(Runnable::new(move || sender.send(7).unwrap()))
+            .unwrap();
         assert_eq!(receiver.recv().unwrap(), 7);
         assert!(pool.wait_idle(None));
     }
@@ -458,7 +494,8 @@ mod tests {
         let (release, hold) = mpsc::channel::<()>();
         pool.execute(Runnable::new(move || {
             let _ = hold.recv();
-        })).unwrap();
+        }))
+        .unwrap();
         assert!(!pool.wait_idle(Some(crate::clock::real_now() + Duration::from_millis(5))));
         drop(release);
         assert!(pool.wait_idle(None));
@@ -467,6 +504,9 @@ mod tests {
     #[test]
     fn a_pool_of_no_threads_is_refused() {
         let error = Pool::new("test", 0).unwrap_err().to_string();
-        assert_eq!(error, "pool_threads is 0, but it must be between 1 and 1024");
+        assert_eq!(
+            error,
+            "pool_threads is 0, but it must be between 1 and 1024"
+        );
     }
 }

@@ -68,7 +68,11 @@ impl<B: TaskBody> TableOf<B> {
         executor: |storage| {
             // SAFETY: as above; the body is only looked at.
             let body: &B = unsafe {
-                if fits::<B>() { &*storage.cast::<B>() } else { &**storage.cast::<*const B>() }
+                if fits::<B>() {
+                    &*storage.cast::<B>()
+                } else {
+                    &**storage.cast::<*const B>()
+                }
             };
             body.executor().cloned()
         },
@@ -86,7 +90,10 @@ impl RawTask {
             // SAFETY: an address fits the storage, which is aligned for words.
             unsafe { storage.as_mut_ptr().cast::<*mut B>().write(boxed) };
         }
-        Self { storage, table: const { &TableOf::<B>::TABLE } }
+        Self {
+            storage,
+            table: const { &TableOf::<B>::TABLE },
+        }
     }
 
     /// Runs the body. A panic passes through; the body is gone either way.

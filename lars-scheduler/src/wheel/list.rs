@@ -32,7 +32,9 @@ pub(crate) unsafe fn is_linked(entry: *mut Entry) -> bool {
 impl Lists {
     pub(crate) fn new(count: usize) -> Self {
         let heads: Box<[Links]> = (0..count).map(|_| Links::new()).collect();
-        let lists = Self { heads: Box::into_raw(heads) };
+        let lists = Self {
+            heads: Box::into_raw(heads),
+        };
         for number in 0..count {
             let head = lists.head(number);
             // SAFETY: the head was just made, and is ours.
@@ -103,7 +105,11 @@ impl Lists {
             (*next).set_prev(prev);
             (*links).set_next(ptr::null_mut());
             // Only a head can be both neighbours.
-            if ptr::eq(prev, next) { self.number_of(prev) } else { None }
+            if ptr::eq(prev, next) {
+                self.number_of(prev)
+            } else {
+                None
+            }
         }
     }
 

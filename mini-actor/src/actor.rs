@@ -1,0 +1,95 @@
+//! What a user writes.
+
+use std::fmt;
+
+use crate::context::Context;
+
+/// An actor: state that is touched by one message at a time.
+///
+/// # Ordering
+///
+/// Messages from one thread to one actor are received in the order in which they were sent. Nothing is said
+/// about messages from different threads.
+///
+/// # Panics
+///
+/// A panic in any of these methods, or in the factory that makes the actor, is contained: it is logged and
+/// counted, and the actor stops. Its remaining messages become dead letters.
+///
+/// # Examples
+///
+/// ```
+/// use mini_actor::{Actor, ActorSystem, Context};
+/// use std::sync::mpsc;
+///
+/// struct Counter {
+///     total: u64,
+///     report: mpsc::Sender<u64>,
+/// }
+///
+/// impl Actor for Counter {
+///     type Message = u64;
+///
+///     fn receive(&mut self, message: u64, ctx: &mut Context<Self>) {
+///         self.total += message;
+///         if message == 0 {
+///             self.report.send(self.total).expect("the test waits for it");
+///             ctx.stop();
+///         }
+///     }
+/// }
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let system = ActorSystem::new("demo")?;
+/// let (report, total) = mpsc::channel();
+/// let counter = system.spawn("counter", move || Counter { total: 0, report })?;
+/// counter.tell(1)?;
+/// counter.tell(2)?;
+/// counter.tell(0)?;
+/// assert_eq!(total.recv()?, 3);
+/// system.close()?;
+/// # Ok(()) }
+/// ```
+pub trait Actor: Send + Sized + 'static {
+    /// What it can be sent.
+    type Message: Send + 'static;
+
+    /// Called once, before the first message.
+    fn started(&mut self, ctx: &mut Context<Self>) {
+        let _ = ctx;
+    }
+
+    /// Called with each message.
+    fn receive(&mut self, message: Self::Message, ctx: &mut Context<Self>);
+
+    /// Called once, after the last message, whatever the reason. The actor is dropped after it.
+    fn stopped(&mut self, reason: StopReason, ctx: &mut Context<Self>) {
+        let _ = (reason, ctx);
+    }
+}
+
+/// Why an actor stopped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum StopReason {
+    /// [`ActorRef::stop`](crate::ActorRef::stop) was called: everything that was queued before has been
+    /// received.
+    Asked,
+    /// [`Context::stop`](crate::Context::stop) was called.
+    Itself,
+    /// It panicked.
+    Panicked,
+    /// The system was closed.
+    SystemClosed,
+}
+
+impl fmt::Display for StopReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Asked => "asked to stop",
+            Self::Itself => "stopped itself",
+            Self::Panicked => "panicked",
+            Self::SystemClosed => "the system was closed",
+        })
+    }
+}

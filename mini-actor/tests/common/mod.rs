@@ -1,0 +1,77 @@
+//! An actor that tells the test everything that happens to it.
+#![allow(dead_code, unreachable_pub)]
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+use mini_actor::{Actor, Context, StopReason};
+
+/// Longer than any machine stands still.
+pub const LONG: Duration = Duration::from_secs(60);
+
+#[derive(Debug, PartialEq, Eq)]
+pub enum Event<M> {
+    Started,
+    Received(M),
+    Stopped(StopReason),
+    /// The actor itself was dropped.
+    Dropped,
+}
+
+/// What the probe does with a message, beside telling of it.
+pub type React<M> = fn(&M, &mut Context<Probe<M>>);
+
+pub struct Probe<M: Send + Clone + 'static> {
+    events: Sender<Event<M>>,
+    react: React<M>,
+}
+
+/// A factory for a probe, and where it tells of itself.
+pub fn probe<M: Send + Clone + 'static>(
+    react: React<M>,
+) -> (impl FnOnce() -> Probe<M> + Send, Receiver<Event<M>>) {
+    let (events, told) = channel();
+    (move || Probe { events, react }, told)
+}
+
+impl<M: Send + Clone + 'static> Probe<M> {
+    fn tell(&self, event: Event<M>) {
+        // A test that has seen enough is gone.
+        let _ = self.events.send(event);
+    }
+}
+
+impl<M: Send + Clone + 'static> Actor for Probe<M> {
+    type Message = M;
+
+    fn started(&mut self, _: &mut Context<Self>) {
+        self.tell(Event::Started);
+    }
+
+    fn receive(&mut self, message: M, ctx: &mut Context<Self>) {
+        self.tell(Event::Received(message.clone()));
+        (self.react)(&message, ctx);
+    }
+
+    fn stopped(&mut self, reason: StopReason, _: &mut Context<Self>) {
+        self.tell(Event::Stopped(reason));
+    }
+}
+
+impl<M: Send + Clone + 'static> Drop for Probe<M> {
+    fn drop(&mut self) {
+        self.tell(Event::Dropped);
+    }
+}
+
+/// All events until the probe is gone.
+pub fn all<M>(told: &Receiver<Event<M>>) -> Vec<Event<M>> {
+    let mut events = Vec::new();
+    loop {
+        match told.recv_timeout(LONG) {
+            Ok(event) => events.push(event),
+            Err(RecvTimeoutError::Disconnected) => return events,
+            Err(RecvTimeoutError::Timeout) => panic!("the actor is still there"),
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! Scheduled sends: once, with a fixed delay, at a fixed rate; to the living and to the stopped.
+#![allow(clippy::disallowed_types, clippy::disallowed_methods, missing_docs)]
+
+mod common;
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+use common::{Event, LONG, all, probe};
+use lars_scheduler::Refusal;
+use mini_actor::ActorSystem;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+#[test]
+fn a_scheduled_message_arrives_once_and_not_before_its_time() {
+    let system = ActorSystem::new("test").unwrap();
+    let (factory, told) = probe(|_, ctx| ctx.stop());
+    let actor = system.spawn("a", factory).unwrap();
+    let before = Instant::now();
+    let delay = Duration::from_millis(20);
+    let _ = system.scheduler().schedule_once(delay, &actor, 5).unwrap();
+    let events = all(&told);
+    assert!(before.elapsed() >= delay);
+    assert_eq!(
+        events
+            .iter()
+            .filter(|event| **event == Event::Received(5))
+            .count(),
+        1
+    );
+}
+
+#[test]
+fn a_cancelled_message_never_arrives() {
+    let system = ActorSystem::new("test").unwrap();
+    let (factory, told) = probe(|_, _| ());
+    let actor = system.spawn("a", factory).unwrap();
+    let send = system
+        .scheduler()
+        .schedule_once(Duration::from_millis(50), &actor, "never")
+        .unwrap();
+    assert!(send.cancel());
+    system.close().unwrap(); // would deliver it
+    assert!(!all(&told).contains(&Event::Received("never")));
+}
+
+#[test]
+fn messages_due_at_one_moment_arrive_in_the_order_of_the_calls() {
+    let system = ActorSystem::builder("test")
+        .tick_duration(Duration::from_millis(10))
+        .build()
+        .unwrap();
+    let (factory, told) = probe(|_, _| ());
+    let actor = system.spawn("a", factory).unwrap();
+    let due = system.scheduler().timers().now() + Duration::from_millis(20);
+    for number in 0..200 {
+        let actor = actor.clone();
+        let send = lars_scheduler::Task::new(move || actor.tell(number).unwrap()).inline();
+        let _ = system.scheduler().timers().schedule_at(due, send).unwrap();
+    }
+    let received: Vec<_> = told
+        .iter()
+        .filter_map(|event| match event {
+            Event::Received(number) => Some(number),
+            _ => None,
+        })
+        .take(200)
+        .collect();
+    assert_eq!(received, (0..200).collect::<Vec<_>>());
+    system.close().unwrap();
+}
+
+#[test]
+fn periodic_sends_go_on_until_cancelled() {
+    let system = ActorSystem::new("test").unwrap();
+    let (factory, told) = probe(|_, _| ());
+    let actor = system.spawn("a", factory).unwrap();
+    let ms = Duration::from_millis(1);
+    let scheduler = system.scheduler();
+    let delay = scheduler
+        .schedule_with_fixed_delay(Duration::ZERO, ms, &actor, 'd')
+        .unwrap();
+    let rate = scheduler
+        .schedule_at_fixed_rate(Duration::ZERO, ms, &actor, 'r')
+        .unwrap();
+    let (mut delayed, mut rated) = (0, 0);
+    while delayed < 5 || rated < 5 {
+        match told.recv_timeout(LONG).unwrap() {
+            Event::Received('d') => delayed += 1,
+            Event::Received('r') => rated += 1,
+            _ => {}
+        }
+    }
+    assert!(delay.cancel() && rate.cancel());
+    assert_eq!(system.scheduler().timers().pending(), 0);
+}
+
+#[test]
+fn a_repeat_to_a_stopped_actor_ends_by_itself() {
+    let system = ActorSystem::new("test").unwrap();
+    let (factory, told) = probe(|_, ctx| ctx.stop());
+    let actor = system.spawn("a", factory).unwrap();
+    let every = Duration::from_millis(1);
+    let repeat = system
+        .scheduler()
+        .schedule_at_fixed_rate(Duration::ZERO, every, &actor, ())
+        .unwrap();
+    all(&told);
+    while system.scheduler().timers().pending() > 0 || repeat.is_pending() {
+        std::thread::yield_now();
+    }
+    assert!(!repeat.cancel(), "there is nothing left to cancel");
+    assert!(!repeat.is_cancelled());
+}
+
+#[test]
+fn a_message_that_is_due_after_its_actor_stopped_is_a_dead_letter() {
+    let (sender, dead) = mpsc::channel();
+    let system = ActorSystem::builder("test")
+        .on_dead_letter(move |letter| sender.send(letter.recipient.to_owned()).unwrap())
+        .build()
+        .unwrap();
+    let (factory, told) = probe(|_, _| ());
+    let actor = system.spawn("late", factory).unwrap();
+    let _ = system
+        .scheduler()
+        .schedule_once(Duration::from_millis(30), &actor, 1)
+        .unwrap();
+    actor.stop();
+    all(&told);
+    assert_eq!(dead.recv_timeout(LONG).unwrap(), "late");
+}
+
+#[test]
+fn scheduled_sends_do_not_keep_an_actor_alive() {
+    let system = ActorSystem::new("test").unwrap();
+    let (factory, told) = probe(|_, _| ());
+    let actor = system.spawn("a", factory).unwrap();
+    let _ = system.scheduler().schedule_once(HOUR, &actor, 1).unwrap();
+    let _ = system
+        .scheduler()
+        .schedule_at_fixed_rate(HOUR, HOUR, &actor, 1)
+        .unwrap();
+    actor.stop();
+    // The events end when the actor has been dropped.
+    assert_eq!(all(&told).last(), Some(&Event::Dropped));
+    assert_eq!(system.scheduler().timers().pending(), 2);
+}
+
+#[test]
+fn refused_sends_give_the_message_back() {
+    let system = ActorSystem::new("test").unwrap();
+    let (factory, _told) = probe(|_, _| ());
+    let actor = system.spawn("a", factory).unwrap();
+    let scheduler = system.scheduler();
+    let text = || "precious".to_owned();
+    let zero = scheduler
+        .schedule_at_fixed_rate(HOUR, Duration::ZERO, &actor, text())
+        .unwrap_err();
+    assert!(matches!(zero.refusal(), Refusal::Period { .. }));
+    assert_eq!(zero.into_task(), "precious");
+    let zero = scheduler
+        .schedule_with_fixed_delay(HOUR, Duration::ZERO, &actor, text())
+        .unwrap_err();
+    assert_eq!(zero.into_task(), "precious");
+    system.close().unwrap();
+    let closed = scheduler.schedule_once(HOUR, &actor, text()).unwrap_err();
+    assert_eq!(*closed.refusal(), Refusal::Stopped);
+    assert_eq!(closed.into_task(), "precious");
+}
+
+#[test]
+fn a_delay_beyond_all_time_is_accepted_and_never_comes() {
+    let system = ActorSystem::new("test").unwrap();
+    let (factory, told) = probe(|_, _| ());
+    let actor = system.spawn("a", factory).unwrap();
+    let never = system
+        .scheduler()
+        .schedule_once(Duration::MAX, &actor, 1)
+        .unwrap();
+    let _ = system
+        .scheduler()
+        .schedule_once(Duration::from_millis(5), &actor, 2)
+        .unwrap();
+    assert_eq!(told.recv_timeout(LONG).unwrap(), Event::Started);
+    assert_eq!(told.recv_timeout(LONG).unwrap(), Event::Received(2));
+    assert!(never.cancel());
+}
+
+#[test]
+fn closures_on_the_system_s_scheduler_run_on_the_system_s_threads() {
+    let system = ActorSystem::builder("demo").threads(1).build().unwrap();
+    let (sender, receiver) = mpsc::channel();
+    let _ = system
+        .scheduler()
+        .timers()
+        .schedule_once(Duration::ZERO, move || {
+            sender
+                .send(std::thread::current().name().unwrap().to_owned())
+                .unwrap();
+        })
+        .unwrap();
+    assert_eq!(receiver.recv_timeout(LONG).unwrap(), "demo-actors-0");
+}
+
+#[test]
+fn a_message_whose_clone_panics_ends_its_series_only() {
+    #[derive(Debug)]
+    struct Fragile(Arc<AtomicUsize>);
+    impl Clone for Fragile {
+        fn clone(&self) -> Self {
+            assert!(
+                self.0.fetch_add(1, Ordering::SeqCst) < 3,
+                "expected by this test"
+            );
+            Self(Arc::clone(&self.0))
+        }
+    }
+    let system = ActorSystem::new("test").unwrap();
+    struct Quiet;
+    impl mini_actor::Actor for Quiet {
+        type Message = Fragile;
+        fn receive(&mut self, _: Fragile, _: &mut mini_actor::Context<Self>) {}
+    }
+    let actor = system.spawn("a", || Quiet).unwrap();
+    let every = Duration::from_millis(1);
+    let fragile = Fragile(Arc::new(AtomicUsize::new(0)));
+    let repeat = system
+        .scheduler()
+        .schedule_with_fixed_delay(every, every, &actor, fragile)
+        .unwrap();
+    while system.scheduler().timers().metrics().panicked == 0 {
+        std::thread::yield_now();
+    }
+    while repeat.cancel() {
+        panic!("the series has ended, so it cannot be cancelled");
+    }
+    let (factory, told) = probe(|_, _| ());
+    let other = system.spawn("b", factory).unwrap();
+    let _ = system.scheduler().schedule_once(every, &other, 1).unwrap();
+    assert_eq!(told.recv_timeout(LONG).unwrap(), Event::Started);
+    assert_eq!(told.recv_timeout(LONG).unwrap(), Event::Received(1));
+}
