@@ -15,15 +15,22 @@
 //! orphan bit is set, or counted and told; never both, never neither.
 
 use crate::entry::Entry;
-use crate::lane::Lane;
+use crate::lane::{Found, Lane};
 use crate::stack::{FreeLink, StackLink};
-use crate::sync::{AtomicIsize, Mutex, Ordering};
+use crate::sync::{AtomicIsize, Mutex, Ordering, relax};
 
 /// Entries per block: 64 KiB of them.
 #[cfg(not(lars_loom))]
 const BLOCK: usize = 1024;
 #[cfg(lars_loom)]
 const BLOCK: usize = 2;
+
+/// How often all lanes are looked at before a thread gives up on one that is busy. From a few dozen on
+/// each look gives the processor away, perhaps to the very thread that keeps the lane busy.
+#[cfg(not(lars_loom))]
+const PATIENCE: u32 = 80;
+#[cfg(lars_loom)]
+const PATIENCE: u32 = 1;
 
 /// More than there can be entries in the address space.
 const BIAS: isize = isize::MAX / 2;
@@ -58,46 +65,61 @@ impl Arena {
         }
     }
 
-    /// Finds a free entry: in the caller's lane, else in another, else in a new block. With it comes
-    /// how many the lane that had it has given out.
+    /// Finds a free entry: in the caller's lane, else in another, else a new one. With it comes how
+    /// many the lane that had it has given out.
     pub(crate) fn find(&self, lanes: &[Lane], own: usize) -> (*mut Entry, u64) {
+        let mut patience = PATIENCE;
         loop {
+            let mut busy = false;
             // The own lane first; the others, whose entries are other cores' cache lines, only
             // before memory is asked for.
             for distance in 0..lanes.len() {
-                let lane = &lanes[(own + distance) & (lanes.len() - 1)];
-                if let Some(found) = lane.find_free() {
-                    return found;
+                match lanes[(own + distance) & (lanes.len() - 1)].find_free() {
+                    Found::Entry(entry, accepted) => return (entry, accepted),
+                    Found::Nothing => {}
+                    Found::Busy => busy = true,
                 }
             }
-            // Others may be faster at taking the new entries; then there is another round, and
-            // they have made progress.
-            self.grow(&lanes[own], own);
+            if !busy {
+                return (self.grow(&lanes[own], own, BLOCK), 1);
+            }
+            if patience == 0 {
+                // Whoever is looking was interrupted at it. Just one entry: the next call may come
+                // here again, and what we made more of could not be reached either.
+                return (self.grow(&lanes[own], own, 1), 1);
+            }
+            patience -= 1;
+            relax(PATIENCE - patience);
         }
     }
 
-    fn grow(&self, lane: &Lane, number: usize) {
-        let block: Box<[Entry]> = (0..BLOCK).map(|_| Entry::free()).collect();
+    /// Makes a block of entries, keeps the first for the caller and gives the others to the lane.
+    fn grow(&self, lane: &Lane, number: usize, size: usize) -> *mut Entry {
+        let block: Box<[Entry]> = (0..size).map(|_| Entry::free()).collect();
         let block = Box::into_raw(block);
         let first = block.cast::<Entry>();
-        // SAFETY: the block has `BLOCK` entries, which are ours alone until they are given away;
-        // the pointers derive from the whole block.
+        // SAFETY: the block has `size` entries, which are ours alone until they are given away; the
+        // pointers derive from the whole block.
         unsafe {
-            for index in 0..BLOCK {
+            for index in 0..size {
                 (*first.add(index)).state.set_lane(number);
-                if index + 1 < BLOCK {
+                if index + 1 < size {
                     FreeLink::set(first.add(index), first.add(index + 1));
                 }
             }
             // Recorded before it is used: an entry that is in use is in a block that is known.
             self.blocks.lock().push(Block(block));
-            lane.give_back(first, first.add(BLOCK - 1));
+            if size > 1 {
+                lane.give_back(first.add(1), first.add(size - 1));
+            }
         }
+        lane.count_new();
+        first
     }
 
     /// How many entries there are, in use or free.
     pub(crate) fn capacity(&self) -> usize {
-        self.blocks.lock().len() * BLOCK
+        self.blocks.lock().iter().map(|block| block.0.len()).sum()
     }
 
     /// Marks all entries: the scheduler is gone. Says whether handles are left that will report.

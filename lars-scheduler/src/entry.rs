@@ -43,9 +43,13 @@ pub(crate) struct Links {
 
 impl Links {
     pub(crate) fn new() -> Self {
+        Self::of(ptr::null_mut(), ptr::null_mut())
+    }
+
+    pub(crate) fn of(next: *mut Links, prev: *mut Links) -> Self {
         Self {
-            next: AtomicPtr::new(ptr::null_mut()),
-            prev: AtomicPtr::new(ptr::null_mut()),
+            next: AtomicPtr::new(next),
+            prev: AtomicPtr::new(prev),
         }
     }
 

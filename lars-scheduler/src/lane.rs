@@ -25,9 +25,23 @@ pub(crate) struct Lane {
     pub(crate) counts: CachePadded<LaneCounts>,
 }
 
+/// What [`Lane::find_free`] found.
+#[derive(Debug)]
+#[must_use]
+pub(crate) enum Found {
+    /// An entry, and how many the lane has given out with it.
+    Entry(*mut Entry, u64),
+    /// The lane has none.
+    Nothing,
+    /// Another thread is just looking.
+    Busy,
+}
+
 /// What the lane's threads count, beside `Stash::accepted`.
 #[derive(Debug)]
 pub(crate) struct LaneCounts {
+    /// Entries given out that were new.
+    pub(crate) new: AtomicU64,
     /// Tasks cancelled.
     pub(crate) cancelled: AtomicU64,
     /// Entries that were counted as accepted and whose schedule call failed after that.
@@ -36,8 +50,8 @@ pub(crate) struct LaneCounts {
 
 /// Free entries that one thread at a time may take from.
 ///
-/// The lock is only ever tried: a thread that finds it taken goes to the next lane, or makes new
-/// entries. So nobody waits for a thread that was interrupted while it held the lock.
+/// The lock is only ever tried: a thread that finds it taken goes to the next lane, and in the end makes
+/// an entry. So nobody depends on a thread that was interrupted while it held the lock.
 #[derive(Debug)]
 struct Stash {
     locked: AtomicBool,
@@ -63,21 +77,21 @@ impl Lane {
             returned: CachePadded::new(Stack::new()),
             cancelled: CachePadded::new(Stack::new()),
             counts: CachePadded::new(LaneCounts {
+                new: AtomicU64::new(0),
                 cancelled: AtomicU64::new(0),
                 refused: AtomicU64::new(0),
             }),
         }
     }
 
-    /// Takes a free entry, if the lane has one and no other thread is taking one just now; with
-    /// it comes how many the lane has given out.
-    pub(crate) fn find_free(&self) -> Option<(*mut Entry, u64)> {
+    /// Takes a free entry. With it comes how many the lane has given out.
+    pub(crate) fn find_free(&self) -> Found {
         let stash = &*self.stash;
         // Acquire: pairs with the release below; what the last holder did to the list is seen.
         if stash.locked.swap(true, Ordering::Acquire) {
-            return None;
+            return Found::Busy;
         }
-        let found = stash.free.with_mut(|free| {
+        let entry = stash.free.with_mut(|free| {
             // SAFETY: we hold the lock, so the list and the links of its entries are ours.
             unsafe {
                 if (*free).is_null() {
@@ -92,10 +106,20 @@ impl Lane {
         });
         // Relaxed, and no read-modify-write: written under the lock only. The release below orders
         // it before the next holder's.
-        let accepted = stash.accepted.load(Ordering::Relaxed) + u64::from(!found.is_null());
+        let accepted = stash.accepted.load(Ordering::Relaxed) + u64::from(!entry.is_null());
         stash.accepted.store(accepted, Ordering::Relaxed);
         stash.locked.store(false, Ordering::Release);
-        (!found.is_null()).then_some((found, accepted))
+        if entry.is_null() {
+            Found::Nothing
+        } else {
+            Found::Entry(entry, accepted)
+        }
+    }
+
+    /// Counts an entry that did not come from the stash.
+    pub(crate) fn count_new(&self) {
+        // Relaxed: a count; the push of the entry publishes it.
+        self.counts.new.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Gives free entries, linked from `first` to `last`, to the threads of this lane.
@@ -111,6 +135,6 @@ impl Lane {
     /// How many entries were given out by this lane.
     pub(crate) fn accepted(&self) -> u64 {
         // Relaxed: a count; see `Metrics` for what is promised of it.
-        self.stash.accepted.load(Ordering::Relaxed)
+        self.stash.accepted.load(Ordering::Relaxed) + self.counts.new.load(Ordering::Relaxed)
     }
 }

@@ -42,7 +42,17 @@ const LIMBO: usize = 1;
 const SLOTS: usize = 2;
 
 /// Slots of the levels above the first.
+#[cfg(not(lars_loom))]
 const UPPER_SLOTS: usize = 64;
+/// How many bits of a tick the levels together span: all.
+#[cfg(not(lars_loom))]
+const TICK_BITS: u32 = u64::BITS;
+
+// The model checker looks at every step, so its wheel has few slots; its ticks are small numbers.
+#[cfg(lars_loom)]
+const UPPER_SLOTS: usize = 8;
+#[cfg(lars_loom)]
+const TICK_BITS: u32 = 5;
 
 /// Slots with fewer entries are cascaded when their first tick comes: that takes 0.1 ms at most.
 const CASCADE_EARLY: u32 = 2048;
@@ -109,7 +119,7 @@ impl Wheel {
                 opened: 0,
             });
             let span = shift + slots.trailing_zeros();
-            if span >= u64::BITS {
+            if span >= TICK_BITS {
                 break;
             }
             // Half the span of this level is one slot of the next.

@@ -31,19 +31,19 @@ pub(crate) unsafe fn is_linked(entry: *mut Entry) -> bool {
 
 impl Lists {
     pub(crate) fn new(count: usize) -> Self {
-        let heads: Box<[Links]> = (0..count).map(|_| Links::new()).collect();
-        let lists = Self {
-            heads: Box::into_raw(heads),
-        };
+        let heads = Box::into_raw(Box::<[Links]>::new_uninit_slice(count));
+        let first = heads.cast::<Links>();
         for number in 0..count {
-            let head = lists.head(number);
-            // SAFETY: the head was just made, and is ours.
+            // SAFETY: in bounds of the allocation, which is ours.
             unsafe {
-                (*head).set_next(head);
-                (*head).set_prev(head);
+                let head = first.add(number);
+                head.write(Links::of(head, head));
             }
         }
-        lists
+        // Every head has been written: the same allocation, as what it is now.
+        Self {
+            heads: std::ptr::slice_from_raw_parts_mut(first, count),
+        }
     }
 
     fn head(&self, number: usize) -> *mut Links {

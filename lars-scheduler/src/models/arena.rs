@@ -1,0 +1,83 @@
+//! The arena: finding and returning entries, and the end of the memory.
+
+use std::time::Duration;
+
+use loom::thread;
+
+use super::{Token, check, scheduler};
+
+const LATER: Duration = Duration::from_nanos(5);
+
+#[test]
+fn two_threads_that_look_for_free_entries_while_some_come_back_never_find_the_same() {
+    check(3, || {
+        let (handle, mut driver) = scheduler();
+        // Both entries of the first block were used, and are on their way back.
+        for _ in 0..2 {
+            drop(handle.schedule_once(Duration::ZERO, || ()).unwrap());
+        }
+        let _ = driver.take_in();
+        let other = {
+            let handle = handle.clone();
+            thread::spawn(move || {
+                let (token, fate) = Token::new();
+                drop(handle.schedule_once(LATER, move || token.run()).unwrap());
+                fate
+            })
+        };
+        let driving = thread::spawn(move || {
+            let _ = driver.turn(0);
+            driver
+        });
+        let (token, here) = Token::new();
+        drop(handle.schedule_once(LATER, move || token.run()).unwrap());
+        let there = other.join().unwrap();
+        let mut driver = driving.join().unwrap();
+        let _ = driver.take_in();
+        while driver.turn(9).fired > 0 {}
+        assert_eq!((here.runs(), here.drops()), (1, 1));
+        assert_eq!((there.runs(), there.drops()), (1, 1));
+    });
+}
+
+#[test]
+fn the_memory_outlives_the_last_of_handles_driver_and_cancellables_and_goes_with_it() {
+    check(3, || {
+        let (handle, driver) = scheduler();
+        let (token, fate) = Token::new();
+        let one = handle.schedule_once(LATER, move || token.run()).unwrap();
+        let two = handle.schedule_once(LATER, || ()).unwrap();
+        // Three parties let go at the same time; loom tracks that all memory is freed, once, after all of
+        // them.
+        let first = thread::spawn(move || drop(one));
+        let second = thread::spawn(move || {
+            assert!(!two.is_cancelled());
+            drop(two);
+        });
+        drop(driver);
+        drop(handle);
+        first.join().unwrap();
+        second.join().unwrap();
+        assert_eq!((fate.runs(), fate.drops()), (0, 1));
+    });
+}
+
+#[test]
+fn a_handle_dropped_while_its_timer_fires_leaves_the_entry_to_be_used_again() {
+    check(3, || {
+        let (handle, mut driver) = scheduler();
+        let task = handle.schedule_once(Duration::ZERO, || ()).unwrap();
+        let _ = driver.take_in();
+        let dropper = thread::spawn(move || drop(task));
+        let _ = driver.turn(0);
+        dropper.join().unwrap();
+        // Limbo is looked through as timers pass.
+        let before = handle.metrics().timer_memory;
+        for _ in 0..3 {
+            drop(handle.schedule_once(Duration::ZERO, || ()).unwrap());
+            let _ = driver.take_in();
+            let _ = driver.turn(0);
+        }
+        assert_eq!(handle.metrics().timer_memory, before);
+    });
+}

@@ -1,0 +1,79 @@
+//! The cell of a repeat: runs, arming and cancels.
+
+use std::time::Duration;
+
+use loom::thread;
+
+use super::{Token, check, scheduler};
+use crate::repeat::Repeat;
+use crate::sync::Arc;
+
+#[test]
+fn a_repeat_cancelled_in_any_moment_runs_no_more_after_that_and_drops_its_captures() {
+    check(2, || {
+        let (handle, mut driver) = scheduler();
+        let (token, fate) = Token::new();
+        let repeat = handle
+            .schedule_repeating(Duration::ZERO, move || {
+                token.run();
+                Repeat::After(Duration::ZERO)
+            })
+            .unwrap();
+        let canceller = {
+            let fate = Arc::clone(&fate);
+            thread::spawn(move || {
+                assert!(repeat.cancel(), "it would go on for ever");
+                assert!(!repeat.cancel());
+                fate.runs()
+            })
+        };
+        for _ in 0..2 {
+            let _ = driver.take_in();
+            let _ = driver.turn(0);
+        }
+        let at_cancel = canceller.join().unwrap();
+        let after = fate.runs();
+        // One run may have been under way.
+        assert!(after <= at_cancel + 1);
+        for _ in 0..2 {
+            let _ = driver.take_in();
+            let _ = driver.turn(0);
+        }
+        assert_eq!(fate.runs(), after);
+        assert_eq!(fate.drops(), 1);
+        assert_eq!(handle.metrics().pending, 0);
+    });
+}
+
+#[test]
+fn a_first_run_that_beats_its_constructor_is_not_overwritten() {
+    check(3, || {
+        let (handle, mut driver) = scheduler();
+        let (token, fate) = Token::new();
+        let constructor = {
+            let handle = handle.clone();
+            thread::spawn(move || {
+                handle
+                    .schedule_repeating(Duration::ZERO, move || {
+                        token.run();
+                        Repeat::After(Duration::from_nanos(5))
+                    })
+                    .unwrap()
+            })
+        };
+        let _ = driver.take_in();
+        let _ = driver.turn(0);
+        let repeat = constructor.join().unwrap();
+        let _ = driver.take_in();
+        let _ = driver.turn(0);
+        assert_eq!(fate.runs(), 1);
+        // The cell has the second timer, whoever came first: the cancel reaches it.
+        let _ = driver.take_in();
+        assert!(repeat.is_pending());
+        assert!(repeat.cancel());
+        let _ = driver.take_in();
+        let _ = driver.turn(9);
+        assert_eq!((fate.runs(), fate.drops()), (1, 1));
+        assert_eq!(handle.metrics().pending, 0);
+    });
+}
