@@ -6,6 +6,7 @@ use super::check;
 use crate::entry::Entry;
 use crate::intake::{Intake, Pop};
 use crate::sync::Arc;
+use crate::task::RawTask;
 
 /// An entry on its own, without an arena.
 struct Boxed(*mut Entry);
@@ -14,6 +15,25 @@ unsafe impl Send for Boxed {}
 
 fn entry() -> Boxed {
     Boxed(Box::into_raw(Box::new(Entry::free())))
+}
+
+/// Fills an entry and pushes it, as a producer does.
+fn fill_and_push(intake: &Intake, entry: Boxed) {
+    // SAFETY: the entry is ours, and freed at the end of the model.
+    unsafe {
+        (*entry.0).fill(7, RawTask::new(|| ()));
+        intake.push(entry.0);
+    }
+}
+
+/// What the consumer may do with a popped entry: the model fails if that is not ordered after the fill.
+fn consume(entry: *mut Entry) {
+    // SAFETY: made by `Box`, popped once.
+    unsafe {
+        assert_eq!((*entry).deadline(), 7);
+        drop((*entry).take_task());
+        drop(Box::from_raw(entry));
+    }
 }
 
 #[test]
@@ -31,8 +51,7 @@ fn what_two_producers_push_is_popped_once_each_in_their_order() {
                 let intake = Arc::clone(&intake);
                 thread::spawn(move || {
                     for entry in own {
-                        // SAFETY: the entry is ours, and freed at the end of the model.
-                        unsafe { intake.push(entry.0) };
+                        fill_and_push(&intake, entry);
                     }
                 })
             })
@@ -41,7 +60,10 @@ fn what_two_producers_push_is_popped_once_each_in_their_order() {
         while popped.len() < 4 {
             // SAFETY: this is the only consumer.
             match unsafe { intake.pop() } {
-                Pop::Entry(entry) => popped.push(entry),
+                Pop::Entry(entry) => {
+                    popped.push(entry);
+                    consume(entry);
+                }
                 Pop::Empty | Pop::Inconsistent => thread::yield_now(),
             }
         }
@@ -53,10 +75,6 @@ fn what_two_producers_push_is_popped_once_each_in_their_order() {
         for own in &addresses {
             let order: Vec<_> = popped.iter().filter(|entry| own.contains(entry)).collect();
             assert_eq!(order, own.iter().collect::<Vec<_>>());
-        }
-        for entry in popped {
-            // SAFETY: made by `Box`, popped once.
-            drop(unsafe { Box::from_raw(entry) });
         }
     });
 }

@@ -46,6 +46,26 @@ fn a_repeat_cancelled_in_any_moment_runs_no_more_after_that_and_drops_its_captur
 }
 
 #[test]
+fn a_timer_armed_while_its_series_is_cancelled_does_not_stay_behind() {
+    check(3, || {
+        let (handle, mut driver) = scheduler();
+        let (token, fate) = Token::new();
+        let repeat = handle
+            .schedule_repeating(Duration::ZERO, move || {
+                token.run();
+                Repeat::After(Duration::from_nanos(5))
+            })
+            .unwrap();
+        let canceller = thread::spawn(move || assert!(repeat.cancel()));
+        let _ = driver.take_in();
+        let _ = driver.turn(0);
+        canceller.join().unwrap();
+        assert_eq!(handle.metrics().pending, 0);
+        assert_eq!(fate.drops(), 1);
+    });
+}
+
+#[test]
 fn a_first_run_that_beats_its_constructor_is_not_overwritten() {
     check(3, || {
         let (handle, mut driver) = scheduler();
