@@ -5,20 +5,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::close::ClosePolicy;
-use crate::error::{BuildError, ConfigError};
+use crate::error::ConfigError;
 use crate::executor::Executor;
 use crate::executor::pool::Pool;
 use crate::report::{PanicReport, Reporter};
-use crate::scheduler::LightArrayRevolverScheduler;
 use crate::shared::{DefaultExecutor, Settings};
 use crate::tick::Tick;
-use crate::virtual_time::VirtualTime;
 use crate::wheel::Wheel;
 
 type PanicHook = Box<dyn Fn(&PanicReport<'_>) + Send + Sync>;
-
-/// The most lanes: beyond that the timer thread visits more than the producers gain.
-const MAX_LANES: usize = 32;
 
 /// Builds a scheduler. Made by
 /// [`LightArrayRevolverScheduler::builder`](crate::LightArrayRevolverScheduler::builder).
@@ -29,7 +24,7 @@ pub struct Builder {
     tick: Option<Duration>,
     ticks_per_wheel: usize,
     max_pending: Option<usize>,
-    thread_name: String,
+    pub(crate) thread_name: String,
     pool_threads: Option<usize>,
     shutdown_timeout: Duration,
     close_policy: ClosePolicy,
@@ -137,59 +132,8 @@ impl Builder {
         self
     }
 
-    /// Starts the scheduler: one thread.
-    ///
-    /// # Errors
-    ///
-    /// [`BuildError::Config`] if a setting is out of its range; [`BuildError::Thread`] if the thread
-    /// could not be started.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use lars_scheduler::LightArrayRevolverScheduler;
-    /// use std::time::Duration;
-    /// let scheduler = LightArrayRevolverScheduler::builder()
-    ///     .tick_duration(Duration::from_millis(10))
-    ///     .ticks_per_wheel(256)
-    ///     .max_pending(1_000_000)
-    ///     .build()?;
-    /// # drop(scheduler);
-    /// let error = LightArrayRevolverScheduler::builder().ticks_per_wheel(100).build().unwrap_err();
-    /// assert_eq!(
-    ///     error.to_string(),
-    ///     "ticks_per_wheel is 100, but it must be a power of two between 2 and 65536",
-    /// );
-    /// # Ok(()) }
-    /// ```
-    pub fn build(self) -> Result<LightArrayRevolverScheduler, BuildError> {
-        let thread_name = self.thread_name.clone();
-        let lanes = (2 * num_cpus::get()).next_power_of_two().min(MAX_LANES);
-        let (settings, owner) =
-            self.check(Duration::from_millis(1), lanes, DefaultExecutor::Pool)?;
-        Ok(LightArrayRevolverScheduler::start(
-            settings,
-            owner,
-            thread_name,
-        )?)
-    }
-
-    /// A scheduler in virtual time: no thread, and a clock that stands still until the test moves it.
-    ///
-    /// Two defaults differ: the tick is 1 ns, so that everything fires at its exact deadline, and
-    /// tasks run inline, on the thread that moves the clock.
-    ///
-    /// # Errors
-    ///
-    /// [`ConfigError`] if a setting is out of its range.
-    pub fn build_virtual(self) -> Result<VirtualTime, ConfigError> {
-        // One lane: the order of all calls is the order of the intake.
-        let (settings, owner) = self.check(Tick::MIN, 1, DefaultExecutor::Inline)?;
-        Ok(VirtualTime::new(settings, owner))
-    }
-
-    fn check(
+    /// Checks everything, with the defaults that depend on what is built.
+    pub(crate) fn check(
         self,
         default_tick: Duration,
         lanes: usize,

@@ -127,11 +127,11 @@ impl Runnable {
 
 impl Drop for Runnable {
     fn drop(&mut self) {
-        if let Some(task) = self.task.take() {
-            if let Some(reporter) = self.reporter.take() {
-                reporter.task_abandoned();
-                reporter.contain(PanicIn::Cleanup, || drop(task));
-            }
+        if let Some(task) = self.task.take()
+            && let Some(reporter) = self.reporter.take()
+        {
+            reporter.task_abandoned();
+            reporter.contain(PanicIn::Cleanup, || drop(task));
         }
     }
 }

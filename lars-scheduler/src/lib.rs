@@ -1,7 +1,7 @@
 #![doc = include_str!("../README.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
-// The modules stand in the order in which they may use each other: downwards never, upwards freely.
-// (`config` and its two products, and `entry` and its state, are the pairs that know each other.)
+// The modules stand in the order in which they may use each other: downwards never. `executor` and `task` are
+// the one pair that know each other: an executor is given tasks, and a task may name its executor.
 
 mod sync;
 

@@ -3,6 +3,7 @@
 use std::io;
 use std::ops::Deref;
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::close::{self, CloseError, CloseReport};
@@ -10,10 +11,13 @@ use crate::config::{Builder, OwnerSettings};
 use crate::driver::Driver;
 use crate::error::BuildError;
 use crate::handle::Handle;
-use crate::shared::{Core, Live, Settings};
+use crate::shared::{Core, DefaultExecutor, Live, Settings};
 use crate::shutdown::StopFuture;
 use crate::sync::{Arc, Mutex, Parker, count_alive};
 use crate::timer_thread;
+
+/// The most lanes: beyond that the timer thread visits more than the producers gain.
+const MAX_LANES: usize = 32;
 
 /// From this many schedulers on a process is told that it may have a leak.
 const MANY: usize = 64;
@@ -50,6 +54,46 @@ pub struct LightArrayRevolverScheduler {
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
+impl Builder {
+    /// Starts the scheduler: one thread.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError::Config`] if a setting is out of its range; [`BuildError::Thread`] if the thread
+    /// could not be started.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_scheduler::LightArrayRevolverScheduler;
+    /// use std::time::Duration;
+    /// let scheduler = LightArrayRevolverScheduler::builder()
+    ///     .tick_duration(Duration::from_millis(10))
+    ///     .ticks_per_wheel(256)
+    ///     .max_pending(1_000_000)
+    ///     .build()?;
+    /// # drop(scheduler);
+    /// let error = LightArrayRevolverScheduler::builder().ticks_per_wheel(100).build().unwrap_err();
+    /// assert_eq!(
+    ///     error.to_string(),
+    ///     "ticks_per_wheel is 100, but it must be a power of two between 2 and 65536",
+    /// );
+    /// # Ok(()) }
+    /// ```
+    pub fn build(self) -> Result<LightArrayRevolverScheduler, BuildError> {
+        let thread_name = self.thread_name.clone();
+        let lanes = (2 * num_cpus::get()).next_power_of_two().min(MAX_LANES);
+        let (settings, owner) =
+            self.check(Duration::from_millis(1), lanes, DefaultExecutor::Pool)?;
+        Ok(LightArrayRevolverScheduler::start(
+            settings,
+            owner,
+            thread_name,
+        )?)
+    }
+}
+
 impl LightArrayRevolverScheduler {
     /// A scheduler with the default settings: a tick of 1 ms, 512 ticks per wheel.
     ///
@@ -65,11 +109,7 @@ impl LightArrayRevolverScheduler {
         Builder::new()
     }
 
-    pub(crate) fn start(
-        settings: Settings,
-        owner: OwnerSettings,
-        thread_name: String,
-    ) -> io::Result<Self> {
+    fn start(settings: Settings, owner: OwnerSettings, thread_name: String) -> io::Result<Self> {
         let parker = Parker::new();
         let core = Core::new(settings, Clock::system(), parker.unparker().clone());
         let live = Live::new(core);

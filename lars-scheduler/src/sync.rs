@@ -3,7 +3,7 @@
 //! Everything the two sides of the scheduler share goes through these names, so that one build
 //! flag, `--cfg lars_loom`, puts the model checker underneath. It is a flag of our own and not
 //! the usual `loom` because that one is global and changes other crates in the tree as well.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)]
+#![allow(clippy::disallowed_methods)]
 
 #[cfg(lars_loom)]
 pub(crate) use self::model::*;

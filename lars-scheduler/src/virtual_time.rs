@@ -7,13 +7,14 @@ use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::close::{self, CloseError, CloseReport};
-use crate::config::OwnerSettings;
+use crate::config::{Builder, OwnerSettings};
 use crate::driver::{Driver, Next};
+use crate::error::ConfigError;
 use crate::handle::Handle;
-use crate::shared::{Core, Live, Settings};
+use crate::shared::{Core, DefaultExecutor, Live, Settings};
 use crate::shutdown::StopFuture;
 use crate::sync::{Arc, Mutex, Parker};
-use crate::tick::nanos;
+use crate::tick::{LAST_INSTANT, Tick, nanos};
 
 /// A scheduler whose time a test moves: no thread, no sleeping, the same [`Handle`].
 ///
@@ -62,8 +63,24 @@ pub struct NotIdle {
     pub pending: u64,
 }
 
+impl Builder {
+    /// A scheduler in virtual time: no thread, and a clock that stands still until the test moves it.
+    ///
+    /// Two defaults differ: the tick is 1 ns, so that everything fires at its exact deadline, and
+    /// tasks run inline, on the thread that moves the clock.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] if a setting is out of its range.
+    pub fn build_virtual(self) -> Result<VirtualTime, ConfigError> {
+        // One lane: the order of all calls is the order of the intake.
+        let (settings, owner) = self.check(Tick::MIN, 1, DefaultExecutor::Inline)?;
+        Ok(VirtualTime::new(settings, owner))
+    }
+}
+
 impl VirtualTime {
-    pub(crate) fn new(settings: Settings, owner: OwnerSettings) -> Self {
+    fn new(settings: Settings, owner: OwnerSettings) -> Self {
         let clock = Clock::manual(0);
         let parker = Parker::new();
         let core = Core::new(settings, clock, parker.unparker().clone());
@@ -164,7 +181,7 @@ impl VirtualTime {
                 _ if !driver.nothing_to_take_in() => {}
                 Next::Idle => break,
                 Next::At(instant) => {
-                    if instant > crate::tick::LAST_INSTANT || !go_on(instant, fired) {
+                    if instant > LAST_INSTANT || !go_on(instant, fired) {
                         break;
                     }
                     core.clock.set(instant);

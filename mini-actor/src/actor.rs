@@ -1,8 +1,7 @@
 //! What a user writes.
 
-use std::fmt;
-
 use crate::context::Context;
+use crate::stop_reason::StopReason;
 
 /// An actor: state that is touched by one message at a time.
 ///
@@ -65,31 +64,5 @@ pub trait Actor: Send + Sized + 'static {
     /// Called once, after the last message, whatever the reason. The actor is dropped after it.
     fn stopped(&mut self, reason: StopReason, ctx: &mut Context<Self>) {
         let _ = (reason, ctx);
-    }
-}
-
-/// Why an actor stopped.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum StopReason {
-    /// [`ActorRef::stop`](crate::ActorRef::stop) was called: everything that was queued before has been
-    /// received.
-    Asked,
-    /// [`Context::stop`](crate::Context::stop) was called.
-    Itself,
-    /// It panicked.
-    Panicked,
-    /// The system was closed.
-    SystemClosed,
-}
-
-impl fmt::Display for StopReason {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Asked => "asked to stop",
-            Self::Itself => "stopped itself",
-            Self::Panicked => "panicked",
-            Self::SystemClosed => "the system was closed",
-        })
     }
 }

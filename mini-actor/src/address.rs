@@ -3,9 +3,9 @@
 use std::fmt;
 use std::hash::{Hash, Hasher};
 
-use crate::actor::StopReason;
 use crate::cell::{Cell, Envelope};
 use crate::error::SendError;
+use crate::stop_reason::StopReason;
 use crate::sync::Arc;
 
 /// A reference to an actor that receives messages of type `M`. Cheap to clone, `Send` and `Sync`.

@@ -2,9 +2,9 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::actor::StopReason;
 use crate::mailbox::{Mailbox, Sent};
 use crate::registry::{Registry, Resident};
+use crate::stop_reason::StopReason;
 use crate::sync::{Arc, Ordering, UnsafeCell, yield_now};
 
 /// What lies in a mailbox.

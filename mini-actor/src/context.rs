@@ -4,8 +4,8 @@ use std::fmt;
 
 use crate::actor::Actor;
 use crate::address::ActorRef;
+use crate::handle::System;
 use crate::sends::Scheduler;
-use crate::spawn::System;
 
 /// Passed to an actor with each call.
 pub struct Context<A: Actor> {

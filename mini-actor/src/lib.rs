@@ -1,12 +1,13 @@
 #![doc = include_str!("../README.md")]
-// The modules stand in the order in which they may use each other. What a user writes (`actor`) and what it
-// is passed (`context`) are the one pair that know each other.
+// The modules stand in the order in which they may use each other: downwards never. What a user writes
+// (`actor`) and what that is passed (`context`) are the one pair that know each other.
 
 mod sync;
 
 mod dead_letters;
 mod error;
 mod mailbox;
+mod stop_reason;
 
 mod registry;
 
@@ -16,19 +17,31 @@ mod address;
 
 mod sends;
 
-mod spawn;
+mod handle;
 
 mod actor;
 mod context;
 
+mod spawn;
+
 mod system;
 
-pub use self::actor::{Actor, StopReason};
+pub use self::actor::Actor;
 pub use self::address::ActorRef;
 pub use self::context::Context;
 pub use self::dead_letters::DeadLetter;
 pub use self::error::{BuildError, CloseError, SendError, SpawnError};
+pub use self::handle::{System, SystemMetrics};
 pub use self::sends::Scheduler;
-pub use self::spawn::{System, SystemMetrics};
+pub use self::stop_reason::StopReason;
 pub use self::system::{ActorSystem, Builder, CloseReport};
 pub use lars_scheduler::{Cancellable, MissedTickBehavior, ScheduleError};
+
+// The pages that have code in them, compiled and run like every other example.
+#[cfg(doctest)]
+mod pages {
+    #[doc = include_str!("../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../docs/semantics.md")]
+    struct Semantics;
+}

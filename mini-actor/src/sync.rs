@@ -1,6 +1,6 @@
 //! The only file of this crate that names std, parking_lot or loom primitives, so that one build flag,
 //! `--cfg lars_loom`, puts the model checker underneath the mailbox.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods)]
+#![allow(clippy::disallowed_methods)]
 
 use std::time::Instant;
 

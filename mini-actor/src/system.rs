@@ -8,8 +8,8 @@ use lars_scheduler::{Executor, LightArrayRevolverScheduler, Pool, Runnable};
 
 use crate::dead_letters::{DeadLetter, DeadLetters};
 use crate::error::{BuildError, CloseError, NAME_RULE, is_name};
+use crate::handle::System;
 use crate::registry::Registry;
-use crate::spawn::System;
 use crate::sync::plain::AtomicBool;
 use crate::sync::{Arc, Ordering, real_now};
 

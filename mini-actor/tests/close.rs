@@ -1,5 +1,5 @@
 //! Closing: what is scheduled is sent, what is queued is received, everybody stops, and it is reported.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods, missing_docs)]
+#![allow(clippy::disallowed_methods, missing_docs)]
 
 mod common;
 

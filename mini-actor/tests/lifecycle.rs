@@ -1,5 +1,5 @@
 //! Starting, receiving, stopping, panicking.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods, missing_docs)]
+#![allow(clippy::disallowed_methods, missing_docs)]
 
 mod common;
 

@@ -1,5 +1,5 @@
 //! Every message is received, becomes a dead letter, or is given back: counted.
-#![allow(clippy::disallowed_types, clippy::disallowed_methods, missing_docs)]
+#![allow(clippy::disallowed_methods, missing_docs)]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

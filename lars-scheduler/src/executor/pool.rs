@@ -338,15 +338,12 @@ impl Shared {
             parker.park();
         }
         let mut sleepers = self.sleepers.lock();
-        match sleepers.iter().position(|&number| number == own) {
-            // Not woken by a submitter: leave the list, and search on our own account.
-            Some(place) => {
-                sleepers.swap_remove(place);
-                self.sleeping.store(sleepers.len(), Ordering::Relaxed);
-                self.searching.fetch_add(1, Ordering::Relaxed);
-            }
-            // Woken: the submitter has counted us as searching.
-            None => {}
+        // Not woken by a submitter: leave the list, and search on our own account. (A submitter that wakes
+        // a worker takes it from the list and counts it as searching.)
+        if let Some(place) = sleepers.iter().position(|&number| number == own) {
+            sleepers.swap_remove(place);
+            self.sleeping.store(sleepers.len(), Ordering::Relaxed);
+            self.searching.fetch_add(1, Ordering::Relaxed);
         }
     }
 }

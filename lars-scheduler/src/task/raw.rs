@@ -60,13 +60,15 @@ struct TableOf<B>(std::marker::PhantomData<B>);
 
 impl<B: TaskBody> TableOf<B> {
     const TABLE: Table = Table {
-        // SAFETY (all four): `RawTask` calls them with storage that holds a `B`, and the first
-        // three at most once, as the last thing that it does with the storage.
+        // SAFETY: `RawTask` calls these three with storage that holds a `B`, at most one of them, once, and as
+        // the last thing that it does with the storage.
         run: |storage| unsafe { take::<B>(storage) }.run(),
+        // SAFETY: as for `run`.
         cancelled: |storage| unsafe { take::<B>(storage) }.cancelled(),
+        // SAFETY: as for `run`.
         discard: |storage| drop(unsafe { take::<B>(storage) }),
         executor: |storage| {
-            // SAFETY: as above; the body is only looked at.
+            // SAFETY: the storage holds a `B`, which is only looked at.
             let body: &B = unsafe {
                 if fits::<B>() {
                     &*storage.cast::<B>()

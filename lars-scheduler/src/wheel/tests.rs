@@ -222,7 +222,7 @@ fn an_early_cascade_keeps_order_and_loses_nothing() {
         "the cascade begins early"
     );
     while !both.model.is_empty() {
-        if both.model.len() % 5 == 0 && both.now_tick < 40_000 {
+        if both.model.len().is_multiple_of(5) && both.now_tick < 40_000 {
             both.insert(40_001 - both.now_tick);
         }
         let next = both.wheel.next_tick().unwrap();

@@ -1,0 +1,134 @@
+//! Messages and scheduled messages. Each measurement checks that all arrived.
+#![allow(clippy::disallowed_methods, missing_docs)]
+
+use std::sync::mpsc::{Sender, channel};
+use std::time::{Duration, Instant};
+
+use benches::{Xorshift, together};
+use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
+use mini_actor::{Actor, ActorRef, ActorSystem, Context};
+
+/// Says when it has received as many messages as it was told to expect.
+struct Counter {
+    left: u64,
+    done: Sender<()>,
+}
+
+impl Actor for Counter {
+    type Message = u64;
+
+    fn receive(&mut self, _: u64, ctx: &mut Context<Self>) {
+        self.left -= 1;
+        if self.left == 0 {
+            self.done.send(()).expect("the bench waits for it");
+            ctx.stop();
+        }
+    }
+}
+
+/// Several threads send to one actor: the time until the last message is received.
+fn many_to_one(c: &mut Criterion) {
+    let mut group = c.benchmark_group("many_to_one");
+    for senders in [1, 4] {
+        group.bench_function(BenchmarkId::from_parameter(senders), |b| {
+            b.iter_custom(|count| {
+                let system = ActorSystem::new("bench").expect("the defaults are in range");
+                let each = count.div_ceil(senders);
+                let (done, wait) = channel();
+                let counter = system
+                    .spawn("counter", move || Counter {
+                        left: each * senders,
+                        done,
+                    })
+                    .expect("the system is open");
+                let start = Instant::now();
+                together(senders, |_| {
+                    for number in 0..each {
+                        counter
+                            .tell(number)
+                            .expect("it counts them all before it stops");
+                    }
+                });
+                wait.recv().expect("the counter tells");
+                start.elapsed()
+            });
+        });
+    }
+    group.finish();
+}
+
+/// Two actors send one message to and fro: the time of a round trip.
+fn ping_pong(c: &mut Criterion) {
+    struct Pong;
+    impl Actor for Pong {
+        type Message = ActorRef<()>;
+        fn receive(&mut self, from: ActorRef<()>, _: &mut Context<Self>) {
+            from.tell(()).expect("ping waits for it");
+        }
+    }
+    struct Ping {
+        left: u64,
+        done: Sender<()>,
+        other: ActorRef<ActorRef<()>>,
+    }
+    impl Actor for Ping {
+        type Message = ();
+        fn receive(&mut self, (): (), ctx: &mut Context<Self>) {
+            if self.left == 0 {
+                self.done.send(()).expect("the bench waits for it");
+                ctx.stop();
+                return;
+            }
+            self.left -= 1;
+            self.other
+                .tell(ctx.myself().clone())
+                .expect("pong does not stop");
+        }
+    }
+    c.bench_function("ping_pong", |b| {
+        b.iter_custom(|count| {
+            let system = ActorSystem::new("bench").expect("the defaults are in range");
+            let pong = system.spawn("pong", || Pong).expect("the system is open");
+            let (done, wait) = channel();
+            let ping = system
+                .spawn("ping", move || Ping {
+                    left: count,
+                    done,
+                    other: pong,
+                })
+                .expect("the system is open");
+            let start = Instant::now();
+            ping.tell(()).expect("ping has just been made");
+            wait.recv().expect("ping tells");
+            start.elapsed()
+        });
+    });
+}
+
+/// The cost of a scheduled send to its caller.
+fn scheduled_send(c: &mut Criterion) {
+    c.bench_function("scheduled_send", |b| {
+        b.iter_custom(|count| {
+            let system = ActorSystem::new("bench").expect("the defaults are in range");
+            let (done, wait) = channel();
+            let counter = system
+                .spawn("counter", move || Counter { left: count, done })
+                .expect("the system is open");
+            let mut random = Xorshift::new(0);
+            let start = Instant::now();
+            for number in 0..count {
+                let delay = Duration::from_micros(random.number() % 50_000);
+                let _ = system
+                    .scheduler()
+                    .schedule_once(delay, &counter, number)
+                    .expect("the system is open");
+            }
+            let time = start.elapsed();
+            wait.recv().expect("all are delivered");
+            time
+        });
+    });
+}
+
+criterion_group!(benches, many_to_one, ping_pong, scheduled_send);
+criterion_main!(benches);

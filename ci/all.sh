@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Every check, one after the other; each is a script of its own that can be run alone.
+# A step that cannot run because a component cannot be had says so loudly and is skipped.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+failed=()
+for step in lint test docs loom miri benches deny; do
+    printf '\n===== %s =====\n' "$step"
+    start=$SECONDS
+    if bash "ci/$step.sh"; then
+        printf '===== %s: passed in %d s =====\n' "$step" $((SECONDS - start))
+    else
+        printf '===== %s: FAILED after %d s =====\n' "$step" $((SECONDS - start))
+        failed+=("$step")
+    fi
+done
+
+if ((${#failed[@]} > 0)); then
+    printf '\nFAILED: %s\n' "${failed[*]}"
+    exit 1
+fi
+printf '\nAll steps passed.\n'

@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Miri over the unit tests and the races. Our own code under strict provenance; what goes through
+# crossbeam's deque, which turns integers into pointers, under tree borrows and without that.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+if ! rustup component add --toolchain nightly miri rust-src >/dev/null 2>&1 \
+    && ! cargo +nightly miri --version >/dev/null 2>&1; then
+    echo "!!!!! SKIPPED: miri cannot be had on this machine !!!!!"
+    exit 0
+fi
+export CARGO_TARGET_DIR=target/miri
+
+export MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-strict-provenance"
+cargo +nightly miri test -p lars-scheduler --lib -- --skip pool::
+cargo +nightly miri test -p mini-actor --lib
+
+export MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-tree-borrows"
+cargo +nightly miri test -p lars-scheduler --lib -- pool::
+cargo +nightly miri test -p lars-scheduler --test stress --test cancel
+cargo +nightly miri test -p mini-actor --test stress

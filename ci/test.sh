@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# The tests, as the README says, and once more with every feature. The stated minimal Rust version
+# (rust-version in Cargo.toml) is the one that this must pass with; it is used when it is installed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+cargo test
+cargo test -p lars-scheduler --all-features --lib --tests
+cargo build -p lars-scheduler --no-default-features
+
+msrv=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
+if rustup toolchain list 2>/dev/null | grep -q "^$msrv"; then
+    toolchain=$(rustup toolchain list | sed -n "s/^\($msrv[^ ]*\).*/\1/p" | head -n 1)
+    cargo "+$toolchain" check -p lars-scheduler -p mini-actor --target-dir target/msrv
+else
+    echo "!!!!! SKIPPED: Rust $msrv is not installed; $(rustc --version) was used !!!!!"
+fi
+
+# The examples check themselves.
+for example in quickstart rate_vs_delay cancel_race graceful_close virtual_time; do
+    cargo run --quiet --release -p examples --example "$example" >/dev/null
+done
+cargo run --quiet --release -p examples --example sessions -- --connections 200 --seconds 4
