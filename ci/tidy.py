@@ -6,6 +6,7 @@
 - The modules of a crate use each other in one direction: each `use crate::` points at a module that stands
   above in lib.rs. The few pairs that know each other are listed here, with the reason.
 - Every test that is ignored, and every TODO, says why.
+- Every test that docs/semantics.md names exists.
 """
 
 import pathlib
@@ -66,6 +67,15 @@ for path in ROOT.rglob("*.rs"):
             problems.append(f"{where}: an ignored test without a reason")
         if re.search(r"\b(TODO|FIXME)\b(?!\()", line):
             problems.append(f"{where}: a TODO without a reason in parentheses")
+
+tests = set()
+for crate in CRATES:
+    for path in (ROOT / crate).rglob("*.rs"):
+        tests.update(re.findall(r"\bfn (\w+)\(", path.read_text()))
+page = ROOT / "docs" / "semantics.md"
+for name in re.findall(r"`([a-z0-9]+(?:_[a-z0-9]+){3,})`", page.read_text()):
+    if name not in tests:
+        problems.append(f"{page.relative_to(ROOT)}: names the test `{name}`, which does not exist")
 
 for problem in problems:
     print(problem)

@@ -45,7 +45,7 @@ impl fmt::Display for CloseReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} run on close ({} panicked), {} dropped, {} repeats ended, {} unfinished",
+            "run on close: {} (panicked: {}), dropped: {}, repeats ended: {}, unfinished: {}",
             self.ran, self.panicked, self.dropped, self.repeats_ended, self.unfinished
         )
     }

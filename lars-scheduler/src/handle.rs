@@ -125,7 +125,7 @@ impl Handle {
 
     /// How many timers wait. Exact when no other thread is scheduling or cancelling meanwhile.
     pub fn pending(&self) -> u64 {
-        self.live.metrics().pending
+        self.live.pending()
     }
 
     /// The tick: what deadlines are rounded up to.

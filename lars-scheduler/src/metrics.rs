@@ -33,8 +33,9 @@ impl DriverCounts {
             lateness_sum: AtomicU64::new(0),
             #[cfg(feature = "histogram")]
             lateness: Mutex::new(
-                // Two digits: 1 % steps from a nanosecond to the largest value, in 60 KiB.
-                Histogram::new(2).expect("two significant digits are in range"),
+                // Two digits: 1 % steps from a nanosecond to the largest value, in 60 KiB. With its full
+                // range from the start: recording never resizes it, and clamps what does not fit.
+                Histogram::new_with_max(u64::MAX, 2).expect("two significant digits are in range"),
             ),
         }
     }

@@ -143,9 +143,10 @@ impl Core {
         *self.driven_by.lock() == Some(std::thread::current().id())
     }
 
-    pub(crate) fn metrics(&self) -> Metrics {
+    fn tally(&self) -> Tally {
         // What ends timers first, what starts them last: a count that moves meanwhile makes
-        // `pending` too large, never negative.
+        // `pending` too large, never negative. Acquire: pairs with the writers' releases, so that who
+        // sees a timer end has seen it begin.
         let fired = self.counts.fired.load(Ordering::Acquire);
         let handed_back = self.counts.handed_back.load(Ordering::Acquire);
         let mut cancelled = 0;
@@ -156,13 +157,28 @@ impl Core {
         }
         let given_out: u64 = self.lanes.iter().map(Lane::accepted).sum();
         let scheduled = given_out.saturating_sub(refused);
-        Metrics {
+        Tally {
             scheduled,
             fired,
             cancelled,
             handed_back,
-            pending: scheduled.saturating_sub(fired + cancelled + handed_back),
-            refused: refused + self.refused_early.load(Ordering::Relaxed),
+            refused,
+        }
+    }
+
+    pub(crate) fn pending(&self) -> u64 {
+        self.tally().pending()
+    }
+
+    pub(crate) fn metrics(&self) -> Metrics {
+        let tally = self.tally();
+        Metrics {
+            scheduled: tally.scheduled,
+            fired: tally.fired,
+            cancelled: tally.cancelled,
+            handed_back: tally.handed_back,
+            pending: tally.pending(),
+            refused: tally.refused + self.refused_early.load(Ordering::Relaxed),
             panicked: self.reporter.panics(),
             rejected_by_executor: self.reporter.rejected(),
             abandoned_by_executor: self.reporter.abandoned(),
@@ -171,6 +187,23 @@ impl Core {
             timer_memory: self.arena.capacity() * size_of::<Entry>(),
             lateness: self.counts.lateness(),
         }
+    }
+}
+
+/// The counts that add up.
+struct Tally {
+    scheduled: u64,
+    fired: u64,
+    cancelled: u64,
+    handed_back: u64,
+    /// Given out, and taken back because of a stop.
+    refused: u64,
+}
+
+impl Tally {
+    fn pending(&self) -> u64 {
+        self.scheduled
+            .saturating_sub(self.fired + self.cancelled + self.handed_back)
     }
 }
 

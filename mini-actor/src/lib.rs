@@ -35,7 +35,7 @@ pub use self::handle::{System, SystemMetrics};
 pub use self::sends::Scheduler;
 pub use self::stop_reason::StopReason;
 pub use self::system::{ActorSystem, Builder, CloseReport};
-pub use lars_scheduler::{Cancellable, MissedTickBehavior, ScheduleError};
+pub use lars_scheduler::{Cancellable, ClosePolicy, MissedTickBehavior, ScheduleError};
 
 // The pages that have code in them, compiled and run like every other example.
 #[cfg(doctest)]

@@ -45,7 +45,9 @@ impl Scheduler {
 
     /// Sends `message` to the actor once, `delay` from now.
     ///
-    /// When the system is closed before that, it is sent then.
+    /// When the system is closed before that, the message is sent then, unless the system's
+    /// [`close_policy`](crate::Builder::close_policy) says otherwise. (An actor that has to tell a time-out
+    /// from that can ask [`is_stopped`](lars_scheduler::Handle::is_stopped) of [`timers`](Self::timers).)
     ///
     /// # Errors
     ///

@@ -4,7 +4,7 @@ use std::fmt;
 use std::ops::Deref;
 use std::time::Duration;
 
-use lars_scheduler::{Executor, LightArrayRevolverScheduler, Pool, Runnable};
+use lars_scheduler::{ClosePolicy, Executor, LightArrayRevolverScheduler, Pool, Runnable};
 
 use crate::dead_letters::{DeadLetter, DeadLetters};
 use crate::error::{BuildError, CloseError, NAME_RULE, is_name};
@@ -26,6 +26,7 @@ pub struct Builder {
     throughput: usize,
     tick: Duration,
     shutdown_timeout: Duration,
+    close_policy: ClosePolicy,
     dead_letter_hook: Option<DeadLetterHook>,
 }
 
@@ -54,6 +55,13 @@ impl Builder {
     /// default.
     pub fn shutdown_timeout(mut self, limit: Duration) -> Self {
         self.shutdown_timeout = limit;
+        self
+    }
+
+    /// What [`ActorSystem::close`] does with the messages that are scheduled and not due. By default it sends
+    /// them, before their time; an actor cannot tell. With [`ClosePolicy::RunNone`] it drops them.
+    pub fn close_policy(mut self, policy: ClosePolicy) -> Self {
+        self.close_policy = policy;
         self
     }
 
@@ -94,6 +102,7 @@ impl Builder {
             .tick_duration(self.tick)
             .thread_name(format!("{}-scheduler", self.name))
             .shutdown_timeout(self.shutdown_timeout)
+            .close_policy(self.close_policy)
             .executor(pool.clone())
             .build()?;
         let dead_letters = DeadLetters::new(self.dead_letter_hook);
@@ -121,6 +130,7 @@ impl fmt::Debug for Builder {
             .field("throughput", &self.throughput)
             .field("tick_duration", &self.tick)
             .field("shutdown_timeout", &self.shutdown_timeout)
+            .field("close_policy", &self.close_policy)
             .finish_non_exhaustive()
     }
 }
@@ -155,7 +165,7 @@ impl fmt::Display for CloseReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "scheduler: {}; {} actors stopped; {} dead letters",
+            "scheduler: {}; actors stopped: {}; dead letters: {}",
             self.scheduler, self.actors_stopped, self.dead_letters
         )
     }
@@ -179,6 +189,7 @@ impl ActorSystem {
             throughput: 64,
             tick: Duration::from_millis(1),
             shutdown_timeout: Duration::from_secs(5),
+            close_policy: ClosePolicy::default(),
             dead_letter_hook: None,
         }
     }
@@ -189,7 +200,7 @@ impl ActorSystem {
     }
 
     /// Closes the system, in this order: the scheduler is closed, and the messages that it still holds are
-    /// sent now; periodic sends end; no more actors can be spawned; every actor receives what is in its
+    /// sent now, before their time (or dropped, by [`Builder::close_policy`]); periodic sends end; no more actors can be spawned; every actor receives what is in its
     /// mailbox and is stopped. Closing again does nothing.
     ///
     /// # Errors

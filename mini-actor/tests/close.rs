@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use common::{Event, LONG, all, probe};
-use mini_actor::{Actor, ActorSystem, CloseError, Context, SpawnError, StopReason};
+use mini_actor::{Actor, ActorSystem, CloseError, ClosePolicy, Context, SpawnError, StopReason};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -47,6 +47,22 @@ fn closing_sends_what_is_scheduled_and_lets_actors_receive_what_is_queued() {
         metrics.scheduled,
         metrics.fired + metrics.cancelled + metrics.handed_back
     );
+}
+
+#[test]
+fn a_system_may_be_closed_without_sending_what_is_scheduled() {
+    let system = ActorSystem::builder("test")
+        .close_policy(ClosePolicy::RunNone)
+        .build()
+        .unwrap();
+    let (factory, told) = probe(|_, _| ());
+    let actor = system.spawn("a", factory).unwrap();
+    actor.tell(1).unwrap();
+    let _ = system.scheduler().schedule_once(HOUR, &actor, 2).unwrap();
+    let report = system.close().unwrap();
+    assert_eq!((report.scheduler.ran, report.scheduler.dropped), (0, 1));
+    assert!(all(&told).contains(&Event::Received(1)));
+    assert_eq!(report.dead_letters, 0);
 }
 
 #[test]

@@ -108,8 +108,17 @@ fn a_repeat_to_a_stopped_actor_ends_by_itself() {
         .schedule_at_fixed_rate(Duration::ZERO, every, &actor, ())
         .unwrap();
     all(&told);
-    while system.scheduler().timers().pending() > 0 || repeat.is_pending() {
-        std::thread::yield_now();
+    // The run that finds the actor stopped is the last: wait until no other is pending, and until the timer
+    // thread is done with it.
+    let timers = system.scheduler().timers();
+    loop {
+        let (sender, receiver) = mpsc::channel();
+        let after = lars_scheduler::Task::new(move || sender.send(()).unwrap()).inline();
+        let _ = timers.schedule_once(Duration::ZERO, after).unwrap();
+        receiver.recv_timeout(LONG).unwrap();
+        if timers.pending() == 0 {
+            break;
+        }
     }
     assert!(!repeat.cancel(), "there is nothing left to cancel");
     assert!(!repeat.is_cancelled());
@@ -234,7 +243,10 @@ fn a_message_whose_clone_panics_ends_its_series_only() {
     while system.scheduler().timers().metrics().panicked == 0 {
         std::thread::yield_now();
     }
-    assert!(!repeat.cancel(), "the series has ended, so it cannot be cancelled");
+    assert!(
+        !repeat.cancel(),
+        "the series has ended, so it cannot be cancelled"
+    );
     let (factory, told) = probe(|_, _| ());
     let other = system.spawn("b", factory).unwrap();
     let _ = system.scheduler().schedule_once(every, &other, 1).unwrap();

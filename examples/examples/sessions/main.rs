@@ -1,0 +1,104 @@
+//! A server of sessions, and its clients.
+//!
+//! The server speaks TCP on the loopback device, with one thread for all input and output. Every
+//! connection is a session, an actor with two timers: an idle timeout, which each request cancels
+//! and arms anew, and a heartbeat at a fixed rate, which writes a line to the client. All timers
+//! are on the one scheduler of the actor system.
+//!
+//! The clients are on a thread of their own. Most of them send requests, get answers and hang up in
+//! the end; some fall silent in the middle. Those, and no others, must be timed out. Both sides
+//! keep count, and at the end everything has to add up, down to the last timer.
+//!
+//! ```text
+//! cargo run --release -p examples --example sessions -- --help
+//! ```
+#![allow(clippy::disallowed_methods)]
+
+mod clients;
+mod counts;
+mod machine;
+mod options;
+mod progress;
+mod protocol;
+mod random;
+mod report;
+mod server;
+mod session;
+
+use std::error::Error;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser};
+use mini_actor::ActorSystem;
+
+use crate::counts::Counts;
+use crate::options::Options;
+use crate::report::Run;
+use crate::server::Server;
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    if let Err(problem) = options
+        .check()
+        .and_then(|()| machine::check_file_limit(&options))
+    {
+        Options::command()
+            .error(ErrorKind::ValueValidation, problem)
+            .exit();
+    }
+    match run(&options) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("sessions: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs server and clients, reports, and says whether everything adds up.
+fn run(options: &Options) -> Result<bool, Box<dyn Error>> {
+    let began = Instant::now();
+    let counts = Arc::new(Counts::default());
+    let system = ActorSystem::builder("sessions")
+        .tick_duration(options.tick)
+        .build()?;
+    let server = Server::start(system.system(), options, &counts)?;
+    println!("{options}\nThe server listens on {}.", server.address());
+    progress::start(&system, &counts)?;
+
+    let clients = {
+        let (options, address) = (options.clone(), server.address());
+        thread::Builder::new()
+            .name("clients".to_owned())
+            .spawn(move || clients::run(address, &options))?
+    };
+    let observed = clients
+        .join()
+        .map_err(|_| "the clients' thread panicked")??;
+
+    // Every client has seen the end of its connection, so the sessions are over and the server has
+    // nobody left to talk to.
+    server.stop()?;
+    let before = system.scheduler().timers().metrics();
+    let sessions = Run {
+        options,
+        counts: &counts,
+        observed: &observed,
+        took: began.elapsed(),
+    };
+    sessions.print(&before);
+
+    let closing = Instant::now();
+    let closed = system.close()?;
+    println!(
+        "Closed in {:.1?}: {closed}\n",
+        closing.elapsed().max(Duration::from_micros(1))
+    );
+    let after = system.scheduler().timers().metrics();
+    Ok(sessions.account(&after, &closed, &system.metrics()))
+}

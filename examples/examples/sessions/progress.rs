@@ -1,0 +1,66 @@
+//! A line every second, by an actor with a periodic timer on the scheduler that it tells about.
+
+use std::error::Error;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mini_actor::{Actor, Context, MissedTickBehavior, System};
+
+use crate::counts::Counts;
+use crate::report::grouped;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Clone, Copy)]
+struct Tick;
+
+struct Progress {
+    counts: Arc<Counts>,
+    began: Instant,
+    last: Instant,
+    requests: u64,
+}
+
+/// Starts it. It goes on until the system is closed.
+pub fn start(system: &System, counts: &Arc<Counts>) -> Result<(), Box<dyn Error>> {
+    let counts = Arc::clone(counts);
+    let progress = system.spawn("progress", move || {
+        let now = Instant::now();
+        Progress {
+            counts,
+            began: now,
+            last: now,
+            requests: 0,
+        }
+    })?;
+    // A line that was missed has nothing to say any more.
+    let _ = system.scheduler().schedule_at_fixed_rate_missed(
+        SECOND,
+        SECOND,
+        MissedTickBehavior::Skip,
+        &progress,
+        Tick,
+    )?;
+    Ok(())
+}
+
+impl Actor for Progress {
+    type Message = Tick;
+
+    fn receive(&mut self, _: Tick, ctx: &mut Context<Self>) {
+        let now = Instant::now();
+        let requests = self.counts.requests.get();
+        // By the time that has really passed: a line that is late must not show a higher rate.
+        let rate = (requests - self.requests) as f64 / (now - self.last).as_secs_f64();
+        println!(
+            "{:>4.0} s {:>8} connections {:>8} requests/s {:>8} pending timers {:>6} timed out",
+            (now - self.began).as_secs_f64(),
+            grouped(self.counts.open()),
+            grouped(rate as u64),
+            grouped(ctx.scheduler().timers().pending()),
+            grouped(self.counts.timed_out.get()),
+        );
+        self.last = now;
+        self.requests = requests;
+    }
+}
