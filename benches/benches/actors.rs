@@ -36,17 +36,12 @@ fn many_to_one(c: &mut Criterion) {
                 let each = count.div_ceil(senders);
                 let (done, wait) = channel();
                 let counter = system
-                    .spawn("counter", move || Counter {
-                        left: each * senders,
-                        done,
-                    })
+                    .spawn("counter", move || Counter { left: each * senders, done })
                     .expect("the system is open");
                 let start = Instant::now();
                 together(senders, |_| {
                     for number in 0..each {
-                        counter
-                            .tell(number)
-                            .expect("it counts them all before it stops");
+                        counter.tell(number).expect("it counts them all before it stops");
                     }
                 });
                 wait.recv().expect("the counter tells");
@@ -80,9 +75,7 @@ fn ping_pong(c: &mut Criterion) {
                 return;
             }
             self.left -= 1;
-            self.other
-                .tell(ctx.myself().clone())
-                .expect("pong does not stop");
+            self.other.tell(ctx.myself().clone()).expect("pong does not stop");
         }
     }
     c.bench_function("ping_pong", |b| {
@@ -91,11 +84,7 @@ fn ping_pong(c: &mut Criterion) {
             let pong = system.spawn("pong", || Pong).expect("the system is open");
             let (done, wait) = channel();
             let ping = system
-                .spawn("ping", move || Ping {
-                    left: count,
-                    done,
-                    other: pong,
-                })
+                .spawn("ping", move || Ping { left: count, done, other: pong })
                 .expect("the system is open");
             let start = Instant::now();
             ping.tell(()).expect("ping has just been made");

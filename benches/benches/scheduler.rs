@@ -12,10 +12,7 @@ use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_m
 use lars_scheduler::LightArrayRevolverScheduler;
 
 fn scheduler() -> LightArrayRevolverScheduler {
-    LightArrayRevolverScheduler::builder()
-        .inline()
-        .build()
-        .expect("the defaults are in range")
+    LightArrayRevolverScheduler::builder().inline().build().expect("the defaults are in range")
 }
 
 /// Schedule timers that do not fire, and keep them: by number of producers.
@@ -95,14 +92,8 @@ fn request_timeouts(c: &mut Criterion) {
 fn turn(c: &mut Criterion) {
     const TIMERS: u64 = 100_000;
     let mut group = c.benchmark_group("turn");
-    group
-        .throughput(Throughput::Elements(TIMERS))
-        .sample_size(20);
-    for (name, spread) in [
-        ("one_moment", 1),
-        ("one_second", 1_000),
-        ("one_hour", 3_600_000),
-    ] {
+    group.throughput(Throughput::Elements(TIMERS)).sample_size(20);
+    for (name, spread) in [("one_moment", 1), ("one_second", 1_000), ("one_hour", 3_600_000)] {
         group.bench_function(name, |b| {
             b.iter_custom(|count| {
                 let mut total = Duration::ZERO;
@@ -134,11 +125,5 @@ fn turn(c: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(
-    benches,
-    schedule,
-    schedule_and_cancel,
-    request_timeouts,
-    turn
-);
+criterion_group!(benches, schedule, schedule_and_cancel, request_timeouts, turn);
 criterion_main!(benches);

@@ -14,10 +14,7 @@ struct Log(Arc<Mutex<Vec<&'static str>>>);
 
 impl Log {
     fn note(&self, what: &'static str) {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push(what);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(what);
     }
 
     fn take(&self) -> Vec<&'static str> {
@@ -65,17 +62,11 @@ fn policies() -> Result<(), Box<dyn Error>> {
             "all one-shots, the earliest first",
             &["flush the journal", "refresh the cache", "send the digest"],
         ),
-        (
-            ClosePolicy::RunMarked,
-            "those that asked for it",
-            &["flush the journal"],
-        ),
+        (ClosePolicy::RunMarked, "those that asked for it", &["flush the journal"]),
         (ClosePolicy::RunNone, "none", &[]),
     ];
     for (policy, says, runs) in expected {
-        let scheduler = LightArrayRevolverScheduler::builder()
-            .close_policy(policy)
-            .build()?;
+        let scheduler = LightArrayRevolverScheduler::builder().close_policy(policy).build()?;
         fill(&scheduler, &log)?;
         let report = scheduler.close()?;
         let ran = log.take();
@@ -107,12 +98,7 @@ fn handed_back() -> Result<(), Box<dyn Error>> {
     for task in scheduler.stop().wait() {
         let due = task.due().map_or_else(
             || "at no time".to_owned(),
-            |due| {
-                format!(
-                    "in {:>2.0?} min",
-                    due.duration_since(now).as_secs_f64() / 60.0
-                )
-            },
+            |due| format!("in {:>2.0?} min", due.duration_since(now).as_secs_f64() / 60.0),
         );
         let (kind, fate) = match (task.is_repeat(), task.runs_on_close()) {
             (true, _) => ("repeat", "dropped"),
@@ -126,29 +112,20 @@ fn handed_back() -> Result<(), Box<dyn Error>> {
         }
     }
     ensure(one_shots == 3, "not all one-shots came back")?;
-    ensure(
-        log.take() == ["flush the journal"],
-        "something else has run",
-    )?;
+    ensure(log.take() == ["flush the journal"], "something else has run")?;
 
     // Too late: the task is given back with the error.
     let Err(refused) = scheduler.schedule_once(Duration::ZERO, log.task("too late")) else {
         return Err("a stopped scheduler accepted a task".into());
     };
     println!("  a late task is refused: {refused}\n");
-    ensure(
-        *refused.refusal() == Refusal::Stopped,
-        "refused for another reason",
-    )?;
+    ensure(*refused.refusal() == Refusal::Stopped, "refused for another reason")?;
     let mut late = refused.into_task();
     late();
     ensure(log.take() == ["too late"], "another task was given back")?;
 
     let again = scheduler.close()?;
-    ensure(
-        again.ran == 0,
-        "a close after the stop found something to run",
-    )?;
+    ensure(again.ran == 0, "a close after the stop found something to run")?;
     account(&scheduler)
 }
 

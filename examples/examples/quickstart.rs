@@ -56,10 +56,7 @@ fn timers() -> Result<(), Box<dyn Error>> {
     })?;
     let report = scheduler.close()?; // pending one-shots run now, on this thread
     println!("  closed: {report}");
-    ensure(
-        report.ran == 1,
-        "the close ran something else than the one that was pending",
-    )?;
+    ensure(report.ran == 1, "the close ran something else than the one that was pending")?;
     let refused = timers.schedule_once(ms(1), || ());
     ensure(refused.is_err(), "a closed scheduler accepted a timer")
 }
@@ -88,16 +85,12 @@ fn actors() -> Result<(), Box<dyn Error>> {
     println!("Actors");
     let system = ActorSystem::new("demo")?;
     let (sender, totals) = mpsc::channel();
-    let counter: ActorRef<u64> = system.spawn("counter", move || Counter {
-        total: 0,
-        totals: sender,
-    })?;
+    let counter: ActorRef<u64> =
+        system.spawn("counter", move || Counter { total: 0, totals: sender })?;
 
     counter.tell(1)?;
     let _ = system.scheduler().schedule_once(ms(20), &counter, 5)?;
-    let every = system
-        .scheduler()
-        .schedule_with_fixed_delay(ms(0), ms(10), &counter, 1)?;
+    let every = system.scheduler().schedule_with_fixed_delay(ms(0), ms(10), &counter, 1)?;
     // 1 was told, 5 come after 20 ms, the others one by one.
     let total = totals.iter().find(|total| *total >= 12).unwrap_or_default();
     println!("  told 1, sent 5 after 20 ms and 1 every 10 ms: {total}");
@@ -106,10 +99,7 @@ fn actors() -> Result<(), Box<dyn Error>> {
 
     let report = system.close()?; // every actor receives what is in its mailbox, and stops
     println!("  closed: {report}");
-    ensure(
-        report.actors_stopped == 1,
-        "the counter was not alive when the system was closed",
-    )?;
+    ensure(report.actors_stopped == 1, "the counter was not alive when the system was closed")?;
     ensure(report.dead_letters == 0, "a message reached nobody")
 }
 

@@ -69,19 +69,13 @@ struct Queue(Arc<Mutex<VecDeque<Runnable>>>);
 
 impl Queue {
     fn next(&self) -> Option<Runnable> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop_front()
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
     }
 }
 
 impl Executor for Queue {
     fn execute(&self, task: Runnable) -> Result<(), Rejected> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .push_back(task);
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push_back(task);
         Ok(())
     }
 }
@@ -108,10 +102,7 @@ fn main() -> ExitCode {
         println!("{:12}{}\n", "", case.says);
         let starts: Vec<u128> = runs.iter().map(|(start, _)| start.as_millis()).collect();
         if starts != case.starts {
-            eprintln!(
-                "{}: runs at {starts:?}, not at {:?}",
-                case.name, case.starts
-            );
+            eprintln!("{}: runs at {starts:?}, not at {:?}", case.name, case.starts);
             failed = true;
         }
     }
@@ -125,9 +116,7 @@ fn main() -> ExitCode {
 /// Lets a series run until the end of the picture.
 fn observe(series: Series) -> Result<Vec<Run>, Box<dyn Error>> {
     let queue = Queue::default();
-    let time = LightArrayRevolverScheduler::builder()
-        .executor(queue.clone())
-        .build_virtual()?;
+    let time = LightArrayRevolverScheduler::builder().executor(queue.clone()).build_virtual()?;
     let time = Arc::new(time);
     let runs = Arc::new(Mutex::new(Vec::new()));
     let work = {
@@ -159,14 +148,9 @@ fn observe(series: Series) -> Result<Vec<Run>, Box<dyn Error>> {
 /// One run: takes its time, and keeps a record of it.
 fn work(time: &VirtualTime, runs: &Mutex<Vec<Run>>) {
     let start = time.elapsed();
-    let first = runs
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .is_empty();
+    let first = runs.lock().unwrap_or_else(PoisonError::into_inner).is_empty();
     time.advance(if first { SLOW } else { QUICK });
-    runs.lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .push((start, time.elapsed()));
+    runs.lock().unwrap_or_else(PoisonError::into_inner).push((start, time.elapsed()));
 }
 
 fn columns(time: Duration) -> usize {
@@ -176,11 +160,7 @@ fn columns(time: Duration) -> usize {
 fn ruler() -> String {
     (0..columns(END) / columns(PERIOD))
         .map(|number| {
-            format!(
-                "{:<width$}",
-                (PERIOD * number as u32).as_millis(),
-                width = columns(PERIOD)
-            )
+            format!("{:<width$}", (PERIOD * number as u32).as_millis(), width = columns(PERIOD))
         })
         .collect()
 }

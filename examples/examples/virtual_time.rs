@@ -78,11 +78,7 @@ fn run() -> Result<(), Box<dyn Error>> {
         .take_while(|attempt| attempt.at < from + lasts + LONGEST_PAUSE)
         .collect();
     for attempt in shown {
-        let result = if attempt.succeeded {
-            "copied"
-        } else {
-            "in vain"
-        };
+        let result = if attempt.succeeded { "copied" } else { "in vain" };
         println!("  + {:>8}  {result}", in_words(attempt.at - from));
     }
 
@@ -105,10 +101,7 @@ fn a_year() -> Result<Vec<Attempt>, Box<dyn Error>> {
         move || {
             let at = timers.now() - start;
             let succeeded = is_up(at);
-            attempts
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .push(Attempt { at, succeeded });
+            attempts.lock().unwrap_or_else(PoisonError::into_inner).push(Attempt { at, succeeded });
             if succeeded {
                 pause = FIRST_PAUSE;
                 Repeat::After(HOUR)
@@ -130,9 +123,7 @@ fn a_year() -> Result<Vec<Attempt>, Box<dyn Error>> {
 }
 
 fn is_up(at: Duration) -> bool {
-    !OUTAGES
-        .iter()
-        .any(|&(from, lasts)| at >= from && at < from + lasts)
+    !OUTAGES.iter().any(|&(from, lasts)| at >= from && at < from + lasts)
 }
 
 /// The pauses between the attempts follow the rule, worked out here without a scheduler.

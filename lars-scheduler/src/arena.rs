@@ -59,10 +59,7 @@ impl Drop for Block {
 
 impl Arena {
     pub(crate) fn new() -> Self {
-        Self {
-            blocks: Mutex::new(Vec::new()),
-            waiting: AtomicIsize::new(BIAS),
-        }
+        Self { blocks: Mutex::new(Vec::new()), waiting: AtomicIsize::new(BIAS) }
     }
 
     /// Finds a free entry: in the caller's lane, else in another, else a new one. With it comes how
@@ -125,21 +122,36 @@ impl Arena {
     /// Marks all entries: the scheduler is gone. Says whether handles are left that will report.
     ///
     /// Called once, by whoever dropped the last counted reference.
-    pub(crate) fn orphan(&self) -> bool {
+    ///
+    /// # Safety
+    ///
+    /// The arena exists. If this says that handles are left, it may be gone when it returns: that is why it
+    /// takes a pointer, and not a reference, which would claim that the arena outlives the call.
+    pub(crate) unsafe fn orphan(this: *const Self) -> bool {
         let mut held = 0;
-        for block in &*self.blocks.lock() {
+        // SAFETY: until the subtraction below no handle can be the last to report.
+        let blocks = unsafe { (*this).blocks.lock() };
+        for block in &*blocks {
             // SAFETY: the block is alive until the arena is dropped.
             for entry in unsafe { &*block.0 } {
                 held += isize::from(entry.state.orphan());
             }
         }
+        drop(blocks);
         // AcqRel: whoever brings the count to zero frees, and sees all that the others did.
-        self.waiting.fetch_sub(BIAS - held, Ordering::AcqRel) != BIAS - held
+        // SAFETY: as above.
+        unsafe { (*this).waiting.fetch_sub(BIAS - held, Ordering::AcqRel) != BIAS - held }
     }
 
     /// A handle that was told it is an orphan reports. Says whether it was the last.
-    pub(crate) fn report(&self) -> bool {
+    ///
+    /// # Safety
+    ///
+    /// The arena exists. Unless this says that it was the last, it may be gone when it returns; hence the
+    /// pointer.
+    pub(crate) unsafe fn report(this: *const Self) -> bool {
         // AcqRel: as in `orphan`.
-        self.waiting.fetch_sub(1, Ordering::AcqRel) == 1
+        // SAFETY: the arena exists until the last handle has reported.
+        unsafe { (*this).waiting.fetch_sub(1, Ordering::AcqRel) == 1 }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::ops::Deref;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -60,24 +61,24 @@ impl EntryHandle {
         // SAFETY: this call moved the state out of `QUEUED` or `ARMED`.
         let task = unsafe { self.entry().take_task() };
         let core = self.core();
-        core.release_place();
+        if !self.entry().state.is_repeat() {
+            core.release_place();
+        }
         let lane = &core.lanes()[core.own_lane()];
         // Release: pairs with the load in `metrics`, so that the schedule is counted before it.
         let cancelled = lane.counts.cancelled.fetch_add(1, Ordering::Release) + 1;
         if how == Cancel::WhileArmed {
             // SAFETY: the slot is empty and ours; the driver unlinks the entry and does not free it
             // before the handle bit is cleared.
-            unsafe {
-                lane.cancelled
-                    .push_chain(self.entry.as_ptr(), self.entry.as_ptr())
-            };
+            unsafe { lane.cancelled.push_chain(self.entry.as_ptr(), self.entry.as_ptr()) };
         }
         if cancelled.is_multiple_of(BACKLOG) {
             core.sleep.wake();
         }
-        // Last, because it runs the caller's code, which may do anything, panic included.
-        core.reporter
-            .contain(PanicIn::Cleanup, move || task.cancelled());
+        // Last, because it runs the caller's code, which may do anything, panic included. What is reported of
+        // that goes to a log subscriber, which may panic as well.
+        let clean_up = || core.reporter.contain(PanicIn::Cleanup, move || task.cancelled());
+        let _ = catch_unwind(AssertUnwindSafe(clean_up));
         true
     }
 }
@@ -118,15 +119,11 @@ pub struct Cancellable {
 
 impl Cancellable {
     pub(crate) fn once(handle: EntryHandle) -> Self {
-        Self {
-            target: Target::Once(handle),
-        }
+        Self { target: Target::Once(handle) }
     }
 
     pub(crate) fn series(series: Arc<dyn Series>) -> Self {
-        Self {
-            target: Target::Series(series),
-        }
+        Self { target: Target::Series(series) }
     }
 
     /// Cancels the task. Lock-free, and never waits for the timer thread.
@@ -160,9 +157,10 @@ impl Cancellable {
         }
     }
 
-    /// Whether the task waits for its time: it was neither started, nor cancelled, nor handed back.
+    /// Whether the task waits for its time: it was neither fired, nor cancelled, nor handed back.
     ///
-    /// A repeat does not wait while it runs.
+    /// A repeat waits from the end of one run to the begin of the next, also while that is queued in its
+    /// executor, or has been handed back by `stop` and neither run nor dropped.
     pub fn is_pending(&self) -> bool {
         match &self.target {
             Target::Once(handle) => handle.entry().state.is_waiting(),
@@ -218,9 +216,7 @@ impl Deref for CancelOnDrop {
     type Target = Cancellable;
 
     fn deref(&self) -> &Cancellable {
-        self.inner
-            .as_ref()
-            .expect("only `detach` empties it, and takes `self`")
+        self.inner.as_ref().expect("only `detach` empties it, and takes `self`")
     }
 }
 

@@ -24,18 +24,12 @@ enum Source {
 
 impl Clock {
     pub(crate) fn system() -> Self {
-        Self {
-            origin: Instant::now(),
-            source: Source::System,
-        }
+        Self { origin: Instant::now(), source: Source::System }
     }
 
     /// A clock that stands at `start` until it is moved.
     pub(crate) fn manual(start: u64) -> Self {
-        Self {
-            origin: Instant::now(),
-            source: Source::Manual(Arc::new(AtomicU64::new(start))),
-        }
+        Self { origin: Instant::now(), source: Source::Manual(Arc::new(AtomicU64::new(start))) }
     }
 
     /// Nanoseconds since the origin.

@@ -148,16 +148,15 @@ impl Builder {
         if self.max_pending == Some(0) {
             return Err(ConfigError::MaxPending { given: 0 });
         }
-        let pool_threads = self
-            .pool_threads
-            .unwrap_or_else(|| num_cpus::get().min(Pool::MAX_THREADS));
+        let pool_threads =
+            self.pool_threads.unwrap_or_else(|| num_cpus::get().min(Pool::MAX_THREADS));
         let pool =
             Pool::new(&format!("{}-worker", self.thread_name), pool_threads).map_err(|error| {
                 match error {
                     // It is the name that the caller gave, not the one made of it, that is wrong.
-                    ConfigError::ThreadName { .. } => ConfigError::ThreadName {
-                        given: self.thread_name.clone(),
-                    },
+                    ConfigError::ThreadName { .. } => {
+                        ConfigError::ThreadName { given: self.thread_name.clone() }
+                    }
                     other => other,
                 }
             })?;

@@ -16,8 +16,6 @@ use crate::task::RawTask;
 use crate::tick::{LAST_INSTANT, NEVER};
 use crate::wheel::{Advance, Wheel, is_linked};
 
-/// How many entries of one lane are taken in before the due ones get their turn.
-const TAKE_IN: usize = 4096;
 /// How many tasks are fired before the clock is read and the intake looked at again.
 const FIRE: usize = 512;
 /// How many entries are cascaded, likewise: 0.1 ms of work.
@@ -50,8 +48,6 @@ pub(crate) enum Next {
 pub(crate) enum Intaken {
     /// Everything that had been pushed before the call is in the wheel.
     All,
-    /// There is more.
-    More,
     /// A producer is in the middle of a push; what it and those behind it push comes later.
     Gap,
 }
@@ -89,10 +85,7 @@ impl Driver {
     pub(crate) fn new(live: Arc<Live>, wheel_size: usize, exact_order: bool) -> Self {
         let now = live.clock.now();
         let wheel = Wheel::new(live.tick, wheel_size, now);
-        let none = Chain {
-            first: ptr::null_mut(),
-            last: ptr::null_mut(),
-        };
+        let none = Chain { first: ptr::null_mut(), last: ptr::null_mut() };
         let going_back = vec![none; live.lanes().len()];
         Self {
             live,
@@ -110,7 +103,11 @@ impl Driver {
         &self.live
     }
 
-    /// Takes in what was scheduled and cancelled before this call. Read the clock *after* this and before
+    /// Takes in what was scheduled and cancelled before this call: all of it, or ticks that are overdue would
+    /// be fired out of order. It is rarely much, because producers wake the thread for every few thousand
+    /// timers (`cancel::BACKLOG`).
+    ///
+    /// Read the clock *after* this and before
     /// [`turn`](Self::turn): then whatever was taken in was stamped before the instant that it is
     /// fired against.
     pub(crate) fn take_in(&mut self) -> Intaken {
@@ -118,7 +115,6 @@ impl Driver {
         let mut outcome = Intaken::All;
         let mut seen = 0;
         for lane in live.lanes() {
-            let mut budget = TAKE_IN;
             let mut mark = lane.intake.mark();
             loop {
                 // SAFETY: there is one driver, so one consumer, and it pops only here.
@@ -126,17 +122,10 @@ impl Driver {
                     Pop::Entry(entry) => {
                         self.place(entry);
                         seen += 1;
-                        budget -= 1;
-                        if budget == 0 {
-                            outcome = Intaken::More;
-                            break;
-                        }
                     }
                     Pop::Empty => break,
                     Pop::Inconsistent => {
-                        if outcome == Intaken::All {
-                            outcome = Intaken::Gap;
-                        }
+                        outcome = Intaken::Gap;
                         break;
                     }
                 }
@@ -177,40 +166,38 @@ impl Driver {
     pub(crate) fn turn(&mut self, now: u64) -> Turn {
         self.now = self.now.max(now.min(LAST_INSTANT));
         let target = self.live.tick.reached_by(self.now);
-        let mut fired = 0;
         let mut moves = CASCADE;
         let mut seen = 0;
-        let next = loop {
-            while fired < FIRE
-                && let Some(entry) = self.wheel.pop_due()
-            {
-                fired += usize::from(self.fire(entry));
-                seen += 1;
-                if seen == FIRE {
-                    break;
-                }
-            }
-            if self.wheel.has_due() {
-                break Next::Now;
+        let mut fired = 0;
+        // First everything that is due goes to the due list, behind what is there: so nothing that has its
+        // time can be kept out by tasks that schedule each other at once. In virtual time a tick is reached
+        // only when all before it has been fired, because what that scheduled may come before it.
+        let reached = loop {
+            if self.exact_order && self.wheel.has_due() {
+                break false;
             }
             match self.wheel.advance(target, &mut moves) {
-                Advance::Due if self.exact_order => {
-                    self.wheel.sort_due();
-                    // One tick at a time, so that what these tasks schedule is taken in between.
-                    while let Some(entry) = self.wheel.pop_due() {
-                        fired += usize::from(self.fire(entry));
-                    }
-                    break Next::Now;
-                }
+                Advance::Due if self.exact_order => self.wheel.sort_due(),
                 Advance::Due => {}
-                Advance::Working => break Next::Now,
-                Advance::Reached => {
-                    break match self.wheel.next_tick() {
-                        Some(tick) => Next::At(self.live.tick.start_of(tick)),
-                        None => Next::Idle,
-                    };
-                }
+                Advance::Working => break false,
+                Advance::Reached => break true,
             }
+        };
+        while seen < FIRE
+            && let Some(entry) = self.wheel.pop_due()
+        {
+            fired += usize::from(self.fire(entry));
+            seen += 1;
+        }
+        let next = if !reached || self.wheel.has_due() {
+            Next::Now
+        } else {
+            let tick = if self.exact_order {
+                self.wheel.next_entry_tick()
+            } else {
+                self.wheel.next_tick()
+            };
+            tick.map_or(Next::Idle, |tick| Next::At(self.live.tick.start_of(tick)))
         };
         self.look_through_limbo(seen);
         self.give_back();
@@ -233,7 +220,9 @@ impl Driver {
                 }
             }
         };
-        self.live.release_place();
+        if !flags.is_repeat() {
+            self.live.release_place();
+        }
         // From here on foreign code runs. The entry is retired, the counts are up to date, and the
         // rest of the due list is in the wheel: a panic that got past the containment would lose
         // nothing but its own task.
@@ -318,10 +307,7 @@ impl Driver {
             if !chain.first.is_null() {
                 // SAFETY: the entries are free and ours, and linked from first to last.
                 unsafe { self.live.lanes()[number].give_back(chain.first, chain.last) };
-                *chain = Chain {
-                    first: ptr::null_mut(),
-                    last: ptr::null_mut(),
-                };
+                *chain = Chain { first: ptr::null_mut(), last: ptr::null_mut() };
             }
         }
     }
@@ -330,10 +316,7 @@ impl Driver {
     /// announced, and before it begins.
     pub(crate) fn nothing_to_take_in(&self) -> bool {
         // SAFETY: there is one driver, so one consumer.
-        self.live
-            .lanes()
-            .iter()
-            .all(|lane| unsafe { lane.intake.is_empty() })
+        self.live.lanes().iter().all(|lane| unsafe { lane.intake.is_empty() })
     }
 
     /// Ends the scheduling and keeps the promise of `stop`: everything that was accepted and has
@@ -350,7 +333,6 @@ impl Driver {
         loop {
             match self.take_in() {
                 Intaken::All => break,
-                Intaken::More => {}
                 // A producer that was interrupted in the middle of its push. Its task was accepted,
                 // or would be if we were not stopping; only it can link it.
                 Intaken::Gap => {
@@ -369,14 +351,15 @@ impl Driver {
                     let task = (*entry).take_task();
                     let reporter = Arc::clone(&live.reporter);
                     pending.push((deadline, PendingTask::new(task, flags, due, reporter)));
-                    live.release_place();
+                    if !flags.is_repeat() {
+                        live.release_place();
+                    }
                 }
             }
         }
         DriverCounts::add(&live.counts.handed_back, pending.len() as u64);
         pending.sort_by_key(|&(deadline, _)| deadline);
-        live.stop
-            .resolve(pending.into_iter().map(|(_, task)| task).collect());
+        live.stop.resolve(pending.into_iter().map(|(_, task)| task).collect());
     }
 }
 
@@ -405,14 +388,13 @@ fn run(core: &Core, task: RawTask, flags: Flags) {
     };
     let task = Runnable::of_scheduler(task, &core.reporter);
     let mut rejected: Option<Rejected> = None;
-    core.reporter.contain(PanicIn::Executor, || {
-        rejected = executor.execute(task).err()
-    });
+    core.reporter.contain(PanicIn::Executor, || rejected = executor.execute(task).err());
     // An accepted task runs, whatever its executor says: on the pool, or, where not a single thread
     // can be started, here.
     for fallback in [&core.pool as &dyn Executor, &Inline] {
-        let Some(task) = rejected.take() else { return };
-        core.reporter.task_rejected(task.reason());
-        rejected = fallback.execute(task.into_task()).err();
+        let Some(refused) = rejected.take() else { return };
+        let (task, reason) = refused.into_parts();
+        rejected = fallback.execute(task).err();
+        core.reporter.task_rejected(&reason);
     }
 }

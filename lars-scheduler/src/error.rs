@@ -107,10 +107,7 @@ unsafe impl<T> Sync for Exclusive<T> {}
 
 impl<T> ScheduleError<T> {
     pub(crate) fn new(refusal: Refusal, task: T) -> Self {
-        Self {
-            refusal,
-            task: Exclusive(task),
-        }
+        Self { refusal, task: Exclusive(task) }
     }
 
     /// Why the task was not accepted.
@@ -130,18 +127,13 @@ impl<T> ScheduleError<T> {
 
     /// The same error with something else in the place of the task.
     pub fn map<U>(self, f: impl FnOnce(T) -> U) -> ScheduleError<U> {
-        ScheduleError {
-            refusal: self.refusal,
-            task: Exclusive(f(self.task.0)),
-        }
+        ScheduleError { refusal: self.refusal, task: Exclusive(f(self.task.0)) }
     }
 }
 
 impl<T> fmt::Debug for ScheduleError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ScheduleError")
-            .field("refusal", &self.refusal)
-            .finish_non_exhaustive()
+        f.debug_struct("ScheduleError").field("refusal", &self.refusal).finish_non_exhaustive()
     }
 }
 

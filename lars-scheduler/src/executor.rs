@@ -93,17 +93,11 @@ impl Runnable {
     ///
     /// A closure of up to three words is stored without an allocation.
     pub fn new(run: impl FnOnce() + Send + 'static) -> Self {
-        Self {
-            task: Some(RawTask::new(run)),
-            reporter: None,
-        }
+        Self { task: Some(RawTask::new(run)), reporter: None }
     }
 
     pub(crate) fn of_scheduler(task: RawTask, reporter: &Arc<Reporter>) -> Self {
-        Self {
-            task: Some(task),
-            reporter: Some(Arc::clone(reporter)),
-        }
+        Self { task: Some(task), reporter: Some(Arc::clone(reporter)) }
     }
 
     /// Runs the task. A panic in it is contained and reported.
@@ -152,10 +146,7 @@ pub struct Rejected {
 impl Rejected {
     /// Gives `task` back because of `reason`, which goes into the log.
     pub fn new(task: Runnable, reason: impl Into<Cow<'static, str>>) -> Self {
-        Self {
-            task,
-            reason: reason.into(),
-        }
+        Self { task, reason: reason.into() }
     }
 
     /// Why the task was not taken.
@@ -166,6 +157,10 @@ impl Rejected {
     /// The task.
     pub fn into_task(self) -> Runnable {
         self.task
+    }
+
+    pub(crate) fn into_parts(self) -> (Runnable, Cow<'static, str>) {
+        (self.task, self.reason)
     }
 }
 

@@ -32,6 +32,12 @@ impl Handle {
         &self.live
     }
 
+    /// The address of the core, for the handles of its entries.
+    pub(crate) fn core_address(&self) -> NonNull<Core> {
+        // SAFETY: the address of something that exists.
+        unsafe { NonNull::new_unchecked(self.live.address().cast_mut()) }
+    }
+
     /// Runs `task` once, `delay` from now.
     ///
     /// The deadline is read when the call is made: `now + delay`. A delay that no clock reaches, up
@@ -167,11 +173,9 @@ impl Handle {
             core.refused_early.fetch_add(1, Ordering::Relaxed);
             return Err((Refusal::Stopped, body));
         }
-        if let Some(limit) = &core.limit
-            && !limit.reserve()
-        {
-            core.refused_early.fetch_add(1, Ordering::Relaxed);
-            return Err((Refusal::Full { limit: limit.max() }, body));
+        // A repeat has its place for all of its runs; see `repeat::Place`.
+        if !repeat && let Err(refusal) = core.reserve_place() {
+            return Err((refusal, body));
         }
         let flags = Flags::default()
             .immediate(immediate)
@@ -186,20 +190,13 @@ impl Handle {
         let handle = unsafe {
             (*entry).fill(deadline, RawTask::new(body));
             (*entry).state.publish(flags);
-            let handle = EntryHandle::new(
-                NonNull::new_unchecked(entry),
-                NonNull::new_unchecked(self.live.address().cast_mut()),
-            );
+            let handle = EntryHandle::new(NonNull::new_unchecked(entry), self.core_address());
             lane.intake.push(entry);
             handle
         };
         // The driver must have the entry before the deadline's tick begins; waking up at that very
         // instant is early enough.
-        let pop_by = if immediate {
-            0
-        } else {
-            deadline.saturating_add(core.tick.nanos() - 1)
-        };
+        let pop_by = if immediate { 0 } else { deadline.saturating_add(core.tick.nanos() - 1) };
         match core.sleep.after_push(pop_by) {
             AfterPush::Seen => {
                 // Now and then the sleeping driver has to collect, or it would find an hour's worth
@@ -217,7 +214,9 @@ impl Handle {
                     // SAFETY: this call moved the state out of `QUEUED` or `ARMED`, and the task was
                     // made of a `B` above.
                     let body = unsafe { handle.entry().take_task().into_body::<B>() };
-                    core.release_place();
+                    if !repeat {
+                        core.release_place();
+                    }
                     // Release: pairs with the load in `metrics`.
                     lane.counts.refused.fetch_add(1, Ordering::Release);
                     Err((Refusal::Stopped, body))

@@ -58,11 +58,7 @@ unsafe impl Sync for Intake {}
 impl Intake {
     pub(crate) fn new() -> Self {
         let stub = Box::into_raw(Box::new(Links::new()));
-        Self {
-            head: CachePadded::new(AtomicPtr::new(stub)),
-            tail: UnsafeCell::new(stub),
-            stub,
-        }
+        Self { head: CachePadded::new(AtomicPtr::new(stub)), tail: UnsafeCell::new(stub), stub }
     }
 
     /// Appends an entry. Wait-free.
@@ -179,11 +175,7 @@ impl Intake {
     fn end_or_gap(&self, tail: *mut Links) -> Pop {
         model_fence();
         // SeqCst: when the timer thread stops it must not miss a push that missed the stop.
-        if self.head.load(Ordering::SeqCst) == tail {
-            Pop::Empty
-        } else {
-            Pop::Inconsistent
-        }
+        if self.head.load(Ordering::SeqCst) == tail { Pop::Empty } else { Pop::Inconsistent }
     }
 }
 

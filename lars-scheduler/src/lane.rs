@@ -109,11 +109,7 @@ impl Lane {
         let accepted = stash.accepted.load(Ordering::Relaxed) + u64::from(!entry.is_null());
         stash.accepted.store(accepted, Ordering::Relaxed);
         stash.locked.store(false, Ordering::Release);
-        if entry.is_null() {
-            Found::Nothing
-        } else {
-            Found::Entry(entry, accepted)
-        }
+        if entry.is_null() { Found::Nothing } else { Found::Entry(entry, accepted) }
     }
 
     /// Counts an entry that did not come from the stash.

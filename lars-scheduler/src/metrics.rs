@@ -44,10 +44,7 @@ impl DriverCounts {
     pub(crate) fn add(count: &AtomicU64, more: u64) {
         // No read-modify-write: there is one writer. Release: pairs with the loads of a snapshot,
         // which then sees that the timer was scheduled as well.
-        count.store(
-            count.load(Ordering::Relaxed).wrapping_add(more),
-            Ordering::Release,
-        );
+        count.store(count.load(Ordering::Relaxed).wrapping_add(more), Ordering::Release);
     }
 
     /// Records that a task was fired `nanos` after its deadline. Only the driver calls this.
@@ -66,10 +63,7 @@ impl DriverCounts {
         Lateness {
             max: Duration::from_nanos(self.lateness_max.load(Ordering::Relaxed)),
             mean: Duration::from_nanos(
-                self.lateness_sum
-                    .load(Ordering::Relaxed)
-                    .checked_div(fired)
-                    .unwrap_or(0),
+                self.lateness_sum.load(Ordering::Relaxed).checked_div(fired).unwrap_or(0),
             ),
             #[cfg(feature = "histogram")]
             histogram: self.lateness.lock().clone(),
@@ -98,7 +92,7 @@ pub struct Metrics {
     pub handed_back: u64,
     /// Timers that wait.
     pub pending: u64,
-    /// Schedule calls that were refused: after a stop, or over `max_pending`.
+    /// Schedule calls that were refused: after a stop, over `max_pending`, or with a period of zero.
     pub refused: u64,
     /// Panics contained, in tasks, their destructors and hooks, and executors.
     pub panicked: u64,

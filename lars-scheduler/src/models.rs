@@ -68,12 +68,7 @@ impl Token {
             drops: AtomicUsize::new(0),
             _leak: loom::alloc::Track::new(()),
         });
-        (
-            Self {
-                fate: Arc::clone(&fate),
-            },
-            fate,
-        )
+        (Self { fate: Arc::clone(&fate) }, fate)
     }
 
     fn run(&self) {

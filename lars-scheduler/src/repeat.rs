@@ -23,6 +23,7 @@
 
 use std::fmt;
 use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -104,12 +105,7 @@ pub struct Periodic<F, C = NoHook> {
 impl<F> Periodic<F> {
     /// A repeated task that runs `run` on the scheduler's executor.
     pub fn new(run: F) -> Self {
-        Self {
-            run,
-            hook: NoHook,
-            run_on: RunOn::Default,
-            missed: MissedTickBehavior::default(),
-        }
+        Self { run, hook: NoHook, run_on: RunOn::Default, missed: MissedTickBehavior::default() }
     }
 }
 
@@ -136,12 +132,7 @@ impl<F, C> Periodic<F, C> {
     /// captures have been dropped; or, if a run was under way, on that run's thread when it ends.
     /// Not when the series ends by itself, and not when the scheduler stops.
     pub fn on_cancel<H: FnOnce() + Send + 'static>(self, hook: H) -> Periodic<F, H> {
-        Periodic {
-            run: self.run,
-            hook,
-            run_on: self.run_on,
-            missed: self.missed,
-        }
+        Periodic { run: self.run, hook, run_on: self.run_on, missed: self.missed }
     }
 }
 
@@ -186,11 +177,7 @@ mod sealed {
 
     impl Answer for ControlFlow<()> {
         fn next(self) -> Next {
-            if self.is_break() {
-                Next::Asked(Repeat::Stop)
-            } else {
-                Next::ByRule
-            }
+            if self.is_break() { Next::Asked(Repeat::Stop) } else { Next::ByRule }
         }
     }
 
@@ -342,10 +329,7 @@ impl Handle {
         interval: Duration,
         task: T,
     ) -> Result<Cancellable, ScheduleError<T>> {
-        let rule = |missed| Rule::Rate {
-            interval: nanos(interval),
-            missed,
-        };
+        let rule = |missed| Rule::Rate { interval: nanos(interval), missed };
         self.schedule_series(initial, Some(interval), rule, task)
     }
 
@@ -394,21 +378,16 @@ impl Handle {
         {
             // Relaxed: a statistic.
             self.core().refused_early.fetch_add(1, Ordering::Relaxed);
-            return Err(ScheduleError::new(
-                Refusal::Period {
-                    given,
-                    min: MIN_PERIOD,
-                },
-                task,
-            ));
+            return Err(ScheduleError::new(Refusal::Period { given, min: MIN_PERIOD }, task));
         }
+        let place = match Place::take(self) {
+            Ok(place) => place,
+            Err(refusal) => return Err(ScheduleError::new(refusal, task)),
+        };
         let task = task.into_periodic();
         let now = self.core().clock.now();
         let first = now.saturating_add(nanos(initial));
-        let options = TaskOptions {
-            run_on: task.run_on,
-            run_on_close: false,
-        };
+        let options = TaskOptions { run_on: task.run_on, run_on_close: false };
         let series = Arc::new(RunningSeries {
             cell: AtomicPtr::new(arming(0)),
             handle: self.clone(),
@@ -423,12 +402,11 @@ impl Handle {
                 rule: rule(task.missed),
                 nominal: first,
                 number: 0,
+                _place: place,
             })),
             missed: task.missed,
         });
-        let run = Run {
-            series: Some(Arc::clone(&series)),
-        };
+        let run = Run { series: Some(Arc::clone(&series)) };
         match self.submit(first, initial.is_zero(), true, &options, run) {
             Ok(handle) => {
                 series.armed(0, handle);
@@ -457,6 +435,25 @@ struct Plan<F, C> {
     nominal: u64,
     /// How many runs have begun.
     number: usize,
+    /// Given back with the plan, when the series is over.
+    _place: Place,
+}
+
+/// The place of a series within `max_pending`: taken once, and kept from the first timer to the end of the
+/// last run, so that a series cannot lose it to somebody else between two runs.
+struct Place(Handle);
+
+impl Place {
+    fn take(handle: &Handle) -> Result<Self, Refusal> {
+        handle.core().reserve_place()?;
+        Ok(Self(handle.clone()))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.core().release_place();
+    }
 }
 
 struct RunningSeries<F, C> {
@@ -504,10 +501,7 @@ impl<F, C> RunningSeries<F, C> {
             if seen == cancelled() || seen == ended() {
                 return false;
             }
-            match self
-                .cell
-                .compare_exchange(seen, to, Ordering::AcqRel, Ordering::Acquire)
-            {
+            match self.cell.compare_exchange(seen, to, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => {
                     if is_entry(seen) {
                         let handle = self.handle_of(seen);
@@ -525,10 +519,9 @@ impl<F, C> RunningSeries<F, C> {
 
     /// The handle that the cell owned, after the entry was swapped out.
     fn handle_of(&self, entry: *mut Entry) -> EntryHandle {
-        let core = std::ptr::from_ref(self.handle.core()).cast_mut();
         // SAFETY: entries come into the cell with their handles (`armed`), of this series' core; who
         // swapped one out owns it, and calls this once.
-        unsafe { EntryHandle::new(NonNull::new_unchecked(entry), NonNull::new_unchecked(core)) }
+        unsafe { EntryHandle::new(NonNull::new_unchecked(entry), self.handle.core_address()) }
     }
 
     /// The timer of the run after run `number` has been armed: puts it into the cell.
@@ -536,8 +529,7 @@ impl<F, C> RunningSeries<F, C> {
         let entry = handle.into_entry();
         // AcqRel: the next to swap sees the entry as it was filled.
         let swapped =
-            self.cell
-                .compare_exchange(arming(number), entry, Ordering::AcqRel, Ordering::Acquire);
+            self.cell.compare_exchange(arming(number), entry, Ordering::AcqRel, Ordering::Acquire);
         if let Err(found) = swapped {
             let handle = self.handle_of(entry);
             if found == cancelled() {
@@ -571,10 +563,7 @@ struct Run<F, C: CancelHook> {
 
 impl<F, C: CancelHook> Run<F, C> {
     fn into_plan(mut self) -> Plan<F, C> {
-        let series = self
-            .series
-            .take()
-            .expect("a run that was not used has its series");
+        let series = self.series.take().expect("a run that was not used has its series");
         series.move_cell(ended());
         // SAFETY: this was the series' `Run`.
         unsafe { series.take_plan() }.expect("a run that was not used has its plan")
@@ -599,15 +588,6 @@ impl<F, C> RunningSeries<F, C> {
     }
 }
 
-/// Ends a series whose run panics.
-struct EndOnUnwind<'a, F, C>(&'a RunningSeries<F, C>);
-
-impl<F, C> Drop for EndOnUnwind<'_, F, C> {
-    fn drop(&mut self) {
-        self.0.move_cell(ended());
-    }
-}
-
 impl<R, F, C> TaskBody for Run<F, C>
 where
     R: sealed::Answer,
@@ -629,43 +609,35 @@ where
             plan.cancelled(&series);
             return;
         }
-        let guard = EndOnUnwind(&series);
-        let answer = (plan.run)().next();
-        std::mem::forget(guard);
+        let answer = match catch_unwind(AssertUnwindSafe(|| (plan.run)().next())) {
+            Ok(answer) => answer,
+            Err(payload) => {
+                // The series ends before the panic is told of, so that who hears of it finds it ended.
+                series.end(plan);
+                resume_unwind(payload);
+            }
+        };
         let now = series.handle.core().clock.now();
         let Some((next, immediate)) = plan.next(answer, &series.handle, now) else {
-            if !series.move_cell(ended()) {
-                plan.cancelled(&series);
-            }
+            series.end(plan);
             return;
         };
-        if series.is_over() {
+        if series.is_cancelled() {
             plan.cancelled(&series);
             return;
         }
         let options = TaskOptions {
-            run_on: if series.inline {
-                RunOn::Inline
-            } else {
-                RunOn::Default
-            },
+            run_on: if series.inline { RunOn::Inline } else { RunOn::Default },
             run_on_close: false,
         };
         // SAFETY: `self` was the series' `Run`; the plan goes back before the next `Run` is made,
         // which is then the series' only one.
         unsafe { series.put_plan(plan) };
-        let run = Self {
-            series: Some(Arc::clone(&series)),
-        };
+        let run = Self { series: Some(Arc::clone(&series)) };
         match series.handle.submit(next, immediate, true, &options, run) {
             Ok(handle) => series.armed(number, handle),
-            // Stopped, or full: the series ends here. (Dropping the `Run` says so.)
-            Err((refusal, run)) => {
-                if refusal != Refusal::Stopped {
-                    tracing::warn!(target: "lars_scheduler", %refusal, "a repeat ends: it could not be armed again");
-                }
-                drop(run);
-            }
+            // Stopped: the series ends here, as dropping its `Run` does.
+            Err((_, run)) => drop(run),
         }
     }
 
@@ -684,10 +656,15 @@ where
     }
 }
 
-impl<F, C> RunningSeries<F, C> {
-    fn is_over(&self) -> bool {
-        let seen = self.cell.load(Ordering::Acquire);
-        seen == cancelled() || seen == ended()
+impl<F, C: CancelHook> RunningSeries<F, C> {
+    /// The series is over, by itself or because it was cancelled: the captures go here and now, not with the
+    /// cancellable.
+    fn end(&self, plan: Plan<F, C>) {
+        if self.move_cell(ended()) {
+            self.handle.core().reporter.contain(PanicIn::Cleanup, move || drop(plan));
+        } else {
+            plan.cancelled(self);
+        }
     }
 }
 
@@ -700,14 +677,14 @@ impl<F, C> Drop for RunningSeries<F, C> {
     }
 }
 
-/// Dropped unrun: handed back and dropped, or lost by an executor. The captures go here and now, not
-/// with the cancellable.
+/// Dropped unrun: handed back and dropped, or lost by an executor.
 impl<F, C: CancelHook> Drop for Run<F, C> {
     fn drop(&mut self) {
         if let Some(series) = self.series.take() {
-            series.move_cell(ended());
             // SAFETY: `self` is the series' `Run`.
-            drop(unsafe { series.take_plan() });
+            if let Some(plan) = unsafe { series.take_plan() } {
+                series.end(plan);
+            }
         }
     }
 }
@@ -715,7 +692,7 @@ impl<F, C: CancelHook> Drop for Run<F, C> {
 impl<F, C: CancelHook> Plan<F, C> {
     /// The series was cancelled: drops the captures and tells the hook.
     fn cancelled<F2, C2>(self, series: &RunningSeries<F2, C2>) {
-        let Self { run, hook, .. } = self;
+        let Self { run, hook, _place, .. } = self;
         let reporter = &series.handle.core().reporter;
         reporter.contain(PanicIn::Cleanup, move || drop(run));
         reporter.contain(PanicIn::Cleanup, move || hook.call());
@@ -738,7 +715,7 @@ impl<F, C: CancelHook> Plan<F, C> {
                     MissedTickBehavior::Burst => due,
                     _ if due >= now => due,
                     MissedTickBehavior::Skip => {
-                        let skipped = (now - due) / interval + 1;
+                        let skipped = (now - due).div_ceil(interval);
                         due.saturating_add(skipped.saturating_mul(interval))
                     }
                     MissedTickBehavior::Delay => now,

@@ -49,10 +49,7 @@ impl fmt::Debug for Reporter {
 
 impl Reporter {
     pub(crate) fn new(hook: Option<PanicHook>) -> Self {
-        Self {
-            hook,
-            ..Self::default()
-        }
+        Self { hook, ..Self::default() }
     }
 
     /// Runs `code`; a panic in it ends here. Says whether it went well.
@@ -95,7 +92,9 @@ impl Reporter {
     pub(crate) fn task_abandoned(&self) {
         // Relaxed: a statistic.
         self.abandoned.fetch_add(1, Ordering::Relaxed);
-        tracing::warn!(target: "lars_scheduler", "an executor dropped a task without running it");
+        quietly(|| {
+            tracing::warn!(target: "lars_scheduler", "an executor dropped a task without running it");
+        });
     }
 
     pub(crate) fn abandoned(&self) -> u64 {
@@ -106,11 +105,18 @@ impl Reporter {
     pub(crate) fn task_rejected(&self, reason: &str) {
         // Relaxed: a statistic.
         self.rejected.fetch_add(1, Ordering::Relaxed);
-        tracing::warn!(target: "lars_scheduler", reason, "an executor rejected a task");
+        quietly(|| tracing::warn!(target: "lars_scheduler", reason, "an executor rejected a task"));
     }
 
     pub(crate) fn rejected(&self) -> u64 {
         self.rejected.load(Ordering::Relaxed)
+    }
+}
+
+/// Logs where a panic would cost more than the message: while another unwinds, or while a task is in our hands.
+fn quietly(log: impl FnOnce()) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(log)) {
+        dispose(payload);
     }
 }
 

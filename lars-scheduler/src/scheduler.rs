@@ -86,11 +86,7 @@ impl Builder {
         let lanes = (2 * num_cpus::get()).next_power_of_two().min(MAX_LANES);
         let (settings, owner) =
             self.check(Duration::from_millis(1), lanes, DefaultExecutor::Pool)?;
-        Ok(LightArrayRevolverScheduler::start(
-            settings,
-            owner,
-            thread_name,
-        )?)
+        Ok(LightArrayRevolverScheduler::start(settings, owner, thread_name)?)
     }
 }
 
@@ -125,11 +121,7 @@ impl LightArrayRevolverScheduler {
                 "very many schedulers are alive, each with its thread: share one, or drop those that are done"
             );
         }
-        Ok(Self {
-            handle: Handle::new(live),
-            settings: owner,
-            thread: Mutex::new(Some(thread)),
-        })
+        Ok(Self { handle: Handle::new(live), settings: owner, thread: Mutex::new(Some(thread)) })
     }
 
     /// A handle to schedule with, to be cloned and passed around.
@@ -186,13 +178,15 @@ impl LightArrayRevolverScheduler {
         if core.is_driven_here() {
             return Err(CloseError::OnTimerThread);
         }
-        let OwnerSettings {
-            close_policy,
-            shutdown_timeout,
-            ..
-        } = self.settings;
-        let report = close::close(core, self.stop(), close_policy, shutdown_timeout)?;
-        self.join();
+        let OwnerSettings { close_policy, shutdown_timeout, .. } = self.settings;
+        let stopped = self.stop();
+        let first = stopped.is_first();
+        let report = close::close(core, stopped, close_policy, shutdown_timeout)?;
+        if first {
+            // The promise was kept, so the thread is about to end. After somebody else's `stop` it may be
+            // occupied for as long as it likes.
+            self.join();
+        }
         Ok(report)
     }
 
@@ -215,25 +209,20 @@ impl Deref for LightArrayRevolverScheduler {
 }
 
 impl Drop for LightArrayRevolverScheduler {
-    /// Stops without running anything: pending tasks are dropped. When this returns nothing starts
-    /// any more, unless the timer thread was occupied for longer than the `shutdown_timeout`.
+    /// Stops without running anything: pending tasks are dropped. When this returns no timer fires any more,
+    /// unless the timer thread was occupied for longer than the `shutdown_timeout`. What had been handed to an
+    /// executor before still runs.
     fn drop(&mut self) {
         count_alive(false);
         let stopped = self.stop();
         if self.handle.core().is_driven_here() {
             return; // dropped by an inline task: the thread stops when that is done
         }
+        let first = stopped.is_first();
         match stopped.wait_timeout(self.settings.shutdown_timeout) {
             Ok(pending) => {
                 drop(pending);
-                // After an earlier `stop` whose promise is still being kept there is nothing to wait
-                // for here; its taker waits.
-                if self
-                    .thread
-                    .lock()
-                    .as_ref()
-                    .is_some_and(JoinHandle::is_finished)
-                {
+                if first {
                     self.join();
                 }
             }

@@ -10,6 +10,7 @@ use crossbeam_utils::CachePadded;
 use crate::arena::Arena;
 use crate::clock::Clock;
 use crate::entry::Entry;
+use crate::error::Refusal;
 use crate::executor::Executor;
 use crate::executor::pool::Pool;
 use crate::lane::Lane;
@@ -36,18 +37,11 @@ pub(crate) struct Limit {
 
 impl Limit {
     pub(crate) fn new(max: usize) -> Self {
-        Self {
-            max,
-            used: CachePadded::new(AtomicUsize::new(0)),
-        }
-    }
-
-    pub(crate) fn max(&self) -> usize {
-        self.max
+        Self { max, used: CachePadded::new(AtomicUsize::new(0)) }
     }
 
     /// Reserves a place, unless all are taken.
-    pub(crate) fn reserve(&self) -> bool {
+    fn reserve(&self) -> bool {
         // Relaxed: a number and nothing else; the exchange makes it exact.
         let mut used = self.used.load(Ordering::Relaxed);
         while used < self.max {
@@ -64,7 +58,7 @@ impl Limit {
         false
     }
 
-    pub(crate) fn release(&self) {
+    fn release(&self) {
         // Relaxed: as above.
         self.used.fetch_sub(1, Ordering::Relaxed);
     }
@@ -129,6 +123,19 @@ impl Core {
         thread_number() & (self.lanes.len() - 1)
     }
 
+    /// Takes a place for a timer, or for all runs of a repeat.
+    #[inline]
+    pub(crate) fn reserve_place(&self) -> Result<(), Refusal> {
+        match &self.limit {
+            Some(limit) if !limit.reserve() => {
+                // Relaxed: a statistic.
+                self.refused_early.fetch_add(1, Ordering::Relaxed);
+                Err(Refusal::Full { limit: limit.max })
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Gives back the place of a timer that is no longer pending.
     #[inline]
     pub(crate) fn release_place(&self) {
@@ -157,13 +164,7 @@ impl Core {
         }
         let given_out: u64 = self.lanes.iter().map(Lane::accepted).sum();
         let scheduled = given_out.saturating_sub(refused);
-        Tally {
-            scheduled,
-            fired,
-            cancelled,
-            handed_back,
-            refused,
-        }
+        Tally { scheduled, fired, cancelled, handed_back, refused }
     }
 
     pub(crate) fn pending(&self) -> u64 {
@@ -202,16 +203,13 @@ struct Tally {
 
 impl Tally {
     fn pending(&self) -> u64 {
-        self.scheduled
-            .saturating_sub(self.fired + self.cancelled + self.handed_back)
+        self.scheduled.saturating_sub(self.fired + self.cancelled + self.handed_back)
     }
 }
 
 impl fmt::Debug for Core {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Core")
-            .field("tick", &self.tick)
-            .finish_non_exhaustive()
+        f.debug_struct("Core").field("tick", &self.tick).finish_non_exhaustive()
     }
 }
 
@@ -224,14 +222,13 @@ pub(crate) struct Live {
 
 impl Live {
     pub(crate) fn new(core: Core) -> Arc<Self> {
-        Arc::new(Self {
-            core: ManuallyDrop::new(Arc::new(core)),
-        })
+        Arc::new(Self { core: ManuallyDrop::new(Arc::new(core)) })
     }
 
-    /// The address that entries' handles keep.
+    /// The address that entries' handles keep. It may reach all of the allocation, counts included, so that
+    /// the last orphan can take the share back with it.
     pub(crate) fn address(&self) -> *const Core {
-        &raw const **self.core
+        Arc::as_ptr(&self.core)
     }
 }
 
@@ -245,13 +242,16 @@ impl Deref for Live {
 
 impl Drop for Live {
     fn drop(&mut self) {
+        // Nobody can submit to the pool any more. Its threads finish what they have, whoever still holds a
+        // cancellable and with it the core.
+        self.core.pool.end();
         // SAFETY: taken once, here; `self.core` is not used again.
         let core = unsafe { ManuallyDrop::take(&mut self.core) };
         // This share of the core becomes the orphans': the last of them drops it. Until `orphan`
         // has counted them all, none of them can be the last, so `core` stays alive across the call.
         let address = Arc::into_raw(core);
         // SAFETY: the share that `address` stands for is still ours.
-        let handles_left = unsafe { (*address).arena.orphan() };
+        let handles_left = unsafe { Arena::orphan(&raw const (*address).arena) };
         if !handles_left {
             // SAFETY: no handle will report, so the share has no other taker.
             drop(unsafe { Arc::from_raw(address) });
@@ -267,7 +267,7 @@ impl Drop for Live {
 /// of an entry of this core and found the orphan bit set. It does not touch the core again.
 pub(crate) unsafe fn report_orphan(core: *const Core) {
     // SAFETY: the orphans' share is dropped by the last of them; we have not reported yet.
-    let last = unsafe { (*core).arena.report() };
+    let last = unsafe { Arena::report(&raw const (*core).arena) };
     if last {
         // SAFETY: `Live::drop` left the share to the last orphan, which this is.
         drop(unsafe { Arc::from_raw(core) });

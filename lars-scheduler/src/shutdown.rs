@@ -35,9 +35,7 @@ pub(crate) struct StopWord {
 
 impl StopWord {
     pub(crate) fn new() -> Self {
-        Self {
-            promise: AtomicPtr::new(ptr::null_mut()),
-        }
+        Self { promise: AtomicPtr::new(ptr::null_mut()) }
     }
 
     /// Asks to stop. The first to ask gets the promise; the others get nothing.
@@ -51,9 +49,7 @@ impl StopWord {
             Ordering::SeqCst,
             Ordering::Relaxed,
         ) {
-            Ok(_) => StopFuture {
-                result: Some(result),
-            },
+            Ok(_) => StopFuture { result: Some(result) },
             Err(_) => {
                 // SAFETY: made above and shared with nobody, since the exchange failed.
                 drop(unsafe { Box::from_raw(promise) });
@@ -114,12 +110,7 @@ impl PendingTask {
         due: Option<Instant>,
         reporter: Arc<Reporter>,
     ) -> Self {
-        Self {
-            task: Some(task),
-            flags,
-            due,
-            reporter,
-        }
+        Self { task: Some(task), flags, due, reporter }
     }
 
     /// When it would have been due; `None` for a time that the platform's clock cannot express.
@@ -177,9 +168,16 @@ pub struct StopFuture {
 }
 
 impl StopFuture {
-    /// Blocks until the scheduler has stopped.
-    pub fn wait(self) -> Vec<PendingTask> {
-        futures::executor::block_on(self)
+    /// Whether this is the first stop, which gets the tasks.
+    pub(crate) fn is_first(&self) -> bool {
+        self.result.is_some()
+    }
+
+    /// Blocks until the scheduler has stopped. Not to be called by a task on the timer thread, which would
+    /// wait for itself.
+    pub fn wait(mut self) -> Vec<PendingTask> {
+        // Without a deadline it ends with a result.
+        wait::block_until(Pin::new(&mut self), None).unwrap_or_default()
     }
 
     /// Blocks until the scheduler has stopped, but not longer than `limit`.

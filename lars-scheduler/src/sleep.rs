@@ -52,10 +52,7 @@ pub(crate) struct SleepWord {
 
 impl SleepWord {
     pub(crate) fn new(unparker: Unparker) -> Self {
-        Self {
-            word: CachePadded::new(AtomicU64::new(AWAKE)),
-            unparker,
-        }
+        Self { word: CachePadded::new(AtomicU64::new(AWAKE)), unparker }
     }
 
     /// Called after each push, with the instant by which the driver must have popped it.
@@ -90,11 +87,7 @@ impl SleepWord {
     fn wake_from(&self, word: u64) {
         // Relaxed: the exchange decides who pays. If it fails, the thread has been woken by
         // another, or has woken by itself and looks at the intake before it sleeps again.
-        if self
-            .word
-            .compare_exchange(word, AWAKE, Ordering::Relaxed, Ordering::Relaxed)
-            .is_ok()
-        {
+        if self.word.compare_exchange(word, AWAKE, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
             self.unparker.unpark();
         }
     }

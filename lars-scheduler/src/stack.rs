@@ -61,10 +61,7 @@ pub(crate) struct Stack<L> {
 
 impl<L: StackLink> Stack<L> {
     pub(crate) fn new() -> Self {
-        Self {
-            head: AtomicPtr::new(ptr::null_mut()),
-            link: PhantomData,
-        }
+        Self { head: AtomicPtr::new(ptr::null_mut()), link: PhantomData }
     }
 
     /// Pushes the chain from `first` to `last`, whose inner links are set already. Lock-free.
@@ -79,9 +76,7 @@ impl<L: StackLink> Stack<L> {
             // SAFETY: the chain is the caller's until the exchange below succeeds.
             unsafe { L::set(last, head) };
             // Release: publishes the links, and whatever the caller did to the entries.
-            match self
-                .head
-                .compare_exchange_weak(head, first, Ordering::Release, Ordering::Relaxed)
+            match self.head.compare_exchange_weak(head, first, Ordering::Release, Ordering::Relaxed)
             {
                 Ok(_) => return,
                 Err(now) => head = now,

@@ -108,9 +108,7 @@ mod model {
         }
 
         pub(crate) fn lock(&self) -> loom::sync::MutexGuard<'_, T> {
-            self.0
-                .lock()
-                .expect("no model panics while it holds a lock")
+            self.0.lock().expect("no model panics while it holds a lock")
         }
     }
 

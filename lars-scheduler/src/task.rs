@@ -3,6 +3,7 @@
 mod raw;
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use crate::executor::Executor;
@@ -145,11 +146,7 @@ pub struct Task<F, C = NoHook> {
 impl<F: TaskBody> Task<F> {
     /// A task that runs `run` on the scheduler's executor.
     pub fn new(run: F) -> Self {
-        Self {
-            run,
-            hook: NoHook,
-            options: TaskOptions::default(),
-        }
+        Self { run, hook: NoHook, options: TaskOptions::default() }
     }
 }
 
@@ -187,19 +184,13 @@ impl<F, C> Task<F, C> {
     /// been dropped. It is not called when the task runs, nor when `stop` hands the task back. A
     /// panic in it is contained and reported like a task's.
     pub fn on_cancel<H: FnOnce() + Send + 'static>(self, hook: H) -> Task<F, H> {
-        Task {
-            run: self.run,
-            hook,
-            options: self.options,
-        }
+        Task { run: self.run, hook, options: self.options }
     }
 }
 
 impl<F, C> fmt::Debug for Task<F, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Task")
-            .field("options", &self.options)
-            .finish_non_exhaustive()
+        f.debug_struct("Task").field("options", &self.options).finish_non_exhaustive()
     }
 }
 
@@ -226,8 +217,13 @@ where
     }
 
     fn cancelled(self) {
-        self.run.cancelled();
-        self.hook.call();
+        let Self { run, hook, .. } = self;
+        // The hook is owed its call whatever the body's end does.
+        let end = catch_unwind(AssertUnwindSafe(move || run.cancelled()));
+        hook.call();
+        if let Err(payload) = end {
+            resume_unwind(payload);
+        }
     }
 
     fn executor(&self) -> Option<&Arc<dyn Executor>> {
@@ -249,22 +245,11 @@ where
             RunOn::Executor(executor) => Some(Arc::clone(executor)),
             RunOn::Default | RunOn::Inline => None,
         };
-        (
-            HookedBody {
-                run: self.run,
-                hook: self.hook,
-                executor,
-            },
-            self.options,
-        )
+        (HookedBody { run: self.run, hook: self.hook, executor }, self.options)
     }
 
     #[allow(private_interfaces)]
     fn from_parts(body: Self::Body, options: TaskOptions) -> Self {
-        Self {
-            run: body.run,
-            hook: body.hook,
-            options,
-        }
+        Self { run: body.run, hook: body.hook, options }
     }
 }

@@ -39,9 +39,7 @@ impl Tick {
                 max: Self::MAX,
             });
         }
-        Ok(Self {
-            nanos: nanos(length),
-        })
+        Ok(Self { nanos: nanos(length) })
     }
 
     pub(crate) fn nanos(self) -> u64 {
@@ -105,10 +103,7 @@ mod tests {
     #[test]
     fn a_tick_out_of_range_names_the_value_and_the_limits() {
         let zero = Tick::new(Duration::ZERO).unwrap_err().to_string();
-        assert_eq!(
-            zero,
-            "tick_duration is 0ns, but it must be between 1ns and 3600s"
-        );
+        assert_eq!(zero, "tick_duration is 0ns, but it must be between 1ns and 3600s");
         assert!(Tick::new(Duration::from_secs(3601)).is_err());
     }
 }

@@ -65,9 +65,6 @@ fn drive(driver: &mut Driver, parker: &Parker) {
             Next::At(instant) => instant,
             Next::Idle => FOREVER,
         };
-        if intaken == Intaken::More {
-            continue;
-        }
         match announced {
             // The announcement was made before the intake was looked at, and nothing in there is due
             // before it: whoever pushes later sees it, and wakes this thread if need be.

@@ -1,7 +1,7 @@
 //! Virtual time: the same driver, turned by a test instead of a thread.
 
 use std::fmt;
-use std::ops::Deref;
+use std::ops::{Deref, DerefMut};
 use std::thread;
 use std::time::Duration;
 
@@ -24,7 +24,9 @@ use crate::tick::{LAST_INSTANT, Tick, nanos};
 /// call); what they schedule is part of the same movement if it is due within it. What they read as
 /// [`Handle::now`] is the instant that they are due at.
 ///
-/// Time never moves by itself. Calls from several threads are carried out one after the other.
+/// Time never moves by itself. Calls from several threads are carried out one after the other. A task that
+/// schedules itself again without a delay, for ever, keeps time from moving on, as it would keep a thread
+/// busy; [`run_until_idle`](Self::run_until_idle) has a limit for such.
 ///
 /// # Examples
 ///
@@ -87,12 +89,7 @@ impl VirtualTime {
         let start = core.clock.now();
         let live = Live::new(core);
         let driver = Driver::new(Arc::clone(&live), owner.wheel_size, true);
-        Self {
-            handle: Handle::new(live),
-            driver: Mutex::new(driver),
-            start,
-            settings: owner,
-        }
+        Self { handle: Handle::new(live), driver: Mutex::new(driver), start, settings: owner }
     }
 
     /// A handle to schedule with, to be cloned and passed around.
@@ -112,14 +109,11 @@ impl VirtualTime {
     ///
     /// If it is called by a task that this scheduler runs, which would be in two places in time.
     pub fn advance(&self, duration: Duration) -> usize {
-        let target = self
-            .handle
-            .core()
-            .clock
-            .now()
-            .saturating_add(nanos(duration));
-        let fired = self.drive(|next, _| next <= target);
-        self.handle.core().clock.set(target);
+        let mut driver = self.driver();
+        let clock = &self.handle.core().clock;
+        let target = clock.now().saturating_add(nanos(duration));
+        let fired = self.drive(&mut driver, |next, _| next.is_none_or(|next| next <= target));
+        clock.set(target);
         fired
     }
 
@@ -132,10 +126,11 @@ impl VirtualTime {
     ///
     /// As for [`advance`](Self::advance).
     pub fn advance_to_next(&self) -> Option<Duration> {
-        let before = self.handle.core().clock.now();
-        // Steps in which nothing fires, because entries are moved between levels, do not count.
-        let fired = self.drive(|_, fired| fired == 0);
-        let moved = self.handle.core().clock.now() - before;
+        let mut driver = self.driver();
+        let clock = &self.handle.core().clock;
+        let before = clock.now();
+        let fired = self.drive(&mut driver, |next, fired| next.is_none() || fired == 0);
+        let moved = clock.now() - before;
         (fired > 0).then_some(Duration::from_nanos(moved))
     }
 
@@ -149,22 +144,26 @@ impl VirtualTime {
     ///
     /// As for [`advance`](Self::advance).
     pub fn run_until_idle(&self, limit: usize) -> Result<usize, NotIdle> {
-        let fired = self.drive(|_, fired| fired < limit);
+        let fired = self.drive(&mut self.driver(), |_, fired| fired < limit);
         match self.handle.pending() {
             0 => Ok(fired),
             pending => Err(NotIdle { limit, pending }),
         }
     }
 
-    /// Turns the driver, moving the clock to each next instant as long as `go_on`, told the instant
-    /// and how many tasks have run, says so.
-    fn drive(&self, go_on: impl Fn(u64, usize) -> bool) -> usize {
-        let core = self.handle.core();
+    /// The driver, for one movement of time. Others wait until that is over.
+    fn driver(&self) -> impl DerefMut<Target = Driver> {
         assert!(
-            !core.is_driven_here(),
+            !self.handle.core().is_driven_here(),
             "virtual time was moved from inside one of its own tasks"
         );
-        let mut driver = self.driver.lock();
+        self.driver.lock()
+    }
+
+    /// Turns the driver until nothing is due now, and moves the clock to the next instant, as long as `go_on`
+    /// says so; it is told that instant, or none if something is due now, and how many tasks have run.
+    fn drive(&self, driver: &mut Driver, go_on: impl Fn(Option<u64>, usize) -> bool) -> usize {
+        let core = self.handle.core();
         let driving = Driving::begin(core);
         let mut fired = 0;
         loop {
@@ -175,17 +174,19 @@ impl VirtualTime {
                 driver.finish();
                 break;
             }
-            match turn.next {
-                Next::Now => {}
+            let next = match turn.next {
+                Next::Now => None,
                 // What was scheduled by the last tasks comes in before time moves on.
-                _ if !driver.nothing_to_take_in() => {}
+                _ if !driver.nothing_to_take_in() => None,
                 Next::Idle => break,
-                Next::At(instant) => {
-                    if instant > LAST_INSTANT || !go_on(instant, fired) {
-                        break;
-                    }
-                    core.clock.set(instant);
-                }
+                Next::At(instant) if instant > LAST_INSTANT => break,
+                Next::At(instant) => Some(instant),
+            };
+            if !go_on(next, fired) {
+                break;
+            }
+            if let Some(instant) = next {
+                core.clock.set(instant);
             }
         }
         drop(driving);
@@ -217,11 +218,7 @@ impl VirtualTime {
         if core.is_driven_here() {
             return Err(CloseError::OnTimerThread);
         }
-        let OwnerSettings {
-            close_policy,
-            shutdown_timeout,
-            ..
-        } = self.settings;
+        let OwnerSettings { close_policy, shutdown_timeout, .. } = self.settings;
         close::close(core, self.stop(), close_policy, shutdown_timeout)
     }
 }
@@ -252,8 +249,6 @@ impl Deref for VirtualTime {
 
 impl fmt::Debug for VirtualTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("VirtualTime")
-            .field("elapsed", &self.elapsed())
-            .finish_non_exhaustive()
+        f.debug_struct("VirtualTime").field("elapsed", &self.elapsed()).finish_non_exhaustive()
     }
 }

@@ -55,7 +55,7 @@ const UPPER_SLOTS: usize = 8;
 const TICK_BITS: u32 = 5;
 
 /// Slots with fewer entries are cascaded when their first tick comes: that takes 0.1 ms at most.
-const CASCADE_EARLY: u32 = 2048;
+const CASCADE_EARLY: u32 = if cfg!(test) { 3 } else { 2048 };
 /// How long moving one entry down may take, for the start of an early cascade. Measured at 10 to
 /// 40 ns; the rest is for what else the thread does meanwhile.
 const NANOS_PER_MOVE: u64 = 100;
@@ -84,6 +84,9 @@ struct Level {
     entered: Box<[u32]>,
     /// The border of this level, counted in slots of the level above: it accepts smaller ticks.
     opened: u64,
+    /// Whether the slot at the border of the level below has been moved down in part: then there are entries
+    /// below that must not be reached before the rest of it has gone, one way or another.
+    cascading: bool,
 }
 
 impl Level {
@@ -117,6 +120,7 @@ impl Wheel {
                 occupied: Bitmap::new(slots),
                 entered: vec![0; slots].into(),
                 opened: 0,
+                cascading: false,
             });
             let span = shift + slots.trailing_zeros();
             if span >= TICK_BITS {
@@ -128,12 +132,7 @@ impl Wheel {
             slots = UPPER_SLOTS;
         }
         let lists = Lists::new(first_list + slots);
-        let mut wheel = Self {
-            tick,
-            levels,
-            lists,
-            reached: tick.reached_by(now),
-        };
+        let mut wheel = Self { tick, levels, lists, reached: tick.reached_by(now) };
         wheel.raise_borders();
         wheel.open_empty_slots();
         wheel
@@ -245,6 +244,12 @@ impl Wheel {
         let slot = list - level.first_list;
         level.occupied.remove(slot);
         level.entered[slot] = 0;
+        let mask = level.slots - 1;
+        // Of the slot at the border nothing is left: the rest was moved down too, or was cancelled.
+        if level.cascading && self.levels[number - 1].opened as usize & mask == slot {
+            self.levels[number].cascading = false;
+            self.levels[number - 1].opened += 1;
+        }
     }
 
     /// Goes on towards `target`, a tick, and stops at the first that has entries. Each entry moved
@@ -301,6 +306,20 @@ impl Wheel {
         next
     }
 
+    /// The first tick that has entries. Looks at all entries of a slot above level 0, so it is for virtual
+    /// time, where the clock moves to what this says.
+    pub(crate) fn next_entry_tick(&self) -> Option<u64> {
+        if let Some(tick) = self.first_tick_below_border() {
+            return Some(tick);
+        }
+        let (number, start) = self.first_upper_slot()?;
+        let level = &self.levels[number];
+        let list = level.first_list + level.slot_of(start);
+        // SAFETY: entries in lists are the driver's, and not freed.
+        let tick_of = |entry: *mut Entry| self.tick.at_or_after(unsafe { (*entry).deadline() });
+        self.lists.iter(list).map(tick_of).min()
+    }
+
     /// The next occupied tick of level 0. Beyond the border there may be entries of a slot that is
     /// being cascaded; those have to wait for the rest of it.
     fn first_tick_below_border(&self) -> Option<u64> {
@@ -338,6 +357,7 @@ impl Wheel {
         let list = level.first_list + level.slot_of(start);
         while let Some(entry) = self.lists.front(list) {
             if *budget == 0 {
+                self.levels[number].cascading = true;
                 return false;
             }
             *budget -= 1;
@@ -348,8 +368,8 @@ impl Wheel {
                 self.insert_below(number - 1, entry, tick);
             }
         }
+        self.levels[number].cascading = true;
         self.slot_is_empty(list);
-        self.levels[number - 1].opened += 1;
         true
     }
 
@@ -439,10 +459,7 @@ impl Wheel {
         if let Some(entry) = self.pop_due() {
             return Some(entry);
         }
-        let level = self
-            .levels
-            .iter()
-            .find(|level| !level.occupied.is_empty())?;
+        let level = self.levels.iter().find(|level| !level.occupied.is_empty())?;
         let list = level.first_list + level.occupied.next_round(0)?;
         let entry = self.lists.front(list)?;
         // SAFETY: it is in the list.
@@ -456,19 +473,12 @@ fn next_in(level: &Level, tick: u64) -> Option<u64> {
     let from = level.slot_of(tick);
     let slot = level.occupied.next_round(from)?;
     let distance = (slot.wrapping_sub(from) & (level.slots - 1)) as u64;
-    Some(shift_left(
-        (tick >> level.shift).saturating_add(distance),
-        level.shift,
-    ))
+    Some(shift_left((tick >> level.shift).saturating_add(distance), level.shift))
 }
 
 /// `value << shift`, saturating.
 fn shift_left(value: u64, shift: u32) -> u64 {
-    if value.leading_zeros() < shift {
-        u64::MAX
-    } else {
-        value << shift
-    }
+    if value.leading_zeros() < shift { u64::MAX } else { value << shift }
 }
 
 impl fmt::Debug for Wheel {

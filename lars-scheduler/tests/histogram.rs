@@ -13,12 +13,8 @@ fn the_histogram_has_every_lateness_from_nanoseconds_to_hours_to_within_a_percen
         .build_virtual()
         .unwrap();
     let hour = Duration::from_secs(3600);
-    let late = [
-        Duration::from_nanos(3),
-        Duration::from_micros(70),
-        Duration::from_millis(900),
-        hour / 2,
-    ];
+    let late =
+        [Duration::from_nanos(3), Duration::from_micros(70), Duration::from_millis(900), hour / 2];
     for late in late {
         let _ = time.schedule_once(hour - late, || ()).unwrap();
     }
@@ -27,13 +23,8 @@ fn the_histogram_has_every_lateness_from_nanoseconds_to_hours_to_within_a_percen
     assert_eq!(lateness.max, hour / 2);
     assert_eq!(lateness.histogram.len(), 4);
     for (place, late) in late.iter().enumerate() {
-        let measured = lateness
-            .histogram
-            .value_at_quantile((place as f64 + 0.9) / 4.0) as f64;
+        let measured = lateness.histogram.value_at_quantile((place as f64 + 0.9) / 4.0) as f64;
         let expected = late.as_nanos() as f64;
-        assert!(
-            (measured / expected - 1.0).abs() < 0.01,
-            "{measured} for {expected}"
-        );
+        assert!((measured / expected - 1.0).abs() < 0.01, "{measured} for {expected}");
     }
 }

@@ -43,11 +43,7 @@ impl Drop for Token {
 }
 
 fn scale(full: usize) -> usize {
-    if cfg!(miri) {
-        (full / 1000).max(10)
-    } else {
-        full
-    }
+    if cfg!(miri) { (full / 1000).max(10) } else { full }
 }
 
 /// A small generator, so that the mix is the same in every run and the interleaving is not.
@@ -65,18 +61,14 @@ fn race(round: u64, inline: bool, close: bool, drop_owner: bool) {
     const THREADS: usize = 4;
     let per_thread = scale(4_000);
     let table = Arc::new(Table {
-        marks: (0..THREADS * per_thread)
-            .map(|_| AtomicU8::new(0))
-            .collect(),
+        marks: (0..THREADS * per_thread).map(|_| AtomicU8::new(0)).collect(),
         drops: AtomicUsize::new(0),
     });
     let builder = LightArrayRevolverScheduler::builder()
         .tick_duration(Duration::from_micros(100))
         .ticks_per_wheel(8)
         .pool_threads(2);
-    let scheduler = if inline { builder.inline() } else { builder }
-        .build()
-        .unwrap();
+    let scheduler = if inline { builder.inline() } else { builder }.build().unwrap();
     let start = Arc::new(Barrier::new(THREADS + 1));
     let threads: Vec<_> = (0..THREADS)
         .map(|thread| {
@@ -88,10 +80,7 @@ fn race(round: u64, inline: bool, close: bool, drop_owner: bool) {
                 let (mut accepted, mut refused) = (0_u64, Vec::new());
                 start.wait();
                 for number in thread * per_thread..(thread + 1) * per_thread {
-                    let token = Token {
-                        table: Arc::clone(&table),
-                        number,
-                    };
+                    let token = Token { table: Arc::clone(&table), number };
                     let delay = match random.next() % 4 {
                         0 => Duration::ZERO,
                         1 => Duration::from_secs(3600),
@@ -100,12 +89,10 @@ fn race(round: u64, inline: bool, close: bool, drop_owner: bool) {
                     // A body that fits the entry, and one that is boxed.
                     let ballast = [number; 8];
                     let scheduled = if random.next().is_multiple_of(2) {
-                        timers
-                            .schedule_once(delay, move || token.mark(RAN))
-                            .map_err(|e| {
-                                assert_eq!(*e.refusal(), Refusal::Stopped);
-                                drop(e.into_task());
-                            })
+                        timers.schedule_once(delay, move || token.mark(RAN)).map_err(|e| {
+                            assert_eq!(*e.refusal(), Refusal::Stopped);
+                            drop(e.into_task());
+                        })
                     } else {
                         let task = Task::new(move || {
                             assert_eq!(ballast[7], token.number);
@@ -168,11 +155,7 @@ fn race(round: u64, inline: bool, close: bool, drop_owner: bool) {
     }
     // Wait for what the pool still has.
     let metrics = loop {
-        let ran = table
-            .marks
-            .iter()
-            .filter(|m| m.load(Ordering::SeqCst) & 3 == RAN)
-            .count() as u64;
+        let ran = table.marks.iter().filter(|m| m.load(Ordering::SeqCst) & 3 == RAN).count() as u64;
         let metrics = handle.metrics();
         let by_hand = if drop_owner { 0 } else { metrics.handed_back };
         if ran >= metrics.fired + by_hand {
@@ -182,10 +165,7 @@ fn race(round: u64, inline: bool, close: bool, drop_owner: bool) {
     };
     assert_eq!(metrics.scheduled, accepted);
     assert_eq!(metrics.pending, 0);
-    assert_eq!(
-        metrics.scheduled,
-        metrics.fired + metrics.cancelled + metrics.handed_back
-    );
+    assert_eq!(metrics.scheduled, metrics.fired + metrics.cancelled + metrics.handed_back);
     if !close && !drop_owner {
         assert_eq!(metrics.handed_back, handed_back as u64);
     }

@@ -66,9 +66,7 @@ impl<M: Send + 'static> ActorRef<M> {
 
 impl<M> Clone for ActorRef<M> {
     fn clone(&self) -> Self {
-        Self {
-            cell: Arc::clone(&self.cell),
-        }
+        Self { cell: Arc::clone(&self.cell) }
     }
 }
 

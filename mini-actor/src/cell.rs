@@ -117,9 +117,7 @@ impl<M: Send + 'static> Cell<M> {
     fn handle(self: &Arc<Self>, envelope: Envelope<M>) {
         // Taken out for the call, so that nothing is borrowed while foreign code runs.
         // SAFETY: this is the one activation.
-        let body = self
-            .body
-            .with_mut(|body| unsafe { std::mem::replace(&mut *body, Body::Gone) });
+        let body = self.body.with_mut(|body| unsafe { std::mem::replace(&mut *body, Body::Gone) });
         let next = match (body, envelope) {
             (Body::Unborn(factory), Envelope::Start) => self.start(factory),
             // The system was closed before it could start.
@@ -145,8 +143,7 @@ impl<M: Send + 'static> Cell<M> {
         match next {
             Next::GoOn(behavior) => {
                 // SAFETY: this is the one activation.
-                self.body
-                    .with_mut(|body| unsafe { *body = Body::Alive(behavior) });
+                self.body.with_mut(|body| unsafe { *body = Body::Alive(behavior) });
             }
             Next::Stop(mut behavior, reason) => {
                 self.mailbox.close();

@@ -16,11 +16,7 @@ pub struct Context<A: Actor> {
 
 impl<A: Actor> Context<A> {
     pub(crate) fn new(myself: ActorRef<A::Message>, system: System) -> Self {
-        Self {
-            myself,
-            system,
-            stopping: false,
-        }
+        Self { myself, system, stopping: false }
     }
 
     pub(crate) fn is_stopping(&self) -> bool {

@@ -29,10 +29,7 @@ pub(crate) struct DeadLetters {
 
 impl DeadLetters {
     pub(crate) fn new(hook: Option<Hook>) -> Self {
-        Self {
-            count: AtomicU64::new(0),
-            hook,
-        }
+        Self { count: AtomicU64::new(0), hook }
     }
 
     /// Counts, tells, and drops a message. Whatever the hook or the message's destructor does, the
@@ -40,10 +37,7 @@ impl DeadLetters {
     pub(crate) fn bury<M>(&self, recipient: &str, message: M) {
         // Relaxed: a statistic.
         self.count.fetch_add(1, Ordering::Relaxed);
-        let letter = DeadLetter {
-            recipient,
-            message_type: type_name::<M>(),
-        };
+        let letter = DeadLetter { recipient, message_type: type_name::<M>() };
         tracing::debug!(
             target: "mini_actor",
             recipient,
@@ -68,8 +62,6 @@ impl DeadLetters {
 
 impl fmt::Debug for DeadLetters {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DeadLetters")
-            .field("count", &self.count())
-            .finish_non_exhaustive()
+        f.debug_struct("DeadLetters").field("count", &self.count()).finish_non_exhaustive()
     }
 }

@@ -29,19 +29,13 @@ impl<M> SendError<M> {
 
 impl<M> fmt::Debug for SendError<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SendError")
-            .field("recipient", &self.recipient)
-            .finish_non_exhaustive()
+        f.debug_struct("SendError").field("recipient", &self.recipient).finish_non_exhaustive()
     }
 }
 
 impl<M> fmt::Display for SendError<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "the actor {:?} has stopped; the message is given back",
-            &*self.recipient
-        )
+        write!(f, "the actor {:?} has stopped; the message is given back", &*self.recipient)
     }
 }
 

@@ -32,10 +32,7 @@ pub struct SystemMetrics {
 impl System {
     pub(crate) fn new(registry: Arc<Registry>) -> Self {
         let scheduler = Scheduler::new(registry.timers.clone());
-        Self {
-            registry,
-            scheduler,
-        }
+        Self { registry, scheduler }
     }
 
     pub(crate) fn registry(&self) -> &Arc<Registry> {

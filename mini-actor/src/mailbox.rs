@@ -55,10 +55,7 @@ pub(crate) struct Mailbox<T> {
 
 impl<T> Mailbox<T> {
     pub(crate) fn new() -> Self {
-        Self {
-            word: CachePadded::new(AtomicU64::new(0)),
-            queue: Queue::new(),
-        }
+        Self { word: CachePadded::new(AtomicU64::new(0)), queue: Queue::new() }
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -80,11 +77,7 @@ impl<T> Mailbox<T> {
         // Release: the activation that counts the message also sees it in the queue. Acquire: if we are
         // to schedule the next activation, it comes after what the last one did.
         let before = self.word.fetch_add(ONE, Ordering::AcqRel);
-        if before < ONE {
-            Sent::Schedule
-        } else {
-            Sent::Counted
-        }
+        if before < ONE { Sent::Schedule } else { Sent::Counted }
     }
 
     /// How many messages the activation may work off.

@@ -51,10 +51,7 @@ impl Registry {
             dead_letters,
             panics: AtomicU64::new(0),
             stopped: AtomicUsize::new(0),
-            alive: Mutex::new(Alive {
-                actors: HashMap::new(),
-                closing: false,
-            }),
+            alive: Mutex::new(Alive { actors: HashMap::new(), closing: false }),
             all_gone: Condvar::new(),
         }
     }
@@ -76,14 +73,10 @@ impl Registry {
     ) -> Result<(), SpawnError> {
         let mut alive = self.alive.lock();
         if alive.closing {
-            return Err(SpawnError::Closed {
-                system: self.name.clone(),
-            });
+            return Err(SpawnError::Closed { system: self.name.clone() });
         }
         if alive.actors.contains_key(name) {
-            return Err(SpawnError::NameTaken {
-                name: name.to_string(),
-            });
+            return Err(SpawnError::NameTaken { name: name.to_string() });
         }
         alive.actors.insert(Arc::clone(name), actor);
         Ok(())

@@ -82,10 +82,7 @@ impl Scheduler {
         to: &ActorRef<M>,
         message: M,
     ) -> Result<Cancellable, ScheduleError<M>> {
-        let delivery = Delivery {
-            to: Arc::clone(to.cell()),
-            message,
-        };
+        let delivery = Delivery { to: Arc::clone(to.cell()), message };
         self.timers
             .schedule_once(delay, Task::new(delivery).inline())
             .map_err(|refused| refused.map(|task| task.into_body().message))
@@ -146,9 +143,7 @@ impl Scheduler {
         to: &ActorRef<M>,
         message: M,
     ) -> Result<Cancellable, ScheduleError<M>> {
-        let send = Periodic::new(repeated(to, message.clone()))
-            .inline()
-            .missed_ticks(missed);
+        let send = Periodic::new(repeated(to, message.clone())).inline().missed_ticks(missed);
         self.timers
             .schedule_at_fixed_rate(initial, interval, send)
             .map_err(|refused| refused.map(|_| message))

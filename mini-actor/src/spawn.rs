@@ -23,25 +23,15 @@ impl System {
         factory: impl FnOnce() -> A + Send + 'static,
     ) -> Result<ActorRef<A::Message>, SpawnError> {
         if !is_name(name) {
-            return Err(SpawnError::Name {
-                given: name.to_owned(),
-                rule: NAME_RULE,
-            });
+            return Err(SpawnError::Name { given: name.to_owned(), rule: NAME_RULE });
         }
         let name: Arc<str> = name.into();
         let system = self.clone();
         let make = move |cell: &Arc<Cell<A::Message>>| -> Box<dyn Behavior<A::Message>> {
             let ctx = Context::new(ActorRef::new(Arc::clone(cell)), system);
-            Box::new(Incarnation {
-                actor: factory(),
-                ctx,
-            })
+            Box::new(Incarnation { actor: factory(), ctx })
         };
-        let cell = Cell::new(
-            Arc::clone(&name),
-            Arc::clone(self.registry()),
-            Box::new(make),
-        );
+        let cell = Cell::new(Arc::clone(&name), Arc::clone(self.registry()), Box::new(make));
         self.registry().enter(&name, Arc::clone(&cell) as Arc<_>)?;
         // Nobody but a closing system knows the actor yet, so this is the first in its mailbox, or it is
         // refused because the actor has been stopped unborn.

@@ -82,16 +82,10 @@ impl Builder {
     /// [`BuildError`] names the setting that is out of its range, or says which thread could not be started.
     pub fn build(self) -> Result<ActorSystem, BuildError> {
         if !is_name(&self.name) {
-            return Err(BuildError::Name {
-                given: self.name,
-                rule: NAME_RULE,
-            });
+            return Err(BuildError::Name { given: self.name, rule: NAME_RULE });
         }
         if self.throughput == 0 || self.throughput > MAX_THROUGHPUT {
-            return Err(BuildError::Throughput {
-                given: self.throughput,
-                max: MAX_THROUGHPUT,
-            });
+            return Err(BuildError::Throughput { given: self.throughput, max: MAX_THROUGHPUT });
         }
         let pool = Pool::new(&format!("{}-actors", self.name), self.threads)?;
         // The threads are started now: a system that has none had better say so here than at the first
@@ -233,10 +227,7 @@ impl ActorSystem {
                     dead_letters: registry.dead_letters.count(),
                 })
             }
-            running => Err(CloseError::Timeout {
-                running,
-                limit: self.shutdown_timeout,
-            }),
+            running => Err(CloseError::Timeout { running, limit: self.shutdown_timeout }),
         }
     }
 }

@@ -22,15 +22,9 @@ fn closing_sends_what_is_scheduled_and_lets_actors_receive_what_is_queued() {
     for number in 50..60 {
         // Later ones first: they are sent in the order of their deadlines.
         let delay = HOUR + Duration::from_secs(60 - number);
-        let _ = system
-            .scheduler()
-            .schedule_once(delay, &actor, number)
-            .unwrap();
+        let _ = system.scheduler().schedule_once(delay, &actor, number).unwrap();
     }
-    let _ = system
-        .scheduler()
-        .schedule_at_fixed_rate(HOUR, HOUR, &actor, 99)
-        .unwrap();
+    let _ = system.scheduler().schedule_at_fixed_rate(HOUR, HOUR, &actor, 99).unwrap();
     let report = system.close().unwrap();
     assert_eq!(report.scheduler.ran, 10);
     assert_eq!(report.scheduler.repeats_ended, 1);
@@ -43,18 +37,12 @@ fn closing_sends_what_is_scheduled_and_lets_actors_receive_what_is_queued() {
     assert_eq!(all(&told), expected);
     let metrics = system.scheduler().timers().metrics();
     assert_eq!(metrics.pending, 0);
-    assert_eq!(
-        metrics.scheduled,
-        metrics.fired + metrics.cancelled + metrics.handed_back
-    );
+    assert_eq!(metrics.scheduled, metrics.fired + metrics.cancelled + metrics.handed_back);
 }
 
 #[test]
 fn a_system_may_be_closed_without_sending_what_is_scheduled() {
-    let system = ActorSystem::builder("test")
-        .close_policy(ClosePolicy::RunNone)
-        .build()
-        .unwrap();
+    let system = ActorSystem::builder("test").close_policy(ClosePolicy::RunNone).build().unwrap();
     let (factory, told) = probe(|_, _| ());
     let actor = system.spawn("a", factory).unwrap();
     actor.tell(1).unwrap();
@@ -71,12 +59,7 @@ fn a_closed_system_refuses_actors_and_closing_again_does_nothing() {
     system.close().unwrap();
     let (factory, _) = probe(|_: &(), _| ());
     let error = system.spawn("a", factory).unwrap_err();
-    assert_eq!(
-        error,
-        SpawnError::Closed {
-            system: "test".to_owned()
-        }
-    );
+    assert_eq!(error, SpawnError::Closed { system: "test".to_owned() });
     let again = system.close().unwrap();
     assert_eq!(again.actors_stopped, 0);
     assert_eq!(again.scheduler.ran, 0);
@@ -96,9 +79,7 @@ fn an_actor_that_closes_its_system_is_refused_instead_of_deadlocked() {
     let system = std::sync::Arc::new(ActorSystem::new("test").unwrap());
     let (sender, receiver) = mpsc::channel();
     let inner = std::sync::Arc::clone(&system);
-    let closer = system
-        .spawn("closer", move || Closer(inner, sender))
-        .unwrap();
+    let closer = system.spawn("closer", move || Closer(inner, sender)).unwrap();
     closer.tell(()).unwrap();
     assert!(receiver.recv_timeout(LONG).unwrap());
     system.close().unwrap();
@@ -114,10 +95,8 @@ fn closing_gives_up_on_an_actor_that_does_not_return_and_says_so() {
             let _ = self.0.recv();
         }
     }
-    let system = ActorSystem::builder("test")
-        .shutdown_timeout(Duration::from_millis(20))
-        .build()
-        .unwrap();
+    let system =
+        ActorSystem::builder("test").shutdown_timeout(Duration::from_millis(20)).build().unwrap();
     let (release, hold) = mpsc::channel();
     let (entered, wait) = mpsc::channel();
     let stuck = system.spawn("stuck", move || Stuck(hold, entered)).unwrap();

@@ -29,9 +29,7 @@ fn an_actor_that_stops_itself_leaves_the_rest_as_dead_letters() {
     let (sender, dead) = mpsc::channel();
     let system = ActorSystem::builder("test")
         .on_dead_letter(move |letter| {
-            sender
-                .send((letter.recipient.to_owned(), letter.message_type))
-                .unwrap();
+            sender.send((letter.recipient.to_owned(), letter.message_type)).unwrap();
         })
         .build()
         .unwrap();
@@ -65,10 +63,7 @@ fn a_message_to_a_stopped_actor_comes_back_with_the_reason() {
     actor.stop();
     all(&told);
     let error = actor.tell("hello".to_owned()).unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "the actor \"greeter\" has stopped; the message is given back"
-    );
+    assert_eq!(error.to_string(), "the actor \"greeter\" has stopped; the message is given back");
     assert_eq!(error.into_message(), "hello");
     actor.stop(); // once more does nothing
 }
@@ -84,12 +79,7 @@ fn a_panic_stops_the_actor_and_nobody_else() {
     clumsy.tell(13).unwrap();
     assert_eq!(
         all(&told),
-        [
-            Event::Started,
-            Event::Received(13),
-            Event::Stopped(StopReason::Panicked),
-            Event::Dropped
-        ]
+        [Event::Started, Event::Received(13), Event::Stopped(StopReason::Panicked), Event::Dropped]
     );
     neighbour.tell(1).unwrap();
     neighbour.stop();
@@ -115,9 +105,7 @@ fn a_factory_a_hook_and_a_destructor_that_panic_are_contained() {
         }
     }
     let system = ActorSystem::new("test").unwrap();
-    let unborn = system
-        .spawn("unborn", || -> Bad { panic!("expected by this test") })
-        .unwrap();
+    let unborn = system.spawn("unborn", || -> Bad { panic!("expected by this test") }).unwrap();
     let bad = system.spawn("bad", || Bad).unwrap();
     bad.stop();
     system.close().unwrap();
@@ -133,9 +121,7 @@ fn names_are_unique_among_the_living_and_free_again_afterwards() {
     let (factory, _) = probe(|_: &(), _| ());
     assert_eq!(
         system.spawn("a", factory).unwrap_err(),
-        SpawnError::NameTaken {
-            name: "a".to_owned()
-        }
+        SpawnError::NameTaken { name: "a".to_owned() }
     );
     first.stop();
     all(&told);
@@ -164,11 +150,7 @@ fn names_are_unique_among_the_living_and_free_again_afterwards() {
 #[test]
 fn an_actor_that_is_flooded_lets_others_have_their_turn() {
     // One thread: the flooding actor sends itself the next message before each return, for ever.
-    let system = ActorSystem::builder("test")
-        .threads(1)
-        .throughput(3)
-        .build()
-        .unwrap();
+    let system = ActorSystem::builder("test").threads(1).throughput(3).build().unwrap();
     struct Busy;
     impl Actor for Busy {
         type Message = ();

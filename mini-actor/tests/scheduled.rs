@@ -23,13 +23,7 @@ fn a_scheduled_message_arrives_once_and_not_before_its_time() {
     let _ = system.scheduler().schedule_once(delay, &actor, 5).unwrap();
     let events = all(&told);
     assert!(before.elapsed() >= delay);
-    assert_eq!(
-        events
-            .iter()
-            .filter(|event| **event == Event::Received(5))
-            .count(),
-        1
-    );
+    assert_eq!(events.iter().filter(|event| **event == Event::Received(5)).count(), 1);
 }
 
 #[test]
@@ -37,10 +31,8 @@ fn a_cancelled_message_never_arrives() {
     let system = ActorSystem::new("test").unwrap();
     let (factory, told) = probe(|_, _| ());
     let actor = system.spawn("a", factory).unwrap();
-    let send = system
-        .scheduler()
-        .schedule_once(Duration::from_millis(50), &actor, "never")
-        .unwrap();
+    let send =
+        system.scheduler().schedule_once(Duration::from_millis(50), &actor, "never").unwrap();
     assert!(send.cancel());
     system.close().unwrap(); // would deliver it
     assert!(!all(&told).contains(&Event::Received("never")));
@@ -48,10 +40,8 @@ fn a_cancelled_message_never_arrives() {
 
 #[test]
 fn messages_due_at_one_moment_arrive_in_the_order_of_the_calls() {
-    let system = ActorSystem::builder("test")
-        .tick_duration(Duration::from_millis(10))
-        .build()
-        .unwrap();
+    let system =
+        ActorSystem::builder("test").tick_duration(Duration::from_millis(10)).build().unwrap();
     let (factory, told) = probe(|_, _| ());
     let actor = system.spawn("a", factory).unwrap();
     let due = system.scheduler().timers().now() + Duration::from_millis(20);
@@ -79,12 +69,8 @@ fn periodic_sends_go_on_until_cancelled() {
     let actor = system.spawn("a", factory).unwrap();
     let ms = Duration::from_millis(1);
     let scheduler = system.scheduler();
-    let delay = scheduler
-        .schedule_with_fixed_delay(Duration::ZERO, ms, &actor, 'd')
-        .unwrap();
-    let rate = scheduler
-        .schedule_at_fixed_rate(Duration::ZERO, ms, &actor, 'r')
-        .unwrap();
+    let delay = scheduler.schedule_with_fixed_delay(Duration::ZERO, ms, &actor, 'd').unwrap();
+    let rate = scheduler.schedule_at_fixed_rate(Duration::ZERO, ms, &actor, 'r').unwrap();
     let (mut delayed, mut rated) = (0, 0);
     while delayed < 5 || rated < 5 {
         match told.recv_timeout(LONG).unwrap() {
@@ -103,10 +89,8 @@ fn a_repeat_to_a_stopped_actor_ends_by_itself() {
     let (factory, told) = probe(|_, ctx| ctx.stop());
     let actor = system.spawn("a", factory).unwrap();
     let every = Duration::from_millis(1);
-    let repeat = system
-        .scheduler()
-        .schedule_at_fixed_rate(Duration::ZERO, every, &actor, ())
-        .unwrap();
+    let repeat =
+        system.scheduler().schedule_at_fixed_rate(Duration::ZERO, every, &actor, ()).unwrap();
     all(&told);
     // The run that finds the actor stopped is the last: wait until no other is pending, and until the timer
     // thread is done with it.
@@ -133,10 +117,7 @@ fn a_message_that_is_due_after_its_actor_stopped_is_a_dead_letter() {
         .unwrap();
     let (factory, told) = probe(|_, _| ());
     let actor = system.spawn("late", factory).unwrap();
-    let _ = system
-        .scheduler()
-        .schedule_once(Duration::from_millis(30), &actor, 1)
-        .unwrap();
+    let _ = system.scheduler().schedule_once(Duration::from_millis(30), &actor, 1).unwrap();
     actor.stop();
     all(&told);
     assert_eq!(dead.recv_timeout(LONG).unwrap(), "late");
@@ -148,10 +129,7 @@ fn scheduled_sends_do_not_keep_an_actor_alive() {
     let (factory, told) = probe(|_, _| ());
     let actor = system.spawn("a", factory).unwrap();
     let _ = system.scheduler().schedule_once(HOUR, &actor, 1).unwrap();
-    let _ = system
-        .scheduler()
-        .schedule_at_fixed_rate(HOUR, HOUR, &actor, 1)
-        .unwrap();
+    let _ = system.scheduler().schedule_at_fixed_rate(HOUR, HOUR, &actor, 1).unwrap();
     actor.stop();
     // The events end when the actor has been dropped.
     assert_eq!(all(&told).last(), Some(&Event::Dropped));
@@ -165,14 +143,11 @@ fn refused_sends_give_the_message_back() {
     let actor = system.spawn("a", factory).unwrap();
     let scheduler = system.scheduler();
     let text = || "precious".to_owned();
-    let zero = scheduler
-        .schedule_at_fixed_rate(HOUR, Duration::ZERO, &actor, text())
-        .unwrap_err();
+    let zero = scheduler.schedule_at_fixed_rate(HOUR, Duration::ZERO, &actor, text()).unwrap_err();
     assert!(matches!(zero.refusal(), Refusal::Period { .. }));
     assert_eq!(zero.into_task(), "precious");
-    let zero = scheduler
-        .schedule_with_fixed_delay(HOUR, Duration::ZERO, &actor, text())
-        .unwrap_err();
+    let zero =
+        scheduler.schedule_with_fixed_delay(HOUR, Duration::ZERO, &actor, text()).unwrap_err();
     assert_eq!(zero.into_task(), "precious");
     system.close().unwrap();
     let closed = scheduler.schedule_once(HOUR, &actor, text()).unwrap_err();
@@ -185,14 +160,8 @@ fn a_delay_beyond_all_time_is_accepted_and_never_comes() {
     let system = ActorSystem::new("test").unwrap();
     let (factory, told) = probe(|_, _| ());
     let actor = system.spawn("a", factory).unwrap();
-    let never = system
-        .scheduler()
-        .schedule_once(Duration::MAX, &actor, 1)
-        .unwrap();
-    let _ = system
-        .scheduler()
-        .schedule_once(Duration::from_millis(5), &actor, 2)
-        .unwrap();
+    let never = system.scheduler().schedule_once(Duration::MAX, &actor, 1).unwrap();
+    let _ = system.scheduler().schedule_once(Duration::from_millis(5), &actor, 2).unwrap();
     assert_eq!(told.recv_timeout(LONG).unwrap(), Event::Started);
     assert_eq!(told.recv_timeout(LONG).unwrap(), Event::Received(2));
     assert!(never.cancel());
@@ -206,9 +175,7 @@ fn closures_on_the_system_s_scheduler_run_on_the_system_s_threads() {
         .scheduler()
         .timers()
         .schedule_once(Duration::ZERO, move || {
-            sender
-                .send(std::thread::current().name().unwrap().to_owned())
-                .unwrap();
+            sender.send(std::thread::current().name().unwrap().to_owned()).unwrap();
         })
         .unwrap();
     assert_eq!(receiver.recv_timeout(LONG).unwrap(), "demo-actors-0");
@@ -220,10 +187,7 @@ fn a_message_whose_clone_panics_ends_its_series_only() {
     struct Fragile(Arc<AtomicUsize>);
     impl Clone for Fragile {
         fn clone(&self) -> Self {
-            assert!(
-                self.0.fetch_add(1, Ordering::SeqCst) < 3,
-                "expected by this test"
-            );
+            assert!(self.0.fetch_add(1, Ordering::SeqCst) < 3, "expected by this test");
             Self(Arc::clone(&self.0))
         }
     }
@@ -236,17 +200,12 @@ fn a_message_whose_clone_panics_ends_its_series_only() {
     let actor = system.spawn("a", || Quiet).unwrap();
     let every = Duration::from_millis(1);
     let fragile = Fragile(Arc::new(AtomicUsize::new(0)));
-    let repeat = system
-        .scheduler()
-        .schedule_with_fixed_delay(every, every, &actor, fragile)
-        .unwrap();
+    let repeat =
+        system.scheduler().schedule_with_fixed_delay(every, every, &actor, fragile).unwrap();
     while system.scheduler().timers().metrics().panicked == 0 {
         std::thread::yield_now();
     }
-    assert!(
-        !repeat.cancel(),
-        "the series has ended, so it cannot be cancelled"
-    );
+    assert!(!repeat.cancel(), "the series has ended, so it cannot be cancelled");
     let (factory, told) = probe(|_, _| ());
     let other = system.spawn("b", factory).unwrap();
     let _ = system.scheduler().schedule_once(every, &other, 1).unwrap();

@@ -50,17 +50,9 @@ fn every_message_is_received_buried_or_given_back_when_senders_timers_and_stops_
         let received = Arc::new(AtomicU64::new(0));
         let ended = Arc::new(AtomicU64::new(0));
         let inside = Arc::clone(&received);
-        let patience = if round % 3 == 0 {
-            u64::MAX
-        } else {
-            each * round / 10 + 1
-        };
-        let actor = system
-            .spawn("receiver", move || Receiver {
-                received: inside,
-                patience,
-            })
-            .unwrap();
+        let patience = if round % 3 == 0 { u64::MAX } else { each * round / 10 + 1 };
+        let actor =
+            system.spawn("receiver", move || Receiver { received: inside, patience }).unwrap();
         let senders: Vec<_> = (0..SENDERS)
             .map(|sender| {
                 let (actor, ended) = (actor.clone(), Arc::clone(&ended));

@@ -302,22 +302,14 @@ impl<'a> Crowd<'a> {
 
     fn observations(self) -> Observations {
         let mut clients = self.stillborn;
-        clients.extend(self.clients.into_iter().map(|client| {
-            Observed {
-                end: client
-                    .end
-                    .unwrap_or_else(|| End::Failed("has not ended".to_owned())),
-                requests: client.requests,
-                answers: client.answers,
-                heartbeats: client.heartbeats,
-                longest_gap: client.longest_gap,
-            }
+        clients.extend(self.clients.into_iter().map(|client| Observed {
+            end: client.end.unwrap_or_else(|| End::Failed("has not ended".to_owned())),
+            requests: client.requests,
+            answers: client.answers,
+            heartbeats: client.heartbeats,
+            longest_gap: client.longest_gap,
         }));
-        Observations {
-            clients,
-            answer_times: self.answer_times,
-            latest_send: self.latest_send,
-        }
+        Observations { clients, answer_times: self.answer_times, latest_send: self.latest_send }
     }
 }
 
@@ -426,10 +418,9 @@ impl Client {
     fn ended(&mut self, how: String) {
         let end = match (self.farewell, self.phase) {
             (Some(Farewell::Done), Phase::HungUp) => End::HungUp,
-            (Some(Farewell::Idle), _) => End::TimedOut {
-                silent: self.falls_silent,
-                unheard: self.heard.elapsed(),
-            },
+            (Some(Farewell::Idle), _) => {
+                End::TimedOut { silent: self.falls_silent, unheard: self.heard.elapsed() }
+            }
             (Some(farewell), phase) => {
                 End::Failed(format!("was told {} while {phase:?}", Line::Bye(farewell)))
             }

@@ -40,9 +40,7 @@ pub fn check_file_limit(options: &Options) -> Result<(), String> {
 /// How many files this process may open, and to how many it may raise that.
 fn file_limits() -> Option<(u64, u64)> {
     let limits = fs::read_to_string("/proc/self/limits").ok()?;
-    let line = limits
-        .lines()
-        .find_map(|line| line.strip_prefix("Max open files"))?;
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
     let mut values = line.split_whitespace().map(|value| match value {
         "unlimited" => Some(u64::MAX),
         number => number.parse().ok(),
@@ -63,12 +61,7 @@ pub fn cpu_time() -> Option<CpuTime> {
     let (_, fields) = stat.rsplit_once(')')?;
     let mut times = fields.split_whitespace().skip(11).map(|ticks| {
         let ticks: u64 = ticks.parse().ok()?;
-        Some(Duration::from_millis(
-            ticks * 1_000 / CLOCK_TICKS_PER_SECOND,
-        ))
+        Some(Duration::from_millis(ticks * 1_000 / CLOCK_TICKS_PER_SECOND))
     });
-    Some(CpuTime {
-        user: times.next()??,
-        system: times.next()??,
-    })
+    Some(CpuTime { user: times.next()??, system: times.next()?? })
 }

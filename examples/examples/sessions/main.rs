@@ -42,13 +42,8 @@ use crate::server::Server;
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    if let Err(problem) = options
-        .check()
-        .and_then(|()| machine::check_file_limit(&options))
-    {
-        Options::command()
-            .error(ErrorKind::ValueValidation, problem)
-            .exit();
+    if let Err(problem) = options.check().and_then(|()| machine::check_file_limit(&options)) {
+        Options::command().error(ErrorKind::ValueValidation, problem).exit();
     }
     match run(&options) {
         Ok(true) => ExitCode::SUCCESS,
@@ -64,9 +59,7 @@ fn main() -> ExitCode {
 fn run(options: &Options) -> Result<bool, Box<dyn Error>> {
     let began = Instant::now();
     let counts = Arc::new(Counts::default());
-    let system = ActorSystem::builder("sessions")
-        .tick_duration(options.tick)
-        .build()?;
+    let system = ActorSystem::builder("sessions").tick_duration(options.tick).build()?;
     let server = Server::start(system.system(), options, &counts)?;
     println!("{options}\nThe server listens on {}.", server.address());
     progress::start(&system, &counts)?;
@@ -77,28 +70,18 @@ fn run(options: &Options) -> Result<bool, Box<dyn Error>> {
             .name("clients".to_owned())
             .spawn(move || clients::run(address, &options))?
     };
-    let observed = clients
-        .join()
-        .map_err(|_| "the clients' thread panicked")??;
+    let observed = clients.join().map_err(|_| "the clients' thread panicked")??;
 
     // Every client has seen the end of its connection, so the sessions are over and the server has
     // nobody left to talk to.
     server.stop()?;
     let before = system.scheduler().timers().metrics();
-    let sessions = Run {
-        options,
-        counts: &counts,
-        observed: &observed,
-        took: began.elapsed(),
-    };
+    let sessions = Run { options, counts: &counts, observed: &observed, took: began.elapsed() };
     sessions.print(&before);
 
     let closing = Instant::now();
     let closed = system.close()?;
-    println!(
-        "Closed in {:.1?}: {closed}\n",
-        closing.elapsed().max(Duration::from_micros(1))
-    );
+    println!("Closed in {:.1?}: {closed}\n", closing.elapsed().max(Duration::from_micros(1)));
     let after = system.scheduler().timers().metrics();
     Ok(sessions.account(&after, &closed, &system.metrics()))
 }

@@ -72,25 +72,10 @@ impl Options {
         within("seconds", self.seconds, 1, MAX_SECONDS)?;
         within("silent-percent", self.silent_percent, 0, 100)?;
         let interval = Span(self.request_interval);
-        within(
-            "request-interval",
-            interval,
-            Span(MIN_INTERVAL),
-            Span(MAX_INTERVAL),
-        )?;
+        within("request-interval", interval, Span(MIN_INTERVAL), Span(MAX_INTERVAL))?;
         let heartbeat = Span(self.heartbeat);
-        within(
-            "heartbeat",
-            heartbeat,
-            Span(MIN_INTERVAL),
-            Span(MAX_INTERVAL),
-        )?;
-        within(
-            "tick",
-            Span(self.tick),
-            Span(Duration::from_nanos(1)),
-            Span(MAX_TICK),
-        )?;
+        within("heartbeat", heartbeat, Span(MIN_INTERVAL), Span(MAX_INTERVAL))?;
+        within("tick", Span(self.tick), Span(Duration::from_nanos(1)), Span(MAX_TICK))?;
         let timeout = Span(self.idle_timeout);
         let least = Span(self.request_interval * 2);
         if timeout < least {
@@ -137,9 +122,7 @@ fn within<T: PartialOrd + fmt::Display>(
     max: T,
 ) -> Result<(), String> {
     if given < min || given > max {
-        return Err(format!(
-            "{name} is {given}, but it must be between {min} and {max}"
-        ));
+        return Err(format!("{name} is {given}, but it must be between {min} and {max}"));
     }
     Ok(())
 }
@@ -151,12 +134,7 @@ struct Span(Duration);
 impl fmt::Display for Span {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nanos = self.0.as_nanos();
-        let units = [
-            ("s", 1_000_000_000),
-            ("ms", 1_000_000),
-            ("us", 1_000),
-            ("ns", 1),
-        ];
+        let units = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)];
         for (unit, size) in units {
             if nanos.is_multiple_of(size) && nanos > 0 {
                 return write!(f, "{}{unit}", nanos / size);
@@ -170,20 +148,14 @@ fn parse_duration(text: &str) -> Result<Duration, String> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
     if number.is_empty() {
-        return Err(
-            "a duration is a whole number with a unit, as in 250us, 400ms or 2s".to_owned(),
-        );
+        return Err("a duration is a whole number with a unit, as in 250us, 400ms or 2s".to_owned());
     }
-    let number: u64 = number
-        .parse()
-        .map_err(|_| format!("{number} is more than {}", u64::MAX))?;
+    let number: u64 = number.parse().map_err(|_| format!("{number} is more than {}", u64::MAX))?;
     match unit {
         "ns" => Ok(Duration::from_nanos(number)),
         "us" => Ok(Duration::from_micros(number)),
         "ms" | "" => Ok(Duration::from_millis(number)),
         "s" => Ok(Duration::from_secs(number)),
-        _ => Err(format!(
-            "the unit is {unit:?}, but it must be ns, us, ms or s"
-        )),
+        _ => Err(format!("the unit is {unit:?}, but it must be ns, us, ms or s")),
     }
 }

@@ -26,12 +26,7 @@ pub fn start(system: &System, counts: &Arc<Counts>) -> Result<(), Box<dyn Error>
     let counts = Arc::clone(counts);
     let progress = system.spawn("progress", move || {
         let now = Instant::now();
-        Progress {
-            counts,
-            began: now,
-            last: now,
-            requests: 0,
-        }
+        Progress { counts, began: now, last: now, requests: 0 }
     })?;
     // A line that was missed has nothing to say any more.
     let _ = system.scheduler().schedule_at_fixed_rate_missed(

@@ -111,12 +111,7 @@ impl Run<'_> {
         if let [first, .., last] = &*ends.silences {
             row("after silence of", {
                 let median = ends.silences[ends.silences.len() / 2];
-                format!(
-                    "min {}   p50 {}   max {}",
-                    millis(*first),
-                    millis(median),
-                    millis(*last)
-                )
+                format!("min {}   p50 {}   max {}", millis(*first), millis(median), millis(*last))
             });
         }
 
@@ -124,19 +119,12 @@ impl Run<'_> {
         row("requests", grouped(requests.get()));
         row("answered within", {
             let times = &self.observed.answer_times;
-            three(
-                times.value_at_quantile(0.5),
-                times.value_at_quantile(0.99),
-                times.max(),
-            )
+            three(times.value_at_quantile(0.5), times.value_at_quantile(0.99), times.max())
         });
         row("heartbeats", grouped(heartbeats.get()));
         row("idle timers armed", {
             let overtaken = grouped(overtaken.get());
-            format!(
-                "{:<12} {overtaken} overtaken by a request",
-                grouped(armed.get())
-            )
+            format!("{:<12} {overtaken} overtaken by a request", grouped(armed.get()))
         });
         let gap = self.observed.clients.iter().map(|it| it.longest_gap).max();
         row("longest gap", {
@@ -230,34 +218,14 @@ impl Run<'_> {
         let heartbeats = self.total(|it| it.heartbeats);
         if ends.stalled == 0 {
             account.same("answers received", answers, "requests sent", requests);
-            account.same(
-                "answers received",
-                answers,
-                "answers sent",
-                counts.requests.get(),
-            );
-            account.same(
-                "heartbeats received",
-                heartbeats,
-                "sent",
-                counts.heartbeats.get(),
-            );
+            account.same("answers received", answers, "answers sent", counts.requests.get());
+            account.same("heartbeats received", heartbeats, "sent", counts.heartbeats.get());
         } else {
             // Who was timed out because of a stall had requests under way, and reading them would
             // have been too late.
             account.at_most("answers received", answers, "requests sent", requests);
-            account.at_most(
-                "answers received",
-                answers,
-                "answers sent",
-                counts.requests.get(),
-            );
-            account.at_most(
-                "heartbeats received",
-                heartbeats,
-                "sent",
-                counts.heartbeats.get(),
-            );
+            account.at_most("answers received", answers, "answers sent", counts.requests.get());
+            account.at_most("heartbeats received", heartbeats, "sent", counts.heartbeats.get());
         }
         account.none("tasks unfinished", closed.scheduler.unfinished as u64);
         account.none("timers refused", timers.refused);
@@ -302,10 +270,7 @@ impl Account {
         let holds = actual == expected;
         let sign = if holds { "=" } else { "≠" };
         let (actual, expected) = (grouped(actual), grouped(expected));
-        self.line(
-            holds,
-            &format!("{what}: {actual} {sign} {other}: {expected}"),
-        );
+        self.line(holds, &format!("{what}: {actual} {sign} {other}: {expected}"));
     }
 
     fn none(&mut self, what: &str, actual: u64) {
@@ -321,16 +286,11 @@ impl Account {
 
     fn sum(&mut self, what: &str, total: u64, parts: &[(&str, u64)]) {
         let sum: u64 = parts.iter().map(|(_, part)| part).sum();
-        let parts: Vec<_> = parts
-            .iter()
-            .map(|(name, part)| format!("{} {name}", grouped(*part)))
-            .collect();
+        let parts: Vec<_> =
+            parts.iter().map(|(name, part)| format!("{} {name}", grouped(*part))).collect();
         let sign = if total == sum { "=" } else { "≠" };
         let total_text = grouped(total);
-        self.line(
-            total == sum,
-            &format!("{what}: {total_text} {sign} {}", parts.join(" + ")),
-        );
+        self.line(total == sum, &format!("{what}: {total_text} {sign} {}", parts.join(" + ")));
     }
 }
 
@@ -345,12 +305,7 @@ fn millis(time: Duration) -> String {
 
 fn three(median: u64, p99: u64, max: u64) -> String {
     let time = |nanos: u64| Duration::from_nanos(nanos);
-    format!(
-        "p50 {:.2?}   p99 {:.2?}   max {:.2?}",
-        time(median),
-        time(p99),
-        time(max)
-    )
+    format!("p50 {:.2?}   p99 {:.2?}   max {:.2?}", time(median), time(p99), time(max))
 }
 
 /// A number with commas.

@@ -52,9 +52,7 @@ impl Outbox {
         // AcqRel, as in `carry_out`: who finds `true` here has sent before the thread resets it,
         // and is seen by the look that follows.
         if !self.woken.swap(true, Ordering::AcqRel) {
-            self.waker
-                .wake()
-                .expect("the poll can be woken while it exists");
+            self.waker.wake().expect("the poll can be woken while it exists");
         }
     }
 }
@@ -88,15 +86,10 @@ impl Server {
         let poll = Poll::new()?;
         let waker = Waker::new(poll.registry(), WAKER)?;
         let mut listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0).into())?;
-        poll.registry()
-            .register(&mut listener, LISTENER, Interest::READABLE)?;
+        poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
         let address = listener.local_addr()?;
         let (sender, commands) = mpsc::channel();
-        let outbox = Arc::new(Outbox {
-            commands: sender,
-            waker,
-            woken: AtomicBool::new(false),
-        });
+        let outbox = Arc::new(Outbox { commands: sender, waker, woken: AtomicBool::new(false) });
         let io = Io {
             poll,
             listener,
@@ -111,14 +104,8 @@ impl Server {
                 counts: Arc::clone(counts),
             }),
         };
-        let thread = thread::Builder::new()
-            .name("server-io".to_owned())
-            .spawn(move || io.run())?;
-        Ok(Self {
-            address,
-            outbox,
-            thread,
-        })
+        let thread = thread::Builder::new().name("server-io".to_owned()).spawn(move || io.run())?;
+        Ok(Self { address, outbox, thread })
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -128,9 +115,7 @@ impl Server {
     /// Ends the thread, and with it the connections that are left.
     pub fn stop(self) -> io::Result<()> {
         self.outbox.send(Command::Stop);
-        self.thread
-            .join()
-            .unwrap_or_else(|_| Err(io::Error::other("the server's thread panicked")))
+        self.thread.join().unwrap_or_else(|_| Err(io::Error::other("the server's thread panicked")))
     }
 }
 
@@ -212,16 +197,11 @@ impl Io {
             token,
             Interest::READABLE | Interest::WRITABLE,
         )?;
-        let peer = Peer {
-            connection: token,
-            outbox: Arc::clone(&self.outbox),
-        };
+        let peer = Peer { connection: token, outbox: Arc::clone(&self.outbox) };
         let rules = Arc::clone(&self.rules);
         let session = self
             .system
-            .spawn(&format!("session-{}", token.0), move || {
-                Session::new(peer, rules)
-            })
+            .spawn(&format!("session-{}", token.0), move || Session::new(peer, rules))
             .map_err(io::Error::other)?;
         self.connections.insert(
             token,

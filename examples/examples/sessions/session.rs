@@ -64,11 +64,7 @@ impl Session {
         // Refused only when the system is being closed, which ends the session in any case.
         self.idle = ctx
             .scheduler()
-            .schedule_once(
-                self.rules.idle_timeout,
-                ctx.myself(),
-                Message::Idle(self.armed),
-            )
+            .schedule_once(self.rules.idle_timeout, ctx.myself(), Message::Idle(self.armed))
             .ok();
         if self.idle.is_some() {
             self.rules.counts.armed.add_one();
@@ -112,10 +108,8 @@ impl Actor for Session {
         self.rules.counts.opened.add_one();
         self.arm_idle_timer(ctx);
         let every = self.rules.heartbeat;
-        self.heartbeat = ctx
-            .scheduler()
-            .schedule_at_fixed_rate(every, every, ctx.myself(), Message::Beat)
-            .ok();
+        self.heartbeat =
+            ctx.scheduler().schedule_at_fixed_rate(every, every, ctx.myself(), Message::Beat).ok();
     }
 
     fn receive(&mut self, message: Message, ctx: &mut Context<Self>) {

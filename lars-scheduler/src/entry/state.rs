@@ -132,8 +132,7 @@ impl State {
         // Relaxed: the entry is the caller's alone; the push into the intake publishes it. The
         // lane stays what it was.
         let lane = self.0.load(Ordering::Relaxed) >> LANE_SHIFT << LANE_SHIFT;
-        self.0
-            .store(lane | QUEUED | HANDLE | flags.0, Ordering::Relaxed);
+        self.0.store(lane | QUEUED | HANDLE | flags.0, Ordering::Relaxed);
     }
 
     /// The lane whose threads use this entry.
@@ -146,8 +145,7 @@ impl State {
     pub(crate) fn set_lane(&self, lane: usize) {
         debug_assert!(lane < 1 << 16);
         // Relaxed: the entry has not been shared yet.
-        self.0
-            .store(FREE | (lane as u32) << LANE_SHIFT, Ordering::Relaxed);
+        self.0.store(FREE | (lane as u32) << LANE_SHIFT, Ordering::Relaxed);
     }
 
     /// `QUEUED` to `ARMED`, by the driver that popped the entry from the intake.
@@ -202,19 +200,14 @@ impl State {
 
     fn swap(&self, from: u32, to: u32) -> Result<u32, u32> {
         // Strong: the loops above run once unless there is a real race.
-        self.0
-            .compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)
+        self.0.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)
     }
 
     /// The handle is dropped. Unless this says `Orphan`, the entry must not be touched again.
     pub(crate) fn release_handle(&self) -> Released {
         let before = self.0.fetch_and(!HANDLE, Ordering::AcqRel);
         debug_assert!(before & HANDLE != 0);
-        if before & ORPHAN == 0 {
-            Released::ToScheduler
-        } else {
-            Released::Orphan
-        }
+        if before & ORPHAN == 0 { Released::ToScheduler } else { Released::Orphan }
     }
 
     /// The scheduler is going away. Says whether a handle still refers to the entry.
@@ -233,6 +226,12 @@ impl State {
         // Relaxed: nobody else refers to the entry; the push onto the returned stack publishes it.
         let lane = self.0.load(Ordering::Relaxed) >> LANE_SHIFT << LANE_SHIFT;
         self.0.store(lane | FREE, Ordering::Relaxed);
+    }
+
+    /// Whether the task is a run of a repeat.
+    pub(crate) fn is_repeat(&self) -> bool {
+        // Relaxed: set once, before the entry is published.
+        self.0.load(Ordering::Relaxed) & REPEAT != 0
     }
 
     pub(crate) fn is_cancelled(&self) -> bool {
@@ -280,12 +279,8 @@ mod tests {
     #[test]
     fn flags_and_lane_survive_every_transition() {
         let state = queued();
-        let Arm::Armed(_) = state.arm() else {
-            panic!("nobody cancelled")
-        };
-        let Take::Taken(flags) = state.take() else {
-            panic!("nobody cancelled")
-        };
+        let Arm::Armed(_) = state.arm() else { panic!("nobody cancelled") };
+        let Take::Taken(flags) = state.take() else { panic!("nobody cancelled") };
         assert!(flags.is_repeat() && !flags.is_inline() && !flags.is_immediate());
         assert_eq!(state.lane(), 3);
         assert_eq!(state.release_handle(), Released::ToScheduler);

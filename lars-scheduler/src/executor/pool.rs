@@ -13,6 +13,7 @@
 
 use std::cell::RefCell;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
@@ -93,30 +94,18 @@ impl Pool {
     /// [`MAX_THREADS`](Self::MAX_THREADS); [`ConfigError::ThreadName`] if the name has a NUL byte.
     pub fn new(name: &str, threads: usize) -> Result<Self, ConfigError> {
         if threads == 0 || threads > Self::MAX_THREADS {
-            return Err(ConfigError::PoolThreads {
-                given: threads,
-                max: Self::MAX_THREADS,
-            });
+            return Err(ConfigError::PoolThreads { given: threads, max: Self::MAX_THREADS });
         }
         if name.contains('\0') {
-            return Err(ConfigError::ThreadName {
-                given: name.to_owned(),
-            });
+            return Err(ConfigError::ThreadName { given: name.to_owned() });
         }
         let seats: Vec<Seat> = (0..threads)
-            .map(|number| Seat {
-                number,
-                queue: Worker::new_fifo(),
-                parker: Parker::new(),
-            })
+            .map(|number| Seat { number, queue: Worker::new_fifo(), parker: Parker::new() })
             .collect();
         let shared = Shared {
             injector: Injector::new(),
             stealers: seats.iter().map(|seat| seat.queue.stealer()).collect(),
-            unparkers: seats
-                .iter()
-                .map(|seat| seat.parker.unparker().clone())
-                .collect(),
+            unparkers: seats.iter().map(|seat| seat.parker.unparker().clone()).collect(),
             searching: CachePadded::new(AtomicUsize::new(0)),
             sleeping: CachePadded::new(AtomicUsize::new(0)),
             sleepers: Mutex::new(Vec::with_capacity(threads)),
@@ -127,16 +116,18 @@ impl Pool {
             unstarted: Mutex::new(seats),
             name: name.to_owned(),
         };
-        Ok(Self {
-            guard: Arc::new(Guard {
-                shared: Arc::new(shared),
-            }),
-        })
+        Ok(Self { guard: Arc::new(Guard { shared: Arc::new(shared) }) })
     }
 
     /// How many threads the pool has, or will have once it is used.
     pub fn threads(&self) -> usize {
         self.guard.shared.stealers.len()
+    }
+
+    /// Lets the threads finish what was submitted, and end, although the pool is still referred to. Nothing may
+    /// be submitted any more.
+    pub(crate) fn end(&self) {
+        self.guard.shared.end();
     }
 
     /// Whether the calling thread is one of this pool's.
@@ -185,10 +176,7 @@ impl Executor for Pool {
         if !shared.started.load(Ordering::Acquire)
             && let Err(error) = start(shared)
         {
-            return Err(Rejected::new(
-                task,
-                format!("no pool thread could be started: {error}"),
-            ));
+            return Err(Rejected::new(task, format!("no pool thread could be started: {error}")));
         }
         // Relaxed: the queue's push publishes the task; the count only has to be up before the
         // task can finish, which the same push ensures.
@@ -210,6 +198,7 @@ impl Executor for Pool {
 fn start(shared: &Arc<Shared>) -> std::io::Result<()> {
     let mut unstarted = shared.unstarted.lock();
     let mut running = shared.stealers.len() - unstarted.len();
+    let mut refused = None;
     while let Some(seat) = unstarted.pop() {
         let worker = Arc::clone(shared);
         let name = format!("{}-{}", shared.name, seat.number);
@@ -230,13 +219,17 @@ fn start(shared: &Arc<Shared>) -> std::io::Result<()> {
                 if running == 0 {
                     return Err(error);
                 }
-                tracing::warn!(target: "lars_scheduler", %error, running, "a pool runs with fewer threads");
+                refused = Some(error);
                 break;
             }
         }
     }
     // Release: pairs with the load in `execute`.
     shared.started.store(true, Ordering::Release);
+    drop(unstarted);
+    if let Some(error) = refused {
+        tracing::warn!(target: "lars_scheduler", %error, running, "a pool runs with fewer threads");
+    }
     Ok(())
 }
 
@@ -282,7 +275,11 @@ impl Shared {
         }
     }
 
-    fn wake_all(&self) {
+    /// Lets the threads finish what was submitted, and end.
+    fn end(&self) {
+        // Release: tasks submitted before are seen by a worker that sees this.
+        self.ending.store(true, Ordering::Release);
+        fence(Ordering::SeqCst);
         for unparker in &self.unparkers {
             unparker.unpark();
         }
@@ -301,18 +298,19 @@ impl Shared {
         }
     }
 
-    /// Takes a task from anywhere but the worker's own queue.
-    fn steal(&self, own: usize, queue: &Worker<Runnable>) -> Option<Runnable> {
+    /// Takes a task from anywhere but the worker's own queue. One at a time: a batch in the hands of one worker
+    /// would wait behind its first task, and be started out of order.
+    fn steal(&self, own: usize) -> Option<Runnable> {
         loop {
             let mut contended = false;
-            match self.injector.steal_batch_and_pop(queue) {
+            match self.injector.steal() {
                 Steal::Success(task) => return Some(task),
                 Steal::Retry => contended = true,
                 Steal::Empty => {}
             }
             for distance in 1..self.stealers.len() {
                 let victim = (own + distance) % self.stealers.len();
-                match self.stealers[victim].steal_batch_and_pop(queue) {
+                match self.stealers[victim].steal() {
                     Steal::Success(task) => return Some(task),
                     Steal::Retry => contended = true,
                     Steal::Empty => {}
@@ -349,27 +347,12 @@ impl Shared {
 }
 
 fn with_own_queue<R>(f: impl FnOnce(&Worker<Runnable>) -> R) -> R {
-    LOCAL.with(|local| {
-        f(&local
-            .borrow()
-            .as_ref()
-            .expect("set when the worker started")
-            .queue)
-    })
+    LOCAL.with(|local| f(&local.borrow().as_ref().expect("set when the worker started").queue))
 }
 
 fn work(shared: &Arc<Shared>, seat: Seat) {
-    let Seat {
-        number,
-        queue,
-        parker,
-    } = seat;
-    LOCAL.with(|local| {
-        *local.borrow_mut() = Some(Local {
-            shared: Arc::clone(shared),
-            queue,
-        })
-    });
+    let Seat { number, queue, parker } = seat;
+    LOCAL.with(|local| *local.borrow_mut() = Some(Local { shared: Arc::clone(shared), queue }));
     // SeqCst, here and below: see `wake_one_if_none_searches`.
     shared.searching.fetch_add(1, Ordering::SeqCst);
     let mut searching = true;
@@ -377,19 +360,22 @@ fn work(shared: &Arc<Shared>, seat: Seat) {
     loop {
         run = run.wrapping_add(1);
         let task = if run.is_multiple_of(LOCAL_RUN) {
-            with_own_queue(|queue| shared.steal(number, queue).or_else(|| queue.pop()))
+            shared.steal(number).or_else(|| with_own_queue(Worker::pop))
         } else {
-            with_own_queue(|queue| queue.pop().or_else(|| shared.steal(number, queue)))
+            with_own_queue(Worker::pop).or_else(|| shared.steal(number))
         };
         if let Some(task) = task {
             if searching {
                 searching = false;
                 // The last searcher lets the next one search for what else there is.
                 if shared.searching.fetch_sub(1, Ordering::SeqCst) == 1 && shared.has_tasks() {
+                    fence(Ordering::SeqCst);
                     shared.wake_one_if_none_searches();
                 }
             }
-            task.run();
+            // The task's panics are contained inside; this is for a log subscriber that panics when one is
+            // reported. The thread goes on, and the count stays right.
+            let _ = catch_unwind(AssertUnwindSafe(|| task.run()));
             shared.finished();
             continue;
         }
@@ -408,10 +394,7 @@ fn work(shared: &Arc<Shared>, seat: Seat) {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // Release: tasks submitted before are seen by a worker that sees this.
-        self.shared.ending.store(true, Ordering::Release);
-        fence(Ordering::SeqCst);
-        self.shared.wake_all();
+        self.shared.end();
     }
 }
 
@@ -476,11 +459,9 @@ mod tests {
     #[test]
     fn a_task_that_panics_ends_neither_its_thread_nor_the_count() {
         let pool = Pool::new("test", 1).unwrap();
-        pool.execute(Runnable::new(|| panic!("expected by this test")))
-            .unwrap();
+        pool.execute(Runnable::new(|| panic!("expected by this test"))).unwrap();
         let (sender, receiver) = mpsc::channel();
-        pool.execute(Runnable::new(move || sender.send(7).unwrap()))
-            .unwrap();
+        pool.execute(Runnable::new(move || sender.send(7).unwrap())).unwrap();
         assert_eq!(receiver.recv().unwrap(), 7);
         assert!(pool.wait_idle(None));
     }
@@ -501,9 +482,6 @@ mod tests {
     #[test]
     fn a_pool_of_no_threads_is_refused() {
         let error = Pool::new("test", 0).unwrap_err().to_string();
-        assert_eq!(
-            error,
-            "pool_threads is 0, but it must be between 1 and 1024"
-        );
+        assert_eq!(error, "pool_threads is 0, but it must be between 1 and 1024");
     }
 }

@@ -65,10 +65,7 @@ fn an_entry_cancelled_in_the_wheel_is_unlinked_and_used_again_while_it_races_wit
             let _ = driver.turn(6);
         }
         // Both entries of the arena's one block are there again.
-        let both = (
-            handle.schedule_once(LATER, || ()),
-            handle.schedule_once(LATER, || ()),
-        );
+        let both = (handle.schedule_once(LATER, || ()), handle.schedule_once(LATER, || ()));
         assert_eq!(handle.metrics().timer_memory, before);
         drop(both);
     });
@@ -83,10 +80,7 @@ fn an_entry_cancelled_in_the_intake_is_not_used_again_before_the_canceller_is_do
         let canceller = thread::spawn(move || assert!(task.cancel()));
         let _ = driver.take_in();
         // They write where the canceller reads, if one of them is given its entry too early.
-        let next = (
-            handle.schedule_once(LATER, || ()),
-            handle.schedule_once(LATER, || ()),
-        );
+        let next = (handle.schedule_once(LATER, || ()), handle.schedule_once(LATER, || ()));
         canceller.join().unwrap();
         assert_eq!((fate.runs(), fate.drops()), (0, 1));
         drop(next);
@@ -100,15 +94,13 @@ fn a_task_pushed_while_the_driver_stops_is_handed_back_or_refused() {
         let (token, fate) = Token::new();
         let producer = {
             let handle = handle.clone();
-            thread::spawn(
-                move || match handle.schedule_once(LATER, move || token.run()) {
-                    Ok(_dropped) => true,
-                    Err(refused) => {
-                        drop(refused.into_task());
-                        false
-                    }
-                },
-            )
+            thread::spawn(move || match handle.schedule_once(LATER, move || token.run()) {
+                Ok(_dropped) => true,
+                Err(refused) => {
+                    drop(refused.into_task());
+                    false
+                }
+            })
         };
         let stopping = handle.core().stop.request();
         driver.finish();
@@ -176,9 +168,6 @@ fn max_pending_is_exact_when_two_producers_race_for_the_last_place() {
         assert!(here ^ there);
         while driver.take_in() != Intaken::All {}
         let _ = driver.turn(0);
-        assert!(
-            handle.schedule_once(NOW, || ()).is_ok(),
-            "the place was given back"
-        );
+        assert!(handle.schedule_once(NOW, || ()).is_ok(), "the place was given back");
     });
 }

@@ -41,10 +41,8 @@ fn what_two_producers_push_is_popped_once_each_in_their_order() {
     check(3, || {
         let intake = Arc::new(Intake::new());
         let entries: [[Boxed; 2]; 2] = [[entry(), entry()], [entry(), entry()]];
-        let addresses: Vec<Vec<*mut Entry>> = entries
-            .iter()
-            .map(|own| own.iter().map(|entry| entry.0).collect())
-            .collect();
+        let addresses: Vec<Vec<*mut Entry>> =
+            entries.iter().map(|own| own.iter().map(|entry| entry.0).collect()).collect();
         let producers: Vec<_> = entries
             .into_iter()
             .map(|own| {

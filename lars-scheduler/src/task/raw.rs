@@ -70,11 +70,7 @@ impl<B: TaskBody> TableOf<B> {
         executor: |storage| {
             // SAFETY: the storage holds a `B`, which is only looked at.
             let body: &B = unsafe {
-                if fits::<B>() {
-                    &*storage.cast::<B>()
-                } else {
-                    &**storage.cast::<*const B>()
-                }
+                if fits::<B>() { &*storage.cast::<B>() } else { &**storage.cast::<*const B>() }
             };
             body.executor().cloned()
         },
@@ -92,10 +88,7 @@ impl RawTask {
             // SAFETY: an address fits the storage, which is aligned for words.
             unsafe { storage.as_mut_ptr().cast::<*mut B>().write(boxed) };
         }
-        Self {
-            storage,
-            table: const { &TableOf::<B>::TABLE },
-        }
+        Self { storage, table: const { &TableOf::<B>::TABLE } }
     }
 
     /// Runs the body. A panic passes through; the body is gone either way.

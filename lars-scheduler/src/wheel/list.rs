@@ -41,9 +41,7 @@ impl Lists {
             }
         }
         // Every head has been written: the same allocation, as what it is now.
-        Self {
-            heads: std::ptr::slice_from_raw_parts_mut(first, count),
-        }
+        Self { heads: std::ptr::slice_from_raw_parts_mut(first, count) }
     }
 
     fn head(&self, number: usize) -> *mut Links {
@@ -91,6 +89,16 @@ impl Lists {
         (first != head).then(|| Entry::of_links(first))
     }
 
+    /// The entries of a list, in order. The list must not change meanwhile.
+    pub(crate) fn iter(&self, list: usize) -> impl Iterator<Item = *mut Entry> {
+        let head = self.head(list);
+        // SAFETY: heads and linked entries are alive.
+        let next = move |links: *mut Links| unsafe { (*links).next() };
+        std::iter::successors(Some(next(head)), move |&links| Some(next(links)))
+            .take_while(move |&links| links != head)
+            .map(Entry::of_links)
+    }
+
     /// Takes an entry out of its list. If that was its last entry, says which list is empty now.
     ///
     /// # Safety
@@ -105,11 +113,7 @@ impl Lists {
             (*next).set_prev(prev);
             (*links).set_next(ptr::null_mut());
             // Only a head can be both neighbours.
-            if ptr::eq(prev, next) {
-                self.number_of(prev)
-            } else {
-                None
-            }
+            if ptr::eq(prev, next) { self.number_of(prev) } else { None }
         }
     }
 

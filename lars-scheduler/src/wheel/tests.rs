@@ -77,10 +77,7 @@ impl Both {
     }
 
     fn insert(&mut self, distance: u64) {
-        let tick = self
-            .now_tick
-            .saturating_add(distance)
-            .min(self.tick.at_or_after(u64::MAX));
+        let tick = self.now_tick.saturating_add(distance).min(self.tick.at_or_after(u64::MAX));
         let entry = Box::into_raw(Box::new(Entry::free()));
         let number = self.entries.len();
         self.entries.push(entry);
@@ -111,14 +108,9 @@ impl Both {
             let mut budget = self.budget;
             let step = self.wheel.advance(self.now_tick, &mut budget);
             while let Some(entry) = self.wheel.pop_due() {
-                let first = self
-                    .model
-                    .first_key_value()
-                    .map(|(&key, &number)| (key, number));
+                let first = self.model.first_key_value().map(|(&key, &number)| (key, number));
                 let Some(((tick, _), number)) = first else {
-                    return Err(TestCaseError::fail(
-                        "an entry came that the map does not have",
-                    ));
+                    return Err(TestCaseError::fail("an entry came that the map does not have"));
                 };
                 prop_assert!(tick <= self.now_tick, "an entry came before its tick");
                 prop_assert_eq!(entry, self.entries[number], "entries came in another order");
@@ -135,20 +127,16 @@ impl Both {
     }
 
     fn check_next(&self) -> Result<(), TestCaseError> {
-        match (
-            self.wheel.has_due(),
-            self.wheel.next_tick(),
-            self.model.first_key_value(),
-        ) {
+        match (self.wheel.has_due(), self.wheel.next_tick(), self.model.first_key_value()) {
             (true, _, _) | (false, None, None) => Ok(()),
             (false, Some(next), Some((&(first, _), _))) => {
                 prop_assert!(next <= first, "the wheel would oversleep");
                 prop_assert!(next > self.now_tick, "the wheel would not sleep at all");
                 Ok(())
             }
-            (false, next, first) => Err(TestCaseError::fail(format!(
-                "next is {next:?}, but the first is {first:?}"
-            ))),
+            (false, next, first) => {
+                Err(TestCaseError::fail(format!("next is {next:?}, but the first is {first:?}")))
+            }
         }
     }
 }
@@ -217,10 +205,7 @@ fn an_early_cascade_keeps_order_and_loses_nothing() {
         both.insert(40_000 + number % 3);
     }
     let first = 40_000 >> 13 << 13;
-    assert!(
-        both.wheel.next_tick().unwrap() < first,
-        "the cascade begins early"
-    );
+    assert!(both.wheel.next_tick().unwrap() < first, "the cascade begins early");
     while !both.model.is_empty() {
         if both.model.len().is_multiple_of(5) && both.now_tick < 40_000 {
             both.insert(40_001 - both.now_tick);
