@@ -66,6 +66,12 @@ pub trait Executor: Send + Sync + 'static {
     fn execute(&self, task: Runnable) -> Result<(), Rejected>;
 }
 
+impl<E: Executor + ?Sized> Executor for std::sync::Arc<E> {
+    fn execute(&self, task: Runnable) -> Result<(), Rejected> {
+        (**self).execute(task)
+    }
+}
+
 /// Runs tasks where they are handed over: on the timer thread.
 ///
 /// For tasks that never block. See [`Task::inline`](crate::Task::inline).

@@ -52,7 +52,8 @@ impl Handle {
     /// # Ordering
     ///
     /// Tasks with equal deadlines that one thread scheduled start in the order of the calls; tasks in
-    /// different ticks in the order of their ticks. (On an executor with several threads they then
+    /// different ticks in the order of their ticks. Only a delay of zero, which does not wait for a tick,
+    /// overtakes those that do. (On an executor with several threads they then
     /// run side by side.)
     ///
     /// # Errors

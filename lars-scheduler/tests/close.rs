@@ -645,3 +645,54 @@ fn a_shutdown_timeout_of_zero_does_not_hang_and_one_without_end_waits() {
     assert_eq!(scheduler.close().unwrap().ran, 1);
     releaser.join().unwrap();
 }
+
+#[test]
+fn closing_again_does_not_wait_for_a_task_that_still_occupies_the_timer_thread() {
+    let scheduler =
+        LightArrayRevolverScheduler::builder().shutdown_timeout(ms(20)).build().unwrap();
+    let (release, hold) = mpsc::channel::<()>();
+    let (entered, wait) = mpsc::channel();
+    let task = Task::new(move || {
+        entered.send(()).unwrap();
+        let _ = hold.recv();
+    });
+    let _ = scheduler.schedule_once(Duration::ZERO, task.inline()).unwrap();
+    wait.recv_timeout(common::PATIENCE).unwrap();
+    assert!(matches!(scheduler.close(), Err(CloseError::Timeout { .. })));
+    // The task goes on only after this has returned.
+    assert_eq!(scheduler.close().unwrap().ran, 0);
+    drop(release);
+}
+
+#[test]
+fn a_stop_can_be_waited_for_inside_an_executor_of_futures() {
+    let scheduler = LightArrayRevolverScheduler::new().unwrap();
+    let _ = scheduler.schedule_once(common::secs(3600), || ()).unwrap();
+    let pending = futures::executor::block_on(async { scheduler.stop().wait() });
+    assert_eq!(pending.len(), 1);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_cancellable_that_outlives_its_scheduler_keeps_no_thread_alive() {
+    let threads = || {
+        std::fs::read_dir("/proc/self/task")
+            .unwrap()
+            .filter_map(|task| std::fs::read_to_string(task.unwrap().path().join("comm")).ok())
+            .filter(|name| name.starts_with("outlived"))
+            .count()
+    };
+    let scheduler = LightArrayRevolverScheduler::builder()
+        .thread_name("outlived")
+        .pool_threads(3)
+        .build()
+        .unwrap();
+    let held = scheduler.schedule_once(common::secs(3600), || ()).unwrap();
+    let (sender, receiver) = mpsc::channel();
+    let _ = scheduler.schedule_once(Duration::ZERO, move || sender.send(()).unwrap()).unwrap();
+    receiver.recv_timeout(common::PATIENCE).unwrap();
+    assert!(threads() > 0);
+    drop(scheduler);
+    common::eventually("the threads end", || threads() == 0);
+    assert!(!held.cancel());
+}

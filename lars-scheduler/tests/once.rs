@@ -576,3 +576,45 @@ fn tasks_run_in_the_order_of_their_ticks_however_many_the_hold_up_gathered() {
     let order = order_after_a_hold_up(8_000);
     assert!(order.is_sorted(), "by deadline, and then by call");
 }
+
+#[test]
+fn on_a_pool_of_one_thread_equal_deadlines_run_in_the_order_of_the_calls() {
+    let scheduler = LightArrayRevolverScheduler::builder().pool_threads(1).build().unwrap();
+    let due = scheduler.now() + ms(20);
+    let (sender, receiver) = mpsc::channel();
+    for number in 0..1_000 {
+        let sender = sender.clone();
+        let _ = scheduler.schedule_at(due, move || sender.send(number).unwrap()).unwrap();
+    }
+    drop(sender);
+    let order: Vec<i32> = receiver.iter().collect();
+    assert_eq!(order, (0..1_000).collect::<Vec<_>>());
+}
+
+#[test]
+fn inline_tasks_that_schedule_each_other_at_once_keep_no_timer_out() {
+    // Many more than are fired in one turn, so that there is always something due.
+    fn again(timers: lars_scheduler::Handle) {
+        let next = timers.clone();
+        let _ = timers.schedule_once(Duration::ZERO, move || again(next));
+    }
+    let scheduler = LightArrayRevolverScheduler::builder().inline().build().unwrap();
+    let (sender, receiver) = mpsc::channel();
+    let _ = scheduler.schedule_once(ms(20), move || sender.send(()).unwrap()).unwrap();
+    for _ in 0..2_000 {
+        again(scheduler.handle());
+    }
+    receiver.recv_timeout(common::PATIENCE).unwrap();
+}
+
+#[test]
+fn a_zero_delay_overtakes_what_waits_for_the_tick() {
+    let time = common::ticked(ms(10), 512);
+    let notes = common::Notes::new();
+    let (waits, at_once) = (notes.clone(), notes.clone());
+    let _ = time.schedule_once(ms(5), move || waits.add("rounded up")).unwrap();
+    time.advance(ms(5));
+    let _ = time.schedule_once(Duration::ZERO, move || at_once.add("at once")).unwrap();
+    time.advance(ms(5));
+    assert_eq!(notes.take(), ["at once", "rounded up"]);
+}

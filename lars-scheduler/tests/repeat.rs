@@ -760,3 +760,42 @@ fn a_series_goes_on_although_max_pending_is_reached_while_it_runs() {
     assert_eq!(notes.len(), 3);
     assert!(series.cancel());
 }
+
+#[test]
+fn the_hook_of_a_cancelled_series_is_called_also_when_its_run_is_dropped() {
+    use lars_scheduler::{Executor, Rejected, Runnable};
+    /// Keeps what it is given.
+    struct Shelf(Mutex<Vec<Runnable>>);
+    impl Executor for Shelf {
+        fn execute(&self, task: Runnable) -> Result<(), Rejected> {
+            self.0.lock().unwrap().push(task);
+            Ok(())
+        }
+    }
+    let shelf = Arc::new(Shelf(Mutex::new(Vec::new())));
+    let time = LightArrayRevolverScheduler::builder()
+        .executor(Arc::clone(&shelf))
+        .build_virtual()
+        .unwrap();
+    let hooks = Arc::new(AtomicU64::new(0));
+    let hook = Arc::clone(&hooks);
+    let task = Periodic::new(|| ()).on_cancel(move || {
+        hook.fetch_add(1, Ordering::SeqCst);
+    });
+    let series = time.schedule_at_fixed_rate(Duration::ZERO, common::secs(1), task).unwrap();
+    time.advance(Duration::ZERO);
+    // The run waits in the executor; it is cancelled there, and never run.
+    assert!(series.cancel());
+    shelf.0.lock().unwrap().clear();
+    assert_eq!(hooks.load(Ordering::SeqCst), 1);
+
+    let hook = Arc::clone(&hooks);
+    let task = Periodic::new(|| ()).on_cancel(move || {
+        hook.fetch_add(1, Ordering::SeqCst);
+    });
+    let series = time.schedule_at_fixed_rate(common::secs(1), common::secs(1), task).unwrap();
+    let pending = time.stop().wait();
+    assert!(series.cancel());
+    drop(pending);
+    assert_eq!(hooks.load(Ordering::SeqCst), 2);
+}

@@ -441,3 +441,16 @@ fn the_size_of_the_wheel_changes_nothing_but_the_speed() {
 fn the_same_program_has_the_same_history_every_time() {
     assert!(history(512) == history(512));
 }
+
+#[test]
+fn movements_of_several_threads_add_up() {
+    for _ in 0..common::scaled(500, 5) {
+        let time = virtual_time();
+        thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| time.advance(secs(1)));
+            }
+        });
+        assert_eq!(time.elapsed(), secs(2));
+    }
+}
