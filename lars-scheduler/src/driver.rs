@@ -2,17 +2,15 @@
 
 use std::ptr;
 
+use crate::dispatch::dispatch;
 use crate::entry::Entry;
-use crate::entry::state::{Arm, Flags, Take};
-use crate::executor::{Executor, Inline, Rejected, Runnable};
+use crate::entry::state::{Arm, Take};
 use crate::intake::Pop;
 use crate::metrics::DriverCounts;
-use crate::report::PanicIn;
-use crate::shared::{Core, DefaultExecutor, Live};
+use crate::shared::{Core, Live};
 use crate::shutdown::PendingTask;
 use crate::stack::{CancelLink, FreeLink, StackLink};
 use crate::sync::{Arc, relax};
-use crate::task::RawTask;
 use crate::tick::{LAST_INSTANT, NEVER};
 use crate::wheel::{Advance, Wheel, is_linked};
 
@@ -226,7 +224,7 @@ impl Driver {
         // From here on foreign code runs. The entry is retired, the counts are up to date, and the
         // rest of the due list is in the wheel: a panic that got past the containment would lose
         // nothing but its own task.
-        run(&self.live, task, flags);
+        dispatch(&self.live, task, flags.is_inline());
         true
     }
 
@@ -367,34 +365,5 @@ impl Drop for Driver {
     fn drop(&mut self) {
         // Nobody turns it any more: whoever schedules has to be told.
         self.finish();
-    }
-}
-
-/// Runs a task, or hands it to its executor.
-fn run(core: &Core, task: RawTask, flags: Flags) {
-    if flags.is_inline() {
-        core.reporter.contain(PanicIn::Task, || task.run());
-        return;
-    }
-    let own = task.executor();
-    let executor: &dyn Executor = match (&own, &core.executor) {
-        (Some(own), _) => &**own,
-        (None, DefaultExecutor::Own(executor)) => &**executor,
-        (None, DefaultExecutor::Pool) => &core.pool,
-        (None, DefaultExecutor::Inline) => {
-            core.reporter.contain(PanicIn::Task, || task.run());
-            return;
-        }
-    };
-    let task = Runnable::of_scheduler(task, &core.reporter);
-    let mut rejected: Option<Rejected> = None;
-    core.reporter.contain(PanicIn::Executor, || rejected = executor.execute(task).err());
-    // An accepted task runs, whatever its executor says: on the pool, or, where not a single thread
-    // can be started, here.
-    for fallback in [&core.pool as &dyn Executor, &Inline] {
-        let Some(refused) = rejected.take() else { return };
-        let (task, reason) = refused.into_parts();
-        rejected = fallback.execute(task).err();
-        core.reporter.task_rejected(&reason);
     }
 }

@@ -30,8 +30,8 @@ use std::mem::ManuallyDrop;
 use std::ptr;
 
 use self::state::State;
+use crate::body::RawTask;
 use crate::sync::{AtomicPtr, Ordering, UnsafeCell};
-use crate::task::RawTask;
 
 /// The links of an entry, and of the heads of lists: see `intake` and `wheel::list`.
 #[derive(Debug)]

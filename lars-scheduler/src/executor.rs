@@ -6,9 +6,9 @@ pub(crate) mod pool;
 use std::borrow::Cow;
 use std::fmt;
 
+use crate::body::RawTask;
 use crate::report::{PanicIn, Reporter};
 use crate::sync::Arc;
-use crate::task::RawTask;
 
 #[cfg(feature = "rayon")]
 #[cfg_attr(docsrs, doc(cfg(feature = "rayon")))]

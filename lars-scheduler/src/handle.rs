@@ -4,14 +4,16 @@ use std::fmt;
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
+use crate::body::{RawTask, TaskBody};
 use crate::cancel::{BACKLOG, Cancellable, EntryHandle};
+use crate::dispatch::OnExecutor;
 use crate::entry::state::{Cancel, Flags};
 use crate::error::{Refusal, ScheduleError};
 use crate::metrics::Metrics;
 use crate::shared::{Core, Live};
 use crate::sleep::AfterPush;
 use crate::sync::{Arc, Ordering};
-use crate::task::{IntoTask, RawTask, RunOn, TaskBody, TaskOptions};
+use crate::task::{IntoTask, RunOn, TaskOptions};
 use crate::tick::nanos;
 
 /// Schedules on a scheduler. Cheap to clone, `Send` and `Sync`.
@@ -158,14 +160,35 @@ impl Handle {
         }
     }
 
-    /// Everything that is scheduled comes through here: finds an entry, fills it, pushes it, and
-    /// looks whether that was in time. On an error the body is given back and will not run.
+    /// Everything that is scheduled comes through here. On an error the body is given back and will not run.
     pub(crate) fn submit<B: TaskBody>(
         &self,
         deadline: u64,
         immediate: bool,
         repeat: bool,
         options: &TaskOptions,
+        body: B,
+    ) -> Result<EntryHandle, (Refusal, B)> {
+        let flags = Flags::default()
+            .immediate(immediate)
+            .inline(!matches!(options.run_on, RunOn::Default))
+            .run_on_close(options.run_on_close)
+            .repeat(repeat);
+        match &options.run_on {
+            RunOn::Default | RunOn::Inline => self.push(deadline, flags, body),
+            RunOn::Executor(executor) => {
+                let (executor, live) = (executor.clone(), Arc::clone(&self.live));
+                self.push(deadline, flags, OnExecutor { body, executor, live })
+                    .map_err(|(refusal, task)| (refusal, task.body))
+            }
+        }
+    }
+
+    /// Finds an entry, fills it, pushes it, and looks whether that was in time.
+    fn push<B: TaskBody>(
+        &self,
+        deadline: u64,
+        flags: Flags,
         body: B,
     ) -> Result<EntryHandle, (Refusal, B)> {
         let core = self.core();
@@ -175,14 +198,11 @@ impl Handle {
             return Err((Refusal::Stopped, body));
         }
         // A repeat has its place for all of its runs; see `repeat::Place`.
-        if !repeat && let Err(refusal) = core.reserve_place() {
+        if !flags.is_repeat()
+            && let Err(refusal) = core.reserve_place()
+        {
             return Err((refusal, body));
         }
-        let flags = Flags::default()
-            .immediate(immediate)
-            .inline(matches!(options.run_on, RunOn::Inline))
-            .run_on_close(options.run_on_close)
-            .repeat(repeat);
         let own = core.own_lane();
         let lane = &core.lanes()[own];
         let (entry, accepted) = core.arena.find(core.lanes(), own);
@@ -197,7 +217,8 @@ impl Handle {
         };
         // The driver must have the entry before the deadline's tick begins; waking up at that very
         // instant is early enough.
-        let pop_by = if immediate { 0 } else { deadline.saturating_add(core.tick.nanos() - 1) };
+        let pop_by =
+            if flags.is_immediate() { 0 } else { deadline.saturating_add(core.tick.nanos() - 1) };
         match core.sleep.after_push(pop_by) {
             AfterPush::Seen => {
                 // Now and then the sleeping driver has to collect, or it would find an hour's worth
@@ -215,7 +236,7 @@ impl Handle {
                     // SAFETY: this call moved the state out of `QUEUED` or `ARMED`, and the task was
                     // made of a `B` above.
                     let body = unsafe { handle.entry().take_task().into_body::<B>() };
-                    if !repeat {
+                    if !flags.is_repeat() {
                         core.release_place();
                     }
                     // Release: pairs with the load in `metrics`.

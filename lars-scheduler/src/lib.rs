@@ -1,18 +1,19 @@
 #![doc = include_str!("../README.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
-// The modules stand in the order in which they may use each other: downwards never. `executor` and `task` are
-// the one pair that know each other: an executor is given tasks, and a task may name its executor.
+// The modules stand in the order in which they may use each other: downwards never.
 
 mod sync;
 
 mod error;
 mod tick;
 
+mod body;
 mod clock;
 mod report;
 mod wait;
 
 mod executor;
+
 mod task;
 
 mod entry;
@@ -26,7 +27,10 @@ mod sleep;
 mod wheel;
 
 mod arena;
+
 mod shared;
+
+mod dispatch;
 
 mod cancel;
 mod driver;
@@ -43,6 +47,7 @@ mod virtual_time;
 #[cfg(all(test, lars_loom))]
 mod models;
 
+pub use self::body::TaskBody;
 pub use self::cancel::{CancelOnDrop, Cancellable};
 pub use self::close::{CloseError, ClosePolicy, CloseReport};
 pub use self::config::Builder;
@@ -59,5 +64,5 @@ pub use self::repeat::{IntoPeriodic, MissedTickBehavior, Periodic, Repeat, Verdi
 pub use self::report::{PanicIn, PanicReport};
 pub use self::scheduler::LightArrayRevolverScheduler;
 pub use self::shutdown::{PendingTask, StopFuture};
-pub use self::task::{IntoTask, NoHook, Task, TaskBody};
+pub use self::task::{IntoTask, NoHook, Task};
 pub use self::virtual_time::{NotIdle, VirtualTime};

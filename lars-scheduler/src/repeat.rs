@@ -28,6 +28,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::body::TaskBody;
 use crate::cancel::{Cancellable, EntryHandle, Series};
 use crate::entry::Entry;
 use crate::error::{Refusal, ScheduleError};
@@ -35,7 +36,7 @@ use crate::executor::Executor;
 use crate::handle::Handle;
 use crate::report::PanicIn;
 use crate::sync::{AtomicPtr, Ordering, UnsafeCell};
-use crate::task::{CancelHook, NoHook, RunOn, TaskBody, TaskOptions};
+use crate::task::{CancelHook, NoHook, RunOn, TaskOptions};
 use crate::tick::nanos;
 
 /// The shortest period. Zero would run without end.
@@ -391,11 +392,7 @@ impl Handle {
         let series = Arc::new(RunningSeries {
             cell: AtomicPtr::new(arming(0)),
             handle: self.clone(),
-            executor: match &options.run_on {
-                RunOn::Executor(executor) => Some(Arc::clone(executor)),
-                RunOn::Default | RunOn::Inline => None,
-            },
-            inline: matches!(options.run_on, RunOn::Inline),
+            run_on: options.run_on.clone(),
             plan: UnsafeCell::new(Some(Plan {
                 run: task.run,
                 hook: task.hook,
@@ -459,8 +456,7 @@ impl Drop for Place {
 struct RunningSeries<F, C> {
     cell: AtomicPtr<Entry>,
     handle: Handle,
-    executor: Option<Arc<dyn Executor>>,
-    inline: bool,
+    run_on: RunOn,
     missed: MissedTickBehavior,
     /// `None` once the series is over.
     plan: UnsafeCell<Option<Plan<F, C>>>,
@@ -626,10 +622,7 @@ where
             plan.cancelled(&series);
             return;
         }
-        let options = TaskOptions {
-            run_on: if series.inline { RunOn::Inline } else { RunOn::Default },
-            run_on_close: false,
-        };
+        let options = TaskOptions { run_on: series.run_on.clone(), run_on_close: false };
         // SAFETY: `self` was the series' `Run`; the plan goes back before the next `Run` is made,
         // which is then the series' only one.
         unsafe { series.put_plan(plan) };
@@ -649,10 +642,6 @@ where
         if let Some(plan) = unsafe { series.take_plan() } {
             plan.cancelled(&series);
         }
-    }
-
-    fn executor(&self) -> Option<&Arc<dyn Executor>> {
-        self.series.as_ref()?.executor.as_ref()
     }
 }
 

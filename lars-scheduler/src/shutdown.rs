@@ -15,11 +15,11 @@ use std::time::{Duration, Instant};
 
 use futures::channel::oneshot;
 
+use crate::body::RawTask;
 use crate::clock::real_now;
 use crate::entry::state::Flags;
 use crate::report::{PanicIn, Reporter};
 use crate::sync::{Arc, AtomicPtr, Ordering};
-use crate::task::RawTask;
 use crate::wait;
 
 type Promise = oneshot::Sender<Vec<PendingTask>>;
@@ -134,7 +134,7 @@ impl PendingTask {
         let task = self.task.take();
         self.reporter.contain(PanicIn::Task, move || {
             if let Some(task) = task {
-                task.run();
+                task.run_here();
             }
         })
     }

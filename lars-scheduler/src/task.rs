@@ -1,14 +1,11 @@
 //! What is run: closures with options, and their storage inside an entry.
 
-mod raw;
-
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
+use crate::body::TaskBody;
 use crate::executor::Executor;
-
-pub(crate) use self::raw::RawTask;
 
 /// Where a task runs.
 #[derive(Clone, Default)]
@@ -37,34 +34,6 @@ impl fmt::Debug for RunOn {
 pub(crate) struct TaskOptions {
     pub(crate) run_on: RunOn,
     pub(crate) run_on_close: bool,
-}
-
-/// What a task does: run once, or be cancelled.
-///
-/// Every `FnOnce() + Send + 'static` is one. A type of one's own, scheduled through [`Task::new`], can
-/// also do something when it is cancelled, and can be taken apart again when it was refused
-/// ([`Task::into_body`]), which a closure cannot.
-///
-/// A body of up to three words is stored in the timer itself; a larger one is boxed.
-pub trait TaskBody: Send + Sized + 'static {
-    /// Runs the body.
-    fn run(self);
-
-    /// The task was cancelled: called once, on the cancelling thread, instead of `run`. Not called when
-    /// the task is handed back by `stop`, or was refused; then the body is just dropped.
-    fn cancelled(self) {}
-
-    /// An executor of the task's own, if it has one.
-    #[doc(hidden)]
-    fn executor(&self) -> Option<&Arc<dyn Executor>> {
-        None
-    }
-}
-
-impl<F: FnOnce() + Send + 'static> TaskBody for F {
-    fn run(self) {
-        self();
-    }
 }
 
 /// What can be scheduled to run once: any `FnOnce() + Send + 'static`, or a [`Task`] with options.
@@ -194,11 +163,10 @@ impl<F, C> fmt::Debug for Task<F, C> {
     }
 }
 
-/// The body of a [`Task`]: the closure, its hook and, where it has one, its executor.
+/// The body of a [`Task`]: what it runs, and its hook.
 pub struct HookedBody<F, C> {
     run: F,
     hook: C,
-    executor: Option<Arc<dyn Executor>>,
 }
 
 impl<F, C> fmt::Debug for HookedBody<F, C> {
@@ -217,17 +185,13 @@ where
     }
 
     fn cancelled(self) {
-        let Self { run, hook, .. } = self;
+        let Self { run, hook } = self;
         // The hook is owed its call whatever the body's end does.
         let end = catch_unwind(AssertUnwindSafe(move || run.cancelled()));
         hook.call();
         if let Err(payload) = end {
             resume_unwind(payload);
         }
-    }
-
-    fn executor(&self) -> Option<&Arc<dyn Executor>> {
-        self.executor.as_ref()
     }
 }
 
@@ -241,11 +205,7 @@ where
 
     #[allow(private_interfaces)]
     fn into_parts(self) -> (Self::Body, TaskOptions) {
-        let executor = match &self.options.run_on {
-            RunOn::Executor(executor) => Some(Arc::clone(executor)),
-            RunOn::Default | RunOn::Inline => None,
-        };
-        (HookedBody { run: self.run, hook: self.hook, executor }, self.options)
+        (HookedBody { run: self.run, hook: self.hook }, self.options)
     }
 
     #[allow(private_interfaces)]

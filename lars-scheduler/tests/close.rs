@@ -696,3 +696,20 @@ fn a_cancellable_that_outlives_its_scheduler_keeps_no_thread_alive() {
     common::eventually("the threads end", || threads() == 0);
     assert!(!held.cancel());
 }
+
+#[test]
+fn a_task_with_an_executor_of_its_own_runs_on_the_closing_thread_too() {
+    use lars_scheduler::{Executor, Rejected, Runnable};
+    struct Never;
+    impl Executor for Never {
+        fn execute(&self, _: Runnable) -> Result<(), Rejected> {
+            panic!("nothing is due in this test");
+        }
+    }
+    let scheduler = LightArrayRevolverScheduler::new().unwrap();
+    let (sender, receiver) = mpsc::channel();
+    let task = Task::new(move || sender.send(thread::current().id()).unwrap());
+    let _ = scheduler.schedule_once(common::secs(3600), task.executor(Arc::new(Never))).unwrap();
+    assert_eq!(scheduler.close().unwrap().ran, 1);
+    assert_eq!(receiver.try_recv().unwrap(), thread::current().id());
+}

@@ -1,6 +1,5 @@
 #![doc = include_str!("../README.md")]
-// The modules stand in the order in which they may use each other: downwards never. What a user writes
-// (`actor`) and what that is passed (`context`) are the one pair that know each other.
+// The modules stand in the order in which they may use each other: downwards never.
 
 mod sync;
 
@@ -20,15 +19,13 @@ mod sends;
 mod handle;
 
 mod actor;
-mod context;
 
 mod spawn;
 
 mod system;
 
-pub use self::actor::Actor;
+pub use self::actor::{Actor, Context};
 pub use self::address::ActorRef;
-pub use self::context::Context;
 pub use self::dead_letters::DeadLetter;
 pub use self::error::{BuildError, CloseError, SendError, SpawnError};
 pub use self::handle::{System, SystemMetrics};

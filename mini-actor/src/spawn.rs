@@ -1,9 +1,8 @@
 //! Starting actors.
 
-use crate::actor::Actor;
+use crate::actor::{Actor, Context};
 use crate::address::ActorRef;
 use crate::cell::{Behavior, Cell, Envelope};
-use crate::context::Context;
 use crate::error::{NAME_RULE, SpawnError, is_name};
 use crate::handle::System;
 use crate::stop_reason::StopReason;

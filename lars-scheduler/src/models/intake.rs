@@ -3,10 +3,10 @@
 use loom::thread;
 
 use super::check;
+use crate::body::RawTask;
 use crate::entry::Entry;
 use crate::intake::{Intake, Pop};
 use crate::sync::Arc;
-use crate::task::RawTask;
 
 /// An entry on its own, without an arena.
 struct Boxed(*mut Entry);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::task::RawTask;
+use crate::body::RawTask;
 use crate::tick::LAST_INSTANT;
 
 /// What a test does with the wheel. Distances are in ticks.

@@ -1,13 +1,38 @@
-//! A task without its type: three words of storage and a table of functions.
+//! What a task does, with its type and without: three words of storage and a table of functions.
 //!
-//! A body of up to three words lies in the storage itself, so that scheduling it allocates
-//! nothing; a larger one is boxed and its address lies there.
+//! A body of up to three words lies in the storage itself, so that scheduling it allocates nothing; a larger
+//! one is boxed and its address lies there.
 
 use std::mem::{self, ManuallyDrop, MaybeUninit};
-use std::sync::Arc;
 
-use super::TaskBody;
-use crate::executor::Executor;
+/// What a task does: run once, or be cancelled.
+///
+/// Every `FnOnce() + Send + 'static` is one. A type of one's own, scheduled through
+/// [`Task::new`](crate::Task::new), can
+/// also do something when it is cancelled, and can be taken apart again when it was refused
+/// ([`Task::into_body`](crate::Task::into_body)), which a closure cannot.
+///
+/// A body of up to three words is stored in the timer itself; a larger one is boxed.
+pub trait TaskBody: Send + Sized + 'static {
+    /// Runs the body.
+    fn run(self);
+
+    /// The task was cancelled: called once, on the cancelling thread, instead of `run`. Not called when
+    /// the task is handed back by `stop`, or was refused; then the body is just dropped.
+    fn cancelled(self) {}
+
+    /// Runs the body on this very thread, whatever executor it may have: `close` does that.
+    #[doc(hidden)]
+    fn run_here(self) {
+        self.run();
+    }
+}
+
+impl<F: FnOnce() + Send + 'static> TaskBody for F {
+    fn run(self) {
+        self();
+    }
+}
 
 /// How many words of captures are stored without a box.
 const INLINE_WORDS: usize = 3;
@@ -22,13 +47,12 @@ pub(crate) struct RawTask {
 
 /// The functions of one body type.
 ///
-/// Each of the first three consumes the body: the storage must hold one, and holds none after.
+/// Each of them consumes the body: the storage must hold one, and holds none after.
 struct Table {
     run: unsafe fn(*mut Storage),
+    run_here: unsafe fn(*mut Storage),
     cancelled: unsafe fn(*mut Storage),
     discard: unsafe fn(*mut Storage),
-    /// Looks at the body, which stays where it is.
-    executor: unsafe fn(*const Storage) -> Option<Arc<dyn Executor>>,
 }
 
 // SAFETY: a `RawTask` is made of a `TaskBody`, which is `Send`, and owns it alone.
@@ -60,20 +84,15 @@ struct TableOf<B>(std::marker::PhantomData<B>);
 
 impl<B: TaskBody> TableOf<B> {
     const TABLE: Table = Table {
-        // SAFETY: `RawTask` calls these three with storage that holds a `B`, at most one of them, once, and as
+        // SAFETY: `RawTask` calls these four with storage that holds a `B`, at most one of them, once, and as
         // the last thing that it does with the storage.
         run: |storage| unsafe { take::<B>(storage) }.run(),
+        // SAFETY: as for `run`.
+        run_here: |storage| unsafe { take::<B>(storage) }.run_here(),
         // SAFETY: as for `run`.
         cancelled: |storage| unsafe { take::<B>(storage) }.cancelled(),
         // SAFETY: as for `run`.
         discard: |storage| drop(unsafe { take::<B>(storage) }),
-        executor: |storage| {
-            // SAFETY: the storage holds a `B`, which is only looked at.
-            let body: &B = unsafe {
-                if fits::<B>() { &*storage.cast::<B>() } else { &**storage.cast::<*const B>() }
-            };
-            body.executor().cloned()
-        },
     };
 }
 
@@ -99,18 +118,20 @@ impl RawTask {
         unsafe { (table.run)(&raw mut this.storage) }
     }
 
+    /// Runs the body on this very thread. A panic passes through; the body is gone either way.
+    pub(crate) fn run_here(self) {
+        let mut this = ManuallyDrop::new(self);
+        let table = this.table;
+        // SAFETY: as in `run`.
+        unsafe { (table.run_here)(&raw mut this.storage) }
+    }
+
     /// Drops the captures and calls the cancelled hook. A panic passes through.
     pub(crate) fn cancelled(self) {
         let mut this = ManuallyDrop::new(self);
         let table = this.table;
         // SAFETY: as in `run`.
         unsafe { (table.cancelled)(&raw mut this.storage) }
-    }
-
-    /// The body's own executor, if it has one.
-    pub(crate) fn executor(&self) -> Option<Arc<dyn Executor>> {
-        // SAFETY: the storage holds the body as long as `self` exists.
-        unsafe { (self.table.executor)(&raw const self.storage) }
     }
 
     /// Takes the body out again, unrun.

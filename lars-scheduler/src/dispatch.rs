@@ -1,0 +1,56 @@
+//! Handing due tasks over.
+
+use crate::body::{RawTask, TaskBody};
+use crate::executor::{Executor, Inline, Rejected, Runnable};
+use crate::report::PanicIn;
+use crate::shared::{Core, DefaultExecutor, Live};
+use crate::sync::Arc;
+
+/// Runs a due task, or hands it to the scheduler's executor.
+pub(crate) fn dispatch(core: &Core, task: RawTask, inline: bool) {
+    match &core.executor {
+        _ if inline => {
+            core.reporter.contain(PanicIn::Task, || task.run());
+        }
+        DefaultExecutor::Inline => {
+            core.reporter.contain(PanicIn::Task, || task.run());
+        }
+        DefaultExecutor::Pool => hand_over(core, &core.pool, task),
+        DefaultExecutor::Own(executor) => hand_over(core, &**executor, task),
+    }
+}
+
+fn hand_over(core: &Core, executor: &dyn Executor, task: RawTask) {
+    let task = Runnable::of_scheduler(task, &core.reporter);
+    let mut rejected: Option<Rejected> = None;
+    core.reporter.contain(PanicIn::Executor, || rejected = executor.execute(task).err());
+    // An accepted task runs, whatever its executor says: on the pool, or, where not a single thread can be
+    // started, here.
+    for fallback in [&core.pool as &dyn Executor, &Inline] {
+        let Some(refused) = rejected.take() else { return };
+        let (task, reason) = refused.into_parts();
+        rejected = fallback.execute(task).err();
+        core.reporter.task_rejected(&reason);
+    }
+}
+
+/// The body of a task that has an executor of its own: an inline one that hands the other over.
+pub(crate) struct OnExecutor<B> {
+    pub(crate) body: B,
+    pub(crate) executor: std::sync::Arc<dyn Executor>,
+    pub(crate) live: Arc<Live>,
+}
+
+impl<B: TaskBody> TaskBody for OnExecutor<B> {
+    fn run(self) {
+        hand_over(&self.live, &*self.executor, RawTask::new(self.body));
+    }
+
+    fn run_here(self) {
+        self.body.run();
+    }
+
+    fn cancelled(self) {
+        self.body.cancelled();
+    }
+}
