@@ -105,9 +105,8 @@ impl Driver {
     /// be fired out of order. It is rarely much, because producers wake the thread for every few thousand
     /// timers (`cancel::BACKLOG`).
     ///
-    /// Read the clock *after* this and before
-    /// [`turn`](Self::turn): then whatever was taken in was stamped before the instant that it is
-    /// fired against.
+    /// Read the clock *after* this and before [`turn`](Self::turn): then whatever was taken in was stamped
+    /// before the instant that it is fired against.
     pub(crate) fn take_in(&mut self) -> Intaken {
         let live = Arc::clone(&self.live);
         let mut outcome = Intaken::All;
