@@ -174,7 +174,10 @@ impl Driver {
                 break false;
             }
             match self.wheel.advance(target, &mut moves) {
-                Advance::Due if self.exact_order => self.wheel.sort_due(),
+                // (With a tick of 1 ns there is only one deadline in it.)
+                Advance::Due if self.exact_order && self.live.tick.nanos() > 1 => {
+                    self.wheel.sort_due();
+                }
                 Advance::Due => {}
                 Advance::Working => break false,
                 Advance::Reached => break true,
