@@ -112,7 +112,6 @@ enum Target {
 /// It is `Send` and `Sync`; all methods may be called from any thread, at any time, also after the
 /// scheduler is gone. Dropping it does **not** cancel the task; [`cancel_on_drop`](Self::cancel_on_drop)
 /// makes a guard that does.
-#[must_use = "dropping a cancellable does not cancel its task; write `let _ =` to let it run"]
 pub struct Cancellable {
     target: Target,
 }

@@ -6,19 +6,29 @@ use std::time::Duration;
 use thiserror::Error;
 
 /// A message that was not sent, given back. The recipient has stopped.
+///
+/// The error is `Send` and `Sync` whenever the message is `Send`, so it passes through `?` into the usual
+/// boxed errors.
 pub struct SendError<M> {
-    message: M,
+    message: Exclusive<M>,
     recipient: std::sync::Arc<str>,
 }
 
+/// Hands its content out by value only, so sharing it shares nothing.
+struct Exclusive<M>(M);
+
+// SAFETY: a shared reference to `Exclusive` gives no access to the value inside: no method takes `&self` and
+// returns anything of it.
+unsafe impl<M> Sync for Exclusive<M> {}
+
 impl<M> SendError<M> {
     pub(crate) fn new(message: M, recipient: std::sync::Arc<str>) -> Self {
-        Self { message, recipient }
+        Self { message: Exclusive(message), recipient }
     }
 
     /// The message, as it was handed in.
     pub fn into_message(self) -> M {
-        self.message
+        self.message.0
     }
 
     /// The name of the actor that it was for.

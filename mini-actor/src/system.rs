@@ -195,7 +195,7 @@ impl ActorSystem {
 
     /// Closes the system, in this order: the scheduler is closed, and the messages that it still holds are
     /// sent now, before their time (or dropped, by [`Builder::close_policy`]); periodic sends end; no more actors can be spawned; every actor receives what is in its
-    /// mailbox and is stopped. Closing again does nothing.
+    /// mailbox and is stopped. Closing again does nothing but wait for actors that had not stopped yet.
     ///
     /// # Errors
     ///

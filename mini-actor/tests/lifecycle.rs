@@ -212,3 +212,26 @@ fn settings_out_of_range_are_refused_with_the_value_and_the_limit() {
             .starts_with("tick_duration is 0ns")
     );
 }
+
+#[test]
+fn a_send_error_passes_into_the_usual_boxed_errors_whatever_the_message() {
+    struct Runner;
+    impl Actor for Runner {
+        // `Send`, and not `Sync`.
+        type Message = Box<dyn FnOnce() + Send>;
+        fn receive(&mut self, message: Self::Message, _: &mut Context<Self>) {
+            message();
+        }
+    }
+    fn send(
+        runner: &mini_actor::ActorRef<Box<dyn FnOnce() + Send>>,
+    ) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        runner.tell(Box::new(|| ()))?;
+        Ok(())
+    }
+    let system = ActorSystem::new("test").unwrap();
+    let runner = system.spawn("runner", || Runner).unwrap();
+    send(&runner).unwrap();
+    system.close().unwrap();
+    assert!(send(&runner).unwrap_err().to_string().contains("\"runner\" has stopped"));
+}
