@@ -43,7 +43,7 @@ impl Handle {
     /// Runs `task` once, `delay` from now.
     ///
     /// The deadline is read when the call is made: `now + delay`. A delay that no clock reaches, up
-    /// to [`Duration::MAX`], is accepted and never comes due. A delay of zero is handed over at once,
+    /// to [`Duration::MAX`], is accepted and never comes due (`close` runs it like any other that is pending). A delay of zero is handed over at once,
     /// without waiting for a tick; it never runs on the caller's stack.
     ///
     /// # Lateness

@@ -21,7 +21,7 @@ impl<M: Send + 'static> ActorRef<M> {
         Self { cell }
     }
 
-    /// Puts a message into the actor's mailbox. Wait-free; the actor receives it on a thread of the system.
+    /// Puts a message into the actor's mailbox. Never waits for the actor, which receives it on a thread of the system.
     ///
     /// # Ordering
     ///

@@ -116,7 +116,8 @@ pub enum CloseError {
     /// has happened; call it from another thread.
     #[error("close was called on a thread of the system, which it has to wait for")]
     FromInside,
-    /// The scheduler could not be closed. The actors go on.
+    /// The scheduler could not be closed in time. It is stopped all the same, and accepts nothing any more; what it
+    /// had pending comes with the error's future. The actors go on.
     #[error(transparent)]
     Scheduler(#[from] lars_scheduler::CloseError),
     /// Some actors had not stopped when the time was up. They stop when they have worked off what was

@@ -132,8 +132,8 @@ impl fmt::Debug for Builder {
 /// A system of actors: their threads, their scheduler, and the list of who is alive.
 ///
 /// This is the owner, which closes the system; spawning goes through the [`System`] that it dereferences to,
-/// or through clones of that. Dropping it asks all actors to stop, and drops the scheduled messages, without
-/// waiting.
+/// or through clones of that. Dropping it asks all actors to stop, and drops the scheduled messages; it
+/// waits for the timer thread, up to the `shutdown_timeout`, and not for actors.
 #[derive(Debug)]
 pub struct ActorSystem {
     system: System,
