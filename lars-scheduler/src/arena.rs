@@ -14,19 +14,14 @@
 //! Both are single read-modify-writes of the same word, so each handle is either gone before the
 //! orphan bit is set, or counted and told; never both, never neither.
 
+use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+
 use crate::entry::Entry;
-use crate::lane::{Found, Lane};
-use crate::stack::{FreeLink, StackLink};
+use crate::lane::{Fresh, Lanes, OpenSupply, Place};
 use crate::sync::{AtomicIsize, Mutex, Ordering, relax};
 
-/// Entries per block: 64 KiB of them.
-#[cfg(not(lars_loom))]
-const BLOCK: usize = 1024;
-#[cfg(lars_loom)]
-const BLOCK: usize = 2;
-
-/// How often all lanes are looked at before a thread gives up on one that is busy. From a few dozen on
-/// each look gives the processor away, perhaps to the very thread that keeps the lane busy.
+/// How often the shared lanes are looked at before a thread gives up on those that are busy. From a few dozen on
+/// each look gives the processor away, perhaps to the very thread that keeps a lane busy.
 #[cfg(not(lars_loom))]
 const PATIENCE: u32 = 80;
 #[cfg(lars_loom)]
@@ -42,18 +37,48 @@ pub(crate) struct Arena {
     waiting: AtomicIsize,
 }
 
-/// Owned, but kept as a pointer: the entries are referred to from everywhere.
+/// Memory for entries. Owned, but kept as a pointer: the entries are referred to from everywhere.
 #[derive(Debug)]
-struct Block(*mut [Entry]);
+struct Block {
+    first: *mut Entry,
+    size: usize,
+    /// How many entries were written, from the first on. Known at the very end only: until then the lane that
+    /// uses the block knows.
+    written: usize,
+}
 
 // SAFETY: a block is a list of entries, which may be shared and sent.
 unsafe impl Send for Block {}
 
+impl Block {
+    fn new(size: usize) -> Self {
+        let layout = Self::layout(size);
+        // SAFETY: the layout is not empty.
+        let first = unsafe { alloc(layout) }.cast::<Entry>();
+        if first.is_null() {
+            handle_alloc_error(layout);
+        }
+        Self { first, size, written: 0 }
+    }
+
+    fn layout(size: usize) -> Layout {
+        Layout::array::<Entry>(size).expect("a block is a megabyte at most")
+    }
+
+    fn fresh(&self) -> Fresh {
+        // SAFETY: the end of the allocation.
+        Fresh { next: self.first, end: unsafe { self.first.add(self.size) } }
+    }
+}
+
 impl Drop for Block {
     fn drop(&mut self) {
-        // SAFETY: `grow` made it with `Box::into_raw`. It is dropped with the arena, when nothing
-        // refers to entries any more.
-        drop(unsafe { Box::from_raw(self.0) });
+        // SAFETY: `new` allocated it with this layout, and so many entries were written. It is dropped with
+        // the arena, when nothing refers to entries any more.
+        unsafe {
+            std::ptr::slice_from_raw_parts_mut(self.first, self.written).drop_in_place();
+            dealloc(self.first.cast(), Self::layout(self.size));
+        }
     }
 }
 
@@ -62,78 +87,114 @@ impl Arena {
         Self { blocks: Mutex::new(Vec::new()), waiting: AtomicIsize::new(BIAS) }
     }
 
-    /// Finds a free entry: in the caller's lane, else in another, else a new one. With it comes how
-    /// many the lane that had it has given out.
-    pub(crate) fn find(&self, lanes: &[Lane], own: usize) -> (*mut Entry, u64) {
-        let mut patience = PATIENCE;
-        loop {
-            let mut busy = false;
-            // The own lane first; the others, whose entries are other cores' cache lines, only
-            // before memory is asked for.
-            for distance in 0..lanes.len() {
-                match lanes[(own + distance) & (lanes.len() - 1)].find_free() {
-                    Found::Entry(entry, accepted) => return (entry, accepted),
-                    Found::Nothing => {}
-                    Found::Busy => busy = true,
+    /// Finds a free entry, and counts it as given out: in the caller's lane, else in what the driver gave
+    /// back to another, else a new one.
+    #[inline]
+    pub(crate) fn find(&self, lanes: &Lanes, place: Place<'_>) -> *mut Entry {
+        match place.open() {
+            Some(mut supply) => {
+                supply.accept(1);
+                self.take(lanes, &mut supply)
+            }
+            None => {
+                let (entry, supply) = self.find_elsewhere(lanes, place);
+                match supply {
+                    Some(mut supply) => supply.accept(1),
+                    None => place.lane.count_unlocked(),
                 }
+                entry
             }
-            if !busy {
-                return (self.grow(&lanes[own], own, BLOCK), 1);
-            }
-            if patience == 0 {
-                // Whoever is looking was interrupted at it. Just one entry: the next call may come
-                // here again, and what we made more of could not be reached either.
-                return (self.grow(&lanes[own], own, 1), 1);
-            }
-            patience -= 1;
-            relax(PATIENCE - patience);
         }
     }
 
-    /// Makes a block of entries, keeps the first for the caller and gives the others to the lane.
-    fn grow(&self, lane: &Lane, number: usize, size: usize) -> *mut Entry {
-        let block: Box<[Entry]> = (0..size).map(|_| Entry::free()).collect();
-        let block = Box::into_raw(block);
-        let first = block.cast::<Entry>();
-        // SAFETY: the block has `size` entries, which are ours alone until they are given away; the
-        // pointers derive from the whole block.
+    /// Finds a free entry for a carrier, which is no timer and is not counted.
+    pub(crate) fn find_carrier(&self, lanes: &Lanes, place: Place<'_>) -> *mut Entry {
+        match place.open() {
+            Some(mut supply) => self.take(lanes, &mut supply),
+            None => self.find_elsewhere(lanes, place).0,
+        }
+    }
+
+    /// Takes an entry out of an open supply, which is filled first if it is empty.
+    #[inline]
+    pub(crate) fn take(&self, lanes: &Lanes, supply: &mut OpenSupply<'_>) -> *mut Entry {
+        let entry = supply.take();
+        if entry.is_null() { self.refill(lanes, supply) } else { entry }
+    }
+
+    #[cold]
+    fn refill(&self, lanes: &Lanes, supply: &mut OpenSupply<'_>) -> *mut Entry {
+        // The entries of others are other cores' cache lines; only before memory is asked for.
+        let chain = lanes.iter().map(|lane| lane.take_returned()).find(|chain| !chain.is_null());
+        // SAFETY: a chain that was taken is ours, and a block is recorded before it is used, and lives as long
+        // as the arena. In both cases the supply was found empty.
         unsafe {
-            for index in 0..size {
-                (*first.add(index)).state.set_lane(number);
-                if index + 1 < size {
-                    FreeLink::set(first.add(index), first.add(index + 1));
+            match chain {
+                Some(chain) => supply.put(chain),
+                None => {
+                    let block = Block::new(supply.next_block());
+                    supply.put_fresh(block.fresh());
+                    self.blocks.lock().push(block);
                 }
             }
-            // Recorded before it is used: an entry that is in use is in a block that is known.
-            self.blocks.lock().push(Block(block));
-            if size > 1 {
-                lane.give_back(first.add(1), first.add(size - 1));
-            }
         }
-        lane.count_new();
-        first
+        supply.take()
     }
 
-    /// How many entries there are, in use or free.
+    /// The caller's lane is shared, and busy. With the entry comes the supply that it was taken from.
+    #[cold]
+    fn find_elsewhere<'a>(
+        &self,
+        lanes: &'a Lanes,
+        place: Place<'_>,
+    ) -> (*mut Entry, Option<OpenSupply<'a>>) {
+        for patience in 0..PATIENCE {
+            for other in lanes.shared() {
+                if let Some(mut supply) = other.open() {
+                    let entry = self.take(lanes, &mut supply);
+                    return (entry, Some(supply));
+                }
+            }
+            relax(patience);
+        }
+        // Whoever holds them was interrupted at it. Just one entry: the next call may come here again, and
+        // what we made more of could not be reached either.
+        let block = Block::new(1);
+        let entry = block.first;
+        // SAFETY: room for one entry, ours alone.
+        unsafe { entry.write(Entry::free(place.number)) };
+        self.blocks.lock().push(block);
+        (entry, None)
+    }
+
+    /// How many entries there is room for, in use or free.
     pub(crate) fn capacity(&self) -> usize {
-        self.blocks.lock().iter().map(|block| block.0.len()).sum()
+        self.blocks.lock().iter().map(|block| block.size).sum()
     }
 
     /// Marks all entries: the scheduler is gone. Says whether handles are left that will report.
     ///
-    /// Called once, by whoever dropped the last counted reference.
+    /// Called once, by whoever dropped the last counted reference, with the lanes beside the arena.
     ///
     /// # Safety
     ///
     /// The arena exists. If this says that handles are left, it may be gone when it returns: that is why it
     /// takes a pointer, and not a reference, which would claim that the arena outlives the call.
-    pub(crate) unsafe fn orphan(this: *const Self) -> bool {
+    pub(crate) unsafe fn orphan(this: *const Self, lanes: *const Lanes) -> bool {
         let mut held = 0;
-        // SAFETY: until the subtraction below no handle can be the last to report.
-        let blocks = unsafe { (*this).blocks.lock() };
-        for block in &*blocks {
-            // SAFETY: the block is alive until the arena is dropped.
-            for entry in unsafe { &*block.0 } {
+        // SAFETY: until the subtraction below no handle can be the last to report, so all is alive. Nobody
+        // schedules any more.
+        let (mut blocks, fresh) = unsafe {
+            let fresh: Vec<Fresh> = (*lanes).iter().map(|lane| lane.fresh()).collect();
+            ((*this).blocks.lock(), fresh)
+        };
+        for block in &mut *blocks {
+            let rest = fresh.iter().find(|rest| rest.end == block.fresh().end);
+            // SAFETY: both point into the block; what is before the rest was written.
+            block.written = rest
+                .map_or(block.size, |rest| unsafe { rest.next.offset_from_unsigned(block.first) });
+            // SAFETY: as above, and the block is alive until the arena is dropped.
+            for entry in unsafe { std::slice::from_raw_parts(block.first, block.written) } {
                 held += isize::from(entry.state.orphan());
             }
         }

@@ -21,6 +21,10 @@ pub trait TaskBody: Send + Sized + 'static {
     /// the task is handed back by `stop`, or was refused; then the body is just dropped.
     fn cancelled(self) {}
 
+    /// Whether being cancelled is nothing but being dropped.
+    #[doc(hidden)]
+    const CANCELLED_IS_DROPPED: bool = false;
+
     /// Runs the body on this very thread, whatever executor it may have: `close` does that.
     #[doc(hidden)]
     fn run_here(self) {
@@ -29,6 +33,8 @@ pub trait TaskBody: Send + Sized + 'static {
 }
 
 impl<F: FnOnce() + Send + 'static> TaskBody for F {
+    const CANCELLED_IS_DROPPED: bool = true;
+
     fn run(self) {
         self();
     }
@@ -53,6 +59,8 @@ struct Table {
     run_here: unsafe fn(*mut Storage),
     cancelled: unsafe fn(*mut Storage),
     discard: unsafe fn(*mut Storage),
+    /// Whether nothing needs to be done for a body that does not run.
+    plain: bool,
 }
 
 // SAFETY: a `RawTask` is made of a `TaskBody`, which is `Send`, and owns it alone.
@@ -93,6 +101,7 @@ impl<B: TaskBody> TableOf<B> {
         cancelled: |storage| unsafe { take::<B>(storage) }.cancelled(),
         // SAFETY: as for `run`.
         discard: |storage| drop(unsafe { take::<B>(storage) }),
+        plain: fits::<B>() && !mem::needs_drop::<B>() && B::CANCELLED_IS_DROPPED,
     };
 }
 
@@ -124,6 +133,11 @@ impl RawTask {
         let table = this.table;
         // SAFETY: as in `run`.
         unsafe { (table.run_here)(&raw mut this.storage) }
+    }
+
+    /// Whether the task may be forgotten instead of being cancelled: it owns nothing and has no hook.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.table.plain
     }
 
     /// Drops the captures and calls the cancelled hook. A panic passes through.

@@ -5,18 +5,19 @@ use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::NonNull;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use crate::entry::Entry;
 use crate::entry::state::{Cancel, Released};
 use crate::report::PanicIn;
 use crate::shared::{Core, report_orphan};
-use crate::sync::Ordering;
+use crate::tick::nanos;
 
-/// After so many cancels in a lane a sleeping timer thread is woken to collect the entries.
+/// After so many calls in a lane that leave something to do a sleeping timer thread is woken to do it.
 ///
-/// A wake-up costs the caller about 15 µs: 2 ns for each of these cancels. The entries that wait
-/// for it take 512 KiB at the most.
-pub(crate) const BACKLOG: u64 = 8192;
+/// A wake-up costs the caller about 15 µs: 1 ns for each of these calls. The entries that wait for it take
+/// 1 MiB at the most, and taking them in less than a millisecond.
+pub(crate) const BACKLOG: u64 = 16_384;
 
 /// The right to cancel one entry. While it exists, the entry and the core exist.
 pub(crate) struct EntryHandle {
@@ -53,6 +54,7 @@ impl EntryHandle {
         unsafe { self.core.as_ref() }
     }
 
+    #[inline]
     pub(crate) fn cancel(&self) -> bool {
         let how = self.entry().state.cancel();
         if how == Cancel::TooLate {
@@ -61,19 +63,24 @@ impl EntryHandle {
         // SAFETY: this call moved the state out of `QUEUED` or `ARMED`.
         let task = unsafe { self.entry().take_task() };
         let core = self.core();
-        if !self.entry().state.is_repeat() {
+        if core.limit.is_some() && !self.entry().state.is_repeat() {
             core.release_place();
         }
-        let lane = &core.lanes()[core.own_lane()];
-        // Release: pairs with the load in `metrics`, so that the schedule is counted before it.
-        let cancelled = lane.counts.cancelled.fetch_add(1, Ordering::Release) + 1;
+        let place = core.lanes.of_this_thread();
+        place.count_cancelled();
         if how == Cancel::WhileArmed {
+            let entry = self.entry.as_ptr();
             // SAFETY: the slot is empty and ours; the driver unlinks the entry and does not free it
             // before the handle bit is cleared.
-            unsafe { lane.cancelled.push_chain(self.entry.as_ptr(), self.entry.as_ptr()) };
+            unsafe { place.lane.cancelled.push_chain(entry, entry) };
+            // (An entry that was not armed is in an intake, and was counted there.)
+            if place.add_backlog(1, BACKLOG) {
+                core.sleep.wake();
+            }
         }
-        if cancelled.is_multiple_of(BACKLOG) {
-            core.sleep.wake();
+        if task.is_plain() {
+            std::mem::forget(task);
+            return true;
         }
         // Last, because it runs the caller's code, which may do anything, panic included. What is reported of
         // that goes to a log subscriber, which may panic as well.
@@ -81,9 +88,59 @@ impl EntryHandle {
         let _ = catch_unwind(AssertUnwindSafe(clean_up));
         true
     }
+
+    /// Moves the deadline, in nanoseconds of the scheduler's clock. True exactly if it holds.
+    pub(crate) fn reset(&self, deadline: u64, immediate: bool) -> bool {
+        let entry = self.entry();
+        if !entry.state.lock_deadline() {
+            return false;
+        }
+        let core = self.core();
+        // The order of writing and of making it hold is explained in `state`. (Without a delay it is "nearer" also
+        // if the old deadline has passed: the entry need not wait for its tick any more.)
+        if deadline >= entry.deadline() && !immediate {
+            entry.set_deadline(deadline);
+            return entry.state.move_deadline(false, true);
+        }
+        if !entry.state.move_deadline(immediate, false) {
+            return false;
+        }
+        entry.set_deadline(deadline);
+        let send = entry.state.call_carrier();
+        if send {
+            let place = core.lanes.of_this_thread();
+            // SAFETY: the carrier was free and is ours alone; the `moving` bit, which the call above set, keeps
+            // the entry alive until the carrier has come, and the handle bit until then.
+            unsafe {
+                let carrier = core.arena.find_carrier(&core.lanes, place);
+                (*carrier).fill_move(self.entry.as_ptr());
+                (*carrier).state.publish_move();
+                place.lane.intake.push(carrier);
+            }
+        }
+        // Whether the carrier is ours or was sent before: the thread may have gone to sleep for longer than the
+        // new deadline may wait. (After a stop nobody pops it; then the entry was handed back.)
+        let _ = core.sleep.after_push(core.pop_by(deadline, immediate));
+        if send {
+            entry.state.unlock_deadline();
+        }
+        true
+    }
+
+    fn reset_in(&self, delay: Duration) -> bool {
+        let now = self.core().clock.now();
+        self.reset(now.saturating_add(nanos(delay)), delay.is_zero())
+    }
+
+    fn reset_to(&self, deadline: Instant) -> bool {
+        let clock = &self.core().clock;
+        let (now, deadline) = (clock.now(), clock.nanos_at(deadline));
+        self.reset(deadline.max(now), deadline <= now)
+    }
 }
 
 impl Drop for EntryHandle {
+    #[inline]
     fn drop(&mut self) {
         match self.entry().state.release_handle() {
             Released::ToScheduler => {}
@@ -141,10 +198,60 @@ impl Cancellable {
     /// # Panics
     ///
     /// Never. A destructor or a hook that panics is contained and reported.
+    #[inline]
     pub fn cancel(&self) -> bool {
         match &self.target {
             Target::Once(handle) => handle.cancel(),
             Target::Series(series) => series.cancel(),
+        }
+    }
+
+    /// Moves the deadline of a one-shot to `delay` from now, nearer or further out, in place: the task, its
+    /// options and this cancellable stay.
+    ///
+    /// `true` means that the new deadline holds: the task does not run before it. `false` means that there is
+    /// nothing to move any more: the task runs, has run, was cancelled or was handed back; or this is a repeat,
+    /// whose runs go by their own rule.
+    ///
+    /// Pushing a deadline further out, which a connection does with each request, costs two exchanges on the
+    /// timer's own memory: it touches nothing that is shared, and the timer thread only learns of it when the
+    /// old deadline comes. Moving a deadline nearer costs what scheduling does. Neither allocates.
+    ///
+    /// Any thread may call it at any time. Of calls on one cancellable at the same time each waits until the
+    /// other has written its deadline; the last one holds. Towards cancelling and firing it is lock-free.
+    ///
+    /// # Ordering
+    ///
+    /// Among equal deadlines, a task whose deadline was moved has its place by when the timer thread placed it
+    /// anew, which may be behind those that were scheduled later.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    /// let time = lars_scheduler::LightArrayRevolverScheduler::builder().build_virtual()?;
+    /// let idle = time.schedule_once(Duration::from_secs(30), || println!("idle for 30 s"))?;
+    /// time.advance(Duration::from_secs(20));
+    /// assert!(idle.reset(Duration::from_secs(30))); // a request came
+    /// assert_eq!(time.advance(Duration::from_secs(20)), 0);
+    /// assert_eq!(time.advance(Duration::from_secs(10)), 1); // prints "idle for 30 s"
+    /// assert!(!idle.reset(Duration::from_secs(30))); // it has run
+    /// # Ok(()) }
+    /// ```
+    pub fn reset(&self, delay: Duration) -> bool {
+        match &self.target {
+            Target::Once(handle) => handle.reset_in(delay),
+            Target::Series(_) => false,
+        }
+    }
+
+    /// Moves the deadline of a one-shot to `deadline`; one that has passed is now. Otherwise the same as
+    /// [`reset`](Self::reset).
+    pub fn reset_at(&self, deadline: Instant) -> bool {
+        match &self.target {
+            Target::Once(handle) => handle.reset_to(deadline),
+            Target::Series(_) => false,
         }
     }
 

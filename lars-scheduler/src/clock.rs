@@ -16,15 +16,18 @@ pub(crate) struct Clock {
 #[derive(Debug, Clone)]
 enum Source {
     /// `std`'s monotonic clock (`CLOCK_MONOTONIC` on Linux: it stands still while the machine
-    /// is suspended).
-    System,
+    /// is suspended), and what it showed at the origin or a moment later.
+    System { start: u64 },
     /// A number that a test moves.
     Manual(Arc<AtomicU64>),
 }
 
 impl Clock {
     pub(crate) fn system() -> Self {
-        Self { origin: Instant::now(), source: Source::System }
+        let origin = Instant::now();
+        // Read after the origin: an instant of this clock is never ahead of the `Instant` that it stands for, so a
+        // deadline given as an `Instant` is not early, only late by the time between these two lines.
+        Self { origin, source: Source::System { start: monotonic(origin) } }
     }
 
     /// A clock that stands at `start` until it is moved.
@@ -36,11 +39,7 @@ impl Clock {
     #[inline]
     pub(crate) fn now(&self) -> u64 {
         match &self.source {
-            Source::System => {
-                let elapsed = self.origin.elapsed();
-                // 584 years of nanoseconds fit; nothing here runs longer.
-                elapsed.as_secs() * 1_000_000_000 + u64::from(elapsed.subsec_nanos())
-            }
+            Source::System { start } => monotonic(self.origin) - start,
             // Acquire: a thread that reads an instant also sees what was done before it was set.
             Source::Manual(now) => now.load(Ordering::Acquire),
         }
@@ -63,6 +62,26 @@ impl Clock {
     pub(crate) fn nanos_at(&self, instant: Instant) -> u64 {
         crate::tick::nanos(instant.saturating_duration_since(self.origin))
     }
+}
+
+/// Nanoseconds on the clock that `Instant` reads, from a start of its own.
+///
+/// Straight from the system: `Instant` keeps seconds and nanoseconds apart, and taking the difference of two costs
+/// a fifth of the reading (28 ns with, 23 ns without, beside an exchange of 5 ns that both include).
+#[cfg(all(target_os = "linux", not(lars_loom)))]
+#[inline]
+fn monotonic(_origin: Instant) -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is to a timespec of ours. The clock exists on every Linux, so this does not fail.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    // Since boot: neither is negative, and 584 years of nanoseconds fit.
+    (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
+}
+
+/// Nanoseconds on the clock that `Instant` reads, from a start of its own.
+#[cfg(not(all(target_os = "linux", not(lars_loom))))]
+fn monotonic(origin: Instant) -> u64 {
+    crate::tick::nanos(origin.elapsed())
 }
 
 /// The monotonic time now, for waits that have nothing to do with a scheduler's clock.

@@ -4,7 +4,7 @@ use std::ptr;
 
 use crate::dispatch::dispatch;
 use crate::entry::Entry;
-use crate::entry::state::{Arm, Take};
+use crate::entry::state::{Arm, Flags, Take};
 use crate::intake::Pop;
 use crate::metrics::DriverCounts;
 use crate::shared::{Core, Live};
@@ -84,7 +84,7 @@ impl Driver {
         let now = live.clock.now();
         let wheel = Wheel::new(live.tick, wheel_size, now);
         let none = Chain { first: ptr::null_mut(), last: ptr::null_mut() };
-        let going_back = vec![none; live.lanes().len()];
+        let going_back = vec![none; live.lanes.len()];
         Self {
             live,
             wheel,
@@ -111,7 +111,7 @@ impl Driver {
         let live = Arc::clone(&self.live);
         let mut outcome = Intaken::All;
         let mut seen = 0;
-        for lane in live.lanes() {
+        for lane in live.lanes.iter() {
             let mut mark = lane.intake.mark();
             loop {
                 // SAFETY: there is one driver, so one consumer, and it pops only here.
@@ -151,10 +151,42 @@ impl Driver {
         // SAFETY: popped from the intake, so alive and ours.
         unsafe {
             match (*entry).state.arm() {
-                Arm::Armed(flags) if flags.is_immediate() => self.wheel.push_due(entry),
-                Arm::Armed(_) => self.wheel.insert(entry),
+                Arm::Armed(flags) if flags.is_move() => self.arrive(entry),
+                Arm::Armed(flags) => self.place_armed(entry, flags),
                 Arm::Cancelled => self.retire_cancelled(entry),
             }
+        }
+    }
+
+    /// # Safety
+    ///
+    /// The entry is ours, armed, and in no list.
+    unsafe fn place_armed(&mut self, entry: *mut Entry, flags: Flags) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            if flags.is_immediate() {
+                self.wheel.push_due(entry);
+            } else {
+                self.wheel.insert(entry);
+            }
+        }
+    }
+
+    /// A carrier has come: the deadline of the entry that it is about was moved nearer.
+    ///
+    /// # Safety
+    ///
+    /// The carrier was popped from the intake.
+    unsafe fn arrive(&mut self, carrier: *mut Entry) {
+        // SAFETY: the carrier is ours; what it is about is not freed before it has arrived.
+        unsafe {
+            let about = (*carrier).link();
+            // If it does not wait any more, it is in limbo or on its way there.
+            if let Some(flags) = (*about).state.carrier_arrived() {
+                self.wheel.unlink(about);
+                self.place_armed(about, flags);
+            }
+            self.free(carrier);
         }
     }
 
@@ -208,9 +240,13 @@ impl Driver {
     fn fire(&mut self, entry: *mut Entry) -> bool {
         // SAFETY: the entry was in our list, so it is alive and ours.
         let (task, flags) = unsafe {
-            match (*entry).state.take() {
+            match (*entry).state.take(|| (*entry).deadline() <= self.now) {
                 // It is, or will be, on the cancel stack, and is retired when it comes from there.
                 Take::Cancelled => return false,
+                Take::NotDue => {
+                    self.wheel.insert(entry);
+                    return false;
+                }
                 Take::Taken(flags) => {
                     let late = self.now.saturating_sub((*entry).deadline());
                     let task = (*entry).take_task();
@@ -306,7 +342,7 @@ impl Driver {
         for (number, chain) in self.going_back.iter_mut().enumerate() {
             if !chain.first.is_null() {
                 // SAFETY: the entries are free and ours, and linked from first to last.
-                unsafe { self.live.lanes()[number].give_back(chain.first, chain.last) };
+                unsafe { self.live.lanes[number].give_back(chain.first, chain.last) };
                 *chain = Chain { first: ptr::null_mut(), last: ptr::null_mut() };
             }
         }
@@ -316,7 +352,7 @@ impl Driver {
     /// announced, and before it begins.
     pub(crate) fn nothing_to_take_in(&self) -> bool {
         // SAFETY: there is one driver, so one consumer.
-        self.live.lanes().iter().all(|lane| unsafe { lane.intake.is_empty() })
+        self.live.lanes.iter().all(|lane| unsafe { lane.intake.is_empty() })
     }
 
     /// Ends the scheduling and keeps the promise of `stop`: everything that was accepted and has
@@ -345,7 +381,7 @@ impl Driver {
         while let Some(entry) = self.wheel.pop_any() {
             // SAFETY: the entry was in our wheel, so it is alive and ours.
             unsafe {
-                if let Take::Taken(flags) = (*entry).state.take() {
+                if let Take::Taken(flags) = (*entry).state.take(|| true) {
                     let deadline = (*entry).deadline();
                     let due = live.clock.instant(deadline);
                     let task = (*entry).take_task();

@@ -17,9 +17,9 @@
 //! | `links.next` | the finder of a free entry until the push; the intake until the pop; then the driver, until it gives the entry to the returned stack |
 //! | `links.prev` | the driver, from the pop until it frees the entry |
 //! | `state` | everybody, see [`state`] |
-//! | `deadline` | written by the finder before the push; read by the driver after the pop |
+//! | `deadline` | written by the finder before the push, and by a handle that has locked it; read by the driver after the pop |
 //! | `slot.task` | the finder until the push; then whoever moves the state out of `QUEUED` or `ARMED` |
-//! | `slot.link` | the canceller after it took the task, until the cancel stack has the entry; then the driver |
+//! | `slot.link` | the canceller after it took the task, until the cancel stack has the entry; then the driver. In a carrier, the entry that it is about |
 //!
 //! Entries live in blocks that are freed only after the scheduler, all its handles and all
 //! its cancellables are gone (see `arena`), so no pointer between them dangles while in use.
@@ -31,7 +31,7 @@ use std::ptr;
 
 use self::state::State;
 use crate::body::RawTask;
-use crate::sync::{AtomicPtr, Ordering, UnsafeCell};
+use crate::sync::{AtomicPtr, AtomicU64, Ordering, UnsafeCell};
 
 /// The links of an entry, and of the heads of lists: see `intake` and `wheel::list`.
 #[derive(Debug)]
@@ -79,7 +79,7 @@ pub(crate) struct Entry {
     /// First, so that a pointer to the links is a pointer to the entry.
     links: Links,
     pub(crate) state: State,
-    deadline: UnsafeCell<u64>,
+    deadline: AtomicU64,
     slot: UnsafeCell<Slot>,
 }
 
@@ -94,11 +94,12 @@ unsafe impl Send for Entry {}
 unsafe impl Sync for Entry {}
 
 impl Entry {
-    pub(crate) fn free() -> Self {
+    /// A free entry of the given lane.
+    pub(crate) fn free(lane: usize) -> Self {
         Self {
             links: Links::new(),
-            state: State::free(),
-            deadline: UnsafeCell::new(0),
+            state: State::free(lane),
+            deadline: AtomicU64::new(0),
             slot: UnsafeCell::new(Slot { link: ptr::null_mut() }),
         }
     }
@@ -120,22 +121,35 @@ impl Entry {
     /// # Safety
     ///
     /// The caller found the entry free and has not let anybody see it yet.
+    #[inline]
     pub(crate) unsafe fn fill(&self, deadline: u64, task: RawTask) {
-        // SAFETY: the caller is alone with the entry.
-        self.deadline.with_mut(|cell| unsafe { *cell = deadline });
-        // SAFETY: as above; a free entry holds no task, so none is overwritten.
+        self.set_deadline(deadline);
+        // SAFETY: the caller is alone with the entry. A free one holds no task, so none is overwritten.
         self.slot.with_mut(|slot| unsafe { slot.write(Slot { task: ManuallyDrop::new(task) }) });
     }
 
-    /// The deadline.
+    /// Makes a free entry the carrier that tells the driver to look at `about`.
     ///
     /// # Safety
     ///
-    /// The caller is the driver, and has popped the entry from the intake and not freed it.
-    pub(crate) unsafe fn deadline(&self) -> u64 {
-        // SAFETY: nobody writes the deadline between the push and the free; the pop orders this
-        // read after the write.
-        self.deadline.with(|cell| unsafe { *cell })
+    /// As for [`fill`](Self::fill).
+    pub(crate) unsafe fn fill_move(&self, about: *mut Entry) {
+        // SAFETY: the caller is alone with the entry, which holds no task.
+        self.slot.with_mut(|slot| unsafe { slot.write(Slot { link: about }) });
+    }
+
+    /// The deadline, in nanoseconds since the scheduler's origin. A handle may be changing it right now.
+    #[inline]
+    pub(crate) fn deadline(&self) -> u64 {
+        // Relaxed: the state word orders it.
+        self.deadline.load(Ordering::Relaxed)
+    }
+
+    /// Only for the finder of a free entry, and for a handle that has locked the deadline.
+    #[inline]
+    pub(crate) fn set_deadline(&self, deadline: u64) {
+        // Relaxed: the push publishes it, or the state word.
+        self.deadline.store(deadline, Ordering::Relaxed);
     }
 
     /// Moves the task out.
@@ -143,6 +157,7 @@ impl Entry {
     /// # Safety
     ///
     /// The caller moved the state out of `QUEUED` or `ARMED`, and does this once.
+    #[inline]
     pub(crate) unsafe fn take_task(&self) -> RawTask {
         // SAFETY: by the state table the task is the caller's, and it is there.
         self.slot.with_mut(|slot| unsafe { ManuallyDrop::take(&mut (*slot).task) })
@@ -158,12 +173,12 @@ impl Entry {
         self.slot.with_mut(|slot| unsafe { (*slot).link = next });
     }
 
-    /// The cancel stack's link.
+    /// The cancel stack's link; in a carrier, the entry that it is about.
     ///
     /// # Safety
     ///
-    /// The caller is the driver and took the entry from the cancel stack.
-    pub(crate) unsafe fn cancel_link(&self) -> *mut Entry {
+    /// The caller is the driver and took the entry from the cancel stack, or the carrier from the intake.
+    pub(crate) unsafe fn link(&self) -> *mut Entry {
         // SAFETY: the push published the link, and nobody writes the slot after it.
         self.slot.with(|slot| unsafe { (*slot).link })
     }

@@ -31,6 +31,14 @@ pub enum ConfigError {
         /// The largest wheel.
         max: usize,
     },
+    /// Wake-ups may not be put off for so long.
+    #[error("coalesce is {given:?}, but it must be at most {max:?}")]
+    Coalesce {
+        /// What was asked for.
+        given: Duration,
+        /// The longest window.
+        max: Duration,
+    },
     /// A limit of zero pending timers would refuse everything.
     #[error("max_pending is {given}, but it must be at least 1 (leave it unset for no limit)")]
     MaxPending {

@@ -203,27 +203,22 @@ impl Handle {
         {
             return Err((refusal, body));
         }
-        let own = core.own_lane();
-        let lane = &core.lanes()[own];
-        let (entry, accepted) = core.arena.find(core.lanes(), own);
+        let place = core.lanes.of_this_thread();
+        let entry = core.arena.find(&core.lanes, place);
         // SAFETY: the entry was free and is ours alone; `publish` sets the handle bit for the handle
         // that is made of it; the push gives the driver its part.
         let handle = unsafe {
             (*entry).fill(deadline, RawTask::new(body));
             (*entry).state.publish(flags);
             let handle = EntryHandle::new(NonNull::new_unchecked(entry), self.core_address());
-            lane.intake.push(entry);
+            place.lane.intake.push(entry);
             handle
         };
-        // The driver must have the entry before the deadline's tick begins; waking up at that very
-        // instant is early enough.
-        let pop_by =
-            if flags.is_immediate() { 0 } else { deadline.saturating_add(core.tick.nanos() - 1) };
-        match core.sleep.after_push(pop_by) {
+        match core.sleep.after_push(core.pop_by(deadline, flags.is_immediate())) {
             AfterPush::Seen => {
                 // Now and then the sleeping driver has to collect, or it would find an hour's worth
                 // of entries when the first of them is due.
-                if accepted.is_multiple_of(BACKLOG) {
+                if place.add_backlog(1, BACKLOG) {
                     core.sleep.wake();
                 }
                 Ok(handle)
@@ -239,8 +234,7 @@ impl Handle {
                     if !flags.is_repeat() {
                         core.release_place();
                     }
-                    // Release: pairs with the load in `metrics`.
-                    lane.counts.refused.fetch_add(1, Ordering::Release);
+                    place.count_refused(1);
                     Err((Refusal::Stopped, body))
                 }
             },

@@ -66,6 +66,7 @@ impl Intake {
     /// # Safety
     ///
     /// The entry is the caller's, and stays alive until it has been popped.
+    #[inline]
     pub(crate) unsafe fn push(&self, entry: *mut Entry) {
         // SAFETY: the entry is alive, and its links are the caller's.
         unsafe { self.push_links(Entry::links(entry)) };
@@ -74,6 +75,7 @@ impl Intake {
     /// # Safety
     ///
     /// As for [`push`](Self::push); or the consumer pushing the stub that it has unlinked.
+    #[inline]
     unsafe fn push_links(&self, links: *mut Links) {
         // SAFETY: the links are the caller's.
         unsafe { &*links }.set_next(ptr::null_mut());

@@ -1,10 +1,12 @@
-//! A lane: what the threads of one group use to schedule and cancel.
+//! A lane: what a thread uses to schedule and cancel.
 //!
-//! Threads are spread over a few lanes, so that on a machine with many cores they do not all pull
-//! at the same cache lines. A lane has its own intake, its own stack of cancelled entries and its
-//! own supply of free ones. The timer thread visits all lanes; equal deadlines of one thread keep
-//! their order, because a thread stays in its lane.
+//! A lane has an intake, a stack of cancelled entries and a supply of free ones. The first lanes belong
+//! to one thread each, by the number that no other live thread has (`sync::thread_slot`): what only that
+//! thread writes it writes with plain stores. Threads that came later, and those that are ending, share the
+//! last few lanes under a lock that is only ever tried. The timer thread visits all lanes; equal deadlines
+//! of one thread keep their order, because a thread stays in its lane.
 
+use std::marker::PhantomData;
 use std::ptr;
 
 use crossbeam_utils::CachePadded;
@@ -12,110 +14,156 @@ use crossbeam_utils::CachePadded;
 use crate::entry::Entry;
 use crate::intake::Intake;
 use crate::stack::{CancelLink, FreeLink, Stack, StackLink};
-use crate::sync::{AtomicBool, AtomicU64, Ordering, UnsafeCell};
+use crate::sync::{AtomicBool, AtomicU64, NO_SLOT, Ordering, UnsafeCell, thread_slot};
+
+/// How many entries the first block of a lane has: 64 KiB of them. Each block after that has twice as many
+/// as the one before, up to [`LAST_BLOCK`].
+#[cfg(not(lars_loom))]
+const FIRST_BLOCK: usize = 1 << 10;
+/// 1 MiB.
+#[cfg(not(lars_loom))]
+const LAST_BLOCK: usize = 1 << 14;
+#[cfg(lars_loom)]
+const FIRST_BLOCK: usize = 2;
+#[cfg(lars_loom)]
+const LAST_BLOCK: usize = 2;
+
+/// All lanes of a scheduler.
+#[derive(Debug)]
+pub(crate) struct Lanes {
+    lanes: Box<[Lane]>,
+    /// The first so many have an owner; the number of those behind them is a power of two.
+    owned: usize,
+}
+
+impl Lanes {
+    pub(crate) fn new(owned: usize, shared: usize) -> Self {
+        debug_assert!(shared.is_power_of_two());
+        Self { lanes: (0..owned + shared).map(|_| Lane::new()).collect(), owned }
+    }
+
+    /// The calling thread's lane.
+    #[inline]
+    pub(crate) fn of_this_thread(&self) -> Place<'_> {
+        let slot = thread_slot();
+        let owner = slot < self.owned;
+        let number = if owner { slot } else { self.shared_number(slot) };
+        Place { lane: &self.lanes[number], number, owner, not_send: PhantomData }
+    }
+
+    #[cold]
+    fn shared_number(&self, slot: usize) -> usize {
+        let shared = self.lanes.len() - self.owned;
+        self.owned + if slot == NO_SLOT { 0 } else { slot & (shared - 1) }
+    }
+
+    /// The lanes that have no owner.
+    pub(crate) fn shared(&self) -> impl Iterator<Item = Place<'_>> {
+        self.lanes.iter().enumerate().skip(self.owned).map(|(number, lane)| Place {
+            lane,
+            number,
+            owner: false,
+            not_send: PhantomData,
+        })
+    }
+}
+
+impl std::ops::Deref for Lanes {
+    type Target = [Lane];
+
+    fn deref(&self) -> &[Lane] {
+        &self.lanes
+    }
+}
+
+/// A lane as the calling thread may use it.
+///
+/// `owner` is true only in the one thread that has the lane's number, and a place does not leave its
+/// thread: that is what makes plain stores enough.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Place<'a> {
+    pub(crate) lane: &'a Lane,
+    pub(crate) number: usize,
+    owner: bool,
+    not_send: PhantomData<*const ()>,
+}
 
 #[derive(Debug)]
 pub(crate) struct Lane {
     pub(crate) intake: Intake,
-    stash: CachePadded<Stash>,
+    ours: CachePadded<Ours>,
     /// Free entries on their way back from the driver.
     returned: CachePadded<Stack<FreeLink>>,
     /// Armed entries that were cancelled, on their way to the driver.
     pub(crate) cancelled: CachePadded<Stack<CancelLink>>,
-    pub(crate) counts: CachePadded<LaneCounts>,
+    /// Entries that were given out without the lock being had; see [`Lane::count_unlocked`].
+    unlocked: AtomicU64,
 }
 
-/// What [`Lane::find_free`] found.
+/// What only the lane's own threads write. In an owned lane that is one thread; in a shared one those
+/// fields that say so belong to the holder of `locked`.
 #[derive(Debug)]
-#[must_use]
-pub(crate) enum Found {
-    /// An entry, and how many the lane has given out with it.
-    Entry(*mut Entry, u64),
-    /// The lane has none.
-    Nothing,
-    /// Another thread is just looking.
-    Busy,
-}
-
-/// What the lane's threads count, beside `Stash::accepted`.
-#[derive(Debug)]
-pub(crate) struct LaneCounts {
-    /// Entries given out that were new.
-    pub(crate) new: AtomicU64,
-    /// Tasks cancelled.
-    pub(crate) cancelled: AtomicU64,
-    /// Entries that were counted as accepted and whose schedule call failed after that.
-    pub(crate) refused: AtomicU64,
-}
-
-/// Free entries that one thread at a time may take from.
-///
-/// The lock is only ever tried: a thread that finds it taken goes to the next lane, and in the end makes
-/// an entry. So nobody depends on a thread that was interrupted while it held the lock.
-#[derive(Debug)]
-struct Stash {
+struct Ours {
+    /// Only ever tried: a thread that finds it taken goes to the next shared lane, and in the end makes an
+    /// entry. So nobody depends on a thread that was interrupted while it held the lock.
     locked: AtomicBool,
-    free: UnsafeCell<*mut Entry>,
-    /// How many entries were given out. Written under the lock, read by anybody.
+    /// The holder's.
+    supply: UnsafeCell<Supply>,
+    /// How many entries were given out. The holder's to write, anybody's to read.
     accepted: AtomicU64,
+    /// Tasks cancelled.
+    cancelled: AtomicU64,
+    /// Entries that were counted as accepted and whose schedule call failed after that.
+    refused: AtomicU64,
+    /// What the driver has to look at: entries pushed, and armed entries cancelled.
+    backlog: AtomicU64,
 }
 
-// SAFETY: `free` is only touched by the thread that holds `locked`; entries in it are free.
-unsafe impl Send for Stash {}
+// SAFETY: `supply` is only touched by the owner, or by the thread that holds `locked`; entries in it are
+// free.
+unsafe impl Send for Ours {}
 // SAFETY: as above.
-unsafe impl Sync for Stash {}
+unsafe impl Sync for Ours {}
+
+/// Free entries.
+#[derive(Debug)]
+struct Supply {
+    /// Entries that were used before, linked.
+    used: *mut Entry,
+    /// The rest of the newest block: memory that holds no entries yet.
+    fresh: Fresh,
+    /// How large the next block will be.
+    next_block: usize,
+}
+
+/// The part of a block that was never used. Entries are written there one by one, when they are needed: so
+/// no memory is touched that is not.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Fresh {
+    pub(crate) next: *mut Entry,
+    pub(crate) end: *mut Entry,
+}
 
 impl Lane {
-    pub(crate) fn new() -> Self {
+    fn new() -> Self {
         Self {
             intake: Intake::new(),
-            stash: CachePadded::new(Stash {
+            ours: CachePadded::new(Ours {
                 locked: AtomicBool::new(false),
-                free: UnsafeCell::new(ptr::null_mut()),
+                supply: UnsafeCell::new(Supply {
+                    used: ptr::null_mut(),
+                    fresh: Fresh { next: ptr::null_mut(), end: ptr::null_mut() },
+                    next_block: FIRST_BLOCK,
+                }),
                 accepted: AtomicU64::new(0),
+                cancelled: AtomicU64::new(0),
+                refused: AtomicU64::new(0),
+                backlog: AtomicU64::new(0),
             }),
             returned: CachePadded::new(Stack::new()),
             cancelled: CachePadded::new(Stack::new()),
-            counts: CachePadded::new(LaneCounts {
-                new: AtomicU64::new(0),
-                cancelled: AtomicU64::new(0),
-                refused: AtomicU64::new(0),
-            }),
+            unlocked: AtomicU64::new(0),
         }
-    }
-
-    /// Takes a free entry. With it comes how many the lane has given out.
-    pub(crate) fn find_free(&self) -> Found {
-        let stash = &*self.stash;
-        // Acquire: pairs with the release below; what the last holder did to the list is seen.
-        if stash.locked.swap(true, Ordering::Acquire) {
-            return Found::Busy;
-        }
-        let entry = stash.free.with_mut(|free| {
-            // SAFETY: we hold the lock, so the list and the links of its entries are ours.
-            unsafe {
-                if (*free).is_null() {
-                    *free = self.returned.take_all();
-                }
-                let entry = *free;
-                if !entry.is_null() {
-                    *free = FreeLink::get(entry);
-                }
-                entry
-            }
-        });
-        // Relaxed, and no read-modify-write: written under the lock only. The release below orders
-        // it before the next holder's.
-        let accepted = stash.accepted.load(Ordering::Relaxed) + u64::from(!entry.is_null());
-        stash.accepted.store(accepted, Ordering::Relaxed);
-        stash.locked.store(false, Ordering::Release);
-        if entry.is_null() { Found::Nothing } else { Found::Entry(entry, accepted) }
-    }
-
-    /// Counts an entry that did not come from the stash.
-    pub(crate) fn count_new(&self) {
-        // Relaxed: a count; the push of the entry publishes it.
-        self.counts.new.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Gives free entries, linked from `first` to `last`, to the threads of this lane.
@@ -128,9 +176,176 @@ impl Lane {
         unsafe { self.returned.push_chain(first, last) };
     }
 
+    /// Takes all entries that the driver has given back: a chain. Any thread may.
+    pub(crate) fn take_returned(&self) -> *mut Entry {
+        self.returned.take_all()
+    }
+
+    /// Counts an entry that was made although the lock could not be had.
+    pub(crate) fn count_unlocked(&self) {
+        // Relaxed: a count; the push of the entry publishes it.
+        self.unlocked.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// How many entries were given out by this lane.
     pub(crate) fn accepted(&self) -> u64 {
         // Relaxed: a count; see `Metrics` for what is promised of it.
-        self.stash.accepted.load(Ordering::Relaxed) + self.counts.new.load(Ordering::Relaxed)
+        self.ours.accepted.load(Ordering::Relaxed) + self.unlocked.load(Ordering::Relaxed)
+    }
+
+    /// How many timers were cancelled by this lane's threads.
+    pub(crate) fn cancels(&self) -> u64 {
+        // Acquire: pairs with the count, so that who sees a timer end has seen it begin.
+        self.ours.cancelled.load(Ordering::Acquire)
+    }
+
+    /// How many schedule calls of this lane's threads failed after an entry had been found.
+    pub(crate) fn refused(&self) -> u64 {
+        // Acquire: as above.
+        self.ours.refused.load(Ordering::Acquire)
+    }
+
+    /// What is left of the newest block.
+    ///
+    /// # Safety
+    ///
+    /// Nobody schedules any more.
+    pub(crate) unsafe fn fresh(&self) -> Fresh {
+        // SAFETY: the caller's promise: nobody else touches the supply.
+        self.ours.supply.with(|supply| unsafe { (*supply).fresh })
+    }
+}
+
+impl<'a> Place<'a> {
+    /// Opens the lane's supply of free entries, unless it is shared and another thread has it open.
+    #[inline]
+    pub(crate) fn open(self) -> Option<OpenSupply<'a>> {
+        // Acquire: pairs with the release when the last holder closed it; what that did is seen.
+        if !self.owner && self.lane.ours.locked.swap(true, Ordering::Acquire) {
+            return None;
+        }
+        Some(OpenSupply { place: self })
+    }
+
+    /// Counts a cancel.
+    #[inline]
+    pub(crate) fn count_cancelled(self) {
+        self.add(&self.lane.ours.cancelled, 1);
+    }
+
+    /// Counts a schedule call that failed after its entry had been counted.
+    pub(crate) fn count_refused(self, count: u64) {
+        self.add(&self.lane.ours.refused, count);
+    }
+
+    /// Counts `items` that the driver has to look at. Says whether that makes another `limit` of them.
+    #[inline]
+    pub(crate) fn add_backlog(self, items: u64, limit: u64) -> bool {
+        let before = self.add(&self.lane.ours.backlog, items);
+        (before + items) / limit != before / limit
+    }
+
+    /// Adds to a count of the lane; returns what it was.
+    #[inline]
+    fn add(self, count: &AtomicU64, more: u64) -> u64 {
+        // Release: pairs with the loads of a snapshot, so that the schedule is counted before its end.
+        if self.owner {
+            // No read-modify-write: nobody else writes.
+            let before = count.load(Ordering::Relaxed);
+            count.store(before + more, Ordering::Release);
+            before
+        } else {
+            count.fetch_add(more, Ordering::Release)
+        }
+    }
+}
+
+/// The supply of a lane, opened by the one thread that may take from it now.
+#[derive(Debug)]
+pub(crate) struct OpenSupply<'a> {
+    place: Place<'a>,
+}
+
+impl OpenSupply<'_> {
+    /// Takes a free entry: one that was used before, else a new one in the newest block. Null if there is
+    /// neither.
+    #[inline]
+    pub(crate) fn take(&mut self) -> *mut Entry {
+        let lane = self.place.lane;
+        lane.ours.supply.with_mut(|supply| {
+            // SAFETY: `open` made us the only holder, so the lists and the links of their entries are ours.
+            unsafe {
+                let supply = &mut *supply;
+                if supply.used.is_null() {
+                    supply.used = lane.returned.take_all();
+                }
+                let entry = supply.used;
+                if !entry.is_null() {
+                    supply.used = FreeLink::get(entry);
+                    return entry;
+                }
+                let Fresh { next, end } = supply.fresh;
+                if next == end {
+                    return ptr::null_mut();
+                }
+                next.write(Entry::free(self.place.number));
+                supply.fresh.next = next.add(1);
+                next
+            }
+        })
+    }
+
+    /// Counts entries as given out.
+    #[inline]
+    pub(crate) fn accept(&mut self, entries: u64) {
+        let accepted = &self.place.lane.ours.accepted;
+        // Relaxed, and no read-modify-write: only the holder writes. Closing orders it before the next holder's.
+        accepted.store(accepted.load(Ordering::Relaxed) + entries, Ordering::Relaxed);
+    }
+
+    /// Adds a chain of free entries that came from elsewhere. The supply has none of its own.
+    ///
+    /// # Safety
+    ///
+    /// The entries are free, linked by their free links, and the caller's to give away.
+    pub(crate) unsafe fn put(&mut self, chain: *mut Entry) {
+        // SAFETY: as in `take`.
+        self.place.lane.ours.supply.with_mut(|supply| unsafe {
+            debug_assert!((*supply).used.is_null());
+            (*supply).used = chain;
+        });
+    }
+
+    /// How large a block the lane should have next. The one after that will be twice as large.
+    pub(crate) fn next_block(&mut self) -> usize {
+        // SAFETY: as in `take`.
+        self.place.lane.ours.supply.with_mut(|supply| unsafe {
+            let size = (*supply).next_block;
+            (*supply).next_block = (2 * size).min(LAST_BLOCK);
+            size
+        })
+    }
+
+    /// Adds a new block.
+    ///
+    /// # Safety
+    ///
+    /// It is memory for entries, aligned for them, the caller's to give away, and outlives the lane's use.
+    pub(crate) unsafe fn put_fresh(&mut self, fresh: Fresh) {
+        // SAFETY: as in `take`.
+        self.place.lane.ours.supply.with_mut(|supply| unsafe {
+            debug_assert_eq!((*supply).fresh.next, (*supply).fresh.end);
+            (*supply).fresh = fresh;
+        });
+    }
+}
+
+impl Drop for OpenSupply<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if !self.place.owner {
+            // Release: pairs with the acquire in `open`.
+            self.place.lane.ours.locked.store(false, Ordering::Release);
+        }
     }
 }

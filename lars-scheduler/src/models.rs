@@ -8,7 +8,9 @@
 mod arena;
 mod handover;
 mod intake;
+mod lane;
 mod repeat;
+mod reset;
 mod sleep;
 
 use loom::sync::atomic::{AtomicUsize, Ordering};
@@ -30,7 +32,8 @@ fn scheduler() -> (Handle, Driver) {
 fn scheduler_waking(unparker: Unparker, limit: Option<usize>) -> (Handle, Driver) {
     let settings = Settings {
         tick: Tick::new(Tick::MIN).expect("the shortest tick is a tick"),
-        lanes: 1,
+        coalesce: 0,
+        lanes: (1, 1),
         limit,
         executor: DefaultExecutor::Inline,
         pool: Pool::new("model", 1).expect("one thread is a pool"),

@@ -16,8 +16,8 @@ use crate::shutdown::StopFuture;
 use crate::sync::{Arc, Mutex, Parker, count_alive};
 use crate::timer_thread;
 
-/// The most lanes: beyond that the timer thread visits more than the producers gain.
-const MAX_LANES: usize = 32;
+/// The most lanes with an owner, and without. The timer thread looks at all of them when it wakes up.
+const MAX_LANES: (usize, usize) = (64, 16);
 
 /// From this many schedulers on a process is told that it may have a leak.
 const MANY: usize = 64;
@@ -83,7 +83,8 @@ impl Builder {
     /// ```
     pub fn build(self) -> Result<LightArrayRevolverScheduler, BuildError> {
         let thread_name = self.thread_name.clone();
-        let lanes = (2 * num_cpus::get()).next_power_of_two().min(MAX_LANES);
+        let cores = num_cpus::get();
+        let lanes = ((4 * cores).min(MAX_LANES.0), cores.next_power_of_two().min(MAX_LANES.1));
         let (settings, owner) =
             self.check(Duration::from_millis(1), lanes, DefaultExecutor::Pool)?;
         Ok(LightArrayRevolverScheduler::start(settings, owner, thread_name)?)

@@ -13,12 +13,12 @@ use crate::entry::Entry;
 use crate::error::Refusal;
 use crate::executor::Executor;
 use crate::executor::pool::Pool;
-use crate::lane::Lane;
+use crate::lane::Lanes;
 use crate::metrics::{DriverCounts, Metrics};
 use crate::report::Reporter;
 use crate::shutdown::StopWord;
 use crate::sleep::SleepWord;
-use crate::sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering, Unparker, thread_number};
+use crate::sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering, Unparker};
 use crate::tick::Tick;
 
 /// Where tasks go that do not say otherwise.
@@ -67,7 +67,10 @@ impl Limit {
 /// The settings of a scheduler, checked.
 pub(crate) struct Settings {
     pub(crate) tick: Tick,
-    pub(crate) lanes: usize,
+    /// How long a wake-up may be put off, in nanoseconds.
+    pub(crate) coalesce: u64,
+    /// How many lanes there are with an owner, and without.
+    pub(crate) lanes: (usize, usize),
     pub(crate) limit: Option<usize>,
     pub(crate) executor: DefaultExecutor,
     pub(crate) pool: Pool,
@@ -76,12 +79,13 @@ pub(crate) struct Settings {
 
 /// The shared state.
 pub(crate) struct Core {
-    lanes: Box<[Lane]>,
+    pub(crate) lanes: Lanes,
     pub(crate) arena: Arena,
     pub(crate) sleep: SleepWord,
     pub(crate) stop: StopWord,
     pub(crate) clock: Clock,
     pub(crate) tick: Tick,
+    pub(crate) coalesce: u64,
     pub(crate) limit: Option<Limit>,
     pub(crate) counts: DriverCounts,
     /// Calls refused before an entry was found for them.
@@ -95,14 +99,14 @@ pub(crate) struct Core {
 
 impl Core {
     pub(crate) fn new(settings: Settings, clock: Clock, unparker: Unparker) -> Self {
-        debug_assert!(settings.lanes.is_power_of_two());
         Self {
-            lanes: (0..settings.lanes).map(|_| Lane::new()).collect(),
+            lanes: Lanes::new(settings.lanes.0, settings.lanes.1),
             arena: Arena::new(),
             sleep: SleepWord::new(unparker),
             stop: StopWord::new(),
             clock,
             tick: settings.tick,
+            coalesce: settings.coalesce,
             limit: settings.limit.map(Limit::new),
             counts: DriverCounts::new(),
             refused_early: AtomicU64::new(0),
@@ -113,14 +117,11 @@ impl Core {
         }
     }
 
-    pub(crate) fn lanes(&self) -> &[Lane] {
-        &self.lanes
-    }
-
-    /// The number of the calling thread's lane.
+    /// The instant by which the driver must have popped an entry of this deadline: when it wakes up for the
+    /// deadline's tick, that is early enough.
     #[inline]
-    pub(crate) fn own_lane(&self) -> usize {
-        thread_number() & (self.lanes.len() - 1)
+    pub(crate) fn pop_by(&self, deadline: u64, immediate: bool) -> u64 {
+        if immediate { 0 } else { deadline.saturating_add(self.tick.nanos() - 1 + self.coalesce) }
     }
 
     /// Takes a place for a timer, or for all runs of a repeat.
@@ -158,11 +159,11 @@ impl Core {
         let handed_back = self.counts.handed_back.load(Ordering::Acquire);
         let mut cancelled = 0;
         let mut refused = 0;
-        for lane in &self.lanes {
-            cancelled += lane.counts.cancelled.load(Ordering::Acquire);
-            refused += lane.counts.refused.load(Ordering::Acquire);
+        for lane in self.lanes.iter() {
+            cancelled += lane.cancels();
+            refused += lane.refused();
         }
-        let given_out: u64 = self.lanes.iter().map(Lane::accepted).sum();
+        let given_out: u64 = self.lanes.iter().map(|lane| lane.accepted()).sum();
         let scheduled = given_out.saturating_sub(refused);
         Tally { scheduled, fired, cancelled, handed_back, refused }
     }
@@ -251,7 +252,8 @@ impl Drop for Live {
         // has counted them all, none of them can be the last, so `core` stays alive across the call.
         let address = Arc::into_raw(core);
         // SAFETY: the share that `address` stands for is still ours.
-        let handles_left = unsafe { Arena::orphan(&raw const (*address).arena) };
+        let handles_left =
+            unsafe { Arena::orphan(&raw const (*address).arena, &raw const (*address).lanes) };
         if !handles_left {
             // SAFETY: no handle will report, so the share has no other taker.
             drop(unsafe { Arc::from_raw(address) });

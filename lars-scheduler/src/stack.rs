@@ -31,6 +31,7 @@ impl StackLink for FreeLink {
         // SAFETY: entries are alive while the scheduler is; the caller owns the field.
         unsafe { &*Entry::links(entry) }.set_next(Entry::links(next));
     }
+    #[inline]
     unsafe fn get(entry: *mut Entry) -> *mut Entry {
         // SAFETY: as in `set`.
         Entry::of_links(unsafe { &*Entry::links(entry) }.next())
@@ -48,7 +49,7 @@ impl StackLink for CancelLink {
     }
     unsafe fn get(entry: *mut Entry) -> *mut Entry {
         // SAFETY: the caller owns the slot.
-        unsafe { (*entry).cancel_link() }
+        unsafe { (*entry).link() }
     }
 }
 
@@ -69,6 +70,7 @@ impl<L: StackLink> Stack<L> {
     /// # Safety
     ///
     /// The caller owns the chain's entries and their links and gives them away.
+    #[inline]
     pub(crate) unsafe fn push_chain(&self, first: *mut Entry, last: *mut Entry) {
         // Relaxed: the head is only compared and linked to, never followed here.
         let mut head = self.head.load(Ordering::Relaxed);

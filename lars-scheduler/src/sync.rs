@@ -11,10 +11,16 @@ pub(crate) use self::model::*;
 pub(crate) use self::real::*;
 
 #[cfg(not(lars_loom))]
+mod thread_slot;
+
+/// What [`thread_slot`] says in a thread that has none.
+pub(crate) const NO_SLOT: usize = usize::MAX;
+
+#[cfg(not(lars_loom))]
 mod real {
     pub(crate) use std::sync::Arc;
     pub(crate) use std::sync::atomic::{
-        AtomicBool, AtomicIsize, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+        AtomicBool, AtomicIsize, AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence,
     };
 
     pub(crate) use crossbeam_utils::sync::{Parker, Unparker};
@@ -67,26 +73,7 @@ mod real {
         }
     }
 
-    /// Numbers threads in the order in which they first ask.
-    ///
-    /// The cell has no destructor, so it can be read at any time in a thread's life, also from
-    /// the destructors of other thread-locals.
-    #[inline]
-    pub(crate) fn thread_number() -> usize {
-        static NEXT: AtomicUsize = AtomicUsize::new(1);
-        thread_local! {
-            static NUMBER: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
-        }
-        NUMBER.with(|number| match number.get() {
-            0 => {
-                // Relaxed: the numbers only spread threads over lanes; nothing is ordered by them.
-                let fresh = NEXT.fetch_add(1, Ordering::Relaxed);
-                number.set(fresh);
-                fresh
-            }
-            known => known,
-        })
-    }
+    pub(crate) use super::thread_slot::thread_slot;
 }
 
 #[cfg(lars_loom)]
@@ -94,7 +81,7 @@ mod model {
     pub(crate) use loom::cell::UnsafeCell;
     pub(crate) use loom::sync::Arc;
     pub(crate) use loom::sync::atomic::{
-        AtomicBool, AtomicIsize, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence,
+        AtomicBool, AtomicIsize, AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence,
     };
     use std::time::Instant;
 
@@ -157,8 +144,19 @@ mod model {
         0
     }
 
-    /// All threads of a model share one lane: the most contended arrangement.
-    pub(crate) fn thread_number() -> usize {
-        0
+    loom::thread_local! {
+        static SLOT: std::cell::Cell<usize> = std::cell::Cell::new(super::NO_SLOT);
+    }
+
+    /// Threads of a model have no slot and share one lane, the most contended arrangement, unless they
+    /// say otherwise.
+    pub(crate) fn thread_slot() -> usize {
+        SLOT.with(|slot| slot.get())
+    }
+
+    /// Gives the calling thread a slot, which no other thread of the model may have at the time.
+    #[cfg(test)]
+    pub(crate) fn take_slot(number: usize) {
+        SLOT.with(|slot| slot.set(number));
     }
 }

@@ -18,6 +18,7 @@ const GAP_SLEEP: Duration = Duration::from_micros(50);
 
 /// The body of the thread. Returns when the scheduler was asked to stop and the promise was kept.
 pub(crate) fn run(mut driver: Driver, parker: &Parker) {
+    sleep_exactly();
     *driver.core().driven_by.lock() = Some(thread::current().id());
     let mut crashes = 0_u32;
     // Unwind safety: the driver keeps what is due in its wheel and not on the stack, so after a panic
@@ -62,7 +63,7 @@ fn drive(driver: &mut Driver, parker: &Parker) {
         gaps = 0;
         let until = match turn.next {
             Next::Now => continue,
-            Next::At(instant) => instant,
+            Next::At(instant) => instant.saturating_add(core.coalesce).min(FOREVER),
             Next::Idle => FOREVER,
         };
         match announced {
@@ -90,4 +91,13 @@ fn sleep(driver: &Driver, parker: &Parker, instant: u64) {
     }
     DriverCounts::add(&core.counts.wake_ups, 1);
     core.sleep.announce_awake();
+}
+
+/// Asks the kernel not to let this thread sleep longer so that wake-ups coincide. By default it may add 50 µs.
+fn sleep_exactly() {
+    // SAFETY: sets a property of the calling thread; where that is not allowed it stays as it is.
+    #[cfg(all(target_os = "linux", not(miri)))]
+    unsafe {
+        libc::prctl(libc::PR_SET_TIMERSLACK, 1_usize);
+    }
 }

@@ -76,7 +76,7 @@ impl Builder {
     /// [`ConfigError`] if a setting is out of its range.
     pub fn build_virtual(self) -> Result<VirtualTime, ConfigError> {
         // One lane: the order of all calls is the order of the intake.
-        let (settings, owner) = self.check(Tick::MIN, 1, DefaultExecutor::Inline)?;
+        let (settings, owner) = self.check(Tick::MIN, (0, 1), DefaultExecutor::Inline)?;
         Ok(VirtualTime::new(settings, owner))
     }
 }

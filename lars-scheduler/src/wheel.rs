@@ -144,7 +144,7 @@ impl Wheel {
     ///
     /// The entry is the driver's, in no list, and stays alive while it is in the wheel.
     pub(crate) unsafe fn insert(&mut self, entry: *mut Entry) {
-        // SAFETY: the driver's entries' deadlines may be read.
+        // SAFETY: the entry is alive.
         let tick = self.tick.at_or_after(unsafe { (*entry).deadline() });
         if tick <= self.reached {
             // SAFETY: the caller's promise.
@@ -306,18 +306,36 @@ impl Wheel {
         next
     }
 
-    /// The first tick that has entries. Looks at all entries of a slot above level 0, so it is for virtual
-    /// time, where the clock moves to what this says.
-    pub(crate) fn next_entry_tick(&self) -> Option<u64> {
-        if let Some(tick) = self.first_tick_below_border() {
-            return Some(tick);
+    /// The first tick that has entries, after those were placed anew whose deadlines were moved away from it. Looks
+    /// at all entries of a slot, so it is for virtual time, where the clock moves to what this says.
+    pub(crate) fn next_entry_tick(&mut self) -> Option<u64> {
+        loop {
+            let (number, start) = match self.first_tick_below_border() {
+                Some(tick) => (0, tick),
+                None => self.first_upper_slot()?,
+            };
+            let level = &self.levels[number];
+            let list = level.first_list + level.slot_of(start);
+            let last = start | ((1 << level.shift) - 1);
+            let mut first = None;
+            let mut here = self.lists.front(list);
+            while let Some(entry) = here {
+                here = self.lists.behind(list, entry);
+                // SAFETY: it is in the list, so it is alive and the driver's; unlinked, it can go on.
+                unsafe {
+                    let tick = self.tick.at_or_after((*entry).deadline());
+                    if (start..=last).contains(&tick) {
+                        first = Some(first.map_or(tick, |first: u64| first.min(tick)));
+                    } else {
+                        self.unlink(entry);
+                        self.insert(entry);
+                    }
+                }
+            }
+            if first.is_some() {
+                return first;
+            }
         }
-        let (number, start) = self.first_upper_slot()?;
-        let level = &self.levels[number];
-        let list = level.first_list + level.slot_of(start);
-        // SAFETY: entries in lists are the driver's, and not freed.
-        let tick_of = |entry: *mut Entry| self.tick.at_or_after(unsafe { (*entry).deadline() });
-        self.lists.iter(list).map(tick_of).min()
     }
 
     /// The next occupied tick of level 0. Beyond the border there may be entries of a slot that is
@@ -355,6 +373,7 @@ impl Wheel {
         let level = &self.levels[number];
         debug_assert_eq!(self.levels[number - 1].opened, start >> level.shift);
         let list = level.first_list + level.slot_of(start);
+        let last = start | ((1 << level.shift) - 1);
         while let Some(entry) = self.lists.front(list) {
             if *budget == 0 {
                 self.levels[number].cascading = true;
@@ -365,7 +384,12 @@ impl Wheel {
             unsafe {
                 self.lists.unlink(entry);
                 let tick = self.tick.at_or_after((*entry).deadline());
-                self.insert_below(number - 1, entry, tick);
+                if (start..=last).contains(&tick) {
+                    self.insert_below(number - 1, entry, tick);
+                } else {
+                    // Its deadline was moved meanwhile.
+                    self.insert(entry);
+                }
             }
         }
         self.levels[number].cascading = true;

@@ -2,11 +2,12 @@
 //!
 //! The model knows one rule: a task runs at its deadline rounded up to the tick, or at once if its
 //! delay is zero; among those of one instant the earlier deadline goes first, then the earlier call.
+//! (Where a deadline was moved, nothing is promised of its order among equal ones.)
 #![allow(clippy::disallowed_methods, missing_docs)]
 
 mod common;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use common::{Notes, ns, scaled, ticked};
@@ -22,6 +23,8 @@ enum Op {
     Schedule(Vec<Duration>),
     /// Cancels the nth timer scheduled so far, modulo their number.
     Cancel(usize),
+    /// Moves the deadline of the nth.
+    Reset(usize, Duration),
     Advance(Duration),
     AdvanceToNext,
 }
@@ -48,6 +51,7 @@ fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         8 => prop::collection::vec(delay(), 1..4).prop_map(Op::Schedule),
         3 => any::<usize>().prop_map(Op::Cancel),
+        3 => (any::<usize>(), delay()).prop_map(|(nth, delay)| Op::Reset(nth, delay)),
         3 => magnitude().prop_map(|nanos| Op::Advance(ns(nanos))),
         2 => (0..3_000_000_u64).prop_map(|nanos| Op::Advance(ns(nanos))),
         2 => Just(Op::AdvanceToNext),
@@ -63,36 +67,63 @@ fn begin() -> impl Strategy<Value = u64> {
     ]
 }
 
-/// One timer of the model: in the map by (instant of the run, deadline, number).
+/// Which timer it is: the number of the operation that scheduled the first of its chain, and its place in it.
+type Id = (usize, usize);
+
+/// Where a timer of the model stands: by the instant of its run, its deadline, the call.
 type Key = (u128, u64, usize);
 
+#[derive(Debug, Clone)]
+struct Waiting {
+    id: Id,
+    /// What it will schedule.
+    rest: Vec<Duration>,
+    /// Its deadline was moved, or it came from one among whose equals there was such a one: nothing is known of
+    /// its place among its own equals.
+    placeless: bool,
+}
+
+/// What ran: the timer, and the group of equals in which its place is not known, if that is so.
+type Run = (Id, Option<(u128, u64)>);
+
+#[derive(Default)]
 struct Model {
     tick: u64,
     now: u64,
-    next_number: usize,
-    /// What waits, with the delays of what it will schedule.
-    waiting: BTreeMap<Key, Vec<Duration>>,
-    keys: Vec<Key>,
-    ran: Vec<usize>,
+    calls: usize,
+    waiting: BTreeMap<Key, Waiting>,
+    keys: BTreeMap<Id, Key>,
+    ran: Vec<Run>,
+    /// The last group in which places were not known.
+    placeless: Option<(u128, u64)>,
 }
 
 impl Model {
-    fn schedule(&mut self, delays: &[Duration]) {
-        let (delay, rest) = delays.split_first().expect("not empty");
+    fn insert(&mut self, delay: Duration, timer: Waiting) {
         let nanos = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
         let deadline = self.now.saturating_add(nanos);
         let instant = match nanos {
             0 => u128::from(self.now),
             _ => u128::from(deadline).next_multiple_of(u128::from(self.tick)),
         };
-        let key = (instant, deadline, self.next_number);
-        self.next_number += 1;
-        self.keys.push(key);
-        self.waiting.insert(key, rest.to_vec());
+        let key = (instant, deadline, self.calls);
+        self.calls += 1;
+        self.keys.insert(timer.id, key);
+        self.waiting.insert(key, timer);
     }
 
-    fn cancel(&mut self, number: usize) -> bool {
-        self.waiting.remove(&self.keys[number]).is_some()
+    fn schedule(&mut self, id: Id, delays: &[Duration], placeless: bool) {
+        let (&delay, rest) = delays.split_first().expect("not empty");
+        self.insert(delay, Waiting { id, rest: rest.to_vec(), placeless });
+    }
+
+    fn cancel(&mut self, id: Id) -> bool {
+        self.waiting.remove(&self.keys[&id]).is_some()
+    }
+
+    fn reset(&mut self, id: Id, delay: Duration) -> bool {
+        let timer = self.waiting.remove(&self.keys[&id]);
+        timer.map(|timer| self.insert(delay, Waiting { placeless: true, ..timer })).is_some()
     }
 
     fn advance(&mut self, target: u64) -> usize {
@@ -100,11 +131,17 @@ impl Model {
         while let Some(entry) = self.waiting.first_entry()
             && entry.key().0 <= u128::from(target)
         {
-            let ((instant, _, number), rest) = entry.remove_entry();
+            let ((instant, deadline, _), timer) = entry.remove_entry();
+            let group = (instant, deadline);
+            let equals = (instant, deadline, 0)..=(instant, deadline, usize::MAX);
+            if timer.placeless || self.waiting.range(equals).any(|(_, equal)| equal.placeless) {
+                self.placeless = Some(group);
+            }
+            let placeless = self.placeless == Some(group);
             self.now = instant as u64;
-            self.ran.push(number);
-            if !rest.is_empty() {
-                self.schedule(&rest);
+            self.ran.push((timer.id, placeless.then_some(group)));
+            if !timer.rest.is_empty() {
+                self.schedule((timer.id.0, timer.id.1 + 1), &timer.rest, placeless);
             }
         }
         self.now = target;
@@ -123,32 +160,71 @@ impl Model {
 
     /// What `stop` hands back: the earliest deadline first; among equal ones those that do not wait
     /// for the tick, then by call.
-    fn rest(&self) -> Vec<usize> {
-        let mut rest: Vec<_> = self.waiting.keys().copied().collect();
-        rest.sort_by_key(|&(instant, deadline, number)| (deadline, instant, number));
-        rest.into_iter().map(|(_, _, number)| number).collect()
+    fn rest(&self) -> Vec<Run> {
+        let mut rest: Vec<_> = self.waiting.iter().collect();
+        rest.sort_by_key(|&(&(instant, deadline, call), _)| (deadline, instant, call));
+        let unknown: BTreeSet<u64> =
+            rest.iter().filter(|(_, timer)| timer.placeless).map(|(key, _)| key.1).collect();
+        // Equal deadlines are one group here, whenever they would have run.
+        let group = |deadline| unknown.contains(&deadline).then_some((0, deadline));
+        rest.into_iter().map(|(key, timer)| (timer.id, group(key.1))).collect()
     }
+}
+
+/// Whether these ran as they should have; within groups without known places in any order.
+fn same(ran: &[Id], model: &[Run]) -> bool {
+    let sorted = |ids: &mut dyn Iterator<Item = Id>| -> Vec<Id> {
+        let mut ids: Vec<_> = ids.collect();
+        ids.sort_unstable();
+        ids
+    };
+    let mut at = 0;
+    ran.len() == model.len()
+        && model.chunk_by(|a, b| a.1.is_some() && a.1 == b.1).all(|group| {
+            let part = &ran[at..at + group.len()];
+            at += group.len();
+            sorted(&mut part.iter().copied()) == sorted(&mut group.iter().map(|run| run.0))
+        })
 }
 
 /// The real thing, with tasks that do what the model's do.
 struct Real {
     time: VirtualTime,
-    ran: Notes<usize>,
-    timers: Notes<Cancellable>,
+    ran: Notes<Id>,
+    timers: Notes<(Id, Cancellable)>,
 }
 
-fn schedule(handle: &Handle, ran: &Notes<usize>, timers: &Notes<Cancellable>, delays: &[Duration]) {
+fn schedule(
+    handle: &Handle,
+    ran: &Notes<Id>,
+    timers: &Notes<(Id, Cancellable)>,
+    id: Id,
+    delays: &[Duration],
+) {
     let (&delay, rest) = delays.split_first().expect("not empty");
-    let number = timers.len();
     let (again, note, list) = (handle.clone(), ran.clone(), timers.clone());
     let rest = rest.to_vec();
     let run = move || {
-        note.add(number);
+        note.add(id);
         if !rest.is_empty() && !again.is_stopped() {
-            schedule(&again, &note, &list, &rest);
+            schedule(&again, &note, &list, (id.0, id.1 + 1), &rest);
         }
     };
-    timers.add(handle.schedule_once(delay, run).unwrap());
+    timers.add((id, handle.schedule_once(delay, run).unwrap()));
+}
+
+impl Real {
+    /// Calls `f` with the nth timer, if there is any.
+    fn with_nth<R>(&self, nth: usize, f: impl FnOnce(Id, &Cancellable) -> R) -> Option<R> {
+        let mut timers = self.timers.take();
+        timers.sort_by_key(|timer| timer.0);
+        let result = (!timers.is_empty()).then(|| {
+            let (id, timer) = &timers[nth % timers.len()];
+            f(*id, timer)
+        });
+        timers.into_iter().for_each(|timer| self.timers.add(timer));
+        result
+    }
 }
 
 fn check(tick: u64, wheel: usize, begin: u64, ops: &[Op]) -> Result<(), TestCaseError> {
@@ -156,29 +232,27 @@ fn check(tick: u64, wheel: usize, begin: u64, ops: &[Op]) -> Result<(), TestCase
     time.advance(ns(begin));
     let now = begin.min(LAST);
     let mut real = Real { time, ran: Notes::new(), timers: Notes::new() };
-    let mut model = Model {
-        tick,
-        now,
-        next_number: 0,
-        waiting: BTreeMap::new(),
-        keys: Vec::new(),
-        ran: Vec::new(),
-    };
-    for op in ops {
+    let mut model = Model { tick, now, ..Model::default() };
+    for (number, op) in ops.iter().enumerate() {
         match op {
             Op::Schedule(delays) => {
-                schedule(&real.time, &real.ran, &real.timers, delays);
-                model.schedule(delays);
+                schedule(&real.time, &real.ran, &real.timers, (number, 0), delays);
+                model.schedule((number, 0), delays, false);
             }
-            Op::Cancel(number) => {
-                let timers = real.timers.take();
-                if !timers.is_empty() {
-                    let number = number % timers.len();
-                    let cancelled = timers[number].cancel();
-                    prop_assert_eq!(cancelled, model.cancel(number), "cancel of {}", number);
-                    prop_assert!(!timers[number].is_pending());
-                }
-                timers.into_iter().for_each(|timer| real.timers.add(timer));
+            Op::Cancel(nth) => {
+                real.with_nth(*nth, |id, timer| {
+                    prop_assert_eq!(timer.cancel(), model.cancel(id), "cancel of {:?}", id);
+                    prop_assert!(!timer.is_pending());
+                    Ok(())
+                })
+                .transpose()?;
+            }
+            Op::Reset(nth, delay) => {
+                real.with_nth(*nth, |id, timer| {
+                    prop_assert_eq!(timer.reset(*delay), model.reset(id, *delay), "{:?}", id);
+                    Ok(())
+                })
+                .transpose()?;
             }
             Op::Advance(duration) => {
                 let fired = real.time.advance(*duration);
@@ -192,7 +266,8 @@ fn check(tick: u64, wheel: usize, begin: u64, ops: &[Op]) -> Result<(), TestCase
         }
         prop_assert_eq!(real.time.elapsed(), ns(model.now));
         prop_assert_eq!(real.time.pending(), model.waiting.len() as u64);
-        prop_assert_eq!(&real.ran.take(), &model.ran);
+        let ran = real.ran.take();
+        prop_assert!(same(&ran, &model.ran), "{:?} ran and not {:?}", ran, model.ran);
         model.ran.clear();
     }
     let rest = model.rest();
@@ -201,9 +276,10 @@ fn check(tick: u64, wheel: usize, begin: u64, ops: &[Op]) -> Result<(), TestCase
     for task in pending {
         prop_assert!(task.run());
     }
-    prop_assert_eq!(real.ran.take(), rest);
+    let ran = real.ran.take();
+    prop_assert!(same(&ran, &rest), "{:?} were handed back and not {:?}", ran, rest);
     let metrics = real.time.metrics();
-    prop_assert_eq!(metrics.scheduled, model.next_number as u64);
+    prop_assert_eq!(metrics.scheduled, model.keys.len() as u64);
     prop_assert_eq!((metrics.pending, metrics.panicked), (0, 0));
     real.timers = Notes::new();
     Ok(())

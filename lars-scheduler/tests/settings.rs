@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use common::{PATIENCE, eventually, ms, ns, secs};
+use common::{PATIENCE, eventually, ms, ns, secs, settle};
 use lars_scheduler::{
     BuildError, Builder, ConfigError, LightArrayRevolverScheduler, Pool, Refusal, Task,
 };
@@ -137,6 +137,45 @@ fn the_defaults_are_a_tick_of_a_millisecond_and_five_hundred_and_twelve_ticks_pe
     assert_eq!(receiver.recv_timeout(PATIENCE).unwrap().as_deref(), Some("lars-scheduler"));
     // Virtual time fires at exact deadlines instead.
     assert_eq!(builder().build_virtual().unwrap().tick_duration(), ns(1));
+}
+
+#[test]
+fn a_window_to_coalesce_in_out_of_range_is_refused() {
+    assert_refused(
+        || builder().coalesce(secs(3_600) + ns(1)),
+        "coalesce is 3600.000000001s, but it must be at most 3600s",
+    );
+}
+
+/// How much later is the machine's business. That both are served by one wake-up is not: the window is long
+/// enough for any machine.
+#[test]
+fn timers_that_are_due_within_the_window_share_a_wake_up_and_none_is_early() {
+    let scheduler = builder().inline().coalesce(secs(2)).build().unwrap();
+    settle(&scheduler);
+    let (sender, receiver) = mpsc::channel();
+    let begin = scheduler.now();
+    let before = scheduler.metrics().wake_ups;
+    for delay in (1..=5).map(|number| ms(10 * number)) {
+        let (sender, handle) = (sender.clone(), scheduler.handle());
+        let run = move || sender.send((delay, handle.now() - begin)).unwrap();
+        let _ = scheduler.schedule_once(delay, run).unwrap();
+    }
+    for _ in 0..5 {
+        let (delay, ran) = receiver.recv_timeout(PATIENCE).unwrap();
+        assert!(ran >= delay);
+    }
+    // One to take them in, because the thread slept without a deadline; perhaps one because that came just as it
+    // was about to sleep; and one for all of them. (Five more without the window.)
+    let wake_ups = scheduler.metrics().wake_ups - before;
+    assert!(wake_ups <= 3, "{wake_ups}");
+}
+
+#[test]
+fn in_virtual_time_there_is_nothing_to_coalesce() {
+    let time = builder().coalesce(secs(1)).build_virtual().unwrap();
+    let _ = time.schedule_once(ms(1), || ()).unwrap();
+    assert_eq!(time.advance_to_next(), Some(ms(1)));
 }
 
 #[test]

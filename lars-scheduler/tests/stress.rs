@@ -115,6 +115,15 @@ fn race(round: u64, inline: bool, close: bool, drop_owner: bool) {
                                 1 => drop(cancellable),
                                 _ => held.push((number, cancellable)),
                             }
+                            if !held.is_empty() && random.next().is_multiple_of(2) {
+                                let pick = random.next() as usize % held.len();
+                                let delay = match random.next() % 8 {
+                                    0 => Duration::ZERO,
+                                    1 => Duration::from_secs(7200),
+                                    _ => Duration::from_micros(random.next() % 3_000),
+                                };
+                                let _ = held[pick].1.reset(delay);
+                            }
                             if held.len() > 64 {
                                 let pick = random.next() as usize % held.len();
                                 let (number, cancellable) = held.swap_remove(pick);

@@ -1,10 +1,10 @@
 //! The entry's one atomic word: who owns the task, and who still refers to the entry.
 //!
 //! ```text
-//!  31          16 15          9    8      7      6      5      4      3    2..0
-//! +--------------+-------------+------+------+------+------+------+------+------+
-//! | lane         |  0          |repeat|close |inline| now  |orphan|handle| phase|
-//! +--------------+-------------+------+------+------+------+------+------+------+
+//!  63      32 31    16 15  12  11     10     9     8      7      6      5      4      3    2..0
+//! +----------+--------+------+-----+------+------+------+------+------+------+------+------+------+
+//! | resets   | lane   |  0   |move |moving|locked|repeat|close |inline| now  |orphan|handle| phase|
+//! +----------+--------+------+-----+------+------+------+------+------+------+------+------+------+
 //! ```
 //!
 //! | phase | the task belongs to | the entry is in | leaves by |
@@ -19,32 +19,55 @@
 //! task. The handle bit is set for as long as a [`Cancellable`](crate::Cancellable) refers to the
 //! entry; only the driver frees entries, and only when it sees the bit clear. Clearing it is the
 //! last thing a handle does, unless the orphan bit tells it that the scheduler is gone and is
-//! waiting for it.
+//! waiting for it. While the bit is clear the driver is alone with the entry, and needs no
+//! compare-and-swap to move on: a timer whose cancellable was dropped costs it none.
+//!
+//! # Moving a deadline
+//!
+//! A handle may change the deadline of an entry that waits. It takes the `locked` bit, against other
+//! handles' calls only, and compares. The move holds from the compare-and-swap that adds one to `resets`,
+//! which succeeds only if the entry still waits. The driver ignores the lock. It loads the word, then the
+//! deadline, and fires only if its own compare-and-swap finds the word unchanged. (That the count wraps
+//! around between its two looks would take 2^32 resets in a few nanoseconds.)
+//!
+//! - *Further out*: the deadline is written before the compare-and-swap. Either the driver fires first, by the
+//!   old deadline, and the move fails; or it sees the new one. The entry stays where it is in the wheel; when it
+//!   comes up, the driver finds it not due and places it anew.
+//! - *Nearer*: the deadline is written after the compare-and-swap, so that nothing runs by a deadline that does
+//!   not hold yet. Who fires by the old deadline meanwhile is late, not early. Then a *carrier* is sent: an entry
+//!   without a task, with the `move` flag, that goes through the intake and brings the driver to the other one.
+//!   Until it has come, the `moving` bit keeps the other from being freed; whoever moves the deadline nearer once
+//!   more meanwhile needs no second carrier.
 //!
 //! All transitions are `AcqRel`: whoever wins one sees all that the earlier owners of the entry
 //! did to it, and what it did itself is seen by the next. On x86 they cost the same as relaxed
 //! ones.
 
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{AtomicU64, Ordering, relax};
 
-const PHASE: u32 = 0b111;
-const FREE: u32 = 0;
-const QUEUED: u32 = 1;
-const ARMED: u32 = 2;
-const TAKEN: u32 = 3;
-const CANCELLED: u32 = 4;
+const PHASE: u64 = 0b111;
+const FREE: u64 = 0;
+const QUEUED: u64 = 1;
+const ARMED: u64 = 2;
+const TAKEN: u64 = 3;
+const CANCELLED: u64 = 4;
 
-const HANDLE: u32 = 1 << 3;
-const ORPHAN: u32 = 1 << 4;
-const IMMEDIATE: u32 = 1 << 5;
-const INLINE: u32 = 1 << 6;
-const RUN_ON_CLOSE: u32 = 1 << 7;
-const REPEAT: u32 = 1 << 8;
+const HANDLE: u64 = 1 << 3;
+const ORPHAN: u64 = 1 << 4;
+const IMMEDIATE: u64 = 1 << 5;
+const INLINE: u64 = 1 << 6;
+const RUN_ON_CLOSE: u64 = 1 << 7;
+const REPEAT: u64 = 1 << 8;
+const LOCKED: u64 = 1 << 9;
+const MOVING: u64 = 1 << 10;
+const MOVE: u64 = 1 << 11;
 const LANE_SHIFT: u32 = 16;
+const LANE: u64 = 0xffff << LANE_SHIFT;
+const ONE_RESET: u64 = 1 << 32;
 
 /// Facts about a task that the driver needs, carried in the state word.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Flags(u32);
+pub(crate) struct Flags(u64);
 
 impl Flags {
     pub(crate) fn immediate(self, on: bool) -> Self {
@@ -59,7 +82,7 @@ impl Flags {
     pub(crate) fn repeat(self, on: bool) -> Self {
         self.with(REPEAT, on)
     }
-    fn with(self, bit: u32, on: bool) -> Self {
+    fn with(self, bit: u64, on: bool) -> Self {
         Self(if on { self.0 | bit } else { self.0 & !bit })
     }
     pub(crate) fn is_immediate(self) -> bool {
@@ -71,8 +94,13 @@ impl Flags {
     pub(crate) fn runs_on_close(self) -> bool {
         self.0 & RUN_ON_CLOSE != 0
     }
+    #[inline]
     pub(crate) fn is_repeat(self) -> bool {
         self.0 & REPEAT != 0
+    }
+    /// Whether the entry is a carrier: it has no task, and tells the driver to look at another entry.
+    pub(crate) fn is_move(self) -> bool {
+        self.0 & MOVE != 0
     }
 }
 
@@ -94,6 +122,8 @@ pub(crate) enum Take {
     Taken(Flags),
     /// It was cancelled; the entry is, or will be, on the cancel stack.
     Cancelled,
+    /// Its deadline was moved: it is not due.
+    NotDue,
 }
 
 /// What [`State::cancel`] found.
@@ -119,41 +149,45 @@ pub(crate) enum Released {
 }
 
 #[derive(Debug)]
-pub(crate) struct State(AtomicU32);
+pub(crate) struct State(AtomicU64);
 
 impl State {
-    pub(crate) fn free() -> Self {
-        Self(AtomicU32::new(FREE))
+    /// A free entry of the given lane.
+    pub(crate) fn free(lane: usize) -> Self {
+        debug_assert!(lane < 1 << 16);
+        Self(AtomicU64::new(FREE | (lane as u64) << LANE_SHIFT))
     }
 
     /// A new life: queued, with a handle. Only the finder of a free entry calls this, before it
     /// lets anybody see the entry.
+    #[inline]
     pub(crate) fn publish(&self, flags: Flags) {
         // Relaxed: the entry is the caller's alone; the push into the intake publishes it. The
         // lane stays what it was.
-        let lane = self.0.load(Ordering::Relaxed) >> LANE_SHIFT << LANE_SHIFT;
+        let lane = self.0.load(Ordering::Relaxed) & LANE;
         self.0.store(lane | QUEUED | HANDLE | flags.0, Ordering::Relaxed);
+    }
+
+    /// A carrier: queued, and nobody's but the driver's.
+    pub(crate) fn publish_move(&self) {
+        // Relaxed: as in `publish`.
+        let lane = self.0.load(Ordering::Relaxed) & LANE;
+        self.0.store(lane | QUEUED | MOVE | IMMEDIATE, Ordering::Relaxed);
     }
 
     /// The lane whose threads use this entry.
     pub(crate) fn lane(&self) -> usize {
         // Relaxed: set once, when the entry is made, by the thread that shares it afterwards.
-        (self.0.load(Ordering::Relaxed) >> LANE_SHIFT) as usize
-    }
-
-    /// Assigns a fresh entry to a lane.
-    pub(crate) fn set_lane(&self, lane: usize) {
-        debug_assert!(lane < 1 << 16);
-        // Relaxed: the entry has not been shared yet.
-        self.0.store(FREE | (lane as u32) << LANE_SHIFT, Ordering::Relaxed);
+        ((self.0.load(Ordering::Relaxed) & LANE) >> LANE_SHIFT) as usize
     }
 
     /// `QUEUED` to `ARMED`, by the driver that popped the entry from the intake.
     pub(crate) fn arm(&self) -> Arm {
+        // Acquire: pairs with `move_deadline` and `release_handle`.
         let mut seen = self.0.load(Ordering::Acquire);
         loop {
             match seen & PHASE {
-                QUEUED => match self.swap(seen, (seen & !PHASE) | ARMED) {
+                QUEUED => match self.step(seen, (seen & !PHASE) | ARMED) {
                     Ok(_) => return Arm::Armed(Flags(seen)),
                     Err(now) => seen = now,
                 },
@@ -165,12 +199,16 @@ impl State {
         }
     }
 
-    /// `ARMED` to `TAKEN`, by the driver: from here the task runs or is handed back.
-    pub(crate) fn take(&self) -> Take {
+    /// `ARMED` to `TAKEN`, by the driver: from here the task runs or is handed back. Unless `is_due` says that
+    /// its time has not come.
+    #[inline]
+    pub(crate) fn take(&self, is_due: impl Fn() -> bool) -> Take {
+        // Acquire: pairs with `move_deadline`: who sees its count sees its deadline.
         let mut seen = self.0.load(Ordering::Acquire);
         loop {
             match seen & PHASE {
-                ARMED => match self.swap(seen, (seen & !PHASE) | TAKEN) {
+                ARMED if !is_due() => return Take::NotDue,
+                ARMED => match self.step(seen, (seen & !PHASE) | TAKEN) {
                     Ok(_) => return Take::Taken(Flags(seen)),
                     Err(now) => seen = now,
                 },
@@ -182,7 +220,20 @@ impl State {
         }
     }
 
+    /// A step of the driver's. Nobody else changes the word if there is no handle.
+    #[inline]
+    fn step(&self, from: u64, to: u64) -> Result<u64, u64> {
+        if from & (HANDLE | ORPHAN) == 0 {
+            // Relaxed: the driver tells itself.
+            self.0.store(to, Ordering::Relaxed);
+            Ok(from)
+        } else {
+            self.swap(from, to)
+        }
+    }
+
     /// Out of `QUEUED` or `ARMED` to `CANCELLED`, by a handle on any thread.
+    #[inline]
     pub(crate) fn cancel(&self) -> Cancel {
         let mut seen = self.0.load(Ordering::Acquire);
         loop {
@@ -198,12 +249,85 @@ impl State {
         }
     }
 
-    fn swap(&self, from: u32, to: u32) -> Result<u32, u32> {
+    #[inline]
+    fn swap(&self, from: u64, to: u64) -> Result<u64, u64> {
         // Strong: the loops above run once unless there is a real race.
         self.0.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)
     }
 
+    /// Takes the lock of the deadline, unless the entry does not wait any more. By a handle on any thread; the
+    /// driver and cancellers go on regardless.
+    pub(crate) fn lock_deadline(&self) -> bool {
+        let mut spins = 0;
+        // Relaxed: what is read here is only compared.
+        let mut seen = self.0.load(Ordering::Relaxed);
+        loop {
+            if !matches!(seen & PHASE, QUEUED | ARMED) {
+                return false;
+            }
+            if seen & LOCKED != 0 {
+                relax(spins);
+                spins += 1;
+                seen = self.0.load(Ordering::Relaxed);
+                continue;
+            }
+            match self.swap(seen, seen | LOCKED) {
+                Ok(_) => return true,
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// Makes the move of a deadline hold. Says whether the entry still waits; if it does not, there is no lock
+    /// any more, as nobody will ask for it in this life of the entry.
+    pub(crate) fn move_deadline(&self, immediate: bool, unlock: bool) -> bool {
+        // Relaxed: what is read here is only compared.
+        let mut seen = self.0.load(Ordering::Relaxed);
+        loop {
+            if !matches!(seen & PHASE, QUEUED | ARMED) {
+                return false;
+            }
+            let kept = seen & !IMMEDIATE & if unlock { !LOCKED } else { !0 };
+            let to = (kept | if immediate { IMMEDIATE } else { 0 }).wrapping_add(ONE_RESET);
+            match self.swap(seen, to) {
+                Ok(_) => return true,
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// After the deadline was written that holds since [`move_deadline`](Self::move_deadline). Says whether the
+    /// caller has to send a carrier and give the lock back after that; otherwise this has given it back.
+    pub(crate) fn call_carrier(&self) -> bool {
+        let mut seen = self.0.load(Ordering::Relaxed);
+        loop {
+            if !matches!(seen & PHASE, QUEUED | ARMED) {
+                return false;
+            }
+            // A carrier that has not arrived yet reads the deadline after this, which is a release of what we wrote.
+            let on_its_way = seen & MOVING != 0;
+            match self.swap(seen, if on_its_way { seen & !LOCKED } else { seen | MOVING }) {
+                Ok(_) => return !on_its_way,
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// Gives the lock back after the carrier was sent.
+    pub(crate) fn unlock_deadline(&self) {
+        // AcqRel: the next to lock comes after the push of the carrier.
+        self.0.fetch_and(!LOCKED, Ordering::AcqRel);
+    }
+
+    /// The carrier has come. Says what the entry is, if it is armed: then it has to be placed anew, by the
+    /// deadline that is read after this.
+    pub(crate) fn carrier_arrived(&self) -> Option<Flags> {
+        let before = self.0.fetch_and(!MOVING, Ordering::AcqRel);
+        (before & PHASE == ARMED).then_some(Flags(before))
+    }
+
     /// The handle is dropped. Unless this says `Orphan`, the entry must not be touched again.
+    #[inline]
     pub(crate) fn release_handle(&self) -> Released {
         let before = self.0.fetch_and(!HANDLE, Ordering::AcqRel);
         debug_assert!(before & HANDLE != 0);
@@ -215,16 +339,16 @@ impl State {
         self.0.fetch_or(ORPHAN, Ordering::AcqRel) & HANDLE != 0
     }
 
-    /// Whether no handle refers to the entry, so that the driver may free it.
+    /// Whether no handle and no carrier refers to the entry, so that the driver may free it.
     pub(crate) fn is_released(&self) -> bool {
         // Acquire: pairs with `release_handle`, so all that the handle did is over.
-        self.0.load(Ordering::Acquire) & HANDLE == 0
+        self.0.load(Ordering::Acquire) & (HANDLE | MOVING) == 0
     }
 
     /// `TAKEN` or `CANCELLED` to `FREE`, by the driver, once the entry is released.
     pub(crate) fn set_free(&self) {
         // Relaxed: nobody else refers to the entry; the push onto the returned stack publishes it.
-        let lane = self.0.load(Ordering::Relaxed) >> LANE_SHIFT << LANE_SHIFT;
+        let lane = self.0.load(Ordering::Relaxed) & LANE;
         self.0.store(lane | FREE, Ordering::Relaxed);
     }
 
@@ -250,8 +374,7 @@ mod tests {
     use super::*;
 
     fn queued() -> State {
-        let state = State::free();
-        state.set_lane(3);
+        let state = State::free(3);
         state.publish(Flags::default().repeat(true));
         state
     }
@@ -260,7 +383,7 @@ mod tests {
     fn exactly_one_of_cancel_and_take_wins() {
         let state = queued();
         assert!(matches!(state.arm(), Arm::Armed(flags) if flags.is_repeat()));
-        assert!(matches!(state.take(), Take::Taken(_)));
+        assert!(matches!(state.take(|| true), Take::Taken(_)));
         assert_eq!(state.cancel(), Cancel::TooLate);
         assert!(!state.is_cancelled());
 
@@ -273,14 +396,14 @@ mod tests {
         let state = queued();
         assert!(matches!(state.arm(), Arm::Armed(_)));
         assert_eq!(state.cancel(), Cancel::WhileArmed);
-        assert_eq!(state.take(), Take::Cancelled);
+        assert_eq!(state.take(|| true), Take::Cancelled);
     }
 
     #[test]
     fn flags_and_lane_survive_every_transition() {
         let state = queued();
         let Arm::Armed(_) = state.arm() else { panic!("nobody cancelled") };
-        let Take::Taken(flags) = state.take() else { panic!("nobody cancelled") };
+        let Take::Taken(flags) = state.take(|| true) else { panic!("nobody cancelled") };
         assert!(flags.is_repeat() && !flags.is_inline() && !flags.is_immediate());
         assert_eq!(state.lane(), 3);
         assert_eq!(state.release_handle(), Released::ToScheduler);

@@ -14,7 +14,7 @@ struct Boxed(*mut Entry);
 unsafe impl Send for Boxed {}
 
 fn entry() -> Boxed {
-    Boxed(Box::into_raw(Box::new(Entry::free())))
+    Boxed(Box::into_raw(Box::new(Entry::free(0))))
 }
 
 /// Fills an entry and pushes it, as a producer does.

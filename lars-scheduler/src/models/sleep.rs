@@ -22,7 +22,7 @@ fn a_sleeper_without_a_deadline_sees_every_push_of_two_producers() {
         let producers: Vec<_> = (0..2)
             .map(|_| {
                 let (sleep, intake) = (Arc::clone(&sleep), Arc::clone(&intake));
-                let entry = Boxed(Box::into_raw(Box::new(Entry::free())));
+                let entry = Boxed(Box::into_raw(Box::new(Entry::free(0))));
                 thread::spawn(move || {
                     let entry = entry;
                     // SAFETY: the entry is ours, and freed by the sleeper.
@@ -104,7 +104,7 @@ fn a_push_is_either_seen_by_the_last_drain_or_its_producer_learns_of_the_stop() 
         let parker = Parker::new();
         let sleep = Arc::new(SleepWord::new(parker.unparker().clone()));
         let intake = Arc::new(Intake::new());
-        let entry = Boxed(Box::into_raw(Box::new(Entry::free())));
+        let entry = Boxed(Box::into_raw(Box::new(Entry::free(0))));
         let address = entry.0;
         let producer = {
             let (sleep, intake) = (Arc::clone(&sleep), Arc::clone(&intake));

@@ -89,14 +89,11 @@ impl Lists {
         (first != head).then(|| Entry::of_links(first))
     }
 
-    /// The entries of a list, in order. The list must not change meanwhile.
-    pub(crate) fn iter(&self, list: usize) -> impl Iterator<Item = *mut Entry> {
-        let head = self.head(list);
-        // SAFETY: heads and linked entries are alive.
-        let next = move |links: *mut Links| unsafe { (*links).next() };
-        std::iter::successors(Some(next(head)), move |&links| Some(next(links)))
-            .take_while(move |&links| links != head)
-            .map(Entry::of_links)
+    /// The entry behind one that is in the list.
+    pub(crate) fn behind(&self, list: usize, entry: *mut Entry) -> Option<*mut Entry> {
+        // SAFETY: linked entries are alive.
+        let next = unsafe { (*Entry::links(entry)).next() };
+        (next != self.head(list)).then(|| Entry::of_links(next))
     }
 
     /// Takes an entry out of its list. If that was its last entry, says which list is empty now.
@@ -145,7 +142,7 @@ impl Lists {
             entries.push(entry);
         }
         // SAFETY: entries in lists are the driver's, and not freed.
-        entries.sort_by_key(|&entry| unsafe { (*entry).deadline() });
+        entries.sort_by_cached_key(|&entry| unsafe { (*entry).deadline() });
         for entry in entries {
             // SAFETY: unlinked above.
             unsafe { self.push_back(list, entry) };

@@ -78,7 +78,7 @@ impl Both {
 
     fn insert(&mut self, distance: u64) {
         let tick = self.now_tick.saturating_add(distance).min(self.tick.at_or_after(u64::MAX));
-        let entry = Box::into_raw(Box::new(Entry::free()));
+        let entry = Box::into_raw(Box::new(Entry::free(0)));
         let number = self.entries.len();
         self.entries.push(entry);
         let deadline = self.tick.start_of(tick);

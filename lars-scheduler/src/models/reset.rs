@@ -1,0 +1,170 @@
+//! Moving a deadline: against the fire, the drain, the cancel, another move, and the sleep.
+
+use std::time::Duration;
+
+use loom::thread;
+
+use super::{Token, check, scheduler, scheduler_waking};
+use crate::sync::{Arc, Parker};
+
+const SOON: Duration = Duration::from_nanos(5);
+const LATER: Duration = Duration::from_nanos(9);
+
+#[test]
+fn a_deadline_moved_out_while_it_comes_holds_or_the_task_has_run() {
+    check(3, || {
+        let (handle, mut driver) = scheduler();
+        let (token, fate) = Token::new();
+        let task = handle.schedule_once(SOON, move || token.run()).unwrap();
+        let _ = driver.take_in();
+        let mover = thread::spawn(move || (task.reset(LATER), task));
+        let early = driver.turn(5).fired;
+        let (moved, task) = mover.join().unwrap();
+        assert_eq!(moved, early == 0, "true exactly when the new deadline holds");
+        let _ = driver.take_in();
+        let _ = driver.turn(8);
+        assert_eq!(fate.runs(), early, "it does not run before its new deadline");
+        let _ = driver.turn(9);
+        assert_eq!((fate.runs(), fate.drops()), (1, 1));
+        drop(task);
+    });
+}
+
+#[test]
+fn a_deadline_moved_nearer_while_the_entry_is_taken_in_is_met() {
+    check(3, || {
+        let (handle, mut driver) = scheduler();
+        let (token, fate) = Token::new();
+        let task = handle.schedule_once(LATER, move || token.run()).unwrap();
+        let mover = thread::spawn(move || assert!(task.reset(SOON)));
+        let _ = driver.take_in();
+        mover.join().unwrap();
+        let _ = driver.take_in();
+        let _ = driver.turn(4);
+        assert_eq!(fate.runs(), 0);
+        let _ = driver.turn(5);
+        assert_eq!((fate.runs(), fate.drops()), (1, 1));
+    });
+}
+
+#[test]
+fn a_task_that_runs_before_its_old_deadline_was_moved() {
+    check(3, || {
+        let (handle, mut driver) = scheduler();
+        let (token, fate) = Token::new();
+        let task = handle.schedule_once(LATER, move || token.run()).unwrap();
+        let mover = thread::spawn(move || task.reset(Duration::ZERO));
+        let _ = driver.take_in();
+        let fired = driver.turn(0).fired;
+        let _ = driver.take_in();
+        let fired = fired + driver.turn(0).fired;
+        let moved = mover.join().unwrap();
+        assert!(moved || fired == 0, "a move that failed moved nothing");
+        let _ = driver.take_in();
+        let _ = driver.turn(9);
+        assert_eq!((fate.runs(), fate.drops()), (1, 1));
+    });
+}
+
+#[test]
+fn a_deadline_moved_nearer_while_the_task_is_cancelled_leaves_nothing_behind() {
+    check(3, || {
+        let (handle, mut driver) = scheduler();
+        let (token, fate) = Token::new();
+        let task = Arc::new(handle.schedule_once(LATER, move || token.run()).unwrap());
+        let _ = driver.take_in();
+        let canceller = {
+            let task = Arc::clone(&task);
+            thread::spawn(move || assert!(task.cancel()))
+        };
+        let _ = task.reset(SOON);
+        drop(task);
+        let _ = driver.take_in();
+        canceller.join().unwrap();
+        let before = handle.metrics().timer_memory;
+        // Limbo is looked through as timers pass.
+        for _ in 0..3 {
+            drop(handle.schedule_once(Duration::ZERO, || ()).unwrap());
+            let _ = driver.take_in();
+            let _ = driver.turn(5);
+        }
+        assert_eq!((fate.runs(), fate.drops()), (0, 1));
+        assert_eq!(handle.metrics().timer_memory, before, "the entries are used again");
+    });
+}
+
+#[test]
+fn a_carrier_finds_its_entry_although_that_fires_and_its_handle_goes() {
+    check(3, || {
+        let (handle, mut driver) = scheduler();
+        let (token, fate) = Token::new();
+        let task = handle.schedule_once(SOON, move || token.run()).unwrap();
+        let _ = driver.take_in();
+        let mover = thread::spawn(move || {
+            let moved = task.reset(Duration::from_nanos(3));
+            drop(task);
+            moved
+        });
+        // It fires at its old deadline or at the new one, before or after the carrier has come.
+        let _ = driver.turn(5);
+        let next = handle.schedule_once(LATER, || ()).unwrap();
+        let _ = driver.take_in();
+        let _ = driver.turn(5);
+        let _ = mover.join().unwrap();
+        let _ = driver.take_in();
+        let _ = driver.turn(5);
+        assert_eq!((fate.runs(), fate.drops()), (1, 1));
+        assert!(next.is_pending(), "a carrier that is late moves no other timer");
+    });
+}
+
+#[test]
+fn of_two_moves_at_the_same_time_one_holds_and_the_task_runs_then() {
+    check(2, || {
+        let (handle, mut driver) = scheduler();
+        let (token, fate) = Token::new();
+        let task = Arc::new(handle.schedule_once(LATER, move || token.run()).unwrap());
+        let _ = driver.take_in();
+        let other = {
+            let task = Arc::clone(&task);
+            thread::spawn(move || assert!(task.reset(Duration::from_nanos(3))))
+        };
+        assert!(task.reset(SOON));
+        other.join().unwrap();
+        let _ = driver.take_in();
+        let _ = driver.turn(2);
+        assert_eq!(fate.runs(), 0);
+        let _ = driver.turn(5);
+        assert_eq!(fate.runs(), 1);
+    });
+}
+
+#[test]
+fn a_sleeper_wakes_up_for_a_deadline_that_was_moved_nearer() {
+    check(2, || {
+        let parker = Parker::new();
+        let (handle, mut driver) = scheduler_waking(parker.unparker().clone(), None);
+        let (token, fate) = Token::new();
+        let task = handle.schedule_once(LATER, move || token.run()).unwrap();
+        let mover = thread::spawn(move || {
+            assert!(task.reset(Duration::ZERO));
+        });
+        // The loop of `timer_thread::drive`. The clock stands still: only what was moved comes due.
+        let mut announced = false;
+        while fate.runs() == 0 {
+            let _ = driver.take_in();
+            if driver.turn(0).fired > 0 {
+                break;
+            }
+            if announced {
+                parker.park();
+                driver.core().sleep.announce_awake();
+                announced = false;
+            } else {
+                driver.core().sleep.announce_sleep(9);
+                announced = true;
+            }
+        }
+        mover.join().unwrap();
+    });
+}
