@@ -107,6 +107,23 @@ impl Arena {
         }
     }
 
+    /// Finds so many free entries, counts them as given out, and calls `f` with each.
+    pub(crate) fn find_all(
+        &self,
+        lanes: &Lanes,
+        place: Place<'_>,
+        entries: usize,
+        mut f: impl FnMut(*mut Entry),
+    ) {
+        match place.open() {
+            Some(mut supply) => {
+                supply.accept(entries as u64);
+                (0..entries).for_each(|_| f(self.take(lanes, &mut supply)));
+            }
+            None => (0..entries).for_each(|_| f(self.find(lanes, place))),
+        }
+    }
+
     /// Finds a free entry for a carrier, which is no timer and is not counted.
     pub(crate) fn find_carrier(&self, lanes: &Lanes, place: Place<'_>) -> *mut Entry {
         match place.open() {

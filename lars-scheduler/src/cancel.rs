@@ -64,7 +64,7 @@ impl EntryHandle {
         let task = unsafe { self.entry().take_task() };
         let core = self.core();
         if core.limit.is_some() && !self.entry().state.is_repeat() {
-            core.release_place();
+            core.release_places(1);
         }
         let place = core.lanes.of_this_thread();
         place.count_cancelled();

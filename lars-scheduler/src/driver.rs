@@ -257,7 +257,7 @@ impl Driver {
             }
         };
         if !flags.is_repeat() {
-            self.live.release_place();
+            self.live.release_places(1);
         }
         // From here on foreign code runs. The entry is retired, the counts are up to date, and the
         // rest of the due list is in the wheel: a panic that got past the containment would lose
@@ -388,7 +388,7 @@ impl Driver {
                     let reporter = Arc::clone(&live.reporter);
                     pending.push((deadline, PendingTask::new(task, flags, due, reporter)));
                     if !flags.is_repeat() {
-                        live.release_place();
+                        live.release_places(1);
                     }
                 }
             }

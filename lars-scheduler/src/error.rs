@@ -80,8 +80,8 @@ pub enum Refusal {
     /// The scheduler was stopped, closed or dropped.
     #[error("the scheduler has been stopped; nothing can be scheduled on it any more")]
     Stopped,
-    /// As many timers are pending as the scheduler was built to hold.
-    #[error("max_pending is {limit} and as many timers are pending")]
+    /// More timers would be pending than the scheduler was built to hold.
+    #[error("max_pending is {limit}, and with this more timers would be pending")]
     Full {
         /// The scheduler's `max_pending`.
         limit: usize,
@@ -128,6 +128,11 @@ impl<T> ScheduleError<T> {
         self.task.0
     }
 
+    /// The reason; the task is dropped.
+    pub fn into_refusal(self) -> Refusal {
+        self.refusal
+    }
+
     /// The reason and the task.
     pub fn into_parts(self) -> (Refusal, T) {
         (self.refusal, self.task.0)
@@ -152,3 +157,9 @@ impl<T> fmt::Display for ScheduleError<T> {
 }
 
 impl<T> std::error::Error for ScheduleError<T> {}
+
+impl<T> From<ScheduleError<T>> for Refusal {
+    fn from(error: ScheduleError<T>) -> Self {
+        error.into_refusal()
+    }
+}

@@ -160,7 +160,8 @@ impl Handle {
         }
     }
 
-    /// Everything that is scheduled comes through here. On an error the body is given back and will not run.
+    /// Finds an entry, fills it, pushes it, and looks whether that was in time. On an error the body is given back
+    /// and will not run.
     pub(crate) fn submit<B: TaskBody>(
         &self,
         deadline: u64,
@@ -169,38 +170,9 @@ impl Handle {
         options: &TaskOptions,
         body: B,
     ) -> Result<EntryHandle, (Refusal, B)> {
-        let flags = Flags::default()
-            .immediate(immediate)
-            .inline(!matches!(options.run_on, RunOn::Default))
-            .run_on_close(options.run_on_close)
-            .repeat(repeat);
-        match &options.run_on {
-            RunOn::Default | RunOn::Inline => self.push(deadline, flags, body),
-            RunOn::Executor(executor) => {
-                let (executor, live) = (executor.clone(), Arc::clone(&self.live));
-                self.push(deadline, flags, OnExecutor { body, executor, live })
-                    .map_err(|(refusal, task)| (refusal, task.body))
-            }
-        }
-    }
-
-    /// Finds an entry, fills it, pushes it, and looks whether that was in time.
-    fn push<B: TaskBody>(
-        &self,
-        deadline: u64,
-        flags: Flags,
-        body: B,
-    ) -> Result<EntryHandle, (Refusal, B)> {
         let core = self.core();
-        if core.stop.is_requested() {
-            // Relaxed: a statistic.
-            core.refused_early.fetch_add(1, Ordering::Relaxed);
-            return Err((Refusal::Stopped, body));
-        }
         // A repeat has its place for all of its runs; see `repeat::Place`.
-        if !flags.is_repeat()
-            && let Err(refusal) = core.reserve_place()
-        {
+        if let Err(refusal) = self.admit(1, !repeat) {
             return Err((refusal, body));
         }
         let place = core.lanes.of_this_thread();
@@ -208,13 +180,13 @@ impl Handle {
         // SAFETY: the entry was free and is ours alone; `publish` sets the handle bit for the handle
         // that is made of it; the push gives the driver its part.
         let handle = unsafe {
-            (*entry).fill(deadline, RawTask::new(body));
-            (*entry).state.publish(flags);
+            (*entry).fill(deadline, self.task_of(options, body));
+            (*entry).state.publish(flags_of(options, immediate).repeat(repeat));
             let handle = EntryHandle::new(NonNull::new_unchecked(entry), self.core_address());
             place.lane.intake.push(entry);
             handle
         };
-        match core.sleep.after_push(core.pop_by(deadline, flags.is_immediate())) {
+        match core.sleep.after_push(core.pop_by(deadline, immediate)) {
             AfterPush::Seen => {
                 // Now and then the sleeping driver has to collect, or it would find an hour's worth
                 // of entries when the first of them is due.
@@ -228,11 +200,11 @@ impl Handle {
                 Cancel::TooLate => Ok(handle),
                 // It came before; nobody will look into the intake again.
                 Cancel::WhileQueued | Cancel::WhileArmed => {
-                    // SAFETY: this call moved the state out of `QUEUED` or `ARMED`, and the task was
-                    // made of a `B` above.
-                    let body = unsafe { handle.entry().take_task().into_body::<B>() };
-                    if !flags.is_repeat() {
-                        core.release_place();
+                    // SAFETY: this call moved the state out of `QUEUED` or `ARMED`, and the task was made of this
+                    // body's type above, with these options.
+                    let body = unsafe { body_of(options, handle.entry().take_task()) };
+                    if !repeat {
+                        core.release_places(1);
                     }
                     place.count_refused(1);
                     Err((Refusal::Stopped, body))
@@ -240,6 +212,53 @@ impl Handle {
             },
         }
     }
+
+    /// Whether so many tasks may come in; takes `places` for them if they need any.
+    pub(crate) fn admit(&self, tasks: usize, places: bool) -> Result<(), Refusal> {
+        let core = self.core();
+        if core.stop.is_requested() {
+            // Relaxed: a statistic.
+            core.refused_early.fetch_add(tasks as u64, Ordering::Relaxed);
+            return Err(Refusal::Stopped);
+        }
+        if places { core.reserve_places(tasks) } else { Ok(()) }
+    }
+
+    /// What the entry is filled with.
+    #[inline]
+    pub(crate) fn task_of<B: TaskBody>(&self, options: &TaskOptions, body: B) -> RawTask {
+        match &options.run_on {
+            RunOn::Default | RunOn::Inline => RawTask::new(body),
+            RunOn::Executor(executor) => {
+                let (executor, live) = (executor.clone(), Arc::clone(&self.live));
+                RawTask::new(OnExecutor { body, executor, live })
+            }
+        }
+    }
+}
+
+/// The body that a task was made of.
+///
+/// # Safety
+///
+/// `Handle::task_of` made the task of a `B`, with these options.
+pub(crate) unsafe fn body_of<B: TaskBody>(options: &TaskOptions, task: RawTask) -> B {
+    // SAFETY: the caller's promise; these are the types that `task_of` chooses between.
+    unsafe {
+        match &options.run_on {
+            RunOn::Default | RunOn::Inline => task.into_body::<B>(),
+            RunOn::Executor(_) => task.into_body::<OnExecutor<B>>().body,
+        }
+    }
+}
+
+/// What the driver has to know of a task.
+#[inline]
+pub(crate) fn flags_of(options: &TaskOptions, immediate: bool) -> Flags {
+    Flags::default()
+        .immediate(immediate)
+        .inline(!matches!(options.run_on, RunOn::Default))
+        .run_on_close(options.run_on_close)
 }
 
 impl fmt::Debug for Handle {

@@ -69,25 +69,36 @@ impl Intake {
     #[inline]
     pub(crate) unsafe fn push(&self, entry: *mut Entry) {
         // SAFETY: the entry is alive, and its links are the caller's.
-        unsafe { self.push_links(Entry::links(entry)) };
+        unsafe { self.push_links(Entry::links(entry), Entry::links(entry)) };
+    }
+
+    /// Appends a chain of entries, linked from `first` to `last`, in one step: the consumer finds all of them or
+    /// none. Wait-free.
+    ///
+    /// # Safety
+    ///
+    /// As for [`push`](Self::push), for each of them.
+    pub(crate) unsafe fn push_chain(&self, first: *mut Entry, last: *mut Entry) {
+        // SAFETY: the entries are alive, and their links are the caller's.
+        unsafe { self.push_links(Entry::links(first), Entry::links(last)) };
     }
 
     /// # Safety
     ///
-    /// As for [`push`](Self::push); or the consumer pushing the stub that it has unlinked.
+    /// As for [`push_chain`](Self::push_chain); or the consumer pushing the stub that it has unlinked.
     #[inline]
-    unsafe fn push_links(&self, links: *mut Links) {
+    unsafe fn push_links(&self, first: *mut Links, last: *mut Links) {
         // SAFETY: the links are the caller's.
-        unsafe { &*links }.set_next(ptr::null_mut());
+        unsafe { &*last }.set_next(ptr::null_mut());
         // Release: whoever finds the entry, by our store below or by exchanging the head after us,
         // sees the entry as we filled it. Acquire: we see the links of the one before us as reset.
         // SeqCst on top: this exchange and the load of the sleep word that follows it stand in one
         // order with the timer thread's store of that word and its look at `head`. See `sleep`.
-        let previous = self.head.swap(links, Ordering::SeqCst);
+        let previous = self.head.swap(last, Ordering::SeqCst);
         // SAFETY: the consumer does not pass `previous` before its link is set, which is what we
         // do here and nobody else does; so it is still in the queue, and alive.
         // Release: publishes the entry to the consumer, which follows the link.
-        unsafe { &*previous }.next.store(links, Ordering::Release);
+        unsafe { &*previous }.next.store(first, Ordering::Release);
     }
 
     /// Whether there is nothing to pop. A push that is under way counts as something.
@@ -159,7 +170,7 @@ impl Intake {
                     if self.head.load(Ordering::SeqCst) != *tail {
                         return Pop::Inconsistent;
                     }
-                    self.push_links(self.stub);
+                    self.push_links(self.stub, self.stub);
                     next = (**tail).next.load(Ordering::Acquire);
                     if next.is_null() {
                         // A producer came between; the stub follows behind its entry.

@@ -36,6 +36,7 @@ mod cancel;
 mod driver;
 mod handle;
 
+mod batch;
 mod close;
 mod repeat;
 mod timer_thread;

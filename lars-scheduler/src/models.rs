@@ -6,6 +6,7 @@
 //! tracked by the allocations' own tokens: a leak or a double drop fails the model.
 
 mod arena;
+mod batch;
 mod handover;
 mod intake;
 mod lane;

@@ -442,14 +442,14 @@ struct Place(Handle);
 
 impl Place {
     fn take(handle: &Handle) -> Result<Self, Refusal> {
-        handle.core().reserve_place()?;
+        handle.core().reserve_places(1)?;
         Ok(Self(handle.clone()))
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.0.core().release_place();
+        self.0.core().release_places(1);
     }
 }
 

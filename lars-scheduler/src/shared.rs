@@ -40,17 +40,14 @@ impl Limit {
         Self { max, used: CachePadded::new(AtomicUsize::new(0)) }
     }
 
-    /// Reserves a place, unless all are taken.
-    fn reserve(&self) -> bool {
+    /// Reserves so many places, or none if fewer are left.
+    fn reserve(&self, places: usize) -> bool {
         // Relaxed: a number and nothing else; the exchange makes it exact.
         let mut used = self.used.load(Ordering::Relaxed);
-        while used < self.max {
-            match self.used.compare_exchange_weak(
-                used,
-                used + 1,
-                Ordering::Relaxed,
-                Ordering::Relaxed,
-            ) {
+        while places <= self.max - used {
+            let more = used + places;
+            match self.used.compare_exchange_weak(used, more, Ordering::Relaxed, Ordering::Relaxed)
+            {
                 Ok(_) => return true,
                 Err(now) => used = now,
             }
@@ -58,9 +55,9 @@ impl Limit {
         false
     }
 
-    fn release(&self) {
+    fn release(&self, places: usize) {
         // Relaxed: as above.
-        self.used.fetch_sub(1, Ordering::Relaxed);
+        self.used.fetch_sub(places, Ordering::Relaxed);
     }
 }
 
@@ -124,24 +121,24 @@ impl Core {
         if immediate { 0 } else { deadline.saturating_add(self.tick.nanos() - 1 + self.coalesce) }
     }
 
-    /// Takes a place for a timer, or for all runs of a repeat.
+    /// Takes a place for each of so many timers, or for all runs of a repeat.
     #[inline]
-    pub(crate) fn reserve_place(&self) -> Result<(), Refusal> {
+    pub(crate) fn reserve_places(&self, places: usize) -> Result<(), Refusal> {
         match &self.limit {
-            Some(limit) if !limit.reserve() => {
+            Some(limit) if !limit.reserve(places) => {
                 // Relaxed: a statistic.
-                self.refused_early.fetch_add(1, Ordering::Relaxed);
+                self.refused_early.fetch_add(places as u64, Ordering::Relaxed);
                 Err(Refusal::Full { limit: limit.max })
             }
             _ => Ok(()),
         }
     }
 
-    /// Gives back the place of a timer that is no longer pending.
+    /// Gives back the places of timers that are no longer pending.
     #[inline]
-    pub(crate) fn release_place(&self) {
+    pub(crate) fn release_places(&self, places: usize) {
         if let Some(limit) = &self.limit {
-            limit.release();
+            limit.release(places);
         }
     }
 

@@ -66,6 +66,12 @@ impl StopWord {
         !self.promise.load(Ordering::SeqCst).is_null()
     }
 
+    /// Whether the driver has collected what was pending.
+    pub(crate) fn is_resolved(&self) -> bool {
+        // Acquire: who sees it sees what became of each entry.
+        self.promise.load(Ordering::Acquire) == stopped()
+    }
+
     /// Keeps the promise.
     pub(crate) fn resolve(&self, pending: Vec<PendingTask>) {
         // AcqRel: we see the promise as its maker left it.
