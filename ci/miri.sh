@@ -18,5 +18,5 @@ cargo +nightly miri test -p mini-actor --lib
 
 export MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-tree-borrows -Zmiri-permissive-provenance -Zmiri-ignore-leaks"
 cargo +nightly miri test -p lars-scheduler --lib -- pool::
-cargo +nightly miri test -p lars-scheduler --test stress --test cancel
+cargo +nightly miri test -p lars-scheduler --test stress --test cancel --test reset --test batch
 cargo +nightly miri test -p mini-actor --test stress

@@ -169,6 +169,9 @@ enum Target {
 /// It is `Send` and `Sync`; all methods may be called from any thread, at any time, also after the
 /// scheduler is gone. Dropping it does **not** cancel the task; [`cancel_on_drop`](Self::cancel_on_drop)
 /// makes a guard that does.
+///
+/// One that outlives the scheduler keeps the memory of all its timers, its executor and its panic hook; it keeps
+/// no thread.
 pub struct Cancellable {
     target: Target,
 }
@@ -191,9 +194,9 @@ impl Cancellable {
     /// For a repeat, `true` means that this call ended the series: a run that is under way
     /// finishes, and none follows. `false` means that it had been cancelled before, or had ended.
     ///
-    /// When it returns `true`, the task's captures have been dropped (for a repeat that is just
-    /// running: they are dropped when that run ends), and its cancelled hook has been called. The
-    /// memory of the timer is used again without waiting for the deadline.
+    /// When it returns `true`, the task's captures have been dropped, and its cancelled hook has been called.
+    /// (For a repeat whose run is under way, or waits in its executor, that is done when this run ends or its
+    /// turn comes.) The memory of the timer is used again without waiting for the deadline.
     ///
     /// # Panics
     ///

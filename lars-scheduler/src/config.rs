@@ -126,8 +126,9 @@ impl Builder {
         self
     }
 
-    /// How long [`close`](crate::LightArrayRevolverScheduler::close), and dropping the owner, waits
-    /// for the timer thread; 5 s by default.
+    /// How long [`close`](crate::LightArrayRevolverScheduler::close) waits for the timer thread and for tasks
+    /// that the scheduler's own pool has not finished, both together, and dropping the owner for the timer
+    /// thread; 5 s by default.
     pub fn shutdown_timeout(mut self, limit: Duration) -> Self {
         self.shutdown_timeout = limit;
         self

@@ -130,7 +130,8 @@ impl<F, C> Periodic<F, C> {
     }
 
     /// Calls `hook` once when the series has been cancelled: on the cancelling thread, after the
-    /// captures have been dropped; or, if a run was under way, on that run's thread when it ends.
+    /// captures have been dropped; or, if a run was under way or waited in its executor, on that run's thread
+    /// when it ends.
     /// Not when the series ends by itself, and not when the scheduler stops.
     pub fn on_cancel<H: FnOnce() + Send + 'static>(self, hook: H) -> Periodic<F, H> {
         Periodic { run: self.run, hook, run_on: self.run_on, missed: self.missed }
@@ -149,6 +150,11 @@ impl<F, C> fmt::Debug for Periodic<F, C> {
 /// What can be scheduled to run again and again: a closure that can be called many times, or a
 /// [`Periodic`] with options. `R` is what it returns: nothing or [`ControlFlow`], or [`Repeat`] for
 /// [`schedule_repeating`](Handle::schedule_repeating).
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be scheduled to run again and again",
+    label = "neither an `FnMut() -> {R} + Send + 'static` nor a `Periodic` of one",
+    note = "a closure that consumes what it captured can run only once; and for options wrap it: `Periodic::new(..)`"
+)]
 pub trait IntoPeriodic<R>: sealed::Parts<R> {}
 
 impl<R, T: sealed::Parts<R>> IntoPeriodic<R> for T {}
@@ -240,6 +246,12 @@ enum Rule {
 
 /// What a task with a fixed delay or rate returns: nothing, or [`ControlFlow`], whose `Break` ends the
 /// series.
+///
+/// (A closure that never returns, such as `|| todo!()`, does not say which: write `|| -> () { todo!() }`.)
+#[diagnostic::on_unimplemented(
+    message = "a repeated task returns nothing or `ControlFlow<()>`, not `{Self}`",
+    note = "end the closure with a semicolon if its result does not matter"
+)]
 pub trait Verdict: sealed::Answer {}
 
 impl Verdict for () {}

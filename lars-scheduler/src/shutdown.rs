@@ -134,8 +134,9 @@ impl PendingTask {
         self.flags.is_repeat()
     }
 
-    /// Runs the task on this thread, now. A panic is contained and reported; says whether it went
-    /// well.
+    /// Runs the task on this thread, now. A panic is contained and reported; says whether there was none.
+    ///
+    /// (The next run of a repeat that was cancelled after the stop does nothing.)
     pub fn run(mut self) -> bool {
         let task = self.task.take();
         self.reporter.contain(PanicIn::Task, move || {
@@ -166,7 +167,8 @@ impl fmt::Debug for PendingTask {
 /// The result of [`stop`](crate::LightArrayRevolverScheduler::stop): resolves with all pending
 /// tasks, earliest deadline first.
 ///
-/// It can be awaited on any executor, or waited for by a thread. Dropping it drops the tasks.
+/// It can be awaited on any executor, or waited for by a thread. Dropping it drops the tasks. Its waker is woken by
+/// the timer thread, as the last thing it does.
 #[must_use = "the pending tasks are handed back here; dropping this drops them"]
 #[derive(Debug)]
 pub struct StopFuture {

@@ -13,7 +13,7 @@ pub(crate) use self::real::*;
 #[cfg(not(lars_loom))]
 mod thread_slot;
 
-/// What [`thread_slot`] says in a thread that has none.
+/// The number of a thread that has none.
 pub(crate) const NO_SLOT: usize = usize::MAX;
 
 #[cfg(not(lars_loom))]

@@ -37,6 +37,11 @@ pub(crate) struct TaskOptions {
 }
 
 /// What can be scheduled to run once: any `FnOnce() + Send + 'static`, or a [`Task`] with options.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be scheduled",
+    label = "neither an `FnOnce() + Send + 'static` nor a `Task` of one",
+    note = "the closure must return nothing, own what it uses (`move`), and all of that must be `Send`"
+)]
 pub trait IntoTask: sealed::Parts {}
 
 impl<T: sealed::Parts> IntoTask for T {}

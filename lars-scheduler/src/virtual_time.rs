@@ -55,12 +55,14 @@ pub struct VirtualTime {
 }
 
 /// [`run_until_idle`](VirtualTime::run_until_idle) gave up: something is pending after as many tasks
-/// as it was allowed to run. A repeat that nobody cancels does this.
+/// as it was allowed to run (a repeat that nobody cancels does this), or never comes due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{pending} timers are still pending after the limit of {limit} tasks was reached")]
+#[error("{pending} timers are pending after {ran} tasks have run, with a limit of {limit}")]
 pub struct NotIdle {
     /// How many tasks were allowed to run.
     pub limit: usize,
+    /// How many have run. If that is less than the limit, what is pending never comes due.
+    pub ran: usize,
     /// How many timers wait.
     pub pending: u64,
 }
@@ -147,7 +149,7 @@ impl VirtualTime {
         let fired = self.drive(&mut self.driver(), |_, fired| fired < limit);
         match self.handle.pending() {
             0 => Ok(fired),
-            pending => Err(NotIdle { limit, pending }),
+            pending => Err(NotIdle { limit, ran: fired, pending }),
         }
     }
 

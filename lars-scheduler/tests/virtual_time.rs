@@ -140,7 +140,7 @@ fn time_stands_still_if_nothing_that_is_pending_ever_comes_due() {
     assert_eq!(time.advance_to_next(), None);
     assert_eq!(time.elapsed(), Duration::ZERO);
     let _ = time.schedule_once(secs(1), || ()).unwrap();
-    assert_eq!(time.run_until_idle(10), Err(NotIdle { limit: 10, pending: 1 }));
+    assert_eq!(time.run_until_idle(10), Err(NotIdle { limit: 10, ran: 1, pending: 1 }));
     assert_eq!(time.elapsed(), secs(1));
 }
 
@@ -160,10 +160,10 @@ fn run_until_idle_gives_up_at_its_limit_with_a_repeat_that_nobody_cancels() {
     let time = virtual_time();
     let series = time.schedule_at_fixed_rate(ms(1), ms(1), || ()).unwrap();
     let error = time.run_until_idle(10).unwrap_err();
-    assert_eq!(error, NotIdle { limit: 10, pending: 1 });
+    assert_eq!(error, NotIdle { limit: 10, ran: 10, pending: 1 });
     assert_eq!(
         error.to_string(),
-        "1 timers are still pending after the limit of 10 tasks was reached",
+        "1 timers are pending after 10 tasks have run, with a limit of 10",
     );
     assert_eq!(time.elapsed(), ms(10));
     assert!(series.cancel());
@@ -182,7 +182,7 @@ fn run_until_idle_gives_up_at_its_limit_also_when_time_does_not_move() {
             if left == 0 { Repeat::Stop } else { Repeat::After(Duration::ZERO) }
         })
         .unwrap();
-    assert_eq!(time.run_until_idle(10), Err(NotIdle { limit: 10, pending: 1 }));
+    assert_eq!(time.run_until_idle(10), Err(NotIdle { limit: 10, ran: 10, pending: 1 }));
     assert!(series.cancel());
 }
 
