@@ -45,6 +45,9 @@ mod config;
 mod scheduler;
 mod virtual_time;
 
+#[cfg(all(feature = "__bench", not(lars_loom)))]
+#[doc(hidden)]
+pub mod bench;
 #[cfg(all(test, lars_loom))]
 mod models;
 

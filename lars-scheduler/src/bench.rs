@@ -1,0 +1,145 @@
+//! The parts, for the benches of this workspace, which could not reach them otherwise. Not part of the interface:
+//! what is in here may change in any release.
+
+use std::ops::Range;
+use std::ptr;
+use std::time::Duration;
+
+use crate::body::RawTask;
+use crate::entry::Entry;
+use crate::entry::state::{Arm, Flags, Take};
+use crate::intake::{Intake as Queue, Pop};
+use crate::sync::{AtomicBool, Ordering};
+use crate::tick::Tick;
+use crate::wheel::{Advance, Wheel as Inner};
+
+fn entries(count: usize) -> Box<[Entry]> {
+    (0..count).map(|_| Entry::free(0)).collect()
+}
+
+/// An intake, and entries for its producers.
+#[allow(missing_debug_implementations)]
+pub struct Intake {
+    queue: Queue,
+    /// Referred to by the queue while they are in it, so they are dropped after it.
+    entries: Box<[Entry]>,
+    /// Whether each producer has pushed its part.
+    pushed: Box<[AtomicBool]>,
+}
+
+impl Intake {
+    /// An empty intake, and `each` entries for every producer.
+    pub fn new(producers: usize, each: usize) -> Self {
+        Self {
+            queue: Queue::new(),
+            entries: entries(producers * each),
+            pushed: (0..producers).map(|_| AtomicBool::new(false)).collect(),
+        }
+    }
+
+    fn part(&self, producer: usize) -> Range<usize> {
+        let each = self.entries.len() / self.pushed.len();
+        producer * each..(producer + 1) * each
+    }
+
+    /// Pushes the entries of one producer one by one.
+    ///
+    /// # Panics
+    ///
+    /// If they were pushed before, and not consumed.
+    pub fn produce(&self, producer: usize) {
+        // Acquire: pairs with the release in `consume`.
+        assert!(!self.pushed[producer].swap(true, Ordering::Acquire), "pushed already");
+        for entry in &self.entries[self.part(producer)] {
+            // SAFETY: the entry is this producer's, which pushes it once, and lives as long as the queue. What is
+            // written through the pointer are its links, which are atomics.
+            unsafe { self.queue.push(ptr::from_ref(entry).cast_mut()) };
+        }
+    }
+
+    /// Pops everything; says how much it was.
+    pub fn consume(&mut self) -> usize {
+        let mut popped = 0;
+        // SAFETY: we have the queue to ourselves, so this is the only consumer and nobody is pushing.
+        while let Pop::Entry(_) = unsafe { self.queue.pop() } {
+            popped += 1;
+        }
+        for pushed in &self.pushed {
+            pushed.store(false, Ordering::Release);
+        }
+        popped
+    }
+}
+
+/// A wheel, and entries to put into it.
+#[derive(Debug)]
+pub struct Wheel {
+    wheel: Inner,
+    tick: Tick,
+    free: Vec<*mut Entry>,
+    /// Owned, but kept as a pointer: the wheel and the list above refer to them.
+    entries: *mut [Entry],
+}
+
+impl Wheel {
+    /// A wheel that begins at zero.
+    ///
+    /// # Panics
+    ///
+    /// If the tick is out of range, or the size is.
+    pub fn new(tick: Duration, size: usize, capacity: usize) -> Self {
+        let tick = Tick::new(tick).expect("a tick in range");
+        let entries = Box::into_raw(entries(capacity));
+        let first = entries.cast::<Entry>();
+        // SAFETY: so many are behind the first.
+        let free = (0..capacity).map(|number| unsafe { first.add(number) }).collect();
+        Self { wheel: Inner::new(tick, size, 0), tick, free, entries }
+    }
+
+    /// Puts a timer into the wheel.
+    ///
+    /// # Panics
+    ///
+    /// If all entries are in it.
+    pub fn insert(&mut self, deadline: Duration) {
+        let entry = self.free.pop().expect("an entry is free");
+        // SAFETY: the entry is free, ours, and lives as long as the wheel.
+        unsafe {
+            (*entry).fill(crate::tick::nanos(deadline), RawTask::new(|| ()));
+            (*entry).state.publish(Flags::default());
+            let Arm::Armed(_) = (*entry).state.arm() else { unreachable!("it was just queued") };
+            self.wheel.insert(entry);
+        }
+    }
+
+    /// Moves the wheel to an instant, cascading without a limit; says how many timers came due.
+    pub fn advance(&mut self, to: Duration) -> usize {
+        let target = self.tick.reached_by(crate::tick::nanos(to));
+        let mut budget = usize::MAX;
+        while self.wheel.advance(target, &mut budget) != Advance::Reached {}
+        let mut due = 0;
+        while let Some(entry) = self.wheel.pop_due() {
+            // SAFETY: it was in the wheel, and nobody else has it.
+            unsafe {
+                let Take::Taken(_) = (*entry).state.take(|| true) else {
+                    unreachable!("it was armed")
+                };
+                drop((*entry).take_task());
+                // No handle was ever made for the handle bit.
+                let _ = (*entry).state.release_handle();
+                (*entry).state.set_free();
+            }
+            self.free.push(entry);
+            due += 1;
+        }
+        due
+    }
+}
+
+impl Drop for Wheel {
+    fn drop(&mut self) {
+        // The tasks of these benches own nothing, so those that wait may be forgotten.
+        // SAFETY: made by `Box::into_raw`; the wheel, which still points to them, does not follow its links any more.
+        drop(unsafe { Box::from_raw(self.entries) });
+    }
+}
