@@ -159,7 +159,7 @@ pub trait IntoPeriodic<R>: sealed::Parts<R> {}
 
 impl<R, T: sealed::Parts<R>> IntoPeriodic<R> for T {}
 
-mod sealed {
+pub(crate) mod sealed {
     use std::ops::ControlFlow;
 
     use super::{Periodic, Repeat};
