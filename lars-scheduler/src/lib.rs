@@ -48,6 +48,9 @@ mod virtual_time;
 #[cfg(all(feature = "__bench", not(lars_loom)))]
 #[doc(hidden)]
 pub mod bench;
+#[cfg(not(lars_loom))]
+pub mod wall_clock;
+
 #[cfg(all(test, lars_loom))]
 mod models;
 
