@@ -18,6 +18,8 @@ use crate::wheel::{Advance, Wheel, is_linked};
 const FIRE: usize = 512;
 /// How many entries are cascaded, likewise: 0.1 ms of work.
 const CASCADE: usize = 4096;
+/// How many while tasks wait to be fired.
+const CASCADE_BUSY: usize = 512;
 
 /// What a [`turn`](Driver::turn) left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -195,7 +197,7 @@ impl Driver {
     pub(crate) fn turn(&mut self, now: u64) -> Turn {
         self.now = self.now.max(now.min(LAST_INSTANT));
         let target = self.live.tick.reached_by(self.now);
-        let mut moves = CASCADE;
+        let mut moves = if self.wheel.has_due() { CASCADE_BUSY } else { CASCADE };
         let mut seen = 0;
         let mut fired = 0;
         // First everything that is due goes to the due list, behind what is there: so nothing that has its
