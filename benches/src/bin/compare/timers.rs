@@ -1,0 +1,113 @@
+//! The timers that are compared: what they have to be able to do, and the list of them.
+
+mod floor;
+mod heap;
+mod ours;
+
+use std::time::Duration;
+
+use crate::callback::{Callback, Recorder};
+use crate::record::{Case, Outcome, Workload};
+use crate::workload;
+
+/// How long anything is waited for that ought to happen at once.
+pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+
+/// What becomes of a timer that is cancelled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cancelling {
+    /// Its memory is used again at once, or soon.
+    Frees,
+    /// It lies around until it would have been due.
+    Leaves,
+}
+
+/// A timer under test.
+pub(crate) trait Timers: Sync + Sized {
+    /// What it is called in tables and options.
+    const NAME: &'static str;
+    /// How it is used here, in a few words.
+    const ABOUT: &'static str;
+    /// Its tick in microseconds, if it has one.
+    const TICK_US: Option<u64> = None;
+    const CANCELLING: Cancelling = Cancelling::Frees;
+    /// Whether it fires. Without timers W4 says what the measuring itself costs.
+    const FIRES: bool = true;
+    /// The workloads that it is measured with.
+    const WORKLOADS: &'static [Workload] = &Workload::TIMERS;
+    /// Whether being early is a failure, and not just a figure.
+    const IS_OURS: bool = false;
+
+    /// What is returned for a timer.
+    type Timer: Send;
+    /// A thread's access to it.
+    type Producer<'a>: Producer<Timer = Self::Timer>
+    where
+        Self: 'a;
+
+    /// Starts it, with its threads.
+    fn start() -> Self;
+
+    /// Made on the thread that uses it.
+    fn producer(&self) -> Self::Producer<'_>;
+
+    /// How many timers it says are pending, if it says.
+    fn pending(&self) -> Option<u64> {
+        None
+    }
+}
+
+/// What a producer thread does.
+pub(crate) trait Producer {
+    type Timer;
+
+    /// Runs `callback` after `delay`.
+    fn schedule(&mut self, delay: Duration, callback: Callback) -> Self::Timer;
+
+    /// Cancels; says whether that prevented the run, as far as the peer knows.
+    fn cancel(&mut self, timer: Self::Timer) -> bool;
+
+    /// Runs `callback` after `initial` and then every `period`.
+    fn repeat(&mut self, initial: Duration, period: Duration, callback: Callback) {
+        let _ = (initial, period, callback);
+        unreachable!("the peer says that it does not repeat");
+    }
+
+    /// Returns when everything that this producer scheduled before has arrived where it waits to be due.
+    /// A timer with no delay does that wherever what is scheduled goes through a queue.
+    fn settle(&mut self) {
+        let arrived = Recorder::burst(1);
+        let _fence = self.schedule(Duration::ZERO, arrived.callback());
+        assert!(arrived.wait(LIMIT), "a timer without a delay did not fire");
+    }
+}
+
+/// A timer in the list.
+#[derive(Clone, Copy)]
+pub(crate) struct Entry {
+    pub(crate) name: &'static str,
+    pub(crate) about: &'static str,
+    pub(crate) tick_us: Option<u64>,
+    pub(crate) measure: fn(&Case) -> Outcome,
+    pub(crate) workloads: &'static [Workload],
+}
+
+fn entry<T: Timers>() -> Entry {
+    Entry {
+        name: T::NAME,
+        about: T::ABOUT,
+        tick_us: T::TICK_US,
+        measure: workload::measure::<T>,
+        workloads: T::WORKLOADS,
+    }
+}
+
+/// All of them, ours and the floor first.
+pub(crate) fn all() -> Vec<Entry> {
+    vec![
+        entry::<ours::Lars<1_000>>(),
+        entry::<ours::Lars<100>>(),
+        entry::<floor::Floor>(),
+        entry::<heap::Heap>(),
+    ]
+}

@@ -1,0 +1,74 @@
+//! lars-scheduler, with tasks run on the timer thread.
+
+use std::time::Duration;
+
+use lars_scheduler::{Cancellable, Handle, LightArrayRevolverScheduler};
+
+use super::{Producer, Timers};
+use crate::callback::Callback;
+use crate::record::Workload;
+
+/// With a tick of so many microseconds.
+pub(crate) struct Lars<const TICK_US: u64> {
+    scheduler: LightArrayRevolverScheduler,
+}
+
+impl<const TICK_US: u64> Timers for Lars<TICK_US> {
+    const NAME: &'static str = match TICK_US {
+        1_000 => "lars-scheduler",
+        100 => "lars-scheduler-100us",
+        _ => panic!("a tick without a name"),
+    };
+    const ABOUT: &'static str = match TICK_US {
+        1_000 => "this crate: tasks inline, 512 slots of 1 ms",
+        _ => "this crate: tasks inline, 512 slots of 100 µs",
+    };
+    const TICK_US: Option<u64> = Some(TICK_US);
+    const WORKLOADS: &'static [Workload] = match TICK_US {
+        1_000 => &Workload::TIMERS,
+        // What a finer tick is for, and what it costs.
+        _ => &[Workload::W4, Workload::W5],
+    };
+    const IS_OURS: bool = true;
+
+    type Timer = Cancellable;
+    type Producer<'a> = Handle;
+
+    fn start() -> Self {
+        let scheduler = LightArrayRevolverScheduler::builder()
+            .tick_duration(Duration::from_micros(TICK_US))
+            .ticks_per_wheel(512)
+            .inline()
+            .build()
+            .expect("the settings are in range");
+        Self { scheduler }
+    }
+
+    fn producer(&self) -> Handle {
+        self.scheduler.handle()
+    }
+
+    fn pending(&self) -> Option<u64> {
+        Some(self.scheduler.pending())
+    }
+}
+
+impl Producer for Handle {
+    type Timer = Cancellable;
+
+    #[inline]
+    fn schedule(&mut self, delay: Duration, callback: Callback) -> Cancellable {
+        self.schedule_once(delay, move || callback.call()).expect("the scheduler is running")
+    }
+
+    #[inline]
+    fn cancel(&mut self, timer: Cancellable) -> bool {
+        timer.cancel()
+    }
+
+    fn repeat(&mut self, initial: Duration, period: Duration, callback: Callback) {
+        let _ = self
+            .schedule_at_fixed_rate(initial, period, move || callback.call())
+            .expect("the scheduler is running");
+    }
+}

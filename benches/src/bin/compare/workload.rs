@@ -1,0 +1,46 @@
+//! The workloads for timers. Each runs once in a process of its own.
+
+mod burst;
+mod idle;
+mod periodic;
+mod producers;
+mod schedule;
+mod schedule_cancel;
+pub(crate) mod steady;
+mod timeouts;
+
+use std::time::Duration;
+
+use crate::process;
+use crate::record::{Case, Outcome, Workload};
+use crate::timers::Timers;
+
+/// Memory that one timer may take, for touching it beforehand; the largest peer takes less.
+const MOST_BYTES: usize = 600;
+
+/// A far deadline for timers that are cancelled.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Runs the workload on this peer.
+pub(crate) fn measure<T: Timers>(case: &Case) -> Outcome {
+    let mut outcome = Outcome::default();
+    outcome.set("fault_ns", process::touch(case.n as usize * MOST_BYTES));
+    match case.workload {
+        Workload::W1 | Workload::W7 => schedule::measure::<T>(case, &mut outcome),
+        Workload::W2 => schedule_cancel::measure::<T>(case, &mut outcome),
+        Workload::W2b => timeouts::measure::<T>(case, &mut outcome),
+        Workload::W3 => burst::measure::<T>(case, &mut outcome),
+        Workload::W4 => steady::measure::<T>(case, &mut outcome),
+        Workload::W5 => idle::measure::<T>(case, &mut outcome),
+        Workload::W6 => periodic::measure::<T>(case, &mut outcome),
+        Workload::A1 | Workload::A2 | Workload::A3 | Workload::A4 => {
+            outcome.problems.push(format!("{} is not for timers", case.workload));
+        }
+    }
+    outcome
+}
+
+/// How many of `all` operations fall to producer `number` of `producers`.
+fn share(all: u64, producers: u64, number: u64) -> u64 {
+    all / producers + u64::from(number < all % producers)
+}

@@ -1,0 +1,123 @@
+//! W1 and W7: schedule timers that do not fire, and keep what is returned for them. Twice: on fresh memory,
+//! and again on what the first round left.
+
+use std::sync::{Barrier, Mutex};
+use std::thread;
+
+use benches::Xorshift;
+
+use super::producers::{Span, span, wall};
+use super::share;
+use crate::callback::Recorder;
+use crate::process;
+use crate::record::{Case, Outcome};
+use crate::timers::{Cancelling, Producer, Timers};
+
+struct Round {
+    spans: Vec<Span>,
+    faults: u64,
+    bytes: f64,
+    pending: Option<u64>,
+}
+
+pub(super) fn measure<T: Timers>(case: &Case, outcome: &mut Outcome) {
+    let recorder = Recorder::count();
+    let rounds = if T::CANCELLING == Cancelling::Frees {
+        session::<T>(case, recorder, 2, outcome)
+    } else {
+        // What is cancelled stays where it is: a new one is warm by what the allocator keeps.
+        let mut rounds = session::<T>(case, recorder, 1, outcome);
+        rounds.extend(session::<T>(case, recorder, 1, outcome));
+        rounds
+    };
+    let [cold, warm] = &rounds[..] else { unreachable!("there are two rounds") };
+    let n = case.n as f64;
+    for (round, name, settled_name, faults_name) in
+        [(cold, "ns", "settled_ns", "faults"), (warm, "warm_ns", "warm_settled_ns", "warm_faults")]
+    {
+        let (wall, settled) = wall(&round.spans);
+        outcome.set(name, wall.as_nanos() as f64 / n);
+        outcome.set(settled_name, settled.as_nanos() as f64 / n);
+        outcome.set(faults_name, round.faults as f64);
+        if let Some(pending) = round.pending {
+            outcome.check(pending == case.n, || format!("{pending} pending of {}", case.n));
+        }
+    }
+    let (wall, settled) = wall(&cold.spans);
+    outcome.set("backlog_ms", (settled - wall).as_secs_f64() * 1e3);
+    outcome.set("bytes", cold.bytes);
+    outcome.set("handle_bytes", size_of::<T::Timer>() as f64);
+    outcome.check(recorder.calls() == 0, || format!("{} fired of none due", recorder.calls()));
+}
+
+/// Some rounds by the same threads on the same instance. Between two rounds everything is cancelled.
+fn session<T: Timers>(
+    case: &Case,
+    recorder: &'static Recorder,
+    rounds: usize,
+    outcome: &mut Outcome,
+) -> Vec<Round> {
+    let timers = T::start();
+    let barrier = Barrier::new(case.producers as usize + 1);
+    let spans = Mutex::new(Vec::new());
+    let not_cancelled = Mutex::new(0_u64);
+    let mut done = Vec::new();
+    thread::scope(|scope| {
+        for number in 0..case.producers {
+            let (timers, barrier, spans, not_cancelled) =
+                (&timers, &barrier, &spans, &not_cancelled);
+            scope.spawn(move || {
+                let mut producer = timers.producer();
+                let count = share(case.n, case.producers, number);
+                let mut kept = process::touched_vec(count as usize);
+                let mut random = Xorshift::new(number);
+                barrier.wait(); // everything is in place
+                for round in 0..rounds {
+                    let span = span(
+                        barrier,
+                        &mut producer,
+                        |producer| {
+                            for _ in 0..count {
+                                let delay = random.far();
+                                kept.push(producer.schedule(delay, recorder.callback()));
+                            }
+                        },
+                        Producer::settle,
+                    );
+                    spans.lock().expect("no producer panics").push(span);
+                    barrier.wait(); // done
+                    barrier.wait(); // looked at
+                    if round + 1 < rounds {
+                        let mut failed = 0;
+                        for timer in kept.drain(..) {
+                            failed += u64::from(!producer.cancel(timer));
+                        }
+                        *not_cancelled.lock().expect("no producer panics") += failed;
+                        producer.settle();
+                    }
+                }
+                // Not cancelled one by one: this is over.
+                kept.into_iter().for_each(drop);
+            });
+        }
+        barrier.wait();
+        for _ in 0..rounds {
+            let (memory, faults) = (process::resident(), process::page_faults());
+            barrier.wait();
+            barrier.wait();
+            let faults = process::page_faults() - faults;
+            thread::sleep(case.duration());
+            let grown = process::resident() as f64 - memory as f64;
+            done.push(Round {
+                spans: std::mem::take(&mut spans.lock().expect("no producer panics")),
+                faults,
+                bytes: grown / case.n as f64,
+                pending: timers.pending(),
+            });
+            barrier.wait();
+        }
+    });
+    let failed = not_cancelled.into_inner().expect("no producer panics");
+    outcome.check(failed == 0, || format!("{failed} timers could not be cancelled"));
+    done
+}
