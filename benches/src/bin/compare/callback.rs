@@ -1,5 +1,8 @@
 //! What a timer does when it fires: as little as it can, and never the same for one peer and more for another.
 
+#[cfg(feature = "peers")]
+mod waker;
+
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
@@ -160,7 +163,7 @@ impl Recorder {
         if number + 1 == self.expected {
             self.last.store(now, Ordering::Relaxed);
         }
-        if now < self.due.load(Ordering::Relaxed) {
+        if now < self.due.load(Ordering::Relaxed) && number.is_multiple_of(SAMPLE) {
             self.early.fetch_add(SAMPLE.min(self.expected - number), Ordering::Relaxed);
         }
     }

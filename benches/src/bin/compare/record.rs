@@ -43,6 +43,9 @@ pub(crate) enum Workload {
 impl Workload {
     pub(crate) const TIMERS: [Self; 8] =
         [Self::W1, Self::W2, Self::W2b, Self::W3, Self::W4, Self::W5, Self::W6, Self::W7];
+    /// Those without repeats.
+    pub(crate) const ONE_SHOTS: [Self; 7] =
+        [Self::W1, Self::W2, Self::W2b, Self::W3, Self::W4, Self::W5, Self::W7];
     pub(crate) const ACTORS: [Self; 4] = [Self::A1, Self::A2, Self::A3, Self::A4];
 
     pub(crate) fn is_actors(self) -> bool {

@@ -3,6 +3,8 @@
 mod floor;
 mod heap;
 mod ours;
+#[cfg(feature = "peers")]
+mod peers;
 
 use std::time::Duration;
 
@@ -104,10 +106,13 @@ fn entry<T: Timers>() -> Entry {
 
 /// All of them, ours and the floor first.
 pub(crate) fn all() -> Vec<Entry> {
-    vec![
+    let all = vec![
         entry::<ours::Lars<1_000>>(),
         entry::<ours::Lars<100>>(),
         entry::<floor::Floor>(),
         entry::<heap::Heap>(),
-    ]
+    ];
+    #[cfg(feature = "peers")]
+    let all = [all, peers::all()].concat();
+    all
 }
