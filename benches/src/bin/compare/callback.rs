@@ -86,7 +86,12 @@ impl Recorder {
 
     /// A callback that is due at `deadline`, for latenesses.
     pub(crate) fn due_at(&'static self, deadline: Instant) -> Callback {
-        Callback { to: self, due: self.nanos(deadline) }
+        self.due_at_nanos(self.nanos(deadline))
+    }
+
+    /// The same, in the recorder's time.
+    pub(crate) fn due_at_nanos(&'static self, due: u64) -> Callback {
+        Callback { to: self, due }
     }
 
     /// The recorder's time, in nanoseconds.

@@ -1,35 +1,46 @@
 //! `compare`: the scheduler, the actors and their competition, side by side.
 //!
 //! ```text
-//! options ─▶ run: one process per measurement ─▶ record ─▶ report: tables
-//!              └─▶ workload × timers, actors                └─▶ plots
+//! options ─▶ plan ─▶ run ─▶ subprocess: one per measurement ─▶ results ─▶ summary ─▶ table ─▶ page
+//!                             └─▶ workload × (timers | actors)                └─▶ plots ─┘
 //! ```
 //!
 //! `benches/README.md` says how to run it, and how to read what it says.
 #![allow(clippy::disallowed_methods)]
 
+mod actors;
 mod callback;
+mod figures;
 mod machine;
 mod options;
+mod page;
+mod peer;
+mod plan;
+mod plots;
 mod process;
 mod record;
-mod report;
+mod results;
 mod run;
+#[cfg(feature = "peers")]
+mod runtime;
+mod subprocess;
+mod summary;
+mod table;
 mod timers;
 mod workload;
 
 use std::error::Error;
-use std::fs;
 use std::process::ExitCode;
 
 use clap::Parser;
 
 use crate::options::{Command, Options};
+use crate::results::Results;
 
 fn main() -> ExitCode {
     let options = Options::parse();
     if let Some(Command::Measure(measure)) = &options.command {
-        return run::measure_here(measure);
+        return subprocess::answer(measure);
     }
     match compare(&options) {
         Ok(true) => ExitCode::SUCCESS,
@@ -41,22 +52,23 @@ fn main() -> ExitCode {
     }
 }
 
-/// Measures, or reads what was measured, and shows it. Says whether all went well.
+/// Measures, or shows what was measured. Says whether all went well.
 fn compare(options: &Options) -> Result<bool, Box<dyn Error>> {
-    if options.list {
-        run::list();
-        return Ok(true);
+    match &options.command {
+        Some(Command::Table { results, choice }) => {
+            print!("{}", table::text(&Results::read(results)?.only(choice)?));
+        }
+        Some(Command::Plot { results, directory }) => {
+            plots::draw(&Results::read(results)?, directory)?;
+        }
+        Some(Command::Page { results, page }) => page::fill(&Results::read(results)?, page)?,
+        Some(Command::Measure(_)) => unreachable!("it has been answered"),
+        None if options.list => plan::list(),
+        None => {
+            let results = run::all(options)?;
+            print!("{}", table::text(&results));
+            return Ok(results.went_well(options.strict));
+        }
     }
-    let results = match &options.from {
-        Some(path) => run::Results::read(path)?.only(options)?,
-        None => run::all(options)?,
-    };
-    if let Some(path) = &options.out {
-        fs::write(path, serde_json::to_string_pretty(&results)? + "\n")?;
-    }
-    print!("{}", report::text(&results));
-    if let Some(path) = &options.markdown {
-        report::write_markdown(&results, path)?;
-    }
-    Ok(run::went_well(&results, options.strict))
+    Ok(true)
 }

@@ -9,7 +9,8 @@ mod peers;
 use std::time::Duration;
 
 use crate::callback::{Callback, Recorder};
-use crate::record::{Case, Outcome, Workload};
+use crate::peer::Peer;
+use crate::record::Workload;
 use crate::workload;
 
 /// How long anything is waited for that ought to happen at once.
@@ -84,33 +85,23 @@ pub(crate) trait Producer {
     }
 }
 
-/// A timer in the list.
-#[derive(Clone, Copy)]
-pub(crate) struct Entry {
-    pub(crate) name: &'static str,
-    pub(crate) about: &'static str,
-    pub(crate) tick_us: Option<u64>,
-    pub(crate) measure: fn(&Case) -> Outcome,
-    pub(crate) workloads: &'static [Workload],
-}
-
-fn entry<T: Timers>() -> Entry {
-    Entry {
+fn peer<T: Timers>() -> Peer {
+    Peer {
         name: T::NAME,
         about: T::ABOUT,
         tick_us: T::TICK_US,
-        measure: workload::measure::<T>,
         workloads: T::WORKLOADS,
+        measure: workload::measure::<T>,
     }
 }
 
 /// All of them, ours and the floor first.
-pub(crate) fn all() -> Vec<Entry> {
+pub(crate) fn all() -> Vec<Peer> {
     let all = vec![
-        entry::<ours::Lars<1_000>>(),
-        entry::<ours::Lars<100>>(),
-        entry::<floor::Floor>(),
-        entry::<heap::Heap>(),
+        peer::<ours::Lars<1_000>>(),
+        peer::<ours::Lars<100>>(),
+        peer::<floor::Floor>(),
+        peer::<heap::Heap>(),
     ];
     #[cfg(feature = "peers")]
     let all = [all, peers::all()].concat();

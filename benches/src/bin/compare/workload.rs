@@ -1,16 +1,22 @@
-//! The workloads for timers. Each runs once in a process of its own.
+//! The workloads. Each runs once in a process of its own.
 
 mod burst;
+mod fan;
 mod idle;
+pub(crate) mod lateness;
+mod many_to_one;
 mod periodic;
+mod ping_pong;
 mod producers;
 mod schedule;
 mod schedule_cancel;
-pub(crate) mod steady;
+mod scheduled_sends;
+mod steady;
 mod timeouts;
 
 use std::time::Duration;
 
+use crate::actors::Actors;
 use crate::process;
 use crate::record::{Case, Outcome, Workload};
 use crate::timers::Timers;
@@ -21,7 +27,7 @@ const MOST_BYTES: usize = 600;
 /// A far deadline for timers that are cancelled.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Runs the workload on this peer.
+/// Runs the workload on these timers.
 pub(crate) fn measure<T: Timers>(case: &Case) -> Outcome {
     let mut outcome = Outcome::default();
     outcome.set("fault_ns", process::touch(case.n as usize * MOST_BYTES));
@@ -36,6 +42,20 @@ pub(crate) fn measure<T: Timers>(case: &Case) -> Outcome {
         Workload::A1 | Workload::A2 | Workload::A3 | Workload::A4 => {
             outcome.problems.push(format!("{} is not for timers", case.workload));
         }
+    }
+    outcome
+}
+
+/// Runs the workload on these actors.
+pub(crate) fn measure_actors<A: Actors>(case: &Case) -> Outcome {
+    let mut outcome = Outcome::default();
+    process::touch(case.n as usize * MOST_BYTES);
+    match case.workload {
+        Workload::A1 => ping_pong::measure::<A>(case, &mut outcome),
+        Workload::A2 => many_to_one::measure::<A>(case, &mut outcome),
+        Workload::A3 => scheduled_sends::measure::<A>(case, &mut outcome),
+        Workload::A4 => fan::measure::<A>(case, &mut outcome),
+        _ => outcome.problems.push(format!("{} is not for actors", case.workload)),
     }
     outcome
 }

@@ -5,24 +5,24 @@ mod delay_queue_channel;
 mod delay_queue_mutex;
 mod futures_timer;
 mod hash_wheel;
-mod runtime;
 mod seg_queue;
 mod thread_pool;
 mod tokio_sleep;
 mod tokio_task;
 
-use super::{Entry, entry};
+use super::peer;
+use crate::peer::Peer;
 
-pub(super) fn all() -> Vec<Entry> {
+pub(super) fn all() -> Vec<Peer> {
     vec![
-        entry::<tokio_sleep::TokioSleep>(),
-        entry::<tokio_task::TokioTask>(),
-        entry::<delay_queue_channel::DelayQueueChannel>(),
-        entry::<delay_queue_mutex::DelayQueueMutex>(),
-        entry::<hash_wheel::HashWheel>(),
-        entry::<async_io::AsyncIo>(),
-        entry::<futures_timer::FuturesTimer>(),
-        entry::<thread_pool::ThreadPool>(),
-        entry::<seg_queue::Intake>(),
+        peer::<tokio_sleep::TokioSleep>(),
+        peer::<tokio_task::TokioTask>(),
+        peer::<delay_queue_channel::DelayQueueChannel>(),
+        peer::<delay_queue_mutex::DelayQueueMutex>(),
+        peer::<hash_wheel::HashWheel>(),
+        peer::<async_io::AsyncIo>(),
+        peer::<futures_timer::FuturesTimer>(),
+        peer::<thread_pool::ThreadPool>(),
+        peer::<seg_queue::Intake>(),
     ]
 }

@@ -3,6 +3,7 @@
 
 use std::sync::{Barrier, Mutex};
 use std::thread;
+use std::time::Duration;
 
 use benches::Xorshift;
 
@@ -22,12 +23,14 @@ struct Round {
 
 pub(super) fn measure<T: Timers>(case: &Case, outcome: &mut Outcome) {
     let recorder = Recorder::count();
+    // Memory is looked at after the first round; nothing needs to rest after the second.
+    let rest = case.duration();
     let rounds = if T::CANCELLING == Cancelling::Frees {
-        session::<T>(case, recorder, 2, outcome)
+        session::<T>(case, recorder, &[rest, Duration::ZERO], outcome)
     } else {
         // What is cancelled stays where it is: a new one is warm by what the allocator keeps.
-        let mut rounds = session::<T>(case, recorder, 1, outcome);
-        rounds.extend(session::<T>(case, recorder, 1, outcome));
+        let mut rounds = session::<T>(case, recorder, &[rest], outcome);
+        rounds.extend(session::<T>(case, recorder, &[Duration::ZERO], outcome));
         rounds
     };
     let [cold, warm] = &rounds[..] else { unreachable!("there are two rounds") };
@@ -50,11 +53,12 @@ pub(super) fn measure<T: Timers>(case: &Case, outcome: &mut Outcome) {
     outcome.check(recorder.calls() == 0, || format!("{} fired of none due", recorder.calls()));
 }
 
-/// Some rounds by the same threads on the same instance. Between two rounds everything is cancelled.
+/// Some rounds by the same threads on the same instance, each with a rest. Between two rounds everything is
+/// cancelled.
 fn session<T: Timers>(
     case: &Case,
     recorder: &'static Recorder,
-    rounds: usize,
+    rests: &[Duration],
     outcome: &mut Outcome,
 ) -> Vec<Round> {
     let timers = T::start();
@@ -72,7 +76,7 @@ fn session<T: Timers>(
                 let mut kept = process::touched_vec(count as usize);
                 let mut random = Xorshift::new(number);
                 barrier.wait(); // everything is in place
-                for round in 0..rounds {
+                for round in 1..=rests.len() {
                     let span = span(
                         barrier,
                         &mut producer,
@@ -87,7 +91,7 @@ fn session<T: Timers>(
                     spans.lock().expect("no producer panics").push(span);
                     barrier.wait(); // done
                     barrier.wait(); // looked at
-                    if round + 1 < rounds {
+                    if round < rests.len() {
                         let mut failed = 0;
                         for timer in kept.drain(..) {
                             failed += u64::from(!producer.cancel(timer));
@@ -101,12 +105,12 @@ fn session<T: Timers>(
             });
         }
         barrier.wait();
-        for _ in 0..rounds {
+        for rest in rests {
             let (memory, faults) = (process::resident(), process::page_faults());
             barrier.wait();
             barrier.wait();
             let faults = process::page_faults() - faults;
-            thread::sleep(case.duration());
+            thread::sleep(*rest);
             let grown = process::resident() as f64 - memory as f64;
             done.push(Round {
                 spans: std::mem::take(&mut spans.lock().expect("no producer panics")),

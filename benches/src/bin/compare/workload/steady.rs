@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use benches::Xorshift;
 
-use super::Outcome;
+use super::{Outcome, lateness};
 use crate::callback::Recorder;
 use crate::process;
 use crate::record::Case;
@@ -16,16 +16,6 @@ const PACE: Duration = Duration::from_millis(1);
 
 /// Delays are below this part of the time that it lasts.
 const LONGEST: u32 = 5;
-
-/// Of each of these percentiles the lateness is kept, for the plot.
-pub(crate) const PERCENTILES: [f64; 16] = [
-    1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0, 99.9, 99.99, 100.0,
-];
-
-/// What the lateness at a percentile is called, in microseconds.
-pub(crate) fn percentile_name(percentile: f64) -> String {
-    format!("p{percentile}_us")
-}
 
 pub(super) fn measure<T: Timers>(case: &Case, outcome: &mut Outcome) {
     let recorder = Recorder::lateness(case.n);
@@ -57,19 +47,5 @@ pub(super) fn measure<T: Timers>(case: &Case, outcome: &mut Outcome) {
         thread::sleep(longest);
     }
     outcome.set("cpu_s", (process::cpu_time() - cpu).as_secs_f64());
-    let late = recorder.sorted();
-    if late.is_empty() {
-        return;
-    }
-    for percentile in PERCENTILES {
-        let index = ((percentile / 100.0) * late.len() as f64).ceil() as usize;
-        let nanos = late[index.clamp(1, late.len()) - 1];
-        outcome.set(&percentile_name(percentile), nanos as f64 / 1e3);
-    }
-    let early = recorder.early();
-    outcome.set("early", early as f64);
-    outcome.set("most_early_us", (-late[0]).max(0) as f64 / 1e3);
-    if T::IS_OURS {
-        outcome.check(early == 0, || format!("{early} fired early"));
-    }
+    lateness::tell(recorder, T::IS_OURS, outcome);
 }

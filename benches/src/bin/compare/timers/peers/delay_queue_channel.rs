@@ -15,8 +15,8 @@ use tokio::time::Instant;
 use tokio_util::time::DelayQueue;
 use tokio_util::time::delay_queue::Key;
 
-use super::runtime;
 use crate::callback::{Callback, Recorder};
+use crate::runtime;
 use crate::timers::{LIMIT, Producer, Timers};
 
 /// Received at once.
@@ -81,7 +81,7 @@ impl Timers for DelayQueueChannel {
     type Producer<'a> = Commander;
 
     fn start() -> Self {
-        let runtime = runtime::start();
+        let runtime = runtime::start(1);
         let (commands, receiver) = unbounded_channel();
         runtime.spawn(serve(receiver));
         Self { runtime: Some(runtime), commands, producers: AtomicU64::new(0) }

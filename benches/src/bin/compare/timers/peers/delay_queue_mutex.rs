@@ -10,8 +10,8 @@ use tokio::sync::Notify;
 use tokio_util::time::DelayQueue;
 use tokio_util::time::delay_queue::Key;
 
-use super::runtime;
 use crate::callback::Callback;
+use crate::runtime;
 use crate::timers::{Producer, Timers};
 
 struct Item {
@@ -45,7 +45,7 @@ impl Timers for DelayQueueMutex {
     type Producer<'a> = Inserter<'a>;
 
     fn start() -> Self {
-        let runtime = runtime::start();
+        let runtime = runtime::start(1);
         let shared = Arc::new(Shared::default());
         runtime.spawn(serve(Arc::clone(&shared)));
         Self { shared, runtime: Some(runtime) }

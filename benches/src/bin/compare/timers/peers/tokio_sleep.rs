@@ -10,9 +10,9 @@ use std::time::Duration;
 use tokio::runtime::{EnterGuard, Runtime};
 use tokio::time::Sleep;
 
-use super::runtime;
 use crate::callback::Callback;
 use crate::record::Workload;
+use crate::runtime;
 use crate::timers::{Producer, Timers};
 
 pub(crate) struct TokioSleep {
@@ -34,7 +34,7 @@ impl Timers for TokioSleep {
     type Producer<'a> = SleepProducer<'a>;
 
     fn start() -> Self {
-        Self { runtime: runtime::start() }
+        Self { runtime: runtime::start(1) }
     }
 
     fn producer(&self) -> SleepProducer<'_> {

@@ -6,8 +6,8 @@ use tokio::runtime::{Handle, Runtime};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior};
 
-use super::runtime;
 use crate::callback::{Callback, Recorder};
+use crate::runtime;
 use crate::timers::{LIMIT, Producer, Timers};
 
 pub(crate) struct TokioTask {
@@ -27,7 +27,7 @@ impl Timers for TokioTask {
     type Producer<'a> = Spawner;
 
     fn start() -> Self {
-        Self { runtime: Some(runtime::start()) }
+        Self { runtime: Some(runtime::start(1)) }
     }
 
     fn producer(&self) -> Spawner {

@@ -1,0 +1,121 @@
+//! What an actor does with a message: the same for all systems, so that an adapter only carries messages.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use benches::Xorshift;
+
+use crate::callback::Recorder;
+
+/// A message: 16 bytes, whatever an address takes.
+pub(crate) enum Message<A> {
+    /// Tells the recorder that everything before it was handled.
+    Ready(&'static Recorder),
+    /// Is counted and added up.
+    Add(u64),
+    /// Is due at this time of the recorder's, in nanoseconds.
+    Due(u64),
+    /// The other player.
+    Meet(Box<A>),
+    /// Is sent back with one less, until none is left.
+    Hit(u64),
+}
+
+// `derive` would ask for addresses that can be shown.
+impl<A> fmt::Debug for Message<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Message")
+    }
+}
+
+/// Where an actor can be reached.
+pub(crate) trait Address: Clone + Send + Sync + Sized + 'static {
+    /// Puts a message into the mailbox, without waiting for the actor.
+    fn tell(&self, message: Message<Self>);
+}
+
+/// An actor's state.
+pub(crate) struct Behaviour<A> {
+    /// Numbers that are still to come.
+    left: u64,
+    sum: u64,
+    total: &'static AtomicU64,
+    recorder: &'static Recorder,
+    other: Option<A>,
+}
+
+impl<A: Address> Behaviour<A> {
+    /// Calls the recorder when it has been sent as many numbers; their sum is then in the total.
+    pub(crate) fn adding(
+        numbers: u64,
+        total: &'static AtomicU64,
+        recorder: &'static Recorder,
+    ) -> Self {
+        Self { left: numbers, sum: 0, total, recorder, other: None }
+    }
+
+    /// Tells the recorder how late messages are, or that a game is over.
+    pub(crate) fn telling(recorder: &'static Recorder) -> Self {
+        static NOTHING: AtomicU64 = AtomicU64::new(0);
+        Self::adding(0, &NOTHING, recorder)
+    }
+
+    /// Called with each message.
+    #[inline]
+    pub(crate) fn receive(&mut self, message: Message<A>) {
+        match message {
+            Message::Ready(recorder) => recorder.callback().call(),
+            Message::Add(number) => {
+                self.sum += number;
+                self.left -= 1;
+                if self.left == 0 {
+                    self.total.fetch_add(self.sum, Ordering::Relaxed);
+                    self.recorder.callback().call();
+                }
+            }
+            Message::Due(nanos) => self.recorder.due_at_nanos(nanos).call(),
+            Message::Meet(other) => self.other = Some(*other),
+            Message::Hit(0) => self.recorder.callback().call(),
+            Message::Hit(left) => {
+                let other = self.other.as_ref().expect("players meet before they play");
+                other.tell(Message::Hit(left - 1));
+            }
+        }
+    }
+}
+
+/// Messages to be sent later: their delays, each with a message that knows when it is due. The clock is read
+/// for each one as it is taken, so that none has waited before it is scheduled.
+#[derive(Debug)]
+pub(crate) struct Sends {
+    left: u64,
+    random: Xorshift,
+    longest: Duration,
+    recorder: &'static Recorder,
+}
+
+impl Sends {
+    /// So many, with delays below `longest`.
+    pub(crate) fn new(number: u64, longest: Duration, recorder: &'static Recorder) -> Self {
+        Self { left: number, random: Xorshift::new(0), longest, recorder }
+    }
+
+    /// The next delay and message.
+    #[inline]
+    pub(crate) fn next<A>(&mut self) -> Option<(Duration, Message<A>)> {
+        self.left = self.left.checked_sub(1)?;
+        let delay = Duration::from_nanos(self.random.number() % self.longest.as_nanos() as u64);
+        let due = self.recorder.nanos(Instant::now() + delay);
+        Some((delay, Message::Due(due)))
+    }
+
+    /// Schedules all of them with one call after the other; returns how long that took.
+    pub(crate) fn each<A>(mut self, mut schedule: impl FnMut(Duration, Message<A>)) -> Duration {
+        let start = Instant::now();
+        while let Some((delay, message)) = self.next() {
+            schedule(delay, message);
+        }
+        start.elapsed()
+    }
+}

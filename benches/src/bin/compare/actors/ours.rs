@@ -1,0 +1,63 @@
+//! mini-actor with its defaults. Everything that `compare` knows of its interface is here.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use mini_actor::{Actor, ActorRef, ActorSystem, Context};
+
+use super::Actors;
+use super::behaviour::{self, Behaviour, Sends};
+
+type Message = behaviour::Message<Address>;
+
+pub(crate) struct Mini {
+    system: ActorSystem,
+    spawned: AtomicU64,
+}
+
+#[derive(Clone)]
+pub(crate) struct Address(ActorRef<Message>);
+
+impl behaviour::Address for Address {
+    #[inline]
+    fn tell(&self, message: Message) {
+        self.0.tell(message).expect("the actor is running");
+    }
+}
+
+struct Node(Behaviour<Address>);
+
+impl Actor for Node {
+    type Message = Message;
+
+    #[inline]
+    fn receive(&mut self, message: Message, _: &mut Context<Self>) {
+        self.0.receive(message);
+    }
+}
+
+impl Actors for Mini {
+    const NAME: &'static str = "mini-actor";
+    const ABOUT: &'static str = "this repository's actors, with their defaults: a thread per core";
+    const TICK_US: Option<u64> = Some(1_000);
+    const IS_OURS: bool = true;
+
+    type Address = Address;
+
+    fn start() -> Self {
+        let system = ActorSystem::new("compare").expect("the system starts");
+        Self { system, spawned: AtomicU64::new(0) }
+    }
+
+    fn spawn(&self, behaviour: Behaviour<Address>) -> Address {
+        let name = format!("node-{}", self.spawned.fetch_add(1, Ordering::Relaxed));
+        Address(self.system.spawn(&name, move || Node(behaviour)).expect("the system is running"))
+    }
+
+    fn send_later(&self, to: &Address, sends: Sends) -> Duration {
+        let scheduler = self.system.scheduler();
+        sends.each(|delay, message| {
+            let _ = scheduler.schedule_once(delay, &to.0, message).expect("the system is running");
+        })
+    }
+}

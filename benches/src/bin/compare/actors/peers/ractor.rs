@@ -1,0 +1,77 @@
+//! ractor on a tokio runtime.
+
+use std::time::Duration;
+
+use ractor::{Actor, ActorProcessingErr, ActorRef};
+use tokio::runtime::Runtime;
+
+use super::threads;
+use crate::actors::Actors;
+use crate::actors::behaviour::{self, Behaviour, Sends};
+use crate::runtime;
+
+type Message = behaviour::Message<Address>;
+
+pub(crate) struct Ractor {
+    runtime: Runtime,
+}
+
+#[derive(Clone)]
+pub(crate) struct Address(ActorRef<Message>);
+
+impl behaviour::Address for Address {
+    fn tell(&self, message: Message) {
+        assert!(self.0.send_message(message).is_ok(), "the actor is running");
+    }
+}
+
+struct Node;
+
+impl Actor for Node {
+    type Msg = Message;
+    type State = Behaviour<Address>;
+    type Arguments = Behaviour<Address>;
+
+    async fn pre_start(
+        &self,
+        _: ActorRef<Message>,
+        behaviour: Behaviour<Address>,
+    ) -> Result<Behaviour<Address>, ActorProcessingErr> {
+        Ok(behaviour)
+    }
+
+    async fn handle(
+        &self,
+        _: ActorRef<Message>,
+        message: Message,
+        behaviour: &mut Behaviour<Address>,
+    ) -> Result<(), ActorProcessingErr> {
+        behaviour.receive(message);
+        Ok(())
+    }
+}
+
+impl Actors for Ractor {
+    const NAME: &'static str = "ractor";
+    const ABOUT: &'static str =
+        "ractor on tokio, a worker per core; a send is scheduled by send_after";
+    const TICK_US: Option<u64> = Some(1_000);
+
+    type Address = Address;
+
+    fn start() -> Self {
+        Self { runtime: runtime::start(threads()) }
+    }
+
+    fn spawn(&self, behaviour: Behaviour<Address>) -> Address {
+        let spawned = self.runtime.block_on(Actor::spawn(None, Node, behaviour));
+        Address(spawned.expect("the actor starts").0)
+    }
+
+    fn send_later(&self, to: &Address, sends: Sends) -> Duration {
+        let _inside = self.runtime.enter();
+        sends.each(|delay, message| {
+            drop(to.0.send_after(delay, move || message));
+        })
+    }
+}

@@ -1,0 +1,134 @@
+//! What is told of each workload, and how figures are written.
+
+use crate::record::Workload;
+
+/// Which way is better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Better {
+    Less,
+    More,
+}
+
+/// One figure of a workload.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Column {
+    pub(crate) key: &'static str,
+    pub(crate) title: &'static str,
+    pub(crate) better: Better,
+}
+
+const fn less(key: &'static str, title: &'static str) -> Column {
+    Column { key, title, better: Better::Less }
+}
+
+const fn more(key: &'static str, title: &'static str) -> Column {
+    Column { key, title, better: Better::More }
+}
+
+/// The figures of a workload, the most important one first: ratios are taken of that.
+pub(crate) fn columns(workload: Workload) -> &'static [Column] {
+    match workload {
+        Workload::W1 | Workload::W7 => {
+            const {
+                &[
+                    less("ns", "ns/op"),
+                    less("settled_ns", "settled"),
+                    less("warm_ns", "warm"),
+                    less("warm_settled_ns", "warm settled"),
+                    less("backlog_ms", "backlog ms"),
+                    less("bytes", "bytes/timer"),
+                    less("handle_bytes", "+ handle"),
+                    less("faults", "faults"),
+                    less("warm_faults", "warm faults"),
+                    less("fault_ns", "ns/fault"),
+                ]
+            }
+        }
+        Workload::W2 | Workload::W2b => {
+            const {
+                &[
+                    less("ns", "ns/pair"),
+                    less("settled_ns", "settled"),
+                    less("left_bytes", "bytes left"),
+                    less("faults", "faults"),
+                ]
+            }
+        }
+        Workload::W3 => {
+            const {
+                &[
+                    less("last_late_ms", "last late ms"),
+                    less("first_late_ms", "first late ms"),
+                    more("per_second", "fired/s"),
+                    less("early", "early"),
+                ]
+            }
+        }
+        Workload::W4 => {
+            const {
+                &[
+                    less("p50_us", "p50 µs"),
+                    less("p99_us", "p99 µs"),
+                    less("p99.9_us", "p99.9 µs"),
+                    less("p100_us", "max µs"),
+                    less("early", "early"),
+                    less("most_early_us", "earliest by µs"),
+                    less("cpu_s", "CPU s"),
+                ]
+            }
+        }
+        Workload::W5 => const { &[less("cpu_ms", "CPU ms"), less("switches", "wake-ups")] },
+        Workload::W6 => const { &[less("cpu_s", "CPU s"), more("runs", "runs/expected")] },
+        Workload::A1 => const { &[less("ns", "ns/round trip")] },
+        Workload::A2 | Workload::A4 => {
+            const { &[less("ns", "ns/message"), less("send_ns", "ns/send")] }
+        }
+        Workload::A3 => {
+            const {
+                &[
+                    less("ns", "ns/call"),
+                    less("p50_us", "p50 µs"),
+                    less("p99_us", "p99 µs"),
+                    less("p100_us", "max µs"),
+                    less("early", "early"),
+                    less("cpu_s", "CPU s"),
+                ]
+            }
+        }
+    }
+}
+
+/// What a workload is called.
+pub(crate) fn title(workload: Workload) -> &'static str {
+    match workload {
+        Workload::W1 => "W1, schedule",
+        Workload::W2 => "W2, schedule and cancel",
+        Workload::W2b => "W2b, request time-outs",
+        Workload::W3 => "W3, burst",
+        Workload::W4 => "W4, steady precision",
+        Workload::W5 => "W5, idle",
+        Workload::W6 => "W6, periodic",
+        Workload::W7 => "W7, scale",
+        Workload::A1 => "A1, ping-pong",
+        Workload::A2 => "A2, many to one",
+        Workload::A3 => "A3, scheduled sends",
+        Workload::A4 => "A4, fan of actors",
+    }
+}
+
+/// Three digits are as many as mean something.
+pub(crate) fn number(value: f64) -> String {
+    let size = value.abs();
+    if size >= 1e6 {
+        format!("{:.1} M", value / 1e6)
+    } else if size >= 1e4 {
+        let thousands = (value / 1e3).trunc();
+        format!("{thousands},{:03}", (size % 1e3).trunc())
+    } else if size >= 100.0 || value.fract() == 0.0 {
+        format!("{value:.0}")
+    } else if size >= 10.0 {
+        format!("{value:.1}")
+    } else {
+        format!("{value:.2}")
+    }
+}

@@ -1,0 +1,112 @@
+//! The plan: what is measured, with which sizes, and in which order.
+
+use std::error::Error;
+
+use crate::options::{Choice, Options};
+use crate::peer::{self, Peer, is_ours};
+use crate::record::{Case, Workload};
+
+/// Above so many timers one repetition has to do, for the time it takes.
+const REPEATED_UP_TO: u64 = 2_000_000;
+
+/// One measurement.
+#[derive(Clone, Copy)]
+pub(crate) struct Step {
+    pub(crate) repetition: u32,
+    pub(crate) case: Case,
+    pub(crate) peer: Peer,
+}
+
+/// All measurements. Each repetition goes through everything, so that what disturbs the machine for a minute
+/// does not meet all repetitions of a case; and within a case the peers follow each other, so that they run
+/// on the same machine, whatever it does.
+pub(crate) fn plan(options: &Options) -> Result<Vec<Step>, Box<dyn Error>> {
+    let peers = chosen_peers(&options.choice, options.no_ours)?;
+    let cases = cases(&options.choice.only, options.factor());
+    let mut plan = Vec::new();
+    for repetition in 0..options.repetitions() {
+        for &case in &cases {
+            if repetition > 0 && case.n > REPEATED_UP_TO {
+                continue;
+            }
+            let mut turn: Vec<_> = peers
+                .iter()
+                .copied()
+                .filter(|peer| peer.workloads.contains(&case.workload))
+                .collect();
+            // Nobody is always the first, or always behind the same one.
+            let by = repetition as usize % turn.len().max(1);
+            turn.rotate_left(by);
+            plan.extend(turn.into_iter().map(|peer| Step { repetition, case, peer }));
+        }
+    }
+    Ok(plan)
+}
+
+/// The chosen peers, ours among them unless that is not wanted.
+pub(crate) fn chosen_peers(choice: &Choice, no_ours: bool) -> Result<Vec<Peer>, Box<dyn Error>> {
+    let all = peer::all();
+    for name in &choice.peers {
+        if !all.iter().any(|peer| peer.name == name) {
+            return Err(format!("there is no peer {name}; --list says which there are").into());
+        }
+    }
+    let named = |peer: &Peer| choice.peers.iter().any(|name| name == peer.name);
+    let is_chosen = |peer: &Peer| match is_ours(peer.name) {
+        true => !no_ours || named(peer),
+        false => choice.peers.is_empty() || named(peer),
+    };
+    Ok(all.into_iter().filter(is_chosen).collect())
+}
+
+/// The cases of the chosen workloads, or of all.
+fn cases(only: &[Workload], factor: f64) -> Vec<Case> {
+    let scaled = |n: u64| ((n as f64 * factor) as u64).max(100);
+    // Shorter with the sizes, but long enough for something to happen.
+    let millis = |full: u64| ((full as f64 * factor) as u64).clamp(full / 16, full * 4);
+    // Before memory is looked at.
+    let rest = millis(1_000).min(1_000);
+    let mut cases = Vec::new();
+    for workload in Workload::TIMERS.into_iter().chain(Workload::ACTORS) {
+        if !only.is_empty() && !only.contains(&workload) {
+            continue;
+        }
+        let mut case = |producers, n, millis| {
+            cases.push(Case { workload, producers, n, millis });
+        };
+        match workload {
+            Workload::W1 | Workload::W2 => {
+                for producers in [1, 2, 4] {
+                    case(producers, scaled(1_000_000), rest);
+                }
+            }
+            Workload::W2b => case(1, scaled(1_000_000), rest),
+            Workload::W3 => case(1, scaled(1_000_000), millis(5_000)),
+            Workload::W4 => {
+                let millis = millis(5_000);
+                case(1, 50 * millis, millis);
+            }
+            Workload::W5 | Workload::W6 => case(1, scaled(10_000), millis(5_000)),
+            Workload::W7 => {
+                for n in [10_000, 100_000, 1_000_000, 10_000_000] {
+                    case(1, scaled(n), rest);
+                }
+            }
+            Workload::A1 => case(1, scaled(1_000_000), 0),
+            Workload::A2 => case(4, scaled(1_000_000), 0),
+            Workload::A3 => case(1, scaled(1_000_000), millis(2_000)),
+            Workload::A4 => case(1, scaled(1_000_000), 0),
+        }
+    }
+    // Scaled down, different sizes may become the same.
+    cases.dedup();
+    cases
+}
+
+/// Prints what can be chosen from.
+pub(crate) fn list() {
+    for peer in peer::all() {
+        let workloads: Vec<_> = peer.workloads.iter().map(ToString::to_string).collect();
+        println!("{:28} {}\n{:28} {}", peer.name, peer.about, "", workloads.join(" "));
+    }
+}

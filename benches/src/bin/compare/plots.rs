@@ -1,0 +1,173 @@
+//! Plots, as SVG files that need no fonts to be made.
+
+mod bars;
+mod lines;
+mod style;
+
+use std::error::Error;
+use std::fs;
+use std::path::Path;
+
+use self::bars::{Bar, Panel};
+use self::lines::{Line, Lines};
+use crate::figures::{number, title};
+use crate::record::{Case, Workload};
+use crate::results::Results;
+use crate::summary::{Row, rows};
+use crate::workload::lateness::{PERCENTILES, percentile_name};
+
+/// A plot that has been drawn.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Plot {
+    /// Where it belongs on a page.
+    pub(crate) workload: Workload,
+    pub(crate) file: &'static str,
+    pub(crate) title: &'static str,
+}
+
+/// What there is to draw.
+enum Drawing {
+    Lines(Lines),
+    Bars(Vec<Panel>),
+}
+
+/// Draws everything that there are results for.
+pub(crate) fn draw(results: &Results, directory: &Path) -> Result<Vec<Plot>, Box<dyn Error>> {
+    fs::create_dir_all(directory)
+        .map_err(|error| format!("cannot make {}: {error}", directory.display()))?;
+    let plot = |workload, file, title| Plot { workload, file, title };
+    let all = [
+        (
+            plot(Workload::W1, "w1-producers.svg", "Scheduling: cost by number of producers"),
+            by_producers(results, Workload::W1),
+        ),
+        (
+            plot(Workload::W1, "w1-memory.svg", "Memory of a pending timer"),
+            bars(results, Workload::W1, "bytes", "bytes per pending timer"),
+        ),
+        (
+            plot(Workload::W2, "w2-producers.svg", "Schedule and cancel: cost by producers"),
+            by_producers(results, Workload::W2),
+        ),
+        (
+            plot(Workload::W3, "w3-burst.svg", "A burst: how late the last timer is"),
+            bars(results, Workload::W3, "last_late_ms", "ms after the moment all are due"),
+        ),
+        (plot(Workload::W4, "w4-lateness.svg", "A steady stream: lateness"), lateness(results)),
+        (
+            plot(Workload::W7, "w7-pending.svg", "Scheduling: cost by number of pending timers"),
+            by_pending(results),
+        ),
+        (plot(Workload::A1, "actors.svg", "Actors: cost of a message"), actors(results)),
+    ];
+    let mut drawn = Vec::new();
+    for (plot, drawing) in all {
+        let path = directory.join(plot.file);
+        match drawing {
+            Some(Drawing::Lines(lines)) => lines::draw(&path, plot.title, &lines)?,
+            Some(Drawing::Bars(panels)) => bars::draw(&path, plot.title, &panels)?,
+            None => continue,
+        }
+        drawn.push(plot);
+    }
+    Ok(drawn)
+}
+
+/// One line for each peer: its main figure in each case, at the place that `x` says.
+fn across(results: &Results, cases: &[Case], key: &str, x: impl Fn(&Case) -> f64) -> Vec<Line> {
+    let mut lines: Vec<Line> = Vec::new();
+    for case in cases {
+        for row in rows(results, case) {
+            let Some(figure) = row.figures.get(key) else { continue };
+            let point = (x(case), figure.median);
+            match lines.iter_mut().find(|line| line.name == row.peer) {
+                Some(line) => line.points.push(point),
+                None => lines.push(Line { name: row.peer, points: vec![point] }),
+            }
+        }
+    }
+    lines
+}
+
+fn by_producers(results: &Results, workload: Workload) -> Option<Drawing> {
+    let cases = results.cases_of(workload);
+    let lines = across(results, &cases, "ns", |case| (case.producers as f64).log2());
+    let x_marks: Vec<_> = cases
+        .iter()
+        .map(|case| ((case.producers as f64).log2(), case.producers.to_string()))
+        .collect();
+    drawing(Lines { x_title: "producers", y_title: "ns per operation", x_marks, lines })
+}
+
+fn by_pending(results: &Results) -> Option<Drawing> {
+    let cases = results.cases_of(Workload::W7);
+    let lines = across(results, &cases, "ns", |case| (case.n as f64).log10());
+    let x_marks: Vec<_> =
+        cases.iter().map(|case| ((case.n as f64).log10(), number(case.n as f64))).collect();
+    drawing(Lines { x_title: "pending timers", y_title: "ns per operation", x_marks, lines })
+}
+
+/// Percentiles by the number of their nines, as latencies are mostly drawn.
+fn lateness(results: &Results) -> Option<Drawing> {
+    let nines = |percentile: f64| -(1.0 - percentile / 100.0).log10();
+    let [case] = results.cases_of(Workload::W4)[..] else { return None };
+    let curve = |row: &Row| -> Vec<(f64, f64)> {
+        PERCENTILES
+            .iter()
+            // The maximum has infinitely many nines.
+            .filter(|&&percentile| percentile < 100.0)
+            .filter_map(|&percentile| {
+                let figure = row.figures.get(&percentile_name(percentile))?;
+                Some((nines(percentile), figure.median))
+            })
+            .collect()
+    };
+    let lines = rows(results, &case)
+        .into_iter()
+        .map(|row| Line { points: curve(&row), name: row.peer })
+        .filter(|line| !line.points.is_empty())
+        .collect();
+    let x_marks =
+        [50.0, 90.0, 99.0, 99.9, 99.99].map(|mark| (nines(mark), format!("{mark} %"))).to_vec();
+    let y_title = "µs late (early is drawn as 1)";
+    drawing(Lines { x_title: "of all timers", y_title, x_marks, lines })
+}
+
+/// Lines need two marks to go from and to.
+fn drawing(lines: Lines) -> Option<Drawing> {
+    (lines.x_marks.len() > 1 && !lines.lines.is_empty()).then_some(Drawing::Lines(lines))
+}
+
+fn panel(results: &Results, case: &Case, key: &str, title: String) -> Option<Panel> {
+    let mut bars: Vec<_> = rows(results, case)
+        .into_iter()
+        .filter_map(|row| {
+            let spread = *row.figures.get(key)?;
+            Some(Bar { name: row.peer, spread })
+        })
+        .collect();
+    bars.sort_by(|one, other| one.spread.median.total_cmp(&other.spread.median));
+    (!bars.is_empty()).then_some(Panel { title, bars })
+}
+
+/// One figure of the first case of a workload.
+fn bars(results: &Results, workload: Workload, key: &str, unit: &str) -> Option<Drawing> {
+    let case = *results.cases_of(workload).first()?;
+    Some(Drawing::Bars(vec![panel(results, &case, key, unit.to_owned())?]))
+}
+
+fn actors(results: &Results) -> Option<Drawing> {
+    let unit = |workload| match workload {
+        Workload::A1 => "ns per round trip",
+        Workload::A3 => "ns per call that schedules a message",
+        _ => "ns per message",
+    };
+    let panels: Vec<_> = Workload::ACTORS
+        .into_iter()
+        .filter_map(|workload| {
+            let case = *results.cases_of(workload).first()?;
+            panel(results, &case, "ns", format!("{}: {}", title(workload), unit(workload)))
+        })
+        .collect();
+    (!panels.is_empty()).then_some(Drawing::Bars(panels))
+}

@@ -1,0 +1,31 @@
+//! How late callbacks came, as it is kept.
+
+use crate::callback::Recorder;
+use crate::record::Outcome;
+
+/// Of each of these percentiles the lateness is kept, for the plot.
+pub(crate) const PERCENTILES: [f64; 16] = [
+    1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 99.0, 99.9, 99.99, 100.0,
+];
+
+/// What the lateness at a percentile is called, in microseconds.
+pub(crate) fn percentile_name(percentile: f64) -> String {
+    format!("p{percentile}_us")
+}
+
+/// Tells what the recorder wrote down. Being early is a failure of ours, and a figure of others.
+pub(super) fn tell(recorder: &Recorder, is_ours: bool, outcome: &mut Outcome) {
+    let late = recorder.sorted();
+    if late.is_empty() {
+        return;
+    }
+    for percentile in PERCENTILES {
+        let index = ((percentile / 100.0) * late.len() as f64).ceil() as usize;
+        let nanos = late[index.clamp(1, late.len()) - 1];
+        outcome.set(&percentile_name(percentile), nanos as f64 / 1e3);
+    }
+    let early = recorder.early();
+    outcome.set("early", early as f64);
+    outcome.set("most_early_us", (-late[0]).max(0) as f64 / 1e3);
+    outcome.check(!is_ours || early == 0, || format!("{early} fired early"));
+}
