@@ -128,7 +128,9 @@ pub(crate) fn number(value: f64) -> String {
         format!("{value:.0}")
     } else if size >= 10.0 {
         format!("{value:.1}")
-    } else {
+    } else if size >= 0.1 {
         format!("{value:.2}")
+    } else {
+        format!("{value:.3}")
     }
 }

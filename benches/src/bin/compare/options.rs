@@ -18,7 +18,7 @@ pub(crate) struct Options {
     #[arg(long)]
     pub(crate) no_ours: bool,
 
-    /// How often each measurement is repeated; the largest ones run once.
+    /// How often each measurement is repeated; those that take long, and W5, run once.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) reps: u32,
 

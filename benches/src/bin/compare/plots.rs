@@ -82,7 +82,9 @@ fn across(results: &Results, cases: &[Case], key: &str, x: impl Fn(&Case) -> f64
             let point = (x(case), figure.median);
             match lines.iter_mut().find(|line| line.name == row.peer) {
                 Some(line) => line.points.push(point),
-                None => lines.push(Line { name: row.peer, points: vec![point] }),
+                None => {
+                    lines.push(Line { label: row.label(), name: row.peer, points: vec![point] });
+                }
             }
         }
     }
@@ -100,7 +102,11 @@ fn by_producers(results: &Results, workload: Workload) -> Option<Drawing> {
 }
 
 fn by_pending(results: &Results) -> Option<Drawing> {
-    let cases = results.cases_of(Workload::W7);
+    let mut cases = results.cases_of(Workload::W7);
+    // W1 with one producer is one of the sizes.
+    cases.extend(results.cases_of(Workload::W1).into_iter().filter(|case| case.producers == 1));
+    cases.sort_by_key(|case| case.n);
+    cases.dedup_by_key(|case| case.n);
     let lines = across(results, &cases, "ns", |case| (case.n as f64).log10());
     let x_marks: Vec<_> =
         cases.iter().map(|case| ((case.n as f64).log10(), number(case.n as f64))).collect();
@@ -124,11 +130,12 @@ fn lateness(results: &Results) -> Option<Drawing> {
     };
     let lines = rows(results, &case)
         .into_iter()
-        .map(|row| Line { points: curve(&row), name: row.peer })
+        .map(|row| Line { points: curve(&row), label: row.label(), name: row.peer })
         .filter(|line| !line.points.is_empty())
         .collect();
-    let x_marks =
-        [50.0, 90.0, 99.0, 99.9, 99.99].map(|mark| (nines(mark), format!("{mark} %"))).to_vec();
+    let x_marks = [0.0, 50.0, 90.0, 99.0, 99.9, 99.99]
+        .map(|mark| (nines(mark), format!("{mark} %")))
+        .to_vec();
     let y_title = "µs late (early is drawn as 1)";
     drawing(Lines { x_title: "of all timers", y_title, x_marks, lines })
 }
@@ -143,10 +150,13 @@ fn panel(results: &Results, case: &Case, key: &str, title: String) -> Option<Pan
         .into_iter()
         .filter_map(|row| {
             let spread = *row.figures.get(key)?;
-            Some(Bar { name: row.peer, spread })
+            Some((row.early, Bar { label: row.label(), name: row.peer, spread }))
         })
         .collect();
-    bars.sort_by(|one, other| one.spread.median.total_cmp(&other.spread.median));
+    bars.sort_by(|(early, one), (other_early, other)| {
+        early.cmp(other_early).then(one.spread.median.total_cmp(&other.spread.median))
+    });
+    let bars: Vec<_> = bars.into_iter().map(|(_, bar)| bar).collect();
     (!bars.is_empty()).then_some(Panel { title, bars })
 }
 

@@ -15,9 +15,8 @@ const MIN_TOUCHED: usize = 64 << 20;
 /// Touches as much memory as is about to be used and gives it back, so that the host has it in place and a
 /// first touch costs what the kernel takes for it and no more. Returns that cost, in nanoseconds a page.
 pub(crate) fn touch(bytes: usize) -> f64 {
-    let bytes = bytes.max(MIN_TOUCHED).min(available() / 2);
-    touch_once(bytes);
-    touch_once(bytes)
+    touch_once(bytes.max(MIN_TOUCHED).min(available() / 2));
+    touch_once(MIN_TOUCHED)
 }
 
 fn touch_once(bytes: usize) -> f64 {

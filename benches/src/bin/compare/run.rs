@@ -1,5 +1,6 @@
 //! Going through the plan, with progress.
 
+use std::collections::HashSet;
 use std::error::Error;
 use std::io::{self, IsTerminal, Write};
 use std::time::{Duration, Instant};
@@ -12,18 +13,33 @@ use crate::record::{Outcome, Record};
 use crate::results::Results;
 use crate::subprocess;
 
+/// What takes longer is not repeated: there are peers that need half a minute for what takes others a second.
+const REPEATED_WITHIN: Duration = Duration::from_secs(15);
+
 /// Measures everything that is chosen, one after the other.
 pub(crate) fn all(options: &Options) -> Result<Results, Box<dyn Error>> {
     let plan = plan(options)?;
     let mut results =
         Results { machine: Machine::look(), scale: options.factor(), records: Vec::new() };
+    let save = |results: &Results| options.out.as_ref().map_or(Ok(()), |path| results.write(path));
+    let mut slow = HashSet::new();
     let start = Instant::now();
     for (number, step) in plan.iter().enumerate() {
+        if number > 0 && plan[number - 1].repetition != step.repetition {
+            save(&results)?;
+        }
+        if slow.contains(&(step.case, step.peer.name)) {
+            continue;
+        }
         let place = format!("{}/{} {:.0?}", number + 1, plan.len(), start.elapsed());
         let what = describe(step);
         progress(&format!("{place} {what}"));
+        let begin = Instant::now();
         let outcome =
             subprocess::measure(&step.peer, &step.case, Duration::from_secs(options.timeout));
+        if begin.elapsed() > REPEATED_WITHIN {
+            slow.insert((step.case, step.peer.name));
+        }
         report(&format!("{place} {what}: {}", main_figure(step, &outcome)));
         for problem in &outcome.problems {
             complain(&format!("{what}: {problem}"));
@@ -35,12 +51,9 @@ pub(crate) fn all(options: &Options) -> Result<Results, Box<dyn Error>> {
             repetition: step.repetition,
             outcome,
         });
-        let is_last = plan.get(number + 1).is_none_or(|next| next.repetition != step.repetition);
-        if let Some(path) = options.out.as_ref().filter(|_| is_last) {
-            results.write(path)?;
-        }
     }
     progress("");
+    save(&results)?;
     Ok(results)
 }
 

@@ -1,8 +1,9 @@
 //! Repetitions become one figure, and peers an order.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
-use crate::figures::{Better, columns};
+use crate::figures::{Better, columns, number};
 use crate::record::{Case, Record};
 use crate::results::Results;
 
@@ -28,15 +29,36 @@ impl Spread {
     }
 }
 
+impl fmt::Display for Spread {
+    /// The median; and the least and the most, if they are not the same.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&number(self.median))?;
+        if self.min < self.max {
+            write!(f, " ({}–{})", number(self.min), number(self.max))?;
+        }
+        Ok(())
+    }
+}
+
 /// One peer in one case.
 #[derive(Debug, Clone)]
 pub(crate) struct Row {
     pub(crate) peer: String,
     pub(crate) figures: BTreeMap<String, Spread>,
+    /// Whether it fired anything before its time, in any repetition.
+    pub(crate) early: bool,
     pub(crate) problems: Vec<String>,
 }
 
-/// All peers of one case, the best first and those that failed last.
+impl Row {
+    /// The peer's name, with what one has to know before one looks at its figures.
+    pub(crate) fn label(&self) -> String {
+        if self.early { format!("{} (early)", self.peer) } else { self.peer.clone() }
+    }
+}
+
+/// All peers of one case, the best first. Those that fire early come after all that do not, and those that
+/// failed come last.
 pub(crate) fn rows(results: &Results, case: &Case) -> Vec<Row> {
     let mut by_peer: BTreeMap<&str, Vec<&Record>> = BTreeMap::new();
     for record in results.records.iter().filter(|record| record.case == *case) {
@@ -50,7 +72,7 @@ pub(crate) fn rows(results: &Results, case: &Case) -> Vec<Row> {
             Some(if main.better == Better::Less { value } else { -value })
         };
         match (key(one), key(other)) {
-            (Some(one), Some(other)) => one.total_cmp(&other),
+            (Some(mine), Some(others)) => one.early.cmp(&other.early).then(mine.total_cmp(&others)),
             (one, other) => one.is_none().cmp(&other.is_none()),
         }
     });
@@ -71,7 +93,8 @@ fn row(peer: &str, records: &[&Record]) -> Row {
             }
         }
     }
-    let figures =
+    let figures: BTreeMap<_, _> =
         values.into_iter().filter_map(|(key, values)| Some((key, Spread::of(values)?))).collect();
-    Row { peer: peer.to_owned(), figures, problems }
+    let early = figures.get("early").is_some_and(|early| early.max > 0.0);
+    Row { peer: peer.to_owned(), figures, early, problems }
 }

@@ -22,19 +22,17 @@ fn table(workload: Workload, rows: &[Row]) -> Vec<Vec<String>> {
     };
     let ours = base(if workload.is_actors() { "mini-actor" } else { "lars-scheduler" });
     let floor = base("floor");
-    let mut head = vec!["peer".to_owned(), format!("{} (min–max)", main.title)];
+    let mut head = vec!["peer".to_owned(), main.title.to_owned()];
     head.extend(ours.map(|_| "× ours".to_owned()));
     head.extend(floor.map(|_| "× floor".to_owned()));
     head.extend(used[1..].iter().map(|column| column.title.to_owned()));
     let mut table = vec![head];
     for row in rows {
-        let mut line = vec![row.peer.clone()];
+        let mut line = vec![row.label()];
         let value = row.figures.get(main.key);
         line.push(value.map_or_else(
             || if row.problems.is_empty() { "–".to_owned() } else { "failed".to_owned() },
-            |spread| {
-                format!("{} ({}–{})", number(spread.median), number(spread.min), number(spread.max))
-            },
+            |spread| spread.to_string(),
         ));
         for base in [ours, floor].into_iter().flatten() {
             line.push(value.map_or_else(|| "–".to_owned(), |spread| ratio(spread.median, base)));

@@ -15,6 +15,8 @@ use crate::summary::Spread;
 #[derive(Debug)]
 pub(super) struct Bar {
     pub(super) name: String,
+    /// What stands before the bar.
+    pub(super) label: String,
     pub(super) spread: Spread,
 }
 
@@ -57,7 +59,7 @@ pub(super) fn draw(path: &Path, title: &str, panels: &[Panel]) -> Result<(), Box
             let Spread { median, min, max } = bar.spread;
             let size = if is_ours(&bar.name) { 15 } else { 13 };
             let name = text(size, INK, HPos::Right);
-            root.draw(&Text::new(bar.name.as_str(), (LEFT - 10, middle), name))?;
+            root.draw(&Text::new(bar.label.as_str(), (LEFT - 10, middle), name))?;
             let corners = [
                 (LEFT, middle - THICKNESS / 2),
                 (place(median).max(LEFT + 1), middle + THICKNESS / 2),

@@ -15,6 +15,8 @@ use crate::figures::number;
 #[derive(Debug)]
 pub(super) struct Line {
     pub(super) name: String,
+    /// What the legend says.
+    pub(super) label: String,
     pub(super) points: Vec<(f64, f64)>,
 }
 
@@ -119,7 +121,7 @@ pub(super) fn draw(path: &Path, title: &str, plot: &Lines) -> Result<(), Box<dyn
         let style = if look.filled { look.color.filled() } else { look.color.stroke_width(2) };
         right.draw(&Circle::new((20, y), 4, style))?;
         let size = if look.width > 2 { 15 } else { 13 };
-        right.draw(&Text::new(line.name.as_str(), (44, y), text(size, INK, HPos::Left)))?;
+        right.draw(&Text::new(line.label.as_str(), (44, y), text(size, INK, HPos::Left)))?;
     }
     root.present()?;
     Ok(())
