@@ -1,5 +1,12 @@
 #!/usr/bin/env bash
-# The benches build and run, each for a moment: they check their own results. No figure is judged here.
+# The benches and the comparison build and run, each for a moment, and a page is made of the results: they
+# check those themselves. No figure is judged here.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cargo bench -p benches -- --test
+
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
+cargo run --quiet --release -p benches --bin compare -- --quick --out "$out/results.json"
+cp docs/benchmarks.md "$out"
+cargo run --quiet --release -p benches --bin compare -- page "$out/results.json" "$out/benchmarks.md"

@@ -26,6 +26,26 @@ impl Actor for Counter {
     }
 }
 
+/// What a send costs the sender, while the actor receives on another thread.
+fn tell(c: &mut Criterion) {
+    c.bench_function("tell", |b| {
+        b.iter_custom(|count| {
+            let system = ActorSystem::new("bench").expect("the defaults are in range");
+            let (done, wait) = channel();
+            let counter = system
+                .spawn("counter", move || Counter { left: count, done })
+                .expect("the system is open");
+            let start = Instant::now();
+            for number in 0..count {
+                counter.tell(number).expect("it counts them all before it stops");
+            }
+            let time = start.elapsed();
+            wait.recv().expect("the counter tells");
+            time
+        });
+    });
+}
+
 /// Several threads send to one actor: the time until the last message is received.
 fn many_to_one(c: &mut Criterion) {
     let mut group = c.benchmark_group("many_to_one");
@@ -119,5 +139,5 @@ fn scheduled_send(c: &mut Criterion) {
     });
 }
 
-criterion_group!(benches, many_to_one, ping_pong, scheduled_send);
+criterion_group!(benches, tell, many_to_one, ping_pong, scheduled_send);
 criterion_main!(benches);
