@@ -119,6 +119,18 @@ fn request_timeouts(c: &mut Criterion) {
     });
 }
 
+/// 10,000 idle time-outs: each step moves one of them to 30 s from now.
+fn reset(c: &mut Criterion) {
+    c.bench_function("reset/10000", |b| {
+        let scheduler = scheduler();
+        let timeout = Duration::from_secs(30);
+        let timers: Vec<_> = (0..10_000).map(|_| far(&scheduler, timeout)).collect();
+        let mut turn = timers.iter().cycle();
+        b.iter(|| assert!(turn.next().expect("there are timers").reset(timeout)));
+        assert_eq!(scheduler.pending(), 10_000);
+    });
+}
+
 /// Everything from the call to the run, in virtual time: take in, place, cascade, fire.
 fn turn(c: &mut Criterion) {
     const TIMERS: u64 = 100_000;
@@ -222,6 +234,7 @@ criterion_group!(
     cancel,
     schedule_and_cancel,
     request_timeouts,
+    reset,
     tick,
     turn,
     burst
