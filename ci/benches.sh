@@ -4,6 +4,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cargo bench -p benches -- --test
+# In release, where the crates that are compared have been built already.
+cargo test --release -p benches --bins
 
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT

@@ -134,3 +134,27 @@ pub(crate) fn number(value: f64) -> String {
         format!("{value:.3}")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::number;
+
+    #[test]
+    fn figures_are_written_with_as_many_digits_as_mean_something() {
+        for (value, text) in [
+            (0.0, "0"),
+            (0.0134, "0.013"),
+            (0.76, "0.76"),
+            (5.32, "5.32"),
+            (-5.32, "-5.32"),
+            (57.96, "58.0"),
+            (123.4, "123"),
+            (9_999.0, "9999"),
+            (10_007.9, "10,007"),
+            (-10_007.0, "-10,007"),
+            (2_500_000.0, "2.5 M"),
+        ] {
+            assert_eq!(number(value), text);
+        }
+    }
+}

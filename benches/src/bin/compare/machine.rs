@@ -19,7 +19,8 @@ pub(crate) struct Machine {
     pub(crate) rustc: String,
     pub(crate) allocator: String,
     pub(crate) commit: String,
-    pub(crate) command_line: String,
+    /// What was asked for.
+    pub(crate) arguments: String,
     /// Seconds since 1970.
     pub(crate) unix_time: u64,
     /// The versions of the crates that are compared.
@@ -42,17 +43,31 @@ impl Machine {
             cores: std::thread::available_parallelism().map_or(0, usize::from),
             memory_gib: kibibytes / f64::from(1 << 20),
             kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
-            load: read("/proc/loadavg").trim().to_owned(),
+            load: read("/proc/loadavg").split(' ').take(3).collect::<Vec<_>>().join(" "),
             rustc: env!("COMPARE_RUSTC").to_owned(),
             allocator: "the system's".to_owned(),
             commit: commit(),
-            command_line: env::args().skip(1).collect::<Vec<_>>().join(" "),
+            arguments: arguments(),
             unix_time: SystemTime::now()
                 .duration_since(UNIX_EPOCH)
                 .map_or(0, |since| since.as_secs()),
             versions: versions(),
         }
     }
+}
+
+/// The command line, without where the results go: that says nothing about them.
+fn arguments() -> String {
+    let mut arguments = Vec::new();
+    let mut all = env::args().skip(1);
+    while let Some(argument) = all.next() {
+        if argument == "--out" {
+            all.next();
+        } else if !argument.starts_with("--out=") {
+            arguments.push(argument);
+        }
+    }
+    arguments.join(" ")
 }
 
 fn git(arguments: &[&str]) -> Option<String> {
@@ -64,6 +79,7 @@ fn git(arguments: &[&str]) -> Option<String> {
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
+/// The tree as it is now, which is what `cargo run` has built.
 fn commit() -> String {
     let Some(commit) = git(&["rev-parse", "--short=12", "HEAD"]) else {
         return "unknown".to_owned();

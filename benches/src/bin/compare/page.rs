@@ -28,7 +28,7 @@ fn machine(results: &Results) -> String {
         ("compiler", machine.rustc.clone()),
         ("allocator", machine.allocator.clone()),
         ("commit", machine.commit.clone()),
-        ("command line", format!("`compare {}`", machine.command_line)),
+        ("command", format!("`{}`", format!("compare {}", machine.arguments).trim_end())),
         ("repetitions", format!("{}", repetitions(results))),
         ("scale", format!("{}", results.scale)),
         ("load before", machine.load.clone()),
@@ -72,4 +72,25 @@ fn put(page: &mut String, name: &str, part: &str) -> Result<(), String> {
     let to = from + page[from..].find(END).ok_or_else(missing)?;
     page.replace_range(from..to, &format!("\n{}\n\n", part.trim_end()));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_stands_between_the_marks_is_replaced_and_nothing_else() {
+        let mut page = "a\n<!-- compare: W1 -->\nold\n<!-- end -->\nb\n".to_owned();
+        put(&mut page, "W1", "new\n").expect("the marks are there");
+        let once = "a\n<!-- compare: W1 -->\n\nnew\n\n<!-- end -->\nb\n";
+        assert_eq!(page, once);
+        put(&mut page, "W1", "new\n").expect("the marks are still there");
+        assert_eq!(page, once);
+    }
+
+    #[test]
+    fn a_page_without_the_mark_is_an_error_that_names_it() {
+        let error = put(&mut "no marks".to_owned(), "W2", "new").expect_err("there is no mark");
+        assert!(error.contains("<!-- compare: W2 -->"), "{error}");
+    }
 }

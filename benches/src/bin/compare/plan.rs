@@ -120,3 +120,58 @@ pub(crate) fn list() {
         println!("{:28} {}\n{:28} {}", peer.name, peer.about, "", workloads.join(" "));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    fn plan_of(arguments: &str) -> Vec<Step> {
+        let words = ["compare"].into_iter().chain(arguments.split_whitespace());
+        plan(&Options::parse_from(words)).expect("the peers exist")
+    }
+
+    #[test]
+    fn in_each_repetition_every_peer_has_its_turn_in_another_order() {
+        let plan = plan_of("--only w2b --reps 2");
+        let peers = |repetition| -> Vec<_> {
+            plan.iter()
+                .filter(|step| step.repetition == repetition)
+                .map(|step| step.peer.name)
+                .collect()
+        };
+        let (first, mut second) = (peers(0), peers(1));
+        assert_ne!(first, second);
+        second.rotate_right(1);
+        assert_eq!(first, second);
+    }
+
+    #[test]
+    fn the_largest_size_and_idleness_are_measured_once() {
+        let plan = plan_of("--only w5,w7 --reps 3");
+        let steps = |workload, n| {
+            let chosen = |step: &&Step| {
+                step.case.workload == workload && step.case.n == n && step.peer.name == "heap"
+            };
+            plan.iter().filter(chosen).count()
+        };
+        assert_eq!(steps(Workload::W5, 10_000), 1);
+        assert_eq!(steps(Workload::W7, 10_000_000), 1);
+        assert_eq!(steps(Workload::W7, 1_000_000), 3);
+    }
+
+    #[test]
+    fn what_w1_measures_w7_does_not_measure_again() {
+        let plan = plan_of("--only w1,w7");
+        let twice = |step: &Step| step.case.workload == Workload::W7 && step.case.n == 1_000_000;
+        assert!(!plan.iter().any(twice));
+    }
+
+    #[test]
+    fn a_peer_that_does_not_exist_is_an_error_that_names_it() {
+        let options = Options::parse_from(["compare", "--peers", "netty"]);
+        let error = plan(&options).err().expect("there is no such peer").to_string();
+        assert!(error.contains("netty"), "{error}");
+    }
+}

@@ -98,3 +98,54 @@ fn row(peer: &str, records: &[&Record]) -> Row {
     let early = figures.get("early").is_some_and(|early| early.max > 0.0);
     Row { peer: peer.to_owned(), figures, early, problems }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::machine::Machine;
+    use crate::record::{Outcome, Workload};
+
+    const CASE: Case = Case { workload: Workload::W4, producers: 1, n: 100, millis: 1 };
+
+    fn record(peer: &str, figures: &[(&str, f64)], problems: &[&str]) -> Record {
+        let figures = figures.iter().map(|&(key, value)| (key.to_owned(), value)).collect();
+        let problems = problems.iter().map(|&problem| problem.to_owned()).collect();
+        let outcome = Outcome { figures, problems };
+        Record { peer: peer.to_owned(), case: CASE, tick_us: None, repetition: 0, outcome }
+    }
+
+    fn order(records: Vec<Record>) -> Vec<String> {
+        let machine = Machine::look();
+        let results = Results { machine, scale: 1.0, records };
+        rows(&results, &CASE).iter().map(Row::label).collect()
+    }
+
+    #[test]
+    fn the_median_of_an_even_number_lies_between_the_two_in_the_middle() {
+        let spread = Spread::of(vec![4.0, 1.0, 3.0, 2.0]).expect("there are values");
+        assert_eq!((spread.median, spread.min, spread.max), (2.5, 1.0, 4.0));
+        assert_eq!(Spread::of(vec![3.0, 1.0, 2.0]).expect("there are values").median, 2.0);
+        assert!(Spread::of(Vec::new()).is_none());
+    }
+
+    #[test]
+    fn who_fires_early_stands_below_who_is_late_and_who_failed_below_both() {
+        let order = order(vec![
+            record("failed", &[("p50_us", 1.0)], &["99 fired of 100"]),
+            record("early", &[("p50_us", -500.0), ("early", 3.0)], &[]),
+            record("late", &[("p50_us", 900.0), ("early", 0.0)], &[]),
+            record("prompt", &[("p50_us", 50.0), ("early", 0.0)], &[]),
+        ]);
+        assert_eq!(order, ["prompt", "late", "early (early)", "failed"]);
+    }
+
+    #[test]
+    fn a_repetition_that_failed_a_check_gives_no_figures() {
+        let good = record("peer", &[("p50_us", 7.0)], &[]);
+        let bad = record("peer", &[("p50_us", 1.0)], &["wrong"]);
+        let row = row("peer", &[&good, &bad]);
+        assert_eq!(row.figures["p50_us"].max, 7.0);
+        assert_eq!(row.figures["p50_us"].min, 7.0);
+        assert_eq!(row.problems, ["repetition 1: wrong"]);
+    }
+}
