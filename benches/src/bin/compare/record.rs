@@ -44,6 +44,7 @@ impl Workload {
     pub(crate) const TIMERS: [Self; 8] =
         [Self::W1, Self::W2, Self::W2b, Self::W3, Self::W4, Self::W5, Self::W6, Self::W7];
     /// Those without repeats.
+    #[cfg(feature = "peers")]
     pub(crate) const ONE_SHOTS: [Self; 7] =
         [Self::W1, Self::W2, Self::W2b, Self::W3, Self::W4, Self::W5, Self::W7];
     pub(crate) const ACTORS: [Self; 4] = [Self::A1, Self::A2, Self::A3, Self::A4];
