@@ -44,10 +44,20 @@ pub(crate) fn columns(workload: Workload) -> &'static [Column] {
                 ]
             }
         }
-        Workload::W2 | Workload::W2b => {
+        Workload::W2 => {
             const {
                 &[
                     less("ns", "ns/pair"),
+                    less("settled_ns", "settled"),
+                    less("left_bytes", "bytes left"),
+                    less("faults", "faults"),
+                ]
+            }
+        }
+        Workload::W2b => {
+            const {
+                &[
+                    less("ns", "ns/step"),
                     less("settled_ns", "settled"),
                     less("left_bytes", "bytes left"),
                     less("faults", "faults"),
@@ -61,6 +71,7 @@ pub(crate) fn columns(workload: Workload) -> &'static [Column] {
                     less("first_late_ms", "first late ms"),
                     more("per_second", "fired/s"),
                     less("early", "early"),
+                    less("faults", "faults"),
                 ]
             }
         }
@@ -79,9 +90,9 @@ pub(crate) fn columns(workload: Workload) -> &'static [Column] {
         }
         Workload::W5 => const { &[less("cpu_ms", "CPU ms"), less("switches", "wake-ups")] },
         Workload::W6 => const { &[less("cpu_s", "CPU s"), more("runs", "runs/expected")] },
-        Workload::A1 => const { &[less("ns", "ns/round trip")] },
+        Workload::A1 => const { &[less("ns", "ns/round trip"), less("faults", "faults")] },
         Workload::A2 | Workload::A4 => {
-            const { &[less("ns", "ns/message"), less("send_ns", "ns/send")] }
+            const { &[less("ns", "ns/message"), less("send_ns", "ns/send"), less("faults", "faults")] }
         }
         Workload::A3 => {
             const {
@@ -92,6 +103,7 @@ pub(crate) fn columns(workload: Workload) -> &'static [Column] {
                     less("p100_us", "max µs"),
                     less("early", "early"),
                     less("cpu_s", "CPU s"),
+                    less("faults", "faults"),
                 ]
             }
         }

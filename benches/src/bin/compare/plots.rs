@@ -10,7 +10,7 @@ use std::path::Path;
 
 use self::bars::{Bar, Panel};
 use self::lines::{Line, Lines};
-use crate::figures::{number, title};
+use crate::figures::number;
 use crate::record::{Case, Workload};
 use crate::results::Results;
 use crate::summary::{Row, rows};
@@ -42,8 +42,14 @@ pub(crate) fn draw(results: &Results, directory: &Path) -> Result<Vec<Plot>, Box
             by_producers(results, Workload::W1),
         ),
         (
-            plot(Workload::W1, "w1-memory.svg", "Memory of a pending timer"),
-            bars(results, Workload::W1, "bytes", "bytes per pending timer"),
+            plot(Workload::W1, "memory.svg", "Memory of a timer"),
+            bars(
+                results,
+                &[
+                    (Workload::W1, "bytes", "bytes of a pending timer"),
+                    (Workload::W2, "left_bytes", "bytes that a cancelled timer leaves behind"),
+                ],
+            ),
         ),
         (
             plot(Workload::W2, "w2-producers.svg", "Schedule and cancel: cost by producers"),
@@ -51,14 +57,25 @@ pub(crate) fn draw(results: &Results, directory: &Path) -> Result<Vec<Plot>, Box
         ),
         (
             plot(Workload::W3, "w3-burst.svg", "A burst: how late the last timer is"),
-            bars(results, Workload::W3, "last_late_ms", "ms after the moment all are due"),
+            bars(results, &[(Workload::W3, "last_late_ms", "ms after the moment all are due")]),
         ),
         (plot(Workload::W4, "w4-lateness.svg", "A steady stream: lateness"), lateness(results)),
         (
             plot(Workload::W7, "w7-pending.svg", "Scheduling: cost by number of pending timers"),
             by_pending(results),
         ),
-        (plot(Workload::A1, "actors.svg", "Actors: cost of a message"), actors(results)),
+        (
+            plot(Workload::A1, "actors.svg", "Actors: cost of a message"),
+            bars(
+                results,
+                &[
+                    (Workload::A1, "ns", "ping-pong: ns per round trip"),
+                    (Workload::A2, "ns", "many to one: ns per message"),
+                    (Workload::A3, "ns", "scheduled sends: ns per call that schedules one"),
+                    (Workload::A4, "ns", "fan of actors: ns per message"),
+                ],
+            ),
+        ),
     ];
     let mut drawn = Vec::new();
     for (plot, drawing) in all {
@@ -160,23 +177,13 @@ fn panel(results: &Results, case: &Case, key: &str, title: String) -> Option<Pan
     (!bars.is_empty()).then_some(Panel { title, bars })
 }
 
-/// One figure of the first case of a workload.
-fn bars(results: &Results, workload: Workload, key: &str, unit: &str) -> Option<Drawing> {
-    let case = *results.cases_of(workload).first()?;
-    Some(Drawing::Bars(vec![panel(results, &case, key, unit.to_owned())?]))
-}
-
-fn actors(results: &Results) -> Option<Drawing> {
-    let unit = |workload| match workload {
-        Workload::A1 => "ns per round trip",
-        Workload::A3 => "ns per call that schedules a message",
-        _ => "ns per message",
-    };
-    let panels: Vec<_> = Workload::ACTORS
-        .into_iter()
-        .filter_map(|workload| {
+/// A panel for each figure there is, of the first case of its workload.
+fn bars(results: &Results, figures: &[(Workload, &str, &str)]) -> Option<Drawing> {
+    let panels: Vec<_> = figures
+        .iter()
+        .filter_map(|&(workload, key, title)| {
             let case = *results.cases_of(workload).first()?;
-            panel(results, &case, "ns", format!("{}: {}", title(workload), unit(workload)))
+            panel(results, &case, key, title.to_owned())
         })
         .collect();
     (!panels.is_empty()).then_some(Drawing::Bars(panels))

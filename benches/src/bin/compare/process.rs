@@ -12,14 +12,26 @@ const PAGE: usize = 4096;
 /// The least that is touched. Above 32 MiB the allocator maps and unmaps, and learns nothing from it.
 const MIN_TOUCHED: usize = 64 << 20;
 
-/// Touches as much memory as is about to be used and gives it back, so that the host has it in place and a
+/// What one timer may take; the largest peer takes less.
+const MOST_BYTES: usize = 600;
+
+/// Touches as much memory as so many timers may take and gives it back, so that the host has it in place and a
 /// first touch costs what the kernel takes for it and no more. Returns that cost, in nanoseconds a page.
-pub(crate) fn touch(bytes: usize) -> f64 {
-    touch_once(bytes.max(MIN_TOUCHED).min(available() / 2));
-    touch_once(MIN_TOUCHED)
+pub(crate) fn touch_for(timers: u64) -> f64 {
+    touch(bytes_for(timers).max(MIN_TOUCHED).min(available() / 2));
+    touch(MIN_TOUCHED)
 }
 
-fn touch_once(bytes: usize) -> f64 {
+/// Whether there is memory for so many timers of any peer.
+pub(crate) fn has_room_for(timers: u64) -> bool {
+    bytes_for(timers) < available()
+}
+
+fn bytes_for(timers: u64) -> usize {
+    usize::try_from(timers).unwrap_or(usize::MAX).saturating_mul(MOST_BYTES)
+}
+
+fn touch(bytes: usize) -> f64 {
     let mut memory = vec![0_u8; bytes];
     let start = Instant::now();
     for page in memory.chunks_mut(PAGE) {

@@ -55,15 +55,12 @@ fn ratio(value: f64, base: f64) -> String {
 }
 
 fn heading(case: &Case) -> String {
-    let mut heading = title(case.workload).to_owned();
-    if case.workload != Workload::A4 {
-        let producers = if case.producers == 1 { "producer" } else { "producers" };
-        if matches!(case.workload, Workload::W1 | Workload::W2 | Workload::A2) {
-            let _ = write!(heading, ": {} {producers}", case.producers);
-        }
-    }
-    let _ = write!(heading, ", n = {}", number(case.n as f64));
-    heading
+    let producers = match (case.workload, case.producers) {
+        (Workload::W1 | Workload::W2 | Workload::A2, 1) => ": 1 producer".to_owned(),
+        (Workload::W1 | Workload::W2 | Workload::A2, several) => format!(": {several} producers"),
+        _ => String::new(),
+    };
+    format!("{}{producers}, n = {}", title(case.workload), number(case.n as f64))
 }
 
 /// All tables, for a terminal.

@@ -34,7 +34,7 @@ pub(crate) trait Timers: Sync + Sized {
     /// Its tick in microseconds, if it has one.
     const TICK_US: Option<u64> = None;
     const CANCELLING: Cancelling = Cancelling::Frees;
-    /// Whether it fires. Without timers W4 says what the measuring itself costs.
+    /// Whether it fires. Without timers W4 and W5 say what the measuring itself costs.
     const FIRES: bool = true;
     /// The workloads that it is measured with.
     const WORKLOADS: &'static [Workload] = &Workload::TIMERS;

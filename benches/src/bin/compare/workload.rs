@@ -21,16 +21,13 @@ use crate::process;
 use crate::record::{Case, Outcome, Workload};
 use crate::timers::Timers;
 
-/// Memory that one timer may take, for touching it beforehand; the largest peer takes less.
-const MOST_BYTES: usize = 600;
-
 /// A far deadline for timers that are cancelled.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Runs the workload on these timers.
 pub(crate) fn measure<T: Timers>(case: &Case) -> Outcome {
     let mut outcome = Outcome::default();
-    outcome.set("fault_ns", process::touch(case.n as usize * MOST_BYTES));
+    outcome.set("fault_ns", process::touch_for(case.n));
     match case.workload {
         Workload::W1 | Workload::W7 => schedule::measure::<T>(case, &mut outcome),
         Workload::W2 => schedule_cancel::measure::<T>(case, &mut outcome),
@@ -49,7 +46,8 @@ pub(crate) fn measure<T: Timers>(case: &Case) -> Outcome {
 /// Runs the workload on these actors.
 pub(crate) fn measure_actors<A: Actors>(case: &Case) -> Outcome {
     let mut outcome = Outcome::default();
-    process::touch(case.n as usize * MOST_BYTES);
+    outcome.set("fault_ns", process::touch_for(case.n));
+    let faults = process::page_faults();
     match case.workload {
         Workload::A1 => ping_pong::measure::<A>(case, &mut outcome),
         Workload::A2 => many_to_one::measure::<A>(case, &mut outcome),
@@ -57,6 +55,7 @@ pub(crate) fn measure_actors<A: Actors>(case: &Case) -> Outcome {
         Workload::A4 => fan::measure::<A>(case, &mut outcome),
         _ => outcome.problems.push(format!("{} is not for actors", case.workload)),
     }
+    outcome.set("faults", (process::page_faults() - faults) as f64);
     outcome
 }
 

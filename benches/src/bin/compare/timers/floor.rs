@@ -47,7 +47,7 @@ impl Timers for Floor {
     const ABOUT: &'static str = "no timer: a heap node of 64 bytes, one exchange, one store; \
                                  a cancel is one compare-exchange";
     const WORKLOADS: &'static [Workload] =
-        &[Workload::W1, Workload::W2, Workload::W2b, Workload::W4, Workload::W7];
+        &[Workload::W1, Workload::W2, Workload::W2b, Workload::W4, Workload::W5, Workload::W7];
     const FIRES: bool = false;
 
     type Timer = Kept;

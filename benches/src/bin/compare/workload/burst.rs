@@ -12,6 +12,7 @@ use crate::timers::{LIMIT, Producer, Timers};
 const DOUBLED: u32 = 3;
 
 pub(super) fn measure<T: Timers>(case: &Case, outcome: &mut Outcome) {
+    let faults = process::page_faults();
     let timers = T::start();
     let mut producer = timers.producer();
     for attempt in 0..=DOUBLED {
@@ -30,6 +31,7 @@ pub(super) fn measure<T: Timers>(case: &Case, outcome: &mut Outcome) {
         outcome.set("first_late_ms", (first as f64 - due) / 1e6);
         outcome.set("last_late_ms", (last as f64 - due) / 1e6);
         outcome.set("early", recorder.early() as f64);
+        outcome.set("faults", (process::page_faults() - faults) as f64);
         if T::IS_OURS {
             outcome.check(recorder.early() == 0, || format!("{} fired early", recorder.early()));
         }

@@ -4,9 +4,8 @@ use std::time::Duration;
 
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
-use tokio::time::Instant;
 
-use super::threads;
+use super::{send_by_tasks, threads};
 use crate::actors::Actors;
 use crate::actors::behaviour::{self, Behaviour, Sends};
 use crate::runtime;
@@ -49,14 +48,6 @@ impl Actors for TokioMpsc {
     }
 
     fn send_later(&self, to: &Address, sends: Sends) -> Duration {
-        sends.each(|delay, message| {
-            let to = to.clone();
-            // Read here: the task may not run before some time has passed.
-            let deadline = Instant::now() + delay;
-            self.runtime.spawn(async move {
-                tokio::time::sleep_until(deadline).await;
-                behaviour::Address::tell(&to, message);
-            });
-        })
+        send_by_tasks(&self.runtime, to, sends)
     }
 }
