@@ -37,7 +37,7 @@ pub(crate) fn columns(workload: Workload) -> &'static [Column] {
                     less("warm_settled_ns", "warm settled"),
                     less("backlog_ms", "backlog ms"),
                     less("bytes", "bytes/timer"),
-                    less("handle_bytes", "+ handle"),
+                    less("with_handle_bytes", "with handle"),
                     less("faults", "faults"),
                     less("warm_faults", "warm faults"),
                     less("fault_ns", "ns/fault"),

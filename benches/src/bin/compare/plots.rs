@@ -46,7 +46,7 @@ pub(crate) fn draw(results: &Results, directory: &Path) -> Result<Vec<Plot>, Box
             bars(
                 results,
                 &[
-                    (Workload::W1, "bytes", "bytes of a pending timer"),
+                    (Workload::W1, "with_handle_bytes", "bytes of a pending timer and its handle"),
                     (Workload::W2, "left_bytes", "bytes that a cancelled timer leaves behind"),
                 ],
             ),

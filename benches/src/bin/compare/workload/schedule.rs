@@ -49,7 +49,7 @@ pub(super) fn measure<T: Timers>(case: &Case, outcome: &mut Outcome) {
     let (wall, settled) = wall(&cold.spans);
     outcome.set("backlog_ms", (settled - wall).as_secs_f64() * 1e3);
     outcome.set("bytes", cold.bytes);
-    outcome.set("handle_bytes", size_of::<T::Timer>() as f64);
+    outcome.set("with_handle_bytes", cold.bytes + size_of::<T::Timer>() as f64);
     outcome.check(recorder.calls() == 0, || format!("{} fired of none due", recorder.calls()));
 }
 
