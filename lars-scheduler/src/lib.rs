@@ -50,6 +50,9 @@ mod virtual_time;
 pub mod bench;
 #[cfg(not(lars_loom))]
 pub mod wall_clock;
+// Systems that stand on the public side of the scheduler. No model covers them.
+#[cfg(not(lars_loom))]
+pub mod supervised;
 
 #[cfg(all(test, lars_loom))]
 mod models;

@@ -120,7 +120,8 @@ fn quietly(log: impl FnOnce()) {
     }
 }
 
-fn message_of(payload: &(dyn Any + Send)) -> &str {
+/// What a panic says.
+pub(crate) fn message_of(payload: &(dyn Any + Send)) -> &str {
     if let Some(text) = payload.downcast_ref::<&'static str>() {
         text
     } else if let Some(text) = payload.downcast_ref::<String>() {

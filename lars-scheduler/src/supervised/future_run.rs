@@ -1,0 +1,225 @@
+//! Runs that are futures: polled on the executor, woken through it, and dropped on it.
+//!
+//! # The stages
+//!
+//! | stage | meaning | leaves by |
+//! |---|---|---|
+//! | `Queued` | a poll is on its way through the executor | the poll begins; the executor drops it |
+//! | `Polling` | a thread polls; the future is on its stack | the poll ends; a wake-up |
+//! | `Woken` | a thread polls, and was asked to poll again | the poll ends |
+//! | `Idle` | nobody polls; some waker will ask for it | a wake-up |
+//! | `Done` | future and run are gone | never |
+//!
+//! So at most one poll is outstanding, whatever wakers do. The token has a waker of the run as well: when the run is
+//! given up it is polled once more, and, unless it is to be left, dropped if it is pending then.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, ThreadId};
+
+use super::report::{Completion, Outcome};
+use super::run::{Job, Run, outcome_of};
+use super::settings::GivenUp;
+use super::supervisor::Supervisor;
+use super::token::CancelToken;
+use crate::executor::Runnable;
+use crate::sync::{Arc, Mutex};
+
+/// A job that is a future, made anew for each run.
+pub(super) struct FutureJob<F>(pub(super) F);
+
+impl<F, Fut> Job for FutureJob<F>
+where
+    F: Fn(CancelToken) -> Fut + Send + Sync,
+    Fut: Future<Output: Completion> + Send + 'static,
+{
+    fn execute(&self, run: Run) {
+        let Some(run) = run.begin() else { return };
+        let future = match run.call(|| Box::pin((self.0)(run.token().clone()))) {
+            Ok(future) => future,
+            Err(panic) => return run.end(panic),
+        };
+        let supervisor = Arc::clone(run.supervisor());
+        let token = run.token().clone();
+        let drop_it = supervisor.settings().given_up == GivenUp::Drop;
+        let task = Arc::new(FutureRun {
+            supervisor,
+            token: token.clone(),
+            drop_it,
+            slot: Mutex::new(Slot {
+                stage: Stage::Queued,
+                content: Some((future, run)),
+                polled_by: None,
+                again: false,
+                subscription: None,
+            }),
+        });
+        let subscription = token.subscribe(Waker::from(Arc::clone(&task)));
+        task.slot.lock().subscription = subscription;
+        task.poll_here();
+    }
+}
+
+struct FutureRun<Fut: Future<Output: Completion> + Send + 'static> {
+    supervisor: Arc<Supervisor>,
+    token: CancelToken,
+    /// Whether the future is dropped when the run is given up.
+    drop_it: bool,
+    slot: Mutex<Slot<Fut>>,
+}
+
+struct Slot<Fut> {
+    stage: Stage,
+    /// In `Queued` and `Idle`.
+    content: Option<(Pin<Box<Fut>>, Run)>,
+    /// The thread that is in `poll_here`, until it has resubmitted what it polled.
+    polled_by: Option<ThreadId>,
+    /// That thread was handed the next poll before it had left, because the executor runs things at once.
+    again: bool,
+    /// The waker that the token has of this run.
+    subscription: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Stage {
+    Queued,
+    Polling,
+    Woken,
+    Idle,
+    Done,
+}
+
+impl<Fut: Future<Output: Completion> + Send + 'static> FutureRun<Fut> {
+    /// Polls on this thread.
+    fn poll_here(self: Arc<Self>) {
+        let here = thread::current().id();
+        loop {
+            let (mut future, run) = {
+                let mut slot = self.slot.lock();
+                if slot.polled_by == Some(here) {
+                    // An executor that runs things at once: the loop below goes on, instead of the stack.
+                    slot.again = true;
+                    return;
+                }
+                let Some(content) = slot.content.take() else { return };
+                slot.stage = Stage::Polling;
+                slot.polled_by = Some(here);
+                content
+            };
+            // Read before the poll: the last poll is one that can see that it is.
+            let last = self.drop_it && self.token.is_cancelled();
+            let waker = Waker::from(Arc::clone(&self));
+            let polled = run.call(|| {
+                let polled = future.as_mut().poll(&mut Context::from_waker(&waker));
+                polled.map(outcome_of)
+            });
+            match polled {
+                Ok(Poll::Pending) if last => return self.finish(future, run, None),
+                Ok(Poll::Pending) => {}
+                Ok(Poll::Ready(outcome)) => return self.finish(future, run, Some(outcome)),
+                Err(panic) => return self.finish(future, run, Some(panic)),
+            }
+            let mut slot = self.slot.lock();
+            slot.content = Some((future, run));
+            if slot.stage == Stage::Polling {
+                slot.stage = Stage::Idle;
+                slot.polled_by = None;
+                return;
+            }
+            slot.stage = Stage::Queued;
+            drop(slot);
+            // Through the executor, so that others get their turn.
+            Arc::clone(&self).submit();
+            let mut slot = self.slot.lock();
+            if slot.polled_by != Some(here) {
+                return; // another thread polls by now
+            }
+            slot.polled_by = None;
+            if !slot.again {
+                return;
+            }
+            slot.again = false;
+        }
+    }
+
+    fn submit(self: Arc<Self>) {
+        let supervisor = Arc::clone(&self.supervisor);
+        let ticket = Ticket { run: Some(self) };
+        let runnable = Runnable::new(move || ticket.poll());
+        supervisor.contain(|| {
+            if let Err(rejected) = supervisor.executor.execute(runnable) {
+                let reason = rejected.reason();
+                tracing::warn!(target: "lars_scheduler", reason, "an executor rejected a wake-up");
+                drop(rejected);
+            }
+        });
+    }
+
+    /// Drops the future, and only then ends the run: while its captures exist, it has not ended.
+    fn finish(&self, future: Pin<Box<Fut>>, run: Run, outcome: Option<Outcome>) {
+        let subscription = {
+            let mut slot = self.slot.lock();
+            slot.stage = Stage::Done;
+            slot.subscription.take()
+        };
+        self.supervisor.contain(|| drop(future));
+        if let Some(subscription) = subscription {
+            self.token.unsubscribe(subscription);
+        }
+        match outcome {
+            Some(outcome) => run.end(outcome),
+            None => drop(run),
+        }
+    }
+
+    /// Nobody will poll again: the executor has dropped a poll, or the future all of its wakers.
+    fn abandoned(&self) {
+        let content = self.slot.lock().content.take();
+        if let Some((future, run)) = content {
+            self.finish(future, run, None);
+        }
+    }
+}
+
+impl<Fut: Future<Output: Completion> + Send + 'static> Wake for FutureRun<Fut> {
+    fn wake(self: Arc<Self>) {
+        let mut slot = self.slot.lock();
+        match slot.stage {
+            Stage::Idle => {
+                slot.stage = Stage::Queued;
+                drop(slot);
+                self.submit();
+            }
+            Stage::Polling => slot.stage = Stage::Woken,
+            Stage::Queued | Stage::Woken | Stage::Done => {}
+        }
+    }
+}
+
+impl<Fut: Future<Output: Completion> + Send + 'static> Drop for FutureRun<Fut> {
+    fn drop(&mut self) {
+        self.abandoned();
+    }
+}
+
+/// A poll on its way through the executor.
+struct Ticket<Fut: Future<Output: Completion> + Send + 'static> {
+    run: Option<Arc<FutureRun<Fut>>>,
+}
+
+impl<Fut: Future<Output: Completion> + Send + 'static> Ticket<Fut> {
+    fn poll(mut self) {
+        if let Some(run) = self.run.take() {
+            run.poll_here();
+        }
+    }
+}
+
+impl<Fut: Future<Output: Completion> + Send + 'static> Drop for Ticket<Fut> {
+    fn drop(&mut self) {
+        if let Some(run) = self.run.take() {
+            run.abandoned();
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! What is told about runs: one by one, and in sum.
+
+use std::fmt::Display;
+use std::time::{Duration, Instant};
+
+/// How a run ended, as far as its supervision is concerned.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Outcome {
+    /// It ended in time, and well. The interval is the first one again.
+    Success,
+    /// It had not ended when its time was over. Its token was cancelled, and the interval doubled, up to its bound.
+    Timeout,
+    /// The executor did not take it, or dropped it. The interval stays.
+    Rejected,
+    /// It returned an error, which says this. The interval stays.
+    Failure(String),
+    /// It panicked, and said this. The interval stays.
+    Panic(String),
+}
+
+/// One run, when it was settled. For the hook of
+/// [`on_settled`](super::SupervisionBuilder::on_settled).
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RunReport {
+    /// The number of the run; the first one is 1.
+    pub number: u64,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// From the hand-over to the executor until it was settled: waiting there is included.
+    pub took: Duration,
+    /// How long after this the next run is due, jitter included; `None` if the supervision has ended.
+    pub next_in: Option<Duration>,
+}
+
+/// The counters and gauges of a supervised task, at one moment.
+///
+/// `runs` is the sum of `successes`, `timeouts`, `rejections`, `failures`, `withdrawn` and, while a run is being
+/// waited for, one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Counts {
+    /// Runs that were handed to the executor.
+    pub runs: u64,
+    /// Runs that ended well and in time.
+    pub successes: u64,
+    /// Runs whose time was over before they had ended.
+    pub timeouts: u64,
+    /// Runs that the executor did not take, or dropped.
+    pub rejections: u64,
+    /// Runs that returned an error or panicked, in time.
+    pub failures: u64,
+    /// Runs that had not begun, or were dropped as futures, when the supervision ended.
+    pub withdrawn: u64,
+    /// Timed-out runs that have ended after all; their results were ignored.
+    pub late_ends: u64,
+    /// How often a run was due while as many as allowed had not ended, so that it had to wait for one of them.
+    pub held_back: u64,
+    /// Gauge: runs that have begun and not ended.
+    pub running: usize,
+    /// Gauge: those among them that were given up. One that stays here does not look at its token.
+    pub stragglers: usize,
+    /// Gauge: the interval, without jitter. It is what a backoff shows in.
+    pub interval: Duration,
+    /// Gauge: when the next run is due; `None` while one is waited for or held back, if that is never, and after
+    /// the end.
+    pub next_run: Option<Instant>,
+}
+
+/// What a run may return: nothing, or a `Result` whose error can be displayed.
+///
+/// `Err` counts as a failure. What `Ok` holds is dropped.
+pub trait Completion: sealed::Completion {}
+
+impl<T: sealed::Completion> Completion for T {}
+
+pub(super) mod sealed {
+    pub trait Completion {
+        /// What went wrong, if something did.
+        fn failure(self) -> Option<String>;
+    }
+}
+
+impl sealed::Completion for () {
+    fn failure(self) -> Option<String> {
+        None
+    }
+}
+
+impl<T, E: Display> sealed::Completion for Result<T, E> {
+    fn failure(self) -> Option<String> {
+        self.err().map(|error| error.to_string())
+    }
+}
