@@ -49,10 +49,9 @@ mod virtual_time;
 #[doc(hidden)]
 pub mod bench;
 #[cfg(not(lars_loom))]
-pub mod wall_clock;
-// Systems that stand on the public side of the scheduler. No model covers them.
-#[cfg(not(lars_loom))]
 pub mod supervised;
+#[cfg(not(lars_loom))]
+pub mod wall_clock;
 
 #[cfg(all(test, lars_loom))]
 mod models;
