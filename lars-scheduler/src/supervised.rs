@@ -59,8 +59,8 @@
 //! - **Never early.** No run begins before it is due, and no run is given up before its time is over.
 //! - **Lateness** is that of [`schedule_at`](Handle::schedule_at), and of the executor. With one exception, where
 //!   `max_pending` timers are pending: what comes before the planned wake-up of the task (the next run, when the last
-//!   one ended more than an interval before its deadline; a run that was held back) then waits for that wake-up, at
-//!   most `max_interval`.
+//!   one ended more than an interval before its deadline; a run that was held back; the deadline of one that was asked
+//!   for) then waits for that wake-up, at most `max_interval`.
 //! - **It ends** with [`Supervised::cancel`], or by itself with its scheduler. A run that is under way then is given
 //!   up. The task is dropped, at once or with the run. Dropping the [`Supervised`] ends nothing.
 //! - **Panics** of the task, the executor, hooks, wakers and destructors are contained, and reported by the
@@ -273,7 +273,8 @@ pub struct Supervised {
 }
 
 impl Supervised {
-    /// Ends the task: no run begins any more. A run that is under way is given up: its token is cancelled.
+    /// Ends the task: no run begins any more. A run that is under way is given up: its token is cancelled. If it ends
+    /// by itself none the less, it is counted by how it ended.
     ///
     /// `true` means that this call ended it; `false` that it had ended before. On return the task has been dropped,
     /// unless a run is under way; then it is when that ends.

@@ -236,7 +236,8 @@ impl SupervisionBuilder {
     /// Calls `hook` with each run when it is settled: with a success or failure on the thread that ran it, with a
     /// timeout or rejection on the timer thread, which it must not block.
     ///
-    /// It may cancel the task or call `run_now`. A panic in it is contained and reported.
+    /// It may cancel the task or call `run_now`, and so may have the [`Supervised`](super::Supervised): the task drops
+    /// it when it has ended. A panic in it is contained and reported.
     pub fn on_settled(mut self, hook: impl Fn(&RunReport) + Send + Sync + 'static) -> Self {
         self.on_settled = Some(Arc::new(hook));
         self

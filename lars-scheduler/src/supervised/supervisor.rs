@@ -34,7 +34,7 @@ use std::time::{Duration, Instant};
 
 use super::report::{Counts, Outcome, RunReport};
 use super::run::{Job, Run};
-use super::settings::Settings;
+use super::settings::{Settings, SettledHook};
 use super::token::CancelToken;
 use crate::cancel::Cancellable;
 use crate::error::Refusal;
@@ -72,6 +72,8 @@ struct State {
     interval: Duration,
     /// Dropped when the supervision ends; runs have clones.
     job: Option<Arc<dyn Job>>,
+    /// Dropped when the supervision has ended and no run is awaited any more.
+    hook: Option<SettledHook>,
     /// Present exactly in `Running`, and after the end until the run that was under way then has ended.
     awaited: Option<Awaited>,
     /// When the series looks next. In the past: it is about to.
@@ -128,10 +130,17 @@ pub(super) enum Ending {
     Dropped,
 }
 
+/// A run that was settled, and what is owed outside the lock.
+struct Settled {
+    token: CancelToken,
+    report: RunReport,
+    hook: Option<SettledHook>,
+}
+
 /// What a look found to be done.
 enum Step {
     HandOver(Run, Arc<dyn Job>),
-    GiveUp(CancelToken, RunReport),
+    GiveUp(Settled),
     Sleep(When),
     End,
 }
@@ -147,7 +156,7 @@ impl Supervisor {
     pub(super) fn new(
         timers: &Handle,
         executor: Box<dyn Executor>,
-        settings: Settings,
+        mut settings: Settings,
         job: Arc<dyn Job>,
     ) -> Arc<Self> {
         let start = timers.now();
@@ -156,6 +165,7 @@ impl Supervisor {
             phase: Phase::Waiting(first),
             interval: settings.interval,
             job: Some(job),
+            hook: settings.on_settled.take(),
             awaited: None,
             wake: first,
             nudge: None,
@@ -192,9 +202,9 @@ impl Supervisor {
         loop {
             match self.look(looker) {
                 Step::HandOver(run, job) => self.hand_over(run, job),
-                Step::GiveUp(token, report) => {
-                    token.cancel(|payload| self.raise(payload));
-                    self.tell(&report);
+                Step::GiveUp(run) => {
+                    run.token.cancel(|payload| self.raise(payload));
+                    self.tell(run);
                 }
                 Step::End => {
                     self.end();
@@ -217,10 +227,9 @@ impl Supervisor {
             Phase::Running => {
                 let deadline = state.awaited.as_ref().and_then(|awaited| awaited.deadline);
                 if reached(deadline, now) {
-                    return match self.settle(state, Outcome::Timeout, now) {
-                        Some((token, report)) => Step::GiveUp(token, report),
-                        None => Step::End,
-                    };
+                    return self
+                        .settle(state, Outcome::Timeout, now)
+                        .map_or(Step::End, Step::GiveUp);
                 }
                 // Should there be no place for a nudge when the run ends, this bounds how late the next one is.
                 earlier(deadline, now.checked_add(self.settings.max_interval))
@@ -298,12 +307,14 @@ impl Supervisor {
         let state = &mut *guard;
         let now = self.timers.now();
         state.running -= usize::from(begun);
-        let report = if state.awaited.as_ref().is_some_and(|awaited| awaited.number == number) {
+        let mut unused = None;
+        let settled = if state.awaited.as_ref().is_some_and(|awaited| awaited.number == number) {
             match ending {
                 Ending::Settled(outcome) => self.settle(state, outcome, now),
                 Ending::Dropped if matches!(state.phase, Phase::Ended) => {
                     state.tally.withdrawn += 1;
                     state.awaited = None;
+                    unused = state.hook.take();
                     None
                 }
                 Ending::Dropped => self.settle(state, Outcome::Rejected, now),
@@ -320,18 +331,14 @@ impl Supervisor {
         // Refused: the series is late, and bounded.
         let _ = self.wake_by(state, wake);
         drop(guard);
-        if let Some((_, report)) = report {
-            self.tell(&report);
+        self.contain(|| drop(unused));
+        if let Some(run) = settled {
+            self.tell(run);
         }
     }
 
     /// Counts the awaited run, and plans the next one.
-    fn settle(
-        &self,
-        state: &mut State,
-        outcome: Outcome,
-        now: Instant,
-    ) -> Option<(CancelToken, RunReport)> {
+    fn settle(&self, state: &mut State, outcome: Outcome, now: Instant) -> Option<Settled> {
         let run = state.awaited.take()?;
         let tally = &mut state.tally;
         match outcome {
@@ -347,16 +354,17 @@ impl Supervisor {
             Outcome::Rejected => tally.rejections += 1,
             Outcome::Failure(_) | Outcome::Panic(_) => tally.failures += 1,
         }
-        let next_in = if matches!(state.phase, Phase::Ended) {
-            None
+        let (next_in, hook) = if matches!(state.phase, Phase::Ended) {
+            (None, state.hook.take())
         } else {
             let delay = if state.again { Duration::ZERO } else { self.delay(state) };
             state.again = false;
             state.phase = Phase::Waiting(now.checked_add(delay));
-            Some(delay)
+            (Some(delay), state.hook.clone())
         };
         let took = now.saturating_duration_since(run.handed_over);
-        Some((run.token, RunReport { number: run.number, outcome, took, next_in }))
+        let report = RunReport { number: run.number, outcome, took, next_in };
+        Some(Settled { token: run.token, report, hook })
     }
 
     /// The interval, less some jitter.
@@ -459,6 +467,7 @@ impl Supervisor {
             state.awaited = None;
             state.tally.withdrawn += 1;
         }
+        let hook = if state.awaited.is_none() { state.hook.take() } else { None };
         drop(guard);
         if let Some(token) = token {
             token.cancel(|payload| self.raise(payload));
@@ -467,6 +476,7 @@ impl Supervisor {
             nudge.timer.cancel();
         }
         self.contain(|| drop(job));
+        self.contain(|| drop(hook));
         true
     }
 
@@ -498,9 +508,10 @@ impl Supervisor {
     }
 
     /// Tells the log and the hook of a run that was settled.
-    fn tell(&self, report: &RunReport) {
+    fn tell(&self, run: Settled) {
+        let Settled { report, hook, .. } = run;
         self.contain(|| {
-            let RunReport { number, outcome, .. } = report;
+            let RunReport { number, outcome, .. } = &report;
             match outcome {
                 Outcome::Success => {
                     tracing::trace!(target: "lars_scheduler", number, "a supervised run succeeded");
@@ -510,8 +521,8 @@ impl Supervisor {
                 }
             }
         });
-        if let Some(hook) = &self.settings.on_settled {
-            self.contain(|| hook(report));
+        if let Some(hook) = hook {
+            self.contain(move || hook(&report));
         }
     }
 

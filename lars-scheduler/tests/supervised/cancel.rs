@@ -124,3 +124,41 @@ fn the_hook_may_cancel_and_a_panic_in_it_is_contained() {
     assert!(task.is_ended());
     assert_eq!((task.counts().timeouts, task.counts().successes), (1, 1));
 }
+
+#[test]
+fn a_hook_that_has_the_owners_handle_is_dropped_when_the_task_has_ended() {
+    for (under_way, begun) in [(false, false), (true, false), (true, true)] {
+        let time = virtual_time();
+        let notes = Notes::new();
+        let captive = Captive::new(&notes, "hook dropped");
+        let told = notes.clone();
+        let slot = Arc::new(OnceLock::<Supervised>::new());
+        let own = Arc::clone(&slot);
+        let executor = ByHand::default();
+        let task = every_ten()
+            .on_settled(move |_| {
+                let _ = (&captive, own.get());
+                told.add("told");
+            })
+            .build()
+            .unwrap()
+            .start_future(&time, executor.clone(), |token| async move { token.cancelled().await })
+            .unwrap();
+        slot.set(task).unwrap();
+        if under_way {
+            time.advance(secs(10));
+        }
+        if begun {
+            executor.run_next();
+        }
+        assert!(slot.get().unwrap().cancel());
+        let expected: &[&str] = if begun {
+            assert!(notes.take().is_empty());
+            assert!(executor.run_next());
+            &["told", "hook dropped"]
+        } else {
+            &["hook dropped"]
+        };
+        assert_eq!(notes.take(), expected, "under way: {under_way}, begun: {begun}");
+    }
+}

@@ -45,6 +45,7 @@ fn as_many_runs_as_asked_for_may_be_under_way_and_no_more() {
     let gate = Arc::new(AtomicBool::new(false));
     let (enter, open) = (Arc::clone(&inside), Arc::clone(&gate));
     let task = Supervision::every(ms(1))
+        .timeout(ms(20))
         .max_interval(ms(2))
         .max_concurrent(3)
         .build()
