@@ -82,6 +82,7 @@ mod future_run;
 mod report;
 mod run;
 mod settings;
+mod state;
 mod supervisor;
 mod token;
 

@@ -1,13 +1,4 @@
-//! The state of one supervised task, and who moves it.
-//!
-//! # The phases
-//!
-//! | phase | what it waits for | leaves by |
-//! |---|---|---|
-//! | `Waiting(due)` | the time of the next run | a look at or after `due`: a run is handed over, or held back |
-//! | `Running` | the end of the awaited run, or its deadline | the run's end; a look at or after the deadline |
-//! | `Held` | a straggler's end, because as many runs as allowed have not ended | a look when one has |
-//! | `Ended` | nothing | never |
+//! Who moves the state of a supervised task: looks, at the right time, and the ends of runs.
 //!
 //! # Looks
 //!
@@ -34,30 +25,14 @@ use std::time::{Duration, Instant};
 
 use super::report::{Counts, Outcome, RunReport};
 use super::run::{Job, Run};
-use super::settings::{Settings, SettledHook};
-use super::token::CancelToken;
-use crate::cancel::Cancellable;
+use super::settings::Settings;
+use super::state::{Nudge, Phase, Settled, State, When, earlier, reached};
 use crate::error::Refusal;
 use crate::executor::{Executor, Runnable};
 use crate::handle::Handle;
 use crate::repeat::Repeat;
 use crate::sync::{Arc, Mutex};
 use crate::task::Task;
-
-/// An instant, or `None` for one that no clock reaches.
-type When = Option<Instant>;
-
-fn reached(when: When, now: Instant) -> bool {
-    when.is_some_and(|when| when <= now)
-}
-
-fn earlier(one: When, other: When) -> When {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(one.min(other)),
-        (one, None) => one,
-        (None, other) => other,
-    }
-}
 
 pub(super) struct Supervisor {
     timers: Handle,
@@ -67,74 +42,12 @@ pub(super) struct Supervisor {
     state: Mutex<State>,
 }
 
-struct State {
-    phase: Phase,
-    interval: Duration,
-    /// Dropped when the supervision ends; runs have clones.
-    job: Option<Arc<dyn Job>>,
-    /// Dropped when the supervision has ended and no run is awaited any more.
-    hook: Option<SettledHook>,
-    /// Present exactly in `Running`, and after the end until the run that was under way then has ended.
-    awaited: Option<Awaited>,
-    /// When the series looks next. In the past: it is about to.
-    wake: When,
-    nudge: Option<Nudge>,
-    /// A run was asked for while one was awaited.
-    again: bool,
-    /// `run_now` has been used up to here, counted from the start. (The "theoretical arrival time" of the generic
-    /// cell rate algorithm.)
-    used_up: Duration,
-    random: u64,
-    running: usize,
-    tally: Tally,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Phase {
-    Waiting(When),
-    Running,
-    Held,
-    Ended,
-}
-
-struct Awaited {
-    number: u64,
-    token: CancelToken,
-    handed_over: Instant,
-    deadline: When,
-    begun: bool,
-}
-
-struct Nudge {
-    at: Instant,
-    timer: Cancellable,
-}
-
-#[derive(Default)]
-struct Tally {
-    runs: u64,
-    successes: u64,
-    timeouts: u64,
-    rejections: u64,
-    failures: u64,
-    withdrawn: u64,
-    late_ends: u64,
-    held_back: u64,
-}
-
 /// How a run came to its end.
 pub(super) enum Ending {
     /// It says so itself.
     Settled(Outcome),
     /// It was dropped, before it began or as a future.
     Dropped,
-}
-
-/// A run that was settled, and what is owed outside the lock.
-struct Settled {
-    token: CancelToken,
-    report: RunReport,
-    hook: Option<SettledHook>,
 }
 
 /// What a look found to be done.
@@ -161,20 +74,8 @@ impl Supervisor {
     ) -> Arc<Self> {
         let start = timers.now();
         let first = start.checked_add(settings.initial_delay);
-        let state = State {
-            phase: Phase::Waiting(first),
-            interval: settings.interval,
-            job: Some(job),
-            hook: settings.on_settled.take(),
-            awaited: None,
-            wake: first,
-            nudge: None,
-            again: false,
-            used_up: Duration::ZERO,
-            random: settings.seed(),
-            running: 0,
-            tally: Tally::default(),
-        };
+        let hook = settings.on_settled.take();
+        let state = State::new(&settings, first, job, hook);
         Arc::new(Self {
             timers: timers.clone(),
             executor,
@@ -227,8 +128,8 @@ impl Supervisor {
             Phase::Running => {
                 let deadline = state.awaited.as_ref().and_then(|awaited| awaited.deadline);
                 if reached(deadline, now) {
-                    return self
-                        .settle(state, Outcome::Timeout, now)
+                    return state
+                        .settle(&self.settings, Outcome::Timeout, now)
                         .map_or(Step::End, Step::GiveUp);
                 }
                 // Should there be no place for a nudge when the run ends, this bounds how late the next one is.
@@ -261,17 +162,7 @@ impl Supervisor {
         let Some(job) = state.job.clone() else {
             return Step::End;
         };
-        state.tally.runs += 1;
-        let number = state.tally.runs;
-        let token = CancelToken::new();
-        state.phase = Phase::Running;
-        state.awaited = Some(Awaited {
-            number,
-            token: token.clone(),
-            handed_over: now,
-            deadline: now.checked_add(self.settings.timeout),
-            begun: false,
-        });
+        let (number, token) = state.await_run(now, now.checked_add(self.settings.timeout));
         Step::HandOver(Run::new(Arc::clone(self), number, token), job)
     }
 
@@ -289,16 +180,7 @@ impl Supervisor {
 
     /// A run wants to begin: may it? Not when it was given up while it waited in its executor.
     pub(super) fn begin(&self, number: u64) -> bool {
-        let mut state = self.state.lock();
-        if matches!(state.phase, Phase::Ended) {
-            return false;
-        }
-        match &mut state.awaited {
-            Some(awaited) if awaited.number == number => awaited.begun = true,
-            _ => return false,
-        }
-        state.running += 1;
-        true
+        self.state.lock().begin(number)
     }
 
     /// A run has come to its end, whether it is awaited or not.
@@ -308,16 +190,16 @@ impl Supervisor {
         let now = self.timers.now();
         state.running -= usize::from(begun);
         let mut unused = None;
-        let settled = if state.awaited.as_ref().is_some_and(|awaited| awaited.number == number) {
+        let settled = if state.is_awaited(number) {
             match ending {
-                Ending::Settled(outcome) => self.settle(state, outcome, now),
+                Ending::Settled(outcome) => state.settle(&self.settings, outcome, now),
                 Ending::Dropped if matches!(state.phase, Phase::Ended) => {
                     state.tally.withdrawn += 1;
                     state.awaited = None;
                     unused = state.hook.take();
                     None
                 }
-                Ending::Dropped => self.settle(state, Outcome::Rejected, now),
+                Ending::Dropped => state.settle(&self.settings, Outcome::Rejected, now),
             }
         } else {
             state.tally.late_ends += u64::from(begun);
@@ -335,47 +217,6 @@ impl Supervisor {
         if let Some(run) = settled {
             self.tell(run);
         }
-    }
-
-    /// Counts the awaited run, and plans the next one.
-    fn settle(&self, state: &mut State, outcome: Outcome, now: Instant) -> Option<Settled> {
-        let run = state.awaited.take()?;
-        let tally = &mut state.tally;
-        match outcome {
-            Outcome::Success => {
-                tally.successes += 1;
-                state.interval = self.settings.interval;
-            }
-            Outcome::Timeout => {
-                tally.timeouts += 1;
-                let doubled = state.interval.saturating_mul(2);
-                state.interval = doubled.min(self.settings.max_interval);
-            }
-            Outcome::Rejected => tally.rejections += 1,
-            Outcome::Failure(_) | Outcome::Panic(_) => tally.failures += 1,
-        }
-        let (next_in, hook) = if matches!(state.phase, Phase::Ended) {
-            (None, state.hook.take())
-        } else {
-            let delay = if state.again { Duration::ZERO } else { self.delay(state) };
-            state.again = false;
-            state.phase = Phase::Waiting(now.checked_add(delay));
-            (Some(delay), state.hook.clone())
-        };
-        let took = now.saturating_duration_since(run.handed_over);
-        let report = RunReport { number: run.number, outcome, took, next_in };
-        Some(Settled { token: run.token, report, hook })
-    }
-
-    /// The interval, less some jitter.
-    fn delay(&self, state: &mut State) -> Duration {
-        if self.settings.jitter == 0.0 {
-            return state.interval;
-        }
-        let fraction = self.settings.jitter * random_fraction(&mut state.random);
-        let delay = state.interval.as_secs_f64() * (1.0 - fraction);
-        // Rounding must not push it over the bound.
-        Duration::try_from_secs_f64(delay).map_or(state.interval, |delay| delay.min(state.interval))
     }
 
     /// Sees to it that somebody looks at `when`, or before.
@@ -421,7 +262,10 @@ impl Supervisor {
         if matches!(state.phase, Phase::Ended) {
             return Err(RunNowError::Ended);
         }
-        let used_up = self.charge(state, now)?;
+        let since_start = now.saturating_duration_since(self.start);
+        let used_up = state
+            .charge(&self.settings, since_start)
+            .map_err(|retry_in| RunNowError::TooOften { retry_in })?;
         match state.phase {
             Phase::Running => state.again = true,
             Phase::Waiting(due) if !reached(due, now) => {
@@ -436,19 +280,6 @@ impl Supervisor {
         }
         state.used_up = used_up;
         Ok(())
-    }
-
-    /// What `used_up` will be if a call at `now` is accepted.
-    fn charge(&self, state: &State, now: Instant) -> Result<Duration, super::RunNowError> {
-        let Some(limit) = self.settings.on_demand else {
-            return Ok(state.used_up);
-        };
-        let now = now.saturating_duration_since(self.start);
-        let ahead = state.used_up.saturating_sub(now);
-        if ahead > limit.tolerance {
-            return Err(super::RunNowError::TooOften { retry_in: ahead - limit.tolerance });
-        }
-        Ok(state.used_up.max(now).saturating_add(limit.spacing))
     }
 
     /// Ends the supervision; says whether this call did. A run under way is asked to end.
@@ -485,26 +316,10 @@ impl Supervisor {
     }
 
     pub(super) fn counts(&self) -> Counts {
-        let state = self.state.lock();
-        let tally = &state.tally;
-        let awaited = state.awaited.as_ref().is_some_and(|awaited| awaited.begun);
-        Counts {
-            runs: tally.runs,
-            successes: tally.successes,
-            timeouts: tally.timeouts,
-            rejections: tally.rejections,
-            failures: tally.failures,
-            withdrawn: tally.withdrawn,
-            late_ends: tally.late_ends,
-            held_back: tally.held_back,
-            running: state.running,
-            stragglers: state.running - usize::from(awaited),
-            interval: state.interval,
-            next_run: match state.phase {
-                Phase::Waiting(due) if !self.timers.is_stopped() => due,
-                _ => None,
-            },
-        }
+        let counts = self.state.lock().counts();
+        // Stopped, and not told of it yet: the next run will not be.
+        let next_run = counts.next_run.filter(|_| !self.timers.is_stopped());
+        Counts { next_run, ..counts }
     }
 
     /// Tells the log and the hook of a run that was settled.
@@ -547,15 +362,4 @@ impl fmt::Debug for Supervisor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Supervisor").field("counts", &self.counts()).finish_non_exhaustive()
     }
-}
-
-/// A number from 0 to below 1, of a splitmix64 sequence.
-fn random_fraction(state: &mut u64) -> f64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut mixed = *state;
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^= mixed >> 31;
-    // 53 bits: as many as fit.
-    (mixed >> 11) as f64 / (1_u64 << 53) as f64
 }
