@@ -48,6 +48,10 @@ mod virtual_time;
 #[cfg(all(feature = "__bench", not(lars_loom)))]
 #[doc(hidden)]
 pub mod bench;
+
+// What stands on the scheduler and uses its public side only. No model covers it.
+#[cfg(not(lars_loom))]
+pub mod delay_queue;
 #[cfg(not(lars_loom))]
 pub mod supervised;
 #[cfg(not(lars_loom))]

@@ -24,7 +24,7 @@ mod real {
     };
 
     pub(crate) use crossbeam_utils::sync::{Parker, Unparker};
-    pub(crate) use parking_lot::{Condvar, Mutex};
+    pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
 
     /// `std`'s cell behind the interface of loom's, so that the model sees every access.
     #[derive(Debug)]

@@ -1,0 +1,414 @@
+//! A queue whose items can be taken when they are due: the JDK's `DelayQueue`.
+//!
+//! For work that has to wait, and that threads or tasks of your own then take: retries, expiries, cool-downs. It has
+//! no thread of its own, and blocking consumers need no scheduler. Async consumers bring a [`Handle`], because
+//! somebody has to wake them when the first item comes due.
+//!
+//! ```
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use lars_scheduler::delay_queue::DelayQueue;
+//! use std::time::Duration;
+//!
+//! let retries = DelayQueue::new();
+//! retries.put("second", Duration::from_millis(20))?;
+//! retries.put("first", Duration::from_millis(10))?;
+//! let obsolete = retries.put("never", Duration::from_millis(15))?;
+//! assert_eq!(retries.remove(obsolete), Some("never"));
+//!
+//! assert_eq!(retries.poll(), None); // nothing is due yet
+//! assert_eq!(retries.take()?, "first");
+//! assert_eq!(retries.take()?, "second");
+//! # Ok(()) }
+//! ```
+//!
+//! # Beside the JDK's
+//!
+//! The names are the same, and so is the idea that one consumer, the leader, waits for the first item while the
+//! others sleep. An item brings its delay when it is put in, and need not know it itself. Items with equal deadlines
+//! keep their order. An item is removed by its key in O(log n), where the JDK searches the whole queue. A queue can
+//! be closed; every consumer that waits is then told.
+
+mod next;
+mod waiting;
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use thiserror::Error;
+
+pub use self::next::{Items, Next, NextError};
+use self::waiting::{Due, Shared, State, wake};
+use crate::clock::real_now;
+use crate::handle::Handle;
+use crate::sync::MutexGuard;
+
+/// A queue of items with deadlines: an item is taken when it is due, never before, the earliest first.
+///
+/// Any number of threads put and take. The queue takes any item with any delay up to [`Duration::MAX`], and has no
+/// limit. It is a reference: clones refer to the same queue.
+///
+/// # Ordering
+///
+/// By deadline; items with equal deadlines in the order in which they were put. Consumers that wait are served in
+/// the order in which they began to, except that one which comes while an item is due may be faster than
+/// the one that was just woken for it.
+///
+/// # Lateness
+///
+/// Never early, by the queue's clock. A blocked thread is as late as the operating system is with waking it, a
+/// future as late as a timer of its scheduler.
+///
+/// # Closing
+///
+/// [`close`](Self::close) ends the waiting: nobody can put any more, and consumers do not wait any more. What is
+/// in the queue stays there, for [`poll`](Self::poll), [`drain`](Self::drain) and [`take_all`](Self::take_all).
+pub struct DelayQueue<T> {
+    shared: Arc<Shared<T>>,
+}
+
+/// Names one item of one queue. Made by [`DelayQueue::put`].
+///
+/// A key is good for its item only: after that is gone it names nothing, whatever comes into its place, and in
+/// another queue it names nothing either.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct DelayKey {
+    queue: u64,
+    due: Due,
+    sequence: u64,
+}
+
+/// The queue has been closed. The item is given back.
+#[derive(Clone, Copy, PartialEq, Eq, Error)]
+#[error("the delay queue has been closed; nothing can be put into it any more")]
+pub struct PutError<T> {
+    item: T,
+}
+
+impl<T> PutError<T> {
+    /// The item.
+    pub fn into_item(self) -> T {
+        self.item
+    }
+}
+
+impl<T> fmt::Debug for PutError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PutError").finish_non_exhaustive()
+    }
+}
+
+/// The queue has been closed, and nothing in it is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("the delay queue has been closed, and nothing in it is due")]
+pub struct QueueClosed;
+
+impl<T> Default for DelayQueue<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> DelayQueue<T> {
+    /// An empty queue on the system's monotonic clock.
+    pub fn new() -> Self {
+        Self::with_clock(real_now)
+    }
+
+    /// An empty queue on a clock of the caller's: a test's, a scheduler's, or one that is cheaper to read.
+    ///
+    /// The clock must not go back. A consumer that waits takes it to go at the pace of the system's, or a future at
+    /// the pace of its scheduler's; whoever makes it jump says so by [`clock_moved`](Self::clock_moved). The clock is
+    /// read outside of all locks; a panic in it passes through the call that read it, and harms nothing.
+    ///
+    /// # Examples
+    ///
+    /// The clock of a scheduler in virtual time:
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_scheduler::LightArrayRevolverScheduler;
+    /// use lars_scheduler::delay_queue::DelayQueue;
+    /// use std::time::Duration;
+    ///
+    /// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+    /// let handle = time.handle();
+    /// let queue = DelayQueue::with_clock(move || handle.now());
+    /// let day = Duration::from_secs(24 * 3600);
+    /// queue.put("tomorrow", day)?;
+    /// time.advance(day - Duration::from_nanos(1));
+    /// assert_eq!(queue.poll(), None);
+    /// time.advance(Duration::from_nanos(1));
+    /// assert_eq!(queue.poll(), Some("tomorrow"));
+    /// # Ok(()) }
+    /// ```
+    pub fn with_clock(clock: impl Fn() -> Instant + Send + Sync + 'static) -> Self {
+        Self { shared: Arc::new(Shared::new(Box::new(clock))) }
+    }
+
+    /// Makes all consumers that wait look at the clock.
+    pub fn clock_moved(&self) {
+        let waiting = self.shared.state.lock().notify_all();
+        waiting.into_values().for_each(wake);
+    }
+
+    /// Puts an item in that is due `delay` from now. It can be taken out again by the key.
+    ///
+    /// A delay that no clock reaches, up to [`Duration::MAX`], is accepted: the item never comes due, but is
+    /// counted, seen by [`peek`](Self::peek), and can be removed.
+    ///
+    /// # Errors
+    ///
+    /// [`PutError`] gives the item back if the queue has been closed.
+    pub fn put(&self, item: T, delay: Duration) -> Result<DelayKey, PutError<T>> {
+        self.put_due(item, Due::after(self.shared.now(), delay))
+    }
+
+    /// Puts an item in that is due at `deadline`. One that has passed is due at once, before items with later
+    /// deadlines.
+    ///
+    /// # Errors
+    ///
+    /// As for [`put`](Self::put).
+    pub fn put_at(&self, item: T, deadline: Instant) -> Result<DelayKey, PutError<T>> {
+        self.put_due(item, Due::At(deadline))
+    }
+
+    fn put_due(&self, item: T, due: Due) -> Result<DelayKey, PutError<T>> {
+        let mut state = self.shared.state.lock();
+        if state.closed {
+            return Err(PutError { item });
+        }
+        let (sequence, to_wake) = state.push(due, item);
+        drop(state);
+        to_wake.into_iter().for_each(wake);
+        Ok(DelayKey { queue: self.shared.id, due, sequence })
+    }
+
+    /// Takes the first item, blocking until it is due.
+    ///
+    /// # Errors
+    ///
+    /// [`QueueClosed`] when the queue has been closed and nothing in it is due.
+    pub fn take(&self) -> Result<T, QueueClosed> {
+        loop {
+            // Without a deadline the wait ends with an item or an error.
+            if let Some(item) = self.take_until(Due::Never)? {
+                return Ok(item);
+            }
+        }
+    }
+
+    /// Takes the first item if it is due now.
+    pub fn poll(&self) -> Option<T> {
+        let now = self.shared.now();
+        self.shared.state.lock().pop_due(now)
+    }
+
+    /// Takes the first item, blocking until it is due, but not longer than `limit` by the queue's clock. `None` when
+    /// that has passed.
+    ///
+    /// # Errors
+    ///
+    /// As for [`take`](Self::take).
+    pub fn poll_timeout(&self, limit: Duration) -> Result<Option<T>, QueueClosed> {
+        self.take_until(Due::after(self.shared.now(), limit))
+    }
+
+    fn take_until(&self, deadline: Due) -> Result<Option<T>, QueueClosed> {
+        match self.poll() {
+            Some(item) => Ok(Some(item)),
+            None => self.shared.wait(deadline),
+        }
+    }
+
+    /// Waits for the next item as a future. A timer of `handle`'s scheduler wakes it; there is one such timer for all
+    /// consumers of the queue together, that of the leader.
+    ///
+    /// # Errors
+    ///
+    /// [`NextError::Closed`] when the queue has been closed and nothing in it is due. [`NextError::Refused`] when the
+    /// scheduler gives no timer to wait with, because it has been stopped or is full; the item stays in the queue.
+    ///
+    /// # Cancel safety
+    ///
+    /// An item is taken out only when the future is ready. Dropping it before loses nothing; if it led, or had
+    /// been woken, the next consumer in the line does so in its place. A future that was woken and is kept
+    /// without being polled holds that item up, unless another consumer comes by.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_scheduler::LightArrayRevolverScheduler;
+    /// use lars_scheduler::delay_queue::{DelayQueue, NextError};
+    /// use std::time::Duration;
+    ///
+    /// let scheduler = LightArrayRevolverScheduler::new()?;
+    /// let queue = DelayQueue::new();
+    /// queue.put(7, Duration::from_millis(5))?;
+    /// assert_eq!(futures::executor::block_on(queue.next(&scheduler)), Ok(7));
+    /// queue.close();
+    /// let end = futures::executor::block_on(queue.next(&scheduler));
+    /// assert_eq!(end, Err(NextError::Closed));
+    /// # Ok(()) }
+    /// ```
+    pub fn next(&self, handle: &Handle) -> Next<T> {
+        Next::new(Arc::clone(&self.shared), handle.clone())
+    }
+
+    /// The items as a `Stream` of their own right, which ends when the queue is closed and nothing in it is due.
+    ///
+    /// # Errors
+    ///
+    /// As for [`next`](Self::next): an item of the stream is an error when the scheduler gives no timer. It ends after
+    /// the one which says that the scheduler has been stopped.
+    pub fn stream(&self, handle: &Handle) -> Items<T> {
+        Items::new(self.next(handle))
+    }
+
+    /// Takes all items that are due now, the earliest first.
+    pub fn drain(&self) -> Vec<T> {
+        self.drain_up_to(usize::MAX)
+    }
+
+    /// Takes the items that are due now, the earliest first, but not more than `max`.
+    pub fn drain_up_to(&self, max: usize) -> Vec<T> {
+        let now = self.shared.now();
+        let mut state = self.shared.state.lock();
+        std::iter::from_fn(|| state.pop_due(now)).take(max).collect()
+    }
+
+    /// Takes everything out, whether it is due or not, the earliest first, each with its deadline; `None` for those
+    /// that never come due.
+    pub fn take_all(&self) -> Vec<(Option<Instant>, T)> {
+        let all = std::mem::take(&mut self.shared.state.lock().items);
+        all.into_iter().map(|((due, _), item)| (due.instant(), item)).collect()
+    }
+
+    /// Takes one item out, whether it is due or not, in O(log n). `None` if it has been taken before.
+    pub fn remove(&self, key: DelayKey) -> Option<T> {
+        let mut state = self.shared.state.lock();
+        if key.queue == self.shared.id {
+            state.items.remove(&(key.due, key.sequence))
+        } else {
+            None
+        }
+    }
+
+    /// How long it is until an item is due: zero if it is, [`Duration::MAX`] if it never will be, `None` if it has
+    /// been taken out.
+    pub fn remaining(&self, key: DelayKey) -> Option<Duration> {
+        let now = self.shared.now();
+        let state = self.shared.state.lock();
+        let is_here =
+            key.queue == self.shared.id && state.items.contains_key(&(key.due, key.sequence));
+        is_here.then(|| key.due.remaining(now))
+    }
+
+    /// Looks at the first item, whether it is due or not.
+    ///
+    /// What it returns holds the queue's lock: while it exists all other calls wait, and one on the same thread
+    /// would wait for ever.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_scheduler::delay_queue::DelayQueue;
+    /// use std::time::Duration;
+    /// let queue = DelayQueue::new();
+    /// let key = queue.put(String::from("never"), Duration::MAX)?;
+    /// let head = queue.peek().unwrap();
+    /// assert_eq!(*head, "never");
+    /// assert_eq!((head.key(), head.remaining()), (key, Duration::MAX));
+    /// # Ok(()) }
+    /// ```
+    pub fn peek(&self) -> Option<Peek<'_, T>> {
+        let now = self.shared.now();
+        let state = self.shared.state.lock();
+        let (&(due, sequence), _) = state.items.first_key_value()?;
+        let key = DelayKey { queue: self.shared.id, due, sequence };
+        Some(Peek { state, key, remaining: due.remaining(now) })
+    }
+
+    /// How many items are in the queue, due or not.
+    pub fn len(&self) -> usize {
+        self.shared.state.lock().items.len()
+    }
+
+    /// Whether nothing is in the queue, due or not.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Closes the queue; says whether this call did. Wakes everybody who waits. What is in the queue stays.
+    pub fn close(&self) -> bool {
+        let mut state = self.shared.state.lock();
+        let first = !std::mem::replace(&mut state.closed, true);
+        let waiting = state.notify_all();
+        drop(state);
+        waiting.into_values().for_each(wake);
+        first
+    }
+
+    /// Whether the queue has been closed.
+    pub fn is_closed(&self) -> bool {
+        self.shared.state.lock().closed
+    }
+}
+
+impl<T> Clone for DelayQueue<T> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared) }
+    }
+}
+
+impl<T> fmt::Debug for DelayQueue<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DelayQueue")
+            .field("len", &self.len())
+            .field("closed", &self.is_closed())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The first item of a queue, looked at. Dereferences to the item; holds the queue's lock. Made by
+/// [`DelayQueue::peek`].
+pub struct Peek<'a, T> {
+    state: MutexGuard<'a, State<T>>,
+    key: DelayKey,
+    remaining: Duration,
+}
+
+impl<T> Peek<'_, T> {
+    /// How long it was until the item is due when the queue was looked at: zero if it was,
+    /// [`Duration::MAX`] if it never will be.
+    pub fn remaining(&self) -> Duration {
+        self.remaining
+    }
+
+    /// The item's key.
+    pub fn key(&self) -> DelayKey {
+        self.key
+    }
+}
+
+impl<T> Deref for Peek<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        let first = self.state.items.first_key_value();
+        first.expect("the lock is held since it was looked at").1
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Peek<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Peek")
+            .field("item", &**self)
+            .field("remaining", &self.remaining)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,146 @@
+//! Consumers that are futures.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use futures::Stream;
+use thiserror::Error;
+
+use super::waiting::{Consumer, Due, Look, Shared, wake};
+use crate::body::TaskBody;
+use crate::cancel::CancelOnDrop;
+use crate::error::Refusal;
+use crate::handle::Handle;
+use crate::task::Task;
+
+/// Why there is no next item.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum NextError {
+    /// The queue has been closed, and nothing in it is due.
+    #[error("the delay queue has been closed, and nothing in it is due")]
+    Closed,
+    /// The scheduler gave no timer to wait with.
+    #[error("the scheduler gave no timer to wait with: {0}")]
+    Refused(Refusal),
+}
+
+/// Waits for the next item. Made by [`DelayQueue::next`](super::DelayQueue::next).
+///
+/// After it was ready it can be polled again, and waits for another item.
+#[must_use = "futures do nothing unless they are polled"]
+pub struct Next<T> {
+    consumer: Consumer<T>,
+    handle: Handle,
+    /// While it leads.
+    timer: Option<CancelOnDrop>,
+}
+
+impl<T> Next<T> {
+    pub(super) fn new(queue: Arc<Shared<T>>, handle: Handle) -> Self {
+        Self { consumer: Consumer::new(queue), handle, timer: None }
+    }
+
+    /// Sets the timer, if it leads.
+    fn wait_until(&mut self, due: Due, waker: &Waker) -> Result<(), Refusal> {
+        if due == Due::Never {
+            return Ok(());
+        }
+        let remaining = due.remaining(self.consumer.queue.now());
+        let alarm = Task::new(Alarm(Some(waker.clone()))).inline();
+        match self.handle.schedule_once(remaining, alarm) {
+            Ok(timer) => {
+                self.timer = Some(timer.cancel_on_drop());
+                Ok(())
+            }
+            Err(refused) => {
+                let (refusal, alarm) = refused.into_parts();
+                alarm.into_body().cancelled();
+                Err(refusal)
+            }
+        }
+    }
+}
+
+impl<T> Future for Next<T> {
+    type Output = Result<T, NextError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        this.timer = None; // and its place, where places are limited, is for the next one
+        match this.consumer.look(context.waker()) {
+            Look::Item(item) => Poll::Ready(Ok(item)),
+            Look::Closed => Poll::Ready(Err(NextError::Closed)),
+            Look::NotYet(due) => match this.wait_until(due, context.waker()) {
+                Ok(()) => Poll::Pending,
+                Err(refusal) => {
+                    this.consumer.leave();
+                    Poll::Ready(Err(NextError::Refused(refusal)))
+                }
+            },
+        }
+    }
+}
+
+impl<T> fmt::Debug for Next<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Next").field("leads", &self.timer.is_some()).finish_non_exhaustive()
+    }
+}
+
+/// The timer of a future that leads: wakes it when it is due, and also when it is dropped unrun, which means that
+/// the scheduler has stopped.
+struct Alarm(Option<Waker>);
+
+impl TaskBody for Alarm {
+    fn run(self) {
+        drop(self);
+    }
+
+    /// By the future itself, which needs no waking.
+    fn cancelled(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        self.0.take().into_iter().for_each(wake);
+    }
+}
+
+/// The items of a queue as they come due. Made by [`DelayQueue::stream`](super::DelayQueue::stream).
+///
+/// It is one consumer among others: several streams share the items.
+#[derive(Debug)]
+#[must_use = "streams do nothing unless they are polled"]
+pub struct Items<T> {
+    /// `None` when it has ended.
+    next: Option<Next<T>>,
+}
+
+impl<T> Items<T> {
+    pub(super) fn new(next: Next<T>) -> Self {
+        Self { next: Some(next) }
+    }
+}
+
+impl<T> Stream for Items<T> {
+    type Item = Result<T, Refusal>;
+
+    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        let this = self.get_mut();
+        let Some(next) = &mut this.next else { return Poll::Ready(None) };
+        let Poll::Ready(result) = Pin::new(next).poll(context) else { return Poll::Pending };
+        if matches!(result, Err(NextError::Closed | NextError::Refused(Refusal::Stopped))) {
+            this.next = None;
+        }
+        Poll::Ready(match result {
+            Ok(item) => Some(Ok(item)),
+            Err(NextError::Refused(refusal)) => Some(Err(refusal)),
+            Err(NextError::Closed) => None,
+        })
+    }
+}
