@@ -80,6 +80,9 @@ pub enum Refusal {
     /// The scheduler was stopped, closed or dropped.
     #[error("the scheduler has been stopped; nothing can be scheduled on it any more")]
     Stopped,
+    /// The executor that was asked has been shut down; its scheduler may go on.
+    #[error("the executor has been shut down; nothing can be scheduled on it any more")]
+    ShutDown,
     /// More timers would be pending than the scheduler was built to hold.
     #[error("max_pending is {limit}, and with this more timers would be pending")]
     Full {

@@ -51,7 +51,11 @@ pub mod bench;
 
 // What stands on the scheduler and uses its public side only. No model covers it.
 #[cfg(not(lars_loom))]
+pub mod call;
+#[cfg(not(lars_loom))]
 pub mod delay_queue;
+#[cfg(not(lars_loom))]
+pub mod scheduled_executor;
 #[cfg(not(lars_loom))]
 pub mod supervised;
 #[cfg(not(lars_loom))]

@@ -114,6 +114,11 @@ impl ByHand {
         next.map(Runnable::run).is_some()
     }
 
+    /// Takes the oldest task out, if there is one.
+    pub(crate) fn take_next(&self) -> Option<Runnable> {
+        self.0.lock().unwrap().pop_front()
+    }
+
     /// Drops all tasks unrun.
     pub(crate) fn abandon(&self) -> usize {
         let tasks = std::mem::take(&mut *self.0.lock().unwrap());

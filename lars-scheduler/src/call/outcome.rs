@@ -1,0 +1,224 @@
+//! What becomes of a call: a promise on the side of the scheduler, an outcome on the side of the caller.
+
+use std::any::Any;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use thiserror::Error;
+
+use crate::error::Refusal;
+use crate::executor::Runnable;
+use crate::report::message_of;
+use crate::sync::Mutex;
+
+/// Why a call has no result.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum CallError {
+    /// It was cancelled before it ran; a repeated one, before it came to a result.
+    #[error("the call was cancelled")]
+    Cancelled,
+    /// It panicked. The scheduler has counted and reported that, as for any task.
+    #[error("the call panicked: {0}")]
+    Panicked(CallPanic),
+    /// It was dropped unrun: its scheduler was stopped and what that handed back was dropped, or an executor
+    /// dropped it.
+    #[error(
+        "the call was dropped and never ran: its scheduler was stopped, or an executor gave it up"
+    )]
+    Dropped,
+    /// It was not done when its time was up. If it was running, it runs on, and its value is dropped.
+    #[error("the call was not done in time")]
+    TimedOut,
+    /// It was not accepted, and never ran.
+    #[error("the call was refused: {0}")]
+    Refused(Refusal),
+    /// Its result was taken before.
+    #[error("the result of the call has been taken already")]
+    Taken,
+}
+
+/// The panic of a call: its message, and what it was raised with.
+pub struct CallPanic {
+    message: String,
+    /// A mutex, so that the error can be shared as well; a payload is only `Send`.
+    payload: Mutex<Box<dyn Any + Send>>,
+}
+
+impl CallPanic {
+    fn new(payload: Box<dyn Any + Send>) -> Self {
+        Self { message: message_of(&*payload).to_owned(), payload: Mutex::new(payload) }
+    }
+
+    /// The panic's message, where it had one.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// What the panic was raised with; good for [`std::panic::resume_unwind`].
+    pub fn into_payload(self) -> Box<dyn Any + Send> {
+        self.payload.into_inner()
+    }
+}
+
+impl fmt::Display for CallPanic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl fmt::Debug for CallPanic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CallPanic").field("message", &self.message).finish_non_exhaustive()
+    }
+}
+
+/// What the two sides share.
+pub(crate) struct Outcome<T> {
+    state: Mutex<State<T>>,
+}
+
+struct State<T> {
+    phase: Phase,
+    result: Option<Result<T, CallError>>,
+    waker: Option<Waker>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// Nobody has settled it.
+    Open,
+    /// Somebody is about to settle it, and nobody else can any more.
+    Claimed,
+    Settled {
+        cancelled: bool,
+    },
+}
+
+impl<T> Outcome<T> {
+    fn new() -> Self {
+        Self { state: Mutex::new(State { phase: Phase::Open, result: None, waker: None }) }
+    }
+
+    pub(crate) fn is_settled(&self) -> bool {
+        matches!(self.state.lock().phase, Phase::Settled { .. })
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.state.lock().phase == Phase::Settled { cancelled: true }
+    }
+
+    /// Reserves the right to settle; says whether it was to be had.
+    pub(crate) fn claim(&self) -> bool {
+        let mut state = self.state.lock();
+        let open = state.phase == Phase::Open;
+        if open {
+            state.phase = Phase::Claimed;
+        }
+        open
+    }
+
+    /// Settles what this caller has claimed.
+    pub(crate) fn settle_claimed(&self, result: Result<T, CallError>) {
+        let cancelled = matches!(result, Err(CallError::Cancelled));
+        let waker = {
+            let mut state = self.state.lock();
+            state.phase = Phase::Settled { cancelled };
+            state.result = Some(result);
+            state.waker.take()
+        };
+        if let Some(waker) = waker {
+            // A waker that panics is contained and logged: the call has its result.
+            Runnable::new(move || waker.wake()).run();
+        }
+    }
+
+    /// Settles what this caller has claimed with what `run` returns.
+    pub(crate) fn fulfil_claimed(&self, run: impl FnOnce() -> T) {
+        fulfil(run, |result| self.settle_claimed(result));
+    }
+
+    /// Settles, unless somebody has. A result that comes too late is dropped.
+    pub(crate) fn settle(&self, result: Result<T, CallError>) {
+        if self.claim() {
+            self.settle_claimed(result);
+        }
+    }
+
+    pub(crate) fn poll(&self, context: &Context<'_>) -> Poll<Result<T, CallError>> {
+        // Foreign code, so it does not run under the lock; neither does the drop of the old one.
+        let waker = context.waker().clone();
+        let replaced;
+        {
+            let mut state = self.state.lock();
+            match state.phase {
+                Phase::Settled { .. } => {
+                    return Poll::Ready(state.result.take().unwrap_or(Err(CallError::Taken)));
+                }
+                Phase::Open | Phase::Claimed => replaced = state.waker.replace(waker),
+            }
+        }
+        drop(replaced);
+        Poll::Pending
+    }
+}
+
+/// A promise, and where its outcome will be.
+pub(crate) fn promise<T>() -> (Promise<T>, Arc<Outcome<T>>) {
+    let outcome = Arc::new(Outcome::new());
+    (Promise { outcome: Arc::clone(&outcome), broken: Broken::Dropped }, outcome)
+}
+
+/// Settles its outcome, at the latest when it is dropped.
+pub(crate) struct Promise<T> {
+    outcome: Arc<Outcome<T>>,
+    broken: Broken,
+}
+
+/// What the outcome is if the promise is dropped.
+enum Broken {
+    Dropped,
+    Cancelled,
+}
+
+impl<T> Promise<T> {
+    pub(crate) fn settle(self, result: Result<T, CallError>) {
+        self.outcome.settle(result);
+    }
+
+    /// From now on, dropping it means that it was cancelled.
+    pub(crate) fn cancel(&mut self) {
+        self.broken = Broken::Cancelled;
+    }
+
+    /// Settles with what `run` returns.
+    pub(crate) fn fulfil(self, run: impl FnOnce() -> T) {
+        fulfil(run, |result| self.settle(result));
+    }
+}
+
+/// Settles with what `run` returns. A panic goes into the outcome and, as one with the same message, on to the
+/// scheduler, which counts and reports it. What settles is dropped before that: a destructor that panicked while it
+/// unwinds would end the process.
+fn fulfil<T>(run: impl FnOnce() -> T, settle: impl FnOnce(Result<T, CallError>)) {
+    match catch_unwind(AssertUnwindSafe(run)) {
+        Ok(value) => settle(Ok(value)),
+        Err(payload) => {
+            let panic = CallPanic::new(payload);
+            let message = panic.message.clone();
+            settle(Err(CallError::Panicked(panic)));
+            resume_unwind(Box::new(message));
+        }
+    }
+}
+
+impl<T> Drop for Promise<T> {
+    fn drop(&mut self) {
+        self.outcome.settle(Err(match self.broken {
+            Broken::Dropped => CallError::Dropped,
+            Broken::Cancelled => CallError::Cancelled,
+        }));
+    }
+}

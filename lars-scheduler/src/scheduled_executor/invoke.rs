@@ -1,0 +1,192 @@
+//! Many tasks at once: all of them, or any of them.
+
+use std::pin::pin;
+use std::time::{Duration, Instant};
+
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use thiserror::Error;
+
+use super::ScheduledExecutor;
+use crate::call::{CallError, ScheduledCall};
+use crate::error::ScheduleError;
+use crate::wait;
+
+/// Why one of the tasks of [`ScheduledExecutor::invoke_any`] was of no use.
+#[derive(Debug, Error)]
+pub enum TaskFailure<E> {
+    /// It returned an error.
+    #[error("a task failed: {0}")]
+    Failed(E),
+    /// It panicked, was cancelled, timed out, or was refused.
+    #[error(transparent)]
+    NoResult(CallError),
+}
+
+/// Why [`ScheduledExecutor::invoke_any`] has no result.
+#[derive(Debug, Error)]
+pub enum InvokeAnyError<E> {
+    /// It was given no task.
+    #[error("invoke_any was given no task")]
+    NoTasks,
+    /// No task succeeded in time.
+    #[error("no task succeeded in time")]
+    TimedOut,
+    /// No task succeeded.
+    #[error("none of the {} tasks succeeded", .0.len())]
+    AllFailed(Vec<TaskFailure<E>>),
+}
+
+impl ScheduledExecutor {
+    /// Runs all tasks, and blocks until all are over. The results are in the order of the tasks; one that was not
+    /// accepted has [`CallError::Refused`].
+    ///
+    /// It waits for threads of the pool: a task on that pool must not call it, nor one that runs inline.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let jobs = lars_scheduler::scheduled_executor::ScheduledExecutor::new()?;
+    /// let squares = jobs.invoke_all((1..=3).map(|n| move || n * n));
+    /// let squares: Vec<_> = squares.into_iter().flatten().collect();
+    /// assert_eq!(squares, [1, 4, 9]);
+    /// # Ok(()) }
+    /// ```
+    pub fn invoke_all<T, F>(&self, tasks: impl IntoIterator<Item = F>) -> Vec<Result<T, CallError>>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> T + Send + 'static,
+    {
+        wait_for_all(tasks.into_iter().map(|task| self.submit(task)).collect())
+    }
+
+    /// Runs all tasks, and blocks until all are over or `limit` has passed, by the scheduler's clock. A task that is not
+    /// done then has [`CallError::TimedOut`]; it does not start any more, or its value is dropped. Otherwise as
+    /// [`invoke_all`](Self::invoke_all).
+    pub fn invoke_all_timeout<T, F>(
+        &self,
+        tasks: impl IntoIterator<Item = F>,
+        limit: Duration,
+    ) -> Vec<Result<T, CallError>>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> T + Send + 'static,
+    {
+        wait_for_all(self.submit_all_until(tasks, limit))
+    }
+
+    /// Runs all tasks, and blocks until one of them succeeds; returns its value, and cancels those that have not
+    /// started. The values of others that run are dropped.
+    ///
+    /// It waits for threads of the pool: a task on that pool must not call it, nor one that runs inline.
+    ///
+    /// # Errors
+    ///
+    /// [`InvokeAnyError::AllFailed`] with what became of each, in the order in which they ended;
+    /// [`InvokeAnyError::NoTasks`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let jobs = lars_scheduler::scheduled_executor::ScheduledExecutor::new()?;
+    /// let even = |n: u32| move || if n % 2 == 0 { Ok(n) } else { Err("odd") };
+    /// assert_eq!(jobs.invoke_any([1, 3, 4, 5].map(even))?, 4);
+    /// assert!(jobs.invoke_any([1, 3].map(even)).is_err());
+    /// # Ok(()) }
+    /// ```
+    pub fn invoke_any<T, E, F>(
+        &self,
+        tasks: impl IntoIterator<Item = F>,
+    ) -> Result<T, InvokeAnyError<E>>
+    where
+        T: Send + 'static,
+        E: Send + 'static,
+        F: FnOnce() -> Result<T, E> + Send + 'static,
+    {
+        wait_for_any(tasks.into_iter().map(|task| self.submit(task)).collect())
+    }
+
+    /// As [`invoke_any`](Self::invoke_any), but not for longer than `limit`, by the scheduler's clock.
+    ///
+    /// # Errors
+    ///
+    /// [`InvokeAnyError::TimedOut`] when that has passed, and some task has neither succeeded nor failed; otherwise
+    /// as for [`invoke_any`](Self::invoke_any).
+    pub fn invoke_any_timeout<T, E, F>(
+        &self,
+        tasks: impl IntoIterator<Item = F>,
+        limit: Duration,
+    ) -> Result<T, InvokeAnyError<E>>
+    where
+        T: Send + 'static,
+        E: Send + 'static,
+        F: FnOnce() -> Result<T, E> + Send + 'static,
+    {
+        wait_for_any(self.submit_all_until(tasks, limit))
+    }
+
+    fn submit_all_until<T, F>(
+        &self,
+        tasks: impl IntoIterator<Item = F>,
+        limit: Duration,
+    ) -> Vec<Submitted<T, F>>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> T + Send + 'static,
+    {
+        let now: Instant = self.shared.handle.now();
+        let deadline = now.checked_add(limit);
+        tasks.into_iter().map(|task| self.submit_until(now, deadline, task)).collect()
+    }
+}
+
+type Submitted<T, F> = Result<ScheduledCall<T>, ScheduleError<F>>;
+
+fn refused<F>(error: ScheduleError<F>) -> CallError {
+    CallError::Refused(error.into_parts().0)
+}
+
+fn wait_for_all<T, F>(calls: Vec<Submitted<T, F>>) -> Vec<Result<T, CallError>> {
+    let result = |call: Submitted<T, F>| call.map_err(refused)?.get();
+    calls.into_iter().map(result).collect()
+}
+
+fn wait_for_any<T, E, F>(calls: Vec<Submitted<Result<T, E>, F>>) -> Result<T, InvokeAnyError<E>> {
+    let mut failures = Vec::new();
+    let mut pending = FuturesUnordered::new();
+    for call in calls {
+        match call {
+            Ok(call) => pending.push(call.cancel_on_drop()),
+            Err(error) => failures.push(TaskFailure::NoResult(refused(error))),
+        }
+    }
+    let mut timed_out = false;
+    // Without a deadline the wait ends with a result.
+    while let Some(Some(result)) = wait::block_until(pin!(pending.next()), None) {
+        match result {
+            Ok(Ok(value)) => return Ok(value),
+            Ok(Err(error)) => failures.push(TaskFailure::Failed(error)),
+            Err(error) => {
+                timed_out |= matches!(error, CallError::TimedOut);
+                failures.push(TaskFailure::NoResult(error));
+            }
+        }
+    }
+    Err(match failures.is_empty() {
+        true => InvokeAnyError::NoTasks,
+        false if timed_out => InvokeAnyError::TimedOut,
+        false => InvokeAnyError::AllFailed(failures),
+    })
+}
+
+impl<E> TaskFailure<E> {
+    /// The error that the task returned, if it did.
+    pub fn into_error(self) -> Option<E> {
+        match self {
+            Self::Failed(error) => Some(error),
+            Self::NoResult(_) => None,
+        }
+    }
+}

@@ -1,0 +1,215 @@
+//! The end of an executor: what it still runs, what it hands back, and waiting for it.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::ScheduledExecutor;
+use super::registry::{Job, Registry, Repeat, Waiting, contain};
+use crate::call::Target;
+use crate::clock::real_now;
+use crate::sync::Parker;
+
+/// What [`ScheduledExecutor::shutdown`] does with one-shots that are not due yet. What is due runs in any case.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+pub enum DelayedTasks {
+    /// They run at their time. The JDK's default too.
+    #[default]
+    Run,
+    /// They are cancelled.
+    Cancel,
+}
+
+/// What [`ScheduledExecutor::shutdown`] does with series.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+pub enum PeriodicTasks {
+    /// They are cancelled; a run that is under way finishes. The JDK's default too.
+    #[default]
+    Cancel,
+    /// They go on until they are cancelled, or end by themselves.
+    Continue,
+}
+
+/// What becomes of accepted work when an executor is shut down.
+///
+/// ```
+/// use lars_scheduler::scheduled_executor::{DelayedTasks, PeriodicTasks, ShutdownPolicy};
+/// let at_once = ShutdownPolicy { delayed: DelayedTasks::Cancel, ..ShutdownPolicy::default() };
+/// assert_eq!(at_once.periodic, PeriodicTasks::Cancel);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+pub struct ShutdownPolicy {
+    /// One-shots that are not due yet.
+    pub delayed: DelayedTasks,
+    /// Series.
+    pub periodic: PeriodicTasks,
+}
+
+impl ScheduledExecutor {
+    /// Refuses new work from now on, and lets accepted work run or cancels it, by `policy`. Does not wait. Returns how
+    /// many one-shots it cancelled; they have never started.
+    ///
+    /// It can be called again with a policy that cancels more.
+    pub fn shutdown(&self, policy: ShutdownPolicy) -> usize {
+        let now = self.shared.handle.now();
+        let (cancelled, series) = self.shared.change(|registry| {
+            registry.is_shut_down = true;
+            let cancelled: Vec<Waiting> = match policy.delayed {
+                DelayedTasks::Run => Vec::new(),
+                DelayedTasks::Cancel => {
+                    let later = |waiting: &Waiting| waiting.due.is_none_or(|due| due > now);
+                    registry
+                        .waiting
+                        .extract_if(.., |_, task| later(task))
+                        .map(|(_, task)| task)
+                        .collect()
+                }
+            };
+            let series = match policy.periodic {
+                PeriodicTasks::Cancel => registry.doom_repeats(),
+                PeriodicTasks::Continue => Vec::new(),
+            };
+            (cancelled, series)
+        });
+        let count = cancelled.len();
+        for waiting in cancelled {
+            contain(move || waiting.job.cancel());
+        }
+        for series in series {
+            series.cancel();
+        }
+        count
+    }
+
+    /// Refuses new work from now on, cancels the series, and hands back every one-shot that was accepted and has not
+    /// started, the earliest deadline first. What runs is not interrupted.
+    ///
+    /// (The JDK hands back the tasks of which waiting threads then never hear again. Here, who waits for one that is
+    /// run has its value, and for one that is dropped, [`CallError::Dropped`](crate::call::CallError::Dropped).)
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_scheduler::scheduled_executor::ScheduledExecutor;
+    /// use std::time::Duration;
+    /// let jobs = ScheduledExecutor::new()?;
+    /// let hour = Duration::from_secs(3600);
+    /// let (one, other) = (jobs.schedule(hour, || 1)?, jobs.schedule(2 * hour, || 2)?);
+    /// let mut unstarted = jobs.shutdown_now().into_iter();
+    /// assert!(unstarted.next().unwrap().run());
+    /// assert_eq!(one.get()?, 1);
+    /// drop(unstarted);
+    /// assert!(other.get().is_err());
+    /// # Ok(()) }
+    /// ```
+    pub fn shutdown_now(&self) -> Vec<UnstartedTask> {
+        let (waiting, series) = self.shared.change(|registry| {
+            registry.is_shut_down = true;
+            (std::mem::take(&mut registry.waiting), registry.doom_repeats())
+        });
+        for series in series {
+            series.cancel();
+        }
+        let mut unstarted: Vec<_> = waiting
+            .into_values()
+            .map(|Waiting { job, due, .. }| UnstartedTask { job: Some(job), due })
+            .collect();
+        // Stable, and they come in the order of the calls.
+        unstarted.sort_by_key(|task| (task.due.is_none(), task.due));
+        unstarted
+    }
+
+    /// Whether it was shut down, so that it accepts nothing any more.
+    pub fn is_shutdown(&self) -> bool {
+        self.shared.registry.lock().is_shut_down
+    }
+
+    /// Whether it was shut down and all of its work is over.
+    pub fn is_terminated(&self) -> bool {
+        self.shared.registry.lock().is_terminated()
+    }
+
+    /// Blocks until it was shut down and all of its work is over, but not longer than `limit`, which is real time.
+    /// Says whether it is.
+    ///
+    /// A task of this executor that calls it waits for itself, and so in vain.
+    pub fn await_termination(&self, limit: Duration) -> bool {
+        let deadline = real_now().checked_add(limit);
+        let parker = Parker::new();
+        let number = {
+            let mut registry = self.shared.registry.lock();
+            let number = registry.number();
+            registry.waiters.insert(number, parker.unparker().clone());
+            number
+        };
+        let terminated = loop {
+            if self.is_terminated() {
+                break true;
+            }
+            match deadline {
+                None => parker.park(),
+                Some(deadline) if real_now() >= deadline => break false,
+                Some(deadline) => parker.park_deadline(deadline),
+            }
+        };
+        self.shared.registry.lock().waiters.remove(&number);
+        terminated
+    }
+}
+
+impl Registry {
+    /// Marks all series to be cancelled, and takes out those that can be.
+    fn doom_repeats(&mut self) -> Vec<Arc<dyn Target>> {
+        let doom = |entry: &mut Repeat| {
+            entry.doomed = true;
+            entry.series.clone()
+        };
+        self.repeats.values_mut().filter_map(doom).collect()
+    }
+}
+
+impl Drop for ScheduledExecutor {
+    fn drop(&mut self) {
+        if !self.is_shutdown() {
+            drop(self.shutdown_now());
+        }
+    }
+}
+
+/// A one-shot that was accepted by an executor and had not started when [`shutdown_now`] took it.
+///
+/// It is the holder's now: run it, or drop it. Whoever waits for its result learns of either.
+///
+/// [`shutdown_now`]: ScheduledExecutor::shutdown_now
+#[must_use = "dropping an unstarted task drops it unrun"]
+pub struct UnstartedTask {
+    job: Option<Box<dyn Job>>,
+    due: Option<Instant>,
+}
+
+impl UnstartedTask {
+    /// When it would have been due; `None` for a time that the platform's clock cannot express.
+    pub fn due(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// Runs the task on this thread, now. A panic is contained and logged; says whether it went well.
+    pub fn run(mut self) -> bool {
+        self.job.take().is_some_and(|job| contain(move || job.run()))
+    }
+}
+
+impl Drop for UnstartedTask {
+    fn drop(&mut self) {
+        if let Some(job) = self.job.take() {
+            contain(move || drop(job));
+        }
+    }
+}
+
+impl fmt::Debug for UnstartedTask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UnstartedTask").field("due", &self.due).finish_non_exhaustive()
+    }
+}
