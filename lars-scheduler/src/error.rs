@@ -83,6 +83,9 @@ pub enum Refusal {
     /// The executor that was asked has been shut down; its scheduler may go on.
     #[error("the executor has been shut down; nothing can be scheduled on it any more")]
     ShutDown,
+    /// The repeated timer was destroyed; its scheduler may go on.
+    #[error("the repeated timer has been destroyed; it cannot be started any more")]
+    Destroyed,
     /// More timers would be pending than the scheduler was built to hold.
     #[error("max_pending is {limit}, and with this more timers would be pending")]
     Full {

@@ -45,6 +45,10 @@ mod config;
 mod scheduler;
 mod virtual_time;
 
+// What stands on the scheduler, and uses its public side only; `support` is the exception.
+#[cfg(not(lars_loom))]
+mod support;
+
 #[cfg(all(feature = "__bench", not(lars_loom)))]
 #[doc(hidden)]
 pub mod bench;
@@ -56,6 +60,8 @@ pub mod call;
 pub mod delay_queue;
 #[cfg(not(lars_loom))]
 pub mod scheduled_executor;
+#[cfg(not(lars_loom))]
+pub mod repeated_timer;
 #[cfg(not(lars_loom))]
 pub mod supervised;
 #[cfg(not(lars_loom))]
