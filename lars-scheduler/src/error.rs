@@ -83,6 +83,14 @@ pub enum Refusal {
     /// The executor that was asked has been shut down; its scheduler may go on.
     #[error("the executor has been shut down; nothing can be scheduled on it any more")]
     ShutDown,
+    /// The worker was disposed; its scheduler may go on.
+    #[error("the worker has been disposed; nothing can be scheduled on it any more")]
+    Disposed,
+    /// The call would have made the timer thread wait for a timer, which is to say for itself.
+    #[error(
+        "a call that waits for its time was made on the timer thread, which it would have to wait for"
+    )]
+    OnTimerThread,
     /// The repeated timer was destroyed; its scheduler may go on.
     #[error("the repeated timer has been destroyed; it cannot be started any more")]
     Destroyed,

@@ -20,7 +20,7 @@ pub(crate) const NO_SLOT: usize = usize::MAX;
 mod real {
     pub(crate) use std::sync::Arc;
     pub(crate) use std::sync::atomic::{
-        AtomicBool, AtomicIsize, AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence,
+        AtomicBool, AtomicIsize, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence,
     };
 
     pub(crate) use crossbeam_utils::sync::{Parker, Unparker};
