@@ -426,68 +426,61 @@ fn periodic_tasks_run_at_their_times() {
     }
 }
 
-/// One long task keeps the worker busy from 10 ms to 45 ms; the periodic one has an interval of 10 ms.
+/// When the runs of a periodic task start although one long task keeps the worker busy from `begin` to `end`.
 fn starts_around_a_long_task(
-    schedule: impl FnOnce(&Worker, Box<dyn FnMut() + Send>) -> WorkerTask,
+    schedule: impl Fn(&Worker, Box<dyn FnMut() + Send>) -> WorkerTask,
+    (begin, end): (u64, u64),
+    until: u64,
 ) -> Vec<u128> {
-    let (time, by_hand) = time_by_hand();
-    let worker = Worker::new(&time);
-    let notes = Notes::new();
-    let (clock, start, log) = (time.handle(), time.now(), notes.clone());
-    let periodic = schedule(&worker, Box::new(move || log.add((clock.now() - start).as_millis())));
-    let clock = Arc::clone(&time);
-    let long = move || {
-        clock.advance(ms(35));
-    };
-    worker.schedule_after(ms(10), long).unwrap();
-    run_for(&time, &by_hand, 85);
-    periodic.cancel();
-    assert_eq!(worker.outstanding(), 0);
-    notes.take()
-}
-
-#[test]
-fn missed_runs_of_a_fixed_rate_are_made_up_for_left_out_or_put_off_by_name() {
-    let rate = |missed| {
-        starts_around_a_long_task(move |worker, task| {
-            worker.schedule_at_fixed_rate(ms(5), ms(10), missed, task).unwrap()
-        })
-    };
-    assert_eq!(rate(MissedTickBehavior::Burst), [5, 45, 45, 45, 45, 55, 65, 75, 85]);
-    assert_eq!(rate(MissedTickBehavior::Skip), [5, 45, 45, 55, 65, 75, 85]);
-    assert_eq!(rate(MissedTickBehavior::Delay), [5, 45, 45, 55, 65, 75, 85]);
-}
-
-/// As above, but the long task ends off the beat.
-#[test]
-fn skipped_runs_keep_the_beat_and_delayed_ones_begin_a_new_one() {
-    let rate = |missed| {
+    // Whether there is a second thread on which the timers look in vain while the long task runs.
+    let [alone, beside] = [false, true].map(|others_run| {
         let (time, by_hand) = time_by_hand();
         let worker = Worker::new(&time);
         let notes = Notes::new();
         let (clock, start, log) = (time.handle(), time.now(), notes.clone());
         let task = move || log.add((clock.now() - start).as_millis());
-        worker.schedule_at_fixed_rate(ms(10), ms(10), missed, task).unwrap();
-        let clock = Arc::clone(&time);
+        let periodic = schedule(&worker, Box::new(task));
+        let (clock, hand) = (Arc::clone(&time), by_hand.clone());
         let long = move || {
-            clock.advance(ms(18));
+            for _ in begin..end {
+                clock.advance(ms(1));
+                while others_run && hand.run_next() {}
+            }
         };
-        worker.schedule_after(ms(15), long).unwrap();
-        run_for(&time, &by_hand, 60);
-        worker.dispose();
+        worker.schedule_after(ms(begin), long).unwrap();
+        run_for(&time, &by_hand, until);
+        periodic.cancel();
+        assert_eq!(worker.outstanding(), 0);
         notes.take()
+    });
+    assert_eq!(alone, beside);
+    alone
+}
+
+#[test]
+fn missed_runs_of_a_fixed_rate_are_made_up_for_left_out_or_put_off_by_name() {
+    let rate = |missed, busy, until| {
+        let schedule = |worker: &Worker, task| {
+            worker.schedule_at_fixed_rate(ms(5), ms(10), missed, task).unwrap()
+        };
+        starts_around_a_long_task(schedule, busy, until)
     };
-    assert_eq!(rate(MissedTickBehavior::Burst), [10, 33, 33, 40, 50, 60]);
-    assert_eq!(rate(MissedTickBehavior::Skip), [10, 33, 40, 50, 60]);
-    assert_eq!(rate(MissedTickBehavior::Delay), [10, 33, 33, 43, 53]);
+    use MissedTickBehavior::{Burst, Delay, Skip};
+    assert_eq!(rate(Burst, (10, 45), 85), [5, 45, 45, 45, 45, 55, 65, 75, 85]);
+    assert_eq!(rate(Skip, (10, 45), 85), [5, 45, 45, 55, 65, 75, 85]);
+    assert_eq!(rate(Delay, (10, 45), 85), [5, 45, 45, 55, 65, 75, 85]);
+    // The long task ends off the beat: who skips keeps it, who delays begins a new one.
+    assert_eq!(rate(Burst, (10, 28), 60), [5, 28, 28, 35, 45, 55]);
+    assert_eq!(rate(Skip, (10, 28), 60), [5, 28, 35, 45, 55]);
+    assert_eq!(rate(Delay, (10, 28), 60), [5, 28, 28, 38, 48, 58]);
 }
 
 #[test]
 fn a_fixed_delay_counts_from_the_end_of_the_run_also_of_a_late_one() {
-    let starts = starts_around_a_long_task(|worker, task| {
-        worker.schedule_with_fixed_delay(ms(5), ms(10), task).unwrap()
-    });
-    assert_eq!(starts, [5, 45, 55, 65, 75, 85]);
+    let schedule =
+        |worker: &Worker, task| worker.schedule_with_fixed_delay(ms(5), ms(10), task).unwrap();
+    let starts = starts_around_a_long_task(schedule, (10, 42), 85);
+    assert_eq!(starts, [5, 42, 52, 62, 72, 82]);
 }
 
 #[test]
