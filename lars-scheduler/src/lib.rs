@@ -66,6 +66,7 @@ pub mod repeated_timer;
 pub mod supervised;
 #[cfg(not(lars_loom))]
 pub mod wall_clock;
+#[cfg(not(lars_loom))]
 pub mod worker;
 
 #[cfg(all(test, lars_loom))]
