@@ -84,7 +84,7 @@ use self::chain::{How, Parts, RunsOn, Shared, check_period};
 /// A timer that is started, stopped and pushed back. See the [module](self).
 ///
 /// Cheap to clone; all clones are the same timer. All methods may be called from any thread, and from the
-/// trigger. Dropping the last clone [destroys](Self::destroy) the timer.
+/// trigger. Dropping the last clone [destroys](Self::destroy) the timer; while the trigger runs, at the end of that run.
 #[derive(Clone)]
 pub struct RepeatedTimer {
     shared: Arc<Shared>,
@@ -322,7 +322,8 @@ impl RepeatedTimerBuilder {
     /// Makes a time-out of the period each time before a trigger is armed: by `start`, `restart`, `reset`, and by the end of each run.
     /// For elections, whose time-outs have to differ from node to node and from round to round.
     ///
-    /// It runs on the thread that arms. A time-out of zero is at once.
+    /// It runs on the thread that arms, and several threads may call it at once. It may look at the timer and stop it, but
+    /// must not arm it: that would call it again. A time-out of zero is at once.
     pub fn adjust_timeout(
         mut self,
         adjust: impl Fn(Duration) -> Duration + Send + Sync + 'static,

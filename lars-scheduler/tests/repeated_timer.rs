@@ -434,6 +434,76 @@ fn random_timeouts_are_each_exact() {
     assert_eq!(triggers.take(), expected);
 }
 
+#[test]
+fn the_hooks_may_call_the_timer() {
+    let time = virtual_time();
+    let own: Arc<Mutex<Option<RepeatedTimer>>> = Arc::default();
+    let notes = Notes::new();
+    let (adjusting, adjusted) = (Arc::clone(&own), notes.clone());
+    let (ending, ended) = (Arc::clone(&own), notes.clone());
+    let timer = RepeatedTimer::builder(&time, ms(50))
+        .adjust_timeout(move |period| {
+            if let Some(own) = &*adjusting.lock().unwrap() {
+                adjusted.add((own.is_started(), own.stop(), own.due().is_some()));
+            }
+            period
+        })
+        .on_destroy(move || {
+            let own = ending.lock().unwrap();
+            let own = own.as_ref().unwrap();
+            assert_eq!(own.start(), Err(Refusal::Destroyed));
+            ended.add((own.is_started(), own.destroy(), own.is_destroyed()));
+        })
+        .build(|_| ())
+        .unwrap();
+    timer.start().unwrap();
+    *own.lock().unwrap() = Some(timer.clone());
+    time.advance(ms(50));
+    // Stopped by the hook at the end of the run: nothing was armed.
+    assert_eq!(notes.take(), [(true, true, false)]);
+    assert_eq!((timer.is_started(), time.pending()), (false, 0));
+    timer.destroy();
+    assert_eq!(notes.take(), [(false, false, true)]);
+    own.lock().unwrap().take();
+    assert_eq!(time.metrics().panicked, 0);
+}
+
+#[test]
+fn no_trigger_is_early_in_real_time() {
+    let scheduler = LightArrayRevolverScheduler::new().unwrap();
+    let period = Duration::from_micros(2_300);
+    let (sender, receiver) = mpsc::channel();
+    let timer = RepeatedTimer::new(&scheduler, period, move |_| {
+        let _ = sender.send(Instant::now());
+    })
+    .unwrap();
+    let mut armed = Instant::now();
+    timer.start().unwrap();
+    for _ in 0..scaled(50, 3) {
+        let trigger = receiver.recv_timeout(PATIENCE).unwrap();
+        assert!(trigger - armed >= period);
+        armed = trigger;
+    }
+    timer.stop_and_wait(PATIENCE).unwrap();
+    while receiver.try_recv().is_ok() {}
+    for _ in 0..scaled(50, 3) {
+        timer.start().unwrap();
+        let pushed_back = Instant::now();
+        timer.reset().unwrap();
+        // Where the machine stood still between the two lines the first one may have triggered already.
+        let trigger = receiver.recv_timeout(PATIENCE).unwrap();
+        assert!(trigger < pushed_back || trigger - pushed_back >= period);
+        timer.stop_and_wait(PATIENCE).unwrap();
+        while receiver.try_recv().is_ok() {}
+    }
+}
+
+#[test]
+fn a_timer_can_be_shared_between_threads() {
+    fn shared<T: Send + Sync + Clone>() {}
+    shared::<RepeatedTimer>();
+}
+
 type Call = fn(&RepeatedTimer);
 
 /// What may be called on a timer while its trigger runs, and forked a second chain in JRaft: 70 to 75 triggers in

@@ -863,7 +863,7 @@ fn in_a_race_of_schedule_and_dispose_no_task_is_lost_and_none_runs_after_it() {
         .tick_duration(Duration::from_micros(50))
         .build()
         .unwrap();
-    for round in 0..scaled(120, 4) {
+    for round in 0..scaled(60, 4) {
         let worker = match round % 3 {
             0 => Worker::new(&scheduler),
             1 => Worker::builder(&scheduler).fair().build(),
@@ -912,6 +912,45 @@ fn in_a_race_of_schedule_and_dispose_no_task_is_lost_and_none_runs_after_it() {
     }
     eventually("nothing is pending", || scheduler.pending() == 0);
     assert_eq!(scheduler.metrics().panicked, 0);
+}
+
+/// Of each task one of two is true: it has run, or a cancel has said that it prevented the run.
+#[test]
+fn a_cancel_that_races_the_run_prevents_it_exactly_when_it_says_so() {
+    let scheduler = LightArrayRevolverScheduler::builder()
+        .pool_threads(2)
+        .tick_duration(Duration::from_micros(20))
+        .build()
+        .unwrap();
+    for (kind, worker) in kinds(&scheduler) {
+        let tasks = scaled(3_000, 30);
+        let ran: Arc<Vec<AtomicU32>> = Arc::new((0..tasks).map(|_| AtomicU32::new(0)).collect());
+        let handles: Vec<_> = (0..tasks)
+            .map(|number| {
+                let ran = Arc::clone(&ran);
+                let task = move || {
+                    ran[number].fetch_add(1, Ordering::SeqCst);
+                };
+                let delay = Duration::from_micros(number as u64 % 1_000);
+                worker.schedule_after(delay, task).unwrap()
+            })
+            .collect();
+        let cancelled: Vec<_> = handles.iter().map(WorkerTask::cancel).collect();
+        eventually("all are over", || handles.iter().all(WorkerTask::is_done));
+        for (number, &cancelled) in cancelled.iter().enumerate() {
+            let runs = ran[number].load(Ordering::SeqCst);
+            assert_eq!(runs + u32::from(cancelled), 1, "{kind}: task {number}");
+            assert_eq!(handles[number].is_cancelled(), cancelled);
+        }
+        assert_eq!(worker.outstanding(), 0);
+    }
+}
+
+#[test]
+fn a_worker_and_its_tasks_can_be_shared_between_threads() {
+    fn shared<T: Send + Sync>() {}
+    shared::<Worker>();
+    shared::<WorkerTask>();
 }
 
 /// X85
@@ -1413,4 +1452,48 @@ fn hooks_that_panic_are_reported_and_the_task_runs_without_that_context() {
     time.advance(ms(1));
     assert_eq!((notes.take(), TENANT.get()), (vec![5], 6));
     assert_eq!(time.metrics().panicked, 3);
+}
+
+/// A subscriber that counts how often the spans of each number were entered and left, on one thread.
+struct Spans(Notes<(&'static str, u64)>, AtomicUsize);
+
+impl tracing::Subscriber for Spans {
+    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
+        true
+    }
+    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(self.1.fetch_add(1, Ordering::SeqCst) as u64 + 1)
+    }
+    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
+    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
+    fn event(&self, _: &tracing::Event<'_>) {
+        self.0.add(("event", 0));
+    }
+    fn enter(&self, span: &tracing::span::Id) {
+        self.0.add(("enter", span.into_u64()));
+    }
+    fn exit(&self, span: &tracing::span::Id) {
+        self.0.add(("exit", span.into_u64()));
+    }
+}
+
+#[test]
+fn a_tracing_span_goes_with_a_task_and_is_left_after_it() {
+    let notes = Notes::new();
+    tracing::subscriber::with_default(Spans(notes.clone(), AtomicUsize::new(0)), || {
+        let time = virtual_time();
+        let current = Arc::new(Mutex::new(tracing::Span::none()));
+        let captured = Arc::clone(&current);
+        let worker = Worker::builder(&time)
+            .context(move || captured.lock().unwrap().clone(), |span| span.clone().entered())
+            .build();
+        for _ in 0..2 {
+            *current.lock().unwrap() = tracing::info_span!("request");
+            worker.schedule(|| tracing::info!("handled")).unwrap();
+        }
+        time.advance(ms(1));
+    });
+    let expected =
+        [("enter", 1), ("event", 0), ("exit", 1), ("enter", 2), ("event", 0), ("exit", 2)];
+    assert_eq!(notes.take(), expected);
 }
