@@ -528,7 +528,7 @@ impl WorkerBuilder {
     ///
     /// With a delay, `schedule_after` waits until that has passed and the task has run, and for all tasks
     /// that others schedule meanwhile; so do the repeats, until they end. If another thread is at
-    /// it already, it runs the task, and the call returns.
+    /// it already, it runs the task, and the call returns. (In virtual time, another thread has to move that.)
     ///
     /// [`executor`](Self::executor) and [`inline`](Self::inline) mean nothing to a trampoline. (If a task on the timer thread
     /// finds a trampoline idle and uses it, it does not wait there for what others schedule with a delay; that runs on

@@ -293,7 +293,7 @@ impl Shared {
         self.handle.contain(PanicIn::Cleanup, || drop(trigger));
         self.handle.contain(PanicIn::Cleanup, || drop(adjust));
         if let Some(hook) = hook {
-            self.handle.contain(PanicIn::Task, hook);
+            self.handle.contain(PanicIn::Cleanup, hook);
         }
     }
 
