@@ -45,23 +45,22 @@ mod config;
 mod scheduler;
 mod virtual_time;
 
-// What stands on the scheduler, and uses its public side only; `support` is the exception.
-#[cfg(not(lars_loom))]
-mod support;
-
 #[cfg(all(feature = "__bench", not(lars_loom)))]
 #[doc(hidden)]
 pub mod bench;
 
-// What stands on the scheduler and uses its public side only. No model covers it.
+// What stands on the scheduler and uses its public side only; `support` is the exception. No model covers it.
+#[cfg(not(lars_loom))]
+mod support;
+
 #[cfg(not(lars_loom))]
 pub mod call;
 #[cfg(not(lars_loom))]
 pub mod delay_queue;
 #[cfg(not(lars_loom))]
-pub mod scheduled_executor;
-#[cfg(not(lars_loom))]
 pub mod repeated_timer;
+#[cfg(not(lars_loom))]
+pub mod scheduled_executor;
 #[cfg(not(lars_loom))]
 pub mod supervised;
 #[cfg(not(lars_loom))]
