@@ -45,6 +45,8 @@ mod config;
 mod scheduler;
 mod virtual_time;
 
+#[cfg(not(lars_loom))]
+pub mod backoff;
 #[cfg(all(feature = "__bench", not(lars_loom)))]
 #[doc(hidden)]
 pub mod bench;
