@@ -60,6 +60,8 @@ pub mod call;
 #[cfg(not(lars_loom))]
 pub mod delay_queue;
 #[cfg(not(lars_loom))]
+pub mod future;
+#[cfg(not(lars_loom))]
 pub mod repeated_timer;
 #[cfg(not(lars_loom))]
 pub mod scheduled_executor;

@@ -3,8 +3,11 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::future::{Future, ready};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use lars_scheduler::{LightArrayRevolverScheduler, VirtualTime};
@@ -70,4 +73,51 @@ fn scheduling_cancelling_firing_and_repeating_allocate_nothing_in_steady_state()
     assert_eq!(ALLOCATIONS.get() - before, 0);
     assert!(count.load(Ordering::Relaxed) > 0);
     assert!(repeat.cancel());
+}
+
+/// A waker on the heap, as executors have them: to clone it allocates nothing.
+struct Counter(AtomicU64);
+
+impl Wake for Counter {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn polling_waking_and_resetting_a_future_allocate_nothing_but_one_block_at_the_first_wait() {
+    let time = LightArrayRevolverScheduler::builder().build_virtual().unwrap();
+    let woken = Arc::new(Counter(AtomicU64::new(0)));
+    let wakers = [Waker::from(Arc::clone(&woken)), Waker::from(Arc::clone(&woken))];
+    let ms = Duration::from_millis;
+    let mut sleep = pin!(time.sleep(ms(10)));
+    let mut interval = time.interval(ms(7)).unwrap();
+    let mut round = || {
+        for waker in &wakers {
+            let mut context = Context::from_waker(waker);
+            assert!(sleep.as_mut().poll(&mut context).is_pending());
+            while interval.poll_tick(&mut context).is_ready() {}
+            assert!(pin!(time.timeout(ms(1), ready(()))).poll(&mut context).is_ready());
+        }
+        sleep.reset(ms(30)); // further out
+        sleep.reset(ms(20)); // nearer
+        time.advance(ms(20));
+        let mut context = Context::from_waker(&wakers[0]);
+        assert!(sleep.as_mut().poll(&mut context).is_ready());
+        sleep.reset(ms(10));
+    };
+    for _ in 0..3 {
+        round();
+    }
+    let before = ALLOCATIONS.get();
+    for _ in 0..50 {
+        round();
+    }
+    assert_eq!(ALLOCATIONS.get() - before, 0);
+    assert_eq!(woken.0.load(Ordering::Relaxed), 2 * 53);
+
+    let before = ALLOCATIONS.get();
+    let mut another = pin!(time.sleep(ms(1)));
+    assert!(another.as_mut().poll(&mut Context::from_waker(&wakers[0])).is_pending());
+    assert_eq!(ALLOCATIONS.get() - before, 1);
 }

@@ -1,0 +1,86 @@
+//! Virtual time that moves whenever a future waits for it.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+
+use crate::sync::{AtomicBool, Ordering};
+use crate::virtual_time::VirtualTime;
+
+/// [`VirtualTime::block_on`] gave up: the future waits, and not for a timer of this scheduler.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the future waits for something, and no timer is pending that could come due")]
+pub struct Stalled;
+
+/// Remembers that it was woken.
+struct Woken(AtomicBool);
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        // Release, and Acquire in `take`: the poll sees what was done before the wake-up.
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+impl Woken {
+    fn take(&self) -> bool {
+        self.0.swap(false, Ordering::Acquire)
+    }
+}
+
+impl VirtualTime {
+    /// Runs `future` on this thread, and moves time to the next deadline whenever it waits: async code runs through
+    /// hours in no time, and sees each instant exactly.
+    ///
+    /// All that is due at a deadline runs before the future is asked again. Several futures are joined to one, with
+    /// `futures::join!` for example, or are spawned on a pool that this future runs. To hold time still, poll in
+    /// another way: time moves in here and in the other methods of `VirtualTime`, and never by itself.
+    ///
+    /// # Errors
+    ///
+    /// [`Stalled`] if the future waits and no timer is pending that could ever come due. A future that waits for
+    /// another thread looks like that as well.
+    ///
+    /// # Panics
+    ///
+    /// As for [`advance`](Self::advance); and what the future panics with.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_scheduler::{Refusal, future::Stalled};
+    /// use std::time::Duration;
+    /// let time = lars_scheduler::LightArrayRevolverScheduler::builder().build_virtual()?;
+    /// let timers = time.handle();
+    /// let day = Duration::from_secs(24 * 3600);
+    /// time.block_on(async {
+    ///     for _ in 0..365 {
+    ///         timers.sleep(day).await?;
+    ///     }
+    ///     Ok::<_, Refusal>(())
+    /// })??;
+    /// assert_eq!(time.elapsed(), 365 * day);
+    /// assert_eq!(time.block_on(std::future::pending::<()>()), Err(Stalled));
+    /// # Ok(()) }
+    /// ```
+    pub fn block_on<F: Future>(&self, future: F) -> Result<F::Output, Stalled> {
+        let mut future = pin!(future);
+        let woken = Arc::new(Woken(AtomicBool::new(true)));
+        let waker = Waker::from(Arc::clone(&woken));
+        let mut context = Context::from_waker(&waker);
+        loop {
+            while woken.take() {
+                if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+                    return Ok(output);
+                }
+            }
+            // Nothing ran, so nothing of ours has woken it; but another thread may have, or the end of a
+            // scheduler that is stopped.
+            if self.advance_to_next().is_none() && !woken.0.load(Ordering::Acquire) {
+                return Err(Stalled);
+            }
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! A future that is ready again and again, and the stream of that.
+
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
+
+use futures::Stream;
+use futures::stream::FusedStream;
+
+use super::sleep::Sleep;
+use crate::error::Refusal;
+use crate::handle::Handle;
+use crate::repeat::MissedTickBehavior;
+
+/// The shortest period. Zero would tick without end.
+const MIN_PERIOD: Duration = Duration::from_nanos(1);
+
+/// What waking a task may take without its tick being late; beyond one tick of the scheduler.
+const PUNCTUAL: Duration = Duration::from_millis(5);
+
+impl Handle {
+    /// Ticks at once, and then every `period`: the nth tick is due at `now + n * period`, without drift.
+    ///
+    /// See [`Interval`].
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::Period`] for a period of zero.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    /// let time = lars_scheduler::LightArrayRevolverScheduler::builder().build_virtual()?;
+    /// let second = Duration::from_secs(1);
+    /// let start = time.now();
+    /// time.block_on(async {
+    ///     let mut heartbeat = time.interval(second)?;
+    ///     assert_eq!(heartbeat.tick().await?, start);
+    ///     assert_eq!(heartbeat.tick().await?, start + second);
+    ///     assert_eq!(heartbeat.tick().await?, start + 2 * second);
+    ///     Ok(())
+    /// })?
+    /// # }
+    /// ```
+    pub fn interval(&self, period: Duration) -> Result<Interval, Refusal> {
+        self.interval_at(self.now(), period)
+    }
+
+    /// Ticks at `start`, and then every `period`.
+    ///
+    /// Otherwise the same as [`interval`](Self::interval).
+    ///
+    /// # Errors
+    ///
+    /// As for [`interval`](Self::interval).
+    pub fn interval_at(&self, start: Instant, period: Duration) -> Result<Interval, Refusal> {
+        if period < MIN_PERIOD {
+            return Err(Refusal::Period { given: period, min: MIN_PERIOD });
+        }
+        let missed = MissedTickBehavior::default();
+        Ok(Interval { sleep: self.sleep_until(start), period, missed, stopped: false })
+    }
+}
+
+/// A future that is ready again and again, to be awaited with [`tick`](Self::tick) or read as a [`Stream`]. Made by
+/// [`Handle::interval`] and [`Handle::interval_at`].
+///
+/// **Missed ticks.** A tick is asked for, not run, so one that nobody asked for in time waits and is delivered
+/// late, at once. What becomes of those after it is chosen by name; the names, and what they mean, are
+/// tokio's. With a period of 100 ms, when what follows the tick at 0 takes 250 ms:
+///
+/// ```text
+/// due       0     100   200   300   400   500
+/// Burst     0─────────────┤250 250 300   400   500    all ticks come, late ones at once
+/// Skip      0─────────────┤250   300   400   500      the late one comes, then the multiples of the period
+/// Delay     0─────────────┤250         350   450      the late one comes, and the following ones count from it
+/// ```
+///
+/// (A [`Periodic`](crate::Periodic) task under `Skip` does not run at 250: nobody waits for that run.) For `Delay`,
+/// a tick is late when it is asked for, or could be delivered, more than one tick of the scheduler and 5 ms after
+/// its time, or a whole period after it if that is shorter: what waking takes does not move the rest.
+///
+/// **The timer.** As of a [`Sleep`]: made when somebody waits, one for all ticks; nothing is allocated for a tick
+/// after the first that waits. An interval that nobody asks costs nothing.
+///
+/// **The end.** When the scheduler is stopped, `tick` fails with [`Refusal::Stopped`] each time; the stream gives
+/// that error once, and ends. [`Refusal::Full`] is passing: the tick is not lost, and the next call tries again.
+///
+/// # Cancel safety
+///
+/// A call of `tick` that is given up loses no tick.
+#[must_use = "an interval does nothing unless it is asked for its ticks"]
+pub struct Interval {
+    /// Its deadline is the next tick.
+    sleep: Sleep,
+    period: Duration,
+    missed: MissedTickBehavior,
+    /// The stream has said that the scheduler was stopped.
+    stopped: bool,
+}
+
+impl Interval {
+    /// What becomes of the ticks after one that came late; `Burst` by default.
+    #[doc(alias = "set_missed_tick_behavior")]
+    pub fn missed_ticks(mut self, behavior: MissedTickBehavior) -> Self {
+        self.missed = behavior;
+        self
+    }
+
+    /// Ready at the next tick, with the instant at which it was due.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::Stopped`] and [`Refusal::Full`], as for [`Handle::sleep`].
+    pub async fn tick(&mut self) -> Result<Instant, Refusal> {
+        poll_fn(|context| self.poll_tick(context)).await
+    }
+
+    /// [`tick`](Self::tick) for futures written by hand.
+    ///
+    /// # Errors
+    ///
+    /// As for [`tick`](Self::tick).
+    pub fn poll_tick(&mut self, context: &mut Context<'_>) -> Poll<Result<Instant, Refusal>> {
+        let ticked = ready!(self.sleep.poll_deadline(context));
+        match &ticked {
+            Ok(due) => self.sleep.reset_to(self.after(*due)),
+            // For ever.
+            Err(Refusal::Stopped) => {}
+            // For now.
+            Err(_) => self.sleep.reset_to(self.sleep.deadline()),
+        }
+        Poll::Ready(ticked)
+    }
+
+    /// When the next tick is due; `None` if that is later than what the platform's clock can express.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.sleep.deadline()
+    }
+
+    /// The period.
+    pub fn period(&self) -> Duration {
+        self.period
+    }
+
+    /// Starts anew: the next tick is due one period from now.
+    pub fn reset(&mut self) {
+        self.reset_after(self.period);
+    }
+
+    /// Starts anew: the next tick is due at once.
+    pub fn reset_immediately(&mut self) {
+        self.reset_after(Duration::ZERO);
+    }
+
+    /// Starts anew: the next tick is due `delay` from now.
+    pub fn reset_after(&mut self, delay: Duration) {
+        self.stopped = false;
+        self.sleep.reset(delay);
+    }
+
+    /// Starts anew: the next tick is due at `deadline`.
+    pub fn reset_at(&mut self, deadline: Instant) {
+        self.stopped = false;
+        self.sleep.reset_at(deadline);
+    }
+
+    /// When the next tick is due after one that was due at `due` and is delivered now.
+    fn after(&self, due: Instant) -> Option<Instant> {
+        let handle = self.sleep.handle();
+        let now = handle.now();
+        let late = now.saturating_duration_since(due);
+        let begin = match self.missed {
+            MissedTickBehavior::Burst => due,
+            MissedTickBehavior::Skip => {
+                // The last multiple that has passed; `into_period` is shorter than `late`, a `Duration`.
+                let into_period = late.as_nanos() % self.period.as_nanos();
+                due + (late - Duration::from_nanos_u128(into_period))
+            }
+            MissedTickBehavior::Delay => {
+                let punctual = PUNCTUAL.saturating_add(handle.tick_duration());
+                if late > punctual.min(self.period) { now } else { due }
+            }
+        };
+        begin.checked_add(self.period)
+    }
+}
+
+impl Stream for Interval {
+    type Item = Result<Instant, Refusal>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if self.stopped {
+            return Poll::Ready(None);
+        }
+        let ticked = ready!(self.poll_tick(context));
+        self.stopped = ticked == Err(Refusal::Stopped);
+        Poll::Ready(Some(ticked))
+    }
+}
+
+impl FusedStream for Interval {
+    fn is_terminated(&self) -> bool {
+        self.stopped
+    }
+}
+
+impl fmt::Debug for Interval {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Interval")
+            .field("next", &self.sleep.deadline())
+            .field("period", &self.period)
+            .field("missed", &self.missed)
+            .finish_non_exhaustive()
+    }
+}

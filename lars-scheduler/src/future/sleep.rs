@@ -1,0 +1,240 @@
+//! A future that is ready at an instant.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use futures::future::FusedFuture;
+
+use super::alarm::Alarm;
+use crate::error::Refusal;
+use crate::handle::Handle;
+
+impl Handle {
+    /// A future that is ready when `delay` has passed, on any executor.
+    ///
+    /// The deadline is fixed by this call: `now + delay`. A delay that no clock reaches, up to
+    /// [`Duration::MAX`], is never over. See [`Sleep`] for the rest.
+    ///
+    /// # Errors
+    ///
+    /// The future ends with [`Refusal::Stopped`] if the scheduler is stopped, closed or dropped before the
+    /// deadline, and with [`Refusal::Full`] if `max_pending` timers are pending when it first has to wait.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    /// let scheduler = lars_scheduler::LightArrayRevolverScheduler::new()?;
+    /// let timers = scheduler.handle();
+    /// futures::executor::block_on(async {
+    ///     let begin = timers.now();
+    ///     timers.sleep(Duration::from_millis(5)).await?;
+    ///     assert!(timers.now() - begin >= Duration::from_millis(5));
+    ///     Ok(())
+    /// })
+    /// # }
+    /// ```
+    pub fn sleep(&self, delay: Duration) -> Sleep {
+        Sleep::new(self.clone(), self.now().checked_add(delay))
+    }
+
+    /// A future that is ready at `deadline`. One that has passed is ready at once.
+    ///
+    /// Otherwise the same as [`sleep`](Self::sleep).
+    ///
+    /// # Errors
+    ///
+    /// As for [`sleep`](Self::sleep).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    /// let time = lars_scheduler::LightArrayRevolverScheduler::builder().build_virtual()?;
+    /// let noon = time.now() + Duration::from_secs(12 * 3600);
+    /// time.block_on(time.sleep_until(noon))??;
+    /// assert_eq!(time.now(), noon);
+    /// # Ok(()) }
+    /// ```
+    pub fn sleep_until(&self, deadline: Instant) -> Sleep {
+        Sleep::new(self.clone(), Some(deadline))
+    }
+}
+
+/// A future that is ready at an instant. Made by [`Handle::sleep`] and [`Handle::sleep_until`].
+///
+/// It is ready with `Ok` when a poll finds that the deadline has passed on the scheduler's clock, and never before:
+/// a wake-up alone proves nothing. If that cannot happen any more it ends with the [`Refusal`]: `Stopped` when the
+/// scheduler was stopped, closed or dropped first, `Full` when there was no place for its timer. See
+/// [the module](crate::future) for what that means for shutdowns.
+///
+/// **The timer.** It is made by the first poll that has to wait, and cancelled when the sleep is dropped: a sleep
+/// takes one place in `max_pending` from then on until it is ready or dropped. A deadline that has passed makes
+/// none and is ready at the first poll, without giving way to other tasks. It fires inline: the waker is called on
+/// the timer thread, with those of all sleeps that are due in the same tick.
+///
+/// **Polling.** Each poll replaces the waker by its own: the last one is woken, on whatever task, thread or
+/// executor that is. No poll allocates, except the first one that has to wait. After it was ready, polling gives
+/// the same answer again, until it is reset.
+///
+/// It is `Send`, `Sync` and `Unpin`: `&mut sleep` can be polled, in a `select!` in a loop for example.
+///
+/// # Cancel safety
+///
+/// All its state is in it: a poll that is given up loses nothing, and a later one goes on.
+///
+/// # Lateness
+///
+/// Woken as punctually as any timer of the scheduler ([`Handle::schedule_once`]); then it is the executor's turn.
+#[must_use = "futures do nothing unless they are polled"]
+pub struct Sleep {
+    handle: Handle,
+    /// `None` for a time that no clock reaches.
+    deadline: Option<Instant>,
+    /// There from the first poll that had to wait.
+    alarm: Option<Alarm>,
+    /// How it ended: with its deadline, or too soon.
+    outcome: Option<Result<Instant, Refusal>>,
+}
+
+impl Sleep {
+    fn new(handle: Handle, deadline: Option<Instant>) -> Self {
+        Self { handle, deadline, alarm: None, outcome: None }
+    }
+
+    /// When it is ready; `None` if that is later than what the platform's clock can express.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    /// Whether the deadline has passed, by the scheduler's clock.
+    pub fn is_elapsed(&self) -> bool {
+        self.passed().is_some()
+    }
+
+    /// Moves the deadline to `delay` from now, nearer or further out, whether the sleep has been polled, is ready
+    /// or neither. Who waits for it goes on waiting, for the new deadline: nothing has to be polled again for that.
+    ///
+    /// The timer is moved in place, as by [`Cancellable::reset`](crate::Cancellable::reset). Further out, that
+    /// touches nothing that is shared.
+    ///
+    /// # Examples
+    ///
+    /// An idle time-out: each request moves it, and there is one timer, however many requests there are.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use futures::FutureExt;
+    /// use std::time::Duration;
+    /// let time = lars_scheduler::LightArrayRevolverScheduler::builder().build_virtual()?;
+    /// let limit = Duration::from_secs(30);
+    /// let mut idle = time.sleep(limit);
+    /// for _request in 0..100 {
+    ///     assert!((&mut idle).now_or_never().is_none());
+    ///     time.advance(Duration::from_secs(29));
+    ///     idle.reset(limit);
+    /// }
+    /// assert_eq!(time.metrics().scheduled, 1);
+    /// time.advance(limit);
+    /// assert_eq!(idle.now_or_never(), Some(Ok(())));
+    /// # Ok(()) }
+    /// ```
+    pub fn reset(&mut self, delay: Duration) {
+        self.reset_to(self.handle.now().checked_add(delay));
+    }
+
+    /// Moves the deadline to `deadline`; one that has passed is now. Otherwise the same as
+    /// [`reset`](Self::reset).
+    pub fn reset_at(&mut self, deadline: Instant) {
+        self.reset_to(Some(deadline));
+    }
+
+    pub(crate) fn reset_to(&mut self, deadline: Option<Instant>) {
+        self.deadline = deadline;
+        self.outcome = None;
+        if let Some(alarm) = &self.alarm {
+            alarm.move_to(deadline);
+        }
+    }
+
+    pub(crate) fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    /// Gives the timer up, as if it had never been polled. The deadline stays.
+    pub(crate) fn disarm(&mut self) {
+        if let Some(alarm) = &mut self.alarm {
+            alarm.disarm();
+        }
+    }
+
+    /// The deadline, if it has passed.
+    fn passed(&self) -> Option<Instant> {
+        self.deadline.filter(|&deadline| self.handle.now() >= deadline)
+    }
+
+    fn end(&mut self, outcome: Result<Instant, Refusal>) -> Poll<Result<Instant, Refusal>> {
+        self.disarm();
+        self.outcome = Some(outcome.clone());
+        Poll::Ready(outcome)
+    }
+
+    /// Ready with the deadline.
+    pub(crate) fn poll_deadline(
+        &mut self,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<Instant, Refusal>> {
+        if let Some(outcome) = &self.outcome {
+            return Poll::Ready(outcome.clone());
+        }
+        if let Some(deadline) = self.passed() {
+            return self.end(Ok(deadline));
+        }
+        // Out of its place meanwhile: if the waker's own code panics in here, the alarm is dropped with
+        // its slot, which may be stuck in the middle of a registration, and the next poll makes new ones.
+        let mut alarm = self.alarm.take().unwrap_or_else(Alarm::new);
+        alarm.register(context.waker());
+        let armed = match alarm.is_armed() {
+            true => Ok(()),
+            // There was no timer yet; or it is over, and its wake-up may have missed this waker.
+            false => alarm.arm(&self.handle, self.deadline),
+        };
+        self.alarm = Some(alarm);
+        match armed {
+            Ok(()) => Poll::Pending,
+            // The time may have come meanwhile; then there was nothing to refuse.
+            Err(refusal) => {
+                let outcome = self.passed().ok_or(refusal);
+                self.end(outcome)
+            }
+        }
+    }
+}
+
+impl Future for Sleep {
+    type Output = Result<(), Refusal>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.poll_deadline(context).map_ok(|_| ())
+    }
+}
+
+impl FusedFuture for Sleep {
+    fn is_terminated(&self) -> bool {
+        self.outcome.is_some()
+    }
+}
+
+impl fmt::Debug for Sleep {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sleep")
+            .field("deadline", &self.deadline)
+            .field("outcome", &self.outcome)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,127 @@
+//! Other work, but not for longer than that.
+
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use pin_project_lite::pin_project;
+
+use super::sleep::Sleep;
+use crate::error::Refusal;
+use crate::handle::Handle;
+
+impl Handle {
+    /// Does `work`, but not for longer than `limit`, which counts from this call.
+    ///
+    /// See [`Timeout`]. A limit of zero still asks the work once.
+    ///
+    /// # Errors
+    ///
+    /// [`TimeoutError::Elapsed`] if the time is over first, and [`TimeoutError::Refused`] if the scheduler cannot
+    /// keep time for it. The work is dropped with the future.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_scheduler::future::TimeoutError;
+    /// use std::time::Duration;
+    /// let scheduler = lars_scheduler::LightArrayRevolverScheduler::new()?;
+    /// let ms = Duration::from_millis;
+    /// futures::executor::block_on(async {
+    ///     let answer = scheduler.timeout(ms(500), async { 42 }).await;
+    ///     assert_eq!(answer, Ok(42));
+    ///     let answer = scheduler.timeout(ms(5), std::future::pending::<u32>()).await;
+    ///     assert_eq!(answer, Err(TimeoutError::Elapsed));
+    /// });
+    /// # Ok(()) }
+    /// ```
+    pub fn timeout<F: IntoFuture>(&self, limit: Duration, work: F) -> Timeout<F::IntoFuture> {
+        Timeout { work: work.into_future(), sleep: self.sleep(limit) }
+    }
+
+    /// Does `work`, but not beyond `deadline`.
+    ///
+    /// Otherwise the same as [`timeout`](Self::timeout).
+    ///
+    /// # Errors
+    ///
+    /// As for [`timeout`](Self::timeout).
+    pub fn timeout_at<F: IntoFuture>(&self, deadline: Instant, work: F) -> Timeout<F::IntoFuture> {
+        Timeout { work: work.into_future(), sleep: self.sleep_until(deadline) }
+    }
+}
+
+/// Why [`Handle::timeout`] ended without the work's result.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TimeoutError {
+    /// The time was over first.
+    #[error("the time limit has passed before the work was done")]
+    Elapsed,
+    /// The work was waiting, and there is no timer to limit that: the scheduler was stopped, or full.
+    #[error("the time limit cannot be kept: {0}")]
+    Refused(#[from] Refusal),
+}
+
+pin_project! {
+    /// Other work with a limit. Made by [`Handle::timeout`] and [`Handle::timeout_at`].
+    ///
+    /// Each poll asks the work first, so work that is ready at the very moment at which the time is over has won.
+    /// Work that is ready at the first poll costs no timer; otherwise there is one, cancelled when the work is
+    /// ready or this is dropped.
+    ///
+    /// After an error the work is still here: it can be taken out, or asked again by another poll, which fails
+    /// again if it is still not ready. After the work's result, another poll is another poll of the work, which
+    /// most futures do not expect.
+    ///
+    /// # Cancel safety
+    ///
+    /// That of the work: dropping this drops it.
+    #[derive(Debug)]
+    #[must_use = "futures do nothing unless they are polled"]
+    pub struct Timeout<F> {
+        #[pin]
+        work: F,
+        sleep: Sleep,
+    }
+}
+
+impl<F> Timeout<F> {
+    /// When the time is over; `None` if that is later than what the platform's clock can express.
+    pub fn deadline(&self) -> Option<Instant> {
+        self.sleep.deadline()
+    }
+
+    /// The work.
+    pub fn get_ref(&self) -> &F {
+        &self.work
+    }
+
+    /// The work.
+    pub fn get_mut(&mut self) -> &mut F {
+        &mut self.work
+    }
+
+    /// The work, without the limit.
+    pub fn into_inner(self) -> F {
+        self.work
+    }
+}
+
+impl<F: Future> Future for Timeout<F> {
+    type Output = Result<F::Output, TimeoutError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        if let Poll::Ready(output) = this.work.poll(context) {
+            this.sleep.disarm();
+            return Poll::Ready(Ok(output));
+        }
+        this.sleep.poll_deadline(context).map(|over| match over {
+            Ok(_) => Err(TimeoutError::Elapsed),
+            Err(refusal) => Err(TimeoutError::Refused(refusal)),
+        })
+    }
+}
