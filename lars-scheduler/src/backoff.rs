@@ -1,7 +1,8 @@
 //! How long to wait before the next attempt: growth, cap, jitter. Pure arithmetic: no clock, no timer.
 //!
 //! A [`BackoffPolicy`] is a checked value; [`start`](BackoffPolicy::start) makes a [`Backoff`] of it for each thing
-//! that is tried again. A task waits these delays with [`schedule_repeating`](crate::Handle::schedule_repeating):
+//! that is tried again. Async work is tried again by [`retry`](crate::retry); a task waits these delays with
+//! [`schedule_repeating`](crate::Handle::schedule_repeating):
 //!
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {

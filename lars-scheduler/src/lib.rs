@@ -45,8 +45,6 @@ mod config;
 mod scheduler;
 mod virtual_time;
 
-#[cfg(not(lars_loom))]
-pub mod backoff;
 #[cfg(all(feature = "__bench", not(lars_loom)))]
 #[doc(hidden)]
 pub mod bench;
@@ -56,6 +54,8 @@ pub mod bench;
 mod support;
 
 #[cfg(not(lars_loom))]
+pub mod backoff;
+#[cfg(not(lars_loom))]
 pub mod call;
 #[cfg(not(lars_loom))]
 pub mod delay_queue;
@@ -63,6 +63,8 @@ pub mod delay_queue;
 pub mod future;
 #[cfg(not(lars_loom))]
 pub mod repeated_timer;
+#[cfg(not(lars_loom))]
+pub mod retry;
 #[cfg(not(lars_loom))]
 pub mod scheduled_executor;
 #[cfg(not(lars_loom))]

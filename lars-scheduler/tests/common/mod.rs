@@ -2,8 +2,10 @@
 #![allow(dead_code)] // each file uses a part of it
 
 use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex};
+use std::task::{Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -123,6 +125,28 @@ impl ByHand {
     pub(crate) fn abandon(&self) -> usize {
         let tasks = std::mem::take(&mut *self.0.lock().unwrap());
         tasks.len()
+    }
+}
+
+/// A waker that counts.
+#[derive(Debug, Default)]
+pub(crate) struct Bell(AtomicUsize);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl Bell {
+    pub(crate) fn new() -> (Arc<Self>, Waker) {
+        let bell = Arc::new(Self::default());
+        (Arc::clone(&bell), Waker::from(bell))
+    }
+
+    /// How often it was woken.
+    pub(crate) fn rung(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
     }
 }
 

@@ -17,34 +17,12 @@ mod wakers;
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc};
-use std::task::{Context, Poll, Wake, Waker};
+use std::sync::mpsc;
+use std::task::{Context, Poll, Waker};
 use std::thread;
 
-use common::PATIENCE;
+use common::{Bell, PATIENCE};
 use lars_scheduler::Refusal;
-
-/// A waker that counts.
-#[derive(Default)]
-struct Bell(AtomicUsize);
-
-impl Wake for Bell {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, Ordering::SeqCst);
-    }
-}
-
-impl Bell {
-    fn new() -> (Arc<Self>, Waker) {
-        let bell = Arc::new(Self::default());
-        (Arc::clone(&bell), Waker::from(bell))
-    }
-
-    fn rung(&self) -> usize {
-        self.0.load(Ordering::SeqCst)
-    }
-}
 
 fn poll<F: Future + Unpin>(future: &mut F, waker: &Waker) -> Poll<F::Output> {
     Pin::new(future).poll(&mut Context::from_waker(waker))
