@@ -19,9 +19,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, ThreadId};
 
 use super::report::{Completion, Outcome};
-use super::run::{Job, Run, outcome_of};
+use super::run::{Job, Owner, Run, outcome_of};
 use super::settings::GivenUp;
-use super::supervisor::Supervisor;
 use super::token::CancelToken;
 use crate::executor::Runnable;
 use crate::sync::{Arc, Mutex};
@@ -40,11 +39,11 @@ where
             Ok(future) => future,
             Err(panic) => return run.end(panic),
         };
-        let supervisor = Arc::clone(run.supervisor());
+        let owner = Arc::clone(run.owner());
         let token = run.token().clone();
-        let drop_it = supervisor.settings().given_up == GivenUp::Drop;
+        let drop_it = owner.given_up() == GivenUp::Drop;
         let task = Arc::new(FutureRun {
-            supervisor,
+            owner,
             token: token.clone(),
             drop_it,
             slot: Mutex::new(Slot {
@@ -62,7 +61,7 @@ where
 }
 
 struct FutureRun<Fut: Future<Output: Completion> + Send + 'static> {
-    supervisor: Arc<Supervisor>,
+    owner: Arc<dyn Owner>,
     token: CancelToken,
     /// Whether the future is dropped when the run is given up.
     drop_it: bool,
@@ -144,11 +143,11 @@ impl<Fut: Future<Output: Completion> + Send + 'static> FutureRun<Fut> {
     }
 
     fn submit(self: Arc<Self>) {
-        let supervisor = Arc::clone(&self.supervisor);
+        let owner = Arc::clone(&self.owner);
         let ticket = Ticket { run: Some(self) };
         let runnable = Runnable::new(move || ticket.poll());
-        supervisor.contain(|| {
-            if let Err(rejected) = supervisor.executor.execute(runnable) {
+        owner.contain(|| {
+            if let Err(rejected) = owner.executor().execute(runnable) {
                 let reason = rejected.reason();
                 tracing::warn!(target: "lars_scheduler", reason, "an executor rejected a wake-up");
                 drop(rejected);
@@ -163,7 +162,7 @@ impl<Fut: Future<Output: Completion> + Send + 'static> FutureRun<Fut> {
             slot.stage = Stage::Done;
             slot.subscription.take()
         };
-        self.supervisor.contain(|| drop(future));
+        self.owner.contain(|| drop(future));
         if let Some(subscription) = subscription {
             self.token.unsubscribe(subscription);
         }

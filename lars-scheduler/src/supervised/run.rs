@@ -1,12 +1,49 @@
 //! One run, from the hand-over to its end; and runs that are closures.
 
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::report::{Completion, Outcome};
-use super::supervisor::{Ending, Supervisor};
+use super::settings::GivenUp;
 use super::token::CancelToken;
+use crate::executor::Executor;
 use crate::report::message_of;
 use crate::sync::Arc;
+
+/// Who handed the run over, and is told of its end.
+pub(super) trait Owner: Send + Sync {
+    /// A run wants to begin: may it? Not when it was given up while it waited in its executor.
+    fn begin(&self, number: u64) -> bool;
+
+    /// A run has come to its end, whether it is awaited or not.
+    fn ended(self: Arc<Self>, number: u64, begun: bool, ending: Ending);
+
+    /// Where runs run.
+    fn executor(&self) -> &dyn Executor;
+
+    /// What becomes of a future that is given up.
+    fn given_up(&self) -> GivenUp;
+
+    /// Reports a panic.
+    fn raise(&self, payload: Box<dyn Any + Send>);
+}
+
+impl dyn Owner {
+    /// Runs foreign code; a panic in it goes where the scheduler's panics go.
+    pub(super) fn contain(&self, code: impl FnOnce()) {
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(code)) {
+            self.raise(payload);
+        }
+    }
+}
+
+/// How a run came to its end.
+pub(super) enum Ending {
+    /// It says so itself.
+    Settled(Outcome),
+    /// It was dropped, before it began or as a future.
+    Dropped,
+}
 
 /// What is run again and again.
 pub(super) trait Job: Send + Sync {
@@ -16,7 +53,7 @@ pub(super) trait Job: Send + Sync {
 
 /// The duty to say how a run ended. Dropped without that, it says that it was dropped.
 pub(super) struct Run {
-    supervisor: Arc<Supervisor>,
+    owner: Arc<dyn Owner>,
     number: u64,
     token: CancelToken,
     begun: bool,
@@ -24,12 +61,12 @@ pub(super) struct Run {
 }
 
 impl Run {
-    pub(super) fn new(supervisor: Arc<Supervisor>, number: u64, token: CancelToken) -> Self {
-        Self { supervisor, number, token, begun: false, ending: Some(Ending::Dropped) }
+    pub(super) fn new(owner: Arc<dyn Owner>, number: u64, token: CancelToken) -> Self {
+        Self { owner, number, token, begun: false, ending: Some(Ending::Dropped) }
     }
 
-    pub(super) fn supervisor(&self) -> &Arc<Supervisor> {
-        &self.supervisor
+    pub(super) fn owner(&self) -> &Arc<dyn Owner> {
+        &self.owner
     }
 
     pub(super) fn token(&self) -> &CancelToken {
@@ -38,7 +75,7 @@ impl Run {
 
     /// The run, if it may still begin.
     pub(super) fn begin(mut self) -> Option<Self> {
-        self.begun = self.supervisor.begin(self.number);
+        self.begun = self.owner.begin(self.number);
         self.begun.then_some(self)
     }
 
@@ -46,7 +83,7 @@ impl Run {
     pub(super) fn call<R>(&self, code: impl FnOnce() -> R) -> Result<R, Outcome> {
         catch_unwind(AssertUnwindSafe(code)).map_err(|payload| {
             let message = message_of(&*payload).to_owned();
-            self.supervisor.raise(payload);
+            self.owner.raise(payload);
             Outcome::Panic(message)
         })
     }
@@ -60,7 +97,7 @@ impl Run {
 impl Drop for Run {
     fn drop(&mut self) {
         if let Some(ending) = self.ending.take() {
-            self.supervisor.ended(self.number, self.begun, ending);
+            Arc::clone(&self.owner).ended(self.number, self.begun, ending);
         }
     }
 }

@@ -20,12 +20,12 @@
 
 use std::any::Any;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::resume_unwind;
 use std::time::{Duration, Instant};
 
 use super::report::{Counts, Outcome, RunReport};
-use super::run::{Job, Run};
-use super::settings::Settings;
+use super::run::{Ending, Job, Owner, Run};
+use super::settings::{GivenUp, Settings};
 use super::state::{Nudge, Phase, Settled, State, When, earlier, reached};
 use crate::error::Refusal;
 use crate::executor::{Executor, Runnable};
@@ -36,18 +36,10 @@ use crate::task::Task;
 
 pub(super) struct Supervisor {
     timers: Handle,
-    pub(super) executor: Box<dyn Executor>,
+    executor: Box<dyn Executor>,
     settings: Settings,
     start: Instant,
     state: Mutex<State>,
-}
-
-/// How a run came to its end.
-pub(super) enum Ending {
-    /// It says so itself.
-    Settled(Outcome),
-    /// It was dropped, before it began or as a future.
-    Dropped,
 }
 
 /// What a look found to be done.
@@ -83,10 +75,6 @@ impl Supervisor {
             start,
             state: Mutex::new(state),
         })
-    }
-
-    pub(super) fn settings(&self) -> &Settings {
-        &self.settings
     }
 
     /// One turn of the series.
@@ -163,7 +151,8 @@ impl Supervisor {
             return Step::End;
         };
         let (number, token) = state.await_run(now, now.checked_add(self.settings.timeout));
-        Step::HandOver(Run::new(Arc::clone(self), number, token), job)
+        let owner: Arc<dyn Owner> = Arc::<Self>::clone(self);
+        Step::HandOver(Run::new(owner, number, token), job)
     }
 
     fn hand_over(&self, run: Run, job: Arc<dyn Job>) {
@@ -176,47 +165,6 @@ impl Supervisor {
                 drop(rejected);
             }
         });
-    }
-
-    /// A run wants to begin: may it? Not when it was given up while it waited in its executor.
-    pub(super) fn begin(&self, number: u64) -> bool {
-        self.state.lock().begin(number)
-    }
-
-    /// A run has come to its end, whether it is awaited or not.
-    pub(super) fn ended(self: &Arc<Self>, number: u64, begun: bool, ending: Ending) {
-        let mut guard = self.state.lock();
-        let state = &mut *guard;
-        let now = self.timers.now();
-        state.running -= usize::from(begun);
-        let mut unused = None;
-        let settled = if state.is_awaited(number) {
-            match ending {
-                Ending::Settled(outcome) => state.settle(&self.settings, outcome, now),
-                Ending::Dropped if matches!(state.phase, Phase::Ended) => {
-                    state.tally.withdrawn += 1;
-                    state.awaited = None;
-                    unused = state.hook.take();
-                    None
-                }
-                Ending::Dropped => state.settle(&self.settings, Outcome::Rejected, now),
-            }
-        } else {
-            state.tally.late_ends += u64::from(begun);
-            None
-        };
-        let wake = match state.phase {
-            Phase::Waiting(due) => due,
-            Phase::Held => Some(now),
-            Phase::Running | Phase::Ended => None,
-        };
-        // Refused: the series is late, and bounded.
-        let _ = self.wake_by(state, wake);
-        drop(guard);
-        self.contain(|| drop(unused));
-        if let Some(run) = settled {
-            self.tell(run);
-        }
     }
 
     /// Sees to it that somebody looks at `when`, or before.
@@ -341,16 +289,62 @@ impl Supervisor {
         }
     }
 
-    /// Runs foreign code; a panic in it goes where the scheduler's panics go.
-    pub(super) fn contain(&self, code: impl FnOnce()) {
-        if let Err(payload) = catch_unwind(AssertUnwindSafe(code)) {
-            self.raise(payload);
+    fn contain(&self, code: impl FnOnce()) {
+        (self as &dyn Owner).contain(code);
+    }
+}
+
+impl Owner for Supervisor {
+    fn begin(&self, number: u64) -> bool {
+        self.state.lock().begin(number)
+    }
+
+    fn ended(self: Arc<Self>, number: u64, begun: bool, ending: Ending) {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        let now = self.timers.now();
+        state.running -= usize::from(begun);
+        let mut unused = None;
+        let settled = if state.is_awaited(number) {
+            match ending {
+                Ending::Settled(outcome) => state.settle(&self.settings, outcome, now),
+                Ending::Dropped if matches!(state.phase, Phase::Ended) => {
+                    state.tally.withdrawn += 1;
+                    state.awaited = None;
+                    unused = state.hook.take();
+                    None
+                }
+                Ending::Dropped => state.settle(&self.settings, Outcome::Rejected, now),
+            }
+        } else {
+            state.tally.late_ends += u64::from(begun);
+            None
+        };
+        let wake = match state.phase {
+            Phase::Waiting(due) => due,
+            Phase::Held => Some(now),
+            Phase::Running | Phase::Ended => None,
+        };
+        // Refused: the series is late, and bounded.
+        let _ = self.wake_by(state, wake);
+        drop(guard);
+        self.contain(|| drop(unused));
+        if let Some(run) = settled {
+            self.tell(run);
         }
     }
 
-    /// Reports a panic: it is raised again in a task of the scheduler, which contains it, counts it and calls the
+    fn executor(&self) -> &dyn Executor {
+        &*self.executor
+    }
+
+    fn given_up(&self) -> GivenUp {
+        self.settings.given_up
+    }
+
+    /// It is raised again in a task of the scheduler, which contains it, counts it and calls the
     /// scheduler's hook. If the scheduler takes no more tasks, the log has it.
-    pub(super) fn raise(&self, payload: Box<dyn Any + Send>) {
+    fn raise(&self, payload: Box<dyn Any + Send>) {
         let again = Task::new(move || resume_unwind(payload)).inline();
         if let Err(error) = self.timers.schedule_once(Duration::ZERO, again) {
             Runnable::new(error.into_task().into_body()).run();
