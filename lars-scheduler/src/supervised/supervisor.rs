@@ -31,6 +31,7 @@ use crate::error::Refusal;
 use crate::executor::{Executor, Runnable};
 use crate::handle::Handle;
 use crate::repeat::Repeat;
+use crate::report::PanicIn;
 use crate::sync::{Arc, Mutex};
 use crate::task::Task;
 
@@ -342,13 +343,8 @@ impl Owner for Supervisor {
         self.settings.given_up
     }
 
-    /// It is raised again in a task of the scheduler, which contains it, counts it and calls the
-    /// scheduler's hook. If the scheduler takes no more tasks, the log has it.
     fn raise(&self, payload: Box<dyn Any + Send>) {
-        let again = Task::new(move || resume_unwind(payload)).inline();
-        if let Err(error) = self.timers.schedule_once(Duration::ZERO, again) {
-            Runnable::new(error.into_task().into_body()).run();
-        }
+        self.timers.contain(PanicIn::Task, || resume_unwind(payload));
     }
 }
 
