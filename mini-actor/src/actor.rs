@@ -1,11 +1,22 @@
 //! What a user writes, and what that is passed with each call.
 
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
+use std::time::{Duration, Instant};
+
+use lars_scheduler::{Cancellable, Task, TaskBody};
 
 use crate::address::ActorRef;
+use crate::cell::Cell;
+use crate::dispatcher::about_to_block;
+use crate::error::StashFull;
 use crate::handle::System;
 use crate::sends::Scheduler;
-use crate::stop_reason::StopReason;
+use crate::signal::{Resident, Signal, Watcher};
+use crate::stop_reason::{StopReason, Terminated};
+use crate::supervision::Failure;
+use crate::sync::Arc;
+use crate::timers::Timers;
 
 /// An actor: state that is touched by one message at a time.
 ///
@@ -16,8 +27,10 @@ use crate::stop_reason::StopReason;
 ///
 /// # Panics
 ///
-/// A panic in any of these methods, or in the factory that makes the actor, is contained: it is logged and
-/// counted, and the actor stops. Its remaining messages become dead letters.
+/// A panic in any of these methods, or in the factory that makes the actor, is contained: it is logged, counted,
+/// shown to the hook of [`Builder::on_panic`](crate::Builder::on_panic), and decided on by the actor's
+/// [`Supervision`](crate::Supervision); by default the actor stops. Panics in `restarting` and `stopped` change
+/// nothing about what is going on.
 ///
 /// # Examples
 ///
@@ -57,7 +70,7 @@ pub trait Actor: Send + Sized + 'static {
     /// What it can be sent.
     type Message: Send + 'static;
 
-    /// Called once, before the first message.
+    /// Called before the first message, and again of each new actor after a restart.
     fn started(&mut self, ctx: &mut Context<Self>) {
         let _ = ctx;
     }
@@ -65,26 +78,86 @@ pub trait Actor: Send + Sized + 'static {
     /// Called with each message.
     fn receive(&mut self, message: Self::Message, ctx: &mut Context<Self>);
 
-    /// Called once, after the last message, whatever the reason. The actor is dropped after it.
+    /// Called when an actor that it [watches](Context::watch) has stopped: once, also if that had stopped before.
+    fn terminated(&mut self, gone: Terminated, ctx: &mut Context<Self>) {
+        let _ = (gone, ctx);
+    }
+
+    /// Called when no message has come for as long as [`Context::set_receive_timeout`] says; and again after
+    /// each further such time.
+    fn receive_timeout(&mut self, ctx: &mut Context<Self>) {
+        let _ = ctx;
+    }
+
+    /// Whether a message begins the time of the receive timeout anew. All do by default, keyed timers included.
+    fn influences_receive_timeout(message: &Self::Message) -> bool {
+        let _ = message;
+        true
+    }
+
+    /// A copy of a message about to be received, for [`restarting`](Self::restarting) should that fail. By default
+    /// none is made.
+    fn keep(message: &Self::Message) -> Option<Self::Message> {
+        let _ = message;
+        None
+    }
+
+    /// Called of an actor that has panicked and is about to be replaced by a new one. Its timers have been
+    /// cancelled; it is dropped after this.
+    fn restarting(&mut self, failure: Failure<Self::Message>, ctx: &mut Context<Self>) {
+        let _ = (failure, ctx);
+    }
+
+    /// Called once, after the last message, whatever the reason. Its timers have been cancelled and its children
+    /// have stopped. The actor is dropped after it.
     fn stopped(&mut self, reason: StopReason, ctx: &mut Context<Self>) {
         let _ = (reason, ctx);
     }
+}
+
+/// The receive timeout of an actor.
+struct Quiet {
+    after: Duration,
+    generation: u64,
+    since: Instant,
+    armed: Option<Cancellable>,
 }
 
 /// Passed to an actor with each call.
 pub struct Context<A: Actor> {
     myself: ActorRef<A::Message>,
     system: System,
-    stopping: bool,
+    timers: Timers<A::Message>,
+    quiet: Option<Quiet>,
+    quiet_generation: u64,
+    stash: VecDeque<A::Message>,
+    stash_capacity: usize,
+    /// What was stashed and is to be received next.
+    pub(crate) unstashed: VecDeque<A::Message>,
+    pub(crate) children: HashMap<u64, Arc<dyn Resident>>,
+    watching: HashMap<u64, Arc<dyn Resident>>,
+    /// It wants to stop.
+    pub(crate) stopping: bool,
+    /// No more children are accepted.
+    pub(crate) closing: bool,
 }
 
 impl<A: Actor> Context<A> {
-    pub(crate) fn new(myself: ActorRef<A::Message>, system: System) -> Self {
-        Self { myself, system, stopping: false }
-    }
-
-    pub(crate) fn is_stopping(&self) -> bool {
-        self.stopping
+    pub(crate) fn new(cell: &Arc<Cell<A::Message>>, system: System, stash_capacity: usize) -> Self {
+        Self {
+            myself: ActorRef::new(Arc::clone(cell)),
+            system,
+            timers: Timers::new(Arc::clone(cell)),
+            quiet: None,
+            quiet_generation: 0,
+            stash: VecDeque::new(),
+            stash_capacity,
+            unstashed: VecDeque::new(),
+            children: HashMap::new(),
+            watching: HashMap::new(),
+            stopping: false,
+            closing: false,
+        }
     }
 
     /// A reference to this actor.
@@ -92,19 +165,191 @@ impl<A: Actor> Context<A> {
         &self.myself
     }
 
-    /// Stops this actor when the current call returns. What is left in its mailbox becomes dead letters.
+    /// Stops this actor when the current call returns. What is left in its mailbox becomes dead letters, and its
+    /// children are stopped. (To receive what is queued first: `ctx.myself().stop()`.)
     pub fn stop(&mut self) {
         self.stopping = true;
     }
 
-    /// The system, to spawn other actors.
+    /// The system, to spawn actors without a parent.
     pub fn system(&self) -> &System {
         &self.system
     }
 
-    /// The system's scheduler.
+    /// The system's scheduler, for messages to others. See [`timers`](Self::timers) for messages to this actor.
     pub fn scheduler(&self) -> &Scheduler {
         self.system.scheduler()
+    }
+
+    /// This actor's own timers.
+    pub fn timers(&mut self) -> &mut Timers<A::Message> {
+        &mut self.timers
+    }
+
+    /// How many children live.
+    pub fn children(&self) -> usize {
+        self.children.len()
+    }
+
+    /// Lets [`Actor::terminated`] be called when that actor has stopped; once, also if it has stopped already.
+    /// Watching twice is watching once.
+    pub fn watch<M: Send + 'static>(&mut self, other: &ActorRef<M>) {
+        let other = Arc::clone(other.cell()) as Arc<dyn Resident>;
+        if self.watching.contains_key(&other.id()) {
+            return;
+        }
+        let me = Watcher::Actor(Arc::clone(self.myself.cell()) as Arc<_>);
+        if let Err((_, reason)) = other.watchers().add(me) {
+            let gone = Terminated { id: other.id(), path: Arc::clone(other.path()), reason };
+            self.myself.cell().send_signal(Signal::Terminated(gone));
+        }
+        self.watching.insert(other.id(), other);
+    }
+
+    /// Ends watching: [`Actor::terminated`] is not called any more for that actor. Says whether it was watched.
+    pub fn unwatch<M: Send + 'static>(&mut self, other: &ActorRef<M>) -> bool {
+        let other = self.watching.remove(&other.id());
+        if let Some(other) = &other {
+            other.watchers().remove(self.myself.id());
+        }
+        other.is_some()
+    }
+
+    /// Whether the end of an actor is to be told of; not a second time.
+    pub(crate) fn was_watching(&mut self, id: u64) -> bool {
+        self.watching.remove(&id).is_some()
+    }
+
+    /// Puts a message aside, to be received again after [`unstash_all`](Self::unstash_all).
+    ///
+    /// # Errors
+    ///
+    /// [`StashFull`] gives the message back if as many are stashed as [`Props::stash`](crate::Props::stash) says.
+    pub fn stash(&mut self, message: A::Message) -> Result<(), StashFull<A::Message>> {
+        if self.stash.len() >= self.stash_capacity {
+            return Err(StashFull { capacity: self.stash_capacity, message });
+        }
+        self.stash.push_back(message);
+        Ok(())
+    }
+
+    /// How many messages are stashed.
+    pub fn stashed(&self) -> usize {
+        self.stash.len()
+    }
+
+    /// Lets all stashed messages be received next, in the order in which they were stashed, before those in the
+    /// mailbox.
+    pub fn unstash_all(&mut self) {
+        // Those that were to be received next already come after those that are put back now: they were
+        // received, and stashed, later.
+        while let Some(message) = self.stash.pop_back() {
+            self.unstashed.push_front(message);
+        }
+    }
+
+    /// Lets [`Actor::receive_timeout`] be called when no message has been received for `after`, beginning with the
+    /// end of the current call; again and again until it is changed or
+    /// [cancelled](Self::cancel_receive_timeout). Messages for which [`Actor::influences_receive_timeout`] says no
+    /// do not count. Ends with the actor, also when it is restarted.
+    ///
+    /// It costs one timer in all and reading the clock with each message, not a timer with each message. It is
+    /// never called while messages are queued that had come in time.
+    pub fn set_receive_timeout(&mut self, after: Duration) {
+        self.cancel_receive_timeout();
+        self.quiet_generation += 1;
+        let generation = self.quiet_generation;
+        let since = self.system.registry().timers.now();
+        self.quiet = Some(Quiet { after, generation, since, armed: None });
+        self.arm_quiet(after);
+    }
+
+    /// What [`set_receive_timeout`](Self::set_receive_timeout) was called with.
+    pub fn receive_timeout(&self) -> Option<Duration> {
+        self.quiet.as_ref().map(|quiet| quiet.after)
+    }
+
+    /// Turns the receive timeout off. It is not called any more.
+    pub fn cancel_receive_timeout(&mut self) {
+        if let Some(Quiet { armed: Some(armed), .. }) = self.quiet.take() {
+            armed.cancel();
+        }
+    }
+
+    fn arm_quiet(&mut self, delay: Duration) {
+        let Some(quiet) = &mut self.quiet else {
+            return;
+        };
+        let cell = Arc::clone(self.myself.cell());
+        let check = QuietCheck { cell, generation: quiet.generation };
+        // Refused only while the system is being closed; then there are no timeouts any more.
+        quiet.armed =
+            self.system.registry().timers.schedule_once(delay, Task::new(check).inline()).ok();
+    }
+
+    /// A message that counts has been received.
+    #[inline]
+    pub(crate) fn heard(&mut self) {
+        if let Some(quiet) = &mut self.quiet {
+            quiet.since = self.system.registry().timers.now();
+        }
+    }
+
+    /// The receive timeout's timer is due: whether it has been quiet for so long. If not, looks again later.
+    pub(crate) fn is_quiet(&mut self, generation: u64) -> bool {
+        let Some(quiet) = self.quiet.as_ref().filter(|quiet| quiet.generation == generation) else {
+            return false;
+        };
+        let now = self.system.registry().timers.now();
+        let left = quiet.after.saturating_sub(now.saturating_duration_since(quiet.since));
+        if left.is_zero() {
+            return true;
+        }
+        self.arm_quiet(left);
+        false
+    }
+
+    /// The call of [`Actor::receive_timeout`] has ended: the time begins anew, unless it has been changed.
+    pub(crate) fn quiet_again(&mut self, generation: u64) {
+        if let Some(quiet) = self.quiet.as_mut().filter(|quiet| quiet.generation == generation) {
+            quiet.since = self.system.registry().timers.now();
+            let after = quiet.after;
+            self.arm_quiet(after);
+        }
+    }
+
+    /// Runs something that blocks or takes long, after giving the actors that wait for this thread in particular
+    /// to other threads. (An actor that always blocks is better [pinned](crate::Props::pinned).)
+    pub fn blocking<R>(&mut self, work: impl FnOnce() -> R) -> R {
+        about_to_block();
+        work()
+    }
+
+    /// Ends what belongs to one incarnation: timers and the receive timeout.
+    pub(crate) fn end_timers(&mut self) {
+        self.timers.cancel_all();
+        self.cancel_receive_timeout();
+    }
+
+    /// Ends all watching.
+    pub(crate) fn unwatch_all(&mut self) {
+        let id = self.myself.id();
+        for (_, other) in self.watching.drain() {
+            other.watchers().remove(id);
+        }
+    }
+}
+
+/// The timer of a receive timeout.
+struct QuietCheck<M: Send + 'static> {
+    cell: Arc<Cell<M>>,
+    generation: u64,
+}
+
+impl<M: Send + 'static> TaskBody for QuietCheck<M> {
+    fn run(self) {
+        let at = self.cell.mailbox.accepted();
+        self.cell.send_signal(Signal::Quiet { at, generation: self.generation });
     }
 }
 
@@ -112,6 +357,7 @@ impl<A: Actor> fmt::Debug for Context<A> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Context")
             .field("myself", &self.myself)
+            .field("children", &self.children.len())
             .field("stopping", &self.stopping)
             .finish_non_exhaustive()
     }

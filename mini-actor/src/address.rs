@@ -1,19 +1,39 @@
 //! References to actors.
 
 use std::fmt;
+use std::future::Future;
 use std::hash::{Hash, Hasher};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
 
-use crate::cell::{Cell, Envelope};
+use crate::cell::Cell;
+use crate::dispatcher::about_to_block;
 use crate::error::SendError;
+use crate::oneshot::OneShot;
+use crate::signal::{Resident, Signal, Watcher};
 use crate::stop_reason::StopReason;
-use crate::sync::Arc;
+use crate::sync::{Arc, Ordering, Weak, real_now};
 
 /// A reference to an actor that receives messages of type `M`. Cheap to clone, `Send` and `Sync`.
 ///
 /// It does not decide how long the actor lives: an actor runs until it is stopped, stops itself, panics, or
-/// its system is closed. Two references are equal if they refer to the same actor.
+/// its system is closed. Two references are equal if they refer to the same actor; a later actor of the same
+/// path is another one.
 pub struct ActorRef<M> {
     cell: Arc<Cell<M>>,
+}
+
+/// Counts of one actor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ActorMetrics {
+    /// Messages that wait in the mailbox, including those that are being worked off just now.
+    pub mailbox_depth: u64,
+    /// Messages received. Up to date after each activation.
+    pub processed: u64,
+    /// How often it was restarted.
+    pub restarts: u64,
 }
 
 impl<M: Send + 'static> ActorRef<M> {
@@ -21,7 +41,8 @@ impl<M: Send + 'static> ActorRef<M> {
         Self { cell }
     }
 
-    /// Puts a message into the actor's mailbox. Never waits for the actor, which receives it on a thread of the system.
+    /// Puts a message into the actor's mailbox. Never waits for the actor, which receives it on a thread of the
+    /// system; only a full mailbox with [`Overflow::Block`](crate::Overflow::Block) lets the caller wait for room.
     ///
     /// # Ordering
     ///
@@ -29,34 +50,91 @@ impl<M: Send + 'static> ActorRef<M> {
     ///
     /// # Errors
     ///
-    /// [`SendError`] gives the message back if the actor has stopped. A message that was accepted and that
-    /// the actor does not live to receive becomes a dead letter.
+    /// [`SendError`] gives the message back if the actor has stopped, or if its mailbox is full and its policy
+    /// is to say so. A message that was accepted and that the actor does not live to receive becomes a dead
+    /// letter.
+    #[inline]
     pub fn tell(&self, message: M) -> Result<(), SendError<M>> {
-        match self.cell.send(Envelope::Message(message)) {
-            Ok(()) => Ok(()),
-            Err(Envelope::Message(message)) => {
-                Err(SendError::new(message, Arc::clone(&self.cell.name)))
-            }
-            Err(Envelope::Start | Envelope::Stop(_)) => {
-                unreachable!("a mailbox gives back what it was given")
-            }
-        }
+        self.cell.send(message, true).map_err(|(reason, message)| {
+            SendError::new(message, reason, Arc::clone(&self.cell.path))
+        })
     }
 
-    /// Stops the actor after what is in its mailbox now. What arrives later becomes a dead letter, or is
-    /// given back. Stopping an actor that has stopped does nothing.
+    /// Stops the actor after what is in its mailbox now. Its children are stopped first; while they are, it
+    /// goes on receiving. Then its mailbox is closed: what had been accepted until then is received, everything
+    /// later comes back to its sender. So a stop loses no message.
+    ///
+    /// Stopping an actor that is stopping or has stopped does nothing.
     pub fn stop(&self) {
-        let _ = self.cell.send(Envelope::Stop(StopReason::Asked));
+        Arc::clone(&self.cell).stop_for(StopReason::Asked);
     }
 
-    /// Whether the actor has stopped, so that it receives nothing any more.
+    /// Stops the actor before its next message. What is in its mailbox becomes dead letters, and its children
+    /// are killed. The message that it is just receiving is not interrupted.
+    pub fn kill(&self) {
+        self.cell.send_signal(Signal::Kill(StopReason::Killed));
+    }
+
+    /// Whether the actor receives nothing any more: it has stopped, or is about to and has closed its mailbox.
     pub fn is_stopped(&self) -> bool {
-        self.cell.is_stopped()
+        self.cell.mailbox.is_closed()
+    }
+
+    /// The end of the actor, to be waited for by a thread or a task. It is over when the actor has been
+    /// dropped and its name is free.
+    pub fn termination(&self) -> Termination {
+        let shot = Arc::new(OneShot::new());
+        let told = Arc::clone(&shot);
+        let tell = Box::new(move |reason| _ = told.settle(Ok(reason)));
+        if let Err((Watcher::Other(tell), reason)) = self.cell.watchers().add(Watcher::Other(tell))
+        {
+            tell(reason);
+        }
+        Termination { shot }
     }
 
     /// The name that it was spawned with.
     pub fn name(&self) -> &str {
-        &self.cell.name
+        self.cell.name()
+    }
+
+    /// Where it stands among all actors of its system: `/parent/child`.
+    pub fn path(&self) -> &str {
+        &self.cell.path
+    }
+
+    /// A number that no other actor of the process has.
+    pub fn id(&self) -> u64 {
+        self.cell.id
+    }
+
+    /// A snapshot of the actor's counts.
+    pub fn metrics(&self) -> ActorMetrics {
+        // Relaxed: statistics.
+        ActorMetrics {
+            mailbox_depth: self.cell.mailbox.depth(),
+            processed: self.cell.processed.load(Ordering::Relaxed),
+            restarts: self.cell.restarts.load(Ordering::Relaxed),
+        }
+    }
+
+    /// A reference that does not keep the actor's memory.
+    pub fn downgrade(&self) -> WeakActorRef<M> {
+        WeakActorRef { cell: Arc::downgrade(&self.cell) }
+    }
+
+    /// A reference for senders who know a part of the protocol only.
+    pub fn recipient<P: Into<M> + Send + 'static>(&self) -> Recipient<P> {
+        self.map(Into::into)
+    }
+
+    /// A reference for senders of something else, of which `map` makes this actor's messages. It runs on the
+    /// sender's thread, and must be short: until it returns, later messages to the actor wait.
+    pub fn map<P: Send + 'static>(
+        &self,
+        map: impl Fn(P) -> M + Send + Sync + 'static,
+    ) -> Recipient<P> {
+        Recipient { target: Arc::new(Mapped { cell: Arc::clone(&self.cell), map }) }
     }
 
     pub(crate) fn cell(&self) -> &Arc<Cell<M>> {
@@ -72,7 +150,7 @@ impl<M> Clone for ActorRef<M> {
 
 impl<M> PartialEq for ActorRef<M> {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.cell, &other.cell)
+        self.cell.id == other.cell.id
     }
 }
 
@@ -80,12 +158,152 @@ impl<M> Eq for ActorRef<M> {}
 
 impl<M> Hash for ActorRef<M> {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        Arc::as_ptr(&self.cell).hash(state);
+        self.cell.id.hash(state);
     }
 }
 
 impl<M> fmt::Debug for ActorRef<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ActorRef").field(&&*self.cell.name).finish()
+        f.debug_tuple("ActorRef").field(&&*self.cell.path).finish()
+    }
+}
+
+/// A reference to an actor that does not keep its memory. Actors live as long as they do, whoever refers to them;
+/// this is for those who hold very many references for a long time.
+pub struct WeakActorRef<M> {
+    cell: Weak<Cell<M>>,
+}
+
+impl<M> WeakActorRef<M> {
+    /// The actor, if its memory is still there. It may have stopped.
+    pub fn upgrade(&self) -> Option<ActorRef<M>> {
+        self.cell.upgrade().map(|cell| ActorRef { cell })
+    }
+}
+
+impl<M> Clone for WeakActorRef<M> {
+    fn clone(&self) -> Self {
+        Self { cell: Weak::clone(&self.cell) }
+    }
+}
+
+impl<M> fmt::Debug for WeakActorRef<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("WeakActorRef").field(&self.upgrade()).finish()
+    }
+}
+
+trait Accept<P>: Send + Sync {
+    fn accept(&self, given: P) -> Result<(), SendError<P>>;
+    fn path(&self) -> &str;
+    fn id(&self) -> u64;
+    fn is_stopped(&self) -> bool;
+}
+
+struct Mapped<M, F> {
+    cell: Arc<Cell<M>>,
+    map: F,
+}
+
+impl<P, M: Send + 'static, F: Fn(P) -> M + Send + Sync> Accept<P> for Mapped<M, F> {
+    fn accept(&self, given: P) -> Result<(), SendError<P>> {
+        self.cell
+            .offer(given, &self.map, true)
+            .map_err(|(reason, given)| SendError::new(given, reason, Arc::clone(&self.cell.path)))
+    }
+
+    fn path(&self) -> &str {
+        &self.cell.path
+    }
+
+    fn id(&self) -> u64 {
+        self.cell.id
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.cell.mailbox.is_closed()
+    }
+}
+
+/// A reference to an actor by a part of its protocol: what it is sent is made into a message of the actor's.
+/// Made by [`ActorRef::recipient`] and [`ActorRef::map`]. Cheap to clone, `Send` and `Sync`.
+pub struct Recipient<P> {
+    target: Arc<dyn Accept<P>>,
+}
+
+impl<P> Recipient<P> {
+    /// Sends, as [`ActorRef::tell`].
+    ///
+    /// # Errors
+    ///
+    /// [`SendError`] gives back what was handed in, before it was made into a message.
+    pub fn tell(&self, given: P) -> Result<(), SendError<P>> {
+        self.target.accept(given)
+    }
+
+    /// The path of the actor.
+    pub fn path(&self) -> &str {
+        self.target.path()
+    }
+
+    /// Whether the actor receives nothing any more.
+    pub fn is_stopped(&self) -> bool {
+        self.target.is_stopped()
+    }
+}
+
+impl<P> Clone for Recipient<P> {
+    fn clone(&self) -> Self {
+        Self { target: Arc::clone(&self.target) }
+    }
+}
+
+/// Equal if they refer to the same actor, however they make its messages.
+impl<P> PartialEq for Recipient<P> {
+    fn eq(&self, other: &Self) -> bool {
+        self.target.id() == other.target.id()
+    }
+}
+
+impl<P> Eq for Recipient<P> {}
+
+impl<P> fmt::Debug for Recipient<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Recipient").field(&self.path()).finish()
+    }
+}
+
+/// The end of an actor, with the reason. Made by [`ActorRef::termination`].
+///
+/// A future, on any executor; or [`wait`](Self::wait)ed for.
+#[must_use = "it says when the actor has stopped to whoever waits for it"]
+pub struct Termination {
+    shot: Arc<OneShot<StopReason>>,
+}
+
+impl Termination {
+    /// Blocks until the actor has stopped, so long at the most (`Duration::MAX`: for ever). `None` when that is
+    /// over.
+    ///
+    /// An actor must not wait for itself, nor for its parent; and in virtual time nobody must wait, since time
+    /// and actors are moved by the thread that would.
+    pub fn wait(&self, limit: Duration) -> Option<StopReason> {
+        about_to_block();
+        self.shot.wait(real_now().checked_add(limit))?.ok()
+    }
+}
+
+impl Future for Termination {
+    type Output = StopReason;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<StopReason> {
+        // A cell that is freed before it has run, with its system: nobody could have asked it to stop.
+        self.shot.poll(context).map(|result| result.unwrap_or(StopReason::SystemClosed))
+    }
+}
+
+impl fmt::Debug for Termination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Termination").finish_non_exhaustive()
     }
 }

@@ -1,212 +1,306 @@
-//! An actor's home: its mailbox, its state, and the activations that bring the two together.
+//! An actor's home: its mailbox, its system lane, who watches it, and its life, which only activations touch.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::any::Any;
+use std::panic::resume_unwind;
 
-use crate::mailbox::{Mailbox, Sent};
-use crate::registry::{Registry, Resident};
+use crate::dead_letters::Undelivered;
+use crate::dispatcher::{Activate, Dispatcher, Inside, Task, about_to_block};
+use crate::error::Unsendable;
+use crate::mailbox::{Capacity, Mailbox, Overflow, Refused, Sent, Unsent};
+use crate::registry::Registry;
+use crate::signal::{Lane, Resident, Signal, Watchers};
 use crate::stop_reason::StopReason;
-use crate::sync::{Arc, Ordering, UnsafeCell, yield_now};
+use crate::sync::plain::AtomicU64;
+use crate::sync::{Arc, Ordering, UnsafeCell, real_now, relax};
 
-/// What lies in a mailbox.
-pub(crate) enum Envelope<M> {
-    /// The first of all: makes the actor.
-    Start,
-    /// For the actor.
-    Message(M),
-    /// Stops it, when everything before has been received.
-    Stop(StopReason),
-}
-
-/// An actor without its type.
-pub(crate) trait Behavior<M>: Send {
-    /// The hooks and the messages of an actor. They say whether it wants to go on.
-    fn started(&mut self) -> bool;
-    fn receive(&mut self, message: M) -> bool;
-    fn stopped(&mut self, reason: StopReason);
-}
-
-/// Makes the actor, on a thread of the system.
-pub(crate) type Factory<M> = Box<dyn FnOnce(&Arc<Cell<M>>) -> Box<dyn Behavior<M>> + Send>;
-
-enum Body<M> {
-    Unborn(Factory<M>),
-    Alive(Box<dyn Behavior<M>>),
+/// What came of running an actor for a while.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Run {
+    /// It has nothing to do but what may be in its mailbox.
+    Done,
+    /// It has more to do.
+    More,
+    /// It has stopped.
     Gone,
 }
 
-pub(crate) struct Cell<M> {
-    pub(crate) name: Arc<str>,
-    pub(crate) registry: Arc<Registry>,
-    mailbox: Mailbox<Envelope<M>>,
-    /// Touched by the one activation only.
-    body: UnsafeCell<Body<M>>,
+/// An actor without its type.
+pub(crate) trait Life<M>: Send {
+    fn run(&mut self, turn: &Turn<'_, M>) -> Run;
 }
 
-// SAFETY: the body is `Send`, and touched only inside `activate`, of which the mailbox's run word allows
-// one at a time, each after the other. Everything else is `Sync` by itself.
+/// The right of the one activation to read the mailbox.
+pub(crate) struct Turn<'a, M> {
+    pub(crate) cell: &'a Arc<Cell<M>>,
+}
+
+impl<M> Turn<'_, M> {
+    #[inline]
+    pub(crate) fn pop(&self) -> Option<M> {
+        // SAFETY: a turn exists inside the one activation only.
+        unsafe { self.cell.mailbox.pop() }
+    }
+
+    /// How many messages have been taken out.
+    #[inline]
+    pub(crate) fn position(&self) -> u64 {
+        // SAFETY: as above.
+        unsafe { self.cell.mailbox.position() }
+    }
+}
+
+pub(crate) struct Cell<M> {
+    pub(crate) id: u64,
+    pub(crate) path: Arc<str>,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) parent: Option<Arc<dyn Resident>>,
+    pub(crate) processed: AtomicU64,
+    pub(crate) restarts: AtomicU64,
+    pub(crate) mailbox: Mailbox<M>,
+    pub(crate) lane: Lane,
+    watchers: Watchers,
+    overflow: Overflow,
+    dispatcher: Dispatcher,
+    /// Whether the dispatcher is this actor's own.
+    pinned: bool,
+    /// Touched by the one activation only.
+    life: UnsafeCell<Option<Box<dyn Life<M>>>>,
+}
+
+// SAFETY: the life is `Send`, and touched only inside `activate`, of which the mailbox's run word allows one at
+// a time, each after the other, and before that by the one thread that makes the cell. Everything else is
+// `Sync` by itself.
 unsafe impl<M: Send> Sync for Cell<M> {}
 
+/// Where a cell comes to stand.
+pub(crate) struct Place {
+    pub(crate) path: Arc<str>,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) parent: Option<Arc<dyn Resident>>,
+    pub(crate) capacity: Capacity,
+    /// A dispatcher of its own.
+    pub(crate) pinned: Option<Dispatcher>,
+}
+
 impl<M: Send + 'static> Cell<M> {
-    pub(crate) fn new(name: Arc<str>, registry: Arc<Registry>, factory: Factory<M>) -> Arc<Self> {
-        Arc::new(Self {
-            name,
+    /// A cell whose actor is counted as scheduled, and is nowhere scheduled yet.
+    pub(crate) fn new(
+        place: Place,
+        life: impl FnOnce(&Arc<Self>) -> Box<dyn Life<M>>,
+    ) -> Arc<Self> {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let Place { path, registry, parent, capacity, pinned } = place;
+        let cell = Arc::new(Self {
+            // Relaxed: only has to be unique.
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            path,
+            parent,
+            processed: AtomicU64::new(0),
+            restarts: AtomicU64::new(0),
+            mailbox: Mailbox::new(capacity),
+            lane: Lane::new(),
+            watchers: Watchers::new(),
+            overflow: match capacity {
+                Capacity::Bounded(_, overflow) => overflow,
+                Capacity::Unbounded => Overflow::Fail,
+            },
+            pinned: pinned.is_some(),
+            dispatcher: pinned.unwrap_or_else(|| registry.dispatcher.clone()),
             registry,
-            mailbox: Mailbox::new(),
-            body: UnsafeCell::new(Body::Unborn(factory)),
-        })
+            life: UnsafeCell::new(None),
+        });
+        let life = life(&cell);
+        // SAFETY: nobody runs it before it is scheduled, which is up to our caller.
+        cell.life.with_mut(|place| unsafe { *place = Some(life) });
+        cell
     }
 
-    pub(crate) fn is_stopped(&self) -> bool {
-        self.mailbox.is_closed()
+    /// Takes a new cell apart that nobody else has heard of: the life refers to it.
+    pub(crate) fn discard(&self) {
+        // SAFETY: nobody runs it before it is scheduled, which it is not going to be.
+        let life = self.life.with_mut(|place| unsafe { (*place).take() });
+        drop(life);
     }
 
-    /// Sends an envelope; gives it back if the actor has stopped.
-    pub(crate) fn send(self: &Arc<Self>, envelope: Envelope<M>) -> Result<(), Envelope<M>> {
-        if self.mailbox.send(envelope)? == Sent::Schedule {
-            self.schedule();
-        }
-        Ok(())
+    #[cold]
+    pub(crate) fn bury(&self, reason: Undelivered, message: M) {
+        self.registry.dead_letters.bury(&self.path, reason, message);
     }
 
-    /// Delivers a scheduled message; if the actor has stopped it becomes a dead letter. Says whether it
-    /// was delivered.
-    pub(crate) fn deliver(self: &Arc<Self>, message: M) -> bool {
-        match self.send(Envelope::Message(message)) {
-            Ok(()) => true,
-            Err(envelope) => {
-                self.bury(envelope);
-                false
+    /// Sends a message, by the policy of the mailbox; gives it back if that says so.
+    #[inline]
+    pub(crate) fn send(
+        self: &Arc<Self>,
+        message: M,
+        may_wait: bool,
+    ) -> Result<(), (Unsendable, M)> {
+        match self.mailbox.send(message) {
+            Ok(sent) => {
+                self.see_to(sent);
+                Ok(())
             }
+            Err((Refused::Closed, message)) => Err((Unsendable::Stopped, message)),
+            Err((Refused::Full, message)) => self.offer(message, |message| message, may_wait),
         }
     }
 
-    fn schedule(self: &Arc<Self>) {
-        let cell = Arc::clone(self);
-        self.registry.dispatch(move || cell.activate());
-    }
-
-    fn bury(&self, envelope: Envelope<M>) {
-        match envelope {
-            Envelope::Message(message) => self.registry.dead_letters.bury(&self.name, message),
-            Envelope::Start | Envelope::Stop(_) => {}
-        }
-    }
-
-    /// Works off what is counted, up to the throughput.
-    fn activate(self: Arc<Self>) {
-        let limit = self.mailbox.waiting().min(self.registry.throughput);
-        let mut done = 0;
-        while done < limit {
-            // SAFETY: this is the mailbox's one activation, and `limit` messages are counted.
-            let Some(envelope) = (unsafe { self.mailbox.pop() }) else {
-                break;
-            };
-            done += 1;
-            self.handle(envelope);
-        }
-        if done == 0 {
-            // A sender was interrupted in the middle of its push, and the next activation can only
-            // succeed when it has run.
-            yield_now();
-        }
-        if self.mailbox.finish(done) {
-            self.schedule();
-        }
-    }
-
-    fn handle(self: &Arc<Self>, envelope: Envelope<M>) {
-        // Taken out for the call, so that nothing is borrowed while foreign code runs.
-        // SAFETY: this is the one activation.
-        let body = self.body.with_mut(|body| unsafe { std::mem::replace(&mut *body, Body::Gone) });
-        let next = match (body, envelope) {
-            (Body::Unborn(factory), Envelope::Start) => self.start(factory),
-            // The system was closed before it could start.
-            (Body::Unborn(factory), Envelope::Stop(reason)) => {
-                self.contain(|| drop(factory));
-                Next::Over(reason)
-            }
-            (Body::Alive(mut behavior), Envelope::Message(message)) => {
-                match self.contain(|| behavior.receive(message)) {
-                    Some(true) => Next::GoOn(behavior),
-                    Some(false) => Next::Stop(behavior, StopReason::Itself),
-                    None => Next::Stop(behavior, StopReason::Panicked),
+    /// Sends what `make` makes of `given`, by the policy of the mailbox; gives that back if it says so.
+    pub(crate) fn offer<P>(
+        self: &Arc<Self>,
+        mut given: P,
+        make: impl Fn(P) -> M,
+        may_wait: bool,
+    ) -> Result<(), (Unsendable, P)> {
+        let mut deadline = None;
+        let mut spins = 0;
+        loop {
+            given = match self.mailbox.send_with(given, &make) {
+                Ok(sent) => {
+                    self.see_to(sent);
+                    return Ok(());
                 }
-            }
-            (Body::Alive(behavior), Envelope::Stop(reason)) => Next::Stop(behavior, reason),
-            (body, envelope) => {
-                // It has stopped, and this came in before that was known.
-                debug_assert!(matches!(body, Body::Gone), "`Start` comes first, and once");
-                self.bury(envelope);
-                return;
-            }
-        };
-        match next {
-            Next::GoOn(behavior) => {
-                // SAFETY: this is the one activation.
-                self.body.with_mut(|body| unsafe { *body = Body::Alive(behavior) });
-            }
-            Next::Stop(mut behavior, reason) => {
-                self.mailbox.close();
-                self.contain(|| behavior.stopped(reason));
-                self.contain(|| drop(behavior));
-                self.leave(reason);
-            }
-            Next::Over(reason) => {
-                self.mailbox.close();
-                self.leave(reason);
+                Err(Unsent::Panicked(sent, payload)) => {
+                    self.see_to(sent);
+                    resume_unwind(payload);
+                }
+                Err(Unsent::Refused(Refused::Closed, given)) => {
+                    return Err((Unsendable::Stopped, given));
+                }
+                Err(Unsent::Refused(Refused::Full, given)) => given,
+            };
+            match self.overflow {
+                Overflow::Block(limit) if may_wait && self.may_wait_here() => {
+                    let deadline = *deadline.get_or_insert_with(|| real_now().checked_add(limit));
+                    about_to_block();
+                    if !self.mailbox.wait_for_room(deadline) {
+                        return Err((Unsendable::Full, given));
+                    }
+                }
+                Overflow::Fail | Overflow::Block(_) => return Err((Unsendable::Full, given)),
+                Overflow::DropNewest => {
+                    self.bury(Undelivered::Full, make(given));
+                    return Ok(());
+                }
+                Overflow::DropOldest => match self.mailbox.evict() {
+                    Some(oldest) => self.bury(Undelivered::Full, oldest),
+                    // Its sender is about to write it, or others were faster.
+                    None => relax(&mut spins),
+                },
             }
         }
     }
 
-    fn start(self: &Arc<Self>, factory: Factory<M>) -> Next<M> {
-        let Some(mut behavior) = self.contain(|| factory(self)) else {
-            return Next::Over(StopReason::Panicked);
-        };
-        match self.contain(|| behavior.started()) {
-            Some(true) => Next::GoOn(behavior),
-            Some(false) => Next::Stop(behavior, StopReason::Itself),
-            None => Next::Stop(behavior, StopReason::Panicked),
-        }
+    /// Whether waiting for room can end.
+    fn may_wait_here(&self) -> bool {
+        self.dispatcher.as_manual().is_none() && !Inside::actor(self.id)
     }
 
-    fn leave(&self, reason: StopReason) {
-        tracing::debug!(target: "mini_actor", actor = &*self.name, %reason, "an actor stopped");
-        self.registry.leave(&self.name);
-    }
-
-    /// Runs foreign code; a panic in it is told of, and gives `None`.
-    fn contain<R>(&self, code: impl FnOnce() -> R) -> Option<R> {
-        // Unwind safety: what a panicking actor leaves behind is only dropped.
-        match catch_unwind(AssertUnwindSafe(code)) {
-            Ok(value) => Some(value),
-            Err(payload) => {
-                // Relaxed: a statistic.
-                self.registry.panics.fetch_add(1, Ordering::Relaxed);
-                let message = payload
-                    .downcast_ref::<&'static str>()
-                    .copied()
-                    .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
-                    .unwrap_or("(a panic without a message)");
-                tracing::error!(target: "mini_actor", actor = &*self.name, message, "an actor panicked");
-                // The payload's destructor may panic in turn.
-                let _ = catch_unwind(AssertUnwindSafe(|| drop(payload)));
-                None
+    /// Delivers a message that nobody waits for; if that is not possible it becomes a dead letter. Says
+    /// whether the actor is still there.
+    pub(crate) fn deliver(self: &Arc<Self>, message: M) -> bool {
+        match self.send(message, false) {
+            Ok(()) => true,
+            Err((reason, message)) => {
+                let (reason, there) = match reason {
+                    Unsendable::Stopped => (Undelivered::Stopped, false),
+                    Unsendable::Full => (Undelivered::Full, true),
+                };
+                self.bury(reason, message);
+                there
             }
         }
+    }
+
+    #[inline]
+    fn see_to(self: &Arc<Self>, sent: Sent) {
+        if sent == Sent::Schedule {
+            self.schedule();
+        }
+    }
+
+    pub(crate) fn schedule(self: &Arc<Self>) {
+        self.dispatcher.schedule(Arc::clone(self) as Task);
+    }
+
+    pub(crate) fn send_signal(self: &Arc<Self>, signal: Signal) {
+        // The lane of an actor that has stopped is not looked at again.
+        if self.watchers.reason().is_none() {
+            self.lane.push(signal);
+            self.see_to(self.mailbox.signal());
+        }
+    }
+
+    /// Takes the signals out.
+    pub(crate) fn take_signals(&self) -> Vec<Signal> {
+        self.mailbox.signals_seen();
+        self.lane.take()
+    }
+
+    /// The name: the last part of the path.
+    pub(crate) fn name(&self) -> &str {
+        self.path.rsplit('/').next().unwrap_or_default()
     }
 }
 
-/// What an envelope led to.
-enum Next<M> {
-    GoOn(Box<dyn Behavior<M>>),
-    Stop(Box<dyn Behavior<M>>, StopReason),
-    /// There is no actor to be told.
-    Over(StopReason),
+impl<M: Send + 'static> Activate for Cell<M> {
+    fn activate(self: Arc<Self>) -> bool {
+        let _inside = Inside::enter(self.registry.key(), self.id);
+        let run = self.life.with_mut(|life| {
+            // SAFETY: this is the one activation, and foreign code that runs in it has no way here.
+            let life = unsafe { &mut *life };
+            let run = match life {
+                Some(life) => life.run(&Turn { cell: &self }),
+                None => Run::Gone,
+            };
+            if run == Run::Gone {
+                *life = None;
+            }
+            run
+        });
+        match run {
+            // It stays counted as scheduled, so that nobody schedules it ever again.
+            Run::Gone => {
+                if self.pinned {
+                    self.dispatcher.end();
+                }
+                false
+            }
+            // SAFETY: this is the one activation.
+            Run::Done => unsafe { self.mailbox.finish(false) },
+            // SAFETY: as above.
+            Run::More => unsafe { self.mailbox.finish(true) },
+        }
+    }
 }
 
 impl<M: Send + 'static> Resident for Cell<M> {
-    fn system_closes(self: Arc<Self>) {
-        // Refused if it has stopped already, which is as good.
-        let _ = self.send(Envelope::Stop(StopReason::SystemClosed));
+    fn id(&self) -> u64 {
+        self.id
+    }
+
+    fn path(&self) -> &Arc<str> {
+        &self.path
+    }
+
+    fn watchers(&self) -> &Watchers {
+        &self.watchers
+    }
+
+    fn signal(self: Arc<Self>, signal: Signal) {
+        self.send_signal(signal);
+    }
+
+    fn stop_for(self: Arc<Self>, reason: StopReason) {
+        let at = self.mailbox.accepted();
+        self.send_signal(Signal::Stop { at, reason });
+    }
+
+    fn processed(&self) -> u64 {
+        // Relaxed: a statistic.
+        self.processed.load(Ordering::Relaxed)
+    }
+
+    fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
+        self
     }
 }

@@ -1,67 +1,132 @@
 //! Messages that reached nobody.
 
-use std::any::type_name;
+use std::any::{Any, type_name};
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::sync::Ordering;
+use crate::panics::{contain, quietly};
 use crate::sync::plain::AtomicU64;
+use crate::sync::{Arc, Mutex, Ordering, Weak};
 
-/// A message that was accepted or scheduled and could not be received, because its actor had stopped.
+/// Why a message is a dead letter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Undelivered {
+    /// The actor had stopped, or stopped before it received the message.
+    Stopped,
+    /// The actor's mailbox was full, and its policy drops messages, or nobody was there to be told.
+    Full,
+    /// It is an answer that came after the asker's time-out, or whose asker has gone.
+    Late,
+}
+
+/// A message that was accepted or scheduled and is not received.
 ///
 /// Messages that `tell` refused are not among them: those were given back to their sender.
-#[derive(Debug)]
 #[non_exhaustive]
 pub struct DeadLetter<'a> {
-    /// The name of the actor that it was for.
+    /// The path of the actor that it was for; of an answer, of the actor that was asked.
     pub recipient: &'a str,
     /// The type of the message.
     pub message_type: &'static str,
+    /// Why it is not received.
+    pub reason: Undelivered,
+    /// The message itself, to be looked at.
+    pub message: &'a (dyn Any + Send),
 }
 
-type Hook = Box<dyn Fn(&DeadLetter<'_>) + Send + Sync>;
+impl fmt::Debug for DeadLetter<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeadLetter")
+            .field("recipient", &self.recipient)
+            .field("message_type", &self.message_type)
+            .field("reason", &self.reason)
+            .finish_non_exhaustive()
+    }
+}
+
+pub(crate) type Hook = Arc<dyn Fn(&DeadLetter<'_>) + Send + Sync>;
 
 #[derive(Default)]
+struct Hooks {
+    next: u64,
+    all: Vec<(u64, Hook)>,
+}
+
 pub(crate) struct DeadLetters {
     count: AtomicU64,
-    hook: Option<Hook>,
+    hooks: Mutex<Hooks>,
+}
+
+/// Ends a subscription to dead letters when it is dropped.
+#[must_use = "dropping a subscription ends it"]
+pub struct Subscription {
+    letters: Weak<DeadLetters>,
+    number: u64,
+}
+
+impl Subscription {
+    /// Lets the subscription last as long as the system.
+    pub fn forever(mut self) {
+        self.letters = Weak::new();
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        if let Some(letters) = self.letters.upgrade() {
+            let mut hooks = letters.hooks.lock();
+            let place = hooks.all.iter().position(|(number, _)| *number == self.number);
+            let gone = place.map(|place| hooks.all.remove(place));
+            // Outside the lock: the hook's destructor is foreign code.
+            drop(hooks);
+            drop(gone);
+        }
+    }
+}
+
+impl fmt::Debug for Subscription {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Subscription").field("number", &self.number).finish_non_exhaustive()
+    }
 }
 
 impl DeadLetters {
-    pub(crate) fn new(hook: Option<Hook>) -> Self {
-        Self { count: AtomicU64::new(0), hook }
+    pub(crate) fn new() -> Self {
+        Self { count: AtomicU64::new(0), hooks: Mutex::new(Hooks::default()) }
     }
 
-    /// Counts, tells, and drops a message. Whatever the hook or the message's destructor does, the
-    /// caller goes on.
-    pub(crate) fn bury<M>(&self, recipient: &str, message: M) {
+    pub(crate) fn subscribe(self: &Arc<Self>, hook: Hook) -> Subscription {
+        let mut hooks = self.hooks.lock();
+        let number = hooks.next;
+        hooks.next += 1;
+        hooks.all.push((number, hook));
+        Subscription { letters: Arc::downgrade(self), number }
+    }
+
+    /// Counts, tells, and drops a message. Whatever the hooks or the message's destructor do, the caller goes
+    /// on.
+    #[cold]
+    pub(crate) fn bury<M: Send + 'static>(&self, recipient: &str, reason: Undelivered, message: M) {
         // Relaxed: a statistic.
         self.count.fetch_add(1, Ordering::Relaxed);
-        let letter = DeadLetter { recipient, message_type: type_name::<M>() };
-        tracing::debug!(
-            target: "mini_actor",
-            recipient,
-            message_type = letter.message_type,
-            "dead letter"
-        );
-        let told = catch_unwind(AssertUnwindSafe(|| {
-            if let Some(hook) = &self.hook {
-                hook(&letter);
+        let told = contain(|| {
+            let message_type = type_name::<M>();
+            tracing::debug!(target: "mini_actor", recipient, message_type, ?reason, "dead letter");
+            // Copied, because a hook may subscribe, or send and cause the next dead letter.
+            let hooks: Vec<Hook> =
+                self.hooks.lock().all.iter().map(|(_, hook)| Arc::clone(hook)).collect();
+            for hook in hooks {
+                hook(&DeadLetter { recipient, message_type, reason, message: &message });
             }
-        }));
-        let dropped = catch_unwind(AssertUnwindSafe(|| drop(message)));
-        if told.is_err() || dropped.is_err() {
-            tracing::error!(target: "mini_actor", recipient, "the end of a dead letter panicked");
+        });
+        for error in [told, contain(|| drop(message))].into_iter().filter_map(Result::err) {
+            quietly(
+                || tracing::error!(target: "mini_actor", recipient, error, "a dead letter panicked"),
+            );
         }
     }
 
     pub(crate) fn count(&self) -> u64 {
         self.count.load(Ordering::Relaxed)
-    }
-}
-
-impl fmt::Debug for DeadLetters {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DeadLetters").field("count", &self.count()).finish_non_exhaustive()
     }
 }

@@ -5,13 +5,26 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-/// A message that was not sent, given back. The recipient has stopped.
+use crate::sync::Arc;
+
+/// Why a message was not accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Unsendable {
+    /// The recipient has stopped, or has closed its mailbox because it is stopping.
+    Stopped,
+    /// The recipient's mailbox is full, and its policy is to say so; or there was no room in time.
+    Full,
+}
+
+/// A message that was not sent, given back with the reason.
 ///
 /// The error is `Send` and `Sync` whenever the message is `Send`, so it passes through `?` into the usual
 /// boxed errors.
 pub struct SendError<M> {
     message: Exclusive<M>,
-    recipient: std::sync::Arc<str>,
+    reason: Unsendable,
+    recipient: Arc<str>,
 }
 
 /// Hands its content out by value only, so sharing it shares nothing.
@@ -22,8 +35,8 @@ struct Exclusive<M>(M);
 unsafe impl<M> Sync for Exclusive<M> {}
 
 impl<M> SendError<M> {
-    pub(crate) fn new(message: M, recipient: std::sync::Arc<str>) -> Self {
-        Self { message: Exclusive(message), recipient }
+    pub(crate) fn new(message: M, reason: Unsendable, recipient: Arc<str>) -> Self {
+        Self { message: Exclusive(message), reason, recipient }
     }
 
     /// The message, as it was handed in.
@@ -31,7 +44,12 @@ impl<M> SendError<M> {
         self.message.0
     }
 
-    /// The name of the actor that it was for.
+    /// Why it was not accepted.
+    pub fn reason(&self) -> Unsendable {
+        self.reason
+    }
+
+    /// The path of the actor that it was for.
     pub fn recipient(&self) -> &str {
         &self.recipient
     }
@@ -39,17 +57,51 @@ impl<M> SendError<M> {
 
 impl<M> fmt::Debug for SendError<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SendError").field("recipient", &self.recipient).finish_non_exhaustive()
+        f.debug_struct("SendError")
+            .field("recipient", &self.recipient)
+            .field("reason", &self.reason)
+            .finish_non_exhaustive()
     }
 }
 
 impl<M> fmt::Display for SendError<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the actor {:?} has stopped; the message is given back", &*self.recipient)
+        let why = match self.reason {
+            Unsendable::Stopped => "has stopped",
+            Unsendable::Full => "has a full mailbox",
+        };
+        write!(f, "the actor {:?} {why}; the message is given back", &*self.recipient)
     }
 }
 
 impl<M> std::error::Error for SendError<M> {}
+
+/// A question that was not answered.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum AskError {
+    /// The actor has stopped, so it was not asked.
+    #[error("the actor {0:?} has stopped")]
+    Stopped(Arc<str>),
+    /// The actor's mailbox is full, so it was not asked.
+    #[error("the actor {0:?} has a full mailbox")]
+    Full(Arc<str>),
+    /// The system is being closed. Either the actor was not asked, because nothing can be scheduled any more, the
+    /// time-out included; or it was, and all actors have stopped without an answer.
+    #[error("the actor system is being closed")]
+    Closed,
+    /// No answer came in time. One that comes later is a dead letter.
+    #[error("no answer within {0:?}")]
+    Timeout(Duration),
+    /// The actor was asked, and dropped the [`Reply`](crate::Reply) without using it: it had no answer, or
+    /// panicked, or stopped.
+    #[error("the question was dropped without an answer")]
+    NoAnswer,
+    /// In virtual time: everything that could run has run and there is no answer. Waiting for one on this
+    /// thread would last for ever, since it is the one that moves time.
+    #[error("no answer, and nothing left to run before time is moved")]
+    WouldBlock,
+}
 
 /// A system could not be started.
 #[derive(Debug, Error)]
@@ -72,25 +124,36 @@ pub enum BuildError {
         max: usize,
     },
     /// The number of threads is out of its range.
-    #[error(transparent)]
-    Threads(#[from] lars_scheduler::ConfigError),
+    #[error("threads is {given}, but it must be between 1 and {max}")]
+    Threads {
+        /// What was asked for.
+        given: usize,
+        /// The most threads of a system.
+        max: usize,
+    },
     /// The scheduler could not be started.
     #[error(transparent)]
     Scheduler(#[from] lars_scheduler::BuildError),
-    /// Not a single thread could be started for the actors.
-    #[error("no thread could be started for the actors: {0}")]
-    Dispatcher(String),
+    /// A thread for the actors could not be started.
+    #[error("a thread for the actors could not be started: {0}")]
+    Dispatcher(std::io::Error),
+}
+
+impl From<lars_scheduler::ConfigError> for BuildError {
+    fn from(error: lars_scheduler::ConfigError) -> Self {
+        Self::Scheduler(error.into())
+    }
 }
 
 /// An actor could not be spawned.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SpawnError {
-    /// An actor of that name is alive.
-    #[error("an actor named {name:?} is alive already; names are unique among the living")]
+    /// An actor of that path is alive.
+    #[error("an actor {path:?} is alive already; names are unique among living siblings")]
     NameTaken {
-        /// The name.
-        name: String,
+        /// The path.
+        path: String,
     },
     /// A name that is empty or has a character that names cannot have.
     #[error("the actor's name is {given:?}, but {rule}")]
@@ -100,6 +163,18 @@ pub enum SpawnError {
         /// What names must be like.
         rule: &'static str,
     },
+    /// A mailbox for no message.
+    #[error("the mailbox's capacity is 0, but it must be at least 1")]
+    Capacity,
+    /// The thread of a pinned actor could not be started.
+    #[error("the thread of a pinned actor could not be started: {0}")]
+    Thread(String),
+    /// The parent is stopping, so it cannot have another child.
+    #[error("the actor {path:?} is stopping, and cannot have another child")]
+    Stopping {
+        /// The parent's path.
+        path: String,
+    },
     /// The system is being closed, or was.
     #[error("the actor system {system:?} has been closed")]
     Closed {
@@ -108,27 +183,14 @@ pub enum SpawnError {
     },
 }
 
-/// Why a system could not be closed.
+/// A stash that is full; with the message.
 #[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum CloseError {
-    /// It was called by an actor, or by a scheduled task, which would have waited for itself. Nothing
-    /// has happened; call it from another thread.
-    #[error("close was called on a thread of the system, which it has to wait for")]
-    FromInside,
-    /// The scheduler could not be closed in time. It is stopped all the same, and accepts nothing any more; what it
-    /// had pending comes with the error's future. The actors go on.
-    #[error(transparent)]
-    Scheduler(#[from] lars_scheduler::CloseError),
-    /// Some actors had not stopped when the time was up. They stop when they have worked off what was
-    /// queued before; the system accepts no new ones.
-    #[error("{running} actors had not stopped within {limit:?}")]
-    Timeout {
-        /// How many.
-        running: usize,
-        /// The system's `shutdown_timeout`.
-        limit: Duration,
-    },
+#[error("the stash has its {capacity} messages already")]
+pub struct StashFull<M> {
+    /// How many it holds. Set by [`Props::stash`](crate::Props::stash).
+    pub capacity: usize,
+    /// The message.
+    pub message: M,
 }
 
 /// What names must be like.

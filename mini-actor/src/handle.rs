@@ -2,9 +2,12 @@
 
 use std::fmt;
 
-use crate::registry::Registry;
+use crate::address::ActorRef;
+use crate::cell::Cell;
+use crate::dead_letters::{DeadLetter, Subscription};
+use crate::registry::{Registry, SystemMetrics};
 use crate::sends::Scheduler;
-use crate::sync::{Arc, Ordering};
+use crate::sync::Arc;
 
 /// A system of actors, to spawn in and to schedule with. Cheap to clone, `Send` and `Sync`.
 ///
@@ -13,20 +16,6 @@ use crate::sync::{Arc, Ordering};
 pub struct System {
     registry: Arc<Registry>,
     scheduler: Scheduler,
-}
-
-/// Counts of a system.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct SystemMetrics {
-    /// Actors that were spawned and have not stopped.
-    pub alive: usize,
-    /// Actors that have stopped.
-    pub stopped: usize,
-    /// Panics contained.
-    pub panicked: u64,
-    /// Messages that reached nobody.
-    pub dead_letters: u64,
 }
 
 impl System {
@@ -51,13 +40,26 @@ impl System {
 
     /// A snapshot of the system's counts.
     pub fn metrics(&self) -> SystemMetrics {
-        SystemMetrics {
-            alive: self.registry.alive(),
-            // Relaxed: statistics.
-            stopped: self.registry.stopped.load(Ordering::Relaxed),
-            panicked: self.registry.panics.load(Ordering::Relaxed),
-            dead_letters: self.registry.dead_letters.count(),
-        }
+        self.registry.metrics()
+    }
+
+    /// The living actor at `path`, if it receives messages of this type.
+    pub fn find<M: Send + 'static>(&self, path: &str) -> Option<ActorRef<M>> {
+        self.registry.find(path)?.as_any().downcast::<Cell<M>>().ok().map(ActorRef::new)
+    }
+
+    /// The paths of all living actors, sorted.
+    pub fn paths(&self) -> Vec<Arc<str>> {
+        self.registry.paths()
+    }
+
+    /// Calls `hook` with every dead letter from now on, on the thread that found out, until the subscription is
+    /// dropped. A hook that panics is logged. They are counted in any case.
+    pub fn on_dead_letter(
+        &self,
+        hook: impl Fn(&DeadLetter<'_>) + Send + Sync + 'static,
+    ) -> Subscription {
+        self.registry.dead_letters.subscribe(Arc::new(hook))
     }
 }
 

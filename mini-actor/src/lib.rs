@@ -1,12 +1,22 @@
 #![doc = include_str!("../README.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 // The modules stand in the order in which they may use each other: downwards never.
 
 mod sync;
 
-mod dead_letters;
+mod panics;
+mod stop_reason;
+mod supervision;
+
 mod error;
 mod mailbox;
-mod stop_reason;
+mod oneshot;
+mod signal;
+
+mod dead_letters;
+mod idle;
+
+mod dispatcher;
 
 mod registry;
 
@@ -14,31 +24,40 @@ mod cell;
 
 mod address;
 
+mod ask;
 mod sends;
 
 mod handle;
 
+mod timers;
+
 mod actor;
+
+mod life;
+mod pipe;
 
 mod spawn;
 
+mod shutdown;
 mod system;
 
-pub use self::actor::{Actor, Context};
-pub use self::address::ActorRef;
-pub use self::dead_letters::DeadLetter;
-pub use self::error::{BuildError, CloseError, SendError, SpawnError};
-pub use self::handle::{System, SystemMetrics};
-pub use self::sends::Scheduler;
-pub use self::stop_reason::StopReason;
-pub use self::system::{ActorSystem, Builder, CloseReport};
-pub use lars_scheduler::{Cancellable, ClosePolicy, MissedTickBehavior, ScheduleError};
+#[cfg(feature = "test-kit")]
+#[cfg_attr(docsrs, doc(cfg(feature = "test-kit")))]
+pub mod test_kit;
 
-// The pages that have code in them, compiled and run like every other example.
-#[cfg(doctest)]
-mod pages {
-    #[doc = include_str!("../../README.md")]
-    struct Readme;
-    #[doc = include_str!("../../docs/semantics.md")]
-    struct Semantics;
-}
+pub use self::actor::{Actor, Context};
+pub use self::address::{ActorMetrics, ActorRef, Recipient, Termination, WeakActorRef};
+pub use self::ask::{Ask, Reply};
+pub use self::dead_letters::{DeadLetter, Subscription, Undelivered};
+pub use self::error::{AskError, BuildError, SendError, SpawnError, StashFull, Unsendable};
+pub use self::handle::System;
+pub use self::mailbox::Overflow;
+pub use self::registry::SystemMetrics;
+pub use self::sends::Scheduler;
+pub use self::shutdown::{CloseError, ClosePolicy, CloseReport};
+pub use self::spawn::Props;
+pub use self::stop_reason::{StopReason, Terminated};
+pub use self::supervision::{Directive, Failure, Panic, Supervision};
+pub use self::system::{ActorSystem, Builder};
+pub use self::timers::{TimerKey, Timers};
+pub use lars_scheduler::{Cancellable, MissedTickBehavior, Refusal, ScheduleError};

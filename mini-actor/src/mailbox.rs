@@ -1,380 +1,587 @@
-//! The mailbox: a queue and a word that says whether somebody has to run the actor.
+//! The mailbox: a queue, and the word that says whether somebody has to run the actor.
 //!
 //! # The run word
 //!
 //! ```text
-//!  63                                   1        0
-//! +---------------------------------------+--------+
-//! | messages pushed and not worked off    | closed |
-//! +---------------------------------------+--------+
+//!  63                              4       3           2         1        0
+//! +---------------------------------+-----------+-----------+--------+--------+
+//! | position: the next free slot    | suspended | scheduled | signal | closed |
+//! +---------------------------------+-----------+-----------+--------+--------+
 //! ```
 //!
-//! A sender pushes its message and then counts it. Whoever counts the first one, from zero to one, has to
-//! schedule the actor; as long as the count is not zero there is exactly one activation, scheduled or
-//! running. It works off at most as many messages as are counted, and takes them off the count when it is
-//! done: if some are left it has to be scheduled again, and if none is, the next sender does it. So the
-//! question whether there is more is never asked of the queue, and its moment of inconsistency (see below)
-//! cannot put an actor to sleep with a message in its mailbox.
+//! | bit | set by | cleared by |
+//! |---|---|---|
+//! | closed | the activation; every send from then on is refused | never |
+//! | signal | whoever put a signal into the system lane | the activation, before it takes the signals |
+//! | scheduled | whoever finds it clear and has a message or a signal: it must schedule the actor | the activation, when it finds nothing left to do |
+//! | suspended | the activation, while it waits to restart: messages are accepted and wake nobody | the activation |
 //!
-//! Closing sets the lowest bit. A sender that sees it gives its message back to the caller. One that
-//! looked before and counts after has sent its message, and sees to it like any other: the activation that
-//! finds the actor stopped makes a dead letter of it. So no message is without an end.
+//! One compare-and-swap takes a slot and sets *scheduled*, so "is there more" and "does somebody look" are
+//! one word and cannot disagree: no message can be left in a mailbox that nobody looks into. While
+//! *scheduled* is set there is exactly one activation, waiting or running. Because closing is in the same
+//! word, the position at closing is final: what was accepted lies before it, and everything else was
+//! refused and given back.
 //!
 //! # The queue
 //!
-//! Dmitry Vyukov's "Non-intrusive MPSC node-based queue" (1024cores.net, 2010): a push is one exchange and
-//! one store, a pop follows one link. The node that was popped stays as the new stub. Between a push's
-//! exchange and its store what comes behind it cannot be reached; `pop` then finds nothing, although
-//! messages are counted, and the activation ends early and is scheduled again.
+//! A list of blocks of slots, as in crossbeam's `SegQueue`. Whoever takes the last slot of a block hangs the
+//! next one on; until that is done the position stands on a place that is no slot, and others wait for the
+//! few instructions that it takes. A block that has been read goes back to the mailbox as its spare, so a
+//! mailbox in use alternates between two blocks and allocates nothing. A slot is written after it was taken:
+//! in between, the activation finds it empty although the position is beyond it, ends, and is scheduled
+//! again.
+//!
+//! The reader's side belongs to the one activation; only a mailbox that drops its oldest message lets senders
+//! read as well, and has a lock for it.
 
+use std::any::Any;
 use std::mem::MaybeUninit;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
+use std::time::{Duration, Instant};
 
 use crossbeam_utils::CachePadded;
 
-use crate::sync::{AtomicPtr, AtomicU64, Ordering, UnsafeCell};
+use crate::sync::{
+    AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Condvar, Mutex, Ordering, UnsafeCell, fence,
+    real_now, relax,
+};
 
 const CLOSED: u64 = 1;
-const ONE: u64 = 2;
+const SIGNAL: u64 = 2;
+const SCHEDULED: u64 = 4;
+const SUSPENDED: u64 = 8;
+/// One position.
+const ONE: u64 = 16;
+
+/// Positions per block, of which the last is no slot.
+const LAP: u64 = if cfg!(lars_loom) { 4 } else { 32 };
+const SLOTS: u64 = LAP - 1;
+
+/// What a full mailbox does with a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Overflow {
+    /// Gives it back to the sender in the error.
+    Fail,
+    /// Lets the sending thread wait for room, so long at the most; then gives the message back. (`Duration::MAX`
+    /// waits for ever.) The timer thread, the actor itself, and a sender in virtual time never wait.
+    Block(Duration),
+    /// Makes the message a dead letter.
+    DropNewest,
+    /// Accepts it, and makes the oldest message in the mailbox a dead letter.
+    DropOldest,
+}
+
+/// How many messages a mailbox holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Capacity {
+    /// As many as the memory holds.
+    #[default]
+    Unbounded,
+    /// So many, at least 1, with a policy for more. Signals and timers of the actor itself do not count.
+    Bounded(usize, Overflow),
+}
+
+/// Why a message was not accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refused {
+    Closed,
+    Full,
+}
+
+/// What became of what was to be sent.
+pub(crate) enum Unsent<P> {
+    Refused(Refused, P),
+    /// Making the message panicked, in a slot that is counted.
+    Panicked(Sent, Box<dyn Any + Send>),
+}
 
 /// What a sender has to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Sent {
-    /// Nothing: the actor is scheduled or running.
+    /// Nothing: the actor is scheduled, running or suspended.
     Counted,
     /// Schedule the actor.
     Schedule,
 }
 
-#[derive(Debug)]
-pub(crate) struct Mailbox<T> {
-    word: CachePadded<AtomicU64>,
-    queue: Queue<T>,
-}
+const EMPTY: u8 = 0;
+const FULL: u8 = 1;
+/// The message that was to come panicked on its way.
+const VOID: u8 = 2;
 
-impl<T> Mailbox<T> {
-    pub(crate) fn new() -> Self {
-        Self { word: CachePadded::new(AtomicU64::new(0)), queue: Queue::new() }
-    }
-
-    pub(crate) fn is_closed(&self) -> bool {
-        // Acquire: what was done before closing is seen.
-        self.word.load(Ordering::Acquire) & CLOSED != 0
-    }
-
-    /// Puts a message in. If the mailbox is closed, gives it back. Wait-free.
-    pub(crate) fn send(&self, message: T) -> Result<Sent, T> {
-        if self.is_closed() {
-            return Err(message);
-        }
-        Ok(self.send_regardless(message))
-    }
-
-    /// Puts a message in, whether the mailbox is closed or not.
-    pub(crate) fn send_regardless(&self, message: T) -> Sent {
-        self.queue.push(message);
-        // Release: the activation that counts the message also sees it in the queue. Acquire: if we are
-        // to schedule the next activation, it comes after what the last one did.
-        let before = self.word.fetch_add(ONE, Ordering::AcqRel);
-        if before < ONE { Sent::Schedule } else { Sent::Counted }
-    }
-
-    /// How many messages the activation may work off.
-    pub(crate) fn waiting(&self) -> u64 {
-        // Acquire: pairs with the sender's count.
-        self.word.load(Ordering::Acquire) / ONE
-    }
-
-    /// Takes the next message out, if it can be reached.
-    ///
-    /// # Safety
-    ///
-    /// The caller is the mailbox's one activation, and takes no more messages than are counted.
-    pub(crate) unsafe fn pop(&self) -> Option<T> {
-        // SAFETY: there is one activation, so one consumer.
-        unsafe { self.queue.pop() }
-    }
-
-    /// Ends an activation that worked off `count` messages. Says whether there has to be another one;
-    /// if not, the caller must not touch the actor any more.
-    #[must_use]
-    pub(crate) fn finish(&self, count: u64) -> bool {
-        // Release: the next activation sees what this one did. Acquire: and if that is scheduled from
-        // here, it sees the messages that were counted meanwhile.
-        let before = self.word.fetch_sub(count * ONE, Ordering::AcqRel);
-        before / ONE > count
-    }
-
-    /// Closes the mailbox for senders who look from now on.
-    pub(crate) fn close(&self) {
-        // Release: see `is_closed`.
-        self.word.fetch_or(CLOSED, Ordering::AcqRel);
-    }
-}
-
-#[derive(Debug)]
-struct Node<T> {
-    next: AtomicPtr<Node<T>>,
-    /// Empty in the stub.
+struct Slot<T> {
+    state: AtomicU8,
     value: UnsafeCell<MaybeUninit<T>>,
 }
 
-impl<T> Node<T> {
-    fn boxed(value: MaybeUninit<T>) -> *mut Self {
+struct Block<T> {
+    next: AtomicPtr<Block<T>>,
+    slots: [Slot<T>; SLOTS as usize],
+}
+
+impl<T> Block<T> {
+    fn boxed() -> *mut Self {
         Box::into_raw(Box::new(Self {
             next: AtomicPtr::new(ptr::null_mut()),
-            value: UnsafeCell::new(value),
+            slots: std::array::from_fn(|_| Slot {
+                state: AtomicU8::new(EMPTY),
+                value: UnsafeCell::new(MaybeUninit::uninit()),
+            }),
         }))
     }
 }
 
-#[derive(Debug)]
-struct Queue<T> {
-    /// The newest node. Written by every sender.
-    head: CachePadded<AtomicPtr<Node<T>>>,
-    /// The stub; its successor has the oldest message. The consumer's alone.
-    tail: CachePadded<UnsafeCell<*mut Node<T>>>,
+/// The senders' side.
+struct Tail<T> {
+    word: AtomicU64,
+    /// The block of the word's position, unless that is no slot.
+    block: AtomicPtr<Block<T>>,
 }
 
-// SAFETY: senders touch `head` and the `next` of the node that they replaced, both atomic; the value
-// passes from sender to consumer by that link. `tail` is the consumer's.
-unsafe impl<T: Send> Send for Queue<T> {}
-// SAFETY: as above.
-unsafe impl<T: Send> Sync for Queue<T> {}
+/// The reader's side.
+struct Head<T> {
+    position: u64,
+    block: *mut Block<T>,
+}
 
-impl<T> Queue<T> {
-    fn new() -> Self {
-        let stub = Node::boxed(MaybeUninit::uninit());
+/// A limit, and those who wait for room.
+struct Bound {
+    capacity: u64,
+    waiting: AtomicUsize,
+    lock: Mutex<()>,
+    room: Condvar,
+    /// Whether senders take messages out, so that the reader's side needs the lock.
+    evicts: bool,
+}
+
+pub(crate) struct Mailbox<T> {
+    tail: CachePadded<Tail<T>>,
+    head: CachePadded<UnsafeCell<Head<T>>>,
+    /// How many messages have been taken out. Exact in a bounded mailbox, up to date after each activation in
+    /// others.
+    taken: CachePadded<AtomicU64>,
+    /// A block that has been read, for the next time.
+    spare: AtomicPtr<Block<T>>,
+    bound: Option<Box<Bound>>,
+}
+
+// SAFETY: a slot's value is written by the one sender that took the slot, and passes to the reader by the
+// slot's state. The head belongs to the reader, of which there is one at a time (see `pop`). A block is freed
+// or used again only when all its slots have been read, which nobody who took one of them touches afterwards.
+unsafe impl<T: Send> Send for Mailbox<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Sync for Mailbox<T> {}
+
+/// How many messages lie before a position.
+fn count(position: u64) -> u64 {
+    position / LAP * SLOTS + position % LAP
+}
+
+impl<T> Mailbox<T> {
+    /// A mailbox whose actor is scheduled already, by whoever makes it.
+    pub(crate) fn new(capacity: Capacity) -> Self {
+        let bound = match capacity {
+            Capacity::Unbounded => None,
+            Capacity::Bounded(limit, policy) => Some(Box::new(Bound {
+                capacity: limit as u64,
+                waiting: AtomicUsize::new(0),
+                lock: Mutex::new(()),
+                room: Condvar::default(),
+                evicts: policy == Overflow::DropOldest,
+            })),
+        };
+        let block = Block::boxed();
         Self {
-            head: CachePadded::new(AtomicPtr::new(stub)),
-            tail: CachePadded::new(UnsafeCell::new(stub)),
+            tail: CachePadded::new(Tail {
+                word: AtomicU64::new(SCHEDULED),
+                block: AtomicPtr::new(block),
+            }),
+            head: CachePadded::new(UnsafeCell::new(Head { position: 0, block })),
+            taken: CachePadded::new(AtomicU64::new(0)),
+            spare: AtomicPtr::new(ptr::null_mut()),
+            bound,
         }
     }
 
-    fn push(&self, value: T) {
-        let node = Node::boxed(MaybeUninit::new(value));
-        // AcqRel: the next sender, who links its node to ours, sees ours as it was made.
-        let previous = self.head.swap(node, Ordering::AcqRel);
-        // SAFETY: the consumer frees a node only after it has followed its link, which is what we set
-        // here and nobody else does; so the node is still there.
-        // Release: publishes the node with its value.
-        unsafe { &*previous }.next.store(node, Ordering::Release);
+    pub(crate) fn is_closed(&self) -> bool {
+        // Acquire: what was done before closing is seen.
+        self.tail.word.load(Ordering::Acquire) & CLOSED != 0
+    }
+
+    /// How many messages have been accepted so far.
+    pub(crate) fn accepted(&self) -> u64 {
+        count(self.tail.word.load(Ordering::Acquire) / ONE)
+    }
+
+    /// How many messages wait, including those that an activation is working off just now.
+    pub(crate) fn depth(&self) -> u64 {
+        // Relaxed: a statistic. Read in this order it can only be too large.
+        let taken = self.taken.load(Ordering::Relaxed);
+        self.accepted().saturating_sub(taken)
+    }
+
+    /// Puts a message in, or gives it back. Lock-free; never waits for the actor.
+    #[inline]
+    pub(crate) fn send(&self, message: T) -> Result<Sent, (Refused, T)> {
+        match self.reserve() {
+            Ok((slot, sent)) => {
+                // SAFETY: the slot is ours until its state says otherwise, and its block is there as long.
+                let slot = unsafe { &*slot };
+                // SAFETY: ours, see above.
+                slot.value.with_mut(|value| unsafe { (*value).write(message) });
+                // Release: the value goes with it. Our last access to the block.
+                slot.state.store(FULL, Ordering::Release);
+                Ok(sent)
+            }
+            Err(refused) => Err((refused, message)),
+        }
+    }
+
+    /// Puts in what `make` makes of `given`, or gives that back.
+    pub(crate) fn send_with<P>(
+        &self,
+        given: P,
+        make: impl FnOnce(P) -> T,
+    ) -> Result<Sent, Unsent<P>> {
+        let (slot, sent) = match self.reserve() {
+            Ok(reserved) => reserved,
+            Err(refused) => return Err(Unsent::Refused(refused, given)),
+        };
+        // The slot must not be left empty, or the actor would wait for it for ever.
+        let made = catch_unwind(AssertUnwindSafe(|| make(given)));
+        // SAFETY: the slot is ours until its state says otherwise, and its block is there as long.
+        let slot = unsafe { &*slot };
+        match made {
+            Ok(message) => {
+                // SAFETY: ours, see above.
+                slot.value.with_mut(|value| unsafe { (*value).write(message) });
+                // Release, here and below: as in `send`.
+                slot.state.store(FULL, Ordering::Release);
+                Ok(sent)
+            }
+            Err(payload) => {
+                slot.state.store(VOID, Ordering::Release);
+                Err(Unsent::Panicked(sent, payload))
+            }
+        }
+    }
+
+    /// Takes a slot.
+    #[inline]
+    fn reserve(&self) -> Result<(*const Slot<T>, Sent), Refused> {
+        let tail = &*self.tail;
+        let mut next: *mut Block<T> = ptr::null_mut();
+        let mut spins = 0;
+        // Acquire, here and below: the block of this position is seen as whoever hung it on left it.
+        let mut word = tail.word.load(Ordering::Acquire);
+        let result = loop {
+            if word & CLOSED != 0 {
+                break Err(Refused::Closed);
+            }
+            let position = word / ONE;
+            let offset = position % LAP;
+            if offset == SLOTS {
+                // Somebody hangs the next block on.
+                relax(&mut spins);
+                word = tail.word.load(Ordering::Acquire);
+                continue;
+            }
+            if let Some(bound) = &self.bound
+                // Acquire: a slot that counts as free has been read. It only grows, so the bound holds also
+                // when this is old.
+                && count(position).saturating_sub(self.taken.load(Ordering::Acquire)) >= bound.capacity
+            {
+                break Err(Refused::Full);
+            }
+            if offset + 1 == SLOTS && next.is_null() {
+                // Acquire: the block as its last reader left it.
+                next = self.spare.swap(ptr::null_mut(), Ordering::Acquire);
+                if next.is_null() {
+                    next = Block::boxed();
+                }
+            }
+            // Relaxed: ordered by the load of the word. If it is a later block, the word has changed and the
+            // exchange fails.
+            let block = tail.block.load(Ordering::Relaxed);
+            let schedule = if word & SUSPENDED == 0 { SCHEDULED } else { 0 };
+            // AcqRel: if we are to schedule, the activation comes after what the last one did, and before
+            // it; if not, the activation that is there sees our position before it may end.
+            match tail.word.compare_exchange_weak(
+                word,
+                (word + ONE) | schedule,
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            ) {
+                Ok(_) => {
+                    if offset + 1 == SLOTS {
+                        // Relaxed: published by the addition below, and by our slot's state.
+                        tail.block.store(next, Ordering::Relaxed);
+                        // SAFETY: our slot in it has not been written, so the block is there.
+                        unsafe { &*block }.next.store(next, Ordering::Relaxed);
+                        next = ptr::null_mut();
+                        // Release: whoever sees the new lap sees its block.
+                        tail.word.fetch_add(ONE, Ordering::Release);
+                    }
+                    let sent = if word & (SCHEDULED | SUSPENDED) == 0 {
+                        Sent::Schedule
+                    } else {
+                        Sent::Counted
+                    };
+                    // SAFETY: as above; the offset is a slot's.
+                    break Ok((unsafe { &raw const (*block).slots[offset as usize] }, sent));
+                }
+                Err(now) => word = now,
+            }
+        };
+        if !next.is_null() {
+            self.recycle(next);
+        }
+        result
+    }
+
+    /// Keeps an empty block for the next time, or frees one.
+    fn recycle(&self, block: *mut Block<T>) {
+        // AcqRel: the next user sees it as we leave it; and we free the old one as its last user left it.
+        let old = self.spare.swap(block, Ordering::AcqRel);
+        if !old.is_null() {
+            // SAFETY: what is in `spare` belongs to whoever swaps it out.
+            drop(unsafe { Box::from_raw(old) });
+        }
+    }
+
+    /// Waits until there may be room, or the mailbox is closed; until `deadline` at the most. `false` when
+    /// that is over.
+    pub(crate) fn wait_for_room(&self, deadline: Option<Instant>) -> bool {
+        let Some(bound) = &self.bound else {
+            return true;
+        };
+        let mut guard = bound.lock.lock();
+        // SeqCst fence, pairs with the one in `make_room`: either the reader sees us waiting, or we see the
+        // room that it made.
+        bound.waiting.fetch_add(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        let mut in_time = true;
+        while !self.is_closed()
+            && self.accepted().saturating_sub(self.taken.load(Ordering::Acquire)) >= bound.capacity
+        {
+            if deadline.is_some_and(|deadline| real_now() >= deadline) {
+                in_time = false;
+                break;
+            }
+            guard = bound.room.wait(guard, deadline);
+        }
+        bound.waiting.fetch_sub(1, Ordering::SeqCst);
+        in_time
+    }
+
+    fn wake_waiting(bound: &Bound) {
+        // SeqCst fence: see `wait_for_room`.
+        fence(Ordering::SeqCst);
+        if bound.waiting.load(Ordering::Relaxed) > 0 {
+            drop(bound.lock.lock());
+            bound.room.notify_all();
+        }
+    }
+
+    /// Takes the oldest message out, as a sender that needs room for a newer one.
+    pub(crate) fn evict(&self) -> Option<T> {
+        let bound = self.bound.as_deref().filter(|bound| bound.evicts)?;
+        let _reader = bound.lock.lock();
+        // SAFETY: whoever reads such a mailbox holds the lock.
+        unsafe { self.take(Some(bound)) }
+    }
+
+    /// Takes the next message out, if it is there yet.
+    ///
+    /// # Safety
+    ///
+    /// The caller is the mailbox's one activation.
+    #[inline]
+    pub(crate) unsafe fn pop(&self) -> Option<T> {
+        match self.bound.as_deref() {
+            // SAFETY: the one activation.
+            None => unsafe { self.take(None) },
+            Some(bound) if bound.evicts => {
+                let _reader = bound.lock.lock();
+                // SAFETY: whoever reads such a mailbox holds the lock.
+                unsafe { self.take(Some(bound)) }
+            }
+            Some(bound) => {
+                // SAFETY: the one activation.
+                let message = unsafe { self.take(Some(bound)) };
+                if message.is_some() {
+                    Self::wake_waiting(bound);
+                }
+                message
+            }
+        }
     }
 
     /// # Safety
     ///
-    /// There is one consumer, the caller.
-    unsafe fn pop(&self) -> Option<T> {
-        self.tail.with_mut(|tail| {
-            // SAFETY: the tail is the consumer's, and alive until we free it.
-            unsafe {
-                // Acquire: pairs with the store in `push`.
-                let next = (**tail).next.load(Ordering::Acquire);
-                if next.is_null() {
-                    return None;
+    /// The caller is the only reader.
+    #[inline]
+    unsafe fn take(&self, bound: Option<&Bound>) -> Option<T> {
+        self.head.with_mut(|head| {
+            // SAFETY: the head is the reader's.
+            let head = unsafe { &mut *head };
+            loop {
+                let offset = head.position % LAP;
+                // SAFETY: the head's block has an unread slot, so it is there.
+                let block = unsafe { &*head.block };
+                let slot = &block.slots[offset as usize];
+                // Acquire: the value comes with it.
+                let state = slot.state.load(Ordering::Acquire);
+                let message = match state {
+                    EMPTY => return None,
+                    FULL => {
+                        // SAFETY: written, and read once.
+                        let read =
+                            |value: *mut MaybeUninit<T>| unsafe { (*value).assume_init_read() };
+                        Some(slot.value.with_mut(read))
+                    }
+                    _ => None,
+                };
+                // Relaxed: published with the block, when that is used again.
+                slot.state.store(EMPTY, Ordering::Relaxed);
+                if offset + 1 == SLOTS {
+                    // Relaxed: stored before the slot's state by the same sender.
+                    let next = block.next.load(Ordering::Relaxed);
+                    block.next.store(ptr::null_mut(), Ordering::Relaxed);
+                    let read = std::mem::replace(&mut head.block, next);
+                    head.position += 2;
+                    self.recycle(read);
+                } else {
+                    head.position += 1;
                 }
-                let value = (*next).value.with_mut(|value| (*value).assume_init_read());
-                // The old stub: followed, so no sender refers to it any more.
-                drop(Box::from_raw(*tail));
-                *tail = next;
-                Some(value)
+                if bound.is_some() {
+                    // Release: who sees the room sees that the slot has been read.
+                    self.taken.store(count(head.position), Ordering::Release);
+                }
+                if message.is_some() {
+                    return message;
+                }
             }
         })
     }
+
+    /// How many messages have been taken out.
+    ///
+    /// # Safety
+    ///
+    /// The caller is the mailbox's one activation.
+    pub(crate) unsafe fn position(&self) -> u64 {
+        if self.bound.is_some() {
+            return self.taken.load(Ordering::Acquire);
+        }
+        // SAFETY: the head is the activation's.
+        self.head.with_mut(|head| count(unsafe { (*head).position }))
+    }
+
+    /// Announces a signal.
+    pub(crate) fn signal(&self) -> Sent {
+        // AcqRel: as for a message.
+        match self.tail.word.fetch_or(SIGNAL | SCHEDULED, Ordering::AcqRel) & SCHEDULED {
+            0 => Sent::Schedule,
+            _ => Sent::Counted,
+        }
+    }
+
+    /// The activation is about to take the signals.
+    pub(crate) fn signals_seen(&self) {
+        // AcqRel: whoever signals after this sees the bit clear and sets it again; what was signalled before
+        // is seen.
+        self.tail.word.fetch_and(!SIGNAL, Ordering::AcqRel);
+    }
+
+    /// Refuses all messages from now on; returns how many have been accepted in all.
+    pub(crate) fn close(&self) -> u64 {
+        // AcqRel: see `is_closed`.
+        let mut word = self.tail.word.fetch_or(CLOSED, Ordering::AcqRel);
+        let mut spins = 0;
+        // Whoever hangs on a block moves the position once more, over the place that is no slot.
+        while word / ONE % LAP == SLOTS {
+            relax(&mut spins);
+            word = self.tail.word.load(Ordering::Acquire);
+        }
+        if let Some(bound) = &self.bound {
+            Self::wake_waiting(bound);
+        }
+        count(word / ONE)
+    }
+
+    /// Lets messages wait without waking the actor, or no longer. The activation's.
+    pub(crate) fn suspend(&self, suspended: bool) {
+        if suspended {
+            self.tail.word.fetch_or(SUSPENDED, Ordering::AcqRel);
+        } else {
+            self.tail.word.fetch_and(!SUSPENDED, Ordering::AcqRel);
+        }
+    }
+
+    /// Ends an activation. Says whether there has to be another one, because of what is in the mailbox or
+    /// because of `more`; if not, the caller must not touch the actor any more.
+    ///
+    /// # Safety
+    ///
+    /// The caller is the mailbox's one activation.
+    #[must_use]
+    #[inline]
+    pub(crate) unsafe fn finish(&self, more: bool) -> bool {
+        // SAFETY: the caller's promise.
+        let taken = unsafe { self.position() };
+        if self.bound.is_none() {
+            // Relaxed: a statistic. And not written again when nothing has changed: others may read it.
+            self.taken.store(taken, Ordering::Relaxed);
+        }
+        if more {
+            return true;
+        }
+        // Acquire: what is found here belongs to the next activation, which this thread may run.
+        let mut word = self.tail.word.load(Ordering::Acquire);
+        loop {
+            let empty = count(word / ONE) == taken || word & SUSPENDED != 0;
+            if word & SIGNAL != 0 || !empty {
+                return true;
+            }
+            // Release: the next activation sees what this one did.
+            match self.tail.word.compare_exchange_weak(
+                word,
+                word & !SCHEDULED,
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            ) {
+                Ok(_) => return false,
+                Err(now) => word = now,
+            }
+        }
+    }
 }
 
-impl<T> Drop for Queue<T> {
+impl<T> Drop for Mailbox<T> {
     fn drop(&mut self) {
-        // SAFETY: nobody else is left: we are the consumer.
-        while let Some(message) = unsafe { self.pop() } {
+        // SAFETY: nobody else is left.
+        while let Some(message) = unsafe { self.take(None) } {
             drop(message);
         }
-        self.tail.with(|tail| {
-            // SAFETY: the stub is the last node, and ours.
-            drop(unsafe { Box::from_raw(*tail) });
+        self.head.with_mut(|head| {
+            // SAFETY: the last block, without unread slots; nobody else is left.
+            drop(unsafe { Box::from_raw((*head).block) });
         });
+        // Relaxed: nobody else is left.
+        let spare = self.spare.load(Ordering::Relaxed);
+        if !spare.is_null() {
+            // SAFETY: as above.
+            drop(unsafe { Box::from_raw(spare) });
+        }
     }
 }
 
 #[cfg(all(test, not(lars_loom)))]
-mod tests {
-    use super::*;
-    use std::sync::Arc;
-
-    #[test]
-    fn the_first_message_asks_for_an_activation_and_the_last_worked_off_ends_it() {
-        let mailbox = Mailbox::new();
-        assert_eq!(mailbox.send(1), Ok(Sent::Schedule));
-        assert_eq!(mailbox.send(2), Ok(Sent::Counted));
-        assert_eq!(mailbox.waiting(), 2);
-        // SAFETY: the test is the only consumer, and two messages are counted.
-        unsafe {
-            assert_eq!(mailbox.pop(), Some(1));
-            assert!(mailbox.finish(1));
-            assert_eq!(mailbox.pop(), Some(2));
-            assert!(!mailbox.finish(1));
-        }
-        assert_eq!(mailbox.send(3), Ok(Sent::Schedule));
-    }
-
-    #[test]
-    fn a_closed_mailbox_gives_messages_back_and_keeps_what_it_has() {
-        let mailbox = Mailbox::new();
-        assert_eq!(mailbox.send(1), Ok(Sent::Schedule));
-        mailbox.close();
-        assert_eq!(mailbox.send(2), Err(2));
-        assert_eq!(mailbox.waiting(), 1);
-    }
-
-    #[test]
-    fn messages_left_in_a_mailbox_are_dropped_with_it() {
-        let shared = Arc::new(());
-        let mailbox = Mailbox::new();
-        for _ in 0..3 {
-            let _ = mailbox.send(Arc::clone(&shared)).unwrap();
-        }
-        drop(mailbox);
-        assert_eq!(Arc::strong_count(&shared), 1);
-    }
-
-    #[test]
-    fn each_sender_s_messages_arrive_once_and_in_order() {
-        const SENDERS: u64 = 3;
-        let each = if cfg!(miri) { 30 } else { 20_000 };
-        let mailbox = Mailbox::new();
-        let mut next = [0; SENDERS as usize];
-        std::thread::scope(|scope| {
-            for sender in 0..SENDERS {
-                let mailbox = &mailbox;
-                scope.spawn(move || {
-                    for number in 0..each {
-                        let _ = mailbox.send((sender, number)).unwrap();
-                    }
-                });
-            }
-            let mut received = 0;
-            while received < SENDERS * each {
-                let counted = mailbox.waiting();
-                let mut taken = 0;
-                while taken < counted {
-                    // SAFETY: the only consumer; no more than are counted.
-                    let Some((sender, number)) = (unsafe { mailbox.pop() }) else {
-                        break;
-                    };
-                    assert_eq!(number, next[sender as usize]);
-                    next[sender as usize] += 1;
-                    taken += 1;
-                }
-                received += taken;
-                let _ = mailbox.finish(taken);
-                std::thread::yield_now();
-            }
-        });
-        assert_eq!(mailbox.waiting(), 0);
-    }
-}
+mod tests;
 
 #[cfg(all(test, lars_loom))]
-mod models {
-    use super::*;
-    use loom::sync::Arc;
-    use loom::thread;
-
-    /// Explores with at most three involuntary switches per execution, which finds nearly all there is to
-    /// find (Musuvathi and Qadeer, *Iterative context bounding*, PLDI 2007) and keeps the time finite.
-    fn check(model: impl Fn() + Sync + Send + 'static) {
-        let mut builder = loom::model::Builder::new();
-        builder.preemption_bound.get_or_insert(3);
-        builder.check(model);
-    }
-
-    /// What an activation does, for a throughput of one, the most demanding.
-    fn activate(mailbox: &Mailbox<u32>, seen: &mut Vec<u32>) -> bool {
-        let mut worked_off = 0;
-        if mailbox.waiting() > 0 {
-            // SAFETY: activations follow each other (that is what the model checks).
-            if let Some(message) = unsafe { mailbox.pop() } {
-                seen.push(message);
-                worked_off = 1;
-            }
-        }
-        mailbox.finish(worked_off)
-    }
-
-    #[test]
-    fn two_senders_and_an_activation_lose_nothing_and_never_run_twice_at_once() {
-        check(|| {
-            let mailbox = Arc::new(Mailbox::new());
-            // Activations, as tokens: whoever is told to schedule adds one; a token in use is a run.
-            let scheduled = Arc::new(AtomicU64::new(0));
-            let senders: Vec<_> = (1..=2)
-                .map(|number| {
-                    let (mailbox, scheduled) = (Arc::clone(&mailbox), Arc::clone(&scheduled));
-                    thread::spawn(move || {
-                        if mailbox.send(number) == Ok(Sent::Schedule) {
-                            let before = scheduled.fetch_add(1, Ordering::AcqRel);
-                            assert_eq!(before, 0, "two activations at once");
-                        }
-                    })
-                })
-                .collect();
-            let mut seen = Vec::new();
-            while seen.len() < 2 {
-                if scheduled.load(Ordering::Acquire) == 0 {
-                    thread::yield_now();
-                    continue;
-                }
-                // The token is given up before `finish`, which may hand it to a sender.
-                let mut worked_off = 0;
-                if mailbox.waiting() > 0
-                    // SAFETY: we hold the token.
-                    && let Some(message) = unsafe { mailbox.pop() }
-                {
-                    seen.push(message);
-                    worked_off = 1;
-                }
-                scheduled.fetch_sub(1, Ordering::AcqRel);
-                if mailbox.finish(worked_off) {
-                    scheduled.fetch_add(1, Ordering::AcqRel);
-                    thread::yield_now();
-                }
-            }
-            for sender in senders {
-                sender.join().unwrap();
-            }
-            seen.sort_unstable();
-            assert_eq!(seen, [1, 2]);
-        });
-    }
-
-    #[test]
-    fn a_message_that_races_with_closing_is_given_back_or_found() {
-        check(|| {
-            let mailbox = Arc::new(Mailbox::new());
-            assert_eq!(mailbox.send(0), Ok(Sent::Schedule));
-            let sender = {
-                let mailbox = Arc::clone(&mailbox);
-                thread::spawn(move || mailbox.send(1))
-            };
-            // The actor's last activation: closes, and works off what is counted.
-            mailbox.close();
-            let mut seen = Vec::new();
-            while activate(&mailbox, &mut seen) {
-                thread::yield_now();
-            }
-            match sender.join().unwrap() {
-                Err(1) => assert_eq!(seen, [0]),
-                // It was told to schedule: that activation finds it.
-                Ok(Sent::Schedule) => {
-                    assert_eq!(seen, [0]);
-                    while activate(&mailbox, &mut seen) {}
-                    assert_eq!(seen, [0, 1]);
-                }
-                Ok(Sent::Counted) => assert_eq!(seen, [0, 1]),
-                Err(other) => panic!("another message came back: {other}"),
-            }
-            assert_eq!(mailbox.waiting(), 0);
-        });
-    }
-}
+mod models;

@@ -1,131 +1,209 @@
-//! What the actors of a system share: threads, dead letters, and the list of who is alive.
+//! What the actors of a system share: threads, dead letters, and the tree of who is alive.
 
 use std::collections::HashMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use lars_scheduler::{Executor, Handle, Inline, Pool, Runnable};
+use lars_scheduler::Handle;
 
 use crate::dead_letters::DeadLetters;
+use crate::dispatcher::{Dispatcher, Inside};
 use crate::error::SpawnError;
-use crate::sync::plain::{AtomicU64, AtomicUsize};
+use crate::panics::{contain, quietly};
+use crate::signal::Resident;
+use crate::stop_reason::StopReason;
+use crate::supervision::{Directive, Panic};
+use crate::sync::plain::AtomicU64;
 use crate::sync::{Arc, Condvar, Mutex, Ordering, real_now};
 
-/// An actor, as the system knows it.
-pub(crate) trait Resident: Send + Sync {
-    /// Asks it to stop because the system closes, after what is queued.
-    fn system_closes(self: Arc<Self>);
+pub(crate) type PanicHook = Box<dyn Fn(&Panic, Directive) + Send + Sync>;
+
+/// The settings of a system that its actors need.
+pub(crate) struct Rules {
+    /// Messages that an activation works off before another actor gets its turn.
+    pub(crate) throughput: u32,
+    /// And how long it may take for them.
+    pub(crate) time_slice: Option<Duration>,
+    pub(crate) on_panic: Option<PanicHook>,
 }
 
 pub(crate) struct Registry {
     pub(crate) name: String,
     pub(crate) timers: Handle,
-    pub(crate) pool: Pool,
-    /// Messages that an activation works off before another actor gets its turn.
-    pub(crate) throughput: u64,
-    pub(crate) dead_letters: DeadLetters,
+    pub(crate) dispatcher: Dispatcher,
+    pub(crate) rules: Rules,
+    pub(crate) dead_letters: Arc<DeadLetters>,
     pub(crate) panics: AtomicU64,
-    pub(crate) stopped: AtomicUsize,
-    alive: Mutex<Alive>,
-    /// Signalled when the last of `alive` goes.
+    pub(crate) restarts: AtomicU64,
+    stopped: AtomicU64,
+    /// Messages received by actors that have stopped.
+    retired: AtomicU64,
+    tree: Mutex<Tree>,
+    /// Signalled when the last actor goes.
     all_gone: Condvar,
 }
 
-struct Alive {
+struct Tree {
+    /// By path.
     actors: HashMap<Arc<str>, Arc<dyn Resident>>,
     closing: bool,
 }
 
+/// Counts of a system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SystemMetrics {
+    /// Actors that were spawned and have not stopped.
+    pub alive: usize,
+    /// Actors that have stopped.
+    pub stopped: u64,
+    /// Messages received. Of an actor that is just running, up to date after its activation.
+    pub processed: u64,
+    /// Panics of actors contained.
+    pub panicked: u64,
+    /// Actors restarted.
+    pub restarts: u64,
+    /// Messages that reached nobody.
+    pub dead_letters: u64,
+}
+
 impl Registry {
-    pub(crate) fn new(
-        name: String,
-        timers: Handle,
-        pool: Pool,
-        throughput: u64,
-        dead_letters: DeadLetters,
-    ) -> Self {
+    pub(crate) fn new(name: String, timers: Handle, dispatcher: Dispatcher, rules: Rules) -> Self {
         Self {
             name,
             timers,
-            pool,
-            throughput,
-            dead_letters,
+            dispatcher,
+            rules,
+            dead_letters: Arc::new(DeadLetters::new()),
             panics: AtomicU64::new(0),
-            stopped: AtomicUsize::new(0),
-            alive: Mutex::new(Alive { actors: HashMap::new(), closing: false }),
-            all_gone: Condvar::new(),
+            restarts: AtomicU64::new(0),
+            stopped: AtomicU64::new(0),
+            retired: AtomicU64::new(0),
+            tree: Mutex::new(Tree { actors: HashMap::new(), closing: false }),
+            all_gone: Condvar::default(),
         }
     }
 
-    /// Runs `work` on a thread of the system.
-    pub(crate) fn dispatch(&self, work: impl FnOnce() + Send + 'static) {
-        // The pool has threads, or the system would not have been built. Should it refuse all the same,
-        // the message must not be lost: the sender's thread has to do.
-        if let Err(rejected) = self.pool.execute(Runnable::new(work)) {
-            tracing::error!(target: "mini_actor", reason = rejected.reason(), "the pool refused an actor");
-            let _ = Inline.execute(rejected.into_task());
-        }
+    /// What tells this system from others.
+    pub(crate) fn key(&self) -> usize {
+        std::ptr::from_ref(self).addr()
     }
 
-    pub(crate) fn enter(
-        &self,
-        name: &Arc<str>,
-        actor: Arc<dyn Resident>,
-    ) -> Result<(), SpawnError> {
-        let mut alive = self.alive.lock();
-        if alive.closing {
+    /// Whether the calling thread runs an actor of this system, or is one of its own.
+    pub(crate) fn is_inside(&self) -> bool {
+        Inside::system(self.key()) || self.dispatcher.is_current()
+    }
+
+    pub(crate) fn enter(&self, actor: Arc<dyn Resident>) -> Result<(), SpawnError> {
+        let mut tree = self.tree.lock();
+        if tree.closing {
             return Err(SpawnError::Closed { system: self.name.clone() });
         }
-        if alive.actors.contains_key(name) {
-            return Err(SpawnError::NameTaken { name: name.to_string() });
+        let path = actor.path();
+        if tree.actors.contains_key(path) {
+            return Err(SpawnError::NameTaken { path: path.to_string() });
         }
-        alive.actors.insert(Arc::clone(name), actor);
+        tree.actors.insert(Arc::clone(path), actor);
         Ok(())
     }
 
-    pub(crate) fn leave(&self, name: &str) {
-        // Relaxed: a statistic.
+    pub(crate) fn leave(&self, actor: &dyn Resident) {
+        // Relaxed: statistics.
         self.stopped.fetch_add(1, Ordering::Relaxed);
-        let mut alive = self.alive.lock();
-        let gone = alive.actors.remove(name);
-        let last = alive.actors.is_empty();
-        drop(alive);
+        let mut tree = self.tree.lock();
+        self.retired.fetch_add(actor.processed(), Ordering::Relaxed);
+        let gone = tree.actors.remove(actor.path());
+        let last = tree.actors.is_empty();
+        let end = last && tree.closing;
+        drop(tree);
         // Outside the lock: it may be the last reference.
         drop(gone);
         if last {
             self.all_gone.notify_all();
         }
+        if end {
+            self.dispatcher.end();
+        }
+    }
+
+    pub(crate) fn find(&self, path: &str) -> Option<Arc<dyn Resident>> {
+        self.tree.lock().actors.get(path).cloned()
     }
 
     pub(crate) fn alive(&self) -> usize {
-        self.alive.lock().actors.len()
+        self.tree.lock().actors.len()
     }
 
-    /// Accepts no more actors, and asks those that are alive to stop.
+    /// The paths of the living, sorted.
+    pub(crate) fn paths(&self) -> Vec<Arc<str>> {
+        let mut paths: Vec<_> = self.tree.lock().actors.keys().cloned().collect();
+        paths.sort_unstable();
+        paths
+    }
+
+    /// Accepts no more actors, and asks those without a parent to stop.
     pub(crate) fn close(&self) {
-        let actors: Vec<_> = {
-            let mut alive = self.alive.lock();
-            alive.closing = true;
-            alive.actors.values().cloned().collect()
+        let roots: Vec<_> = {
+            let mut tree = self.tree.lock();
+            tree.closing = true;
+            tree.actors.values().filter(|actor| is_root(actor.path())).cloned().collect()
         };
-        for actor in actors {
-            actor.system_closes();
+        for actor in roots {
+            actor.stop_for(StopReason::SystemClosed);
+        }
+        if self.alive() == 0 {
+            self.dispatcher.end();
         }
     }
 
-    /// Waits until nobody is alive, at most until `deadline`; returns how many are.
-    pub(crate) fn wait_until_empty(&self, deadline: Option<Instant>) -> usize {
-        let mut alive = self.alive.lock();
-        while !alive.actors.is_empty() {
-            match deadline {
-                None => self.all_gone.wait(&mut alive),
-                Some(deadline) if real_now() >= deadline => break,
-                Some(deadline) => {
-                    self.all_gone.wait_until(&mut alive, deadline);
-                }
+    /// Waits until nobody is alive, until `deadline` at the most. Says whether nobody is.
+    pub(crate) fn wait_until_empty(&self, deadline: Option<Instant>) -> bool {
+        let mut tree = self.tree.lock();
+        while !tree.actors.is_empty() {
+            if deadline.is_some_and(|deadline| real_now() >= deadline) {
+                return false;
             }
+            tree = self.all_gone.wait(tree, deadline);
         }
-        alive.actors.len()
+        true
     }
+
+    /// Counts, logs and tells of a panic.
+    pub(crate) fn panicked(&self, panic: &Panic, directive: Directive) {
+        // Relaxed: a statistic.
+        self.panics.fetch_add(1, Ordering::Relaxed);
+        let Panic { path, message } = panic;
+        quietly(|| {
+            tracing::error!(target: "mini_actor", actor = &**path, message, ?directive, "an actor panicked");
+        });
+        if let Some(hook) = &self.rules.on_panic
+            && let Err(error) = contain(|| hook(panic, directive))
+        {
+            quietly(
+                || tracing::error!(target: "mini_actor", error, "the panic hook panicked itself"),
+            );
+        }
+    }
+
+    pub(crate) fn metrics(&self) -> SystemMetrics {
+        let (alive, running) = {
+            let tree = self.tree.lock();
+            let running: u64 = tree.actors.values().map(|actor| actor.processed()).sum();
+            (tree.actors.len(), running)
+        };
+        // Relaxed: statistics.
+        SystemMetrics {
+            alive,
+            stopped: self.stopped.load(Ordering::Relaxed),
+            processed: running + self.retired.load(Ordering::Relaxed),
+            panicked: self.panics.load(Ordering::Relaxed),
+            restarts: self.restarts.load(Ordering::Relaxed),
+            dead_letters: self.dead_letters.count(),
+        }
+    }
+}
+
+fn is_root(path: &str) -> bool {
+    path.rfind('/') == Some(0)
 }
 
 impl std::fmt::Debug for Registry {

@@ -14,8 +14,10 @@ use crate::sync::Arc;
 /// Schedules messages to actors. Cheap to clone, `Send` and `Sync`.
 ///
 /// A due message goes from the timer thread straight into the mailbox, without a detour through a pool. A
-/// scheduled message does not keep its actor alive. If the actor has stopped when the message is due, the
-/// message becomes a dead letter; a periodic send ends by itself then.
+/// scheduled message does not keep its actor alive. If the actor has stopped when the message is due, or its
+/// mailbox is full and its policy is to fail or to wait, the message becomes a dead letter; a periodic send to an
+/// actor that has stopped ends by itself. Periodic sends do not wait for the actor to receive the one before;
+/// [`Context::timers`](crate::Context::timers) do.
 ///
 /// Delays, lateness, order, cancelling and errors are those of [`lars_scheduler::Handle`].
 #[derive(Debug, Clone)]
@@ -46,8 +48,8 @@ impl Scheduler {
     /// Sends `message` to the actor once, `delay` from now.
     ///
     /// When the system is closed before that, the message is sent then, unless the system's
-    /// [`close_policy`](crate::Builder::close_policy) says otherwise. (An actor that has to tell a time-out
-    /// from that can ask [`is_stopped`](lars_scheduler::Handle::is_stopped) of [`timers`](Self::timers).)
+    /// [`close_policy`](crate::Builder::close_policy) says otherwise. (For the time-outs and ticks of an actor
+    /// itself, see [`Context::timers`](crate::Context::timers): those are never sent before their time.)
     ///
     /// # Errors
     ///
@@ -84,7 +86,7 @@ impl Scheduler {
     ) -> Result<Cancellable, ScheduleError<M>> {
         let delivery = Delivery { to: Arc::clone(to.cell()), message };
         self.timers
-            .schedule_once(delay, Task::new(delivery).inline())
+            .schedule_once(delay, Task::new(delivery).inline().run_on_close())
             .map_err(|refused| refused.map(|task| task.into_body().message))
     }
 
@@ -149,7 +151,9 @@ impl Scheduler {
             .map_err(|refused| refused.map(|_| message))
     }
 
-    /// The scheduler itself, for closures; they run on the system's threads unless they say otherwise.
+    /// The scheduler itself, for closures; they run on the system's threads unless they say otherwise, and when
+    /// the system is closed before their time only if they are marked with
+    /// [`run_on_close`](lars_scheduler::Task::run_on_close).
     pub fn timers(&self) -> &Handle {
         &self.timers
     }
@@ -163,7 +167,7 @@ fn repeated<M: Clone + Send + 'static>(
     let to = Arc::clone(to.cell());
     move || {
         // Asked first, so that a series ends without a dead letter where it can.
-        if !to.is_stopped() && to.deliver(message.clone()) {
+        if !to.mailbox.is_closed() && to.deliver(message.clone()) {
             ControlFlow::Continue(())
         } else {
             ControlFlow::Break(())

@@ -1,30 +1,54 @@
-//! The only file of this crate that names std, parking_lot or loom primitives, so that one build flag,
-//! `--cfg lars_loom`, puts the model checker underneath the mailbox.
+//! The only file of this crate that names std, parking_lot, crossbeam or loom primitives, so that one build
+//! flag, `--cfg lars_loom`, puts the model checker underneath.
 #![allow(clippy::disallowed_methods)]
 
 use std::time::Instant;
 
-pub(crate) use std::sync::Arc;
+pub(crate) use std::sync::{Arc, Weak};
 
-pub(crate) use parking_lot::{Condvar, Mutex};
-
-#[cfg(not(lars_loom))]
-pub(crate) use self::real::UnsafeCell;
 #[cfg(lars_loom)]
-pub(crate) use loom::{
-    cell::UnsafeCell,
-    sync::atomic::{AtomicPtr, AtomicU64, Ordering},
-};
+pub(crate) use self::model::*;
 #[cfg(not(lars_loom))]
-pub(crate) use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+pub(crate) use self::real::*;
 
 /// Counts and flags that no model looks into.
 pub(crate) mod plain {
-    pub(crate) use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+    pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
 }
 
 #[cfg(not(lars_loom))]
 mod real {
+    use std::time::Instant;
+
+    pub(crate) use crossbeam_utils::sync::{Parker, Unparker};
+    pub(crate) use parking_lot::{Mutex, MutexGuard};
+    pub(crate) use std::sync::atomic::{
+        AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence,
+    };
+
+    /// A condition variable whose waits take and give back the guard, as the model's do.
+    #[derive(Debug, Default)]
+    pub(crate) struct Condvar(parking_lot::Condvar);
+
+    impl Condvar {
+        /// Waits to be notified, until `deadline` at the most (`None`: for ever).
+        pub(crate) fn wait<'a, T>(
+            &self,
+            mut guard: MutexGuard<'a, T>,
+            deadline: Option<Instant>,
+        ) -> MutexGuard<'a, T> {
+            match deadline {
+                None => self.0.wait(&mut guard),
+                Some(deadline) => drop(self.0.wait_until(&mut guard, deadline)),
+            }
+            guard
+        }
+
+        pub(crate) fn notify_all(&self) {
+            self.0.notify_all();
+        }
+    }
+
     /// `std`'s cell behind the interface of loom's, so that the model sees every access.
     #[derive(Debug)]
     pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
@@ -34,14 +58,85 @@ mod real {
             Self(std::cell::UnsafeCell::new(value))
         }
 
-        /// Calls `f` with a pointer for reading.
-        pub(crate) fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
-            f(self.0.get())
-        }
-
         /// Calls `f` with a pointer for writing.
         pub(crate) fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
             f(self.0.get())
+        }
+    }
+}
+
+#[cfg(lars_loom)]
+mod model {
+    use std::time::Instant;
+
+    pub(crate) use loom::cell::UnsafeCell;
+    pub(crate) use loom::sync::MutexGuard;
+    pub(crate) use loom::sync::atomic::{
+        AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence,
+    };
+
+    /// loom's mutex with parking_lot's interface.
+    #[derive(Debug)]
+    pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
+
+    impl<T> Mutex<T> {
+        pub(crate) fn new(value: T) -> Self {
+            Self(loom::sync::Mutex::new(value))
+        }
+
+        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+            self.0.lock().expect("no model panics while it holds a lock")
+        }
+    }
+
+    /// loom's condition variable, without time-outs.
+    #[derive(Debug)]
+    pub(crate) struct Condvar(loom::sync::Condvar);
+
+    impl Default for Condvar {
+        fn default() -> Self {
+            Self(loom::sync::Condvar::new())
+        }
+    }
+
+    impl Condvar {
+        pub(crate) fn wait<'a, T>(
+            &self,
+            guard: MutexGuard<'a, T>,
+            _deadline: Option<Instant>,
+        ) -> MutexGuard<'a, T> {
+            self.0.wait(guard).expect("no model panics while it holds a lock")
+        }
+
+        pub(crate) fn notify_all(&self) {
+            self.0.notify_all();
+        }
+    }
+
+    /// A parker that the model can put to sleep and wake.
+    #[derive(Debug)]
+    pub(crate) struct Parker(Unparker);
+
+    #[derive(Debug, Clone)]
+    pub(crate) struct Unparker(std::sync::Arc<loom::sync::Notify>);
+
+    impl Parker {
+        pub(crate) fn new() -> Self {
+            Self(Unparker(std::sync::Arc::new(loom::sync::Notify::new())))
+        }
+
+        pub(crate) fn unparker(&self) -> &Unparker {
+            &self.0
+        }
+
+        pub(crate) fn park(&self) {
+            self.0.0.wait();
+        }
+    }
+
+    impl Unparker {
+        pub(crate) fn unpark(&self) {
+            self.0.notify();
         }
     }
 }
@@ -57,4 +152,10 @@ pub(crate) fn yield_now() {
     loom::thread::yield_now();
     #[cfg(not(lars_loom))]
     std::thread::yield_now();
+}
+
+/// A short wait in a loop that another thread, which is probably running, will end.
+pub(crate) fn relax(spins: &mut u32) {
+    *spins += 1;
+    if cfg!(lars_loom) || *spins > 32 { yield_now() } else { std::hint::spin_loop() }
 }

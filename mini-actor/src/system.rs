@@ -4,19 +4,23 @@ use std::fmt;
 use std::ops::Deref;
 use std::time::Duration;
 
-use lars_scheduler::{ClosePolicy, Executor, LightArrayRevolverScheduler, Pool, Runnable};
+use lars_scheduler::{
+    Executor, LightArrayRevolverScheduler, PendingTask, Rejected, Runnable, StopFuture, VirtualTime,
+};
 
-use crate::dead_letters::{DeadLetter, DeadLetters};
-use crate::error::{BuildError, CloseError, NAME_RULE, is_name};
+use crate::dead_letters::{DeadLetter, Hook};
+use crate::dispatcher::{Activate, Dispatcher, Manual, Pool, Task};
+use crate::error::{BuildError, NAME_RULE, is_name};
 use crate::handle::System;
-use crate::registry::Registry;
-use crate::sync::plain::AtomicBool;
-use crate::sync::{Arc, Ordering, real_now};
-
-type DeadLetterHook = Box<dyn Fn(&DeadLetter<'_>) + Send + Sync>;
+use crate::registry::{PanicHook, Registry, Rules};
+use crate::shutdown::{CloseError, ClosePolicy, CloseReport};
+use crate::supervision::{Directive, Panic};
+use crate::sync::{Arc, Mutex, real_now};
 
 /// The most messages of one activation.
 const MAX_THROUGHPUT: usize = 1 << 20;
+/// The most threads of a system.
+const MAX_THREADS: usize = 1024;
 
 /// Builds a system. Made by [`ActorSystem::builder`].
 #[must_use = "a builder does nothing until it builds"]
@@ -24,15 +28,16 @@ pub struct Builder {
     name: String,
     threads: usize,
     throughput: usize,
-    tick: Duration,
+    time_slice: Option<Duration>,
+    tick: Option<Duration>,
     shutdown_timeout: Duration,
     close_policy: ClosePolicy,
-    dead_letter_hook: Option<DeadLetterHook>,
+    on_dead_letter: Option<Hook>,
+    on_panic: Option<PanicHook>,
 }
 
 impl Builder {
-    /// How many threads run the actors, from 1 to [`Pool::MAX_THREADS`]; as many as the machine has cores by
-    /// default.
+    /// How many threads run the actors, from 1 to 1,024; as many as the machine has cores by default.
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = threads;
         self
@@ -45,33 +50,47 @@ impl Builder {
         self
     }
 
-    /// The tick of the scheduler: what deadlines are rounded up to; 1 ms by default.
-    pub fn tick_duration(mut self, tick: Duration) -> Self {
-        self.tick = tick;
+    /// How long an actor may receive before another gets its turn, beside the
+    /// [`throughput`](Self::throughput): looked at after each message, which costs reading the clock. By default
+    /// there is no such limit. A message that is being received is never interrupted.
+    pub fn time_slice(mut self, slice: Duration) -> Self {
+        self.time_slice = Some(slice);
         self
     }
 
-    /// How long [`ActorSystem::close`] waits, first for the scheduler and then for the actors; 5 s each by
-    /// default.
+    /// The tick of the scheduler: what deadlines are rounded up to; 1 ms by default, 1 ns in virtual time.
+    pub fn tick_duration(mut self, tick: Duration) -> Self {
+        self.tick = Some(tick);
+        self
+    }
+
+    /// How long [`ActorSystem::close`] waits; 5 s by default.
     pub fn shutdown_timeout(mut self, limit: Duration) -> Self {
         self.shutdown_timeout = limit;
         self
     }
 
     /// What [`ActorSystem::close`] does with the messages that are scheduled and not due. By default it sends
-    /// them, before their time; an actor cannot tell. With [`ClosePolicy::RunNone`] it drops them.
+    /// them, before their time.
     pub fn close_policy(mut self, policy: ClosePolicy) -> Self {
         self.close_policy = policy;
         self
     }
 
     /// Calls `hook` with every dead letter, on the thread that found out. They are counted in any case. A
-    /// hook that panics is logged.
+    /// hook that panics is logged. See also [`System::on_dead_letter`].
     pub fn on_dead_letter(
         mut self,
         hook: impl Fn(&DeadLetter<'_>) + Send + Sync + 'static,
     ) -> Self {
-        self.dead_letter_hook = Some(Box::new(hook));
+        self.on_dead_letter = Some(Arc::new(hook));
+        self
+    }
+
+    /// Calls `hook` with every panic of an actor and what is done about it, on the actor's thread, before that
+    /// is done. They are logged and counted in any case. A hook that panics is logged.
+    pub fn on_panic(mut self, hook: impl Fn(&Panic, Directive) + Send + Sync + 'static) -> Self {
+        self.on_panic = Some(Box::new(hook));
         self
     }
 
@@ -81,38 +100,63 @@ impl Builder {
     ///
     /// [`BuildError`] names the setting that is out of its range, or says which thread could not be started.
     pub fn build(self) -> Result<ActorSystem, BuildError> {
+        self.check()?;
+        let pool = Pool::start(&format!("{}-actors", self.name), self.threads)
+            .map_err(BuildError::Dispatcher)?;
+        let dispatcher = Dispatcher::Pool(pool);
+        let scheduler = LightArrayRevolverScheduler::builder()
+            .tick_duration(self.tick.unwrap_or(Duration::from_millis(1)))
+            .thread_name(format!("{}-scheduler", self.name))
+            .shutdown_timeout(self.shutdown_timeout)
+            .executor(OnDispatcher(dispatcher.clone()))
+            .build()?;
+        Ok(self.finish(dispatcher, Owner::Thread(scheduler)))
+    }
+
+    /// A system without threads, in virtual time.
+    #[cfg_attr(not(feature = "test-kit"), allow(dead_code))]
+    pub(crate) fn build_manual(self) -> Result<(ActorSystem, Arc<VirtualTime>), BuildError> {
+        self.check()?;
+        let mut builder = LightArrayRevolverScheduler::builder();
+        if let Some(tick) = self.tick {
+            builder = builder.tick_duration(tick);
+        }
+        let dispatcher = Dispatcher::Manual(Arc::new(Manual::new()));
+        let time = builder.executor(OnDispatcher(dispatcher.clone())).build_virtual()?;
+        let time = Arc::new(time);
+        Ok((self.finish(dispatcher, Owner::Virtual(Arc::clone(&time))), time))
+    }
+
+    fn check(&self) -> Result<(), BuildError> {
         if !is_name(&self.name) {
-            return Err(BuildError::Name { given: self.name, rule: NAME_RULE });
+            return Err(BuildError::Name { given: self.name.clone(), rule: NAME_RULE });
         }
         if self.throughput == 0 || self.throughput > MAX_THROUGHPUT {
             return Err(BuildError::Throughput { given: self.throughput, max: MAX_THROUGHPUT });
         }
-        let pool = Pool::new(&format!("{}-actors", self.name), self.threads)?;
-        // The threads are started now: a system that has none had better say so here than at the first
-        // message.
-        pool.execute(Runnable::new(|| ()))
-            .map_err(|rejected| BuildError::Dispatcher(rejected.reason().to_owned()))?;
-        let scheduler = LightArrayRevolverScheduler::builder()
-            .tick_duration(self.tick)
-            .thread_name(format!("{}-scheduler", self.name))
-            .shutdown_timeout(self.shutdown_timeout)
-            .close_policy(self.close_policy)
-            .executor(pool.clone())
-            .build()?;
-        let dead_letters = DeadLetters::new(self.dead_letter_hook);
-        let registry = Registry::new(
-            self.name,
-            scheduler.handle(),
-            pool,
-            self.throughput as u64,
-            dead_letters,
-        );
-        Ok(ActorSystem {
+        if self.threads == 0 || self.threads > MAX_THREADS {
+            return Err(BuildError::Threads { given: self.threads, max: MAX_THREADS });
+        }
+        Ok(())
+    }
+
+    fn finish(self, dispatcher: Dispatcher, owner: Owner) -> ActorSystem {
+        let rules = Rules {
+            throughput: self.throughput as u32,
+            time_slice: self.time_slice,
+            on_panic: self.on_panic,
+        };
+        let registry = Registry::new(self.name, owner.handle(), dispatcher, rules);
+        if let Some(hook) = self.on_dead_letter {
+            registry.dead_letters.subscribe(hook).forever();
+        }
+        ActorSystem {
             system: System::new(Arc::new(registry)),
-            scheduler,
+            owner,
             shutdown_timeout: self.shutdown_timeout,
-            closed: AtomicBool::new(false),
-        })
+            close_policy: self.close_policy,
+            closing: Mutex::new(Closing::default()),
+        }
     }
 }
 
@@ -122,6 +166,7 @@ impl fmt::Debug for Builder {
             .field("name", &self.name)
             .field("threads", &self.threads)
             .field("throughput", &self.throughput)
+            .field("time_slice", &self.time_slice)
             .field("tick_duration", &self.tick)
             .field("shutdown_timeout", &self.shutdown_timeout)
             .field("close_policy", &self.close_policy)
@@ -129,40 +174,82 @@ impl fmt::Debug for Builder {
     }
 }
 
-/// A system of actors: their threads, their scheduler, and the list of who is alive.
+/// Runs closures of the scheduler on the threads of the actors.
+struct OnDispatcher(Dispatcher);
+
+impl Executor for OnDispatcher {
+    fn execute(&self, task: Runnable) -> Result<(), Rejected> {
+        if self.0.is_ending() {
+            return Err(Rejected::new(task, "the actor system has been closed"));
+        }
+        self.0.schedule(Arc::new(Closure(Mutex::new(Some(task)))) as Task);
+        Ok(())
+    }
+}
+
+struct Closure(Mutex<Option<Runnable>>);
+
+impl Activate for Closure {
+    fn activate(self: Arc<Self>) -> bool {
+        let task = self.0.lock().take();
+        if let Some(task) = task {
+            task.run();
+        }
+        false
+    }
+}
+
+/// Who moves time.
+enum Owner {
+    Thread(LightArrayRevolverScheduler),
+    Virtual(Arc<VirtualTime>),
+}
+
+impl Owner {
+    fn handle(&self) -> lars_scheduler::Handle {
+        match self {
+            Self::Thread(scheduler) => scheduler.handle(),
+            Self::Virtual(time) => time.handle(),
+        }
+    }
+
+    fn stop(&self) -> StopFuture {
+        match self {
+            Self::Thread(scheduler) => scheduler.stop(),
+            Self::Virtual(time) => time.stop(),
+        }
+    }
+}
+
+/// A system of actors: their threads, their scheduler, and the tree of who is alive.
 ///
 /// This is the owner, which closes the system; spawning goes through the [`System`] that it dereferences to,
-/// or through clones of that. Dropping it asks all actors to stop, and drops the scheduled messages; it
-/// waits for the timer thread, up to the `shutdown_timeout`, and not for actors.
-#[derive(Debug)]
+/// or through clones of that. Dropping it asks all actors to stop after what is queued, and drops the scheduled
+/// messages; it waits for the timer thread, up to the `shutdown_timeout`, and not for actors.
 pub struct ActorSystem {
     system: System,
-    scheduler: LightArrayRevolverScheduler,
+    owner: Owner,
     shutdown_timeout: Duration,
-    closed: AtomicBool,
+    close_policy: ClosePolicy,
+    closing: Mutex<Closing>,
 }
 
-/// What [`ActorSystem::close`] did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub struct CloseReport {
-    /// What became of the scheduler's tasks. Those that it ran are, but for closures of one's own, messages
-    /// sent before their time.
-    pub scheduler: lars_scheduler::CloseReport,
-    /// Actors that were alive, and have received what was queued and stopped.
-    pub actors_stopped: usize,
-    /// Dead letters in all of the system's life.
-    pub dead_letters: u64,
-}
-
-impl fmt::Display for CloseReport {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "scheduler: {}; actors stopped: {}; dead letters: {}",
-            self.scheduler, self.actors_stopped, self.dead_letters
-        )
-    }
+/// How far a close has come.
+#[derive(Default)]
+struct Closing {
+    begun: bool,
+    /// Received before it began.
+    processed: u64,
+    /// Dead letters from before it began.
+    dead_letters: u64,
+    /// How many actors lived when it began.
+    alive: usize,
+    /// The scheduler's promise, until it is kept.
+    pending: Option<StopFuture>,
+    /// What the scheduler gave back and is not sent: time-outs of questions, timers of actors. Dropped when the
+    /// actors have stopped, so that who asked hears of it as late as possible.
+    unsent: Vec<PendingTask>,
+    report: CloseReport,
 }
 
 impl ActorSystem {
@@ -179,12 +266,14 @@ impl ActorSystem {
     pub fn builder(name: impl Into<String>) -> Builder {
         Builder {
             name: name.into(),
-            threads: num_cpus::get().min(Pool::MAX_THREADS),
+            threads: num_cpus::get().min(MAX_THREADS),
             throughput: 64,
-            tick: Duration::from_millis(1),
+            time_slice: None,
+            tick: None,
             shutdown_timeout: Duration::from_secs(5),
             close_policy: ClosePolicy::default(),
-            dead_letter_hook: None,
+            on_dead_letter: None,
+            on_panic: None,
         }
     }
 
@@ -193,41 +282,103 @@ impl ActorSystem {
         self.system.clone()
     }
 
-    /// Closes the system, in this order: the scheduler is closed, and the messages that it still holds are
-    /// sent now, before their time (or dropped, by [`Builder::close_policy`]); periodic sends end; no more actors can be spawned; every actor receives what is in its
-    /// mailbox and is stopped. Closing again does nothing but wait for actors that had not stopped yet.
+    /// Closes the system within the `shutdown_timeout`: [`close_within`](Self::close_within), with an error if it
+    /// is not finished then.
     ///
     /// # Errors
     ///
-    /// [`CloseError::FromInside`] on a thread of the system; [`CloseError::Scheduler`] if the scheduler's
-    /// thread is occupied for too long; [`CloseError::Timeout`] if actors are still busy when the
-    /// `shutdown_timeout` is over.
+    /// [`CloseError`] with the report if something is left. Closing goes on by itself; closing again waits for it.
     pub fn close(&self) -> Result<CloseReport, CloseError> {
-        let registry = self.system.registry();
-        if registry.pool.is_current() {
-            return Err(CloseError::FromInside);
+        let report = self.close_within(self.shutdown_timeout);
+        if report.is_complete() {
+            Ok(report)
+        } else {
+            Err(CloseError { report, limit: self.shutdown_timeout })
         }
-        let scheduler = match self.scheduler.close() {
-            Err(lars_scheduler::CloseError::OnTimerThread) => return Err(CloseError::FromInside),
-            other => other?,
-        };
-        // Relaxed: only says what `drop` need not do again.
-        self.closed.store(true, Ordering::Relaxed);
-        let alive = registry.alive();
-        registry.close();
-        let deadline = real_now().checked_add(self.shutdown_timeout);
-        match registry.wait_until_empty(deadline) {
-            0 => {
-                // The last activations are about to end; so that nothing of the system runs when this
-                // returns.
-                registry.pool.wait_idle(deadline);
-                Ok(CloseReport {
-                    scheduler,
-                    actors_stopped: alive,
-                    dead_letters: registry.dead_letters.count(),
-                })
+    }
+
+    /// Closes the system, waiting for `limit` at the most, and says what has become of everything. In this order:
+    ///
+    /// 1. Nothing can be scheduled any more, and the messages that are scheduled are sent now, before their time,
+    ///    or dropped, by [`Builder::close_policy`]. Periodic sends and the actors' own timers end.
+    /// 2. Nobody can be spawned any more. Every actor without a parent is asked to stop: it receives what is in
+    ///    its mailbox, then its children stop in the same way, then it stops. Actors still receive and send
+    ///    meanwhile, to whoever has not closed its mailbox; what they try to schedule is refused.
+    /// 3. Questions that are still open get [`AskError::Closed`](crate::AskError::Closed), and the threads end.
+    ///
+    /// It always returns. When the limit is over, closing goes on by itself, and the report names who is still
+    /// there; closing again waits for them, and its report includes what the first had to say. Called by an actor,
+    /// or by a task of the scheduler, it does not wait at all, since it would for itself.
+    pub fn close_within(&self, limit: Duration) -> CloseReport {
+        let registry = self.system.registry();
+        let deadline = real_now().checked_add(limit);
+        let inside = registry.is_inside();
+        let mut closing = self.closing.lock();
+        if !closing.begun {
+            closing.begun = true;
+            let metrics = registry.metrics();
+            closing.processed = metrics.processed;
+            closing.dead_letters = metrics.dead_letters;
+            closing.alive = metrics.alive;
+            closing.pending = Some(self.owner.stop());
+        }
+        if let Some(pending) = closing.pending.take() {
+            let left = match (inside, deadline) {
+                (true, _) => Duration::ZERO,
+                (false, None) => Duration::MAX,
+                (false, Some(deadline)) => deadline.saturating_duration_since(real_now()),
+            };
+            match pending.wait_timeout(left) {
+                Ok(tasks) => closing.settle(tasks, self.close_policy),
+                Err(later) => closing.pending = Some(later),
             }
-            running => Err(CloseError::Timeout { running, limit: self.shutdown_timeout }),
+        }
+        registry.close();
+        let mut gone = registry.alive() == 0;
+        if let Some(manual) = registry.dispatcher.as_manual() {
+            if !inside {
+                manual.run(usize::MAX);
+                gone = registry.alive() == 0;
+            }
+        } else if !inside {
+            gone = registry.wait_until_empty(deadline);
+            if gone {
+                // So that nothing of the system runs when this returns.
+                registry.dispatcher.wait_ended(deadline);
+            }
+        }
+        let metrics = registry.metrics();
+        let unsent = if gone { std::mem::take(&mut closing.unsent) } else { Vec::new() };
+        closing.report.running = registry.paths();
+        closing.report.scheduler_stopped = closing.pending.is_none();
+        closing.report.actors_stopped = closing.alive.saturating_sub(metrics.alive);
+        closing.report.received = metrics.processed - closing.processed;
+        closing.report.undelivered = metrics.dead_letters - closing.dead_letters;
+        closing.report.dead_letters = metrics.dead_letters;
+        let report = closing.report.clone();
+        drop(closing);
+        // Outside the lock: it wakes those who asked.
+        drop(unsent);
+        report
+    }
+}
+
+impl Closing {
+    /// Deals with what was scheduled.
+    fn settle(&mut self, tasks: Vec<PendingTask>, policy: ClosePolicy) {
+        for task in tasks {
+            if task.is_repeat() {
+                self.report.repeats_ended += 1;
+            } else if !task.runs_on_close() {
+                // A closure, or what belongs to one actor or question.
+                self.report.timers_ended += 1;
+                self.unsent.push(task);
+            } else if policy == ClosePolicy::SendPending {
+                self.report.sent += 1;
+                task.run();
+            } else {
+                self.report.dropped += 1;
+            }
         }
     }
 }
@@ -240,10 +391,16 @@ impl Deref for ActorSystem {
     }
 }
 
+impl fmt::Debug for ActorSystem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ActorSystem").field(&self.system.name()).finish()
+    }
+}
+
 impl Drop for ActorSystem {
     fn drop(&mut self) {
-        if !self.closed.load(Ordering::Relaxed) {
-            self.system.registry().close();
-        }
+        drop(self.owner.stop());
+        self.system.registry().close();
+        // The fields are dropped next; the scheduler waits for its thread.
     }
 }

@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use common::{Event, LONG, all, probe};
-use mini_actor::{Actor, ActorSystem, CloseError, ClosePolicy, Context, SpawnError, StopReason};
+use mini_actor::{Actor, ActorSystem, ClosePolicy, CloseReport, Context, SpawnError, StopReason};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -26,8 +26,8 @@ fn closing_sends_what_is_scheduled_and_lets_actors_receive_what_is_queued() {
     }
     let _ = system.scheduler().schedule_at_fixed_rate(HOUR, HOUR, &actor, 99).unwrap();
     let report = system.close().unwrap();
-    assert_eq!(report.scheduler.ran, 10);
-    assert_eq!(report.scheduler.repeats_ended, 1);
+    assert_eq!(report.sent, 10);
+    assert_eq!(report.repeats_ended, 1);
     assert_eq!(report.actors_stopped, 1);
     assert_eq!(report.dead_letters, 0);
     let mut expected = vec![Event::Started];
@@ -42,13 +42,14 @@ fn closing_sends_what_is_scheduled_and_lets_actors_receive_what_is_queued() {
 
 #[test]
 fn a_system_may_be_closed_without_sending_what_is_scheduled() {
-    let system = ActorSystem::builder("test").close_policy(ClosePolicy::RunNone).build().unwrap();
+    let system =
+        ActorSystem::builder("test").close_policy(ClosePolicy::DropPending).build().unwrap();
     let (factory, told) = probe(|_, _| ());
     let actor = system.spawn("a", factory).unwrap();
     actor.tell(1).unwrap();
     let _ = system.scheduler().schedule_once(HOUR, &actor, 2).unwrap();
     let report = system.close().unwrap();
-    assert_eq!((report.scheduler.ran, report.scheduler.dropped), (0, 1));
+    assert_eq!((report.sent, report.dropped), (0, 1));
     assert!(all(&told).contains(&Event::Received(1)));
     assert_eq!(report.dead_letters, 0);
 }
@@ -62,18 +63,16 @@ fn a_closed_system_refuses_actors_and_closing_again_does_nothing() {
     assert_eq!(error, SpawnError::Closed { system: "test".to_owned() });
     let again = system.close().unwrap();
     assert_eq!(again.actors_stopped, 0);
-    assert_eq!(again.scheduler.ran, 0);
+    assert_eq!(again.sent, 0);
 }
 
 #[test]
-fn an_actor_that_closes_its_system_is_refused_instead_of_deadlocked() {
-    struct Closer(std::sync::Arc<ActorSystem>, mpsc::Sender<bool>);
+fn an_actor_may_close_its_system_and_another_thread_waits_for_the_end() {
+    struct Closer(std::sync::Arc<ActorSystem>, mpsc::Sender<CloseReport>);
     impl Actor for Closer {
         type Message = ();
-        fn receive(&mut self, (): (), ctx: &mut Context<Self>) {
-            let refused = matches!(self.0.close(), Err(CloseError::FromInside));
-            self.1.send(refused).unwrap();
-            ctx.stop();
+        fn receive(&mut self, (): (), _: &mut Context<Self>) {
+            self.1.send(self.0.close().unwrap_err().report).unwrap();
         }
     }
     let system = std::sync::Arc::new(ActorSystem::new("test").unwrap());
@@ -81,12 +80,14 @@ fn an_actor_that_closes_its_system_is_refused_instead_of_deadlocked() {
     let inner = std::sync::Arc::clone(&system);
     let closer = system.spawn("closer", move || Closer(inner, sender)).unwrap();
     closer.tell(()).unwrap();
-    assert!(receiver.recv_timeout(LONG).unwrap());
-    system.close().unwrap();
+    let report = receiver.recv_timeout(LONG).unwrap();
+    assert_eq!(report.running, ["/closer".into()]);
+    let report = system.close().unwrap();
+    assert_eq!(report.actors_stopped, 1);
 }
 
 #[test]
-fn closing_gives_up_on_an_actor_that_does_not_return_and_says_so() {
+fn closing_gives_up_on_an_actor_that_does_not_return_and_the_next_close_keeps_the_first_report() {
     struct Stuck(mpsc::Receiver<()>, mpsc::Sender<()>);
     impl Actor for Stuck {
         type Message = ();
@@ -100,18 +101,17 @@ fn closing_gives_up_on_an_actor_that_does_not_return_and_says_so() {
     let (release, hold) = mpsc::channel();
     let (entered, wait) = mpsc::channel();
     let stuck = system.spawn("stuck", move || Stuck(hold, entered)).unwrap();
+    let _ = system.scheduler().schedule_once(HOUR, &stuck, ()).unwrap();
     stuck.tell(()).unwrap();
     wait.recv_timeout(LONG).unwrap();
-    match system.close() {
-        Err(error @ CloseError::Timeout { running: 1, .. }) => {
-            assert_eq!(error.to_string(), "1 actors had not stopped within 20ms");
-        }
-        other => panic!("{other:?}"),
-    }
+    let error = system.close().unwrap_err();
+    assert!(error.to_string().starts_with("not closed within 20ms: "), "{error}");
+    assert_eq!((error.report.sent, error.report.actors_stopped), (1, 0));
+    assert_eq!(error.report.running, ["/stuck".into()]);
     drop(release);
-    while system.metrics().alive > 0 {
-        std::thread::yield_now();
-    }
+    let report = system.close_within(LONG);
+    assert!(report.is_complete());
+    assert_eq!((report.sent, report.actors_stopped, report.received), (1, 1, 2));
 }
 
 #[test]

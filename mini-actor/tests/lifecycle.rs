@@ -49,7 +49,7 @@ fn an_actor_that_stops_itself_leaves_the_rest_as_dead_letters() {
     }
     hold.wait();
     for _ in 0..2 {
-        assert_eq!(dead.recv_timeout(LONG).unwrap(), ("a".to_owned(), "u8"));
+        assert_eq!(dead.recv_timeout(LONG).unwrap(), ("/a".to_owned(), "u8"));
     }
     assert!(actor.is_stopped());
     assert_eq!(system.metrics().dead_letters, 2);
@@ -63,7 +63,7 @@ fn a_message_to_a_stopped_actor_comes_back_with_the_reason() {
     actor.stop();
     all(&told);
     let error = actor.tell("hello".to_owned()).unwrap_err();
-    assert_eq!(error.to_string(), "the actor \"greeter\" has stopped; the message is given back");
+    assert_eq!(error.to_string(), "the actor \"/greeter\" has stopped; the message is given back");
     assert_eq!(error.into_message(), "hello");
     actor.stop(); // once more does nothing
 }
@@ -121,7 +121,7 @@ fn names_are_unique_among_the_living_and_free_again_afterwards() {
     let (factory, _) = probe(|_: &(), _| ());
     assert_eq!(
         system.spawn("a", factory).unwrap_err(),
-        SpawnError::NameTaken { name: "a".to_owned() }
+        SpawnError::NameTaken { path: "/a".to_owned() }
     );
     first.stop();
     all(&told);
@@ -204,7 +204,7 @@ fn settings_out_of_range_are_refused_with_the_value_and_the_limit() {
     );
     assert_eq!(
         message(ActorSystem::builder("test").threads(0)),
-        "pool_threads is 0, but it must be between 1 and 1024"
+        "threads is 0, but it must be between 1 and 1024"
     );
     assert!(message(ActorSystem::builder("")).starts_with("the system's name is \"\", but"));
     assert!(
@@ -233,5 +233,5 @@ fn a_send_error_passes_into_the_usual_boxed_errors_whatever_the_message() {
     let runner = system.spawn("runner", || Runner).unwrap();
     send(&runner).unwrap();
     system.close().unwrap();
-    assert!(send(&runner).unwrap_err().to_string().contains("\"runner\" has stopped"));
+    assert!(send(&runner).unwrap_err().to_string().contains("\"/runner\" has stopped"));
 }

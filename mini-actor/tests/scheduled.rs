@@ -120,7 +120,7 @@ fn a_message_that_is_due_after_its_actor_stopped_is_a_dead_letter() {
     let _ = system.scheduler().schedule_once(Duration::from_millis(30), &actor, 1).unwrap();
     actor.stop();
     all(&told);
-    assert_eq!(dead.recv_timeout(LONG).unwrap(), "late");
+    assert_eq!(dead.recv_timeout(LONG).unwrap(), "/late");
 }
 
 #[test]

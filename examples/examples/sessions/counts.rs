@@ -34,12 +34,6 @@ pub struct Counts {
     pub heartbeats: Count,
     /// Idle timers that were armed.
     pub armed: Count,
-    /// Cancels of idle timers that prevented the timeout.
-    pub prevented: Count,
-    /// Cancels of idle timers that came too late: the timeout's message was on its way.
-    pub too_late: Count,
-    /// Timeouts received after the request that should have prevented them; they are ignored.
-    pub overtaken: Count,
     /// Timeouts received earlier than the idle timeout after they were armed.
     pub early: Count,
 }

@@ -4,7 +4,7 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mini_actor::{Actor, Context, MissedTickBehavior, System};
+use mini_actor::{Actor, Context, System};
 
 use crate::counts::Counts;
 use crate::report::grouped;
@@ -24,23 +24,20 @@ struct Progress {
 /// Starts it. It goes on until the system is closed.
 pub fn start(system: &System, counts: &Arc<Counts>) -> Result<(), Box<dyn Error>> {
     let counts = Arc::clone(counts);
-    let progress = system.spawn("progress", move || {
+    system.spawn("progress", move || {
         let now = Instant::now();
         Progress { counts, began: now, last: now, requests: 0 }
     })?;
-    // A line that was missed has nothing to say any more.
-    let _ = system.scheduler().schedule_at_fixed_rate_missed(
-        SECOND,
-        SECOND,
-        MissedTickBehavior::Skip,
-        &progress,
-        Tick,
-    )?;
     Ok(())
 }
 
 impl Actor for Progress {
     type Message = Tick;
+
+    fn started(&mut self, ctx: &mut Context<Self>) {
+        // A line that was missed has nothing to say any more: such ticks are left out.
+        let _ = ctx.timers().start_at_fixed_rate("line", SECOND, SECOND, || Tick);
+    }
 
     fn receive(&mut self, _: Tick, ctx: &mut Context<Self>) {
         let now = Instant::now();

@@ -71,16 +71,8 @@ impl Run<'_> {
     /// Prints what happened.
     pub fn print(&self, timers: &Metrics) {
         let ends = self.ends();
-        let Counts {
-            opened,
-            closed_by_client,
-            timed_out,
-            requests,
-            heartbeats,
-            armed,
-            overtaken,
-            ..
-        } = self.counts;
+        let Counts { opened, closed_by_client, timed_out, requests, heartbeats, armed, .. } =
+            self.counts;
 
         println!("\nTimers");
         row("scheduled", grouped(timers.scheduled));
@@ -122,10 +114,7 @@ impl Run<'_> {
             three(times.value_at_quantile(0.5), times.value_at_quantile(0.99), times.max())
         });
         row("heartbeats", grouped(heartbeats.get()));
-        row("idle timers armed", {
-            let overtaken = grouped(overtaken.get());
-            format!("{:<12} {overtaken} overtaken by a request", grouped(armed.get()))
-        });
+        row("idle timers armed", grouped(armed.get()));
         let gap = self.observed.clients.iter().map(|it| it.longest_gap).max();
         row("longest gap", {
             let gap = gap.unwrap_or_default();
@@ -170,17 +159,7 @@ impl Run<'_> {
         account.sum(
             "idle timers armed",
             counts.armed.get(),
-            &[
-                ("cancelled", counts.prevented.get()),
-                ("cancelled too late", counts.too_late.get()),
-                ("timeouts", timed_out),
-            ],
-        );
-        account.at_most(
-            "timeouts overtaken by a request",
-            counts.overtaken.get(),
-            "cancels that were too late",
-            counts.too_late.get(),
+            &[("sessions opened", counts.opened.get()), ("requests", counts.requests.get())],
         );
         account.none("timers fired early", counts.early.get() + ends.early);
 
@@ -227,7 +206,7 @@ impl Run<'_> {
             account.at_most("answers received", answers, "answers sent", counts.requests.get());
             account.at_most("heartbeats received", heartbeats, "sent", counts.heartbeats.get());
         }
-        account.none("tasks unfinished", closed.scheduler.unfinished as u64);
+        account.none("messages undelivered", closed.undelivered);
         account.none("timers refused", timers.refused);
         account.none("panics", timers.panicked + system.panicked);
         account.none("actors alive", system.alive as u64);

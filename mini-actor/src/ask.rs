@@ -1,0 +1,256 @@
+//! Questions: a message with a way back, and a limit for the answer.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use lars_scheduler::{Cancellable, Task, TaskBody};
+
+use crate::address::ActorRef;
+use crate::dead_letters::Undelivered;
+use crate::dispatcher::about_to_block;
+use crate::error::{AskError, Unsendable};
+use crate::oneshot::{NoValue, OneShot};
+use crate::registry::Registry;
+use crate::sync::{Arc, Mutex};
+
+/// What asker, answerer and time-out share.
+struct Question<T> {
+    shot: OneShot<T>,
+    /// Set right after the question was made; taken by whoever has no more use for it.
+    timer: Mutex<Option<Cancellable>>,
+}
+
+impl<T> Question<T> {
+    fn cancel_timer(&self) {
+        let timer = self.timer.lock().take();
+        if let Some(timer) = timer {
+            timer.cancel();
+        }
+    }
+}
+
+/// The time-out.
+struct GiveUp<T: Send + 'static> {
+    question: Arc<Question<T>>,
+}
+
+impl<T: Send + 'static> TaskBody for GiveUp<T> {
+    fn run(self) {
+        drop(self.question.shot.settle(Err(NoValue::TimedOut)));
+        drop(self.question.timer.lock().take());
+    }
+}
+
+/// Run, cancelled, or dropped by a system that is closed: only then is the question still open.
+impl<T: Send + 'static> Drop for GiveUp<T> {
+    fn drop(&mut self) {
+        drop(self.question.shot.settle(Err(NoValue::Closed)));
+    }
+}
+
+/// The way back to whoever asked: a part of the message of [`ActorRef::ask`], to be used once, at any time, from
+/// any thread. Dropping it tells the asker that there is no answer.
+#[must_use = "dropping a reply tells the asker that there is no answer"]
+pub struct Reply<T: Send + 'static> {
+    question: Option<Arc<Question<T>>>,
+    registry: Arc<Registry>,
+    asked: Arc<str>,
+}
+
+impl<T: Send + 'static> Reply<T> {
+    /// Answers. An answer that comes after the time-out, or to an asker who does not wait any more, becomes a
+    /// dead letter.
+    pub fn send(mut self, answer: T) {
+        let Some(question) = self.question.take() else {
+            return;
+        };
+        match question.shot.settle(Ok(answer)) {
+            Ok(()) => question.cancel_timer(),
+            Err(Ok(answer)) => {
+                self.registry.dead_letters.bury(&self.asked, Undelivered::Late, answer);
+            }
+            Err(Err(_)) => {}
+        }
+    }
+
+    /// Whether the asker still waits. If not, there is no need to find the answer.
+    pub fn is_wanted(&self) -> bool {
+        self.question.as_ref().is_some_and(|question| question.timer.lock().is_some())
+    }
+}
+
+impl<T: Send + 'static> Drop for Reply<T> {
+    fn drop(&mut self) {
+        if let Some(question) = self.question.take()
+            && question.shot.settle(Err(NoValue::Dropped)).is_ok()
+        {
+            question.cancel_timer();
+        }
+    }
+}
+
+impl<T: Send + 'static> fmt::Debug for Reply<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reply").field("asked", &self.asked).finish_non_exhaustive()
+    }
+}
+
+/// The answer to a question. Made by [`ActorRef::ask`].
+///
+/// A future, on any executor, which must not be polled again after it has ended; or [`wait`](Self::wait)ed for.
+/// Dropping it withdraws the question: an answer is then a dead letter.
+#[must_use = "the answer comes to whoever waits for it"]
+pub struct Ask<T: Send + 'static> {
+    state: Result<Arc<Question<T>>, AskError>,
+    registry: Arc<Registry>,
+    asked: Arc<str>,
+    limit: Duration,
+}
+
+impl<M: Send + 'static> ActorRef<M> {
+    /// Asks the actor: sends the message that `make` makes with a [`Reply`] in it, and gives what will be
+    /// answered, within `timeout`.
+    ///
+    /// The time-out costs one scheduled timer, which the answer cancels. It is never early.
+    ///
+    /// # Errors
+    ///
+    /// [`AskError`], from the result, if the actor could not be asked, did not answer in time, or dropped the
+    /// question.
+    ///
+    /// # Panics
+    ///
+    /// If `make` does.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use mini_actor::{Actor, ActorSystem, Context, Reply};
+    /// use std::time::Duration;
+    ///
+    /// struct Squares;
+    /// struct Square(u64, Reply<u64>);
+    ///
+    /// impl Actor for Squares {
+    ///     type Message = Square;
+    ///     fn receive(&mut self, Square(number, reply): Square, _: &mut Context<Self>) {
+    ///         reply.send(number * number);
+    ///     }
+    /// }
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let system = ActorSystem::new("demo")?;
+    /// let squares = system.spawn("squares", || Squares)?;
+    /// let answer = squares.ask(|reply| Square(12, reply), Duration::from_secs(5));
+    /// assert_eq!(answer.wait()?, 144); // or `.await`
+    /// # Ok(()) }
+    /// ```
+    pub fn ask<T: Send + 'static>(
+        &self,
+        make: impl FnOnce(Reply<T>) -> M,
+        timeout: Duration,
+    ) -> Ask<T> {
+        let registry = Arc::clone(&self.cell().registry);
+        let asked = Arc::clone(&self.cell().path);
+        let question = Arc::new(Question { shot: OneShot::new(), timer: Mutex::new(None) });
+        let ask = |state| Ask {
+            state,
+            registry: Arc::clone(&registry),
+            asked: Arc::clone(&asked),
+            limit: timeout,
+        };
+        let give_up = Task::new(GiveUp { question: Arc::clone(&question) });
+        {
+            // Held over the scheduling, so that a timer that fires at once finds itself here.
+            let mut timer = question.timer.lock();
+            match registry.timers.schedule_once(timeout, give_up.inline()) {
+                Ok(scheduled) => *timer = Some(scheduled),
+                Err(_) => return ask(Err(AskError::Closed)),
+            }
+        }
+        let reply = Reply {
+            question: Some(Arc::clone(&question)),
+            registry: Arc::clone(&registry),
+            asked: Arc::clone(&asked),
+        };
+        match self.cell().send(make(reply), true) {
+            Ok(()) => ask(Ok(question)),
+            Err((reason, message)) => {
+                // Its reply settles the question and cancels the timer, if the message has still got it.
+                drop(message);
+                question.cancel_timer();
+                ask(Err(match reason {
+                    Unsendable::Stopped => AskError::Stopped(Arc::clone(&asked)),
+                    Unsendable::Full => AskError::Full(Arc::clone(&asked)),
+                }))
+            }
+        }
+    }
+}
+
+impl<T: Send + 'static> Ask<T> {
+    /// Blocks until the answer has come, or the time-out.
+    ///
+    /// To be called by an actor only if it cannot be helped: it keeps a thread of the system from others, and
+    /// if all of them wait nobody answers. [`Context::pipe_to_self`](crate::Context::pipe_to_self) does not wait.
+    ///
+    /// In virtual time it runs what can run now, and does not move time.
+    ///
+    /// # Errors
+    ///
+    /// As for [`ActorRef::ask`].
+    pub fn wait(self) -> Result<T, AskError> {
+        let question = self.state.as_ref().map_err(Clone::clone)?;
+        if let Some(manual) = self.registry.dispatcher.as_manual() {
+            if !self.registry.is_inside() {
+                manual.run(usize::MAX);
+            }
+            let result = question.shot.try_take();
+            return self.answer(result.ok_or(AskError::WouldBlock)?);
+        }
+        about_to_block();
+        // The time-out settles it at the latest, be it that the system is closed and drops that.
+        let result = question.shot.wait(None);
+        self.answer(result.unwrap_or(Err(NoValue::Closed)))
+    }
+
+    fn answer(&self, result: Result<T, NoValue>) -> Result<T, AskError> {
+        result.map_err(|why| match why {
+            NoValue::TimedOut => AskError::Timeout(self.limit),
+            NoValue::Dropped => AskError::NoAnswer,
+            NoValue::Closed => AskError::Closed,
+        })
+    }
+}
+
+impl<T: Send + 'static> Future for Ask<T> {
+    type Output = Result<T, AskError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match &self.state {
+            Ok(question) => question.shot.poll(context).map(|result| self.answer(result)),
+            Err(error) => Poll::Ready(Err(error.clone())),
+        }
+    }
+}
+
+impl<T: Send + 'static> Drop for Ask<T> {
+    fn drop(&mut self) {
+        if let Ok(question) = &self.state {
+            let unseen = question.shot.abandon();
+            question.cancel_timer();
+            if let Some(answer) = unseen {
+                self.registry.dead_letters.bury(&self.asked, Undelivered::Late, answer);
+            }
+        }
+    }
+}
+
+impl<T: Send + 'static> fmt::Debug for Ask<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ask").field("asked", &self.asked).field("limit", &self.limit).finish()
+    }
+}

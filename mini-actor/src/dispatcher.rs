@@ -1,0 +1,373 @@
+//! Where actors run: a work-stealing pool, or the thread of a test.
+//!
+//! A worker has a queue that others steal from, and a slot for the one that its current actor scheduled last,
+//! which runs next on the same core: two actors that talk to each other stay where their messages are warm, and
+//! nobody is woken for them. An actor in the slot cannot be stolen, so a second one moves the first to the
+//! queue, a worker that is about to block gives it away ([`blocking`]), and after a number of turns in the slot
+//! the others have theirs.
+
+use std::cell::{Cell, UnsafeCell};
+use std::collections::VecDeque;
+use std::ptr;
+use std::thread;
+use std::time::Instant;
+
+use crossbeam_deque::{Injector, Steal, Stealer, Worker as Queue};
+
+use crate::idle::Idle;
+use crate::panics::contain;
+use crate::sync::plain::AtomicBool;
+use crate::sync::{Arc, Condvar, Mutex, Ordering, Parker, real_now, yield_now};
+
+/// What can be scheduled.
+pub(crate) trait Activate: Send + Sync {
+    /// Runs it for a while. Says whether it has to be scheduled again.
+    fn activate(self: Arc<Self>) -> bool;
+}
+
+pub(crate) type Task = Arc<dyn Activate>;
+
+/// So many activations out of the slot one after the other, if somebody else waits.
+const SLOT_TURNS: u32 = 16;
+/// After so many activations a worker looks into the shared queue first.
+const SHARED_TURN: u32 = 61;
+/// So often a worker looks again, and lets other threads run, before it sleeps: waking it costs as much as some
+/// hundred messages.
+const SEARCHES: u32 = 4;
+
+#[derive(Clone)]
+pub(crate) enum Dispatcher {
+    Pool(Arc<Pool>),
+    Manual(Arc<Manual>),
+}
+
+impl Dispatcher {
+    #[inline]
+    pub(crate) fn schedule(&self, task: Task) {
+        match self {
+            Self::Pool(pool) => pool.shared.schedule(task),
+            Self::Manual(manual) => manual.queue.lock().push_back(task),
+        }
+    }
+
+    /// Whether the calling thread is one of the pool's.
+    pub(crate) fn is_current(&self) -> bool {
+        match self {
+            Self::Pool(pool) => pool.shared.is_current(),
+            Self::Manual(manual) => *manual.running.lock() == Some(thread::current().id()),
+        }
+    }
+
+    pub(crate) fn as_manual(&self) -> Option<&Manual> {
+        match self {
+            Self::Pool(_) => None,
+            Self::Manual(manual) => Some(manual),
+        }
+    }
+
+    /// Whether the threads end, or have ended.
+    pub(crate) fn is_ending(&self) -> bool {
+        match self {
+            // Acquire: as in `work`.
+            Self::Pool(pool) => pool.shared.ending.load(Ordering::Acquire),
+            Self::Manual(_) => false,
+        }
+    }
+
+    /// Waits until the threads have ended, until `deadline` at the most.
+    pub(crate) fn wait_ended(&self, deadline: Option<Instant>) {
+        if let Self::Pool(pool) = self {
+            let mut running = pool.shared.running.lock();
+            while *running > 0 && deadline.is_none_or(|deadline| real_now() < deadline) {
+                running = pool.shared.ended.wait(running, deadline);
+            }
+        }
+    }
+
+    /// Lets the threads finish what is scheduled, and end.
+    pub(crate) fn end(&self) {
+        if let Self::Pool(pool) = self {
+            pool.shared.end();
+        }
+    }
+}
+
+/// Runs what is scheduled in the order in which it was, on the thread that asks for it.
+pub(crate) struct Manual {
+    queue: Mutex<VecDeque<Task>>,
+    running: Mutex<Option<thread::ThreadId>>,
+}
+
+impl Manual {
+    pub(crate) fn new() -> Self {
+        Self { queue: Mutex::new(VecDeque::new()), running: Mutex::new(None) }
+    }
+
+    /// Runs until nothing is scheduled, or `limit` activations are over. Returns how many there were.
+    pub(crate) fn run(&self, limit: usize) -> usize {
+        let before = self.running.lock().replace(thread::current().id());
+        let mut turns = 0;
+        while turns < limit {
+            let Some(task) = self.queue.lock().pop_front() else {
+                break;
+            };
+            turns += 1;
+            if Arc::clone(&task).activate() {
+                self.queue.lock().push_back(task);
+            }
+        }
+        *self.running.lock() = before;
+        turns
+    }
+}
+
+/// Ends the threads when the last reference goes. The threads hold `Shared`, not this.
+pub(crate) struct Pool {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    injector: Injector<Task>,
+    stealers: Vec<Stealer<Task>>,
+    idle: Idle,
+    ending: AtomicBool,
+    /// Threads that have not ended.
+    running: Mutex<usize>,
+    ended: Condvar,
+}
+
+/// A worker, in its thread's frame.
+struct Worker {
+    shared: Arc<Shared>,
+    queue: Queue<Task>,
+    /// The thread's own, and never borrowed while foreign code runs.
+    slot: UnsafeCell<Option<Task>>,
+}
+
+thread_local! {
+    /// This thread's worker, while it runs.
+    static CURRENT: Cell<*const Worker> = const { Cell::new(ptr::null()) };
+}
+
+/// Calls `f` with this thread's worker, if it is one.
+#[inline]
+fn with_current<R>(f: impl FnOnce(&Worker) -> R) -> Option<R> {
+    let worker = CURRENT.with(Cell::get);
+    // SAFETY: set by `work`, which resets it before the worker goes.
+    unsafe { worker.as_ref() }.map(f)
+}
+
+/// The calling thread is about to wait for something: gives away what only this worker would run.
+pub(crate) fn about_to_block() {
+    with_current(|worker| {
+        if let Some(task) = worker.take_slot() {
+            worker.shared.injector.push(task);
+        }
+        // Also for what is in the queue already.
+        worker.shared.idle.notify();
+    });
+}
+
+impl Pool {
+    /// Starts `threads` threads, named `name-0` and so on.
+    pub(crate) fn start(name: &str, threads: usize) -> std::io::Result<Arc<Self>> {
+        let queues: Vec<Queue<Task>> = (0..threads).map(|_| Queue::new_fifo()).collect();
+        let parkers: Vec<Parker> = (0..threads).map(|_| Parker::new()).collect();
+        let shared = Arc::new(Shared {
+            injector: Injector::new(),
+            stealers: queues.iter().map(Queue::stealer).collect(),
+            idle: Idle::new(parkers.iter().map(|parker| parker.unparker().clone()).collect()),
+            ending: AtomicBool::new(false),
+            running: Mutex::new(0),
+            ended: Condvar::default(),
+        });
+        // If a thread cannot be started, dropping this ends those that were.
+        let pool = Arc::new(Self { shared });
+        for (number, (queue, parker)) in queues.into_iter().zip(parkers).enumerate() {
+            let shared = Arc::clone(&pool.shared);
+            *shared.running.lock() += 1;
+            let thread = thread::Builder::new().name(format!("{name}-{number}"));
+            let spawned = thread.spawn(move || {
+                let ended = Arc::clone(&shared);
+                work(Worker { shared, queue, slot: UnsafeCell::new(None) }, number, &parker);
+                *ended.running.lock() -= 1;
+                ended.ended.notify_all();
+            });
+            if let Err(error) = spawned {
+                *pool.shared.running.lock() -= 1;
+                return Err(error);
+            }
+        }
+        Ok(pool)
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.shared.end();
+    }
+}
+
+impl Shared {
+    #[inline]
+    fn schedule(self: &Arc<Self>, task: Task) {
+        let mut task = Some(task);
+        with_current(|worker| {
+            if Arc::ptr_eq(&worker.shared, self)
+                && let Some(before) = worker.replace_slot(task.take())
+            {
+                worker.queue.push(before);
+                self.idle.notify();
+            }
+        });
+        if let Some(task) = task {
+            self.injector.push(task);
+            self.idle.notify();
+        }
+    }
+
+    fn is_current(self: &Arc<Self>) -> bool {
+        with_current(|worker| Arc::ptr_eq(&worker.shared, self)).unwrap_or(false)
+    }
+
+    fn has_tasks(&self) -> bool {
+        !self.injector.is_empty() || self.stealers.iter().any(|stealer| !stealer.is_empty())
+    }
+
+    fn end(&self) {
+        // Release: what was scheduled before is seen by a worker that sees this.
+        self.ending.store(true, Ordering::Release);
+        self.idle.wake_all();
+    }
+
+    fn steal(&self, own: usize, queue: &Queue<Task>) -> Option<Task> {
+        loop {
+            let mut contended = false;
+            let others = (1..self.stealers.len())
+                .map(|step| &self.stealers[(own + step) % self.stealers.len()]);
+            let from_others = others.map(|stealer| stealer.steal_batch_and_pop(queue));
+            for stolen in
+                std::iter::once(self.injector.steal_batch_and_pop(queue)).chain(from_others)
+            {
+                match stolen {
+                    Steal::Success(task) => return Some(task),
+                    Steal::Retry => contended = true,
+                    Steal::Empty => {}
+                }
+            }
+            if !contended {
+                return None;
+            }
+        }
+    }
+}
+
+impl Worker {
+    fn take_slot(&self) -> Option<Task> {
+        self.replace_slot(None)
+    }
+
+    #[inline]
+    fn replace_slot(&self, task: Option<Task>) -> Option<Task> {
+        // SAFETY: only this thread comes here, and nothing runs during the exchange.
+        unsafe { ptr::replace(self.slot.get(), task) }
+    }
+
+    /// The next of this worker's own tasks.
+    fn next(&self, slot_turns: &mut u32) -> Option<Task> {
+        if let Some(task) = self.take_slot() {
+            *slot_turns += 1;
+            if *slot_turns <= SLOT_TURNS || self.queue.is_empty() {
+                return Some(task);
+            }
+            self.queue.push(task);
+        }
+        *slot_turns = 0;
+        self.queue.pop()
+    }
+}
+
+fn work(worker: Worker, number: usize, parker: &Parker) {
+    let shared = &*worker.shared;
+    CURRENT.with(|current| current.set(&raw const worker));
+    shared.idle.begin_search();
+    let mut searching = true;
+    let (mut turn, mut slot_turns, mut searches) = (0_u32, 0, 0);
+    loop {
+        turn = turn.wrapping_add(1);
+        let steal = || shared.steal(number, &worker.queue);
+        let task = if turn.is_multiple_of(SHARED_TURN) {
+            shared.injector.steal().success().or_else(|| worker.next(&mut slot_turns))
+        } else {
+            worker.next(&mut slot_turns)
+        };
+        if let Some(task) = task.or_else(steal) {
+            searches = 0;
+            if searching {
+                searching = false;
+                shared.idle.end_search(true, || shared.has_tasks());
+            }
+            // What a task runs of others is contained inside; this is for a log subscriber that panics.
+            let again = contain(|| Arc::clone(&task).activate());
+            if again.unwrap_or(true) {
+                // SAFETY: looked at by this thread alone.
+                let alone = worker.queue.is_empty() && unsafe { (*worker.slot.get()).is_none() };
+                worker.queue.push(task);
+                if !alone {
+                    shared.idle.notify();
+                }
+            }
+            continue;
+        }
+        if !searching {
+            searching = true;
+            shared.idle.begin_search();
+        }
+        if searches < SEARCHES {
+            searches += 1;
+            yield_now();
+            continue;
+        }
+        searches = 0;
+        shared.idle.end_search(false, || false);
+        // Acquire: what was scheduled before it was set is seen.
+        if shared.ending.load(Ordering::Acquire) && !shared.has_tasks() {
+            break;
+        }
+        shared
+            .idle
+            .sleep(number, parker, || shared.has_tasks() || shared.ending.load(Ordering::Acquire));
+    }
+    CURRENT.with(|current| current.set(ptr::null()));
+}
+
+thread_local! {
+    /// The system and the actor whose activation runs on this thread.
+    static RUNNING: Cell<(usize, u64)> = const { Cell::new((0, 0)) };
+}
+
+/// Marks the calling thread as running an actor, until it is dropped.
+pub(crate) struct Inside((usize, u64));
+
+impl Inside {
+    #[inline]
+    pub(crate) fn enter(system: usize, actor: u64) -> Self {
+        Self(RUNNING.replace((system, actor)))
+    }
+
+    /// Whether the calling thread runs an actor of this system.
+    pub(crate) fn system(system: usize) -> bool {
+        RUNNING.get().0 == system
+    }
+
+    /// Whether the calling thread runs this actor.
+    pub(crate) fn actor(actor: u64) -> bool {
+        RUNNING.get().1 == actor
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        RUNNING.set(self.0);
+    }
+}

@@ -1,0 +1,523 @@
+//! The life of an actor: what an activation does with messages, signals and panics.
+//!
+//! ```text
+//! Unborn ──▶ Alive ──────────────────────────────▶ Draining ──▶ Over
+//!              │ ▲       (asked to stop, children gone,   │
+//!              │ │        mailbox closed)                 │ panic
+//!      restart │ │ children gone, pause over              ▼
+//!              ▼ │                                      Ending ──▶ Over
+//!           Restarting ───────────────────────────────────▲
+//!              │        kill, stop(), panic to stop: mailbox closed, its messages dead letters,
+//!              ▼        children asked to stop
+//!            Paused
+//! ```
+
+use std::collections::VecDeque;
+
+use lars_scheduler::{Task, TaskBody};
+
+use crate::actor::{Actor, Context};
+use crate::cell::{Cell, Life, Run, Turn};
+use crate::dead_letters::Undelivered;
+use crate::panics::{contain, quietly};
+use crate::signal::{Resident, Signal, Watcher};
+use crate::stop_reason::{StopReason, Terminated};
+use crate::supervision::{Directive, Failure, Panic, Restarts, Supervision};
+use crate::sync::{Arc, Ordering, real_now};
+
+/// What makes an actor.
+pub(crate) enum Factory<A> {
+    Once(Option<Box<dyn FnOnce() -> A + Send>>),
+    Many(Box<dyn FnMut() -> A + Send>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Unborn,
+    Alive,
+    /// Waits for its children to stop before it is made anew.
+    Restarting,
+    /// Waits for the time to be made anew.
+    Paused,
+    /// The mailbox is closed; what was accepted, so many in all, is received.
+    Draining {
+        reason: StopReason,
+        accepted: u64,
+    },
+    /// The mailbox is closed; what was accepted becomes dead letters, and the children stop.
+    Ending {
+        reason: StopReason,
+        accepted: u64,
+    },
+    Over,
+}
+
+/// Something whose turn comes behind so many messages.
+enum Due {
+    Tick { at: u64, generation: u64 },
+    Quiet { at: u64, generation: u64 },
+}
+
+impl Due {
+    fn at(&self) -> u64 {
+        match self {
+            Self::Tick { at, .. } | Self::Quiet { at, .. } => *at,
+        }
+    }
+}
+
+pub(crate) struct Incarnations<A: Actor> {
+    factory: Factory<A>,
+    supervision: Supervision,
+    restarts: Restarts,
+    /// The number of the restart that a pause leads to.
+    revival: u64,
+    actor: Option<A>,
+    ctx: Context<A>,
+    phase: Phase,
+    due: VecDeque<Due>,
+    /// Ends of others that have come while there was no actor to be told.
+    news: Vec<Terminated>,
+    /// Messages received and not in the statistics yet.
+    uncounted: u32,
+    /// It is to stop behind so many messages.
+    stop: Option<(u64, StopReason)>,
+}
+
+type Cells<A> = Arc<Cell<<A as Actor>::Message>>;
+type TurnOf<'a, A> = Turn<'a, <A as Actor>::Message>;
+
+impl<A: Actor> Incarnations<A> {
+    pub(crate) fn new(factory: Factory<A>, supervision: Supervision, ctx: Context<A>) -> Self {
+        Self {
+            factory,
+            supervision,
+            restarts: Restarts::default(),
+            revival: 0,
+            actor: None,
+            ctx,
+            phase: Phase::Unborn,
+            due: VecDeque::new(),
+            news: Vec::new(),
+            uncounted: 0,
+            stop: None,
+        }
+    }
+
+    /// Calls the actor. A panic is decided on.
+    fn call(&mut self, cell: &Cells<A>, code: impl FnOnce(&mut A, &mut Context<A>)) {
+        self.call_keeping(cell, |actor, ctx, _| code(actor, ctx));
+    }
+
+    #[inline]
+    fn call_keeping(
+        &mut self,
+        cell: &Cells<A>,
+        code: impl FnOnce(&mut A, &mut Context<A>, &mut Option<A::Message>),
+    ) {
+        let Some(actor) = &mut self.actor else {
+            return;
+        };
+        let mut kept = None;
+        let ctx = &mut self.ctx;
+        if let Err(message) = contain(|| code(actor, ctx, &mut kept)) {
+            let panic = Panic { path: Arc::clone(&cell.path), message };
+            self.failed(cell, panic, kept);
+        }
+    }
+
+    /// Makes the actor. Nothing is left to do if that fails in a way that ends it.
+    fn start(&mut self, cell: &Cells<A>) {
+        self.phase = Phase::Alive;
+        let factory = &mut self.factory;
+        let made = contain(|| match factory {
+            Factory::Once(make) => make.take().map(|make| make()),
+            Factory::Many(make) => Some(make()),
+        });
+        match made {
+            Ok(Some(actor)) => {
+                self.actor = Some(actor);
+                quietly(|| {
+                    tracing::debug!(target: "mini_actor", actor = &*cell.path, "an actor started");
+                });
+                self.call(cell, A::started);
+                for gone in std::mem::take(&mut self.news) {
+                    self.tell_end(cell, gone);
+                }
+            }
+            // Only a panic would lead here, and one that can be made once only is not restarted.
+            Ok(None) => self.end(cell, StopReason::Panicked),
+            Err(message) => {
+                let panic = Panic { path: Arc::clone(&cell.path), message };
+                self.failed(cell, panic, None);
+            }
+        }
+    }
+
+    fn receive(&mut self, cell: &Cells<A>, message: A::Message) {
+        self.call_keeping(cell, |actor, ctx, kept| {
+            let counts = ctx.receive_timeout().is_some() && A::influences_receive_timeout(&message);
+            *kept = A::keep(&message);
+            actor.receive(message, ctx);
+            if counts {
+                ctx.heard();
+            }
+        });
+    }
+
+    /// Takes what is next: a due timer, an unstashed message, a message. `false` if there is nothing.
+    #[inline]
+    fn next(&mut self, turn: &TurnOf<'_, A>) -> bool {
+        if let Some(due) = self.due.front()
+            && due.at() <= turn.position()
+            && let Some(due) = self.due.pop_front()
+        {
+            self.handle_due(turn.cell, &due);
+        } else if let Some(message) = self.ctx.unstashed.pop_front() {
+            self.receive(turn.cell, message);
+        } else if let Some(message) = turn.pop() {
+            self.receive(turn.cell, message);
+        } else {
+            return false;
+        }
+        true
+    }
+
+    fn handle_due(&mut self, cell: &Cells<A>, due: &Due) {
+        match *due {
+            Due::Tick { generation, .. } => {
+                self.call_keeping(cell, |actor, ctx, kept| {
+                    let Some(message) = ctx.timers().take(generation) else {
+                        return;
+                    };
+                    let counts = A::influences_receive_timeout(&message);
+                    *kept = A::keep(&message);
+                    actor.receive(message, ctx);
+                    if counts {
+                        ctx.heard();
+                    }
+                });
+                self.ctx.timers().handled(generation);
+            }
+            Due::Quiet { generation, .. } => {
+                if self.ctx.is_quiet(generation) {
+                    self.call(cell, A::receive_timeout);
+                    self.ctx.quiet_again(generation);
+                }
+            }
+        }
+    }
+
+    fn handle_signal(&mut self, cell: &Cells<A>, signal: Signal) {
+        match signal {
+            Signal::Stop { at, reason } => {
+                if self.stop.is_none() {
+                    self.stop = Some((at, reason));
+                }
+                // Who is asked to stop does not wait for a better moment to be restarted.
+                if self.phase == Phase::Paused {
+                    self.revive(cell);
+                }
+            }
+            Signal::Kill(reason) => match self.phase {
+                Phase::Ending { .. } | Phase::Over => {}
+                _ => self.end(cell, reason),
+            },
+            Signal::Terminated(gone) => {
+                if self.ctx.was_watching(gone.id) {
+                    self.tell_end(cell, gone);
+                }
+            }
+            Signal::ChildGone(id) => {
+                drop(self.ctx.children.remove(&id));
+            }
+            Signal::ChildFailed(panic) => match self.phase {
+                Phase::Alive | Phase::Draining { .. } => self.failed(cell, panic, None),
+                _ => {}
+            },
+            Signal::Revive(number) => {
+                if self.phase == Phase::Paused && number == self.revival {
+                    self.revive(cell);
+                }
+            }
+            Signal::Tick { at, generation } => self.due.push_back(Due::Tick { at, generation }),
+            Signal::Quiet { at, generation } => self.due.push_back(Due::Quiet { at, generation }),
+        }
+    }
+
+    /// Another actor has stopped.
+    fn tell_end(&mut self, cell: &Cells<A>, gone: Terminated) {
+        match self.phase {
+            Phase::Alive | Phase::Draining { .. } => {
+                self.call(cell, |actor, ctx| actor.terminated(gone, ctx));
+            }
+            Phase::Unborn | Phase::Restarting | Phase::Paused => self.news.push(gone),
+            Phase::Ending { .. } | Phase::Over => {}
+        }
+    }
+
+    fn count(&mut self, cell: &Cells<A>) {
+        let received = std::mem::take(&mut self.uncounted);
+        // Relaxed: a statistic, written by one activation at a time.
+        let before = cell.processed.load(Ordering::Relaxed);
+        cell.processed.store(before + u64::from(received), Ordering::Relaxed);
+    }
+
+    /// The actor panicked: decides what becomes of it.
+    fn failed(&mut self, cell: &Cells<A>, panic: Panic, message: Option<A::Message>) {
+        let decided = contain(|| self.supervision.directive(&panic));
+        let mut directive = decided.unwrap_or(Directive::Stop);
+        let mut pause = None;
+        if directive == Directive::Restart {
+            // One that is about to end is not begun anew, nor one that cannot be made again.
+            if self.phase == Phase::Alive && matches!(self.factory, Factory::Many(_)) {
+                let now = cell.registry.timers.now();
+                pause = self.restarts.next(&self.supervision, now);
+            }
+            if pause.is_none() {
+                directive = Directive::Stop;
+            }
+        }
+        // Nothing is left to go on with.
+        if directive == Directive::Resume && self.actor.is_none() {
+            directive = Directive::Stop;
+        }
+        cell.registry.panicked(&panic, directive);
+        match directive {
+            Directive::Resume => {}
+            Directive::Restart => {
+                self.restart(cell, Failure { panic, message }, pause.unwrap_or_default());
+            }
+            Directive::Stop => self.end(cell, StopReason::Panicked),
+            Directive::Escalate => {
+                if let Some(parent) = &cell.parent {
+                    Arc::clone(parent).signal(Signal::ChildFailed(panic));
+                }
+                self.end(cell, StopReason::Panicked);
+            }
+        }
+    }
+
+    fn restart(
+        &mut self,
+        cell: &Cells<A>,
+        failure: Failure<A::Message>,
+        pause: std::time::Duration,
+    ) {
+        // Relaxed: statistics.
+        cell.restarts.fetch_add(1, Ordering::Relaxed);
+        cell.registry.restarts.fetch_add(1, Ordering::Relaxed);
+        self.ctx.end_timers();
+        self.due.clear();
+        if let Some(mut actor) = self.actor.take() {
+            let ctx = &mut self.ctx;
+            self_report(cell, contain(|| actor.restarting(failure, ctx)));
+            self_report(cell, contain(|| drop(actor)));
+        }
+        // What the hook may have started.
+        self.ctx.end_timers();
+        self.ctx.unstash_all();
+        quietly(|| {
+            tracing::info!(target: "mini_actor", actor = &*cell.path, ?pause, "an actor restarts");
+        });
+        cell.mailbox.suspend(true);
+        for child in self.ctx.children.values() {
+            Arc::clone(child).stop_for(StopReason::Parent);
+        }
+        self.revival += 1;
+        self.phase = Phase::Restarting;
+        if !pause.is_zero() && self.stop.is_none() {
+            let revive = Revive { cell: Arc::clone(cell), number: self.revival };
+            // Refused only while the system is being closed; then nobody waits.
+            if cell.registry.timers.schedule_once(pause, Task::new(revive).inline()).is_ok() {
+                self.phase = Phase::Paused;
+            }
+        }
+    }
+
+    /// The pause is over.
+    fn revive(&mut self, cell: &Cells<A>) {
+        self.phase = Phase::Restarting;
+        self.settle_restart(cell);
+    }
+
+    /// Begins anew, if all children have stopped.
+    fn settle_restart(&mut self, cell: &Cells<A>) -> bool {
+        if !self.ctx.children.is_empty() {
+            return false;
+        }
+        self.ctx.stopping = false;
+        cell.mailbox.suspend(false);
+        self.start(cell);
+        true
+    }
+
+    /// Ends without receiving what is queued.
+    fn end(&mut self, cell: &Cells<A>, reason: StopReason) {
+        self.ctx.closing = true;
+        self.ctx.end_timers();
+        self.due.clear();
+        let accepted = cell.mailbox.close();
+        cell.mailbox.suspend(false);
+        for child in self.ctx.children.values() {
+            if reason == StopReason::Killed {
+                Arc::clone(child).signal(Signal::Kill(StopReason::Killed));
+            } else {
+                Arc::clone(child).stop_for(StopReason::Parent);
+            }
+        }
+        self.phase = Phase::Ending { reason, accepted };
+    }
+
+    /// Moves on to the next phase, if it is time for it: then `Some(true)`. `Some(false)` if there is nothing to do
+    /// in this one but to wait.
+    fn settle(&mut self, turn: &TurnOf<'_, A>) -> Option<bool> {
+        let cell = turn.cell;
+        match self.phase {
+            Phase::Unborn => {
+                self.start(cell);
+                Some(true)
+            }
+            Phase::Alive | Phase::Draining { .. } if self.ctx.stopping => {
+                self.end(cell, StopReason::Itself);
+                Some(true)
+            }
+            Phase::Alive => {
+                let (at, reason) = self.stop?;
+                if turn.position() < at || !self.ctx.unstashed.is_empty() {
+                    return None;
+                }
+                if !self.ctx.children.is_empty() {
+                    // It goes on while they end, which may have something to tell it.
+                    if !self.ctx.closing {
+                        self.ctx.closing = true;
+                        for child in self.ctx.children.values() {
+                            Arc::clone(child).stop_for(StopReason::Parent);
+                        }
+                    }
+                    return None;
+                }
+                self.ctx.closing = true;
+                self.phase = Phase::Draining { reason, accepted: cell.mailbox.close() };
+                Some(true)
+            }
+            Phase::Draining { reason, accepted } => {
+                if turn.position() < accepted || !self.ctx.unstashed.is_empty() {
+                    return None;
+                }
+                self.over(cell, reason);
+                Some(true)
+            }
+            Phase::Restarting => Some(self.settle_restart(cell)),
+            Phase::Paused => Some(false),
+            Phase::Ending { reason, accepted } => {
+                while let Some(message) = turn.pop() {
+                    cell.bury(Undelivered::Stopped, message);
+                }
+                if turn.position() < accepted || !self.ctx.children.is_empty() {
+                    return Some(false);
+                }
+                self.over(cell, reason);
+                Some(true)
+            }
+            Phase::Over => Some(false),
+        }
+    }
+
+    /// The end.
+    fn over(&mut self, cell: &Cells<A>, reason: StopReason) {
+        self.phase = Phase::Over;
+        self.count(cell);
+        self.ctx.end_timers();
+        if let Some(mut actor) = self.actor.take() {
+            let ctx = &mut self.ctx;
+            self_report(cell, contain(|| actor.stopped(reason, ctx)));
+            self_report(cell, contain(|| drop(actor)));
+        }
+        // What the hook may have started.
+        self.ctx.end_timers();
+        self.ctx.unstash_all();
+        while let Some(message) = self.ctx.unstashed.pop_front() {
+            cell.bury(Undelivered::Stopped, message);
+        }
+        let factory = std::mem::replace(&mut self.factory, Factory::Once(None));
+        self_report(cell, contain(|| drop(factory)));
+        self.ctx.unwatch_all();
+        quietly(|| {
+            tracing::debug!(target: "mini_actor", actor = &*cell.path, %reason, "an actor stopped");
+        });
+        let resident: &dyn Resident = &**cell;
+        let watchers = resident.watchers().close(reason);
+        cell.registry.leave(resident);
+        // From here on its name is free. Who hears of its end may use it again.
+        for watcher in watchers {
+            match watcher {
+                Watcher::Actor(actor) => {
+                    let path = Arc::clone(&cell.path);
+                    actor.signal(Signal::Terminated(Terminated { id: cell.id, path, reason }));
+                }
+                Watcher::Other(tell) => self_report(cell, contain(|| tell(reason))),
+            }
+        }
+        if let Some(parent) = &cell.parent {
+            Arc::clone(parent).signal(Signal::ChildGone(cell.id));
+        }
+    }
+}
+
+/// A panic that changes nothing any more.
+fn self_report<M>(cell: &Arc<Cell<M>>, result: Result<(), String>) {
+    if let Err(message) = result {
+        let panic = Panic { path: Arc::clone(&cell.path), message };
+        cell.registry.panicked(&panic, Directive::Resume);
+    }
+}
+
+impl<A: Actor> Life<A::Message> for Incarnations<A> {
+    fn run(&mut self, turn: &TurnOf<'_, A>) -> Run {
+        let cell = turn.cell;
+        let rules = &cell.registry.rules;
+        let end_of_slice = rules.time_slice.and_then(|slice| real_now().checked_add(slice));
+        let mut steps = 0;
+        let run = loop {
+            if cell.lane.hint() {
+                for signal in cell.take_signals() {
+                    self.handle_signal(cell, signal);
+                }
+            }
+            let change = self.settle(turn);
+            match change {
+                Some(false) if self.phase == Phase::Over => break Run::Gone,
+                Some(false) => break Run::Done,
+                Some(true) | None => {}
+            }
+            // An actor that is restarted for ever lets others have their turn as well.
+            if steps >= rules.throughput
+                || steps > 0 && end_of_slice.is_some_and(|end| real_now() >= end)
+            {
+                break Run::More;
+            }
+            steps += 1;
+            if change.is_none() {
+                if !self.next(turn) {
+                    break Run::Done;
+                }
+                self.uncounted += 1;
+            }
+        };
+        self.count(cell);
+        run
+    }
+}
+
+/// The end of a pause.
+struct Revive<M: Send + 'static> {
+    cell: Arc<Cell<M>>,
+    number: u64,
+}
+
+impl<M: Send + 'static> TaskBody for Revive<M> {
+    fn run(self) {
+        self.cell.send_signal(Signal::Revive(self.number));
+    }
+}

@@ -1,0 +1,99 @@
+//! A value that comes once, for a thread or a task that waits for it.
+
+use std::task::{Context, Poll, Waker};
+use std::time::Instant;
+
+use crate::sync::{Condvar, Mutex, real_now};
+
+/// Why no value comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum NoValue {
+    TimedOut,
+    /// The side that was to give it has gone.
+    Dropped,
+    /// The system was closed.
+    Closed,
+}
+
+enum State<T> {
+    Waiting(Option<Waker>),
+    Settled(Result<T, NoValue>),
+    /// The side that wants it has gone, or has it.
+    Over,
+}
+
+pub(crate) struct OneShot<T> {
+    state: Mutex<State<T>>,
+    settled: Condvar,
+}
+
+impl<T> OneShot<T> {
+    pub(crate) fn new() -> Self {
+        Self { state: Mutex::new(State::Waiting(None)), settled: Condvar::default() }
+    }
+
+    /// Gives the value, or says that none comes. If nobody wants it any more, or it is settled already, gives it
+    /// back.
+    pub(crate) fn settle(&self, result: Result<T, NoValue>) -> Result<(), Result<T, NoValue>> {
+        let mut state = self.state.lock();
+        match &mut *state {
+            State::Waiting(waker) => {
+                let waker = waker.take();
+                *state = State::Settled(result);
+                drop(state);
+                self.settled.notify_all();
+                // Outside the lock: it is foreign code.
+                if let Some(waker) = waker {
+                    waker.wake();
+                }
+                Ok(())
+            }
+            State::Settled(_) | State::Over => Err(result),
+        }
+    }
+
+    pub(crate) fn poll(&self, context: &mut Context<'_>) -> Poll<Result<T, NoValue>> {
+        let mut state = self.state.lock();
+        if let State::Waiting(waker) = &mut *state {
+            let old = waker.replace(context.waker().clone());
+            drop(state);
+            drop(old);
+            return Poll::Pending;
+        }
+        Poll::Ready(Self::take(&mut state))
+    }
+
+    /// Waits for the value, until `deadline` at the most.
+    pub(crate) fn wait(&self, deadline: Option<Instant>) -> Option<Result<T, NoValue>> {
+        let mut state = self.state.lock();
+        while matches!(*state, State::Waiting(_)) {
+            if deadline.is_some_and(|deadline| real_now() >= deadline) {
+                return None;
+            }
+            state = self.settled.wait(state, deadline);
+        }
+        Some(Self::take(&mut state))
+    }
+
+    /// The value, if it is there.
+    pub(crate) fn try_take(&self) -> Option<Result<T, NoValue>> {
+        let mut state = self.state.lock();
+        (!matches!(*state, State::Waiting(_))).then(|| Self::take(&mut state))
+    }
+
+    fn take(state: &mut State<T>) -> Result<T, NoValue> {
+        match std::mem::replace(state, State::Over) {
+            State::Settled(result) => result,
+            // Asked for once more, by a future that is polled after its end.
+            State::Waiting(_) | State::Over => Err(NoValue::Dropped),
+        }
+    }
+
+    /// Nobody wants the value any more. Gives back what has come unseen.
+    pub(crate) fn abandon(&self) -> Option<T> {
+        match std::mem::replace(&mut *self.state.lock(), State::Over) {
+            State::Settled(result) => result.ok(),
+            State::Waiting(_) | State::Over => None,
+        }
+    }
+}

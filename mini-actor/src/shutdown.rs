@@ -1,0 +1,89 @@
+//! What closing a system does, and what it says about it.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::sync::Arc;
+
+/// What [`ActorSystem::close`](crate::ActorSystem::close) does with messages that are scheduled and not due, by
+/// [`Scheduler`](crate::Scheduler).
+///
+/// Periodic sends end in any case, and so do the actors' own timers and receive timeouts: those are never sent
+/// before their time. A closure that was put on [`Scheduler::timers`](crate::Scheduler::timers) is treated like a
+/// scheduled message if it is marked with [`run_on_close`](lars_scheduler::Task::run_on_close); others are dropped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+#[non_exhaustive]
+pub enum ClosePolicy {
+    /// Sends them now, earliest deadline first.
+    #[default]
+    SendPending,
+    /// Drops them.
+    DropPending,
+}
+
+/// What closing a system has done.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct CloseReport {
+    /// Scheduled messages that were sent before their time.
+    pub sent: usize,
+    /// Scheduled messages that were dropped, because of the policy.
+    pub dropped: usize,
+    /// Periodic sends that ended.
+    pub repeats_ended: usize,
+    /// Other timers that ended: those of actors and of questions, and closures.
+    pub timers_ended: usize,
+    /// Messages received since closing began.
+    pub received: u64,
+    /// Messages that have become dead letters since closing began.
+    pub undelivered: u64,
+    /// Actors that lived when closing began and have stopped.
+    pub actors_stopped: usize,
+    /// The paths of those that have not, sorted.
+    pub running: Vec<Arc<str>>,
+    /// Whether the scheduler has handed back what it had. If a task occupies its thread, it has not yet.
+    pub scheduler_stopped: bool,
+    /// Dead letters in all of the system's life.
+    pub dead_letters: u64,
+}
+
+impl CloseReport {
+    /// Whether everything has stopped.
+    pub fn is_complete(&self) -> bool {
+        self.running.is_empty() && self.scheduler_stopped
+    }
+}
+
+impl fmt::Display for CloseReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "scheduled messages sent: {}, dropped: {}, repeats ended: {}, timers ended: {}; received: {}, \
+             undelivered: {}; actors stopped: {}, running: {}; dead letters: {}",
+            self.sent,
+            self.dropped,
+            self.repeats_ended,
+            self.timers_ended,
+            self.received,
+            self.undelivered,
+            self.actors_stopped,
+            self.running.len(),
+            self.dead_letters
+        )?;
+        if !self.scheduler_stopped {
+            f.write_str("; the scheduler has not stopped")?;
+        }
+        Ok(())
+    }
+}
+
+/// A system was not closed completely in time. It accepts nothing any more, and closing goes on by itself.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("not closed within {limit:?}: {report}")]
+#[non_exhaustive]
+pub struct CloseError {
+    /// What has been done so far. Closing again gives one that includes it.
+    pub report: CloseReport,
+    /// How long it took.
+    pub limit: Duration,
+}

@@ -1,0 +1,175 @@
+//! What happens to an actor that panics.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::sync::Arc;
+
+/// What is done about a panic.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Directive {
+    /// The actor goes on with the next message and the state that the panic left.
+    Resume,
+    /// Its children are stopped, and a new actor takes its place: same references, same mailbox, same
+    /// watchers.
+    Restart,
+    /// It stops. What is in its mailbox becomes dead letters.
+    Stop,
+    /// It stops, and its parent is treated as if it had panicked itself.
+    Escalate,
+}
+
+/// A panic of an actor, for [`Supervision::decide`] and for the hook of
+/// [`Builder::on_panic`](crate::Builder::on_panic).
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Panic {
+    /// The path of the actor that panicked. (For an escalated one, that is the child.)
+    pub path: Arc<str>,
+    /// The message of the panic, where it had one.
+    pub message: String,
+}
+
+/// A panic, with what was being received. Given to [`Actor::restarting`](crate::Actor::restarting).
+#[non_exhaustive]
+pub struct Failure<M> {
+    /// Who panicked, and with what words.
+    pub panic: Panic,
+    /// The message that failed, if [`Actor::keep`](crate::Actor::keep) kept it.
+    pub message: Option<M>,
+}
+
+impl<M> fmt::Debug for Failure<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Failure")
+            .field("panic", &self.panic)
+            .field("message_kept", &self.message.is_some())
+            .finish()
+    }
+}
+
+type Decide = Arc<dyn Fn(&Panic) -> Directive + Send + Sync>;
+
+/// What happens to an actor that panics: chosen with its [`Props`](crate::Props), by whoever spawns it.
+///
+/// Without one an actor that panics stops.
+///
+/// ```
+/// use mini_actor::Supervision;
+/// use std::time::Duration;
+///
+/// // At most 5 restarts within a minute, 100 ms after the first panic, 200 ms after the next, and so on.
+/// let patient = Supervision::restart()
+///     .limit(5, Duration::from_secs(60))
+///     .backoff(Duration::from_millis(100), Duration::from_secs(10));
+/// # let _ = patient;
+/// ```
+#[derive(Clone)]
+#[must_use = "it is given to `Props::supervision`"]
+pub struct Supervision {
+    decide: Decide,
+    pub(crate) limit: Option<(u32, Duration)>,
+    pub(crate) backoff: Option<(Duration, Duration)>,
+}
+
+impl Supervision {
+    /// Decides for each panic anew. A decision that panics itself is to stop.
+    pub fn decide(decide: impl Fn(&Panic) -> Directive + Send + Sync + 'static) -> Self {
+        Self { decide: Arc::new(decide), limit: None, backoff: None }
+    }
+
+    /// A panicking actor goes on with its next message.
+    pub fn resume() -> Self {
+        Self::decide(|_| Directive::Resume)
+    }
+
+    /// A panicking actor is replaced by a new one.
+    pub fn restart() -> Self {
+        Self::decide(|_| Directive::Restart)
+    }
+
+    /// A panicking actor stops.
+    pub fn stop() -> Self {
+        Self::decide(|_| Directive::Stop)
+    }
+
+    /// A panicking actor stops, and so fails its parent.
+    pub fn escalate() -> Self {
+        Self::decide(|_| Directive::Escalate)
+    }
+
+    /// Restarts at most `restarts` times within a sliding window; beyond that, stops.
+    pub fn limit(mut self, restarts: u32, within: Duration) -> Self {
+        self.limit = Some((restarts, within));
+        self
+    }
+
+    /// Waits before a restart: `first`, and twice as long after each further one, up to `longest`; from `first`
+    /// again once the actor has run for `longest` without a panic. Messages wait as long.
+    pub fn backoff(mut self, first: Duration, longest: Duration) -> Self {
+        self.backoff = Some((first, longest.max(first)));
+        self
+    }
+
+    pub(crate) fn directive(&self, panic: &Panic) -> Directive {
+        (self.decide)(panic)
+    }
+}
+
+impl Default for Supervision {
+    fn default() -> Self {
+        Self::stop()
+    }
+}
+
+impl fmt::Debug for Supervision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Supervision")
+            .field("limit", &self.limit)
+            .field("backoff", &self.backoff)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The restarts of one actor so far.
+#[derive(Debug, Default)]
+pub(crate) struct Restarts {
+    /// When the last ones were, within the window of the limit.
+    recent: std::collections::VecDeque<std::time::Instant>,
+    /// In a row, for the backoff.
+    in_a_row: u32,
+    last: Option<std::time::Instant>,
+}
+
+impl Restarts {
+    /// Another panic, at `now`, is to end in a restart: after how long, or `None` if that is one too many.
+    pub(crate) fn next(
+        &mut self,
+        rules: &Supervision,
+        now: std::time::Instant,
+    ) -> Option<Duration> {
+        if let Some((limit, within)) = rules.limit {
+            while self.recent.front().is_some_and(|&at| now.saturating_duration_since(at) >= within)
+            {
+                self.recent.pop_front();
+            }
+            if self.recent.len() >= limit as usize {
+                return None;
+            }
+            self.recent.push_back(now);
+        }
+        let Some((first, longest)) = rules.backoff else {
+            return Some(Duration::ZERO);
+        };
+        if self.last.is_some_and(|last| now.saturating_duration_since(last) >= longest) {
+            self.in_a_row = 0;
+        }
+        let factor = 1_u32.checked_shl(self.in_a_row).unwrap_or(u32::MAX);
+        let pause = first.saturating_mul(factor).min(longest);
+        self.in_a_row = (self.in_a_row + 1).min(31);
+        // It has run since the end of the pause.
+        self.last = now.checked_add(pause).or(Some(now));
+        Some(pause)
+    }
+}

@@ -1,0 +1,326 @@
+//! Actors in virtual time: a whole system without threads and without sleeping.
+//!
+//! A [`TestKit`] is a system whose clock the test moves, and whose actors run on the test's own thread, in the order
+//! in which they were scheduled: the same test does the same each time. Everything else is as it is: the same
+//! actors, the same mailboxes, the same scheduler.
+//!
+//! ```
+//! use mini_actor::test_kit::TestKit;
+//! use mini_actor::{Actor, Context, Recipient};
+//! use std::time::Duration;
+//!
+//! /// Says "still there" every ten minutes.
+//! struct Watchman(Recipient<&'static str>);
+//!
+//! impl Actor for Watchman {
+//!     type Message = ();
+//!     fn started(&mut self, ctx: &mut Context<Self>) {
+//!         let every = Duration::from_secs(600);
+//!         ctx.timers().start_at_fixed_rate("round", every, every, || ()).unwrap();
+//!     }
+//!     fn receive(&mut self, (): (), _: &mut Context<Self>) {
+//!         let _ = self.0.tell("still there");
+//!     }
+//! }
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let kit = TestKit::new("test")?;
+//! let office = kit.probe::<&'static str>("office");
+//! let report = office.actor().recipient();
+//! let watchman = kit.spawn("watchman", move || Watchman(report))?;
+//!
+//! office.expect_no_message_for(Duration::from_secs(599));
+//! assert_eq!(office.expect_message_within(Duration::from_secs(1)), "still there");
+//! watchman.stop();
+//! office.expect_terminated(&watchman);
+//! office.expect_no_message_for(Duration::from_secs(3600));
+//! assert_eq!(kit.elapsed(), Duration::from_secs(4200));
+//! # Ok(()) }
+//! ```
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::ops::Deref;
+use std::time::Duration;
+
+use lars_scheduler::{Task, VirtualTime};
+
+use crate::actor::{Actor, Context};
+use crate::address::ActorRef;
+use crate::dead_letters::{Subscription, Undelivered};
+use crate::error::BuildError;
+use crate::signal::Resident;
+use crate::stop_reason::StopReason;
+use crate::sync::plain::AtomicBool;
+use crate::sync::{Arc, Mutex, Ordering};
+use crate::system::{ActorSystem, Builder};
+
+/// Activations without time moving after which a test kit gives up.
+const LIMIT: usize = 10_000_000;
+
+/// A dead letter, as the kit keeps it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Letter {
+    /// The path of the actor that it was for.
+    pub recipient: String,
+    /// The type of the message.
+    pub message_type: &'static str,
+    /// Why it was not received.
+    pub reason: Undelivered,
+}
+
+/// A system in virtual time. Dereferences to its [`ActorSystem`].
+///
+/// Time stands still until [`advance`](Self::advance) or a probe moves it. All its methods are for the thread of the
+/// test: an actor must not move the time that it lives in.
+pub struct TestKit {
+    inner: Arc<Inner>,
+    system: ActorSystem,
+}
+
+struct Inner {
+    time: Arc<VirtualTime>,
+    system: crate::handle::System,
+    letters: Arc<Mutex<Vec<Letter>>>,
+    _subscription: Subscription,
+}
+
+impl Builder {
+    /// The system in virtual time: no threads, and a clock that stands still until the test moves it. The number
+    /// of threads and the shutdown timeout mean nothing here.
+    ///
+    /// # Errors
+    ///
+    /// As for [`build`](Self::build).
+    #[cfg_attr(docsrs, doc(cfg(feature = "test-kit")))]
+    pub fn build_virtual(self) -> Result<TestKit, BuildError> {
+        let (system, time) = self.build_manual()?;
+        let letters = Arc::new(Mutex::new(Vec::new()));
+        let kept = Arc::clone(&letters);
+        let subscription = system.on_dead_letter(move |letter| {
+            kept.lock().push(Letter {
+                recipient: letter.recipient.to_owned(),
+                message_type: letter.message_type,
+                reason: letter.reason,
+            });
+        });
+        let inner = Inner { time, system: system.system(), letters, _subscription: subscription };
+        Ok(TestKit { inner: Arc::new(inner), system })
+    }
+}
+
+impl TestKit {
+    /// A system with the default settings.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError::Name`] if it is no name.
+    pub fn new(name: impl Into<String>) -> Result<Self, BuildError> {
+        ActorSystem::builder(name).build_virtual()
+    }
+
+    /// Runs everything that can run without time moving. Returns how many activations of actors that were.
+    ///
+    /// # Panics
+    ///
+    /// If there is no end to it, and if it is called by an actor.
+    pub fn settle(&self) -> usize {
+        self.inner.settle()
+    }
+
+    /// Moves time forwards, from deadline to deadline: at each, what is due is sent, and everything runs that can,
+    /// before time moves on.
+    ///
+    /// # Panics
+    ///
+    /// As for [`settle`](Self::settle).
+    pub fn advance(&self, duration: Duration) {
+        self.inner.advance_until(duration, || false);
+    }
+
+    /// How far time has been moved.
+    pub fn elapsed(&self) -> Duration {
+        self.inner.time.elapsed()
+    }
+
+    /// An actor that keeps what it is sent, for the test to look at.
+    ///
+    /// # Panics
+    ///
+    /// If it cannot be spawned: because the name is none or taken, or the system is closed.
+    pub fn probe<M: Send + 'static>(&self, name: &str) -> Probe<M> {
+        let received = Arc::new(Mutex::new(VecDeque::new()));
+        let keeps = Arc::clone(&received);
+        let actor = match self.system.spawn(name, move || Keeper(keeps)) {
+            Ok(actor) => actor,
+            Err(error) => panic!("the probe cannot be spawned: {error}"),
+        };
+        Probe { inner: Arc::clone(&self.inner), actor, received }
+    }
+
+    /// The dead letters since this was last called.
+    pub fn dead_letters(&self) -> Vec<Letter> {
+        self.settle();
+        std::mem::take(&mut *self.inner.letters.lock())
+    }
+}
+
+impl Inner {
+    fn settle(&self) -> usize {
+        let Some(manual) = self.system.registry().dispatcher.as_manual() else {
+            return 0;
+        };
+        let mut turns = 0;
+        loop {
+            let fired = self.time.advance(Duration::ZERO);
+            let ran = manual.run(LIMIT - turns);
+            turns += ran;
+            assert!(turns < LIMIT, "the actors go on without end, and time cannot move");
+            if fired == 0 && ran == 0 {
+                return turns;
+            }
+        }
+    }
+
+    /// Moves time by `duration`, or until `enough`. Says whether it was.
+    fn advance_until(&self, duration: Duration, enough: impl Fn() -> bool) -> bool {
+        self.settle();
+        if enough() {
+            return true;
+        }
+        let reached = Arc::new(AtomicBool::new(false));
+        let there = Arc::clone(&reached);
+        // Relaxed, here and below: one thread.
+        let mark = Task::new(move || there.store(true, Ordering::Relaxed)).inline();
+        let Ok(mark) = self.time.schedule_once(duration, mark) else {
+            // The scheduler has been stopped, and nothing is due any more.
+            self.time.advance(duration);
+            self.settle();
+            return enough();
+        };
+        while !reached.load(Ordering::Relaxed) {
+            if self.time.advance_to_next().is_none() {
+                // A deadline beyond all time.
+                self.time.advance(duration);
+            }
+            self.settle();
+            if enough() {
+                mark.cancel();
+                return true;
+            }
+            if self.time.is_stopped() {
+                break;
+            }
+        }
+        false
+    }
+}
+
+impl Deref for TestKit {
+    type Target = ActorSystem;
+
+    fn deref(&self) -> &ActorSystem {
+        &self.system
+    }
+}
+
+impl fmt::Debug for TestKit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TestKit")
+            .field("system", &self.system)
+            .field("elapsed", &self.elapsed())
+            .finish_non_exhaustive()
+    }
+}
+
+struct Keeper<M>(Arc<Mutex<VecDeque<M>>>);
+
+impl<M: Send + 'static> Actor for Keeper<M> {
+    type Message = M;
+
+    fn receive(&mut self, message: M, _: &mut Context<Self>) {
+        self.0.lock().push_back(message);
+    }
+}
+
+/// An actor that keeps what it is sent. Made by [`TestKit::probe`].
+pub struct Probe<M> {
+    inner: Arc<Inner>,
+    actor: ActorRef<M>,
+    received: Arc<Mutex<VecDeque<M>>>,
+}
+
+impl<M: Send + 'static> Probe<M> {
+    /// The probe, to be sent to.
+    pub fn actor(&self) -> &ActorRef<M> {
+        &self.actor
+    }
+
+    /// The next message, if there is one, without moving time.
+    pub fn try_message(&self) -> Option<M> {
+        self.inner.settle();
+        self.received.lock().pop_front()
+    }
+
+    /// The next message, which must have come.
+    ///
+    /// # Panics
+    ///
+    /// If it has not.
+    #[track_caller]
+    pub fn expect_message(&self) -> M {
+        match self.try_message() {
+            Some(message) => message,
+            None => panic!("{} has received nothing", self.actor.path()),
+        }
+    }
+
+    /// The next message, moving time until it comes.
+    ///
+    /// # Panics
+    ///
+    /// If it does not come within `limit`.
+    #[track_caller]
+    pub fn expect_message_within(&self, limit: Duration) -> M {
+        self.inner.advance_until(limit, || !self.received.lock().is_empty());
+        match self.received.lock().pop_front() {
+            Some(message) => message,
+            None => panic!("{} has received nothing within {limit:?}", self.actor.path()),
+        }
+    }
+
+    /// Moves time by `duration`, in which nothing must come, the very end included.
+    ///
+    /// # Panics
+    ///
+    /// If a message was there, or comes.
+    #[track_caller]
+    pub fn expect_no_message_for(&self, duration: Duration) {
+        let before = self.inner.time.elapsed();
+        if self.inner.advance_until(duration, || !self.received.lock().is_empty()) {
+            let after = self.inner.time.elapsed() - before;
+            panic!("{} has received a message after {after:?}", self.actor.path());
+        }
+    }
+
+    /// Why an actor has stopped, which it must have, without moving time.
+    ///
+    /// # Panics
+    ///
+    /// If it has not.
+    #[track_caller]
+    pub fn expect_terminated<N: Send + 'static>(&self, other: &ActorRef<N>) -> StopReason {
+        self.inner.settle();
+        match other.cell().watchers().reason() {
+            Some(reason) => reason,
+            None => panic!("{} has not stopped", other.path()),
+        }
+    }
+}
+
+impl<M> fmt::Debug for Probe<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Probe").field("actor", &self.actor).finish_non_exhaustive()
+    }
+}
