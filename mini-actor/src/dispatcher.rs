@@ -3,7 +3,7 @@
 //! A worker has a queue that others steal from, and a slot for the one that its current actor scheduled last,
 //! which runs next on the same core: two actors that talk to each other stay where their messages are warm, and
 //! nobody is woken for them. An actor in the slot cannot be stolen, so a second one moves the first to the
-//! queue, a worker that is about to block gives it away ([`blocking`]), and after a number of turns in the slot
+//! queue, a worker that is about to block gives it away ([`about_to_block`]), and after a number of turns in the slot
 //! the others have theirs.
 
 use std::cell::{Cell, UnsafeCell};

@@ -14,7 +14,7 @@
 
 use std::collections::VecDeque;
 
-use lars_scheduler::{Task, TaskBody};
+use lars_scheduler::{Cancellable, Task, TaskBody};
 
 use crate::actor::{Actor, Context};
 use crate::cell::{Cell, Life, Run, Turn};
@@ -70,8 +70,11 @@ pub(crate) struct Incarnations<A: Actor> {
     factory: Factory<A>,
     supervision: Supervision,
     restarts: Restarts,
-    /// The number of the restart that a pause leads to.
+    /// The number of the restart that a pause leads to, and its timer.
     revival: u64,
+    pause: Option<Cancellable>,
+    /// It is just being made and started.
+    starting: bool,
     actor: Option<A>,
     ctx: Context<A>,
     phase: Phase,
@@ -94,6 +97,8 @@ impl<A: Actor> Incarnations<A> {
             supervision,
             restarts: Restarts::default(),
             revival: 0,
+            pause: None,
+            starting: false,
             actor: None,
             ctx,
             phase: Phase::Unborn,
@@ -129,6 +134,12 @@ impl<A: Actor> Incarnations<A> {
     /// Makes the actor. Nothing is left to do if that fails in a way that ends it.
     fn start(&mut self, cell: &Cells<A>) {
         self.phase = Phase::Alive;
+        self.starting = true;
+        self.make(cell);
+        self.starting = false;
+    }
+
+    fn make(&mut self, cell: &Cells<A>) {
         let factory = &mut self.factory;
         let made = contain(|| match factory {
             Factory::Once(make) => make.take().map(|make| make()),
@@ -269,8 +280,11 @@ impl<A: Actor> Incarnations<A> {
         let mut directive = decided.unwrap_or(Directive::Stop);
         let mut pause = None;
         if directive == Directive::Restart {
-            // One that is about to end is not begun anew, nor one that cannot be made again.
-            if self.phase == Phase::Alive && matches!(self.factory, Factory::Many(_)) {
+            // One that is about to end is not begun anew, nor one that cannot be made again, nor one that fails
+            // to start when it is only to receive what is left.
+            let hopeless = self.starting && self.stop.is_some();
+            let possible = matches!(self.factory, Factory::Many(_));
+            if self.phase == Phase::Alive && possible && !hopeless {
                 let now = cell.registry.timers.now();
                 pause = self.restarts.next(&self.supervision, now);
             }
@@ -329,7 +343,8 @@ impl<A: Actor> Incarnations<A> {
         if !pause.is_zero() && self.stop.is_none() {
             let revive = Revive { cell: Arc::clone(cell), number: self.revival };
             // Refused only while the system is being closed; then nobody waits.
-            if cell.registry.timers.schedule_once(pause, Task::new(revive).inline()).is_ok() {
+            self.pause = cell.registry.timers.schedule_once(pause, Task::new(revive).inline()).ok();
+            if self.pause.is_some() {
                 self.phase = Phase::Paused;
             }
         }
@@ -337,8 +352,15 @@ impl<A: Actor> Incarnations<A> {
 
     /// The pause is over.
     fn revive(&mut self, cell: &Cells<A>) {
+        self.end_pause();
         self.phase = Phase::Restarting;
         self.settle_restart(cell);
+    }
+
+    fn end_pause(&mut self) {
+        if let Some(pause) = self.pause.take() {
+            pause.cancel();
+        }
     }
 
     /// Begins anew, if all children have stopped.
@@ -356,6 +378,7 @@ impl<A: Actor> Incarnations<A> {
     fn end(&mut self, cell: &Cells<A>, reason: StopReason) {
         self.ctx.closing = true;
         self.ctx.end_timers();
+        self.end_pause();
         self.due.clear();
         let accepted = cell.mailbox.close();
         cell.mailbox.suspend(false);

@@ -56,7 +56,7 @@ use crate::sync::{Arc, Mutex, Ordering};
 use crate::system::{ActorSystem, Builder};
 
 /// Activations without time moving after which a test kit gives up.
-const LIMIT: usize = 10_000_000;
+const LIMIT: usize = 1_000_000;
 
 /// A dead letter, as the kit keeps it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -137,6 +137,16 @@ impl TestKit {
     /// As for [`settle`](Self::settle).
     pub fn advance(&self, duration: Duration) {
         self.inner.advance_until(duration, || false);
+    }
+
+    /// Moves time forwards as if all actors were busy so long: what is due is sent, and nobody runs. What is in their
+    /// mailboxes then is received with the next call that runs them.
+    ///
+    /// # Panics
+    ///
+    /// If it is called by an actor or a task of the scheduler.
+    pub fn advance_while_busy(&self, duration: Duration) {
+        self.inner.time.advance(duration);
     }
 
     /// How far time has been moved.

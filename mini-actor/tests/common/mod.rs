@@ -75,3 +75,64 @@ pub fn all<M>(told: &Receiver<Event<M>>) -> Vec<Event<M>> {
         }
     }
 }
+
+/// What happens to a [`Script`].
+#[derive(Debug, PartialEq, Eq)]
+pub enum Call<M> {
+    Started,
+    Message(M),
+    Gone(mini_actor::Terminated),
+    Quiet,
+    /// Is restarted, after the panic with this message.
+    Restarting(String, Option<M>),
+    Stopped(StopReason),
+}
+
+type Act<M> = Box<dyn FnMut(Call<M>, &mut Context<Script<M>>) + Send>;
+
+/// An actor that is one closure.
+pub struct Script<M: Clone + Send + 'static>(Act<M>);
+
+impl<M: Clone + Send + 'static> Script<M> {
+    pub fn new(act: impl FnMut(Call<M>, &mut Context<Self>) + Send + 'static) -> Self {
+        Self(Box::new(act))
+    }
+}
+
+impl<M: Clone + Send + 'static> Actor for Script<M> {
+    type Message = M;
+
+    fn started(&mut self, ctx: &mut Context<Self>) {
+        (self.0)(Call::Started, ctx);
+    }
+
+    fn receive(&mut self, message: M, ctx: &mut Context<Self>) {
+        (self.0)(Call::Message(message), ctx);
+    }
+
+    fn terminated(&mut self, gone: mini_actor::Terminated, ctx: &mut Context<Self>) {
+        (self.0)(Call::Gone(gone), ctx);
+    }
+
+    fn receive_timeout(&mut self, ctx: &mut Context<Self>) {
+        (self.0)(Call::Quiet, ctx);
+    }
+
+    fn keep(message: &M) -> Option<M> {
+        Some(message.clone())
+    }
+
+    fn restarting(&mut self, failure: mini_actor::Failure<M>, ctx: &mut Context<Self>) {
+        (self.0)(Call::Restarting(failure.panic.message, failure.message), ctx);
+    }
+
+    fn stopped(&mut self, reason: StopReason, ctx: &mut Context<Self>) {
+        (self.0)(Call::Stopped(reason), ctx);
+    }
+}
+
+pub const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+pub const SECOND: Duration = Duration::from_secs(1);

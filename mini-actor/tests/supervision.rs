@@ -1,0 +1,565 @@
+//! Panics and what is done about them; children, watching, stashing. In virtual time.
+#![allow(clippy::disallowed_methods, missing_docs)]
+
+mod common;
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use common::{Call, SECOND, Script, ms};
+use mini_actor::test_kit::{Probe, TestKit};
+use mini_actor::{
+    ActorRef, ActorSystem, Context, Directive, Props, SpawnError, StashFull, StopReason,
+    Supervision, Undelivered,
+};
+
+/// Reports everything; panics at "throw".
+fn reporting(to: &ActorRef<String>) -> impl FnMut() -> Script<&'static str> + Send + 'static {
+    let to = to.clone();
+    let mut incarnation = 0;
+    move || {
+        let to = to.clone();
+        incarnation += 1;
+        let number = incarnation;
+        Script::new(move |call, ctx: &mut Context<Script<&'static str>>| {
+            let text = match call {
+                Call::Message("throw") => panic!("expected by this test"),
+                Call::Message("stop") => return ctx.stop(),
+                Call::Message("stash") => return ctx.stash("stashed").unwrap(),
+                Call::Message(message) => message.to_owned(),
+                Call::Started => "started".to_owned(),
+                Call::Restarting(message, failed) => format!("restarting: {message}, {failed:?}"),
+                Call::Stopped(reason) => format!("stopped: {reason}"),
+                Call::Gone(gone) => format!("gone: {}, {}", gone.path, gone.reason),
+                Call::Quiet => "quiet".to_owned(),
+            };
+            to.tell(format!("{number} {text}")).unwrap();
+        })
+    }
+}
+
+fn all(probe: &Probe<String>) -> Vec<String> {
+    std::iter::from_fn(|| probe.try_message()).collect()
+}
+
+#[test]
+fn an_actor_that_resumes_goes_on_with_its_state() {
+    let kit = TestKit::new("test").unwrap();
+    let probe = kit.probe("probe");
+    let props = Props::new(reporting(probe.actor())).supervision(Supervision::resume());
+    let actor = kit.spawn_with("a", props).unwrap();
+    for message in ["one", "throw", "two"] {
+        actor.tell(message).unwrap();
+    }
+    assert_eq!(all(&probe), ["1 started", "1 one", "1 two"]);
+    assert_eq!(kit.metrics().panicked, 1);
+    assert_eq!(actor.metrics().restarts, 0);
+}
+
+#[test]
+fn a_restarted_actor_keeps_its_references_its_mailbox_and_what_it_stashed() {
+    let kit = TestKit::new("test").unwrap();
+    let probe = kit.probe("probe");
+    let props = Props::new(reporting(probe.actor())).supervision(Supervision::restart());
+    let actor = kit.spawn_with("a", props).unwrap();
+    for message in ["stash", "throw", "two"] {
+        actor.tell(message).unwrap();
+    }
+    assert_eq!(
+        all(&probe),
+        [
+            "1 started",
+            "1 restarting: expected by this test, Some(\"throw\")",
+            "2 started",
+            "2 stashed",
+            "2 two"
+        ]
+    );
+    assert_eq!((actor.metrics().restarts, kit.metrics().restarts), (1, 1));
+}
+
+#[test]
+fn restarts_beyond_the_limit_within_the_window_stop_the_actor() {
+    let kit = TestKit::new("test").unwrap();
+    let probe = kit.probe("probe");
+    let supervision = Supervision::restart().limit(2, SECOND);
+    let props = Props::new(reporting(probe.actor())).supervision(supervision);
+    let actor = kit.spawn_with("a", props).unwrap();
+    for _ in 0..2 {
+        actor.tell("throw").unwrap();
+    }
+    kit.advance(SECOND);
+    // The window has passed.
+    actor.tell("throw").unwrap();
+    actor.tell("throw").unwrap();
+    kit.advance(SECOND - ms(1));
+    assert!(!actor.is_stopped());
+    actor.tell("throw").unwrap();
+    actor.tell("lost").unwrap();
+    assert_eq!(probe.expect_terminated(&actor), StopReason::Panicked);
+    assert_eq!(actor.metrics().restarts, 4);
+    assert_eq!(kit.dead_letters().len(), 1);
+}
+
+#[test]
+fn an_actor_pauses_before_its_restart_each_time_longer_and_messages_wait() {
+    let kit = TestKit::new("test").unwrap();
+    let probe = kit.probe::<String>("probe");
+    let supervision = Supervision::restart().backoff(ms(100), ms(300));
+    let props = Props::new(reporting(probe.actor())).supervision(supervision);
+    let actor = kit.spawn_with("a", props).unwrap();
+    assert_eq!(probe.expect_message(), "1 started");
+    for (number, pause) in [(2, 100), (3, 200), (4, 300), (5, 300)] {
+        actor.tell("throw").unwrap();
+        actor.tell("waits").unwrap();
+        assert!(probe.expect_message().contains("restarting"));
+        probe.expect_no_message_for(ms(pause) - Duration::from_nanos(1));
+        kit.advance(Duration::from_nanos(1));
+        assert_eq!(all(&probe), [format!("{number} started"), format!("{number} waits")]);
+    }
+    // It has been well for long enough: from the beginning.
+    kit.advance(ms(300));
+    actor.tell("throw").unwrap();
+    kit.advance(ms(100));
+    assert_eq!(all(&probe).last().unwrap(), "6 started");
+}
+
+#[test]
+fn an_actor_that_pauses_can_be_killed_and_when_asked_to_stop_it_receives_what_is_queued_first() {
+    for kill in [true, false] {
+        let kit = TestKit::new("test").unwrap();
+        let probe = kit.probe::<String>("probe");
+        let supervision = Supervision::restart().backoff(SECOND, SECOND);
+        let props = Props::new(reporting(probe.actor())).supervision(supervision);
+        let actor = kit.spawn_with("a", props).unwrap();
+        actor.tell("throw").unwrap();
+        actor.tell("waits").unwrap();
+        assert_eq!(all(&probe).len(), 2);
+        if kill {
+            actor.kill();
+            assert_eq!(probe.expect_terminated(&actor), StopReason::Killed);
+            assert_eq!(all(&probe), [""; 0]);
+            assert_eq!(kit.dead_letters().len(), 1);
+        } else {
+            actor.stop();
+            assert_eq!(probe.expect_terminated(&actor), StopReason::Asked);
+            assert_eq!(all(&probe), ["2 started", "2 waits", "2 stopped: asked to stop"]);
+        }
+        assert_eq!(kit.scheduler().timers().pending(), 0);
+    }
+}
+
+#[test]
+fn an_actor_that_cannot_start_and_is_asked_to_stop_stops() {
+    let kit = TestKit::new("test").unwrap();
+    let probe = kit.probe::<String>("probe");
+    let props = Props::new(|| -> Script<()> {
+        Script::new(|call: Call<()>, _| assert_ne!(call, Call::Started, "expected by this test"))
+    });
+    let supervision = Supervision::restart().backoff(SECOND, SECOND);
+    let actor = kit.spawn_with("a", props.supervision(supervision)).unwrap();
+    kit.advance(3 * SECOND);
+    assert_eq!(actor.metrics().restarts, 4);
+    actor.stop();
+    assert_eq!(probe.expect_terminated(&actor), StopReason::Panicked);
+}
+
+#[test]
+fn an_actor_that_escalates_stops_and_fails_its_parent() {
+    let kit = TestKit::new("test").unwrap();
+    let probe = kit.probe::<String>("probe");
+    let report = probe.actor().clone();
+    let props = Props::new(move || {
+        let child_report = report.clone();
+        let report = report.clone();
+        Script::new(move |call: Call<()>, ctx: &mut Context<Script<()>>| match call {
+            Call::Started => {
+                let child = Props::new(reporting(&child_report));
+                let child = child.supervision(Supervision::escalate());
+                ctx.spawn_with("child", child).unwrap();
+            }
+            Call::Restarting(message, failed) => {
+                report.tell(format!("parent: {message}, {failed:?}")).unwrap();
+            }
+            _ => {}
+        })
+    });
+    let parent = kit.spawn_with("parent", props.supervision(Supervision::restart())).unwrap();
+    kit.settle();
+    let child = kit.find::<&'static str>("/parent/child").unwrap();
+    child.tell("throw").unwrap();
+    assert_eq!(
+        all(&probe),
+        ["1 started", "1 stopped: panicked", "parent: expected by this test, None", "1 started",]
+    );
+    assert!(!parent.is_stopped());
+    assert_ne!(kit.find::<&'static str>("/parent/child").unwrap(), child);
+}
+
+#[test]
+fn every_panic_is_shown_to_the_hook_with_what_is_done_about_it() {
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let kept = Arc::clone(&seen);
+    let kit = ActorSystem::builder("test")
+        .on_panic(move |panic, directive| {
+            kept.lock().unwrap().push((panic.path.to_string(), panic.message.clone(), directive));
+            panic!("a hook that panics harms nobody");
+        })
+        .build_virtual()
+        .unwrap();
+    let decide = |panic: &mini_actor::Panic| {
+        if panic.message == "mild" { Directive::Resume } else { panic!("undecided") }
+    };
+    let props = Props::new(|| {
+        Script::new(|call: Call<&'static str>, _| {
+            if let Call::Message(message) = call {
+                panic!("{message}");
+            }
+        })
+    });
+    let actor = kit.spawn_with("a", props.supervision(Supervision::decide(decide))).unwrap();
+    actor.tell("mild").unwrap();
+    actor.tell("severe").unwrap();
+    kit.settle();
+    assert!(actor.is_stopped());
+    assert_eq!(
+        *seen.lock().unwrap(),
+        [
+            ("/a".to_owned(), "mild".to_owned(), Directive::Resume),
+            ("/a".to_owned(), "severe".to_owned(), Directive::Stop)
+        ]
+    );
+}
+
+#[test]
+fn an_actor_whose_factory_always_panics_is_restarted_as_often_as_allowed_and_others_have_their_turn()
+ {
+    let kit = TestKit::new("test").unwrap();
+    let probe = kit.probe::<String>("probe");
+    let broken = || -> Script<()> { panic!("expected by this test") };
+    let supervision = Supervision::restart().limit(1000, SECOND);
+    let broken = kit.spawn_with("broken", Props::new(broken).supervision(supervision)).unwrap();
+    let _other = kit.spawn_with("other", Props::new(reporting(probe.actor()))).unwrap();
+    assert_eq!(probe.expect_message(), "1 started");
+    assert_eq!(probe.expect_terminated(&broken), StopReason::Panicked);
+    assert_eq!(broken.metrics().restarts, 1000);
+}
+
+#[test]
+fn a_watcher_is_told_once_with_the_reason_also_of_one_that_has_stopped_before() {
+    let kit = TestKit::new("test").unwrap();
+    let probe = kit.probe::<String>("probe");
+    let silent = kit.probe::<String>("silent");
+    let spawn = |name: &str| kit.spawn_with(name, Props::new(reporting(silent.actor()))).unwrap();
+    let (first, second, third) = (spawn("first"), spawn("second"), spawn("third"));
+    third.kill();
+    kit.settle();
+    let targets = [first.clone(), second.clone(), third];
+    let report = probe.actor().clone();
+    let _watcher = kit
+        .spawn("watcher", move || {
+            Script::new(move |call: Call<()>, ctx: &mut Context<Script<()>>| match call {
+                Call::Started => {
+                    for target in &targets {
+                        ctx.watch(target);
+                        ctx.watch(target);
+                    }
+                }
+                Call::Gone(gone) => report.tell(format!("{}: {}", gone.path, gone.reason)).unwrap(),
+                _ => {}
+            })
+        })
+        .unwrap();
+    assert_eq!(all(&probe), ["/third: killed"]);
+    first.stop();
+    second.tell("stop").unwrap();
+    let mut told = all(&probe);
+    told.sort_unstable();
+    assert_eq!(told, ["/first: asked to stop", "/second: stopped itself"]);
+}
+
+#[test]
+fn nothing_is_told_after_unwatching_even_if_it_was_on_its_way() {
+    let kit = TestKit::new("test").unwrap();
+    let probe = kit.probe::<String>("probe");
+    let target = kit.probe::<()>("target");
+    let (watched, report) = (target.actor().clone(), probe.actor().clone());
+    let watcher = kit
+        .spawn("watcher", move || {
+            Script::new(move |call: Call<()>, ctx: &mut Context<Script<()>>| match call {
+                Call::Started => ctx.watch(&watched),
+                Call::Message(()) => {
+                    watched.kill();
+                    assert!(ctx.unwatch(&watched));
+                    assert!(!ctx.unwatch(&watched));
+                }
+                Call::Gone(gone) => report.tell(format!("{gone:?}")).unwrap(),
+                _ => {}
+            })
+        })
+        .unwrap();
+    watcher.tell(()).unwrap();
+    assert_eq!(probe.expect_terminated(target.actor()), StopReason::Killed);
+    assert_eq!(all(&probe), [""; 0]);
+}
+
+#[test]
+fn the_end_of_another_is_told_after_a_pause_before_a_restart_if_it_fell_into_it() {
+    let kit = TestKit::new("test").unwrap();
+    let probe = kit.probe::<String>("probe");
+    let target = kit.probe::<()>("target");
+    let (watched, report) = (target.actor().clone(), probe.actor().clone());
+    let props = Props::new(move || {
+        let (watched, report) = (watched.clone(), report.clone());
+        Script::new(move |call: Call<bool>, ctx: &mut Context<Script<bool>>| match call {
+            Call::Message(true) => ctx.watch(&watched),
+            Call::Message(false) => panic!("expected by this test"),
+            Call::Gone(gone) => report.tell(format!("{}", gone.path)).unwrap(),
+            _ => {}
+        })
+    });
+    let supervision = Supervision::restart().backoff(SECOND, SECOND);
+    let watcher = kit.spawn_with("watcher", props.supervision(supervision)).unwrap();
+    watcher.tell(true).unwrap();
+    watcher.tell(false).unwrap();
+    kit.settle();
+    target.actor().kill();
+    probe.expect_no_message_for(SECOND - ms(1));
+    assert_eq!(probe.expect_message_within(ms(1)), "/target");
+    assert_eq!(all(&probe), [""; 0]);
+}
+
+/// A parent with two children, each with one of its own.
+fn family(kit: &TestKit, probe: &Probe<String>) -> ActorRef<&'static str> {
+    let report = probe.actor().clone();
+    kit.spawn("parent", move || {
+        let told = report.clone();
+        Script::new(move |call: Call<&'static str>, ctx: &mut Context<_>| match call {
+            Call::Started => {
+                for name in ["one", "two"] {
+                    let report = report.clone();
+                    let child = move || {
+                        let told = report.clone();
+                        Script::new(
+                            move |call: Call<&'static str>, ctx: &mut Context<_>| match call {
+                                Call::Started => {
+                                    let grandchild = Props::new(quiet(&report));
+                                    ctx.spawn_with("leaf", grandchild).unwrap();
+                                }
+                                Call::Message(message) => {
+                                    told.tell(format!("{} {message}", ctx.myself().path()))
+                                        .unwrap();
+                                }
+                                Call::Stopped(_) => {
+                                    assert_eq!(ctx.children(), 0);
+                                    told.tell(format!("{} stopped", ctx.myself().path())).unwrap();
+                                }
+                                _ => {}
+                            },
+                        )
+                    };
+                    ctx.spawn(name, child).unwrap();
+                }
+            }
+            Call::Message("spawn") => {
+                let error = ctx.spawn_with("late", Props::new(quiet(&told))).unwrap_err();
+                told.tell(format!("{error}")).unwrap();
+            }
+            Call::Message("same name") => {
+                let error = ctx.spawn_with("one", Props::new(quiet(&told))).unwrap_err();
+                assert_eq!(error, SpawnError::NameTaken { path: "/parent/one".to_owned() });
+            }
+            Call::Message(message) => told.tell(format!("parent {message}")).unwrap(),
+            Call::Stopped(reason) => told.tell(format!("parent {reason}")).unwrap(),
+            _ => {}
+        })
+    })
+    .unwrap()
+}
+
+fn quiet(to: &ActorRef<String>) -> impl FnMut() -> Script<&'static str> + Send + 'static {
+    let to = to.clone();
+    move || {
+        let to = to.clone();
+        Script::new(move |call: Call<&'static str>, ctx: &mut Context<_>| {
+            if let Call::Stopped(reason) = call {
+                to.tell(format!("{} {reason}", ctx.myself().path())).unwrap();
+            }
+        })
+    }
+}
+
+#[test]
+fn actors_stand_in_a_tree_are_found_by_path_and_stop_after_their_children() {
+    let kit = TestKit::new("test").unwrap();
+    let probe = kit.probe::<String>("probe");
+    let parent = family(&kit, &probe);
+    kit.settle();
+    let paths: Vec<_> = kit.paths().iter().map(ToString::to_string).collect();
+    assert_eq!(
+        paths,
+        ["/parent", "/parent/one", "/parent/one/leaf", "/parent/two", "/parent/two/leaf", "/probe"]
+    );
+    let one = kit.find::<&'static str>("/parent/one").unwrap();
+    assert_eq!((one.name(), one.path()), ("one", "/parent/one"));
+    assert!(kit.find::<u32>("/parent/one").is_none(), "another type of messages");
+    assert!(kit.find::<&'static str>("/parent/three").is_none());
+    parent.tell("same name").unwrap();
+    one.tell("hello").unwrap();
+    parent.tell("hello").unwrap();
+    parent.stop();
+    let told = all(&probe);
+    let place = |text: &str| told.iter().position(|it| it == text).expect(text);
+    assert!(place("/parent/one hello") < place("/parent/one stopped"));
+    assert!(place("parent hello") < place("parent asked to stop"));
+    for child in ["one", "two"] {
+        let leaf = place(&format!("/parent/{child}/leaf its parent stopped"));
+        let child = place(&format!("/parent/{child} stopped"));
+        assert!(leaf < child && child < place("parent asked to stop"));
+    }
+    assert_eq!(told.len(), 7);
+    assert_eq!(kit.paths().len(), 1);
+}
+
+#[test]
+fn a_parent_that_is_asked_to_stop_receives_what_its_children_have_to_tell_it() {
+    let kit = TestKit::new("test").unwrap();
+    let probe = kit.probe::<String>("probe");
+    let report = probe.actor().clone();
+    let parent = kit
+        .spawn("parent", move || {
+            Script::new(move |call: Call<&'static str>, ctx: &mut Context<Script<&'static str>>| {
+                match call {
+                    Call::Started => {
+                        let me = ctx.myself().clone();
+                        ctx.spawn("child", move || {
+                            Script::new(move |call: Call<()>, _| {
+                                if let Call::Stopped(_) = call {
+                                    me.tell("a last word").unwrap();
+                                }
+                            })
+                        })
+                        .unwrap();
+                    }
+                    Call::Message(message) => report.tell(message.to_owned()).unwrap(),
+                    Call::Stopped(_) => report.tell("stopped".to_owned()).unwrap(),
+                    _ => {}
+                }
+            })
+        })
+        .unwrap();
+    kit.settle();
+    parent.tell("queued").unwrap();
+    parent.stop();
+    assert_eq!(all(&probe), ["queued", "a last word", "stopped"]);
+    assert_eq!(parent.tell("late").unwrap_err().into_message(), "late");
+    assert_eq!(kit.dead_letters(), []);
+}
+
+#[test]
+fn a_killed_actor_kills_its_children_and_receives_nothing_more() {
+    let kit = TestKit::new("test").unwrap();
+    let probe = kit.probe::<String>("probe");
+    let parent = family(&kit, &probe);
+    kit.settle();
+    parent.tell("never").unwrap();
+    parent.kill();
+    let told = all(&probe);
+    assert_eq!(told.last().unwrap(), "parent killed");
+    assert!(told.contains(&"/parent/one/leaf killed".to_owned()));
+    let letters = kit.dead_letters();
+    assert_eq!(letters.len(), 1);
+    assert_eq!(letters[0].recipient, "/parent");
+    assert_eq!(letters[0].reason, Undelivered::Stopped);
+}
+
+#[test]
+fn a_restart_stops_the_children_before_the_new_actor_is_made() {
+    let kit = TestKit::new("test").unwrap();
+    let probe = kit.probe::<String>("probe");
+    let report = probe.actor().clone();
+    let props = Props::new(move || {
+        let report = report.clone();
+        Script::new(move |call: Call<()>, ctx: &mut Context<Script<()>>| match call {
+            Call::Started => {
+                report.tell(format!("started, children {}", ctx.children())).unwrap();
+                ctx.spawn_with("child", Props::new(quiet(&report))).unwrap();
+            }
+            Call::Message(()) => panic!("expected by this test"),
+            _ => {}
+        })
+    });
+    let parent = kit.spawn_with("parent", props.supervision(Supervision::restart())).unwrap();
+    parent.tell(()).unwrap();
+    assert_eq!(
+        all(&probe),
+        ["started, children 0", "/parent/child its parent stopped", "started, children 0"]
+    );
+}
+
+#[test]
+fn a_watcher_may_give_the_name_to_a_successor_at_once() {
+    let kit = TestKit::new("test").unwrap();
+    let probe = kit.probe::<String>("probe");
+    let report = probe.actor().clone();
+    let _parent = kit
+        .spawn("parent", move || {
+            let mut left = 3;
+            Script::new(move |call: Call<()>, ctx: &mut Context<Script<()>>| {
+                if matches!(call, Call::Started | Call::Gone(_)) && left > 0 {
+                    left -= 1;
+                    let child = ctx.spawn_with("child", Props::new(quiet(&report))).unwrap();
+                    ctx.watch(&child);
+                    child.stop();
+                }
+            })
+        })
+        .unwrap();
+    assert_eq!(all(&probe), ["/parent/child asked to stop"; 3]);
+}
+
+#[test]
+fn a_stash_has_its_bound_keeps_the_order_and_is_not_lost_with_its_actor() {
+    let kit = TestKit::new("test").unwrap();
+    let probe = kit.probe::<String>("probe");
+    let report = probe.actor().clone();
+    let props = Props::new(move || {
+        let report = report.clone();
+        let mut open = false;
+        Script::new(move |call: Call<u32>, ctx: &mut Context<Script<u32>>| match call {
+            Call::Message(0) => {
+                open = true;
+                ctx.unstash_all();
+                assert_eq!(ctx.stashed(), 0);
+            }
+            Call::Message(number) if open => report.tell(number.to_string()).unwrap(),
+            Call::Message(number) => {
+                if let Err(StashFull { capacity, message }) = ctx.stash(number) {
+                    report.tell(format!("{message} is one too many for {capacity}")).unwrap();
+                }
+            }
+            _ => {}
+        })
+    });
+    let actor = kit.spawn_with("a", props.stash(3)).unwrap();
+    for number in [1, 2, 3, 4, 0, 5] {
+        actor.tell(number).unwrap();
+    }
+    assert_eq!(all(&probe), ["4 is one too many for 3", "1", "2", "3", "5"]);
+    let report = probe.actor().clone();
+    let keeps = kit
+        .spawn("keeps", move || {
+            let _report = report;
+            Script::new(|call: Call<u32>, ctx: &mut Context<Script<u32>>| {
+                if let Call::Message(number) = call {
+                    ctx.stash(number).unwrap();
+                }
+            })
+        })
+        .unwrap();
+    keeps.tell(1).unwrap();
+    keeps.tell(2).unwrap();
+    keeps.stop();
+    kit.settle();
+    assert_eq!(kit.dead_letters().len(), 2);
+}

@@ -1,0 +1,549 @@
+//! An actor's own timers. Akka's scenarios (`TimerSpec`, classic and typed), and what goes wrong elsewhere; all in
+//! virtual time.
+#![allow(clippy::disallowed_methods, missing_docs)]
+
+mod common;
+
+use std::time::Duration;
+
+use common::{Call, SECOND, Script, ms};
+use mini_actor::test_kit::{Probe, TestKit};
+use mini_actor::{
+    ActorRef, MissedTickBehavior, Overflow, Props, Recipient, Refusal, StopReason, Supervision,
+};
+
+/// Akka's `TimerSpec` target: a number of bumps, and a timer that says which number it was started with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Do {
+    Tock(u32),
+    Bump,
+    Cancel,
+    Throw,
+    End,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Single,
+    Delay,
+    Rate,
+}
+
+const KINDS: [Kind; 2] = [Kind::Delay, Kind::Rate];
+
+fn start(kind: Kind, every: Duration, bumps: u32, ctx: &mut mini_actor::Context<Script<Do>>) {
+    let timers = ctx.timers();
+    match kind {
+        Kind::Single => timers.start_single("T", every, Do::Tock(bumps)),
+        Kind::Delay => timers.start_with_fixed_delay("T", every, every, move || Do::Tock(bumps)),
+        Kind::Rate => timers.start_at_fixed_rate("T", every, every, move || Do::Tock(bumps)),
+    }
+    .unwrap();
+}
+
+fn target(
+    kit: &TestKit,
+    kind: Kind,
+    every: Duration,
+    supervision: Supervision,
+) -> (ActorRef<Do>, Probe<String>) {
+    let probe = kit.probe::<String>("probe");
+    let report: Recipient<String> = probe.actor().recipient();
+    let factory = move || {
+        let report = report.clone();
+        let mut bumps = 1;
+        Script::new(move |call, ctx| {
+            let tell = |text: String| drop(report.tell(text));
+            match call {
+                Call::Started => start(kind, every, bumps, ctx),
+                Call::Message(Do::Tock(number)) => tell(format!("tock {number}")),
+                Call::Message(Do::Bump) => {
+                    bumps += 1;
+                    start(kind, every, bumps, ctx);
+                }
+                Call::Message(Do::Cancel) => {
+                    assert!(ctx.timers().cancel("T"));
+                    tell("cancelled".to_owned());
+                }
+                Call::Message(Do::Throw) => panic!("expected by this test"),
+                Call::Message(Do::End) => ctx.stop(),
+                Call::Restarting(_, failed) => {
+                    tell(format!("restarting {failed:?}, active {}", ctx.timers().is_active("T")));
+                }
+                Call::Stopped(_) => {
+                    tell(format!("stopped, active {}", ctx.timers().is_active("T")));
+                }
+                Call::Gone(_) | Call::Quiet => unreachable!(),
+            }
+        })
+    };
+    let target = kit.spawn_with("target", Props::new(factory).supervision(supervision)).unwrap();
+    (target, probe)
+}
+
+fn end(target: &ActorRef<Do>, probe: &Probe<String>) {
+    target.tell(Do::End).unwrap();
+    assert_eq!(probe.expect_message(), "stopped, active false");
+    probe.expect_no_message_for(10 * SECOND);
+    assert_eq!(probe.expect_terminated(target), StopReason::Itself);
+}
+
+#[test]
+fn a_single_timer_is_received_once_at_its_time_and_not_before() {
+    let kit = TestKit::new("test").unwrap();
+    let (target, probe) = target(&kit, Kind::Single, ms(10), Supervision::stop());
+    probe.expect_no_message_for(ms(10) - Duration::from_nanos(1));
+    assert_eq!(probe.expect_message_within(Duration::from_nanos(1)), "tock 1");
+    probe.expect_no_message_for(ms(100));
+    end(&target, &probe);
+}
+
+#[test]
+fn periodic_timers_are_received_again_and_again() {
+    for kind in KINDS {
+        let kit = TestKit::new("test").unwrap();
+        let (target, probe) = target(&kit, kind, SECOND, Supervision::stop());
+        for round in 1..=3 {
+            assert_eq!(probe.expect_message_within(SECOND), "tock 1");
+            assert_eq!(kit.elapsed(), round * SECOND);
+        }
+        end(&target, &probe);
+    }
+}
+
+#[test]
+fn a_timer_that_is_started_again_replaces_the_old_one_even_if_that_is_in_the_mailbox_already() {
+    for kind in [Kind::Single, Kind::Delay, Kind::Rate] {
+        let kit = TestKit::new("test").unwrap();
+        let (target, probe) = target(&kit, kind, SECOND, Supervision::stop());
+        kit.settle();
+        // In front of the tick that is due at the same moment: when it is received the tick is in the mailbox.
+        let _ = kit.scheduler().schedule_once(SECOND, &target, Do::Bump).unwrap();
+        target.tell(Do::Bump).unwrap();
+        kit.settle();
+        // Both due at one second, the bump first.
+        kit.advance(SECOND);
+        probe.expect_no_message_for(SECOND - ms(1));
+        assert_eq!(probe.expect_message_within(ms(1)), "tock 3");
+        end(&target, &probe);
+    }
+}
+
+#[test]
+fn nothing_of_a_cancelled_timer_is_received_after_the_cancel() {
+    for kind in KINDS {
+        let kit = TestKit::new("test").unwrap();
+        let (target, probe) = target(&kit, kind, SECOND, Supervision::stop());
+        assert_eq!(probe.expect_message_within(SECOND), "tock 1");
+        target.tell(Do::Cancel).unwrap();
+        assert_eq!(probe.expect_message(), "cancelled");
+        probe.expect_no_message_for(ms(1100));
+        end(&target, &probe);
+    }
+}
+
+#[test]
+fn a_tick_that_is_in_the_mailbox_when_its_timer_is_cancelled_is_not_received() {
+    let kit = TestKit::new("test").unwrap();
+    let (target, probe) = target(&kit, Kind::Single, SECOND, Supervision::stop());
+    // Scheduled before the timer is started, so it comes first at the same moment.
+    let _ = kit.scheduler().schedule_once(SECOND, &target, Do::Cancel).unwrap();
+    kit.settle();
+    kit.advance(SECOND);
+    assert_eq!(probe.expect_message(), "cancelled");
+    probe.expect_no_message_for(10 * SECOND);
+}
+
+#[test]
+fn timers_have_ended_when_an_actor_is_told_of_its_restart_and_begin_anew_with_the_next() {
+    for kind in KINDS {
+        let kit = TestKit::new("test").unwrap();
+        let (target, probe) = target(&kit, kind, SECOND, Supervision::restart());
+        kit.settle();
+        target.tell(Do::Bump).unwrap();
+        assert_eq!(probe.expect_message_within(SECOND), "tock 2");
+        // At the moment of the next tick, in front of it: it belongs to the earlier incarnation.
+        let _ = kit.scheduler().schedule_once(SECOND - ms(1), &target, Do::Throw).unwrap();
+        kit.advance(SECOND - ms(1));
+        assert_eq!(probe.expect_message(), "restarting Some(Throw), active false");
+        probe.expect_no_message_for(SECOND - ms(1));
+        assert_eq!(probe.expect_message_within(ms(1)), "tock 1");
+        end(&target, &probe);
+    }
+}
+
+#[test]
+fn a_tick_in_the_mailbox_is_not_received_after_the_restart() {
+    let kit = TestKit::new("test").unwrap();
+    let (target, probe) = target(&kit, Kind::Rate, SECOND, Supervision::restart());
+    let _ = kit.scheduler().schedule_once(SECOND, &target, Do::Throw).unwrap();
+    kit.settle();
+    kit.advance(SECOND); // the panic, and behind it the old tick
+    assert_eq!(probe.expect_message(), "restarting Some(Throw), active false");
+    probe.expect_no_message_for(SECOND - ms(1));
+    assert_eq!(probe.expect_message_within(ms(1)), "tock 1");
+    end(&target, &probe);
+}
+
+#[test]
+fn timers_have_ended_when_an_actor_is_told_of_its_end_and_leave_no_dead_letters() {
+    for kind in [Kind::Single, Kind::Delay, Kind::Rate] {
+        let kit = TestKit::new("test").unwrap();
+        let (target, probe) = target(&kit, kind, ms(250), Supervision::stop());
+        kit.settle();
+        end(&target, &probe);
+        assert_eq!(kit.dead_letters(), []);
+        assert_eq!(kit.scheduler().timers().pending(), 0);
+    }
+}
+
+#[test]
+fn an_actor_with_timers_that_panics_for_good_leaves_none() {
+    let kit = TestKit::new("test").unwrap();
+    let (target, probe) = target(&kit, Kind::Rate, SECOND, Supervision::stop());
+    target.tell(Do::Throw).unwrap();
+    assert_eq!(probe.expect_message(), "stopped, active false");
+    assert_eq!(kit.scheduler().timers().pending(), 0);
+}
+
+#[test]
+fn a_message_of_a_timer_that_makes_its_actor_panic_is_handed_to_the_restart_hook_as_it_is() {
+    let kit = TestKit::new("test").unwrap();
+    let probe = kit.probe::<String>("probe");
+    let report = probe.actor().clone();
+    let factory = move || {
+        let report = report.clone();
+        let mut first = true;
+        Script::new(move |call: Call<u32>, ctx| match call {
+            Call::Started if std::mem::take(&mut first) => {
+                if ctx.myself().metrics().restarts == 0 {
+                    ctx.timers().start_single("T", ms(10), 42).unwrap();
+                }
+            }
+            Call::Message(number) => panic!("number {number}"),
+            Call::Restarting(message, failed) => {
+                report.tell(format!("{message}: {failed:?}")).unwrap();
+            }
+            _ => {}
+        })
+    };
+    let props = Props::new(factory).supervision(Supervision::restart());
+    let _target = kit.spawn_with("target", props).unwrap();
+    assert_eq!(probe.expect_message_within(ms(10)), "number 42: Some(42)");
+}
+
+#[test]
+fn a_timer_s_message_can_stop_its_actor() {
+    let kit = TestKit::new("test").unwrap();
+    let probe = kit.probe::<()>("probe");
+    let pill = kit
+        .spawn("target", || {
+            Script::new(|call: Call<()>, ctx| match call {
+                Call::Started => ctx.timers().start_single("T", ms(10), ()).unwrap(),
+                Call::Message(()) => ctx.myself().stop(),
+                _ => {}
+            })
+        })
+        .unwrap();
+    kit.advance(ms(10));
+    assert_eq!(probe.expect_terminated(&pill), StopReason::Asked);
+}
+
+#[test]
+fn a_single_timer_is_not_active_any_more_when_its_message_is_received_and_a_periodic_one_is() {
+    let kit = TestKit::new("test").unwrap();
+    let probe = kit.probe::<(&'static str, bool)>("probe");
+    let report = probe.actor().clone();
+    let _target = kit
+        .spawn("target", move || {
+            Script::new(move |call: Call<&'static str>, ctx| match call {
+                Call::Started => {
+                    let timers = ctx.timers();
+                    timers.start_single("single", ms(10), "single").unwrap();
+                    timers.start_with_fixed_delay("delay", ms(20), ms(20), || "delay").unwrap();
+                    timers.start_at_fixed_rate("rate", ms(30), ms(30), || "rate").unwrap();
+                    for key in ["single", "delay", "rate"] {
+                        assert!(timers.is_active(key));
+                    }
+                }
+                Call::Message(key) => {
+                    let active = ctx.timers().is_active(key);
+                    report.tell((key, active)).unwrap();
+                    assert_eq!(ctx.timers().cancel(key), active);
+                    assert!(!ctx.timers().cancel(key), "cancelling what is not there does nothing");
+                }
+                _ => {}
+            })
+        })
+        .unwrap();
+    for expected in [("single", false), ("delay", true), ("rate", true)] {
+        assert_eq!(probe.expect_message_within(ms(10)), expected);
+    }
+    probe.expect_no_message_for(SECOND);
+}
+
+#[test]
+fn a_timer_s_message_that_was_stashed_is_received_after_unstashing() {
+    let kit = TestKit::new("test").unwrap();
+    let probe = kit.probe::<&'static str>("probe");
+    let report = probe.actor().clone();
+    let target = kit
+        .spawn("target", move || {
+            let mut open = false;
+            Script::new(move |call: Call<&'static str>, ctx| match call {
+                Call::Started => ctx.timers().start_single("T", ms(50), "scheduled").unwrap(),
+                Call::Message("open") => {
+                    open = true;
+                    ctx.unstash_all();
+                }
+                Call::Message(message) if open => report.tell(message).unwrap(),
+                Call::Message(message) => ctx.stash(message).unwrap(),
+                _ => {}
+            })
+        })
+        .unwrap();
+    probe.expect_no_message_for(ms(100));
+    target.tell("open").unwrap();
+    assert_eq!(probe.expect_message(), "scheduled");
+}
+
+#[test]
+fn timers_of_different_keys_live_beside_each_other_and_all_are_cancelled_at_once() {
+    let kit = TestKit::new("test").unwrap();
+    let probe = kit.probe::<u64>("probe");
+    let report = probe.actor().clone();
+    let target = kit
+        .spawn("target", move || {
+            Script::new(move |call: Call<u64>, ctx| match call {
+                Call::Started => {
+                    for number in 1..=100 {
+                        ctx.timers().start_single(number, ms(number), number).unwrap();
+                        let key = ("other", number);
+                        ctx.timers().start_single(key, 2 * SECOND, number).unwrap();
+                    }
+                }
+                Call::Message(0) => ctx.timers().cancel_all(),
+                Call::Message(number) => report.tell(number).unwrap(),
+                _ => {}
+            })
+        })
+        .unwrap();
+    for number in 1..=100 {
+        assert_eq!(probe.expect_message_within(ms(1)), number);
+    }
+    target.tell(0).unwrap();
+    probe.expect_no_message_for(10 * SECOND);
+    assert_eq!(kit.scheduler().timers().pending(), 0);
+}
+
+/// When an actor that is busy until 350 ms receives the ticks of a fixed rate of 100 ms, until 700 ms, and how many
+/// it is told were left out before each.
+fn received(policy: MissedTickBehavior) -> Vec<(u64, u128)> {
+    let kit = TestKit::new("test").unwrap();
+    let probe = kit.probe::<(u64, Duration)>("probe");
+    let report = probe.actor().clone();
+    let timers = kit.scheduler().timers().clone();
+    let start = timers.now();
+    let _target = kit
+        .spawn("target", move || {
+            Script::new(move |call: Call<u64>, ctx| match call {
+                Call::Started => ctx
+                    .timers()
+                    .start_at_fixed_rate_missed("T", ms(100), ms(100), policy, |missed| missed)
+                    .unwrap(),
+                Call::Message(missed) => report.tell((missed, timers.now() - start)).unwrap(),
+                _ => {}
+            })
+        })
+        .unwrap();
+    kit.settle();
+    kit.advance_while_busy(ms(350));
+    kit.advance(ms(350));
+    std::iter::from_fn(|| probe.try_message())
+        .map(|(missed, at)| (missed, at.as_millis()))
+        .collect()
+}
+
+#[test]
+fn what_becomes_of_missed_ticks_has_a_name() {
+    use MissedTickBehavior::{Burst, Delay, Skip};
+    assert_eq!(received(Skip), [(2, 350), (0, 400), (0, 500), (0, 600), (0, 700)]);
+    assert_eq!(
+        received(Burst),
+        [(0, 350), (0, 350), (0, 350), (0, 400), (0, 500), (0, 600), (0, 700)]
+    );
+    assert_eq!(received(Delay), [(0, 350), (0, 450), (0, 550), (0, 650)]);
+}
+
+#[test]
+fn a_slow_actor_is_never_flooded_by_its_timers() {
+    let kit = TestKit::new("test").unwrap();
+    let target = kit
+        .spawn("target", || {
+            Script::new(|call: Call<()>, ctx| {
+                if call == Call::Started {
+                    use MissedTickBehavior::{Burst, Skip};
+                    let timers = ctx.timers();
+                    timers.start_with_fixed_delay("delay", ms(1), ms(1), || ()).unwrap();
+                    for (key, policy) in [("burst", Burst), ("skip", Skip)] {
+                        timers
+                            .start_at_fixed_rate_missed(key, ms(1), ms(1), policy, |_| ())
+                            .unwrap();
+                    }
+                }
+            })
+        })
+        .unwrap();
+    kit.settle();
+    let before = kit.scheduler().timers().metrics().fired;
+    kit.advance_while_busy(10 * SECOND);
+    // One tick of each, and nothing else, however long it takes.
+    assert_eq!(kit.scheduler().timers().metrics().fired - before, 3);
+    assert_eq!(kit.scheduler().timers().pending(), 0);
+    assert_eq!(target.metrics().mailbox_depth, 0);
+}
+
+#[test]
+fn timers_do_not_keep_an_actor_alive() {
+    let kit = TestKit::new("test").unwrap();
+    let (target, probe) = target(&kit, Kind::Rate, SECOND, Supervision::stop());
+    kit.settle();
+    target.stop();
+    assert_eq!(probe.expect_message(), "stopped, active false");
+    assert_eq!(probe.expect_terminated(&target), StopReason::Asked);
+}
+
+#[test]
+fn a_fixed_delay_counts_from_the_end_of_the_handling_also_when_that_fails() {
+    let kit = TestKit::new("test").unwrap();
+    let probe = kit.probe::<Duration>("probe");
+    let report = probe.actor().clone();
+    let timers = kit.scheduler().timers().clone();
+    let start = timers.now();
+    let props = Props::new(move || {
+        let (report, timers) = (report.clone(), timers.clone());
+        Script::new(move |call: Call<()>, ctx| match call {
+            Call::Started => {
+                ctx.timers().start_with_fixed_delay("T", ms(10), ms(100), || ()).unwrap();
+            }
+            Call::Message(()) => {
+                report.tell(timers.now() - start).unwrap();
+                panic!("expected by this test");
+            }
+            _ => {}
+        })
+    });
+    let _target = kit.spawn_with("target", props.supervision(Supervision::resume())).unwrap();
+    kit.settle();
+    for expected in [10, 110, 210] {
+        assert_eq!(probe.expect_message_within(ms(100)), ms(expected));
+    }
+    // Late by 50: the next one is so much later.
+    kit.advance_while_busy(ms(150));
+    kit.settle();
+    assert_eq!(probe.expect_message(), ms(360));
+    assert_eq!(probe.expect_message_within(ms(100)), ms(460));
+}
+
+#[test]
+fn a_due_timer_comes_behind_what_is_in_the_mailbox_and_before_what_comes_later() {
+    let kit = TestKit::new("test").unwrap();
+    let probe = kit.probe::<u32>("probe");
+    let report = probe.actor().clone();
+    let target = kit
+        .spawn("target", move || {
+            Script::new(move |call: Call<u32>, ctx| match call {
+                Call::Started => ctx.timers().start_single("T", ms(10), 3).unwrap(),
+                Call::Message(number) => report.tell(number).unwrap(),
+                _ => {}
+            })
+        })
+        .unwrap();
+    kit.settle();
+    target.tell(1).unwrap();
+    target.tell(2).unwrap();
+    kit.advance_while_busy(ms(10));
+    target.tell(4).unwrap();
+    for number in 1..=4 {
+        assert_eq!(probe.expect_message(), number);
+    }
+}
+
+#[test]
+fn timers_of_an_actor_with_a_full_mailbox_are_received_all_the_same() {
+    let kit = TestKit::new("test").unwrap();
+    let probe = kit.probe::<u32>("probe");
+    let report = probe.actor().clone();
+    for overflow in [Overflow::Fail, Overflow::DropOldest, Overflow::DropNewest] {
+        let report = report.clone();
+        let props = Props::new(move || {
+            let report = report.clone();
+            Script::new(move |call: Call<u32>, ctx| match call {
+                Call::Started => ctx.timers().start_single("T", ms(10), 9).unwrap(),
+                Call::Message(number) => report.tell(number).unwrap(),
+                _ => {}
+            })
+        });
+        let target = kit.spawn_with("target", props.bounded(1, overflow)).unwrap();
+        kit.settle();
+        target.tell(1).unwrap();
+        kit.advance_while_busy(ms(10));
+        assert_eq!(probe.expect_message(), 1);
+        assert_eq!(probe.expect_message(), 9);
+        target.stop();
+        kit.settle();
+    }
+}
+
+#[test]
+fn a_period_of_zero_is_refused_and_leaves_the_timer_as_it_was() {
+    let kit = TestKit::new("test").unwrap();
+    let probe = kit.probe::<u32>("probe");
+    let report = probe.actor().clone();
+    let _target = kit
+        .spawn("target", move || {
+            Script::new(move |call: Call<u32>, ctx| match call {
+                Call::Started => {
+                    let timers = ctx.timers();
+                    timers.start_single("T", ms(10), 1).unwrap();
+                    let zero = Duration::ZERO;
+                    let delay = timers.start_with_fixed_delay("T", zero, zero, || 2);
+                    assert!(matches!(delay, Err(Refusal::Period { .. })));
+                    let rate = timers.start_at_fixed_rate("T", zero, zero, || 3);
+                    assert!(matches!(rate, Err(Refusal::Period { .. })));
+                }
+                Call::Message(number) => report.tell(number).unwrap(),
+                _ => {}
+            })
+        })
+        .unwrap();
+    assert_eq!(probe.expect_message_within(ms(10)), 1);
+    probe.expect_no_message_for(SECOND);
+}
+
+#[test]
+fn delays_of_zero_and_beyond_all_time_are_accepted() {
+    let kit = TestKit::new("test").unwrap();
+    let probe = kit.probe::<u32>("probe");
+    let report = probe.actor().clone();
+    let _target = kit
+        .spawn("target", move || {
+            Script::new(move |call: Call<u32>, ctx| match call {
+                Call::Started => {
+                    let timers = ctx.timers();
+                    timers.start_single("zero", Duration::ZERO, 1).unwrap();
+                    timers.start_single("never", Duration::MAX, 2).unwrap();
+                    let max = Duration::MAX;
+                    timers.start_at_fixed_rate("once", Duration::ZERO, max, || 3).unwrap();
+                    timers.start_with_fixed_delay("once too", Duration::ZERO, max, || 4).unwrap();
+                }
+                Call::Message(number) => report.tell(number).unwrap(),
+                _ => {}
+            })
+        })
+        .unwrap();
+    for expected in [1, 3, 4] {
+        assert_eq!(probe.expect_message(), expected);
+    }
+    probe.expect_no_message_for(Duration::from_secs(1_000_000_000));
+}
