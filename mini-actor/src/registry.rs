@@ -88,9 +88,17 @@ impl Registry {
         std::ptr::from_ref(self).addr()
     }
 
-    /// Whether the calling thread runs an actor of this system, or is one of its own.
+    /// What the timer thread is called.
+    pub(crate) fn timer_thread(name: &str) -> String {
+        format!("{name}-scheduler")
+    }
+
+    /// Whether the calling thread runs an actor of this system, or is one of its own. (The timer thread is known by
+    /// its name. Should another thread have the same one, it does not wait where it could.)
     pub(crate) fn is_inside(&self) -> bool {
-        Inside::system(self.key()) || self.dispatcher.is_current()
+        Inside::system(self.key())
+            || self.dispatcher.is_current()
+            || std::thread::current().name() == Some(&Self::timer_thread(&self.name))
     }
 
     pub(crate) fn enter(&self, actor: Arc<dyn Resident>) -> Result<(), SpawnError> {

@@ -106,7 +106,7 @@ impl Builder {
         let dispatcher = Dispatcher::Pool(pool);
         let scheduler = LightArrayRevolverScheduler::builder()
             .tick_duration(self.tick.unwrap_or(Duration::from_millis(1)))
-            .thread_name(format!("{}-scheduler", self.name))
+            .thread_name(Registry::timer_thread(&self.name))
             .shutdown_timeout(self.shutdown_timeout)
             .executor(OnDispatcher(dispatcher.clone()))
             .build()?;
@@ -323,10 +323,11 @@ impl ActorSystem {
             closing.pending = Some(self.owner.stop());
         }
         if let Some(pending) = closing.pending.take() {
-            let left = match (inside, deadline) {
-                (true, _) => Duration::ZERO,
-                (false, None) => Duration::MAX,
-                (false, Some(deadline)) => deadline.saturating_duration_since(real_now()),
+            // In virtual time it is kept already, or will be when this movement of time ends.
+            let left = match deadline {
+                _ if inside || registry.dispatcher.as_manual().is_some() => Duration::ZERO,
+                None => Duration::MAX,
+                Some(deadline) => deadline.saturating_duration_since(real_now()),
             };
             match pending.wait_timeout(left) {
                 Ok(tasks) => closing.settle(tasks, self.close_policy),

@@ -132,3 +132,138 @@ fn dropping_a_system_stops_its_actors_without_sending_what_is_scheduled() {
         ]
     );
 }
+
+#[test]
+fn closing_stops_children_before_parents_and_says_what_became_of_all() {
+    use common::{Call, Script};
+    use mini_actor::test_kit::TestKit;
+
+    let kit = TestKit::new("test").unwrap();
+    let (sender, order) = mpsc::channel();
+    let parent = kit
+        .spawn("parent", move || {
+            let told = sender.clone();
+            Script::new(move |call: Call<u8>, ctx: &mut Context<Script<u8>>| match call {
+                Call::Started => {
+                    let told = told.clone();
+                    ctx.timers().start_single("idle", HOUR, 9).unwrap();
+                    ctx.spawn("child", move || {
+                        Script::new(move |call: Call<u8>, _| match call {
+                            Call::Message(_) => panic!("expected by this test"),
+                            Call::Stopped(_) => told.send("child").unwrap(),
+                            _ => {}
+                        })
+                    })
+                    .unwrap();
+                }
+                Call::Message(9) => panic!("a timer is never early"),
+                Call::Message(number) => {
+                    // While the system is being closed actors still send, and cannot schedule.
+                    let child = ctx.system().find::<u8>("/parent/child").unwrap();
+                    child.tell(number).unwrap();
+                    let refused = ctx.scheduler().schedule_once(HOUR, ctx.myself(), number);
+                    assert_eq!(*refused.unwrap_err().refusal(), lars_scheduler::Refusal::Stopped);
+                    assert!(ctx.timers().start_single("late", HOUR, 9).is_err());
+                    assert!(matches!(
+                        ctx.system().spawn("new", || Script::new(|_: Call<()>, _| ())),
+                        Err(SpawnError::Closed { .. })
+                    ));
+                }
+                Call::Stopped(reason) => {
+                    assert_eq!(reason, StopReason::SystemClosed);
+                    told.send("parent").unwrap();
+                }
+                _ => {}
+            })
+        })
+        .unwrap();
+    kit.settle();
+    let _ = kit.scheduler().schedule_once(HOUR, &parent, 1).unwrap();
+    let _ = kit.scheduler().schedule_once(2 * HOUR, &parent, 2).unwrap();
+    let report = kit.close().unwrap();
+    assert_eq!(order.try_iter().collect::<Vec<_>>(), ["child", "parent"]);
+    // The child got two messages, failed at the first and left the second.
+    assert_eq!((report.sent, report.received, report.undelivered), (2, 3, 1));
+    assert_eq!((report.timers_ended, report.actors_stopped), (1, 2));
+    assert_eq!(
+        report.to_string(),
+        "scheduled messages sent: 2, dropped: 0, repeats ended: 0, timers ended: 1; received: 3, \
+         undelivered: 1; actors stopped: 2, running: 0; dead letters: 1"
+    );
+}
+
+#[test]
+fn a_closure_on_the_scheduler_runs_on_close_only_if_it_is_marked() {
+    let system = ActorSystem::new("test").unwrap();
+    let (sender, receiver) = mpsc::channel();
+    for (name, marked) in [("marked", true), ("unmarked", false)] {
+        let sender = sender.clone();
+        let task = lars_scheduler::Task::new(move || sender.send(name).unwrap());
+        let task = if marked { task.run_on_close() } else { task };
+        let _ = system.scheduler().timers().schedule_once(HOUR, task).unwrap();
+    }
+    let report = system.close().unwrap();
+    drop(sender);
+    assert_eq!((report.sent, report.timers_ended), (1, 1));
+    assert_eq!(receiver.iter().collect::<Vec<_>>(), ["marked"]);
+}
+
+#[test]
+fn a_scheduled_task_may_close_the_system_and_drop_it_without_a_deadlock() {
+    for inline in [true, false] {
+        let system = ActorSystem::new("test").unwrap();
+        let (factory, told) = probe(|_: &u8, _| ());
+        let _actor = system.spawn("a", factory).unwrap();
+        let timers = system.scheduler().timers().clone();
+        let (sender, receiver) = mpsc::channel();
+        let task = lars_scheduler::Task::new(move || {
+            sender.send(system.close_within(LONG).is_complete()).unwrap();
+            drop(system);
+        });
+        let task = if inline { task.inline() } else { task };
+        let _ = timers.schedule_once(Duration::from_millis(1), task).unwrap();
+        let _ = receiver.recv_timeout(LONG).unwrap();
+        assert_eq!(all(&told).last(), Some(&Event::Dropped));
+    }
+}
+
+#[test]
+fn an_actor_that_holds_the_last_reference_to_its_system_may_drop_it() {
+    struct Owner(Option<ActorSystem>, mpsc::Sender<()>);
+    impl Actor for Owner {
+        type Message = ActorSystem;
+        fn receive(&mut self, system: ActorSystem, _: &mut Context<Self>) {
+            self.0 = Some(system);
+            self.0 = None;
+            self.1.send(()).unwrap();
+        }
+    }
+    let system = ActorSystem::new("test").unwrap();
+    let (sender, receiver) = mpsc::channel();
+    let owner = system.spawn("owner", move || Owner(None, sender)).unwrap();
+    let end = owner.termination();
+    owner.tell(system).map_err(drop).unwrap();
+    receiver.recv_timeout(LONG).unwrap();
+    assert_eq!(end.wait(LONG), Some(StopReason::SystemClosed));
+}
+
+#[test]
+fn the_threads_of_a_closed_system_have_ended() {
+    let system = ActorSystem::builder("ends").threads(3).build().unwrap();
+    let (on_exit, exited) = mpsc::channel::<()>();
+    thread_local! {
+        static ON_EXIT: std::cell::RefCell<Option<mpsc::Sender<()>>> =
+            const { std::cell::RefCell::new(None) };
+    }
+    let (factory, _told) = probe(|_: &u8, _| ());
+    let actor = system
+        .spawn("a", move || {
+            ON_EXIT.with(|it| *it.borrow_mut() = Some(on_exit));
+            factory()
+        })
+        .unwrap();
+    system.close().unwrap();
+    // The reference outlives the system.
+    assert_eq!(exited.recv_timeout(LONG), Err(mpsc::RecvTimeoutError::Disconnected));
+    assert!(actor.is_stopped());
+}

@@ -213,12 +213,9 @@ fn a_message_of_a_timer_that_makes_its_actor_panic_is_handed_to_the_restart_hook
     let report = probe.actor().clone();
     let factory = move || {
         let report = report.clone();
-        let mut first = true;
         Script::new(move |call: Call<u32>, ctx| match call {
-            Call::Started if std::mem::take(&mut first) => {
-                if ctx.myself().metrics().restarts == 0 {
-                    ctx.timers().start_single("T", ms(10), 42).unwrap();
-                }
+            Call::Started if ctx.myself().metrics().restarts == 0 => {
+                ctx.timers().start_single("T", ms(10), 42).unwrap();
             }
             Call::Message(number) => panic!("number {number}"),
             Call::Restarting(message, failed) => {

@@ -1,0 +1,250 @@
+//! Questions, answers, and futures whose results become messages.
+#![allow(clippy::disallowed_methods, missing_docs)]
+
+mod common;
+
+use std::future::Future;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use common::{Call, LONG, SECOND, Script, ms};
+use futures::executor::block_on;
+use mini_actor::test_kit::TestKit;
+use mini_actor::{Actor, ActorSystem, AskError, Context, Overflow, Props, Reply, Undelivered};
+
+enum Question {
+    Double(u64, Reply<u64>),
+    /// Kept until `Release`.
+    Keep(Reply<u64>),
+    Release,
+    Drop(Reply<u64>),
+    Throw(Reply<u64>),
+}
+
+#[derive(Default)]
+struct Oracle(Vec<Reply<u64>>);
+
+impl Actor for Oracle {
+    type Message = Question;
+    fn receive(&mut self, question: Question, _: &mut Context<Self>) {
+        match question {
+            Question::Double(number, reply) => reply.send(2 * number),
+            Question::Keep(reply) => self.0.push(reply),
+            Question::Release => self.0.drain(..).for_each(|reply| reply.send(7)),
+            Question::Drop(reply) => drop(reply),
+            Question::Throw(_reply) => panic!("expected by this test"),
+        }
+    }
+}
+
+#[test]
+fn an_answer_comes_to_a_thread_and_to_a_task_and_cancels_the_one_timer() {
+    let system = ActorSystem::new("test").unwrap();
+    let oracle = system.spawn("oracle", Oracle::default).unwrap();
+    let ask = oracle.ask(|reply| Question::Double(4, reply), LONG);
+    assert_eq!(ask.wait(), Ok(8));
+    let ask = oracle.ask(|reply| Question::Double(5, reply), LONG);
+    assert_eq!(block_on(ask), Ok(10));
+    let metrics = system.scheduler().timers().metrics();
+    assert_eq!((metrics.scheduled, metrics.cancelled, metrics.pending), (2, 2, 0));
+}
+
+#[test]
+fn a_question_times_out_never_early_and_a_late_answer_is_a_dead_letter() {
+    let kit = TestKit::new("test").unwrap();
+    let oracle = kit.spawn("oracle", Oracle::default).unwrap();
+    let mut ask = Box::pin(oracle.ask(Question::Keep, SECOND));
+    kit.advance(SECOND - Duration::from_nanos(1));
+    assert!(poll(&mut ask).is_none());
+    kit.advance(Duration::from_nanos(1));
+    assert_eq!(poll(&mut ask), Some(Err(AskError::Timeout(SECOND))));
+    assert_eq!(kit.dead_letters(), []);
+    oracle.tell(Question::Release).unwrap();
+    let letters = kit.dead_letters();
+    assert_eq!((letters.len(), letters[0].reason), (1, Undelivered::Late));
+    assert_eq!((&*letters[0].recipient, letters[0].message_type), ("/oracle", "u64"));
+}
+
+fn poll<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+    use futures::FutureExt;
+    future.now_or_never()
+}
+
+#[test]
+fn an_asker_that_does_not_wait_any_more_gives_the_timer_back_and_the_answer_is_a_dead_letter() {
+    let kit = TestKit::new("test").unwrap();
+    let oracle = kit.spawn("oracle", Oracle::default).unwrap();
+    drop(oracle.ask(Question::Keep, SECOND));
+    assert_eq!(kit.scheduler().timers().pending(), 0);
+    oracle.tell(Question::Release).unwrap();
+    assert_eq!(kit.dead_letters().len(), 1);
+    // One that has come and was not looked at.
+    let ask = oracle.ask(|reply| Question::Double(1, reply), SECOND);
+    kit.settle();
+    drop(ask);
+    assert_eq!(kit.dead_letters().len(), 1);
+}
+
+#[test]
+fn a_question_that_nobody_will_answer_ends_at_once() {
+    let kit = TestKit::new("test").unwrap();
+    let oracle = kit.spawn("oracle", Oracle::default).unwrap();
+    assert_eq!(oracle.ask(Question::Drop, LONG).wait(), Err(AskError::NoAnswer));
+    // In the mailbox of an actor that is killed.
+    let unanswered = oracle.ask(|reply| Question::Double(1, reply), LONG);
+    oracle.kill();
+    assert_eq!(unanswered.wait(), Err(AskError::NoAnswer));
+    let gone = oracle.ask(|reply| Question::Double(1, reply), LONG);
+    assert_eq!(gone.wait(), Err(AskError::Stopped("/oracle".into())));
+    let clumsy = kit.spawn("clumsy", Oracle::default).unwrap();
+    assert_eq!(clumsy.ask(Question::Throw, LONG).wait(), Err(AskError::NoAnswer));
+    let full =
+        kit.spawn_with("full", Props::new(Oracle::default).bounded(1, Overflow::Fail)).unwrap();
+    full.tell(Question::Release).unwrap();
+    let refused = full.ask(Question::Keep, LONG).wait();
+    assert_eq!(refused, Err(AskError::Full("/full".into())));
+    assert_eq!(kit.scheduler().timers().pending(), 0);
+}
+
+#[test]
+fn waiting_in_virtual_time_runs_what_can_run_and_does_not_wait_for_ever() {
+    let kit = TestKit::new("test").unwrap();
+    let oracle = kit.spawn("oracle", Oracle::default).unwrap();
+    assert_eq!(oracle.ask(|reply| Question::Double(3, reply), SECOND).wait(), Ok(6));
+    assert_eq!(oracle.ask(Question::Keep, SECOND).wait(), Err(AskError::WouldBlock));
+}
+
+#[test]
+fn an_open_question_is_told_when_its_system_has_been_closed_and_not_before() {
+    let kit = TestKit::new("test").unwrap();
+    let oracle = kit.spawn("oracle", Oracle::default).unwrap();
+    let answered = oracle.ask(Question::Keep, LONG);
+    oracle.tell(Question::Release).unwrap();
+    let (sender, receiver) = mpsc::channel();
+    let keeper = kit
+        .spawn("keeper", move || {
+            struct Keeper(mpsc::Sender<Reply<u64>>);
+            impl Actor for Keeper {
+                type Message = Reply<u64>;
+                fn receive(&mut self, reply: Reply<u64>, _: &mut Context<Self>) {
+                    self.0.send(reply).unwrap();
+                }
+            }
+            Keeper(sender)
+        })
+        .unwrap();
+    let open = keeper.ask(|reply| reply, LONG);
+    let report = kit.close().unwrap();
+    assert_eq!(report.timers_ended, 2);
+    assert_eq!(answered.wait(), Ok(7));
+    assert_eq!(open.wait(), Err(AskError::Closed));
+    let reply = receiver.recv().unwrap();
+    assert!(!reply.is_wanted());
+    reply.send(1);
+    assert_eq!(keeper.ask(|reply| reply, LONG).wait(), Err(AskError::Closed));
+}
+
+#[test]
+fn actors_that_ask_each_other_and_wait_do_not_starve_each_other_as_long_as_a_thread_is_free() {
+    let system = ActorSystem::builder("test").threads(2).build().unwrap();
+    let oracle = system.spawn("oracle", Oracle::default).unwrap();
+    let (sender, receiver) = mpsc::channel();
+    let asker = system
+        .spawn("asker", move || {
+            Script::new(move |call: Call<u64>, _| {
+                if let Call::Message(number) = call {
+                    // The oracle was just scheduled on this very thread.
+                    let ask = oracle.ask(|reply| Question::Double(number, reply), LONG);
+                    sender.send(ask.wait()).unwrap();
+                }
+            })
+        })
+        .unwrap();
+    for number in 0..200 {
+        asker.tell(number).unwrap();
+    }
+    for number in 0..200 {
+        assert_eq!(receiver.recv_timeout(LONG).unwrap(), Ok(2 * number));
+    }
+}
+
+/// Pipes what the test makes, and tells what comes of it.
+fn piping<F: Future<Output = u64> + Send + 'static>(
+    system: &ActorSystem,
+    make: impl FnOnce() -> F + Send + 'static,
+) -> mpsc::Receiver<u64> {
+    let (sender, receiver) = mpsc::channel();
+    let mut make = Some(make);
+    system
+        .spawn("pipes", move || {
+            Script::new(move |call: Call<u64>, ctx: &mut Context<Script<u64>>| match call {
+                Call::Started => {
+                    let make = make.take().unwrap();
+                    ctx.pipe_to_self(make(), |result| result + 1);
+                }
+                Call::Message(result) => sender.send(result).unwrap(),
+                _ => {}
+            })
+        })
+        .unwrap();
+    receiver
+}
+
+#[test]
+fn a_future_of_a_tokio_runtime_is_piped_to_an_actor() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_time()
+        .build()
+        .unwrap();
+    let system = ActorSystem::new("test").unwrap();
+    let handle = runtime.handle().clone();
+    let receiver = piping(&system, move || async move {
+        let slept = handle.spawn(async {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+            41
+        });
+        slept.await.unwrap()
+    });
+    assert_eq!(receiver.recv_timeout(LONG).unwrap(), 42);
+}
+
+#[test]
+fn a_future_of_smol_is_piped_to_an_actor() {
+    let system = ActorSystem::new("test").unwrap();
+    let receiver = piping(&system, || async {
+        smol::Timer::after(Duration::from_millis(2)).await;
+        smol::unblock(|| 41).await
+    });
+    assert_eq!(receiver.recv_timeout(LONG).unwrap(), 42);
+}
+
+#[test]
+fn a_piped_future_is_woken_in_virtual_time_too_and_its_result_for_a_stopped_actor_is_a_dead_letter()
+{
+    let kit = TestKit::new("test").unwrap();
+    let (promise, result) = futures::channel::oneshot::channel();
+    let receiver = piping(&kit, || async { result.await.unwrap() });
+    kit.settle();
+    let (late_promise, late) = futures::channel::oneshot::channel::<u64>();
+    let stopped = kit
+        .spawn("stops", move || {
+            let mut late = Some(late);
+            Script::new(move |call: Call<u64>, ctx: &mut Context<Script<u64>>| {
+                if call == Call::Started {
+                    let late = late.take().unwrap();
+                    ctx.pipe_to_self(async { late.await.unwrap() }, |result| result);
+                    ctx.pipe_to_self(async { panic!("expected by this test") }, |(): ()| 0);
+                    ctx.stop();
+                }
+            })
+        })
+        .unwrap();
+    kit.settle();
+    assert!(stopped.is_stopped());
+    promise.send(1).unwrap();
+    late_promise.send(2).unwrap();
+    kit.advance(ms(1));
+    assert_eq!(receiver.try_recv(), Ok(2));
+    assert_eq!(kit.dead_letters().len(), 1);
+}

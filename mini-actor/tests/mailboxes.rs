@@ -1,0 +1,421 @@
+//! Bounded mailboxes and their policies; references and recipients; threads.
+#![allow(clippy::disallowed_methods, missing_docs)]
+
+mod common;
+
+use std::collections::HashSet;
+use std::sync::{Arc, Barrier, mpsc};
+use std::time::{Duration, Instant};
+
+use common::{Call, Event, LONG, Script, all, ms, probe};
+use mini_actor::test_kit::TestKit;
+use mini_actor::{
+    Actor, ActorSystem, Context, Overflow, Props, StopReason, Undelivered, Unsendable,
+};
+
+/// An actor that holds still at 0, until the test lets it go.
+fn holding(gate: &Arc<Barrier>, told: mpsc::Sender<u32>) -> Props<Script<u32>> {
+    let gate = Arc::clone(gate);
+    Props::once(move || {
+        Script::new(move |call: Call<u32>, _| {
+            if let Call::Message(number) = call {
+                told.send(number).unwrap();
+                if number == 0 {
+                    gate.wait();
+                }
+            }
+        })
+    })
+}
+
+#[test]
+fn a_full_mailbox_that_fails_gives_the_message_back_and_says_why() {
+    let kit = TestKit::new("test").unwrap();
+    let (sender, receiver) = mpsc::channel();
+    let props = holding(&Arc::new(Barrier::new(1)), sender).bounded(2, Overflow::Fail);
+    let actor = kit.spawn_with("a", props).unwrap();
+    for number in [1, 2] {
+        actor.tell(number).unwrap();
+    }
+    let error = actor.tell(3).unwrap_err();
+    assert_eq!(error.reason(), Unsendable::Full);
+    assert_eq!(error.to_string(), "the actor \"/a\" has a full mailbox; the message is given back");
+    assert_eq!(error.into_message(), 3);
+    kit.settle();
+    actor.tell(4).unwrap();
+    kit.settle();
+    assert_eq!(receiver.try_iter().collect::<Vec<_>>(), [1, 2, 4]);
+    assert_eq!(kit.dead_letters(), []);
+}
+
+#[test]
+fn a_full_mailbox_drops_the_newest_or_the_oldest_into_the_dead_letters() {
+    for (overflow, left) in [(Overflow::DropNewest, [1, 2]), (Overflow::DropOldest, [3, 4])] {
+        let kit = TestKit::new("test").unwrap();
+        let (sender, receiver) = mpsc::channel();
+        let props = holding(&Arc::new(Barrier::new(1)), sender).bounded(2, overflow);
+        let actor = kit.spawn_with("a", props).unwrap();
+        for number in 1..=4 {
+            actor.tell(number).unwrap();
+        }
+        kit.settle();
+        assert_eq!(receiver.try_iter().collect::<Vec<_>>(), left);
+        let letters = kit.dead_letters();
+        assert_eq!(letters.len(), 2);
+        assert!(letters.iter().all(|letter| letter.reason == Undelivered::Full));
+    }
+}
+
+#[test]
+fn a_sender_to_a_full_mailbox_that_blocks_waits_for_room() {
+    let system = ActorSystem::new("test").unwrap();
+    let (sender, receiver) = mpsc::channel();
+    let gate = Arc::new(Barrier::new(2));
+    let props = holding(&gate, sender).bounded(1, Overflow::Block(LONG));
+    let actor = system.spawn_with("a", props).unwrap();
+    actor.tell(0).unwrap();
+    assert_eq!(receiver.recv_timeout(LONG).unwrap(), 0); // it holds
+    actor.tell(1).unwrap(); // fills the mailbox
+    let blocked = actor.clone();
+    let waiting = std::thread::spawn(move || blocked.tell(2).is_ok());
+    gate.wait();
+    assert!(waiting.join().unwrap());
+    for number in [1, 2] {
+        assert_eq!(receiver.recv_timeout(LONG).unwrap(), number);
+    }
+}
+
+#[test]
+fn a_sender_waits_for_room_no_longer_than_the_limit_and_not_for_an_actor_that_stops() {
+    let system = ActorSystem::new("test").unwrap();
+    for (limit, kill) in [(ms(5), false), (LONG, true)] {
+        let (sender, receiver) = mpsc::channel();
+        let gate = Arc::new(Barrier::new(2));
+        let props = holding(&gate, sender).bounded(1, Overflow::Block(limit));
+        let actor = system.spawn_with("a", props).unwrap();
+        actor.tell(0).unwrap();
+        receiver.recv_timeout(LONG).unwrap();
+        actor.tell(1).unwrap();
+        let before = Instant::now();
+        if kill {
+            let blocked = actor.clone();
+            let waiting = std::thread::spawn(move || blocked.tell(2).unwrap_err().reason());
+            actor.kill();
+            gate.wait();
+            assert_eq!(waiting.join().unwrap(), Unsendable::Stopped);
+        } else {
+            assert_eq!(actor.tell(2).unwrap_err().reason(), Unsendable::Full);
+            assert!(before.elapsed() >= limit);
+            gate.wait();
+            actor.stop();
+        }
+        assert!(actor.termination().wait(LONG).is_some());
+    }
+}
+
+#[test]
+fn an_actor_that_fills_its_own_mailbox_is_not_made_to_wait_for_itself() {
+    let system = ActorSystem::new("test").unwrap();
+    let (sender, receiver) = mpsc::channel();
+    let props = Props::once(move || {
+        Script::new(move |call: Call<u32>, ctx: &mut Context<Script<u32>>| {
+            if call == Call::Message(0) {
+                ctx.myself().tell(1).unwrap();
+                sender.send(ctx.myself().tell(2).unwrap_err().reason()).unwrap();
+            }
+        })
+    });
+    let actor = system.spawn_with("a", props.bounded(1, Overflow::Block(Duration::MAX))).unwrap();
+    actor.tell(0).unwrap();
+    assert_eq!(receiver.recv_timeout(LONG).unwrap(), Unsendable::Full);
+}
+
+#[test]
+fn a_scheduled_message_that_finds_no_room_is_a_dead_letter_and_holds_nobody_up() {
+    let kit = TestKit::new("test").unwrap();
+    let (sender, _receiver) = mpsc::channel();
+    let props =
+        holding(&Arc::new(Barrier::new(1)), sender).bounded(1, Overflow::Block(Duration::MAX));
+    let actor = kit.spawn_with("a", props).unwrap();
+    kit.settle();
+    actor.tell(1).unwrap();
+    let _ = kit.scheduler().schedule_once(ms(1), &actor, 2).unwrap();
+    kit.advance_while_busy(ms(1));
+    let letters = kit.dead_letters();
+    assert_eq!((letters.len(), letters[0].reason), (1, Undelivered::Full));
+}
+
+#[test]
+fn senders_that_race_for_a_bounded_mailbox_lose_nothing_whatever_the_policy() {
+    const SENDERS: u64 = 3;
+    let each = if cfg!(miri) { 20 } else { 3_000 };
+    for overflow in
+        [Overflow::Fail, Overflow::Block(LONG), Overflow::DropNewest, Overflow::DropOldest]
+    {
+        let system = ActorSystem::builder("test").threads(2).throughput(3).build().unwrap();
+        let (sender, receiver) = mpsc::channel();
+        let props = Props::once(move || {
+            Script::new(move |call: Call<(u64, u64)>, _| {
+                if let Call::Message(message) = call {
+                    sender.send(message).unwrap();
+                }
+            })
+        });
+        let actor = system.spawn_with("a", props.bounded(4, overflow)).unwrap();
+        let senders: Vec<_> = (0..SENDERS)
+            .map(|number| {
+                let actor = actor.clone();
+                std::thread::spawn(move || {
+                    (0..each).filter(|&n| actor.tell((number, n)).is_err()).count() as u64
+                })
+            })
+            .collect();
+        let given_back: u64 = senders.into_iter().map(|sender| sender.join().unwrap()).sum();
+        let report = system.close().unwrap();
+        let mut last = [None; SENDERS as usize];
+        let mut received = 0;
+        for (number, n) in receiver {
+            assert!(last[number as usize] < Some(n), "in order");
+            last[number as usize] = Some(n);
+            received += 1;
+        }
+        assert_eq!(received + given_back + report.dead_letters, SENDERS * each, "{overflow:?}");
+        if let Overflow::Block(_) = overflow {
+            assert_eq!(received, SENDERS * each);
+        }
+    }
+}
+
+#[test]
+fn a_mailbox_for_no_message_is_refused() {
+    let kit = TestKit::new("test").unwrap();
+    let (sender, _receiver) = mpsc::channel();
+    let props = holding(&Arc::new(Barrier::new(1)), sender).bounded(0, Overflow::Fail);
+    let error = kit.spawn_with("a", props).unwrap_err();
+    assert_eq!(error.to_string(), "the mailbox's capacity is 0, but it must be at least 1");
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Protocol {
+    Text(String),
+    Number(u32),
+}
+
+impl From<u32> for Protocol {
+    fn from(number: u32) -> Self {
+        Self::Number(number)
+    }
+}
+
+#[test]
+fn a_recipient_sends_a_part_of_a_protocol_and_gives_back_what_it_was_handed() {
+    let kit = TestKit::new("test").unwrap();
+    let probe = kit.probe::<Protocol>("probe");
+    let numbers = probe.actor().recipient::<u32>();
+    let words = probe.actor().map(|word: &'static str| {
+        assert_ne!(word, "bad", "expected by this test");
+        Protocol::Text(word.to_owned())
+    });
+    numbers.tell(7).unwrap();
+    let bad = words.clone();
+    let panicked = std::thread::spawn(move || drop(bad.tell("bad"))).join();
+    assert!(panicked.is_err(), "the sender's own panic is the sender's");
+    words.tell("good").unwrap();
+    assert_eq!(probe.expect_message(), Protocol::Number(7));
+    assert_eq!(probe.expect_message(), Protocol::Text("good".to_owned()));
+    assert_eq!(words.path(), "/probe");
+    probe.actor().kill();
+    kit.settle();
+    assert!(words.is_stopped());
+    assert_eq!(words.tell("late").unwrap_err().into_message(), "late");
+}
+
+#[test]
+fn references_are_equal_if_they_refer_to_the_same_actor_and_weak_ones_keep_nothing() {
+    let kit = TestKit::new("test").unwrap();
+    let first = kit.probe::<u32>("a").actor().clone();
+    let same = kit.find::<u32>("/a").unwrap();
+    let other = kit.probe::<u32>("b").actor().clone();
+    assert_eq!(first, same);
+    assert_ne!(first, other);
+    assert_eq!(HashSet::from([first.clone(), same, other]).len(), 2);
+    let weak = first.downgrade();
+    assert_eq!(weak.upgrade(), Some(first.clone()));
+    first.kill();
+    kit.settle();
+    let id = first.id();
+    drop(first);
+    assert!(weak.upgrade().is_none());
+    assert_ne!(kit.probe::<u32>("a").actor().id(), id, "a successor is another actor");
+}
+
+#[test]
+fn the_end_of_an_actor_can_be_waited_for_and_awaited_also_afterwards() {
+    let system = ActorSystem::new("test").unwrap();
+    let (factory, _told) = probe(|_: &(), _| ());
+    let actor = system.spawn("a", factory).unwrap();
+    assert_eq!(actor.termination().wait(ms(1)), None);
+    let awaited = actor.termination();
+    actor.kill();
+    assert_eq!(actor.termination().wait(LONG), Some(StopReason::Killed));
+    assert_eq!(futures::executor::block_on(awaited), StopReason::Killed);
+    let (factory, _told) = probe(|_: &(), _| ());
+    assert!(system.spawn("a", factory).is_ok(), "the name is free");
+}
+
+#[test]
+fn a_pinned_actor_blocks_nobody_but_itself_and_its_thread_ends_with_it() {
+    let system = ActorSystem::builder("test").threads(1).build().unwrap();
+    let (hold, held) = mpsc::channel::<()>();
+    let (sender, receiver) = mpsc::channel();
+    let (on_exit, exited) = mpsc::channel::<()>();
+    let props = Props::once(move || {
+        thread_local! {
+            static ON_EXIT: std::cell::RefCell<Option<mpsc::Sender<()>>> =
+                const { std::cell::RefCell::new(None) };
+        }
+        ON_EXIT.with(|it| *it.borrow_mut() = Some(on_exit));
+        Script::new(move |call: Call<()>, _| {
+            if call == Call::Message(()) {
+                sender.send(std::thread::current().name().unwrap().to_owned()).unwrap();
+                let _ = held.recv();
+            }
+        })
+    });
+    let blocks = system.spawn_with("blocks", props.pinned()).unwrap();
+    blocks.tell(()).unwrap();
+    assert_eq!(receiver.recv_timeout(LONG).unwrap(), "test/blocks-0");
+    let (factory, told) = probe(|_, ctx| ctx.stop());
+    let other = system.spawn("other", factory).unwrap();
+    other.tell(1).unwrap();
+    assert!(all(&told).contains(&Event::Received(1)));
+    drop(hold);
+    blocks.stop();
+    assert_eq!(
+        exited.recv_timeout(LONG),
+        Err(mpsc::RecvTimeoutError::Disconnected),
+        "the thread has ended"
+    );
+    system.close().unwrap();
+}
+
+#[test]
+fn what_waits_for_a_thread_that_is_about_to_block_goes_to_another() {
+    let system = ActorSystem::builder("test").threads(2).build().unwrap();
+    let (sender, receiver) = mpsc::channel();
+    let other = system
+        .spawn("other", move || {
+            Script::new(move |call: Call<()>, _| {
+                if call == Call::Message(()) {
+                    sender.send(()).unwrap();
+                }
+            })
+        })
+        .unwrap();
+    let (done, wait) = mpsc::channel();
+    let blocks = system
+        .spawn("blocks", move || {
+            Script::new(move |call: Call<()>, ctx: &mut Context<Script<()>>| {
+                if call == Call::Message(()) {
+                    other.tell(()).unwrap(); // would run next on this thread
+                    done.send(ctx.blocking(|| receiver.recv_timeout(LONG))).unwrap();
+                }
+            })
+        })
+        .unwrap();
+    blocks.tell(()).unwrap();
+    assert_eq!(wait.recv_timeout(LONG).unwrap(), Ok(()));
+}
+
+#[test]
+fn an_actor_whose_time_slice_is_over_lets_others_have_their_turn() {
+    let system = ActorSystem::builder("test")
+        .threads(1)
+        .throughput(1 << 20)
+        .time_slice(Duration::from_nanos(1))
+        .build()
+        .unwrap();
+    struct Busy;
+    impl Actor for Busy {
+        type Message = ();
+        fn receive(&mut self, (): (), ctx: &mut Context<Self>) {
+            let _ = ctx.myself().tell(());
+        }
+    }
+    let busy = system.spawn("busy", || Busy).unwrap();
+    busy.tell(()).unwrap();
+    let (factory, told) = probe(|_, ctx| ctx.stop());
+    let other = system.spawn("other", factory).unwrap();
+    other.tell(7).unwrap();
+    assert!(all(&told).contains(&Event::Received(7)));
+    busy.kill();
+}
+
+#[test]
+fn two_actors_that_keep_each_other_busy_let_others_have_their_turn() {
+    // One thread: the two run each other out of its slot for what is next.
+    let system = ActorSystem::builder("test").threads(1).build().unwrap();
+    struct Player(Option<mini_actor::Recipient<()>>);
+    impl Actor for Player {
+        type Message = Option<mini_actor::Recipient<()>>;
+        fn receive(&mut self, message: Self::Message, _: &mut Context<Self>) {
+            if message.is_some() {
+                self.0 = message;
+            }
+            if let Some(other) = &self.0 {
+                let _ = other.tell(());
+            }
+        }
+    }
+    let ping = system.spawn("ping", || Player(None)).unwrap();
+    let pong = system.spawn("pong", || Player(None)).unwrap();
+    ping.tell(Some(pong.map(|()| None))).unwrap();
+    pong.tell(Some(ping.map(|()| None))).unwrap();
+    let (factory, told) = probe(|_, ctx| ctx.stop());
+    let other = system.spawn("other", factory).unwrap();
+    other.tell(7).unwrap();
+    assert!(all(&told).contains(&Event::Received(7)));
+    ping.kill();
+    pong.kill();
+    system.close().unwrap();
+}
+
+#[test]
+fn counts_say_how_many_messages_wait_and_were_received() {
+    let kit = TestKit::new("test").unwrap();
+    let probe = kit.probe::<u32>("probe");
+    for number in 0..100 {
+        probe.actor().tell(number).unwrap();
+    }
+    assert_eq!(probe.actor().metrics().mailbox_depth, 100);
+    kit.settle();
+    let metrics = probe.actor().metrics();
+    assert_eq!((metrics.mailbox_depth, metrics.processed, metrics.restarts), (0, 100, 0));
+    let (alive, processed) = (kit.metrics().alive, kit.metrics().processed);
+    assert_eq!((alive, processed), (1, 100));
+    probe.actor().kill();
+    kit.settle();
+    let metrics = kit.metrics();
+    assert_eq!((metrics.alive, metrics.stopped, metrics.processed), (0, 1, 100));
+}
+
+#[test]
+fn a_subscriber_sees_dead_letters_with_their_content_until_it_goes() {
+    let kit = TestKit::new("test").unwrap();
+    let probe = kit.probe::<u32>("probe");
+    let (sender, receiver) = mpsc::channel();
+    let subscription = kit.on_dead_letter(move |letter| {
+        sender.send(letter.message.downcast_ref::<u32>().copied()).unwrap();
+    });
+    let more = kit.on_dead_letter(|_| panic!("a hook that panics harms nobody"));
+    for number in [1, 2] {
+        probe.actor().tell(number).unwrap();
+    }
+    probe.actor().kill();
+    kit.settle();
+    assert_eq!(receiver.try_iter().collect::<Vec<_>>(), [Some(1), Some(2)]);
+    drop(subscription);
+    drop(more);
+    assert!(receiver.recv().is_err(), "the hook is gone");
+    assert_eq!(kit.metrics().dead_letters, 2);
+}

@@ -1,0 +1,199 @@
+//! Virtual time for a whole system. Akka's `ExplicitlyTriggeredSchedulerSpec` and `ManualTime`, and what users of others
+//! stumble over.
+#![allow(clippy::disallowed_methods, missing_docs)]
+
+mod common;
+
+use std::time::Duration;
+
+use common::{Call, SECOND, Script, ms};
+use mini_actor::test_kit::TestKit;
+use mini_actor::{Cancellable, Context};
+
+/// Sends to a probe, as Akka's scenarios do: initial delay and interval in seconds.
+fn every(kit: &TestKit, to: &mini_actor::ActorRef<u8>, initial: u64, every: u64) -> Cancellable {
+    let seconds = Duration::from_secs;
+    kit.scheduler().schedule_at_fixed_rate(seconds(initial), seconds(every), to, 1).unwrap()
+}
+
+fn count(probe: &mini_actor::test_kit::Probe<u8>) -> usize {
+    std::iter::from_fn(|| probe.try_message()).count()
+}
+
+#[test]
+fn time_that_passes_sends_exactly_what_is_due() {
+    let kit = TestKit::new("test").unwrap();
+    let probe = kit.probe("probe");
+    let to = probe.actor();
+    let at_once = every(&kit, to, 0, 5);
+    kit.advance(12 * SECOND);
+    assert_eq!(count(&probe), 3);
+    assert!(at_once.cancel());
+
+    let later = every(&kit, to, 5, 5);
+    kit.advance(7 * SECOND);
+    assert_eq!(count(&probe), 1);
+    assert!(later.cancel() && !later.cancel());
+    kit.advance(4 * SECOND);
+    assert_eq!(count(&probe), 0);
+
+    let _ = kit.scheduler().schedule_once(5 * SECOND, to, 1).unwrap();
+    kit.advance(100 * SECOND);
+    assert_eq!(count(&probe), 1);
+
+    for _ in 0..3 {
+        let _ = kit.scheduler().schedule_once(5 * SECOND, to, 1).unwrap();
+    }
+    kit.advance(100 * SECOND);
+    assert_eq!(count(&probe), 3);
+
+    let three = [every(&kit, to, 5, 5), every(&kit, to, 5, 5), every(&kit, to, 5, 5)];
+    kit.advance(7 * SECOND);
+    assert_eq!(count(&probe), 3);
+    assert!(three[0].cancel());
+    kit.advance(4 * SECOND);
+    assert_eq!(count(&probe), 2);
+    assert!(three[1].cancel() && three[2].cancel());
+
+    assert!(every(&kit, to, 5, 5).cancel());
+    kit.advance(100 * SECOND);
+    assert_eq!(count(&probe), 0);
+
+    let steps = every(&kit, to, 5, 5);
+    for (pass, sent) in [(7, 1), (1, 0), (10, 2)] {
+        kit.advance(pass * SECOND);
+        assert_eq!(count(&probe), sent);
+    }
+    assert!(steps.cancel());
+}
+
+#[test]
+fn a_single_timer_of_ten_milliseconds_comes_between_nine_and_eleven_and_never_again() {
+    let kit = TestKit::new("test").unwrap();
+    let probe = kit.probe::<&'static str>("probe");
+    let report = probe.actor().clone();
+    let _actor = kit
+        .spawn("a", move || {
+            Script::new(move |call: Call<()>, ctx: &mut Context<Script<()>>| match call {
+                Call::Started => ctx.timers().start_single("T", ms(10), ()).unwrap(),
+                Call::Message(()) => report.tell("tick").unwrap(),
+                _ => {}
+            })
+        })
+        .unwrap();
+    probe.expect_no_message_for(ms(9));
+    assert_eq!(probe.expect_message_within(ms(2)), "tick");
+    assert_eq!(kit.elapsed(), ms(10));
+    probe.expect_no_message_for(10 * SECOND);
+}
+
+#[test]
+fn what_actors_schedule_on_the_way_is_part_of_the_same_movement_at_its_exact_time() {
+    let kit = TestKit::new("test").unwrap();
+    let probe = kit.probe::<Duration>("probe");
+    let report = probe.actor().clone();
+    let timers = kit.scheduler().timers().clone();
+    let start = timers.now();
+    let actor = kit
+        .spawn("a", move || {
+            Script::new(move |call: Call<u32>, ctx: &mut Context<Script<u32>>| {
+                if let Call::Message(left) = call {
+                    report.tell(timers.now() - start).unwrap();
+                    if left > 0 {
+                        let _ =
+                            ctx.scheduler().schedule_once(ms(7), ctx.myself(), left - 1).unwrap();
+                    }
+                }
+            })
+        })
+        .unwrap();
+    actor.tell(4).unwrap();
+    kit.advance(ms(21));
+    let seen: Vec<_> = std::iter::from_fn(|| probe.try_message()).collect();
+    assert_eq!(seen, [ms(0), ms(7), ms(14), ms(21)]);
+    kit.advance(ms(7));
+    assert_eq!(probe.expect_message(), ms(28));
+}
+
+#[test]
+fn the_same_test_does_the_same_each_time() {
+    let run = || {
+        let kit = TestKit::new("test").unwrap();
+        let probe = kit.probe::<(u64, u64)>("probe");
+        for number in 0..20 {
+            let report = probe.actor().clone();
+            kit.spawn(&format!("a{number}"), move || {
+                let mut ticks = 0;
+                Script::new(move |call: Call<()>, ctx: &mut Context<Script<()>>| match call {
+                    Call::Started => {
+                        let every = ms(number % 3 + 1);
+                        ctx.timers().start_at_fixed_rate("T", every, every, || ()).unwrap();
+                    }
+                    Call::Message(()) => {
+                        ticks += 1;
+                        report.tell((number, ticks)).unwrap();
+                    }
+                    _ => {}
+                })
+            })
+            .unwrap();
+        }
+        kit.advance(ms(50));
+        std::iter::from_fn(|| probe.try_message()).collect::<Vec<_>>()
+    };
+    let first = run();
+    assert_eq!(first.len(), 7 * 50 + 7 * 25 + 6 * 16);
+    assert_eq!(first, run());
+}
+
+#[test]
+fn a_probe_stops_time_at_the_message_that_it_waits_for() {
+    let kit = TestKit::new("test").unwrap();
+    let probe = kit.probe::<u8>("probe");
+    let _ = kit.scheduler().schedule_once(3 * SECOND, probe.actor(), 1).unwrap();
+    assert_eq!(probe.expect_message_within(3600 * SECOND), 1);
+    assert_eq!(kit.elapsed(), 3 * SECOND);
+    assert_eq!(kit.scheduler().timers().pending(), 0, "it leaves no timer behind");
+}
+
+#[test]
+fn a_message_at_the_very_end_of_a_silence_breaks_it() {
+    let kit = TestKit::new("test").unwrap();
+    let probe = kit.probe::<u8>("probe");
+    let _ = kit.scheduler().schedule_once(SECOND, probe.actor(), 1).unwrap();
+    let broken = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        probe.expect_no_message_for(SECOND);
+    }));
+    let message = *broken.unwrap_err().downcast::<String>().unwrap();
+    assert_eq!(message, "/probe has received a message after 1s");
+}
+
+#[test]
+fn expectations_that_are_not_met_say_so() {
+    let kit = TestKit::new("test").unwrap();
+    let probe = kit.probe::<u8>("probe");
+    let panics = |check: &dyn Fn()| {
+        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(check));
+        *caught.unwrap_err().downcast::<String>().unwrap()
+    };
+    assert_eq!(panics(&|| _ = probe.expect_message()), "/probe has received nothing");
+    let within = panics(&|| _ = probe.expect_message_within(SECOND));
+    assert_eq!(within, "/probe has received nothing within 1s");
+    let stopped = panics(&|| _ = probe.expect_terminated(probe.actor()));
+    assert_eq!(stopped, "/probe has not stopped");
+}
+
+#[test]
+fn closing_in_virtual_time_is_complete_when_it_returns_and_nothing_is_left() {
+    let kit = TestKit::new("test").unwrap();
+    let probe = kit.probe::<u8>("probe");
+    let actor = probe.actor().clone();
+    let _ = kit.scheduler().schedule_once(3600 * SECOND, &actor, 1).unwrap();
+    let _series = every(&kit, &actor, 1, 1);
+    actor.tell(2).unwrap();
+    let report = kit.close().unwrap();
+    assert_eq!((report.sent, report.repeats_ended, report.received), (1, 1, 2));
+    assert_eq!((report.actors_stopped, report.undelivered), (1, 0));
+    kit.advance(SECOND);
+    assert!(actor.tell(3).is_err());
+}
