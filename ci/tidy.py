@@ -6,7 +6,7 @@
 - The modules of a crate use each other in one direction: each `use crate::` points at a module that stands
   above in lib.rs.
 - Every test that is ignored, and every TODO, says why.
-- Every test that docs/semantics.md names exists.
+- Every test that docs/semantics.md and docs/actors.md name exists.
 """
 
 import pathlib
@@ -66,10 +66,10 @@ tests = set()
 for crate in CRATES:
     for path in (ROOT / crate).rglob("*.rs"):
         tests.update(re.findall(r"\bfn (\w+)\(", path.read_text()))
-page = ROOT / "docs" / "semantics.md"
-for name in re.findall(r"`([a-z0-9]+(?:_[a-z0-9]+){3,})`", page.read_text()):
-    if name not in tests:
-        problems.append(f"{page.relative_to(ROOT)}: names the test `{name}`, which does not exist")
+for page in (ROOT / "docs" / "semantics.md", ROOT / "docs" / "actors.md"):
+    for name in re.findall(r"`([a-z0-9]+(?:_[a-z0-9]+){3,})`", page.read_text()):
+        if name not in tests:
+            problems.append(f"{page.relative_to(ROOT)}: names the test `{name}`, which does not exist")
 
 for problem in problems:
     print(problem)

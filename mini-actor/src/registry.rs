@@ -93,12 +93,15 @@ impl Registry {
         format!("{name}-scheduler")
     }
 
-    /// Whether the calling thread runs an actor of this system, or is one of its own. (The timer thread is known by
-    /// its name. Should another thread have the same one, it does not wait where it could.)
+    /// Whether the calling thread runs an actor of this system, or is one of its own.
     pub(crate) fn is_inside(&self) -> bool {
-        Inside::system(self.key())
-            || self.dispatcher.is_current()
-            || std::thread::current().name() == Some(&Self::timer_thread(&self.name))
+        Inside::system(self.key()) || self.dispatcher.is_current() || self.is_timer_thread()
+    }
+
+    /// Whether the calling thread is the timer thread. It is known by its name: should another thread have the
+    /// same one, it does not wait where it could.
+    pub(crate) fn is_timer_thread(&self) -> bool {
+        std::thread::current().name() == Some(&Self::timer_thread(&self.name))
     }
 
     pub(crate) fn enter(&self, actor: Arc<dyn Resident>) -> Result<(), SpawnError> {

@@ -307,8 +307,10 @@ impl ActorSystem {
     /// 3. Questions that are still open get [`AskError::Closed`](crate::AskError::Closed), and the threads end.
     ///
     /// It always returns. When the limit is over, closing goes on by itself, and the report names who is still
-    /// there; closing again waits for them, and its report includes what the first had to say. Called by an actor,
-    /// or by a task of the scheduler, it does not wait at all, since it would for itself.
+    /// there; closing again waits for them, and its report includes what the first had to say. Called by an actor
+    /// it does not wait for actors, since it would for itself. Called on the timer thread, by an inline task, it
+    /// waits for nothing; what was scheduled is then sent when the system is closed again by another thread, or
+    /// dropped with it.
     pub fn close_within(&self, limit: Duration) -> CloseReport {
         let registry = self.system.registry();
         let deadline = real_now().checked_add(limit);
@@ -324,8 +326,9 @@ impl ActorSystem {
         }
         if let Some(pending) = closing.pending.take() {
             // In virtual time it is kept already, or will be when this movement of time ends.
+            let must_not = registry.is_timer_thread() || registry.dispatcher.as_manual().is_some();
             let left = match deadline {
-                _ if inside || registry.dispatcher.as_manual().is_some() => Duration::ZERO,
+                _ if must_not => Duration::ZERO,
                 None => Duration::MAX,
                 Some(deadline) => deadline.saturating_duration_since(real_now()),
             };

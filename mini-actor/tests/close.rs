@@ -79,11 +79,17 @@ fn an_actor_may_close_its_system_and_another_thread_waits_for_the_end() {
     let (sender, receiver) = mpsc::channel();
     let inner = std::sync::Arc::clone(&system);
     let closer = system.spawn("closer", move || Closer(inner, sender)).unwrap();
+    let (factory, told) = probe(|_, _| ());
+    let other = system.spawn("other", factory).unwrap();
+    let _ = system.scheduler().schedule_once(HOUR, &other, 7).unwrap();
     closer.tell(()).unwrap();
     let report = receiver.recv_timeout(LONG).unwrap();
-    assert_eq!(report.running, ["/closer".into()]);
+    assert_eq!(report.sent, 1);
+    assert!(report.running.contains(&"/closer".into()));
+    // Whoever else is there receives what is left and stops without further ado.
+    assert!(all(&told).contains(&Event::Received(7)));
     let report = system.close().unwrap();
-    assert_eq!(report.actors_stopped, 1);
+    assert_eq!(report.actors_stopped, 2);
 }
 
 #[test]

@@ -1,0 +1,137 @@
+//! Questions under load, to actors of which some are slow: who answers in time is heard, who does not is not
+//! waited for, and every single question is accounted for.
+//!
+//! ```text
+//! cargo run --release -p examples --example request_timeouts
+//! ```
+#![allow(clippy::disallowed_methods)]
+
+use std::error::Error;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use mini_actor::{Actor, ActorSystem, AskError, Context, Reply};
+
+const SERVERS: usize = 20;
+/// Every fifth server is slow.
+const SLOW: usize = 5;
+const QUESTIONS: usize = 50_000;
+const TIMEOUT: Duration = Duration::from_millis(50);
+/// How long a slow server takes for an answer.
+const DELAY: Duration = Duration::from_millis(150);
+
+enum Message {
+    Question(u64, Reply<u64>),
+    /// The answer of a slow server is ready.
+    Ready(u64, Reply<u64>),
+}
+
+/// Squares numbers; a slow one takes its time, but does not block anybody.
+struct Server {
+    slow: bool,
+    asked: u64,
+}
+
+impl Actor for Server {
+    type Message = Message;
+
+    fn receive(&mut self, message: Message, ctx: &mut Context<Self>) {
+        match message {
+            Message::Question(number, reply) if self.slow => {
+                self.asked += 1;
+                let ready = Message::Ready(number, reply);
+                // Refused only while the system is being closed; then the reply goes with the message, and the
+                // asker is told.
+                let _ = ctx.timers().start_single(self.asked, DELAY, ready);
+            }
+            Message::Question(number, reply) | Message::Ready(number, reply) => {
+                reply.send(number * number);
+            }
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Account {
+    answered: usize,
+    timed_out: usize,
+    wrong: usize,
+    early: usize,
+}
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("request_timeouts: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<bool, Box<dyn Error>> {
+    let system = ActorSystem::new("servers")?;
+    let servers = (0..SERVERS)
+        .map(|number| {
+            let slow = number % SLOW == 0;
+            system.spawn(&format!("server-{number}"), move || Server { slow, asked: 0 })
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    println!(
+        "{QUESTIONS} questions to {SERVERS} servers, of which {} take {DELAY:?}; the limit is {TIMEOUT:?}.",
+        SERVERS / SLOW
+    );
+
+    // All at once: nobody waits for an answer before the next question is asked.
+    let began = Instant::now();
+    let asked: Vec<_> = (0..QUESTIONS)
+        .map(|number| {
+            let at = Instant::now();
+            let make = |reply| Message::Question(number as u64, reply);
+            (number, at, servers[number % SERVERS].ask(make, TIMEOUT))
+        })
+        .collect();
+    println!("Asked in {:.1?}; {} time-outs are pending.", began.elapsed(), {
+        system.scheduler().timers().pending()
+    });
+
+    let mut account = Account::default();
+    for (number, at, ask) in asked {
+        let square = (number * number) as u64;
+        match ask.wait() {
+            Ok(answer) if answer == square => account.answered += 1,
+            Err(AskError::Timeout(_)) => {
+                account.timed_out += 1;
+                account.early += usize::from(at.elapsed() < TIMEOUT);
+            }
+            _ => account.wrong += 1,
+        }
+    }
+    println!("All settled after {:.1?}: {account:?}", began.elapsed());
+
+    // The slow servers go on and answer late. Those answers are dead letters.
+    let late = QUESTIONS / SLOW;
+    let give_up = Instant::now() + Duration::from_secs(30);
+    while system.metrics().dead_letters < late as u64 && Instant::now() < give_up {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let timers = system.scheduler().timers().metrics();
+    let report = system.close()?;
+    println!("Closed: {report}");
+
+    let checks = [
+        ("every question has one end", account.answered + account.timed_out == QUESTIONS),
+        ("no answer is wrong", account.wrong == 0),
+        ("no time-out is early", account.early == 0),
+        // A machine that stands still may add some of the fast ones.
+        ("the slow servers are not waited for", account.timed_out >= late),
+        ("late answers are dead letters", report.dead_letters >= late as u64),
+        ("an answer cancels its time-out", timers.cancelled >= account.answered as u64),
+        ("no timer is left", timers.pending == 0),
+    ];
+    for (what, holds) in checks {
+        println!("  {} {what}", if holds { "ok    " } else { "WRONG " });
+    }
+    Ok(checks.iter().all(|(_, holds)| *holds))
+}
