@@ -26,8 +26,8 @@
 //!
 //! A list of blocks of slots, as in crossbeam's `SegQueue`. Whoever takes the last slot of a block hangs the
 //! next one on; until that is done the position stands on a place that is no slot, and others wait for the
-//! few instructions that it takes. A block that has been read goes back to the mailbox as its spare, so a
-//! mailbox in use alternates between two blocks and allocates nothing. A slot is written after it was taken:
+//! few instructions that it takes. A block that has been read is put on a stack of spare ones, of which those who
+//! hang on blocks take; so a mailbox in use allocates nothing. A slot is written after it was taken:
 //! in between, the activation finds it empty although the position is beyond it, ends, and is scheduled
 //! again.
 //!
@@ -57,6 +57,8 @@ const ONE: u64 = 16;
 /// Positions per block, of which the last is no slot.
 const LAP: u64 = if cfg!(lars_loom) { 4 } else { 32 };
 const SLOTS: u64 = LAP - 1;
+/// The most spare blocks on the stack.
+const SPARE: usize = 32;
 
 /// What a full mailbox does with a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -118,7 +120,10 @@ struct Slot<T> {
 }
 
 struct Block<T> {
+    /// The block behind this one, in the queue or among the spare ones.
     next: AtomicPtr<Block<T>>,
+    /// Among the spare ones: how many there are from here on. The reader's.
+    depth: AtomicUsize,
     slots: [Slot<T>; SLOTS as usize],
 }
 
@@ -126,6 +131,7 @@ impl<T> Block<T> {
     fn boxed() -> *mut Self {
         Box::into_raw(Box::new(Self {
             next: AtomicPtr::new(ptr::null_mut()),
+            depth: AtomicUsize::new(0),
             slots: std::array::from_fn(|_| Slot {
                 state: AtomicU8::new(EMPTY),
                 value: UnsafeCell::new(MaybeUninit::uninit()),
@@ -139,6 +145,8 @@ struct Tail<T> {
     word: AtomicU64,
     /// The block of the word's position, unless that is no slot.
     block: AtomicPtr<Block<T>>,
+    /// Spare blocks, for whoever hangs on the next one.
+    free: AtomicPtr<Block<T>>,
 }
 
 /// The reader's side.
@@ -163,7 +171,7 @@ pub(crate) struct Mailbox<T> {
     /// How many messages have been taken out. Exact in a bounded mailbox, up to date after each activation in
     /// others.
     taken: CachePadded<AtomicU64>,
-    /// A block that has been read, for the next time.
+    /// Blocks that have been read, for whoever finds `free` empty, and takes all.
     spare: AtomicPtr<Block<T>>,
     bound: Option<Box<Bound>>,
 }
@@ -198,6 +206,7 @@ impl<T> Mailbox<T> {
             tail: CachePadded::new(Tail {
                 word: AtomicU64::new(SCHEDULED),
                 block: AtomicPtr::new(block),
+                free: AtomicPtr::new(ptr::null_mut()),
             }),
             head: CachePadded::new(UnsafeCell::new(Head { position: 0, block })),
             taken: CachePadded::new(AtomicU64::new(0)),
@@ -296,12 +305,13 @@ impl<T> Mailbox<T> {
             {
                 break Err(Refused::Full);
             }
-            if offset + 1 == SLOTS && next.is_null() {
-                // Acquire: the block as its last reader left it.
-                next = self.spare.swap(ptr::null_mut(), Ordering::Acquire);
-                if next.is_null() {
-                    next = Block::boxed();
-                }
+            if offset + 1 == SLOTS
+                && next.is_null()
+                // Relaxed: a guess, so that others need not wait for the allocation.
+                && tail.free.load(Ordering::Relaxed).is_null()
+                && self.spare.load(Ordering::Relaxed).is_null()
+            {
+                next = Block::boxed();
             }
             // Relaxed: ordered by the load of the word. If it is a later block, the word has changed and the
             // exchange fails.
@@ -317,11 +327,16 @@ impl<T> Mailbox<T> {
             ) {
                 Ok(_) => {
                     if offset + 1 == SLOTS {
+                        let hung = self.spare_block().unwrap_or_else(|| {
+                            match std::mem::replace(&mut next, ptr::null_mut()) {
+                                made if made.is_null() => Block::boxed(),
+                                made => made,
+                            }
+                        });
                         // Relaxed: published by the addition below, and by our slot's state.
-                        tail.block.store(next, Ordering::Relaxed);
+                        tail.block.store(hung, Ordering::Relaxed);
                         // SAFETY: our slot in it has not been written, so the block is there.
-                        unsafe { &*block }.next.store(next, Ordering::Relaxed);
-                        next = ptr::null_mut();
+                        unsafe { &*block }.next.store(hung, Ordering::Relaxed);
                         // Release: whoever sees the new lap sees its block.
                         tail.word.fetch_add(ONE, Ordering::Release);
                     }
@@ -337,18 +352,60 @@ impl<T> Mailbox<T> {
             }
         };
         if !next.is_null() {
-            self.recycle(next);
+            // SAFETY: made above and used by nobody.
+            drop(unsafe { Box::from_raw(next) });
         }
         result
     }
 
-    /// Keeps an empty block for the next time, or frees one.
-    fn recycle(&self, block: *mut Block<T>) {
-        // AcqRel: the next user sees it as we leave it; and we free the old one as its last user left it.
-        let old = self.spare.swap(block, Ordering::AcqRel);
-        if !old.is_null() {
-            // SAFETY: what is in `spare` belongs to whoever swaps it out.
-            drop(unsafe { Box::from_raw(old) });
+    /// A block that has been used before. For whoever is hanging on a block: there is one at a time, and each comes
+    /// after the one before by way of the word.
+    fn spare_block(&self) -> Option<*mut Block<T>> {
+        let free = &self.tail.free;
+        // Relaxed: ours, see above.
+        let mut block = free.load(Ordering::Relaxed);
+        if block.is_null() {
+            // Acquire: all of them as their readers left them.
+            block = self.spare.swap(ptr::null_mut(), Ordering::Acquire);
+        }
+        if block.is_null() {
+            return None;
+        }
+        // SAFETY: spare blocks are there, and those that have been taken are ours.
+        let next = unsafe { &(*block).next };
+        free.store(next.load(Ordering::Relaxed), Ordering::Relaxed);
+        next.store(ptr::null_mut(), Ordering::Relaxed);
+        Some(block)
+    }
+
+    /// Keeps a block that has been read, or frees it if there are enough.
+    ///
+    /// # Safety
+    ///
+    /// The caller is the only reader, and has taken the block out of the queue.
+    unsafe fn recycle(&self, block: *mut Block<T>) {
+        // Acquire: its depth as an earlier reader left it.
+        let mut top = self.spare.load(Ordering::Acquire);
+        loop {
+            // SAFETY: only the reader frees blocks. If this one has been taken meanwhile, it is in use, and its depth
+            // still what a reader wrote.
+            let depth = unsafe { top.as_ref() }.map_or(0, |top| top.depth.load(Ordering::Relaxed));
+            if depth >= SPARE {
+                // SAFETY: the caller's promise; senders are done with a block whose slots have been read.
+                drop(unsafe { Box::from_raw(block) });
+                return;
+            }
+            // SAFETY: as above.
+            let read = unsafe { &*block };
+            read.depth.store(depth + 1, Ordering::Relaxed);
+            read.next.store(top, Ordering::Relaxed);
+            // Release: whoever takes it sees it as we leave it. Senders take all or nothing, so a block that is
+            // found on top again has the same below it.
+            match self.spare.compare_exchange_weak(top, block, Ordering::Release, Ordering::Acquire)
+            {
+                Ok(_) => return,
+                Err(now) => top = now,
+            }
         }
     }
 
@@ -450,10 +507,10 @@ impl<T> Mailbox<T> {
                 if offset + 1 == SLOTS {
                     // Relaxed: stored before the slot's state by the same sender.
                     let next = block.next.load(Ordering::Relaxed);
-                    block.next.store(ptr::null_mut(), Ordering::Relaxed);
                     let read = std::mem::replace(&mut head.block, next);
                     head.position += 2;
-                    self.recycle(read);
+                    // SAFETY: the only reader, and nothing is left in it.
+                    unsafe { self.recycle(read) };
                 } else {
                     head.position += 1;
                 }
@@ -572,10 +629,13 @@ impl<T> Drop for Mailbox<T> {
             drop(unsafe { Box::from_raw((*head).block) });
         });
         // Relaxed: nobody else is left.
-        let spare = self.spare.load(Ordering::Relaxed);
-        if !spare.is_null() {
-            // SAFETY: as above.
-            drop(unsafe { Box::from_raw(spare) });
+        for chain in [&self.tail.free, &self.spare] {
+            let mut next = chain.load(Ordering::Relaxed);
+            while !next.is_null() {
+                // SAFETY: spare blocks, and nobody else is left.
+                let block = unsafe { Box::from_raw(next) };
+                next = block.next.load(Ordering::Relaxed);
+            }
         }
     }
 }

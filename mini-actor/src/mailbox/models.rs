@@ -229,3 +229,33 @@ fn the_oldest_message_is_received_or_evicted_and_never_both() {
         assert_eq!(seen, [0, 1]);
     });
 }
+
+#[test]
+fn a_block_that_is_given_back_while_others_are_hung_on_is_used_by_one_of_them() {
+    check(|| {
+        let mailbox = Arc::new(Mailbox::new(Capacity::Unbounded));
+        // A full block, and the next one up to its last slot.
+        for number in 0..5 {
+            mailbox.send(number).map(drop).unwrap();
+        }
+        let sender = {
+            let mailbox = Arc::clone(&mailbox);
+            thread::spawn(move || {
+                for number in 5..9 {
+                    mailbox.send(number).map(drop).unwrap();
+                }
+            })
+        };
+        let mut seen = Vec::new();
+        for _ in 0..6 {
+            // SAFETY: we are the activation.
+            seen.extend(unsafe { mailbox.pop() });
+        }
+        sender.join().unwrap();
+        // SAFETY: as above.
+        while let Some(message) = unsafe { mailbox.pop() } {
+            seen.push(message);
+        }
+        assert_eq!(seen, (0..9).collect::<Vec<u32>>());
+    });
+}
