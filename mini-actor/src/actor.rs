@@ -103,12 +103,14 @@ pub trait Actor: Send + Sized + 'static {
     }
 
     /// Called of an actor that has panicked and is about to be replaced by a new one. Its timers have been
-    /// cancelled; it is dropped after this.
+    /// cancelled; it is dropped after this, without [`stopped`](Self::stopped). If it calls [`Context::stop`] here, or
+    /// has before it panicked, there will be no new one.
     fn restarting(&mut self, failure: Failure<Self::Message>, ctx: &mut Context<Self>) {
         let _ = (failure, ctx);
     }
 
-    /// Called once, after the last message, whatever the reason. Its timers have been cancelled and its children
+    /// Called once, after the last message, whatever the reason; but not of an actor that
+    /// [`restarting`](Self::restarting) was called of. Its timers have been cancelled and its children
     /// have stopped. The actor is dropped after it.
     fn stopped(&mut self, reason: StopReason, ctx: &mut Context<Self>) {
         let _ = (reason, ctx);
@@ -248,8 +250,8 @@ impl<A: Actor> Context<A> {
         }
     }
 
-    /// Lets [`Actor::receive_timeout`] be called when no message has been received for `after`, beginning with the
-    /// end of the current call; again and again until it is changed or
+    /// Lets [`Actor::receive_timeout`] be called when no message has been received for `after`, beginning now, and
+    /// then with the end of each message's handling; again and again until it is changed or
     /// [cancelled](Self::cancel_receive_timeout). Messages for which [`Actor::influences_receive_timeout`] says no
     /// do not count. Ends with the actor, also when it is restarted.
     ///
@@ -327,7 +329,7 @@ impl<A: Actor> Context<A> {
 
     /// Ends what belongs to one incarnation: timers and the receive timeout.
     pub(crate) fn end_timers(&mut self) {
-        self.timers.cancel_all();
+        self.timers.end();
         self.cancel_receive_timeout();
     }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::cell::Cell;
 use crate::dispatcher::about_to_block;
 use crate::error::SendError;
-use crate::oneshot::OneShot;
+use crate::oneshot::{NoValue, OneShot};
 use crate::signal::{Resident, Signal, Watcher};
 use crate::stop_reason::StopReason;
 use crate::sync::{Arc, Ordering, Weak, real_now};
@@ -84,8 +84,8 @@ impl<M: Send + 'static> ActorRef<M> {
     /// dropped and its name is free.
     pub fn termination(&self) -> Termination {
         let shot = Arc::new(OneShot::new());
-        let told = Arc::clone(&shot);
-        let tell = Box::new(move |reason| _ = told.settle(Ok(reason)));
+        let end = End(Arc::clone(&shot));
+        let tell = Box::new(move |reason| _ = end.0.settle(Ok(reason)));
         if let Err((Watcher::Other(tell), reason)) = self.cell.watchers().add(Watcher::Other(tell))
         {
             tell(reason);
@@ -273,6 +273,15 @@ impl<P> fmt::Debug for Recipient<P> {
     }
 }
 
+/// Settles a termination, also when its actor goes with a system that nobody runs any more.
+struct End(Arc<OneShot<StopReason>>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        let _ = self.0.settle(Err(NoValue::Dropped));
+    }
+}
+
 /// The end of an actor, with the reason. Made by [`ActorRef::termination`].
 ///
 /// A future, on any executor; or [`wait`](Self::wait)ed for.
@@ -297,7 +306,7 @@ impl Future for Termination {
     type Output = StopReason;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<StopReason> {
-        // A cell that is freed before it has run, with its system: nobody could have asked it to stop.
+        // A cell that is freed with its system, in virtual time, without having stopped.
         self.shot.poll(context).map(|result| result.unwrap_or(StopReason::SystemClosed))
     }
 }

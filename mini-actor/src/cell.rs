@@ -232,14 +232,20 @@ impl<M: Send + 'static> Cell<M> {
 
     /// Takes the signals out.
     pub(crate) fn take_signals(&self) -> Vec<Signal> {
-        self.mailbox.signals_seen();
-        self.lane.take()
+        take_signals(&self.mailbox, &self.lane)
     }
 
     /// The name: the last part of the path.
     pub(crate) fn name(&self) -> &str {
         self.path.rsplit('/').next().unwrap_or_default()
     }
+}
+
+/// The bit first: what is signalled after that sets it again. So no signal stays in the lane unannounced; the bit may be
+/// set for a lane that is empty, which the next activation finds out.
+fn take_signals<M>(mailbox: &Mailbox<M>, lane: &Lane) -> Vec<Signal> {
+    mailbox.signals_seen();
+    lane.take()
 }
 
 impl<M: Send + 'static> Activate for Cell<M> {
@@ -302,5 +308,53 @@ impl<M: Send + 'static> Resident for Cell<M> {
 
     fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
         self
+    }
+}
+
+#[cfg(all(test, lars_loom))]
+mod models {
+    use super::*;
+
+    /// What an activation does about signals.
+    fn activate(mailbox: &Mailbox<u32>, lane: &Lane, taken: &mut usize) -> bool {
+        if mailbox.is_signalled() || lane.hint() {
+            *taken += take_signals(mailbox, lane).len();
+        }
+        // SAFETY: activations follow each other (that is what the run word is for).
+        unsafe { mailbox.finish(false) }
+    }
+
+    #[test]
+    fn signals_are_taken_and_the_actor_comes_to_rest() {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound.get_or_insert(3);
+        builder.check(|| {
+            let mailbox = std::sync::Arc::new(Mailbox::<u32>::new(Capacity::Unbounded));
+            let lane = std::sync::Arc::new(Lane::new());
+            let signalling = {
+                let (mailbox, lane) =
+                    (std::sync::Arc::clone(&mailbox), std::sync::Arc::clone(&lane));
+                loom::thread::spawn(move || {
+                    let mut schedule = false;
+                    for number in 0..2 {
+                        lane.push(Signal::ChildGone(number));
+                        schedule |= mailbox.signal() == Sent::Schedule;
+                    }
+                    schedule
+                })
+            };
+            let mut taken = 0;
+            let mut again = activate(&mailbox, &lane, &mut taken);
+            if again {
+                again = activate(&mailbox, &lane, &mut taken);
+            }
+            // Somebody has been asked to see to what is left, and has done so after a few more activations.
+            again |= signalling.join().unwrap();
+            for _ in 0..3 {
+                again = again && activate(&mailbox, &lane, &mut taken);
+            }
+            assert!(!again, "it does not come to rest");
+            assert_eq!(taken, 2);
+        });
     }
 }

@@ -160,11 +160,14 @@ fn with_current<R>(f: impl FnOnce(&Worker) -> R) -> Option<R> {
 /// The calling thread is about to wait for something: gives away what only this worker would run.
 pub(crate) fn about_to_block() {
     with_current(|worker| {
-        if let Some(task) = worker.take_slot() {
+        let next = worker.take_slot();
+        let waiting = next.is_some() || !worker.queue.is_empty();
+        if let Some(task) = next {
             worker.shared.injector.push(task);
         }
-        // Also for what is in the queue already.
-        worker.shared.idle.notify();
+        if waiting {
+            worker.shared.idle.notify();
+        }
     });
 }
 

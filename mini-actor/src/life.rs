@@ -128,6 +128,8 @@ impl<A: Actor> Incarnations<A> {
         if let Err(message) = contain(|| code(actor, ctx, &mut kept)) {
             let panic = Panic { path: Arc::clone(&cell.path), message };
             self.failed(cell, panic, kept);
+        } else if kept.is_some() {
+            self_report(cell, contain(|| drop(kept)));
         }
     }
 
@@ -201,7 +203,8 @@ impl<A: Actor> Incarnations<A> {
                     let Some(message) = ctx.timers().take(generation) else {
                         return;
                     };
-                    let counts = A::influences_receive_timeout(&message);
+                    let counts =
+                        ctx.receive_timeout().is_some() && A::influences_receive_timeout(&message);
                     *kept = A::keep(&message);
                     actor.receive(message, ctx);
                     if counts {
@@ -275,7 +278,7 @@ impl<A: Actor> Incarnations<A> {
     }
 
     /// The actor panicked: decides what becomes of it.
-    fn failed(&mut self, cell: &Cells<A>, panic: Panic, message: Option<A::Message>) {
+    fn failed(&mut self, cell: &Cells<A>, panic: Panic, mut message: Option<A::Message>) {
         let decided = contain(|| self.supervision.directive(&panic));
         let mut directive = decided.unwrap_or(Directive::Stop);
         let mut pause = None;
@@ -297,6 +300,9 @@ impl<A: Actor> Incarnations<A> {
             directive = Directive::Stop;
         }
         cell.registry.panicked(&panic, directive);
+        if directive != Directive::Restart && message.is_some() {
+            self_report(cell, contain(|| drop(message.take())));
+        }
         match directive {
             Directive::Resume => {}
             Directive::Restart => {
@@ -327,6 +333,11 @@ impl<A: Actor> Incarnations<A> {
             let ctx = &mut self.ctx;
             self_report(cell, contain(|| actor.restarting(failure, ctx)));
             self_report(cell, contain(|| drop(actor)));
+        }
+        if self.ctx.stopping {
+            // It would rather not.
+            self.end(cell, StopReason::Itself);
+            return;
         }
         // What the hook may have started.
         self.ctx.end_timers();
@@ -368,7 +379,6 @@ impl<A: Actor> Incarnations<A> {
         if !self.ctx.children.is_empty() {
             return false;
         }
-        self.ctx.stopping = false;
         cell.mailbox.suspend(false);
         self.start(cell);
         true
@@ -502,8 +512,10 @@ impl<A: Actor> Life<A::Message> for Incarnations<A> {
         let rules = &cell.registry.rules;
         let end_of_slice = rules.time_slice.and_then(|slice| real_now().checked_add(slice));
         let mut steps = 0;
+        // The hint may have been taken back by an earlier look that came before the announcement.
+        let mut signalled = cell.mailbox.is_signalled();
         let run = loop {
-            if cell.lane.hint() {
+            if std::mem::take(&mut signalled) || cell.lane.hint() {
                 for signal in cell.take_signals() {
                     self.handle_signal(cell, signal);
                 }

@@ -547,6 +547,12 @@ impl<T> Mailbox<T> {
         }
     }
 
+    /// Whether there are signals.
+    pub(crate) fn is_signalled(&self) -> bool {
+        // Acquire: the signal is seen.
+        self.tail.word.load(Ordering::Acquire) & SIGNAL != 0
+    }
+
     /// The activation is about to take the signals.
     pub(crate) fn signals_seen(&self) {
         // AcqRel: whoever signals after this sees the bit clear and sets it again; what was signalled before

@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::ops::Deref;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lars_scheduler::{
     Executor, LightArrayRevolverScheduler, PendingTask, Rejected, Runnable, StopFuture, VirtualTime,
@@ -15,10 +15,13 @@ use crate::handle::System;
 use crate::registry::{PanicHook, Registry, Rules};
 use crate::shutdown::{CloseError, ClosePolicy, CloseReport};
 use crate::supervision::{Directive, Panic};
-use crate::sync::{Arc, Mutex, real_now};
+use crate::sync::plain::AtomicBool;
+use crate::sync::{Arc, Mutex, Ordering, real_now};
 
 /// The most messages of one activation.
 const MAX_THROUGHPUT: usize = 1 << 20;
+/// Activations that the actors of a system in virtual time have to stop when it is dropped.
+const LAST_TURNS: usize = 1 << 20;
 /// The most threads of a system.
 const MAX_THREADS: usize = 1024;
 
@@ -155,6 +158,7 @@ impl Builder {
             owner,
             shutdown_timeout: self.shutdown_timeout,
             close_policy: self.close_policy,
+            busy: AtomicBool::new(false),
             closing: Mutex::new(Closing::default()),
         }
     }
@@ -231,6 +235,8 @@ pub struct ActorSystem {
     owner: Owner,
     shutdown_timeout: Duration,
     close_policy: ClosePolicy,
+    /// Somebody is just beginning to close.
+    busy: AtomicBool,
     closing: Mutex<Closing>,
 }
 
@@ -315,48 +321,28 @@ impl ActorSystem {
         let registry = self.system.registry();
         let deadline = real_now().checked_add(limit);
         let inside = registry.is_inside();
-        let mut closing = self.closing.lock();
-        if !closing.begun {
-            closing.begun = true;
-            let metrics = registry.metrics();
-            closing.processed = metrics.processed;
-            closing.dead_letters = metrics.dead_letters;
-            closing.alive = metrics.alive;
-            closing.pending = Some(self.owner.stop());
+        // Nobody waits while holding the lock: an actor that closes the system as well must get on.
+        // AcqRel: whoever comes next sees what was done.
+        if !self.busy.swap(true, Ordering::AcqRel) {
+            self.begin_close(registry, deadline);
+            self.busy.store(false, Ordering::Release);
         }
-        if let Some(pending) = closing.pending.take() {
-            // In virtual time it is kept already, or will be when this movement of time ends.
-            let must_not = registry.is_timer_thread() || registry.dispatcher.as_manual().is_some();
-            let left = match deadline {
-                _ if must_not => Duration::ZERO,
-                None => Duration::MAX,
-                Some(deadline) => deadline.saturating_duration_since(real_now()),
-            };
-            match pending.wait_timeout(left) {
-                Ok(tasks) => closing.settle(tasks, self.close_policy),
-                Err(later) => closing.pending = Some(later),
-            }
-        }
-        registry.close();
-        let mut gone = registry.alive() == 0;
         if let Some(manual) = registry.dispatcher.as_manual() {
             if !inside {
                 manual.run(usize::MAX);
-                gone = registry.alive() == 0;
             }
-        } else if !inside {
-            gone = registry.wait_until_empty(deadline);
-            if gone {
-                // So that nothing of the system runs when this returns.
-                registry.dispatcher.wait_ended(deadline);
-            }
+        } else if !inside && registry.wait_until_empty(deadline) {
+            // So that nothing of the system runs when this returns.
+            registry.dispatcher.wait_ended(deadline);
         }
+        let mut closing = self.closing.lock();
         let metrics = registry.metrics();
-        let unsent = if gone { std::mem::take(&mut closing.unsent) } else { Vec::new() };
-        closing.report.running = registry.paths();
-        closing.report.scheduler_stopped = closing.pending.is_none();
+        let running = registry.paths();
+        let unsent =
+            if running.is_empty() { std::mem::take(&mut closing.unsent) } else { Vec::new() };
+        closing.report.running = running;
         closing.report.actors_stopped = closing.alive.saturating_sub(metrics.alive);
-        closing.report.received = metrics.processed - closing.processed;
+        closing.report.received = metrics.processed.saturating_sub(closing.processed);
         closing.report.undelivered = metrics.dead_letters - closing.dead_letters;
         closing.report.dead_letters = metrics.dead_letters;
         let report = closing.report.clone();
@@ -365,11 +351,52 @@ impl ActorSystem {
         drop(unsent);
         report
     }
+
+    /// Stops the scheduler, deals with what it had, and asks the actors to stop. By one thread at a time.
+    fn begin_close(&self, registry: &Registry, deadline: Option<Instant>) {
+        let pending = {
+            let mut closing = self.closing.lock();
+            if !closing.begun {
+                closing.begun = true;
+                let metrics = registry.metrics();
+                closing.processed = metrics.processed;
+                closing.dead_letters = metrics.dead_letters;
+                closing.alive = metrics.alive;
+                closing.pending = Some(self.owner.stop());
+            }
+            closing.pending.take()
+        };
+        if let Some(pending) = pending {
+            // In virtual time it is kept already, or will be when this movement of time ends.
+            let must_not = registry.is_timer_thread() || registry.dispatcher.as_manual().is_some();
+            let left = match deadline {
+                _ if must_not => Duration::ZERO,
+                None => Duration::MAX,
+                Some(deadline) => deadline.saturating_duration_since(real_now()),
+            };
+            let waited = pending.wait_timeout(left);
+            let mut closing = self.closing.lock();
+            match waited {
+                Ok(tasks) => {
+                    closing.report.scheduler_stopped = true;
+                    let send = closing.sort(tasks, self.close_policy);
+                    drop(closing);
+                    // Outside the lock: marked closures are foreign code.
+                    for task in send {
+                        task.run();
+                    }
+                }
+                Err(later) => closing.pending = Some(later),
+            }
+        }
+        registry.close();
+    }
 }
 
 impl Closing {
-    /// Deals with what was scheduled.
-    fn settle(&mut self, tasks: Vec<PendingTask>, policy: ClosePolicy) {
+    /// Says which of the tasks are to be run.
+    fn sort(&mut self, tasks: Vec<PendingTask>, policy: ClosePolicy) -> Vec<PendingTask> {
+        let mut send = Vec::new();
         for task in tasks {
             if task.is_repeat() {
                 self.report.repeats_ended += 1;
@@ -379,11 +406,12 @@ impl Closing {
                 self.unsent.push(task);
             } else if policy == ClosePolicy::SendPending {
                 self.report.sent += 1;
-                task.run();
+                send.push(task);
             } else {
                 self.report.dropped += 1;
             }
         }
+        send
     }
 }
 
@@ -404,7 +432,14 @@ impl fmt::Debug for ActorSystem {
 impl Drop for ActorSystem {
     fn drop(&mut self) {
         drop(self.owner.stop());
-        self.system.registry().close();
+        let registry = self.system.registry();
+        registry.close();
+        if let Some(manual) = registry.dispatcher.as_manual()
+            && !registry.is_inside()
+        {
+            // Nobody else would let them stop.
+            manual.run(LAST_TURNS);
+        }
         // The fields are dropped next; the scheduler waits for its thread.
     }
 }

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use lars_scheduler::{Cancellable, Handle, MissedTickBehavior, Refusal, Task, TaskBody};
 
 use crate::cell::Cell;
+use crate::panics::contain;
 use crate::signal::Signal;
 use crate::sync::Arc;
 
@@ -236,6 +237,18 @@ impl<M: Send + 'static> Timers<M> {
             if let Some(armed) = timer.armed {
                 armed.cancel();
             }
+        }
+    }
+
+    /// Ends all timers, of an actor that is not just running.
+    pub(crate) fn end(&mut self) {
+        self.generations.clear();
+        for (_, timer) in self.timers.drain() {
+            if let Some(armed) = &timer.armed {
+                armed.cancel();
+            }
+            // Its messages are foreign code.
+            let _ = contain(|| drop(timer));
         }
     }
 

@@ -98,40 +98,47 @@ fn a_bounded_mailbox_holds_exactly_its_capacity_and_has_room_again_at_once() {
 
 #[test]
 fn each_sender_s_messages_arrive_once_and_in_order() {
+    each_arrives_in_order(Capacity::Unbounded);
+}
+
+#[test]
+fn the_same_with_senders_that_wait_for_room() {
+    each_arrives_in_order(Capacity::Bounded(7, Overflow::Block(Duration::MAX)));
+}
+
+fn each_arrives_in_order(capacity: Capacity) {
     const SENDERS: u64 = 3;
     let each = if cfg!(miri) { 50 } else { 20_000 };
-    for capacity in [Capacity::Unbounded, Capacity::Bounded(7, Overflow::Block(Duration::MAX))] {
-        let mailbox = Mailbox::new(capacity);
-        let mut next = [0; SENDERS as usize];
-        std::thread::scope(|scope| {
-            for sender in 0..SENDERS {
-                let mailbox = &mailbox;
-                scope.spawn(move || {
-                    for number in 0..each {
-                        let mut message = (sender, number);
-                        while let Err((refused, back)) = mailbox.send(message) {
-                            assert_eq!(refused, Refused::Full);
-                            assert!(mailbox.wait_for_room(None));
-                            message = back;
-                        }
+    let mailbox = Mailbox::new(capacity);
+    let mut next = [0; SENDERS as usize];
+    std::thread::scope(|scope| {
+        for sender in 0..SENDERS {
+            let mailbox = &mailbox;
+            scope.spawn(move || {
+                for number in 0..each {
+                    let mut message = (sender, number);
+                    while let Err((refused, back)) = mailbox.send(message) {
+                        assert_eq!(refused, Refused::Full);
+                        assert!(mailbox.wait_for_room(None));
+                        message = back;
                     }
-                });
-            }
-            let mut received = 0;
-            while received < SENDERS * each {
-                // SAFETY: the only activation.
-                match unsafe { mailbox.pop() } {
-                    Some((sender, number)) => {
-                        assert_eq!(number, next[sender as usize]);
-                        next[sender as usize] += 1;
-                        received += 1;
-                    }
-                    None => crate::sync::yield_now(),
                 }
+            });
+        }
+        let mut received = 0;
+        while received < SENDERS * each {
+            // SAFETY: the only activation.
+            match unsafe { mailbox.pop() } {
+                Some((sender, number)) => {
+                    assert_eq!(number, next[sender as usize]);
+                    next[sender as usize] += 1;
+                    received += 1;
+                }
+                None => crate::sync::yield_now(),
             }
-        });
-        assert_eq!(mailbox.accepted(), SENDERS * each);
-        // SAFETY: as above.
-        assert!(!unsafe { mailbox.finish(false) });
-    }
+        }
+    });
+    assert_eq!(mailbox.accepted(), SENDERS * each);
+    // SAFETY: as above.
+    assert!(!unsafe { mailbox.finish(false) });
 }
