@@ -273,3 +273,53 @@ fn the_threads_of_a_closed_system_have_ended() {
     assert_eq!(exited.recv_timeout(LONG), Err(mpsc::RecvTimeoutError::Disconnected));
     assert!(actor.is_stopped());
 }
+
+#[test]
+fn an_actor_that_closes_the_system_while_another_thread_does_is_not_made_to_wait() {
+    struct Closer(std::sync::Arc<ActorSystem>, mpsc::Sender<()>, mpsc::Receiver<()>);
+    impl Actor for Closer {
+        type Message = ();
+        fn receive(&mut self, (): (), _: &mut Context<Self>) {
+            self.1.send(()).unwrap();
+            self.2.recv().unwrap(); // until the other has begun
+            assert!(!self.0.close_within(LONG).is_complete());
+        }
+    }
+    let system = std::sync::Arc::new(ActorSystem::new("test").unwrap());
+    let (sender, entered) = mpsc::channel();
+    let (release, hold) = mpsc::channel();
+    let inner = std::sync::Arc::clone(&system);
+    let closer = system.spawn("closer", move || Closer(inner, sender, hold)).unwrap();
+    closer.tell(()).unwrap();
+    entered.recv_timeout(LONG).unwrap();
+    let other = std::sync::Arc::clone(&system);
+    let closing = std::thread::spawn(move || other.close_within(LONG));
+    while !system.scheduler().timers().is_stopped() {
+        std::thread::yield_now();
+    }
+    release.send(()).unwrap();
+    let report = closing.join().unwrap();
+    assert!(report.is_complete(), "{report}");
+    assert_eq!(report.actors_stopped, 1);
+}
+
+#[test]
+fn a_system_in_virtual_time_that_is_dropped_stops_its_actors_and_frees_them() {
+    use mini_actor::test_kit::TestKit;
+    let (factory, told) = probe(|_, _| ());
+    let kit = TestKit::new("test").unwrap();
+    let actor = kit.spawn("a", factory).unwrap();
+    let end = actor.termination();
+    actor.tell(1).unwrap();
+    drop(kit);
+    assert_eq!(
+        all(&told),
+        [
+            Event::Started,
+            Event::Received(1),
+            Event::Stopped(StopReason::SystemClosed),
+            Event::Dropped
+        ]
+    );
+    assert_eq!(futures::executor::block_on(end), StopReason::SystemClosed);
+}

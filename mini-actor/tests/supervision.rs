@@ -563,3 +563,69 @@ fn a_stash_has_its_bound_keeps_the_order_and_is_not_lost_with_its_actor() {
     kit.settle();
     assert_eq!(kit.dead_letters().len(), 2);
 }
+
+#[test]
+fn an_actor_that_stops_instead_of_being_restarted_is_not_made_again() {
+    let kit = TestKit::new("test").unwrap();
+    let probe = kit.probe::<String>("probe");
+    let report = probe.actor().clone();
+    let props = Props::new(move || {
+        let report = report.clone();
+        Script::new(move |call: Call<()>, ctx: &mut Context<Script<()>>| match call {
+            Call::Started => report.tell("started".to_owned()).unwrap(),
+            Call::Message(()) => panic!("expected by this test"),
+            Call::Restarting(..) => ctx.stop(),
+            Call::Stopped(_) => unreachable!("it was told that it is being replaced"),
+            _ => {}
+        })
+    });
+    let actor = kit.spawn_with("a", props.supervision(Supervision::restart())).unwrap();
+    actor.tell(()).unwrap();
+    assert_eq!(probe.expect_terminated(&actor), StopReason::Itself);
+    assert_eq!(all(&probe), ["started"]);
+}
+
+/// Panics when it is dropped.
+#[derive(Clone)]
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            panic!("expected by this test");
+        }
+    }
+}
+
+#[test]
+fn messages_whose_destructors_panic_harm_nobody_wherever_they_end() {
+    let kit = TestKit::new("test").unwrap();
+    let probe = kit.probe::<String>("probe");
+    // In a timer that ends with its actor, in the stash, in the mailbox, as a kept copy, and in a dead letter.
+    let props = Props::new(|| {
+        Script::new(
+            |call: Call<Option<Bomb>>, ctx: &mut Context<Script<Option<Bomb>>>| match call {
+                Call::Started => {
+                    let timers = ctx.timers();
+                    timers.start_single("T", SECOND, Some(Bomb)).unwrap();
+                }
+                Call::Message(Some(bomb)) => {
+                    if let Err(full) = ctx.stash(Some(bomb)) {
+                        std::mem::forget(full);
+                    }
+                }
+                _ => {}
+            },
+        )
+    });
+    let actor = kit.spawn_with("a", props.stash(1).supervision(Supervision::resume())).unwrap();
+    actor.tell(Some(Bomb)).unwrap();
+    kit.settle();
+    actor.tell(Some(Bomb)).unwrap();
+    actor.kill();
+    assert_eq!(probe.expect_terminated(&actor), StopReason::Killed);
+    assert_eq!(kit.dead_letters().len(), 2);
+    let neighbour = kit.spawn_with("b", Props::new(reporting(probe.actor()))).unwrap();
+    neighbour.tell("hello").unwrap();
+    assert_eq!(all(&probe), ["1 started", "1 hello"]);
+}
