@@ -353,27 +353,34 @@ fn an_actor_whose_time_slice_is_over_lets_others_have_their_turn() {
 
 #[test]
 fn two_actors_that_keep_each_other_busy_let_others_have_their_turn() {
-    // One thread: the two run each other out of its slot for what is next.
+    // One thread: the two hand its slot for what is next to each other, and the third waits in its queue.
     let system = ActorSystem::builder("test").threads(1).build().unwrap();
-    struct Player(Option<mini_actor::Recipient<()>>);
+    #[derive(Clone)]
+    enum Play {
+        Begin(mini_actor::ActorRef<u32>, mini_actor::ActorRef<Play>),
+        Ball(mini_actor::ActorRef<Play>),
+    }
+    struct Player;
     impl Actor for Player {
-        type Message = Option<mini_actor::Recipient<()>>;
-        fn receive(&mut self, message: Self::Message, _: &mut Context<Self>) {
-            if message.is_some() {
-                self.0 = message;
-            }
-            if let Some(other) = &self.0 {
-                let _ = other.tell(());
-            }
+        type Message = Play;
+        fn receive(&mut self, play: Play, ctx: &mut Context<Self>) {
+            let other = match play {
+                Play::Begin(third, other) => {
+                    third.tell(7).unwrap();
+                    other
+                }
+                Play::Ball(from) => from,
+            };
+            let _ = other.tell(Play::Ball(ctx.myself().clone()));
         }
     }
-    let ping = system.spawn("ping", || Player(None)).unwrap();
-    let pong = system.spawn("pong", || Player(None)).unwrap();
-    ping.tell(Some(pong.map(|()| None))).unwrap();
-    pong.tell(Some(ping.map(|()| None))).unwrap();
+    let ping = system.spawn("ping", || Player).unwrap();
+    let pong = system.spawn("pong", || Player).unwrap();
     let (factory, told) = probe(|_, ctx| ctx.stop());
-    let other = system.spawn("other", factory).unwrap();
-    other.tell(7).unwrap();
+    let third = system.spawn("third", factory).unwrap();
+    // It has started, and sleeps.
+    assert_eq!(told.recv_timeout(LONG).unwrap(), Event::Started);
+    ping.tell(Play::Begin(third, pong.clone())).unwrap();
     assert!(all(&told).contains(&Event::Received(7)));
     ping.kill();
     pong.kill();

@@ -282,25 +282,55 @@ fn a_watcher_is_told_once_with_the_reason_also_of_one_that_has_stopped_before() 
 fn nothing_is_told_after_unwatching_even_if_it_was_on_its_way() {
     let kit = TestKit::new("test").unwrap();
     let probe = kit.probe::<String>("probe");
-    let target = kit.probe::<()>("target");
-    let (watched, report) = (target.actor().clone(), probe.actor().clone());
+    let (one, two) = (kit.probe::<()>("one"), kit.probe::<()>("two"));
+    let targets = [one.actor().clone(), two.actor().clone()];
+    let report = probe.actor().clone();
     let watcher = kit
         .spawn("watcher", move || {
             Script::new(move |call: Call<()>, ctx: &mut Context<Script<()>>| match call {
-                Call::Started => ctx.watch(&watched),
-                Call::Message(()) => {
-                    watched.kill();
-                    assert!(ctx.unwatch(&watched));
-                    assert!(!ctx.unwatch(&watched));
+                Call::Started => targets.iter().for_each(|target| ctx.watch(target)),
+                // The end of the other one has been signalled together with this one's.
+                Call::Gone(gone) => {
+                    let other = targets.iter().find(|target| target.id() != gone.id).unwrap();
+                    assert!(ctx.unwatch(other));
+                    assert!(!ctx.unwatch(other));
+                    report.tell(gone.path.to_string()).unwrap();
                 }
-                Call::Gone(gone) => report.tell(format!("{gone:?}")).unwrap(),
                 _ => {}
             })
         })
         .unwrap();
-    watcher.tell(()).unwrap();
-    assert_eq!(probe.expect_terminated(target.actor()), StopReason::Killed);
-    assert_eq!(all(&probe), [""; 0]);
+    kit.settle();
+    one.actor().kill();
+    two.actor().kill();
+    assert_eq!(all(&probe), ["/one"]);
+    assert!(!watcher.is_stopped());
+}
+
+#[test]
+fn what_comes_between_the_call_to_stop_and_the_closing_of_the_mailbox_is_received_too() {
+    let kit = TestKit::new("test").unwrap();
+    let probe = kit.probe::<String>("probe");
+    let report = probe.actor().clone();
+    let actor = kit
+        .spawn("a", move || {
+            Script::new(move |call: Call<u32>, ctx: &mut Context<Script<u32>>| {
+                if let Call::Message(number) = call {
+                    report.tell(number.to_string()).unwrap();
+                    if number < 3 {
+                        ctx.myself().tell(number + 1).unwrap();
+                    } else {
+                        assert!(ctx.myself().tell(number + 1).is_err(), "it is closed now");
+                    }
+                }
+            })
+        })
+        .unwrap();
+    actor.tell(2).unwrap();
+    actor.stop(); // behind the first message, in front of the second
+    assert_eq!(all(&probe), ["2", "3"]);
+    assert_eq!(probe.expect_terminated(&actor), StopReason::Asked);
+    assert_eq!(kit.dead_letters(), []);
 }
 
 #[test]
