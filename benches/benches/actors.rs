@@ -114,6 +114,54 @@ fn ping_pong(c: &mut Criterion) {
     });
 }
 
+/// Ten thousand actors get messages from one thread, each in turn: the time until the last is received.
+fn fan(c: &mut Criterion) {
+    const ACTORS: u64 = 10_000;
+    c.bench_function("fan_of_10000", |b| {
+        b.iter_custom(|count| {
+            let system = ActorSystem::new("bench").expect("the defaults are in range");
+            let each = count.div_ceil(ACTORS);
+            let (done, wait) = channel();
+            let actors: Vec<_> = (0..ACTORS)
+                .map(|number| {
+                    let done = done.clone();
+                    system
+                        .spawn(&format!("a{number}"), move || Counter { left: each, done })
+                        .expect("the system is open")
+                })
+                .collect();
+            let start = Instant::now();
+            for number in 0..each {
+                for actor in &actors {
+                    actor.tell(number).expect("it counts them all before it stops");
+                }
+            }
+            assert_eq!(wait.iter().take(ACTORS as usize).count(), ACTORS as usize);
+            // Criterion wants the time for `count`, and there were some more.
+            start.elapsed().mul_f64(count as f64 / (each * ACTORS) as f64)
+        });
+    });
+}
+
+/// Questions, one after the other, from outside: each waits for its answer.
+fn ask(c: &mut Criterion) {
+    struct Echo;
+    impl Actor for Echo {
+        type Message = mini_actor::Reply<u64>;
+        fn receive(&mut self, reply: Self::Message, _: &mut Context<Self>) {
+            reply.send(7);
+        }
+    }
+    c.bench_function("ask", |b| {
+        let system = ActorSystem::new("bench").expect("the defaults are in range");
+        let echo = system.spawn("echo", || Echo).expect("the system is open");
+        b.iter(|| {
+            let answer = echo.ask(|reply| reply, Duration::from_secs(60)).wait();
+            assert_eq!(answer, Ok(7));
+        });
+    });
+}
+
 /// The cost of a scheduled send to its caller.
 fn scheduled_send(c: &mut Criterion) {
     c.bench_function("scheduled_send", |b| {
@@ -139,5 +187,5 @@ fn scheduled_send(c: &mut Criterion) {
     });
 }
 
-criterion_group!(benches, tell, many_to_one, ping_pong, scheduled_send);
+criterion_group!(benches, tell, many_to_one, ping_pong, fan, ask, scheduled_send);
 criterion_main!(benches);
