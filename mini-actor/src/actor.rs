@@ -188,6 +188,11 @@ impl<A: Actor> Context<A> {
         &mut self.timers
     }
 
+    /// The living child of this name, if it receives messages of this type.
+    pub fn child<M: Send + 'static>(&self, name: &str) -> Option<ActorRef<M>> {
+        self.system.find(&format!("{}/{name}", self.myself.path()))
+    }
+
     /// How many children live.
     pub fn children(&self) -> usize {
         self.children.len()

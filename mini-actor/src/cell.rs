@@ -31,10 +31,21 @@ pub(crate) trait Life<M>: Send {
 
 /// The right of the one activation to read the mailbox.
 pub(crate) struct Turn<'a, M> {
-    pub(crate) cell: &'a Arc<Cell<M>>,
+    cell: &'a Arc<Cell<M>>,
 }
 
-impl<M> Turn<'_, M> {
+impl<'a, M> Turn<'a, M> {
+    /// # Safety
+    ///
+    /// The caller is the cell's one activation, as long as this exists.
+    unsafe fn new(cell: &'a Arc<Cell<M>>) -> Self {
+        Self { cell }
+    }
+
+    pub(crate) fn cell(&self) -> &'a Arc<Cell<M>> {
+        self.cell
+    }
+
     #[inline]
     pub(crate) fn pop(&self) -> Option<M> {
         // SAFETY: a turn exists inside the one activation only.
@@ -192,7 +203,9 @@ impl<M: Send + 'static> Cell<M> {
 
     /// Whether waiting for room can end.
     fn may_wait_here(&self) -> bool {
-        self.dispatcher.as_manual().is_none() && !Inside::actor(self.id)
+        self.dispatcher.as_manual().is_none()
+            && !Inside::actor(self.id)
+            && !self.registry.is_timer_thread()
     }
 
     /// Delivers a message that nobody waits for; if that is not possible it becomes a dead letter. Says
@@ -254,10 +267,9 @@ impl<M: Send + 'static> Activate for Cell<M> {
         let run = self.life.with_mut(|life| {
             // SAFETY: this is the one activation, and foreign code that runs in it has no way here.
             let life = unsafe { &mut *life };
-            let run = match life {
-                Some(life) => life.run(&Turn { cell: &self }),
-                None => Run::Gone,
-            };
+            // SAFETY: as above.
+            let turn = unsafe { Turn::new(&self) };
+            let run = life.as_mut().map_or(Run::Gone, |life| life.run(&turn));
             if run == Run::Gone {
                 *life = None;
             }

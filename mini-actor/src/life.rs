@@ -185,11 +185,11 @@ impl<A: Actor> Incarnations<A> {
             && due.at() <= turn.position()
             && let Some(due) = self.due.pop_front()
         {
-            self.handle_due(turn.cell, &due);
+            self.handle_due(turn.cell(), &due);
         } else if let Some(message) = self.ctx.unstashed.pop_front() {
-            self.receive(turn.cell, message);
+            self.receive(turn.cell(), message);
         } else if let Some(message) = turn.pop() {
-            self.receive(turn.cell, message);
+            self.receive(turn.cell(), message);
         } else {
             return false;
         }
@@ -405,7 +405,7 @@ impl<A: Actor> Incarnations<A> {
     /// Moves on to the next phase, if it is time for it: then `Some(true)`. `Some(false)` if there is nothing to do
     /// in this one but to wait.
     fn settle(&mut self, turn: &TurnOf<'_, A>) -> Option<bool> {
-        let cell = turn.cell;
+        let cell = turn.cell();
         match self.phase {
             Phase::Unborn => {
                 self.start(cell);
@@ -508,7 +508,7 @@ fn self_report<M>(cell: &Arc<Cell<M>>, result: Result<(), String>) {
 
 impl<A: Actor> Life<A::Message> for Incarnations<A> {
     fn run(&mut self, turn: &TurnOf<'_, A>) -> Run {
-        let cell = turn.cell;
+        let cell = turn.cell();
         let rules = &cell.registry.rules;
         let end_of_slice = rules.time_slice.and_then(|slice| real_now().checked_add(slice));
         let mut steps = 0;

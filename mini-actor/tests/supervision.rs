@@ -396,6 +396,8 @@ fn family(kit: &TestKit, probe: &Probe<String>) -> ActorRef<&'static str> {
                 told.tell(format!("{error}")).unwrap();
             }
             Call::Message("same name") => {
+                assert_eq!(ctx.child::<&'static str>("one").unwrap().path(), "/parent/one");
+                assert!(ctx.child::<&'static str>("three").is_none());
                 let error = ctx.spawn_with("one", Props::new(quiet(&told))).unwrap_err();
                 assert_eq!(error, SpawnError::NameTaken { path: "/parent/one".to_owned() });
             }
