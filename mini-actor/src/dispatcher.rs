@@ -74,6 +74,14 @@ impl Dispatcher {
         }
     }
 
+    /// How many threads have not ended.
+    pub(crate) fn running(&self) -> usize {
+        match self {
+            Self::Pool(pool) => *pool.shared.running.lock(),
+            Self::Manual(_) => 0,
+        }
+    }
+
     /// Waits until the threads have ended, until `deadline` at the most.
     pub(crate) fn wait_ended(&self, deadline: Option<Instant>) {
         if let Self::Pool(pool) = self {

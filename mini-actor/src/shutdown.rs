@@ -41,6 +41,9 @@ pub struct CloseReport {
     pub actors_stopped: usize,
     /// The paths of those that have not, sorted.
     pub running: Vec<Arc<str>>,
+    /// Threads of the system that have not ended, because of an actor, or of a closure or future that is running.
+    /// (Those of pinned actors end with them and are not counted.)
+    pub threads: usize,
     /// Whether the scheduler has handed back what it had. If a task occupies its thread, it has not yet.
     pub scheduler_stopped: bool,
     /// Dead letters in all of the system's life.
@@ -50,7 +53,7 @@ pub struct CloseReport {
 impl CloseReport {
     /// Whether everything has stopped.
     pub fn is_complete(&self) -> bool {
-        self.running.is_empty() && self.scheduler_stopped
+        self.running.is_empty() && self.threads == 0 && self.scheduler_stopped
     }
 }
 
@@ -70,6 +73,9 @@ impl fmt::Display for CloseReport {
             self.running.len(),
             self.dead_letters
         )?;
+        if self.threads > 0 {
+            write!(f, "; threads running: {}", self.threads)?;
+        }
         if !self.scheduler_stopped {
             f.write_str("; the scheduler has not stopped")?;
         }

@@ -341,6 +341,7 @@ impl ActorSystem {
         let unsent =
             if running.is_empty() { std::mem::take(&mut closing.unsent) } else { Vec::new() };
         closing.report.running = running;
+        closing.report.threads = registry.dispatcher.running();
         closing.report.actors_stopped = closing.alive.saturating_sub(metrics.alive);
         closing.report.received = metrics.processed.saturating_sub(closing.processed);
         closing.report.undelivered = metrics.dead_letters - closing.dead_letters;

@@ -234,6 +234,24 @@ fn a_scheduled_task_may_close_the_system_and_drop_it_without_a_deadlock() {
 }
 
 #[test]
+fn closing_says_so_when_a_closure_of_the_scheduler_does_not_return() {
+    let system = ActorSystem::builder("test").threads(1).build().unwrap();
+    let (release, hold) = mpsc::channel::<()>();
+    let (entered, wait) = mpsc::channel();
+    let stuck = move || {
+        entered.send(()).unwrap();
+        let _ = hold.recv();
+    };
+    let _ = system.scheduler().timers().schedule_once(Duration::ZERO, stuck).unwrap();
+    wait.recv_timeout(LONG).unwrap();
+    let report = system.close_within(Duration::from_millis(5));
+    assert_eq!((report.is_complete(), report.threads), (false, 1));
+    assert!(report.to_string().ends_with("; threads running: 1"), "{report}");
+    drop(release);
+    assert!(system.close_within(LONG).is_complete());
+}
+
+#[test]
 fn an_actor_that_holds_the_last_reference_to_its_system_may_drop_it() {
     struct Owner(Option<ActorSystem>, mpsc::Sender<()>);
     impl Actor for Owner {
