@@ -92,6 +92,9 @@ impl Builder {
 
     /// Calls `hook` with every panic of an actor and what is done about it, on the actor's thread, before that
     /// is done. They are logged and counted in any case. A hook that panics is logged.
+    ///
+    /// Panics of closures on [`Scheduler::timers`](crate::Scheduler::timers) and of piped futures are not among
+    /// them: no actor is concerned. Those are logged, the former also counted in the scheduler's metrics.
     pub fn on_panic(mut self, hook: impl Fn(&Panic, Directive) + Send + Sync + 'static) -> Self {
         self.on_panic = Some(Box::new(hook));
         self
