@@ -1,16 +1,10 @@
-//! The actor systems that are compared: what they have to be able to do, and the list of them.
+//! What an actor system has to be able to do to be compared.
 
 pub(crate) mod behaviour;
-mod ours;
-#[cfg(feature = "peers")]
-mod peers;
 
 use std::time::Duration;
 
 use self::behaviour::{Address, Behaviour, Sends};
-use crate::peer::Peer;
-use crate::record::Workload;
-use crate::workload;
 
 /// An actor system under test. All its actors do what [`Behaviour`] says.
 pub(crate) trait Actors: Sync + Sized {
@@ -35,22 +29,4 @@ pub(crate) trait Actors: Sync + Sized {
     /// Schedules all of `sends` to the actor, by the system's own timer if it has one. Returns how long the
     /// calls took.
     fn send_later(&self, to: &Self::Address, sends: Sends) -> Duration;
-}
-
-fn peer<A: Actors>() -> Peer {
-    Peer {
-        name: A::NAME,
-        about: A::ABOUT,
-        tick_us: A::TICK_US,
-        workloads: &Workload::ACTORS,
-        measure: workload::measure_actors::<A>,
-    }
-}
-
-/// All of them, ours first.
-pub(crate) fn all() -> Vec<Peer> {
-    let all = vec![peer::<ours::Mini>()];
-    #[cfg(feature = "peers")]
-    let all = [all, peers::all()].concat();
-    all
 }

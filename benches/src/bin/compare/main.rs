@@ -15,6 +15,7 @@ mod machine;
 mod options;
 mod page;
 mod peer;
+mod peers;
 mod plan;
 mod plots;
 mod process;

@@ -1,7 +1,9 @@
-//! What is compared: timers and actor systems, in one list.
+//! What is compared, as those see it who plan, run and show.
 
+use crate::actors::Actors;
 use crate::record::{Case, Outcome, Workload};
-use crate::{actors, timers};
+use crate::timers::Timers;
+use crate::workload;
 
 /// A timer or an actor system.
 #[derive(Clone, Copy)]
@@ -17,9 +19,28 @@ pub(crate) struct Peer {
     pub(crate) measure: fn(&Case) -> Outcome,
 }
 
-/// All peers, ours first among their kind.
-pub(crate) fn all() -> Vec<Peer> {
-    [timers::all(), actors::all()].concat()
+impl Peer {
+    /// A timer.
+    pub(crate) fn timers<T: Timers>() -> Self {
+        Self {
+            name: T::NAME,
+            about: T::ABOUT,
+            tick_us: T::TICK_US,
+            workloads: T::WORKLOADS,
+            measure: workload::measure::<T>,
+        }
+    }
+
+    /// An actor system.
+    pub(crate) fn actors<A: Actors>() -> Self {
+        Self {
+            name: A::NAME,
+            about: A::ABOUT,
+            tick_us: A::TICK_US,
+            workloads: &Workload::ACTORS,
+            measure: workload::measure_actors::<A>,
+        }
+    }
 }
 
 /// Whether the peer of this name is of this repository.

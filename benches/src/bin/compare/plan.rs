@@ -3,7 +3,8 @@
 use std::error::Error;
 
 use crate::options::{Choice, Options};
-use crate::peer::{self, Peer, is_ours};
+use crate::peer::{Peer, is_ours};
+use crate::peers;
 use crate::process;
 use crate::record::{Case, Workload};
 
@@ -59,7 +60,7 @@ pub(crate) fn plan(options: &Options) -> Result<Vec<Step>, Box<dyn Error>> {
 
 /// The chosen peers, ours among them unless that is not wanted.
 pub(crate) fn chosen_peers(choice: &Choice, no_ours: bool) -> Result<Vec<Peer>, Box<dyn Error>> {
-    let all = peer::all();
+    let all = peers::all();
     for name in &choice.peers {
         if !all.iter().any(|peer| peer.name == name) {
             return Err(format!("there is no peer {name}; --list says which there are").into());
@@ -123,7 +124,7 @@ fn cases(only: &[Workload], factor: f64) -> Vec<Case> {
 
 /// Prints what can be chosen from.
 pub(crate) fn list() {
-    for peer in peer::all() {
+    for peer in peers::all() {
         let workloads: Vec<_> = peer.workloads.iter().map(ToString::to_string).collect();
         println!("{:28} {}\n{:28} {}", peer.name, peer.about, "", workloads.join(" "));
     }

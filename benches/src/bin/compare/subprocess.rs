@@ -8,7 +8,8 @@ use std::thread;
 use std::time::Duration;
 
 use crate::options::Measure;
-use crate::peer::{self, Peer};
+use crate::peer::Peer;
+use crate::peers;
 use crate::record::{Case, Outcome};
 
 /// Starts this program again for one measurement and waits for its line.
@@ -64,7 +65,7 @@ pub(crate) fn measure(peer: &Peer, case: &Case, limit: Duration) -> Outcome {
 
 /// The other side of it: one measurement, one line.
 pub(crate) fn answer(measure: &Measure) -> ExitCode {
-    let Some(peer) = peer::all().into_iter().find(|peer| peer.name == measure.peer) else {
+    let Some(peer) = peers::all().into_iter().find(|peer| peer.name == measure.peer) else {
         eprintln!("there is no peer {}", measure.peer);
         return ExitCode::FAILURE;
     };

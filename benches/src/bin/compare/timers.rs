@@ -1,20 +1,15 @@
-//! The timers that are compared: what they have to be able to do, and the list of them.
-
-mod floor;
-mod heap;
-mod ours;
-#[cfg(feature = "peers")]
-mod peers;
+//! What a timer has to be able to do to be compared.
 
 use std::time::Duration;
 
 use crate::callback::{Callback, Recorder};
-use crate::peer::Peer;
 use crate::record::Workload;
-use crate::workload;
 
 /// How long anything is waited for that ought to happen at once.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
+
+/// A far deadline for timers that are cancelled.
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// What becomes of a timer that is cancelled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,27 +78,4 @@ pub(crate) trait Producer {
         let _fence = self.schedule(Duration::ZERO, arrived.callback());
         assert!(arrived.wait(LIMIT), "a timer without a delay did not fire");
     }
-}
-
-fn peer<T: Timers>() -> Peer {
-    Peer {
-        name: T::NAME,
-        about: T::ABOUT,
-        tick_us: T::TICK_US,
-        workloads: T::WORKLOADS,
-        measure: workload::measure::<T>,
-    }
-}
-
-/// All of them, ours and the floor first.
-pub(crate) fn all() -> Vec<Peer> {
-    let all = vec![
-        peer::<ours::Lars<1_000>>(),
-        peer::<ours::Lars<100>>(),
-        peer::<floor::Floor>(),
-        peer::<heap::Heap>(),
-    ];
-    #[cfg(feature = "peers")]
-    let all = [all, peers::all()].concat();
-    all
 }

@@ -14,15 +14,10 @@ mod scheduled_sends;
 mod steady;
 mod timeouts;
 
-use std::time::Duration;
-
 use crate::actors::Actors;
 use crate::process;
 use crate::record::{Case, Outcome, Workload};
 use crate::timers::Timers;
-
-/// A far deadline for timers that are cancelled.
-const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Runs the workload on these timers.
 pub(crate) fn measure<T: Timers>(case: &Case) -> Outcome {
@@ -57,9 +52,4 @@ pub(crate) fn measure_actors<A: Actors>(case: &Case) -> Outcome {
     }
     outcome.set("faults", (process::page_faults() - faults) as f64);
     outcome
-}
-
-/// How many of `all` operations fall to producer `number` of `producers`.
-fn share(all: u64, producers: u64, number: u64) -> u64 {
-    all / producers + u64::from(number < all % producers)
 }

@@ -3,7 +3,8 @@
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use crate::peer::{self, is_ours};
+use crate::peer::is_ours;
+use crate::peers;
 
 pub(super) const WIDTH: u32 = 860;
 pub(super) const FONT: &str = "sans-serif";
@@ -40,7 +41,8 @@ pub(super) fn look(name: &str) -> Look {
     if name == "floor" {
         return Look { color: RGBColor(130, 130, 130), width: 2, filled: false };
     }
-    let others = peer::all().into_iter().filter(|peer| !is_ours(peer.name) && peer.name != "floor");
+    let others =
+        peers::all().into_iter().filter(|peer| !is_ours(peer.name) && peer.name != "floor");
     let place = others.map(|peer| peer.name).position(|other| other == name).unwrap_or_default();
     let color = OTHERS[place % OTHERS.len()];
     Look { color, width: 2, filled: (place / OTHERS.len()).is_multiple_of(2) }

@@ -2,10 +2,9 @@
 
 use std::time::{Duration, Instant};
 
-use super::Outcome;
 use crate::callback::Recorder;
 use crate::process;
-use crate::record::Case;
+use crate::record::{Case, Outcome};
 use crate::timers::{LIMIT, Producer, Timers};
 
 /// How often the lead is doubled for a peer that takes longer than that to schedule them all.

@@ -3,10 +3,9 @@
 use std::thread;
 use std::time::Duration;
 
-use super::Outcome;
 use crate::callback::Recorder;
 use crate::process;
-use crate::record::Case;
+use crate::record::{Case, Outcome};
 use crate::timers::{Producer, Timers};
 
 const FAR: Duration = Duration::from_secs(3600);

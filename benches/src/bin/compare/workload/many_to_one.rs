@@ -4,8 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Barrier, Mutex};
 use std::thread;
 
-use super::producers::{span, wall};
-use super::share;
+use super::producers::{share, span, wall};
 use crate::actors::Actors;
 use crate::actors::behaviour::{Address, Behaviour, Message};
 use crate::callback::Recorder;

@@ -3,10 +3,9 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::Outcome;
 use crate::callback::Recorder;
 use crate::process;
-use crate::record::Case;
+use crate::record::{Case, Outcome};
 use crate::timers::{Producer, Timers};
 
 const PERIOD: Duration = Duration::from_millis(100);

@@ -36,3 +36,8 @@ pub(super) fn span<S>(
     settle(state);
     Span { begin, end, settled: Instant::now() }
 }
+
+/// How many of `all` operations fall to producer `number` of `producers`.
+pub(super) fn share(all: u64, producers: u64, number: u64) -> u64 {
+    all / producers + u64::from(number < all % producers)
+}

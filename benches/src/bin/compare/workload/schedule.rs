@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use benches::Xorshift;
 
-use super::producers::{Span, span, wall};
-use super::share;
+use super::producers::{Span, share, span, wall};
 use crate::callback::Recorder;
 use crate::process;
 use crate::record::{Case, Outcome};

@@ -3,12 +3,11 @@
 use std::sync::{Barrier, Mutex};
 use std::thread;
 
-use super::producers::{span, wall};
-use super::{TIMEOUT, share};
+use super::producers::{share, span, wall};
 use crate::callback::Recorder;
 use crate::process;
 use crate::record::{Case, Outcome};
-use crate::timers::{Producer, Timers};
+use crate::timers::{Producer, TIMEOUT, Timers};
 
 pub(super) fn measure<T: Timers>(case: &Case, outcome: &mut Outcome) {
     let recorder = Recorder::count();

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use benches::Xorshift;
 
-use super::{Outcome, lateness};
+use super::lateness;
 use crate::callback::Recorder;
 use crate::process;
-use crate::record::Case;
+use crate::record::{Case, Outcome};
 use crate::timers::{LIMIT, Producer, Timers};
 
 /// Between two batches.

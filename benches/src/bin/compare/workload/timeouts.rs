@@ -4,11 +4,10 @@ use std::collections::VecDeque;
 use std::thread;
 use std::time::Instant;
 
-use super::TIMEOUT;
 use crate::callback::Recorder;
 use crate::process;
 use crate::record::{Case, Outcome};
-use crate::timers::{Producer, Timers};
+use crate::timers::{Producer, TIMEOUT, Timers};
 
 /// How many are outstanding.
 const RING: usize = 10_000;

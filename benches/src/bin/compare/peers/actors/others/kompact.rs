@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use kompact::prelude::*;
 
-use super::threads;
 use crate::actors::Actors;
 use crate::actors::behaviour::{self, Behaviour, Sends};
+use crate::runtime;
 
 /// Scheduled before the component looks into its mailbox again.
 const AT_ONCE: usize = 1_000;
@@ -88,7 +88,7 @@ impl Actors for Kompact {
 
     fn start() -> Self {
         let mut config = KompactConfig::default();
-        config.set_config_value(&kompact::config_keys::system::THREADS, threads());
+        config.set_config_value(&kompact::config_keys::system::THREADS, runtime::threads());
         Self { system: config.build().wait().expect("the system starts") }
     }
 

@@ -11,7 +11,6 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use xtra::{Actor, Handler, Mailbox};
 
-use super::send_by_tasks;
 use crate::actors::Actors;
 use crate::actors::behaviour::{self, Behaviour, Sends};
 use crate::runtime;
@@ -68,6 +67,6 @@ impl Actors for Xtra {
     }
 
     fn send_later(&self, to: &Address, sends: Sends) -> Duration {
-        send_by_tasks(&self.runtime, to, sends)
+        runtime::send_by_tasks(&self.runtime, to, sends)
     }
 }

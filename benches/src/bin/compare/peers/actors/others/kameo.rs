@@ -8,7 +8,6 @@ use kameo::message::{Context, Message};
 use kameo::{Actor, mailbox};
 use tokio::runtime::Runtime;
 
-use super::threads;
 use crate::actors::Actors;
 use crate::actors::behaviour::{self, Behaviour, Sends};
 use crate::runtime;
@@ -58,7 +57,7 @@ impl Actors for Kameo {
     type Address = Address;
 
     fn start() -> Self {
-        Self { runtime: runtime::start(threads()) }
+        Self { runtime: runtime::start(runtime::threads()) }
     }
 
     fn spawn(&self, behaviour: Behaviour<Address>) -> Address {

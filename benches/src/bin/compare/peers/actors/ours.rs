@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use mini_actor::{Actor, ActorRef, ActorSystem, Context};
 
-use super::Actors;
-use super::behaviour::{self, Behaviour, Sends};
+use crate::actors::Actors;
+use crate::actors::behaviour::{self, Behaviour, Sends};
 
 type Message = behaviour::Message<Address>;
 

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use lars_scheduler::{Cancellable, Handle, LightArrayRevolverScheduler};
 
-use super::{Producer, Timers};
 use crate::callback::Callback;
 use crate::record::Workload;
+use crate::timers::{Producer, Timers};
 
 /// With a tick of so many microseconds.
 pub(crate) struct Lars<const TICK_US: u64> {

@@ -5,7 +5,6 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
-use super::{send_by_tasks, threads};
 use crate::actors::Actors;
 use crate::actors::behaviour::{self, Behaviour, Sends};
 use crate::runtime;
@@ -34,7 +33,7 @@ impl Actors for TokioMpsc {
     type Address = Address;
 
     fn start() -> Self {
-        Self { runtime: runtime::start(threads()) }
+        Self { runtime: runtime::start(runtime::threads()) }
     }
 
     fn spawn(&self, mut behaviour: Behaviour<Address>) -> Address {
@@ -48,6 +47,6 @@ impl Actors for TokioMpsc {
     }
 
     fn send_later(&self, to: &Address, sends: Sends) -> Duration {
-        send_by_tasks(&self.runtime, to, sends)
+        runtime::send_by_tasks(&self.runtime, to, sends)
     }
 }

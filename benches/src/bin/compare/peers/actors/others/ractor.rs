@@ -5,7 +5,6 @@ use std::time::Duration;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::runtime::Runtime;
 
-use super::threads;
 use crate::actors::Actors;
 use crate::actors::behaviour::{self, Behaviour, Sends};
 use crate::runtime;
@@ -60,7 +59,7 @@ impl Actors for Ractor {
     type Address = Address;
 
     fn start() -> Self {
-        Self { runtime: runtime::start(threads()) }
+        Self { runtime: runtime::start(runtime::threads()) }
     }
 
     fn spawn(&self, behaviour: Behaviour<Address>) -> Address {

@@ -10,8 +10,8 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use super::{Cancelling, Producer, Timers};
 use crate::callback::Callback;
+use crate::timers::{Cancelling, Producer, Timers};
 
 type Task = Box<dyn FnMut() + Send>;
 

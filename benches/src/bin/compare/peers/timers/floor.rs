@@ -8,9 +8,9 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::{Producer, Timers};
 use crate::callback::Callback;
 use crate::record::Workload;
+use crate::timers::{Producer, Timers};
 
 const ARMED: u64 = 1;
 const CANCELLED: u64 = 2;

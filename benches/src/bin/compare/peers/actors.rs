@@ -1,0 +1,15 @@
+//! The actor systems.
+
+#[cfg(feature = "peers")]
+mod others;
+mod ours;
+
+use crate::peer::Peer;
+
+/// All of them, ours first.
+pub(super) fn all() -> Vec<Peer> {
+    let all = vec![Peer::actors::<ours::Mini>()];
+    #[cfg(feature = "peers")]
+    let all = [all, others::all()].concat();
+    all
+}

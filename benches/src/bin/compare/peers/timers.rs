@@ -1,0 +1,22 @@
+//! The timers.
+
+mod floor;
+mod heap;
+#[cfg(feature = "peers")]
+mod others;
+mod ours;
+
+use crate::peer::Peer;
+
+/// All of them, ours and the floor first.
+pub(super) fn all() -> Vec<Peer> {
+    let all = vec![
+        Peer::timers::<ours::Lars<1_000>>(),
+        Peer::timers::<ours::Lars<100>>(),
+        Peer::timers::<floor::Floor>(),
+        Peer::timers::<heap::Heap>(),
+    ];
+    #[cfg(feature = "peers")]
+    let all = [all, others::all()].concat();
+    all
+}
