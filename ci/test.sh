@@ -23,3 +23,4 @@ for example in quickstart rate_vs_delay cancel_race graceful_close virtual_time 
     cargo run --quiet --release -p examples --example "$example" >/dev/null
 done
 cargo run --quiet --release -p examples --example sessions -- --connections 200 --seconds 4
+cargo run --quiet --release -p examples --example soak -- --seconds 5
