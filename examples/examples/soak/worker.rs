@@ -104,7 +104,7 @@ impl Worker {
     fn any_connection(&mut self) -> usize {
         let share = self.random.below(1 << 16) as usize;
         // The square makes those in front busier.
-        (share * share >> 16) * self.connections.len() >> 16
+        (((share * share) >> 16) * self.connections.len()) >> 16
     }
 
     fn micros(&mut self, least: u64, most: u64) -> Duration {
