@@ -1,4 +1,4 @@
-//! The parts, for the benches of this workspace, which could not reach them otherwise. Not part of the interface:
+//! The parts, for the benches and the fuzzer of this workspace, which could not reach them otherwise. Not part of the interface:
 //! what is in here may change in any release.
 
 use std::ops::Range;
@@ -96,43 +96,82 @@ impl Wheel {
         Self { wheel: Inner::new(tick, size, 0), tick, free, entries }
     }
 
-    /// Puts a timer into the wheel.
+    /// Puts a timer into the wheel; returns its number, which is used again after it has left.
     ///
     /// # Panics
     ///
     /// If all entries are in it.
-    pub fn insert(&mut self, deadline: Duration) {
+    pub fn insert(&mut self, deadline: Duration) -> usize {
         let entry = self.free.pop().expect("an entry is free");
-        // SAFETY: the entry is free, ours, and lives as long as the wheel.
+        // SAFETY: the entry is free, ours, and lives as long as the wheel, in whose allocation it is.
         unsafe {
             (*entry).fill(crate::tick::nanos(deadline), RawTask::new(|| ()));
             (*entry).state.publish(Flags::default());
             let Arm::Armed(_) = (*entry).state.arm() else { unreachable!("it was just queued") };
             self.wheel.insert(entry);
+            entry.offset_from(self.entries.cast::<Entry>()) as usize
         }
+    }
+
+    /// Takes a timer out.
+    ///
+    /// # Safety
+    ///
+    /// The timer of this number is in the wheel, due or not.
+    pub unsafe fn remove(&mut self, number: usize) {
+        // SAFETY: so many are behind the first, and the caller's promise.
+        unsafe {
+            let entry = self.entries.cast::<Entry>().add(number);
+            self.wheel.unlink(entry);
+            self.retire(entry);
+        }
+    }
+
+    /// Moves the wheel towards an instant: to the next tick that has timers, or as far as the budget of
+    /// moves between levels goes. Says whether it has got there, with nothing to do up to there.
+    pub fn step(&mut self, to: Duration, mut budget: usize) -> bool {
+        let target = self.tick.reached_by(crate::tick::nanos(to));
+        self.wheel.advance(target, &mut budget) == Advance::Reached
+    }
+
+    /// Takes out the next timer that is due; returns its number.
+    pub fn pop_due(&mut self) -> Option<usize> {
+        let entry = self.wheel.pop_due()?;
+        // SAFETY: it was in the wheel, and nobody else has it; both are in the one allocation.
+        unsafe {
+            self.retire(entry);
+            Some(entry.offset_from(self.entries.cast::<Entry>()) as usize)
+        }
+    }
+
+    /// When the wheel has to be moved next: at its first timer, or before that.
+    pub fn next_wake_up(&self) -> Option<Duration> {
+        self.wheel.next_tick().map(|tick| Duration::from_nanos(self.tick.start_of(tick)))
     }
 
     /// Moves the wheel to an instant, cascading without a limit; says how many timers came due.
     pub fn advance(&mut self, to: Duration) -> usize {
-        let target = self.tick.reached_by(crate::tick::nanos(to));
-        let mut budget = usize::MAX;
-        while self.wheel.advance(target, &mut budget) != Advance::Reached {}
+        while !self.step(to, usize::MAX) {}
         let mut due = 0;
-        while let Some(entry) = self.wheel.pop_due() {
-            // SAFETY: it was in the wheel, and nobody else has it.
-            unsafe {
-                let Take::Taken(_) = (*entry).state.take(|| true) else {
-                    unreachable!("it was armed")
-                };
-                drop((*entry).take_task());
-                // No handle was ever made for the handle bit.
-                let _ = (*entry).state.release_handle();
-                (*entry).state.set_free();
-            }
-            self.free.push(entry);
+        while self.pop_due().is_some() {
             due += 1;
         }
         due
+    }
+
+    /// # Safety
+    ///
+    /// The entry is armed, and in no list.
+    unsafe fn retire(&mut self, entry: *mut Entry) {
+        // SAFETY: the caller's promise; nobody else has it.
+        unsafe {
+            let Take::Taken(_) = (*entry).state.take(|| true) else { unreachable!("it was armed") };
+            drop((*entry).take_task());
+            // No handle was ever made for the handle bit.
+            let _ = (*entry).state.release_handle();
+            (*entry).state.set_free();
+        }
+        self.free.push(entry);
     }
 }
 
