@@ -4,6 +4,9 @@
 //! mark the slot; tasks that are handed back are run by the test. At the end every slot of an accepted
 //! task has exactly one mark, every slot of a refused one none, and every token has been dropped exactly
 //! once.
+//!
+//! `LARS_STRESS=100 cargo test --release -p lars-scheduler --test stress -- --nocapture` does so a hundred times as
+//! long, and says how many timers that were.
 #![allow(missing_docs)]
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -46,6 +49,32 @@ fn scale(full: usize) -> usize {
     if cfg!(miri) { (full / 1000).max(10) } else { full }
 }
 
+/// How many rounds: more if that is asked for.
+fn rounds(full: u64) -> u64 {
+    let times = std::env::var("LARS_STRESS").map_or(1, |times| {
+        times
+            .parse()
+            .unwrap_or_else(|_| panic!("LARS_STRESS is {times:?}, but it must be a number"))
+    });
+    if cfg!(miri) { full.min(10) } else { full * times }
+}
+
+fn tell(what: &str, accepted: u64) {
+    if std::env::var_os("LARS_STRESS").is_some() {
+        println!("{what}: {accepted} timers accepted");
+    }
+}
+
+/// How a race ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// Two threads stop; one gets the tasks.
+    Stop,
+    /// One thread closes, and another stops: one of them gets the tasks.
+    Close,
+    Drop,
+}
+
 /// A small generator, so that the mix is the same in every run and the interleaving is not.
 struct Xorshift(u64);
 impl Xorshift {
@@ -57,7 +86,8 @@ impl Xorshift {
     }
 }
 
-fn race(round: u64, inline: bool, close: bool, drop_owner: bool) {
+/// Returns how many timers were accepted.
+fn race(round: u64, inline: bool, end: End) -> u64 {
     const THREADS: usize = 4;
     let per_thread = scale(4_000);
     let table = Arc::new(Table {
@@ -79,7 +109,28 @@ fn race(round: u64, inline: bool, close: bool, drop_owner: bool) {
                 let mut held = Vec::new();
                 let (mut accepted, mut refused) = (0_u64, Vec::new());
                 start.wait();
-                for number in thread * per_thread..(thread + 1) * per_thread {
+                let mut numbers = thread * per_thread..(thread + 1) * per_thread;
+                while let Some(number) = numbers.next() {
+                    if random.next().is_multiple_of(32) {
+                        let batch: Vec<_> =
+                            std::iter::once(number).chain(numbers.by_ref().take(7)).collect();
+                        let tasks = batch.iter().map(|&number| {
+                            let token = Token { table: Arc::clone(&table), number };
+                            let delay = Duration::from_micros(random.next() % 3_000);
+                            (delay, move || token.mark(RAN))
+                        });
+                        match timers.schedule_batch(tasks) {
+                            Ok(timers) => {
+                                accepted += timers.len() as u64;
+                                held.extend(batch.into_iter().zip(timers));
+                            }
+                            Err(error) => {
+                                assert_eq!(error.into_task().len(), batch.len(), "all or none");
+                                refused.extend(batch);
+                            }
+                        }
+                        continue;
+                    }
                     let token = Token { table: Arc::clone(&table), number };
                     let delay = match random.next() % 4 {
                         0 => Duration::ZERO,
@@ -141,16 +192,31 @@ fn race(round: u64, inline: bool, close: bool, drop_owner: bool) {
     start.wait();
     thread::sleep(Duration::from_micros(round * 97 % 4_000));
     let handle = scheduler.handle();
-    let mut handed_back = 0;
-    if drop_owner {
-        drop(scheduler);
-    } else if close {
-        scheduler.close().unwrap();
-    } else {
-        let pending = scheduler.stop().wait();
-        handed_back = pending.len();
+    let by_hand = |pending: Vec<PendingTask>| {
+        let count = pending.len();
         assert!(pending.into_iter().all(PendingTask::run));
-    }
+        count as u64
+    };
+    let ran_by_hand = match end {
+        End::Drop => {
+            drop(scheduler);
+            0
+        }
+        End::Stop => thread::scope(|scope| {
+            let stop = || by_hand(scheduler.stop().wait());
+            let (one, two) = (scope.spawn(stop), scope.spawn(stop));
+            let (one, two) = (one.join().unwrap(), two.join().unwrap());
+            assert!(one == 0 || two == 0, "both got tasks");
+            one + two
+        }),
+        End::Close => thread::scope(|scope| {
+            let stopped = scope.spawn(|| by_hand(scheduler.stop().wait()));
+            let closed = scheduler.close().unwrap().ran as u64;
+            let stopped = stopped.join().unwrap();
+            assert!(closed == 0 || stopped == 0, "both got tasks");
+            closed + stopped
+        }),
+    };
     let (mut accepted, mut refused, mut held) = (0, Vec::new(), Vec::new());
     for thread in threads {
         let (more, not, left) = thread.join().unwrap();
@@ -166,8 +232,7 @@ fn race(round: u64, inline: bool, close: bool, drop_owner: bool) {
     let metrics = loop {
         let ran = table.marks.iter().filter(|m| m.load(Ordering::SeqCst) & 3 == RAN).count() as u64;
         let metrics = handle.metrics();
-        let by_hand = if drop_owner { 0 } else { metrics.handed_back };
-        if ran >= metrics.fired + by_hand {
+        if ran >= metrics.fired + ran_by_hand {
             break metrics;
         }
         thread::yield_now();
@@ -175,9 +240,8 @@ fn race(round: u64, inline: bool, close: bool, drop_owner: bool) {
     assert_eq!(metrics.scheduled, accepted);
     assert_eq!(metrics.pending, 0);
     assert_eq!(metrics.scheduled, metrics.fired + metrics.cancelled + metrics.handed_back);
-    if !close && !drop_owner {
-        assert_eq!(metrics.handed_back, handed_back as u64);
-    }
+    let dropped = if end == End::Drop { metrics.handed_back } else { 0 };
+    assert_eq!(metrics.handed_back, ran_by_hand + dropped);
     let mut was_refused = vec![false; THREADS * per_thread];
     refused.iter().for_each(|&number| was_refused[number] = true);
     let mut kinds = [0_u64; 3];
@@ -192,31 +256,30 @@ fn race(round: u64, inline: bool, close: bool, drop_owner: bool) {
         assert!(mark == 0 || !was_refused[number], "task {number} was refused");
     }
     assert_eq!(kinds[1], metrics.cancelled);
-    let unmarked = refused.len() as u64 + if drop_owner { metrics.handed_back } else { 0 };
-    assert_eq!(kinds[2], unmarked, "{metrics:?}");
+    assert_eq!(kinds[2], refused.len() as u64 + dropped, "{metrics:?}");
     drop((held, handle));
     assert_eq!(table.drops.load(Ordering::SeqCst), THREADS * per_thread);
+    accepted
+}
+
+fn races(what: &str, full: u64, end: End) {
+    let accepted = (0..rounds(full)).map(|round| race(round, round.is_multiple_of(2), end)).sum();
+    tell(what, accepted);
 }
 
 #[test]
 fn every_accepted_task_ran_or_was_cancelled_or_handed_back_when_stop_races() {
-    for round in 0..scale(40).min(40) as u64 {
-        race(round, round.is_multiple_of(2), false, false);
-    }
+    races("stop", 40, End::Stop);
 }
 
 #[test]
 fn every_accepted_task_ran_or_was_cancelled_when_close_races() {
-    for round in 0..scale(20).min(20) as u64 {
-        race(round, round.is_multiple_of(2), true, false);
-    }
+    races("close", 20, End::Close);
 }
 
 #[test]
 fn every_captured_value_is_dropped_once_when_the_owner_is_dropped_in_a_race() {
-    for round in 0..scale(20).min(20) as u64 {
-        race(round, round.is_multiple_of(2), false, true);
-    }
+    races("drop", 20, End::Drop);
 }
 
 #[test]

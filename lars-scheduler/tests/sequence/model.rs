@@ -67,6 +67,7 @@ pub(crate) struct Model {
     /// What was handed back and not looked at yet, by deadline and then as before.
     handed_back: BTreeMap<(u64, Key), usize>,
     operations: u64,
+    calls: u64,
     scheduled: u64,
     fired: u64,
     cancelled: u64,
@@ -99,6 +100,7 @@ impl Model {
             log: Vec::new().into_iter(),
             handed_back: BTreeMap::new(),
             operations: 0,
+            calls: 0,
             scheduled: 0,
             fired: 0,
             cancelled: 0,
@@ -281,16 +283,16 @@ impl Model {
             true => (u128::from(self.now), self.now),
             false => (u128::from(deadline).next_multiple_of(u128::from(self.tick)), deadline),
         };
-        let key = (key.0, key.1, self.operations_of_all_kinds());
+        let key = (key.0, key.1, self.next_call());
         self.timers[id].stand = Stand::Waiting(key);
         self.timers[id].deadline = deadline;
         self.waiting.insert(key, id);
     }
 
     /// Grows with each timer that begins to wait.
-    fn operations_of_all_kinds(&mut self) -> u64 {
-        self.operations += 1;
-        self.operations
+    fn next_call(&mut self) -> u64 {
+        self.calls += 1;
+        self.calls
     }
 
     fn perform_all(&mut self, script: &[Action]) -> Check<Flow> {
