@@ -41,8 +41,9 @@ struct Timer {
     stand: Stand,
     deadline: u64,
     moved: bool,
-    /// It was moved to now when it was due anyway, and may keep the place that it had.
-    stayed: bool,
+    /// When it was moved while it was due. Should it be moved to the same instant again, it may still have its
+    /// old place there.
+    moved_when_due: Option<u64>,
     cancelled: bool,
 }
 
@@ -208,7 +209,7 @@ impl Model {
         let mut before = self.waiting.range((first.0, first.1, 0)..key).map(|(_, &id)| id);
         let is_first = match (first.0, first.1) == (key.0, key.1) {
             true => timer.moved || before.all(|id| self.timers[id].moved),
-            false => timer.stayed && first.0 == key.0,
+            false => first.0 == key.0 && timer.moved_when_due.map(u128::from) == Some(key.0),
         };
         if !is_first {
             return Err(format!("timer {id} with {key:?} ran before the one with {first:?}"));
@@ -429,7 +430,9 @@ impl Model {
             (Stand::Refused, _) => Answer::NoTimer,
             (Stand::Waiting(key), Task::Once { .. }) => {
                 timer.moved = true;
-                timer.stayed = delay.is_zero() && key.0 <= u128::from(self.now);
+                if key.0 <= u128::from(self.now) {
+                    timer.moved_when_due = Some(self.now);
+                }
                 self.waiting.remove(&key);
                 self.wait(id, self.now.saturating_add(nanos(delay)), delay.is_zero());
                 Answer::Reset(true)
@@ -575,7 +578,7 @@ impl Timer {
             stand: Stand::Refused,
             deadline: 0,
             moved: false,
-            stayed: false,
+            moved_when_due: None,
             cancelled: false,
         }
     }
