@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# The address, leak and thread sanitizers over the races, the faults and the model of operations. By hand, and not a
+# part of ci/all.sh: it needs a nightly compiler, the thread sanitizer also std's sources, and it takes some minutes.
+#
+#     ci/sanitizers.sh                   all three
+#     LARS_STRESS=10 ci/sanitizers.sh thread
+#
+# The thread sanitizer knows no fences: crossbeam's deque, which the default pool runs on, is right by its fences, and
+# is named in the list of what is not reported, as is the standard library's use of them.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+if ! rustc +nightly --version >/dev/null 2>&1; then
+    echo "!!!!! SKIPPED: the sanitizers need a nightly compiler, and there is none on this machine !!!!!"
+    exit 0
+fi
+host=$(rustc +nightly -vV | sed -n 's/^host: //p')
+case $host in
+    x86_64-unknown-linux-gnu | aarch64-unknown-linux-gnu) ;;
+    *)
+        echo "!!!!! SKIPPED: no sanitizers for $host !!!!!"
+        exit 0
+        ;;
+esac
+
+tests=(--test stress --test faults --test model --test cancel --test reset --test batch --test close --test repeat)
+# They limit the address space, of which a sanitizer needs terabytes, or wait for an abort.
+skips=(--skip out_of_memory --skip where_no_thread)
+suppressions=$(mktemp)
+trap 'rm -f "$suppressions"' EXIT
+printf 'race:crossbeam_deque\nrace:crossbeam_epoch\n' >"$suppressions"
+
+if (($# == 0)); then set -- address leak thread; fi
+for sanitizer in "$@"; do
+    printf -- '--- %s\n' "$sanitizer"
+    build=()
+    if [ "$sanitizer" = thread ]; then
+        # Without its own std every use of an Arc or a channel would be reported.
+        if ! rustup component add --toolchain nightly rust-src >/dev/null 2>&1 \
+            && [ ! -d "$(rustc +nightly --print sysroot)/lib/rustlib/src/rust/library" ]; then
+            echo "!!!!! SKIPPED: the thread sanitizer needs rust-src, which cannot be had !!!!!"
+            continue
+        fi
+        build=(-Zbuild-std)
+    fi
+    RUSTFLAGS="-Zsanitizer=$sanitizer" RUSTDOCFLAGS="" \
+        TSAN_OPTIONS="suppressions=$suppressions halt_on_error=1" \
+        cargo +nightly test "${build[@]}" --release --target "$host" \
+        --target-dir "${CARGO_TARGET_DIR:-target}/sanitizer-$sanitizer" \
+        -p lars-scheduler "${tests[@]}" -- "${skips[@]}"
+done
