@@ -1,5 +1,6 @@
 //! Counts: who keeps which, and the snapshot that a user sees.
 
+use std::fmt;
 use std::time::Duration;
 
 #[cfg(feature = "histogram")]
@@ -111,7 +112,7 @@ pub struct Metrics {
 }
 
 /// How long after their deadlines timers were fired.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 #[non_exhaustive]
 pub struct Lateness {
     /// The latest of all.
@@ -122,4 +123,12 @@ pub struct Lateness {
     #[cfg(feature = "histogram")]
     #[cfg_attr(docsrs, doc(cfg(feature = "histogram")))]
     pub histogram: Histogram<u64>,
+}
+
+impl fmt::Debug for Lateness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Without the histogram, which would print its fifteen thousand counts.
+        let mut text = f.debug_struct("Lateness");
+        text.field("max", &self.max).field("mean", &self.mean).finish_non_exhaustive()
+    }
 }
