@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, RwLock};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// Receipts of one worker.
@@ -119,6 +120,24 @@ impl Books {
         if found != expected {
             self.fault(format!("{what}: {found} and not {expected}"));
         }
+    }
+
+    /// As `expect`, but it may take a while until both are the same.
+    pub fn expect_soon(&self, what: &str, counts: impl Fn() -> (u64, u64)) {
+        let begin = self.now();
+        while self.now() - begin < LOST {
+            let (found, expected) = counts();
+            if found == expected {
+                return;
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+        let (found, expected) = counts();
+        self.expect(what, found, expected);
+    }
+
+    pub fn beats_gone_and_begun(&self) -> (u64, u64) {
+        (self.beats_gone.load(Ordering::SeqCst), self.beats_begun.load(Ordering::SeqCst))
     }
 
     pub fn faults(&self) -> u64 {

@@ -122,7 +122,9 @@ fn threads_that_are_interrupted_anywhere_lose_no_timer_and_hold_up_none_for_ever
         action.sa_flags = libc::SA_RESTART;
         assert_eq!(libc::sigaction(libc::SIGUSR1, &raw const action, std::ptr::null_mut()), 0);
     }
-    for round in 0..6_u64 {
+    // A push is in two pieces for a nanosecond or two of the hundred that a call takes: so there are many rounds, and
+    // a few of them are stopped there.
+    for round in 0..250_u64 {
         let scheduler = LightArrayRevolverScheduler::builder()
             .tick_duration(Duration::from_micros(100))
             .inline()
@@ -168,11 +170,11 @@ fn threads_that_are_interrupted_anywhere_lose_no_timer_and_hold_up_none_for_ever
         let victims: Vec<_> =
             (0..=THREADS).map(|_| victims.recv_timeout(PATIENCE).unwrap()).collect();
         let mut random = Xorshift(99 + round);
-        for _ in 0..60 {
+        for _ in 0..4 {
             let victim = victims[random.below(victims.len() as u64) as usize];
             // SAFETY: these threads are alive: the producers wait for `done`, the scheduler is not stopped.
             assert_eq!(unsafe { libc::pthread_kill(victim, libc::SIGUSR1) }, 0);
-            thread::sleep(Duration::from_micros(300 + random.below(1_000)));
+            thread::sleep(Duration::from_micros(100 + random.below(500)));
         }
         // The stop comes while producers are held.
         for victim in &victims[1..] {
