@@ -33,7 +33,7 @@ for name in "${all[@]}"; do mkdir -p "$found/$name" "fuzz/corpus/$name"; done
 if [ "${1:-}" = keep ]; then
     for name in "${all[@]}"; do
         fresh=$(mktemp -d)
-        "$target_dir/$host/release/$name" "${options[@]}" -merge=1 "$fresh" "fuzz/corpus/$name" "$found/$name"
+        "$target_dir/$host/release/$name" "${options[@]}" -use_counters=0 -merge=1 "$fresh" "fuzz/corpus/$name" "$found/$name"
         rm -f "fuzz/corpus/$name"/*
         cp "$fresh"/* "fuzz/corpus/$name"
         rm -r "$fresh"

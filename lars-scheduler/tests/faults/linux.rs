@@ -124,7 +124,7 @@ fn threads_that_are_interrupted_anywhere_lose_no_timer_and_hold_up_none_for_ever
     }
     // A push is in two pieces for a nanosecond or two of the hundred that a call takes: so there are many rounds, and
     // a few of them are stopped there.
-    for round in 0..250_u64 {
+    for round in 0..150_u64 {
         let scheduler = LightArrayRevolverScheduler::builder()
             .tick_duration(Duration::from_micros(100))
             .inline()
