@@ -1,4 +1,6 @@
 //! Random sequences of operations against a model that is a sorted map. See [`sequence`].
+//!
+//! `LARS_STRESS=100 cargo test --release -p lars-scheduler --test model` tries a hundred times as many.
 #![allow(clippy::disallowed_methods, missing_docs)]
 
 mod common;
@@ -12,7 +14,7 @@ use sequence::Sequence;
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: scaled(3_000, 10) as u32,
+        cases: scaled(3_000, 10) as u32 * common::stress(),
         failure_persistence: None,
         ..ProptestConfig::default()
     })]

@@ -7,7 +7,9 @@
 //!
 //! `LARS_STRESS=100 cargo test --release -p lars-scheduler --test stress -- --nocapture` does so a hundred times as
 //! long, and says how many timers that were.
-#![allow(missing_docs)]
+#![allow(clippy::disallowed_methods, missing_docs)]
+
+mod common;
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
@@ -51,12 +53,7 @@ fn scale(full: usize) -> usize {
 
 /// How many rounds: more if that is asked for.
 fn rounds(full: u64) -> u64 {
-    let times = std::env::var("LARS_STRESS").map_or(1, |times| {
-        times
-            .parse()
-            .unwrap_or_else(|_| panic!("LARS_STRESS is {times:?}, but it must be a number"))
-    });
-    if cfg!(miri) { full.min(10) } else { full * times }
+    if cfg!(miri) { full.min(10) } else { full * u64::from(common::stress()) }
 }
 
 fn tell(what: &str, accepted: u64) {

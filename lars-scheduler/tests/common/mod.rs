@@ -34,6 +34,15 @@ pub(crate) fn scaled(full: usize, small: usize) -> usize {
     if cfg!(miri) { small } else { full }
 }
 
+/// How many times as long as usual the long tests are to take.
+pub(crate) fn stress() -> u32 {
+    std::env::var("LARS_STRESS").map_or(1, |times| {
+        times
+            .parse()
+            .unwrap_or_else(|_| panic!("LARS_STRESS is {times:?}, but it must be a number"))
+    })
+}
+
 /// Virtual time with the default tick of 1 ns.
 pub(crate) fn virtual_time() -> VirtualTime {
     LightArrayRevolverScheduler::builder().build_virtual().unwrap()

@@ -60,6 +60,8 @@ pub(crate) struct Model {
     limit: Option<usize>,
     used: usize,
     stopped: bool,
+    /// Time is being moved.
+    moving: bool,
     /// The stop has collected what was pending.
     finished: bool,
     timers: Vec<Timer>,
@@ -95,6 +97,7 @@ impl Model {
             limit: settings.max_pending,
             used: 0,
             stopped: false,
+            moving: false,
             finished: false,
             timers: Vec::new(),
             waiting: BTreeMap::new(),
@@ -150,7 +153,7 @@ impl Model {
                 expect("the outcome", outcome, Outcome::Idle(ran, idle))?;
             }
         }
-        if self.stopped && !self.finished {
+        if self.stopped {
             self.finish();
         }
         self.log_is_read()
@@ -181,6 +184,7 @@ impl Model {
     /// What ran on the way to `target`; says how much it was.
     fn follow(&mut self, target: u64) -> Check<usize> {
         let mut ran = 0;
+        self.moving = true;
         while let Some(event) = self.log.next() {
             let Event::Ran(id) = event else {
                 return Err(format!("{event:?} should not have happened"));
@@ -190,6 +194,7 @@ impl Model {
             self.fired += 1;
             self.run(id)?;
         }
+        self.moving = false;
         Ok(ran)
     }
 
@@ -333,7 +338,13 @@ impl Model {
             }
             Action::Cancel(_) | Action::Reset { .. } => {}
             Action::Panic => return Ok(Flow::Panicked),
-            Action::Stop => self.stopped = true,
+            Action::Stop => {
+                self.stopped = true;
+                // Otherwise it resolves when the movement of time ends.
+                if !self.moving {
+                    self.finish();
+                }
+            }
         }
         Ok(Flow::On)
     }
@@ -444,8 +455,10 @@ impl Model {
 
     /// A stop has collected what is pending.
     fn finish(&mut self) {
-        self.stopped = true;
-        self.finished = true;
+        if self.finished {
+            return;
+        }
+        (self.stopped, self.finished) = (true, true);
         for (key, id) in std::mem::take(&mut self.waiting) {
             let timer = &mut self.timers[id];
             timer.stand = Stand::HandedBack;
@@ -523,9 +536,7 @@ impl Model {
         report: Option<CloseReport>,
         log: Vec<Event>,
     ) -> Check {
-        if !self.finished {
-            self.finish();
-        }
+        self.finish();
         self.log = log.into_iter();
         if !close {
             return self.log_is_read();
