@@ -19,7 +19,7 @@ struct Timer {
     call: u64,
 }
 
-struct Test {
+struct Test<'a> {
     wheel: Wheel,
     tick: u64,
     /// By number.
@@ -35,10 +35,10 @@ struct Test {
     calls: u64,
     /// Insertions, removals, and steps.
     operations: u64,
-    bytes: std::vec::IntoIter<u8>,
+    bytes: std::iter::Copied<std::slice::Iter<'a, u8>>,
 }
 
-impl Test {
+impl Test<'_> {
     fn byte(&mut self) -> u8 {
         self.bytes.next().unwrap_or(0)
     }
@@ -194,7 +194,7 @@ fuzz_target!(|bytes: &[u8]| {
         goal: 0,
         calls: 0,
         operations: 0,
-        bytes: rest.to_vec().into_iter(),
+        bytes: rest.iter().copied(),
     };
     while test.bytes.len() > 0 {
         test.op();
