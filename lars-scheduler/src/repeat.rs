@@ -454,7 +454,7 @@ struct Place(Handle);
 
 impl Place {
     fn take(handle: &Handle) -> Result<Self, Refusal> {
-        handle.core().reserve_places(1)?;
+        handle.admit(1, true)?;
         Ok(Self(handle.clone()))
     }
 }

@@ -93,6 +93,18 @@ fn a_fixed_rate_is_kept_although_the_runs_take_time() {
 }
 
 #[test]
+fn on_a_scheduler_that_is_full_and_stopped_a_repeat_is_refused_as_stopped_like_everything() {
+    let time = LightArrayRevolverScheduler::builder().max_pending(1).build_virtual().unwrap();
+    let _ = time.schedule_with_fixed_delay(ms(1), ms(1), || ()).unwrap();
+    let refused = time.schedule_at_fixed_rate(ms(1), ms(1), || ()).unwrap_err();
+    assert_eq!(*refused.refusal(), Refusal::Full { limit: 1 });
+    let pending = time.stop().wait(); // which keep their places
+    let refused = time.schedule_at_fixed_rate(ms(1), ms(1), || ()).unwrap_err();
+    assert_eq!(*refused.refusal(), Refusal::Stopped);
+    assert_eq!((pending.len(), time.metrics().refused), (1, 2));
+}
+
+#[test]
 fn the_nth_run_of_a_fixed_rate_is_due_at_first_plus_n_intervals_without_drift() {
     let runs = scaled(20_000, 200) as u128;
     // An interval that is no multiple of the tick: rounding errors would add up.

@@ -390,8 +390,8 @@ impl Model {
         self.timers.push(Timer::refused(task));
         let refusal = match () {
             () if period == 0 => Some(Answer::ZeroPeriod),
-            () if self.is_full(1) => Some(Answer::Full),
             () if self.stopped => Some(Answer::Stopped),
+            () if self.is_full(1) => Some(Answer::Full),
             () => None,
         };
         if let Some(refusal) = refusal {
