@@ -71,7 +71,9 @@ fn wheel_insert(c: &mut Criterion) {
                 .map(|_| Duration::from_millis(from + random.number() % (to - from)))
                 .collect();
             let insert = |mut wheel: Wheel| {
-                deadlines.iter().for_each(|&deadline| wheel.insert(deadline));
+                for &deadline in &deadlines {
+                    wheel.insert(deadline);
+                }
                 wheel
             };
             b.iter_batched(wheel, insert, BatchSize::PerIteration);
@@ -110,8 +112,9 @@ fn wheel_expire(c: &mut Criterion) {
         group.bench_function(name, |b| {
             let filled = || {
                 let mut wheel = wheel();
-                (0..ENTRIES as u64)
-                    .for_each(|number| wheel.insert(Duration::from_millis(1 + number % spread)));
+                for number in 0..ENTRIES as u64 {
+                    wheel.insert(Duration::from_millis(1 + number % spread));
+                }
                 wheel
             };
             let expire = |mut wheel: Wheel| {
