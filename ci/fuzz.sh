@@ -4,6 +4,7 @@
 #     ci/fuzz.sh                         all of them, 10 s each: what CI does
 #     ci/fuzz.sh 900 operations wheel    these, 15 minutes each
 #     ci/fuzz.sh keep                    puts what the last runs found into the corpus, as few and small as can be
+#     ci/fuzz.sh keep wheel              of this one
 #
 # This is libFuzzer, guided by coverage, on the stable compiler: it needs a C++ compiler and nothing that would
 # have to be installed. (`cargo fuzz` is a driver for the same library; it needs a nightly compiler, and to be built first.)
@@ -16,7 +17,7 @@ if ! command -v c++ >/dev/null 2>&1; then
     exit 0
 fi
 
-all=(operations wheel cron settings)
+all=(operations wheel delay_queue cron settings)
 target_dir=${CARGO_TARGET_DIR:-target}/fuzz
 found=${CARGO_TARGET_DIR:-target}/fuzz-found
 host=$(rustc -vV | sed -n 's/^host: //p')
@@ -31,7 +32,8 @@ options=(-max_len=2048 -timeout=20 -rss_limit_mb=2048 -verbosity=0 -print_final_
 for name in "${all[@]}"; do mkdir -p "$found/$name" "fuzz/corpus/$name"; done
 
 if [ "${1:-}" = keep ]; then
-    for name in "${all[@]}"; do
+    shift
+    for name in "${@:-${all[@]}}"; do
         fresh=$(mktemp -d)
         "$target_dir/$host/release/$name" "${options[@]}" -use_counters=0 -merge=1 "$fresh" "fuzz/corpus/$name" "$found/$name"
         rm -f "fuzz/corpus/$name"/*

@@ -2,9 +2,11 @@
 #![allow(clippy::disallowed_methods, missing_docs)]
 
 mod common;
+mod queue_sequence;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::future::Future;
+use std::path::Path;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
@@ -17,6 +19,7 @@ use futures::{Stream, StreamExt};
 use lars_scheduler::delay_queue::{DelayQueue, NextError, QueueClosed};
 use lars_scheduler::{Handle, LightArrayRevolverScheduler, Refusal, VirtualTime};
 use proptest::prelude::*;
+use queue_sequence::Sequence;
 
 /// A clock that the test moves, and that counts how often it was read.
 #[derive(Clone)]
@@ -1029,86 +1032,34 @@ fn async_consumers_on_several_threads_share_the_items() {
     assert_eq!(scheduler.pending(), 0);
 }
 
-/// What can be done to a queue.
-#[derive(Debug, Clone)]
-enum Operation {
-    Put(u64),
-    PutNever,
-    Advance(u64),
-    Poll,
-    Drain(usize),
-    Remove(usize),
-}
-
-fn operation() -> impl Strategy<Value = Operation> {
-    prop_oneof![
-        8 => (0..40_u64).prop_map(Operation::Put),
-        1 => Just(Operation::PutNever),
-        2 => (0..10_u64).prop_map(Operation::Advance),
-        3 => Just(Operation::Poll),
-        1 => (0..4_usize).prop_map(Operation::Drain),
-        5 => any::<usize>().prop_map(Operation::Remove),
-    ]
-}
-
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 256 }))]
+    #![proptest_config(ProptestConfig {
+        cases: scaled(1_000, 10) as u32 * common::stress(),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
 
-    /// A sorted map is the model.
+    /// See [`queue_sequence`].
     #[test]
-    fn a_queue_behaves_as_a_sorted_map_of_deadlines_and_sequence_numbers(
-        operations in prop::collection::vec(operation(), 1..400),
+    fn any_sequence_of_operations_on_a_queue_goes_as_a_sorted_map_would(
+        bytes in prop::collection::vec(any::<u8>(), 1..scaled(600, 60)),
     ) {
-        let clock = TestClock::new();
-        let queue = clock.queue();
-        let mut model: BTreeMap<(u64, usize), usize> = BTreeMap::new();
-        let mut keys = Vec::new();
-        let mut now = 0;
-        for operation in operations {
-            match operation {
-                Operation::Put(_) | Operation::PutNever => {
-                    let number = keys.len();
-                    let (delay, due) = match operation {
-                        Operation::Put(nanos) => (ns(nanos), now + nanos),
-                        _ => (Duration::MAX, u64::MAX),
-                    };
-                    keys.push(((due, number), queue.put(number, delay).unwrap()));
-                    model.insert((due, number), number);
-                }
-                Operation::Advance(nanos) => {
-                    clock.advance(ns(nanos));
-                    now += nanos;
-                }
-                Operation::Poll => {
-                    let first = model.first_entry().filter(|first| first.key().0 <= now);
-                    prop_assert_eq!(queue.poll(), first.map(|first| first.remove()));
-                }
-                Operation::Drain(max) => {
-                    let due: Vec<_> = model.range(..=(now, usize::MAX)).take(max)
-                        .map(|(&key, &number)| (key, number)).collect();
-                    for (key, _) in &due {
-                        model.remove(key);
-                    }
-                    let due: Vec<_> = due.into_iter().map(|(_, number)| number).collect();
-                    prop_assert_eq!(queue.drain_up_to(max), due);
-                }
-                Operation::Remove(which) if !keys.is_empty() => {
-                    // Also keys of items that are gone.
-                    let (key, handle) = keys[which % keys.len()];
-                    let remaining = model.contains_key(&key).then(|| match key.0 {
-                        u64::MAX => Duration::MAX,
-                        due => ns(due.saturating_sub(now)),
-                    });
-                    prop_assert_eq!(queue.remaining(handle), remaining);
-                    prop_assert_eq!(queue.remove(handle), model.remove(&key));
-                }
-                Operation::Remove(_) => {}
-            }
-            prop_assert_eq!(queue.len(), model.len());
-            let head = queue.peek().map(|head| *head);
-            prop_assert_eq!(head, model.first_key_value().map(|(_, &number)| number));
+        let sequence = Sequence::decode(&bytes);
+        queue_sequence::check(&sequence)
+            .map_err(|why| TestCaseError::fail(format!("{why}\nin {sequence:#?}")))?;
+    }
+}
+
+/// What the fuzzer has kept: few bytes that reach much of the code.
+#[test]
+fn the_queue_sequences_that_the_fuzzer_found_worth_keeping_go_as_a_sorted_map_would() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/delay_queue");
+    // (It is not part of the published crate.)
+    let Ok(files) = std::fs::read_dir(&corpus) else { return };
+    for file in files.map(Result::unwrap).take(scaled(usize::MAX, 5)) {
+        let sequence = Sequence::decode(&std::fs::read(file.path()).unwrap());
+        if let Err(why) = queue_sequence::check(&sequence) {
+            panic!("{}: {why}\nin {sequence:#?}", file.path().display());
         }
-        let all: Vec<_> = queue.take_all().into_iter().map(|(_, number)| number).collect();
-        prop_assert_eq!(all, model.into_values().collect::<Vec<_>>());
     }
 }
