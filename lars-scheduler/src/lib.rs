@@ -1,4 +1,18 @@
 #![doc = include_str!("../README.md")]
+//!
+//! # Where it is
+//!
+//! (The text above is the crate's README, which is read in places that know no links to items.)
+//!
+//! - To schedule: [`schedule_once`](Handle::schedule_once), [`schedule_at`](Handle::schedule_at),
+//!   [`schedule_with_fixed_delay`](Handle::schedule_with_fixed_delay),
+//!   [`schedule_at_fixed_rate`](Handle::schedule_at_fixed_rate), [`schedule_repeating`](Handle::schedule_repeating),
+//!   [`schedule_batch`](Handle::schedule_batch); with the options of [`Task`] and [`Periodic`].
+//! - What was scheduled: [`cancel`](Cancellable::cancel), [`reset`](Cancellable::reset),
+//!   [`cancel_on_drop`](Cancellable::cancel_on_drop).
+//! - A scheduler, begin and end: [`Builder`], [`stop`](LightArrayRevolverScheduler::stop),
+//!   [`close`](LightArrayRevolverScheduler::close).
+//! - In tests: [`VirtualTime`].
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // The modules stand in the order in which they may use each other: downwards never.
 

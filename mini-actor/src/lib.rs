@@ -1,4 +1,14 @@
 #![doc = include_str!("../README.md")]
+//!
+//! # Where it is
+//!
+//! (The text above is the crate's README, which is read in places that know no links to items.)
+//!
+//! - Actors: [`Actor`], [`Context`], [`Props`]; begin and end: [`ActorSystem`], [`Builder`],
+//!   [`close`](ActorSystem::close).
+//! - To talk: [`tell`](ActorRef::tell), [`ask`](ActorRef::ask), [`Recipient`]; [`stop`](ActorRef::stop) and
+//!   [`kill`](ActorRef::kill).
+//! - Time: [`Context::timers`], [`Context::set_receive_timeout`], [`Scheduler`].
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // The modules stand in the order in which they may use each other: downwards never.
 
