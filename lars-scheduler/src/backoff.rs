@@ -95,6 +95,28 @@ pub enum BackoffError {
 }
 
 /// Builds a [`BackoffPolicy`]. Made by [`BackoffPolicy::builder`].
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::backoff::{BackoffPolicy, Jitter};
+/// use std::time::Duration;
+///
+/// let ms = Duration::from_millis;
+/// let policy = BackoffPolicy::builder()
+///     .initial(ms(10))
+///     .factor(3.0)
+///     .cap(ms(80))
+///     .max_attempts(5)
+///     .jitter(Jitter::Equal) // between the half of it and all of it
+///     .build()?;
+/// for (delay, most) in policy.start().zip([10, 30, 80, 80]) {
+///     assert!(ms(most) / 2 <= delay && delay <= ms(most));
+/// }
+/// assert_eq!(policy.start().count(), 4);
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[must_use = "a builder does nothing until it builds"]
 pub struct BackoffBuilder {
@@ -211,6 +233,16 @@ impl BackoffPolicy {
     }
 
     /// A backoff at its beginning whose jitter is the same in every run with the same seed: for tests.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_scheduler::backoff::{BackoffPolicy, Jitter};
+    /// let policy = BackoffPolicy::builder().max_attempts(9).jitter(Jitter::Full).build()?;
+    /// assert!(policy.start_with_seed(7).eq(policy.start_with_seed(7)));
+    /// # Ok(()) }
+    /// ```
     pub fn start_with_seed(&self, seed: u64) -> Backoff {
         Backoff::new(*self, fastrand::Rng::with_seed(seed))
     }

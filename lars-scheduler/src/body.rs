@@ -13,6 +13,40 @@ use std::mem::{self, ManuallyDrop, MaybeUninit};
 /// ([`Task::into_body`](crate::Task::into_body)), which a closure cannot.
 ///
 /// A body of up to three words is stored in the timer itself; a larger one is boxed.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::{LightArrayRevolverScheduler, Task, TaskBody};
+/// use std::sync::mpsc::{Sender, channel};
+/// use std::time::Duration;
+///
+/// struct Timeout(u32, Sender<(u32, bool)>);
+///
+/// impl TaskBody for Timeout {
+///     fn run(self) {
+///         drop(self.1.send((self.0, false)));
+///     }
+///     fn cancelled(self) {
+///         drop(self.1.send((self.0, true))); // answered in time
+///     }
+/// }
+///
+/// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+/// let (sender, receiver) = channel();
+/// let second = Duration::from_secs(1);
+/// let first = time.schedule_once(second, Task::new(Timeout(1, sender.clone())))?;
+/// let _ = time.schedule_once(second, Task::new(Timeout(2, sender.clone())))?;
+/// first.cancel();
+/// time.advance(second);
+/// assert_eq!(receiver.try_iter().collect::<Vec<_>>(), [(1, true), (2, false)]);
+///
+/// time.close()?;
+/// let refused = time.schedule_once(second, Task::new(Timeout(3, sender))).unwrap_err();
+/// assert_eq!(refused.into_task().into_body().0, 3); // taken apart again
+/// # Ok(()) }
+/// ```
 pub trait TaskBody: Send + Sized + 'static {
     /// Runs the body.
     fn run(self);

@@ -11,6 +11,25 @@ use crate::shutdown::{PendingTask, StopFuture};
 ///
 /// Repeats end with the scheduler: their next run is never run by `close`, whatever the policy. (An
 /// application that wants a last run schedules it as a one-shot.)
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::{ClosePolicy, LightArrayRevolverScheduler, Task};
+/// use std::time::Duration;
+///
+/// let minute = Duration::from_secs(60);
+/// let time = LightArrayRevolverScheduler::builder()
+///     .close_policy(ClosePolicy::RunMarked)
+///     .build_virtual()?;
+/// let _ = time.schedule_once(minute, || println!("a time-out: of no use any more"))?;
+/// let _ = time.schedule_once(minute, Task::new(|| println!("flushed")).run_on_close())?;
+/// let _ = time.schedule_with_fixed_delay(minute, minute, || println!("heartbeat"))?;
+/// let report = time.close()?; // prints "flushed"
+/// assert_eq!((report.ran, report.dropped, report.repeats_ended), (1, 1, 1));
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 #[non_exhaustive]
 pub enum ClosePolicy {
@@ -53,6 +72,32 @@ impl fmt::Display for CloseReport {
 }
 
 /// Why `close` could not do its work.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::{CloseError, LightArrayRevolverScheduler, Task};
+/// use std::sync::mpsc;
+/// use std::time::Duration;
+///
+/// let limit = Duration::from_millis(10);
+/// let scheduler = LightArrayRevolverScheduler::builder().shutdown_timeout(limit).build()?;
+/// let (release, hold) = mpsc::channel::<()>();
+/// let (begun, inside) = mpsc::channel();
+/// let blocks = Task::new(move || {
+///     begun.send(()).unwrap();
+///     let _ = hold.recv(); // on the timer thread, which must not be
+/// });
+/// let _ = scheduler.schedule_once(Duration::ZERO, blocks.inline())?;
+/// let _ = scheduler.schedule_once(Duration::from_secs(60), || println!("later"))?;
+/// inside.recv()?;
+///
+/// let Err(CloseError::Timeout { pending, .. }) = scheduler.close() else { panic!() };
+/// drop(release);
+/// assert_eq!(pending.wait().len(), 1); // nothing is lost
+/// # Ok(()) }
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CloseError {

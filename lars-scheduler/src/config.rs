@@ -19,6 +19,34 @@ type PanicHook = Box<dyn Fn(&PanicReport<'_>) + Send + Sync>;
 /// [`LightArrayRevolverScheduler::builder`](crate::LightArrayRevolverScheduler::builder).
 ///
 /// Settings are checked by [`build`](Self::build), all of them, before anything is started.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::{ClosePolicy, ConfigError, LightArrayRevolverScheduler};
+/// use std::time::Duration;
+///
+/// let ms = Duration::from_millis;
+/// let scheduler = LightArrayRevolverScheduler::builder()
+///     .tick_duration(ms(5))
+///     .ticks_per_wheel(256)
+///     .coalesce(ms(20)) // wakes up less often
+///     .max_pending(1_000_000)
+///     .thread_name("timers")
+///     .pool_threads(2)
+///     .shutdown_timeout(ms(5_000))
+///     .close_policy(ClosePolicy::RunMarked)
+///     .on_panic(|report| eprintln!("{:?}: {}", report.place, report.message))
+///     .build()?;
+/// assert_eq!(scheduler.tick_duration(), ms(5));
+///
+/// let wrong = LightArrayRevolverScheduler::builder().ticks_per_wheel(100).build();
+/// assert!(wrong.unwrap_err().to_string().contains("100"));
+/// let wrong = LightArrayRevolverScheduler::builder().max_pending(0).build_virtual();
+/// assert!(matches!(wrong, Err(ConfigError::MaxPending { given: 0 })));
+/// # Ok(()) }
+/// ```
 #[must_use = "a builder does nothing until it builds"]
 pub struct Builder {
     tick: Option<Duration>,
@@ -114,6 +142,23 @@ impl Builder {
 
     /// Runs tasks on the timer thread unless they say otherwise: for a scheduler whose tasks never
     /// block.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_scheduler::LightArrayRevolverScheduler;
+    /// use std::sync::mpsc;
+    /// use std::time::Duration;
+    ///
+    /// let scheduler = LightArrayRevolverScheduler::builder().thread_name("timers").inline().build()?;
+    /// let (sender, receiver) = mpsc::channel();
+    /// let _ = scheduler.schedule_once(Duration::ZERO, move || {
+    ///     drop(sender.send(std::thread::current().name().map(String::from)));
+    /// })?;
+    /// assert_eq!(receiver.recv()?.as_deref(), Some("timers"));
+    /// # Ok(()) }
+    /// ```
     pub fn inline(mut self) -> Self {
         self.executor = Some(DefaultExecutor::Inline);
         self

@@ -64,6 +64,41 @@ use crate::sync::MutexGuard;
 ///
 /// [`close`](Self::close) ends the waiting: nobody can put any more, and consumers do not wait any more. What is
 /// in the queue stays there, for [`poll`](Self::poll), [`drain`](Self::drain) and [`take_all`](Self::take_all).
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::delay_queue::{DelayQueue, QueueClosed};
+/// use lars_scheduler::LightArrayRevolverScheduler;
+/// use std::time::Duration;
+///
+/// let time = LightArrayRevolverScheduler::builder().build_virtual()?; // or `DelayQueue::new()`
+/// let handle = time.handle();
+/// let queue = DelayQueue::with_clock(move || handle.now());
+/// let second = Duration::from_secs(1);
+/// let begin = time.now();
+/// queue.put('a', second)?;
+/// queue.put_at('b', begin + 2 * second)?;
+/// let c = queue.put('c', 3 * second)?;
+/// queue.put('d', 4 * second)?;
+/// assert_eq!(queue.remaining(c), Some(3 * second));
+///
+/// time.advance(second);
+/// assert_eq!(queue.poll_timeout(Duration::ZERO), Ok(Some('a')));
+/// assert_eq!(queue.poll(), None); // `take` would wait
+/// time.advance(2 * second);
+/// assert_eq!(queue.drain_up_to(1), ['b']);
+/// assert_eq!(queue.drain(), ['c']);
+/// assert_eq!(queue.remove(c), None); // it is gone
+///
+/// assert!(queue.close());
+/// assert_eq!(queue.put('e', second).unwrap_err().into_item(), 'e');
+/// assert_eq!(queue.take(), Err(QueueClosed)); // nothing is due, and it does not wait any more
+/// assert!(queue.is_closed() && queue.len() == 1 && !queue.is_empty());
+/// assert_eq!(queue.take_all(), [(Some(begin + 4 * second), 'd')]);
+/// # Ok(()) }
+/// ```
 pub struct DelayQueue<T> {
     shared: Arc<Shared<T>>,
 }
@@ -148,6 +183,31 @@ impl<T> DelayQueue<T> {
     }
 
     /// Makes all consumers that wait look at the clock.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_scheduler::delay_queue::DelayQueue;
+    /// use std::sync::atomic::{AtomicU64, Ordering};
+    /// use std::sync::Arc;
+    /// use std::time::{Duration, Instant};
+    ///
+    /// let (start, seconds) = (Instant::now(), Arc::new(AtomicU64::new(0)));
+    /// let clock = Arc::clone(&seconds);
+    /// let queue = DelayQueue::with_clock(move || {
+    ///     start + Duration::from_secs(clock.load(Ordering::Relaxed))
+    /// });
+    /// queue.put("an hour", Duration::from_secs(3600))?;
+    /// let consumer = std::thread::spawn({
+    ///     let queue = queue.clone();
+    ///     move || queue.take()
+    /// });
+    /// seconds.store(3600, Ordering::Relaxed);
+    /// queue.clock_moved(); // it may sleep, and looks again
+    /// assert_eq!(consumer.join().unwrap(), Ok("an hour"));
+    /// # Ok(()) }
+    /// ```
     pub fn clock_moved(&self) {
         let waiting = self.shared.state.lock().notify_all();
         waiting.into_values().for_each(wake);
@@ -264,6 +324,24 @@ impl<T> DelayQueue<T> {
     ///
     /// As for [`next`](Self::next): an item of the stream is an error when the scheduler gives no timer. It ends after
     /// the one which says that the scheduler has been stopped.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use futures::StreamExt;
+    /// use lars_scheduler::LightArrayRevolverScheduler;
+    /// use lars_scheduler::delay_queue::DelayQueue;
+    /// use std::time::Duration;
+    ///
+    /// let scheduler = LightArrayRevolverScheduler::new()?;
+    /// let queue = DelayQueue::new();
+    /// queue.put(2, Duration::from_millis(2))?;
+    /// queue.put(1, Duration::from_millis(1))?;
+    /// let items = queue.stream(&scheduler);
+    /// assert_eq!(futures::executor::block_on(items.take(2).collect::<Vec<_>>()), [Ok(1), Ok(2)]);
+    /// # Ok(()) }
+    /// ```
     pub fn stream(&self, handle: &Handle) -> Items<T> {
         Items::new(self.next(handle))
     }

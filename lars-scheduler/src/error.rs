@@ -74,6 +74,22 @@ pub enum BuildError {
 }
 
 /// Why a task was not accepted.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::{LightArrayRevolverScheduler, Refusal};
+/// use std::time::Duration;
+///
+/// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+/// let refused = time.schedule_at_fixed_rate(Duration::ZERO, Duration::ZERO, || ()).unwrap_err();
+/// assert!(matches!(refused.into_refusal(), Refusal::Period { .. }));
+/// time.close()?;
+/// let (refusal, task) = time.schedule_once(Duration::ZERO, || ()).map_err(|e| e.into_parts()).unwrap_err();
+/// assert_eq!((refusal, task()), (Refusal::Stopped, ()));
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Refusal {
@@ -114,6 +130,25 @@ pub enum Refusal {
 ///
 /// A call that returned this error never runs its task. The error is `Send` and `Sync` whenever
 /// the task is `Send`, so it passes through `?` into the usual boxed errors.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::{LightArrayRevolverScheduler, Refusal};
+/// use std::time::Duration;
+///
+/// let time = LightArrayRevolverScheduler::builder().max_pending(1).build_virtual()?;
+/// let second = Duration::from_secs(1);
+/// let _ = time.schedule_once(second, || ())?;
+///
+/// let refused = time.schedule_once(second, || println!("run nevertheless")).unwrap_err();
+/// assert_eq!(refused.refusal(), &Refusal::Full { limit: 1 });
+/// assert_eq!(refused.to_string(), refused.refusal().to_string());
+/// let task = refused.into_task();
+/// task(); // or try again later
+/// # Ok(()) }
+/// ```
 pub struct ScheduleError<T> {
     refusal: Refusal,
     task: Exclusive<T>,

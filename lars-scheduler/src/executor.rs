@@ -75,6 +75,19 @@ impl<E: Executor + ?Sized> Executor for std::sync::Arc<E> {
 /// Runs tasks where they are handed over: on the timer thread.
 ///
 /// For tasks that never block. See [`Task::inline`](crate::Task::inline).
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::{Executor, Inline, Runnable};
+/// use std::sync::mpsc;
+///
+/// let (sender, receiver) = mpsc::channel();
+/// Inline.execute(Runnable::new(move || drop(sender.send(std::thread::current().id()))))?;
+/// assert_eq!(receiver.try_recv()?, std::thread::current().id());
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Inline;
 
@@ -88,6 +101,19 @@ impl Executor for Inline {
 /// A task on its way through an [`Executor`].
 ///
 /// Dropping it drops the task unrun; the scheduler counts that as abandoned.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::{Executor, Pool, Runnable};
+///
+/// let pool = Pool::new("work", 2)?;
+/// pool.execute(Runnable::new(|| println!("beside the scheduler's tasks")))?;
+/// pool.execute(Runnable::new(|| panic!("contained")))?;
+/// assert!(pool.wait_idle(None));
+/// # Ok(()) }
+/// ```
 #[must_use = "dropping a runnable loses its task"]
 pub struct Runnable {
     task: Option<RawTask>,
@@ -143,6 +169,35 @@ impl fmt::Debug for Runnable {
 }
 
 /// A task that an executor did not take, with the reason.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::{Executor, LightArrayRevolverScheduler, Rejected, Runnable};
+/// use std::sync::mpsc;
+/// use std::time::Duration;
+///
+/// struct Overloaded;
+///
+/// impl Executor for Overloaded {
+///     fn execute(&self, task: Runnable) -> Result<(), Rejected> {
+///         Err(Rejected::new(task, "the queue is full"))
+///     }
+/// }
+///
+/// let rejected = Overloaded.execute(Runnable::new(|| println!("work"))).unwrap_err();
+/// assert_eq!(rejected.reason(), "the queue is full");
+/// rejected.into_task().run(); // prints "work"
+///
+/// // A scheduler then takes its own pool.
+/// let scheduler = LightArrayRevolverScheduler::builder().executor(Overloaded).build()?;
+/// let (sender, receiver) = mpsc::channel();
+/// let _ = scheduler.schedule_once(Duration::ZERO, move || drop(sender.send("ran")))?;
+/// assert_eq!(receiver.recv()?, "ran");
+/// assert_eq!(scheduler.metrics().rejected_by_executor, 1);
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 pub struct Rejected {
     task: Runnable,

@@ -80,6 +80,27 @@ impl DriverCounts {
 /// `scheduled == fired + cancelled + handed_back + pending`.
 ///
 /// Each run of a repeat counts as one timer scheduled.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::LightArrayRevolverScheduler;
+/// use std::time::Duration;
+///
+/// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+/// let second = Duration::from_secs(1);
+/// let timer = time.schedule_once(second, || ())?;
+/// let _ = time.schedule_once(second, || panic!("contained, and counted"))?;
+/// let _ = time.schedule_once(2 * second, || ())?;
+/// timer.cancel();
+/// time.advance(second);
+///
+/// let m = time.metrics();
+/// assert_eq!((m.scheduled, m.fired, m.cancelled, m.pending), (3, 1, 1, 1));
+/// assert_eq!(m.panicked, 1);
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Metrics {
@@ -112,6 +133,23 @@ pub struct Metrics {
 }
 
 /// How long after their deadlines timers were fired.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::LightArrayRevolverScheduler;
+/// use std::time::Duration;
+///
+/// let tick = Duration::from_millis(10);
+/// let time = LightArrayRevolverScheduler::builder().tick_duration(tick).build_virtual()?;
+/// let _ = time.schedule_once(Duration::from_millis(14), || ())?;
+/// time.advance(Duration::from_secs(1));
+/// let lateness = time.metrics().lateness;
+/// assert_eq!(lateness.max, Duration::from_millis(6)); // rounded up to the tick
+/// assert!(lateness.mean <= lateness.max);
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Lateness {

@@ -67,6 +67,25 @@ pub enum MissedTickBehavior {
 }
 
 /// What a task of [`schedule_repeating`](Handle::schedule_repeating) wants next.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::{LightArrayRevolverScheduler, Repeat};
+/// use std::time::Duration;
+///
+/// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+/// let mut delay = Duration::from_secs(1);
+/// let polling = time.schedule_repeating(delay, move || {
+///     delay *= 2;
+///     if delay > Duration::from_secs(10) { Repeat::Stop } else { Repeat::After(delay) }
+/// })?;
+/// assert_eq!(time.run_until_idle(100)?, 4); // at 1, 3, 7 and 15 s
+/// assert_eq!(time.elapsed(), Duration::from_secs(15));
+/// assert!(!polling.is_pending());
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Repeat {
     /// To run again, this long after the end of this run. Zero means at once, through the scheduler.

@@ -21,6 +21,24 @@ pub enum PanicIn {
 }
 
 /// A panic that was contained.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::{LightArrayRevolverScheduler, PanicIn};
+/// use std::sync::mpsc;
+/// use std::time::Duration;
+///
+/// let (sender, receiver) = mpsc::channel();
+/// let time = LightArrayRevolverScheduler::builder()
+///     .on_panic(move |report| drop(sender.send((report.place, report.message.to_owned()))))
+///     .build_virtual()?;
+/// let _ = time.schedule_once(Duration::ZERO, || panic!("no such file"))?;
+/// time.advance(Duration::ZERO);
+/// assert_eq!(receiver.try_recv()?, (PanicIn::Task, "no such file".to_owned()));
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct PanicReport<'a> {

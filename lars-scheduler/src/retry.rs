@@ -132,6 +132,25 @@ pub enum GiveUp {
 }
 
 /// What [`Handle::retry`] was doing did not succeed. The last error is its [`source`](Error::source).
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::LightArrayRevolverScheduler;
+/// use lars_scheduler::backoff::BackoffPolicy;
+/// use lars_scheduler::retry::GiveUp;
+///
+/// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+/// let policy = BackoffPolicy::builder().max_attempts(3).build()?;
+/// let connect = || async { Err::<(), _>("connection refused") };
+/// let error = time.block_on(time.retry(policy, connect))?.unwrap_err();
+/// assert!(matches!(error.reason(), GiveUp::Attempts));
+/// assert_eq!(error.attempts(), 3);
+/// assert_eq!(error.last_error(), Some(&"connection refused"));
+/// assert_eq!(error.into_last_error(), Some("connection refused"));
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RetryError<E> {
     reason: GiveUp,

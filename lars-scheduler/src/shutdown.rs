@@ -101,6 +101,28 @@ impl Drop for StopWord {
 ///
 /// It is the holder's now: run it, or drop it. Dropping it drops its captures; its cancelled hook
 /// is not called.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::{LightArrayRevolverScheduler, Task};
+/// use std::time::Duration;
+///
+/// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+/// let minute = Duration::from_secs(60);
+/// let due = time.now() + minute;
+/// let _ = time.schedule_once(minute, Task::new(|| println!("flushed")).run_on_close())?;
+/// let _ = time.schedule_with_fixed_delay(2 * minute, minute, || println!("heartbeat"))?;
+///
+/// let [flush, heartbeat] = <[_; 2]>::try_from(time.stop().wait()).unwrap(); // by deadline
+/// assert_eq!(flush.due(), Some(due));
+/// assert!(flush.runs_on_close() && !flush.is_repeat());
+/// assert!(flush.run()); // prints "flushed"; it did not panic
+/// assert!(heartbeat.is_repeat());
+/// drop(heartbeat); // not run
+/// # Ok(()) }
+/// ```
 #[must_use = "dropping a pending task drops it unrun"]
 pub struct PendingTask {
     task: Option<RawTask>,
@@ -169,6 +191,21 @@ impl fmt::Debug for PendingTask {
 ///
 /// It can be awaited on any executor, or waited for by a thread. Dropping it drops the tasks. Its waker is woken by
 /// the timer thread, as the last thing it does.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::LightArrayRevolverScheduler;
+/// use std::time::Duration;
+///
+/// let scheduler = LightArrayRevolverScheduler::new()?;
+/// let _ = scheduler.schedule_once(Duration::from_secs(60), || println!("later"))?;
+/// let pending = futures::executor::block_on(scheduler.stop()); // or `.wait()`, on a thread
+/// assert_eq!(pending.len(), 1);
+/// assert!(scheduler.stop().wait().is_empty()); // the first call gets them all
+/// # Ok(()) }
+/// ```
 #[must_use = "the pending tasks are handed back here; dropping this drops them"]
 #[derive(Debug)]
 pub struct StopFuture {
@@ -193,6 +230,25 @@ impl StopFuture {
     /// # Errors
     ///
     /// The future itself, if that took too long, to go on waiting with.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_scheduler::LightArrayRevolverScheduler;
+    /// use std::time::Duration;
+    ///
+    /// let scheduler = LightArrayRevolverScheduler::new()?;
+    /// let mut stopping = scheduler.stop();
+    /// let pending = loop {
+    ///     match stopping.wait_timeout(Duration::from_secs(1)) {
+    ///         Ok(pending) => break pending,
+    ///         Err(still) => stopping = still, // an inline task holds the timer thread
+    ///     }
+    /// };
+    /// assert!(pending.is_empty());
+    /// # Ok(()) }
+    /// ```
     pub fn wait_timeout(mut self, limit: Duration) -> Result<Vec<PendingTask>, Self> {
         let deadline = real_now().checked_add(limit);
         match wait::block_until(Pin::new(&mut self), deadline) {

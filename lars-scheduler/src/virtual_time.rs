@@ -56,6 +56,23 @@ pub struct VirtualTime {
 
 /// [`run_until_idle`](VirtualTime::run_until_idle) gave up: something is pending after as many tasks
 /// as it was allowed to run (a repeat that nobody cancels does this), or never comes due.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::LightArrayRevolverScheduler;
+/// use std::time::Duration;
+///
+/// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+/// let second = Duration::from_secs(1);
+/// let beat = time.schedule_with_fixed_delay(second, second, || ())?;
+/// let busy = time.run_until_idle(100).unwrap_err();
+/// assert_eq!((busy.ran, busy.limit, busy.pending), (100, 100, 1));
+/// beat.cancel();
+/// assert_eq!(time.run_until_idle(100), Ok(0));
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{pending} timers are pending after {ran} tasks have run, with a limit of {limit}")]
 pub struct NotIdle {
@@ -110,6 +127,23 @@ impl VirtualTime {
     /// # Panics
     ///
     /// If it is called by a task that this scheduler runs, which would be in two places in time.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_scheduler::LightArrayRevolverScheduler;
+    /// use std::time::Duration;
+    ///
+    /// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+    /// let second = Duration::from_secs(1);
+    /// let begin = time.now();
+    /// let timers = time.handle();
+    /// let _ = time.schedule_once(second, move || assert_eq!(timers.now() - begin, second))?;
+    /// assert_eq!(time.advance(second), 1);
+    /// assert_eq!(time.metrics().panicked, 0);
+    /// # Ok(()) }
+    /// ```
     pub fn advance(&self, duration: Duration) -> usize {
         let mut driver = self.driver();
         let clock = &self.handle.core().clock;
@@ -127,6 +161,24 @@ impl VirtualTime {
     /// # Panics
     ///
     /// As for [`advance`](Self::advance).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_scheduler::LightArrayRevolverScheduler;
+    /// use std::time::Duration;
+    ///
+    /// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+    /// let hour = Duration::from_secs(3600);
+    /// let _ = time.schedule_once(hour, || ())?;
+    /// let _ = time.schedule_once(3 * hour, || ())?;
+    /// assert_eq!(time.advance_to_next(), Some(hour));
+    /// assert_eq!(time.advance_to_next(), Some(2 * hour));
+    /// assert_eq!(time.advance_to_next(), None);
+    /// assert_eq!(time.elapsed(), 3 * hour);
+    /// # Ok(()) }
+    /// ```
     pub fn advance_to_next(&self) -> Option<Duration> {
         let mut driver = self.driver();
         let clock = &self.handle.core().clock;

@@ -36,6 +36,28 @@ const LOCAL_RUN: u32 = 61;
 /// task. Tasks that one thread submits are started in that order, but run side by side.
 ///
 /// Dropping the last clone lets the threads finish what was submitted, and end.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::{Executor, LightArrayRevolverScheduler, Pool, Runnable};
+/// use std::sync::mpsc;
+/// use std::time::Duration;
+///
+/// let pool = Pool::new("work", 4)?;
+/// assert_eq!(pool.threads(), 4);
+/// let scheduler = LightArrayRevolverScheduler::builder().executor(pool.clone()).build()?;
+/// let (sender, receiver) = mpsc::channel();
+/// let here = pool.clone();
+/// let _ = scheduler.schedule_once(Duration::ZERO, move || drop(sender.send(here.is_current())))?;
+/// assert!(receiver.recv()?);
+///
+/// pool.execute(Runnable::new(|| println!("other work")))?;
+/// assert!(pool.wait_idle(None));
+/// assert_eq!(pool.unfinished(), 0);
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 pub struct Pool {
     guard: Arc<Guard>,
