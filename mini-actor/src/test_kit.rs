@@ -59,6 +59,25 @@ use crate::system::{ActorSystem, Builder};
 const LIMIT: usize = 1_000_000;
 
 /// A dead letter, as the kit keeps it.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use mini_actor::test_kit::TestKit;
+/// use std::time::Duration;
+///
+/// let kit = TestKit::new("test")?;
+/// let probe = kit.probe::<u32>("gone");
+/// let _ = kit.scheduler().schedule_once(Duration::from_secs(1), probe.actor(), 7)?;
+/// probe.actor().stop();
+/// kit.advance(Duration::from_secs(1));
+/// let letters = kit.dead_letters();
+/// assert_eq!(letters.len(), 1);
+/// assert!(letters[0].recipient.ends_with("gone"));
+/// assert_eq!(letters[0].message_type, "u32");
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Letter {
@@ -74,6 +93,32 @@ pub struct Letter {
 ///
 /// Time stands still until [`advance`](Self::advance) or a probe moves it. All its methods are for the thread of the
 /// test: an actor must not move the time that it lives in.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use mini_actor::test_kit::TestKit;
+/// use std::time::Duration;
+///
+/// let kit = TestKit::new("test")?;
+/// let probe = kit.probe::<u32>("probe");
+/// let second = Duration::from_secs(1);
+/// let _ = kit.scheduler().schedule_once(second, probe.actor(), 7)?;
+/// kit.advance(second);
+/// assert_eq!(probe.expect_message(), 7);
+///
+/// let _ = kit.scheduler().schedule_once(second, probe.actor(), 8)?;
+/// kit.advance_while_busy(second); // sent, and not received yet
+/// assert_eq!(kit.settle(), 1);
+/// assert_eq!(probe.try_message(), Some(8));
+///
+/// probe.actor().stop();
+/// kit.settle();
+/// let _ = probe.actor().tell(9);
+/// assert_eq!(kit.elapsed(), 2 * second);
+/// # Ok(()) }
+/// ```
 pub struct TestKit {
     inner: Arc<Inner>,
     system: ActorSystem,
@@ -255,6 +300,29 @@ impl<M: Send + 'static> Actor for Keeper<M> {
 }
 
 /// An actor that keeps what it is sent. Made by [`TestKit::probe`].
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use mini_actor::test_kit::TestKit;
+/// use mini_actor::StopReason;
+/// use std::time::Duration;
+///
+/// let kit = TestKit::new("test")?;
+/// let (first, second) = (kit.probe::<u32>("first"), kit.probe::<u32>("second"));
+/// first.actor().tell(1)?;
+/// assert_eq!(first.expect_message(), 1);
+/// assert_eq!(first.try_message(), None);
+///
+/// let _ = kit.scheduler().schedule_once(Duration::from_secs(5), first.actor(), 2)?;
+/// first.expect_no_message_for(Duration::from_secs(4));
+/// assert_eq!(first.expect_message_within(Duration::from_secs(1)), 2);
+///
+/// second.actor().stop();
+/// assert_eq!(first.expect_terminated(second.actor()), StopReason::Asked);
+/// # Ok(()) }
+/// ```
 pub struct Probe<M> {
     inner: Arc<Inner>,
     actor: ActorRef<M>,
