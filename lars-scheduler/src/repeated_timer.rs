@@ -85,6 +85,31 @@ use self::chain::{How, Parts, RunsOn, Shared, check_period};
 ///
 /// Cheap to clone; all clones are the same timer. All methods may be called from any thread, and from the
 /// trigger. Dropping the last clone [destroys](Self::destroy) the timer; while the trigger runs, at the end of that run.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::LightArrayRevolverScheduler;
+/// use lars_scheduler::repeated_timer::RepeatedTimer;
+/// use std::time::Duration;
+///
+/// let secs = Duration::from_secs;
+/// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+/// let timer = RepeatedTimer::new(&time, secs(10), |_| println!("no word from the leader"))?;
+/// timer.start()?;
+/// assert_eq!(timer.due(), Some(time.now() + secs(10)));
+/// timer.reset_to(secs(3))?; // another period, from now
+/// assert_eq!((timer.period(), time.advance(secs(9))), (secs(3), 3));
+///
+/// assert!(timer.stop() && !timer.is_started());
+/// assert_eq!((timer.due(), time.advance(secs(9))), (None, 0));
+/// timer.restart()?;
+/// assert!(timer.is_started() && !timer.is_triggering());
+/// assert!(timer.destroy() && timer.is_destroyed());
+/// assert!(timer.start().is_err());
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 pub struct RepeatedTimer {
     shared: Arc<Shared>,
@@ -309,6 +334,31 @@ impl fmt::Debug for RepeatedTimer {
 }
 
 /// Builds a [`RepeatedTimer`]. Made by [`RepeatedTimer::builder`].
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::LightArrayRevolverScheduler;
+/// use lars_scheduler::repeated_timer::RepeatedTimer;
+/// use std::sync::mpsc;
+/// use std::time::Duration;
+///
+/// let ms = Duration::from_millis;
+/// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+/// let (sender, destroyed) = mpsc::channel();
+/// let election = RepeatedTimer::builder(&time, ms(100))
+///     .adjust_timeout(|period| period + Duration::from_millis(50)) // a random one, in real life
+///     .on_destroy(move || drop(sender.send("destroyed")))
+///     .inline()
+///     .build(|timer| println!("no word for {:?}", timer.period()))?;
+/// election.start()?;
+/// assert_eq!(time.advance(ms(149)), 0);
+/// assert_eq!(time.advance(ms(1)), 1);
+/// drop(election);
+/// assert_eq!(destroyed.try_recv()?, "destroyed");
+/// # Ok(()) }
+/// ```
 #[must_use = "a builder does nothing until it builds"]
 pub struct RepeatedTimerBuilder {
     handle: Handle,

@@ -104,6 +104,28 @@ const MIN_PERIOD: Duration = Duration::from_nanos(1);
 ///
 /// Cheap to clone; all clones are the same worker. Dropping them does **not** dispose it: what was accepted runs.
 /// [`dispose_on_drop`](Self::dispose_on_drop) makes a guard that does.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::LightArrayRevolverScheduler;
+/// use lars_scheduler::worker::Worker;
+/// use std::time::Duration;
+///
+/// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+/// let worker = Worker::new(&time);
+/// worker.schedule_after(Duration::from_secs(1), || println!("later"))?;
+/// assert_eq!(worker.outstanding(), 1);
+/// time.advance(Duration::from_secs(1));
+/// assert_eq!(worker.outstanding(), 0);
+/// assert_eq!(worker.now(), time.now());
+///
+/// worker.schedule_after(Duration::from_secs(1), || println!("never"))?;
+/// assert_eq!(worker.dispose(), 1);
+/// assert!(worker.is_disposed());
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 pub struct Worker {
     shared: Arc<Shared>,
@@ -507,6 +529,26 @@ enum Kind {
 }
 
 /// Builds a [`Worker`]. Made by [`Worker::builder`].
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::worker::Worker;
+/// use lars_scheduler::{LightArrayRevolverScheduler, Pool};
+/// use std::sync::{Arc, mpsc};
+/// use std::time::Duration;
+///
+/// let scheduler = LightArrayRevolverScheduler::new()?;
+/// let pool = Arc::new(Pool::new("orders", 2)?);
+/// let orders = Worker::builder(&scheduler).executor(pool).fair().build();
+/// let (sender, receiver) = mpsc::channel();
+/// let late = sender.clone();
+/// orders.schedule_after(Duration::from_millis(1), move || late.send(2).unwrap())?;
+/// orders.schedule(move || sender.send(1).unwrap())?;
+/// assert_eq!(receiver.iter().take(2).collect::<Vec<_>>(), [1, 2]);
+/// # Ok(()) }
+/// ```
 #[must_use = "a builder does nothing until it builds"]
 pub struct WorkerBuilder {
     handle: Handle,

@@ -32,6 +32,23 @@ impl Target for Cancellable {
 /// Cancels a call, from wherever it is: while another thread waits for it, or a task awaits it. Cheap to clone.
 ///
 /// Made by [`ScheduledCall::canceller`]. Dropping it does not cancel.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::LightArrayRevolverScheduler;
+/// use lars_scheduler::call::CallError;
+/// use std::time::Duration;
+///
+/// let scheduler = LightArrayRevolverScheduler::new()?;
+/// let call = scheduler.schedule_call(Duration::from_secs(60), || "the answer")?;
+/// let canceller = call.canceller();
+/// let waiting = std::thread::spawn(move || call.get());
+/// assert!(canceller.cancel() && canceller.is_cancelled());
+/// assert!(matches!(waiting.join().unwrap(), Err(CallError::Cancelled)));
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 pub struct CallCanceller {
     target: Arc<dyn Target>,
@@ -65,6 +82,31 @@ impl fmt::Debug for CallCanceller {
 /// A call that `stop` hands back, and that is run then, has its value.
 ///
 /// Dropping it does **not** cancel the call; [`cancel_on_drop`](Self::cancel_on_drop) makes it so.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::LightArrayRevolverScheduler;
+/// use lars_scheduler::call::CallError;
+/// use std::time::Duration;
+///
+/// let secs = Duration::from_secs;
+/// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+/// let sum = time.schedule_call(secs(5), || 2 + 3)?;
+/// assert_eq!((sum.due(), sum.remaining()), (Some(time.now() + secs(5)), secs(5)));
+/// let sum = sum.get_timeout(Duration::ZERO).unwrap_err(); // not yet: it is given back
+/// time.advance(secs(5));
+/// assert!(sum.is_done());
+/// assert_eq!(sum.get()?, 5); // or `sum.await?`
+///
+/// let late = time.schedule_call(secs(5), || ())?;
+/// assert!(late.cancel() && late.is_cancelled());
+/// assert!(matches!(late.get(), Err(CallError::Cancelled)));
+/// drop(time.schedule_call(secs(5), || println!("nobody wants it"))?.cancel_on_drop());
+/// assert_eq!(time.pending(), 0);
+/// # Ok(()) }
+/// ```
 #[must_use = "the call runs all the same, but its result is lost"]
 pub struct ScheduledCall<T> {
     outcome: Arc<Outcome<T>>,

@@ -41,6 +41,24 @@ pub enum CallError {
 }
 
 /// The panic of a call: its message, and what it was raised with.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::LightArrayRevolverScheduler;
+/// use lars_scheduler::call::CallError;
+/// use std::time::Duration;
+///
+/// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+/// let call = time.schedule_call(Duration::ZERO, || -> u32 { panic!("no such file") })?;
+/// time.advance(Duration::ZERO);
+/// let Err(CallError::Panicked(panic)) = call.get() else { panic!() };
+/// assert_eq!(panic.message(), "no such file");
+/// let payload = panic.into_payload(); // for `std::panic::resume_unwind`
+/// assert_eq!(payload.downcast_ref(), Some(&"no such file"));
+/// # Ok(()) }
+/// ```
 pub struct CallPanic {
     message: String,
     /// A mutex, so that the error can be shared as well; a payload is only `Send`.

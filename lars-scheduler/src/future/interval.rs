@@ -93,6 +93,33 @@ impl Handle {
 /// # Cancel safety
 ///
 /// A call of `tick` that is given up loses no tick.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::{LightArrayRevolverScheduler, MissedTickBehavior, Refusal};
+/// use std::time::Duration;
+///
+/// let secs = Duration::from_secs;
+/// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+/// let timers = time.handle();
+/// let start = time.now();
+/// time.block_on(async {
+///     let mut interval =
+///         timers.interval_at(start + secs(1), secs(10))?.missed_ticks(MissedTickBehavior::Skip);
+///     assert_eq!(interval.period(), secs(10));
+///     assert_eq!(interval.tick().await?, start + secs(1));
+///     interval.reset_after(secs(2));
+///     assert_eq!(interval.tick().await?, start + secs(3));
+///     interval.reset(); // a period from now
+///     assert_eq!(interval.deadline(), Some(start + secs(13)));
+///     interval.reset_immediately();
+///     assert_eq!(interval.tick().await?, start + secs(3));
+///     Ok::<_, Refusal>(())
+/// })??;
+/// # Ok(()) }
+/// ```
 #[must_use = "an interval does nothing unless it is asked for its ticks"]
 pub struct Interval {
     /// Its deadline is the next tick.

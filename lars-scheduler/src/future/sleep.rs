@@ -91,6 +91,30 @@ impl Handle {
 /// # Lateness
 ///
 /// Woken as punctually as any timer of the scheduler ([`Handle::schedule_once`]); then it is the executor's turn.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::LightArrayRevolverScheduler;
+/// use std::time::Duration;
+///
+/// let secs = Duration::from_secs;
+/// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+/// let timers = time.handle();
+/// let start = time.now();
+/// time.block_on(async {
+///     let mut sleep = timers.sleep(secs(5));
+///     assert_eq!(sleep.deadline(), Some(start + secs(5)));
+///     sleep.reset(secs(1));
+///     (&mut sleep).await?;
+///     assert!(sleep.is_elapsed());
+///     sleep.reset_at(start + secs(3)); // to be used again
+///     sleep.await
+/// })??;
+/// assert_eq!(time.elapsed(), secs(3));
+/// # Ok(()) }
+/// ```
 #[must_use = "futures do nothing unless they are polled"]
 pub struct Sleep {
     handle: Handle,

@@ -48,6 +48,23 @@ impl Handle {
     /// # Errors
     ///
     /// As for [`timeout`](Self::timeout).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_scheduler::LightArrayRevolverScheduler;
+    /// use lars_scheduler::future::TimeoutError;
+    /// use std::time::Duration;
+    ///
+    /// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+    /// let deadline = time.now() + Duration::from_secs(3);
+    /// let answer = time.timeout_at(deadline, std::future::pending::<()>());
+    /// assert_eq!(answer.deadline(), Some(deadline));
+    /// assert_eq!(time.block_on(answer)?, Err(TimeoutError::Elapsed));
+    /// assert_eq!(time.now(), deadline);
+    /// # Ok(()) }
+    /// ```
     pub fn timeout_at<F: IntoFuture>(&self, deadline: Instant, work: F) -> Timeout<F::IntoFuture> {
         Timeout { work: work.into_future(), sleep: self.sleep_until(deadline) }
     }

@@ -143,6 +143,40 @@ impl fmt::Debug for Settings {
 /// Settings of a [`Supervision`], begun by [`Supervision::every`].
 ///
 /// Nothing is checked before [`build`](Self::build), so the order of the calls does not matter.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::supervised::{GivenUp, Supervision};
+/// use lars_scheduler::{Inline, LightArrayRevolverScheduler};
+/// use std::sync::mpsc;
+/// use std::time::Duration;
+///
+/// let secs = Duration::from_secs;
+/// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+/// let (sender, reports) = mpsc::channel();
+/// let refresh = Supervision::every(secs(30))
+///     .timeout(secs(10))
+///     .max_interval(secs(300))
+///     .initial_delay(secs(5))
+///     .jitter(0.1) // up to a tenth of the interval
+///     .jitter_seed(7) // the same in every run of this test
+///     .max_concurrent(2)
+///     .given_up(GivenUp::default())
+///     .on_demand_limit(2, secs(60))
+///     .on_settled(move |report| drop(sender.send(report.number)))
+///     .build()?
+///     .start(&time, Inline, |_token| ())?;
+/// time.advance(secs(5));
+/// assert_eq!(reports.try_iter().collect::<Vec<_>>(), [1]);
+/// refresh.run_now()?;
+/// time.advance(Duration::ZERO);
+/// assert_eq!(reports.try_iter().collect::<Vec<_>>(), [2]);
+/// assert_eq!(refresh.counts().successes, 2);
+/// assert!(refresh.cancel() && refresh.is_ended());
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 #[must_use = "a builder does nothing until `build`"]
 pub struct SupervisionBuilder {

@@ -19,6 +19,31 @@ use crate::sync::{Arc, AtomicBool, Condvar, Mutex, Ordering};
 /// ended in time stays as it is. Each run has one of its own; clones are the same token. All methods may be called from any thread.
 ///
 /// The idea is that of .NET's `CancellationToken`, and of tokio-util's.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::LightArrayRevolverScheduler;
+/// use lars_scheduler::supervised::Supervision;
+/// use std::sync::mpsc;
+/// use std::time::Duration;
+///
+/// let scheduler = LightArrayRevolverScheduler::new()?;
+/// let pool = lars_scheduler::Pool::new("refresh", 1)?;
+/// let (sender, given_up) = mpsc::channel();
+/// let refresh = Supervision::every(Duration::from_millis(5))
+///     .timeout(Duration::from_millis(1))
+///     .build()?
+///     .start(&scheduler, pool, move |token| {
+///         // Sleeps for an hour between two steps, but not if it was given up.
+///         let cancelled = token.wait_timeout(Duration::from_secs(3600));
+///         drop(sender.send(cancelled && token.is_cancelled()));
+///     })?;
+/// assert!(given_up.recv()?);
+/// assert!(refresh.cancel());
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 pub struct CancelToken {
     inner: Arc<Inner>,
