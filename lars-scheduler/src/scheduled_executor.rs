@@ -36,6 +36,30 @@ use crate::sync::Mutex;
 use crate::task::Task;
 
 /// How much work an executor has.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::LightArrayRevolverScheduler;
+/// use lars_scheduler::scheduled_executor::{ScheduledExecutor, ShutdownPolicy};
+/// use std::time::Duration;
+///
+/// let second = Duration::from_secs(1);
+/// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+/// let jobs = ScheduledExecutor::on(&time);
+/// let call = jobs.schedule(second, || 7)?;
+/// let beat = jobs.schedule_with_fixed_delay(second, second, || ())?;
+/// assert_eq!((jobs.counts().waiting, jobs.counts().repeats), (1, 1));
+/// time.advance(second);
+/// assert_eq!((jobs.counts().waiting, jobs.counts().completed), (0, 1));
+/// assert_eq!(call.get()?, 7);
+///
+/// beat.cancel();
+/// jobs.shutdown(ShutdownPolicy::default());
+/// assert!(jobs.is_shutdown() && jobs.is_terminated());
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct ExecutorCounts {
@@ -146,6 +170,17 @@ impl ScheduledExecutor {
     /// # Errors
     ///
     /// As for [`schedule`](Self::schedule).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_scheduler::scheduled_executor::ScheduledExecutor;
+    /// let jobs = ScheduledExecutor::new()?; // with a scheduler of its own
+    /// jobs.execute(|| println!("nobody waits for this"))?;
+    /// assert_eq!(jobs.submit(|| 6 * 7)?.get()?, 42);
+    /// # Ok(()) }
+    /// ```
     pub fn submit<T: Send + 'static, C: IntoCall<T>>(
         &self,
         task: C,

@@ -167,6 +167,22 @@ impl WallClockScheduler {
     /// # Errors
     ///
     /// [`RecheckError`] for less than 1 ms.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_scheduler::LightArrayRevolverScheduler;
+    /// use lars_scheduler::wall_clock::WallClockScheduler;
+    /// use std::time::Duration;
+    ///
+    /// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+    /// let wall = WallClockScheduler::new(time.handle());
+    /// assert!(wall.recheck(Duration::ZERO).is_err());
+    /// let wall = WallClockScheduler::new(time.handle()).recheck(Duration::from_secs(10))?;
+    /// # drop(wall);
+    /// # Ok(()) }
+    /// ```
     pub fn recheck(mut self, recheck: Duration) -> Result<Self, RecheckError> {
         if recheck < MIN_RECHECK {
             return Err(RecheckError { given: recheck, min: MIN_RECHECK });

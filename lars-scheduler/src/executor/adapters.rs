@@ -52,6 +52,26 @@ impl<S: Spawn + Send + Sync + 'static> Executor for SpawnExecutor<S> {
 }
 
 /// Runs tasks on a tokio runtime, as tasks of it: they must not block its workers.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::{LightArrayRevolverScheduler, TokioExecutor};
+/// use std::sync::mpsc;
+/// use std::time::Duration;
+///
+/// let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build()?;
+/// let scheduler = LightArrayRevolverScheduler::builder()
+///     .executor(TokioExecutor::new(runtime.handle().clone()))
+///     .build()?;
+/// let (sender, receiver) = mpsc::channel();
+/// let _ = scheduler.schedule_once(Duration::from_millis(1), move || {
+///     drop(sender.send(tokio::runtime::Handle::try_current().is_ok()));
+/// })?;
+/// assert!(receiver.recv()?);
+/// # Ok(()) }
+/// ```
 #[cfg(feature = "tokio")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
 #[derive(Debug, Clone)]
@@ -77,6 +97,24 @@ impl Executor for TokioExecutor {
 }
 
 /// Runs tasks on a rayon pool.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::{LightArrayRevolverScheduler, RayonExecutor};
+/// use std::sync::{Arc, mpsc};
+/// use std::time::Duration;
+///
+/// let pool = Arc::new(rayon::ThreadPoolBuilder::new().num_threads(1).build()?);
+/// let scheduler = LightArrayRevolverScheduler::builder().executor(RayonExecutor::new(pool)).build()?;
+/// let (sender, receiver) = mpsc::channel();
+/// let _ = scheduler.schedule_once(Duration::from_millis(1), move || {
+///     drop(sender.send(rayon::current_thread_index()));
+/// })?;
+/// assert_eq!(receiver.recv()?, Some(0));
+/// # Ok(()) }
+/// ```
 #[cfg(feature = "rayon")]
 #[cfg_attr(docsrs, doc(cfg(feature = "rayon")))]
 #[derive(Debug, Clone)]
