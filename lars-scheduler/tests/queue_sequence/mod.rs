@@ -303,7 +303,7 @@ impl World {
     /// Both clocks; that of the queue first, or last, in turn.
     fn advance(&mut self, by: u64) {
         let by = by.min(LAST - self.now);
-        let queue_first = self.now % 2 == 0;
+        let queue_first = self.now.is_multiple_of(2);
         self.now += by;
         if queue_first {
             self.own.store(self.now, Ordering::Relaxed);
