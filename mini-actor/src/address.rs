@@ -20,6 +20,33 @@ use crate::sync::{Arc, Ordering, Weak, real_now};
 /// It does not decide how long the actor lives: an actor runs until it is stopped, stops itself, panics, or
 /// its system is closed. Two references are equal if they refer to the same actor; a later actor of the same
 /// path is another one.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use mini_actor::StopReason;
+/// use mini_actor::test_kit::TestKit;
+///
+/// let kit = TestKit::new("test")?; // any system has such references
+/// let probe = kit.probe::<String>("probe");
+/// let actor = probe.actor();
+/// actor.tell("hello".to_owned())?;
+/// assert_eq!(probe.expect_message(), "hello");
+/// assert_eq!((actor.name(), actor.metrics().processed), ("probe", 1));
+///
+/// let weak = actor.downgrade();
+/// assert_eq!(weak.upgrade().as_ref(), Some(actor));
+///
+/// let termination = actor.termination();
+/// actor.stop(); // after what is queued; `kill` does not wait for that
+/// kit.settle();
+/// assert!(actor.is_stopped());
+/// assert_eq!(termination.wait(std::time::Duration::ZERO), Some(StopReason::Asked));
+/// let refused = actor.tell("too late".to_owned()).unwrap_err();
+/// assert_eq!(refused.into_message(), "too late");
+/// # Ok(()) }
+/// ```
 pub struct ActorRef<M> {
     cell: Arc<Cell<M>>,
 }
@@ -227,6 +254,35 @@ impl<P, M: Send + 'static, F: Fn(P) -> M + Send + Sync> Accept<P> for Mapped<M, 
 
 /// A reference to an actor by a part of its protocol: what it is sent is made into a message of the actor's.
 /// Made by [`ActorRef::recipient`] and [`ActorRef::map`]. Cheap to clone, `Send` and `Sync`.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use mini_actor::Recipient;
+/// use mini_actor::test_kit::TestKit;
+///
+/// enum Event {
+///     Line(String),
+///     Closed(u32),
+/// }
+///
+/// impl From<String> for Event {
+///     fn from(line: String) -> Self {
+///         Self::Line(line)
+///     }
+/// }
+///
+/// let kit = TestKit::new("test")?;
+/// let probe = kit.probe::<Event>("probe");
+/// let lines: Recipient<String> = probe.actor().recipient();
+/// let closed: Recipient<u32> = probe.actor().map(Event::Closed);
+/// lines.tell("hello".to_owned())?;
+/// closed.tell(7)?;
+/// assert!(matches!(probe.expect_message(), Event::Line(line) if line == "hello"));
+/// assert!(matches!(probe.expect_message(), Event::Closed(7)));
+/// # Ok(()) }
+/// ```
 pub struct Recipient<P> {
     target: Arc<dyn Accept<P>>,
 }
@@ -285,6 +341,30 @@ impl Drop for End {
 /// The end of an actor, with the reason. Made by [`ActorRef::termination`].
 ///
 /// A future, on any executor; or [`wait`](Self::wait)ed for.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use mini_actor::{Actor, ActorSystem, Context, StopReason};
+/// use std::time::Duration;
+///
+/// struct Once;
+///
+/// impl Actor for Once {
+///     type Message = ();
+///     fn receive(&mut self, (): (), ctx: &mut Context<Self>) {
+///         ctx.stop();
+///     }
+/// }
+///
+/// let system = ActorSystem::new("demo")?;
+/// let once = system.spawn("once", || Once)?;
+/// let end = once.termination();
+/// once.tell(())?;
+/// assert_eq!(end.wait(Duration::from_secs(10)), Some(StopReason::Itself)); // or `end.await`
+/// # Ok(()) }
+/// ```
 #[must_use = "it says when the actor has stopped to whoever waits for it"]
 pub struct Termination {
     shot: Arc<OneShot<StopReason>>,

@@ -22,6 +22,29 @@ pub enum Undelivered {
 /// A message that was accepted or scheduled and is not received.
 ///
 /// Messages that `tell` refused are not among them: those were given back to their sender.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use mini_actor::Undelivered;
+/// use mini_actor::test_kit::TestKit;
+/// use std::sync::mpsc;
+///
+/// let kit = TestKit::new("test")?;
+/// let (sender, letters) = mpsc::channel();
+/// let subscription = kit.on_dead_letter(move |letter| {
+///     let message = letter.message.downcast_ref::<u32>().copied();
+///     drop(sender.send((message, letter.reason)));
+/// });
+/// let probe = kit.probe::<u32>("probe");
+/// probe.actor().tell(7)?;
+/// probe.actor().kill(); // does not let it receive what is queued
+/// kit.settle();
+/// assert_eq!(letters.try_recv()?, (Some(7), Undelivered::Stopped));
+/// drop(subscription); // and no letter is shown any more; `forever` keeps it
+/// # Ok(()) }
+/// ```
 #[non_exhaustive]
 pub struct DeadLetter<'a> {
     /// The path of the actor that it was for; of an answer, of the actor that was asked.

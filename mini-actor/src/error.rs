@@ -21,6 +21,24 @@ pub enum Unsendable {
 ///
 /// The error is `Send` and `Sync` whenever the message is `Send`, so it passes through `?` into the usual
 /// boxed errors.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use mini_actor::Unsendable;
+/// use mini_actor::test_kit::TestKit;
+///
+/// let kit = TestKit::new("test")?;
+/// let probe = kit.probe::<u32>("gone");
+/// probe.actor().stop();
+/// kit.settle();
+/// let error = probe.actor().tell(7).unwrap_err();
+/// assert_eq!(error.reason(), Unsendable::Stopped);
+/// assert!(error.recipient().ends_with("gone"));
+/// assert_eq!(error.into_message(), 7);
+/// # Ok(()) }
+/// ```
 pub struct SendError<M> {
     message: Exclusive<M>,
     reason: Unsendable,

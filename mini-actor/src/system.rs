@@ -26,6 +26,27 @@ const LAST_TURNS: usize = 1 << 20;
 const MAX_THREADS: usize = 1024;
 
 /// Builds a system. Made by [`ActorSystem::builder`].
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use mini_actor::{ActorSystem, ClosePolicy};
+/// use std::time::Duration;
+///
+/// let system = ActorSystem::builder("server")
+///     .threads(2)
+///     .throughput(64)
+///     .time_slice(Duration::from_millis(1))
+///     .tick_duration(Duration::from_millis(5))
+///     .shutdown_timeout(Duration::from_secs(5))
+///     .close_policy(ClosePolicy::DropPending)
+///     .on_dead_letter(|letter| eprintln!("{letter:?}"))
+///     .build()?;
+/// assert_eq!(system.name(), "server");
+/// assert!(ActorSystem::builder("server").threads(0).build().is_err());
+/// # Ok(()) }
+/// ```
 #[must_use = "a builder does nothing until it builds"]
 pub struct Builder {
     name: String,
@@ -233,6 +254,35 @@ impl Owner {
 /// This is the owner, which closes the system; spawning goes through the [`System`] that it dereferences to,
 /// or through clones of that. Dropping it asks all actors to stop after what is queued, and drops the scheduled
 /// messages; it waits for the timer thread, up to the `shutdown_timeout`, and not for actors.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use mini_actor::{Actor, ActorSystem, Context};
+/// use std::time::Duration;
+///
+/// struct Printer;
+///
+/// impl Actor for Printer {
+///     type Message = &'static str;
+///     fn receive(&mut self, line: &'static str, _: &mut Context<Self>) {
+///         println!("{line}");
+///     }
+/// }
+///
+/// let system = ActorSystem::new("demo")?;
+/// let printer = system.spawn("printer", || Printer)?;
+/// printer.tell("now")?;
+/// let _ = system.scheduler().schedule_once(Duration::from_secs(60), &printer, "a minute later")?;
+/// assert_eq!(system.find(printer.path()), Some(printer));
+/// assert_eq!(system.metrics().alive, 1);
+///
+/// let report = system.close()?; // sends what is scheduled now, and lets everything be received
+/// assert_eq!((report.sent, report.undelivered), (1, 0));
+/// assert!(report.is_complete());
+/// # Ok(()) }
+/// ```
 pub struct ActorSystem {
     system: System,
     owner: Owner,
