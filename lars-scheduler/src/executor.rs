@@ -195,6 +195,7 @@ impl fmt::Debug for Runnable {
 /// let (sender, receiver) = mpsc::channel();
 /// let _ = scheduler.schedule_once(Duration::ZERO, move || drop(sender.send("ran")))?;
 /// assert_eq!(receiver.recv()?, "ran");
+/// scheduler.close()?;
 /// assert_eq!(scheduler.metrics().rejected_by_executor, 1);
 /// # Ok(()) }
 /// ```

@@ -544,8 +544,8 @@ enum Kind {
 /// let orders = Worker::builder(&scheduler).executor(pool).fair().build();
 /// let (sender, receiver) = mpsc::channel();
 /// let late = sender.clone();
-/// orders.schedule_after(Duration::from_millis(1), move || late.send(2).unwrap())?;
 /// orders.schedule(move || sender.send(1).unwrap())?;
+/// orders.schedule_after(Duration::from_millis(1), move || late.send(2).unwrap())?;
 /// assert_eq!(receiver.iter().take(2).collect::<Vec<_>>(), [1, 2]);
 /// # Ok(()) }
 /// ```
