@@ -29,8 +29,9 @@ fn hand_over(core: &Core, executor: &dyn Executor, task: RawTask) {
     for fallback in [&core.pool as &dyn Executor, &Inline] {
         let Some(refused) = rejected.take() else { return };
         let (task, reason) = refused.into_parts();
-        rejected = fallback.execute(task).err();
+        // First counted, then run: who hears of the run finds the count.
         core.reporter.task_rejected(&reason);
+        rejected = fallback.execute(task).err();
     }
 }
 
