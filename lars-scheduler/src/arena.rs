@@ -18,14 +18,11 @@ use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 
 use crate::entry::Entry;
 use crate::lane::{Fresh, Lanes, OpenSupply, Place};
-use crate::sync::{AtomicIsize, Mutex, Ordering, relax};
+use crate::sync::{AtomicIsize, CHECKED, Mutex, Ordering, relax};
 
 /// How often the shared lanes are looked at before a thread gives up on those that are busy. From a few dozen on
 /// each look gives the processor away, perhaps to the very thread that keeps a lane busy.
-#[cfg(not(lars_loom))]
-const PATIENCE: u32 = 80;
-#[cfg(lars_loom)]
-const PATIENCE: u32 = 1;
+const PATIENCE: u32 = if CHECKED { 1 } else { 80 };
 
 /// More than there can be entries in the address space.
 const BIAS: isize = isize::MAX / 2;

@@ -31,7 +31,7 @@ use std::ptr;
 
 use self::state::State;
 use crate::body::RawTask;
-use crate::sync::{AtomicPtr, AtomicU64, Ordering, UnsafeCell};
+use crate::sync::{AtomicPtr, AtomicU64, CHECKED, Ordering, UnsafeCell};
 
 /// The links of an entry, and of the heads of lists: see `intake` and `wheel::list`.
 #[derive(Debug)]
@@ -84,8 +84,7 @@ pub(crate) struct Entry {
 }
 
 // Four words of task, two of links, state and deadline: one cache line.
-#[cfg(not(lars_loom))]
-const _: () = assert!(size_of::<Entry>() <= 64);
+const _: () = assert!(CHECKED || size_of::<Entry>() <= 64);
 
 // SAFETY: entries are shared between threads under the ground rules above; the task inside is
 // `Send`, and the raw pointers are only followed by whoever owns them by those rules.

@@ -14,19 +14,13 @@ use crossbeam_utils::CachePadded;
 use crate::entry::Entry;
 use crate::intake::Intake;
 use crate::stack::{CancelLink, FreeLink, Stack, StackLink};
-use crate::sync::{AtomicBool, AtomicU64, NO_SLOT, Ordering, UnsafeCell, thread_slot};
+use crate::sync::{AtomicBool, AtomicU64, CHECKED, NO_SLOT, Ordering, UnsafeCell, thread_slot};
 
 /// How many entries the first block of a lane has: 64 KiB of them. Each block after that has twice as many
 /// as the one before, up to [`LAST_BLOCK`].
-#[cfg(not(lars_loom))]
-const FIRST_BLOCK: usize = 1 << 10;
+const FIRST_BLOCK: usize = if CHECKED { 2 } else { 1 << 10 };
 /// 1 MiB.
-#[cfg(not(lars_loom))]
-const LAST_BLOCK: usize = 1 << 14;
-#[cfg(lars_loom)]
-const FIRST_BLOCK: usize = 2;
-#[cfg(lars_loom)]
-const LAST_BLOCK: usize = 2;
+const LAST_BLOCK: usize = if CHECKED { 2 } else { 1 << 14 };
 
 /// All lanes of a scheduler.
 #[derive(Debug)]

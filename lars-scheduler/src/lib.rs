@@ -90,6 +90,13 @@ pub mod worker;
 
 #[cfg(all(test, lars_loom))]
 mod models;
+#[cfg(all(test, lars_shuttle))]
+mod shuttles;
+
+/// The primitives of the shuttle build, for those of the crates on top.
+#[cfg(lars_shuttle)]
+#[doc(hidden)]
+pub use self::sync::shuttled as shuttle_sync;
 
 pub use self::body::TaskBody;
 pub use self::cancel::{CancelOnDrop, Cancellable};

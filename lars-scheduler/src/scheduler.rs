@@ -2,7 +2,6 @@
 
 use std::io;
 use std::ops::Deref;
-use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crate::clock::Clock;
@@ -13,7 +12,7 @@ use crate::error::BuildError;
 use crate::handle::Handle;
 use crate::shared::{Core, DefaultExecutor, Live, Settings};
 use crate::shutdown::StopFuture;
-use crate::sync::{Arc, Mutex, Parker, count_alive};
+use crate::sync::{Arc, Mutex, Parker, count_alive, thread};
 use crate::timer_thread;
 
 /// The most lanes with an owner, and without. The timer thread looks at all of them when it wakes up.
@@ -51,7 +50,7 @@ const MANY: usize = 64;
 pub struct LightArrayRevolverScheduler {
     handle: Handle,
     settings: OwnerSettings,
-    thread: Mutex<Option<JoinHandle<()>>>,
+    thread: Mutex<Option<thread::JoinHandle<()>>>,
 }
 
 impl Builder {

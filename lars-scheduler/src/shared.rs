@@ -3,7 +3,6 @@
 use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
-use std::thread::ThreadId;
 
 use crossbeam_utils::CachePadded;
 
@@ -18,7 +17,7 @@ use crate::metrics::{DriverCounts, Metrics};
 use crate::report::Reporter;
 use crate::shutdown::StopWord;
 use crate::sleep::SleepWord;
-use crate::sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering, Unparker};
+use crate::sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering, Unparker, thread};
 use crate::tick::Tick;
 
 /// Where tasks go that do not say otherwise.
@@ -91,7 +90,7 @@ pub(crate) struct Core {
     pub(crate) executor: DefaultExecutor,
     pub(crate) pool: Pool,
     /// The thread that turns the driver, while it may run tasks.
-    pub(crate) driven_by: Mutex<Option<ThreadId>>,
+    pub(crate) driven_by: Mutex<Option<thread::ThreadId>>,
 }
 
 impl Core {
@@ -145,7 +144,7 @@ impl Core {
     /// Whether the calling thread is turning the driver right now: inside an inline task, a hook or
     /// a destructor that the scheduler runs.
     pub(crate) fn is_driven_here(&self) -> bool {
-        *self.driven_by.lock() == Some(std::thread::current().id())
+        *self.driven_by.lock() == Some(thread::current().id())
     }
 
     fn tally(&self) -> Tally {

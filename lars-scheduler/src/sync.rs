@@ -1,22 +1,47 @@
 //! The only file of this crate that names std, parking_lot, crossbeam or loom primitives.
 //!
 //! Everything the two sides of the scheduler share goes through these names, so that one build
-//! flag, `--cfg lars_loom`, puts the model checker underneath. It is a flag of our own and not
-//! the usual `loom` because that one is global and changes other crates in the tree as well.
+//! flag, `--cfg lars_loom`, puts the model checker underneath, and another, `--cfg lars_shuttle`, a scheduler
+//! that lets threads take turns at random. They are flags of our own and not the usual `loom` because that
+//! one is global and changes other crates in the tree as well.
 #![allow(clippy::disallowed_methods)]
 
 #[cfg(lars_loom)]
 pub(crate) use self::model::*;
-#[cfg(not(lars_loom))]
+#[cfg(not(any(lars_loom, lars_shuttle)))]
 pub(crate) use self::real::*;
+#[cfg(lars_shuttle)]
+pub(crate) use self::shuttled::*;
 
-#[cfg(not(lars_loom))]
+// What no loom model looks into: the pool's threads, and the clock.
+#[cfg(not(lars_shuttle))]
+pub(crate) use self::system::*;
+
+#[cfg(lars_shuttle)]
+pub mod shuttled;
+#[cfg(not(any(lars_loom, lars_shuttle)))]
 mod thread_slot;
+
+/// Whether a checker looks at every step, so that what could be many should be few.
+pub(crate) const CHECKED: bool = cfg!(any(lars_loom, lars_shuttle));
 
 /// The number of a thread that has none.
 pub(crate) const NO_SLOT: usize = usize::MAX;
 
-#[cfg(not(lars_loom))]
+#[cfg(not(lars_shuttle))]
+mod system {
+    use std::time::Instant;
+
+    pub(crate) use std::sync::mpsc;
+    pub(crate) use std::{thread, thread_local};
+
+    #[inline]
+    pub(crate) fn real_now() -> Instant {
+        Instant::now()
+    }
+}
+
+#[cfg(not(any(lars_loom, lars_shuttle)))]
 mod real {
     pub(crate) use std::sync::Arc;
     pub(crate) use std::sync::atomic::{

@@ -1,14 +1,13 @@
 //! The timer thread: takes in, reads the clock, turns, sleeps.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::thread;
 use std::time::Duration;
 
 use crate::driver::{Driver, Intaken, Next};
 use crate::metrics::DriverCounts;
 use crate::report::PanicIn;
 use crate::sleep::FOREVER;
-use crate::sync::{Parker, relax};
+use crate::sync::{Parker, relax, thread};
 
 /// How often a gap in the intake is looked at again before the thread sleeps for a moment: the
 /// producer that left it may need this very core.

@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
-use std::thread;
 use std::time::Duration;
 
 use crate::clock::Clock;
@@ -13,7 +12,7 @@ use crate::error::ConfigError;
 use crate::handle::Handle;
 use crate::shared::{Core, DefaultExecutor, Live, Settings};
 use crate::shutdown::StopFuture;
-use crate::sync::{Arc, Mutex, Parker};
+use crate::sync::{Arc, Mutex, Parker, thread};
 use crate::tick::{LAST_INSTANT, Tick, nanos};
 
 /// A scheduler whose time a test moves: no thread, no sleeping, the same [`Handle`].

@@ -10,7 +10,7 @@ use crate::mailbox::{Capacity, Mailbox, Overflow, Refused, Sent, Unsent};
 use crate::registry::Registry;
 use crate::signal::{Lane, Resident, Signal, Watchers};
 use crate::stop_reason::StopReason;
-use crate::sync::plain::AtomicU64;
+use crate::sync::plain::{AtomicU64, StaticU64};
 use crate::sync::{Arc, Ordering, UnsafeCell, real_now, relax};
 
 /// What came of running an actor for a while.
@@ -99,7 +99,7 @@ impl<M: Send + 'static> Cell<M> {
         place: Place,
         life: impl FnOnce(&Arc<Self>) -> Box<dyn Life<M>>,
     ) -> Arc<Self> {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
+        static NEXT: StaticU64 = StaticU64::new(1);
         let Place { path, registry, parent, capacity, pinned } = place;
         let cell = Arc::new(Self {
             // Relaxed: only has to be unique.

@@ -9,7 +9,6 @@
 use std::cell::{Cell, UnsafeCell};
 use std::collections::VecDeque;
 use std::ptr;
-use std::thread;
 use std::time::Instant;
 
 use crossbeam_deque::{Injector, Steal, Stealer, Worker as Queue};
@@ -17,7 +16,9 @@ use crossbeam_deque::{Injector, Steal, Stealer, Worker as Queue};
 use crate::idle::Idle;
 use crate::panics::contain;
 use crate::sync::plain::AtomicBool;
-use crate::sync::{Arc, Condvar, Mutex, Ordering, Parker, real_now, yield_now};
+use crate::sync::{
+    Arc, Condvar, Mutex, Ordering, Parker, real_now, round_again, thread, thread_local, yield_now,
+};
 
 /// What can be scheduled.
 pub(crate) trait Activate: Send + Sync {
@@ -327,6 +328,7 @@ fn work(worker: Worker, number: usize, parker: &Parker) {
                 if !alone {
                     shared.idle.notify();
                 }
+                round_again();
             }
             continue;
         }
@@ -363,22 +365,22 @@ pub(crate) struct Inside((usize, u64));
 impl Inside {
     #[inline]
     pub(crate) fn enter(system: usize, actor: u64) -> Self {
-        Self(RUNNING.replace((system, actor)))
+        Self(RUNNING.with(|running| running.replace((system, actor))))
     }
 
     /// Whether the calling thread runs an actor of this system.
     pub(crate) fn system(system: usize) -> bool {
-        RUNNING.get().0 == system
+        RUNNING.with(Cell::get).0 == system
     }
 
     /// Whether the calling thread runs this actor.
     pub(crate) fn actor(actor: u64) -> bool {
-        RUNNING.get().1 == actor
+        RUNNING.with(Cell::get).1 == actor
     }
 }
 
 impl Drop for Inside {
     fn drop(&mut self) {
-        RUNNING.set(self.0);
+        RUNNING.with(|running| running.set(self.0));
     }
 }

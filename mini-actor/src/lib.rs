@@ -55,6 +55,9 @@ mod system;
 #[cfg_attr(docsrs, doc(cfg(feature = "test-kit")))]
 pub mod test_kit;
 
+#[cfg(all(test, lars_shuttle))]
+mod shuttles;
+
 pub use self::actor::{Actor, Context};
 pub use self::address::{ActorMetrics, ActorRef, Recipient, Termination, WeakActorRef};
 pub use self::ask::{Ask, Reply};

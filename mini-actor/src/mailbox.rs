@@ -43,8 +43,8 @@ use std::time::{Duration, Instant};
 use crossbeam_utils::CachePadded;
 
 use crate::sync::{
-    AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Condvar, Mutex, Ordering, UnsafeCell, fence,
-    real_now, relax,
+    AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, CHECKED, Condvar, Mutex, Ordering, UnsafeCell,
+    fence, real_now, relax,
 };
 
 const CLOSED: u64 = 1;
@@ -55,7 +55,7 @@ const SUSPENDED: u64 = 8;
 const ONE: u64 = 16;
 
 /// Positions per block, of which the last is no slot.
-const LAP: u64 = if cfg!(lars_loom) { 4 } else { 32 };
+const LAP: u64 = if CHECKED { 4 } else { 32 };
 const SLOTS: u64 = LAP - 1;
 /// The most spare blocks on the stack.
 const SPARE: usize = 32;

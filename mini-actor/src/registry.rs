@@ -13,7 +13,7 @@ use crate::signal::Resident;
 use crate::stop_reason::StopReason;
 use crate::supervision::{Directive, Panic};
 use crate::sync::plain::AtomicU64;
-use crate::sync::{Arc, Condvar, Mutex, Ordering, real_now};
+use crate::sync::{Arc, Condvar, Mutex, Ordering, real_now, thread};
 
 pub(crate) type PanicHook = Box<dyn Fn(&Panic, Directive) + Send + Sync>;
 
@@ -101,7 +101,7 @@ impl Registry {
     /// Whether the calling thread is the timer thread. It is known by its name: should another thread have the
     /// same one, it does not wait where it could.
     pub(crate) fn is_timer_thread(&self) -> bool {
-        std::thread::current().name() == Some(&Self::timer_thread(&self.name))
+        thread::current().name() == Some(&Self::timer_thread(&self.name))
     }
 
     pub(crate) fn enter(&self, actor: Arc<dyn Resident>) -> Result<(), SpawnError> {

@@ -1,9 +1,13 @@
 //! The only file of this crate that names std, parking_lot, crossbeam or loom primitives, so that one build
-//! flag, `--cfg lars_loom`, puts the model checker underneath.
+//! flag, `--cfg lars_loom`, puts the model checker underneath, and another, `--cfg lars_shuttle`, the primitives of the
+//! scheduler's own shuttles.
 #![allow(clippy::disallowed_methods)]
 
+#[cfg(not(lars_shuttle))]
 use std::time::Instant;
 
+#[cfg(lars_shuttle)]
+use lars_scheduler::shuttle_sync as below;
 pub(crate) use std::sync::{Arc, Weak};
 
 #[cfg(lars_loom)]
@@ -11,8 +15,19 @@ pub(crate) use self::model::*;
 #[cfg(not(lars_loom))]
 pub(crate) use self::real::*;
 
-/// Counts and flags that no model looks into.
+#[cfg(lars_shuttle)]
+pub(crate) use self::below::{real_now, thread, thread_local};
+#[cfg(not(lars_shuttle))]
+pub(crate) use std::{thread, thread_local};
+
+/// Counts and flags that no loom model looks into.
 pub(crate) mod plain {
+    /// For what the whole process shares, and models on several threads of the system as well.
+    pub(crate) use std::sync::atomic::AtomicU64 as StaticU64;
+
+    #[cfg(lars_shuttle)]
+    pub(crate) use super::below::{AtomicBool, AtomicU8, AtomicU64};
+    #[cfg(not(lars_shuttle))]
     pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
 }
 
@@ -20,15 +35,26 @@ pub(crate) mod plain {
 mod real {
     use std::time::Instant;
 
+    #[cfg(lars_shuttle)]
+    use super::below;
+    #[cfg(not(lars_shuttle))]
+    use parking_lot as below;
+
+    #[cfg(lars_shuttle)]
+    pub(crate) use below::{
+        AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering, Parker, Unparker, fence,
+    };
+    pub(crate) use below::{Mutex, MutexGuard};
+    #[cfg(not(lars_shuttle))]
     pub(crate) use crossbeam_utils::sync::{Parker, Unparker};
-    pub(crate) use parking_lot::{Mutex, MutexGuard};
+    #[cfg(not(lars_shuttle))]
     pub(crate) use std::sync::atomic::{
         AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence,
     };
 
     /// A condition variable whose waits take and give back the guard, as the model's do.
     #[derive(Debug, Default)]
-    pub(crate) struct Condvar(parking_lot::Condvar);
+    pub(crate) struct Condvar(below::Condvar);
 
     impl Condvar {
         /// Waits to be notified, until `deadline` at the most (`None`: for ever).
@@ -141,7 +167,11 @@ mod model {
     }
 }
 
+/// Whether a checker looks at every step, so that what could be many should be few.
+pub(crate) const CHECKED: bool = cfg!(any(lars_loom, lars_shuttle));
+
 /// The monotonic time, for waits with a limit.
+#[cfg(not(lars_shuttle))]
 pub(crate) fn real_now() -> Instant {
     Instant::now()
 }
@@ -151,11 +181,19 @@ pub(crate) fn yield_now() {
     #[cfg(lars_loom)]
     loom::thread::yield_now();
     #[cfg(not(lars_loom))]
-    std::thread::yield_now();
+    thread::yield_now();
+}
+
+/// A worker goes round once more, perhaps because of a sender that is halfway. Only a scheduler of turns by priority would
+/// never let that sender have one; a system's takes turns by itself.
+#[inline(always)]
+pub(crate) fn round_again() {
+    #[cfg(lars_shuttle)]
+    yield_now();
 }
 
 /// A short wait in a loop that another thread, which is probably running, will end.
 pub(crate) fn relax(spins: &mut u32) {
     *spins += 1;
-    if cfg!(lars_loom) || *spins > 32 { yield_now() } else { std::hint::spin_loop() }
+    if CHECKED || *spins > 32 { yield_now() } else { std::hint::spin_loop() }
 }

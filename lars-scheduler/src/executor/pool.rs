@@ -15,7 +15,6 @@ use std::cell::RefCell;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::thread;
 use std::time::Instant;
 
 use crossbeam_deque::{Injector, Steal, Stealer, Worker};
@@ -23,7 +22,9 @@ use crossbeam_utils::CachePadded;
 
 use super::{Executor, Rejected, Runnable};
 use crate::error::ConfigError;
-use crate::sync::{AtomicBool, AtomicUsize, Mutex, Ordering, Parker, Unparker, fence};
+use crate::sync::{
+    AtomicBool, AtomicUsize, Mutex, Ordering, Parker, Unparker, fence, mpsc, thread, thread_local,
+};
 
 /// How many tasks of its own a worker runs before it looks at the shared queue, so that a chain of
 /// tasks that submit each other does not keep out the rest.
@@ -225,7 +226,7 @@ fn start(shared: &Arc<Shared>) -> std::io::Result<()> {
         let worker = Arc::clone(shared);
         let name = format!("{}-{}", shared.name, seat.number);
         // The seat is given back if the thread cannot be made: its queue has a stealer already.
-        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+        let (sender, receiver) = mpsc::sync_channel(1);
         let spawned = thread::Builder::new().name(name).spawn(move || {
             if let Ok(seat) = receiver.recv() {
                 work(&worker, seat);

@@ -1,0 +1,65 @@
+//! The time of a model: it stands still until the model moves it, and then ends the sleeps whose end has come.
+//!
+//! If all threads sleep and time is over for none of them, that is a deadlock, and shuttle says so: a wake-up that is lost
+//! does not hide behind a time-out.
+
+use std::cell::RefCell;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use super::park::Unparker;
+
+std::thread_local! {
+    /// One thread of the system runs all threads of a model, so this is the model's.
+    static TIME: RefCell<Time> = const { RefCell::new(Time { now: 0, sleepers: Vec::new() }) };
+}
+
+struct Time {
+    now: u64,
+    sleepers: Vec<(u64, Unparker)>,
+}
+
+/// The instant at which time begins.
+fn origin() -> Instant {
+    static ORIGIN: OnceLock<Instant> = OnceLock::new();
+    *ORIGIN.get_or_init(Instant::now)
+}
+
+pub(super) fn begin() {
+    TIME.with_borrow_mut(|time| *time = Time { now: 0, sleepers: Vec::new() });
+}
+
+/// Nanoseconds since the beginning.
+pub(super) fn now() -> u64 {
+    TIME.with_borrow(|time| time.now)
+}
+
+pub(super) fn instant() -> Instant {
+    origin() + Duration::from_nanos(now())
+}
+
+pub(super) fn nanos_at(instant: Instant) -> u64 {
+    crate::tick::nanos(instant.saturating_duration_since(origin()))
+}
+
+/// Moves time forwards, and ends the sleeps whose end has come.
+pub fn advance(by: Duration) {
+    // Others may be faster, or not.
+    super::thread::yield_now();
+    let due = TIME.with_borrow_mut(|time| {
+        time.now += crate::tick::nanos(by);
+        let now = time.now;
+        time.sleepers.extract_if(.., |(until, _)| *until <= now).collect::<Vec<_>>()
+    });
+    for (_, sleeper) in due {
+        sleeper.look_at_the_time();
+    }
+}
+
+pub(super) fn enter_sleeper(until: u64, sleeper: &Unparker) {
+    TIME.with_borrow_mut(|time| time.sleepers.push((until, sleeper.clone())));
+}
+
+pub(super) fn leave_sleeper(sleeper: &Unparker) {
+    TIME.with_borrow_mut(|time| time.sleepers.retain(|(_, other)| !other.is(sleeper)));
+}
