@@ -14,10 +14,11 @@
 //! Both are single read-modify-writes of the same word, so each handle is either gone before the
 //! orphan bit is set, or counted and told; never both, never neither.
 
-use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
+use std::ptr::NonNull;
 
+use crate::block::Block;
 use crate::entry::Entry;
-use crate::lane::{Fresh, Lanes, OpenSupply, Place};
+use crate::lane::{Lanes, OpenSupply, Place};
 use crate::sync::{AtomicIsize, CHECKED, Mutex, Ordering, relax};
 
 /// How often the shared lanes are looked at before a thread gives up on those that are busy. From a few dozen on
@@ -29,52 +30,21 @@ const BIAS: isize = isize::MAX / 2;
 
 #[derive(Debug)]
 pub(crate) struct Arena {
-    blocks: Mutex<Vec<Block>>,
+    blocks: Mutex<Vec<NonNull<Block>>>,
     /// Handles that have not reported yet, plus `BIAS` until all of them are counted.
     waiting: AtomicIsize,
 }
 
-/// Memory for entries. Owned, but kept as a pointer: the entries are referred to from everywhere.
-#[derive(Debug)]
-struct Block {
-    first: *mut Entry,
-    size: usize,
-    /// How many entries were written, from the first on. Known at the very end only: until then the lane that
-    /// uses the block knows.
-    written: usize,
-}
+// SAFETY: the blocks may be shared and sent.
+unsafe impl Send for Arena {}
+// SAFETY: as above.
+unsafe impl Sync for Arena {}
 
-// SAFETY: a block is a list of entries, which may be shared and sent.
-unsafe impl Send for Block {}
-
-impl Block {
-    fn new(size: usize) -> Self {
-        let layout = Self::layout(size);
-        // SAFETY: the layout is not empty.
-        let first = unsafe { alloc(layout) }.cast::<Entry>();
-        if first.is_null() {
-            handle_alloc_error(layout);
-        }
-        Self { first, size, written: 0 }
-    }
-
-    fn layout(size: usize) -> Layout {
-        Layout::array::<Entry>(size).expect("a block is a megabyte at most")
-    }
-
-    fn fresh(&self) -> Fresh {
-        // SAFETY: the end of the allocation.
-        Fresh { next: self.first, end: unsafe { self.first.add(self.size) } }
-    }
-}
-
-impl Drop for Block {
+impl Drop for Arena {
     fn drop(&mut self) {
-        // SAFETY: `new` allocated it with this layout, and so many entries were written. It is dropped with
-        // the arena, when nothing refers to entries any more.
-        unsafe {
-            std::ptr::slice_from_raw_parts_mut(self.first, self.written).drop_in_place();
-            dealloc(self.first.cast(), Self::layout(self.size));
+        for block in self.blocks.lock().drain(..) {
+            // SAFETY: `Block::boxed` made it, and nothing refers to it or to its entries any more.
+            drop(unsafe { Box::from_raw(block.as_ptr()) });
         }
     }
 }
@@ -146,9 +116,9 @@ impl Arena {
             match chain {
                 Some(chain) => supply.put(chain),
                 None => {
-                    let block = Block::new(supply.next_block());
-                    supply.put_fresh(block.fresh());
+                    let block = Block::boxed(supply.next_block());
                     self.blocks.lock().push(block);
+                    supply.put_fresh(block);
                 }
             }
         }
@@ -173,42 +143,36 @@ impl Arena {
         }
         // Whoever holds them was interrupted at it. Just one entry: the next call may come here again, and
         // what we made more of could not be reached either.
-        let block = Block::new(1);
-        let entry = block.first;
-        // SAFETY: room for one entry, ours alone.
-        unsafe { entry.write(Entry::free(place.number)) };
+        let block = Block::boxed(1);
+        // SAFETY: it is ours alone.
+        let entry = unsafe { block.as_ref().write_next(place.number) };
         self.blocks.lock().push(block);
         (entry, None)
     }
 
     /// How many entries there is room for, in use or free.
     pub(crate) fn capacity(&self) -> usize {
-        self.blocks.lock().iter().map(|block| block.size).sum()
+        // SAFETY: blocks live as long as the arena.
+        self.blocks.lock().iter().map(|block| unsafe { block.as_ref() }.size()).sum()
     }
 
     /// Marks all entries: the scheduler is gone. Says whether handles are left that will report.
     ///
-    /// Called once, by whoever dropped the last counted reference, with the lanes beside the arena.
+    /// Called once, by whoever dropped the last counted reference. Nobody schedules any more, but somebody may be
+    /// in the middle of moving a deadline nearer, and take an entry for a carrier, or a whole block: those have
+    /// no handles and need no mark.
     ///
     /// # Safety
     ///
     /// The arena exists. If this says that handles are left, it may be gone when it returns: that is why it
     /// takes a pointer, and not a reference, which would claim that the arena outlives the call.
-    pub(crate) unsafe fn orphan(this: *const Self, lanes: *const Lanes) -> bool {
+    pub(crate) unsafe fn orphan(this: *const Self) -> bool {
         let mut held = 0;
-        // SAFETY: until the subtraction below no handle can be the last to report, so all is alive. Nobody
-        // schedules any more.
-        let (mut blocks, fresh) = unsafe {
-            let fresh: Vec<Fresh> = (*lanes).iter().map(|lane| lane.fresh()).collect();
-            ((*this).blocks.lock(), fresh)
-        };
-        for block in &mut *blocks {
-            let rest = fresh.iter().find(|rest| rest.end == block.fresh().end);
-            // SAFETY: both point into the block; what is before the rest was written.
-            block.written = rest
-                .map_or(block.size, |rest| unsafe { rest.next.offset_from_unsigned(block.first) });
-            // SAFETY: as above, and the block is alive until the arena is dropped.
-            for entry in unsafe { std::slice::from_raw_parts(block.first, block.written) } {
+        // SAFETY: until the subtraction below no handle can be the last to report, so all is alive.
+        let blocks = unsafe { (*this).blocks.lock() };
+        for block in &*blocks {
+            // SAFETY: as above.
+            for entry in unsafe { block.as_ref() }.entries() {
                 held += isize::from(entry.state.orphan());
             }
         }

@@ -7,10 +7,11 @@
 //! of one thread keep their order, because a thread stays in its lane.
 
 use std::marker::PhantomData;
-use std::ptr;
+use std::ptr::{self, NonNull};
 
 use crossbeam_utils::CachePadded;
 
+use crate::block::Block;
 use crate::entry::Entry;
 use crate::intake::Intake;
 use crate::stack::{CancelLink, FreeLink, Stack, StackLink};
@@ -124,18 +125,10 @@ unsafe impl Sync for Ours {}
 struct Supply {
     /// Entries that were used before, linked.
     used: *mut Entry,
-    /// The rest of the newest block: memory that holds no entries yet.
-    fresh: Fresh,
+    /// The newest block, once there is one.
+    newest: Option<NonNull<Block>>,
     /// How large the next block will be.
     next_block: usize,
-}
-
-/// The part of a block that was never used. Entries are written there one by one, when they are needed: so
-/// no memory is touched that is not.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Fresh {
-    pub(crate) next: *mut Entry,
-    pub(crate) end: *mut Entry,
 }
 
 impl Lane {
@@ -146,7 +139,7 @@ impl Lane {
                 locked: AtomicBool::new(false),
                 supply: UnsafeCell::new(Supply {
                     used: ptr::null_mut(),
-                    fresh: Fresh { next: ptr::null_mut(), end: ptr::null_mut() },
+                    newest: None,
                     next_block: FIRST_BLOCK,
                 }),
                 accepted: AtomicU64::new(0),
@@ -197,16 +190,6 @@ impl Lane {
     pub(crate) fn refused(&self) -> u64 {
         // Acquire: as above.
         self.ours.refused.load(Ordering::Acquire)
-    }
-
-    /// What is left of the newest block.
-    ///
-    /// # Safety
-    ///
-    /// Nobody schedules any more.
-    pub(crate) unsafe fn fresh(&self) -> Fresh {
-        // SAFETY: the caller's promise: nobody else touches the supply.
-        self.ours.supply.with(|supply| unsafe { (*supply).fresh })
     }
 }
 
@@ -278,13 +261,10 @@ impl OpenSupply<'_> {
                     supply.used = FreeLink::get(entry);
                     return entry;
                 }
-                let Fresh { next, end } = supply.fresh;
-                if next == end {
-                    return ptr::null_mut();
+                match supply.newest {
+                    Some(block) => block.as_ref().write_next(self.place.number),
+                    None => ptr::null_mut(),
                 }
-                next.write(Entry::free(self.place.number));
-                supply.fresh.next = next.add(1);
-                next
             }
         })
     }
@@ -320,17 +300,14 @@ impl OpenSupply<'_> {
         })
     }
 
-    /// Adds a new block.
+    /// Adds a new block. The one before is full.
     ///
     /// # Safety
     ///
-    /// It is memory for entries, aligned for them, the caller's to give away, and outlives the lane's use.
-    pub(crate) unsafe fn put_fresh(&mut self, fresh: Fresh) {
+    /// It is the caller's to give away, and outlives the lane's use.
+    pub(crate) unsafe fn put_fresh(&mut self, block: NonNull<Block>) {
         // SAFETY: as in `take`.
-        self.place.lane.ours.supply.with_mut(|supply| unsafe {
-            debug_assert_eq!((*supply).fresh.next, (*supply).fresh.end);
-            (*supply).fresh = fresh;
-        });
+        self.place.lane.ours.supply.with_mut(|supply| unsafe { (*supply).newest = Some(block) });
     }
 }
 

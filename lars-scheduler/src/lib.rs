@@ -30,6 +30,7 @@ mod executor;
 
 mod task;
 
+mod block;
 mod entry;
 mod stack;
 

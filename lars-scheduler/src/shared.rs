@@ -248,8 +248,7 @@ impl Drop for Live {
         // has counted them all, none of them can be the last, so `core` stays alive across the call.
         let address = Arc::into_raw(core);
         // SAFETY: the share that `address` stands for is still ours.
-        let handles_left =
-            unsafe { Arena::orphan(&raw const (*address).arena, &raw const (*address).lanes) };
+        let handles_left = unsafe { Arena::orphan(&raw const (*address).arena) };
         if !handles_left {
             // SAFETY: no handle will report, so the share has no other taker.
             drop(unsafe { Arc::from_raw(address) });
