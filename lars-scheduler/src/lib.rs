@@ -77,7 +77,7 @@ pub mod worker;
 #[cfg(all(test, lars_loom))]
 mod models;
 
-pub use self::body::TaskBody;
+pub use self::body::{Due, TaskBody};
 pub use self::cancel::{CancelOnDrop, Cancellable};
 pub use self::close::{CloseError, ClosePolicy, CloseReport};
 pub use self::config::Builder;
