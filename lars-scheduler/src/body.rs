@@ -3,7 +3,12 @@
 //! A body of up to three words lies in the storage itself, so that scheduling it allocates nothing; a larger
 //! one is boxed and its address lies there.
 
+use std::any::TypeId;
+use std::collections::VecDeque;
+use std::fmt;
+use std::marker::PhantomData;
 use std::mem::{self, ManuallyDrop, MaybeUninit};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// What a task does: run once, or be cancelled.
 ///
@@ -55,6 +60,62 @@ pub trait TaskBody: Send + Sized + 'static {
     /// the task is handed back by `stop`, or was refused; then the body is just dropped.
     fn cancelled(self) {}
 
+    /// Whether inline tasks with this type of body that are due one right after the other are run together, by
+    /// [`run_due`](Self::run_due). By default they are not.
+    const TOGETHER: bool = false;
+
+    /// Runs bodies that are due one right after the other, first to last: for those that can do together what
+    /// would cost more one by one, such as sending to the same queue.
+    ///
+    /// Called on the timer thread, or by whoever moves virtual time, if [`TOGETHER`](Self::TOGETHER) says so and the
+    /// tasks are [inline](crate::Task::inline) and have no hook of their own. There are from one to 64 of them, from one turn of the timer. Nothing
+    /// else that the scheduler runs comes in between: a due task of another type, or for an executor, or a repeat, ends
+    /// the row, and so does the end of the turn. So the order of what is due is what it would be without this; but a
+    /// task may count as fired, and be too late to cancel, while up to 63 that were due before it have not run yet. Not
+    /// called by `close`, nor for tasks that `stop` handed back: those run one by one.
+    ///
+    /// What is left when it returns is run by [`run`](Self::run). A panic is contained and ends only what had been taken
+    /// out; it is called again with the rest, or, if nothing had been taken out, `run` is for the first.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_scheduler::{Due, LightArrayRevolverScheduler, Task, TaskBody};
+    /// use std::sync::{Arc, Mutex};
+    /// use std::time::Duration;
+    ///
+    /// /// Writes a line, and takes the lock once for all lines that are due.
+    /// struct Line(Arc<Mutex<Vec<u32>>>, u32);
+    /// impl TaskBody for Line {
+    ///     const TOGETHER: bool = true;
+    ///     fn run(self) {
+    ///         self.0.lock().unwrap().push(self.1);
+    ///     }
+    ///     fn run_due(due: &mut Due<'_, Self>) {
+    ///         let Some(first) = due.next() else { return };
+    ///         let mut lines = first.0.lock().unwrap();
+    ///         lines.push(first.1);
+    ///         lines.extend(due.map(|line| line.1));
+    ///     }
+    /// }
+    ///
+    /// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+    /// let lines = Arc::default();
+    /// for number in 0..5 {
+    ///     let line = Line(Arc::clone(&lines), number);
+    ///     time.schedule_once(Duration::from_millis(1), Task::new(line).inline())?;
+    /// }
+    /// time.advance(Duration::from_millis(1));
+    /// assert_eq!(*lines.lock().unwrap(), [0, 1, 2, 3, 4]);
+    /// # Ok(()) }
+    /// ```
+    fn run_due(due: &mut Due<'_, Self>) {
+        for body in due {
+            body.run();
+        }
+    }
+
     /// Whether being cancelled is nothing but being dropped.
     #[doc(hidden)]
     const CANCELLED_IS_DROPPED: bool = false;
@@ -93,6 +154,11 @@ struct Table {
     run_here: unsafe fn(*mut Storage),
     cancelled: unsafe fn(*mut Storage),
     discard: unsafe fn(*mut Storage),
+    /// Runs tasks that are all of this body type, out of the front.
+    run_due: unsafe fn(&mut VecDeque<RawTask>),
+    together: bool,
+    /// The body type. (Tables of different types may share an address, and one type may have several.)
+    of: TypeId,
     /// Whether nothing needs to be done for a body that does not run.
     plain: bool,
 }
@@ -122,7 +188,7 @@ unsafe fn take<B: TaskBody>(storage: *mut Storage) -> B {
     }
 }
 
-struct TableOf<B>(std::marker::PhantomData<B>);
+struct TableOf<B>(PhantomData<B>);
 
 impl<B: TaskBody> TableOf<B> {
     const TABLE: Table = Table {
@@ -135,6 +201,10 @@ impl<B: TaskBody> TableOf<B> {
         cancelled: |storage| unsafe { take::<B>(storage) }.cancelled(),
         // SAFETY: as for `run`.
         discard: |storage| drop(unsafe { take::<B>(storage) }),
+        // Safety: called with tasks of this type only.
+        run_due: |tasks| B::run_due(&mut Due { tasks, body: PhantomData }),
+        together: B::TOGETHER,
+        of: TypeId::of::<B>(),
         plain: fits::<B>() && !mem::needs_drop::<B>() && B::CANCELLED_IS_DROPPED,
     };
 }
@@ -182,6 +252,23 @@ impl RawTask {
         unsafe { (table.cancelled)(&raw mut this.storage) }
     }
 
+    /// Whether it may run together with others of its type.
+    #[inline]
+    pub(crate) fn is_together(&self) -> bool {
+        self.table.together
+    }
+
+    /// The body, if it is a `B`, as all are.
+    ///
+    /// # Safety
+    ///
+    /// The task was made of a `B`.
+    unsafe fn body<B: TaskBody>(&self) -> &B {
+        let storage = &raw const self.storage;
+        // SAFETY: as in `take`, by the caller's promise; borrowed as long as the task is.
+        unsafe { if fits::<B>() { &*storage.cast::<B>() } else { &**storage.cast::<*mut B>() } }
+    }
+
     /// Takes the body out again, unrun.
     ///
     /// # Safety
@@ -201,9 +288,102 @@ impl Drop for RawTask {
     }
 }
 
-impl std::fmt::Debug for RawTask {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for RawTask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("RawTask")
+    }
+}
+
+/// The most tasks of a row: so many that what they share is paid for, and so few that the first need not wait.
+const ROW: usize = 64;
+
+/// Due tasks of one body type that are run together.
+#[derive(Debug, Default)]
+pub(crate) struct Row {
+    /// All of one type, which has `TOGETHER`.
+    tasks: VecDeque<RawTask>,
+}
+
+impl Row {
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.tasks.is_empty()
+    }
+
+    /// Adds a task, if it has the type of those that are there and there is room; gives it back otherwise.
+    #[inline]
+    pub(crate) fn add(&mut self, task: RawTask) -> Result<(), RawTask> {
+        debug_assert!(task.is_together());
+        match self.tasks.front() {
+            Some(first) if first.table.of != task.table.of || self.tasks.len() >= ROW => Err(task),
+            _ => {
+                self.tasks.push_back(task);
+                Ok(())
+            }
+        }
+    }
+
+    /// Runs them. To be called until the row is empty: a panic passes through, and leaves those that had not been
+    /// taken out. There is an end to that: each call takes one out at least.
+    pub(crate) fn run(&mut self) {
+        let before = self.tasks.len();
+        let Some(first) = self.tasks.front() else { return };
+        let run_due = first.table.run_due;
+        // Unwind safety: the row is whole at any time.
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            // SAFETY: `add` lets in tasks of one type only, the first one's.
+            unsafe { run_due(&mut self.tasks) }
+        }));
+        let alone = match &result {
+            Ok(()) => self.tasks.len(),
+            Err(_) => usize::from(self.tasks.len() == before),
+        };
+        for _ in 0..alone {
+            if let Some(left) = self.tasks.pop_front() {
+                left.run();
+            }
+        }
+        if let Err(payload) = result {
+            resume_unwind(payload);
+        }
+    }
+}
+
+/// Bodies that are due one right after the other, first to last; see [`TaskBody::run_due`]. An iterator that takes them
+/// out.
+pub struct Due<'a, B> {
+    /// All of them tasks of a `B`.
+    tasks: &'a mut VecDeque<RawTask>,
+    body: PhantomData<B>,
+}
+
+impl<B: TaskBody> Due<'_, B> {
+    /// Those that have not been taken out yet, to be looked at.
+    pub fn peek(&self) -> impl Iterator<Item = &B> {
+        // SAFETY: all of them are made of a `B`.
+        self.tasks.iter().map(|task| unsafe { task.body::<B>() })
+    }
+}
+
+impl<B: TaskBody> Iterator for Due<'_, B> {
+    type Item = B;
+
+    #[inline]
+    fn next(&mut self) -> Option<B> {
+        // SAFETY: all of them are made of a `B`.
+        self.tasks.pop_front().map(|task| unsafe { task.into_body::<B>() })
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.tasks.len(), Some(self.tasks.len()))
+    }
+}
+
+impl<B: TaskBody> ExactSizeIterator for Due<'_, B> {}
+
+impl<B> fmt::Debug for Due<'_, B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Due").field("left", &self.tasks.len()).finish()
     }
 }
 

@@ -20,6 +20,12 @@ pub(crate) fn dispatch(core: &Core, task: RawTask, inline: bool) {
     }
 }
 
+/// Whether [`dispatch`] runs such a task where it is called.
+#[inline]
+pub(crate) fn runs_here(core: &Core, inline: bool) -> bool {
+    inline || matches!(core.executor, DefaultExecutor::Inline)
+}
+
 fn hand_over(core: &Core, executor: &dyn Executor, task: RawTask) {
     let task = Runnable::of_scheduler(task, &core.reporter);
     let mut rejected: Option<Rejected> = None;

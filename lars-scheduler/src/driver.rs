@@ -2,11 +2,13 @@
 
 use std::ptr;
 
-use crate::dispatch::dispatch;
+use crate::body::Row;
+use crate::dispatch::{dispatch, runs_here};
 use crate::entry::Entry;
 use crate::entry::state::{Arm, Flags, Take};
 use crate::intake::Pop;
 use crate::metrics::DriverCounts;
+use crate::report::PanicIn;
 use crate::shared::{Core, Live};
 use crate::shutdown::PendingTask;
 use crate::stack::{CancelLink, FreeLink, StackLink};
@@ -67,6 +69,8 @@ pub(crate) struct Driver {
     cancelled_first: u64,
     /// Whether due entries are sorted by deadline inside a tick: in virtual time.
     exact_order: bool,
+    /// Tasks that have been fired and run together. Empty between turns.
+    row: Row,
     /// Set once everything was handed back.
     finished: bool,
 }
@@ -95,6 +99,7 @@ impl Driver {
             in_limbo: 0,
             cancelled_first: NEVER,
             exact_order,
+            row: Row::default(),
             finished: false,
         }
     }
@@ -195,6 +200,8 @@ impl Driver {
     /// Fires what is due at `now`, a bounded number of tasks. An instant before an earlier one counts
     /// as that.
     pub(crate) fn turn(&mut self, now: u64) -> Turn {
+        // Should a panic have got past the containment.
+        self.run_row();
         self.now = self.now.max(now.min(LAST_INSTANT));
         let target = self.live.tick.reached_by(self.now);
         let mut moves = if self.wheel.has_due() { CASCADE_BUSY } else { CASCADE };
@@ -223,6 +230,7 @@ impl Driver {
             fired += usize::from(self.fire(entry));
             seen += 1;
         }
+        self.run_row();
         let next = if !reached || self.wheel.has_due() {
             Next::Now
         } else {
@@ -264,8 +272,34 @@ impl Driver {
         // From here on foreign code runs. The entry is retired, the counts are up to date, and the
         // rest of the due list is in the wheel: a panic that got past the containment would lose
         // nothing but its own task.
+        let task = if task.is_together() && runs_here(&self.live, flags.is_inline()) {
+            match self.row.add(task) {
+                Ok(()) => return true,
+                Err(task) => {
+                    self.run_row();
+                    // The row is empty, and takes it.
+                    match self.row.add(task) {
+                        Ok(()) => return true,
+                        Err(task) => task,
+                    }
+                }
+            }
+        } else {
+            self.run_row();
+            task
+        };
         dispatch(&self.live, task, flags.is_inline());
         true
+    }
+
+    /// Runs the tasks that wait to be run together: before anything else of the scheduler's runs.
+    #[inline]
+    fn run_row(&mut self) {
+        while !self.row.is_empty() {
+            // What has been run is out of the row, whatever panics.
+            let row = &mut self.row;
+            self.live.reporter.contain(PanicIn::Task, || row.run());
+        }
     }
 
     /// How long to sleep when the next turn is due at `next`: not longer than to the first deadline of
@@ -364,6 +398,7 @@ impl Driver {
             return;
         }
         self.finished = true;
+        self.run_row();
         let live = Arc::clone(&self.live);
         // From here on a producer that pushes takes its task back, unless we are faster.
         live.sleep.announce_stopped();

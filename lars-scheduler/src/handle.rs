@@ -147,6 +147,30 @@ impl Handle {
         self.live.stop.is_requested()
     }
 
+    /// Whether the calling thread is the one that fires the scheduler's timers: its timer thread, or, in virtual
+    /// time, whoever moves time just now. So it is true inside an inline task and wherever that calls, and code that may
+    /// block asks this first. (Not inside a task that `close` runs.) Takes a lock that nobody holds for long.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_scheduler::{LightArrayRevolverScheduler, Task};
+    /// use std::{sync::mpsc, time::Duration};
+    ///
+    /// let scheduler = LightArrayRevolverScheduler::new()?;
+    /// let (sender, receiver) = mpsc::channel();
+    /// let handle = scheduler.handle();
+    /// let ask = Task::new(move || drop(sender.send(handle.is_timer_thread()))).inline();
+    /// scheduler.schedule_once(Duration::ZERO, ask)?;
+    /// assert!(receiver.recv()?);
+    /// assert!(!scheduler.is_timer_thread());
+    /// # Ok(()) }
+    /// ```
+    pub fn is_timer_thread(&self) -> bool {
+        self.core().is_driven_here()
+    }
+
     fn schedule_deadline<T: IntoTask>(
         &self,
         deadline: u64,

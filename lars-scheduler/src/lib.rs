@@ -68,7 +68,7 @@ pub mod bench;
 #[cfg(not(lars_loom))]
 mod support;
 
-#[cfg(not(lars_loom))]
+// Pure arithmetic; those who are modelled use it.
 pub mod backoff;
 #[cfg(not(lars_loom))]
 pub mod call;
@@ -99,7 +99,7 @@ mod shuttles;
 #[doc(hidden)]
 pub use self::sync::shuttled as shuttle_sync;
 
-pub use self::body::TaskBody;
+pub use self::body::{Due, TaskBody};
 pub use self::cancel::{CancelOnDrop, Cancellable};
 pub use self::close::{CloseError, ClosePolicy, CloseReport};
 pub use self::config::Builder;

@@ -1,4 +1,4 @@
-//! The two things that what stands on the scheduler needs of its inside.
+//! The one thing that what stands on the scheduler needs of its inside.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -12,10 +12,5 @@ impl Handle {
         let reporter = &self.core().reporter;
         // A panic is told of to a log subscriber, which may panic as well.
         catch_unwind(AssertUnwindSafe(|| reporter.contain(place, code))).unwrap_or(false)
-    }
-
-    /// Whether the calling thread is the one that fires the timers, now.
-    pub(crate) fn is_timer_thread(&self) -> bool {
-        self.core().is_driven_here()
     }
 }

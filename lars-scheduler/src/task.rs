@@ -78,17 +78,43 @@ impl<F: FnOnce() + Send + 'static> sealed::Parts for F {
 pub struct NoHook;
 
 /// What can be called when a task was cancelled.
-pub(crate) trait CancelHook: Send + 'static {
+pub trait CancelHook: Send + Sized + 'static {
+    /// A task's body with this hook.
+    type Hooked<F: TaskBody>: TaskBody;
+
     fn call(self);
+    fn hook<F: TaskBody>(self, run: F) -> Self::Hooked<F>;
+    fn unhook<F: TaskBody>(body: Self::Hooked<F>) -> (F, Self);
 }
 
+/// Without a hook the body is as it was, and keeps whatever else is known of it.
 impl CancelHook for NoHook {
+    type Hooked<F: TaskBody> = F;
+
     fn call(self) {}
+
+    fn hook<F: TaskBody>(self, run: F) -> F {
+        run
+    }
+
+    fn unhook<F: TaskBody>(body: F) -> (F, Self) {
+        (body, Self)
+    }
 }
 
 impl<C: FnOnce() + Send + 'static> CancelHook for C {
+    type Hooked<F: TaskBody> = HookedBody<F, C>;
+
     fn call(self) {
         self();
+    }
+
+    fn hook<F: TaskBody>(self, run: F) -> HookedBody<F, C> {
+        HookedBody { run, hook: self }
+    }
+
+    fn unhook<F: TaskBody>(body: HookedBody<F, C>) -> (F, Self) {
+        (body.run, body.hook)
     }
 }
 
@@ -168,7 +194,7 @@ impl<F, C> fmt::Debug for Task<F, C> {
     }
 }
 
-/// The body of a [`Task`]: what it runs, and its hook.
+/// The body of a [`Task`] with a hook: what it runs, and the hook.
 pub struct HookedBody<F, C> {
     run: F,
     hook: C,
@@ -183,7 +209,7 @@ impl<F, C> fmt::Debug for HookedBody<F, C> {
 impl<F, C> TaskBody for HookedBody<F, C>
 where
     F: TaskBody,
-    C: CancelHook,
+    C: FnOnce() + Send + 'static,
 {
     fn run(self) {
         self.run.run();
@@ -193,7 +219,7 @@ where
         let Self { run, hook } = self;
         // The hook is owed its call whatever the body's end does.
         let end = catch_unwind(AssertUnwindSafe(move || run.cancelled()));
-        hook.call();
+        hook();
         if let Err(payload) = end {
             resume_unwind(payload);
         }
@@ -206,15 +232,16 @@ where
     F: TaskBody,
     C: CancelHook,
 {
-    type Body = HookedBody<F, C>;
+    type Body = C::Hooked<F>;
 
     #[allow(private_interfaces)]
     fn into_parts(self) -> (Self::Body, TaskOptions) {
-        (HookedBody { run: self.run, hook: self.hook }, self.options)
+        (self.hook.hook(self.run), self.options)
     }
 
     #[allow(private_interfaces)]
     fn from_parts(body: Self::Body, options: TaskOptions) -> Self {
-        Self { run: body.run, hook: body.hook, options }
+        let (run, hook) = C::unhook(body);
+        Self { run, hook, options }
     }
 }

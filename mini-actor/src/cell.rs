@@ -224,6 +224,30 @@ impl<M: Send + 'static> Cell<M> {
         }
     }
 
+    /// Delivers the next `left` messages, as [`deliver`](Self::deliver) would one after the other; with one
+    /// compare-and-swap for as many as lie in a block, if there is room. `messages` has so many, and does not panic.
+    pub(crate) fn deliver_all(
+        self: &Arc<Self>,
+        mut left: usize,
+        mut messages: impl Iterator<Item = M>,
+    ) {
+        while left > 0 {
+            match self.mailbox.send_some(left, &mut messages) {
+                Ok((sent, what)) => {
+                    left -= sent;
+                    // Not for each: it is counted as scheduled from the first on.
+                    self.see_to(what);
+                }
+                // By the policy.
+                Err(Refused::Closed | Refused::Full) => {
+                    let Some(message) = messages.next() else { return };
+                    left -= 1;
+                    self.deliver(message);
+                }
+            }
+        }
+    }
+
     #[inline]
     fn see_to(self: &Arc<Self>, sent: Sent) {
         if sent == Sent::Schedule {

@@ -73,4 +73,5 @@ pub use self::stop_reason::{StopReason, Terminated};
 pub use self::supervision::{Directive, Failure, Panic, Supervision};
 pub use self::system::{ActorSystem, Builder};
 pub use self::timers::{TimerKey, Timers};
+pub use lars_scheduler::backoff;
 pub use lars_scheduler::{Cancellable, MissedTickBehavior, Refusal, ScheduleError};

@@ -16,7 +16,7 @@
 //! | scheduled | whoever finds it clear and has a message or a signal: it must schedule the actor | the activation, when it finds nothing left to do |
 //! | suspended | the activation, while it waits to restart: messages are accepted and wake nobody | the activation |
 //!
-//! One compare-and-swap takes a slot and sets *scheduled*, so "is there more" and "does somebody look" are
+//! One compare-and-swap takes a slot, or a run of slots, and sets *scheduled*, so "is there more" and "does somebody look" are
 //! one word and cannot disagree: no message can be left in a mailbox that nobody looks into. While
 //! *scheduled* is set there is exactly one activation, waiting or running. Because closing is in the same
 //! word, the position at closing is final: what was accepted lies before it, and everything else was
@@ -24,7 +24,7 @@
 //!
 //! # The queue
 //!
-//! A list of blocks of slots, as in crossbeam's `SegQueue`. Whoever takes the last slot of a block hangs the
+//! A list of blocks of slots, as in crossbeam's `SegQueue`. Whoever takes the last slot of a block, alone or with others before it, hangs the
 //! next one on; until that is done the position stands on a place that is no slot, and others wait for the
 //! few instructions that it takes. A block that has been read is put on a stack of spare ones, of which those who
 //! hang on blocks take; so a mailbox in use allocates nothing. A slot is written after it was taken:
@@ -235,8 +235,8 @@ impl<T> Mailbox<T> {
     /// Puts a message in, or gives it back. Lock-free; never waits for the actor.
     #[inline]
     pub(crate) fn send(&self, message: T) -> Result<Sent, (Refused, T)> {
-        match self.reserve() {
-            Ok((slot, sent)) => {
+        match self.reserve(1) {
+            Ok((slot, _, sent)) => {
                 // SAFETY: the slot is ours until its state says otherwise, and its block is there as long.
                 let slot = unsafe { &*slot };
                 // SAFETY: ours, see above.
@@ -249,14 +249,44 @@ impl<T> Mailbox<T> {
         }
     }
 
+    /// Puts in the next messages, as many as go into one block of slots and are wanted, at least one. Their
+    /// slots are taken at once: nothing of other senders comes in between. Returns how many they were; takes none if it
+    /// refuses.
+    ///
+    /// `messages` has as many as are wanted, and does not panic.
+    pub(crate) fn send_some(
+        &self,
+        wanted: usize,
+        messages: &mut impl Iterator<Item = T>,
+    ) -> Result<(usize, Sent), Refused> {
+        let (first, taken, sent) = self.reserve(wanted)?;
+        for number in 0..taken {
+            // SAFETY: the slots lie behind each other, and are ours until their states say otherwise. The block is
+            // there until its last slot has been read, and so until we have written our last.
+            let slot = unsafe { &*first.add(number) };
+            let state = match messages.next() {
+                Some(message) => {
+                    // SAFETY: ours, see above.
+                    slot.value.with_mut(|value| unsafe { (*value).write(message) });
+                    FULL
+                }
+                // The slot must not be left empty, or the actor would wait for it for ever.
+                None => VOID,
+            };
+            // Release: as in `send`.
+            slot.state.store(state, Ordering::Release);
+        }
+        Ok((taken, sent))
+    }
+
     /// Puts in what `make` makes of `given`, or gives that back.
     pub(crate) fn send_with<P>(
         &self,
         given: P,
         make: impl FnOnce(P) -> T,
     ) -> Result<Sent, Unsent<P>> {
-        let (slot, sent) = match self.reserve() {
-            Ok(reserved) => reserved,
+        let (slot, sent) = match self.reserve(1) {
+            Ok((slot, _, sent)) => (slot, sent),
             Err(refused) => return Err(Unsent::Refused(refused, given)),
         };
         // The slot must not be left empty, or the actor would wait for it for ever.
@@ -278,9 +308,10 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// Takes a slot.
+    /// Takes slots that lie behind each other in a block: as many as are wanted, or as there is room for. Returns the
+    /// first, and how many they are, at least one.
     #[inline]
-    fn reserve(&self) -> Result<(*const Slot<T>, Sent), Refused> {
+    fn reserve(&self, wanted: usize) -> Result<(*const Slot<T>, usize, Sent), Refused> {
         let tail = &*self.tail;
         let mut next: *mut Block<T> = ptr::null_mut();
         let mut spins = 0;
@@ -298,14 +329,19 @@ impl<T> Mailbox<T> {
                 word = tail.word.load(Ordering::Acquire);
                 continue;
             }
-            if let Some(bound) = &self.bound
+            let mut places = (wanted as u64).min(SLOTS - offset);
+            if let Some(bound) = &self.bound {
                 // Acquire: a slot that counts as free has been read. It only grows, so the bound holds also
                 // when this is old.
-                && count(position).saturating_sub(self.taken.load(Ordering::Acquire)) >= bound.capacity
-            {
-                break Err(Refused::Full);
+                let taken = self.taken.load(Ordering::Acquire);
+                let room = bound.capacity.saturating_sub(count(position).saturating_sub(taken));
+                if room == 0 {
+                    break Err(Refused::Full);
+                }
+                places = places.min(room);
             }
-            if offset + 1 == SLOTS
+            let last = offset + places == SLOTS;
+            if last
                 && next.is_null()
                 // Relaxed: a guess, so that others need not wait for the allocation.
                 && tail.free.load(Ordering::Relaxed).is_null()
@@ -321,21 +357,21 @@ impl<T> Mailbox<T> {
             // it; if not, the activation that is there sees our position before it may end.
             match tail.word.compare_exchange_weak(
                 word,
-                (word + ONE) | schedule,
+                (word + places * ONE) | schedule,
                 Ordering::AcqRel,
                 Ordering::Acquire,
             ) {
                 Ok(_) => {
-                    if offset + 1 == SLOTS {
+                    if last {
                         let hung = self.spare_block().unwrap_or_else(|| {
                             match std::mem::replace(&mut next, ptr::null_mut()) {
                                 made if made.is_null() => Block::boxed(),
                                 made => made,
                             }
                         });
-                        // Relaxed: published by the addition below, and by our slot's state.
+                        // Relaxed: published by the addition below, and by our slots' states.
                         tail.block.store(hung, Ordering::Relaxed);
-                        // SAFETY: our slot in it has not been written, so the block is there.
+                        // SAFETY: our slots in it have not been written, so the block is there.
                         unsafe { &*block }.next.store(hung, Ordering::Relaxed);
                         // Release: whoever sees the new lap sees its block.
                         tail.word.fetch_add(ONE, Ordering::Release);
@@ -345,8 +381,11 @@ impl<T> Mailbox<T> {
                     } else {
                         Sent::Counted
                     };
-                    // SAFETY: as above; the offset is a slot's.
-                    break Ok((unsafe { &raw const (*block).slots[offset as usize] }, sent));
+                    // SAFETY: as above; the offset is a slot's, and so are those of the `places` from there on.
+                    let first = unsafe {
+                        (&raw const (*block).slots).cast::<Slot<T>>().add(offset as usize)
+                    };
+                    break Ok((first, places as usize, sent));
                 }
                 Err(now) => word = now,
             }

@@ -13,7 +13,7 @@ use crate::signal::Resident;
 use crate::stop_reason::StopReason;
 use crate::supervision::{Directive, Panic};
 use crate::sync::plain::AtomicU64;
-use crate::sync::{Arc, Condvar, Mutex, Ordering, real_now, thread};
+use crate::sync::{Arc, Condvar, Mutex, Ordering, real_now};
 
 pub(crate) type PanicHook = Box<dyn Fn(&Panic, Directive) + Send + Sync>;
 
@@ -98,10 +98,9 @@ impl Registry {
         Inside::system(self.key()) || self.dispatcher.is_current() || self.is_timer_thread()
     }
 
-    /// Whether the calling thread is the timer thread. It is known by its name: should another thread have the
-    /// same one, it does not wait where it could.
+    /// Whether the calling thread fires the system's timers, now.
     pub(crate) fn is_timer_thread(&self) -> bool {
-        thread::current().name() == Some(&Self::timer_thread(&self.name))
+        self.timers.is_timer_thread()
     }
 
     pub(crate) fn enter(&self, actor: Arc<dyn Resident>) -> Result<(), SpawnError> {

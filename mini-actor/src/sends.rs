@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use lars_scheduler::{
-    Cancellable, Handle, MissedTickBehavior, Periodic, ScheduleError, Task, TaskBody,
+    Cancellable, Due, Handle, MissedTickBehavior, Periodic, ScheduleError, Task, TaskBody,
 };
 
 use crate::address::ActorRef;
@@ -35,8 +35,24 @@ struct Delivery<M> {
 }
 
 impl<M: Send + 'static> TaskBody for Delivery<M> {
+    /// The messages of a burst share the cost of getting into a mailbox, and of waking its actor.
+    const TOGETHER: bool = true;
+
     fn run(self) {
         self.to.deliver(self.message);
+    }
+
+    fn run_due(due: &mut Due<'_, Self>) {
+        while let Some(Self { to, message }) = due.next() {
+            let more = due.peek().take_while(|next| Arc::ptr_eq(&next.to, &to)).count();
+            if more == 0 {
+                to.deliver(message);
+                continue;
+            }
+            // None of their references is the last: this one is held.
+            let others = due.by_ref().take(more).map(|next| next.message);
+            to.deliver_all(1 + more, std::iter::once(message).chain(others));
+        }
     }
 }
 

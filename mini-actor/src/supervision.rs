@@ -3,6 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use lars_scheduler::backoff::{Backoff, BackoffPolicy};
+
 use crate::sync::Arc;
 
 /// What is done about a panic.
@@ -71,12 +73,13 @@ pub struct Supervision {
     decide: Decide,
     pub(crate) limit: Option<(u32, Duration)>,
     pub(crate) backoff: Option<(Duration, Duration)>,
+    policy: Option<BackoffPolicy>,
 }
 
 impl Supervision {
     /// Decides for each panic anew. A decision that panics itself is to stop.
     pub fn decide(decide: impl Fn(&Panic) -> Directive + Send + Sync + 'static) -> Self {
-        Self { decide: Arc::new(decide), limit: None, backoff: None }
+        Self { decide: Arc::new(decide), limit: None, backoff: None, policy: None }
     }
 
     /// A panicking actor goes on with its next message.
@@ -109,6 +112,34 @@ impl Supervision {
     /// again once the actor has run for `longest` without a panic. Messages wait as long.
     pub fn backoff(mut self, first: Duration, longest: Duration) -> Self {
         self.backoff = Some((first, longest.max(first)));
+        self.policy = None;
+        self
+    }
+
+    /// Waits before a restart as a [`BackoffPolicy`] says, in place of [`backoff`](Self::backoff): with its factor, and
+    /// with jitter, so that actors that failed at the same moment, because of the same database, do not come back at the
+    /// same moment. Jitter stays inside the cap. From the first delay again once the actor has run for the policy's cap
+    /// without a panic. With `max_attempts` it stops when so many starts in a row have ended in a panic, the first
+    /// included.
+    ///
+    /// ```
+    /// use mini_actor::Supervision;
+    /// use mini_actor::backoff::{BackoffPolicy, Jitter};
+    /// use std::time::Duration;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let policy = BackoffPolicy::builder()
+    ///     .initial(Duration::from_millis(100))
+    ///     .cap(Duration::from_secs(10))
+    ///     .jitter(Jitter::Equal)
+    ///     .build()?;
+    /// let spread = Supervision::restart().backoff_policy(policy);
+    /// # let _ = spread;
+    /// # Ok(()) }
+    /// ```
+    pub fn backoff_policy(mut self, policy: BackoffPolicy) -> Self {
+        self.policy = Some(policy);
+        self.backoff = None;
         self
     }
 
@@ -128,6 +159,7 @@ impl fmt::Debug for Supervision {
         f.debug_struct("Supervision")
             .field("limit", &self.limit)
             .field("backoff", &self.backoff)
+            .field("policy", &self.policy)
             .finish_non_exhaustive()
     }
 }
@@ -139,6 +171,9 @@ pub(crate) struct Restarts {
     recent: std::collections::VecDeque<std::time::Instant>,
     /// In a row, for the backoff.
     in_a_row: u32,
+    /// The same, for a policy.
+    delays: Option<Backoff>,
+    /// The end of the last pause.
     last: Option<std::time::Instant>,
 }
 
@@ -159,15 +194,23 @@ impl Restarts {
             }
             self.recent.push_back(now);
         }
-        let Some((first, longest)) = rules.backoff else {
+        let well_for = self.last.map(|last| now.saturating_duration_since(last));
+        let pause = if let Some(policy) = rules.policy {
+            let delays = self.delays.get_or_insert_with(|| policy.start());
+            if well_for.is_some_and(|time| time >= policy.cap()) {
+                delays.reset();
+            }
+            delays.next_delay()?
+        } else if let Some((first, longest)) = rules.backoff {
+            if well_for.is_some_and(|time| time >= longest) {
+                self.in_a_row = 0;
+            }
+            let factor = 1_u32.checked_shl(self.in_a_row).unwrap_or(u32::MAX);
+            self.in_a_row = (self.in_a_row + 1).min(31);
+            first.saturating_mul(factor).min(longest)
+        } else {
             return Some(Duration::ZERO);
         };
-        if self.last.is_some_and(|last| now.saturating_duration_since(last) >= longest) {
-            self.in_a_row = 0;
-        }
-        let factor = 1_u32.checked_shl(self.in_a_row).unwrap_or(u32::MAX);
-        let pause = first.saturating_mul(factor).min(longest);
-        self.in_a_row = (self.in_a_row + 1).min(31);
         // It has run since the end of the pause.
         self.last = now.checked_add(pause).or(Some(now));
         Some(pause)

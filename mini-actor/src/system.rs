@@ -114,8 +114,11 @@ impl Builder {
     /// Calls `hook` with every panic of an actor and what is done about it, on the actor's thread, before that
     /// is done. They are logged and counted in any case. A hook that panics is logged.
     ///
-    /// Panics of closures on [`Scheduler::timers`](crate::Scheduler::timers) and of piped futures are not among
-    /// them: no actor is concerned. Those are logged, the former also counted in the scheduler's metrics.
+    /// Panics of closures on [`Scheduler::timers`](crate::Scheduler::timers), of piped futures, of messages' clones in a
+    /// periodic send, of dead letter hooks and of destructors of dead letters are not among them: no actor is concerned.
+    /// All are contained and logged as errors; those in tasks of the scheduler are also counted in its metrics
+    /// ([`Handle::metrics`](lars_scheduler::Handle::metrics)). An application that wants to know of every panic sets a
+    /// hook with [`std::panic::set_hook`], which is called for these as well.
     pub fn on_panic(mut self, hook: impl Fn(&Panic, Directive) + Send + Sync + 'static) -> Self {
         self.on_panic = Some(Box::new(hook));
         self

@@ -426,3 +426,33 @@ fn a_subscriber_sees_dead_letters_with_their_content_until_it_goes() {
     assert!(receiver.recv().is_err(), "the hook is gone");
     assert_eq!(kit.metrics().dead_letters, 2);
 }
+
+#[test]
+fn a_thread_that_is_called_like_the_timer_thread_waits_for_room_as_others_do() {
+    struct Stuck(std::sync::mpsc::Receiver<()>);
+    impl mini_actor::Actor for Stuck {
+        type Message = u32;
+        fn receive(&mut self, _: u32, _: &mut mini_actor::Context<Self>) {
+            let _ = self.0.recv();
+        }
+    }
+    let system = mini_actor::ActorSystem::builder("test").build().unwrap();
+    let (release, held) = std::sync::mpsc::channel();
+    let limit = Duration::from_millis(50);
+    let props =
+        mini_actor::Props::once(move || Stuck(held)).bounded(1, mini_actor::Overflow::Block(limit));
+    let actor = system.spawn_with("stuck", props).unwrap();
+    let namesake = std::thread::Builder::new().name("test-scheduler".to_owned());
+    let sending = namesake.spawn(move || {
+        // The first may be received, and then the second fills the mailbox, or the first does.
+        loop {
+            let begun = std::time::Instant::now();
+            if actor.tell(1).is_err() {
+                return begun.elapsed();
+            }
+        }
+    });
+    assert!(sending.unwrap().join().unwrap() >= limit, "it did not wait");
+    drop(release);
+    system.close().unwrap();
+}

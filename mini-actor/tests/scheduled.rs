@@ -212,3 +212,110 @@ fn a_message_whose_clone_panics_ends_its_series_only() {
     assert_eq!(told.recv_timeout(LONG).unwrap(), Event::Started);
     assert_eq!(told.recv_timeout(LONG).unwrap(), Event::Received(1));
 }
+
+/// So that the order of the calls is all there is between two sends.
+fn in_virtual_time() -> mini_actor::test_kit::TestKit {
+    mini_actor::test_kit::TestKit::new("test").unwrap()
+}
+
+#[test]
+fn a_burst_for_many_actors_arrives_in_the_order_of_the_calls_at_each_of_them() {
+    let kit = in_virtual_time();
+    let probes: Vec<_> = (0..5).map(|n| kit.probe::<u32>(&format!("probe-{n}"))).collect();
+    // Rows of every length, cut where the next actor's begins, and longer than a block and a turn.
+    let mut expected = vec![Vec::new(); probes.len()];
+    for number in 0..3_000_u32 {
+        let run = number / (1 + number / 40);
+        let to = run as usize % probes.len();
+        expected[to].push(number);
+        let _ = kit.scheduler().schedule_once(HOUR, probes[to].actor(), number).unwrap();
+    }
+    kit.advance(HOUR);
+    for (probe, expected) in probes.iter().zip(expected) {
+        let received: Vec<_> = std::iter::from_fn(|| probe.try_message()).collect();
+        assert_eq!(received, expected);
+    }
+    assert!(kit.dead_letters().is_empty());
+}
+
+#[test]
+fn a_closure_that_is_due_between_two_messages_sends_between_them() {
+    let kit = in_virtual_time();
+    let probe = kit.probe::<u32>("probe");
+    for number in 0..30 {
+        let actor = probe.actor().clone();
+        if number % 3 == 1 {
+            let send = lars_scheduler::Task::new(move || actor.tell(number).unwrap()).inline();
+            let _ = kit.scheduler().timers().schedule_once(HOUR, send).unwrap();
+        } else {
+            let _ = kit.scheduler().schedule_once(HOUR, &actor, number).unwrap();
+        }
+    }
+    kit.advance(HOUR);
+    let received: Vec<_> = std::iter::from_fn(|| probe.try_message()).collect();
+    assert_eq!(received, (0..30).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_is_due_at_one_moment_is_in_the_mailbox_before_time_moves_on() {
+    let kit = in_virtual_time();
+    let probe = kit.probe::<u32>("probe");
+    for number in 0..10 {
+        let _ = kit.scheduler().schedule_once(HOUR, probe.actor(), number).unwrap();
+    }
+    kit.advance_while_busy(HOUR);
+    assert_eq!(probe.actor().metrics().mailbox_depth, 10);
+}
+
+#[test]
+fn a_burst_for_a_stopped_actor_is_so_many_dead_letters_and_harms_no_other() {
+    let kit = in_virtual_time();
+    let (gone, there) = (kit.probe::<u32>("gone"), kit.probe::<u32>("there"));
+    for number in 0..100 {
+        let _ = kit.scheduler().schedule_once(HOUR, gone.actor(), number).unwrap();
+    }
+    for number in 0..100 {
+        let _ = kit.scheduler().schedule_once(HOUR, there.actor(), number).unwrap();
+    }
+    gone.actor().stop();
+    kit.advance(HOUR);
+    let received: Vec<_> = std::iter::from_fn(|| there.try_message()).collect();
+    assert_eq!(received, (0..100).collect::<Vec<_>>());
+    let letters = kit.dead_letters();
+    assert_eq!(letters.len(), 100);
+    assert!(letters.iter().all(|letter| letter.recipient == "/gone"));
+}
+
+/// Keeps what it gets.
+struct Keeps(mpsc::Sender<u32>);
+
+impl mini_actor::Actor for Keeps {
+    type Message = u32;
+    fn receive(&mut self, message: u32, _: &mut mini_actor::Context<Self>) {
+        self.0.send(message).unwrap();
+    }
+}
+
+#[test]
+fn a_burst_for_a_bounded_mailbox_goes_by_its_policy() {
+    use mini_actor::{Overflow, Props};
+    let policies = [
+        (Overflow::Fail, 0..40),
+        (Overflow::Block(HOUR), 0..40),
+        (Overflow::DropNewest, 0..40),
+        (Overflow::DropOldest, 60..100),
+    ];
+    for (policy, expected) in policies {
+        let kit = in_virtual_time();
+        let (sender, received) = mpsc::channel();
+        let props = Props::once(move || Keeps(sender)).bounded(40, policy);
+        let actor = kit.spawn_with("a", props).unwrap();
+        kit.settle();
+        for number in 0..100 {
+            let _ = kit.scheduler().schedule_once(HOUR, &actor, number).unwrap();
+        }
+        kit.advance(HOUR);
+        assert_eq!(received.try_iter().collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+        assert_eq!(kit.dead_letters().len(), 60, "{policy:?}");
+    }
+}

@@ -661,3 +661,67 @@ fn messages_whose_destructors_panic_harm_nobody_wherever_they_end() {
     neighbour.tell("hello").unwrap();
     assert_eq!(all(&probe), ["1 started", "1 hello"]);
 }
+
+/// Pauses of an actor that fails again and again, by a policy with jitter.
+fn pauses(kit: &TestKit, name: &str, jitter: mini_actor::backoff::Jitter) -> Vec<Duration> {
+    use mini_actor::backoff::BackoffPolicy;
+    let probe = kit.probe::<String>(&format!("{name}-probe"));
+    let policy =
+        BackoffPolicy::builder().initial(ms(100)).cap(SECOND).jitter(jitter).build().unwrap();
+    let supervision = Supervision::restart().backoff_policy(policy);
+    let props = Props::new(reporting(probe.actor())).supervision(supervision);
+    let actor = kit.spawn_with(name, props).unwrap();
+    kit.settle();
+    (0..12)
+        .map(|_| {
+            actor.tell("throw").unwrap();
+            all(&probe);
+            let before = kit.elapsed();
+            let started = probe.expect_message_within(SECOND);
+            assert!(started.contains("started"), "not within the cap, but {started}");
+            kit.elapsed() - before
+        })
+        .collect()
+}
+
+#[test]
+fn jitter_spreads_restarts_and_stays_inside_the_cap() {
+    use mini_actor::backoff::Jitter;
+    let kit = TestKit::new("test").unwrap();
+    let exact = pauses(&kit, "exact", Jitter::None);
+    assert_eq!(exact[..5], [100, 200, 400, 800, 1_000].map(ms));
+    assert!(exact[5..].iter().all(|&pause| pause == SECOND));
+    let spread: Vec<_> = (0..3).map(|n| pauses(&kit, &format!("a-{n}"), Jitter::Equal)).collect();
+    for pauses in &spread {
+        for (pause, base) in pauses.iter().zip(&exact) {
+            assert!((*base / 2..=*base).contains(pause), "{pause:?} of {base:?}");
+        }
+    }
+    assert!(spread[0] != spread[1] && spread[1] != spread[2], "they would come back together");
+}
+
+#[test]
+fn a_policy_s_attempts_are_starts_in_a_row_and_begin_anew_when_all_was_well() {
+    use mini_actor::backoff::BackoffPolicy;
+    let kit = TestKit::new("test").unwrap();
+    let probe = kit.probe::<String>("probe");
+    let policy =
+        BackoffPolicy::builder().initial(ms(10)).cap(ms(40)).max_attempts(3).build().unwrap();
+    let supervision = Supervision::restart().backoff_policy(policy);
+    let props = Props::new(reporting(probe.actor())).supervision(supervision);
+    let actor = kit.spawn_with("a", props).unwrap();
+    for _ in 0..2 {
+        actor.tell("throw").unwrap();
+        kit.advance(ms(10));
+        actor.tell("throw").unwrap();
+        kit.advance(ms(20));
+        assert!(!actor.is_stopped(), "two restarts are allowed");
+        kit.advance(ms(40));
+    }
+    actor.tell("throw").unwrap();
+    kit.advance(ms(10));
+    actor.tell("throw").unwrap();
+    kit.advance(ms(20));
+    actor.tell("throw").unwrap();
+    assert_eq!(probe.expect_terminated(&actor), StopReason::Panicked);
+}

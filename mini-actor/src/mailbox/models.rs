@@ -259,3 +259,84 @@ fn a_block_that_is_given_back_while_others_are_hung_on_is_used_by_one_of_them() 
         assert_eq!(seen, (0..9).collect::<Vec<u32>>());
     });
 }
+
+/// Sends all, however many calls that takes.
+fn send_all(mailbox: &Mailbox<u32>, tokens: &Tokens, messages: std::ops::Range<u32>) {
+    let mut left = messages.len();
+    let mut messages = messages;
+    while left > 0 {
+        let (taken, sent) = mailbox.send_some(left, &mut messages).unwrap();
+        tokens.add(sent);
+        left -= taken;
+    }
+}
+
+fn a_row_a_sender_and_an_activation(nth: u32) {
+    check(move || {
+        let mailbox = Arc::new(idle(nth));
+        let tokens = Arc::new(Tokens::default());
+        let row = {
+            let (mailbox, tokens) = (Arc::clone(&mailbox), Arc::clone(&tokens));
+            thread::spawn(move || send_all(&mailbox, &tokens, 1..4))
+        };
+        let sender = {
+            let (mailbox, tokens) = (Arc::clone(&mailbox), Arc::clone(&tokens));
+            thread::spawn(move || tokens.add(mailbox.send(7).unwrap()))
+        };
+        let mut seen = Vec::new();
+        tokens.run(&mailbox, &mut seen);
+        row.join().unwrap();
+        sender.join().unwrap();
+        while tokens.run(&mailbox, &mut seen) {}
+        let row: Vec<_> = seen.iter().copied().filter(|&number| number < 7).collect();
+        assert_eq!(row, [1, 2, 3], "of {seen:?}");
+        assert_eq!(seen.len(), 4);
+    });
+}
+
+#[test]
+fn a_row_that_fills_a_block_races_with_a_sender_and_an_activation() {
+    a_row_a_sender_and_an_activation(0);
+}
+
+#[test]
+fn the_same_with_a_row_that_goes_over_two_blocks() {
+    a_row_a_sender_and_an_activation(1);
+}
+
+#[test]
+fn a_row_that_races_with_closing_is_counted_as_far_as_it_came() {
+    check(|| {
+        let mailbox = Arc::new(Mailbox::new(Capacity::Unbounded));
+        assert_eq!(mailbox.send(0), Ok(Sent::Counted));
+        let row = {
+            let mailbox = Arc::clone(&mailbox);
+            thread::spawn(move || {
+                let mut messages = 1..4;
+                let mut sent = 0;
+                while sent < 3 {
+                    match mailbox.send_some(3 - sent, &mut messages) {
+                        Ok((taken, _)) => sent += taken,
+                        Err(refused) => {
+                            assert_eq!(refused, Refused::Closed);
+                            break;
+                        }
+                    }
+                }
+                assert_eq!(messages.len(), 3 - sent, "what was not sent is still there");
+                sent as u64
+            })
+        };
+        let accepted = mailbox.close();
+        let mut seen = Vec::new();
+        while (seen.len() as u64) < accepted {
+            // SAFETY: we are the activation.
+            match unsafe { mailbox.pop() } {
+                Some(message) => seen.push(message),
+                None => yield_now(),
+            }
+        }
+        assert_eq!(accepted, 1 + row.join().unwrap());
+        assert_eq!(seen, (0..accepted as u32).collect::<Vec<_>>());
+    });
+}

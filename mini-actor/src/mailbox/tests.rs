@@ -142,3 +142,107 @@ fn each_arrives_in_order(capacity: Capacity) {
     // SAFETY: as above.
     assert!(!unsafe { mailbox.finish(false) });
 }
+
+#[test]
+fn messages_sent_together_lie_behind_each_other_over_any_number_of_blocks() {
+    for before in [0, 1, SLOTS - 1, SLOTS] {
+        for count in [1, 2, SLOTS - 1, SLOTS, SLOTS + 1, 3 * SLOTS + 2] {
+            let mailbox = Mailbox::new(Capacity::Unbounded);
+            let mut messages = 0..before + count;
+            for number in messages.by_ref().take(before as usize) {
+                assert_eq!(mailbox.send(number), Ok(Sent::Counted));
+            }
+            let (mut left, mut calls) = (count as usize, 0);
+            while left > 0 {
+                let (taken, sent) = mailbox.send_some(left, &mut messages).unwrap();
+                assert_eq!(sent, Sent::Counted);
+                assert!(taken > 0);
+                left -= taken;
+                calls += 1;
+            }
+            assert!(calls <= count / SLOTS + 2, "{calls} calls for {count} behind {before}");
+            assert_eq!(mailbox.accepted(), before + count);
+            for expected in 0..before + count {
+                // SAFETY: the test is the only activation.
+                assert_eq!(unsafe { mailbox.pop() }, Some(expected));
+            }
+            // SAFETY: as above.
+            assert!(!unsafe { mailbox.finish(false) });
+        }
+    }
+}
+
+#[test]
+fn messages_sent_together_ask_for_one_activation() {
+    let mailbox = Mailbox::new(Capacity::Unbounded);
+    // SAFETY: the test is the only activation.
+    assert!(!unsafe { mailbox.finish(false) });
+    let mut messages = 0..SLOTS + 3;
+    assert_eq!(
+        mailbox.send_some(messages.clone().count(), &mut messages),
+        Ok((SLOTS as usize, Sent::Schedule))
+    );
+    assert_eq!(mailbox.send_some(3, &mut messages), Ok((3, Sent::Counted)));
+}
+
+#[test]
+fn messages_sent_together_do_not_exceed_a_bound_and_none_is_taken_by_a_closed_mailbox() {
+    let mailbox = Mailbox::new(Capacity::Bounded(5, Overflow::Fail));
+    let mut messages = 0..9;
+    assert_eq!(mailbox.send_some(3, &mut messages), Ok((3, Sent::Counted)));
+    assert_eq!(mailbox.send_some(6, &mut messages), Ok((2, Sent::Counted)));
+    assert_eq!(mailbox.send_some(4, &mut messages), Err(Refused::Full));
+    // SAFETY: the test is the only activation.
+    assert_eq!(unsafe { mailbox.pop() }, Some(0));
+    assert_eq!(mailbox.send_some(4, &mut messages), Ok((1, Sent::Counted)));
+    mailbox.close();
+    assert_eq!(mailbox.send_some(3, &mut messages), Err(Refused::Closed));
+    assert_eq!(messages, 6..9);
+}
+
+#[test]
+fn a_row_that_ends_too_soon_leaves_no_gap() {
+    let mailbox = Mailbox::new(Capacity::Unbounded);
+    let mut two = [1, 2].into_iter();
+    assert!(mailbox.send_some(4, &mut two).is_ok());
+    let _ = mailbox.send(3).unwrap();
+    // SAFETY: the test is the only activation.
+    unsafe {
+        assert_eq!((mailbox.pop(), mailbox.pop()), (Some(1), Some(2)));
+        assert_eq!((mailbox.pop(), mailbox.pop()), (Some(3), None));
+        assert!(!mailbox.finish(false));
+    }
+}
+
+#[test]
+fn rows_and_single_messages_of_several_senders_arrive_once_and_in_order() {
+    let each: u64 = if cfg!(miri) { 60 } else { 20_000 };
+    let mailbox = Mailbox::new(Capacity::Unbounded);
+    let mut next = [0; 2];
+    std::thread::scope(|scope| {
+        for sender in 0..2_u64 {
+            let mailbox = &mailbox;
+            scope.spawn(move || {
+                let mut messages = (0..each).map(|number| (sender, number));
+                let mut left = each as usize;
+                while left > 0 {
+                    // From 1 to more than two blocks.
+                    let wanted = (left * 7 % 70 + 1).min(left);
+                    left -= mailbox.send_some(wanted, &mut messages).unwrap().0;
+                }
+            });
+        }
+        let mut received = 0;
+        while received < 2 * each {
+            // SAFETY: the only activation.
+            match unsafe { mailbox.pop() } {
+                Some((sender, number)) => {
+                    assert_eq!(number, next[sender as usize]);
+                    next[sender as usize] += 1;
+                    received += 1;
+                }
+                None => crate::sync::yield_now(),
+            }
+        }
+    });
+}

@@ -1,0 +1,138 @@
+//! What is logged: the turns of an actor's life with its path, dead letters, and nothing per message.
+#![allow(clippy::disallowed_methods, missing_docs)]
+
+mod common;
+
+use std::fmt::{Debug, Write};
+use std::sync::{Arc, Mutex};
+
+use common::{Call, Script, ms};
+use mini_actor::test_kit::TestKit;
+use mini_actor::{ActorSystem, Context, Props, Supervision};
+use tracing::field::{Field, Visit};
+use tracing::{Event, Metadata, Subscriber, span};
+
+/// Keeps every event as a line: level, message, and the fields in the order of their names.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<String>>>);
+
+#[derive(Default)]
+struct Fields(String, Vec<String>);
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
+        if field.name() == "message" && self.0.is_empty() {
+            write!(self.0, "{value:?}").unwrap();
+        } else {
+            self.1.push(format!("{}={value:?}", field.name()));
+        }
+    }
+}
+
+impl Subscriber for Log {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target().starts_with("mini_actor")
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        let mut fields = Fields::default();
+        event.record(&mut fields);
+        fields.1.push(fields.0);
+        fields.1.sort();
+        let line = format!("{} {}", event.metadata().level(), fields.1.join(" "));
+        self.0.lock().unwrap().push(line);
+    }
+
+    fn enter(&self, _: &span::Id) {}
+
+    fn exit(&self, _: &span::Id) {}
+}
+
+/// What is logged while `act` runs.
+fn logged(act: impl FnOnce()) -> Vec<String> {
+    let log = Log::default();
+    tracing::subscriber::with_default(log.clone(), act);
+    std::mem::take(&mut log.0.lock().unwrap())
+}
+
+fn line_with(lines: &[String], parts: &[&str]) -> bool {
+    lines.iter().any(|line| parts.iter().all(|part| line.contains(part)))
+}
+
+fn act(call: Call<&'static str>, ctx: &mut Context<Script<&'static str>>) {
+    match call {
+        Call::Message("throw") => panic!("expected by this test"),
+        Call::Message("stop") => ctx.stop(),
+        _ => {}
+    }
+}
+
+#[test]
+fn the_turns_of_a_life_are_logged_with_the_actor_s_path() {
+    let kit = TestKit::new("test").unwrap();
+    let supervision = Supervision::restart().backoff(ms(20), ms(20));
+    let props = Props::new(|| Script::new(act)).supervision(supervision);
+    let actor = kit.spawn_with("clerk", props).unwrap();
+    let started = logged(|| _ = kit.settle());
+    assert_eq!(started.len(), 1, "{started:?}");
+    assert!(line_with(&started, &["DEBUG", "an actor started", "/clerk"]), "{started:?}");
+
+    actor.tell("throw").unwrap();
+    let restarted = logged(|| kit.advance(ms(20)));
+    assert_eq!(restarted.len(), 3, "{restarted:?}");
+    let panicked = ["ERROR", "an actor panicked", "/clerk", "directive=Restart"];
+    assert!(line_with(&restarted, &panicked), "{restarted:?}");
+    assert!(line_with(&restarted, &["INFO", "an actor restarts", "/clerk", "20ms"]));
+    assert!(line_with(&restarted, &["DEBUG", "an actor started", "/clerk"]));
+
+    actor.tell("stop").unwrap();
+    actor.tell("too late").unwrap();
+    let stopped = logged(|| _ = kit.settle());
+    assert_eq!(stopped.len(), 2, "{stopped:?}");
+    assert!(line_with(&stopped, &["DEBUG", "an actor stopped", "/clerk", "reason="]));
+    let letter = ["DEBUG", "dead letter", "/clerk", "str", "reason=Stopped"];
+    assert!(line_with(&stopped, &letter), "{stopped:?}");
+}
+
+#[test]
+fn an_escalation_is_logged_as_that_with_the_path_of_the_child() {
+    let kit = TestKit::new("test").unwrap();
+    let parent = |call: Call<&'static str>, ctx: &mut Context<Script<&'static str>>| {
+        if call == Call::Started {
+            let child = Props::new(|| Script::new(act)).supervision(Supervision::escalate());
+            let child = ctx.spawn_with("child", child).unwrap();
+            child.tell("throw").unwrap();
+        }
+    };
+    kit.spawn("parent", move || Script::new(parent)).unwrap();
+    let lines = logged(|| _ = kit.settle());
+    let escalated = ["ERROR", "an actor panicked", "/parent/child", "directive=Escalate"];
+    assert!(line_with(&lines, &escalated), "{lines:?}");
+    assert!(line_with(&lines, &["DEBUG", "an actor stopped", "\"/parent/child\""]), "{lines:?}");
+    assert!(line_with(&lines, &["DEBUG", "an actor stopped", "\"/parent\""]), "{lines:?}");
+}
+
+#[test]
+fn nothing_is_logged_for_a_message_whichever_way_it_comes() {
+    let kit = ActorSystem::builder("test").throughput(7).build_virtual().unwrap();
+    let actor = kit.spawn("clerk", || Script::new(act)).unwrap();
+    kit.settle();
+    let lines = logged(|| {
+        for _ in 0..100 {
+            actor.tell("hello").unwrap();
+            let _ = kit.scheduler().schedule_once(ms(5), &actor, "later").unwrap();
+        }
+        let _ = kit.scheduler().schedule_at_fixed_rate(ms(1), ms(1), &actor, "again").unwrap();
+        kit.advance(ms(50));
+    });
+    assert_eq!(actor.metrics().processed, 250);
+    assert_eq!(lines, Vec::<String>::new());
+}
