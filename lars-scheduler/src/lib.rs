@@ -30,9 +30,10 @@ mod executor;
 
 mod task;
 
-mod block;
 mod entry;
 mod stack;
+
+mod block;
 
 mod intake;
 mod lane;
