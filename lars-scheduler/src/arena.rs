@@ -109,7 +109,8 @@ impl Arena {
     #[cold]
     fn refill(&self, lanes: &Lanes, supply: &mut OpenSupply<'_>) -> *mut Entry {
         // The entries of others are other cores' cache lines; only before memory is asked for.
-        let chain = lanes.iter().map(|lane| lane.take_returned()).find(|chain| !chain.is_null());
+        let chain =
+            lanes.iter().map(|lane| lane.take_some_returned()).find(|chain| !chain.is_null());
         // SAFETY: a chain that was taken is ours, and a block is recorded before it is used, and lives as long
         // as the arena. In both cases the supply was found empty.
         unsafe {

@@ -103,7 +103,7 @@ impl Handle {
                 let mut spins = 0;
                 while !core.stop.is_resolved() {
                     relax(spins);
-                    spins += 1;
+                    spins = spins.saturating_add(1);
                 }
                 if handles[0].entry().state.cancel() != Cancel::TooLate {
                     let take_back = |(number, handle): (usize, EntryHandle)| {

@@ -117,6 +117,10 @@ impl EntryHandle {
                 (*carrier).state.publish_move();
                 place.lane.intake.push(carrier);
             }
+            // A thread that sleeps for long must not let carriers pile up.
+            if place.add_backlog(1, BACKLOG) {
+                core.sleep.wake();
+            }
         }
         // Whether the carrier is ours or was sent before: the thread may have gone to sleep for longer than the
         // new deadline may wait. (After a stop nobody pops it; then the entry was handed back.)

@@ -163,9 +163,29 @@ impl Lane {
         unsafe { self.returned.push_chain(first, last) };
     }
 
-    /// Takes all entries that the driver has given back: a chain. Any thread may.
-    pub(crate) fn take_returned(&self) -> *mut Entry {
-        self.returned.take_all()
+    /// Takes some of the entries that the driver has given back: a chain. For threads of other lanes.
+    ///
+    /// Not all, because what they take too much of lies in their lane and is of no use to any other.
+    pub(crate) fn take_some_returned(&self) -> *mut Entry {
+        let chain = self.returned.take_all();
+        let mut last = chain;
+        // SAFETY: what was taken is ours, links included; what is put back is so whole.
+        unsafe {
+            for _ in 1..FIRST_BLOCK {
+                if last.is_null() {
+                    return chain;
+                }
+                last = FreeLink::get(last);
+            }
+            if !last.is_null() {
+                let rest = FreeLink::get(last);
+                // (If the driver gave back more meanwhile, all is taken.)
+                if !rest.is_null() && self.returned.put(rest) {
+                    FreeLink::set(last, ptr::null_mut());
+                }
+            }
+        }
+        chain
     }
 
     /// Counts an entry that was made although the lock could not be had.

@@ -2,8 +2,9 @@
 //!
 //! # The cell
 //!
-//! The caller's cancellable and the running series share one atomic cell. It holds the entry of the
-//! current timer, with its handle, or a marker:
+//! The caller's cancellable and the running series share one atomic cell, and nothing else: so a cancellable keeps
+//! alive what any other does, and not the series' handle. It holds the entry of the current timer, with its
+//! handle, or a marker:
 //!
 //! | value | meaning | leaves by |
 //! |---|---|---|
@@ -35,6 +36,7 @@ use crate::error::{Refusal, ScheduleError};
 use crate::executor::Executor;
 use crate::handle::Handle;
 use crate::report::PanicIn;
+use crate::shared::Core;
 use crate::sync::{AtomicPtr, Ordering, UnsafeCell};
 use crate::task::{CancelHook, NoHook, RunOn, TaskOptions};
 use crate::tick::nanos;
@@ -420,8 +422,10 @@ impl Handle {
         let now = self.core().clock.now();
         let first = now.saturating_add(nanos(initial));
         let options = TaskOptions { run_on: task.run_on, run_on_close: false };
+        let cell =
+            Arc::new(SeriesCell { current: AtomicPtr::new(arming(0)), core: self.core_address() });
         let series = Arc::new(RunningSeries {
-            cell: AtomicPtr::new(arming(0)),
+            cell: Arc::clone(&cell),
             handle: self.clone(),
             run_on: options.run_on.clone(),
             plan: UnsafeCell::new(Some(Plan {
@@ -437,8 +441,8 @@ impl Handle {
         let run = Run { series: Some(Arc::clone(&series)) };
         match self.submit(first, initial.is_zero(), true, &options, run) {
             Ok(handle) => {
-                series.armed(0, handle);
-                Ok(Cancellable::series(series))
+                cell.armed(0, handle);
+                Ok(Cancellable::series(cell))
             }
             Err((refusal, run)) => {
                 let plan = run.into_plan();
@@ -485,7 +489,7 @@ impl Drop for Place {
 }
 
 struct RunningSeries<F, C> {
-    cell: AtomicPtr<Entry>,
+    cell: Arc<SeriesCell>,
     handle: Handle,
     run_on: RunOn,
     missed: MissedTickBehavior,
@@ -519,16 +523,29 @@ fn is_entry(value: *mut Entry) -> bool {
     value.addr() & TAG == 0
 }
 
-impl<F, C> RunningSeries<F, C> {
+/// See the module's documentation.
+struct SeriesCell {
+    current: AtomicPtr<Entry>,
+    /// Where the entries belong. It exists as long as there is one in the cell, by its handle.
+    core: NonNull<Core>,
+}
+
+// SAFETY: the core is shared state, and is only reached through a handle of one of its entries, which may be sent
+// and shared.
+unsafe impl Send for SeriesCell {}
+// SAFETY: as above.
+unsafe impl Sync for SeriesCell {}
+
+impl SeriesCell {
     /// Moves the cell on, unless the series is over; says whether it did.
-    fn move_cell(&self, to: *mut Entry) -> bool {
+    fn move_on(&self, to: *mut Entry) -> bool {
         // Acquire, and AcqRel below: an entry found here was filled before it was swapped in.
-        let mut seen = self.cell.load(Ordering::Acquire);
+        let mut seen = self.current.load(Ordering::Acquire);
         loop {
             if seen == cancelled() || seen == ended() {
                 return false;
             }
-            match self.cell.compare_exchange(seen, to, Ordering::AcqRel, Ordering::Acquire) {
+            match self.current.compare_exchange(seen, to, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => {
                     if is_entry(seen) {
                         let handle = self.handle_of(seen);
@@ -547,16 +564,20 @@ impl<F, C> RunningSeries<F, C> {
     /// The handle that the cell owned, after the entry was swapped out.
     fn handle_of(&self, entry: *mut Entry) -> EntryHandle {
         // SAFETY: entries come into the cell with their handles (`armed`), of this series' core; who
-        // swapped one out owns it, and calls this once.
-        unsafe { EntryHandle::new(NonNull::new_unchecked(entry), self.handle.core_address()) }
+        // swapped one out owns it, and calls this once. While it has its handle, the core exists.
+        unsafe { EntryHandle::new(NonNull::new_unchecked(entry), self.core) }
     }
 
     /// The timer of the run after run `number` has been armed: puts it into the cell.
     fn armed(&self, number: usize, handle: EntryHandle) {
         let entry = handle.into_entry();
         // AcqRel: the next to swap sees the entry as it was filled.
-        let swapped =
-            self.cell.compare_exchange(arming(number), entry, Ordering::AcqRel, Ordering::Acquire);
+        let swapped = self.current.compare_exchange(
+            arming(number),
+            entry,
+            Ordering::AcqRel,
+            Ordering::Acquire,
+        );
         if let Err(found) = swapped {
             let handle = self.handle_of(entry);
             if found == cancelled() {
@@ -568,17 +589,26 @@ impl<F, C> RunningSeries<F, C> {
     }
 }
 
-impl<F: Send, C: Send> Series for RunningSeries<F, C> {
+impl Series for SeriesCell {
     fn cancel(&self) -> bool {
-        self.move_cell(cancelled())
+        self.move_on(cancelled())
     }
 
     fn is_cancelled(&self) -> bool {
-        self.cell.load(Ordering::Acquire) == cancelled()
+        self.current.load(Ordering::Acquire) == cancelled()
     }
 
     fn is_waiting(&self) -> bool {
-        is_entry(self.cell.load(Ordering::Acquire))
+        is_entry(self.current.load(Ordering::Acquire))
+    }
+}
+
+impl Drop for SeriesCell {
+    fn drop(&mut self) {
+        let last = self.current.load(Ordering::Acquire);
+        if is_entry(last) {
+            drop(self.handle_of(last));
+        }
     }
 }
 
@@ -591,7 +621,7 @@ struct Run<F, C: CancelHook> {
 impl<F, C: CancelHook> Run<F, C> {
     fn into_plan(mut self) -> Plan<F, C> {
         let series = self.series.take().expect("a run that was not used has its series");
-        series.move_cell(ended());
+        series.cell.move_on(ended());
         // SAFETY: this was the series' `Run`.
         unsafe { series.take_plan() }.expect("a run that was not used has its plan")
     }
@@ -631,7 +661,7 @@ where
         };
         let number = plan.number + 1;
         plan.number = number;
-        if !series.move_cell(arming(number)) {
+        if !series.cell.move_on(arming(number)) {
             // Cancelled after the timer fired, while the run waited for its executor.
             plan.cancelled(&series);
             return;
@@ -649,7 +679,7 @@ where
             series.end(plan);
             return;
         };
-        if series.is_cancelled() {
+        if series.cell.is_cancelled() {
             plan.cancelled(&series);
             return;
         }
@@ -659,7 +689,7 @@ where
         unsafe { series.put_plan(plan) };
         let run = Self { series: Some(Arc::clone(&series)) };
         match series.handle.submit(next, immediate, true, &options, run) {
-            Ok(handle) => series.armed(number, handle),
+            Ok(handle) => series.cell.armed(number, handle),
             // Stopped: the series ends here, as dropping its `Run` does.
             Err((_, run)) => drop(run),
         }
@@ -680,19 +710,10 @@ impl<F, C: CancelHook> RunningSeries<F, C> {
     /// The series is over, by itself or because it was cancelled: the captures go here and now, not with the
     /// cancellable.
     fn end(&self, plan: Plan<F, C>) {
-        if self.move_cell(ended()) {
+        if self.cell.move_on(ended()) {
             self.handle.core().reporter.contain(PanicIn::Cleanup, move || drop(plan));
         } else {
             plan.cancelled(self);
-        }
-    }
-}
-
-impl<F, C> Drop for RunningSeries<F, C> {
-    fn drop(&mut self) {
-        let last = self.cell.load(Ordering::Acquire);
-        if is_entry(last) {
-            drop(self.handle_of(last));
         }
     }
 }

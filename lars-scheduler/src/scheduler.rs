@@ -2,7 +2,10 @@
 
 use std::io;
 use std::ops::Deref;
+use std::pin::Pin;
 use std::time::Duration;
+
+use futures::channel::oneshot;
 
 use crate::clock::Clock;
 use crate::close::{self, CloseError, CloseReport};
@@ -12,8 +15,9 @@ use crate::error::BuildError;
 use crate::handle::Handle;
 use crate::shared::{Core, DefaultExecutor, Live, Settings};
 use crate::shutdown::StopFuture;
-use crate::sync::{Arc, Mutex, Parker, count_alive, thread};
+use crate::sync::{Arc, Mutex, Parker, count_alive, real_now, thread};
 use crate::timer_thread;
+use crate::wait;
 
 /// The most lanes with an owner, and without. The timer thread looks at all of them when it wakes up.
 const MAX_LANES: (usize, usize) = (64, 16);
@@ -50,7 +54,14 @@ const MANY: usize = 64;
 pub struct LightArrayRevolverScheduler {
     handle: Handle,
     settings: OwnerSettings,
-    thread: Mutex<Option<thread::JoinHandle<()>>>,
+    thread: Mutex<Option<TimerThread>>,
+}
+
+#[derive(Debug)]
+struct TimerThread {
+    thread: thread::JoinHandle<()>,
+    /// Resolves when it ends. (To join knows no limit.)
+    ended: oneshot::Receiver<()>,
 }
 
 impl Builder {
@@ -110,9 +121,12 @@ impl LightArrayRevolverScheduler {
         let core = Core::new(settings, Clock::system(), parker.unparker().clone());
         let live = Live::new(core);
         let driver = Driver::new(Arc::clone(&live), owner.wheel_size, false);
-        let thread = thread::Builder::new()
-            .name(thread_name)
-            .spawn(move || timer_thread::run(driver, &parker))?;
+        let (end, ended) = oneshot::channel();
+        let thread = thread::Builder::new().name(thread_name).spawn(move || {
+            timer_thread::run(driver, &parker);
+            // Nobody may be interested.
+            let _ = end.send(());
+        })?;
         let alive = count_alive(true);
         if alive > MANY {
             tracing::warn!(
@@ -121,7 +135,8 @@ impl LightArrayRevolverScheduler {
                 "very many schedulers are alive, each with its thread: share one, or drop those that are done"
             );
         }
-        Ok(Self { handle: Handle::new(live), settings: owner, thread: Mutex::new(Some(thread)) })
+        let thread = Mutex::new(Some(TimerThread { thread, ended }));
+        Ok(Self { handle: Handle::new(live), settings: owner, thread })
     }
 
     /// A handle to schedule with, to be cloned and passed around.
@@ -185,18 +200,22 @@ impl LightArrayRevolverScheduler {
         if first {
             // The promise was kept, so the thread is about to end. After somebody else's `stop` it may be
             // occupied for as long as it likes.
-            self.join();
+            self.join(shutdown_timeout);
         }
         Ok(report)
     }
 
-    /// Waits for the end of the thread, which has kept its promise and has nothing else to do.
-    fn join(&self) {
-        let thread = self.thread.lock().take();
-        if let Some(thread) = thread {
-            // The thread contains its panics.
-            let _ = thread.join();
+    /// Waits for the end of the thread, so long at the most. Says whether it has ended.
+    fn join(&self, limit: Duration) -> bool {
+        let Some(mut timer) = self.thread.lock().take() else { return true };
+        let deadline = real_now().checked_add(limit);
+        if wait::block_until(Pin::new(&mut timer.ended), deadline).is_none() {
+            *self.thread.lock() = Some(timer);
+            return false;
         }
+        // The thread contains its panics.
+        let _ = timer.thread.join();
+        true
     }
 }
 
@@ -218,19 +237,15 @@ impl Drop for LightArrayRevolverScheduler {
         if self.handle.core().is_driven_here() {
             return; // dropped by an inline task: the thread stops when that is done
         }
-        let first = stopped.is_first();
-        match stopped.wait_timeout(self.settings.shutdown_timeout) {
-            Ok(pending) => {
-                drop(pending);
-                if first {
-                    self.join();
-                }
-            }
-            Err(_still_busy) => tracing::warn!(
+        if self.join(self.settings.shutdown_timeout) {
+            // What was pending, unless another got it.
+            drop(stopped.wait_timeout(Duration::ZERO));
+        } else {
+            tracing::warn!(
                 target: "lars_scheduler",
                 limit = ?self.settings.shutdown_timeout,
                 "a scheduler was dropped while a task occupied its timer thread; it will end after that"
-            ),
+            );
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! | value | meaning | written by |
 //! |---|---|---|
-//! | `AWAKE` (0) | the timer thread is up and will look at the intake before it sleeps | the timer thread; a producer that wakes it |
+//! | `AWAKE` (0) | the timer thread is up, or somebody is waking it; it will look at the intake before it sleeps on | the timer thread; a producer that wakes it |
 //! | an instant | it sleeps, and wakes by itself at this instant | the timer thread |
 //! | `FOREVER` | it sleeps until it is woken | the timer thread |
 //! | `STOPPED` | it has stopped; what is pushed now is never popped | the timer thread, last |
@@ -23,7 +23,9 @@
 //! for a stop.
 //!
 //! A producer wakes by a compare-and-swap to `AWAKE`, and only the winner pays for the wake-up, so
-//! a sleep costs at most one of them (about 15 µs of the producer's time).
+//! a sleep costs at most one of them (about 15 µs of the producer's time). The others rely on the winner: if it is
+//! interrupted between the two, what they scheduled waits until it goes on, or until the thread wakes by itself. So a
+//! wake-up may come as late as the system lets a thread wait for its processor, and is not lost.
 
 use crossbeam_utils::CachePadded;
 
@@ -76,7 +78,8 @@ impl SleepWord {
     /// Wakes the timer thread if it sleeps.
     pub(crate) fn wake(&self) {
         model_fence();
-        // SeqCst: (2), with the stop word or a backlog of cancelled entries instead of a push.
+        // SeqCst: (2), with the stop word instead of a push. (For a backlog of cancelled entries it is a hint: if
+        // the thread misses those now, it takes them in when it wakes next.)
         let word = self.word.load(Ordering::SeqCst);
         if word != AWAKE && word != STOPPED {
             self.wake_from(word);
@@ -85,8 +88,8 @@ impl SleepWord {
 
     #[cold]
     fn wake_from(&self, word: u64) {
-        // Relaxed: the exchange decides who pays. If it fails, the thread has been woken by
-        // another, or has woken by itself and looks at the intake before it sleeps again.
+        // Relaxed: the exchange decides who pays. If it fails, another is about to wake the thread, or it has
+        // woken by itself; in both cases it looks at the intake before it sleeps again.
         if self.word.compare_exchange(word, AWAKE, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
             self.unparker.unpark();
         }

@@ -86,10 +86,33 @@ impl<L: StackLink> Stack<L> {
         }
     }
 
+    /// Puts a chain, which ends by itself, where nothing is. Says whether nothing was there; if not, the chain is
+    /// the caller's as before.
+    ///
+    /// # Safety
+    ///
+    /// As for [`push_chain`](Self::push_chain), if it succeeds.
+    pub(crate) unsafe fn put(&self, chain: *mut Entry) -> bool {
+        // Release: as in `push_chain`.
+        let put = self.head.compare_exchange(
+            ptr::null_mut(),
+            chain,
+            Ordering::Release,
+            Ordering::Relaxed,
+        );
+        put.is_ok()
+    }
+
+    /// Whether there is nothing, as far as this thread can know.
+    pub(crate) fn is_empty(&self) -> bool {
+        // Relaxed: nothing is read through it.
+        self.head.load(Ordering::Relaxed).is_null()
+    }
+
     /// Takes everything: a chain to be followed with [`StackLink::get`], newest first.
     pub(crate) fn take_all(&self) -> *mut Entry {
-        // Relaxed peek: an empty stack costs no exchange; what is missed now is seen next time.
-        if self.head.load(Ordering::Relaxed).is_null() {
+        // An empty stack costs no exchange; what is missed now is seen next time.
+        if self.is_empty() {
             return ptr::null_mut();
         }
         // Acquire: pairs with the pushes of all entries in the chain. (A later push extends the

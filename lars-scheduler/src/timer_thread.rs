@@ -93,6 +93,8 @@ fn sleep(driver: &Driver, parker: &Parker, instant: u64) {
 }
 
 /// Asks the kernel not to let this thread sleep longer so that wake-ups coincide. By default it may add 50 µs.
+///
+/// (The threads that it starts inherit this, those of the pool among them.)
 fn sleep_exactly() {
     // SAFETY: sets a property of the calling thread; where that is not allowed it stays as it is.
     #[cfg(all(target_os = "linux", not(miri)))]

@@ -7,12 +7,12 @@ use std::time::Duration;
 use crate::clock::Clock;
 use crate::close::{self, CloseError, CloseReport};
 use crate::config::{Builder, OwnerSettings};
-use crate::driver::{Driver, Next};
+use crate::driver::{Driver, Intaken, Next};
 use crate::error::ConfigError;
 use crate::handle::Handle;
 use crate::shared::{Core, DefaultExecutor, Live, Settings};
 use crate::shutdown::StopFuture;
-use crate::sync::{Arc, Mutex, Parker, thread};
+use crate::sync::{Arc, Mutex, Parker, relax, thread};
 use crate::tick::{LAST_INSTANT, Tick, nanos};
 
 /// A scheduler whose time a test moves: no thread, no sleeping, the same [`Handle`].
@@ -147,7 +147,8 @@ impl VirtualTime {
         let mut driver = self.driver();
         let clock = &self.handle.core().clock;
         let target = clock.now().saturating_add(nanos(duration));
-        let fired = self.drive(&mut driver, |next, _| next.is_none_or(|next| next <= target));
+        let fired =
+            self.drive(&mut driver, usize::MAX, |next, _| next.is_none_or(|next| next <= target));
         clock.set(target);
         fired
     }
@@ -182,7 +183,7 @@ impl VirtualTime {
         let mut driver = self.driver();
         let clock = &self.handle.core().clock;
         let before = clock.now();
-        let fired = self.drive(&mut driver, |next, fired| next.is_none() || fired == 0);
+        let fired = self.drive(&mut driver, usize::MAX, |next, fired| next.is_none() || fired == 0);
         let moved = clock.now() - before;
         (fired > 0).then_some(Duration::from_nanos(moved))
     }
@@ -197,7 +198,7 @@ impl VirtualTime {
     ///
     /// As for [`advance`](Self::advance).
     pub fn run_until_idle(&self, limit: usize) -> Result<usize, NotIdle> {
-        let fired = self.drive(&mut self.driver(), |_, fired| fired < limit);
+        let fired = self.drive(&mut self.driver(), limit, |_, fired| fired < limit);
         match self.handle.pending() {
             0 => Ok(fired),
             pending => Err(NotIdle { limit, ran: fired, pending }),
@@ -214,14 +215,25 @@ impl VirtualTime {
     }
 
     /// Turns the driver until nothing is due now, and moves the clock to the next instant, as long as `go_on`
-    /// says so; it is told that instant, or none if something is due now, and how many tasks have run.
-    fn drive(&self, driver: &mut Driver, go_on: impl Fn(Option<u64>, usize) -> bool) -> usize {
+    /// says so; it is told that instant, or none if something is due now, and how many tasks have run. Those are
+    /// never more than `limit`.
+    fn drive(
+        &self,
+        driver: &mut Driver,
+        limit: usize,
+        go_on: impl Fn(Option<u64>, usize) -> bool,
+    ) -> usize {
         let core = self.handle.core();
         let driving = Driving::begin(core);
         let mut fired = 0;
+        let mut spins = 0;
         loop {
-            let _ = driver.take_in();
-            let turn = driver.turn(core.clock.now());
+            if driver.take_in() == Intaken::Gap {
+                // Another thread is in the middle of scheduling something; only it can go on with that.
+                relax(spins);
+                spins = spins.saturating_add(1);
+            }
+            let turn = driver.turn_within(core.clock.now(), limit - fired);
             fired += turn.fired;
             if core.stop.is_requested() {
                 driver.finish();
@@ -229,8 +241,9 @@ impl VirtualTime {
             }
             let next = match turn.next {
                 Next::Now => None,
-                // What was scheduled by the last tasks comes in before time moves on.
-                _ if !driver.nothing_to_take_in() => None,
+                // What was scheduled by the last tasks comes in before time moves on, and what they cancelled
+                // is no instant to move to.
+                _ if !driver.nothing_to_take_in() || !driver.nothing_cancelled() => None,
                 Next::Idle => break,
                 Next::At(instant) if instant > LAST_INSTANT => break,
                 Next::At(instant) => Some(instant),

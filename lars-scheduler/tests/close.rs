@@ -713,3 +713,27 @@ fn a_task_with_an_executor_of_its_own_runs_on_the_closing_thread_too() {
     assert_eq!(scheduler.close().unwrap().ran, 1);
     assert_eq!(receiver.try_recv().unwrap(), thread::current().id());
 }
+
+#[test]
+fn no_timer_fires_after_the_owner_was_dropped_also_if_it_had_been_stopped_before() {
+    let scheduler = LightArrayRevolverScheduler::new().unwrap();
+    let release = occupy(&scheduler);
+    let dropped = Arc::new(AtomicBool::new(false));
+    let seen = Arc::clone(&dropped);
+    let notes = Notes::new();
+    let late = notes.clone();
+    let watch = Task::new(move || late.add(seen.load(Ordering::SeqCst))).inline();
+    let _ = scheduler.schedule_once(Duration::ZERO, watch).unwrap();
+    let stopping = scheduler.stop();
+    let dropping = thread::spawn(move || {
+        drop(scheduler);
+        dropped.store(true, Ordering::SeqCst);
+    });
+    // Not before the thread is free.
+    thread::sleep(ms(20));
+    assert!(!dropping.is_finished(), "the drop waits for what is under way");
+    drop(release);
+    dropping.join().unwrap();
+    assert!(!notes.take().contains(&true), "it ran after the drop");
+    drop(stopping.wait());
+}

@@ -811,3 +811,32 @@ fn the_hook_of_a_cancelled_series_is_called_also_when_its_run_is_dropped() {
     drop(pending);
     assert_eq!(hooks.load(Ordering::SeqCst), 2);
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_cancellable_of_a_repeat_that_outlives_its_scheduler_keeps_no_thread() {
+    let threads = || {
+        std::fs::read_dir("/proc/self/task")
+            .unwrap()
+            .filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok())
+            .filter(|name| name.starts_with("outlived"))
+            .count()
+    };
+    let scheduler = LightArrayRevolverScheduler::builder()
+        .thread_name("outlived")
+        .pool_threads(3)
+        .build()
+        .unwrap();
+    let (sender, receiver) = mpsc::channel();
+    let held = scheduler
+        .schedule_repeating(Duration::ZERO, move || {
+            let _ = sender.send(());
+            Repeat::Stop
+        })
+        .unwrap();
+    receiver.recv_timeout(PATIENCE).unwrap();
+    assert!(threads() > 0);
+    drop(scheduler);
+    eventually("its threads have ended", || threads() == 0);
+    assert!(!held.cancel());
+}

@@ -255,3 +255,20 @@ fn nothing_runs_before_the_deadline_that_holds_whatever_races() {
     assert!(moved > 0);
     assert_eq!(scheduler.metrics().panicked, 0);
 }
+
+#[test]
+#[cfg_attr(miri, ignore = "too many timers")]
+fn a_thread_that_sleeps_for_long_is_woken_to_collect_what_is_moved_nearer() {
+    let scheduler = LightArrayRevolverScheduler::new().unwrap();
+    let timers: Vec<_> =
+        (0..50_000).map(|_| scheduler.schedule_once(secs(7_200), || ()).unwrap()).collect();
+    // From here on the thread sleeps for less than any of those may wait.
+    let _sooner = scheduler.schedule_once(secs(3_000), || ()).unwrap();
+    settle(&scheduler);
+    let before = scheduler.metrics().wake_ups;
+    for timer in &timers {
+        assert!(timer.reset(secs(7_000)));
+    }
+    eventually("the thread has looked", || scheduler.metrics().wake_ups > before);
+    assert!(timers.iter().all(|timer| timer.cancel()));
+}

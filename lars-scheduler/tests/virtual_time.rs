@@ -454,3 +454,39 @@ fn movements_of_several_threads_add_up() {
         assert_eq!(time.elapsed(), secs(2));
     }
 }
+
+#[test]
+fn time_does_not_go_to_a_timeout_that_was_cancelled_on_the_way() {
+    let time = virtual_time();
+    let timeout = time.schedule_once(secs(30), || ()).unwrap();
+    let _ = time.schedule_once(secs(5), move || assert!(timeout.cancel())).unwrap();
+    time.advance(secs(1)); // both have been taken in
+    assert_eq!(time.run_until_idle(100), Ok(1));
+    assert_eq!(time.elapsed(), secs(5));
+    assert_eq!(time.metrics().panicked, 0);
+}
+
+#[test]
+fn a_run_until_idle_runs_no_more_than_its_limit() {
+    let time = virtual_time();
+    for _ in 0..100 {
+        let _ = time.schedule_once(secs(1), || ()).unwrap();
+    }
+    let error = time.run_until_idle(10).unwrap_err();
+    assert_eq!((error.limit, error.ran, error.pending), (10, 10, 90));
+    assert_eq!(time.run_until_idle(90), Ok(90));
+}
+
+#[test]
+fn nothing_runs_when_time_is_moved_after_a_stop() {
+    let time = virtual_time();
+    let notes = Notes::new();
+    let note = notes.clone();
+    let _ = time.schedule_once(secs(1), move || note.add(())).unwrap();
+    let pending = time.stop().wait();
+    assert_eq!(time.advance(secs(2)), 0);
+    assert_eq!(time.advance_to_next(), None);
+    assert_eq!(time.run_until_idle(10), Ok(0));
+    assert_eq!(notes.len(), 0);
+    assert_eq!(pending.len(), 1);
+}

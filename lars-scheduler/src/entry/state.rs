@@ -27,8 +27,8 @@
 //! A handle may change the deadline of an entry that waits. It takes the `locked` bit, against other
 //! handles' calls only, and compares. The move holds from the compare-and-swap that adds one to `resets`,
 //! which succeeds only if the entry still waits. The driver ignores the lock. It loads the word, then the
-//! deadline, and fires only if its own compare-and-swap finds the word unchanged. (That the count wraps
-//! around between its two looks would take 2^32 resets in a few nanoseconds.)
+//! deadline, and fires only if its own compare-and-swap finds the word unchanged. (For the count to wrap
+//! around between its two looks, it would have to be held up there while this one deadline is moved 2^32 times.)
 //!
 //! - *Further out*: the deadline is written before the compare-and-swap. Either the driver fires first, by the
 //!   old deadline, and the move fails; or it sees the new one. The entry stays where it is in the wheel; when it
@@ -267,7 +267,7 @@ impl State {
             }
             if seen & LOCKED != 0 {
                 relax(spins);
-                spins += 1;
+                spins = spins.saturating_add(1);
                 seen = self.0.load(Ordering::Relaxed);
                 continue;
             }

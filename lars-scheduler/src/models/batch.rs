@@ -65,3 +65,36 @@ fn a_batch_and_another_threads_task_all_come_in_and_the_batch_in_its_order() {
         assert_eq!(ran, [1, 2]);
     });
 }
+
+#[test]
+fn a_batch_that_comes_with_the_stop_is_whole_although_the_driver_is_turned_after_it() {
+    for (first, second) in
+        [(0, 3), (3, 0)].map(|(a, b)| (Duration::from_nanos(a), Duration::from_nanos(b)))
+    {
+        check(3, move || {
+            let (handle, mut driver) = scheduler();
+            let (one, two) = (Token::new(), Token::new());
+            let fates = [one.1, two.1];
+            let (one, two) = (one.0, two.0);
+            let tasks: Vec<(Duration, Box<dyn FnOnce() + Send>)> =
+                vec![(first, Box::new(move || one.run())), (second, Box::new(move || two.run()))];
+            let stopped = handle.core().stop.request();
+            let producer = {
+                let handle = handle.clone();
+                thread::spawn(move || handle.schedule_admitted(tasks))
+            };
+            driver.finish();
+            let pending = stopped.wait();
+            // What somebody does who goes on moving virtual time.
+            let _ = driver.take_in();
+            let _ = driver.turn(3);
+            driver.finish();
+            let runs: usize = fates.iter().map(|fate| fate.runs()).sum();
+            assert_eq!(runs, 0, "nothing runs after the end");
+            match producer.join().unwrap() {
+                Ok(_timers) => assert_eq!(pending.len(), 2),
+                Err(refused) => assert_eq!((refused.into_task().len(), pending.len()), (2, 0)),
+            }
+        });
+    }
+}

@@ -168,3 +168,21 @@ fn a_sleeper_wakes_up_for_a_deadline_that_was_moved_nearer() {
         mover.join().unwrap();
     });
 }
+
+#[test]
+fn a_deadline_is_moved_nearer_while_the_scheduler_goes_away() {
+    check(2, || {
+        let (handle, mut driver) = scheduler();
+        let (token, fate) = Token::new();
+        let task = handle.schedule_once(LATER, move || token.run()).unwrap();
+        let _ = driver.take_in();
+        let mover = thread::spawn(move || {
+            let _ = task.reset(SOON);
+            drop(task);
+        });
+        drop(driver);
+        drop(handle);
+        mover.join().unwrap();
+        assert_eq!((fate.runs(), fate.drops()), (0, 1));
+    });
+}

@@ -13,6 +13,7 @@ pub(super) fn all() -> Vec<Peer> {
     let all = vec![
         Peer::timers::<ours::Lars<1_000>>(),
         Peer::timers::<ours::Lars<100>>(),
+        Peer::timers::<ours::Forgotten>(),
         Peer::timers::<floor::Floor>(),
         Peer::timers::<heap::Heap>(),
     ];

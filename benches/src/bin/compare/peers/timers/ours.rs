@@ -72,3 +72,44 @@ impl Producer for Handle {
             .expect("the scheduler is running");
     }
 }
+
+/// lars-scheduler as one uses it whose timers are never cancelled: what a call returns is dropped at once.
+pub(crate) struct Forgotten(Lars<1_000>);
+
+impl Timers for Forgotten {
+    const NAME: &'static str = "lars-scheduler-dropped";
+    const ABOUT: &'static str = "this crate: the same, cancellables dropped at once";
+    const TICK_US: Option<u64> = Lars::<1_000>::TICK_US;
+    const WORKLOADS: &'static [Workload] = &[Workload::W1, Workload::W3];
+    const IS_OURS: bool = true;
+
+    type Timer = ();
+    type Producer<'a> = Forgetting;
+
+    fn start() -> Self {
+        Self(Lars::start())
+    }
+
+    fn producer(&self) -> Forgetting {
+        Forgetting(self.0.producer())
+    }
+
+    fn pending(&self) -> Option<u64> {
+        self.0.pending()
+    }
+}
+
+pub(crate) struct Forgetting(Handle);
+
+impl Producer for Forgetting {
+    type Timer = ();
+
+    #[inline]
+    fn schedule(&mut self, delay: Duration, callback: Callback) {
+        drop(self.0.schedule(delay, callback));
+    }
+
+    fn cancel(&mut self, (): ()) -> bool {
+        unreachable!("no workload of this peer cancels")
+    }
+}
