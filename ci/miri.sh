@@ -18,6 +18,6 @@ cargo +nightly miri test -p mini-actor --lib -- --skip wait_for_room
 
 export MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-tree-borrows -Zmiri-permissive-provenance -Zmiri-ignore-leaks"
 cargo +nightly miri test -p lars-scheduler --lib -- pool::
-cargo +nightly miri test -p lars-scheduler --test stress --test cancel --test reset --test batch
+cargo +nightly miri test -p lars-scheduler --test stress --test cancel --test reset --test batch --test together
 cargo +nightly miri test -p mini-actor --lib -- wait_for_room
 cargo +nightly miri test -p mini-actor --test stress

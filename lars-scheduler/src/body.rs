@@ -4,6 +4,7 @@
 //! one is boxed and its address lies there.
 
 use std::any::TypeId;
+use std::cell::UnsafeCell;
 use std::collections::VecDeque;
 use std::fmt;
 use std::marker::PhantomData;
@@ -142,7 +143,9 @@ type Storage = MaybeUninit<[usize; INLINE_WORDS]>;
 
 /// A [`TaskBody`] of any type, owned. Dropping it drops the body without running it.
 pub(crate) struct RawTask {
-    storage: Storage,
+    /// In a cell because [`Due::peek`] lends bodies that may have cells themselves. It also keeps a task from being
+    /// `Sync`, whatever its body is.
+    storage: UnsafeCell<Storage>,
     table: &'static Table,
 }
 
@@ -220,23 +223,23 @@ impl RawTask {
             // SAFETY: an address fits the storage, which is aligned for words.
             unsafe { storage.as_mut_ptr().cast::<*mut B>().write(boxed) };
         }
-        Self { storage, table: const { &TableOf::<B>::TABLE } }
+        Self { storage: UnsafeCell::new(storage), table: const { &TableOf::<B>::TABLE } }
     }
 
     /// Runs the body. A panic passes through; the body is gone either way.
     pub(crate) fn run(self) {
-        let mut this = ManuallyDrop::new(self);
+        let this = ManuallyDrop::new(self);
         let table = this.table;
         // SAFETY: the storage holds the body, and `ManuallyDrop` keeps `drop` from taking it again.
-        unsafe { (table.run)(&raw mut this.storage) }
+        unsafe { (table.run)(this.storage.get()) }
     }
 
     /// Runs the body on this very thread. A panic passes through; the body is gone either way.
     pub(crate) fn run_here(self) {
-        let mut this = ManuallyDrop::new(self);
+        let this = ManuallyDrop::new(self);
         let table = this.table;
         // SAFETY: as in `run`.
-        unsafe { (table.run_here)(&raw mut this.storage) }
+        unsafe { (table.run_here)(this.storage.get()) }
     }
 
     /// Whether the task may be forgotten instead of being cancelled: it owns nothing and has no hook.
@@ -246,10 +249,10 @@ impl RawTask {
 
     /// Drops the captures and calls the cancelled hook. A panic passes through.
     pub(crate) fn cancelled(self) {
-        let mut this = ManuallyDrop::new(self);
+        let this = ManuallyDrop::new(self);
         let table = this.table;
         // SAFETY: as in `run`.
-        unsafe { (table.cancelled)(&raw mut this.storage) }
+        unsafe { (table.cancelled)(this.storage.get()) }
     }
 
     /// Whether it may run together with others of its type.
@@ -264,7 +267,7 @@ impl RawTask {
     ///
     /// The task was made of a `B`.
     unsafe fn body<B: TaskBody>(&self) -> &B {
-        let storage = &raw const self.storage;
+        let storage = self.storage.get().cast_const();
         // SAFETY: as in `take`, by the caller's promise; borrowed as long as the task is.
         unsafe { if fits::<B>() { &*storage.cast::<B>() } else { &**storage.cast::<*mut B>() } }
     }
@@ -275,16 +278,16 @@ impl RawTask {
     ///
     /// The task was made of a `B`.
     pub(crate) unsafe fn into_body<B: TaskBody>(self) -> B {
-        let mut this = ManuallyDrop::new(self);
+        let this = ManuallyDrop::new(self);
         // SAFETY: by the caller's promise the body is a `B`; `this` is not used again.
-        unsafe { take::<B>(&raw mut this.storage) }
+        unsafe { take::<B>(this.storage.get()) }
     }
 }
 
 impl Drop for RawTask {
     fn drop(&mut self) {
         // SAFETY: whatever consumed the body wrapped `self` in `ManuallyDrop`, so it is still here.
-        unsafe { (self.table.discard)(&raw mut self.storage) }
+        unsafe { (self.table.discard)(self.storage.get()) }
     }
 }
 

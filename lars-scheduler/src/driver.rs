@@ -2,7 +2,7 @@
 
 use std::ptr;
 
-use crate::body::Row;
+use crate::body::{RawTask, Row};
 use crate::dispatch::{dispatch, runs_here};
 use crate::entry::Entry;
 use crate::entry::state::{Arm, Flags, Take};
@@ -77,6 +77,8 @@ pub(crate) struct Driver {
     exact_order: bool,
     /// Tasks that have been fired and run together. Empty between turns.
     row: Row,
+    /// Runs when those have, and whether inline.
+    behind: Option<(RawTask, bool)>,
     /// Set once everything was handed back.
     finished: bool,
 }
@@ -107,6 +109,7 @@ impl Driver {
             cancelled_first: NEVER,
             exact_order,
             row: Row::default(),
+            behind: None,
             finished: false,
         }
     }
@@ -289,36 +292,37 @@ impl Driver {
         if !flags.is_repeat() {
             self.live.release_places(1);
         }
-        // From here on foreign code runs. The entry is retired, the counts are up to date, and the
-        // rest of the due list is in the wheel: a panic that got past the containment would lose
-        // nothing but its own task.
-        let task = if task.is_together() && runs_here(&self.live, flags.is_inline()) {
-            match self.row.add(task) {
-                Ok(()) => return true,
-                Err(task) => {
-                    self.run_row();
-                    // The row is empty, and takes it.
-                    match self.row.add(task) {
-                        Ok(()) => return true,
-                        Err(task) => task,
-                    }
-                }
-            }
+        // From here on foreign code runs. The entry is retired, the counts are up to date, the rest of the due list
+        // is in the wheel, and what waits for the row to be run lies beside it: a panic that got past the
+        // containment would lose nothing but its own task.
+        let inline = flags.is_inline();
+        let alone = if task.is_together() && runs_here(&self.live, inline) {
+            self.row.add(task).err()
         } else {
-            self.run_row();
-            task
+            Some(task)
         };
-        dispatch(&self.live, task, flags.is_inline());
+        if let Some(task) = alone {
+            if self.row.is_empty() {
+                dispatch(&self.live, task, inline);
+            } else {
+                self.behind = Some((task, inline));
+                self.run_row();
+            }
+        }
         true
     }
 
-    /// Runs the tasks that wait to be run together: before anything else of the scheduler's runs.
+    /// Runs the tasks that wait to be run together, before anything else of the scheduler's runs, and the one behind
+    /// them.
     #[inline]
     fn run_row(&mut self) {
         while !self.row.is_empty() {
             // What has been run is out of the row, whatever panics.
             let row = &mut self.row;
             self.live.reporter.contain(PanicIn::Task, || row.run());
+        }
+        if let Some((task, inline)) = self.behind.take() {
+            dispatch(&self.live, task, inline);
         }
     }
 
@@ -421,18 +425,14 @@ impl Driver {
         self.live.lanes.iter().all(|lane| unsafe { lane.intake.is_empty() })
     }
 
-    /// Whether nothing has been cancelled that was not taken in. Others may cancel at any time: this is for who
-    /// wants to be sure of his own.
-    pub(crate) fn nothing_cancelled(&self) -> bool {
-        self.live.lanes.iter().all(|lane| lane.cancelled.is_empty())
-    }
-
     /// Ends the scheduling and keeps the promise of `stop`: everything that was accepted and has
     /// neither started nor been cancelled is handed back. Later calls do nothing.
     pub(crate) fn finish(&mut self) {
         if self.finished {
             return;
         }
+        // Should a panic have got past the containment. (And before anything else, should one do so again.)
+        self.run_row();
         self.finished = true;
         self.run_row();
         let live = Arc::clone(&self.live);

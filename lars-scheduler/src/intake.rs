@@ -50,7 +50,7 @@ pub(crate) struct Intake {
 }
 
 // SAFETY: producers touch `head` and the `next` of entries that they own or have replaced as head,
-// both atomic; `tail` is touched only in `pop`, whose caller promises to be the only consumer.
+// both atomic; `tail` is touched only by those functions whose caller promises to be the only consumer.
 unsafe impl Send for Intake {}
 // SAFETY: as above.
 unsafe impl Sync for Intake {}

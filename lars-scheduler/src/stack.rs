@@ -103,16 +103,10 @@ impl<L: StackLink> Stack<L> {
         put.is_ok()
     }
 
-    /// Whether there is nothing, as far as this thread can know.
-    pub(crate) fn is_empty(&self) -> bool {
-        // Relaxed: nothing is read through it.
-        self.head.load(Ordering::Relaxed).is_null()
-    }
-
     /// Takes everything: a chain to be followed with [`StackLink::get`], newest first.
     pub(crate) fn take_all(&self) -> *mut Entry {
-        // An empty stack costs no exchange; what is missed now is seen next time.
-        if self.is_empty() {
+        // Relaxed peek: an empty stack costs no exchange; what is missed now is seen next time.
+        if self.head.load(Ordering::Relaxed).is_null() {
             return ptr::null_mut();
         }
         // Acquire: pairs with the pushes of all entries in the chain. (A later push extends the

@@ -241,9 +241,8 @@ impl VirtualTime {
             }
             let next = match turn.next {
                 Next::Now => None,
-                // What was scheduled by the last tasks comes in before time moves on, and what they cancelled
-                // is no instant to move to.
-                _ if !driver.nothing_to_take_in() || !driver.nothing_cancelled() => None,
+                // What was scheduled by the last tasks comes in before time moves on.
+                _ if !driver.nothing_to_take_in() => None,
                 Next::Idle => break,
                 Next::At(instant) if instant > LAST_INSTANT => break,
                 Next::At(instant) => Some(instant),

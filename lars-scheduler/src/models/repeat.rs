@@ -97,3 +97,30 @@ fn a_first_run_that_beats_its_constructor_is_not_overwritten() {
         assert_eq!(handle.metrics().pending, 0);
     });
 }
+
+#[test]
+fn a_repeat_that_is_cancelled_while_the_scheduler_stops_drops_its_captures_once() {
+    check(2, || {
+        let (handle, mut driver) = scheduler();
+        let (token, fate) = Token::new();
+        let repeat = handle
+            .schedule_repeating(Duration::ZERO, move || {
+                token.run();
+                Repeat::After(Duration::from_nanos(3))
+            })
+            .unwrap();
+        let canceller = thread::spawn(move || {
+            let _ = repeat.cancel();
+        });
+        let _ = driver.take_in();
+        let _ = driver.turn(0);
+        let stopped = handle.core().stop.request();
+        driver.finish();
+        drop(driver);
+        drop(stopped.wait());
+        canceller.join().unwrap();
+        assert!(fate.runs() <= 1);
+        assert_eq!(fate.drops(), 1);
+        assert_eq!(handle.metrics().pending, 0);
+    });
+}

@@ -186,3 +186,89 @@ fn a_deadline_is_moved_nearer_while_the_scheduler_goes_away() {
         assert_eq!((fate.runs(), fate.drops()), (0, 1));
     });
 }
+
+#[test]
+fn a_deadline_moved_nearer_while_the_scheduler_stops_is_handed_back_once() {
+    check(3, || {
+        let (handle, mut driver) = scheduler();
+        let (token, fate) = Token::new();
+        let task = handle.schedule_once(LATER, move || token.run()).unwrap();
+        let _ = driver.take_in();
+        let mover = thread::spawn(move || {
+            let moved = task.reset(Duration::from_nanos(3));
+            assert!(!task.cancel() || moved);
+        });
+        let stopped = handle.core().stop.request();
+        driver.finish();
+        drop(driver);
+        let pending = stopped.wait();
+        assert!(pending.len() <= 1);
+        let handed_back = pending.len();
+        drop(pending);
+        mover.join().unwrap();
+        assert_eq!((fate.runs(), fate.drops()), (0, 1));
+        let metrics = handle.metrics();
+        assert_eq!((metrics.pending, metrics.cancelled as usize + handed_back), (0, 1));
+    });
+}
+
+#[test]
+fn a_sleeper_wakes_up_for_the_second_of_two_moves_nearer() {
+    check(2, || {
+        let parker = Parker::new();
+        let (handle, mut driver) = scheduler_waking(parker.unparker().clone(), None);
+        let (token, fate) = Token::new();
+        let task = Arc::new(handle.schedule_once(LATER, move || token.run()).unwrap());
+        let _ = driver.take_in();
+        let mover = {
+            let task = Arc::clone(&task);
+            thread::spawn(move || {
+                assert!(task.reset(Duration::from_nanos(3)));
+                assert!(task.reset(Duration::ZERO));
+            })
+        };
+        let mut announced = false;
+        while fate.runs() == 0 {
+            let _ = driver.take_in();
+            if driver.turn(0).fired > 0 {
+                break;
+            }
+            if announced {
+                parker.park();
+                driver.core().sleep.announce_awake();
+                announced = false;
+            } else {
+                driver.core().sleep.announce_sleep(9);
+                announced = true;
+            }
+        }
+        mover.join().unwrap();
+    });
+}
+
+#[test]
+fn of_a_move_out_and_a_move_nearer_at_the_same_time_the_task_runs_once_and_not_early() {
+    check(2, || {
+        let (handle, mut driver) = scheduler();
+        let (token, fate) = Token::new();
+        let task =
+            Arc::new(handle.schedule_once(Duration::from_nanos(5), move || token.run()).unwrap());
+        let _ = driver.take_in();
+        let other = {
+            let task = Arc::clone(&task);
+            thread::spawn(move || task.reset(LATER))
+        };
+        let near = task.reset(Duration::from_nanos(3));
+        let _ = driver.take_in();
+        let _ = driver.turn(2);
+        assert_eq!(fate.runs(), 0);
+        let far = other.join().unwrap();
+        assert!(near && far, "it waits at 2");
+        let _ = driver.take_in();
+        for now in 3..10 {
+            let _ = driver.turn(now);
+            let _ = driver.take_in();
+        }
+        assert_eq!((fate.runs(), fate.drops()), (1, 1));
+    });
+}
