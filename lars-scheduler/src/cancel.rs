@@ -176,6 +176,30 @@ enum Target {
 ///
 /// One that outlives the scheduler keeps the memory of all its timers, its executor and its panic hook; it keeps
 /// no thread.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::LightArrayRevolverScheduler;
+/// use std::time::Duration;
+///
+/// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+/// let second = Duration::from_secs(1);
+/// let timeout = time.schedule_once(5 * second, || println!("no answer"))?;
+/// assert!(timeout.is_pending());
+/// assert!(timeout.reset_at(time.now() + 10 * second)); // a sign of life
+///
+/// assert!(timeout.cancel()); // the answer: it will not run
+/// assert!(timeout.is_cancelled() && !timeout.is_pending());
+/// assert!(!timeout.cancel(), "only one caller prevents the run");
+///
+/// let guarded = time.schedule_once(second, || println!("kept"))?.cancel_on_drop();
+/// let kept = guarded.detach(); // no guard any more
+/// drop(kept); // which does not cancel
+/// assert_eq!(time.advance(second), 1);
+/// # Ok(()) }
+/// ```
 pub struct Cancellable {
     target: Target,
 }

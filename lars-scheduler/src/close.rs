@@ -44,6 +44,22 @@ pub enum ClosePolicy {
 }
 
 /// What `close` did.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::LightArrayRevolverScheduler;
+/// use std::time::Duration;
+///
+/// let scheduler = LightArrayRevolverScheduler::new()?;
+/// let hour = Duration::from_secs(3600);
+/// let _ = scheduler.schedule_once(hour, || println!("now, and not in an hour"))?;
+/// let _ = scheduler.schedule_with_fixed_delay(hour, hour, || println!("never"))?;
+/// let report = scheduler.close()?;
+/// assert_eq!((report.ran, report.panicked, report.repeats_ended), (1, 0, 1));
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct CloseReport {

@@ -8,6 +8,14 @@ use thiserror::Error;
 /// A setting or an argument out of its range.
 ///
 /// The message names the setting, the value that was given and the limit that it broke.
+///
+/// # Examples
+///
+/// ```
+/// use lars_scheduler::LightArrayRevolverScheduler;
+/// let error = LightArrayRevolverScheduler::builder().pool_threads(0).build_virtual().unwrap_err();
+/// assert!(error.to_string().starts_with("pool_threads is 0, but "));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -62,6 +70,17 @@ pub enum ConfigError {
 }
 
 /// A scheduler could not be started.
+///
+/// # Examples
+///
+/// ```
+/// use lars_scheduler::{BuildError, LightArrayRevolverScheduler};
+/// match LightArrayRevolverScheduler::builder().ticks_per_wheel(100).build() {
+///     Ok(_scheduler) => unreachable!("100 is not a power of two"),
+///     Err(BuildError::Config(wrong)) => eprintln!("a setting is wrong: {wrong}"),
+///     Err(error) => eprintln!("no thread could be had: {error}"),
+/// }
+/// ```
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum BuildError {

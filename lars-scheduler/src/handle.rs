@@ -20,6 +20,31 @@ use crate::tick::nanos;
 ///
 /// A handle does not keep the scheduler running: when the owner is closed or dropped, calls on its
 /// handles are refused with [`Refusal::Stopped`].
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::LightArrayRevolverScheduler;
+/// use std::time::Duration;
+///
+/// let scheduler = LightArrayRevolverScheduler::new()?;
+/// let timers = scheduler.handle();
+/// let later = timers.now() + Duration::from_secs(60);
+/// let reminder = timers.schedule_at(later, || println!("a minute has passed"))?;
+/// assert_eq!(timers.tick_duration(), Duration::from_millis(1));
+///
+/// // From another thread, which needs no more than a clone.
+/// let elsewhere = timers.clone();
+/// let pending = std::thread::spawn(move || elsewhere.pending()).join().unwrap();
+/// assert_eq!(pending, 1);
+///
+/// reminder.cancel();
+/// assert_eq!((timers.pending(), timers.metrics().cancelled), (0, 1));
+/// drop(scheduler);
+/// assert!(timers.is_stopped());
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 pub struct Handle {
     live: Arc<Live>,
