@@ -4,11 +4,30 @@ use std::time::Duration;
 
 use loom::thread;
 
-use super::{Token, check, scheduler, scheduler_waking};
+use super::{Fate, Token, check, scheduler, scheduler_waking};
+use crate::driver::Driver;
 use crate::sync::{Arc, Parker};
 
 const SOON: Duration = Duration::from_nanos(5);
 const LATER: Duration = Duration::from_nanos(9);
+
+/// The loop of `timer_thread::drive`, until the task has run. The clock stands still: only what was moved comes due.
+fn drive(driver: &mut Driver, parker: &Parker, fate: &Fate) {
+    let mut announced = false;
+    while fate.runs() == 0 {
+        let _ = driver.take_in();
+        if driver.turn(0).fired > 0 {
+            break;
+        }
+        if announced {
+            parker.park();
+            driver.core().sleep.announce_awake();
+        } else {
+            driver.core().sleep.announce_sleep(9);
+        }
+        announced = !announced;
+    }
+}
 
 #[test]
 fn a_deadline_moved_out_while_it_comes_holds_or_the_task_has_run() {
@@ -149,22 +168,7 @@ fn a_sleeper_wakes_up_for_a_deadline_that_was_moved_nearer() {
         let mover = thread::spawn(move || {
             assert!(task.reset(Duration::ZERO));
         });
-        // The loop of `timer_thread::drive`. The clock stands still: only what was moved comes due.
-        let mut announced = false;
-        while fate.runs() == 0 {
-            let _ = driver.take_in();
-            if driver.turn(0).fired > 0 {
-                break;
-            }
-            if announced {
-                parker.park();
-                driver.core().sleep.announce_awake();
-                announced = false;
-            } else {
-                driver.core().sleep.announce_sleep(9);
-                announced = true;
-            }
-        }
+        drive(&mut driver, &parker, &fate);
         mover.join().unwrap();
     });
 }
@@ -227,21 +231,7 @@ fn a_sleeper_wakes_up_for_the_second_of_two_moves_nearer() {
                 assert!(task.reset(Duration::ZERO));
             })
         };
-        let mut announced = false;
-        while fate.runs() == 0 {
-            let _ = driver.take_in();
-            if driver.turn(0).fired > 0 {
-                break;
-            }
-            if announced {
-                parker.park();
-                driver.core().sleep.announce_awake();
-                announced = false;
-            } else {
-                driver.core().sleep.announce_sleep(9);
-                announced = true;
-            }
-        }
+        drive(&mut driver, &parker, &fate);
         mover.join().unwrap();
     });
 }

@@ -45,9 +45,9 @@ impl Parker {
 
     pub fn park_deadline(&self, deadline: Instant) {
         let until = time::nanos_at(deadline);
-        time::enter_sleeper(until, &self.0);
+        time::enter_sleeper(until);
         self.sleep(|| until <= time::now());
-        time::leave_sleeper(&self.0);
+        time::leave_sleeper();
     }
 
     fn sleep(&self, over: impl Fn() -> bool) {
@@ -62,11 +62,6 @@ impl Parker {
 impl Unparker {
     pub fn unpark(&self) {
         self.0.token.store(true, Ordering::SeqCst);
-        self.look_at_the_time();
-    }
-
-    /// Wakes the sleeper, who goes on if there is a token or time is over.
-    pub(super) fn look_at_the_time(&self) {
         let thread = self.0.thread.lock().expect("nobody panics here").clone();
         if let Some(thread) = thread {
             thread.unpark();

@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use super::park::Unparker;
+use shuttle::thread::{self, Thread};
 
 std::thread_local! {
     /// One thread of the system runs all threads of a model, so this is the model's.
@@ -16,7 +16,7 @@ std::thread_local! {
 
 struct Time {
     now: u64,
-    sleepers: Vec<(u64, Unparker)>,
+    sleepers: Vec<(u64, Thread)>,
 }
 
 /// The instant at which time begins.
@@ -45,21 +45,24 @@ pub(super) fn nanos_at(instant: Instant) -> u64 {
 /// Moves time forwards, and ends the sleeps whose end has come.
 pub fn advance(by: Duration) {
     // Others may be faster, or not.
-    super::thread::yield_now();
+    thread::yield_now();
     let due = TIME.with_borrow_mut(|time| {
         time.now += crate::tick::nanos(by);
         let now = time.now;
         time.sleepers.extract_if(.., |(until, _)| *until <= now).collect::<Vec<_>>()
     });
     for (_, sleeper) in due {
-        sleeper.look_at_the_time();
+        sleeper.unpark();
     }
 }
 
-pub(super) fn enter_sleeper(until: u64, sleeper: &Unparker) {
-    TIME.with_borrow_mut(|time| time.sleepers.push((until, sleeper.clone())));
+/// The calling thread is unparked when that time has come.
+pub(super) fn enter_sleeper(until: u64) {
+    let sleeper = thread::current();
+    TIME.with_borrow_mut(|time| time.sleepers.push((until, sleeper)));
 }
 
-pub(super) fn leave_sleeper(sleeper: &Unparker) {
-    TIME.with_borrow_mut(|time| time.sleepers.retain(|(_, other)| !other.is(sleeper)));
+pub(super) fn leave_sleeper() {
+    let sleeper = thread::current().id();
+    TIME.with_borrow_mut(|time| time.sleepers.retain(|(_, other)| other.id() != sleeper));
 }
