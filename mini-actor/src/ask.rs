@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lars_scheduler::{Cancellable, Task, TaskBody};
 
@@ -14,13 +14,16 @@ use crate::dispatcher::about_to_block;
 use crate::error::{AskError, Unsendable};
 use crate::oneshot::{NoValue, OneShot};
 use crate::registry::Registry;
-use crate::sync::{Arc, Mutex};
+use crate::sync::{Arc, Mutex, real_now};
 
 /// What asker, answerer and time-out share.
 struct Question<T> {
     shot: OneShot<T>,
     /// Set right after the question was made; taken by whoever has no more use for it.
     timer: Mutex<Option<Cancellable>>,
+    /// For a thread that waits: closing ends the timer before it ends the question. `None` is never, or in virtual
+    /// time.
+    deadline: Option<Instant>,
 }
 
 impl<T> Question<T> {
@@ -155,7 +158,10 @@ impl<M: Send + 'static> ActorRef<M> {
     ) -> Ask<T> {
         let registry = Arc::clone(&self.cell().registry);
         let asked = Arc::clone(&self.cell().path);
-        let question = Arc::new(Question { shot: OneShot::new(), timer: Mutex::new(None) });
+        let real = registry.dispatcher.as_manual().is_none();
+        let deadline = if real { real_now().checked_add(timeout) } else { None };
+        let question =
+            Arc::new(Question { shot: OneShot::new(), timer: Mutex::new(None), deadline });
         let ask = |state| Ask {
             state,
             registry: Arc::clone(&registry),
@@ -192,7 +198,7 @@ impl<M: Send + 'static> ActorRef<M> {
 }
 
 impl<T: Send + 'static> Ask<T> {
-    /// Blocks until the answer has come, or the time-out.
+    /// Blocks until the answer has come, or the time-out, also while the system is closed.
     ///
     /// To be called by an actor only if it cannot be helped: it keeps a thread of the system from others, and
     /// if all of them wait nobody answers. [`Context::pipe_to_self`](crate::Context::pipe_to_self) does not wait.
@@ -212,9 +218,9 @@ impl<T: Send + 'static> Ask<T> {
             return self.answer(result.ok_or(AskError::WouldBlock)?);
         }
         about_to_block();
-        // The time-out settles it at the latest, be it that the system is closed and drops that.
-        let result = question.shot.wait(None);
-        self.answer(result.unwrap_or(Err(NoValue::Closed)))
+        // The timer of a system that is being closed does not run any more.
+        let result = question.shot.wait(question.deadline);
+        self.answer(result.unwrap_or(Err(NoValue::TimedOut)))
     }
 
     fn answer(&self, result: Result<T, NoValue>) -> Result<T, AskError> {

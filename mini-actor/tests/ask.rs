@@ -248,3 +248,89 @@ fn a_piped_future_is_woken_in_virtual_time_too_and_its_result_for_a_stopped_acto
     assert_eq!(receiver.try_recv(), Ok(2));
     assert_eq!(kit.dead_letters().len(), 1);
 }
+
+/// Gives the way back to the test, which keeps it.
+struct Keeper(mpsc::Sender<Reply<u64>>);
+
+impl Actor for Keeper {
+    type Message = Reply<u64>;
+    fn receive(&mut self, reply: Reply<u64>, _: &mut Context<Self>) {
+        self.0.send(reply).unwrap();
+    }
+}
+
+#[test]
+fn a_question_of_an_actor_keeps_its_time_out_while_its_system_is_closed() {
+    struct Parent(mpsc::Sender<Reply<u64>>, mpsc::Sender<Result<u64, AskError>>);
+    impl Actor for Parent {
+        type Message = ();
+        fn receive(&mut self, (): (), ctx: &mut Context<Self>) {
+            let sender = self.0.clone();
+            let child = ctx.spawn("child", move || Keeper(sender)).unwrap();
+            self.1.send(child.ask(|reply| reply, ms(300)).wait()).unwrap();
+        }
+    }
+    let system = ActorSystem::builder("test").threads(2).build().unwrap();
+    let ((sender, kept), (told, result)) = (mpsc::channel(), mpsc::channel());
+    let parent = system.spawn("parent", move || Parent(sender, told)).unwrap();
+    parent.tell(()).unwrap();
+    let _kept = kept.recv().unwrap();
+    let report = system.close_within(LONG);
+    assert!(report.is_complete(), "{report}");
+    assert_eq!(result.recv().unwrap(), Err(AskError::Timeout(ms(300))));
+}
+
+#[test]
+fn an_open_question_ends_when_closing_is_given_up() {
+    let system = ActorSystem::builder("test").threads(2).build().unwrap();
+    let (sender, kept) = mpsc::channel();
+    let keeper = system.spawn("keeper", move || Keeper(sender)).unwrap();
+    let ((begun, has_begun), (release, hold)) = (mpsc::channel(), mpsc::channel::<()>());
+    let busy = system
+        .spawn("busy", move || {
+            Script::new(move |call: Call<()>, _| {
+                if call == Call::Message(()) {
+                    begun.send(()).unwrap();
+                    let _ = hold.recv();
+                }
+            })
+        })
+        .unwrap();
+    let ask = keeper.ask(|reply| reply, Duration::MAX);
+    let asleep = keeper.ask(|reply| reply, Duration::MAX);
+    let _kept = (kept.recv().unwrap(), kept.recv().unwrap());
+    busy.tell(()).unwrap();
+    has_begun.recv().unwrap();
+    assert!(!system.close_within(ms(10)).is_complete());
+    let (sender, results) = mpsc::channel();
+    let other = sender.clone();
+    std::thread::spawn(move || sender.send(ask.wait()));
+    std::thread::spawn(move || other.send(block_on(asleep)));
+    assert_eq!(results.recv_timeout(LONG).unwrap(), Err(AskError::Closed));
+    assert_eq!(results.recv_timeout(LONG).unwrap(), Err(AskError::Closed));
+    drop(release);
+    system.close().unwrap();
+}
+
+#[test]
+fn an_open_question_ends_with_the_last_actor_of_a_system_that_an_actor_closes() {
+    let system = std::sync::Arc::new(ActorSystem::builder("test").threads(2).build().unwrap());
+    let (sender, kept) = mpsc::channel();
+    let keeper = system.spawn("keeper", move || Keeper(sender)).unwrap();
+    let owner = std::sync::Arc::clone(&system);
+    let closes = system
+        .spawn("closes", move || {
+            Script::new(move |call: Call<()>, _| {
+                if call == Call::Message(()) {
+                    owner.close_within(Duration::ZERO);
+                }
+            })
+        })
+        .unwrap();
+    let ask = keeper.ask(|reply| reply, Duration::MAX);
+    let _kept = kept.recv().unwrap();
+    closes.tell(()).unwrap();
+    let (sender, result) = mpsc::channel();
+    std::thread::spawn(move || sender.send(block_on(ask)));
+    assert_eq!(result.recv_timeout(LONG).unwrap(), Err(AskError::Closed));
+}
