@@ -3,6 +3,7 @@
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
+use crate::panics::{contain, quietly};
 use crate::sync::{Condvar, Mutex, real_now};
 
 /// Why no value comes.
@@ -42,9 +43,12 @@ impl<T> OneShot<T> {
                 *state = State::Settled(result);
                 drop(state);
                 self.settled.notify_all();
-                // Outside the lock: it is foreign code.
-                if let Some(waker) = waker {
-                    waker.wake();
+                // Outside the lock: it is foreign code. Whoever settles is not to suffer from it, and may be
+                // unwinding.
+                if let Some(waker) = waker
+                    && let Err(error) = contain(|| waker.wake())
+                {
+                    quietly(|| tracing::error!(target: "mini_actor", error, "a waker panicked"));
                 }
                 Ok(())
             }
@@ -53,14 +57,19 @@ impl<T> OneShot<T> {
     }
 
     pub(crate) fn poll(&self, context: &mut Context<'_>) -> Poll<Result<T, NoValue>> {
+        // Cloned and dropped outside the lock: it is foreign code.
+        let new = context.waker().clone();
         let mut state = self.state.lock();
         if let State::Waiting(waker) = &mut *state {
-            let old = waker.replace(context.waker().clone());
+            let old = waker.replace(new);
             drop(state);
             drop(old);
             return Poll::Pending;
         }
-        Poll::Ready(Self::take(&mut state))
+        let result = Self::take(&mut state);
+        drop(state);
+        drop(new);
+        Poll::Ready(result)
     }
 
     /// Waits for the value, until `deadline` at the most.
@@ -91,7 +100,9 @@ impl<T> OneShot<T> {
 
     /// Nobody wants the value any more. Gives back what has come unseen.
     pub(crate) fn abandon(&self) -> Option<T> {
-        match std::mem::replace(&mut *self.state.lock(), State::Over) {
+        // Outside the lock: what is dropped here is foreign code.
+        let state = std::mem::replace(&mut *self.state.lock(), State::Over);
+        match state {
             State::Settled(result) => result.ok(),
             State::Waiting(_) | State::Over => None,
         }

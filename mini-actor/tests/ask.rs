@@ -4,7 +4,9 @@
 mod common;
 
 use std::future::Future;
-use std::sync::mpsc;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, mpsc};
+use std::task::{Context as TaskContext, Wake, Waker};
 use std::time::Duration;
 
 use common::{Call, LONG, SECOND, Script, ms};
@@ -314,10 +316,10 @@ fn an_open_question_ends_when_closing_is_given_up() {
 
 #[test]
 fn an_open_question_ends_with_the_last_actor_of_a_system_that_an_actor_closes() {
-    let system = std::sync::Arc::new(ActorSystem::builder("test").threads(2).build().unwrap());
+    let system = Arc::new(ActorSystem::builder("test").threads(2).build().unwrap());
     let (sender, kept) = mpsc::channel();
     let keeper = system.spawn("keeper", move || Keeper(sender)).unwrap();
-    let owner = std::sync::Arc::clone(&system);
+    let owner = Arc::clone(&system);
     let closes = system
         .spawn("closes", move || {
             Script::new(move |call: Call<()>, _| {
@@ -333,4 +335,73 @@ fn an_open_question_ends_with_the_last_actor_of_a_system_that_an_actor_closes() 
     let (sender, result) = mpsc::channel();
     std::thread::spawn(move || sender.send(block_on(ask)));
     assert_eq!(result.recv_timeout(LONG).unwrap(), Err(AskError::Closed));
+}
+
+/// A task that must not be woken.
+struct Bad;
+
+impl Wake for Bad {
+    fn wake(self: Arc<Self>) {
+        panic!("the waker panics, as expected by this test");
+    }
+}
+
+#[test]
+fn a_waker_of_an_asker_that_panics_does_not_fail_the_actor_that_answers() {
+    let kit = TestKit::new("test").unwrap();
+    let oracle = kit.spawn("oracle", Oracle::default).unwrap();
+    let mut ask = oracle.ask(Question::Keep, LONG);
+    let waker = Waker::from(Arc::new(Bad));
+    assert!(Pin::new(&mut ask).poll(&mut TaskContext::from_waker(&waker)).is_pending());
+    oracle.tell(Question::Release).unwrap();
+    kit.settle();
+    assert!(!oracle.is_stopped());
+    assert_eq!(kit.scheduler().timers().pending(), 0, "the time-out was not cancelled");
+    assert_eq!(ask.wait(), Ok(7));
+}
+
+#[test]
+fn a_waker_of_an_asker_that_panics_while_the_asked_actor_unwinds_does_not_abort_the_process() {
+    let kit = TestKit::new("test").unwrap();
+    let oracle = kit.spawn("oracle", Oracle::default).unwrap();
+    let mut ask = oracle.ask(Question::Throw, LONG);
+    let waker = Waker::from(Arc::new(Bad));
+    assert!(Pin::new(&mut ask).poll(&mut TaskContext::from_waker(&waker)).is_pending());
+    kit.settle();
+    assert!(oracle.is_stopped());
+    assert_eq!(ask.wait(), Err(AskError::NoAnswer));
+}
+
+/// A task whose waker's destructor looks at the question.
+struct Looks(Arc<Mutex<Option<Reply<u64>>>>);
+
+impl Wake for Looks {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl Drop for Looks {
+    fn drop(&mut self) {
+        let reply = self.0.lock().unwrap().take();
+        reply.unwrap().send(1);
+    }
+}
+
+#[test]
+fn a_waker_whose_destructor_answers_the_question_does_not_lock_it_up() {
+    let (ended, has_ended) = mpsc::channel();
+    std::thread::spawn(move || {
+        let kit = TestKit::new("test").unwrap();
+        let (sender, kept) = mpsc::channel();
+        let keeper = kit.spawn("keeper", move || Keeper(sender)).unwrap();
+        let mut ask = keeper.ask(|reply| reply, LONG);
+        kit.settle();
+        let reply = Arc::new(Mutex::new(Some(kept.recv().unwrap())));
+        let waker = Waker::from(Arc::new(Looks(reply)));
+        assert!(Pin::new(&mut ask).poll(&mut TaskContext::from_waker(&waker)).is_pending());
+        drop(waker);
+        // The question drops the last clone of the waker.
+        drop(ask);
+        ended.send(kit.metrics().dead_letters).unwrap();
+    });
+    assert_eq!(has_ended.recv_timeout(LONG), Ok(1), "the late answer");
 }
