@@ -506,9 +506,12 @@ impl<T> Mailbox<T> {
                 unsafe { self.take(Some(bound)) }
             }
             Some(bound) => {
+                // Relaxed: only the reader writes it.
+                let before = self.taken.load(Ordering::Relaxed);
                 // SAFETY: the one activation.
                 let message = unsafe { self.take(Some(bound)) };
-                if message.is_some() {
+                // A slot whose message panicked on its way makes room as well.
+                if self.taken.load(Ordering::Relaxed) != before {
                     Self::wake_waiting(bound);
                 }
                 message

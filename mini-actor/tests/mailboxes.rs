@@ -4,7 +4,9 @@
 mod common;
 
 use std::collections::HashSet;
-use std::sync::{Arc, Barrier, mpsc};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Barrier, Mutex, mpsc};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{Call, Event, LONG, Script, all, ms, probe};
@@ -455,4 +457,31 @@ fn a_thread_that_is_called_like_the_timer_thread_waits_for_room_as_others_do() {
     assert!(sending.unwrap().join().unwrap() >= limit, "it did not wait");
     drop(release);
     system.close().unwrap();
+}
+
+#[test]
+fn a_sender_that_waits_for_room_is_woken_when_a_mapping_panics() {
+    let system = ActorSystem::builder("test").threads(1).build().unwrap();
+    let props = Props::new(|| Script::new(|_: Call<()>, _| ()));
+    let sink = system.spawn_with("sink", props.bounded(1, Overflow::Block(2 * LONG))).unwrap();
+    let ((entered, has_entered), (release, hold)) = (mpsc::channel(), mpsc::channel::<()>());
+    let (entered, hold) = (Mutex::new(entered), Mutex::new(hold));
+    let breaks = sink.map(move |_: u8| {
+        entered.lock().unwrap().send(()).unwrap();
+        let _ = hold.lock().unwrap().recv();
+        panic!("expected by this test")
+    });
+    let broken = thread::spawn(move || catch_unwind(AssertUnwindSafe(|| breaks.tell(1))).is_err());
+    has_entered.recv().unwrap();
+    let ((begun, has_begun), (sent, was_sent)) = (mpsc::channel(), mpsc::channel());
+    thread::spawn(move || {
+        begun.send(()).unwrap();
+        sent.send(sink.tell(()).is_ok()).unwrap();
+    });
+    has_begun.recv().unwrap();
+    // It can only fail if the other waits by now, which nobody can see.
+    thread::sleep(ms(100));
+    drop(release);
+    assert!(broken.join().unwrap());
+    assert_eq!(was_sent.recv_timeout(LONG), Ok(true));
 }
