@@ -9,8 +9,9 @@ use std::time::{Duration, Instant};
 use lars_scheduler::{Cancellable, Task, TaskBody};
 
 use crate::address::ActorRef;
+use crate::cell::Wait;
 use crate::dead_letters::Undelivered;
-use crate::dispatcher::about_to_block;
+use crate::dispatcher::{LAST_TURNS, about_to_block};
 use crate::error::{AskError, Unsendable};
 use crate::oneshot::{NoValue, OneShot};
 use crate::registry::Registry;
@@ -119,6 +120,10 @@ impl<M: Send + 'static> ActorRef<M> {
     ///
     /// The time-out costs one scheduled timer, which the answer cancels. It is never early.
     ///
+    /// A full mailbox with [`Overflow::Block`](crate::Overflow::Block) lets the caller wait for room as
+    /// [`tell`](Self::tell) does, here and not in the future that it returns; that counts as time of the question, and
+    /// ends with it. Async code, which is not to block its thread, asks actors whose mailbox has another policy.
+    ///
     /// # Errors
     ///
     /// [`AskError`], from the result, if the actor could not be asked, did not answer in time, or dropped the
@@ -182,7 +187,7 @@ impl<M: Send + 'static> ActorRef<M> {
             registry: Arc::clone(&registry),
             asked: Arc::clone(&asked),
         };
-        match self.cell().send(make(reply), true) {
+        match self.cell().send(make(reply), Wait::Until(deadline)) {
             Ok(()) => ask(Ok(question)),
             Err((reason, message)) => {
                 // Its reply settles the question and cancels the timer, if the message has still got it.
@@ -190,6 +195,9 @@ impl<M: Send + 'static> ActorRef<M> {
                 question.cancel_timer();
                 ask(Err(match reason {
                     Unsendable::Stopped => AskError::Stopped(Arc::clone(&asked)),
+                    Unsendable::Full if deadline.is_some_and(|deadline| real_now() >= deadline) => {
+                        AskError::Timeout(timeout)
+                    }
                     Unsendable::Full => AskError::Full(Arc::clone(&asked)),
                 }))
             }
@@ -212,7 +220,7 @@ impl<T: Send + 'static> Ask<T> {
         let question = self.state.as_ref().map_err(Clone::clone)?;
         if let Some(manual) = self.registry.dispatcher.as_manual() {
             if !self.registry.is_inside() {
-                manual.run(usize::MAX);
+                manual.run(LAST_TURNS);
             }
             let result = question.shot.try_take();
             return self.answer(result.ok_or(AskError::WouldBlock)?);

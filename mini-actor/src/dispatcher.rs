@@ -101,6 +101,10 @@ impl Dispatcher {
     }
 }
 
+/// The most activations that a system in virtual time has to close, to be dropped, or to answer: an actor or a future
+/// that wakes itself for ever must not keep the caller.
+pub(crate) const LAST_TURNS: usize = 1 << 20;
+
 /// Runs what is scheduled in the order in which it was, on the thread that asks for it.
 pub(crate) struct Manual {
     queue: Mutex<VecDeque<Task>>,
@@ -376,6 +380,31 @@ impl Inside {
     /// Whether the calling thread runs this actor.
     pub(crate) fn actor(actor: u64) -> bool {
         RUNNING.with(Cell::get).1 == actor
+    }
+}
+
+thread_local! {
+    /// Whether this thread makes a message, in a slot of a mailbox that stays empty until that is done.
+    static MAPPING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Marks the calling thread as making a message, until it is dropped.
+pub(crate) struct Mapping(bool);
+
+impl Mapping {
+    pub(crate) fn enter() -> Self {
+        Self(MAPPING.with(|mapping| mapping.replace(true)))
+    }
+
+    /// Whether the calling thread does, so that a mailbox might wait for it.
+    pub(crate) fn is_running() -> bool {
+        MAPPING.with(Cell::get)
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        MAPPING.with(|mapping| mapping.set(self.0));
     }
 }
 

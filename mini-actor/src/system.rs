@@ -12,7 +12,7 @@ use lars_scheduler::{
 };
 
 use crate::dead_letters::{DeadLetter, Hook};
-use crate::dispatcher::{Activate, Dispatcher, Manual, Pool, Task};
+use crate::dispatcher::{Activate, Dispatcher, LAST_TURNS, Manual, Pool, Task};
 use crate::error::{BuildError, NAME_RULE, is_name};
 use crate::handle::System;
 use crate::registry::{PanicHook, Registry, Rules};
@@ -23,8 +23,6 @@ use crate::sync::{Arc, Mutex, Ordering, real_now};
 
 /// The most messages of one activation.
 const MAX_THROUGHPUT: usize = 1 << 20;
-/// Activations that the actors of a system in virtual time have to stop when it is dropped.
-const LAST_TURNS: usize = 1 << 20;
 /// The most threads of a system.
 const MAX_THREADS: usize = 1024;
 
@@ -388,7 +386,7 @@ impl ActorSystem {
         }
         if let Some(manual) = registry.dispatcher.as_manual() {
             if !inside {
-                manual.run(usize::MAX);
+                manual.run(LAST_TURNS);
             }
         } else if !inside && registry.wait_until_empty(deadline) {
             // So that nothing of the system runs when this returns.

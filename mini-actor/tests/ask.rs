@@ -405,3 +405,38 @@ fn a_waker_whose_destructor_answers_the_question_does_not_lock_it_up() {
     });
     assert_eq!(has_ended.recv_timeout(LONG), Ok(1), "the late answer");
 }
+
+#[test]
+fn a_question_to_a_full_mailbox_that_blocks_takes_no_longer_than_its_time_out() {
+    enum Message {
+        Hold(mpsc::Receiver<()>),
+        Ask(Reply<u64>),
+    }
+    struct Sink(mpsc::Sender<()>);
+    impl Actor for Sink {
+        type Message = Message;
+        fn receive(&mut self, message: Message, _: &mut Context<Self>) {
+            match message {
+                Message::Hold(hold) => {
+                    self.0.send(()).unwrap();
+                    let _ = hold.recv();
+                }
+                Message::Ask(reply) => reply.send(1),
+            }
+        }
+    }
+    let system = ActorSystem::builder("test").threads(2).build().unwrap();
+    let (holds, has_held) = mpsc::channel();
+    let props = Props::once(|| Sink(holds)).bounded(1, Overflow::Block(Duration::MAX));
+    let sink = system.spawn_with("sink", props).unwrap();
+    let (release, hold) = mpsc::channel();
+    sink.tell(Message::Hold(hold)).unwrap();
+    has_held.recv().unwrap();
+    let first = sink.ask(Message::Ask, LONG);
+    let (sender, result) = mpsc::channel();
+    let asks = sink.clone();
+    std::thread::spawn(move || sender.send(asks.ask(Message::Ask, ms(50)).wait()));
+    assert_eq!(result.recv_timeout(LONG), Ok(Err(AskError::Timeout(ms(50)))));
+    drop(release);
+    assert_eq!(first.wait(), Ok(1));
+}

@@ -4,9 +4,11 @@
 mod common;
 
 use std::sync::{Arc, mpsc};
+use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
-use common::{Event, LONG, all, probe};
+use common::{Call, Event, LONG, Script, all, ms, probe};
+use mini_actor::test_kit::TestKit;
 use mini_actor::{Actor, ActorSystem, ClosePolicy, CloseReport, Context, SpawnError, StopReason};
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -142,7 +144,6 @@ fn dropping_a_system_stops_its_actors_without_sending_what_is_scheduled() {
 #[test]
 fn closing_stops_children_before_parents_and_says_what_became_of_all() {
     use common::{Call, Script};
-    use mini_actor::test_kit::TestKit;
 
     let kit = TestKit::new("test").unwrap();
     let (sender, order) = mpsc::channel();
@@ -323,7 +324,6 @@ fn an_actor_that_closes_the_system_while_another_thread_does_is_not_made_to_wait
 
 #[test]
 fn a_system_in_virtual_time_that_is_dropped_stops_its_actors_and_frees_them() {
-    use mini_actor::test_kit::TestKit;
     let (factory, told) = probe(|_, _| ());
     let kit = TestKit::new("test").unwrap();
     let actor = kit.spawn("a", factory).unwrap();
@@ -365,4 +365,26 @@ fn a_scheduled_message_whose_destructor_closes_the_system_does_not_lock_it_up() 
     let (sender, receiver) = mpsc::channel();
     std::thread::spawn(move || sender.send(system.close_within(LONG)));
     assert!(receiver.recv_timeout(LONG).unwrap().is_complete());
+}
+
+#[test]
+fn closing_in_virtual_time_returns_although_a_piped_future_wakes_itself_for_ever() {
+    let (sender, closed) = mpsc::channel();
+    std::thread::spawn(move || {
+        let kit = TestKit::new("test").unwrap();
+        kit.spawn("a", || {
+            Script::new(|call: Call<()>, ctx: &mut Context<Script<()>>| {
+                if call == Call::Started {
+                    let endless = std::future::poll_fn(|context: &mut TaskContext<'_>| {
+                        context.waker().wake_by_ref();
+                        Poll::Pending::<()>
+                    });
+                    ctx.pipe_to_self(endless, |()| ());
+                }
+            })
+        })
+        .unwrap();
+        sender.send(kit.close_within(ms(100)).running).unwrap();
+    });
+    assert!(closed.recv_timeout(LONG).unwrap().is_empty());
 }

@@ -485,3 +485,44 @@ fn a_sender_that_waits_for_room_is_woken_when_a_mapping_panics() {
     assert!(broken.join().unwrap());
     assert_eq!(was_sent.recv_timeout(LONG), Ok(true));
 }
+
+/// Sends through a mapping that sends to the same actor, whose one place is taken by the message that is just being made.
+/// Returns what became of the inner message, and of the outer one.
+fn send_twice(overflow: Overflow) -> (Option<Unsendable>, bool) {
+    let (sender, results) = mpsc::channel();
+    thread::spawn(move || {
+        let system = ActorSystem::builder("test").threads(1).build().unwrap();
+        let props = Props::new(|| Script::new(|_: Call<u8>, _| ())).bounded(1, overflow);
+        let sink = system.spawn_with("sink", props).unwrap();
+        let (again, (inner, inside)) = (sink.clone(), mpsc::channel());
+        let inner = Mutex::new(inner);
+        let mapped = sink.map(move |number: u8| {
+            let refused = again.tell(number).err().map(|error| error.reason());
+            inner.lock().unwrap().send(refused).unwrap();
+            number
+        });
+        let outer = mapped.tell(1).is_ok();
+        sender.send((inside.recv().unwrap(), outer)).unwrap();
+    });
+    results.recv_timeout(LONG).unwrap()
+}
+
+#[test]
+fn a_mapping_that_sends_to_the_same_actor_does_not_wait_for_itself() {
+    assert_eq!(send_twice(Overflow::DropOldest), (Some(Unsendable::Full), true));
+    assert_eq!(send_twice(Overflow::Block(Duration::MAX)), (Some(Unsendable::Full), true));
+}
+
+#[test]
+fn a_subscriber_that_panics_hides_no_dead_letter_from_the_others() {
+    let kit = TestKit::new("test").unwrap();
+    let _first = kit.on_dead_letter(|_| panic!("expected by this test"));
+    let (sender, seen) = mpsc::channel();
+    let _second = kit.on_dead_letter(move |letter| sender.send(letter.reason).unwrap());
+    let probe = kit.probe::<u8>("probe");
+    probe.actor().tell(1).unwrap();
+    probe.actor().kill();
+    kit.settle();
+    assert_eq!(kit.metrics().dead_letters, 1);
+    assert_eq!(seen.try_iter().collect::<Vec<_>>(), [Undelivered::Stopped]);
+}
