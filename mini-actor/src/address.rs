@@ -341,7 +341,8 @@ impl Drop for End {
 
 /// The end of an actor, with the reason. Made by [`ActorRef::termination`].
 ///
-/// A future, on any executor; or [`wait`](Self::wait)ed for.
+/// A future, on any executor; or [`wait`](Self::wait)ed for, by any number of threads. It answers as often as it is
+/// asked, also when it has been polled to its end.
 ///
 /// # Examples
 ///
@@ -379,7 +380,12 @@ impl Termination {
     /// and actors are moved by the thread that would.
     pub fn wait(&self, limit: Duration) -> Option<StopReason> {
         about_to_block();
-        self.shot.wait(real_now().checked_add(limit))?.ok()
+        self.shot.wait_for_copy(real_now().checked_add(limit)).map(Self::reason)
+    }
+
+    fn reason(result: Result<StopReason, NoValue>) -> StopReason {
+        // A cell that is freed with its system, in virtual time, without having stopped.
+        result.unwrap_or(StopReason::SystemClosed)
     }
 }
 
@@ -387,8 +393,7 @@ impl Future for Termination {
     type Output = StopReason;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<StopReason> {
-        // A cell that is freed with its system, in virtual time, without having stopped.
-        self.shot.poll(context).map(|result| result.unwrap_or(StopReason::SystemClosed))
+        self.shot.poll_copy(context).map(Self::reason)
     }
 }
 

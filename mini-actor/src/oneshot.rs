@@ -57,6 +57,14 @@ impl<T> OneShot<T> {
     }
 
     pub(crate) fn poll(&self, context: &mut Context<'_>) -> Poll<Result<T, NoValue>> {
+        self.poll_with(context, Self::take)
+    }
+
+    fn poll_with(
+        &self,
+        context: &mut Context<'_>,
+        take: impl FnOnce(&mut State<T>) -> Result<T, NoValue>,
+    ) -> Poll<Result<T, NoValue>> {
         // Cloned and dropped outside the lock: it is foreign code.
         let new = context.waker().clone();
         let mut state = self.state.lock();
@@ -66,7 +74,7 @@ impl<T> OneShot<T> {
             drop(old);
             return Poll::Pending;
         }
-        let result = Self::take(&mut state);
+        let result = take(&mut state);
         drop(state);
         drop(new);
         Poll::Ready(result)
@@ -74,6 +82,14 @@ impl<T> OneShot<T> {
 
     /// Waits for the value, until `deadline` at the most.
     pub(crate) fn wait(&self, deadline: Option<Instant>) -> Option<Result<T, NoValue>> {
+        self.wait_with(deadline, Self::take)
+    }
+
+    fn wait_with(
+        &self,
+        deadline: Option<Instant>,
+        take: impl FnOnce(&mut State<T>) -> Result<T, NoValue>,
+    ) -> Option<Result<T, NoValue>> {
         let mut state = self.state.lock();
         while matches!(*state, State::Waiting(_)) {
             if deadline.is_some_and(|deadline| real_now() >= deadline) {
@@ -81,7 +97,7 @@ impl<T> OneShot<T> {
             }
             state = self.settled.wait(state, deadline);
         }
-        Some(Self::take(&mut state))
+        Some(take(&mut state))
     }
 
     /// The value, if it is there.
@@ -105,6 +121,24 @@ impl<T> OneShot<T> {
         match state {
             State::Settled(result) => result.ok(),
             State::Waiting(_) | State::Over => None,
+        }
+    }
+}
+
+/// For a value that many want, as often as they ask.
+impl<T: Copy> OneShot<T> {
+    pub(crate) fn poll_copy(&self, context: &mut Context<'_>) -> Poll<Result<T, NoValue>> {
+        self.poll_with(context, |state| Self::copy(state))
+    }
+
+    pub(crate) fn wait_for_copy(&self, deadline: Option<Instant>) -> Option<Result<T, NoValue>> {
+        self.wait_with(deadline, |state| Self::copy(state))
+    }
+
+    fn copy(state: &State<T>) -> Result<T, NoValue> {
+        match state {
+            State::Settled(result) => *result,
+            State::Waiting(_) | State::Over => Err(NoValue::Dropped),
         }
     }
 }

@@ -143,8 +143,6 @@ fn dropping_a_system_stops_its_actors_without_sending_what_is_scheduled() {
 
 #[test]
 fn closing_stops_children_before_parents_and_says_what_became_of_all() {
-    use common::{Call, Script};
-
     let kit = TestKit::new("test").unwrap();
     let (sender, order) = mpsc::channel();
     let parent = kit

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use common::{Call, Event, LONG, Script, all, ms, probe};
 use mini_actor::test_kit::TestKit;
 use mini_actor::{
-    Actor, ActorSystem, Context, Overflow, Props, StopReason, Undelivered, Unsendable,
+    Actor, ActorRef, ActorSystem, Context, Overflow, Props, StopReason, Undelivered, Unsendable,
 };
 
 /// An actor that holds still at 0, until the test lets it go.
@@ -525,4 +525,23 @@ fn a_subscriber_that_panics_hides_no_dead_letter_from_the_others() {
     kit.settle();
     assert_eq!(kit.metrics().dead_letters, 1);
     assert_eq!(seen.try_iter().collect::<Vec<_>>(), [Undelivered::Stopped]);
+}
+
+#[test]
+fn the_end_of_an_actor_is_told_each_time_and_to_each_that_waits() {
+    let system = ActorSystem::builder("test").threads(1).build().unwrap();
+    let actor: ActorRef<()> = system.spawn("a", || Script::new(|_: Call<()>, _| ())).unwrap();
+    let mut end = actor.termination();
+    assert_eq!(end.wait(Duration::ZERO), None);
+    thread::scope(|scope| {
+        let waits: Vec<_> = (0..2).map(|_| scope.spawn(|| end.wait(LONG))).collect();
+        actor.stop();
+        for wait in waits {
+            assert_eq!(wait.join().unwrap(), Some(StopReason::Asked));
+        }
+    });
+    for _ in 0..2 {
+        assert_eq!(futures::executor::block_on(&mut end), StopReason::Asked);
+        assert_eq!(end.wait(Duration::ZERO), Some(StopReason::Asked));
+    }
 }
