@@ -5,7 +5,7 @@ use std::panic::resume_unwind;
 use std::time::Instant;
 
 use crate::dead_letters::Undelivered;
-use crate::dispatcher::{Activate, Dispatcher, Inside, Mapping, Task, about_to_block};
+use crate::dispatcher::{Activate, Dispatcher, Inside, Mapping, Task, is_shared_thread};
 use crate::error::Unsendable;
 use crate::mailbox::{Capacity, Mailbox, Overflow, Refused, Sent, Unsent};
 use crate::registry::Registry;
@@ -194,7 +194,6 @@ impl<M: Send + 'static> Cell<M> {
                         let own = real_now().checked_add(limit);
                         own.into_iter().chain(latest).min()
                     });
-                    about_to_block();
                     if !self.mailbox.wait_for_room(deadline) {
                         return Err((Unsendable::Full, given));
                     }
@@ -217,9 +216,11 @@ impl<M: Send + 'static> Cell<M> {
         }
     }
 
-    /// Whether waiting for room can end.
+    /// Whether waiting for room can end. On a thread that actors share it might not: as many senders as there are threads
+    /// would keep them all from the receiver.
     fn may_wait_here(&self) -> bool {
         self.dispatcher.as_manual().is_none()
+            && !is_shared_thread()
             && !Inside::actor(self.id)
             && !Mapping::is_running()
             && !self.registry.is_timer_thread()

@@ -140,6 +140,8 @@ pub(crate) struct Pool {
 }
 
 struct Shared {
+    /// The thread of one actor, which may block it.
+    own: bool,
     injector: Injector<Task>,
     stealers: Vec<Stealer<Task>>,
     idle: Idle,
@@ -184,12 +186,28 @@ pub(crate) fn about_to_block() {
     });
 }
 
+/// Whether actors share the calling thread, of whatever system. One that waits there for another might keep it from the
+/// thread that it needs.
+pub(crate) fn is_shared_thread() -> bool {
+    with_current(|worker| !worker.shared.own).unwrap_or(false)
+}
+
 impl Pool {
-    /// Starts `threads` threads, named `name-0` and so on.
+    /// Starts `threads` threads for many actors, named `name-0` and so on.
     pub(crate) fn start(name: &str, threads: usize) -> std::io::Result<Arc<Self>> {
+        Self::launch(name, threads, false)
+    }
+
+    /// Starts the thread of one actor.
+    pub(crate) fn start_own(name: &str) -> std::io::Result<Arc<Self>> {
+        Self::launch(name, 1, true)
+    }
+
+    fn launch(name: &str, threads: usize, own: bool) -> std::io::Result<Arc<Self>> {
         let queues: Vec<Queue<Task>> = (0..threads).map(|_| Queue::new_fifo()).collect();
         let parkers: Vec<Parker> = (0..threads).map(|_| Parker::new()).collect();
         let shared = Arc::new(Shared {
+            own,
             injector: Injector::new(),
             stealers: queues.iter().map(Queue::stealer).collect(),
             idle: Idle::new(parkers.iter().map(|parker| parker.unparker().clone()).collect()),

@@ -545,3 +545,66 @@ fn the_end_of_an_actor_is_told_each_time_and_to_each_that_waits() {
         assert_eq!(end.wait(Duration::ZERO), Some(StopReason::Asked));
     }
 }
+
+const SENT: u32 = 100;
+
+/// Actors that send so many messages each to one whose mailbox holds one and blocks, and say how often it was full.
+fn flood(system: &ActorSystem, producers: u32, pinned: bool) -> Vec<u32> {
+    let (received, is_received) = mpsc::channel();
+    let sink = system
+        .spawn_with(
+            "sink",
+            Props::once(move || {
+                Script::new(move |call: Call<()>, _| {
+                    if call == Call::Message(()) {
+                        received.send(()).unwrap();
+                    }
+                })
+            })
+            .bounded(1, Overflow::Block(Duration::MAX)),
+        )
+        .unwrap();
+    let (done, all_done) = mpsc::channel();
+    for number in 0..producers {
+        let (sink, done) = (sink.clone(), done.clone());
+        let (mut left, mut full) = (SENT, 0);
+        let props = Props::once(move || {
+            Script::new(move |call: Call<()>, ctx: &mut Context<Script<()>>| {
+                if call != Call::Message(()) {
+                    return;
+                }
+                match sink.tell(()) {
+                    Ok(()) => left -= 1,
+                    Err(_) => full += 1,
+                }
+                if left == 0 {
+                    done.send(full).unwrap();
+                } else {
+                    ctx.myself().tell(()).unwrap();
+                }
+            })
+        });
+        let props = if pinned { props.pinned() } else { props };
+        let producer = system.spawn_with(&format!("producer-{number}"), props).unwrap();
+        producer.tell(()).unwrap();
+    }
+    let full = (0..producers).map(|_| all_done.recv_timeout(LONG).unwrap()).collect();
+    for _ in 0..producers * SENT {
+        is_received.recv_timeout(LONG).unwrap();
+    }
+    full
+}
+
+#[test]
+fn actors_that_find_no_room_leave_a_thread_to_the_one_that_makes_it() {
+    let system = ActorSystem::builder("test").threads(2).build().unwrap();
+    flood(&system, 4, false);
+    system.close().unwrap();
+}
+
+#[test]
+fn a_pinned_actor_waits_for_room() {
+    let system = ActorSystem::builder("test").threads(1).build().unwrap();
+    assert_eq!(flood(&system, 2, true), [0, 0]);
+    system.close().unwrap();
+}
