@@ -4,7 +4,8 @@
 //! which runs next on the same core: two actors that talk to each other stay where their messages are warm, and
 //! nobody is woken for them. An actor in the slot cannot be stolen, so a second one moves the first to the
 //! queue, a worker that is about to block gives it away ([`about_to_block`]), and after a number of turns in the slot
-//! the others have theirs.
+//! the others have theirs. What is left: it waits until the turn of the one that scheduled it is over, be there idle
+//! threads or not. To offer it to them at once would wake one for each step of a conversation.
 
 use std::cell::{Cell, UnsafeCell};
 use std::collections::VecDeque;
