@@ -548,13 +548,13 @@ impl Drop for ActorSystem {
         drop(self.owner.stop());
         let registry = self.system.registry();
         registry.close();
-        registry.drop_unsent();
         if let Some(manual) = registry.dispatcher.as_manual()
             && !registry.is_inside()
         {
             // Nobody else would let them stop.
             manual.run(LAST_TURNS);
         }
+        registry.drop_unsent();
         // The fields are dropped next; the scheduler waits for its thread.
     }
 }
