@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use crate::cell::Cell;
+use crate::cell::{Cell, Wait};
 use crate::dispatcher::about_to_block;
 use crate::error::SendError;
 use crate::oneshot::{NoValue, OneShot};
@@ -82,7 +82,7 @@ impl<M: Send + 'static> ActorRef<M> {
     /// letter.
     #[inline]
     pub fn tell(&self, message: M) -> Result<(), SendError<M>> {
-        self.cell.send(message, true).map_err(|(reason, message)| {
+        self.cell.send(message, Wait::Until(None)).map_err(|(reason, message)| {
             SendError::new(message, reason, Arc::clone(&self.cell.path))
         })
     }
@@ -156,7 +156,8 @@ impl<M: Send + 'static> ActorRef<M> {
     }
 
     /// A reference for senders of something else, of which `map` makes this actor's messages. It runs on the
-    /// sender's thread, and must be short: until it returns, later messages to the actor wait.
+    /// sender's thread, and must be short: until it returns, later messages to the actor wait. What it sends
+    /// itself never waits for room.
     pub fn map<P: Send + 'static>(
         &self,
         map: impl Fn(P) -> M + Send + Sync + 'static,
@@ -235,7 +236,7 @@ struct Mapped<M, F> {
 impl<P, M: Send + 'static, F: Fn(P) -> M + Send + Sync> Accept<P> for Mapped<M, F> {
     fn accept(&self, given: P) -> Result<(), SendError<P>> {
         self.cell
-            .offer(given, &self.map, true)
+            .offer(given, &self.map, Wait::Until(None))
             .map_err(|(reason, given)| SendError::new(given, reason, Arc::clone(&self.cell.path)))
     }
 
@@ -340,7 +341,8 @@ impl Drop for End {
 
 /// The end of an actor, with the reason. Made by [`ActorRef::termination`].
 ///
-/// A future, on any executor; or [`wait`](Self::wait)ed for.
+/// A future, on any executor; or [`wait`](Self::wait)ed for, by any number of threads. It answers as often as it is
+/// asked, also when it has been polled to its end.
 ///
 /// # Examples
 ///
@@ -378,7 +380,12 @@ impl Termination {
     /// and actors are moved by the thread that would.
     pub fn wait(&self, limit: Duration) -> Option<StopReason> {
         about_to_block();
-        self.shot.wait(real_now().checked_add(limit))?.ok()
+        self.shot.wait_for_copy(real_now().checked_add(limit)).map(Self::reason)
+    }
+
+    fn reason(result: Result<StopReason, NoValue>) -> StopReason {
+        // A cell that is freed with its system, in virtual time, without having stopped.
+        result.unwrap_or(StopReason::SystemClosed)
     }
 }
 
@@ -386,8 +393,7 @@ impl Future for Termination {
     type Output = StopReason;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<StopReason> {
-        // A cell that is freed with its system, in virtual time, without having stopped.
-        self.shot.poll(context).map(|result| result.unwrap_or(StopReason::SystemClosed))
+        self.shot.poll_copy(context).map(Self::reason)
     }
 }
 

@@ -4,23 +4,27 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lars_scheduler::{Cancellable, Task, TaskBody};
 
 use crate::address::ActorRef;
+use crate::cell::Wait;
 use crate::dead_letters::Undelivered;
-use crate::dispatcher::about_to_block;
+use crate::dispatcher::{LAST_TURNS, about_to_block};
 use crate::error::{AskError, Unsendable};
 use crate::oneshot::{NoValue, OneShot};
 use crate::registry::Registry;
-use crate::sync::{Arc, Mutex};
+use crate::sync::{Arc, Mutex, real_now};
 
 /// What asker, answerer and time-out share.
 struct Question<T> {
     shot: OneShot<T>,
     /// Set right after the question was made; taken by whoever has no more use for it.
     timer: Mutex<Option<Cancellable>>,
+    /// For a thread that waits: closing ends the timer before it ends the question. `None` is never, or in virtual
+    /// time.
+    deadline: Option<Instant>,
 }
 
 impl<T> Question<T> {
@@ -116,6 +120,10 @@ impl<M: Send + 'static> ActorRef<M> {
     ///
     /// The time-out costs one scheduled timer, which the answer cancels. It is never early.
     ///
+    /// A full mailbox with [`Overflow::Block`](crate::Overflow::Block) lets the caller wait for room as
+    /// [`tell`](Self::tell) does, here and not in the future that it returns; that counts as time of the question, and
+    /// ends with it. Async code, which is not to block its thread, asks actors whose mailbox has another policy.
+    ///
     /// # Errors
     ///
     /// [`AskError`], from the result, if the actor could not be asked, did not answer in time, or dropped the
@@ -155,7 +163,10 @@ impl<M: Send + 'static> ActorRef<M> {
     ) -> Ask<T> {
         let registry = Arc::clone(&self.cell().registry);
         let asked = Arc::clone(&self.cell().path);
-        let question = Arc::new(Question { shot: OneShot::new(), timer: Mutex::new(None) });
+        let real = registry.dispatcher.as_manual().is_none();
+        let deadline = if real { real_now().checked_add(timeout) } else { None };
+        let question =
+            Arc::new(Question { shot: OneShot::new(), timer: Mutex::new(None), deadline });
         let ask = |state| Ask {
             state,
             registry: Arc::clone(&registry),
@@ -176,7 +187,7 @@ impl<M: Send + 'static> ActorRef<M> {
             registry: Arc::clone(&registry),
             asked: Arc::clone(&asked),
         };
-        match self.cell().send(make(reply), true) {
+        match self.cell().send(make(reply), Wait::Until(deadline)) {
             Ok(()) => ask(Ok(question)),
             Err((reason, message)) => {
                 // Its reply settles the question and cancels the timer, if the message has still got it.
@@ -184,6 +195,9 @@ impl<M: Send + 'static> ActorRef<M> {
                 question.cancel_timer();
                 ask(Err(match reason {
                     Unsendable::Stopped => AskError::Stopped(Arc::clone(&asked)),
+                    Unsendable::Full if deadline.is_some_and(|deadline| real_now() >= deadline) => {
+                        AskError::Timeout(timeout)
+                    }
                     Unsendable::Full => AskError::Full(Arc::clone(&asked)),
                 }))
             }
@@ -192,7 +206,7 @@ impl<M: Send + 'static> ActorRef<M> {
 }
 
 impl<T: Send + 'static> Ask<T> {
-    /// Blocks until the answer has come, or the time-out.
+    /// Blocks until the answer has come, or the time-out, also while the system is closed.
     ///
     /// To be called by an actor only if it cannot be helped: it keeps a thread of the system from others, and
     /// if all of them wait nobody answers. [`Context::pipe_to_self`](crate::Context::pipe_to_self) does not wait.
@@ -206,15 +220,15 @@ impl<T: Send + 'static> Ask<T> {
         let question = self.state.as_ref().map_err(Clone::clone)?;
         if let Some(manual) = self.registry.dispatcher.as_manual() {
             if !self.registry.is_inside() {
-                manual.run(usize::MAX);
+                manual.run(LAST_TURNS);
             }
             let result = question.shot.try_take();
             return self.answer(result.ok_or(AskError::WouldBlock)?);
         }
         about_to_block();
-        // The time-out settles it at the latest, be it that the system is closed and drops that.
-        let result = question.shot.wait(None);
-        self.answer(result.unwrap_or(Err(NoValue::Closed)))
+        // The timer of a system that is being closed does not run any more.
+        let result = question.shot.wait(question.deadline);
+        self.answer(result.unwrap_or(Err(NoValue::TimedOut)))
     }
 
     fn answer(&self, result: Result<T, NoValue>) -> Result<T, AskError> {

@@ -2,9 +2,10 @@
 
 use std::any::Any;
 use std::panic::resume_unwind;
+use std::time::Instant;
 
 use crate::dead_letters::Undelivered;
-use crate::dispatcher::{Activate, Dispatcher, Inside, Task, about_to_block};
+use crate::dispatcher::{Activate, Dispatcher, Inside, Mapping, Task, is_shared_thread};
 use crate::error::Unsendable;
 use crate::mailbox::{Capacity, Mailbox, Overflow, Refused, Sent, Unsent};
 use crate::registry::Registry;
@@ -12,6 +13,14 @@ use crate::signal::{Lane, Resident, Signal, Watchers};
 use crate::stop_reason::StopReason;
 use crate::sync::plain::{AtomicU64, StaticU64};
 use crate::sync::{Arc, Ordering, UnsafeCell, real_now, relax};
+
+/// Whether a sender waits for room, where the policy says that it may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wait {
+    Never,
+    /// As long as the policy says, and not beyond this moment, if there is one.
+    Until(Option<Instant>),
+}
 
 /// What came of running an actor for a while.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -140,18 +149,14 @@ impl<M: Send + 'static> Cell<M> {
 
     /// Sends a message, by the policy of the mailbox; gives it back if that says so.
     #[inline]
-    pub(crate) fn send(
-        self: &Arc<Self>,
-        message: M,
-        may_wait: bool,
-    ) -> Result<(), (Unsendable, M)> {
+    pub(crate) fn send(self: &Arc<Self>, message: M, wait: Wait) -> Result<(), (Unsendable, M)> {
         match self.mailbox.send(message) {
             Ok(sent) => {
                 self.see_to(sent);
                 Ok(())
             }
             Err((Refused::Closed, message)) => Err((Unsendable::Stopped, message)),
-            Err((Refused::Full, message)) => self.offer(message, |message| message, may_wait),
+            Err((Refused::Full, message)) => self.offer(message, |message| message, wait),
         }
     }
 
@@ -160,12 +165,16 @@ impl<M: Send + 'static> Cell<M> {
         self: &Arc<Self>,
         mut given: P,
         make: impl Fn(P) -> M,
-        may_wait: bool,
+        wait: Wait,
     ) -> Result<(), (Unsendable, P)> {
         let mut deadline = None;
         let mut spins = 0;
         loop {
-            given = match self.mailbox.send_with(given, &make) {
+            let made = self.mailbox.send_with(given, |given| {
+                let _mapping = Mapping::enter();
+                make(given)
+            });
+            given = match made {
                 Ok(sent) => {
                     self.see_to(sent);
                     return Ok(());
@@ -179,21 +188,27 @@ impl<M: Send + 'static> Cell<M> {
                 }
                 Err(Unsent::Refused(Refused::Full, given)) => given,
             };
-            match self.overflow {
-                Overflow::Block(limit) if may_wait && self.may_wait_here() => {
-                    let deadline = *deadline.get_or_insert_with(|| real_now().checked_add(limit));
-                    about_to_block();
+            match (self.overflow, wait) {
+                (Overflow::Block(limit), Wait::Until(latest)) if self.may_wait_here() => {
+                    let deadline = *deadline.get_or_insert_with(|| {
+                        let own = real_now().checked_add(limit);
+                        own.into_iter().chain(latest).min()
+                    });
                     if !self.mailbox.wait_for_room(deadline) {
                         return Err((Unsendable::Full, given));
                     }
                 }
-                Overflow::Fail | Overflow::Block(_) => return Err((Unsendable::Full, given)),
-                Overflow::DropNewest => {
+                (Overflow::Fail | Overflow::Block(_), _) => {
+                    return Err((Unsendable::Full, given));
+                }
+                (Overflow::DropNewest, _) => {
                     self.bury(Undelivered::Full, make(given));
                     return Ok(());
                 }
-                Overflow::DropOldest => match self.mailbox.evict() {
+                (Overflow::DropOldest, _) => match self.mailbox.evict() {
                     Some(oldest) => self.bury(Undelivered::Full, oldest),
+                    // It may be the one that this thread is just making.
+                    None if Mapping::is_running() => return Err((Unsendable::Full, given)),
                     // Its sender is about to write it, or others were faster.
                     None => relax(&mut spins),
                 },
@@ -201,17 +216,20 @@ impl<M: Send + 'static> Cell<M> {
         }
     }
 
-    /// Whether waiting for room can end.
+    /// Whether waiting for room can end. On a thread that actors share it might not: as many senders as there are threads
+    /// would keep them all from the receiver.
     fn may_wait_here(&self) -> bool {
         self.dispatcher.as_manual().is_none()
+            && !is_shared_thread()
             && !Inside::actor(self.id)
+            && !Mapping::is_running()
             && !self.registry.is_timer_thread()
     }
 
     /// Delivers a message that nobody waits for; if that is not possible it becomes a dead letter. Says
     /// whether the actor is still there.
     pub(crate) fn deliver(self: &Arc<Self>, message: M) -> bool {
-        match self.send(message, false) {
+        match self.send(message, Wait::Never) {
             Ok(()) => true,
             Err((reason, message)) => {
                 let (reason, there) = match reason {

@@ -132,21 +132,27 @@ impl DeadLetters {
     pub(crate) fn bury<M: Send + 'static>(&self, recipient: &str, reason: Undelivered, message: M) {
         // Relaxed: a statistic.
         self.count.fetch_add(1, Ordering::Relaxed);
-        let told = contain(|| {
-            let message_type = type_name::<M>();
-            tracing::debug!(target: "mini_actor", recipient, message_type, ?reason, "dead letter");
-            // Copied, because a hook may subscribe, or send and cause the next dead letter.
-            let hooks: Vec<Hook> =
-                self.hooks.lock().all.iter().map(|(_, hook)| Arc::clone(hook)).collect();
-            for hook in hooks {
-                hook(&DeadLetter { recipient, message_type, reason, message: &message });
+        let report = |told: Result<(), String>| {
+            if let Err(error) = told {
+                quietly(
+                    || tracing::error!(target: "mini_actor", recipient, error, "a dead letter panicked"),
+                );
             }
+        };
+        let message_type = type_name::<M>();
+        quietly(|| {
+            tracing::debug!(target: "mini_actor", recipient, message_type, ?reason, "dead letter");
         });
-        for error in [told, contain(|| drop(message))].into_iter().filter_map(Result::err) {
-            quietly(
-                || tracing::error!(target: "mini_actor", recipient, error, "a dead letter panicked"),
-            );
+        // Copied, because a hook may subscribe, or send and cause the next dead letter.
+        let hooks: Vec<Hook> =
+            self.hooks.lock().all.iter().map(|(_, hook)| Arc::clone(hook)).collect();
+        for hook in hooks {
+            let letter = DeadLetter { recipient, message_type, reason, message: &message };
+            report(contain(|| hook(&letter)));
+            // It may be the last reference to one that has just been unsubscribed.
+            report(contain(|| drop(hook)));
         }
+        report(contain(|| drop(message)));
     }
 
     pub(crate) fn count(&self) -> u64 {

@@ -4,7 +4,8 @@
 //! which runs next on the same core: two actors that talk to each other stay where their messages are warm, and
 //! nobody is woken for them. An actor in the slot cannot be stolen, so a second one moves the first to the
 //! queue, a worker that is about to block gives it away ([`about_to_block`]), and after a number of turns in the slot
-//! the others have theirs.
+//! the others have theirs. What is left: it waits until the turn of the one that scheduled it is over, be there idle
+//! threads or not. To offer it to them at once would wake one for each step of a conversation.
 
 use std::cell::{Cell, UnsafeCell};
 use std::collections::VecDeque;
@@ -101,6 +102,10 @@ impl Dispatcher {
     }
 }
 
+/// The most activations that a system in virtual time has to close, to be dropped, or to answer: an actor or a future
+/// that wakes itself for ever must not keep the caller.
+pub(crate) const LAST_TURNS: usize = 1 << 20;
+
 /// Runs what is scheduled in the order in which it was, on the thread that asks for it.
 pub(crate) struct Manual {
     queue: Mutex<VecDeque<Task>>,
@@ -136,6 +141,8 @@ pub(crate) struct Pool {
 }
 
 struct Shared {
+    /// The thread of one actor, which may block it.
+    own: bool,
     injector: Injector<Task>,
     stealers: Vec<Stealer<Task>>,
     idle: Idle,
@@ -180,12 +187,28 @@ pub(crate) fn about_to_block() {
     });
 }
 
+/// Whether actors share the calling thread, of whatever system. One that waits there for another might keep it from the
+/// thread that it needs.
+pub(crate) fn is_shared_thread() -> bool {
+    with_current(|worker| !worker.shared.own).unwrap_or(false)
+}
+
 impl Pool {
-    /// Starts `threads` threads, named `name-0` and so on.
+    /// Starts `threads` threads for many actors, named `name-0` and so on.
     pub(crate) fn start(name: &str, threads: usize) -> std::io::Result<Arc<Self>> {
+        Self::launch(name, threads, false)
+    }
+
+    /// Starts the thread of one actor.
+    pub(crate) fn start_own(name: &str) -> std::io::Result<Arc<Self>> {
+        Self::launch(name, 1, true)
+    }
+
+    fn launch(name: &str, threads: usize, own: bool) -> std::io::Result<Arc<Self>> {
         let queues: Vec<Queue<Task>> = (0..threads).map(|_| Queue::new_fifo()).collect();
         let parkers: Vec<Parker> = (0..threads).map(|_| Parker::new()).collect();
         let shared = Arc::new(Shared {
+            own,
             injector: Injector::new(),
             stealers: queues.iter().map(Queue::stealer).collect(),
             idle: Idle::new(parkers.iter().map(|parker| parker.unparker().clone()).collect()),
@@ -376,6 +399,31 @@ impl Inside {
     /// Whether the calling thread runs this actor.
     pub(crate) fn actor(actor: u64) -> bool {
         RUNNING.with(Cell::get).1 == actor
+    }
+}
+
+thread_local! {
+    /// Whether this thread makes a message, in a slot of a mailbox that stays empty until that is done.
+    static MAPPING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Marks the calling thread as making a message, until it is dropped.
+pub(crate) struct Mapping(bool);
+
+impl Mapping {
+    pub(crate) fn enter() -> Self {
+        Self(MAPPING.with(|mapping| mapping.replace(true)))
+    }
+
+    /// Whether the calling thread does, so that a mailbox might wait for it.
+    pub(crate) fn is_running() -> bool {
+        MAPPING.with(Cell::get)
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        MAPPING.with(|mapping| mapping.set(self.0));
     }
 }
 

@@ -67,7 +67,10 @@ pub enum Overflow {
     /// Gives it back to the sender in the error.
     Fail,
     /// Lets the sending thread wait for room, so long at the most; then gives the message back. (`Duration::MAX`
-    /// waits for ever.) The timer thread, the actor itself, and a sender in virtual time never wait.
+    /// waits for ever.) For whoever could keep the receiver from making room it is [`Fail`](Self::Fail): an actor, a
+    /// closure or a piped future on a thread that actors share, the timer thread, the actor itself, and a sender in virtual
+    /// time never wait. An actor that is to wait has a thread of its own
+    /// ([`Props::pinned`](crate::Props::pinned)).
     Block(Duration),
     /// Makes the message a dead letter.
     DropNewest,
@@ -506,9 +509,12 @@ impl<T> Mailbox<T> {
                 unsafe { self.take(Some(bound)) }
             }
             Some(bound) => {
+                // Relaxed: only the reader writes it.
+                let before = self.taken.load(Ordering::Relaxed);
                 // SAFETY: the one activation.
                 let message = unsafe { self.take(Some(bound)) };
-                if message.is_some() {
+                // A slot whose message panicked on its way makes room as well.
+                if self.taken.load(Ordering::Relaxed) != before {
                     Self::wake_waiting(bound);
                 }
                 message

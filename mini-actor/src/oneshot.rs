@@ -3,6 +3,7 @@
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
+use crate::panics::{contain, quietly};
 use crate::sync::{Condvar, Mutex, real_now};
 
 /// Why no value comes.
@@ -42,9 +43,12 @@ impl<T> OneShot<T> {
                 *state = State::Settled(result);
                 drop(state);
                 self.settled.notify_all();
-                // Outside the lock: it is foreign code.
-                if let Some(waker) = waker {
-                    waker.wake();
+                // Outside the lock: it is foreign code. Whoever settles is not to suffer from it, and may be
+                // unwinding.
+                if let Some(waker) = waker
+                    && let Err(error) = contain(|| waker.wake())
+                {
+                    quietly(|| tracing::error!(target: "mini_actor", error, "a waker panicked"));
                 }
                 Ok(())
             }
@@ -53,18 +57,39 @@ impl<T> OneShot<T> {
     }
 
     pub(crate) fn poll(&self, context: &mut Context<'_>) -> Poll<Result<T, NoValue>> {
+        self.poll_with(context, Self::take)
+    }
+
+    fn poll_with(
+        &self,
+        context: &mut Context<'_>,
+        take: impl FnOnce(&mut State<T>) -> Result<T, NoValue>,
+    ) -> Poll<Result<T, NoValue>> {
+        // Cloned and dropped outside the lock: it is foreign code.
+        let new = context.waker().clone();
         let mut state = self.state.lock();
         if let State::Waiting(waker) = &mut *state {
-            let old = waker.replace(context.waker().clone());
+            let old = waker.replace(new);
             drop(state);
             drop(old);
             return Poll::Pending;
         }
-        Poll::Ready(Self::take(&mut state))
+        let result = take(&mut state);
+        drop(state);
+        drop(new);
+        Poll::Ready(result)
     }
 
     /// Waits for the value, until `deadline` at the most.
     pub(crate) fn wait(&self, deadline: Option<Instant>) -> Option<Result<T, NoValue>> {
+        self.wait_with(deadline, Self::take)
+    }
+
+    fn wait_with(
+        &self,
+        deadline: Option<Instant>,
+        take: impl FnOnce(&mut State<T>) -> Result<T, NoValue>,
+    ) -> Option<Result<T, NoValue>> {
         let mut state = self.state.lock();
         while matches!(*state, State::Waiting(_)) {
             if deadline.is_some_and(|deadline| real_now() >= deadline) {
@@ -72,7 +97,7 @@ impl<T> OneShot<T> {
             }
             state = self.settled.wait(state, deadline);
         }
-        Some(Self::take(&mut state))
+        Some(take(&mut state))
     }
 
     /// The value, if it is there.
@@ -91,9 +116,29 @@ impl<T> OneShot<T> {
 
     /// Nobody wants the value any more. Gives back what has come unseen.
     pub(crate) fn abandon(&self) -> Option<T> {
-        match std::mem::replace(&mut *self.state.lock(), State::Over) {
+        // Outside the lock: what is dropped here is foreign code.
+        let state = std::mem::replace(&mut *self.state.lock(), State::Over);
+        match state {
             State::Settled(result) => result.ok(),
             State::Waiting(_) | State::Over => None,
+        }
+    }
+}
+
+/// For a value that many want, as often as they ask.
+impl<T: Copy> OneShot<T> {
+    pub(crate) fn poll_copy(&self, context: &mut Context<'_>) -> Poll<Result<T, NoValue>> {
+        self.poll_with(context, |state| Self::copy(state))
+    }
+
+    pub(crate) fn wait_for_copy(&self, deadline: Option<Instant>) -> Option<Result<T, NoValue>> {
+        self.wait_with(deadline, |state| Self::copy(state))
+    }
+
+    fn copy(state: &State<T>) -> Result<T, NoValue> {
+        match state {
+            State::Settled(result) => *result,
+            State::Waiting(_) | State::Over => Err(NoValue::Dropped),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-use lars_scheduler::Handle;
+use lars_scheduler::{Handle, PendingTask};
 
 use crate::dead_letters::DeadLetters;
 use crate::dispatcher::{Dispatcher, Inside};
@@ -40,6 +40,9 @@ pub(crate) struct Registry {
     tree: Mutex<Tree>,
     /// Signalled when the last actor goes.
     all_gone: Condvar,
+    /// What the scheduler gave back when the system was closed, and nobody runs: time-outs of questions, timers.
+    /// `None` when nothing is kept any more.
+    unsent: Mutex<Option<Vec<PendingTask>>>,
 }
 
 struct Tree {
@@ -80,6 +83,7 @@ impl Registry {
             retired: AtomicU64::new(0),
             tree: Mutex::new(Tree { actors: HashMap::new(), closing: false }),
             all_gone: Condvar::default(),
+            unsent: Mutex::new(Some(Vec::new())),
         }
     }
 
@@ -131,8 +135,27 @@ impl Registry {
             self.all_gone.notify_all();
         }
         if end {
-            self.dispatcher.end();
+            self.end();
         }
+    }
+
+    /// Nobody is alive, and nobody will be: whoever asked hears of it, and the threads end.
+    fn end(&self) {
+        self.drop_unsent();
+        self.dispatcher.end();
+    }
+
+    /// Keeps what is not to be sent until the last actor has stopped: answers may come until then.
+    pub(crate) fn keep_unsent(&self, tasks: Vec<PendingTask>) {
+        if let Some(unsent) = &mut *self.unsent.lock() {
+            unsent.extend(tasks);
+        }
+    }
+
+    pub(crate) fn drop_unsent(&self) {
+        let unsent = self.unsent.lock().take();
+        // Outside the lock: it wakes those who asked, and drops closures.
+        drop(unsent);
     }
 
     pub(crate) fn find(&self, path: &str) -> Option<Arc<dyn Resident>> {
@@ -161,7 +184,7 @@ impl Registry {
             actor.stop_for(StopReason::SystemClosed);
         }
         if self.alive() == 0 {
-            self.dispatcher.end();
+            self.end();
         }
     }
 

@@ -89,7 +89,8 @@ impl<A: Actor> Props<A> {
         self
     }
 
-    /// A thread of its own, for an actor that blocks. (In virtual time it runs where all do.)
+    /// A thread of its own, for an actor that blocks, or that is to wait for room in full mailboxes
+    /// ([`Overflow::Block`]). (In virtual time it runs where all do.)
     pub fn pinned(mut self) -> Self {
         self.pinned = true;
         self
@@ -196,7 +197,7 @@ fn make<A: Actor>(
     let path: Arc<str> = format!("{above}/{name}").into();
     let pinned = match &registry.dispatcher {
         Dispatcher::Pool(_) if props.pinned => {
-            let pool = Pool::start(&format!("{}{path}", registry.name), 1)
+            let pool = Pool::start_own(&format!("{}{path}", registry.name))
                 .map_err(|error| SpawnError::Thread(error.to_string()))?;
             Some(Dispatcher::Pool(pool))
         }

@@ -1,7 +1,10 @@
 //! The owner of a system: builds it, closes it.
 
 use std::fmt;
+use std::future::Future;
 use std::ops::Deref;
+use std::pin::Pin;
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use lars_scheduler::{
@@ -9,7 +12,7 @@ use lars_scheduler::{
 };
 
 use crate::dead_letters::{DeadLetter, Hook};
-use crate::dispatcher::{Activate, Dispatcher, Manual, Pool, Task};
+use crate::dispatcher::{Activate, Dispatcher, LAST_TURNS, Manual, Pool, Task};
 use crate::error::{BuildError, NAME_RULE, is_name};
 use crate::handle::System;
 use crate::registry::{PanicHook, Registry, Rules};
@@ -20,8 +23,6 @@ use crate::sync::{Arc, Mutex, Ordering, real_now};
 
 /// The most messages of one activation.
 const MAX_THROUGHPUT: usize = 1 << 20;
-/// Activations that the actors of a system in virtual time have to stop when it is dropped.
-const LAST_TURNS: usize = 1 << 20;
 /// The most threads of a system.
 const MAX_THREADS: usize = 1024;
 
@@ -186,7 +187,7 @@ impl Builder {
             shutdown_timeout: self.shutdown_timeout,
             close_policy: self.close_policy,
             busy: AtomicBool::new(false),
-            closing: Mutex::new(Closing::default()),
+            closing: Arc::new(Mutex::new(Closing::default())),
         }
     }
 }
@@ -293,7 +294,7 @@ pub struct ActorSystem {
     close_policy: ClosePolicy,
     /// Somebody is just beginning to close.
     busy: AtomicBool,
-    closing: Mutex<Closing>,
+    closing: Arc<Mutex<Closing>>,
 }
 
 /// How far a close has come.
@@ -308,9 +309,6 @@ struct Closing {
     alive: usize,
     /// The scheduler's promise, until it is kept.
     pending: Option<StopFuture>,
-    /// What the scheduler gave back and is not sent: time-outs of questions, timers of actors. Dropped when the
-    /// actors have stopped, so that who asked hears of it as late as possible.
-    unsent: Vec<PendingTask>,
     report: CloseReport,
 }
 
@@ -367,12 +365,15 @@ impl ActorSystem {
     ///    its mailbox, then its children stop in the same way, then it stops. Actors still receive and send
     ///    meanwhile, to whoever has not closed its mailbox; what they try to schedule is refused.
     /// 3. Questions that are still open get [`AskError::Closed`](crate::AskError::Closed), and the threads end.
+    ///    Until then a thread that waits for an answer waits no longer than its time-out; a future has nobody left
+    ///    to wake it at that moment. So when the limit is over, questions that are open get that error as well,
+    ///    although actors still run.
     ///
     /// It always returns. When the limit is over, closing goes on by itself, and the report names who is still
     /// there; closing again waits for them, and its report includes what the first had to say. Called by an actor
     /// it does not wait for actors, since it would for itself. Called on the timer thread, by an inline task, it
-    /// waits for nothing; what was scheduled is then sent when the system is closed again by another thread, or
-    /// dropped with it.
+    /// waits for nothing; what was scheduled is then sent when that task has returned. In both cases open questions
+    /// end with the last actor, if nobody else closes the system before.
     pub fn close_within(&self, limit: Duration) -> CloseReport {
         let registry = self.system.registry();
         let deadline = real_now().checked_add(limit);
@@ -385,7 +386,7 @@ impl ActorSystem {
         }
         if let Some(manual) = registry.dispatcher.as_manual() {
             if !inside {
-                manual.run(usize::MAX);
+                manual.run(LAST_TURNS);
             }
         } else if !inside && registry.wait_until_empty(deadline) {
             // So that nothing of the system runs when this returns.
@@ -393,10 +394,7 @@ impl ActorSystem {
         }
         let mut closing = self.closing.lock();
         let metrics = registry.metrics();
-        let running = registry.paths();
-        let unsent =
-            if running.is_empty() { std::mem::take(&mut closing.unsent) } else { Vec::new() };
-        closing.report.running = running;
+        closing.report.running = registry.paths();
         closing.report.threads = registry.dispatcher.running();
         closing.report.actors_stopped = closing.alive.saturating_sub(metrics.alive);
         closing.report.received = metrics.processed.saturating_sub(closing.processed);
@@ -404,13 +402,15 @@ impl ActorSystem {
         closing.report.dead_letters = metrics.dead_letters;
         let report = closing.report.clone();
         drop(closing);
-        // Outside the lock: it wakes those who asked.
-        drop(unsent);
+        if !inside {
+            // The last actor has seen to it, or the limit is over.
+            registry.drop_unsent();
+        }
         report
     }
 
     /// Stops the scheduler, deals with what it had, and asks the actors to stop. By one thread at a time.
-    fn begin_close(&self, registry: &Registry, deadline: Option<Instant>) {
+    fn begin_close(&self, registry: &Arc<Registry>, deadline: Option<Instant>) {
         let pending = {
             let mut closing = self.closing.lock();
             if !closing.begun {
@@ -431,45 +431,102 @@ impl ActorSystem {
                 None => Duration::MAX,
                 Some(deadline) => deadline.saturating_duration_since(real_now()),
             };
-            let waited = pending.wait_timeout(left);
-            let mut closing = self.closing.lock();
-            match waited {
-                Ok(tasks) => {
-                    closing.report.scheduler_stopped = true;
-                    let send = closing.sort(tasks, self.close_policy);
-                    drop(closing);
-                    // Outside the lock: marked closures are foreign code.
-                    for task in send {
-                        task.run();
-                    }
+            let collect = Collect {
+                closing: Arc::clone(&self.closing),
+                registry: Arc::clone(registry),
+                policy: self.close_policy,
+            };
+            match pending.wait_timeout(left) {
+                Ok(tasks) => collect.see_to(tasks),
+                Err(later) => {
+                    self.closing.lock().pending = Some(later);
+                    Arc::new(collect).look();
                 }
-                Err(later) => closing.pending = Some(later),
             }
         }
         registry.close();
     }
 }
 
+/// Sees to what the scheduler hands back after closing has gone on without it: woken by the timer thread, as the last
+/// thing that it does.
+struct Collect {
+    closing: Arc<Mutex<Closing>>,
+    registry: Arc<Registry>,
+    policy: ClosePolicy,
+}
+
+impl Collect {
+    fn see_to(&self, tasks: Vec<PendingTask>) {
+        let mut closing = self.closing.lock();
+        closing.report.scheduler_stopped = true;
+        let sorted = closing.sort(tasks, self.policy);
+        drop(closing);
+        // Outside the lock: marked closures and destructors are foreign code.
+        for task in sorted.send {
+            task.run();
+        }
+        drop(sorted.drop);
+        self.registry.keep_unsent(sorted.keep);
+    }
+
+    /// Takes what is there, or waits to be woken.
+    fn look(self: &Arc<Self>) {
+        let waker = Waker::from(Arc::clone(self));
+        let tasks = {
+            let mut closing = self.closing.lock();
+            let Some(pending) = &mut closing.pending else {
+                // Another call that closes has taken it.
+                return;
+            };
+            let Poll::Ready(tasks) = Pin::new(pending).poll(&mut Context::from_waker(&waker))
+            else {
+                return;
+            };
+            closing.pending = None;
+            tasks
+        };
+        self.see_to(tasks);
+    }
+}
+
+impl Wake for Collect {
+    fn wake(self: Arc<Self>) {
+        self.look();
+    }
+}
+
 impl Closing {
-    /// Says which of the tasks are to be run.
-    fn sort(&mut self, tasks: Vec<PendingTask>, policy: ClosePolicy) -> Vec<PendingTask> {
-        let mut send = Vec::new();
+    /// Says what becomes of the tasks.
+    fn sort(&mut self, tasks: Vec<PendingTask>, policy: ClosePolicy) -> Sorted {
+        let mut sorted = Sorted::default();
         for task in tasks {
             if task.is_repeat() {
                 self.report.repeats_ended += 1;
+                sorted.drop.push(task);
             } else if !task.runs_on_close() {
                 // A closure, or what belongs to one actor or question.
                 self.report.timers_ended += 1;
-                self.unsent.push(task);
+                sorted.keep.push(task);
             } else if policy == ClosePolicy::SendPending {
                 self.report.sent += 1;
-                send.push(task);
+                sorted.send.push(task);
             } else {
                 self.report.dropped += 1;
+                sorted.drop.push(task);
             }
         }
-        send
+        sorted
     }
+}
+
+/// What becomes of what the scheduler gave back.
+#[derive(Default)]
+struct Sorted {
+    send: Vec<PendingTask>,
+    drop: Vec<PendingTask>,
+    /// Until the actors have stopped.
+    keep: Vec<PendingTask>,
 }
 
 impl Deref for ActorSystem {
@@ -497,6 +554,7 @@ impl Drop for ActorSystem {
             // Nobody else would let them stop.
             manual.run(LAST_TURNS);
         }
+        registry.drop_unsent();
         // The fields are dropped next; the scheduler waits for its thread.
     }
 }

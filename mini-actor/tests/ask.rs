@@ -4,7 +4,9 @@
 mod common;
 
 use std::future::Future;
-use std::sync::mpsc;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, mpsc};
+use std::task::{Context as TaskContext, Wake, Waker};
 use std::time::Duration;
 
 use common::{Call, LONG, SECOND, Script, ms};
@@ -247,4 +249,194 @@ fn a_piped_future_is_woken_in_virtual_time_too_and_its_result_for_a_stopped_acto
     kit.advance(ms(1));
     assert_eq!(receiver.try_recv(), Ok(2));
     assert_eq!(kit.dead_letters().len(), 1);
+}
+
+/// Gives the way back to the test, which keeps it.
+struct Keeper(mpsc::Sender<Reply<u64>>);
+
+impl Actor for Keeper {
+    type Message = Reply<u64>;
+    fn receive(&mut self, reply: Reply<u64>, _: &mut Context<Self>) {
+        self.0.send(reply).unwrap();
+    }
+}
+
+#[test]
+fn a_question_of_an_actor_keeps_its_time_out_while_its_system_is_closed() {
+    struct Parent(mpsc::Sender<Reply<u64>>, mpsc::Sender<Result<u64, AskError>>);
+    impl Actor for Parent {
+        type Message = ();
+        fn receive(&mut self, (): (), ctx: &mut Context<Self>) {
+            let sender = self.0.clone();
+            let child = ctx.spawn("child", move || Keeper(sender)).unwrap();
+            self.1.send(child.ask(|reply| reply, ms(300)).wait()).unwrap();
+        }
+    }
+    let system = ActorSystem::builder("test").threads(2).build().unwrap();
+    let ((sender, kept), (told, result)) = (mpsc::channel(), mpsc::channel());
+    let parent = system.spawn("parent", move || Parent(sender, told)).unwrap();
+    parent.tell(()).unwrap();
+    let _kept = kept.recv().unwrap();
+    let report = system.close_within(LONG);
+    assert!(report.is_complete(), "{report}");
+    assert_eq!(result.recv().unwrap(), Err(AskError::Timeout(ms(300))));
+}
+
+#[test]
+fn an_open_question_ends_when_closing_is_given_up() {
+    let system = ActorSystem::builder("test").threads(2).build().unwrap();
+    let (sender, kept) = mpsc::channel();
+    let keeper = system.spawn("keeper", move || Keeper(sender)).unwrap();
+    let ((begun, has_begun), (release, hold)) = (mpsc::channel(), mpsc::channel::<()>());
+    let busy = system
+        .spawn("busy", move || {
+            Script::new(move |call: Call<()>, _| {
+                if call == Call::Message(()) {
+                    begun.send(()).unwrap();
+                    let _ = hold.recv();
+                }
+            })
+        })
+        .unwrap();
+    let ask = keeper.ask(|reply| reply, Duration::MAX);
+    let asleep = keeper.ask(|reply| reply, Duration::MAX);
+    let _kept = (kept.recv().unwrap(), kept.recv().unwrap());
+    busy.tell(()).unwrap();
+    has_begun.recv().unwrap();
+    assert!(!system.close_within(ms(10)).is_complete());
+    let (sender, results) = mpsc::channel();
+    let other = sender.clone();
+    std::thread::spawn(move || sender.send(ask.wait()));
+    std::thread::spawn(move || other.send(block_on(asleep)));
+    assert_eq!(results.recv_timeout(LONG).unwrap(), Err(AskError::Closed));
+    assert_eq!(results.recv_timeout(LONG).unwrap(), Err(AskError::Closed));
+    drop(release);
+    system.close().unwrap();
+}
+
+#[test]
+fn an_open_question_ends_with_the_last_actor_of_a_system_that_an_actor_closes() {
+    let system = Arc::new(ActorSystem::builder("test").threads(2).build().unwrap());
+    let (sender, kept) = mpsc::channel();
+    let keeper = system.spawn("keeper", move || Keeper(sender)).unwrap();
+    let owner = Arc::clone(&system);
+    let closes = system
+        .spawn("closes", move || {
+            Script::new(move |call: Call<()>, _| {
+                if call == Call::Message(()) {
+                    owner.close_within(Duration::ZERO);
+                }
+            })
+        })
+        .unwrap();
+    let ask = keeper.ask(|reply| reply, Duration::MAX);
+    let _kept = kept.recv().unwrap();
+    closes.tell(()).unwrap();
+    let (sender, result) = mpsc::channel();
+    std::thread::spawn(move || sender.send(block_on(ask)));
+    assert_eq!(result.recv_timeout(LONG).unwrap(), Err(AskError::Closed));
+}
+
+/// A task that must not be woken.
+struct Bad;
+
+impl Wake for Bad {
+    fn wake(self: Arc<Self>) {
+        panic!("the waker panics, as expected by this test");
+    }
+}
+
+#[test]
+fn a_waker_of_an_asker_that_panics_does_not_fail_the_actor_that_answers() {
+    let kit = TestKit::new("test").unwrap();
+    let oracle = kit.spawn("oracle", Oracle::default).unwrap();
+    let mut ask = oracle.ask(Question::Keep, LONG);
+    let waker = Waker::from(Arc::new(Bad));
+    assert!(Pin::new(&mut ask).poll(&mut TaskContext::from_waker(&waker)).is_pending());
+    oracle.tell(Question::Release).unwrap();
+    kit.settle();
+    assert!(!oracle.is_stopped());
+    assert_eq!(kit.scheduler().timers().pending(), 0, "the time-out was not cancelled");
+    assert_eq!(ask.wait(), Ok(7));
+}
+
+#[test]
+fn a_waker_of_an_asker_that_panics_while_the_asked_actor_unwinds_does_not_abort_the_process() {
+    let kit = TestKit::new("test").unwrap();
+    let oracle = kit.spawn("oracle", Oracle::default).unwrap();
+    let mut ask = oracle.ask(Question::Throw, LONG);
+    let waker = Waker::from(Arc::new(Bad));
+    assert!(Pin::new(&mut ask).poll(&mut TaskContext::from_waker(&waker)).is_pending());
+    kit.settle();
+    assert!(oracle.is_stopped());
+    assert_eq!(ask.wait(), Err(AskError::NoAnswer));
+}
+
+/// A task whose waker's destructor looks at the question.
+struct Looks(Arc<Mutex<Option<Reply<u64>>>>);
+
+impl Wake for Looks {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl Drop for Looks {
+    fn drop(&mut self) {
+        let reply = self.0.lock().unwrap().take();
+        reply.unwrap().send(1);
+    }
+}
+
+#[test]
+fn a_waker_whose_destructor_answers_the_question_does_not_lock_it_up() {
+    let (ended, has_ended) = mpsc::channel();
+    std::thread::spawn(move || {
+        let kit = TestKit::new("test").unwrap();
+        let (sender, kept) = mpsc::channel();
+        let keeper = kit.spawn("keeper", move || Keeper(sender)).unwrap();
+        let mut ask = keeper.ask(|reply| reply, LONG);
+        kit.settle();
+        let reply = Arc::new(Mutex::new(Some(kept.recv().unwrap())));
+        let waker = Waker::from(Arc::new(Looks(reply)));
+        assert!(Pin::new(&mut ask).poll(&mut TaskContext::from_waker(&waker)).is_pending());
+        drop(waker);
+        // The question drops the last clone of the waker.
+        drop(ask);
+        ended.send(kit.metrics().dead_letters).unwrap();
+    });
+    assert_eq!(has_ended.recv_timeout(LONG), Ok(1), "the late answer");
+}
+
+#[test]
+fn a_question_to_a_full_mailbox_that_blocks_takes_no_longer_than_its_time_out() {
+    enum Message {
+        Hold(mpsc::Receiver<()>),
+        Ask(Reply<u64>),
+    }
+    struct Sink(mpsc::Sender<()>);
+    impl Actor for Sink {
+        type Message = Message;
+        fn receive(&mut self, message: Message, _: &mut Context<Self>) {
+            match message {
+                Message::Hold(hold) => {
+                    self.0.send(()).unwrap();
+                    let _ = hold.recv();
+                }
+                Message::Ask(reply) => reply.send(1),
+            }
+        }
+    }
+    let system = ActorSystem::builder("test").threads(2).build().unwrap();
+    let (holds, has_held) = mpsc::channel();
+    let props = Props::once(|| Sink(holds)).bounded(1, Overflow::Block(Duration::MAX));
+    let sink = system.spawn_with("sink", props).unwrap();
+    let (release, hold) = mpsc::channel();
+    sink.tell(Message::Hold(hold)).unwrap();
+    has_held.recv().unwrap();
+    let first = sink.ask(Message::Ask, LONG);
+    let (sender, result) = mpsc::channel();
+    let asks = sink.clone();
+    std::thread::spawn(move || sender.send(asks.ask(Message::Ask, ms(50)).wait()));
+    assert_eq!(result.recv_timeout(LONG), Ok(Err(AskError::Timeout(ms(50)))));
+    drop(release);
+    assert_eq!(first.wait(), Ok(1));
 }

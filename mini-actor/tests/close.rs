@@ -3,10 +3,12 @@
 
 mod common;
 
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
+use std::task::{Context as TaskContext, Poll};
 use std::time::Duration;
 
-use common::{Event, LONG, all, probe};
+use common::{Call, Event, LONG, Script, all, ms, probe};
+use mini_actor::test_kit::TestKit;
 use mini_actor::{Actor, ActorSystem, ClosePolicy, CloseReport, Context, SpawnError, StopReason};
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -75,9 +77,9 @@ fn an_actor_may_close_its_system_and_another_thread_waits_for_the_end() {
             self.1.send(self.0.close().unwrap_err().report).unwrap();
         }
     }
-    let system = std::sync::Arc::new(ActorSystem::new("test").unwrap());
+    let system = Arc::new(ActorSystem::new("test").unwrap());
     let (sender, receiver) = mpsc::channel();
-    let inner = std::sync::Arc::clone(&system);
+    let inner = Arc::clone(&system);
     let closer = system.spawn("closer", move || Closer(inner, sender)).unwrap();
     let (factory, told) = probe(|_, _| ());
     let other = system.spawn("other", factory).unwrap();
@@ -141,9 +143,6 @@ fn dropping_a_system_stops_its_actors_without_sending_what_is_scheduled() {
 
 #[test]
 fn closing_stops_children_before_parents_and_says_what_became_of_all() {
-    use common::{Call, Script};
-    use mini_actor::test_kit::TestKit;
-
     let kit = TestKit::new("test").unwrap();
     let (sender, order) = mpsc::channel();
     let parent = kit
@@ -303,14 +302,14 @@ fn an_actor_that_closes_the_system_while_another_thread_does_is_not_made_to_wait
             assert!(!self.0.close_within(LONG).is_complete());
         }
     }
-    let system = std::sync::Arc::new(ActorSystem::new("test").unwrap());
+    let system = Arc::new(ActorSystem::new("test").unwrap());
     let (sender, entered) = mpsc::channel();
     let (release, hold) = mpsc::channel();
-    let inner = std::sync::Arc::clone(&system);
+    let inner = Arc::clone(&system);
     let closer = system.spawn("closer", move || Closer(inner, sender, hold)).unwrap();
     closer.tell(()).unwrap();
     entered.recv_timeout(LONG).unwrap();
-    let other = std::sync::Arc::clone(&system);
+    let other = Arc::clone(&system);
     let closing = std::thread::spawn(move || other.close_within(LONG));
     while !system.scheduler().timers().is_stopped() {
         std::thread::yield_now();
@@ -323,7 +322,6 @@ fn an_actor_that_closes_the_system_while_another_thread_does_is_not_made_to_wait
 
 #[test]
 fn a_system_in_virtual_time_that_is_dropped_stops_its_actors_and_frees_them() {
-    use mini_actor::test_kit::TestKit;
     let (factory, told) = probe(|_, _| ());
     let kit = TestKit::new("test").unwrap();
     let actor = kit.spawn("a", factory).unwrap();
@@ -340,4 +338,51 @@ fn a_system_in_virtual_time_that_is_dropped_stops_its_actors_and_frees_them() {
         ]
     );
     assert_eq!(futures::executor::block_on(end), StopReason::SystemClosed);
+}
+
+/// A scheduled message whose destructor is foreign code that comes back.
+struct ClosesOnDrop(Arc<ActorSystem>);
+impl Drop for ClosesOnDrop {
+    fn drop(&mut self) {
+        self.0.close_within(Duration::ZERO);
+    }
+}
+
+#[test]
+fn a_scheduled_message_whose_destructor_closes_the_system_does_not_lock_it_up() {
+    struct Ignores;
+    impl Actor for Ignores {
+        type Message = ClosesOnDrop;
+        fn receive(&mut self, _: ClosesOnDrop, _: &mut Context<Self>) {}
+    }
+    let builder = ActorSystem::builder("test").threads(1).close_policy(ClosePolicy::DropPending);
+    let system = Arc::new(builder.build().unwrap());
+    let actor = system.spawn("a", || Ignores).unwrap();
+    let message = ClosesOnDrop(Arc::clone(&system));
+    assert!(system.scheduler().schedule_once(HOUR, &actor, message).is_ok());
+    let (sender, receiver) = mpsc::channel();
+    std::thread::spawn(move || sender.send(system.close_within(LONG)));
+    assert!(receiver.recv_timeout(LONG).unwrap().is_complete());
+}
+
+#[test]
+fn closing_in_virtual_time_returns_although_a_piped_future_wakes_itself_for_ever() {
+    let (sender, closed) = mpsc::channel();
+    std::thread::spawn(move || {
+        let kit = TestKit::new("test").unwrap();
+        kit.spawn("a", || {
+            Script::new(|call: Call<()>, ctx: &mut Context<Script<()>>| {
+                if call == Call::Started {
+                    let endless = std::future::poll_fn(|context: &mut TaskContext<'_>| {
+                        context.waker().wake_by_ref();
+                        Poll::Pending::<()>
+                    });
+                    ctx.pipe_to_self(endless, |()| ());
+                }
+            })
+        })
+        .unwrap();
+        sender.send(kit.close_within(ms(100)).running).unwrap();
+    });
+    assert!(closed.recv_timeout(LONG).unwrap().is_empty());
 }

@@ -4,13 +4,15 @@
 mod common;
 
 use std::collections::HashSet;
-use std::sync::{Arc, Barrier, mpsc};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Barrier, Mutex, mpsc};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{Call, Event, LONG, Script, all, ms, probe};
 use mini_actor::test_kit::TestKit;
 use mini_actor::{
-    Actor, ActorSystem, Context, Overflow, Props, StopReason, Undelivered, Unsendable,
+    Actor, ActorRef, ActorSystem, Context, Overflow, Props, StopReason, Undelivered, Unsendable,
 };
 
 /// An actor that holds still at 0, until the test lets it go.
@@ -454,5 +456,155 @@ fn a_thread_that_is_called_like_the_timer_thread_waits_for_room_as_others_do() {
     });
     assert!(sending.unwrap().join().unwrap() >= limit, "it did not wait");
     drop(release);
+    system.close().unwrap();
+}
+
+#[test]
+fn a_sender_that_waits_for_room_is_woken_when_a_mapping_panics() {
+    let system = ActorSystem::builder("test").threads(1).build().unwrap();
+    let props = Props::new(|| Script::new(|_: Call<()>, _| ()));
+    let sink = system.spawn_with("sink", props.bounded(1, Overflow::Block(2 * LONG))).unwrap();
+    let ((entered, has_entered), (release, hold)) = (mpsc::channel(), mpsc::channel::<()>());
+    let (entered, hold) = (Mutex::new(entered), Mutex::new(hold));
+    let breaks = sink.map(move |_: u8| {
+        entered.lock().unwrap().send(()).unwrap();
+        let _ = hold.lock().unwrap().recv();
+        panic!("expected by this test")
+    });
+    let broken = thread::spawn(move || catch_unwind(AssertUnwindSafe(|| breaks.tell(1))).is_err());
+    has_entered.recv().unwrap();
+    let ((begun, has_begun), (sent, was_sent)) = (mpsc::channel(), mpsc::channel());
+    thread::spawn(move || {
+        begun.send(()).unwrap();
+        sent.send(sink.tell(()).is_ok()).unwrap();
+    });
+    has_begun.recv().unwrap();
+    // It can only fail if the other waits by now, which nobody can see.
+    thread::sleep(ms(100));
+    drop(release);
+    assert!(broken.join().unwrap());
+    assert_eq!(was_sent.recv_timeout(LONG), Ok(true));
+}
+
+/// Sends through a mapping that sends to the same actor, whose one place is taken by the message that is just being made.
+/// Returns what became of the inner message, and of the outer one.
+fn send_twice(overflow: Overflow) -> (Option<Unsendable>, bool) {
+    let (sender, results) = mpsc::channel();
+    thread::spawn(move || {
+        let system = ActorSystem::builder("test").threads(1).build().unwrap();
+        let props = Props::new(|| Script::new(|_: Call<u8>, _| ())).bounded(1, overflow);
+        let sink = system.spawn_with("sink", props).unwrap();
+        let (again, (inner, inside)) = (sink.clone(), mpsc::channel());
+        let inner = Mutex::new(inner);
+        let mapped = sink.map(move |number: u8| {
+            let refused = again.tell(number).err().map(|error| error.reason());
+            inner.lock().unwrap().send(refused).unwrap();
+            number
+        });
+        let outer = mapped.tell(1).is_ok();
+        sender.send((inside.recv().unwrap(), outer)).unwrap();
+    });
+    results.recv_timeout(LONG).unwrap()
+}
+
+#[test]
+fn a_mapping_that_sends_to_the_same_actor_does_not_wait_for_itself() {
+    assert_eq!(send_twice(Overflow::DropOldest), (Some(Unsendable::Full), true));
+    assert_eq!(send_twice(Overflow::Block(Duration::MAX)), (Some(Unsendable::Full), true));
+}
+
+#[test]
+fn a_subscriber_that_panics_hides_no_dead_letter_from_the_others() {
+    let kit = TestKit::new("test").unwrap();
+    let _first = kit.on_dead_letter(|_| panic!("expected by this test"));
+    let (sender, seen) = mpsc::channel();
+    let _second = kit.on_dead_letter(move |letter| sender.send(letter.reason).unwrap());
+    let probe = kit.probe::<u8>("probe");
+    probe.actor().tell(1).unwrap();
+    probe.actor().kill();
+    kit.settle();
+    assert_eq!(kit.metrics().dead_letters, 1);
+    assert_eq!(seen.try_iter().collect::<Vec<_>>(), [Undelivered::Stopped]);
+}
+
+#[test]
+fn the_end_of_an_actor_is_told_each_time_and_to_each_that_waits() {
+    let system = ActorSystem::builder("test").threads(1).build().unwrap();
+    let actor: ActorRef<()> = system.spawn("a", || Script::new(|_: Call<()>, _| ())).unwrap();
+    let mut end = actor.termination();
+    assert_eq!(end.wait(Duration::ZERO), None);
+    thread::scope(|scope| {
+        let waits: Vec<_> = (0..2).map(|_| scope.spawn(|| end.wait(LONG))).collect();
+        actor.stop();
+        for wait in waits {
+            assert_eq!(wait.join().unwrap(), Some(StopReason::Asked));
+        }
+    });
+    for _ in 0..2 {
+        assert_eq!(futures::executor::block_on(&mut end), StopReason::Asked);
+        assert_eq!(end.wait(Duration::ZERO), Some(StopReason::Asked));
+    }
+}
+
+const SENT: u32 = 100;
+
+/// Actors that send so many messages each to one whose mailbox holds one and blocks, and say how often it was full.
+fn flood(system: &ActorSystem, producers: u32, pinned: bool) -> Vec<u32> {
+    let (received, is_received) = mpsc::channel();
+    let sink = system
+        .spawn_with(
+            "sink",
+            Props::once(move || {
+                Script::new(move |call: Call<()>, _| {
+                    if call == Call::Message(()) {
+                        received.send(()).unwrap();
+                    }
+                })
+            })
+            .bounded(1, Overflow::Block(Duration::MAX)),
+        )
+        .unwrap();
+    let (done, all_done) = mpsc::channel();
+    for number in 0..producers {
+        let (sink, done) = (sink.clone(), done.clone());
+        let (mut left, mut full) = (SENT, 0);
+        let props = Props::once(move || {
+            Script::new(move |call: Call<()>, ctx: &mut Context<Script<()>>| {
+                if call != Call::Message(()) {
+                    return;
+                }
+                match sink.tell(()) {
+                    Ok(()) => left -= 1,
+                    Err(_) => full += 1,
+                }
+                if left == 0 {
+                    done.send(full).unwrap();
+                } else {
+                    ctx.myself().tell(()).unwrap();
+                }
+            })
+        });
+        let props = if pinned { props.pinned() } else { props };
+        let producer = system.spawn_with(&format!("producer-{number}"), props).unwrap();
+        producer.tell(()).unwrap();
+    }
+    let full = (0..producers).map(|_| all_done.recv_timeout(LONG).unwrap()).collect();
+    for _ in 0..producers * SENT {
+        is_received.recv_timeout(LONG).unwrap();
+    }
+    full
+}
+
+#[test]
+fn actors_that_find_no_room_leave_a_thread_to_the_one_that_makes_it() {
+    let system = ActorSystem::builder("test").threads(2).build().unwrap();
+    flood(&system, 4, false);
+    system.close().unwrap();
+}
+
+#[test]
+fn a_pinned_actor_waits_for_room() {
+    let system = ActorSystem::builder("test").threads(1).build().unwrap();
+    assert_eq!(flood(&system, 2, true), [0, 0]);
     system.close().unwrap();
 }

@@ -204,6 +204,28 @@ fn a_sender_that_waits_for_room_is_woken_when_there_is_some() {
 }
 
 #[test]
+fn a_sender_that_waits_for_room_is_woken_when_a_slot_without_a_message_makes_it() {
+    check(|| {
+        let mailbox = Arc::new(Mailbox::new(Capacity::Bounded(1, Overflow::Block(Duration::MAX))));
+        // As by a mapping that panics.
+        mailbox.send_some(1, &mut std::iter::empty()).map(drop).unwrap();
+        let sender = {
+            let mailbox = Arc::clone(&mailbox);
+            thread::spawn(move || {
+                while mailbox.send(1).is_err() {
+                    assert!(mailbox.wait_for_room(None));
+                }
+            })
+        };
+        // SAFETY: we are the activation.
+        while unsafe { mailbox.pop() }.is_none() {
+            yield_now();
+        }
+        sender.join().unwrap();
+    });
+}
+
+#[test]
 fn the_oldest_message_is_received_or_evicted_and_never_both() {
     check(|| {
         let mailbox = Arc::new(Mailbox::new(Capacity::Bounded(1, Overflow::DropOldest)));
