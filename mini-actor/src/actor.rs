@@ -199,7 +199,8 @@ impl<A: Actor> Context<A> {
     }
 
     /// Lets [`Actor::terminated`] be called when that actor has stopped; once, also if it has stopped already.
-    /// Watching twice is watching once.
+    /// Watching twice is watching once, also by an actor that was restarted: what its predecessor watched, it watches,
+    /// and what ended in between it is told of after its [`started`](Actor::started).
     pub fn watch<M: Send + 'static>(&mut self, other: &ActorRef<M>) {
         let other = Arc::clone(other.cell()) as Arc<dyn Resident>;
         if self.watching.contains_key(&other.id()) {
@@ -213,7 +214,8 @@ impl<A: Actor> Context<A> {
         self.watching.insert(other.id(), other);
     }
 
-    /// Ends watching: [`Actor::terminated`] is not called any more for that actor. Says whether it was watched.
+    /// Ends watching: [`Actor::terminated`] is not called any more for that actor, also if it has stopped and this is
+    /// only on its way. Says whether it was watched, and had not been told of.
     pub fn unwatch<M: Send + 'static>(&mut self, other: &ActorRef<M>) -> bool {
         let other = self.watching.remove(&other.id());
         if let Some(other) = &other {
@@ -222,7 +224,7 @@ impl<A: Actor> Context<A> {
         other.is_some()
     }
 
-    /// Whether the end of an actor is to be told of; not a second time.
+    /// Whether the end of an actor is to be told of, now; not a second time.
     pub(crate) fn was_watching(&mut self, id: u64) -> bool {
         self.watching.remove(&id).is_some()
     }

@@ -237,11 +237,7 @@ impl<A: Actor> Incarnations<A> {
                 Phase::Ending { .. } | Phase::Over => {}
                 _ => self.end(cell, reason),
             },
-            Signal::Terminated(gone) => {
-                if self.ctx.was_watching(gone.id) {
-                    self.tell_end(cell, gone);
-                }
-            }
+            Signal::Terminated(gone) => self.tell_end(cell, gone),
             Signal::ChildGone(id) => {
                 drop(self.ctx.children.remove(&id));
             }
@@ -263,7 +259,11 @@ impl<A: Actor> Incarnations<A> {
     fn tell_end(&mut self, cell: &Cells<A>, gone: Terminated) {
         match self.phase {
             Phase::Alive | Phase::Draining { .. } => {
-                self.call(cell, |actor, ctx| actor.terminated(gone, ctx));
+                // It counts as watched until here: who watches again meanwhile watches once, and who unwatches is
+                // told nothing.
+                if self.ctx.was_watching(gone.id) {
+                    self.call(cell, |actor, ctx| actor.terminated(gone, ctx));
+                }
             }
             Phase::Unborn | Phase::Restarting | Phase::Paused => self.news.push(gone),
             Phase::Ending { .. } | Phase::Over => {}
