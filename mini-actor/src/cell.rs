@@ -183,7 +183,7 @@ impl<M: Send + 'static> Cell<M> {
                 Overflow::Block(limit) if may_wait && self.may_wait_here() => {
                     let deadline = *deadline.get_or_insert_with(|| real_now().checked_add(limit));
                     about_to_block();
-                    if !self.mailbox.wait_for_room(deadline) {
+                    if !self.mailbox.wait_for_room(deadline, Inside::any_actor()) {
                         return Err((Unsendable::Full, given));
                     }
                 }

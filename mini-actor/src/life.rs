@@ -240,6 +240,9 @@ impl<A: Actor> Incarnations<A> {
             Signal::Terminated(gone) => self.tell_end(cell, gone),
             Signal::ChildGone(id) => {
                 drop(self.ctx.children.remove(&id));
+                if self.phase == Phase::Paused && self.ctx.children.is_empty() {
+                    cell.mailbox.let_actors_wait(true);
+                }
             }
             Signal::ChildFailed(panic) => match self.phase {
                 Phase::Alive | Phase::Draining { .. } => self.failed(cell, panic, None),
@@ -346,6 +349,8 @@ impl<A: Actor> Incarnations<A> {
             tracing::info!(target: "mini_actor", actor = &*cell.path, ?pause, "an actor restarts");
         });
         cell.mailbox.suspend(true);
+        // A child that waited for room here would wait for the restart, which waits for the child.
+        cell.mailbox.let_actors_wait(self.ctx.children.is_empty());
         for child in self.ctx.children.values() {
             Arc::clone(child).stop_for(StopReason::Parent);
         }
@@ -379,6 +384,7 @@ impl<A: Actor> Incarnations<A> {
         if !self.ctx.children.is_empty() {
             return false;
         }
+        cell.mailbox.let_actors_wait(true);
         cell.mailbox.suspend(false);
         self.start(cell);
         true

@@ -4,13 +4,15 @@
 mod common;
 
 use std::collections::HashSet;
-use std::sync::{Arc, Barrier, mpsc};
+use std::sync::{Arc, Barrier, Mutex, mpsc};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{Call, Event, LONG, Script, all, ms, probe};
 use mini_actor::test_kit::TestKit;
 use mini_actor::{
-    Actor, ActorSystem, Context, Overflow, Props, StopReason, Undelivered, Unsendable,
+    Actor, ActorRef, ActorSystem, Context, Overflow, Props, StopReason, Supervision, Undelivered,
+    Unsendable,
 };
 
 /// An actor that holds still at 0, until the test lets it go.
@@ -455,4 +457,57 @@ fn a_thread_that_is_called_like_the_timer_thread_waits_for_room_as_others_do() {
     assert!(sending.unwrap().join().unwrap() >= limit, "it did not wait");
     drop(release);
     system.close().unwrap();
+}
+
+#[test]
+fn a_restart_is_not_held_up_by_a_child_that_waits_for_room_in_its_parent() {
+    type Told = Result<(), Unsendable>;
+    struct Child(ActorRef<u64>, mpsc::Sender<()>, mpsc::Sender<(&'static str, Told)>);
+    impl Actor for Child {
+        type Message = ();
+        fn receive(&mut self, (): (), _: &mut Context<Self>) {
+            let _ = self.0.tell(1);
+            let _ = self.1.send(());
+            let tell = |parent: &ActorRef<u64>| parent.tell(2).map_err(|error| error.reason());
+            let (parent, told) = (self.0.clone(), self.2.clone());
+            thread::spawn(move || told.send(("a thread", tell(&parent))));
+            let _ = self.2.send(("the child", tell(&self.0)));
+        }
+    }
+    let system = ActorSystem::builder("t").threads(3).build().unwrap();
+    let ((started, has_started), (full, is_full)) = (mpsc::channel(), mpsc::channel());
+    let is_full = Arc::new(Mutex::new(is_full));
+    let (tell, child_told) = mpsc::channel();
+    let props = Props::new(move || {
+        let (started, full, is_full) = (started.clone(), full.clone(), Arc::clone(&is_full));
+        let tell = tell.clone();
+        let mut child = None;
+        Script::new(move |call: Call<u64>, ctx: &mut Context<Script<u64>>| match call {
+            Call::Started => {
+                let (me, full, tell) = (ctx.myself().clone(), full.clone(), tell.clone());
+                child = ctx.spawn("child", move || Child(me, full, tell)).ok();
+                started.send(()).unwrap();
+            }
+            Call::Message(0) => {
+                child.as_ref().unwrap().tell(()).unwrap();
+                ctx.blocking(|| is_full.lock().unwrap().recv().unwrap());
+                // So that they wait already, as a rule; what comes of it must be the same.
+                thread::sleep(ms(100));
+                panic!("expected by this test");
+            }
+            _ => {}
+        })
+    });
+    let props =
+        props.bounded(1, Overflow::Block(Duration::MAX)).supervision(Supervision::restart());
+    let parent = system.spawn_with("parent", props).unwrap();
+    has_started.recv_timeout(LONG).unwrap();
+    parent.tell(0).unwrap();
+    let again = has_started.recv_timeout(LONG);
+    let report = if again.is_err() { Some(system.close_within(ms(500))) } else { None };
+    assert!(again.is_ok(), "not restarted; closing: {report:?}");
+    let mut told: Vec<_> = (0..2).map(|_| child_told.recv_timeout(LONG).unwrap()).collect();
+    told.sort_unstable_by_key(|told| told.0);
+    // Who is no actor waits until there is room.
+    assert_eq!(told, [("a thread", Ok(())), ("the child", Err(Unsendable::Full))]);
 }

@@ -186,7 +186,7 @@ fn a_sender_that_waits_for_room_is_woken_when_there_is_some() {
             let mailbox = Arc::clone(&mailbox);
             thread::spawn(move || {
                 while mailbox.send(1).is_err() {
-                    assert!(mailbox.wait_for_room(None));
+                    assert!(mailbox.wait_for_room(None, true));
                 }
             })
         };
