@@ -4,7 +4,7 @@ use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use lars_scheduler::{Cancellable, Task, TaskBody};
+use lars_scheduler::{Cancellable, Refusal, Task, TaskBody};
 
 use crate::address::ActorRef;
 use crate::cell::Cell;
@@ -16,7 +16,7 @@ use crate::signal::{Resident, Signal, Watcher};
 use crate::stop_reason::{StopReason, Terminated};
 use crate::supervision::Failure;
 use crate::sync::Arc;
-use crate::timers::Timers;
+use crate::timers::{Timers, check_period};
 
 /// An actor: state that is touched by one message at a time.
 ///
@@ -264,13 +264,55 @@ impl<A: Actor> Context<A> {
     ///
     /// It costs one timer in all and reading the clock with each message, not a timer with each message. It is
     /// never called while messages are queued that had come in time.
-    pub fn set_receive_timeout(&mut self, after: Duration) {
-        self.cancel_receive_timeout();
-        self.quiet_generation += 1;
-        let generation = self.quiet_generation;
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::Period`] if `after` is zero, which would be over at once again and again; [`Refusal::Stopped`] while
+    /// the system is being closed. What was set before is left as it is.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use mini_actor::{Actor, Context};
+    /// use std::time::Duration;
+    ///
+    /// struct Session;
+    ///
+    /// impl Actor for Session {
+    ///     type Message = &'static str;
+    ///     fn started(&mut self, ctx: &mut Context<Self>) {
+    ///         assert!(ctx.set_receive_timeout(Duration::ZERO).is_err());
+    ///         // Refused only while the system is being closed, which ends the session anyway.
+    ///         let _ = ctx.set_receive_timeout(Duration::from_secs(60));
+    ///     }
+    ///     fn receive(&mut self, _: &'static str, _: &mut Context<Self>) {}
+    ///     fn receive_timeout(&mut self, ctx: &mut Context<Self>) {
+    ///         ctx.stop();
+    ///     }
+    /// }
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use mini_actor::test_kit::TestKit;
+    ///
+    /// let kit = TestKit::new("test")?;
+    /// let session = kit.spawn("session", || Session)?;
+    /// kit.advance(Duration::from_secs(59));
+    /// session.tell("still there")?;
+    /// kit.advance(Duration::from_secs(59));
+    /// assert!(!session.is_stopped());
+    /// kit.advance(Duration::from_secs(1));
+    /// assert!(session.is_stopped());
+    /// # Ok(()) }
+    /// ```
+    pub fn set_receive_timeout(&mut self, after: Duration) -> Result<(), Refusal> {
+        check_period(after)?;
+        let generation = self.quiet_generation + 1;
         let since = self.system.registry().timers.now();
-        self.quiet = Some(Quiet { after, generation, since, armed: None });
-        self.arm_quiet(after);
+        let armed = Some(self.arm_quiet(generation, after)?);
+        self.cancel_receive_timeout();
+        self.quiet_generation = generation;
+        self.quiet = Some(Quiet { after, generation, since, armed });
+        Ok(())
     }
 
     /// What [`set_receive_timeout`](Self::set_receive_timeout) was called with.
@@ -285,15 +327,21 @@ impl<A: Actor> Context<A> {
         }
     }
 
-    fn arm_quiet(&mut self, delay: Duration) {
-        let Some(quiet) = &mut self.quiet else {
-            return;
-        };
-        let cell = Arc::clone(self.myself.cell());
-        let check = QuietCheck { cell, generation: quiet.generation };
+    fn arm_quiet(&self, generation: u64, delay: Duration) -> Result<Cancellable, Refusal> {
+        let check = QuietCheck { cell: Arc::clone(self.myself.cell()), generation };
+        let timers = &self.system.registry().timers;
+        timers
+            .schedule_once(delay, Task::new(check).inline())
+            .map_err(|error| error.refusal().clone())
+    }
+
+    /// Looks again later.
+    fn arm_quiet_again(&mut self, delay: Duration) {
         // Refused only while the system is being closed; then there are no timeouts any more.
-        quiet.armed =
-            self.system.registry().timers.schedule_once(delay, Task::new(check).inline()).ok();
+        let armed = self.arm_quiet(self.quiet_generation, delay).ok();
+        if let Some(quiet) = &mut self.quiet {
+            quiet.armed = armed;
+        }
     }
 
     /// A message that counts has been received.
@@ -314,7 +362,7 @@ impl<A: Actor> Context<A> {
         if left.is_zero() {
             return true;
         }
-        self.arm_quiet(left);
+        self.arm_quiet_again(left);
         false
     }
 
@@ -323,7 +371,7 @@ impl<A: Actor> Context<A> {
         if let Some(quiet) = self.quiet.as_mut().filter(|quiet| quiet.generation == generation) {
             quiet.since = self.system.registry().timers.now();
             let after = quiet.after;
-            self.arm_quiet(after);
+            self.arm_quiet_again(after);
         }
     }
 

@@ -337,7 +337,8 @@ impl<M: Send + 'static> Timers<M> {
     }
 }
 
-fn check_period(given: Duration) -> Result<(), Refusal> {
+/// What is called again and again must not be so without end.
+pub(crate) fn check_period(given: Duration) -> Result<(), Refusal> {
     const MIN: Duration = Duration::from_nanos(1);
     if given < MIN { Err(Refusal::Period { given, min: MIN }) } else { Ok(()) }
 }
