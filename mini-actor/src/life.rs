@@ -85,6 +85,8 @@ pub(crate) struct Incarnations<A: Actor> {
     uncounted: u32,
     /// It is to stop behind so many messages.
     stop: Option<(u64, StopReason)>,
+    /// And behind so many of those that are due.
+    due_before_stop: usize,
 }
 
 type Cells<A> = Arc<Cell<<A as Actor>::Message>>;
@@ -106,6 +108,7 @@ impl<A: Actor> Incarnations<A> {
             news: Vec::new(),
             uncounted: 0,
             stop: None,
+            due_before_stop: 0,
         }
     }
 
@@ -185,6 +188,7 @@ impl<A: Actor> Incarnations<A> {
             && due.at() <= turn.position()
             && let Some(due) = self.due.pop_front()
         {
+            self.due_before_stop = self.due_before_stop.saturating_sub(1);
             self.handle_due(turn.cell(), &due);
         } else if let Some(message) = self.ctx.unstashed.pop_front() {
             self.receive(turn.cell(), message);
@@ -227,6 +231,7 @@ impl<A: Actor> Incarnations<A> {
             Signal::Stop { at, reason } => {
                 if self.stop.is_none() {
                     self.stop = Some((at, reason));
+                    self.due_before_stop = self.due.len();
                 }
                 // Who is asked to stop does not wait for a better moment to be restarted.
                 if self.phase == Phase::Paused {
@@ -321,6 +326,11 @@ impl<A: Actor> Incarnations<A> {
         }
     }
 
+    fn forget_due(&mut self) {
+        self.due.clear();
+        self.due_before_stop = 0;
+    }
+
     fn restart(
         &mut self,
         cell: &Cells<A>,
@@ -331,7 +341,7 @@ impl<A: Actor> Incarnations<A> {
         cell.restarts.fetch_add(1, Ordering::Relaxed);
         cell.registry.restarts.fetch_add(1, Ordering::Relaxed);
         self.ctx.end_timers();
-        self.due.clear();
+        self.forget_due();
         if let Some(mut actor) = self.actor.take() {
             let ctx = &mut self.ctx;
             self_report(cell, contain(|| actor.restarting(failure, ctx)));
@@ -395,7 +405,7 @@ impl<A: Actor> Incarnations<A> {
         self.ctx.closing = true;
         self.ctx.end_timers();
         self.end_pause();
-        self.due.clear();
+        self.forget_due();
         let accepted = cell.mailbox.close();
         cell.mailbox.suspend(false);
         for child in self.ctx.children.values() {
@@ -423,7 +433,10 @@ impl<A: Actor> Incarnations<A> {
             }
             Phase::Alive => {
                 let (at, reason) = self.stop?;
-                if turn.position() < at || !self.ctx.unstashed.is_empty() {
+                if turn.position() < at
+                    || self.due_before_stop > 0
+                    || !self.ctx.unstashed.is_empty()
+                {
                     return None;
                 }
                 if !self.ctx.children.is_empty() {

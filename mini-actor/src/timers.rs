@@ -72,7 +72,9 @@ struct Timer<M> {
 ///
 /// - Starting a timer replaces the one with the same key. Nothing of a timer that was cancelled or replaced is
 ///   received any more, even if it was in the mailbox already.
-/// - They end with their actor, also when it is restarted, and do not keep it alive.
+/// - They end with their actor, also when it is restarted, and do not keep it alive. A message that was due before
+///   [`stop`](crate::ActorRef::stop) is received as what else is queued then; one that comes due later is, if its actor
+///   gets to it before it has received all that and its children have stopped.
 /// - A due message takes its place behind the messages that are in the mailbox then, and does not count against
 ///   its capacity.
 /// - There is at most one undelivered tick of a timer, however slow its actor is. What becomes of ticks whose time
