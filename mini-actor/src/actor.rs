@@ -384,7 +384,7 @@ impl<A: Actor> Context<A> {
 
     /// Ends what belongs to one incarnation: timers and the receive timeout.
     pub(crate) fn end_timers(&mut self) {
-        self.timers.end();
+        self.timers.cancel_all();
         self.cancel_receive_timeout();
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use common::{Call, LONG, SECOND, Script, ms};
 use mini_actor::test_kit::{Probe, TestKit};
 use mini_actor::{
-    ActorRef, ActorSystem, Context, MissedTickBehavior, Overflow, Props, Recipient, Refusal,
+    Actor, ActorRef, ActorSystem, Context, MissedTickBehavior, Overflow, Props, Recipient, Refusal,
     StopReason, Supervision,
 };
 
@@ -592,4 +592,74 @@ fn ticks_that_come_due_after_the_stop_do_not_put_it_off() {
     let end = actor.termination();
     actor.stop();
     assert_eq!(end.wait(LONG), Some(StopReason::Asked));
+}
+
+/// Panics when it is dropped, if it is to.
+#[derive(Clone)]
+struct Throws(bool);
+impl Drop for Throws {
+    fn drop(&mut self) {
+        assert!(!std::mem::take(&mut self.0), "expected by this test");
+    }
+}
+
+#[test]
+fn a_timer_whose_predecessor_panics_when_it_is_dropped_fires_all_the_same() {
+    struct Timed(std::sync::mpsc::Sender<&'static str>, bool);
+    impl Actor for Timed {
+        type Message = Option<Throws>;
+        fn receive(&mut self, message: Option<Throws>, ctx: &mut Context<Self>) {
+            match (message, self.1) {
+                (None, false) => {
+                    self.1 = true;
+                    ctx.timers().start_single("T", SECOND, Some(Throws(true))).unwrap();
+                    ctx.timers().start_single("T", SECOND, Some(Throws(false))).unwrap();
+                }
+                (None, true) => {
+                    let active = ctx.timers().is_active("T");
+                    self.0.send(if active { "active" } else { "not active" }).unwrap();
+                }
+                (Some(_), _) => self.0.send("received").unwrap(),
+            }
+        }
+    }
+    let kit = TestKit::new("t").unwrap();
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let props = Props::once(move || Timed(sender, false)).supervision(Supervision::resume());
+    let actor = kit.spawn_with("a", props).unwrap();
+    actor.tell(None).unwrap();
+    kit.advance(10 * SECOND);
+    actor.tell(None).unwrap();
+    kit.settle();
+    let seen: Vec<_> = receiver.try_iter().collect();
+    assert_eq!(seen, ["received", "not active"]);
+    assert_eq!(kit.metrics().panicked, 1, "it is counted all the same");
+}
+
+#[test]
+fn all_timers_end_although_their_messages_panic_when_they_are_dropped() {
+    let kit = TestKit::new("t").unwrap();
+    let target = kit
+        .spawn("target", || {
+            Script::new(|call: Call<Option<Throws>>, ctx: &mut Context<Script<Option<Throws>>>| {
+                let timers = ctx.timers();
+                match call {
+                    Call::Started => {
+                        for number in 0..10 {
+                            let message = Some(Throws(number % 2 == 0));
+                            timers.start_single(number, SECOND, message).unwrap();
+                        }
+                    }
+                    Call::Message(None) => timers.cancel_all(),
+                    _ => panic!("a cancelled timer was received"),
+                }
+            })
+        })
+        .unwrap();
+    target.tell(None).unwrap();
+    kit.settle();
+    assert_eq!(kit.scheduler().timers().pending(), 0);
+    kit.advance(10 * SECOND);
+    assert!(!target.is_stopped());
+    assert_eq!(kit.metrics().panicked, 5);
 }
