@@ -181,32 +181,32 @@ impl<A: Actor> Incarnations<A> {
         });
     }
 
-    /// Takes what is next: a due timer, an unstashed message, a message. `false` if there is nothing.
+    /// Takes what is next: a due timer, an unstashed message, a message. `None` if there is nothing; says whether it
+    /// was a message: not a timer that is not wanted any more, nor the receive timeout.
     #[inline]
-    fn next(&mut self, turn: &TurnOf<'_, A>) -> bool {
+    fn next(&mut self, turn: &TurnOf<'_, A>) -> Option<bool> {
         if let Some(due) = self.due.front()
             && due.at() <= turn.position()
             && let Some(due) = self.due.pop_front()
         {
             self.due_before_stop = self.due_before_stop.saturating_sub(1);
-            self.handle_due(turn.cell(), &due);
-        } else if let Some(message) = self.ctx.unstashed.pop_front() {
-            self.receive(turn.cell(), message);
-        } else if let Some(message) = turn.pop() {
-            self.receive(turn.cell(), message);
-        } else {
-            return false;
+            return Some(self.handle_due(turn.cell(), &due));
         }
-        true
+        let message = self.ctx.unstashed.pop_front().or_else(|| turn.pop())?;
+        self.receive(turn.cell(), message);
+        Some(true)
     }
 
-    fn handle_due(&mut self, cell: &Cells<A>, due: &Due) {
+    /// Says whether it was a message.
+    fn handle_due(&mut self, cell: &Cells<A>, due: &Due) -> bool {
         match *due {
             Due::Tick { generation, .. } => {
+                let mut received = false;
                 self.call_keeping(cell, |actor, ctx, kept| {
                     let Some(message) = ctx.timers().take(generation) else {
                         return;
                     };
+                    received = true;
                     let counts =
                         ctx.receive_timeout().is_some() && A::influences_receive_timeout(&message);
                     *kept = A::keep(&message);
@@ -216,12 +216,14 @@ impl<A: Actor> Incarnations<A> {
                     }
                 });
                 self.ctx.timers().handled(generation);
+                received
             }
             Due::Quiet { generation, .. } => {
                 if self.ctx.is_quiet(generation) {
                     self.call(cell, A::receive_timeout);
                     self.ctx.quiet_again(generation);
                 }
+                false
             }
         }
     }
@@ -553,10 +555,10 @@ impl<A: Actor> Life<A::Message> for Incarnations<A> {
             }
             steps += 1;
             if change.is_none() {
-                if !self.next(turn) {
+                let Some(message) = self.next(turn) else {
                     break Run::Done;
-                }
-                self.uncounted += 1;
+                };
+                self.uncounted += u32::from(message);
             }
         };
         self.count(cell);

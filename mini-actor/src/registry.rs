@@ -56,7 +56,8 @@ pub struct SystemMetrics {
     pub alive: usize,
     /// Actors that have stopped.
     pub stopped: u64,
-    /// Messages received. Of an actor that is just running, up to date after its activation.
+    /// Messages received, those of actors' own timers included. Of an actor that is just running, up to date after its
+    /// activation.
     pub processed: u64,
     /// Panics of actors contained.
     pub panicked: u64,
@@ -117,9 +118,9 @@ impl Registry {
     }
 
     pub(crate) fn leave(&self, actor: &dyn Resident) {
-        // Relaxed: statistics.
-        self.stopped.fetch_add(1, Ordering::Relaxed);
         let mut tree = self.tree.lock();
+        // Relaxed: statistics. Under the lock, so that it counts in one place at each time.
+        self.stopped.fetch_add(1, Ordering::Relaxed);
         self.retired.fetch_add(actor.processed(), Ordering::Relaxed);
         let gone = tree.actors.remove(actor.path());
         let last = tree.actors.is_empty();
@@ -195,16 +196,18 @@ impl Registry {
     }
 
     pub(crate) fn metrics(&self) -> SystemMetrics {
-        let (alive, running) = {
+        // Relaxed, here and below: statistics.
+        let (alive, stopped, processed) = {
             let tree = self.tree.lock();
             let running: u64 = tree.actors.values().map(|actor| actor.processed()).sum();
-            (tree.actors.len(), running)
+            // Under the lock as well: an actor that leaves is counted here or there.
+            let retired = self.retired.load(Ordering::Relaxed);
+            (tree.actors.len(), self.stopped.load(Ordering::Relaxed), running + retired)
         };
-        // Relaxed: statistics.
         SystemMetrics {
             alive,
-            stopped: self.stopped.load(Ordering::Relaxed),
-            processed: running + self.retired.load(Ordering::Relaxed),
+            stopped,
+            processed,
             panicked: self.panics.load(Ordering::Relaxed),
             restarts: self.restarts.load(Ordering::Relaxed),
             dead_letters: self.dead_letters.count(),

@@ -102,7 +102,9 @@ impl Supervision {
         Self::decide(|_| Directive::Escalate)
     }
 
-    /// Restarts at most `restarts` times within a sliding window; beyond that, stops.
+    /// Restarts at most `restarts` times within a sliding window; beyond that, stops. (`Duration::MAX` is a limit for
+    /// all its life. A window of zero, in which there is nothing to count, is an error when the actor is spawned:
+    /// [`SpawnError::Window`](crate::SpawnError::Window).)
     pub fn limit(mut self, restarts: u32, within: Duration) -> Self {
         self.limit = Some((restarts, within));
         self

@@ -4,6 +4,7 @@
 mod common;
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -510,4 +511,58 @@ fn a_restart_is_not_held_up_by_a_child_that_waits_for_room_in_its_parent() {
     told.sort_unstable_by_key(|told| told.0);
     // Who is no actor waits until there is room.
     assert_eq!(told, [("a thread", Ok(())), ("the child", Err(Unsendable::Full))]);
+}
+
+#[test]
+fn counts_of_a_system_never_exceed_what_was_sent() {
+    let system = ActorSystem::builder("t").threads(1).build().unwrap();
+    for number in 0..300 {
+        let idle: Result<ActorRef<()>, _> =
+            system.spawn(&format!("idle-{number}"), || Script::new(|_: Call<()>, _| ()));
+        assert!(idle.is_ok());
+    }
+    let sent = Arc::new(AtomicU64::new(0));
+    let (watched, observes) = (system.system(), Arc::clone(&sent));
+    let over = Arc::new(AtomicBool::new(false));
+    let end = Arc::clone(&over);
+    let observer = thread::spawn(move || {
+        let mut most = 0;
+        while !end.load(Ordering::Relaxed) {
+            let processed = watched.metrics().processed;
+            most = most.max(processed.saturating_sub(observes.load(Ordering::SeqCst)));
+        }
+        most
+    });
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_secs(2) {
+        let actor: ActorRef<()> = system.spawn("a", || Script::new(|_: Call<()>, _| ())).unwrap();
+        for _ in 0..100 {
+            sent.fetch_add(1, Ordering::SeqCst);
+            actor.tell(()).unwrap();
+        }
+        let end = actor.termination();
+        actor.stop();
+        end.wait(LONG).unwrap();
+    }
+    over.store(true, Ordering::Relaxed);
+    assert_eq!(observer.join().unwrap(), 0, "messages received that nobody has sent");
+}
+
+#[test]
+fn a_tick_that_is_not_wanted_any_more_is_not_counted_as_a_message() {
+    let kit = TestKit::new("test").unwrap();
+    let actor: ActorRef<bool> = kit
+        .spawn("a", || {
+            Script::new(|call: Call<bool>, ctx: &mut Context<Script<bool>>| match call {
+                Call::Started => ctx.timers().start_single("T", ms(10), false).unwrap(),
+                Call::Message(true) => assert!(ctx.timers().cancel("T")),
+                _ => {}
+            })
+        })
+        .unwrap();
+    kit.settle();
+    actor.tell(true).unwrap();
+    kit.advance_while_busy(ms(10)); // due, behind the message that cancels it
+    kit.settle();
+    assert_eq!((actor.metrics().processed, kit.metrics().panicked), (1, 0));
 }

@@ -258,3 +258,19 @@ fn a_receive_timeout_that_is_set_while_the_system_is_closed_is_refused() {
     assert!(kit.close().unwrap().is_complete());
     assert_eq!(refused.recv(), Ok(Err(Refusal::Stopped)));
 }
+
+#[test]
+fn a_receive_timeout_is_not_counted_as_a_message() {
+    let kit = TestKit::new("t").unwrap();
+    let actor: ActorRef<()> = kit
+        .spawn("a", || {
+            Script::new(|call: Call<()>, ctx: &mut Context<Script<()>>| {
+                if call == Call::Started {
+                    ctx.set_receive_timeout(SECOND).unwrap();
+                }
+            })
+        })
+        .unwrap();
+    kit.advance(10 * SECOND);
+    assert_eq!(actor.metrics().processed, 0);
+}

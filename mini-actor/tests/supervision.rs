@@ -725,3 +725,15 @@ fn a_policy_s_attempts_are_starts_in_a_row_and_begin_anew_when_all_was_well() {
     actor.tell("throw").unwrap();
     assert_eq!(probe.expect_terminated(&actor), StopReason::Panicked);
 }
+
+#[test]
+fn a_limit_of_restarts_within_no_time_is_refused() {
+    let kit = TestKit::new("test").unwrap();
+    let props = || Props::new(|| Script::new(|_: Call<()>, _| ()));
+    let supervision = Supervision::restart().limit(1, Duration::ZERO);
+    let error = kit.spawn_with("a", props().supervision(supervision)).unwrap_err();
+    let expected = "the window of the limit of restarts is 0ns, but it must be at least 1ns";
+    assert_eq!(error.to_string(), expected);
+    let longest = Supervision::restart().limit(1, Duration::MAX);
+    assert!(kit.spawn_with("a", props().supervision(longest)).is_ok());
+}
