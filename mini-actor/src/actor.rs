@@ -1,6 +1,6 @@
 //! What a user writes, and what that is passed with each call.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -136,8 +136,9 @@ pub struct Context<A: Actor> {
     stash_capacity: usize,
     /// What was stashed and is to be received next.
     pub(crate) unstashed: VecDeque<A::Message>,
-    pub(crate) children: HashMap<u64, Arc<dyn Resident>>,
-    watching: HashMap<u64, Arc<dyn Resident>>,
+    /// By their numbers, and so in the order in which they were spawned.
+    pub(crate) children: BTreeMap<u64, Arc<dyn Resident>>,
+    watching: BTreeMap<u64, Arc<dyn Resident>>,
     /// It wants to stop.
     pub(crate) stopping: bool,
     /// No more children are accepted.
@@ -155,8 +156,8 @@ impl<A: Actor> Context<A> {
             stash: VecDeque::new(),
             stash_capacity,
             unstashed: VecDeque::new(),
-            children: HashMap::new(),
-            watching: HashMap::new(),
+            children: BTreeMap::new(),
+            watching: BTreeMap::new(),
             stopping: false,
             closing: false,
         }
@@ -391,7 +392,7 @@ impl<A: Actor> Context<A> {
     /// Ends all watching.
     pub(crate) fn unwatch_all(&mut self) {
         let id = self.myself.id();
-        for (_, other) in self.watching.drain() {
+        for other in std::mem::take(&mut self.watching).into_values() {
             other.watchers().remove(id);
         }
     }

@@ -299,7 +299,8 @@ impl<A: Actor> Incarnations<A> {
             let possible = matches!(self.factory, Factory::Many(_));
             if self.phase == Phase::Alive && possible && !hopeless {
                 let now = cell.registry.timers.now();
-                pause = self.restarts.next(&self.supervision, now);
+                let seed = cell.registry.seed(&cell.path);
+                pause = self.restarts.next(&self.supervision, now, seed);
             }
             if pause.is_none() {
                 directive = Directive::Stop;

@@ -151,19 +151,28 @@ impl Registry {
         paths
     }
 
-    /// Accepts no more actors, and asks those without a parent to stop.
+    /// Accepts no more actors, and asks those without a parent to stop, in the order in which they were spawned.
     pub(crate) fn close(&self) {
-        let roots: Vec<_> = {
+        let mut roots: Vec<_> = {
             let mut tree = self.tree.lock();
             tree.closing = true;
             tree.actors.values().filter(|actor| is_root(actor.path())).cloned().collect()
         };
+        roots.sort_unstable_by_key(|actor| actor.id());
         for actor in roots {
             actor.stop_for(StopReason::SystemClosed);
         }
         if self.alive() == 0 {
             self.dispatcher.end();
         }
+    }
+
+    /// In virtual time: what the random numbers of an actor begin with, for each another and always the same.
+    pub(crate) fn seed(&self, path: &str) -> Option<u64> {
+        self.dispatcher.as_manual()?;
+        // FNV-1a, which is the same everywhere.
+        let mix = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        Some(path.bytes().fold(0xcbf2_9ce4_8422_2325, mix))
     }
 
     /// Waits until nobody is alive, until `deadline` at the most. Says whether nobody is.
