@@ -194,9 +194,49 @@ impl<A: Actor> Context<A> {
         self.system.find(&format!("{}/{name}", self.myself.path()))
     }
 
-    /// How many children live.
-    pub fn children(&self) -> usize {
-        self.children.len()
+    /// The names of the children that live, in the order in which they were spawned; with `len`. For a reference to one
+    /// see [`child`](Self::child).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use mini_actor::{Actor, Context};
+    ///
+    /// struct Worker;
+    /// # impl Actor for Worker {
+    /// #     type Message = u32;
+    /// #     fn receive(&mut self, _: u32, _: &mut Context<Self>) {}
+    /// # }
+    ///
+    /// struct Pool;
+    ///
+    /// impl Actor for Pool {
+    ///     type Message = u32;
+    ///     fn started(&mut self, ctx: &mut Context<Self>) {
+    ///         for name in ["first", "second"] {
+    ///             ctx.spawn(name, || Worker).expect("the names are free");
+    ///         }
+    ///         assert!(ctx.children().eq(["first", "second"]));
+    ///     }
+    ///     /// To all.
+    ///     fn receive(&mut self, number: u32, ctx: &mut Context<Self>) {
+    ///         for name in ctx.children() {
+    ///             if let Some(worker) = ctx.child::<u32>(name) {
+    ///                 let _ = worker.tell(number);
+    ///             }
+    ///         }
+    ///     }
+    /// }
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let kit = mini_actor::test_kit::TestKit::new("test")?;
+    /// # let pool = kit.spawn("pool", || Pool)?;
+    /// # pool.tell(7)?;
+    /// # kit.settle();
+    /// # assert_eq!(kit.metrics().processed, 3);
+    /// # Ok(()) }
+    /// ```
+    pub fn children(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.children.values().map(|child| child.path().rsplit('/').next().unwrap_or_default())
     }
 
     /// Lets [`Actor::terminated`] be called when that actor has stopped; once, also if it has stopped already.

@@ -381,7 +381,7 @@ fn family(kit: &TestKit, probe: &Probe<String>) -> ActorRef<&'static str> {
                                         .unwrap();
                                 }
                                 Call::Stopped(_) => {
-                                    assert_eq!(ctx.children(), 0);
+                                    assert_eq!(ctx.children().len(), 0);
                                     told.tell(format!("{} stopped", ctx.myself().path())).unwrap();
                                 }
                                 _ => {}
@@ -398,6 +398,7 @@ fn family(kit: &TestKit, probe: &Probe<String>) -> ActorRef<&'static str> {
             Call::Message("same name") => {
                 assert_eq!(ctx.child::<&'static str>("one").unwrap().path(), "/parent/one");
                 assert!(ctx.child::<&'static str>("three").is_none());
+                assert!(ctx.children().eq(["one", "two"]), "in the order of their spawning");
                 let error = ctx.spawn_with("one", Props::new(quiet(&told))).unwrap_err();
                 assert_eq!(error, SpawnError::NameTaken { path: "/parent/one".to_owned() });
             }
@@ -514,7 +515,7 @@ fn a_restart_stops_the_children_before_the_new_actor_is_made() {
         let report = report.clone();
         Script::new(move |call: Call<()>, ctx: &mut Context<Script<()>>| match call {
             Call::Started => {
-                report.tell(format!("started, children {}", ctx.children())).unwrap();
+                report.tell(format!("started, children {}", ctx.children().len())).unwrap();
                 ctx.spawn_with("child", Props::new(quiet(&report))).unwrap();
             }
             Call::Message(()) => panic!("expected by this test"),
