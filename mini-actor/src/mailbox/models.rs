@@ -204,6 +204,20 @@ fn a_sender_that_waits_for_room_is_woken_when_there_is_some() {
 }
 
 #[test]
+fn an_actor_that_waits_for_room_or_is_about_to_is_told_that_it_must_not() {
+    check(|| {
+        let mailbox = Arc::new(Mailbox::new(Capacity::Bounded(1, Overflow::Block(Duration::MAX))));
+        mailbox.send(0_u32).map(drop).unwrap();
+        let waiting = {
+            let mailbox = Arc::clone(&mailbox);
+            thread::spawn(move || mailbox.wait_for_room(None, true))
+        };
+        mailbox.let_actors_wait(false);
+        assert!(!waiting.join().unwrap(), "there is no room");
+    });
+}
+
+#[test]
 fn the_oldest_message_is_received_or_evicted_and_never_both() {
     check(|| {
         let mailbox = Arc::new(Mailbox::new(Capacity::Bounded(1, Overflow::DropOldest)));
