@@ -49,8 +49,8 @@ impl Actor for Worker {
     type Message = Job;
 
     fn started(&mut self, ctx: &mut Context<Self>) {
-        // A worker that has nothing to do for a while says so.
-        ctx.set_receive_timeout(Duration::from_secs(60));
+        // A worker that has nothing to do for a while says so. (Refused only while the system is being closed.)
+        let _ = ctx.set_receive_timeout(Duration::from_secs(60));
     }
 
     fn receive(&mut self, job: Job, ctx: &mut Context<Self>) {

@@ -1,10 +1,10 @@
 //! What a user writes, and what that is passed with each call.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use lars_scheduler::{Cancellable, Task, TaskBody};
+use lars_scheduler::{Cancellable, Refusal, Task, TaskBody};
 
 use crate::address::ActorRef;
 use crate::cell::Cell;
@@ -16,7 +16,7 @@ use crate::signal::{Resident, Signal, Watcher};
 use crate::stop_reason::{StopReason, Terminated};
 use crate::supervision::Failure;
 use crate::sync::Arc;
-use crate::timers::Timers;
+use crate::timers::{Timers, check_period};
 
 /// An actor: state that is touched by one message at a time.
 ///
@@ -136,8 +136,9 @@ pub struct Context<A: Actor> {
     stash_capacity: usize,
     /// What was stashed and is to be received next.
     pub(crate) unstashed: VecDeque<A::Message>,
-    pub(crate) children: HashMap<u64, Arc<dyn Resident>>,
-    watching: HashMap<u64, Arc<dyn Resident>>,
+    /// By their numbers, and so in the order in which they were spawned.
+    pub(crate) children: BTreeMap<u64, Arc<dyn Resident>>,
+    watching: BTreeMap<u64, Arc<dyn Resident>>,
     /// It wants to stop.
     pub(crate) stopping: bool,
     /// No more children are accepted.
@@ -155,8 +156,8 @@ impl<A: Actor> Context<A> {
             stash: VecDeque::new(),
             stash_capacity,
             unstashed: VecDeque::new(),
-            children: HashMap::new(),
-            watching: HashMap::new(),
+            children: BTreeMap::new(),
+            watching: BTreeMap::new(),
             stopping: false,
             closing: false,
         }
@@ -193,13 +194,54 @@ impl<A: Actor> Context<A> {
         self.system.find(&format!("{}/{name}", self.myself.path()))
     }
 
-    /// How many children live.
-    pub fn children(&self) -> usize {
-        self.children.len()
+    /// The names of the children that live, in the order in which they were spawned; with `len`. For a reference to one
+    /// see [`child`](Self::child).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use mini_actor::{Actor, Context};
+    ///
+    /// struct Worker;
+    /// # impl Actor for Worker {
+    /// #     type Message = u32;
+    /// #     fn receive(&mut self, _: u32, _: &mut Context<Self>) {}
+    /// # }
+    ///
+    /// struct Pool;
+    ///
+    /// impl Actor for Pool {
+    ///     type Message = u32;
+    ///     fn started(&mut self, ctx: &mut Context<Self>) {
+    ///         for name in ["first", "second"] {
+    ///             ctx.spawn(name, || Worker).expect("the names are free");
+    ///         }
+    ///         assert!(ctx.children().eq(["first", "second"]));
+    ///     }
+    ///     /// To all.
+    ///     fn receive(&mut self, number: u32, ctx: &mut Context<Self>) {
+    ///         for name in ctx.children() {
+    ///             if let Some(worker) = ctx.child::<u32>(name) {
+    ///                 let _ = worker.tell(number);
+    ///             }
+    ///         }
+    ///     }
+    /// }
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let kit = mini_actor::test_kit::TestKit::new("test")?;
+    /// # let pool = kit.spawn("pool", || Pool)?;
+    /// # pool.tell(7)?;
+    /// # kit.settle();
+    /// # assert_eq!(kit.metrics().processed, 3);
+    /// # Ok(()) }
+    /// ```
+    pub fn children(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.children.values().map(|child| child.path().rsplit('/').next().unwrap_or_default())
     }
 
     /// Lets [`Actor::terminated`] be called when that actor has stopped; once, also if it has stopped already.
-    /// Watching twice is watching once.
+    /// Watching twice is watching once, also by an actor that was restarted: what its predecessor watched, it watches,
+    /// and what ended in between it is told of after its [`started`](Actor::started).
     pub fn watch<M: Send + 'static>(&mut self, other: &ActorRef<M>) {
         let other = Arc::clone(other.cell()) as Arc<dyn Resident>;
         if self.watching.contains_key(&other.id()) {
@@ -213,7 +255,8 @@ impl<A: Actor> Context<A> {
         self.watching.insert(other.id(), other);
     }
 
-    /// Ends watching: [`Actor::terminated`] is not called any more for that actor. Says whether it was watched.
+    /// Ends watching: [`Actor::terminated`] is not called any more for that actor, also if it has stopped and this is
+    /// only on its way. Says whether it was watched, and had not been told of.
     pub fn unwatch<M: Send + 'static>(&mut self, other: &ActorRef<M>) -> bool {
         let other = self.watching.remove(&other.id());
         if let Some(other) = &other {
@@ -222,7 +265,7 @@ impl<A: Actor> Context<A> {
         other.is_some()
     }
 
-    /// Whether the end of an actor is to be told of; not a second time.
+    /// Whether the end of an actor is to be told of, now; not a second time.
     pub(crate) fn was_watching(&mut self, id: u64) -> bool {
         self.watching.remove(&id).is_some()
     }
@@ -262,13 +305,55 @@ impl<A: Actor> Context<A> {
     ///
     /// It costs one timer in all and reading the clock with each message, not a timer with each message. It is
     /// never called while messages are queued that had come in time.
-    pub fn set_receive_timeout(&mut self, after: Duration) {
-        self.cancel_receive_timeout();
-        self.quiet_generation += 1;
-        let generation = self.quiet_generation;
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::Period`] if `after` is zero, which would be over at once again and again; [`Refusal::Stopped`] while
+    /// the system is being closed. What was set before is left as it is.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use mini_actor::{Actor, Context};
+    /// use std::time::Duration;
+    ///
+    /// struct Session;
+    ///
+    /// impl Actor for Session {
+    ///     type Message = &'static str;
+    ///     fn started(&mut self, ctx: &mut Context<Self>) {
+    ///         assert!(ctx.set_receive_timeout(Duration::ZERO).is_err());
+    ///         // Refused only while the system is being closed, which ends the session anyway.
+    ///         let _ = ctx.set_receive_timeout(Duration::from_secs(60));
+    ///     }
+    ///     fn receive(&mut self, _: &'static str, _: &mut Context<Self>) {}
+    ///     fn receive_timeout(&mut self, ctx: &mut Context<Self>) {
+    ///         ctx.stop();
+    ///     }
+    /// }
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use mini_actor::test_kit::TestKit;
+    ///
+    /// let kit = TestKit::new("test")?;
+    /// let session = kit.spawn("session", || Session)?;
+    /// kit.advance(Duration::from_secs(59));
+    /// session.tell("still there")?;
+    /// kit.advance(Duration::from_secs(59));
+    /// assert!(!session.is_stopped());
+    /// kit.advance(Duration::from_secs(1));
+    /// assert!(session.is_stopped());
+    /// # Ok(()) }
+    /// ```
+    pub fn set_receive_timeout(&mut self, after: Duration) -> Result<(), Refusal> {
+        check_period(after)?;
+        let generation = self.quiet_generation + 1;
         let since = self.system.registry().timers.now();
-        self.quiet = Some(Quiet { after, generation, since, armed: None });
-        self.arm_quiet(after);
+        let armed = Some(self.arm_quiet(generation, after)?);
+        self.cancel_receive_timeout();
+        self.quiet_generation = generation;
+        self.quiet = Some(Quiet { after, generation, since, armed });
+        Ok(())
     }
 
     /// What [`set_receive_timeout`](Self::set_receive_timeout) was called with.
@@ -283,15 +368,21 @@ impl<A: Actor> Context<A> {
         }
     }
 
-    fn arm_quiet(&mut self, delay: Duration) {
-        let Some(quiet) = &mut self.quiet else {
-            return;
-        };
-        let cell = Arc::clone(self.myself.cell());
-        let check = QuietCheck { cell, generation: quiet.generation };
+    fn arm_quiet(&self, generation: u64, delay: Duration) -> Result<Cancellable, Refusal> {
+        let check = QuietCheck { cell: Arc::clone(self.myself.cell()), generation };
+        let timers = &self.system.registry().timers;
+        timers
+            .schedule_once(delay, Task::new(check).inline())
+            .map_err(|error| error.refusal().clone())
+    }
+
+    /// Looks again later.
+    fn arm_quiet_again(&mut self, delay: Duration) {
         // Refused only while the system is being closed; then there are no timeouts any more.
-        quiet.armed =
-            self.system.registry().timers.schedule_once(delay, Task::new(check).inline()).ok();
+        let armed = self.arm_quiet(self.quiet_generation, delay).ok();
+        if let Some(quiet) = &mut self.quiet {
+            quiet.armed = armed;
+        }
     }
 
     /// A message that counts has been received.
@@ -312,7 +403,7 @@ impl<A: Actor> Context<A> {
         if left.is_zero() {
             return true;
         }
-        self.arm_quiet(left);
+        self.arm_quiet_again(left);
         false
     }
 
@@ -321,7 +412,7 @@ impl<A: Actor> Context<A> {
         if let Some(quiet) = self.quiet.as_mut().filter(|quiet| quiet.generation == generation) {
             quiet.since = self.system.registry().timers.now();
             let after = quiet.after;
-            self.arm_quiet(after);
+            self.arm_quiet_again(after);
         }
     }
 
@@ -334,14 +425,14 @@ impl<A: Actor> Context<A> {
 
     /// Ends what belongs to one incarnation: timers and the receive timeout.
     pub(crate) fn end_timers(&mut self) {
-        self.timers.end();
+        self.timers.cancel_all();
         self.cancel_receive_timeout();
     }
 
     /// Ends all watching.
     pub(crate) fn unwatch_all(&mut self) {
         let id = self.myself.id();
-        for (_, other) in self.watching.drain() {
+        for other in std::mem::take(&mut self.watching).into_values() {
             other.watchers().remove(id);
         }
     }

@@ -194,7 +194,7 @@ impl<M: Send + 'static> Cell<M> {
                         let own = real_now().checked_add(limit);
                         own.into_iter().chain(latest).min()
                     });
-                    if !self.mailbox.wait_for_room(deadline) {
+                    if !self.mailbox.wait_for_room(deadline, Inside::any_actor()) {
                         return Err((Unsendable::Full, given));
                     }
                 }

@@ -396,6 +396,11 @@ impl Inside {
         RUNNING.with(Cell::get).0 == system
     }
 
+    /// Whether the calling thread runs an actor, of whatever system.
+    pub(crate) fn any_actor() -> bool {
+        RUNNING.with(Cell::get).1 != 0
+    }
+
     /// Whether the calling thread runs this actor.
     pub(crate) fn actor(actor: u64) -> bool {
         RUNNING.with(Cell::get).1 == actor

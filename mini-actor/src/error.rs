@@ -184,6 +184,14 @@ pub enum SpawnError {
     /// A mailbox for no message.
     #[error("the mailbox's capacity is 0, but it must be at least 1")]
     Capacity,
+    /// A limit of restarts within no time, which would be none.
+    #[error("the window of the limit of restarts is {given:?}, but it must be at least {min:?}")]
+    Window {
+        /// What was asked for.
+        given: Duration,
+        /// The shortest window.
+        min: Duration,
+    },
     /// The thread of a pinned actor could not be started.
     #[error("the thread of a pinned actor could not be started: {0}")]
     Thread(String),

@@ -85,6 +85,8 @@ pub(crate) struct Incarnations<A: Actor> {
     uncounted: u32,
     /// It is to stop behind so many messages.
     stop: Option<(u64, StopReason)>,
+    /// And behind so many of those that are due.
+    due_before_stop: usize,
 }
 
 type Cells<A> = Arc<Cell<<A as Actor>::Message>>;
@@ -106,6 +108,7 @@ impl<A: Actor> Incarnations<A> {
             news: Vec::new(),
             uncounted: 0,
             stop: None,
+            due_before_stop: 0,
         }
     }
 
@@ -178,31 +181,32 @@ impl<A: Actor> Incarnations<A> {
         });
     }
 
-    /// Takes what is next: a due timer, an unstashed message, a message. `false` if there is nothing.
+    /// Takes what is next: a due timer, an unstashed message, a message. `None` if there is nothing; says whether it
+    /// was a message: not a timer that is not wanted any more, nor the receive timeout.
     #[inline]
-    fn next(&mut self, turn: &TurnOf<'_, A>) -> bool {
+    fn next(&mut self, turn: &TurnOf<'_, A>) -> Option<bool> {
         if let Some(due) = self.due.front()
             && due.at() <= turn.position()
             && let Some(due) = self.due.pop_front()
         {
-            self.handle_due(turn.cell(), &due);
-        } else if let Some(message) = self.ctx.unstashed.pop_front() {
-            self.receive(turn.cell(), message);
-        } else if let Some(message) = turn.pop() {
-            self.receive(turn.cell(), message);
-        } else {
-            return false;
+            self.due_before_stop = self.due_before_stop.saturating_sub(1);
+            return Some(self.handle_due(turn.cell(), &due));
         }
-        true
+        let message = self.ctx.unstashed.pop_front().or_else(|| turn.pop())?;
+        self.receive(turn.cell(), message);
+        Some(true)
     }
 
-    fn handle_due(&mut self, cell: &Cells<A>, due: &Due) {
+    /// Says whether it was a message.
+    fn handle_due(&mut self, cell: &Cells<A>, due: &Due) -> bool {
         match *due {
             Due::Tick { generation, .. } => {
+                let mut received = false;
                 self.call_keeping(cell, |actor, ctx, kept| {
                     let Some(message) = ctx.timers().take(generation) else {
                         return;
                     };
+                    received = true;
                     let counts =
                         ctx.receive_timeout().is_some() && A::influences_receive_timeout(&message);
                     *kept = A::keep(&message);
@@ -212,12 +216,14 @@ impl<A: Actor> Incarnations<A> {
                     }
                 });
                 self.ctx.timers().handled(generation);
+                received
             }
             Due::Quiet { generation, .. } => {
                 if self.ctx.is_quiet(generation) {
                     self.call(cell, A::receive_timeout);
                     self.ctx.quiet_again(generation);
                 }
+                false
             }
         }
     }
@@ -227,6 +233,7 @@ impl<A: Actor> Incarnations<A> {
             Signal::Stop { at, reason } => {
                 if self.stop.is_none() {
                     self.stop = Some((at, reason));
+                    self.due_before_stop = self.due.len();
                 }
                 // Who is asked to stop does not wait for a better moment to be restarted.
                 if self.phase == Phase::Paused {
@@ -237,13 +244,12 @@ impl<A: Actor> Incarnations<A> {
                 Phase::Ending { .. } | Phase::Over => {}
                 _ => self.end(cell, reason),
             },
-            Signal::Terminated(gone) => {
-                if self.ctx.was_watching(gone.id) {
-                    self.tell_end(cell, gone);
-                }
-            }
+            Signal::Terminated(gone) => self.tell_end(cell, gone),
             Signal::ChildGone(id) => {
                 drop(self.ctx.children.remove(&id));
+                if self.phase == Phase::Paused && self.ctx.children.is_empty() {
+                    cell.mailbox.let_actors_wait(true);
+                }
             }
             Signal::ChildFailed(panic) => match self.phase {
                 Phase::Alive | Phase::Draining { .. } => self.failed(cell, panic, None),
@@ -263,7 +269,11 @@ impl<A: Actor> Incarnations<A> {
     fn tell_end(&mut self, cell: &Cells<A>, gone: Terminated) {
         match self.phase {
             Phase::Alive | Phase::Draining { .. } => {
-                self.call(cell, |actor, ctx| actor.terminated(gone, ctx));
+                // It counts as watched until here: who watches again meanwhile watches once, and who unwatches is
+                // told nothing.
+                if self.ctx.was_watching(gone.id) {
+                    self.call(cell, |actor, ctx| actor.terminated(gone, ctx));
+                }
             }
             Phase::Unborn | Phase::Restarting | Phase::Paused => self.news.push(gone),
             Phase::Ending { .. } | Phase::Over => {}
@@ -289,7 +299,8 @@ impl<A: Actor> Incarnations<A> {
             let possible = matches!(self.factory, Factory::Many(_));
             if self.phase == Phase::Alive && possible && !hopeless {
                 let now = cell.registry.timers.now();
-                pause = self.restarts.next(&self.supervision, now);
+                let seed = cell.registry.seed(&cell.path);
+                pause = self.restarts.next(&self.supervision, now, seed);
             }
             if pause.is_none() {
                 directive = Directive::Stop;
@@ -318,6 +329,11 @@ impl<A: Actor> Incarnations<A> {
         }
     }
 
+    fn forget_due(&mut self) {
+        self.due.clear();
+        self.due_before_stop = 0;
+    }
+
     fn restart(
         &mut self,
         cell: &Cells<A>,
@@ -328,7 +344,7 @@ impl<A: Actor> Incarnations<A> {
         cell.restarts.fetch_add(1, Ordering::Relaxed);
         cell.registry.restarts.fetch_add(1, Ordering::Relaxed);
         self.ctx.end_timers();
-        self.due.clear();
+        self.forget_due();
         if let Some(mut actor) = self.actor.take() {
             let ctx = &mut self.ctx;
             self_report(cell, contain(|| actor.restarting(failure, ctx)));
@@ -346,6 +362,8 @@ impl<A: Actor> Incarnations<A> {
             tracing::info!(target: "mini_actor", actor = &*cell.path, ?pause, "an actor restarts");
         });
         cell.mailbox.suspend(true);
+        // A child that waited for room here would wait for the restart, which waits for the child.
+        cell.mailbox.let_actors_wait(self.ctx.children.is_empty());
         for child in self.ctx.children.values() {
             Arc::clone(child).stop_for(StopReason::Parent);
         }
@@ -379,6 +397,7 @@ impl<A: Actor> Incarnations<A> {
         if !self.ctx.children.is_empty() {
             return false;
         }
+        cell.mailbox.let_actors_wait(true);
         cell.mailbox.suspend(false);
         self.start(cell);
         true
@@ -389,7 +408,7 @@ impl<A: Actor> Incarnations<A> {
         self.ctx.closing = true;
         self.ctx.end_timers();
         self.end_pause();
-        self.due.clear();
+        self.forget_due();
         let accepted = cell.mailbox.close();
         cell.mailbox.suspend(false);
         for child in self.ctx.children.values() {
@@ -417,7 +436,10 @@ impl<A: Actor> Incarnations<A> {
             }
             Phase::Alive => {
                 let (at, reason) = self.stop?;
-                if turn.position() < at || !self.ctx.unstashed.is_empty() {
+                if turn.position() < at
+                    || self.due_before_stop > 0
+                    || !self.ctx.unstashed.is_empty()
+                {
                     return None;
                 }
                 if !self.ctx.children.is_empty() {
@@ -534,10 +556,10 @@ impl<A: Actor> Life<A::Message> for Incarnations<A> {
             }
             steps += 1;
             if change.is_none() {
-                if !self.next(turn) {
+                let Some(message) = self.next(turn) else {
                     break Run::Done;
-                }
-                self.uncounted += 1;
+                };
+                self.uncounted += u32::from(message);
             }
         };
         self.count(cell);

@@ -70,7 +70,8 @@ pub enum Overflow {
     /// waits for ever.) For whoever could keep the receiver from making room it is [`Fail`](Self::Fail): an actor, a
     /// closure or a piped future on a thread that actors share, the timer thread, the actor itself, and a sender in virtual
     /// time never wait. An actor that is to wait has a thread of its own
-    /// ([`Props::pinned`](crate::Props::pinned)).
+    /// ([`Props::pinned`](crate::Props::pinned)); it does not wait either while the receiver is restarted and its
+    /// children have not all stopped: it may be one of these, whose end the restart waits for.
     Block(Duration),
     /// Makes the message a dead letter.
     DropNewest,
@@ -162,7 +163,8 @@ struct Head<T> {
 struct Bound {
     capacity: u64,
     waiting: AtomicUsize,
-    lock: Mutex<()>,
+    /// Whether actors that send must not wait, now.
+    lock: Mutex<bool>,
     room: Condvar,
     /// Whether senders take messages out, so that the reader's side needs the lock.
     evicts: bool,
@@ -199,7 +201,7 @@ impl<T> Mailbox<T> {
             Capacity::Bounded(limit, policy) => Some(Box::new(Bound {
                 capacity: limit as u64,
                 waiting: AtomicUsize::new(0),
-                lock: Mutex::new(()),
+                lock: Mutex::new(false),
                 room: Condvar::default(),
                 evicts: policy == Overflow::DropOldest,
             })),
@@ -452,8 +454,8 @@ impl<T> Mailbox<T> {
     }
 
     /// Waits until there may be room, or the mailbox is closed; until `deadline` at the most. `false` when
-    /// that is over.
-    pub(crate) fn wait_for_room(&self, deadline: Option<Instant>) -> bool {
+    /// that is over, or the sender is an actor and these must not wait.
+    pub(crate) fn wait_for_room(&self, deadline: Option<Instant>, actor: bool) -> bool {
         let Some(bound) = &self.bound else {
             return true;
         };
@@ -466,7 +468,7 @@ impl<T> Mailbox<T> {
         while !self.is_closed()
             && self.accepted().saturating_sub(self.taken.load(Ordering::Acquire)) >= bound.capacity
         {
-            if deadline.is_some_and(|deadline| real_now() >= deadline) {
+            if actor && *guard || deadline.is_some_and(|deadline| real_now() >= deadline) {
                 in_time = false;
                 break;
             }
@@ -474,6 +476,16 @@ impl<T> Mailbox<T> {
         }
         bound.waiting.fetch_sub(1, Ordering::SeqCst);
         in_time
+    }
+
+    /// Lets actors that send wait for room, or no longer, those included that do.
+    pub(crate) fn let_actors_wait(&self, wait: bool) {
+        if let Some(bound) = &self.bound {
+            *bound.lock.lock() = !wait;
+            if !wait {
+                bound.room.notify_all();
+            }
+        }
     }
 
     fn wake_waiting(bound: &Bound) {

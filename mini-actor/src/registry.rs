@@ -59,7 +59,8 @@ pub struct SystemMetrics {
     pub alive: usize,
     /// Actors that have stopped.
     pub stopped: u64,
-    /// Messages received. Of an actor that is just running, up to date after its activation.
+    /// Messages received, those of actors' own timers included. Of an actor that is just running, up to date after its
+    /// activation.
     pub processed: u64,
     /// Panics of actors contained.
     pub panicked: u64,
@@ -121,9 +122,9 @@ impl Registry {
     }
 
     pub(crate) fn leave(&self, actor: &dyn Resident) {
-        // Relaxed: statistics.
-        self.stopped.fetch_add(1, Ordering::Relaxed);
         let mut tree = self.tree.lock();
+        // Relaxed: statistics. Under the lock, so that it counts in one place at each time.
+        self.stopped.fetch_add(1, Ordering::Relaxed);
         self.retired.fetch_add(actor.processed(), Ordering::Relaxed);
         let gone = tree.actors.remove(actor.path());
         let last = tree.actors.is_empty();
@@ -173,19 +174,28 @@ impl Registry {
         paths
     }
 
-    /// Accepts no more actors, and asks those without a parent to stop.
+    /// Accepts no more actors, and asks those without a parent to stop, in the order in which they were spawned.
     pub(crate) fn close(&self) {
-        let roots: Vec<_> = {
+        let mut roots: Vec<_> = {
             let mut tree = self.tree.lock();
             tree.closing = true;
             tree.actors.values().filter(|actor| is_root(actor.path())).cloned().collect()
         };
+        roots.sort_unstable_by_key(|actor| actor.id());
         for actor in roots {
             actor.stop_for(StopReason::SystemClosed);
         }
         if self.alive() == 0 {
             self.end();
         }
+    }
+
+    /// In virtual time: what the random numbers of an actor begin with, for each another and always the same.
+    pub(crate) fn seed(&self, path: &str) -> Option<u64> {
+        self.dispatcher.as_manual()?;
+        // FNV-1a, which is the same everywhere.
+        let mix = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        Some(path.bytes().fold(0xcbf2_9ce4_8422_2325, mix))
     }
 
     /// Waits until nobody is alive, until `deadline` at the most. Says whether nobody is.
@@ -218,16 +228,18 @@ impl Registry {
     }
 
     pub(crate) fn metrics(&self) -> SystemMetrics {
-        let (alive, running) = {
+        // Relaxed, here and below: statistics.
+        let (alive, stopped, processed) = {
             let tree = self.tree.lock();
             let running: u64 = tree.actors.values().map(|actor| actor.processed()).sum();
-            (tree.actors.len(), running)
+            // Under the lock as well: an actor that leaves is counted here or there.
+            let retired = self.retired.load(Ordering::Relaxed);
+            (tree.actors.len(), self.stopped.load(Ordering::Relaxed), running + retired)
         };
-        // Relaxed: statistics.
         SystemMetrics {
             alive,
-            stopped: self.stopped.load(Ordering::Relaxed),
-            processed: running + self.retired.load(Ordering::Relaxed),
+            stopped,
+            processed,
             panicked: self.panics.load(Ordering::Relaxed),
             restarts: self.restarts.load(Ordering::Relaxed),
             dead_letters: self.dead_letters.count(),

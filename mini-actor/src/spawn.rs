@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::time::Duration;
 
 use crate::actor::{Actor, Context};
 use crate::address::ActorRef;
@@ -130,7 +131,7 @@ impl System {
     /// # Errors
     ///
     /// As for [`spawn`](Self::spawn); and [`SpawnError::Capacity`] for a mailbox for no message,
-    /// [`SpawnError::Thread`] if the thread of a pinned actor cannot be started.
+    /// [`SpawnError::Window`] for a limit of restarts within no time, [`SpawnError::Thread`] if the thread of a pinned actor cannot be started.
     pub fn spawn_with<A: Actor>(
         &self,
         name: &str,
@@ -191,6 +192,11 @@ fn make<A: Actor>(
     }
     if matches!(props.capacity, Capacity::Bounded(0, _)) {
         return Err(SpawnError::Capacity);
+    }
+    if let Some((_, given)) = props.supervision.limit
+        && given.is_zero()
+    {
+        return Err(SpawnError::Window { given, min: Duration::from_nanos(1) });
     }
     let registry = Arc::clone(system.registry());
     let above = parent.as_deref().map_or("", |parent| parent.path());

@@ -102,7 +102,9 @@ impl Supervision {
         Self::decide(|_| Directive::Escalate)
     }
 
-    /// Restarts at most `restarts` times within a sliding window; beyond that, stops.
+    /// Restarts at most `restarts` times within a sliding window; beyond that, stops. (`Duration::MAX` is a limit for
+    /// all its life. A window of zero, in which there is nothing to count, is an error when the actor is spawned:
+    /// [`SpawnError::Window`](crate::SpawnError::Window).)
     pub fn limit(mut self, restarts: u32, within: Duration) -> Self {
         self.limit = Some((restarts, within));
         self
@@ -178,11 +180,13 @@ pub(crate) struct Restarts {
 }
 
 impl Restarts {
-    /// Another panic, at `now`, is to end in a restart: after how long, or `None` if that is one too many.
+    /// Another panic, at `now`, is to end in a restart: after how long, or `None` if that is one too many. With a `seed`
+    /// jitter is the same each time.
     pub(crate) fn next(
         &mut self,
         rules: &Supervision,
         now: std::time::Instant,
+        seed: Option<u64>,
     ) -> Option<Duration> {
         if let Some((limit, within)) = rules.limit {
             while self.recent.front().is_some_and(|&at| now.saturating_duration_since(at) >= within)
@@ -196,7 +200,9 @@ impl Restarts {
         }
         let well_for = self.last.map(|last| now.saturating_duration_since(last));
         let pause = if let Some(policy) = rules.policy {
-            let delays = self.delays.get_or_insert_with(|| policy.start());
+            let delays = self.delays.get_or_insert_with(|| {
+                seed.map_or_else(|| policy.start(), |seed| policy.start_with_seed(seed))
+            });
             if well_for.is_some_and(|time| time >= policy.cap()) {
                 delays.reset();
             }

@@ -146,8 +146,10 @@ impl Builder {
 
     /// A system without threads, in virtual time.
     #[cfg_attr(not(feature = "test-kit"), allow(dead_code))]
-    pub(crate) fn build_manual(self) -> Result<(ActorSystem, Arc<VirtualTime>), BuildError> {
+    pub(crate) fn build_manual(mut self) -> Result<(ActorSystem, Arc<VirtualTime>), BuildError> {
         self.check()?;
+        // A slice is of real time, and so different each time.
+        self.time_slice = None;
         let mut builder = LightArrayRevolverScheduler::builder();
         if let Some(tick) = self.tick {
             builder = builder.tick_duration(tick);

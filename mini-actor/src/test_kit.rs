@@ -1,8 +1,8 @@
 //! Actors in virtual time: a whole system without threads and without sleeping.
 //!
 //! A [`TestKit`] is a system whose clock the test moves, and whose actors run on the test's own thread, in the order
-//! in which they were scheduled: the same test does the same each time. Everything else is as it is: the same
-//! actors, the same mailboxes, the same scheduler.
+//! in which they were scheduled: the same test does the same each time, down to the jitter of restarts, which begins with
+//! the same numbers. Everything else is as it is: the same actors, the same mailboxes, the same scheduler.
 //!
 //! ```
 //! use mini_actor::test_kit::TestKit;
@@ -133,7 +133,7 @@ struct Inner {
 
 impl Builder {
     /// The system in virtual time: no threads, and a clock that stands still until the test moves it. The number
-    /// of threads and the shutdown timeout mean nothing here.
+    /// of threads, the time slice and the shutdown timeout mean nothing here.
     ///
     /// # Errors
     ///

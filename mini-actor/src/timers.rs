@@ -6,7 +6,7 @@
 //! message is taken out and not before, so there is never more than one undelivered tick of it.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::time::{Duration, Instant};
 
@@ -15,6 +15,7 @@ use lars_scheduler::{Cancellable, Handle, MissedTickBehavior, Refusal, Task, Tas
 use crate::cell::Cell;
 use crate::panics::contain;
 use crate::signal::Signal;
+use crate::supervision::{Directive, Panic};
 use crate::sync::Arc;
 
 /// What a timer is known by in its actor: a name, a number, or both.
@@ -72,12 +73,16 @@ struct Timer<M> {
 ///
 /// - Starting a timer replaces the one with the same key. Nothing of a timer that was cancelled or replaced is
 ///   received any more, even if it was in the mailbox already.
-/// - They end with their actor, also when it is restarted, and do not keep it alive.
+/// - They end with their actor, also when it is restarted, and do not keep it alive. A message that was due before
+///   [`stop`](crate::ActorRef::stop) is received as what else is queued then; one that comes due later is, if its actor
+///   gets to it before it has received all that and its children have stopped.
 /// - A due message takes its place behind the messages that are in the mailbox then, and does not count against
 ///   its capacity.
 /// - There is at most one undelivered tick of a timer, however slow its actor is. What becomes of ticks whose time
 ///   has passed says [`MissedTickBehavior`].
 /// - Never early; not sent before its time when the system is closed.
+/// - A message that panics when it is dropped with its timer changes nothing for others, nor for its actor: the panic is
+///   logged, counted, and shown to [`Builder::on_panic`](crate::Builder::on_panic).
 ///
 /// ```
 /// use mini_actor::{Actor, Context};
@@ -109,7 +114,8 @@ struct Timer<M> {
 pub struct Timers<M: Send + 'static> {
     cell: Arc<Cell<M>>,
     generations: HashMap<TimerKey, u64>,
-    timers: HashMap<u64, Timer<M>>,
+    /// In the order in which they were started, which is the order in which they end.
+    timers: BTreeMap<u64, Timer<M>>,
     next: u64,
 }
 
@@ -128,7 +134,7 @@ impl<M: Send + 'static> TaskBody for Due<M> {
 
 impl<M: Send + 'static> Timers<M> {
     pub(crate) fn new(cell: Arc<Cell<M>>) -> Self {
-        Self { cell, generations: HashMap::new(), timers: HashMap::new(), next: 0 }
+        Self { cell, generations: HashMap::new(), timers: BTreeMap::new(), next: 0 }
     }
 
     fn handle(&self) -> &Handle {
@@ -233,22 +239,8 @@ impl<M: Send + 'static> Timers<M> {
     /// Ends all timers.
     pub fn cancel_all(&mut self) {
         self.generations.clear();
-        for (_, timer) in self.timers.drain() {
-            if let Some(armed) = timer.armed {
-                armed.cancel();
-            }
-        }
-    }
-
-    /// Ends all timers, of an actor that is not just running.
-    pub(crate) fn end(&mut self) {
-        self.generations.clear();
-        for (_, timer) in self.timers.drain() {
-            if let Some(armed) = &timer.armed {
-                armed.cancel();
-            }
-            // Its messages are foreign code.
-            let _ = contain(|| drop(timer));
+        for timer in std::mem::take(&mut self.timers).into_values() {
+            self.discard(timer);
         }
     }
 
@@ -278,8 +270,20 @@ impl<M: Send + 'static> Timers<M> {
     }
 
     fn forget(&mut self, generation: u64) {
-        if let Some(Timer { armed: Some(armed), .. }) = self.timers.remove(&generation) {
+        if let Some(timer) = self.timers.remove(&generation) {
+            self.discard(timer);
+        }
+    }
+
+    /// Drops a timer, of which nothing is to be received any more. The destructor of its message is foreign code: a
+    /// panic in it must not keep other timers from being started or ended.
+    fn discard(&self, timer: Timer<M>) {
+        if let Some(armed) = &timer.armed {
             armed.cancel();
+        }
+        if let Err(message) = contain(|| drop(timer)) {
+            let panic = Panic { path: Arc::clone(&self.cell.path), message };
+            self.cell.registry.panicked(&panic, Directive::Resume);
         }
     }
 
@@ -337,7 +341,8 @@ impl<M: Send + 'static> Timers<M> {
     }
 }
 
-fn check_period(given: Duration) -> Result<(), Refusal> {
+/// What is called again and again must not be so without end.
+pub(crate) fn check_period(given: Duration) -> Result<(), Refusal> {
     const MIN: Duration = Duration::from_nanos(1);
     if given < MIN { Err(Refusal::Period { given, min: MIN }) } else { Ok(()) }
 }

@@ -5,6 +5,7 @@ mod common;
 
 use std::collections::HashSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -12,7 +13,8 @@ use std::time::{Duration, Instant};
 use common::{Call, Event, LONG, Script, all, ms, probe};
 use mini_actor::test_kit::TestKit;
 use mini_actor::{
-    Actor, ActorRef, ActorSystem, Context, Overflow, Props, StopReason, Undelivered, Unsendable,
+    Actor, ActorRef, ActorSystem, Context, Overflow, Props, StopReason, Supervision, Undelivered,
+    Unsendable,
 };
 
 /// An actor that holds still at 0, until the test lets it go.
@@ -607,4 +609,113 @@ fn a_pinned_actor_waits_for_room() {
     let system = ActorSystem::builder("test").threads(1).build().unwrap();
     assert_eq!(flood(&system, 2, true), [0, 0]);
     system.close().unwrap();
+}
+
+#[test]
+fn a_restart_is_not_held_up_by_a_child_that_waits_for_room_in_its_parent() {
+    type Told = Result<(), Unsendable>;
+    struct Child(ActorRef<u64>, mpsc::Sender<()>, mpsc::Sender<(&'static str, Told)>);
+    impl Actor for Child {
+        type Message = ();
+        fn receive(&mut self, (): (), _: &mut Context<Self>) {
+            let _ = self.0.tell(1);
+            let _ = self.1.send(());
+            let tell = |parent: &ActorRef<u64>| parent.tell(2).map_err(|error| error.reason());
+            let (parent, told) = (self.0.clone(), self.2.clone());
+            thread::spawn(move || told.send(("a thread", tell(&parent))));
+            let _ = self.2.send(("the child", tell(&self.0)));
+        }
+    }
+    let system = ActorSystem::builder("t").threads(3).build().unwrap();
+    let ((started, has_started), (full, is_full)) = (mpsc::channel(), mpsc::channel());
+    let is_full = Arc::new(Mutex::new(is_full));
+    let (tell, child_told) = mpsc::channel();
+    let props = Props::new(move || {
+        let (started, full, is_full) = (started.clone(), full.clone(), Arc::clone(&is_full));
+        let tell = tell.clone();
+        let mut child = None;
+        Script::new(move |call: Call<u64>, ctx: &mut Context<Script<u64>>| match call {
+            Call::Started => {
+                let (me, full, tell) = (ctx.myself().clone(), full.clone(), tell.clone());
+                // On a thread of its own, or it would not wait in any case.
+                let props = Props::once(move || Child(me, full, tell)).pinned();
+                child = ctx.spawn_with("child", props).ok();
+                started.send(()).unwrap();
+            }
+            Call::Message(0) => {
+                child.as_ref().unwrap().tell(()).unwrap();
+                ctx.blocking(|| is_full.lock().unwrap().recv().unwrap());
+                // So that they wait already, as a rule; what comes of it must be the same.
+                thread::sleep(ms(100));
+                panic!("expected by this test");
+            }
+            _ => {}
+        })
+    });
+    let props =
+        props.bounded(1, Overflow::Block(Duration::MAX)).supervision(Supervision::restart());
+    let parent = system.spawn_with("parent", props).unwrap();
+    has_started.recv_timeout(LONG).unwrap();
+    parent.tell(0).unwrap();
+    let again = has_started.recv_timeout(LONG);
+    let report = if again.is_err() { Some(system.close_within(ms(500))) } else { None };
+    assert!(again.is_ok(), "not restarted; closing: {report:?}");
+    let mut told: Vec<_> = (0..2).map(|_| child_told.recv_timeout(LONG).unwrap()).collect();
+    told.sort_unstable_by_key(|told| told.0);
+    // Who is no actor waits until there is room.
+    assert_eq!(told, [("a thread", Ok(())), ("the child", Err(Unsendable::Full))]);
+}
+
+#[test]
+fn counts_of_a_system_never_exceed_what_was_sent() {
+    let system = ActorSystem::builder("t").threads(1).build().unwrap();
+    for number in 0..300 {
+        let idle: Result<ActorRef<()>, _> =
+            system.spawn(&format!("idle-{number}"), || Script::new(|_: Call<()>, _| ()));
+        assert!(idle.is_ok());
+    }
+    let sent = Arc::new(AtomicU64::new(0));
+    let (watched, observes) = (system.system(), Arc::clone(&sent));
+    let over = Arc::new(AtomicBool::new(false));
+    let end = Arc::clone(&over);
+    let observer = thread::spawn(move || {
+        let mut most = 0;
+        while !end.load(Ordering::Relaxed) {
+            let processed = watched.metrics().processed;
+            most = most.max(processed.saturating_sub(observes.load(Ordering::SeqCst)));
+        }
+        most
+    });
+    let begin = Instant::now();
+    while begin.elapsed() < Duration::from_secs(2) {
+        let actor: ActorRef<()> = system.spawn("a", || Script::new(|_: Call<()>, _| ())).unwrap();
+        for _ in 0..100 {
+            sent.fetch_add(1, Ordering::SeqCst);
+            actor.tell(()).unwrap();
+        }
+        let end = actor.termination();
+        actor.stop();
+        end.wait(LONG).unwrap();
+    }
+    over.store(true, Ordering::Relaxed);
+    assert_eq!(observer.join().unwrap(), 0, "messages received that nobody has sent");
+}
+
+#[test]
+fn a_tick_that_is_not_wanted_any_more_is_not_counted_as_a_message() {
+    let kit = TestKit::new("test").unwrap();
+    let actor: ActorRef<bool> = kit
+        .spawn("a", || {
+            Script::new(|call: Call<bool>, ctx: &mut Context<Script<bool>>| match call {
+                Call::Started => ctx.timers().start_single("T", ms(10), false).unwrap(),
+                Call::Message(true) => assert!(ctx.timers().cancel("T")),
+                _ => {}
+            })
+        })
+        .unwrap();
+    kit.settle();
+    actor.tell(true).unwrap();
+    kit.advance_while_busy(ms(10)); // due, behind the message that cancels it
+    kit.settle();
+    assert_eq!((actor.metrics().processed, kit.metrics().panicked), (1, 0));
 }

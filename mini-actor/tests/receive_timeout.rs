@@ -5,9 +5,9 @@ mod common;
 
 use std::time::Duration;
 
-use common::{SECOND, ms};
+use common::{Call, SECOND, Script, ms};
 use mini_actor::test_kit::{Probe, TestKit};
-use mini_actor::{Actor, ActorRef, Context, Props, StopReason, Supervision};
+use mini_actor::{Actor, ActorRef, Context, Props, Refusal, StopReason, Supervision};
 
 #[derive(Debug, Clone)]
 enum Message {
@@ -38,7 +38,7 @@ impl Actor for Listener {
 
     fn started(&mut self, ctx: &mut Context<Self>) {
         if let Some(after) = self.initial {
-            ctx.set_receive_timeout(after);
+            ctx.set_receive_timeout(after).unwrap();
         }
         if let Some(every) = self.ticks {
             ctx.timers()
@@ -49,7 +49,7 @@ impl Actor for Listener {
 
     fn receive(&mut self, message: Message, ctx: &mut Context<Self>) {
         let set = |ctx: &mut Context<Self>, after| match after {
-            Some(after) => ctx.set_receive_timeout(after),
+            Some(after) => ctx.set_receive_timeout(after).unwrap(),
             None => ctx.cancel_receive_timeout(),
         };
         match message {
@@ -213,4 +213,64 @@ fn stopping_ends_it_without_a_dead_letter() {
     assert_eq!(probe.expect_terminated(&listener), StopReason::Asked);
     assert_eq!(kit.dead_letters(), []);
     assert_eq!(kit.scheduler().timers().pending(), 0);
+}
+
+#[test]
+fn a_receive_timeout_of_zero_is_refused_and_leaves_the_one_that_is_set() {
+    let kit = TestKit::new("test").unwrap();
+    let probe = kit.probe("probe");
+    let told = probe.actor().clone();
+    let _actor: ActorRef<()> = kit
+        .spawn("actor", move || {
+            Script::new(move |call: Call<()>, ctx: &mut Context<Script<()>>| match call {
+                Call::Started => {
+                    ctx.set_receive_timeout(SECOND).unwrap();
+                    let refused = ctx.set_receive_timeout(Duration::ZERO);
+                    let min = Duration::from_nanos(1);
+                    assert_eq!(refused, Err(Refusal::Period { given: Duration::ZERO, min }));
+                    assert_eq!(ctx.receive_timeout(), Some(SECOND));
+                }
+                Call::Quiet => told.tell(()).unwrap(),
+                _ => {}
+            })
+        })
+        .unwrap();
+    kit.settle();
+    probe.expect_no_message_for(SECOND - Duration::from_nanos(1));
+    probe.expect_message_within(Duration::from_nanos(1));
+    assert_eq!(kit.metrics().panicked, 0);
+}
+
+#[test]
+fn a_receive_timeout_that_is_set_while_the_system_is_closed_is_refused() {
+    let kit = TestKit::new("test").unwrap();
+    let (seen, refused) = std::sync::mpsc::channel();
+    let _actor: ActorRef<()> = kit
+        .spawn("actor", move || {
+            Script::new(move |call: Call<()>, ctx: &mut Context<Script<()>>| {
+                if let Call::Stopped(_) = call {
+                    seen.send(ctx.set_receive_timeout(SECOND)).unwrap();
+                }
+            })
+        })
+        .unwrap();
+    kit.settle();
+    assert!(kit.close().unwrap().is_complete());
+    assert_eq!(refused.recv(), Ok(Err(Refusal::Stopped)));
+}
+
+#[test]
+fn a_receive_timeout_is_not_counted_as_a_message() {
+    let kit = TestKit::new("t").unwrap();
+    let actor: ActorRef<()> = kit
+        .spawn("a", || {
+            Script::new(|call: Call<()>, ctx: &mut Context<Script<()>>| {
+                if call == Call::Started {
+                    ctx.set_receive_timeout(SECOND).unwrap();
+                }
+            })
+        })
+        .unwrap();
+    kit.advance(10 * SECOND);
+    assert_eq!(actor.metrics().processed, 0);
 }

@@ -151,7 +151,7 @@ impl Actor for Clumsy {
             // Not counted by anybody: its end is of no interest.
             Work::Message(Counted(Arc::clone(&received)))
         });
-        ctx.set_receive_timeout(every);
+        let _ = ctx.set_receive_timeout(every);
         if self.depth > 0 {
             let (received, depth) = (Arc::clone(&self.received), self.depth - 1);
             let make = move || Clumsy { received: Arc::clone(&received), depth };

@@ -381,7 +381,7 @@ fn family(kit: &TestKit, probe: &Probe<String>) -> ActorRef<&'static str> {
                                         .unwrap();
                                 }
                                 Call::Stopped(_) => {
-                                    assert_eq!(ctx.children(), 0);
+                                    assert_eq!(ctx.children().len(), 0);
                                     told.tell(format!("{} stopped", ctx.myself().path())).unwrap();
                                 }
                                 _ => {}
@@ -398,6 +398,7 @@ fn family(kit: &TestKit, probe: &Probe<String>) -> ActorRef<&'static str> {
             Call::Message("same name") => {
                 assert_eq!(ctx.child::<&'static str>("one").unwrap().path(), "/parent/one");
                 assert!(ctx.child::<&'static str>("three").is_none());
+                assert!(ctx.children().eq(["one", "two"]), "in the order of their spawning");
                 let error = ctx.spawn_with("one", Props::new(quiet(&told))).unwrap_err();
                 assert_eq!(error, SpawnError::NameTaken { path: "/parent/one".to_owned() });
             }
@@ -514,7 +515,7 @@ fn a_restart_stops_the_children_before_the_new_actor_is_made() {
         let report = report.clone();
         Script::new(move |call: Call<()>, ctx: &mut Context<Script<()>>| match call {
             Call::Started => {
-                report.tell(format!("started, children {}", ctx.children())).unwrap();
+                report.tell(format!("started, children {}", ctx.children().len())).unwrap();
                 ctx.spawn_with("child", Props::new(quiet(&report))).unwrap();
             }
             Call::Message(()) => panic!("expected by this test"),
@@ -724,4 +725,16 @@ fn a_policy_s_attempts_are_starts_in_a_row_and_begin_anew_when_all_was_well() {
     kit.advance(ms(20));
     actor.tell("throw").unwrap();
     assert_eq!(probe.expect_terminated(&actor), StopReason::Panicked);
+}
+
+#[test]
+fn a_limit_of_restarts_within_no_time_is_refused() {
+    let kit = TestKit::new("test").unwrap();
+    let props = || Props::new(|| Script::new(|_: Call<()>, _| ()));
+    let supervision = Supervision::restart().limit(1, Duration::ZERO);
+    let error = kit.spawn_with("a", props().supervision(supervision)).unwrap_err();
+    let expected = "the window of the limit of restarts is 0ns, but it must be at least 1ns";
+    assert_eq!(error.to_string(), expected);
+    let longest = Supervision::restart().limit(1, Duration::MAX);
+    assert!(kit.spawn_with("a", props().supervision(longest)).is_ok());
 }

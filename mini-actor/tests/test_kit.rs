@@ -4,11 +4,13 @@
 
 mod common;
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::{Call, SECOND, Script, ms};
+use mini_actor::backoff::{BackoffPolicy, Jitter};
 use mini_actor::test_kit::TestKit;
-use mini_actor::{Cancellable, Context};
+use mini_actor::{ActorRef, ActorSystem, Cancellable, Context, Props, Supervision};
 
 /// Sends to a probe, as Akka's scenarios do: initial delay and interval in seconds.
 fn every(kit: &TestKit, to: &mini_actor::ActorRef<u8>, initial: u64, every: u64) -> Cancellable {
@@ -196,4 +198,99 @@ fn closing_in_virtual_time_is_complete_when_it_returns_and_nothing_is_left() {
     assert_eq!((report.actors_stopped, report.undelivered), (1, 0));
     kit.advance(SECOND);
     assert!(actor.tell(3).is_err());
+}
+
+#[test]
+fn the_same_test_stops_children_in_the_same_order_each_time() {
+    let run = || {
+        let kit = TestKit::new("t").unwrap();
+        let probe = kit.probe::<u64>("probe");
+        let report = probe.actor().clone();
+        let parent: ActorRef<()> = kit
+            .spawn("parent", move || {
+                Script::new(move |call: Call<()>, ctx: &mut Context<Script<()>>| {
+                    if call != Call::Started {
+                        return;
+                    }
+                    for number in 0..12 {
+                        let report = report.clone();
+                        let child = move || {
+                            Script::new(move |call: Call<()>, _| {
+                                if let Call::Stopped(_) = call {
+                                    report.tell(number).unwrap();
+                                }
+                            })
+                        };
+                        ctx.spawn(&format!("c{number}"), child).unwrap();
+                    }
+                })
+            })
+            .unwrap();
+        kit.settle();
+        parent.stop();
+        kit.settle();
+        std::iter::from_fn(|| probe.try_message()).collect::<Vec<_>>()
+    };
+    // The order in which they were spawned.
+    assert_eq!(run(), (0..12).collect::<Vec<_>>());
+}
+
+#[test]
+fn closing_stops_actors_in_the_order_in_which_they_were_spawned() {
+    let kit = TestKit::new("t").unwrap();
+    let stopped = Arc::new(Mutex::new(Vec::new()));
+    for number in 0..12 {
+        let stopped = Arc::clone(&stopped);
+        kit.spawn(&format!("a{number}"), move || {
+            Script::new(move |call: Call<()>, _| {
+                if let Call::Stopped(_) = call {
+                    stopped.lock().unwrap().push(number);
+                }
+            })
+        })
+        .unwrap();
+    }
+    kit.settle();
+    kit.close().unwrap();
+    assert_eq!(*stopped.lock().unwrap(), (0..12).collect::<Vec<_>>());
+}
+
+#[test]
+fn the_time_slice_means_nothing_in_virtual_time() {
+    let kit = ActorSystem::builder("t").time_slice(Duration::ZERO).build_virtual().unwrap();
+    let probe = kit.probe::<u32>("probe");
+    kit.settle();
+    for number in 0..10 {
+        probe.actor().tell(number).unwrap();
+    }
+    assert_eq!(kit.settle(), 1, "all in one activation");
+}
+
+#[test]
+fn the_same_test_restarts_at_the_same_times_each_time_also_with_jitter() {
+    let run = || {
+        let kit = TestKit::new("t").unwrap();
+        let probe = kit.probe::<u128>("probe");
+        let (report, timers) = (probe.actor().clone(), kit.scheduler().timers().clone());
+        let start = timers.now();
+        let policy = BackoffPolicy::builder().initial(SECOND).jitter(Jitter::Full).build().unwrap();
+        let props = Props::new(move || {
+            let (report, timers) = (report.clone(), timers.clone());
+            Script::new(move |call: Call<()>, ctx: &mut Context<Script<()>>| match call {
+                Call::Started => {
+                    report.tell((timers.now() - start).as_nanos()).unwrap();
+                    ctx.myself().tell(()).unwrap();
+                }
+                Call::Message(()) => panic!("expected by this test"),
+                _ => {}
+            })
+        });
+        let props = props.supervision(Supervision::restart().backoff_policy(policy));
+        let _actor = kit.spawn_with("a", props).unwrap();
+        kit.advance(5 * SECOND);
+        std::iter::from_fn(|| probe.try_message()).take(4).collect::<Vec<_>>()
+    };
+    let first = run();
+    assert_eq!(first.len(), 4);
+    assert_eq!(first, run());
 }

@@ -6,10 +6,11 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Call, SECOND, Script, ms};
+use common::{Call, LONG, SECOND, Script, ms};
 use mini_actor::test_kit::{Probe, TestKit};
 use mini_actor::{
-    ActorRef, MissedTickBehavior, Overflow, Props, Recipient, Refusal, StopReason, Supervision,
+    Actor, ActorRef, ActorSystem, Context, MissedTickBehavior, Overflow, Props, Recipient, Refusal,
+    StopReason, Supervision,
 };
 
 /// Akka's `TimerSpec` target: a number of bumps, and a timer that says which number it was started with.
@@ -31,7 +32,7 @@ enum Kind {
 
 const KINDS: [Kind; 2] = [Kind::Delay, Kind::Rate];
 
-fn start(kind: Kind, every: Duration, bumps: u32, ctx: &mut mini_actor::Context<Script<Do>>) {
+fn start(kind: Kind, every: Duration, bumps: u32, ctx: &mut Context<Script<Do>>) {
     let timers = ctx.timers();
     match kind {
         Kind::Single => timers.start_single("T", every, Do::Tock(bumps)),
@@ -543,4 +544,122 @@ fn delays_of_zero_and_beyond_all_time_are_accepted() {
         assert_eq!(probe.expect_message(), expected);
     }
     probe.expect_no_message_for(Duration::from_secs(1_000_000_000));
+}
+
+#[test]
+fn a_timer_that_was_due_before_the_stop_is_received_as_what_else_is_queued() {
+    let kit = TestKit::new("t").unwrap();
+    let probe = kit.probe::<u8>("probe");
+    let report = probe.actor().clone();
+    let actor: ActorRef<u8> = kit
+        .spawn("a", move || {
+            Script::new(move |call: Call<u8>, ctx: &mut Context<Script<u8>>| match call {
+                Call::Started => ctx.timers().start_single("T", ms(10), 2).unwrap(),
+                Call::Message(message) => report.tell(message).unwrap(),
+                _ => {}
+            })
+        })
+        .unwrap();
+    kit.settle();
+    actor.tell(1).unwrap();
+    kit.advance_while_busy(ms(20)); // the timer is due, behind the message
+    actor.stop();
+    kit.settle();
+    let seen: Vec<_> = std::iter::from_fn(|| probe.try_message()).collect();
+    assert_eq!(seen, [1, 2]);
+}
+
+#[test]
+fn ticks_that_come_due_after_the_stop_do_not_put_it_off() {
+    let system = ActorSystem::builder("t").threads(1).build().unwrap();
+    let (received, has_received) = std::sync::mpsc::channel();
+    let actor: ActorRef<()> = system
+        .spawn("a", move || {
+            Script::new(move |call: Call<()>, ctx: &mut Context<Script<()>>| match call {
+                Call::Started => {
+                    ctx.timers().start_at_fixed_rate("T", ms(1), ms(1), || ()).unwrap()
+                }
+                Call::Message(()) => {
+                    let _ = received.send(());
+                    // The next tick is due before this one has been handled, each time.
+                    std::thread::sleep(ms(5));
+                }
+                _ => {}
+            })
+        })
+        .unwrap();
+    has_received.recv_timeout(LONG).unwrap();
+    let end = actor.termination();
+    actor.stop();
+    assert_eq!(end.wait(LONG), Some(StopReason::Asked));
+}
+
+/// Panics when it is dropped, if it is to.
+#[derive(Clone)]
+struct Throws(bool);
+impl Drop for Throws {
+    fn drop(&mut self) {
+        assert!(!std::mem::take(&mut self.0), "expected by this test");
+    }
+}
+
+#[test]
+fn a_timer_whose_predecessor_panics_when_it_is_dropped_fires_all_the_same() {
+    struct Timed(std::sync::mpsc::Sender<&'static str>, bool);
+    impl Actor for Timed {
+        type Message = Option<Throws>;
+        fn receive(&mut self, message: Option<Throws>, ctx: &mut Context<Self>) {
+            match (message, self.1) {
+                (None, false) => {
+                    self.1 = true;
+                    ctx.timers().start_single("T", SECOND, Some(Throws(true))).unwrap();
+                    ctx.timers().start_single("T", SECOND, Some(Throws(false))).unwrap();
+                }
+                (None, true) => {
+                    let active = ctx.timers().is_active("T");
+                    self.0.send(if active { "active" } else { "not active" }).unwrap();
+                }
+                (Some(_), _) => self.0.send("received").unwrap(),
+            }
+        }
+    }
+    let kit = TestKit::new("t").unwrap();
+    let (sender, receiver) = std::sync::mpsc::channel();
+    let props = Props::once(move || Timed(sender, false)).supervision(Supervision::resume());
+    let actor = kit.spawn_with("a", props).unwrap();
+    actor.tell(None).unwrap();
+    kit.advance(10 * SECOND);
+    actor.tell(None).unwrap();
+    kit.settle();
+    let seen: Vec<_> = receiver.try_iter().collect();
+    assert_eq!(seen, ["received", "not active"]);
+    assert_eq!(kit.metrics().panicked, 1, "it is counted all the same");
+}
+
+#[test]
+fn all_timers_end_although_their_messages_panic_when_they_are_dropped() {
+    let kit = TestKit::new("t").unwrap();
+    let target = kit
+        .spawn("target", || {
+            Script::new(|call: Call<Option<Throws>>, ctx: &mut Context<Script<Option<Throws>>>| {
+                let timers = ctx.timers();
+                match call {
+                    Call::Started => {
+                        for number in 0..10 {
+                            let message = Some(Throws(number % 2 == 0));
+                            timers.start_single(number, SECOND, message).unwrap();
+                        }
+                    }
+                    Call::Message(None) => timers.cancel_all(),
+                    _ => panic!("a cancelled timer was received"),
+                }
+            })
+        })
+        .unwrap();
+    target.tell(None).unwrap();
+    kit.settle();
+    assert_eq!(kit.scheduler().timers().pending(), 0);
+    kit.advance(10 * SECOND);
+    assert!(!target.is_stopped());
+    assert_eq!(kit.metrics().panicked, 5);
 }

@@ -186,7 +186,7 @@ fn a_sender_that_waits_for_room_is_woken_when_there_is_some() {
             let mailbox = Arc::clone(&mailbox);
             thread::spawn(move || {
                 while mailbox.send(1).is_err() {
-                    assert!(mailbox.wait_for_room(None));
+                    assert!(mailbox.wait_for_room(None, true));
                 }
             })
         };
@@ -213,7 +213,7 @@ fn a_sender_that_waits_for_room_is_woken_when_a_slot_without_a_message_makes_it(
             let mailbox = Arc::clone(&mailbox);
             thread::spawn(move || {
                 while mailbox.send(1).is_err() {
-                    assert!(mailbox.wait_for_room(None));
+                    assert!(mailbox.wait_for_room(None, false));
                 }
             })
         };
@@ -222,6 +222,20 @@ fn a_sender_that_waits_for_room_is_woken_when_a_slot_without_a_message_makes_it(
             yield_now();
         }
         sender.join().unwrap();
+    });
+}
+
+#[test]
+fn an_actor_that_waits_for_room_or_is_about_to_is_told_that_it_must_not() {
+    check(|| {
+        let mailbox = Arc::new(Mailbox::new(Capacity::Bounded(1, Overflow::Block(Duration::MAX))));
+        mailbox.send(0_u32).map(drop).unwrap();
+        let waiting = {
+            let mailbox = Arc::clone(&mailbox);
+            thread::spawn(move || mailbox.wait_for_room(None, true))
+        };
+        mailbox.let_actors_wait(false);
+        assert!(!waiting.join().unwrap(), "there is no room");
     });
 }
 

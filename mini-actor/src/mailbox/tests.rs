@@ -119,7 +119,7 @@ fn each_arrives_in_order(capacity: Capacity) {
                     let mut message = (sender, number);
                     while let Err((refused, back)) = mailbox.send(message) {
                         assert_eq!(refused, Refused::Full);
-                        assert!(mailbox.wait_for_room(None));
+                        assert!(mailbox.wait_for_room(None, true));
                         message = back;
                     }
                 }

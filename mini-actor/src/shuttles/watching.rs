@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lars_scheduler::shuttle_sync::{AtomicUsize, Ordering, Parker, Unparker, check, thread};
 
 use super::*;
-use crate::Terminated;
+use crate::{Overflow, Props, Supervision, Terminated};
 
 /// Watches one actor, and counts how often it is told.
 struct Watcher {
@@ -116,6 +116,76 @@ fn a_family_that_is_stopped_ends_as_a_whole_and_loses_no_message() {
         assert!(end.wait(Duration::MAX).is_some());
         assert_eq!(system.metrics().alive, 0, "a child lives longer than its parent");
         teller.join().unwrap();
+        system.close().unwrap();
+        drop(system);
+        ledger.settle();
+    });
+}
+
+/// Sends its parent more than the mailbox of that holds.
+struct Talker {
+    ledger: Ledger,
+    parent: ActorRef<Letter>,
+}
+
+impl Actor for Talker {
+    type Message = Letter;
+
+    fn started(&mut self, _: &mut Context<Self>) {
+        for _ in 0..3 {
+            tell(&self.ledger, &self.parent);
+        }
+    }
+
+    fn receive(&mut self, letter: Letter, _: &mut Context<Self>) {
+        letter.0.run();
+    }
+}
+
+/// Has a child that talks, and fails at the first letter; its successor does not.
+struct Failing {
+    ledger: Ledger,
+    first: bool,
+}
+
+impl Actor for Failing {
+    type Message = Letter;
+
+    fn started(&mut self, ctx: &mut Context<Self>) {
+        if self.first {
+            let (ledger, parent) = (self.ledger.clone(), ctx.myself().clone());
+            ctx.spawn("talker", move || Talker { ledger, parent }).unwrap();
+        }
+    }
+
+    fn receive(&mut self, letter: Letter, _: &mut Context<Self>) {
+        letter.0.run();
+        if self.first {
+            // Past the panic hook, which would print the schedule.
+            std::panic::resume_unwind(Box::new("expected by this test"));
+        }
+    }
+}
+
+#[test]
+fn a_restart_ends_although_a_child_waits_for_room_in_its_parent() {
+    check(3_000, || {
+        let (system, ledger) = (system(), Ledger::new());
+        let mut first = true;
+        let gives = ledger.clone();
+        let make = move || {
+            let first = std::mem::replace(&mut first, false);
+            Failing { ledger: gives.clone(), first }
+        };
+        let props = Props::new(make).bounded(1, Overflow::Block(Duration::MAX));
+        let parent =
+            system.spawn_with("parent", props.supervision(Supervision::restart())).unwrap();
+        tell(&ledger, &parent);
+        // Waits, in some schedules, until the restart is over.
+        tell(&ledger, &parent);
+        let end = parent.termination();
+        parent.stop();
+        assert!(end.wait(Duration::MAX).is_some());
         system.close().unwrap();
         drop(system);
         ledger.settle();
