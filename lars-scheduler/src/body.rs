@@ -116,6 +116,12 @@ pub trait TaskBody: Send + Sized + 'static {
         }
     }
 
+    /// A caller of `stop` is about to be given the task, which may lie in a list for as long as the caller likes: for
+    /// those that somebody waits for. It may still be run. Called on the timer thread, or by whoever stops virtual
+    /// time; not by `close`, which deals with the tasks at once.
+    #[doc(hidden)]
+    fn handed_back(&self) {}
+
     /// Whether being cancelled is nothing but being dropped.
     #[doc(hidden)]
     const CANCELLED_IS_DROPPED: bool = false;
@@ -148,12 +154,14 @@ pub(crate) struct RawTask {
 
 /// The functions of one body type.
 ///
-/// Each of them consumes the body: the storage must hold one, and holds none after.
+/// Those that are given the storage consume the body: it must hold one, and holds none after.
 struct Table {
     run: unsafe fn(*mut Storage),
     run_here: unsafe fn(*mut Storage),
     cancelled: unsafe fn(*mut Storage),
     discard: unsafe fn(*mut Storage),
+    /// Leaves the body where it is.
+    handed_back: unsafe fn(&RawTask),
     /// Runs tasks that are all of this body type, out of the front.
     run_due: unsafe fn(&mut VecDeque<RawTask>),
     together: bool,
@@ -201,6 +209,8 @@ impl<B: TaskBody> TableOf<B> {
         cancelled: |storage| unsafe { take::<B>(storage) }.cancelled(),
         // SAFETY: as for `run`.
         discard: |storage| drop(unsafe { take::<B>(storage) }),
+        // SAFETY: `RawTask` calls it with itself, which was made of a `B`.
+        handed_back: |task| unsafe { task.body::<B>() }.handed_back(),
         // Safety: called with tasks of this type only.
         run_due: |tasks| B::run_due(&mut Due { tasks, body: PhantomData }),
         together: B::TOGETHER,
@@ -250,6 +260,12 @@ impl RawTask {
         let table = this.table;
         // SAFETY: as in `run`.
         unsafe { (table.cancelled)(&raw mut this.storage) }
+    }
+
+    /// Tells the body that it is handed back. A panic passes through; the body stays.
+    pub(crate) fn handed_back(&self) {
+        // SAFETY: the table is that of the type that the task was made of.
+        unsafe { (self.table.handed_back)(self) }
     }
 
     /// Whether it may run together with others of its type.

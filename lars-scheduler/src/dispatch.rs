@@ -60,4 +60,8 @@ impl<B: TaskBody> TaskBody for OnExecutor<B> {
     fn cancelled(self) {
         self.body.cancelled();
     }
+
+    fn handed_back(&self) {
+        self.body.handed_back();
+    }
 }

@@ -285,7 +285,9 @@ impl VirtualTime {
             return Err(CloseError::OnTimerThread);
         }
         let OwnerSettings { close_policy, shutdown_timeout, .. } = self.settings;
-        close::close(core, self.stop(), close_policy, shutdown_timeout)
+        let stopped = core.stop.request_for_close();
+        self.driver.lock().finish();
+        close::close(core, stopped, close_policy, shutdown_timeout)
     }
 }
 
