@@ -24,6 +24,19 @@ use crate::sync::{AtomicBool, Mutex, Ordering, Unparker};
 pub(super) trait Job: Send {
     fn run(self: Box<Self>);
     fn cancel(self: Box<Self>);
+    /// What is to be told that the task is handed back. Foreign code wakes up by that, so not under the lock.
+    fn awaited(&self) -> Arc<dyn Awaited>;
+}
+
+/// The outcome of a task, whatever it returns.
+pub(super) trait Awaited: Send + Sync {
+    fn hand_back(&self);
+}
+
+impl<T: Send> Awaited for Outcome<T> {
+    fn hand_back(&self) {
+        Self::hand_back(self);
+    }
 }
 
 impl<F, T, K> Job for CallBody<F, T, K>
@@ -38,6 +51,10 @@ where
 
     fn cancel(self: Box<Self>) {
         TaskBody::cancelled(*self);
+    }
+
+    fn awaited(&self) -> Arc<dyn Awaited> {
+        self.outcome()
     }
 }
 
@@ -186,6 +203,16 @@ impl TaskBody for Firing {
     fn run(mut self) {
         if let Some(shared) = self.shared.take() {
             shared.start(self.number);
+        }
+    }
+
+    fn handed_back(&self) {
+        let Some(shared) = &self.shared else { return };
+        let registry = shared.registry.lock();
+        let awaited = registry.waiting.get(&self.number).map(|waiting| waiting.job.awaited());
+        drop(registry);
+        if let Some(awaited) = awaited {
+            awaited.hand_back();
         }
     }
 
