@@ -328,8 +328,7 @@ impl ScheduledExecutor {
                 if !outcome.claim() {
                     return;
                 }
-                shared.discard(number);
-                shared.run_counted(|| outcome.fulfil_claimed(instead));
+                shared.run_instead(number, || outcome.fulfil_claimed(instead));
             });
             let task = match &target.shared.executor {
                 Some(executor) => task.executor(Arc::clone(executor)),

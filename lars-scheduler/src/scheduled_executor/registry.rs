@@ -158,10 +158,17 @@ impl Shared {
         job.run();
     }
 
-    /// Runs `code` in the place of a task that was given up; it counts as running meanwhile.
-    pub(super) fn run_counted(&self, code: impl FnOnce()) {
-        self.change(|registry| registry.running += 1);
+    /// Runs `code` in the place of a task that is given up, and that is dropped before that if it has not started. It
+    /// counts as running from the moment when the task no longer waits, so that the executor does not end in between.
+    pub(super) fn run_instead(&self, number: u64, code: impl FnOnce()) {
+        let given_up = self.change(|registry| {
+            registry.running += 1;
+            registry.waiting.remove(&number)
+        });
         let _running = Running { shared: self, completes: 0 };
+        if let Some(waiting) = given_up {
+            contain(move || drop(waiting));
+        }
         code();
     }
 }
