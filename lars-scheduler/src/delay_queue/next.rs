@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -43,6 +44,21 @@ impl<T> Next<T> {
         Self { consumer: Consumer::new(queue), handle, timer: None }
     }
 
+    fn look(&mut self, waker: &Waker) -> Poll<Result<T, NextError>> {
+        self.timer = None; // and its place, where places are limited, is for the next one
+        match self.consumer.look(waker) {
+            Look::Item(item) => Poll::Ready(Ok(item)),
+            Look::Closed => Poll::Ready(Err(NextError::Closed)),
+            Look::NotYet(due) => match self.wait_until(due, waker) {
+                Ok(()) => Poll::Pending,
+                Err(refusal) => {
+                    self.consumer.leave();
+                    Poll::Ready(Err(NextError::Refused(refusal)))
+                }
+            },
+        }
+    }
+
     /// Sets the timer, if it leads.
     fn wait_until(&mut self, due: Due, waker: &Waker) -> Result<(), Refusal> {
         if due == Due::Never {
@@ -69,18 +85,13 @@ impl<T> Future for Next<T> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        this.timer = None; // and its place, where places are limited, is for the next one
-        match this.consumer.look(context.waker()) {
-            Look::Item(item) => Poll::Ready(Ok(item)),
-            Look::Closed => Poll::Ready(Err(NextError::Closed)),
-            Look::NotYet(due) => match this.wait_until(due, context.waker()) {
-                Ok(()) => Poll::Pending,
-                Err(refusal) => {
-                    this.consumer.leave();
-                    Poll::Ready(Err(NextError::Refused(refusal)))
-                }
-            },
-        }
+        // Unwind safety: the consumer leaves the line.
+        let look = AssertUnwindSafe(|| this.look(context.waker()));
+        catch_unwind(look).unwrap_or_else(|payload| {
+            // Somebody else has to lead, if it did: it has no timer now.
+            this.consumer.leave();
+            resume_unwind(payload)
+        })
     }
 }
 
