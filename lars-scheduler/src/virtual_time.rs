@@ -268,9 +268,16 @@ impl VirtualTime {
         let core = self.handle.core();
         let future = core.stop.request();
         if !core.is_driven_here() {
-            self.driver.lock().finish();
+            self.finish(core);
         }
         future
+    }
+
+    fn finish(&self, core: &Core) {
+        let mut driver = self.driver.lock();
+        // Who waits for something of the scheduler is woken here, and may come back to it.
+        let _driving = Driving::begin(core);
+        driver.finish();
     }
 
     /// Stops the scheduler and runs what is pending. See
@@ -286,7 +293,7 @@ impl VirtualTime {
         }
         let OwnerSettings { close_policy, shutdown_timeout, .. } = self.settings;
         let stopped = core.stop.request_for_close();
-        self.driver.lock().finish();
+        self.finish(core);
         close::close(core, stopped, close_policy, shutdown_timeout)
     }
 }

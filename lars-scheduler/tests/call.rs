@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::ops::ControlFlow;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Barrier, mpsc};
+use std::sync::{Arc, Barrier, Weak, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,7 +18,9 @@ use common::{
     ByHand, Captive, Notes, PATIENCE, eventually, ms, ns, occupy, scaled, secs, virtual_time,
 };
 use lars_scheduler::call::{Call, CallError, ScheduledCall};
-use lars_scheduler::{ClosePolicy, LightArrayRevolverScheduler, MissedTickBehavior, Refusal};
+use lars_scheduler::{
+    ClosePolicy, LightArrayRevolverScheduler, MissedTickBehavior, Refusal, VirtualTime,
+};
 
 /// A waker that counts.
 #[derive(Default)]
@@ -240,6 +242,23 @@ fn whoever_waits_for_a_call_when_stop_hands_it_back_is_woken() {
     assert!(matches!(poll(&mut call, &woken), Poll::Ready(Err(CallError::HandedBack))));
     drop(pending);
     assert!(matches!(get(call), Err(CallError::Dropped)));
+}
+
+#[test]
+fn a_waker_may_use_virtual_time_when_its_call_is_handed_back() {
+    struct Uses(Weak<VirtualTime>, Notes<(bool, usize)>);
+    impl Wake for Uses {
+        fn wake(self: Arc<Self>) {
+            let time = self.0.upgrade().unwrap();
+            self.1.add((time.close().is_err(), time.stop().wait().len()));
+        }
+    }
+    let (time, notes) = (Arc::new(virtual_time()), Notes::new());
+    let mut call = time.schedule_call(secs(1), || ()).unwrap();
+    let waker = Waker::from(Arc::new(Uses(Arc::downgrade(&time), notes.clone())));
+    assert!(Pin::new(&mut call).poll(&mut Context::from_waker(&waker)).is_pending());
+    let pending = time.stop().wait();
+    assert_eq!((pending.len(), notes.take()), (1, vec![(true, 0)]));
 }
 
 /// What a waker does when a call is handed back is not the timer thread's concern.
