@@ -748,12 +748,15 @@ fn when_the_scheduler_is_stopped_futures_that_wait_are_told_and_threads_go_on() 
     let (mut first, mut second) = (pin!(queue.next(&time)), pin!(queue.next(&time)));
     assert_eq!(poll(first.as_mut(), &first_woken), Poll::Pending);
     assert_eq!(poll(second.as_mut(), &second_woken), Poll::Pending);
-    drop(time.stop());
+    let handed_back = time.stop().wait();
+    assert_eq!(handed_back.len(), 1);
     let stopped = || Poll::Ready(Err(NextError::Refused(Refusal::Stopped)));
     assert_eq!((first_woken.times(), second_woken.times()), (1, 0));
     assert_eq!(poll(first.as_mut(), &first_woken), stopped());
     assert_eq!(second_woken.times(), 1, "who leads next is told too");
     assert_eq!(poll(second.as_mut(), &second_woken), stopped());
+    drop(handed_back);
+    assert_eq!((first_woken.times(), second_woken.times()), (1, 1), "once is enough");
     // What is due needs no timer.
     queue.put("due", Duration::ZERO).unwrap();
     assert_eq!(poll(first.as_mut(), &first_woken), Poll::Ready(Ok("due")));

@@ -15,6 +15,7 @@ use crate::body::TaskBody;
 use crate::cancel::CancelOnDrop;
 use crate::error::Refusal;
 use crate::handle::Handle;
+use crate::sync::Mutex;
 use crate::task::Task;
 
 /// Why there is no next item.
@@ -65,7 +66,7 @@ impl<T> Next<T> {
             return Ok(());
         }
         let remaining = due.remaining(self.consumer.queue.now());
-        let alarm = Task::new(Alarm(Some(waker.clone()))).inline();
+        let alarm = Task::new(Alarm(Mutex::new(Some(waker.clone())))).inline();
         match self.handle.schedule_once(remaining, alarm) {
             Ok(timer) => {
                 self.timer = Some(timer.cancel_on_drop());
@@ -101,9 +102,9 @@ impl<T> fmt::Debug for Next<T> {
     }
 }
 
-/// The timer of a future that leads: wakes it when it is due, and also when it is dropped unrun, which means that
-/// the scheduler has stopped.
-struct Alarm(Option<Waker>);
+/// The timer of a future that leads: wakes it when it is due, and also when it is handed back or dropped unrun, which
+/// means that the scheduler has stopped. The mutex is for the hand-over alone, and nobody waits for it.
+struct Alarm(Mutex<Option<Waker>>);
 
 impl TaskBody for Alarm {
     fn run(self) {
@@ -111,14 +112,27 @@ impl TaskBody for Alarm {
     }
 
     /// By the future itself, which needs no waking.
-    fn cancelled(mut self) {
-        self.0 = None;
+    fn cancelled(self) {
+        let waker = self.0.lock().take();
+        drop(waker);
+    }
+
+    fn handed_back(&self) {
+        self.ring();
     }
 }
 
 impl Drop for Alarm {
     fn drop(&mut self) {
-        self.0.take().into_iter().for_each(wake);
+        self.ring();
+    }
+}
+
+impl Alarm {
+    /// Wakes, once.
+    fn ring(&self) {
+        let waker = self.0.lock().take();
+        waker.into_iter().for_each(wake);
     }
 }
 
