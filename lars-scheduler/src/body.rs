@@ -462,6 +462,26 @@ mod tests {
     }
 
     #[test]
+    fn a_body_that_is_told_that_it_is_handed_back_stays_as_it_was() {
+        struct Told<B>(Count, B);
+        impl<B: Send + 'static> TaskBody for Told<B> {
+            fn run(self) {}
+            fn handed_back(&self) {
+                self.0.add();
+            }
+        }
+        let count = Count::new();
+        let small = RawTask::new(Told(count.clone(), ()));
+        let large = RawTask::new(Told(count.clone(), [7_u64; 16]));
+        small.handed_back();
+        large.handed_back();
+        assert_eq!((count.0.get(), Rc::strong_count(&count.0)), (2, 3));
+        small.run();
+        drop(large);
+        assert_eq!(Rc::strong_count(&count.0), 1);
+    }
+
+    #[test]
     fn a_panicking_body_drops_its_captures_once() {
         let count = Count::new();
         let inside = count.clone();
