@@ -19,7 +19,8 @@ use common::{
 };
 use lars_scheduler::call::{Call, CallError, ScheduledCall};
 use lars_scheduler::{
-    ClosePolicy, LightArrayRevolverScheduler, MissedTickBehavior, Refusal, VirtualTime,
+    CloseError, ClosePolicy, LightArrayRevolverScheduler, MissedTickBehavior, Refusal, Task,
+    VirtualTime,
 };
 
 /// A waker that counts.
@@ -242,6 +243,27 @@ fn whoever_waits_for_a_call_when_stop_hands_it_back_is_woken() {
     assert!(matches!(poll(&mut call, &woken), Poll::Ready(Err(CallError::HandedBack))));
     drop(pending);
     assert!(matches!(get(call), Err(CallError::Dropped)));
+}
+
+#[test]
+fn a_call_in_a_list_that_close_has_left_to_its_caller_is_handed_back_with_it() {
+    let scheduler =
+        LightArrayRevolverScheduler::builder().shutdown_timeout(ms(10)).build().unwrap();
+    let call = scheduler.schedule_call(secs(3_600), || ()).unwrap();
+    let (release, hold) = mpsc::channel::<()>();
+    let (begun, inside) = mpsc::channel();
+    let blocks = Task::new(move || {
+        begun.send(()).unwrap();
+        let _ = hold.recv();
+    });
+    let _ = scheduler.schedule_once(Duration::ZERO, blocks.inline()).unwrap();
+    inside.recv().unwrap();
+    let Err(CloseError::Timeout { pending, .. }) = scheduler.close() else { panic!() };
+    assert!(!call.is_done());
+    drop(release);
+    let pending = pending.wait();
+    assert_eq!(pending.len(), 1);
+    assert!(matches!(get(call), Err(CallError::HandedBack)));
 }
 
 #[test]
