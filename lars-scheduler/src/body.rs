@@ -117,6 +117,12 @@ pub trait TaskBody: Send + Sized + 'static {
         }
     }
 
+    /// A caller of `stop` is about to be given the task, which may lie in a list for as long as the caller likes: for
+    /// those that somebody waits for. It may still be run. Called on the timer thread, or by whoever stops virtual
+    /// time; not by `close`, which deals with the tasks at once.
+    #[doc(hidden)]
+    fn handed_back(&self) {}
+
     /// Whether being cancelled is nothing but being dropped.
     #[doc(hidden)]
     const CANCELLED_IS_DROPPED: bool = false;
@@ -151,12 +157,14 @@ pub(crate) struct RawTask {
 
 /// The functions of one body type.
 ///
-/// Each of them consumes the body: the storage must hold one, and holds none after.
+/// Those that are given the storage consume the body: it must hold one, and holds none after.
 struct Table {
     run: unsafe fn(*mut Storage),
     run_here: unsafe fn(*mut Storage),
     cancelled: unsafe fn(*mut Storage),
     discard: unsafe fn(*mut Storage),
+    /// Leaves the body where it is.
+    handed_back: unsafe fn(&RawTask),
     /// Runs tasks that are all of this body type, out of the front.
     run_due: unsafe fn(&mut VecDeque<RawTask>),
     together: bool,
@@ -204,6 +212,8 @@ impl<B: TaskBody> TableOf<B> {
         cancelled: |storage| unsafe { take::<B>(storage) }.cancelled(),
         // SAFETY: as for `run`.
         discard: |storage| drop(unsafe { take::<B>(storage) }),
+        // SAFETY: `RawTask` calls it with itself, which was made of a `B`.
+        handed_back: |task| unsafe { task.body::<B>() }.handed_back(),
         // Safety: called with tasks of this type only.
         run_due: |tasks| B::run_due(&mut Due { tasks, body: PhantomData }),
         together: B::TOGETHER,
@@ -253,6 +263,12 @@ impl RawTask {
         let table = this.table;
         // SAFETY: as in `run`.
         unsafe { (table.cancelled)(this.storage.get()) }
+    }
+
+    /// Tells the body that it is handed back. A panic passes through; the body stays.
+    pub(crate) fn handed_back(&self) {
+        // SAFETY: the table is that of the type that the task was made of.
+        unsafe { (self.table.handed_back)(self) }
     }
 
     /// Whether it may run together with others of its type.
@@ -445,6 +461,26 @@ mod tests {
             large.add();
         }));
         assert_eq!(count.0.get(), 0);
+        assert_eq!(Rc::strong_count(&count.0), 1);
+    }
+
+    #[test]
+    fn a_body_that_is_told_that_it_is_handed_back_stays_as_it_was() {
+        struct Told<B>(Count, B);
+        impl<B: Send + 'static> TaskBody for Told<B> {
+            fn run(self) {}
+            fn handed_back(&self) {
+                self.0.add();
+            }
+        }
+        let count = Count::new();
+        let small = RawTask::new(Told(count.clone(), ()));
+        let large = RawTask::new(Told(count.clone(), [7_u64; 16]));
+        small.handed_back();
+        large.handed_back();
+        assert_eq!((count.0.get(), Rc::strong_count(&count.0)), (2, 3));
+        small.run();
+        drop(large);
         assert_eq!(Rc::strong_count(&count.0), 1);
     }
 

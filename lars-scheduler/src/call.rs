@@ -4,8 +4,8 @@
 //! result, which a thread can wait for as well. [`Handle::schedule_calls_with_fixed_delay`] and
 //! [`Handle::schedule_calls_at_fixed_rate`] call again and again, until a run has a result.
 //!
-//! Whoever waits is told of every end: the value, the panic, the cancel, and that the call will never run because
-//! its scheduler was stopped or an executor lost it. (A `Future` of the JDK that `shutdownNow` handed back is neither
+//! Whoever waits is told of every end: the value, the panic, the cancel, that the call will never run because an
+//! executor lost it, and that `stop` has handed it back, in which case nobody knows whether it will ever run. (A `Future` of the JDK that `shutdownNow` handed back is neither
 //! done nor cancelled, and `get` blocks for ever.)
 
 mod bodies;
@@ -284,7 +284,7 @@ impl Handle {
     ///
     /// Otherwise the same as [`schedule_with_fixed_delay`](Self::schedule_with_fixed_delay), and the series can be
     /// waited for: a panic ends it with [`CallError::Panicked`], a cancel with [`CallError::Cancelled`], the end
-    /// of the scheduler with [`CallError::Dropped`].
+    /// of the scheduler with [`CallError::HandedBack`] or [`CallError::Dropped`].
     ///
     /// # Errors
     ///

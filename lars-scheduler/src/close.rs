@@ -140,8 +140,9 @@ pub(crate) fn close(
     limit: Duration,
 ) -> Result<CloseReport, CloseError> {
     let deadline = real_now().checked_add(limit);
-    let pending =
-        stopped.wait_timeout(limit).map_err(|pending| CloseError::Timeout { limit, pending })?;
+    let pending = stopped
+        .wait_timeout(limit)
+        .map_err(|pending| CloseError::Timeout { limit, pending: pending.left() })?;
     let mut report = CloseReport::default();
     for task in pending {
         settle(task, policy, &mut report);

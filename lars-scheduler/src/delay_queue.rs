@@ -52,8 +52,9 @@ use crate::sync::MutexGuard;
 /// # Ordering
 ///
 /// By deadline; items with equal deadlines in the order in which they were put. Consumers that wait are served in
-/// the order in which they began to, except that one which comes while an item is due may be faster than
-/// the one that was just woken for it.
+/// the order in which they began to, with two exceptions. One that comes while an item is due may be faster than the
+/// one that was just woken for it. And one that comes after another was woken, and before that one has looked, may be
+/// served first: it waits for the first item in the other's place, which may never look.
 ///
 /// # Lateness
 ///
@@ -155,7 +156,8 @@ impl<T> DelayQueue<T> {
     ///
     /// The clock must not go back. A consumer that waits takes it to go at the pace of the system's, or a future at
     /// the pace of its scheduler's; whoever makes it jump says so by [`clock_moved`](Self::clock_moved). The clock is
-    /// read outside of all locks; a panic in it passes through the call that read it, and harms nothing.
+    /// read outside of all locks; a panic in it passes through the call that read it, and harms nothing; a
+    /// future loses its place in the line by it.
     ///
     /// # Examples
     ///

@@ -26,7 +26,8 @@ pub(crate) fn runs_here(core: &Core, inline: bool) -> bool {
     inline || matches!(core.executor, DefaultExecutor::Inline)
 }
 
-fn hand_over(core: &Core, executor: &dyn Executor, task: RawTask) {
+/// Hands a task to an executor, or to the next best.
+pub(crate) fn hand_over(core: &Core, executor: &dyn Executor, task: RawTask) {
     let task = Runnable::of_scheduler(task, &core.reporter);
     let mut rejected: Option<Rejected> = None;
     core.reporter.contain(PanicIn::Executor, || rejected = executor.execute(task).err());
@@ -59,5 +60,9 @@ impl<B: TaskBody> TaskBody for OnExecutor<B> {
 
     fn cancelled(self) {
         self.body.cancelled();
+    }
+
+    fn handed_back(&self) {
+        self.body.handed_back();
     }
 }

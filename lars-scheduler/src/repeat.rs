@@ -155,6 +155,11 @@ impl<F, C> Periodic<F, C> {
     /// when it ends.
     /// Not when the series ends by itself, and not when the scheduler stops.
     pub fn on_cancel<H: FnOnce() + Send + 'static>(self, hook: H) -> Periodic<F, H> {
+        self.hook(hook)
+    }
+
+    /// Calls a hook of any kind.
+    pub(crate) fn hook<H: CancelHook>(self, hook: H) -> Periodic<F, H> {
         Periodic { run: self.run, hook, run_on: self.run_on, missed: self.missed }
     }
 }
@@ -693,6 +698,16 @@ where
             // Stopped: the series ends here, as dropping its `Run` does.
             Err((_, run)) => drop(run),
         }
+    }
+
+    fn handed_back(&self) {
+        let Some(series) = &self.series else { return };
+        series.plan.with(|plan| {
+            // SAFETY: `self` is the series' `Run`, which whoever touches the plan has to have.
+            if let Some(plan) = unsafe { &*plan } {
+                plan.hook.handed_back();
+            }
+        });
     }
 
     fn cancelled(mut self) {

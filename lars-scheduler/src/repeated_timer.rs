@@ -264,8 +264,10 @@ impl RepeatedTimer {
     ///
     /// # Errors
     ///
-    /// [`Refusal::Destroyed`] after [`destroy`](Self::destroy). [`Refusal::Stopped`] and [`Refusal::Full`] if the trigger
-    /// has run, and the next one could not be armed; the timer is stopped then.
+    /// [`Refusal::Destroyed`] after [`destroy`](Self::destroy). [`Refusal::Stopped`] if the trigger has run, and the scheduler
+    /// was stopped: the timer is too. [`Refusal::Full`] if the trigger has run, and the next one is due sooner than the
+    /// timer looks, by a time-out that was shortened or is random: it comes when the timer does look, at the latest when
+    /// the one was due that this run replaced, or a period after that.
     ///
     /// # Examples
     ///

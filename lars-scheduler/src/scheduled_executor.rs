@@ -8,7 +8,7 @@
 //!
 //! - Of a task that was cancelled, nothing is kept; there is no policy to choose and nothing to purge.
 //! - A fixed rate that was held up catches up as [`Call::missed_ticks`] says, not always in a burst.
-//! - Who waits for a task that [`shutdown_now`](ScheduledExecutor::shutdown_now) handed back hears what became of it,
+//! - Who waits for a task that [`shutdown_now`](ScheduledExecutor::shutdown_now) handed back hears so at once,
 //!   where a `Future` of the JDK stays silent for ever.
 //! - A run is not interrupted. A task that has to end early asks somebody whether to.
 
@@ -328,8 +328,7 @@ impl ScheduledExecutor {
                 if !outcome.claim() {
                     return;
                 }
-                shared.discard(number);
-                shared.run_counted(|| outcome.fulfil_claimed(instead));
+                shared.run_instead(number, || outcome.fulfil_claimed(instead));
             });
             let task = match &target.shared.executor {
                 Some(executor) => task.executor(Arc::clone(executor)),

@@ -172,6 +172,14 @@ impl LightArrayRevolverScheduler {
         future
     }
 
+    /// For who deals with the tasks at once.
+    fn stop_for_close(&self) -> StopFuture {
+        let core = self.handle.core();
+        let future = core.stop.request_for_close();
+        core.sleep.wake();
+        future
+    }
+
     /// Stops the scheduler, waits for the pending tasks, and runs them on this thread, earliest
     /// deadline first, or as the [`ClosePolicy`](crate::ClosePolicy) says. Then waits for the tasks
     /// that the scheduler's own pool has not finished.
@@ -194,7 +202,7 @@ impl LightArrayRevolverScheduler {
             return Err(CloseError::OnTimerThread);
         }
         let OwnerSettings { close_policy, shutdown_timeout, .. } = self.settings;
-        let stopped = self.stop();
+        let stopped = self.stop_for_close();
         let first = stopped.is_first();
         let report = close::close(core, stopped, close_policy, shutdown_timeout)?;
         if first {
@@ -233,7 +241,7 @@ impl Drop for LightArrayRevolverScheduler {
     /// executor before still runs.
     fn drop(&mut self) {
         count_alive(false);
-        let stopped = self.stop();
+        let stopped = self.stop_for_close();
         if self.handle.core().is_driven_here() {
             return; // dropped by an inline task: the thread stops when that is done
         }

@@ -8,6 +8,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::ptr;
 use std::task::{Context, Poll};
@@ -22,7 +23,12 @@ use crate::report::{PanicIn, Reporter};
 use crate::sync::{Arc, AtomicPtr, Ordering};
 use crate::wait;
 
-type Promise = oneshot::Sender<Vec<PendingTask>>;
+#[derive(Debug)]
+struct Promise {
+    tasks: oneshot::Sender<Vec<PendingTask>>,
+    /// Whether the tasks are told that they are handed back.
+    tells: bool,
+}
 
 fn stopped() -> *mut Promise {
     ptr::without_provenance_mut(1)
@@ -40,8 +46,17 @@ impl StopWord {
 
     /// Asks to stop. The first to ask gets the promise; the others get nothing.
     pub(crate) fn request(&self) -> StopFuture {
-        let (promise, result) = oneshot::channel();
-        let promise = Box::into_raw(Box::new(promise));
+        self.ask(true)
+    }
+
+    /// The same, for who deals with the tasks at once: they are not told that they are handed back.
+    pub(crate) fn request_for_close(&self) -> StopFuture {
+        self.ask(false)
+    }
+
+    fn ask(&self, tells: bool) -> StopFuture {
+        let (tasks, result) = oneshot::channel();
+        let promise = Box::into_raw(Box::new(Promise { tasks, tells }));
         // SeqCst: stands in one order with the sleep word; see `sleep`.
         match self.promise.compare_exchange(
             ptr::null_mut(),
@@ -49,11 +64,11 @@ impl StopWord {
             Ordering::SeqCst,
             Ordering::Relaxed,
         ) {
-            Ok(_) => StopFuture { result: Some(result) },
+            Ok(_) => StopFuture { result: Some(result), tells: false },
             Err(_) => {
                 // SAFETY: made above and shared with nobody, since the exchange failed.
                 drop(unsafe { Box::from_raw(promise) });
-                StopFuture { result: None }
+                StopFuture { result: None, tells: false }
             }
         }
     }
@@ -81,8 +96,11 @@ impl StopWord {
         }
         // SAFETY: `request` made it, and the swap made it ours.
         let promise = unsafe { Box::from_raw(promise) };
-        // Nobody waits any more: the tasks are dropped here, unrun.
-        drop(promise.send(pending));
+        if promise.tells && !promise.tasks.is_canceled() {
+            pending.iter().for_each(PendingTask::tell);
+        }
+        // If nobody waits any more, the tasks are dropped here, unrun.
+        drop(promise.tasks.send(pending));
     }
 }
 
@@ -139,6 +157,15 @@ impl PendingTask {
         reporter: Arc<Reporter>,
     ) -> Self {
         Self { task: Some(task), flags, due, reporter }
+    }
+
+    /// Tells the body that it is handed back. What it does must not cost anybody the list, so not even a log
+    /// subscriber's panic passes.
+    fn tell(&self) {
+        if let Some(task) = &self.task {
+            let tell = || self.reporter.contain(PanicIn::Cleanup, || task.handed_back());
+            let _ = catch_unwind(AssertUnwindSafe(tell));
+        }
     }
 
     /// When it would have been due; `None` for a time that the platform's clock cannot express.
@@ -210,12 +237,19 @@ impl fmt::Debug for PendingTask {
 #[derive(Debug)]
 pub struct StopFuture {
     result: Option<oneshot::Receiver<Vec<PendingTask>>>,
+    /// Whether it tells the tasks that they are handed back.
+    tells: bool,
 }
 
 impl StopFuture {
     /// Whether this is the first stop, which gets the tasks.
     pub(crate) fn is_first(&self) -> bool {
         self.result.is_some()
+    }
+
+    /// It was `close`'s, which leaves it to its caller.
+    pub(crate) fn left(self) -> Self {
+        Self { tells: true, ..self }
     }
 
     /// Blocks until the scheduler has stopped. Not to be called by a task on the timer thread, which would
@@ -268,7 +302,11 @@ impl Future for StopFuture {
             Some(result) => Pin::new(result).poll(context).map(|pending| {
                 self.result = None;
                 // A scheduler whose state is gone has nothing to hand back.
-                pending.unwrap_or_default()
+                let pending = pending.unwrap_or_default();
+                if self.tells {
+                    pending.iter().for_each(PendingTask::tell);
+                }
+                pending
             }),
         }
     }

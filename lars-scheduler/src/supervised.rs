@@ -61,8 +61,8 @@
 //!   `max_pending` timers are pending: what comes before the planned wake-up of the task (the next run, when the last
 //!   one ended more than an interval before its deadline; a run that was held back; the deadline of one that was asked
 //!   for) then waits for that wake-up, at most `max_interval`.
-//! - **It ends** with [`Supervised::cancel`], or by itself with its scheduler. A run that is under way then is given
-//!   up. The task is dropped, at once or with the run. Dropping the [`Supervised`] ends nothing.
+//! - **It ends** with [`Supervised::cancel`], or by itself with its scheduler, whatever becomes of what `stop` hands back. A run that is
+//!   under way then is given up. The task is dropped, at once or with the run. Dropping the [`Supervised`] ends nothing.
 //! - **Panics** of the task, the executor, hooks, wakers and destructors are contained, and reported by the
 //!   scheduler like those of its own tasks: log, counter, hook.
 //!
@@ -99,12 +99,14 @@ use self::settings::Settings;
 pub use self::settings::{GivenUp, SettingError, SupervisionBuilder};
 use self::supervisor::Supervisor;
 pub use self::token::{CancelToken, Cancelled};
+use crate::body::TaskBody;
 use crate::cancel::Cancellable;
 use crate::error::{Refusal, ScheduleError};
 use crate::executor::Executor;
 use crate::handle::Handle;
 use crate::repeat::{Periodic, Repeat};
 use crate::sync::Arc;
+use crate::task::{CancelHook, HookedBody};
 
 /// How tasks are supervised. Made by [`Supervision::every`]; can start any number of tasks.
 #[derive(Clone)]
@@ -211,7 +213,8 @@ impl Supervision {
     ) -> Result<Supervised, ScheduleError<()>> {
         let supervisor = Supervisor::new(timers, Box::new(executor), self.settings.clone(), job);
         let end = EndOnDrop(Arc::clone(&supervisor));
-        let series = Periodic::new(move || end.turn()).inline();
+        let hook = EndWithList(Arc::clone(&supervisor));
+        let series = Periodic::new(move || end.turn()).inline().hook(hook);
         match timers.schedule_repeating(self.settings.initial_delay, series) {
             Ok(series) => Ok(Supervised { supervisor, series: Arc::new(series) }),
             // Dropping the series ends the supervision, and drops its part of the job.
@@ -243,6 +246,28 @@ impl EndOnDrop {
 impl Drop for EndOnDrop {
     fn drop(&mut self) {
         self.0.end();
+    }
+}
+
+/// Ends the supervision also while somebody keeps what `stop` handed back, and the series with it.
+struct EndWithList(Arc<Supervisor>);
+
+impl CancelHook for EndWithList {
+    type Hooked<F: TaskBody> = HookedBody<F, Self>;
+
+    /// Whoever cancels the series has ended the supervision.
+    fn call(self) {}
+
+    fn handed_back(&self) {
+        self.0.end();
+    }
+
+    fn hook<F: TaskBody>(self, run: F) -> Self::Hooked<F> {
+        HookedBody::new(run, self)
+    }
+
+    fn unhook<F: TaskBody>(body: Self::Hooked<F>) -> (F, Self) {
+        body.into_parts()
     }
 }
 

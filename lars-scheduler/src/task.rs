@@ -77,12 +77,16 @@ impl<F: FnOnce() + Send + 'static> sealed::Parts for F {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoHook;
 
-/// What can be called when a task was cancelled.
+/// What can be called when a task was cancelled. Every closure, and a few types of this crate.
 pub trait CancelHook: Send + Sized + 'static {
     /// A task's body with this hook.
     type Hooked<F: TaskBody>: TaskBody;
 
     fn call(self);
+
+    /// The next run of the repeat is handed back; see `TaskBody::handed_back`.
+    fn handed_back(&self) {}
+
     fn hook<F: TaskBody>(self, run: F) -> Self::Hooked<F>;
     fn unhook<F: TaskBody>(body: Self::Hooked<F>) -> (F, Self);
 }
@@ -110,11 +114,11 @@ impl<C: FnOnce() + Send + 'static> CancelHook for C {
     }
 
     fn hook<F: TaskBody>(self, run: F) -> HookedBody<F, C> {
-        HookedBody { run, hook: self }
+        HookedBody::new(run, self)
     }
 
     fn unhook<F: TaskBody>(body: HookedBody<F, C>) -> (F, Self) {
-        (body.run, body.hook)
+        body.into_parts()
     }
 }
 
@@ -200,6 +204,16 @@ pub struct HookedBody<F, C> {
     hook: C,
 }
 
+impl<F, C> HookedBody<F, C> {
+    pub(crate) fn new(run: F, hook: C) -> Self {
+        Self { run, hook }
+    }
+
+    pub(crate) fn into_parts(self) -> (F, C) {
+        (self.run, self.hook)
+    }
+}
+
 impl<F, C> fmt::Debug for HookedBody<F, C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HookedBody").finish_non_exhaustive()
@@ -209,17 +223,21 @@ impl<F, C> fmt::Debug for HookedBody<F, C> {
 impl<F, C> TaskBody for HookedBody<F, C>
 where
     F: TaskBody,
-    C: FnOnce() + Send + 'static,
+    C: CancelHook,
 {
     fn run(self) {
         self.run.run();
+    }
+
+    fn handed_back(&self) {
+        self.run.handed_back();
     }
 
     fn cancelled(self) {
         let Self { run, hook } = self;
         // The hook is owed its call whatever the body's end does.
         let end = catch_unwind(AssertUnwindSafe(move || run.cancelled()));
-        hook();
+        hook.call();
         if let Err(payload) = end {
             resume_unwind(payload);
         }

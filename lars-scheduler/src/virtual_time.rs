@@ -267,9 +267,16 @@ impl VirtualTime {
         let core = self.handle.core();
         let future = core.stop.request();
         if !core.is_driven_here() {
-            self.driver.lock().finish();
+            self.finish(core);
         }
         future
+    }
+
+    fn finish(&self, core: &Core) {
+        let mut driver = self.driver.lock();
+        // Who waits for something of the scheduler is woken here, and may come back to it.
+        let _driving = Driving::begin(core);
+        driver.finish();
     }
 
     /// Stops the scheduler and runs what is pending. See
@@ -284,7 +291,9 @@ impl VirtualTime {
             return Err(CloseError::OnTimerThread);
         }
         let OwnerSettings { close_policy, shutdown_timeout, .. } = self.settings;
-        close::close(core, self.stop(), close_policy, shutdown_timeout)
+        let stopped = core.stop.request_for_close();
+        self.finish(core);
+        close::close(core, stopped, close_policy, shutdown_timeout)
     }
 }
 

@@ -62,6 +62,9 @@
 //! ends repeats, and `stop` hands them back one by one; one that is dropped there is over. A task without a delay needs a timer
 //! only if the worker was idle.
 //!
+//! An executor that drops what it was given loses the task that was first; the others follow by another timer, or, while
+//! `max_pending` timers are pending, on the scheduler's own pool.
+//!
 //! # Differences from RxJava
 //!
 //! | there | here |

@@ -9,7 +9,7 @@ use std::hint::black_box;
 use std::ops::ControlFlow;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Barrier, mpsc};
+use std::sync::{Arc, Barrier, Weak, mpsc};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -18,7 +18,10 @@ use common::{
     ByHand, Captive, Notes, PATIENCE, eventually, ms, ns, occupy, scaled, secs, virtual_time,
 };
 use lars_scheduler::call::{Call, CallError, ScheduledCall};
-use lars_scheduler::{ClosePolicy, LightArrayRevolverScheduler, MissedTickBehavior, Refusal};
+use lars_scheduler::{
+    CloseError, ClosePolicy, LightArrayRevolverScheduler, MissedTickBehavior, Refusal, Task,
+    VirtualTime,
+};
 
 /// A waker that counts.
 #[derive(Default)]
@@ -193,13 +196,110 @@ fn a_call_that_stop_hands_back_is_dropped_with_an_error_or_run_with_its_value() 
     let panics =
         time.schedule_call(secs(3), || -> u32 { panic!("expected by this test") }).unwrap();
     let mut pending = time.stop().wait().into_iter();
-    assert!(!dropped.is_done() && !run.is_done());
+    assert!(dropped.is_done() && run.is_done(), "nobody would have to wait");
     drop(pending.next());
     assert!(pending.next().unwrap().run());
     assert!(!pending.next().unwrap().run());
     assert!(matches!(get(dropped), Err(CallError::Dropped)));
     assert_eq!(get(run).unwrap(), 2);
     assert!(matches!(get(panics), Err(CallError::Panicked(_))));
+}
+
+#[test]
+fn waiting_for_a_call_that_stop_has_handed_back_returns_at_once() {
+    let time = virtual_time();
+    let call = time.schedule_call(secs(5), || 1).unwrap();
+    let with_options =
+        time.schedule_call(secs(5), Call::new(|| 1).executor(Arc::new(ByHand::default())));
+    let series = time.schedule_calls_with_fixed_delay(secs(5), secs(1), || ()).unwrap();
+    let hold = time.schedule_call(secs(5), || 2).unwrap();
+    let pending = time.stop().wait();
+    assert_eq!(pending.len(), 4);
+    assert!(matches!(get(call), Err(CallError::HandedBack)), "while the list is kept");
+    assert!(matches!(get(with_options.unwrap()), Err(CallError::HandedBack)));
+    assert!(matches!(get(series), Err(CallError::HandedBack)));
+
+    let (mut hold, woken) = (hold, Arc::default());
+    for _ in 0..2 {
+        assert!(matches!(poll(&mut hold, &woken), Poll::Ready(Err(CallError::HandedBack))));
+    }
+    for task in pending {
+        let _ = task.run();
+    }
+    assert_eq!(get(hold).unwrap(), 2, "its handle was not used up");
+}
+
+#[test]
+fn whoever_waits_for_a_call_when_stop_hands_it_back_is_woken() {
+    let scheduler = LightArrayRevolverScheduler::new().unwrap();
+    let series = scheduler.schedule_calls_at_fixed_rate(secs(3_600), secs(1), || ()).unwrap();
+    let mut call = scheduler.schedule_call(secs(3_600), || ()).unwrap();
+    let woken = Arc::default();
+    assert!(poll(&mut call, &woken).is_pending());
+    let waiting = thread::spawn(move || get(series).unwrap_err());
+    let pending = scheduler.stop().wait();
+    assert_eq!((woken.0.load(Ordering::SeqCst), pending.len()), (1, 2));
+    assert!(matches!(waiting.join().unwrap(), CallError::HandedBack));
+    assert!(matches!(poll(&mut call, &woken), Poll::Ready(Err(CallError::HandedBack))));
+    drop(pending);
+    assert!(matches!(get(call), Err(CallError::Dropped)));
+}
+
+#[test]
+fn a_call_in_a_list_that_close_has_left_to_its_caller_is_handed_back_with_it() {
+    let scheduler =
+        LightArrayRevolverScheduler::builder().shutdown_timeout(ms(10)).build().unwrap();
+    let call = scheduler.schedule_call(secs(3_600), || ()).unwrap();
+    let (release, hold) = mpsc::channel::<()>();
+    let (begun, inside) = mpsc::channel();
+    let blocks = Task::new(move || {
+        begun.send(()).unwrap();
+        let _ = hold.recv();
+    });
+    let _ = scheduler.schedule_once(Duration::ZERO, blocks.inline()).unwrap();
+    inside.recv().unwrap();
+    let Err(CloseError::Timeout { pending, .. }) = scheduler.close() else { panic!() };
+    assert!(!call.is_done());
+    drop(release);
+    let pending = pending.wait();
+    assert_eq!(pending.len(), 1);
+    assert!(matches!(get(call), Err(CallError::HandedBack)));
+}
+
+#[test]
+fn a_waker_may_use_virtual_time_when_its_call_is_handed_back() {
+    struct Uses(Weak<VirtualTime>, Notes<(bool, usize)>);
+    impl Wake for Uses {
+        fn wake(self: Arc<Self>) {
+            let time = self.0.upgrade().unwrap();
+            self.1.add((time.close().is_err(), time.stop().wait().len()));
+        }
+    }
+    let (time, notes) = (Arc::new(virtual_time()), Notes::new());
+    let mut call = time.schedule_call(secs(1), || ()).unwrap();
+    let waker = Waker::from(Arc::new(Uses(Arc::downgrade(&time), notes.clone())));
+    assert!(Pin::new(&mut call).poll(&mut Context::from_waker(&waker)).is_pending());
+    let pending = time.stop().wait();
+    assert_eq!((pending.len(), notes.take()), (1, vec![(true, 0)]));
+}
+
+/// What a waker does when a call is handed back is not the timer thread's concern.
+#[test]
+fn a_waker_that_panics_when_its_call_is_handed_back_costs_nobody_the_list() {
+    struct Throws;
+    impl Wake for Throws {
+        fn wake(self: Arc<Self>) {
+            panic!("expected by this test");
+        }
+    }
+    let time = virtual_time();
+    let mut call = time.schedule_call(secs(1), || ()).unwrap();
+    let other = time.schedule_call(secs(2), || ()).unwrap();
+    let waker = Waker::from(Arc::new(Throws));
+    assert!(Pin::new(&mut call).poll(&mut Context::from_waker(&waker)).is_pending());
+    let pending = time.stop().wait();
+    assert_eq!(pending.len(), 2);
+    assert!(matches!(get(other), Err(CallError::HandedBack)));
 }
 
 #[test]

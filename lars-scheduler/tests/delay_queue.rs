@@ -748,12 +748,15 @@ fn when_the_scheduler_is_stopped_futures_that_wait_are_told_and_threads_go_on() 
     let (mut first, mut second) = (pin!(queue.next(&time)), pin!(queue.next(&time)));
     assert_eq!(poll(first.as_mut(), &first_woken), Poll::Pending);
     assert_eq!(poll(second.as_mut(), &second_woken), Poll::Pending);
-    drop(time.stop());
+    let handed_back = time.stop().wait();
+    assert_eq!(handed_back.len(), 1);
     let stopped = || Poll::Ready(Err(NextError::Refused(Refusal::Stopped)));
     assert_eq!((first_woken.times(), second_woken.times()), (1, 0));
     assert_eq!(poll(first.as_mut(), &first_woken), stopped());
     assert_eq!(second_woken.times(), 1, "who leads next is told too");
     assert_eq!(poll(second.as_mut(), &second_woken), stopped());
+    drop(handed_back);
+    assert_eq!((first_woken.times(), second_woken.times()), (1, 1), "once is enough");
     // What is due needs no timer.
     queue.put("due", Duration::ZERO).unwrap();
     assert_eq!(poll(first.as_mut(), &first_woken), Poll::Ready(Ok("due")));
@@ -1062,4 +1065,57 @@ fn the_queue_sequences_that_the_fuzzer_found_worth_keeping_go_as_a_sorted_map_wo
             panic!("{}: {why}\nin {sequence:#?}", file.path().display());
         }
     }
+}
+
+/// At the price of the order between the two.
+#[test]
+fn one_that_comes_while_another_was_woken_and_has_not_looked_waits_for_the_item_in_its_place() {
+    for looks in [false, true] {
+        let time = virtual_time();
+        let (handle, clock) = (time.handle(), time.handle());
+        let queue = DelayQueue::with_clock(move || clock.now());
+        let wakers = [Arc::new(Woken::default()), Arc::new(Woken::default())];
+        let woken = || wakers.each_ref().map(|woken| woken.0.load(Ordering::SeqCst));
+        let (mut first, mut second) = (pin!(queue.next(&handle)), pin!(queue.next(&handle)));
+        assert!(poll(first.as_mut(), &wakers[0]).is_pending());
+        queue.put("item", ms(10)).unwrap();
+        assert_eq!(woken(), [1, 0]);
+        assert!(poll(second.as_mut(), &wakers[1]).is_pending());
+        if looks {
+            assert!(poll(first.as_mut(), &wakers[0]).is_pending());
+        }
+        assert_eq!(time.pending(), 1, "one timer for the two of them");
+        time.advance(ms(10));
+        assert_eq!(woken(), [1, 1]);
+        assert_eq!(poll(second.as_mut(), &wakers[1]), Poll::Ready(Ok("item")));
+        queue.put("another", ms(10)).unwrap();
+        assert_eq!(woken(), [1 + usize::from(looks), 1], "who waits is next");
+    }
+}
+
+#[test]
+fn a_clock_that_panics_in_the_poll_of_the_leader_does_not_hold_up_the_others() {
+    let time = virtual_time();
+    let (handle, clock) = (time.handle(), time.handle());
+    let throws = Arc::new(AtomicBool::new(false));
+    let flag = Arc::clone(&throws);
+    let queue = DelayQueue::with_clock(move || {
+        assert!(!flag.swap(false, Ordering::SeqCst), "expected by this test");
+        clock.now()
+    });
+    queue.put("item", ms(10)).unwrap();
+    let wakers = [Arc::new(Woken::default()), Arc::new(Woken::default())];
+    let (mut first, mut second) = (queue.next(&handle), queue.next(&handle));
+    let one = Waker::from(Arc::clone(&wakers[0]));
+    let two = Waker::from(Arc::clone(&wakers[1]));
+    assert!(Pin::new(&mut first).poll(&mut Context::from_waker(&one)).is_pending());
+    assert!(Pin::new(&mut second).poll(&mut Context::from_waker(&two)).is_pending());
+    throws.store(true, Ordering::SeqCst);
+    let polled = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        Pin::new(&mut first).poll(&mut Context::from_waker(&one)).is_pending()
+    }));
+    assert!(polled.is_err());
+    time.advance(secs(60));
+    let woken: usize = wakers.iter().map(|woken| woken.0.load(Ordering::SeqCst)).sum();
+    assert!(woken > 0, "an item has been due for a minute, and nobody of two has been told");
 }

@@ -9,7 +9,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{
-    ByHand, Captive, Notes, PATIENCE, Xorshift, eventually, ms, ns, scaled, virtual_time,
+    ByHand, Captive, Notes, PATIENCE, Xorshift, eventually, ms, ns, scaled, secs, virtual_time,
 };
 use lars_scheduler::repeated_timer::{RepeatedTimer, StopWaitError};
 use lars_scheduler::{LightArrayRevolverScheduler, PanicIn, Refusal, VirtualTime};
@@ -762,6 +762,51 @@ fn at_max_pending_a_chain_goes_on_and_can_be_pushed_back() {
     others[0].start().unwrap();
     assert_eq!(others[1].start(), Err(Refusal::Full { limit: 2 }));
     assert!(!others[1].is_started());
+}
+
+#[test]
+fn a_full_scheduler_does_not_end_a_chain_whose_trigger_runs_by_run_once_now() {
+    let time =
+        Arc::new(LightArrayRevolverScheduler::builder().max_pending(1).build_virtual().unwrap());
+    let (moves, runs) = (Arc::clone(&time), Count::default());
+    let count = runs.clone();
+    let timer = RepeatedTimer::new(&time, secs(1), move |_| {
+        count.up();
+        if count.get() == 1 {
+            moves.advance(ms(2_500)); // the run is longer than the period
+            let refused = moves.schedule_once(secs(60), || ()).unwrap_err();
+            assert_eq!(*refused.refusal(), Refusal::Full { limit: 1 }, "the timer kept its place");
+        }
+    })
+    .unwrap();
+    timer.start().unwrap();
+    assert_eq!((timer.run_once_now(), timer.is_started()), (Ok(true), true));
+    time.advance(ms(999));
+    assert_eq!(runs.get(), 1);
+    time.advance(ms(1));
+    assert_eq!(runs.get(), 2, "a period after the end of that run");
+    assert_eq!(time.metrics().panicked, 0);
+}
+
+#[test]
+fn a_shorter_period_that_a_full_scheduler_refuses_after_run_once_now_does_not_end_the_chain() {
+    let time = LightArrayRevolverScheduler::builder().max_pending(1).build_virtual().unwrap();
+    let runs = Count::default();
+    let count = runs.clone();
+    let timer = RepeatedTimer::new(&time, secs(10), move |timer| {
+        count.up();
+        timer.reset_to(secs(1)).unwrap();
+    })
+    .unwrap();
+    timer.start().unwrap();
+    assert_eq!(timer.run_once_now(), Err(Refusal::Full { limit: 1 }));
+    assert!(timer.is_started());
+    time.advance(secs(10) - ns(1));
+    assert_eq!(runs.get(), 1);
+    time.advance(ns(1));
+    assert_eq!(runs.get(), 2, "when the alarm looks that was there");
+    time.advance(secs(1));
+    assert_eq!(runs.get(), 3, "and by the new period from then on");
 }
 
 #[test]

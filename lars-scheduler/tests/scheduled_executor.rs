@@ -4,9 +4,9 @@
 mod common;
 
 use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::sync::{Arc, Barrier};
+use std::sync::{Arc, Barrier, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -262,7 +262,7 @@ fn shutting_down_now_with_five_tasks_on_two_threads_hands_three_back() {
     let unstarted = jobs.shutdown_now();
     assert_eq!(unstarted.len(), 3);
     assert!(!jobs.is_terminated(), "two of them run");
-    assert!(calls.iter().all(|call| !call.is_done()));
+    assert_eq!(calls.iter().filter(|call| call.is_done()).count(), 3, "nobody would wait for them");
     drop(unstarted);
     drop(releases);
     assert!(jobs.await_termination(PATIENCE));
@@ -587,6 +587,67 @@ fn when_the_scheduler_below_is_stopped_tasks_are_handed_back_there_and_the_execu
     assert!(!jobs.is_terminated());
     jobs.shutdown(ShutdownPolicy::default());
     assert!(jobs.is_terminated());
+}
+
+#[test]
+fn waiting_for_a_task_that_was_handed_back_returns_at_once_whoever_handed_it_back() {
+    for by_the_scheduler in [true, false] {
+        let (time, jobs) = on_virtual_time();
+        let limited = jobs.submit_with_timeout(secs(9), || 1).unwrap();
+        let waits = jobs.schedule(secs(1), || 2).unwrap();
+        let left = jobs.schedule(secs(1), || 3).unwrap();
+        let keeps = Notes::new();
+        if by_the_scheduler {
+            let pending = time.stop().wait();
+            assert_eq!(pending.len(), 4, "with the limit");
+            assert!(matches!(get(limited), Err(CallError::HandedBack)));
+            assert!(matches!(get(waits), Err(CallError::HandedBack)));
+            pending.into_iter().for_each(|task| keeps.add(task.run()));
+        } else {
+            let unstarted = jobs.shutdown_now();
+            assert_eq!(unstarted.len(), 3);
+            assert!(matches!(get(limited), Err(CallError::HandedBack)));
+            assert!(matches!(get(waits), Err(CallError::HandedBack)));
+            unstarted.into_iter().for_each(|task| keeps.add(task.run()));
+        }
+        assert!(keeps.take().into_iter().all(|well| well));
+        assert_eq!(get(left).unwrap(), 3);
+    }
+}
+
+#[test]
+fn an_executor_has_not_terminated_before_the_substitute_of_a_task_has_run() {
+    struct Looks(Weak<ScheduledExecutor>, Arc<AtomicBool>);
+    impl Drop for Looks {
+        fn drop(&mut self) {
+            if let Some(jobs) = self.0.upgrade() {
+                self.1.store(jobs.is_terminated(), Ordering::SeqCst);
+            }
+        }
+    }
+    let time = virtual_time();
+    let jobs = Arc::new(ScheduledExecutor::on(&time));
+    let (terminated, ran) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+    let looks = Looks(Arc::downgrade(&jobs), Arc::clone(&terminated));
+    let runs = Arc::clone(&ran);
+    let task = Call::new(move || {
+        let _looks = &looks;
+        1
+    });
+    let stuck = ByHand::default();
+    let call = jobs
+        .submit_with_timeout_or(ms(5), task.executor(Arc::new(stuck.clone())), move || {
+            runs.store(true, Ordering::SeqCst);
+            2
+        })
+        .unwrap();
+    time.advance(ms(1));
+    jobs.shutdown(ShutdownPolicy::default());
+    assert!(!jobs.is_terminated());
+    time.advance(ms(10));
+    assert!(ran.load(Ordering::SeqCst));
+    assert_eq!(call.get().unwrap(), 2);
+    assert!(!terminated.load(Ordering::SeqCst), "terminated, and then the substitute ran");
 }
 
 #[test]

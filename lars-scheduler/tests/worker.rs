@@ -6,12 +6,12 @@ mod common;
 use std::cell::Cell;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, Weak, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, Weak, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{
-    ByHand, Captive, Notes, PATIENCE, Xorshift, eventually, ms, ns, scaled, virtual_time,
+    ByHand, Captive, Notes, PATIENCE, Xorshift, eventually, ms, ns, scaled, secs, virtual_time,
 };
 use lars_scheduler::worker::{Worker, WorkerBuilder, WorkerTask};
 use lars_scheduler::{
@@ -853,6 +853,44 @@ fn a_periodic_task_cancelled_during_a_run_finishes_it_and_runs_no_more() {
     run_for(&time, &by_hand, 10);
     assert_eq!(notes.take(), ["end of the run", "dropped"]);
     assert_eq!((worker.outstanding(), time.pending()), (0, 0));
+}
+
+/// Loses the first task that it is given, and takes the place that this had for something else.
+#[derive(Clone, Default)]
+struct Loses(Arc<(OnceLock<Handle>, AtomicUsize)>);
+
+impl Executor for Loses {
+    fn execute(&self, task: Runnable) -> Result<(), Rejected> {
+        let (handle, calls) = &*self.0;
+        if calls.fetch_add(1, Ordering::SeqCst) == 0 {
+            handle.get().unwrap().schedule_once(secs(60), || ()).unwrap();
+            drop(task);
+        } else {
+            task.run();
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn a_worker_whose_executor_has_lost_a_task_runs_the_others_also_when_the_scheduler_is_full() {
+    let executor = Loses::default();
+    let time = LightArrayRevolverScheduler::builder()
+        .max_pending(1)
+        .executor(executor.clone())
+        .build_virtual()
+        .unwrap();
+    assert!(executor.0.0.set(time.handle()).is_ok());
+    let worker = Worker::new(&time);
+    let notes = Notes::new();
+    for number in 0..3 {
+        let notes = notes.clone();
+        worker.schedule(move || notes.add(number)).unwrap();
+    }
+    time.advance(secs(3600));
+    // They run on the pool, which knows no virtual time.
+    eventually("the others to run", || notes.len() == 2);
+    assert_eq!((notes.take(), worker.outstanding()), (vec![1, 2], 0));
 }
 
 /// Of each task one of three is true: it has run, it was cancelled by the dispose, it was refused and given back.

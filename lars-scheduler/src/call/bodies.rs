@@ -13,6 +13,7 @@ use crate::cancel::Cancellable;
 use crate::error::ScheduleError;
 use crate::handle::Handle;
 use crate::sync::Mutex;
+use crate::task::{CancelHook, HookedBody};
 
 /// A call that runs once. `keep` is dropped with it, after its promise is settled.
 pub(crate) struct CallBody<F, T, K> {
@@ -24,6 +25,10 @@ pub(crate) struct CallBody<F, T, K> {
 impl<F, T, K> CallBody<F, T, K> {
     pub(crate) fn new(run: F, promise: Promise<T>, keep: K) -> Self {
         Self { run, promise, keep }
+    }
+
+    pub(crate) fn outcome(&self) -> Arc<Outcome<T>> {
+        Arc::clone(self.promise.outcome())
     }
 
     /// The closure of a call that was refused.
@@ -42,6 +47,10 @@ where
         let Self { run, promise, keep } = self;
         let _keep = keep;
         promise.fulfil(run);
+    }
+
+    fn handed_back(&self) {
+        self.promise.outcome().hand_back();
     }
 
     fn cancelled(self) {
@@ -109,11 +118,7 @@ impl<F, V: Send + 'static, K: Send + Sync + 'static> Series<F, V, K> {
     {
         let Self { run, end, outcome, options } = self;
         let (body, ending, cancelled) = (Arc::clone(&run), Arc::clone(&end), end);
-        let task = options.periodic(move || once(&body, &ending)).on_cancel(move || {
-            if let Some(promise) = cancelled.take() {
-                promise.settle(Err(CallError::Cancelled));
-            }
-        });
+        let task = options.periodic(move || once(&body, &ending)).hook(SeriesHook(cancelled));
         let started = match rhythm {
             Rhythm::FixedDelay(delay) => {
                 handle.schedule_with_fixed_delay(initial, delay, task).map_err(|e| e.map(drop))
@@ -129,6 +134,34 @@ impl<F, V: Send + 'static, K: Send + Sync + 'static> Series<F, V, K> {
                 Err(refused.map(|()| C::from_call(Call { run, options })))
             }
         }
+    }
+}
+
+/// Tells who waits for a series of the ends that are not a run's.
+struct SeriesHook<V, K>(Arc<End<V, K>>);
+
+impl<V: Send + 'static, K: Send + Sync + 'static> CancelHook for SeriesHook<V, K> {
+    type Hooked<F: TaskBody> = HookedBody<F, Self>;
+
+    fn call(self) {
+        if let Some(promise) = self.0.take() {
+            promise.settle(Err(CallError::Cancelled));
+        }
+    }
+
+    fn handed_back(&self) {
+        let outcome = self.0.promise.lock().as_ref().map(|promise| Arc::clone(promise.outcome()));
+        if let Some(outcome) = outcome {
+            outcome.hand_back();
+        }
+    }
+
+    fn hook<F: TaskBody>(self, run: F) -> Self::Hooked<F> {
+        HookedBody::new(run, self)
+    }
+
+    fn unhook<F: TaskBody>(body: Self::Hooked<F>) -> (F, Self) {
+        body.into_parts()
     }
 }
 

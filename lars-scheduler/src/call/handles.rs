@@ -79,7 +79,10 @@ impl fmt::Debug for CallCanceller {
 ///
 /// Whoever waits is told in every case: when the call has returned or panicked, when it was cancelled, and
 /// when it will never run, because its scheduler was stopped and the task was dropped, or an executor lost it.
-/// A call that `stop` hands back, and that is run then, has its value.
+///
+/// A call that `stop` has handed back is at once ready with [`CallError::HandedBack`], for those who wait already and
+/// for those who come. If it is run out of the list, it has its value from then on, for whom has not used up his
+/// handle. (`close` hands nothing back: who waits hears what it did with the call.)
 ///
 /// Dropping it does **not** cancel the call; [`cancel_on_drop`](Self::cancel_on_drop) makes it so.
 ///
@@ -151,9 +154,10 @@ impl<T> ScheduledCall<T> {
         wait::block_until(Pin::new(&mut self), deadline).ok_or(self)
     }
 
-    /// Whether there is a result, whatever it is: nobody would have to wait any more.
+    /// Whether nobody would have to wait any more: there is a result, whatever it is, or the call was handed back by
+    /// `stop`.
     pub fn is_done(&self) -> bool {
-        self.outcome.is_settled()
+        self.outcome.is_ready()
     }
 
     /// When the call is due, a repeated one for the first time; `None` for a time that the platform's clock cannot
@@ -211,7 +215,7 @@ impl<T> Future for ScheduledCall<T> {
     /// # Cancel safety
     ///
     /// Nothing is lost when it is polled by reference and dropped there. Polled again after it was ready,
-    /// it is ready with [`CallError::Taken`].
+    /// it is ready with [`CallError::Taken`]; or, after [`CallError::HandedBack`], with what there is by then.
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         self.outcome.poll(context)
     }

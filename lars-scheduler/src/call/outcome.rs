@@ -29,6 +29,10 @@ pub enum CallError {
         "the call was dropped and never ran: its scheduler was stopped, or an executor gave it up"
     )]
     Dropped,
+    /// Its scheduler was stopped, or its executor was, and it is in the list that was handed back. Whoever has that may
+    /// run it yet: a handle that is still there then has its value.
+    #[error("the call was handed back when its scheduler or its executor was stopped")]
+    HandedBack,
     /// It was not done when its time was up. If it was running, it runs on, and its value is dropped.
     #[error("the call was not done in time")]
     TimedOut,
@@ -102,6 +106,8 @@ struct State<T> {
     phase: Phase,
     result: Option<Result<T, CallError>>,
     waker: Option<Waker>,
+    /// Nobody waits for it any more, although it may be settled yet.
+    handed_back: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -117,11 +123,24 @@ enum Phase {
 
 impl<T> Outcome<T> {
     fn new() -> Self {
-        Self { state: Mutex::new(State { phase: Phase::Open, result: None, waker: None }) }
+        let (phase, result, waker) = (Phase::Open, None, None);
+        Self { state: Mutex::new(State { phase, result, waker, handed_back: false }) }
     }
 
-    pub(crate) fn is_settled(&self) -> bool {
-        matches!(self.state.lock().phase, Phase::Settled { .. })
+    /// Whether nobody would have to wait.
+    pub(crate) fn is_ready(&self) -> bool {
+        let state = self.state.lock();
+        state.handed_back || matches!(state.phase, Phase::Settled { .. })
+    }
+
+    /// Whoever waits, now or later, hears that the call was handed back, unless and until somebody settles it.
+    pub(crate) fn hand_back(&self) {
+        let waker = {
+            let mut state = self.state.lock();
+            state.handed_back = true;
+            state.waker.take()
+        };
+        wake(waker);
     }
 
     pub(crate) fn is_cancelled(&self) -> bool {
@@ -147,10 +166,7 @@ impl<T> Outcome<T> {
             state.result = Some(result);
             state.waker.take()
         };
-        if let Some(waker) = waker {
-            // A waker that panics is contained and logged: the call has its result.
-            Runnable::new(move || waker.wake()).run();
-        }
+        wake(waker);
     }
 
     /// Settles what this caller has claimed with what `run` returns.
@@ -175,11 +191,21 @@ impl<T> Outcome<T> {
                 Phase::Settled { .. } => {
                     return Poll::Ready(state.result.take().unwrap_or(Err(CallError::Taken)));
                 }
+                Phase::Open | Phase::Claimed if state.handed_back => {
+                    return Poll::Ready(Err(CallError::HandedBack));
+                }
                 Phase::Open | Phase::Claimed => replaced = state.waker.replace(waker),
             }
         }
         drop(replaced);
         Poll::Pending
+    }
+}
+
+/// A waker that panics is contained and logged: what has become of the call has been written down.
+fn wake(waker: Option<Waker>) {
+    if let Some(waker) = waker {
+        Runnable::new(move || waker.wake()).run();
     }
 }
 
@@ -204,6 +230,10 @@ enum Broken {
 impl<T> Promise<T> {
     pub(crate) fn settle(self, result: Result<T, CallError>) {
         self.outcome.settle(result);
+    }
+
+    pub(crate) fn outcome(&self) -> &Arc<Outcome<T>> {
+        &self.outcome
     }
 
     /// From now on, dropping it means that it was cancelled.

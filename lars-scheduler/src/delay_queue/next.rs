@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -14,6 +15,7 @@ use crate::body::TaskBody;
 use crate::cancel::CancelOnDrop;
 use crate::error::Refusal;
 use crate::handle::Handle;
+use crate::sync::Mutex;
 use crate::task::Task;
 
 /// Why there is no next item.
@@ -43,13 +45,28 @@ impl<T> Next<T> {
         Self { consumer: Consumer::new(queue), handle, timer: None }
     }
 
+    fn look(&mut self, waker: &Waker) -> Poll<Result<T, NextError>> {
+        self.timer = None; // and its place, where places are limited, is for the next one
+        match self.consumer.look(waker) {
+            Look::Item(item) => Poll::Ready(Ok(item)),
+            Look::Closed => Poll::Ready(Err(NextError::Closed)),
+            Look::NotYet(due) => match self.wait_until(due, waker) {
+                Ok(()) => Poll::Pending,
+                Err(refusal) => {
+                    self.consumer.leave();
+                    Poll::Ready(Err(NextError::Refused(refusal)))
+                }
+            },
+        }
+    }
+
     /// Sets the timer, if it leads.
     fn wait_until(&mut self, due: Due, waker: &Waker) -> Result<(), Refusal> {
         if due == Due::Never {
             return Ok(());
         }
         let remaining = due.remaining(self.consumer.queue.now());
-        let alarm = Task::new(Alarm(Some(waker.clone()))).inline();
+        let alarm = Task::new(Alarm(Mutex::new(Some(waker.clone())))).inline();
         match self.handle.schedule_once(remaining, alarm) {
             Ok(timer) => {
                 self.timer = Some(timer.cancel_on_drop());
@@ -69,18 +86,13 @@ impl<T> Future for Next<T> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        this.timer = None; // and its place, where places are limited, is for the next one
-        match this.consumer.look(context.waker()) {
-            Look::Item(item) => Poll::Ready(Ok(item)),
-            Look::Closed => Poll::Ready(Err(NextError::Closed)),
-            Look::NotYet(due) => match this.wait_until(due, context.waker()) {
-                Ok(()) => Poll::Pending,
-                Err(refusal) => {
-                    this.consumer.leave();
-                    Poll::Ready(Err(NextError::Refused(refusal)))
-                }
-            },
-        }
+        // Unwind safety: the consumer leaves the line.
+        let look = AssertUnwindSafe(|| this.look(context.waker()));
+        catch_unwind(look).unwrap_or_else(|payload| {
+            // Somebody else has to lead, if it did: it has no timer now.
+            this.consumer.leave();
+            resume_unwind(payload)
+        })
     }
 }
 
@@ -90,9 +102,9 @@ impl<T> fmt::Debug for Next<T> {
     }
 }
 
-/// The timer of a future that leads: wakes it when it is due, and also when it is dropped unrun, which means that
-/// the scheduler has stopped.
-struct Alarm(Option<Waker>);
+/// The timer of a future that leads: wakes it when it is due, and also when it is handed back or dropped unrun, which
+/// means that the scheduler has stopped. The mutex is for the hand-over alone, and nobody waits for it.
+struct Alarm(Mutex<Option<Waker>>);
 
 impl TaskBody for Alarm {
     fn run(self) {
@@ -100,14 +112,27 @@ impl TaskBody for Alarm {
     }
 
     /// By the future itself, which needs no waking.
-    fn cancelled(mut self) {
-        self.0 = None;
+    fn cancelled(self) {
+        let waker = self.0.lock().take();
+        drop(waker);
+    }
+
+    fn handed_back(&self) {
+        self.ring();
     }
 }
 
 impl Drop for Alarm {
     fn drop(&mut self) {
-        self.0.take().into_iter().for_each(wake);
+        self.ring();
+    }
+}
+
+impl Alarm {
+    /// Wakes, once.
+    fn ring(&self) {
+        let waker = self.0.lock().take();
+        waker.into_iter().for_each(wake);
     }
 }
 

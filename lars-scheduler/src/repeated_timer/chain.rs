@@ -261,7 +261,7 @@ impl Shared {
         if !state.started || state.run.is_some() {
             return Ok(false);
         }
-        // The alarm stays, and with it the place within `max_pending`; a look that comes meanwhile ends it.
+        // The alarm stays, and with it the place within `max_pending`.
         let trigger = state.begin_run(false);
         drop(state);
         self.run(trigger, timer, None).map(|_| true)
@@ -339,6 +339,11 @@ impl Shared {
             match self.set_alarm(&mut state, timeout) {
                 Ok(old) => break (state, Repeat::Stop, old, None),
                 Err(error) => {
+                    if let (Some(alarm), Refusal::Full { .. }) = (&state.alarm, error.refusal()) {
+                        // It comes too late, and is better than none.
+                        state.due = alarm.looks;
+                        break (state, Repeat::Stop, None, Some(error));
+                    }
                     state.started = false;
                     let old = state.alarm.take();
                     break (state, Repeat::Stop, old, Some(error));
@@ -394,7 +399,7 @@ impl Look {
             return Repeat::Stop;
         };
         let mut state = shared.lock();
-        let due = state.due;
+        let (due, period, runs) = (state.due, state.period, state.run.is_some());
         let Some(alarm) = state.alarm.as_mut().filter(|alarm| alarm.number == self.number) else {
             return Repeat::Stop;
         };
@@ -403,12 +408,11 @@ impl Look {
             alarm.looks = due;
             return repeat_at(due);
         }
-        if state.run.is_some() {
-            // `run_once_now`, which came first; it arms the next trigger.
-            let superseded = state.alarm.take();
-            drop(state);
-            drop(superseded);
-            return Repeat::Stop;
+        if runs {
+            // `run_once_now`, which came first. The alarm stays, and with it the place within `max_pending`: the end of
+            // the run says when the next trigger is due, a period from now at the earliest, unless that is changed.
+            alarm.looks = shared.handle.now().checked_add(period);
+            return repeat_at(alarm.looks);
         }
         let trigger = state.begin_run(true);
         drop(state);

@@ -24,6 +24,19 @@ use crate::sync::{AtomicBool, Mutex, Ordering, Unparker};
 pub(super) trait Job: Send {
     fn run(self: Box<Self>);
     fn cancel(self: Box<Self>);
+    /// What is to be told that the task is handed back. Foreign code wakes up by that, so not under the lock.
+    fn awaited(&self) -> Arc<dyn Awaited>;
+}
+
+/// The outcome of a task, whatever it returns.
+pub(super) trait Awaited: Send + Sync {
+    fn hand_back(&self);
+}
+
+impl<T: Send> Awaited for Outcome<T> {
+    fn hand_back(&self) {
+        Self::hand_back(self);
+    }
 }
 
 impl<F, T, K> Job for CallBody<F, T, K>
@@ -38,6 +51,10 @@ where
 
     fn cancel(self: Box<Self>) {
         TaskBody::cancelled(*self);
+    }
+
+    fn awaited(&self) -> Arc<dyn Awaited> {
+        self.outcome()
     }
 }
 
@@ -141,10 +158,17 @@ impl Shared {
         job.run();
     }
 
-    /// Runs `code` in the place of a task that was given up; it counts as running meanwhile.
-    pub(super) fn run_counted(&self, code: impl FnOnce()) {
-        self.change(|registry| registry.running += 1);
+    /// Runs `code` in the place of a task that is given up, and that is dropped before that if it has not started. It
+    /// counts as running from the moment when the task no longer waits, so that the executor does not end in between.
+    pub(super) fn run_instead(&self, number: u64, code: impl FnOnce()) {
+        let given_up = self.change(|registry| {
+            registry.running += 1;
+            registry.waiting.remove(&number)
+        });
         let _running = Running { shared: self, completes: 0 };
+        if let Some(waiting) = given_up {
+            contain(move || drop(waiting));
+        }
         code();
     }
 }
@@ -186,6 +210,16 @@ impl TaskBody for Firing {
     fn run(mut self) {
         if let Some(shared) = self.shared.take() {
             shared.start(self.number);
+        }
+    }
+
+    fn handed_back(&self) {
+        let Some(shared) = &self.shared else { return };
+        let registry = shared.registry.lock();
+        let awaited = registry.waiting.get(&self.number).map(|waiting| waiting.job.awaited());
+        drop(registry);
+        if let Some(awaited) = awaited {
+            awaited.hand_back();
         }
     }
 

@@ -84,8 +84,9 @@ impl ScheduledExecutor {
     /// Refuses new work from now on, cancels the series, and hands back every one-shot that was accepted and has not
     /// started, the earliest deadline first. What runs is not interrupted.
     ///
-    /// (The JDK hands back the tasks of which waiting threads then never hear again. Here, who waits for one that is
-    /// run has its value, and for one that is dropped, [`CallError::Dropped`](crate::call::CallError::Dropped).)
+    /// (The JDK hands back the tasks of which waiting threads then never hear again. Here, who waits for one hears at
+    /// once that it was [handed back](crate::call::CallError::HandedBack). A handle that is still there when the task
+    /// is run has its value; when it is dropped, [`CallError::Dropped`](crate::call::CallError::Dropped).)
     ///
     /// # Examples
     ///
@@ -104,6 +105,17 @@ impl ScheduledExecutor {
     /// # Ok(()) }
     /// ```
     pub fn shutdown_now(&self) -> Vec<UnstartedTask> {
+        let unstarted = self.end_now();
+        for task in &unstarted {
+            if let Some(job) = &task.job {
+                job.awaited().hand_back();
+            }
+        }
+        unstarted
+    }
+
+    /// The same, without a word to those who wait.
+    fn end_now(&self) -> Vec<UnstartedTask> {
         let (waiting, series) = self.shared.change(|registry| {
             registry.is_shut_down = true;
             (std::mem::take(&mut registry.waiting), registry.doom_repeats())
@@ -172,14 +184,14 @@ impl Registry {
 impl Drop for ScheduledExecutor {
     fn drop(&mut self) {
         if !self.is_shutdown() {
-            drop(self.shutdown_now());
+            drop(self.end_now());
         }
     }
 }
 
 /// A one-shot that was accepted by an executor and had not started when [`shutdown_now`] took it.
 ///
-/// It is the holder's now: run it, or drop it. Whoever waits for its result learns of either.
+/// It is the holder's now: run it, or drop it. A handle of its result that is still there then learns of either.
 ///
 /// [`shutdown_now`]: ScheduledExecutor::shutdown_now
 #[must_use = "dropping an unstarted task drops it unrun"]

@@ -19,7 +19,7 @@ use super::context::Capture;
 use super::job::{Body, Due, Fate, Job, Place, State, Work};
 use crate::body::TaskBody;
 use crate::cancel::Cancellable;
-use crate::error::ScheduleError;
+use crate::error::{Refusal, ScheduleError};
 use crate::executor::Executor;
 use crate::handle::Handle;
 use crate::repeat::{IntoPeriodic, Periodic, Repeat};
@@ -236,26 +236,29 @@ impl Shared {
     fn drain_lost(self: &Arc<Self>) {
         // The scheduler has stopped: its tasks are dropped, and what is ready here with them. Otherwise an executor has
         // lost a task, which was this worker's first, and the others need a new drain.
-        let stopped = self.handle.is_stopped();
+        let mut stopped = self.handle.is_stopped();
         loop {
             let mut state = self.lock();
-            let Some(number) = state.first_ready() else {
-                state.draining = false;
-                return;
-            };
-            let lost = state.remove(number, Fate::Over);
-            let goes_on = stopped || state.first_ready().is_some();
+            let lost = state.first_ready().and_then(|number| state.remove(number, Fate::Over));
+            state.draining = state.first_ready().is_some();
+            let goes_on = state.draining;
             let sent = if goes_on && !stopped { self.submit(&mut state) } else { Ok(()) };
-            // Refused for lack of a place, the others wait for the next call or timer of the worker.
-            state.draining = goes_on && sent.is_ok();
             drop(state);
-            if let Err(refused) = sent {
-                refused.into_task().into_body().disarm();
-            }
             if let Some(job) = lost {
                 job.discard(&self.handle);
             }
-            if !stopped {
+            if let Err(refused) = sent {
+                stopped = *refused.refusal() == Refusal::Stopped;
+                let drain = refused.into_task().into_body();
+                if stopped {
+                    drain.disarm();
+                } else {
+                    // There is no place for a timer, and not to wait for one either: nobody might come by. (It may
+                    // be anybody's thread on which the task was dropped, so it is not done here.)
+                    self.handle.run_on_pool(drain);
+                }
+            }
+            if !goes_on || !stopped {
                 return;
             }
         }

@@ -84,6 +84,31 @@ fn a_run_under_way_when_the_scheduler_stops_is_given_up_and_still_counted() {
 }
 
 #[test]
+fn a_run_under_way_is_given_up_when_the_scheduler_stops_also_while_what_it_handed_back_is_kept() {
+    let time = virtual_time();
+    let tokens = Arc::new(Mutex::new(Vec::new()));
+    let sees = Arc::clone(&tokens);
+    let task = Supervision::every(secs(10))
+        .timeout(secs(5))
+        .build()
+        .unwrap()
+        .start_future(&time, Inline, move |token| {
+            sees.lock().unwrap().push(token.clone());
+            pending::<()>()
+        })
+        .unwrap();
+    time.advance(secs(11));
+    let handed_back = time.stop().wait();
+    let tokens: Vec<bool> = tokens.lock().unwrap().iter().map(|t| t.is_cancelled()).collect();
+    assert_eq!(tokens, [true], "while the list is kept");
+    assert_eq!(task.counts().running, 0);
+    for next_run in handed_back {
+        assert!(next_run.is_repeat() && next_run.run());
+    }
+    assert_eq!(task.counts().runs, 1, "the supervision is over");
+}
+
+#[test]
 fn a_start_on_a_stopped_or_full_scheduler_is_refused_and_the_closure_given_back() {
     let time = LightArrayRevolverScheduler::builder().max_pending(1).build_virtual().unwrap();
     let _other = time.schedule_once(secs(1), || ()).unwrap();
