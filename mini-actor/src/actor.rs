@@ -126,6 +126,50 @@ struct Quiet {
 }
 
 /// Passed to an actor with each call.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use mini_actor::test_kit::TestKit;
+/// use mini_actor::{Actor, Context, Recipient, StopReason};
+/// use std::time::Duration;
+///
+/// /// Opens a minute after it has started; who comes before that waits.
+/// struct Gate {
+///     open: bool,
+///     hall: Recipient<&'static str>,
+/// }
+///
+/// impl Actor for Gate {
+///     type Message = &'static str;
+///     fn started(&mut self, ctx: &mut Context<Self>) {
+///         let _ = ctx.timers().start_single("clock", Duration::from_secs(60), "open");
+///     }
+///     fn receive(&mut self, message: &'static str, ctx: &mut Context<Self>) {
+///         match message {
+///             "open" => {
+///                 self.open = true;
+///                 ctx.unstash_all();
+///             }
+///             "close" => ctx.stop(),
+///             guest if self.open => drop(self.hall.tell(guest)),
+///             guest => ctx.stash(guest).expect("few come so early"),
+///         }
+///     }
+/// }
+///
+/// let kit = TestKit::new("test")?;
+/// let guests = kit.probe::<&'static str>("hall");
+/// let hall = guests.actor().recipient();
+/// let gate = kit.spawn("gate", move || Gate { open: false, hall })?;
+/// gate.tell("early")?;
+/// guests.expect_no_message_for(Duration::from_secs(59));
+/// assert_eq!(guests.expect_message_within(Duration::from_secs(1)), "early");
+/// gate.tell("close")?;
+/// assert_eq!(guests.expect_terminated(&gate), StopReason::Itself);
+/// # Ok(()) }
+/// ```
 pub struct Context<A: Actor> {
     myself: ActorRef<A::Message>,
     system: System,

@@ -52,6 +52,25 @@ pub struct ActorRef<M> {
 }
 
 /// Counts of one actor.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use mini_actor::test_kit::TestKit;
+///
+/// let kit = TestKit::new("test")?;
+/// let probe = kit.probe::<u32>("probe");
+/// for number in 0..3 {
+///     probe.actor().tell(number)?;
+/// }
+/// let metrics = probe.actor().metrics();
+/// assert_eq!((metrics.mailbox_depth, metrics.processed), (3, 0));
+/// kit.settle();
+/// let metrics = probe.actor().metrics();
+/// assert_eq!((metrics.mailbox_depth, metrics.processed, metrics.restarts), (0, 3, 0));
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ActorMetrics {
@@ -198,6 +217,27 @@ impl<M> fmt::Debug for ActorRef<M> {
 
 /// A reference to an actor that does not keep its memory. Actors live as long as they do, whoever refers to them;
 /// this is for those who hold very many references for a long time.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use mini_actor::test_kit::TestKit;
+///
+/// let kit = TestKit::new("test")?;
+/// let probe = kit.probe::<u32>("probe");
+/// let weak = probe.actor().downgrade();
+/// let actor = weak.upgrade().ok_or("it has gone")?;
+/// actor.tell(7)?;
+/// assert_eq!(probe.expect_message(), 7);
+///
+/// actor.stop();
+/// kit.settle();
+/// assert!(weak.upgrade().is_some_and(|actor| actor.is_stopped()));
+/// drop((actor, probe)); // the last references
+/// assert!(weak.upgrade().is_none());
+/// # Ok(()) }
+/// ```
 pub struct WeakActorRef<M> {
     cell: Weak<Cell<M>>,
 }

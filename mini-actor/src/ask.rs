@@ -57,6 +57,36 @@ impl<T: Send + 'static> Drop for GiveUp<T> {
 
 /// The way back to whoever asked: a part of the message of [`ActorRef::ask`], to be used once, at any time, from
 /// any thread. Dropping it tells the asker that there is no answer.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use mini_actor::test_kit::TestKit;
+/// use mini_actor::{AskError, Reply};
+/// use std::time::Duration;
+///
+/// let kit = TestKit::new("test")?;
+/// let clerk = kit.probe::<Reply<u32>>("clerk");
+/// let ask = || clerk.actor().ask(|reply| reply, Duration::from_secs(5));
+///
+/// let answer = ask();
+/// let reply = clerk.expect_message();
+/// assert!(reply.is_wanted());
+/// reply.send(7);
+/// assert_eq!(answer.wait()?, 7);
+///
+/// let answer = ask();
+/// drop(clerk.expect_message());
+/// assert_eq!(answer.wait(), Err(AskError::NoAnswer));
+///
+/// drop(ask()); // the question is withdrawn
+/// let reply = clerk.expect_message();
+/// assert!(!reply.is_wanted());
+/// reply.send(8);
+/// assert_eq!(kit.dead_letters().len(), 1);
+/// # Ok(()) }
+/// ```
 #[must_use = "dropping a reply tells the asker that there is no answer"]
 pub struct Reply<T: Send + 'static> {
     question: Option<Arc<Question<T>>>,
@@ -106,6 +136,28 @@ impl<T: Send + 'static> fmt::Debug for Reply<T> {
 ///
 /// A future, on any executor, which must not be polled again after it has ended; or [`wait`](Self::wait)ed for.
 /// Dropping it withdraws the question: an answer is then a dead letter.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use mini_actor::test_kit::TestKit;
+/// use mini_actor::{AskError, Reply};
+/// use std::time::Duration;
+///
+/// let kit = TestKit::new("test")?;
+/// let clerk = kit.probe::<Reply<u32>>("clerk");
+/// let limit = Duration::from_secs(5);
+///
+/// let answer = clerk.actor().ask(|reply| reply, limit);
+/// clerk.expect_message().send(7);
+/// assert_eq!(answer.wait()?, 7); // or `.await`
+///
+/// let answer = clerk.actor().ask(|reply| reply, limit);
+/// kit.advance(limit);
+/// assert_eq!(answer.wait(), Err(AskError::Timeout(limit)));
+/// # Ok(()) }
+/// ```
 #[must_use = "the answer comes to whoever waits for it"]
 pub struct Ask<T: Send + 'static> {
     state: Result<Arc<Question<T>>, AskError>,

@@ -12,6 +12,33 @@ use crate::sync::Arc;
 /// A system of actors, to spawn in and to schedule with. Cheap to clone, `Send` and `Sync`.
 ///
 /// It does not keep the system open; that is what its [`ActorSystem`](crate::ActorSystem) does.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use mini_actor::{Actor, Context};
+/// use mini_actor::System;
+/// use mini_actor::test_kit::TestKit;
+/// use std::time::Duration;
+/// # struct Worker;
+/// # impl Actor for Worker {
+/// #     type Message = u32;
+/// #     fn receive(&mut self, _: u32, _: &mut Context<Self>) {}
+/// # }
+///
+/// let kit = TestKit::new("demo")?; // or an `ActorSystem`
+/// let system: System = kit.system();
+/// let worker = system.spawn("worker", || Worker)?;
+/// assert_eq!((system.name(), &*system.paths()[0]), ("demo", "/worker"));
+/// assert_eq!(system.find::<u32>("/worker"), Some(worker.clone()));
+/// assert_eq!(system.find::<String>("/worker"), None); // it receives numbers
+///
+/// let _ = system.scheduler().schedule_once(Duration::from_secs(1), &worker, 7)?;
+/// kit.advance(Duration::from_secs(1));
+/// assert_eq!((system.metrics().alive, system.metrics().processed), (1, 1));
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 pub struct System {
     registry: Arc<Registry>,

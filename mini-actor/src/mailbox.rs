@@ -61,6 +61,35 @@ const SLOTS: u64 = LAP - 1;
 const SPARE: usize = 32;
 
 /// What a full mailbox does with a message.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use mini_actor::{Actor, Context};
+/// use mini_actor::test_kit::TestKit;
+/// use mini_actor::{Overflow, Props, Undelivered, Unsendable};
+/// # struct Worker;
+/// # impl Actor for Worker {
+/// #     type Message = u32;
+/// #     fn receive(&mut self, _: u32, _: &mut Context<Self>) {}
+/// # }
+///
+/// let kit = TestKit::new("test")?;
+/// let props = Props::new(|| Worker).bounded(1, Overflow::Fail);
+/// let worker = kit.spawn_with("fails", props)?;
+/// worker.tell(1)?;
+/// let refused = worker.tell(2).unwrap_err();
+/// assert_eq!((refused.reason(), refused.into_message()), (Unsendable::Full, 2));
+///
+/// let props = Props::new(|| Worker).bounded(1, Overflow::DropOldest);
+/// let worker = kit.spawn_with("drops", props)?;
+/// worker.tell(1)?;
+/// worker.tell(2)?; // instead of 1
+/// let letters = kit.dead_letters();
+/// assert_eq!((letters.len(), letters[0].reason), (1, Undelivered::Full));
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Overflow {

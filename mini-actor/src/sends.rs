@@ -20,6 +20,31 @@ use crate::sync::Arc;
 /// [`Context::timers`](crate::Context::timers) do.
 ///
 /// Delays, lateness, order, cancelling and errors are those of [`lars_scheduler::Handle`].
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use mini_actor::test_kit::TestKit;
+/// use std::time::Duration;
+///
+/// let kit = TestKit::new("test")?;
+/// let probe = kit.probe::<&'static str>("probe");
+/// let (scheduler, second) = (kit.scheduler(), Duration::from_secs(1));
+/// let _ = scheduler.schedule_once(second, probe.actor(), "once")?;
+/// let ticks = scheduler.schedule_at_fixed_rate(2 * second, second, probe.actor(), "tick")?;
+/// assert_eq!(probe.expect_message_within(second), "once");
+/// for _ in 0..3 {
+///     assert_eq!(probe.expect_message_within(second), "tick");
+/// }
+/// assert_eq!(kit.elapsed(), 4 * second);
+/// assert!(ticks.cancel());
+/// probe.expect_no_message_for(60 * second);
+///
+/// let never = scheduler.schedule_with_fixed_delay(second, Duration::ZERO, probe.actor(), "never");
+/// assert!(never.is_err());
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone)]
 pub struct Scheduler {
     timers: Handle,

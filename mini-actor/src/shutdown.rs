@@ -11,6 +11,24 @@ use crate::sync::Arc;
 /// Periodic sends end in any case, and so do the actors' own timers and receive timeouts: those are never sent
 /// before their time. A closure that was put on [`Scheduler::timers`](crate::Scheduler::timers) is treated like a
 /// scheduled message if it is marked with [`run_on_close`](lars_scheduler::Task::run_on_close); others are dropped.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use mini_actor::{ActorSystem, ClosePolicy};
+/// use std::time::Duration;
+///
+/// let policies = [ClosePolicy::SendPending, ClosePolicy::DropPending];
+/// for (policy, received) in policies.into_iter().zip([Some(7), None]) {
+///     let kit = ActorSystem::builder("test").close_policy(policy).build_virtual()?;
+///     let probe = kit.probe::<u32>("probe");
+///     let _ = kit.scheduler().schedule_once(Duration::from_secs(3600), probe.actor(), 7)?;
+///     kit.close()?;
+///     assert_eq!(probe.try_message(), received);
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 #[non_exhaustive]
 pub enum ClosePolicy {
@@ -22,6 +40,28 @@ pub enum ClosePolicy {
 }
 
 /// What closing a system has done.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use mini_actor::test_kit::TestKit;
+/// use std::time::Duration;
+///
+/// let kit = TestKit::new("test")?;
+/// let probe = kit.probe::<u32>("probe");
+/// let minute = Duration::from_secs(60);
+/// probe.actor().tell(1)?;
+/// let _ = kit.scheduler().schedule_once(minute, probe.actor(), 2)?;
+/// let _ = kit.scheduler().schedule_at_fixed_rate(minute, minute, probe.actor(), 3)?;
+///
+/// let report = kit.close()?;
+/// assert!(report.is_complete());
+/// assert_eq!((report.sent, report.dropped, report.repeats_ended), (1, 0, 1));
+/// assert_eq!((report.received, report.undelivered, report.actors_stopped), (2, 0, 1));
+/// println!("{report}");
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct CloseReport {
@@ -84,6 +124,35 @@ impl fmt::Display for CloseReport {
 }
 
 /// A system was not closed completely in time. It accepts nothing any more, and closing goes on by itself.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use mini_actor::{Actor, ActorSystem, Context};
+/// use std::sync::mpsc;
+/// use std::time::Duration;
+///
+/// struct Slow(mpsc::Receiver<()>);
+///
+/// impl Actor for Slow {
+///     type Message = ();
+///     fn receive(&mut self, (): (), _: &mut Context<Self>) {
+///         let _ = self.0.recv();
+///     }
+/// }
+///
+/// let limit = Duration::from_millis(10);
+/// let system = ActorSystem::builder("demo").shutdown_timeout(limit).build()?;
+/// let (go_on, signal) = mpsc::channel();
+/// system.spawn("slow", || Slow(signal))?.tell(())?;
+/// let error = system.close().unwrap_err();
+/// assert_eq!((error.limit, &*error.report.running[0]), (limit, "/slow"));
+///
+/// go_on.send(())?; // closing goes on, and can be waited for
+/// assert!(system.close_within(Duration::from_secs(60)).is_complete());
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("not closed within {limit:?}: {report}")]
 #[non_exhaustive]
