@@ -8,6 +8,29 @@ use crate::sync::plain::AtomicU64;
 use crate::sync::{Arc, Mutex, Ordering, Weak};
 
 /// Why a message is a dead letter.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use mini_actor::test_kit::TestKit;
+/// use mini_actor::{Reply, Undelivered};
+/// use std::time::Duration;
+///
+/// let kit = TestKit::new("test")?;
+/// let clerk = kit.probe::<Reply<u32>>("clerk");
+/// let answer = clerk.actor().ask(|reply| reply, Duration::from_secs(1));
+/// kit.advance(Duration::from_secs(1));
+/// assert!(answer.wait().is_err());
+/// clerk.expect_message().send(7); // nobody waits for it any more
+/// assert_eq!(kit.dead_letters()[0].reason, Undelivered::Late);
+///
+/// let gone = kit.probe::<u32>("gone");
+/// gone.actor().tell(8)?;
+/// gone.actor().kill();
+/// assert_eq!(kit.dead_letters()[0].reason, Undelivered::Stopped);
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Undelivered {
@@ -81,6 +104,32 @@ pub(crate) struct DeadLetters {
 }
 
 /// Ends a subscription to dead letters when it is dropped.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use mini_actor::test_kit::TestKit;
+/// use std::sync::mpsc;
+/// use std::time::Duration;
+///
+/// let kit = TestKit::new("test")?;
+/// let (sender, letters) = mpsc::channel();
+/// let subscription = kit.on_dead_letter(move |letter| drop(sender.send(letter.reason)));
+/// kit.on_dead_letter(|letter| eprintln!("{letter:?}")).forever();
+///
+/// let (probe, second) = (kit.probe::<u32>("probe"), Duration::from_secs(1));
+/// let _ = kit.scheduler().schedule_once(second, probe.actor(), 7)?;
+/// let _ = kit.scheduler().schedule_once(2 * second, probe.actor(), 8)?;
+/// probe.actor().stop();
+/// kit.advance(second);
+/// assert_eq!(letters.try_iter().count(), 1);
+/// drop(subscription);
+/// kit.advance(second);
+/// assert_eq!(letters.try_iter().count(), 0);
+/// assert_eq!(kit.metrics().dead_letters, 2);
+/// # Ok(()) }
+/// ```
 #[must_use = "dropping a subscription ends it"]
 pub struct Subscription {
     letters: Weak<DeadLetters>,

@@ -8,6 +8,34 @@ use thiserror::Error;
 use crate::sync::Arc;
 
 /// Why a message was not accepted.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use mini_actor::{Actor, Context};
+/// use mini_actor::test_kit::TestKit;
+/// use mini_actor::{Overflow, Props, Unsendable};
+/// # struct Worker;
+/// # impl Actor for Worker {
+/// #     type Message = u32;
+/// #     fn receive(&mut self, _: u32, _: &mut Context<Self>) {}
+/// # }
+///
+/// let kit = TestKit::new("test")?;
+/// let props = Props::new(|| Worker).bounded(1, Overflow::Fail);
+/// let worker = kit.spawn_with("worker", props)?;
+/// worker.tell(1)?;
+/// let refused = worker.tell(2).unwrap_err();
+/// assert_eq!(refused.reason(), Unsendable::Full); // for now
+/// kit.settle();
+/// worker.tell(refused.into_message())?;
+///
+/// worker.stop();
+/// kit.settle();
+/// assert_eq!(worker.tell(3).unwrap_err().reason(), Unsendable::Stopped); // for ever
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Unsendable {
@@ -95,6 +123,31 @@ impl<M> fmt::Display for SendError<M> {
 impl<M> std::error::Error for SendError<M> {}
 
 /// A question that was not answered.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use mini_actor::test_kit::TestKit;
+/// use mini_actor::{AskError, Reply};
+/// use std::time::Duration;
+///
+/// let kit = TestKit::new("test")?;
+/// let clerk = kit.probe::<Reply<u32>>("clerk"); // keeps its questions
+/// let ask = || clerk.actor().ask(|reply| reply, Duration::from_secs(5));
+/// assert_eq!(ask().wait(), Err(AskError::WouldBlock));
+///
+/// let answer = ask();
+/// kit.advance(Duration::from_secs(5));
+/// assert_eq!(answer.wait().unwrap_err().to_string(), "no answer within 5s");
+///
+/// clerk.actor().stop();
+/// kit.settle();
+/// assert_eq!(ask().wait(), Err(AskError::Stopped("/clerk".into())));
+/// kit.close()?;
+/// assert_eq!(ask().wait(), Err(AskError::Closed));
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum AskError {
@@ -122,6 +175,21 @@ pub enum AskError {
 }
 
 /// A system could not be started.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use mini_actor::{ActorSystem, BuildError};
+///
+/// let error = ActorSystem::builder("server").threads(0).build().unwrap_err();
+/// assert!(matches!(error, BuildError::Threads { given: 0, max: 1024 }));
+/// assert_eq!(error.to_string(), "threads is 0, but it must be between 1 and 1024");
+///
+/// let error = ActorSystem::new("a/b").unwrap_err();
+/// assert!(matches!(error, BuildError::Name { given, .. } if given == "a/b"));
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum BuildError {
@@ -164,6 +232,33 @@ impl From<lars_scheduler::ConfigError> for BuildError {
 }
 
 /// An actor could not be spawned.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use mini_actor::{Actor, Context};
+/// use mini_actor::test_kit::TestKit;
+/// use mini_actor::{Overflow, Props, SpawnError};
+/// # struct Worker;
+/// # impl Actor for Worker {
+/// #     type Message = u32;
+/// #     fn receive(&mut self, _: u32, _: &mut Context<Self>) {}
+/// # }
+///
+/// let kit = TestKit::new("test")?;
+/// kit.spawn("worker", || Worker)?;
+/// let error = kit.spawn("worker", || Worker).unwrap_err();
+/// assert_eq!(error, SpawnError::NameTaken { path: "/worker".to_owned() });
+///
+/// let props = Props::new(|| Worker).bounded(0, Overflow::Fail);
+/// assert_eq!(kit.spawn_with("other", props).unwrap_err(), SpawnError::Capacity);
+///
+/// kit.close()?;
+/// let error = kit.spawn("late", || Worker).unwrap_err();
+/// assert_eq!(error.to_string(), "the actor system \"test\" has been closed");
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum SpawnError {
@@ -210,6 +305,35 @@ pub enum SpawnError {
 }
 
 /// A stash that is full; with the message.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use mini_actor::test_kit::TestKit;
+/// use mini_actor::{Actor, Context, Props, Recipient};
+///
+/// struct Shy(Recipient<String>);
+///
+/// impl Actor for Shy {
+///     type Message = u32;
+///     fn receive(&mut self, number: u32, ctx: &mut Context<Self>) {
+///         if let Err(full) = ctx.stash(number) {
+///             let _ = self.0.tell(format!("{full}, so {} is left", full.message));
+///         }
+///     }
+/// }
+///
+/// let kit = TestKit::new("test")?;
+/// let probe = kit.probe::<String>("probe");
+/// let left = probe.actor().recipient();
+/// let shy = kit.spawn_with("shy", Props::once(|| Shy(left)).stash(2))?;
+/// for number in 1..=3 {
+///     shy.tell(number)?;
+/// }
+/// assert_eq!(probe.expect_message(), "the stash has its 2 messages already, so 3 is left");
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Error)]
 #[error("the stash has its {capacity} messages already")]
 pub struct StashFull<M> {

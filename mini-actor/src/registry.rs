@@ -52,6 +52,25 @@ struct Tree {
 }
 
 /// Counts of a system.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use mini_actor::test_kit::TestKit;
+///
+/// let kit = TestKit::new("test")?;
+/// let (first, second) = (kit.probe::<u32>("first"), kit.probe::<u32>("second"));
+/// first.actor().tell(7)?;
+/// second.actor().tell(8)?;
+/// second.actor().kill(); // before it receives that
+/// kit.settle();
+/// let metrics = kit.metrics();
+/// assert_eq!((metrics.alive, metrics.stopped), (1, 1));
+/// assert_eq!((metrics.processed, metrics.dead_letters), (1, 1));
+/// assert_eq!((metrics.panicked, metrics.restarts), (0, 0));
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SystemMetrics {

@@ -8,6 +8,39 @@ use lars_scheduler::backoff::{Backoff, BackoffPolicy};
 use crate::sync::Arc;
 
 /// What is done about a panic.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use mini_actor::test_kit::TestKit;
+/// use mini_actor::{Actor, Context, Directive, Props, Supervision};
+///
+/// struct Parser;
+///
+/// impl Actor for Parser {
+///     type Message = &'static str;
+///     fn receive(&mut self, problem: &'static str, _: &mut Context<Self>) {
+///         panic!("{problem}");
+///     }
+/// }
+///
+/// let supervision = Supervision::decide(|panic| match panic.message.as_str() {
+///     "bad line" => Directive::Resume,
+///     "bad state" => Directive::Restart,
+///     _ => Directive::Stop,
+/// });
+/// let kit = TestKit::new("test")?;
+/// let parser = kit.spawn_with("parser", Props::new(|| Parser).supervision(supervision))?;
+/// parser.tell("bad line")?;
+/// parser.tell("bad state")?;
+/// kit.settle();
+/// assert_eq!((parser.metrics().restarts, parser.is_stopped()), (1, false));
+/// parser.tell("bad disk")?;
+/// kit.settle();
+/// assert!(parser.is_stopped());
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Directive {
@@ -24,6 +57,34 @@ pub enum Directive {
 
 /// A panic of an actor, for [`Supervision::decide`] and for the hook of
 /// [`Builder::on_panic`](crate::Builder::on_panic).
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use mini_actor::{Actor, Context};
+/// use mini_actor::{ActorSystem, Directive};
+/// use std::sync::mpsc;
+/// # struct Parser;
+/// # impl Actor for Parser {
+/// #     type Message = u32;
+/// #     fn receive(&mut self, line: u32, _: &mut Context<Self>) {
+/// #         panic!("line {line} is bad");
+/// #     }
+/// # }
+///
+/// let (sender, panics) = mpsc::channel();
+/// let kit = ActorSystem::builder("test")
+///     .on_panic(move |panic, directive| drop(sender.send((panic.clone(), directive))))
+///     .build_virtual()?;
+/// let parser = kit.spawn("parser", || Parser)?;
+/// parser.tell(7)?;
+/// kit.settle();
+/// let (panic, directive) = panics.try_recv()?;
+/// assert_eq!((&*panic.path, &*panic.message), ("/parser", "line 7 is bad"));
+/// assert_eq!(directive, Directive::Stop);
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Panic {
@@ -34,6 +95,40 @@ pub struct Panic {
 }
 
 /// A panic, with what was being received. Given to [`Actor::restarting`](crate::Actor::restarting).
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use mini_actor::test_kit::TestKit;
+/// use mini_actor::{Actor, Context, Failure, Props, Recipient, Supervision};
+///
+/// struct Parser(Recipient<String>);
+///
+/// impl Actor for Parser {
+///     type Message = String;
+///     fn receive(&mut self, line: String, _: &mut Context<Self>) {
+///         line.parse::<u32>().expect("a number");
+///     }
+///     fn keep(line: &String) -> Option<String> {
+///         Some(line.clone())
+///     }
+///     fn restarting(&mut self, failure: Failure<String>, _: &mut Context<Self>) {
+///         assert_eq!(&*failure.panic.path, "/parser");
+///         let _ = self.0.tell(failure.message.expect("`keep` has kept it"));
+///     }
+/// }
+///
+/// let kit = TestKit::new("test")?;
+/// let office = kit.probe::<String>("office");
+/// let bad = office.actor().recipient();
+/// let props = Props::new(move || Parser(bad.clone())).supervision(Supervision::restart());
+/// let parser = kit.spawn_with("parser", props)?;
+/// parser.tell("12".to_owned())?;
+/// parser.tell("a dozen".to_owned())?;
+/// assert_eq!(office.expect_message(), "a dozen");
+/// # Ok(()) }
+/// ```
 #[non_exhaustive]
 pub struct Failure<M> {
     /// Who panicked, and with what words.

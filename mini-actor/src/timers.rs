@@ -19,6 +19,41 @@ use crate::supervision::{Directive, Panic};
 use crate::sync::Arc;
 
 /// What a timer is known by in its actor: a name, a number, or both.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use mini_actor::test_kit::TestKit;
+/// use mini_actor::{Actor, Context, Recipient, TimerKey};
+/// use std::time::Duration;
+///
+/// /// Gives up each of its requests after a time of its own.
+/// struct Client(Recipient<u64>);
+///
+/// impl Actor for Client {
+///     type Message = u64;
+///     fn started(&mut self, ctx: &mut Context<Self>) {
+///         for number in 1..=3 {
+///             let limit = Duration::from_secs(number);
+///             let _ = ctx.timers().start_single(("request", number), limit, number);
+///         }
+///         assert!(ctx.timers().cancel(("request", 2)));
+///     }
+///     fn receive(&mut self, number: u64, _: &mut Context<Self>) {
+///         let _ = self.0.tell(number);
+///     }
+/// }
+///
+/// let kit = TestKit::new("test")?;
+/// let probe = kit.probe::<u64>("probe");
+/// let given_up = probe.actor().recipient();
+/// kit.spawn("client", || Client(given_up))?;
+/// assert_eq!(probe.expect_message_within(Duration::from_secs(1)), 1);
+/// assert_eq!(probe.expect_message_within(Duration::from_secs(2)), 3);
+/// assert_eq!(TimerKey::from("beat"), TimerKey::from("beat".to_owned()));
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TimerKey(Cow<'static, str>, u64);
 
