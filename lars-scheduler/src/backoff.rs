@@ -39,6 +39,24 @@ const DECORRELATED_GROWTH: u32 = 3;
 /// moment. The kinds and their names are those of *Exponential Backoff And Jitter* in the AWS Architecture Blog.
 ///
 /// `base` is what the delay would be without jitter: `min(cap, initial * factor^n)`. No kind exceeds the cap.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::backoff::{BackoffPolicy, Jitter};
+/// use std::time::Duration;
+///
+/// let second = Duration::from_secs(1);
+/// let policy = BackoffPolicy::builder().initial(second).cap(3 * second);
+/// let exact: Vec<_> = policy.jitter(Jitter::None).build()?.start().take(3).collect();
+/// assert_eq!(exact, [second, 2 * second, 3 * second]);
+/// for jitter in [Jitter::Full, Jitter::Equal, Jitter::Decorrelated] {
+///     let delays = policy.jitter(jitter).build()?.start();
+///     assert!(delays.take(100).all(|delay| delay <= 3 * second)); // never above the cap
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 #[non_exhaustive]
 pub enum Jitter {
@@ -57,6 +75,18 @@ pub enum Jitter {
 /// A setting of a [`BackoffBuilder`] is out of its range.
 ///
 /// The message names the setting, the value that was given and the limit that it broke.
+///
+/// # Examples
+///
+/// ```
+/// use lars_scheduler::backoff::{BackoffError, BackoffPolicy};
+/// use std::time::Duration;
+///
+/// let secs = Duration::from_secs;
+/// let error = BackoffPolicy::builder().initial(secs(5)).cap(secs(2)).build().unwrap_err();
+/// assert_eq!(error, BackoffError::Cap { given: secs(2), initial: secs(5) });
+/// assert_eq!(error.to_string(), "cap is 2s, but it must be at least the initial delay of 5s");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BackoffError {

@@ -370,6 +370,41 @@ impl Row {
 
 /// Bodies that are due one right after the other, first to last; see [`TaskBody::run_due`]. An iterator that takes them
 /// out.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::{Due, LightArrayRevolverScheduler, Task, TaskBody};
+/// use std::sync::mpsc::{Sender, channel};
+/// use std::time::Duration;
+///
+/// /// Reports a number, or the greatest of those that are due together.
+/// struct Report(Sender<u32>, u32);
+/// impl TaskBody for Report {
+///     const TOGETHER: bool = true;
+///     fn run(self) {
+///         drop(self.0.send(self.1));
+///     }
+///     fn run_due(due: &mut Due<'_, Self>) {
+///         let greatest = due.peek().map(|task| task.1).max().unwrap_or(0);
+///         assert_eq!(due.len(), 3);
+///         let Some(first) = due.next() else { return };
+///         due.for_each(drop); // what is left here would be run one by one
+///         drop(first.0.send(greatest));
+///     }
+/// }
+///
+/// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+/// let (sender, receiver) = channel();
+/// for number in [1, 3, 2] {
+///     let task = Task::new(Report(sender.clone(), number)).inline();
+///     time.schedule_once(Duration::from_secs(1), task)?;
+/// }
+/// time.advance(Duration::from_secs(1));
+/// assert_eq!(receiver.try_iter().collect::<Vec<_>>(), [3]);
+/// # Ok(()) }
+/// ```
 pub struct Due<'a, B> {
     /// All of them tasks of a `B`.
     tasks: &'a mut VecDeque<RawTask>,

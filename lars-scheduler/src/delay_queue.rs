@@ -108,6 +108,24 @@ pub struct DelayQueue<T> {
 ///
 /// A key is good for its item only: after that is gone it names nothing, whatever comes into its place, and in
 /// another queue it names nothing either.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::delay_queue::DelayQueue;
+/// use std::time::Duration;
+///
+/// let queue = DelayQueue::new();
+/// let hour = Duration::from_secs(3600);
+/// let key = queue.put("session 7", hour)?;
+/// assert!(queue.remaining(key).is_some_and(|left| left <= hour));
+/// assert_eq!(queue.remove(key), Some("session 7"));
+/// queue.put("session 8", hour)?;
+/// assert_eq!(queue.remove(key), None); // it names nothing any more
+/// assert_eq!(queue.remaining(key), None);
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct DelayKey {
     queue: u64,
@@ -116,6 +134,18 @@ pub struct DelayKey {
 }
 
 /// The queue has been closed. The item is given back.
+///
+/// # Examples
+///
+/// ```
+/// use lars_scheduler::delay_queue::DelayQueue;
+/// use std::time::Duration;
+///
+/// let queue = DelayQueue::new();
+/// queue.close();
+/// let refused = queue.put("session 7", Duration::from_secs(30)).unwrap_err();
+/// assert_eq!(refused.into_item(), "session 7");
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Error)]
 #[error("the delay queue has been closed; nothing can be put into it any more")]
 pub struct PutError<T> {
@@ -136,6 +166,23 @@ impl<T> fmt::Debug for PutError<T> {
 }
 
 /// The queue has been closed, and nothing in it is due.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::delay_queue::{DelayQueue, QueueClosed};
+/// use std::time::Duration;
+///
+/// let queue = DelayQueue::new();
+/// queue.put("due", Duration::ZERO)?;
+/// queue.put("never due", Duration::MAX)?;
+/// assert!(queue.close());
+/// assert_eq!(queue.take(), Ok("due"));
+/// assert_eq!(queue.take(), Err(QueueClosed)); // the other item is for `take_all`
+/// assert_eq!(queue.take_all(), [(None, "never due")]);
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("the delay queue has been closed, and nothing in it is due")]
 pub struct QueueClosed;
@@ -456,6 +503,26 @@ impl<T> fmt::Debug for DelayQueue<T> {
 
 /// The first item of a queue, looked at. Dereferences to the item; holds the queue's lock. Made by
 /// [`DelayQueue::peek`].
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::delay_queue::DelayQueue;
+/// use std::time::Duration;
+///
+/// let queue = DelayQueue::new();
+/// queue.put(String::from("later"), Duration::MAX)?;
+/// queue.put(String::from("now"), Duration::ZERO)?;
+/// let (key, length) = {
+///     let head = queue.peek().unwrap();
+///     assert_eq!(head.remaining(), Duration::ZERO);
+///     (head.key(), head.len()) // a method of the string
+/// }; // unlocks the queue
+/// assert_eq!(length, 3);
+/// assert_eq!(queue.remove(key).as_deref(), Some("now"));
+/// # Ok(()) }
+/// ```
 pub struct Peek<'a, T> {
     state: MutexGuard<'a, State<T>>,
     key: DelayKey,

@@ -429,6 +429,27 @@ impl fmt::Debug for RepeatedTimerBuilder {
 }
 
 /// Why [`stop_and_wait`](RepeatedTimer::stop_and_wait) did not wait to the end. The timer is stopped all the same.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::LightArrayRevolverScheduler;
+/// use lars_scheduler::repeated_timer::{RepeatedTimer, StopWaitError};
+/// use std::{sync::mpsc, time::Duration};
+///
+/// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+/// let second = Duration::from_secs(1);
+/// let (sender, receiver) = mpsc::channel();
+/// let timer = RepeatedTimer::new(&time, second, move |timer| {
+///     drop(sender.send(timer.stop_and_wait(Duration::MAX))); // for itself?
+/// })?;
+/// timer.start()?;
+/// time.advance(second);
+/// assert_eq!(receiver.try_recv()?, Err(StopWaitError::InTrigger));
+/// assert!(!timer.is_started()); // stopped all the same
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StopWaitError {

@@ -7,6 +7,23 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use crate::sync::{AtomicU64, Ordering};
 
 /// What was running when it panicked.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::{LightArrayRevolverScheduler, PanicIn, Task};
+/// use std::{sync::mpsc, time::Duration};
+///
+/// let (sender, places) = mpsc::channel();
+/// let time = LightArrayRevolverScheduler::builder()
+///     .on_panic(move |report| drop(sender.send(report.place)))
+///     .build_virtual()?;
+/// let task = Task::new(|| ()).on_cancel(|| panic!("nobody to tell"));
+/// assert!(time.schedule_once(Duration::from_secs(1), task)?.cancel());
+/// assert_eq!(places.try_recv()?, PanicIn::Cleanup);
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PanicIn {

@@ -114,6 +114,26 @@ impl Handle {
 }
 
 /// Why there was no further attempt.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::LightArrayRevolverScheduler;
+/// use lars_scheduler::backoff::BackoffPolicy;
+/// use lars_scheduler::retry::GiveUp;
+/// use std::time::Duration;
+///
+/// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+/// let policy = BackoffPolicy::builder().initial(Duration::from_secs(1)).build()?;
+/// let connect = || async { Err::<(), _>("no such host") };
+///
+/// let limited = time.retry(policy, connect).within(Duration::from_secs(10));
+/// assert_eq!(time.block_on(limited)?.unwrap_err().reason(), &GiveUp::Deadline);
+/// let choosy = time.retry(policy, connect).when(|error| *error != "no such host");
+/// assert_eq!(time.block_on(choosy)?.unwrap_err().reason(), &GiveUp::Error);
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum GiveUp {

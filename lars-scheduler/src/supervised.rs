@@ -109,6 +109,24 @@ use crate::sync::Arc;
 use crate::task::{CancelHook, HookedBody};
 
 /// How tasks are supervised. Made by [`Supervision::every`]; can start any number of tasks.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::supervised::Supervision;
+/// use lars_scheduler::{Inline, LightArrayRevolverScheduler};
+/// use std::time::Duration;
+///
+/// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+/// let often = Supervision::every(Duration::from_secs(10)).build()?;
+/// let heartbeat = often.start(&time, Inline, |_token| ())?;
+/// let refresh = often.start_future(&time, Inline, |_token| async { Err::<(), _>("refused") })?;
+/// time.advance(Duration::from_secs(30));
+/// assert_eq!(heartbeat.counts().successes, 3);
+/// assert_eq!(refresh.counts().failures, 3);
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 #[must_use = "a supervision does nothing until it starts a task"]
 pub struct Supervision {
@@ -272,6 +290,29 @@ impl CancelHook for EndWithList {
 }
 
 /// [`Supervised::run_now`] was refused.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::supervised::{RunNowError, Supervision};
+/// use lars_scheduler::{Inline, LightArrayRevolverScheduler};
+/// use std::time::Duration;
+///
+/// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+/// let secs = Duration::from_secs;
+/// let refresh = Supervision::every(secs(300))
+///     .on_demand_limit(1, secs(10))
+///     .build()?
+///     .start(&time, Inline, |_token| ())?;
+/// refresh.run_now()?;
+/// assert_eq!(refresh.run_now(), Err(RunNowError::TooOften { retry_in: secs(10) }));
+/// time.advance(secs(10));
+/// refresh.run_now()?;
+/// refresh.cancel();
+/// assert_eq!(refresh.run_now(), Err(RunNowError::Ended));
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RunNowError {
@@ -292,6 +333,32 @@ pub enum RunNowError {
 /// A supervised task, as its owner sees it. Clones are the same task.
 ///
 /// All methods may be called from any thread, also by the task itself. Dropping it does **not** end the task.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::supervised::Supervision;
+/// use lars_scheduler::{Inline, LightArrayRevolverScheduler};
+/// use std::time::Duration;
+///
+/// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+/// let second = Duration::from_secs(1);
+/// let refresh = Supervision::every(30 * second).build()?.start(&time, Inline, |_token| ())?;
+/// time.advance(60 * second);
+/// assert_eq!(refresh.counts().successes, 2);
+///
+/// refresh.run_now()?; // not in 30 s
+/// time.advance(Duration::ZERO);
+/// assert_eq!(refresh.counts().successes, 3);
+///
+/// let same = refresh.clone();
+/// drop(refresh); // ends nothing
+/// assert!(!same.is_ended());
+/// assert!(same.cancel() && same.is_ended());
+/// assert!(!same.cancel(), "it had ended before");
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 pub struct Supervised {
     supervisor: Arc<Supervisor>,

@@ -37,6 +37,26 @@ pub(crate) struct TaskOptions {
 }
 
 /// What can be scheduled to run once: any `FnOnce() + Send + 'static`, or a [`Task`] with options.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::{
+///     Cancellable, Handle, IntoTask, LightArrayRevolverScheduler, ScheduleError, Task,
+/// };
+/// use std::time::Duration;
+///
+/// fn in_a_minute<T: IntoTask>(timers: &Handle, task: T) -> Result<Cancellable, ScheduleError<T>> {
+///     timers.schedule_once(Duration::from_secs(60), task)
+/// }
+///
+/// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+/// in_a_minute(&time, || println!("a closure"))?;
+/// in_a_minute(&time, Task::new(|| println!("a task with options")).inline())?;
+/// assert_eq!(time.advance(Duration::from_secs(60)), 2);
+/// # Ok(()) }
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be scheduled",
     label = "neither an `FnOnce() + Send + 'static` nor a `Task` of one",
@@ -78,6 +98,22 @@ impl<F: FnOnce() + Send + 'static> sealed::Parts for F {
 pub struct NoHook;
 
 /// What can be called when a task was cancelled. Every closure, and a few types of this crate.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::{LightArrayRevolverScheduler, Task};
+/// use std::{sync::mpsc, time::Duration};
+///
+/// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+/// let (sender, receiver) = mpsc::channel();
+/// let hook = move || drop(sender.send("cancelled")); // a closure is a hook
+/// let task = Task::new(|| println!("no answer")).on_cancel(hook);
+/// assert!(time.schedule_once(Duration::from_secs(5), task)?.cancel());
+/// assert_eq!(receiver.try_recv()?, "cancelled");
+/// # Ok(()) }
+/// ```
 pub trait CancelHook: Send + Sized + 'static {
     /// A task's body with this hook.
     type Hooked<F: TaskBody>: TaskBody;

@@ -136,6 +136,22 @@ pub struct WallClockScheduler {
 }
 
 /// A re-check that is too short.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::LightArrayRevolverScheduler;
+/// use lars_scheduler::wall_clock::WallClockScheduler;
+/// use std::time::Duration;
+///
+/// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+/// let wall = WallClockScheduler::new(time.handle());
+/// let error = wall.recheck(Duration::from_micros(5)).unwrap_err();
+/// assert_eq!((error.given, error.min), (Duration::from_micros(5), Duration::from_millis(1)));
+/// assert_eq!(error.to_string(), "the recheck is 5µs, but it must be at least 1ms");
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the recheck is {given:?}, but it must be at least {min:?}")]
 #[non_exhaustive]

@@ -504,6 +504,24 @@ impl fmt::Debug for Worker {
 }
 
 /// Disposes its worker when it is dropped. Made by [`Worker::dispose_on_drop`].
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::LightArrayRevolverScheduler;
+/// use lars_scheduler::worker::Worker;
+/// use std::time::Duration;
+///
+/// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+/// let second = Duration::from_secs(1);
+/// let session = Worker::new(&time).dispose_on_drop();
+/// let logout = session.schedule_after(30 * second, || println!("session timed out"))?;
+/// assert_eq!(session.outstanding(), 1); // all methods of the worker are there
+/// drop(session);
+/// assert!(logout.is_cancelled());
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 #[must_use = "a guard that is dropped at once disposes at once"]
 pub struct DisposeOnDrop {

@@ -14,6 +14,26 @@ use crate::report::message_of;
 use crate::sync::Mutex;
 
 /// Why a call has no result.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::LightArrayRevolverScheduler;
+/// use lars_scheduler::call::CallError;
+/// use std::time::Duration;
+///
+/// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+/// let second = Duration::from_secs(1);
+/// let unwanted = time.schedule_call(second, || 7)?;
+/// assert!(unwanted.cancel());
+/// assert!(matches!(unwanted.get(), Err(CallError::Cancelled)));
+///
+/// let failing = time.schedule_call(second, || -> u32 { panic!("no such file") })?;
+/// time.advance(second);
+/// assert_eq!(failing.get().unwrap_err().to_string(), "the call panicked: no such file");
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum CallError {

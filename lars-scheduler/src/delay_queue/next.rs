@@ -19,6 +19,26 @@ use crate::sync::Mutex;
 use crate::task::Task;
 
 /// Why there is no next item.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::delay_queue::{DelayQueue, NextError};
+/// use lars_scheduler::{LightArrayRevolverScheduler, Refusal};
+/// use std::time::Duration;
+///
+/// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+/// let queue = DelayQueue::new();
+/// queue.put("later", Duration::from_secs(3600))?;
+/// time.close()?;
+/// let next = time.block_on(queue.next(&time))?;
+/// assert_eq!(next, Err(NextError::Refused(Refusal::Stopped)));
+/// assert_eq!(queue.len(), 1); // the item is still there
+/// queue.close();
+/// assert_eq!(time.block_on(queue.next(&time))?, Err(NextError::Closed));
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum NextError {
     /// The queue has been closed, and nothing in it is due.
@@ -32,6 +52,26 @@ pub enum NextError {
 /// Waits for the next item. Made by [`DelayQueue::next`](super::DelayQueue::next).
 ///
 /// After it was ready it can be polled again, and waits for another item.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::LightArrayRevolverScheduler;
+/// use lars_scheduler::delay_queue::DelayQueue;
+/// use std::time::Duration;
+///
+/// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+/// let clock = time.handle();
+/// let queue = DelayQueue::with_clock(move || clock.now());
+/// queue.put('b', Duration::from_secs(20))?;
+/// queue.put('a', Duration::from_secs(10))?;
+/// let mut next = queue.next(&time);
+/// assert_eq!(time.block_on(&mut next)?, Ok('a'));
+/// assert_eq!(time.block_on(&mut next)?, Ok('b')); // another item
+/// assert_eq!(time.elapsed(), Duration::from_secs(20));
+/// # Ok(()) }
+/// ```
 #[must_use = "futures do nothing unless they are polled"]
 pub struct Next<T> {
     consumer: Consumer<T>,
@@ -139,6 +179,28 @@ impl Alarm {
 /// The items of a queue as they come due. Made by [`DelayQueue::stream`](super::DelayQueue::stream).
 ///
 /// It is one consumer among others: several streams share the items.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use futures::StreamExt;
+/// use lars_scheduler::LightArrayRevolverScheduler;
+/// use lars_scheduler::delay_queue::DelayQueue;
+/// use std::time::Duration;
+///
+/// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+/// let clock = time.handle();
+/// let queue = DelayQueue::with_clock(move || clock.now());
+/// queue.put('b', Duration::from_secs(20))?;
+/// queue.put('a', Duration::from_secs(10))?;
+/// let mut items = queue.stream(&time);
+/// assert_eq!(time.block_on(items.next())?, Some(Ok('a')));
+/// assert_eq!(time.block_on(items.next())?, Some(Ok('b')));
+/// queue.close();
+/// assert_eq!(time.block_on(items.next())?, None);
+/// # Ok(()) }
+/// ```
 #[derive(Debug)]
 #[must_use = "streams do nothing unless they are polled"]
 pub struct Items<T> {

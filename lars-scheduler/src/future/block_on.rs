@@ -9,6 +9,22 @@ use crate::sync::{AtomicBool, Ordering};
 use crate::virtual_time::VirtualTime;
 
 /// [`VirtualTime::block_on`] gave up: the future waits, and not for a timer of this scheduler.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use futures::channel::oneshot;
+/// use lars_scheduler::LightArrayRevolverScheduler;
+/// use lars_scheduler::future::Stalled;
+///
+/// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+/// let (sender, mut answer) = oneshot::channel();
+/// assert_eq!(time.block_on(&mut answer), Err(Stalled)); // no timer leads to an answer
+/// sender.send(42).unwrap();
+/// assert_eq!(time.block_on(answer), Ok(Ok(42)));
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the future waits for something, and no timer is pending that could come due")]
 pub struct Stalled;

@@ -71,6 +71,26 @@ impl Handle {
 }
 
 /// Why [`Handle::timeout`] ended without the work's result.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::future::TimeoutError;
+/// use lars_scheduler::{LightArrayRevolverScheduler, Refusal};
+/// use std::{future::pending, time::Duration};
+///
+/// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+/// let limit = Duration::from_secs(3);
+/// let answer = time.block_on(time.timeout(limit, pending::<u32>()))?;
+/// assert_eq!(answer, Err(TimeoutError::Elapsed));
+/// assert_eq!(time.elapsed(), limit);
+///
+/// time.close()?;
+/// let answer = time.block_on(time.timeout(limit, pending::<u32>()))?;
+/// assert_eq!(answer, Err(TimeoutError::Refused(Refusal::Stopped)));
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TimeoutError {

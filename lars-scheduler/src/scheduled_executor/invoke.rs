@@ -13,6 +13,24 @@ use crate::error::ScheduleError;
 use crate::wait;
 
 /// Why one of the tasks of [`ScheduledExecutor::invoke_any`] was of no use.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::scheduled_executor::{InvokeAnyError, ScheduledExecutor, TaskFailure};
+///
+/// let jobs = ScheduledExecutor::new()?;
+/// let refuse = || Err::<u32, _>("connection refused");
+/// let Err(InvokeAnyError::AllFailed(failures)) = jobs.invoke_any([refuse, refuse]) else {
+///     panic!("no task can succeed");
+/// };
+/// for failure in failures {
+///     assert!(matches!(failure, TaskFailure::Failed("connection refused")));
+///     assert_eq!(failure.to_string(), "a task failed: connection refused");
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Error)]
 pub enum TaskFailure<E> {
     /// It returned an error.
@@ -24,6 +42,21 @@ pub enum TaskFailure<E> {
 }
 
 /// Why [`ScheduledExecutor::invoke_any`] has no result.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::scheduled_executor::{InvokeAnyError, ScheduledExecutor};
+///
+/// let jobs = ScheduledExecutor::new()?;
+/// let mut servers = vec![|| Err::<u32, _>("connection refused")];
+/// let error = jobs.invoke_any(servers.clone()).unwrap_err();
+/// assert_eq!(error.to_string(), "none of the 1 tasks succeeded");
+/// servers.clear();
+/// assert!(matches!(jobs.invoke_any(servers), Err(InvokeAnyError::NoTasks)));
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Error)]
 pub enum InvokeAnyError<E> {
     /// It was given no task.

@@ -11,6 +11,26 @@ use crate::clock::real_now;
 use crate::sync::Parker;
 
 /// What [`ScheduledExecutor::shutdown`] does with one-shots that are not due yet. What is due runs in any case.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::LightArrayRevolverScheduler;
+/// use lars_scheduler::scheduled_executor::{DelayedTasks, ScheduledExecutor, ShutdownPolicy};
+/// use std::time::Duration;
+///
+/// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+/// let second = Duration::from_secs(1);
+/// for (delayed, cancelled) in [(DelayedTasks::Run, 0), (DelayedTasks::Cancel, 1)] {
+///     let jobs = ScheduledExecutor::on(&time);
+///     let call = jobs.schedule(second, || 7)?;
+///     assert_eq!(jobs.shutdown(ShutdownPolicy { delayed, ..Default::default() }), cancelled);
+///     time.advance(second);
+///     assert_eq!(call.get().is_ok(), delayed == DelayedTasks::Run);
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub enum DelayedTasks {
     /// They run at their time. The JDK's default too.
@@ -21,6 +41,26 @@ pub enum DelayedTasks {
 }
 
 /// What [`ScheduledExecutor::shutdown`] does with series.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::LightArrayRevolverScheduler;
+/// use lars_scheduler::scheduled_executor::{PeriodicTasks, ScheduledExecutor, ShutdownPolicy};
+/// use std::time::Duration;
+///
+/// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+/// let second = Duration::from_secs(1);
+/// let jobs = ScheduledExecutor::on(&time);
+/// let _beat = jobs.schedule_with_fixed_delay(second, second, || println!("alive"))?;
+/// jobs.shutdown(ShutdownPolicy { periodic: PeriodicTasks::Continue, ..Default::default() });
+/// assert_eq!(time.advance(2 * second), 2); // prints "alive" twice
+/// assert!(!jobs.is_terminated());
+/// jobs.shutdown(ShutdownPolicy { periodic: PeriodicTasks::Cancel, ..Default::default() });
+/// assert!(jobs.is_terminated());
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub enum PeriodicTasks {
     /// They are cancelled; a run that is under way finishes. The JDK's default too.
@@ -194,6 +234,26 @@ impl Drop for ScheduledExecutor {
 /// It is the holder's now: run it, or drop it. A handle of its result that is still there then learns of either.
 ///
 /// [`shutdown_now`]: ScheduledExecutor::shutdown_now
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::LightArrayRevolverScheduler;
+/// use lars_scheduler::scheduled_executor::ScheduledExecutor;
+/// use std::time::Duration;
+///
+/// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+/// let hour = Duration::from_secs(3600);
+/// let jobs = ScheduledExecutor::on(&time);
+/// let call = jobs.schedule(hour, || 7)?;
+/// for task in jobs.shutdown_now() {
+///     assert_eq!(task.due(), Some(time.now() + hour));
+///     assert!(task.run()); // here, an hour too early
+/// }
+/// assert_eq!(call.get()?, 7);
+/// # Ok(()) }
+/// ```
 #[must_use = "dropping an unstarted task drops it unrun"]
 pub struct UnstartedTask {
     job: Option<Box<dyn Job>>,

@@ -4,6 +4,27 @@ use std::fmt::Display;
 use std::time::{Duration, Instant};
 
 /// How a run ended, as far as its supervision is concerned.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::supervised::{Outcome, Supervision};
+/// use lars_scheduler::{Inline, LightArrayRevolverScheduler};
+/// use std::sync::mpsc;
+/// use std::time::Duration;
+///
+/// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+/// let (sender, outcomes) = mpsc::channel();
+/// let task = Supervision::every(Duration::from_secs(1))
+///     .on_settled(move |report| drop(sender.send(report.outcome.clone())))
+///     .build()?
+///     .start_future(&time, Inline, |_token| async { Err::<(), _>("connection refused") })?;
+/// time.advance(Duration::from_secs(1));
+/// assert_eq!(outcomes.try_recv()?, Outcome::Failure("connection refused".to_owned()));
+/// assert!(task.cancel());
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Outcome {
@@ -21,6 +42,29 @@ pub enum Outcome {
 
 /// One run, when it was settled. For the hook of
 /// [`on_settled`](super::SupervisionBuilder::on_settled).
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::supervised::{Outcome, Supervision};
+/// use lars_scheduler::{Inline, LightArrayRevolverScheduler};
+/// use std::{future, sync::mpsc, time::Duration};
+///
+/// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+/// let secs = Duration::from_secs;
+/// let (sender, reports) = mpsc::channel();
+/// let _task = Supervision::every(secs(10))
+///     .timeout(secs(1))
+///     .on_settled(move |report| drop(sender.send(report.clone())))
+///     .build()?
+///     .start_future(&time, Inline, |_token| future::pending::<()>())?;
+/// time.advance(secs(11));
+/// let report = reports.try_recv()?;
+/// assert_eq!((report.number, report.outcome), (1, Outcome::Timeout));
+/// assert_eq!((report.took, report.next_in), (secs(1), Some(secs(20))));
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RunReport {
@@ -38,6 +82,29 @@ pub struct RunReport {
 ///
 /// `runs` is the sum of `successes`, `timeouts`, `rejections`, `failures`, `withdrawn` and, while a run is being
 /// waited for, one.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::supervised::Supervision;
+/// use lars_scheduler::{Inline, LightArrayRevolverScheduler};
+/// use std::{future, time::Duration};
+///
+/// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+/// let secs = Duration::from_secs;
+/// let task = Supervision::every(secs(10))
+///     .timeout(secs(1))
+///     .build()?
+///     .start_future(&time, Inline, |_token| future::pending::<()>())?;
+/// time.advance(secs(10));
+/// assert_eq!((task.counts().runs, task.counts().running), (1, 1));
+/// time.advance(secs(1)); // and now it has timed out
+/// let counts = task.counts();
+/// assert_eq!((counts.timeouts, counts.running, counts.interval), (1, 0, secs(20)));
+/// assert_eq!(counts.next_run, Some(time.now() + secs(20)));
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counts {
@@ -71,6 +138,30 @@ pub struct Counts {
 /// What a run may return: nothing, or a `Result` whose error can be displayed.
 ///
 /// `Err` counts as a failure. What `Ok` holds is dropped.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::supervised::{Completion, Supervised, Supervision};
+/// use lars_scheduler::{Inline, LightArrayRevolverScheduler, VirtualTime};
+/// use std::{error::Error, time::Duration};
+///
+/// fn every_second<R: Completion + 'static>(
+///     time: &VirtualTime,
+///     work: fn() -> R,
+/// ) -> Result<Supervised, Box<dyn Error>> {
+///     let supervision = Supervision::every(Duration::from_secs(1)).build()?;
+///     Ok(supervision.start(time, Inline, move |_token| work())?)
+/// }
+///
+/// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+/// let log = every_second(&time, || println!("alive"))?;
+/// let parse = every_second(&time, || "no number".parse::<u32>())?;
+/// time.advance(Duration::from_secs(1));
+/// assert_eq!((log.counts().successes, parse.counts().failures), (1, 1));
+/// # Ok(()) }
+/// ```
 pub trait Completion: sealed::Completion {}
 
 impl<T: sealed::Completion> Completion for T {}

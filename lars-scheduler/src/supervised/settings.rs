@@ -19,6 +19,30 @@ const SHORTEST: Duration = Duration::from_nanos(1);
 /// What becomes of a future whose run is given up, because its time is over or the supervision has ended.
 ///
 /// (A closure that runs is always left: nothing can take it off its thread.)
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::supervised::{GivenUp, Supervision};
+/// use lars_scheduler::{Inline, LightArrayRevolverScheduler};
+/// use std::time::Duration;
+///
+/// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+/// let secs = Duration::from_secs;
+/// for (given_up, stragglers) in [(GivenUp::Drop, 0), (GivenUp::Leave, 1)] {
+///     let timers = time.handle();
+///     let task = Supervision::every(secs(10))
+///         .timeout(secs(1))
+///         .given_up(given_up)
+///         .build()?
+///         .start_future(&time, Inline, move |_token| timers.sleep(secs(60)))?;
+///     time.advance(secs(11));
+///     assert_eq!(task.counts().stragglers, stragglers);
+///     task.cancel();
+/// }
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub enum GivenUp {
     /// It is polled once more, so that it sees its token cancelled and can end by itself; if it is still pending
@@ -32,6 +56,17 @@ pub enum GivenUp {
 /// A setting of a [`Supervision`] that is out of its range.
 ///
 /// The message names the setting, the value that was given and the limit that it broke.
+///
+/// # Examples
+///
+/// ```
+/// use lars_scheduler::supervised::{SettingError, Supervision};
+/// use std::time::Duration;
+///
+/// let error = Supervision::every(Duration::from_secs(1)).jitter(1.5).build().unwrap_err();
+/// assert_eq!(error, SettingError::Jitter { given: 1.5 });
+/// assert_eq!(error.to_string(), "jitter is 1.5, but it must be between 0 and 1");
+/// ```
 #[derive(Debug, Clone, PartialEq, Error)]
 #[non_exhaustive]
 pub enum SettingError {

@@ -173,6 +173,33 @@ impl fmt::Debug for CancelToken {
 }
 
 /// Ready when its token is cancelled. Made by [`CancelToken::cancelled`].
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::supervised::{CancelToken, Supervision};
+/// use lars_scheduler::{Inline, LightArrayRevolverScheduler};
+/// use std::{sync::mpsc, time::Duration};
+///
+/// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+/// let secs = Duration::from_secs;
+/// let (sender, receiver) = mpsc::channel();
+/// let _task = Supervision::every(secs(10)).timeout(secs(1)).build()?.start_future(
+///     &time,
+///     Inline,
+///     move |token: CancelToken| {
+///         let sender = sender.clone();
+///         async move {
+///             token.cancelled().await; // beside work that takes too long
+///             drop(sender.send("given up"));
+///         }
+///     },
+/// )?;
+/// time.advance(secs(11));
+/// assert_eq!(receiver.try_recv()?, "given up");
+/// # Ok(()) }
+/// ```
 #[must_use = "a future does nothing unless it is polled"]
 pub struct Cancelled {
     token: CancelToken,

@@ -13,6 +13,34 @@ use crate::sync::{Arc, Mutex};
 /// It is read whenever a timer looks whether it is due, on the thread that would run the task, and when
 /// something is scheduled, on the calling thread. It must not block. A panic in it is treated like one of
 /// the task: it is contained and reported, and ends the timer.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::LightArrayRevolverScheduler;
+/// use lars_scheduler::wall_clock::{VirtualWallClock, WallClock, WallClockScheduler};
+/// use std::sync::mpsc;
+/// use std::time::{Duration, SystemTime};
+///
+/// /// Another clock, corrected by what a time server said.
+/// struct Corrected<C>(C, Duration);
+/// impl<C: WallClock> WallClock for Corrected<C> {
+///     fn now(&self) -> SystemTime {
+///         self.0.now() + self.1
+///     }
+/// }
+///
+/// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+/// let (midnight, hour) = (SystemTime::UNIX_EPOCH, Duration::from_secs(3600));
+/// let clock = Corrected(VirtualWallClock::new(time.handle(), midnight), hour);
+/// let wall = WallClockScheduler::with_clock(time.handle(), clock);
+/// let (sender, receiver) = mpsc::channel();
+/// wall.schedule_at_system_time(midnight + 3 * hour, move || drop(sender.send("three")))?;
+/// time.advance(2 * hour);
+/// assert_eq!(receiver.try_recv()?, "three");
+/// # Ok(()) }
+/// ```
 pub trait WallClock: Send + Sync + 'static {
     /// The time now.
     fn now(&self) -> SystemTime;
@@ -25,6 +53,22 @@ impl<F: Fn() -> SystemTime + Send + Sync + 'static> WallClock for F {
 }
 
 /// The operating system's clock: [`SystemTime::now`].
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::LightArrayRevolverScheduler;
+/// use lars_scheduler::wall_clock::{SystemClock, WallClock, WallClockScheduler};
+/// use std::time::Duration;
+///
+/// let scheduler = LightArrayRevolverScheduler::new()?;
+/// let wall = WallClockScheduler::with_clock(scheduler.handle(), SystemClock); // as `new` does
+/// let tomorrow = SystemClock.now() + Duration::from_secs(24 * 3600);
+/// let report = wall.schedule_at_system_time(tomorrow, || println!("a day has passed"))?;
+/// assert!(report.is_pending());
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SystemClock;
 

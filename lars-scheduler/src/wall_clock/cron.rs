@@ -78,6 +78,19 @@ pub struct CronSchedule {
 }
 
 /// A cron expression or a time zone that is none.
+///
+/// # Examples
+///
+/// ```
+/// use lars_scheduler::wall_clock::{CronError, CronSchedule};
+///
+/// let error = CronSchedule::parse("0 24 * * *", "UTC").unwrap_err();
+/// let CronError::Field { field, part, position, .. } = error else { panic!("{error}") };
+/// assert_eq!((field, part.as_str(), position), ("hour", "24", 2));
+///
+/// let error = CronSchedule::parse("0 0 30 2 *", "UTC").unwrap_err();
+/// assert!(matches!(error, CronError::Never { .. })); // there is no 30th of February
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum CronError {

@@ -10,6 +10,28 @@ use super::job::{Fate, Ticket};
 ///
 /// It is `Send` and `Sync`; all methods may be called from any thread, at any time, also when the worker is gone. Dropping
 /// it does **not** cancel the task, and it keeps neither the worker nor the task alive.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::LightArrayRevolverScheduler;
+/// use lars_scheduler::worker::Worker;
+/// use std::time::Duration;
+///
+/// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+/// let second = Duration::from_secs(1);
+/// let worker = Worker::new(&time);
+/// let warning = worker.schedule_after(second, || println!("still waiting"))?;
+/// let give_up = worker.schedule_after(2 * second, || println!("given up"))?;
+/// time.advance(second); // prints "still waiting"
+/// assert!(warning.is_done() && !warning.is_cancelled());
+/// assert!(!warning.cancel(), "it has run");
+/// assert!(!give_up.is_done());
+/// assert!(give_up.cancel());
+/// assert!(give_up.is_done() && give_up.is_cancelled());
+/// # Ok(()) }
+/// ```
 pub struct WorkerTask {
     worker: Weak<Shared>,
     number: u64,
