@@ -5,7 +5,7 @@ use std::ptr;
 use crate::body::{RawTask, Row};
 use crate::dispatch::{dispatch, runs_here};
 use crate::entry::Entry;
-use crate::entry::state::{Arm, Flags, Take};
+use crate::entry::state::{Arm, Arrived, Flags, Take};
 use crate::intake::Pop;
 use crate::metrics::DriverCounts;
 use crate::report::PanicIn;
@@ -22,10 +22,6 @@ const FIRE: usize = 512;
 const CASCADE: usize = 4096;
 /// How many while tasks wait to be fired.
 const CASCADE_BUSY: usize = 512;
-/// How many entries in limbo are looked at in one step, at the most.
-const LOOKS: usize = 4096;
-/// After so many entries limbo is looked through although tasks wait: 64 MiB that may be free by then.
-const LOOK_AT_LATEST: usize = 1 << 20;
 
 /// What a [`turn`](Driver::turn) left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,9 +63,6 @@ pub(crate) struct Driver {
     now: u64,
     /// Entries on their way back, a chain for each lane, given away at the end of each step.
     going_back: Vec<Chain>,
-    in_limbo: usize,
-    /// Entries that have passed, and for which limbo has not been looked through.
-    unpaid: usize,
     /// The earliest deadline among the timers found cancelled since the last sleep; see
     /// [`sleep_until`](Self::sleep_until).
     cancelled_first: u64,
@@ -104,8 +97,6 @@ impl Driver {
             wheel,
             now,
             going_back,
-            in_limbo: 0,
-            unpaid: 0,
             cancelled_first: NEVER,
             exact_order,
             row: Row::default(),
@@ -132,16 +123,12 @@ impl Driver {
     fn drain(&mut self) -> Intaken {
         let live = Arc::clone(&self.live);
         let mut outcome = Intaken::All;
-        let mut seen = 0;
         for lane in live.lanes.iter() {
             let mut mark = lane.intake.mark();
             loop {
                 // SAFETY: there is one driver, so one consumer, and it pops only here.
                 match unsafe { lane.intake.pop_up_to(&mut mark) } {
-                    Pop::Entry(entry) => {
-                        self.place(entry);
-                        seen += 1;
-                    }
+                    Pop::Entry(entry) => self.place(entry),
                     Pop::Empty => break,
                     Pop::Inconsistent => {
                         outcome = Intaken::Gap;
@@ -149,7 +136,7 @@ impl Driver {
                     }
                 }
             }
-            let mut entry = lane.cancelled.take_all();
+            let mut entry = lane.to_driver.cancelled.take_all();
             while !entry.is_null() {
                 // SAFETY: the stack gave us the entry and its link; the canceller is done with both.
                 unsafe {
@@ -161,10 +148,18 @@ impl Driver {
                     self.retire_cancelled(entry);
                     entry = next;
                 }
-                seen += 1;
+            }
+            let mut entry = lane.to_driver.dropped.take_all();
+            while !entry.is_null() {
+                // SAFETY: the stack gave us the entry and its link. We had left it to its handle, which has let it go
+                // with the push.
+                unsafe {
+                    let next = FreeLink::get(entry);
+                    self.free(entry);
+                    entry = next;
+                }
             }
         }
-        self.look_through_limbo(seen);
         self.give_back();
         outcome
     }
@@ -203,10 +198,13 @@ impl Driver {
         // SAFETY: the carrier is ours; what it is about is not freed before it has arrived.
         unsafe {
             let about = (*carrier).link();
-            // If it does not wait any more, it is in limbo or on its way there.
-            if let Some(flags) = (*about).state.carrier_arrived() {
-                self.wheel.unlink(about);
-                self.place_armed(about, flags);
+            match (*about).state.carrier_arrived() {
+                Arrived::Armed(flags) => {
+                    self.wheel.unlink(about);
+                    self.place_armed(about, flags);
+                }
+                Arrived::Last => self.free(about),
+                Arrived::Late => {}
             }
             self.free(carrier);
         }
@@ -254,8 +252,7 @@ impl Driver {
             seen += 1;
         }
         self.run_row();
-        self.look_through_limbo(seen);
-        let next = if !reached || self.wheel.has_due() || self.unpaid > 0 {
+        let next = if !reached || self.wheel.has_due() {
             Next::Now
         } else {
             let tick = if self.exact_order {
@@ -280,11 +277,14 @@ impl Driver {
                     self.wheel.insert(entry);
                     return false;
                 }
-                Take::Taken(flags) => {
+                Take::Taken { flags, released } => {
                     let late = self.now.saturating_sub((*entry).deadline());
                     let task = (*entry).take_task();
                     self.live.counts.record_fired(late);
-                    self.retire(entry);
+                    // (Otherwise it comes back from its handle, or with its carrier.)
+                    if released {
+                        self.free(entry);
+                    }
                     (task, flags)
                 }
             }
@@ -340,37 +340,24 @@ impl Driver {
         }
     }
 
-    /// # Safety
-    ///
-    /// As for `retire`.
-    unsafe fn retire_cancelled(&mut self, entry: *mut Entry) {
-        // SAFETY: the caller's promise; the deadline stays readable until the entry is freed.
-        unsafe {
-            self.cancelled_first = self.cancelled_first.min((*entry).deadline());
-            self.retire(entry);
-        }
-    }
-
-    /// An entry whose task is gone: free, as soon as its handle is.
+    /// A cancelled entry: free, as soon as nobody else refers to it.
     ///
     /// # Safety
     ///
     /// The entry is ours and in no list.
-    unsafe fn retire(&mut self, entry: *mut Entry) {
-        // SAFETY: the caller's promise.
+    unsafe fn retire_cancelled(&mut self, entry: *mut Entry) {
+        // SAFETY: the caller's promise; once the entry is left it is not touched.
         unsafe {
-            if (*entry).state.is_released() {
+            self.cancelled_first = self.cancelled_first.min((*entry).deadline());
+            if (*entry).state.leave() {
                 self.free(entry);
-            } else {
-                self.wheel.push_limbo(entry);
-                self.in_limbo += 1;
             }
         }
     }
 
     /// # Safety
     ///
-    /// The entry is ours, in no list, without a task, and released by its handle.
+    /// The entry is ours, in no list, without a task, and nobody else refers to it.
     unsafe fn free(&mut self, entry: *mut Entry) {
         // SAFETY: the caller's promise: nobody else refers to the entry.
         unsafe {
@@ -382,30 +369,6 @@ impl Driver {
             }
             chain.first = entry;
         }
-    }
-
-    /// Frees entries in limbo whose handles have gone meanwhile: of every entry that passed through the driver, two
-    /// in limbo are looked at. So those that are free but not found yet are never more than those that are held,
-    /// and no single step takes long.
-    ///
-    /// While tasks wait, this waits as well, because each look is a cache line that nobody else needs now (a million
-    /// timers due at one moment, their cancellables kept: the last one 30 ms late, and 23 with this).
-    fn look_through_limbo(&mut self, passed: usize) {
-        self.unpaid += passed;
-        if self.wheel.has_due() && self.unpaid < LOOK_AT_LATEST {
-            return;
-        }
-        let looks = (2 * self.unpaid).min(LOOKS).min(self.in_limbo);
-        for _ in 0..looks {
-            let Some(entry) = self.wheel.pop_limbo() else {
-                break;
-            };
-            self.in_limbo -= 1;
-            // SAFETY: it was in our limbo list.
-            unsafe { self.retire(entry) };
-        }
-        // (If there were fewer than two for each, all have been looked at.)
-        self.unpaid = if looks < LOOKS { 0 } else { self.unpaid - looks / 2 };
     }
 
     fn give_back(&mut self) {
@@ -454,7 +417,7 @@ impl Driver {
         while let Some(entry) = self.wheel.pop_any() {
             // SAFETY: the entry was in our wheel, so it is alive and ours.
             unsafe {
-                if let Take::Taken(flags) = (*entry).state.take(|| true) {
+                if let Take::Taken { flags, .. } = (*entry).state.take(|| true) {
                     let deadline = (*entry).deadline();
                     let due = live.clock.instant(deadline);
                     let task = (*entry).take_task();
