@@ -7,7 +7,9 @@
 //!     ▲                                           │                 │               │
 //!     │                                       cancelled         cancelled         fired
 //!     │                                           ▼                 ▼               ▼
-//!   returned stack ◀────────────────────── freed by the driver ◀── dropped stack ◀── by the handle, if that lived longer
+//!   returned stack ◀────────────────────── freed by the driver, or left to a handle that lives
+//!                                                 ▲                                 │
+//!                                                 └──drain── dropped stack ◀──push──┘
 //! ```
 //!
 //! # Ground rules
