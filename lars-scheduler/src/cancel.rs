@@ -71,7 +71,7 @@ impl EntryHandle {
         if how == Cancel::WhileArmed {
             let entry = self.entry.as_ptr();
             // SAFETY: the slot is empty and ours; the driver unlinks the entry and does not free it
-            // before the handle bit is cleared.
+            // before this handle lets it go.
             unsafe { place.lane.to_driver.cancelled.push_chain(entry, entry) };
             // (An entry that was not armed is in an intake, and was counted there.)
             if place.add_backlog(1, BACKLOG) {

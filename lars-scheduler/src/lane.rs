@@ -199,13 +199,16 @@ impl Lane {
         chain
     }
 
-    /// Frees what was let go and not taken in, now that there is no driver any more, and sees to it that nothing
-    /// else is sent here.
-    pub(crate) fn close(&self) {
-        let mut entry = self.to_driver.dropped.close();
-        while !entry.is_null() {
-            // SAFETY: whoever pushed it has let it go, and we are the only one to take.
-            unsafe {
+    /// Frees what was let go and not taken in, and sees to it that nothing else is sent here.
+    ///
+    /// # Safety
+    ///
+    /// There is no driver any more.
+    pub(crate) unsafe fn close(&self) {
+        // SAFETY: only the driver took from it; and what was pushed was let go, so it is ours.
+        unsafe {
+            let mut entry = self.to_driver.dropped.close();
+            while !entry.is_null() {
                 let next = FreeLink::get(entry);
                 (*entry).state.set_free();
                 entry = next;

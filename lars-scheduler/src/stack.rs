@@ -28,7 +28,7 @@ pub(crate) enum FreeLink {}
 
 impl StackLink for FreeLink {
     unsafe fn set(entry: *mut Entry, next: *mut Entry) {
-        // SAFETY: entries are alive while the scheduler is; the caller owns the field.
+        // SAFETY: the caller owns the field, so the entry is alive.
         unsafe { &*Entry::links(entry) }.set_next(Entry::links(next));
     }
     #[inline]
@@ -77,7 +77,7 @@ impl<L: StackLink> Stack<L> {
     pub(crate) unsafe fn push_chain(&self, first: *mut Entry, last: *mut Entry) {
         // SAFETY: the caller's promise.
         let pushed = unsafe { self.push_unless_closed(first, last) };
-        debug_assert!(pushed, "nobody closes it before the last push");
+        debug_assert!(pushed, "only stacks that are pushed to in another way are closed");
     }
 
     /// Pushes a chain, unless the stack is closed. Says whether it did; if not, the chain is the caller's as before.
@@ -123,7 +123,9 @@ impl<L: StackLink> Stack<L> {
     /// Takes everything: a chain to be followed with [`StackLink::get`], newest first.
     pub(crate) fn take_all(&self) -> *mut Entry {
         // Relaxed peek: an empty stack costs no exchange; what is missed now is seen next time.
-        if self.head.load(Ordering::Relaxed).is_null() {
+        let head = self.head.load(Ordering::Relaxed);
+        debug_assert!(head != CLOSED);
+        if head.is_null() {
             return ptr::null_mut();
         }
         // Acquire: pairs with the pushes of all entries in the chain. (A later push extends the
@@ -132,7 +134,11 @@ impl<L: StackLink> Stack<L> {
     }
 
     /// Takes everything, for the last time: nothing can be pushed any more.
-    pub(crate) fn close(&self) -> *mut Entry {
+    ///
+    /// # Safety
+    ///
+    /// Nobody takes from it any more: what a closed stack has for a head is not an entry.
+    pub(crate) unsafe fn close(&self) -> *mut Entry {
         // Acquire: as in `take_all`.
         self.head.swap(CLOSED, Ordering::Acquire)
     }

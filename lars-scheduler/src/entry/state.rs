@@ -12,13 +12,13 @@
 //! | `FREE` | nobody: there is none | a stash, or a stack of returned entries | `publish` (its finder) |
 //! | `QUEUED` | whoever leaves the phase | an intake queue, or on its way there | `arm` (driver), `cancel` (handle), `refuse` (scheduling thread) |
 //! | `ARMED` | whoever leaves the phase | the wheel or the due list | `take` (driver), `cancel` (handle) |
-//! | `TAKEN` | the driver, which runs it or hands it back | no list | `free` (driver) |
-//! | `CANCELLED` | the canceller, which drops it | where it was; if it was armed, the cancel stack too; at last in no list | `free` (driver) |
+//! | `TAKEN` | the driver, which runs it or hands it back | no list; at last the stack of dropped ones, if the handle went last | `free` (driver, or who ends the scheduler) |
+//! | `CANCELLED` | the canceller, which drops it | where it was; if it was armed, the cancel stack too; at last as above | as above |
 //!
 //! Each arrow out of `QUEUED` and `ARMED` is one compare-and-swap, so exactly one party gets the
-//! task. The handle bit is set for as long as a [`Cancellable`](crate::Cancellable) refers to the
-//! entry, and only the driver frees entries. While the bit is clear the driver is alone with the entry, and
-//! needs no compare-and-swap to move on: a timer whose cancellable was dropped costs it none.
+//! task. The handle bit is set for at least as long as a [`Cancellable`](crate::Cancellable) refers to the
+//! entry. While it is clear the driver is alone with the entry, and needs no compare-and-swap to move on: a timer
+//! whose cancellable was dropped costs it none.
 //!
 //! # Letting go
 //!
@@ -137,8 +137,9 @@ pub(crate) enum Arm {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Take {
-    /// The task is the driver's now. The entry is as well if nobody else refers to it; otherwise it is left to them,
-    /// and only the task may still be touched.
+    /// The task is the driver's now. The entry is as well if nobody else refers to it; otherwise it is left to them.
+    /// Even then deadline and task may still be read: who lets the entry go touches neither, and the driver itself
+    /// is who will free it.
     Taken { flags: Flags, released: bool },
     /// It was cancelled; the entry is, or will be, on the cancel stack.
     Cancelled,
@@ -152,7 +153,7 @@ pub(crate) enum Take {
 pub(crate) enum Arrived {
     /// The entry is armed: it has to be placed anew, by the deadline that is read after this.
     Armed(Flags),
-    /// It does not wait any more, and somebody else sees to it.
+    /// It is in an intake, or does not wait any more: whoever has it sees to it.
     Late,
     /// It does not wait any more, and nobody else refers to it: free it.
     Last,
@@ -361,6 +362,7 @@ impl State {
     /// The carrier has come.
     pub(crate) fn carrier_arrived(&self) -> Arrived {
         let before = self.0.fetch_and(!MOVING, Ordering::AcqRel);
+        debug_assert!(before & MOVING != 0, "it is not freed before its carrier has come");
         match before & PHASE {
             ARMED => Arrived::Armed(Flags(before)),
             _ if before & (LEFT | HANDLE) == LEFT => Arrived::Last,
@@ -410,7 +412,8 @@ impl State {
     /// `TAKEN` or `CANCELLED` to `FREE`, by the driver, once nobody else refers to the entry; or by whoever ends the
     /// scheduler.
     pub(crate) fn set_free(&self) {
-        // Relaxed: nobody else refers to the entry; the push onto the returned stack publishes it.
+        // Relaxed: nobody else refers to the entry; the push onto the returned stack publishes it. (At the end of the
+        // scheduler nobody uses it again.)
         let lane = self.0.load(Ordering::Relaxed) & LANE;
         self.0.store(lane | FREE, Ordering::Relaxed);
     }

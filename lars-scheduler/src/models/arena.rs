@@ -5,6 +5,7 @@ use std::time::Duration;
 use loom::thread;
 
 use super::{Token, check, scheduler};
+use crate::driver::Next;
 
 const LATER: Duration = Duration::from_nanos(5);
 
@@ -104,6 +105,28 @@ fn a_handle_dropped_while_its_timer_fires_leaves_the_entry_to_be_used_again() {
         let _ = driver.take_in();
         assert_eq!(driver.turn(0).fired, 2);
         assert_eq!((next.1.runs(), other.1.runs()), (1, 1));
+    });
+}
+
+#[test]
+fn what_is_let_go_all_at_once_is_collected_in_steps_and_the_rest_at_the_end() {
+    check(3, || {
+        let (handle, mut driver) = scheduler();
+        let now = Duration::ZERO;
+        let fired: Vec<_> = (0..5).map(|_| handle.schedule_once(now, || ()).unwrap()).collect();
+        let _ = driver.take_in();
+        assert_eq!(driver.turn(0).next, Next::Idle);
+        drop(fired);
+        // Two in a step.
+        let _ = driver.take_in();
+        assert_eq!(driver.turn(0).next, Next::Now);
+        // Two more when the driver ends, and the last is still in its hands then. One that goes meanwhile finds a stack
+        // from which all was taken.
+        let last = handle.schedule_once(now, || ()).unwrap();
+        let dropper = thread::spawn(move || drop(last));
+        drop(driver);
+        drop(handle);
+        dropper.join().unwrap();
     });
 }
 
