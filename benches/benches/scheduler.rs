@@ -168,6 +168,38 @@ fn turn(c: &mut Criterion) {
     group.finish();
 }
 
+/// A timer from the call to the run in virtual time, while the cancellables of so many that have fired are kept: each
+/// takes the place of the oldest.
+fn kept_cancellables(c: &mut Criterion) {
+    let mut group = c.benchmark_group("kept_cancellables");
+    for kept in [1_000, 100_000, 1_000_000] {
+        group.bench_function(BenchmarkId::from_parameter(kept), |b| {
+            let time = LightArrayRevolverScheduler::builder()
+                .inline()
+                .build_virtual()
+                .expect("the defaults are in range");
+            let short = Duration::from_micros(1);
+            let mut ring: Vec<Option<Cancellable>> = (0..kept).map(|_| None).collect();
+            let mut next = 0;
+            let mut step = || {
+                ring[next % kept] = Some(
+                    time.schedule_once(short, || {
+                        black_box(());
+                    })
+                    .expect("it is running"),
+                );
+                next += 1;
+                if next % 1000 == 0 {
+                    assert_eq!(time.advance(short), 1000);
+                }
+            };
+            (0..2 * kept).for_each(|_| step());
+            b.iter(step);
+        });
+    }
+    group.finish();
+}
+
 /// A movement of virtual time by one tick in which nothing is due: over an empty wheel, and over a full one.
 /// The latter is mostly the search for the next deadline, through all timers of the first slot; the timer thread
 /// makes do with the slot's beginning.
@@ -239,6 +271,7 @@ criterion_group!(
     reset,
     virtual_tick,
     turn,
+    kept_cancellables,
     burst
 );
 criterion_main!(benches);

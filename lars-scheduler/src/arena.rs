@@ -6,13 +6,17 @@
 //! not: it would cost two counted references on a shared cache line per timer. Instead its entry's
 //! handle bit keeps the whole scheduler's memory alive, and nothing is counted until the end:
 //!
-//! - While the scheduler lives, a handle that is dropped clears its bit, and that is all.
-//! - When the last counted reference goes, [`Arena::orphan`] sets the orphan bit in every entry and
-//!   counts the handle bits that it finds. From then on a handle that clears its bit sees the orphan
-//!   bit and reports here; the last to report frees everything.
+//! - While the scheduler lives, a handle that is dropped clears its bit, or, if the driver has left the entry to it,
+//!   pushes the entry onto a stack (`entry::state`), and that is all.
+//! - When the last counted reference goes, those stacks are closed, and what is in them is freed ([`Lane::close`]).
+//!   Then [`Arena::orphan`] sets the orphan bit in every entry and counts the handle bits that it finds. From then on a
+//!   handle that clears its bit sees the orphan bit and reports here; the last to report frees everything.
 //!
-//! Both are single read-modify-writes of the same word, so each handle is either gone before the
-//! orphan bit is set, or counted and told; never both, never neither.
+//! A handle lets go with one read-modify-write, of the entry's word or of the stack's head. If of the word, it is either
+//! gone before the orphan bit is set, or counted and told; never both, never neither. If of the stack, it is either
+//! gone before the stack is closed, or finds it closed and clears its bit instead.
+//!
+//! [`Lane::close`]: crate::lane::Lane::close
 
 use std::ptr::NonNull;
 
@@ -159,8 +163,8 @@ impl Arena {
 
     /// Marks all entries: the scheduler is gone. Says whether handles are left that will report.
     ///
-    /// Called once, by whoever dropped the last counted reference. Nobody schedules any more, but somebody may be
-    /// in the middle of moving a deadline nearer, and take an entry for a carrier, or a whole block: those have
+    /// Called once, by whoever dropped the last counted reference and closed the lanes. Nobody schedules any more, but
+    /// somebody may be in the middle of moving a deadline nearer, and take an entry for a carrier, or a whole block: those have
     /// no handles and need no mark.
     ///
     /// # Safety

@@ -165,10 +165,10 @@ impl Wheel {
     unsafe fn retire(&mut self, entry: *mut Entry) {
         // SAFETY: the caller's promise; nobody else has it.
         unsafe {
-            let Take::Taken(_) = (*entry).state.take(|| true) else { unreachable!("it was armed") };
+            let taken = (*entry).state.take(|| true);
+            let Take::Taken { .. } = taken else { unreachable!("it was armed") };
             drop((*entry).take_task());
-            // No handle was ever made for the handle bit.
-            let _ = (*entry).state.release_handle();
+            // (No handle was ever made for the handle bit.)
             (*entry).state.set_free();
         }
         self.free.push(entry);

@@ -71,8 +71,8 @@ impl EntryHandle {
         if how == Cancel::WhileArmed {
             let entry = self.entry.as_ptr();
             // SAFETY: the slot is empty and ours; the driver unlinks the entry and does not free it
-            // before the handle bit is cleared.
-            unsafe { place.lane.cancelled.push_chain(entry, entry) };
+            // before this handle lets it go.
+            unsafe { place.lane.to_driver.cancelled.push_chain(entry, entry) };
             // (An entry that was not armed is in an intake, and was counted there.)
             if place.add_backlog(1, BACKLOG) {
                 core.sleep.wake();
@@ -146,12 +146,35 @@ impl EntryHandle {
 impl Drop for EntryHandle {
     #[inline]
     fn drop(&mut self) {
-        match self.entry().state.release_handle() {
-            Released::ToScheduler => {}
-            Released::Orphan => {
-                // SAFETY: the bit was cleared on the line above, and `self` is not used again.
-                unsafe { report_orphan(self.core.as_ptr()) };
+        let released = self.entry().state.release_handle();
+        if released != Released::ToDriver {
+            self.drop_last(released);
+        }
+    }
+}
+
+impl EntryHandle {
+    /// What is left to do when the driver, or the whole scheduler, was done with the entry before.
+    #[inline(never)]
+    fn drop_last(&self, mut released: Released) {
+        if released == Released::Left {
+            let entry = self.entry.as_ptr();
+            let core = self.core();
+            let place = core.lanes.of_this_thread();
+            // Before the push: after it nothing of the scheduler's may be touched.
+            if place.add_backlog(1, BACKLOG) {
+                core.sleep.wake();
             }
+            // SAFETY: the driver has left the entry, so its links are ours; and up to the push the bit, which is
+            // still set, keeps all alive.
+            if unsafe { place.lane.to_driver.dropped.push_unless_closed(entry, entry) } {
+                return;
+            }
+            released = self.entry().state.release_handle_at_the_end();
+        }
+        if released == Released::Orphan {
+            // SAFETY: the bit was cleared just now, and the entry is not touched again.
+            unsafe { report_orphan(self.core.as_ptr()) };
         }
     }
 }

@@ -5,14 +5,15 @@ use std::ptr;
 use crate::body::{RawTask, Row};
 use crate::dispatch::{dispatch, runs_here};
 use crate::entry::Entry;
-use crate::entry::state::{Arm, Flags, Take};
+use crate::entry::state::{Arm, Arrived, Flags, Take};
 use crate::intake::Pop;
 use crate::metrics::DriverCounts;
 use crate::report::PanicIn;
+use crate::sent::Sent;
 use crate::shared::{Core, Live};
 use crate::shutdown::PendingTask;
 use crate::stack::{CancelLink, FreeLink, StackLink};
-use crate::sync::{Arc, relax};
+use crate::sync::{Arc, CHECKED, relax};
 use crate::tick::{LAST_INSTANT, NEVER};
 use crate::wheel::{Advance, Wheel, is_linked};
 
@@ -22,10 +23,10 @@ const FIRE: usize = 512;
 const CASCADE: usize = 4096;
 /// How many while tasks wait to be fired.
 const CASCADE_BUSY: usize = 512;
-/// How many entries in limbo are looked at in one step, at the most.
-const LOOKS: usize = 4096;
-/// After so many entries limbo is looked through although tasks wait: 64 MiB that may be free by then.
-const LOOK_AT_LATEST: usize = 1 << 20;
+/// How many entries that were cancelled or let go are collected before tasks are fired again: 0.3 ms of work, if each
+/// is a cache miss. (Without a limit, two million cancellables of fired timers that were dropped during a long task
+/// made the next timer 400 to 700 ms late.)
+const COLLECT: usize = if CHECKED { 2 } else { 1024 };
 
 /// What a [`turn`](Driver::turn) left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,11 +66,11 @@ pub(crate) struct Driver {
     wheel: Wheel,
     /// The latest instant that the driver was turned to.
     now: u64,
+    cancelled: Sent<CancelLink>,
+    dropped: Sent<FreeLink>,
+    more_to_collect: bool,
     /// Entries on their way back, a chain for each lane, given away at the end of each step.
     going_back: Vec<Chain>,
-    in_limbo: usize,
-    /// Entries that have passed, and for which limbo has not been looked through.
-    unpaid: usize,
     /// The earliest deadline among the timers found cancelled since the last sleep; see
     /// [`sleep_until`](Self::sleep_until).
     cancelled_first: u64,
@@ -103,9 +104,10 @@ impl Driver {
             live,
             wheel,
             now,
+            cancelled: Sent::new(|lane| &lane.to_driver.cancelled),
+            dropped: Sent::new(|lane| &lane.to_driver.dropped),
+            more_to_collect: false,
             going_back,
-            in_limbo: 0,
-            unpaid: 0,
             cancelled_first: NEVER,
             exact_order,
             row: Row::default(),
@@ -118,9 +120,9 @@ impl Driver {
         &self.live
     }
 
-    /// Takes in what was scheduled and cancelled before this call: all of it, or ticks that are overdue would
-    /// be fired out of order. It is rarely much, because producers wake the thread for every few thousand
-    /// timers (`cancel::BACKLOG`).
+    /// Takes in what was scheduled before this call: all of it, or ticks that are overdue would be fired out of
+    /// order. It is rarely much, because producers wake the thread for every few thousand timers
+    /// (`cancel::BACKLOG`). And some of what was cancelled or let go, which may be a million at once.
     ///
     /// Read the clock *after* this and before [`turn`](Self::turn): then whatever was taken in was stamped
     /// before the instant that it is fired against.
@@ -132,16 +134,12 @@ impl Driver {
     fn drain(&mut self) -> Intaken {
         let live = Arc::clone(&self.live);
         let mut outcome = Intaken::All;
-        let mut seen = 0;
         for lane in live.lanes.iter() {
             let mut mark = lane.intake.mark();
             loop {
                 // SAFETY: there is one driver, so one consumer, and it pops only here.
                 match unsafe { lane.intake.pop_up_to(&mut mark) } {
-                    Pop::Entry(entry) => {
-                        self.place(entry);
-                        seen += 1;
-                    }
+                    Pop::Entry(entry) => self.place(entry),
                     Pop::Empty => break,
                     Pop::Inconsistent => {
                         outcome = Intaken::Gap;
@@ -149,24 +147,41 @@ impl Driver {
                     }
                 }
             }
-            let mut entry = lane.cancelled.take_all();
-            while !entry.is_null() {
-                // SAFETY: the stack gave us the entry and its link; the canceller is done with both.
-                unsafe {
-                    let next = CancelLink::get(entry);
-                    // It is not linked if we met it when it was due.
-                    if is_linked(entry) {
-                        self.wheel.unlink(entry);
-                    }
-                    self.retire_cancelled(entry);
-                    entry = next;
-                }
-                seen += 1;
-            }
         }
-        self.look_through_limbo(seen);
+        self.collect();
         self.give_back();
         outcome
+    }
+
+    /// Collects entries that were cancelled while they were armed, and those that were let go.
+    fn collect(&mut self) {
+        let live = Arc::clone(&self.live);
+        // (In virtual time nothing is late, and nobody shall find a cancelled timer's deadline.)
+        let most = if self.exact_order { usize::MAX } else { COLLECT };
+        let mut looks = live.lanes.len();
+        let mut collected = 0;
+        while collected < most
+            && let Some(entry) = self.cancelled.next(&live.lanes, &mut looks)
+        {
+            // SAFETY: the canceller is done with the entry, and its link has been followed.
+            unsafe {
+                // It is not linked if we met it when it was due.
+                if is_linked(entry) {
+                    self.wheel.unlink(entry);
+                }
+                self.retire_cancelled(entry);
+            }
+            collected += 1;
+        }
+        let mut looks = live.lanes.len();
+        while collected < most
+            && let Some(entry) = self.dropped.next(&live.lanes, &mut looks)
+        {
+            // SAFETY: we had left it to its handle, which has let it go with the push; its link has been followed.
+            unsafe { self.free(entry) };
+            collected += 1;
+        }
+        self.more_to_collect = collected == most;
     }
 
     fn place(&mut self, entry: *mut Entry) {
@@ -203,10 +218,13 @@ impl Driver {
         // SAFETY: the carrier is ours; what it is about is not freed before it has arrived.
         unsafe {
             let about = (*carrier).link();
-            // If it does not wait any more, it is in limbo or on its way there.
-            if let Some(flags) = (*about).state.carrier_arrived() {
-                self.wheel.unlink(about);
-                self.place_armed(about, flags);
+            match (*about).state.carrier_arrived() {
+                Arrived::Armed(flags) => {
+                    self.wheel.unlink(about);
+                    self.place_armed(about, flags);
+                }
+                Arrived::Last => self.free(about),
+                Arrived::Late => {}
             }
             self.free(carrier);
         }
@@ -254,8 +272,7 @@ impl Driver {
             seen += 1;
         }
         self.run_row();
-        self.look_through_limbo(seen);
-        let next = if !reached || self.wheel.has_due() || self.unpaid > 0 {
+        let next = if !reached || self.wheel.has_due() || self.more_to_collect {
             Next::Now
         } else {
             let tick = if self.exact_order {
@@ -280,11 +297,14 @@ impl Driver {
                     self.wheel.insert(entry);
                     return false;
                 }
-                Take::Taken(flags) => {
+                Take::Taken { flags, released } => {
                     let late = self.now.saturating_sub((*entry).deadline());
                     let task = (*entry).take_task();
                     self.live.counts.record_fired(late);
-                    self.retire(entry);
+                    // (Otherwise it comes back from its handle, or with its carrier.)
+                    if released {
+                        self.free(entry);
+                    }
                     (task, flags)
                 }
             }
@@ -292,7 +312,7 @@ impl Driver {
         if !flags.is_repeat() {
             self.live.release_places(1);
         }
-        // From here on foreign code runs. The entry is retired, the counts are up to date, the rest of the due list
+        // From here on foreign code runs. The entry is free, or left, the counts are up to date, the rest of the due list
         // is in the wheel, and what waits for the row to be run lies beside it: a panic that got past the
         // containment would lose nothing but its own task.
         let inline = flags.is_inline();
@@ -340,37 +360,24 @@ impl Driver {
         }
     }
 
-    /// # Safety
-    ///
-    /// As for `retire`.
-    unsafe fn retire_cancelled(&mut self, entry: *mut Entry) {
-        // SAFETY: the caller's promise; the deadline stays readable until the entry is freed.
-        unsafe {
-            self.cancelled_first = self.cancelled_first.min((*entry).deadline());
-            self.retire(entry);
-        }
-    }
-
-    /// An entry whose task is gone: free, as soon as its handle is.
+    /// A cancelled entry: free, as soon as nobody else refers to it.
     ///
     /// # Safety
     ///
     /// The entry is ours and in no list.
-    unsafe fn retire(&mut self, entry: *mut Entry) {
-        // SAFETY: the caller's promise.
+    unsafe fn retire_cancelled(&mut self, entry: *mut Entry) {
+        // SAFETY: the caller's promise; once the entry is left it is not touched.
         unsafe {
-            if (*entry).state.is_released() {
+            self.cancelled_first = self.cancelled_first.min((*entry).deadline());
+            if (*entry).state.leave() {
                 self.free(entry);
-            } else {
-                self.wheel.push_limbo(entry);
-                self.in_limbo += 1;
             }
         }
     }
 
     /// # Safety
     ///
-    /// The entry is ours, in no list, without a task, and released by its handle.
+    /// The entry is ours, in no list, without a task, and nobody else refers to it.
     unsafe fn free(&mut self, entry: *mut Entry) {
         // SAFETY: the caller's promise: nobody else refers to the entry.
         unsafe {
@@ -382,30 +389,6 @@ impl Driver {
             }
             chain.first = entry;
         }
-    }
-
-    /// Frees entries in limbo whose handles have gone meanwhile: of every entry that passed through the driver, two
-    /// in limbo are looked at. So those that are free but not found yet are never more than those that are held,
-    /// and no single step takes long.
-    ///
-    /// While tasks wait, this waits as well, because each look is a cache line that nobody else needs now (a million
-    /// timers due at one moment, their cancellables kept: the last one 30 ms late, and 23 with this).
-    fn look_through_limbo(&mut self, passed: usize) {
-        self.unpaid += passed;
-        if self.wheel.has_due() && self.unpaid < LOOK_AT_LATEST {
-            return;
-        }
-        let looks = (2 * self.unpaid).min(LOOKS).min(self.in_limbo);
-        for _ in 0..looks {
-            let Some(entry) = self.wheel.pop_limbo() else {
-                break;
-            };
-            self.in_limbo -= 1;
-            // SAFETY: it was in our limbo list.
-            unsafe { self.retire(entry) };
-        }
-        // (If there were fewer than two for each, all have been looked at.)
-        self.unpaid = if looks < LOOKS { 0 } else { self.unpaid - looks / 2 };
     }
 
     fn give_back(&mut self) {
@@ -454,7 +437,7 @@ impl Driver {
         while let Some(entry) = self.wheel.pop_any() {
             // SAFETY: the entry was in our wheel, so it is alive and ours.
             unsafe {
-                if let Take::Taken(flags) = (*entry).state.take(|| true) {
+                if let Take::Taken { flags, .. } = (*entry).state.take(|| true) {
                     let deadline = (*entry).deadline();
                     let due = live.clock.instant(deadline);
                     let task = (*entry).take_task();
@@ -476,5 +459,10 @@ impl Drop for Driver {
     fn drop(&mut self) {
         // Nobody turns it any more: whoever schedules has to be told.
         self.finish();
+        // What we have taken from a stack is nobody's who would let it go at the end.
+        while let Some(entry) = self.dropped.next(&self.live.lanes, &mut 0) {
+            // SAFETY: as in `collect`.
+            unsafe { (*entry).state.set_free() };
+        }
     }
 }

@@ -7,15 +7,17 @@
 //!     ▲                                           │                 │               │
 //!     │                                       cancelled         cancelled         fired
 //!     │                                           ▼                 ▼               ▼
-//!   returned stack ◀──────────────── retired by the driver, through limbo while a handle lives
+//!   returned stack ◀────────────────────── freed by the driver, or left to a handle that lives
+//!                                                 ▲                                 │
+//!                                                 └──drain── dropped stack ◀──push──┘
 //! ```
 //!
 //! # Ground rules
 //!
 //! | field | who may touch it |
 //! |---|---|
-//! | `links.next` | the finder of a free entry until the push; the intake until the pop; then the driver, until it gives the entry to the returned stack |
-//! | `links.prev` | the driver, from the pop until it frees the entry |
+//! | `links.next` | the finder of a free entry until the push; the intake until the pop; then the driver, until it gives the entry to the returned stack, or leaves it to its handle: then that, until the dropped stack has it, and the driver again |
+//! | `links.prev` | the driver, from the pop until it frees or leaves the entry |
 //! | `state` | everybody, see [`state`] |
 //! | `deadline` | written by the finder before the push, and by a handle that has locked it; read by the driver after the pop |
 //! | `slot.task` | the finder until the push; then whoever moves the state out of `QUEUED` or `ARMED` |

@@ -1,7 +1,7 @@
 //! A lane: what a thread uses to schedule and cancel.
 //!
-//! A lane has an intake, a stack of cancelled entries and a supply of free ones. The first lanes belong
-//! to one thread each, by the number that no other live thread has (`sync::thread_slot`): what only that
+//! A lane has an intake, stacks of entries that were cancelled or let go, and a supply of free ones. The first
+//! lanes belong to one thread each, by the number that no other live thread has (`sync::thread_slot`): what only that
 //! thread writes it writes with plain stores. Threads that came later, and those that are ending, share the
 //! last few lanes under a lock that is only ever tried. The timer thread visits all lanes; equal deadlines
 //! of one thread keep their order, because a thread stays in its lane.
@@ -89,10 +89,18 @@ pub(crate) struct Lane {
     ours: CachePadded<Ours>,
     /// Free entries on their way back from the driver.
     returned: CachePadded<Stack<FreeLink>>,
-    /// Armed entries that were cancelled, on their way to the driver.
-    pub(crate) cancelled: CachePadded<Stack<CancelLink>>,
+    pub(crate) to_driver: CachePadded<ToDriver>,
     /// Entries that were given out without the lock being had; see [`Lane::count_unlocked`].
     unlocked: AtomicU64,
+}
+
+/// Entries on their way to the driver, from the handles that the lane's threads use.
+#[derive(Debug)]
+pub(crate) struct ToDriver {
+    /// Those that were cancelled when they were armed.
+    pub(crate) cancelled: Stack<CancelLink>,
+    /// Those that the driver had left to a handle, which has gone now. Closed at the end.
+    pub(crate) dropped: Stack<FreeLink>,
 }
 
 /// What only the lane's own threads write. In an owned lane that is one thread; in a shared one those
@@ -110,7 +118,7 @@ struct Ours {
     cancelled: AtomicU64,
     /// Entries that were counted as accepted and whose schedule call failed after that.
     refused: AtomicU64,
-    /// What the driver has to look at: entries pushed, and armed entries cancelled.
+    /// What the driver has to look at: entries pushed, armed entries cancelled, and entries let go.
     backlog: AtomicU64,
 }
 
@@ -148,7 +156,10 @@ impl Lane {
                 backlog: AtomicU64::new(0),
             }),
             returned: CachePadded::new(Stack::new()),
-            cancelled: CachePadded::new(Stack::new()),
+            to_driver: CachePadded::new(ToDriver {
+                cancelled: Stack::new(),
+                dropped: Stack::new(),
+            }),
             unlocked: AtomicU64::new(0),
         }
     }
@@ -186,6 +197,23 @@ impl Lane {
             }
         }
         chain
+    }
+
+    /// Frees what was let go and not taken in, and sees to it that nothing else is sent here.
+    ///
+    /// # Safety
+    ///
+    /// There is no driver any more.
+    pub(crate) unsafe fn close(&self) {
+        // SAFETY: only the driver took from it; and what was pushed was let go, so it is ours.
+        unsafe {
+            let mut entry = self.to_driver.dropped.close();
+            while !entry.is_null() {
+                let next = FreeLink::get(entry);
+                (*entry).state.set_free();
+                entry = next;
+            }
+        }
     }
 
     /// Counts an entry that was made although the lock could not be had.

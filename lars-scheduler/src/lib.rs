@@ -38,6 +38,7 @@ mod block;
 mod intake;
 mod lane;
 mod metrics;
+mod sent;
 mod shutdown;
 mod sleep;
 mod wheel;

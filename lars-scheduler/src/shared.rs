@@ -247,6 +247,8 @@ impl Drop for Live {
         // This share of the core becomes the orphans': the last of them drops it. Until `orphan`
         // has counted them all, none of them can be the last, so `core` stays alive across the call.
         let address = Arc::into_raw(core);
+        // SAFETY: as is said above; and a driver has a counted share, of which this was the last.
+        unsafe { (*address).lanes.iter().for_each(|lane| lane.close()) };
         // SAFETY: the share that `address` stands for is still ours.
         let handles_left = unsafe { Arena::orphan(&raw const (*address).arena) };
         if !handles_left {

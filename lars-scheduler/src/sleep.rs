@@ -78,7 +78,7 @@ impl SleepWord {
     /// Wakes the timer thread if it sleeps.
     pub(crate) fn wake(&self) {
         model_fence();
-        // SeqCst: (2), with the stop word instead of a push. (For a backlog of cancelled entries it is a hint: if
+        // SeqCst: (2), with the stop word instead of a push. (For a backlog of what was cancelled or let go it is a hint: if
         // the thread misses those now, it takes them in when it wakes next.)
         let word = self.word.load(Ordering::SeqCst);
         if word != AWAKE && word != STOPPED {

@@ -36,10 +36,8 @@ use crate::tick::Tick;
 
 /// The list of entries that are due.
 const DUE: usize = 0;
-/// The list of entries whose task is gone and whose handle is not.
-const LIMBO: usize = 1;
 /// The first list that is a slot.
-const SLOTS: usize = 2;
+const SLOTS: usize = 1;
 
 /// Slots of the levels above the first.
 #[cfg(not(lars_loom))]
@@ -198,21 +196,6 @@ impl Wheel {
 
     pub(crate) fn has_due(&self) -> bool {
         !self.lists.is_empty(DUE)
-    }
-
-    /// Keeps an entry that has no task any more until its handle is gone.
-    ///
-    /// # Safety
-    ///
-    /// As for `insert`.
-    pub(crate) unsafe fn push_limbo(&mut self, entry: *mut Entry) {
-        // SAFETY: the caller's promise.
-        unsafe { self.lists.push_back(LIMBO, entry) };
-    }
-
-    /// Removes and returns the entry that has been in limbo longest.
-    pub(crate) fn pop_limbo(&mut self) -> Option<*mut Entry> {
-        self.pop(LIMBO)
     }
 
     fn pop(&mut self, list: usize) -> Option<*mut Entry> {

@@ -4,12 +4,13 @@
 
 mod common;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, Once, mpsc};
 use std::time::Duration;
 
 use common::{Captive, Notes, PATIENCE, eventually, ms, secs, settle};
-use lars_scheduler::{Handle, LightArrayRevolverScheduler, PanicIn, Task};
+use lars_scheduler::{Handle, LightArrayRevolverScheduler, PanicIn, Task, TaskBody};
 use tracing::span;
 
 /// How many of the next errors that this process logs make the subscriber panic.
@@ -180,4 +181,30 @@ fn a_log_subscriber_that_panics_does_not_make_a_cancel_panic() {
     let bomb = Bomb;
     let timer = scheduler.schedule_once(secs(10), move || drop(bomb)).unwrap();
     assert!(timer.cancel(), "and it never panics, as its documentation says");
+}
+
+/// Panics, alone or with others.
+struct Fails;
+
+impl TaskBody for Fails {
+    const TOGETHER: bool = true;
+
+    fn run(self) {
+        panic!("expected by this test");
+    }
+}
+
+#[test]
+fn a_subscriber_that_panics_about_tasks_that_run_together_does_not_take_the_one_behind_them_along()
+{
+    let _serial = arm(1);
+    let time = common::virtual_time();
+    let (sender, receiver) = mpsc::channel();
+    let _ = time.schedule_once(secs(1), Task::new(Fails).inline()).unwrap();
+    let behind = Task::new(move || sender.send("ran").unwrap());
+    let _ = time.schedule_once(secs(1), behind.inline()).unwrap();
+    let escaped = catch_unwind(AssertUnwindSafe(|| time.advance(secs(1))));
+    assert!(escaped.is_err());
+    time.advance(secs(1));
+    assert_eq!(receiver.try_recv(), Ok("ran"));
 }

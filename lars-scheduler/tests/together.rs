@@ -3,7 +3,6 @@
 
 mod common;
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 
@@ -267,49 +266,4 @@ fn a_body_that_is_looked_at_may_change_what_it_has_in_a_cell() {
     }
     time.advance(secs(1));
     assert_eq!(time.metrics().panicked, 0);
-}
-
-/// A log subscriber that panics about errors.
-struct Grumpy;
-
-impl tracing::Subscriber for Grumpy {
-    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
-        *metadata.level() == tracing::Level::ERROR
-    }
-    fn new_span(&self, _: &tracing::span::Attributes<'_>) -> tracing::span::Id {
-        tracing::span::Id::from_u64(1)
-    }
-    fn record(&self, _: &tracing::span::Id, _: &tracing::span::Record<'_>) {}
-    fn record_follows_from(&self, _: &tracing::span::Id, _: &tracing::span::Id) {}
-    fn event(&self, _: &tracing::Event<'_>) {
-        panic!("expected by this test");
-    }
-    fn enter(&self, _: &tracing::span::Id) {}
-    fn exit(&self, _: &tracing::span::Id) {}
-}
-
-/// Panics, alone or with others.
-struct Fails;
-
-impl TaskBody for Fails {
-    const TOGETHER: bool = true;
-
-    fn run(self) {
-        panic!("expected by this test");
-    }
-}
-
-#[test]
-fn a_subscriber_that_panics_about_a_row_does_not_take_the_task_behind_it_along() {
-    let time = virtual_time();
-    let (sender, receiver) = mpsc::channel();
-    let _ = time.schedule_once(secs(1), Task::new(Fails).inline()).unwrap();
-    let behind = Task::new(move || sender.send("ran").unwrap());
-    let _ = time.schedule_once(secs(1), behind.inline()).unwrap();
-    let escaped = tracing::subscriber::with_default(Grumpy, || {
-        catch_unwind(AssertUnwindSafe(|| time.advance(secs(1))))
-    });
-    assert!(escaped.is_err());
-    time.advance(secs(1));
-    assert_eq!(receiver.try_recv(), Ok("ran"));
 }

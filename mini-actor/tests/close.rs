@@ -245,7 +245,8 @@ fn closing_says_so_when_a_closure_of_the_scheduler_does_not_return() {
     wait.recv_timeout(LONG).unwrap();
     let report = system.close_within(Duration::from_millis(5));
     assert_eq!((report.is_complete(), report.threads), (false, 1));
-    assert!(report.to_string().ends_with("; threads running: 1"), "{report}");
+    // (So short a time may also be over before the scheduler has stopped; that is said behind it.)
+    assert!(report.to_string().contains("; threads running: 1"), "{report}");
     drop(release);
     assert!(system.close_within(LONG).is_complete());
 }

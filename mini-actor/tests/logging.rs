@@ -3,8 +3,9 @@
 
 mod common;
 
+use std::cell::RefCell;
 use std::fmt::{Debug, Write};
-use std::sync::{Arc, Mutex};
+use std::sync::Once;
 
 use common::{Call, Script, ms};
 use mini_actor::test_kit::TestKit;
@@ -12,9 +13,16 @@ use mini_actor::{ActorSystem, Context, Props, Supervision};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Metadata, Subscriber, span};
 
+thread_local! {
+    /// What this thread has logged. (The systems here have no threads of their own.)
+    static LINES: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
 /// Keeps every event as a line: level, message, and the fields in the order of their names.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<String>>>);
+///
+/// One for the process: while there is only one subscriber, and in one thread, tracing asks whichever thread comes
+/// first to a place that logs, and remembers the answer for all.
+struct Log;
 
 #[derive(Default)]
 struct Fields(String, Vec<String>);
@@ -48,7 +56,7 @@ impl Subscriber for Log {
         fields.1.push(fields.0);
         fields.1.sort();
         let line = format!("{} {}", event.metadata().level(), fields.1.join(" "));
-        self.0.lock().unwrap().push(line);
+        LINES.with_borrow_mut(|lines| lines.push(line));
     }
 
     fn enter(&self, _: &span::Id) {}
@@ -56,11 +64,17 @@ impl Subscriber for Log {
     fn exit(&self, _: &span::Id) {}
 }
 
-/// What is logged while `act` runs.
+/// Every test begins with this, before anything is logged.
+fn install() {
+    static INSTALL: Once = Once::new();
+    INSTALL.call_once(|| tracing::subscriber::set_global_default(Log).unwrap());
+}
+
+/// What this thread logs while `act` runs.
 fn logged(act: impl FnOnce()) -> Vec<String> {
-    let log = Log::default();
-    tracing::subscriber::with_default(log.clone(), act);
-    std::mem::take(&mut log.0.lock().unwrap())
+    LINES.take();
+    act();
+    LINES.take()
 }
 
 fn line_with(lines: &[String], parts: &[&str]) -> bool {
@@ -77,6 +91,7 @@ fn act(call: Call<&'static str>, ctx: &mut Context<Script<&'static str>>) {
 
 #[test]
 fn the_turns_of_a_life_are_logged_with_the_actor_s_path() {
+    install();
     let kit = TestKit::new("test").unwrap();
     let supervision = Supervision::restart().backoff(ms(20), ms(20));
     let props = Props::new(|| Script::new(act)).supervision(supervision);
@@ -104,6 +119,7 @@ fn the_turns_of_a_life_are_logged_with_the_actor_s_path() {
 
 #[test]
 fn an_escalation_is_logged_as_that_with_the_path_of_the_child() {
+    install();
     let kit = TestKit::new("test").unwrap();
     let parent = |call: Call<&'static str>, ctx: &mut Context<Script<&'static str>>| {
         if call == Call::Started {
@@ -122,6 +138,7 @@ fn an_escalation_is_logged_as_that_with_the_path_of_the_child() {
 
 #[test]
 fn nothing_is_logged_for_a_message_whichever_way_it_comes() {
+    install();
     let kit = ActorSystem::builder("test").throughput(7).build_virtual().unwrap();
     let actor = kit.spawn("clerk", || Script::new(act)).unwrap();
     kit.settle();

@@ -1,10 +1,10 @@
 //! The entry's one atomic word: who owns the task, and who still refers to the entry.
 //!
 //! ```text
-//!  63      32 31    16 15  12  11     10     9     8      7      6      5      4      3    2..0
-//! +----------+--------+------+-----+------+------+------+------+------+------+------+------+------+
-//! | resets   | lane   |  0   |move |moving|locked|repeat|close |inline| now  |orphan|handle| phase|
-//! +----------+--------+------+-----+------+------+------+------+------+------+------+------+------+
+//!  63    32 31  16 15 13 12   11     10     9     8      7      6      5      4      3    2..0
+//! +--------+------+-----+----+-----+------+------+------+------+------+------+------+------+------+
+//! | resets | lane |  0  |left|move |moving|locked|repeat|close |inline| now  |orphan|handle| phase|
+//! +--------+------+-----+----+-----+------+------+------+------+------+------+------+------+------+
 //! ```
 //!
 //! | phase | the task belongs to | the entry is in | leaves by |
@@ -12,15 +12,28 @@
 //! | `FREE` | nobody: there is none | a stash, or a stack of returned entries | `publish` (its finder) |
 //! | `QUEUED` | whoever leaves the phase | an intake queue, or on its way there | `arm` (driver), `cancel` (handle), `refuse` (scheduling thread) |
 //! | `ARMED` | whoever leaves the phase | the wheel or the due list | `take` (driver), `cancel` (handle) |
-//! | `TAKEN` | the driver, which runs it or hands it back | the limbo list, if the handle is alive | `free` (driver) |
-//! | `CANCELLED` | the canceller, which drops it | where it was; if it was armed, the cancel stack too | `free` (driver) |
+//! | `TAKEN` | the driver, which runs it or hands it back | no list; at last the stack of dropped ones, if the handle went last | `free` (driver, or who ends the scheduler) |
+//! | `CANCELLED` | the canceller, which drops it | where it was; if it was armed, the cancel stack too; at last as above | as above |
 //!
 //! Each arrow out of `QUEUED` and `ARMED` is one compare-and-swap, so exactly one party gets the
-//! task. The handle bit is set for as long as a [`Cancellable`](crate::Cancellable) refers to the
-//! entry; only the driver frees entries, and only when it sees the bit clear. Clearing it is the
-//! last thing a handle does, unless the orphan bit tells it that the scheduler is gone and is
-//! waiting for it. While the bit is clear the driver is alone with the entry, and needs no
-//! compare-and-swap to move on: a timer whose cancellable was dropped costs it none.
+//! task. The handle bit is set for at least as long as a [`Cancellable`](crate::Cancellable) refers to the
+//! entry. While it is clear the driver is alone with the entry, and needs no compare-and-swap to move on: a timer
+//! whose cancellable was dropped costs it none.
+//!
+//! # Letting go
+//!
+//! Up to three parties refer to an entry: the driver, until it has no more to do with it; the handle; and a carrier on
+//! its way, of which more below. The driver sets the `left` bit when it goes and another is still there, and then forgets
+//! the entry: nothing is looked through for those that are free by now. The last one sees to it that the entry is
+//! freed:
+//!
+//! - the driver frees it itself, also when it goes last because the carrier arrives;
+//! - a handle clears its bit, and that is the last that it does. But if it finds `left`, and no carrier on its way, it
+//!   *keeps* its bit and pushes the entry onto the stack of dropped ones of its lane, from where the driver frees it.
+//!   The push is what lets go: up to there the bit keeps the scheduler's memory alive, and after it the handle touches
+//!   nothing;
+//! - when the scheduler is gone there is no driver. The orphan bit tells a handle that it is counted, and waited
+//!   for ([`arena`](crate::arena)).
 //!
 //! # Moving a deadline
 //!
@@ -61,6 +74,7 @@ const REPEAT: u64 = 1 << 8;
 const LOCKED: u64 = 1 << 9;
 const MOVING: u64 = 1 << 10;
 const MOVE: u64 = 1 << 11;
+const LEFT: u64 = 1 << 12;
 const LANE_SHIFT: u32 = 16;
 const LANE: u64 = 0xffff << LANE_SHIFT;
 const ONE_RESET: u64 = 1 << 32;
@@ -102,6 +116,11 @@ impl Flags {
     pub(crate) fn is_move(self) -> bool {
         self.0 & MOVE != 0
     }
+    /// Whether a handle or a carrier refers to the entry.
+    #[inline]
+    fn is_held(self) -> bool {
+        self.0 & (HANDLE | MOVING) != 0
+    }
 }
 
 /// What [`State::arm`] found.
@@ -118,12 +137,26 @@ pub(crate) enum Arm {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Take {
-    /// The task is the driver's now.
-    Taken(Flags),
+    /// The task is the driver's now. The entry is as well if nobody else refers to it; otherwise it is left to them.
+    /// Even then deadline and task may still be read: who lets the entry go touches neither, and the driver itself
+    /// is who will free it.
+    Taken { flags: Flags, released: bool },
     /// It was cancelled; the entry is, or will be, on the cancel stack.
     Cancelled,
     /// Its deadline was moved: it is not due.
     NotDue,
+}
+
+/// What [`State::carrier_arrived`] found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Arrived {
+    /// The entry is armed: it has to be placed anew, by the deadline that is read after this.
+    Armed(Flags),
+    /// It is in an intake, or does not wait any more: whoever has it sees to it.
+    Late,
+    /// It does not wait any more, and nobody else refers to it: free it.
+    Last,
 }
 
 /// What [`State::cancel`] found.
@@ -142,8 +175,10 @@ pub(crate) enum Cancel {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Released {
-    /// The scheduler lives and will free the entry.
-    ToScheduler,
+    /// The driver has the entry, or a carrier that is on its way to it.
+    ToDriver,
+    /// The driver has left the entry: the handle is as it was, and has to send it to the driver.
+    Left,
     /// The scheduler is gone and waits for this handle.
     Orphan,
 }
@@ -208,10 +243,15 @@ impl State {
         loop {
             match seen & PHASE {
                 ARMED if !is_due() => return Take::NotDue,
-                ARMED => match self.step(seen, (seen & !PHASE) | TAKEN) {
-                    Ok(_) => return Take::Taken(Flags(seen)),
-                    Err(now) => seen = now,
-                },
+                ARMED => {
+                    let flags = Flags(seen);
+                    let released = !flags.is_held();
+                    let taken = (seen & !PHASE) | TAKEN | if released { 0 } else { LEFT };
+                    match self.step(seen, taken) {
+                        Ok(_) => return Take::Taken { flags, released },
+                        Err(now) => seen = now,
+                    }
+                }
                 phase => {
                     debug_assert_eq!(phase, CANCELLED);
                     return Take::Cancelled;
@@ -319,19 +359,41 @@ impl State {
         self.0.fetch_and(!LOCKED, Ordering::AcqRel);
     }
 
-    /// The carrier has come. Says what the entry is, if it is armed: then it has to be placed anew, by the
-    /// deadline that is read after this.
-    pub(crate) fn carrier_arrived(&self) -> Option<Flags> {
+    /// The carrier has come.
+    pub(crate) fn carrier_arrived(&self) -> Arrived {
         let before = self.0.fetch_and(!MOVING, Ordering::AcqRel);
-        (before & PHASE == ARMED).then_some(Flags(before))
+        debug_assert!(before & MOVING != 0, "it is not freed before its carrier has come");
+        match before & PHASE {
+            ARMED => Arrived::Armed(Flags(before)),
+            _ if before & (LEFT | HANDLE) == LEFT => Arrived::Last,
+            _ => Arrived::Late,
+        }
     }
 
-    /// The handle is dropped. Unless this says `Orphan`, the entry must not be touched again.
+    /// The handle is dropped. If this says `ToDriver`, the entry must not be touched again.
     #[inline]
     pub(crate) fn release_handle(&self) -> Released {
+        // Acquire: pairs with the steps of the driver that left the entry.
+        let mut seen = self.0.load(Ordering::Acquire);
+        loop {
+            debug_assert!(seen & HANDLE != 0);
+            if seen & (LEFT | MOVING) == LEFT {
+                return Released::Left;
+            }
+            match self.swap(seen, seen & !HANDLE) {
+                Ok(_) if seen & ORPHAN == 0 => return Released::ToDriver,
+                Ok(_) => return Released::Orphan,
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// The same, if there is no driver any more to send the entry to.
+    #[cold]
+    pub(crate) fn release_handle_at_the_end(&self) -> Released {
         let before = self.0.fetch_and(!HANDLE, Ordering::AcqRel);
         debug_assert!(before & HANDLE != 0);
-        if before & ORPHAN == 0 { Released::ToScheduler } else { Released::Orphan }
+        if before & ORPHAN == 0 { Released::ToDriver } else { Released::Orphan }
     }
 
     /// The scheduler is going away. Says whether a handle still refers to the entry.
@@ -339,15 +401,19 @@ impl State {
         self.0.fetch_or(ORPHAN, Ordering::AcqRel) & HANDLE != 0
     }
 
-    /// Whether no handle and no carrier refers to the entry, so that the driver may free it.
-    pub(crate) fn is_released(&self) -> bool {
+    /// The driver has nothing more to do with a cancelled entry. Says whether nobody else refers to it, so that it may
+    /// be freed; otherwise it is left to them.
+    pub(crate) fn leave(&self) -> bool {
         // Acquire: pairs with `release_handle`, so all that the handle did is over.
-        self.0.load(Ordering::Acquire) & (HANDLE | MOVING) == 0
+        let seen = Flags(self.0.load(Ordering::Acquire));
+        !seen.is_held() || !Flags(self.0.fetch_or(LEFT, Ordering::AcqRel)).is_held()
     }
 
-    /// `TAKEN` or `CANCELLED` to `FREE`, by the driver, once the entry is released.
+    /// `TAKEN` or `CANCELLED` to `FREE`, by the driver, once nobody else refers to the entry; or by whoever ends the
+    /// scheduler.
     pub(crate) fn set_free(&self) {
-        // Relaxed: nobody else refers to the entry; the push onto the returned stack publishes it.
+        // Relaxed: nobody else refers to the entry; the push onto the returned stack publishes it. (At the end of the
+        // scheduler nobody uses it again.)
         let lane = self.0.load(Ordering::Relaxed) & LANE;
         self.0.store(lane | FREE, Ordering::Relaxed);
     }
@@ -379,11 +445,16 @@ mod tests {
         state
     }
 
-    #[test]
-    fn exactly_one_of_cancel_and_take_wins() {
+    fn armed() -> State {
         let state = queued();
         assert!(matches!(state.arm(), Arm::Armed(flags) if flags.is_repeat()));
-        assert!(matches!(state.take(|| true), Take::Taken(_)));
+        state
+    }
+
+    #[test]
+    fn exactly_one_of_cancel_and_take_wins() {
+        let state = armed();
+        assert!(matches!(state.take(|| true), Take::Taken { released: false, .. }));
         assert_eq!(state.cancel(), Cancel::TooLate);
         assert!(!state.is_cancelled());
 
@@ -393,23 +464,63 @@ mod tests {
         assert_eq!(state.arm(), Arm::Cancelled);
         assert!(state.is_cancelled());
 
-        let state = queued();
-        assert!(matches!(state.arm(), Arm::Armed(_)));
+        let state = armed();
         assert_eq!(state.cancel(), Cancel::WhileArmed);
         assert_eq!(state.take(|| true), Take::Cancelled);
     }
 
     #[test]
     fn flags_and_lane_survive_every_transition() {
-        let state = queued();
-        let Arm::Armed(_) = state.arm() else { panic!("nobody cancelled") };
-        let Take::Taken(flags) = state.take(|| true) else { panic!("nobody cancelled") };
+        let state = armed();
+        assert_eq!(state.release_handle(), Released::ToDriver);
+        let Take::Taken { flags, released } = state.take(|| true) else { panic!("not cancelled") };
         assert!(flags.is_repeat() && !flags.is_inline() && !flags.is_immediate());
         assert_eq!(state.lane(), 3);
-        assert_eq!(state.release_handle(), Released::ToScheduler);
-        assert!(state.is_released());
+        assert!(released);
         state.set_free();
         assert_eq!(state.lane(), 3);
+    }
+
+    #[test]
+    fn of_driver_and_handle_the_last_to_go_is_told() {
+        let fired = armed();
+        assert!(matches!(fired.take(|| true), Take::Taken { released: false, .. }));
+        assert_eq!(fired.release_handle(), Released::Left);
+
+        let cancelled = queued();
+        assert_eq!(cancelled.cancel(), Cancel::WhileQueued);
+        assert!(!cancelled.leave());
+        assert_eq!(cancelled.release_handle(), Released::Left);
+
+        let dropped = queued();
+        assert_eq!(dropped.cancel(), Cancel::WhileQueued);
+        assert_eq!(dropped.release_handle(), Released::ToDriver);
+        assert!(dropped.leave());
+    }
+
+    #[test]
+    fn an_entry_whose_carrier_is_on_its_way_is_freed_when_that_arrives() {
+        for handle_goes_first in [true, false] {
+            let state = armed();
+            assert!(state.lock_deadline() && state.move_deadline(false, false));
+            assert!(state.call_carrier());
+            state.unlock_deadline();
+            if handle_goes_first {
+                assert_eq!(state.release_handle(), Released::ToDriver);
+            }
+            assert!(matches!(state.take(|| true), Take::Taken { released: false, .. }));
+            if !handle_goes_first {
+                assert_eq!(state.release_handle(), Released::ToDriver);
+            }
+            assert_eq!(state.carrier_arrived(), Arrived::Last);
+        }
+        let kept = armed();
+        assert!(kept.lock_deadline() && kept.move_deadline(false, false));
+        assert!(kept.call_carrier());
+        kept.unlock_deadline();
+        assert!(matches!(kept.take(|| true), Take::Taken { released: false, .. }));
+        assert_eq!(kept.carrier_arrived(), Arrived::Late);
+        assert_eq!(kept.release_handle(), Released::Left);
     }
 
     #[test]
@@ -417,8 +528,13 @@ mod tests {
         let held = queued();
         assert!(held.orphan());
         assert_eq!(held.release_handle(), Released::Orphan);
+        let left = armed();
+        assert!(matches!(left.take(|| true), Take::Taken { .. }));
+        assert_eq!(left.release_handle(), Released::Left);
+        assert!(left.orphan());
+        assert_eq!(left.release_handle_at_the_end(), Released::Orphan);
         let dropped = queued();
-        assert_eq!(dropped.release_handle(), Released::ToScheduler);
+        assert_eq!(dropped.release_handle(), Released::ToDriver);
         assert!(!dropped.orphan());
     }
 }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use loom::thread;
 
 use super::{Token, check, scheduler};
+use crate::driver::Next;
 
 const LATER: Duration = Duration::from_nanos(5);
 
@@ -63,21 +64,85 @@ fn the_memory_outlives_the_last_of_handles_driver_and_cancellables_and_goes_with
 }
 
 #[test]
+fn the_memory_outlives_handles_that_let_go_of_fired_timers_as_it_ends() {
+    check(3, || {
+        let (handle, mut driver) = scheduler();
+        let one = handle.schedule_once(Duration::ZERO, || ()).unwrap();
+        let two = handle.schedule_once(Duration::ZERO, || ()).unwrap();
+        let _ = driver.take_in();
+        assert_eq!(driver.turn(0).fired, 2);
+        // The driver has left both entries. Their handles push them onto a stack, or find it closed, or are told that
+        // they are orphans.
+        let first = thread::spawn(move || drop(one));
+        let second = thread::spawn(move || drop(two));
+        drop(driver);
+        drop(handle);
+        first.join().unwrap();
+        second.join().unwrap();
+    });
+}
+
+#[test]
 fn a_handle_dropped_while_its_timer_fires_leaves_the_entry_to_be_used_again() {
     check(3, || {
         let (handle, mut driver) = scheduler();
-        let task = handle.schedule_once(Duration::ZERO, || ()).unwrap();
+        let (token, fate) = Token::new();
+        let task = handle.schedule_once(Duration::ZERO, move || token.run()).unwrap();
         let _ = driver.take_in();
         let dropper = thread::spawn(move || drop(task));
         let _ = driver.turn(0);
+        let _ = driver.take_in();
         dropper.join().unwrap();
-        // Limbo is looked through as timers pass.
+        assert_eq!((fate.runs(), fate.drops()), (1, 1));
         let before = handle.metrics().timer_memory;
-        for _ in 0..3 {
-            drop(handle.schedule_once(Duration::ZERO, || ()).unwrap());
-            let _ = driver.take_in();
-            let _ = driver.turn(0);
-        }
+        let _ = driver.take_in();
+        // The block has two entries: both are there, and each once.
+        let next = Token::new();
+        let other = Token::new();
+        drop(handle.schedule_once(Duration::ZERO, move || next.0.run()).unwrap());
+        drop(handle.schedule_once(Duration::ZERO, move || other.0.run()).unwrap());
         assert_eq!(handle.metrics().timer_memory, before);
+        let _ = driver.take_in();
+        assert_eq!(driver.turn(0).fired, 2);
+        assert_eq!((next.1.runs(), other.1.runs()), (1, 1));
+    });
+}
+
+#[test]
+fn what_is_let_go_all_at_once_is_collected_in_steps_and_the_rest_at_the_end() {
+    check(3, || {
+        let (handle, mut driver) = scheduler();
+        let now = Duration::ZERO;
+        let fired: Vec<_> = (0..5).map(|_| handle.schedule_once(now, || ()).unwrap()).collect();
+        let _ = driver.take_in();
+        assert_eq!(driver.turn(0).next, Next::Idle);
+        drop(fired);
+        // Two in a step.
+        let _ = driver.take_in();
+        assert_eq!(driver.turn(0).next, Next::Now);
+        // Two more when the driver ends, and the last is still in its hands then. One that goes meanwhile finds a stack
+        // from which all was taken.
+        let last = handle.schedule_once(now, || ()).unwrap();
+        let dropper = thread::spawn(move || drop(last));
+        drop(driver);
+        drop(handle);
+        dropper.join().unwrap();
+    });
+}
+
+#[test]
+fn a_handle_dropped_while_its_cancelled_timer_is_retired_leaves_the_entry_to_be_used_again() {
+    check(3, || {
+        let (handle, mut driver) = scheduler();
+        let task = handle.schedule_once(LATER, || ()).unwrap();
+        assert!(task.cancel());
+        let dropper = thread::spawn(move || drop(task));
+        let _ = driver.take_in();
+        dropper.join().unwrap();
+        let before = handle.metrics().timer_memory;
+        let _ = driver.take_in();
+        let both = (handle.schedule_once(LATER, || ()), handle.schedule_once(LATER, || ()));
+        assert_eq!(handle.metrics().timer_memory, before);
+        drop(both);
     });
 }
