@@ -262,3 +262,29 @@ fn memory_for_timers_is_used_again_instead_of_growing() {
     assert!(memory[0] >= batch * 32, "at least the deadlines and tasks");
     assert_eq!(memory[1], memory[9], "{memory:?}");
 }
+
+#[test]
+fn a_kept_cancellable_of_a_fired_timer_keeps_that_timer_s_memory_and_no_other() {
+    let time = virtual_time();
+    let batch = scaled(10_000, 100);
+    let schedule = || time.schedule_once(ms(1), || ()).unwrap();
+    let mut kept: Vec<_> = (0..batch).map(|_| schedule()).collect();
+    assert_eq!(time.advance(ms(1)), batch);
+    assert!(kept.iter().all(|timer| !timer.is_pending() && !timer.is_cancelled()));
+    let memory = time.metrics().timer_memory;
+    for round in 0..10 {
+        // Others are dropped each time, before their timer fires or after.
+        let mut number = round;
+        kept.retain(|_| {
+            number += 1;
+            number % 3 != 0
+        });
+        kept.extend((kept.len()..batch).map(|_| schedule()));
+        if round % 2 == 0 {
+            kept.truncate(batch / 2);
+        }
+        time.advance(ms(1));
+    }
+    assert_eq!(time.metrics().timer_memory, memory);
+    assert!(kept.iter().all(|timer| !timer.cancel()), "those it kept are still their own");
+}
