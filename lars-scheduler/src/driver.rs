@@ -316,20 +316,21 @@ impl Driver {
         // is in the wheel, and what waits for the row to be run lies beside it: a panic that got past the
         // containment would lose nothing but its own task.
         let inline = flags.is_inline();
-        let alone = if task.is_together() && runs_here(&self.live, inline) {
-            self.row.add(task).err()
-        } else {
-            Some(task)
-        };
-        if let Some(task) = alone {
-            if self.row.is_empty() {
-                dispatch(&self.live, task, inline);
-            } else {
-                self.behind = Some((task, inline));
-                self.run_row();
+        if task.is_together() && runs_here(&self.live, inline) {
+            if let Err(task) = self.row.add(task) {
+                self.run_row_and(task, inline);
             }
+        } else if self.row.is_empty() {
+            dispatch(&self.live, task, inline);
+        } else {
+            self.run_row_and(task, inline);
         }
         true
+    }
+
+    fn run_row_and(&mut self, task: RawTask, inline: bool) {
+        self.behind = Some((task, inline));
+        self.run_row();
     }
 
     /// Runs the tasks that wait to be run together, before anything else of the scheduler's runs, and the one behind
