@@ -164,8 +164,8 @@ impl Arena {
     /// Marks all entries: the scheduler is gone. Says whether handles are left that will report.
     ///
     /// Called once, by whoever dropped the last counted reference and closed the lanes. Nobody schedules any more, but
-    /// somebody may be in the middle of moving a deadline nearer, and take an entry for a carrier, or a whole block: those have
-    /// no handles and need no mark.
+    /// somebody may be in the middle of moving a deadline nearer, and take an entry for a carrier, or a whole block:
+    /// those have no handles and need no mark.
     ///
     /// # Safety
     ///

@@ -131,6 +131,28 @@ fn what_is_let_go_all_at_once_is_collected_in_steps_and_the_rest_at_the_end() {
 }
 
 #[test]
+fn what_is_let_go_is_collected_however_much_is_cancelled() {
+    check(3, || {
+        let (handle, mut driver) = scheduler();
+        let fired = handle.schedule_once(Duration::ZERO, || ()).unwrap();
+        let _ = driver.take_in();
+        assert_eq!(driver.turn(0).fired, 1);
+        // As many as are collected in a step.
+        let cancelled: Vec<_> =
+            (0..2).map(|_| handle.schedule_once(LATER, || ()).unwrap()).collect();
+        let _ = driver.take_in();
+        assert!(cancelled.iter().all(|timer| timer.cancel()));
+        drop(fired);
+        let _ = driver.take_in();
+        // Of the two blocks' four entries two are kept.
+        let before = handle.metrics().timer_memory;
+        let both = (handle.schedule_once(LATER, || ()), handle.schedule_once(LATER, || ()));
+        assert_eq!(handle.metrics().timer_memory, before);
+        drop((both, cancelled));
+    });
+}
+
+#[test]
 fn a_handle_dropped_while_its_cancelled_timer_is_retired_leaves_the_entry_to_be_used_again() {
     check(3, || {
         let (handle, mut driver) = scheduler();
