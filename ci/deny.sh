@@ -9,4 +9,6 @@ if ! cargo deny --version >/dev/null 2>&1; then
         exit 0
     fi
 fi
+# Also what only other platforms need: the check itself fetches nothing.
+cargo fetch --quiet --locked
 cargo deny --offline --all-features check bans licenses sources

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The models: every interleaving of the lock-free protocols, with at most three preemptions.
-# LOOM_MAX_PREEMPTIONS=5 ci/loom.sh looks further and takes longer.
+# ci/loom.sh NAME runs the models whose path contains NAME; LOOM_MAX_PREEMPTIONS=5 looks further and takes longer.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 RUSTFLAGS="--cfg lars_loom -D warnings" cargo test --target-dir target/loom --profile loom \
-    -p lars-scheduler -p mini-actor --lib -- models
+    -p lars-scheduler -p mini-actor --lib -- ${1:-tests::loom models}

@@ -13,11 +13,12 @@ fi
 export CARGO_TARGET_DIR=target/miri
 
 export MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-strict-provenance"
-cargo +nightly miri test -p lars-scheduler --lib -- --skip pool::
-cargo +nightly miri test -p mini-actor --lib -- --skip wait_for_room
+cargo +nightly miri test -p lars-scheduler --lib -- --skip pool:: --skip api::repeat:: --skip when_due::
+cargo +nightly miri test -p mini-actor --lib -- mailbox:: --skip wait_for_room
 
 export MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-tree-borrows -Zmiri-permissive-provenance -Zmiri-ignore-leaks"
-cargo +nightly miri test -p lars-scheduler --lib -- pool::
-cargo +nightly miri test -p lars-scheduler --test stress --test cancel --test reset --test batch --test together
-cargo +nightly miri test -p mini-actor --lib -- wait_for_room
+cargo +nightly miri test -p lars-scheduler --lib -- pool:: api::repeat:: when_due::
+cargo +nightly miri test -p lars-scheduler --test stress --test cancel --test reset --test batch --test together \
+    --test handover
+cargo +nightly miri test -p mini-actor --lib -- wait_for_room cell:: dispatcher:: tests::turns::
 cargo +nightly miri test -p mini-actor --test stress

@@ -1,24 +1,36 @@
 #!/usr/bin/env python3
 """Rules of this tree that neither rustfmt nor clippy knows.
 
-- Only src/sync.rs of a crate, and what is below it, names the primitives of std, parking_lot, crossbeam's parker, loom
-  or shuttle. (Clippy refuses the types by name; this also sees paths, and loom's.)
-- The modules of a crate use each other in one direction: each `use crate::` points at a module that stands
-  above in lib.rs.
+- Only src/sync.rs of a crate, and what is below it, names the primitives of std, parking_lot,
+  crossbeam's parker, loom or shuttle. (Clippy refuses the types by name; this also sees paths,
+  and loom's.)
+- The folders of a crate use each other in one direction: each `crate::` path points at a folder
+  that stands above in lib.rs, or, within a folder, at a module that stands above in the folder's
+  own file. A name that lib.rs re-exports counts as the module it comes from.
+- The systems of lars-scheduler name what the crate exports, `sync`, each other, and of all else
+  only what systems/facade.rs gives them.
 - Every test that is ignored, and every TODO, says why.
-- Every test that docs/semantics.md and docs/actors.md name exists.
+- Every test that semantics.md, systems.md and actors.md in docs name exists.
+- Every path in the table "Where do I change …?" of docs/architecture.md exists.
 """
 
 import pathlib
 import re
+import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CRATES = ["lars-scheduler", "mini-actor"]
 
 PRIMITIVES = re.compile(
-    r"\b(std::sync::(atomic|Mutex|Condvar|RwLock)|parking_lot::|crossbeam_utils::sync|loom::(sync|cell)|\bshuttle::)"
+    r"\b(std::sync::(atomic|Mutex|Condvar|RwLock)|parking_lot::|crossbeam_utils::sync"
+    r"|loom::(sync|cell)|\bshuttle::)"
 )
+
+WIDTH = 100
+WIDTH_HOLDS_IN = ("*.rs", "*.py")
+# A row of a table, an address, a string without a space.
+UNBREAKABLE = re.compile(r"^\s*(//[/!]?|#) *\||https?://|\"[^\s\"]{60,}\"")
 
 problems = []
 
@@ -36,21 +48,67 @@ def code_of(path):
     return re.split(r"#CUT\s*\n\s*mod \w+ \{", text)[0].replace("#CUT", "")
 
 
+def modules_in(path):
+    """The modules that a file declares, in order."""
+    return re.findall(r"^(?:pub(?:\(crate\))? )?mod (\w+);", path.read_text(), re.MULTILINE)
+
+
+def re_exports(path):
+    """Which module each name that lib.rs re-exports comes from."""
+    found = {}
+    for module, names in re.findall(
+        r"^pub use self::([\w:]+?)::(\w+|\{[^}]*\});", path.read_text(), re.MULTILINE
+    ):
+        for name in re.findall(r"\w+", names):
+            found[name] = module.split("::") + [name]
+    return found
+
+
+def paths_in(code):
+    """Every `crate::` path, with groups in braces taken apart one level deep."""
+    for first, group, rest in re.findall(r"\bcrate::(\w*)(?:::)?(?:\{([^}]*)\}|(\w*))", code):
+        if group:
+            for name in re.findall(r"(?:^|,)\s*(\w+)", group):
+                yield [first, name] if first else [name]
+        elif first:
+            yield [first, rest]
+
+
 for crate in CRATES:
     src = ROOT / crate / "src"
-    order = re.findall(r"^(?:pub )?mod (\w+);", (src / "lib.rs").read_text(), re.MULTILINE)
+    folders = modules_in(src / "lib.rs")
+    inside = {
+        folder: modules_in(src / f"{folder}.rs")
+        for folder in folders
+        if (src / f"{folder}.rs").exists()
+    }
+    exported = re_exports(src / "lib.rs")
     for path in sorted(src.rglob("*.rs")):
         parts = path.relative_to(src).with_suffix("").parts
         name = path.relative_to(ROOT)
-        if parts[0] in ("lib", "sync", "models", "shuttles") or parts[-1] == "tests":
+        if parts[0] in ("lib", "sync", "tests", "proof") or parts[-1] in ("tests", "models"):
             continue
         code = code_of(path)
         for match in PRIMITIVES.finditer(code):
             problems.append(f"{name}: names {match.group(0)}, which only src/sync.rs may")
-        own = order.index(parts[0])
-        for used in set(re.findall(r"\bcrate::(\w+)", code)):
-            if used in order and order.index(used) > own:
-                problems.append(f"{name}: uses `{used}`, which stands below `{parts[0]}` in lib.rs")
+        own = folders.index(parts[0])
+        behind_facade = parts[0] == "systems" and parts[1:] != ("facade",)
+        for used in paths_in(code):
+            if behind_facade and used[0] in folders and used[0] not in ("sync", "systems"):
+                problems.append(
+                    f"{name}: uses `crate::{'::'.join(used)}`, and not what facade.rs gives systems"
+                )
+            used = exported.get(used[0], used)
+            if used[0] not in folders:
+                continue
+            if folders.index(used[0]) > own:
+                problems.append(f"{name}: uses `{used[0]}`, which stands below `{parts[0]}`")
+            elif used[0] == parts[0] and len(parts) > 1 and len(used) > 1:
+                order = inside[parts[0]]
+                if used[1] in order and order.index(used[1]) > order.index(parts[1]):
+                    problems.append(
+                        f"{name}: uses `{used[1]}`, which stands below `{parts[1]}` in {used[0]}.rs"
+                    )
 
 for path in ROOT.rglob("*.rs"):
     if "target" in path.relative_to(ROOT).parts:
@@ -65,11 +123,39 @@ for path in ROOT.rglob("*.rs"):
 tests = set()
 for crate in CRATES:
     for path in (ROOT / crate).rglob("*.rs"):
-        tests.update(re.findall(r"\bfn (\w+)\(", path.read_text()))
-for page in (ROOT / "docs" / "semantics.md", ROOT / "docs" / "actors.md"):
+        tests.update(re.findall(r"\bfn (\w+)[(<]", path.read_text()))
+PAGES = ("semantics.md", "systems.md", "actors.md")
+for page in (ROOT / "docs" / name for name in PAGES):
     for name in re.findall(r"`([a-z0-9]+(?:_[a-z0-9]+){3,})`", page.read_text()):
         if name not in tests:
-            problems.append(f"{page.relative_to(ROOT)}: names the test `{name}`, which does not exist")
+            where = page.relative_to(ROOT)
+            problems.append(f"{where}: names the test `{name}`, which does not exist")
+
+tracked = subprocess.run(
+    ["git", "ls-files", "-z", *WIDTH_HOLDS_IN],
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+    check=True,
+)
+for name in filter(None, tracked.stdout.split("\0")):
+    path = ROOT / name
+    # A file that was deleted and not committed is still tracked.
+    if not path.exists():
+        continue
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if len(line) > WIDTH and not UNBREAKABLE.search(line):
+            problems.append(f"{name}:{number}: {len(line)} characters, and {WIDTH} is the limit")
+
+architecture = (ROOT / "docs" / "architecture.md").read_text()
+section = re.search(r"^## Where do I change.*?(?=^## |\Z)", architecture, re.DOTALL | re.MULTILINE)
+table = re.findall(r"^\|.*", section.group(0), re.MULTILINE) if section else []
+named = [path for row in table for path in re.findall(r"`([^`\s]*/[^`\s]*)`", row)]
+if not named:
+    problems.append("docs/architecture.md: the table of where to change what names no path")
+for path in named:
+    if not (ROOT / path).exists():
+        problems.append(f"docs/architecture.md: names the path `{path}`, which does not exist")
 
 for problem in problems:
     print(problem)

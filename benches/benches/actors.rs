@@ -114,7 +114,8 @@ fn ping_pong(c: &mut Criterion) {
     });
 }
 
-/// Ten thousand actors get messages from one thread, each in turn: the time until the last is received.
+/// Ten thousand actors get messages from one thread, each in turn: the time until the last is
+/// received.
 fn fan(c: &mut Criterion) {
     const ACTORS: u64 = 10_000;
     c.bench_function("fan_of_10000", |b| {

@@ -104,7 +104,8 @@ fn wheel_cascade(c: &mut Criterion) {
     group.finish();
 }
 
-/// Timers that come due, all in one slot and one in each; and a step of the clock at which nothing does.
+/// Timers that come due, all in one slot and one in each; and a step of the clock at which nothing
+/// does.
 fn wheel_expire(c: &mut Criterion) {
     let mut group = c.benchmark_group("wheel_expire");
     group.throughput(Throughput::Elements(ENTRIES as u64));

@@ -168,8 +168,8 @@ fn turn(c: &mut Criterion) {
     group.finish();
 }
 
-/// A timer from the call to the run in virtual time, while the cancellables of so many that have fired are kept: each
-/// takes the place of the oldest.
+/// A timer from the call to the run in virtual time, while the cancellables of so many that have
+/// fired are kept: each takes the place of the oldest.
 fn kept_cancellables(c: &mut Criterion) {
     let mut group = c.benchmark_group("kept_cancellables");
     for kept in [1_000, 100_000, 1_000_000] {
@@ -200,9 +200,9 @@ fn kept_cancellables(c: &mut Criterion) {
     group.finish();
 }
 
-/// A movement of virtual time by one tick in which nothing is due: over an empty wheel, and over a full one.
-/// The latter is mostly the search for the next deadline, through all timers of the first slot; the timer thread
-/// makes do with the slot's beginning.
+/// A movement of virtual time by one tick in which nothing is due: over an empty wheel, and over a
+/// full one. The latter is mostly the search for the next deadline, through all timers of the first
+/// slot; the timer thread makes do with the slot's beginning.
 fn virtual_tick(c: &mut Criterion) {
     const DAY: u64 = 24 * 3_600;
     let mut group = c.benchmark_group("virtual_tick");
@@ -231,7 +231,8 @@ fn burst(c: &mut Criterion) {
     const LEAD: Duration = Duration::from_millis(100);
     let mut group = c.benchmark_group("burst");
     group.throughput(Throughput::Elements(TIMERS)).sample_size(10);
-    // Most of the time is spent before the burst, where it is not measured: few iterations have to do.
+    // Most of the time is spent before the burst, where it is not measured: few iterations have to
+    // do.
     group.sampling_mode(SamplingMode::Flat).measurement_time(Duration::from_millis(50));
     group.bench_function(BenchmarkId::from_parameter(TIMERS), |b| {
         let scheduler = scheduler();

@@ -29,8 +29,8 @@ impl Xorshift {
     }
 }
 
-/// Lets `threads` threads do `work` with their number, released at the same moment; returns the time from
-/// there until the last is done.
+/// Lets `threads` threads do `work` with their number, released at the same moment; returns the
+/// time from there until the last is done.
 pub fn together(threads: u64, work: impl Fn(u64) + Sync) -> Duration {
     let barrier = Barrier::new(threads as usize + 1);
     thread::scope(|scope| {

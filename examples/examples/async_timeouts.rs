@@ -1,8 +1,9 @@
-//! Time-outs, an idle connection, a heartbeat and a retry in async code: without a runtime, under tokio, and in
-//! virtual time. The code is the same.
+//! Time-outs, an idle connection, a heartbeat and a retry in async code: without a runtime, under
+//! tokio, and in virtual time. The code is the same.
 //!
-//! The first run needs nothing but a thread that polls. In the second the very same futures are a task of a tokio runtime
-//! that has no timers of its own switched on. In the third nothing sleeps, and every figure is exact.
+//! The first run needs nothing but a thread that polls. In the second the very same futures are a
+//! task of a tokio runtime that has no timers of its own switched on. In the third nothing sleeps,
+//! and every figure is exact.
 #![allow(clippy::disallowed_methods)]
 
 use std::error::Error;
@@ -147,7 +148,8 @@ async fn story(timers: Handle, end: impl FnOnce()) -> Result<Story, Failure> {
     })
 }
 
-/// One request. Fails with the time from its limit until it noticed; none if it failed in another way.
+/// One request. Fails with the time from its limit until it noticed; none if it failed in another
+/// way.
 async fn request(timers: &Handle, number: usize) -> Result<usize, Option<Duration>> {
     let begin = timers.now();
     let answer = async {
@@ -178,7 +180,8 @@ async fn yield_once() {
     .await;
 }
 
-/// Serves a hundred requests, and closes when none has come for a while. Each request moves the one timer.
+/// Serves a hundred requests, and closes when none has come for a while. Each request moves the one
+/// timer.
 async fn idle_connection(timers: &Handle) -> Result<(Duration, u64), Failure> {
     let (sender, mut requests) = futures::channel::mpsc::unbounded();
     let before = timers.metrics().scheduled;

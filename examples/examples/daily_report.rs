@@ -1,8 +1,8 @@
-//! A report at nine every morning in Berlin, over the weeks in which the clocks change, and over one in which
-//! somebody sets the clock wrong; in virtual wall time.
+//! A report at nine every morning in Berlin, over the weeks in which the clocks change, and over
+//! one in which somebody sets the clock wrong; in virtual wall time.
 //!
-//! A second job, at half past two at night, meets the hour that does not exist in spring and the one that comes
-//! twice in autumn.
+//! A second job, at half past two at night, meets the hour that does not exist in spring and the
+//! one that comes twice in autumn.
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -61,8 +61,8 @@ struct Line {
     at: Zoned,
 }
 
-/// Runs both jobs for a week from that local time on. One day in, the clock is set forwards by `wrong`,
-/// and another day later, back.
+/// Runs both jobs for a week from that local time on. One day in, the clock is set forwards by
+/// `wrong`, and another day later, back.
 fn a_week(from: &str, wrong: Duration) -> Result<Vec<Line>, Box<dyn Error>> {
     let time = LightArrayRevolverScheduler::builder().build_virtual()?;
     let start: SystemTime = from.parse::<DateTime>()?.in_tz(ZONE)?.into();

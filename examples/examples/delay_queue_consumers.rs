@@ -1,5 +1,6 @@
-//! Retries, as many services have them: several producers say when something is to be tried again, some of it turns
-//! out to be needless, and several consumers, threads and async tasks, take what is due from one delay queue.
+//! Retries, as many services have them: several producers say when something is to be tried again,
+//! some of it turns out to be needless, and several consumers, threads and async tasks, take what
+//! is due from one delay queue.
 #![allow(clippy::disallowed_methods)]
 
 use std::error::Error;
@@ -68,7 +69,8 @@ fn serve() -> Result<bool, Box<dyn Error>> {
         let put = producers.into_iter().all(|producer| producer.join().unwrap_or(false));
         let in_time = put && Instant::now() < first;
 
-        // Every consumer is told when the queue is closed, so it is when nothing is left to wait for.
+        // Every consumer is told when the queue is closed, so it is when nothing is left to wait
+        // for.
         let patience = first + Duration::from_secs(60);
         while !queue.is_empty() && Instant::now() < patience {
             thread::sleep(Duration::from_millis(5));
@@ -121,7 +123,8 @@ fn serve() -> Result<bool, Box<dyn Error>> {
     Ok(early + lost + doubled == 0 && in_order && scheduler.pending() == 0)
 }
 
-/// Puts its share in, in no order of deadlines, and takes every tenth item out again. Says whether all were accepted.
+/// Puts its share in, in no order of deadlines, and takes every tenth item out again. Says whether
+/// all were accepted.
 fn produce(
     queue: &DelayQueue<Retry>,
     producer: usize,

@@ -1,8 +1,9 @@
 //! Five nodes elect a leader, the leader dies, and they elect again: with two repeated timers each.
 //!
-//! The election timer of a node has another random time-out in every round, and every heartbeat of a leader pushes it
-//! back. Who hears nothing for that long stands for election; a majority of all five makes a leader. First it is
-//! done in real time, to be watched; then with two hundred seeds in virtual time, where the bounds can be checked.
+//! The election timer of a node has another random time-out in every round, and every heartbeat of
+//! a leader pushes it back. Who hears nothing for that long stands for election; a majority of all
+//! five makes a leader. First it is done in real time, to be watched; then with two hundred seeds
+//! in virtual time, where the bounds can be checked.
 #![allow(clippy::disallowed_methods)]
 
 use std::collections::BTreeMap;
@@ -238,8 +239,8 @@ impl Cluster {
     }
 }
 
-/// In real time, to be watched. It checks what must hold on any machine: somebody is elected, again after each
-/// death, and never two in one term.
+/// In real time, to be watched. It checks what must hold on any machine: somebody is elected, again
+/// after each death, and never two in one term.
 fn watch() -> Result<(), Box<dyn Error>> {
     println!("Five nodes, in real time:\n");
     let scheduler = LightArrayRevolverScheduler::new()?;
@@ -252,7 +253,8 @@ fn watch() -> Result<(), Box<dyn Error>> {
         }
         // A while of peace, under a leader whose heartbeats push all election timers back.
         std::thread::sleep(Duration::from_millis(400));
-        // On a machine that stood still the others may have lost patience; the last one elected is it.
+        // On a machine that stood still the others may have lost patience; the last one elected is
+        // it.
         let leader = elections.try_iter().last().unwrap_or(leader);
         last = leader.term;
         cluster.kill(leader.node);

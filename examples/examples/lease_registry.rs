@@ -1,10 +1,11 @@
-//! A registry of services: each has a lease, which its heartbeats renew, and which expires when they stay away.
+//! A registry of services: each has a lease, which its heartbeats renew, and which expires when
+//! they stay away.
 //!
-//! Every lease is one timer. A heartbeat moves its deadline out, in place (`Cancellable::reset`), so the registry
-//! never sweeps through its leases and a renewal never touches a queue that is shared. Ten minutes of 20,000
-//! services, in virtual time: most are healthy, some crash, some are slow, some stand still for longer than their
-//! lease and come back, some say goodbye. At the end it is known of each when it should have expired, to the
-//! nanosecond.
+//! Every lease is one timer. A heartbeat moves its deadline out, in place (`Cancellable::reset`),
+//! so the registry never sweeps through its leases and a renewal never touches a queue that is
+//! shared. Ten minutes of 20,000 services, in virtual time: most are healthy, some crash, some are
+//! slow, some stand still for longer than their lease and come back, some say goodbye. At the end
+//! it is known of each when it should have expired, to the nanosecond.
 #![allow(clippy::disallowed_methods)]
 
 use std::error::Error;
@@ -57,7 +58,8 @@ struct Expired {
 }
 
 struct Lease {
-    /// Tells leases of one service apart: an expiry that comes late must not take the next lease with it.
+    /// Tells leases of one service apart: an expiry that comes late must not take the next lease
+    /// with it.
     number: u64,
     expiry: Cancellable,
 }
@@ -108,7 +110,8 @@ impl Registry {
         }))
     }
 
-    /// Gives a service a lease, instead of one that it may have. Says whether the scheduler takes it.
+    /// Gives a service a lease, instead of one that it may have. Says whether the scheduler takes
+    /// it.
     fn register(self: &Arc<Self>, service: usize) -> bool {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let registry = Arc::downgrade(self);
@@ -125,8 +128,8 @@ impl Registry {
         true
     }
 
-    /// A heartbeat. `false`: there is no lease any more, and the service has to register again. `true` is a promise:
-    /// the lease holds for its whole time from now.
+    /// A heartbeat. `false`: there is no lease any more, and the service has to register again.
+    /// `true` is a promise: the lease holds for its whole time from now.
     fn renew(&self, service: usize) -> bool {
         let renewed = locked(&self.leases[service])
             .as_ref()

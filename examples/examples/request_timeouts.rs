@@ -1,5 +1,5 @@
-//! Questions under load, to actors of which some are slow: who answers in time is heard, who does not is not
-//! waited for, and every single question is accounted for.
+//! Questions under load, to actors of which some are slow: who answers in time is heard, who does
+//! not is not waited for, and every single question is accounted for.
 //!
 //! ```text
 //! cargo run --release -p examples --example request_timeouts
@@ -40,8 +40,8 @@ impl Actor for Server {
             Message::Question(number, reply) if self.slow => {
                 self.asked += 1;
                 let ready = Message::Ready(number, reply);
-                // Refused only while the system is being closed; then the reply goes with the message, and the
-                // asker is told.
+                // Refused only while the system is being closed; then the reply goes with the
+                // message, and the asker is told.
                 let _ = ctx.timers().start_single(self.asked, DELAY, ready);
             }
             Message::Question(number, reply) | Message::Ready(number, reply) => {
@@ -79,7 +79,8 @@ fn run() -> Result<bool, Box<dyn Error>> {
         })
         .collect::<Result<Vec<_>, _>>()?;
     println!(
-        "{QUESTIONS} questions to {SERVERS} servers, of which {} take {DELAY:?}; the limit is {TIMEOUT:?}.",
+        "{QUESTIONS} questions to {SERVERS} servers, of which {} take {DELAY:?}; \
+         the limit is {TIMEOUT:?}.",
         SERVERS / SLOW
     );
 

@@ -1,9 +1,11 @@
-//! A client that refreshes its copy of a registry while the registry becomes slow, fails, and recovers.
+//! A client that refreshes its copy of a registry while the registry becomes slow, fails, and
+//! recovers.
 //!
-//! Refreshing is a supervised task: every ten seconds, three seconds for a run, and each run that takes longer
-//! doubles the interval, up to a minute, so that the clients do not finish off a server that is in trouble. The runs
-//! are futures, polled by whoever wakes them; nothing waits for them. In virtual time the day is over at once, and
-//! what happens can be compared with what should, run by run.
+//! Refreshing is a supervised task: every ten seconds, three seconds for a run, and each run that
+//! takes longer doubles the interval, up to a minute, so that the clients do not finish off a
+//! server that is in trouble. The runs are futures, polled by whoever wakes them; nothing waits for
+//! them. In virtual time the day is over at once, and what happens can be compared with what
+//! should, run by run.
 #![allow(clippy::disallowed_methods)]
 
 use std::error::Error;
@@ -108,7 +110,8 @@ fn run() -> Result<bool, Box<dyn Error>> {
     Ok(checks.iter().all(|(_, holds)| *holds))
 }
 
-/// One refresh. When nobody waits for it any more it tells the server so, instead of leaving it to its work.
+/// One refresh. When nobody waits for it any more it tells the server so, instead of leaving it to
+/// its work.
 async fn fetch(server: Arc<Server>, token: CancelToken) -> Result<(), &'static str> {
     let (_, _, latency, good) = server_at(server.timers.now() - server.start);
     let mut answer =
@@ -197,7 +200,8 @@ fn name_of(outcome: &Outcome) -> &'static str {
 
 fn print(lines: &[Line], counts: &Counts) {
     println!(
-        "A refresh every {INTERVAL:?}, given up after {TIMEOUT:?}, backing off to {MAX_INTERVAL:?}:\n"
+        "A refresh every {INTERVAL:?}, given up after {TIMEOUT:?}, \
+         backing off to {MAX_INTERVAL:?}:\n"
     );
     println!("  run   at        server       outcome   took      next in");
     for (number, line) in lines.iter().enumerate() {

@@ -1,4 +1,5 @@
-//! How an actor with timers is tested: a day of a circuit breaker, in a few microseconds and without sleeping.
+//! How an actor with timers is tested: a day of a circuit breaker, in a few microseconds and
+//! without sleeping.
 //!
 //! ```text
 //! cargo run --release -p examples --example testing_with_virtual_time
@@ -27,8 +28,8 @@ enum Event {
     TryAgain,
 }
 
-/// Opens after three failures in a row, and tries again after a minute, then two, four, up to an hour. A breaker that
-/// nobody has called for six hours goes.
+/// Opens after three failures in a row, and tries again after a minute, then two, four, up to an
+/// hour. A breaker that nobody has called for six hours goes.
 struct Breaker {
     state: State,
     failures: u32,

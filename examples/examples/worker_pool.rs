@@ -1,5 +1,5 @@
-//! A pool of workers that fail now and then: a parent that keeps them busy, supervision that restarts them with a
-//! growing pause, and no job that is lost or done twice.
+//! A pool of workers that fail now and then: a parent that keeps them busy, supervision that
+//! restarts them with a growing pause, and no job that is lost or done twice.
 //!
 //! ```text
 //! cargo run --release -p examples --example worker_pool
@@ -49,7 +49,8 @@ impl Actor for Worker {
     type Message = Job;
 
     fn started(&mut self, ctx: &mut Context<Self>) {
-        // A worker that has nothing to do for a while says so. (Refused only while the system is being closed.)
+        // A worker that has nothing to do for a while says so. (Refused only while the system is
+        // being closed.)
         let _ = ctx.set_receive_timeout(Duration::from_secs(60));
     }
 

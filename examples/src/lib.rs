@@ -1,5 +1,5 @@
-//! The pages that have code in them, compiled and run like every other example. (Here because they lie outside of both
-//! published packages.)
+//! The pages that have code in them, compiled and run like every other example. (Here because they
+//! lie outside of both published packages.)
 
 #[cfg(doctest)]
 mod pages {

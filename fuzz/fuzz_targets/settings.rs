@@ -1,4 +1,5 @@
-//! Settings: any value is accepted or refused by an error that names it, and what is accepted works.
+//! Settings: any value is accepted or refused by an error that names it, and what is accepted
+//! works.
 #![no_main]
 
 use std::time::Duration;

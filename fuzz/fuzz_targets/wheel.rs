@@ -1,5 +1,5 @@
-//! The wheel alone, against a sorted map. Its steps are cut short by a budget, as the driver does it: between them timers
-//! come and go while a slot has been moved down in part.
+//! The wheel alone, against a sorted map. Its steps are cut short by a budget, as the driver does
+//! it: between them timers come and go while a slot has been moved down in part.
 #![no_main]
 
 use std::collections::BTreeMap;

@@ -1,6 +1,7 @@
 //! What the targets share.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 /// Counts operations, and says now and then how many there were.
 pub fn count(operations: u64) {
@@ -10,4 +11,24 @@ pub fn count(operations: u64) {
     if before / EVERY != (before + operations) / EVERY {
         eprintln!("operations: {} million", (before + operations) / 1_000_000);
     }
+}
+
+/// Does `work`, which must not keep the processor for longer than `limit`. Other threads and
+/// processes do not count. (Zone files are read in system calls; what they take counts, and is
+/// small.)
+pub fn in_time<R>(limit: Duration, work: impl FnOnce() -> R) -> R {
+    let begin = processor_time();
+    let result = work();
+    let took = processor_time() - begin;
+    assert!(took <= limit, "it took {took:?}, and may take {limit:?}");
+    result
+}
+
+/// The time that this thread has had a processor.
+fn processor_time() -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the call writes to a local variable and nothing else.
+    let result = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    assert_eq!(result, 0, "the thread's clock cannot be read");
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.unsigned_abs() as u32)
 }

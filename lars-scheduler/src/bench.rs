@@ -1,17 +1,17 @@
-//! The parts, for the benches and the fuzzer of this workspace, which could not reach them otherwise. Not part of the interface:
-//! what is in here may change in any release.
+//! The parts, for the benches and the fuzzer of this workspace, which could not reach them
+//! otherwise. Not part of the interface: what is in here may change in any release.
 
 use std::ops::Range;
 use std::ptr;
 use std::time::Duration;
 
-use crate::body::RawTask;
-use crate::entry::Entry;
-use crate::entry::state::{Arm, Flags, Take};
-use crate::intake::{Intake as Queue, Pop};
+use crate::base::raw_task::RawTask;
+use crate::base::tick::Tick;
+use crate::engine::entry::Entry;
+use crate::engine::entry::state::{Arm, Flags, Take};
+use crate::engine::intake::{Intake as Queue, Pop};
+use crate::engine::wheel::{Advance, Wheel as Inner};
 use crate::sync::{AtomicBool, Ordering};
-use crate::tick::Tick;
-use crate::wheel::{Advance, Wheel as Inner};
 
 fn entries(count: usize) -> Box<[Entry]> {
     (0..count).map(|_| Entry::free(0)).collect()
@@ -51,8 +51,8 @@ impl Intake {
         // Acquire: pairs with the release in `consume`.
         assert!(!self.pushed[producer].swap(true, Ordering::Acquire), "pushed already");
         for entry in &self.entries[self.part(producer)] {
-            // SAFETY: the entry is this producer's, which pushes it once, and lives as long as the queue. What is
-            // written through the pointer are its links, which are atomics.
+            // SAFETY: the entry is this producer's, which pushes it once, and lives as long as the
+            // queue. What is written through the pointer are its links, which are atomics.
             unsafe { self.queue.push(ptr::from_ref(entry).cast_mut()) };
         }
     }
@@ -60,7 +60,8 @@ impl Intake {
     /// Pops everything; says how much it was.
     pub fn consume(&mut self) -> usize {
         let mut popped = 0;
-        // SAFETY: we have the queue to ourselves, so this is the only consumer and nobody is pushing.
+        // SAFETY: `&mut self` is the only reference to the queue, so this is the only consumer, and
+        // nobody is pushing.
         while let Pop::Entry(_) = unsafe { self.queue.pop() } {
             popped += 1;
         }
@@ -91,7 +92,7 @@ impl Wheel {
         let tick = Tick::new(tick).expect("a tick in range");
         let entries = Box::into_raw(entries(capacity));
         let first = entries.cast::<Entry>();
-        // SAFETY: so many are behind the first.
+        // SAFETY: the allocation has `capacity` entries.
         let free = (0..capacity).map(|number| unsafe { first.add(number) }).collect();
         Self { wheel: Inner::new(tick, size, 0), tick, free, entries }
     }
@@ -103,10 +104,11 @@ impl Wheel {
     /// If all entries are in it.
     pub fn insert(&mut self, deadline: Duration) -> usize {
         let entry = self.free.pop().expect("an entry is free");
-        // SAFETY: the entry is free, ours, and lives as long as the wheel, in whose allocation it is.
+        // SAFETY: the entry is free, nobody else refers to it, and it lives as long as the wheel,
+        // in whose allocation it is.
         unsafe {
-            (*entry).fill(crate::tick::nanos(deadline), RawTask::new(|| ()));
-            (*entry).state.publish(Flags::default());
+            (*entry).fill(crate::base::tick::nanos(deadline), RawTask::new(|| ()));
+            (*entry).state.publish(0, Flags::default());
             let Arm::Armed(_) = (*entry).state.arm() else { unreachable!("it was just queued") };
             self.wheel.insert(entry);
             entry.offset_from(self.entries.cast::<Entry>()) as usize
@@ -119,7 +121,8 @@ impl Wheel {
     ///
     /// The timer of this number is in the wheel, due or not.
     pub unsafe fn remove(&mut self, number: usize) {
-        // SAFETY: so many are behind the first, and the caller's promise.
+        // SAFETY: the wheel numbers its own entries, so this one is in the allocation. It is in the
+        // wheel, due or not.
         unsafe {
             let entry = self.entries.cast::<Entry>().add(number);
             self.wheel.unlink(entry);
@@ -127,10 +130,11 @@ impl Wheel {
         }
     }
 
-    /// Moves the wheel towards an instant: to the next tick that has timers, or as far as the budget of
-    /// moves between levels goes. Says whether it has got there, with nothing to do up to there.
+    /// Moves the wheel towards an instant: to the next tick that has timers, or as far as the
+    /// budget of moves between levels goes. Says whether it has got there, with nothing to do up to
+    /// there.
     pub fn step(&mut self, to: Duration, mut budget: usize) -> bool {
-        let target = self.tick.reached_by(crate::tick::nanos(to));
+        let target = self.tick.reached_by(crate::base::tick::nanos(to));
         self.wheel.advance(target, &mut budget) == Advance::Reached
     }
 
@@ -145,7 +149,7 @@ impl Wheel {
     }
 
     /// When the wheel has to be moved next: at its first timer, or before that.
-    pub fn next_wake_up(&self) -> Option<Duration> {
+    pub fn next_wake_up(&mut self) -> Option<Duration> {
         self.wheel.next_tick().map(|tick| Duration::from_nanos(self.tick.start_of(tick)))
     }
 
@@ -163,7 +167,7 @@ impl Wheel {
     ///
     /// The entry is armed, and in no list.
     unsafe fn retire(&mut self, entry: *mut Entry) {
-        // SAFETY: the caller's promise; nobody else has it.
+        // SAFETY: the entry is armed, and nobody else refers to it: no handle was ever made.
         unsafe {
             let taken = (*entry).state.take(|| true);
             let Take::Taken { .. } = taken else { unreachable!("it was armed") };
@@ -178,7 +182,8 @@ impl Wheel {
 impl Drop for Wheel {
     fn drop(&mut self) {
         // The tasks of these benches own nothing, so those that wait may be forgotten.
-        // SAFETY: made by `Box::into_raw`; the wheel, which still points to them, does not follow its links any more.
+        // SAFETY: `Box::into_raw` made it. The wheel still points to the entries, but does not
+        // follow its links any more.
         drop(unsafe { Box::from_raw(self.entries) });
     }
 }

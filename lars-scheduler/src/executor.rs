@@ -1,13 +1,19 @@
 //! Where due tasks go.
 
 mod adapters;
+pub(crate) mod chunk;
+pub(crate) mod idle;
 pub(crate) mod pool;
+pub(crate) mod run_on;
+pub(crate) mod task;
 
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::body::RawTask;
-use crate::report::{PanicIn, Reporter};
+use crate::base::exclusive::Exclusive;
+use crate::base::panics::{PanicIn, Reporter};
+use crate::base::raw_task::{RawTask, TaskBody};
+use crate::executor::pool::Pool;
 use crate::sync::Arc;
 
 #[cfg(feature = "rayon")]
@@ -22,7 +28,7 @@ pub use self::adapters::TokioExecutor;
 ///
 /// The timer thread calls [`execute`](Executor::execute) with each task that is due, so it must
 /// not block: while it does, nothing else of the scheduler fires. Ready ones are the
-/// [`Pool`](crate::Pool) that a scheduler starts by default, [`Inline`], [`SpawnExecutor`] for
+/// [`Pool`] that a scheduler starts by default, [`Inline`], [`SpawnExecutor`] for
 /// anything that implements `futures::task::Spawn`, and, behind features of the same name,
 /// `RayonExecutor` and `TokioExecutor`.
 ///
@@ -64,11 +70,21 @@ pub trait Executor: Send + Sync + 'static {
     /// [`Rejected`] gives the task back. The scheduler then counts it, logs the reason and runs
     /// the task on its own pool instead, because an accepted task is never lost.
     fn execute(&self, task: Runnable) -> Result<(), Rejected>;
+
+    /// The pool that this is, which takes tasks that are due together in one go.
+    #[doc(hidden)]
+    fn as_pool(&self) -> Option<&Pool> {
+        None
+    }
 }
 
 impl<E: Executor + ?Sized> Executor for std::sync::Arc<E> {
     fn execute(&self, task: Runnable) -> Result<(), Rejected> {
         (**self).execute(task)
+    }
+
+    fn as_pool(&self) -> Option<&Pool> {
+        (**self).as_pool()
     }
 }
 
@@ -116,7 +132,7 @@ impl Executor for Inline {
 /// ```
 #[must_use = "dropping a runnable loses its task"]
 pub struct Runnable {
-    task: Option<RawTask>,
+    task: Exclusive<Option<RawTask>>,
     reporter: Option<Arc<Reporter>>,
 }
 
@@ -125,16 +141,21 @@ impl Runnable {
     ///
     /// A closure of up to three words is stored without an allocation.
     pub fn new(run: impl FnOnce() + Send + 'static) -> Self {
-        Self { task: Some(RawTask::new(run)), reporter: None }
+        Self::of_body(run)
+    }
+
+    /// A runnable of this body, which learns if it is lost.
+    pub(crate) fn of_body(body: impl TaskBody) -> Self {
+        Self { task: Exclusive::new(Some(RawTask::new(body))), reporter: None }
     }
 
     pub(crate) fn of_scheduler(task: RawTask, reporter: &Arc<Reporter>) -> Self {
-        Self { task: Some(task), reporter: Some(Arc::clone(reporter)) }
+        Self { task: Exclusive::new(Some(task)), reporter: Some(Arc::clone(reporter)) }
     }
 
     /// Runs the task. A panic in it is contained and reported.
     pub fn run(mut self) {
-        let task = self.task.take();
+        let task = self.task.get_mut().take();
         let run = move || {
             if let Some(task) = task {
                 task.run();
@@ -153,7 +174,7 @@ impl Runnable {
 
 impl Drop for Runnable {
     fn drop(&mut self) {
-        if let Some(task) = self.task.take()
+        if let Some(task) = self.task.get_mut().take()
             && let Some(reporter) = self.reporter.take()
         {
             reporter.task_abandoned();

@@ -6,7 +6,8 @@
 //!
 //! - To schedule: [`schedule_once`](Handle::schedule_once), [`schedule_at`](Handle::schedule_at),
 //!   [`schedule_with_fixed_delay`](Handle::schedule_with_fixed_delay),
-//!   [`schedule_at_fixed_rate`](Handle::schedule_at_fixed_rate), [`schedule_repeating`](Handle::schedule_repeating),
+//!   [`schedule_at_fixed_rate`](Handle::schedule_at_fixed_rate),
+//!   [`schedule_repeating`](Handle::schedule_repeating),
 //!   [`schedule_batch`](Handle::schedule_batch); with the options of [`Task`] and [`Periodic`].
 //! - What was scheduled: [`cancel`](Cancellable::cancel), [`reset`](Cancellable::reset),
 //!   [`cancel_on_drop`](Cancellable::cancel_on_drop).
@@ -14,109 +15,74 @@
 //!   [`close`](LightArrayRevolverScheduler::close).
 //! - In tests: [`VirtualTime`].
 #![cfg_attr(docsrs, feature(doc_cfg))]
-// The modules stand in the order in which they may use each other: downwards never.
+// The folders stand in the order in which they may use each other: downwards never.
 
 mod sync;
 
-mod error;
-mod tick;
-
-mod body;
-mod clock;
-mod report;
-mod wait;
+mod base;
 
 mod executor;
 
-mod task;
+mod engine;
 
-mod entry;
-mod stack;
+mod api;
 
-mod block;
-
-mod intake;
-mod lane;
-mod metrics;
-mod sent;
-mod shutdown;
-mod sleep;
-mod wheel;
-
-mod arena;
-
-mod shared;
-
-mod dispatch;
-
-mod cancel;
-mod driver;
-mod handle;
-
-mod batch;
-mod close;
-mod repeat;
-mod timer_thread;
-
-mod config;
-mod scheduler;
-mod virtual_time;
+mod systems;
 
 #[cfg(all(feature = "__bench", not(lars_loom)))]
 #[doc(hidden)]
 pub mod bench;
 
-// What stands on the scheduler and uses its public side only; `support` is the exception. No model covers it.
-#[cfg(not(lars_loom))]
-mod support;
+#[cfg(test)]
+mod tests;
 
-// Pure arithmetic; those who are modelled use it.
-pub mod backoff;
-#[cfg(not(lars_loom))]
-pub mod call;
-#[cfg(not(lars_loom))]
-pub mod delay_queue;
-#[cfg(not(lars_loom))]
-pub mod future;
-#[cfg(not(lars_loom))]
-pub mod repeated_timer;
-#[cfg(not(lars_loom))]
-pub mod retry;
-#[cfg(not(lars_loom))]
-pub mod scheduled_executor;
-#[cfg(not(lars_loom))]
-pub mod supervised;
-#[cfg(not(lars_loom))]
-pub mod wall_clock;
-#[cfg(not(lars_loom))]
-pub mod worker;
+/// The examples of the pages beside the crate.
+#[cfg(all(doctest, feature = "cron"))]
+mod pages {
+    #[doc = include_str!("../../docs/semantics.md")]
+    struct Semantics;
 
-#[cfg(all(test, lars_loom))]
-mod models;
-#[cfg(all(test, lars_shuttle))]
-mod shuttles;
+    #[doc = include_str!("../../docs/systems.md")]
+    struct Systems;
+}
+
+/// How the workers of a pool sleep and are woken, for the pools of the crates on top. No part of
+/// the interface: it may change in any release.
+#[doc(hidden)]
+pub mod idle {
+    pub use crate::executor::idle::{Idle, Sleeper};
+}
 
 /// The primitives of the shuttle build, for those of the crates on top.
 #[cfg(lars_shuttle)]
 #[doc(hidden)]
 pub use self::sync::shuttled as shuttle_sync;
 
-pub use self::body::{Due, TaskBody};
-pub use self::cancel::{CancelOnDrop, Cancellable};
-pub use self::close::{CloseError, ClosePolicy, CloseReport};
-pub use self::config::Builder;
-pub use self::error::{BuildError, ConfigError, Refusal, ScheduleError};
+pub use self::api::cancel::{CancelOnDrop, Cancellable};
+pub use self::api::close::{CloseError, ClosePolicy, CloseReport};
+pub use self::api::config::Builder;
+pub use self::api::handle::Handle;
+pub use self::api::metrics::{Lateness, Metrics};
+pub use self::api::pending::{PendingTask, StopFuture};
+pub use self::api::rate::MissedTickBehavior;
+pub use self::api::repeat::{IntoPeriodic, Periodic, Repeat, Verdict};
+pub use self::api::scheduler::LightArrayRevolverScheduler;
+pub use self::api::virtual_time::{NotIdle, VirtualTime};
+pub use self::base::error::{BuildError, ConfigError, Refusal, ScheduleError};
+pub use self::base::panics::{PanicIn, PanicReport};
+pub use self::base::raw_task::{Due, TaskBody};
 #[cfg(feature = "rayon")]
 pub use self::executor::RayonExecutor;
 #[cfg(feature = "tokio")]
 pub use self::executor::TokioExecutor;
 pub use self::executor::pool::Pool;
+pub use self::executor::task::{IntoTask, NoHook, Task};
 pub use self::executor::{Executor, Inline, Rejected, Runnable, SpawnExecutor};
-pub use self::handle::Handle;
-pub use self::metrics::{Lateness, Metrics};
-pub use self::repeat::{IntoPeriodic, MissedTickBehavior, Periodic, Repeat, Verdict};
-pub use self::report::{PanicIn, PanicReport};
-pub use self::scheduler::LightArrayRevolverScheduler;
-pub use self::shutdown::{PendingTask, StopFuture};
-pub use self::task::{IntoTask, NoHook, Task};
-pub use self::virtual_time::{NotIdle, VirtualTime};
+
+// Each system is a module of its own. No model covers those that loom does not see.
+pub use self::systems::backoff;
+#[cfg(not(lars_loom))]
+pub use self::systems::{
+    call, delay_queue, future, repeated_timer, retry, scheduled_executor, supervised, wall_clock,
+    worker,
+};

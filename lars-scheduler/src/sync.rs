@@ -1,9 +1,9 @@
 //! The only file of this crate that names std, parking_lot, crossbeam or loom primitives.
 //!
 //! Everything the two sides of the scheduler share goes through these names, so that one build
-//! flag, `--cfg lars_loom`, puts the model checker underneath, and another, `--cfg lars_shuttle`, a scheduler
-//! that lets threads take turns at random. They are flags of our own and not the usual `loom` because that
-//! one is global and changes other crates in the tree as well.
+//! flag, `--cfg lars_loom`, puts the model checker underneath, and another, `--cfg lars_shuttle`, a
+//! scheduler that lets threads take turns at random. They are flags of our own and not the usual
+//! `loom` because that one is global and changes other crates in the tree as well.
 #![allow(clippy::disallowed_methods)]
 
 #[cfg(lars_loom)]
@@ -17,6 +17,8 @@ pub(crate) use self::shuttled::*;
 #[cfg(not(lars_shuttle))]
 pub(crate) use self::system::*;
 
+#[cfg(not(any(lars_loom, lars_shuttle)))]
+mod asymmetric;
 #[cfg(lars_shuttle)]
 pub mod shuttled;
 #[cfg(not(any(lars_loom, lars_shuttle)))]
@@ -32,7 +34,6 @@ pub(crate) const NO_SLOT: usize = usize::MAX;
 mod system {
     use std::time::Instant;
 
-    pub(crate) use std::sync::mpsc;
     pub(crate) use std::{thread, thread_local};
 
     #[inline]
@@ -78,6 +79,11 @@ mod real {
     #[inline(always)]
     pub(crate) fn model_fence() {}
 
+    /// Gives the processor away, if anybody else wants it.
+    pub(crate) fn give_way() {
+        std::thread::yield_now();
+    }
+
     /// A short wait in a loop that another running thread will end.
     #[inline]
     pub(crate) fn relax(spins: u32) {
@@ -88,17 +94,24 @@ mod real {
         }
     }
 
-    /// Counts the schedulers alive in this process, up or down; returns how many there are then.
-    pub(crate) fn count_alive(up: bool) -> usize {
-        static ALIVE: AtomicUsize = AtomicUsize::new(0);
+    /// The schedulers alive in this process.
+    static ALIVE: AtomicUsize = AtomicUsize::new(0);
+
+    /// Counts a scheduler that begins. Says whether there are more than `many`, for the first time.
+    pub(crate) fn count_begun(many: usize) -> bool {
+        static TOLD: AtomicBool = AtomicBool::new(false);
         // Relaxed: a statistic.
-        match up {
-            true => ALIVE.fetch_add(1, Ordering::Relaxed) + 1,
-            false => ALIVE.fetch_sub(1, Ordering::Relaxed) - 1,
-        }
+        ALIVE.fetch_add(1, Ordering::Relaxed) >= many && !TOLD.swap(true, Ordering::Relaxed)
     }
 
-    pub(crate) use super::thread_slot::thread_slot;
+    /// Counts a scheduler that ends.
+    pub(crate) fn count_ended() {
+        // Relaxed: a statistic.
+        ALIVE.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    pub(crate) use super::asymmetric::{heavy_fence, light_fence, prepare_fences};
+    pub(crate) use super::thread_slot::{number_scheduler, remember, remembered, thread_slot};
 }
 
 #[cfg(lars_loom)]
@@ -124,7 +137,7 @@ mod model {
         }
     }
 
-    /// A parker that the model can put to sleep and wake; it knows no time-outs.
+    /// A parker that the model can put to sleep and wake; it knows no timeouts.
     #[derive(Debug)]
     pub(crate) struct Parker(Unparker);
 
@@ -161,22 +174,53 @@ mod model {
         loom::sync::atomic::fence(Ordering::SeqCst);
     }
 
+    // The model has no kernel to ask: both sides fence.
+
+    pub(crate) fn prepare_fences() {}
+
+    pub(crate) fn light_fence() {
+        fence(Ordering::SeqCst);
+    }
+
+    pub(crate) fn heavy_fence() -> bool {
+        fence(Ordering::SeqCst);
+        true
+    }
+
     pub(crate) fn relax(_spins: u32) {
         loom::thread::yield_now();
     }
 
-    pub(crate) fn count_alive(_up: bool) -> usize {
-        0
+    pub(crate) fn give_way() {
+        loom::thread::yield_now();
     }
+
+    pub(crate) fn count_begun(_many: usize) -> bool {
+        false
+    }
+
+    pub(crate) fn count_ended() {}
 
     loom::thread_local! {
         static SLOT: std::cell::Cell<usize> = std::cell::Cell::new(super::NO_SLOT);
     }
 
-    /// Threads of a model have no slot and share one lane, the most contended arrangement, unless they
-    /// say otherwise.
+    /// Threads of a model have no slot and share one lane, the most contended arrangement, unless
+    /// they say otherwise.
     pub(crate) fn thread_slot() -> usize {
         SLOT.with(|slot| slot.get())
+    }
+
+    // A thread of a model remembers nothing.
+
+    pub(crate) fn remembered(_scheduler: u64) -> *const () {
+        std::ptr::null()
+    }
+
+    pub(crate) fn remember(_scheduler: u64, _what: *const ()) {}
+
+    pub(crate) fn number_scheduler() -> u64 {
+        1
     }
 
     /// Gives the calling thread a slot, which no other thread of the model may have at the time.

@@ -15,7 +15,8 @@ use lars_scheduler::{LightArrayRevolverScheduler, VirtualTime};
 struct Counting;
 
 thread_local! {
-    /// Allocations of this thread. (The harness has threads of its own, which allocate when they like.)
+    /// Allocations of this thread. (The harness has threads of its own, which allocate when they
+    /// like.)
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -23,11 +24,12 @@ thread_local! {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the contract of `alloc`, which is the system allocator's too.
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, address: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise; `alloc` got it from there.
+        // SAFETY: the caller got the address from `alloc` with this layout, and so from the
+        // system's allocator.
         unsafe { System.dealloc(address, layout) }
     }
 }

@@ -91,7 +91,7 @@ fn a_reset_begins_at_the_first_delay_again() {
     let mut backoff = decorrelated.build().unwrap().start_with_seed(3);
     assert!(backoff.nth(20) > Some(ms(30)), "grown by now");
     backoff.reset();
-    assert!(backoff.next_delay() <= Some(ms(30)), "three times the first at the most");
+    assert!(backoff.next_delay() <= Some(ms(30)), "at most three times the first");
 }
 
 #[test]
@@ -107,7 +107,8 @@ fn the_same_seed_draws_the_same_delays_and_others_draw_others() {
     }
 }
 
-/// Mean, least and most of the delays in an equal situation: the third delay of many backoffs, base 400 ms.
+/// Mean, least and most of the delays in an equal situation: the third delay of many backoffs, base
+/// 400 ms.
 fn third_delays(jitter: Jitter) -> (Duration, Duration, Duration) {
     let policy = builder().initial(ms(100)).cap(secs(2)).jitter(jitter).build().unwrap();
     let delays: Vec<_> =

@@ -59,7 +59,8 @@ fn a_call_returns_its_value_at_its_time_and_not_before() {
     assert!(matches!(poll(&mut call, &woken), Poll::Ready(Ok(42))));
 }
 
-/// The JDK's first test of its scheduled pool; and below a millisecond, where `java.util.Timer` is early.
+/// The JDK's first test of its scheduled pool; and below a millisecond, where `java.util.Timer` is
+/// early.
 #[test]
 fn in_real_time_a_thread_gets_the_value_and_the_call_has_not_run_early() {
     let scheduler = LightArrayRevolverScheduler::new().unwrap();
@@ -187,7 +188,7 @@ fn a_thread_that_waits_is_told_when_somebody_else_cancels() {
     assert!(matches!(waiting.join().unwrap(), Err(CallError::Cancelled)));
 }
 
-/// In the JDK who waits for a task that `shutdownNow` handed back waits for ever.
+/// In the JDK a thread that waits for a task that `shutdownNow` handed back waits forever.
 #[test]
 fn a_call_that_stop_hands_back_is_dropped_with_an_error_or_run_with_its_value() {
     let time = virtual_time();

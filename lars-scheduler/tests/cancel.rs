@@ -13,8 +13,8 @@ use common::{
 };
 use lars_scheduler::{Cancellable, LightArrayRevolverScheduler, Task};
 
-/// Go keeps stopped timers in its heap, and what they refer to with them, until they would have been
-/// due.
+/// Go keeps stopped timers in its heap, and what they refer to with them, until they would have
+/// been due.
 #[test]
 fn a_cancelled_task_never_runs_and_its_captures_are_dropped_at_once() {
     let time = virtual_time();
@@ -435,4 +435,38 @@ fn timers_cancelled_on_one_thread_and_scheduled_on_another_are_used_again() {
     assert_eq!((metrics.pending, metrics.cancelled), (0, (rounds * batch) as u64));
     // Four batches' worth: nothing like all of them.
     assert!(metrics.timer_memory <= 4 * 64 * batch.max(1024), "{}", metrics.timer_memory);
+}
+
+#[test]
+fn more_threads_than_cores_that_schedule_and_cancel_take_no_more_memory_than_their_timers() {
+    let scheduler = LightArrayRevolverScheduler::new().unwrap();
+    let threads = scaled(100, 4);
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                for _ in 0..scaled(5_000, 100) {
+                    assert!(scheduler.schedule_once(secs(30), || ()).unwrap().cancel());
+                }
+            });
+        }
+    });
+    // One timer at a time, and a thread that found its gate shut may have left a few behind.
+    let most = threads * 64 * 64;
+    let memory = scheduler.metrics().timer_memory;
+    assert!(memory <= most, "{memory} bytes for {threads} threads");
+}
+
+#[test]
+fn threads_that_schedule_little_cost_no_wheel() {
+    let scheduler = LightArrayRevolverScheduler::new().unwrap();
+    let threads = scaled(300, 4);
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| drop(scheduler.schedule_once(secs(3_600), || ()).unwrap()));
+        }
+    });
+    let metrics = scheduler.metrics();
+    assert_eq!(metrics.pending, threads as u64);
+    // Half a kilobyte of entries each, at most: a thread that ended has passed its number on.
+    assert!(metrics.timer_memory <= threads * 512, "{} bytes", metrics.timer_memory);
 }

@@ -118,6 +118,7 @@ fn a_task_handed_back_knows_when_it_was_due_and_what_it_is() {
         .collect();
     assert_eq!(facts[..3], [(false, false, false), (false, true, false), (false, false, true)],);
     assert_eq!(pending[0].due(), Some(start + ms(3)));
+    assert_eq!(pending[3].due(), None, "after `Duration::MAX` it never is");
     assert_eq!(pending.len(), 4);
 }
 
@@ -525,6 +526,32 @@ fn a_task_on_the_pool_may_close_the_scheduler_and_does_not_wait_for_itself() {
 }
 
 #[test]
+fn a_task_on_the_pool_that_closes_the_scheduler_waits_for_the_others_of_the_pool() {
+    let scheduler = LightArrayRevolverScheduler::builder().pool_threads(2).build().unwrap();
+    let scheduler = Arc::new(scheduler);
+    let notes = Notes::new();
+    let (entered, inside) = mpsc::channel();
+    let slow = notes.clone();
+    let run = move || {
+        entered.send(()).unwrap();
+        thread::sleep(ms(50));
+        slow.add("slow");
+    };
+    let _ = scheduler.schedule_once(Duration::ZERO, run).unwrap();
+    inside.recv_timeout(PATIENCE).unwrap();
+    let (sender, receiver) = mpsc::channel();
+    let (closing, note) = (Arc::clone(&scheduler), notes.clone());
+    let run = move || {
+        let report = closing.close().unwrap();
+        note.add("closed");
+        sender.send(report.unfinished).unwrap();
+    };
+    let _ = scheduler.schedule_once(Duration::ZERO, run).unwrap();
+    assert_eq!(receiver.recv_timeout(PATIENCE).unwrap(), 1, "itself");
+    assert_eq!(notes.take(), ["slow", "closed"]);
+}
+
+#[test]
 fn dropping_the_owner_drops_pending_tasks_unrun_and_ends_the_thread() {
     let notes = Notes::new();
     let (alive, thread_ends) = mpsc::channel::<()>();
@@ -695,6 +722,36 @@ fn a_cancellable_that_outlives_its_scheduler_keeps_no_thread_alive() {
     drop(scheduler);
     common::eventually("the threads end", || threads() == 0);
     assert!(!held.cancel());
+}
+
+#[test]
+fn a_cancellable_that_outlives_its_scheduler_keeps_no_executor() {
+    use lars_scheduler::{Executor, Rejected, Runnable};
+    struct Here(#[allow(dead_code)] Captive);
+    impl Executor for Here {
+        fn execute(&self, task: Runnable) -> Result<(), Rejected> {
+            task.run();
+            Ok(())
+        }
+    }
+    let notes = Notes::new();
+    let build = || {
+        let executor = Here(Captive::new(&notes, "dropped"));
+        LightArrayRevolverScheduler::builder().executor(executor)
+    };
+    let time = build().build_virtual().unwrap();
+    let (fired, pending) =
+        (time.schedule_once(ms(1), || ()).unwrap(), time.schedule_once(ms(9), || ()).unwrap());
+    let series = time.schedule_with_fixed_delay(ms(1), ms(1), || ()).unwrap();
+    time.advance(ms(5));
+    drop(time);
+    assert_eq!(notes.take(), ["dropped"]);
+    drop((fired, pending, series));
+    let scheduler = build().build().unwrap();
+    let kept = scheduler.schedule_once(secs(10), || ()).unwrap();
+    drop(scheduler);
+    assert_eq!(notes.take(), ["dropped"]);
+    drop(kept);
 }
 
 #[test]

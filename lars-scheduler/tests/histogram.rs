@@ -35,3 +35,14 @@ fn a_snapshot_that_is_logged_stays_short() {
     let text = format!("{:?}", time.metrics());
     assert!(text.contains("max: 0ns") && text.len() < 1_000, "{text}");
 }
+
+#[test]
+fn a_snapshot_is_taken_while_timers_fire_and_misses_none_of_those_before() {
+    let scheduler = LightArrayRevolverScheduler::builder().inline().build().unwrap();
+    for round in 1..=50 {
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let _ = scheduler.schedule_once(Duration::ZERO, move || sender.send(()).unwrap()).unwrap();
+        receiver.recv().unwrap();
+        assert_eq!(scheduler.metrics().lateness.histogram.len(), round);
+    }
+}

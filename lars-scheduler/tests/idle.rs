@@ -11,7 +11,8 @@ use common::{PATIENCE, ms, scaled, secs, settle};
 use lars_scheduler::{Cancellable, LightArrayRevolverScheduler};
 
 /// Waits for a second without a wake-up. What the timer thread has still to do after a busy time is
-/// done within the first seconds, also on a busy machine; a thread that ticks is up in each of them.
+/// done within the first seconds, also on a busy machine; a thread that ticks is up in each of
+/// them.
 fn assert_sleeps(scheduler: &LightArrayRevolverScheduler) {
     settle(scheduler);
     let mut seen = scheduler.metrics().wake_ups;

@@ -9,7 +9,9 @@ use std::thread;
 use std::time::Duration;
 
 use common::{ByHand, Notes, eventually, ms, ns, scaled, secs, settle, ticked, virtual_time};
-use lars_scheduler::{Cancellable, LightArrayRevolverScheduler, Metrics, Refusal, VirtualTime};
+use lars_scheduler::{
+    Cancellable, LightArrayRevolverScheduler, Metrics, Refusal, Task, TaskBody, VirtualTime,
+};
 
 fn limited(max_pending: usize) -> VirtualTime {
     LightArrayRevolverScheduler::builder().max_pending(max_pending).build_virtual().unwrap()
@@ -89,6 +91,41 @@ fn lateness_is_measured_from_the_deadline_to_the_tick() {
     let lateness = time.metrics().lateness;
     assert_eq!(lateness.max, ns(600_000));
     assert_eq!(lateness.mean, ns(800_000 / 3));
+}
+
+#[test]
+fn lateness_includes_what_a_task_waits_for_others_of_the_same_turn() {
+    let scheduler = LightArrayRevolverScheduler::builder().inline().build().unwrap();
+    let held = common::occupy(&scheduler);
+    let tasks = 20;
+    for _ in 0..tasks {
+        let _ = scheduler.schedule_once(Duration::ZERO, || thread::sleep(ms(2))).unwrap();
+    }
+    drop(held);
+    eventually("the tasks", || scheduler.metrics().fired > tasks);
+    let lateness = scheduler.metrics().lateness;
+    assert!(lateness.max >= ms(2 * (tasks - 1)), "{lateness:?}");
+}
+
+#[test]
+fn lateness_includes_what_a_task_waits_for_those_that_run_together() {
+    struct Slow;
+    impl TaskBody for Slow {
+        const TOGETHER: bool = true;
+        fn run(self) {
+            thread::sleep(ms(2));
+        }
+    }
+    let scheduler = LightArrayRevolverScheduler::builder().inline().build().unwrap();
+    let held = common::occupy(&scheduler);
+    for _ in 0..20 {
+        let _ = scheduler.schedule_once(Duration::ZERO, Task::new(Slow)).unwrap();
+    }
+    let _ = scheduler.schedule_once(Duration::ZERO, || ()).unwrap();
+    drop(held);
+    eventually("the tasks", || scheduler.metrics().fired == 22);
+    let lateness = scheduler.metrics().lateness;
+    assert!(lateness.max >= ms(2 * 20), "{lateness:?}");
 }
 
 #[test]

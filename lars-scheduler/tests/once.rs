@@ -227,6 +227,82 @@ fn tasks_run_in_the_order_of_their_ticks_when_the_timer_thread_was_held_up() {
     assert!(order.is_sorted(), "by deadline, and then by call");
 }
 
+/// As many timers as a thread has to schedule before it gets a wheel of its own.
+fn get_a_wheel(scheduler: &LightArrayRevolverScheduler) {
+    for _ in 0..100 {
+        assert!(scheduler.schedule_once(ms(60_000), || ()).unwrap().cancel());
+    }
+}
+
+#[test]
+fn a_timer_moved_further_out_runs_behind_earlier_ticks_when_the_timer_thread_was_held_up() {
+    let mut lead = ms(20);
+    loop {
+        let scheduler = LightArrayRevolverScheduler::builder().inline().build().unwrap();
+        get_a_wheel(&scheduler);
+        let held = occupy(&scheduler);
+        let (sender, receiver) = mpsc::channel();
+        let first = scheduler.now() + lead;
+        let send = |what| {
+            let sender = sender.clone();
+            move || sender.send(what).unwrap()
+        };
+        // It lies in the wheel by its first deadline, and is due by its second.
+        let moved = scheduler.schedule_at(first, send("moved")).unwrap();
+        let _ = scheduler.schedule_at(first + ms(30), send("earlier")).unwrap();
+        assert!(moved.reset_at(first + ms(40)));
+        let in_time = scheduler.now() < first;
+        while scheduler.now() < first + ms(50) {
+            thread::sleep(ms(1));
+        }
+        drop((sender, held));
+        let order: Vec<_> = receiver.iter().collect();
+        if in_time {
+            assert_eq!(order, ["earlier", "moved"]);
+            return;
+        }
+        lead *= 2;
+    }
+}
+
+#[test]
+fn what_several_threads_with_wheels_scheduled_runs_in_the_order_of_the_ticks_after_a_hold_up() {
+    let mut lead = ms(20);
+    loop {
+        let scheduler = LightArrayRevolverScheduler::builder().inline().build().unwrap();
+        let held = occupy(&scheduler);
+        let (sender, receiver) = mpsc::channel();
+        let first = scheduler.now() + lead;
+        thread::scope(|scope| {
+            for _ in 0..3 {
+                let sender = sender.clone();
+                scope.spawn(|| {
+                    let sender = sender;
+                    get_a_wheel(&scheduler);
+                    // The later ones first.
+                    for tick in (0..10_u32).rev() {
+                        let sender = sender.clone();
+                        let run = move || sender.send(tick).unwrap();
+                        let _ = scheduler.schedule_at(first + tick * ms(1), run).unwrap();
+                    }
+                });
+            }
+        });
+        let in_time = scheduler.now() < first;
+        while scheduler.now() < first + ms(20) {
+            thread::sleep(ms(1));
+        }
+        drop((sender, held));
+        let order: Vec<_> = receiver.iter().collect();
+        assert_eq!(order.len(), 30);
+        if in_time {
+            assert!(order.is_sorted(), "{order:?}");
+            return;
+        }
+        lead *= 2;
+    }
+}
+
 #[test]
 fn a_hundred_thousand_tasks_with_random_delays_all_run_in_the_order_of_their_deadlines() {
     let tasks = scaled(100_000, 300);

@@ -38,7 +38,8 @@ impl Drop for Bomb {
     }
 }
 
-/// Fails unless the scheduler still runs what it is given, on its thread and where tasks go by default.
+/// Fails unless the scheduler still runs what it is given, on its thread and where tasks go by
+/// default.
 fn assert_goes_on(timers: &Handle) {
     settle(timers);
     let (sender, receiver) = mpsc::channel();
@@ -317,6 +318,14 @@ fn a_rejection_says_why_and_gives_the_task_back() {
     let rejected = Rejecting.execute(Runnable::new(move || note.add(()))).unwrap_err();
     rejected.into_task().run();
     assert_eq!(notes.len(), 1);
+}
+
+#[test]
+fn a_rejection_passes_through_the_usual_boxed_errors() {
+    fn rejected() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        Ok(Rejecting.execute(Runnable::new(|| ()))?)
+    }
+    assert!(rejected().unwrap_err().to_string().contains("rejected"));
 }
 
 #[test]

@@ -288,8 +288,8 @@ fn delayed_runs_start_the_schedule_anew() {
     assert_eq!(starts.take(), [0, 250, 350, 450]);
 }
 
-/// One run of 500 ms at a rate of 50 ms makes `ScheduledThreadPoolExecutor` run ten times more within
-/// a millisecond; the same storm follows a machine's sleep in Akka.
+/// One run of 500 ms at a rate of 50 ms makes `ScheduledThreadPoolExecutor` run ten times more
+/// within a millisecond; the same storm follows a machine's sleep in Akka.
 #[test]
 fn a_run_ten_intervals_long_is_followed_by_no_storm_unless_that_was_asked_for() {
     for (missed, at_once) in [
@@ -639,8 +639,8 @@ fn a_first_run_that_beats_the_call_that_schedules_it_is_not_forgotten_by_the_can
     assert_eq!(scheduler.pending(), 0);
 }
 
-/// Cancelling and starting anew from inside a run leaves JRaft's `RepeatedTimer` with two chains: 75
-/// triggers where 40 are due, and one after the stop.
+/// Cancelling and starting anew from inside a run leaves JRaft's `RepeatedTimer` with two chains:
+/// 75 triggers where 40 are due, and one after the stop.
 #[test]
 fn a_series_replaced_from_inside_its_run_leaves_no_second_chain() {
     let time = virtual_time();

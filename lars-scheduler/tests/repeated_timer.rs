@@ -1,4 +1,5 @@
-//! Repeated timers: one chain of triggers, whatever is called, from wherever. (JRaft's lists are J1 to J5.)
+//! Repeated timers: one chain of triggers, whatever is called, from wherever. (JRaft's lists are J1
+//! to J5.)
 #![allow(clippy::disallowed_methods, missing_docs)]
 
 mod common;
@@ -144,7 +145,8 @@ fn a_reset_pushes_the_trigger_back_and_costs_no_timer() {
         timer.reset().unwrap();
     }
     assert!(notes.take().is_empty());
-    // Looks are runs of the series; they come when a trigger that was pushed back would have been due.
+    // Looks are runs of the series; they come when a trigger that was pushed back would have been
+    // due.
     assert!(time.metrics().scheduled - scheduled <= 100);
     assert_eq!(time.metrics().cancelled, 0);
     assert_eq!(timer.due(), Some(time.now() + ms(50)));
@@ -508,8 +510,8 @@ fn a_timer_can_be_shared_between_threads() {
 
 type Call = fn(&RepeatedTimer);
 
-/// What may be called on a timer while its trigger runs, and forked a second chain in JRaft: 70 to 75 triggers in
-/// two seconds instead of 40, and one after `stop`.
+/// What may be called on a timer while its trigger runs, and forked a second chain in JRaft: 70 to
+/// 75 triggers in two seconds instead of 40, and one after `stop`.
 const DURING_A_RUN: [(&str, Call); 6] = [
     ("reset", |timer| timer.reset().unwrap()),
     ("reset_to", |timer| timer.reset_to(ms(50)).unwrap()),
@@ -910,7 +912,8 @@ fn stop_and_wait_in_the_trigger_is_refused_instead_of_waiting_for_itself() {
     assert!(!timer.is_started());
 }
 
-/// Real threads: whatever the race, nothing runs after `stop_and_wait`, and no two triggers at once.
+/// Real threads: whatever the race, nothing runs after `stop_and_wait`, and no two triggers at
+/// once.
 #[test]
 fn after_stop_and_wait_no_trigger_runs_in_any_race() {
     let rounds = scaled(300, 5);
@@ -957,7 +960,8 @@ fn after_stop_and_wait_no_trigger_runs_in_any_race() {
     assert_eq!(scheduler.metrics().panicked, 0);
 }
 
-/// Four threads do whatever they like while a fifth moves the time; in the end there is one chain, or none.
+/// Four threads do whatever they like while a fifth moves the time; in the end there is one chain,
+/// or none.
 #[test]
 fn after_a_storm_of_calls_there_is_exactly_one_chain() {
     let calls = scaled(3_000, 30);

@@ -218,8 +218,8 @@ fn the_counts_never_overestimate() {
     assert_eq!((jobs.counts().waiting, jobs.counts().running), (0, 0));
 }
 
-/// In the JDK `remove` and `cancel` differ; here a task that waits for a thread has not started, and one that runs
-/// has.
+/// In the JDK `remove` and `cancel` differ; here a task that waits for a thread has not started,
+/// and one that runs has.
 #[test]
 fn a_task_that_waits_for_a_thread_can_be_cancelled_and_one_that_runs_cannot() {
     let jobs = with_threads(1);
@@ -272,7 +272,7 @@ fn shutting_down_now_with_five_tasks_on_two_threads_hands_three_back() {
     assert!(jobs.shutdown_now().is_empty());
 }
 
-/// The JDK leaves who waits for such a task waiting for ever.
+/// In the JDK a thread that waits for such a task waits forever.
 #[test]
 fn an_unstarted_task_that_is_run_has_its_value_and_one_that_is_dropped_an_error() {
     let (time, jobs) = on_virtual_time();
@@ -905,22 +905,58 @@ fn when_the_time_is_up_the_result_is_what_the_substitute_returns() {
 }
 
 #[test]
-fn a_substitute_whose_turn_comes_when_the_task_is_done_does_not_run() {
+fn a_task_that_has_expired_never_starts_although_it_is_before_its_substitute_in_the_queue() {
     let time = virtual_time();
     let by_hand = Arc::new(ByHand::default());
     let jobs = ScheduledExecutor::with_executor(&time, by_hand.clone());
     let notes = Notes::new();
-    let substitute = notes.clone();
+    let (task, drops, substitute) = (notes.clone(), Captive::new(&notes, "dropped"), notes.clone());
+    let task = move || {
+        let _drops = &drops;
+        task.add("task");
+        "task"
+    };
     let instead = move || {
-        substitute.add("ran");
+        substitute.add("substitute");
         "substitute"
     };
-    let call = jobs.submit_with_timeout_or(secs(1), || "task", instead).unwrap();
-    // Both wait for a thread, the task before the substitute.
+    let call = jobs.submit_with_timeout_or(secs(1), task, instead).unwrap();
+    jobs.shutdown(ShutdownPolicy::default());
     time.advance(secs(1));
-    assert!(by_hand.run_next() && by_hand.run_next());
-    assert_eq!(get(call).unwrap(), "task");
+    assert!(by_hand.run_next(), "the task, which has expired");
     assert!(notes.take().is_empty());
+    assert!(!jobs.is_terminated());
+    assert!(by_hand.run_next());
+    assert_eq!(notes.take(), ["dropped", "substitute"]);
+    assert_eq!(get(call).unwrap(), "substitute");
+    assert_eq!(jobs.counts().completed, 0);
+    assert!(jobs.is_terminated());
+}
+
+#[test]
+fn a_substitute_that_the_executor_loses_ends_with_an_error_and_the_executor_can_end() {
+    let time = virtual_time();
+    let by_hand = Arc::new(ByHand::default());
+    let jobs = ScheduledExecutor::with_executor(&time, by_hand.clone());
+    let call = jobs.submit_with_timeout_or(secs(1), || 1, || 2).unwrap();
+    time.advance(secs(1));
+    assert_eq!(by_hand.abandon(), 2);
+    assert!(matches!(get(call), Err(CallError::Dropped)));
+    jobs.shutdown(ShutdownPolicy::default());
+    assert!(jobs.is_terminated());
+}
+
+#[test]
+fn a_task_that_is_done_in_time_has_no_substitute() {
+    let time = virtual_time();
+    let by_hand = Arc::new(ByHand::default());
+    let jobs = ScheduledExecutor::with_executor(&time, by_hand.clone());
+    let call = jobs.submit_with_timeout_or(secs(1), || "task", || "substitute").unwrap();
+    time.advance(Duration::ZERO);
+    assert!(by_hand.run_next());
+    time.advance(secs(1));
+    assert!(!by_hand.run_next());
+    assert_eq!(get(call).unwrap(), "task");
     assert_eq!(jobs.counts().completed, 1);
 }
 

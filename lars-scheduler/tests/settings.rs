@@ -147,8 +147,8 @@ fn a_window_to_coalesce_in_out_of_range_is_refused() {
     );
 }
 
-/// How much later is the machine's business. That both are served by one wake-up is not: the window is long
-/// enough for any machine.
+/// How much later is the machine's business. That both are served by one wake-up is not: the window
+/// is long enough for any machine.
 #[test]
 fn timers_that_are_due_within_the_window_share_a_wake_up_and_none_is_early() {
     let scheduler = builder().inline().coalesce(secs(2)).build().unwrap();
@@ -165,8 +165,8 @@ fn timers_that_are_due_within_the_window_share_a_wake_up_and_none_is_early() {
         let (delay, ran) = receiver.recv_timeout(PATIENCE).unwrap();
         assert!(ran >= delay);
     }
-    // One to take them in, because the thread slept without a deadline; perhaps one because that came just as it
-    // was about to sleep; and one for all of them. (Five more without the window.)
+    // One to take them in, because the thread slept without a deadline; perhaps one because that
+    // came just as it was about to sleep; and one for all of them. (Five more without the window.)
     let wake_ups = scheduler.metrics().wake_ups - before;
     assert!(wake_ups <= 3, "{wake_ups}");
 }

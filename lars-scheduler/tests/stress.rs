@@ -1,12 +1,12 @@
 //! Races counted: every accepted task ran, was cancelled, or was handed back, exactly once.
 //!
-//! Each task carries a token with a slot in a shared table. A run and a cancel that returned `true` each
-//! mark the slot; tasks that are handed back are run by the test. At the end every slot of an accepted
-//! task has exactly one mark, every slot of a refused one none, and every token has been dropped exactly
-//! once.
+//! Each task carries a token with a slot in a shared table. A run and a cancel that returned `true`
+//! each mark the slot; tasks that are handed back are run by the test. At the end every slot of an
+//! accepted task has exactly one mark, every slot of a refused one none, and every token has been
+//! dropped exactly once.
 //!
-//! `LARS_STRESS=100 cargo test --release -p lars-scheduler --test stress -- --nocapture` does so a hundred times as
-//! long, and says how many timers that were.
+//! `LARS_STRESS=100 cargo test --release -p lars-scheduler --test stress -- --nocapture` does so a
+//! hundred times as long, and says how many timers that were.
 #![allow(clippy::disallowed_methods, missing_docs)]
 
 mod common;
@@ -255,7 +255,8 @@ fn race(round: u64, inline: bool, end: End) -> u64 {
     assert_eq!(kinds[1], metrics.cancelled);
     assert_eq!(kinds[2], refused.len() as u64 + dropped, "{metrics:?}");
     drop((held, handle));
-    // A thread of the pool may have been interrupted between a task's mark and the drop of its captures.
+    // A thread of the pool may have been interrupted between a task's mark and the drop of its
+    // captures.
     let dropped = || table.drops.load(Ordering::SeqCst);
     let patience = Instant::now() + Duration::from_secs(30);
     while dropped() < THREADS * per_thread && Instant::now() < patience {
@@ -321,7 +322,8 @@ fn repeats_cancelled_in_races_neither_run_on_nor_leak() {
         });
         assert_eq!(winners, 1);
         assert!(repeat.is_cancelled());
-        // The closure goes when the run that may be under way ends, and with it the counter's share.
+        // The closure goes when the run that may be under way ends, and with it the counter's
+        // share.
         while Arc::strong_count(&runs) > 1 {
             thread::yield_now();
         }

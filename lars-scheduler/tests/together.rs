@@ -174,7 +174,8 @@ fn what_is_left_in_a_row_is_run_one_by_one() {
 fn a_panic_ends_only_what_had_been_taken_out_of_the_row() {
     let (time, rows) = clumsy(2, true);
     assert_eq!(rows.take(), [vec![100], vec![101], vec![102], vec![103], vec![104]]);
-    assert_eq!(time.metrics().panicked, 3); // two taken at the first call, two at the second, one at the third
+    // Two were taken at the first call, two at the second, one at the third.
+    assert_eq!(time.metrics().panicked, 3);
 }
 
 /// Takes nothing and panics: there must be an end to it.

@@ -172,8 +172,8 @@ fn run_until_idle_gives_up_at_its_limit_with_a_repeat_that_nobody_cancels() {
 
 #[test]
 fn run_until_idle_gives_up_at_its_limit_also_when_time_does_not_move() {
-    // A task that schedules itself again at once would otherwise run for ever; this one ends after a
-    // while, so that the test does.
+    // A task that always schedules itself again without a delay would run forever. This one ends
+    // after a while, so that the test does.
     let time = virtual_time();
     let mut left = 1_000;
     let series = time
@@ -310,8 +310,8 @@ fn time_may_be_moved_from_several_threads_and_everything_runs_once() {
     assert_eq!(seen, (0..tasks).collect::<Vec<_>>());
 }
 
-// What follows are the scenarios with a fake clock from the specification of the original, at a step
-// of 10 ms; there a request counts from the next drain, here from the call.
+// What follows are the scenarios with a fake clock from the specification of the original, at a
+// step of 10 ms; there a request counts from the next drain, here from the call.
 
 const STEP: Duration = Duration::from_millis(10);
 
@@ -396,7 +396,8 @@ fn a_jump_of_centuries_runs_everything_on_the_way_in_order() {
     }
 }
 
-/// Runs the same mix of one-shots, repeats, nested tasks and cancels, and returns what ran and when.
+/// Runs the same mix of one-shots, repeats, nested tasks and cancels, and returns what ran and
+/// when.
 fn history(wheel: usize) -> Vec<(u128, u64)> {
     let time = ticked(ms(1), wheel);
     let notes = Notes::new();

@@ -32,7 +32,8 @@ fn time_by_hand() -> (Arc<VirtualTime>, ByHand) {
     (Arc::new(builder.build_virtual().unwrap()), by_hand)
 }
 
-/// Moves time by one millisecond at a time, and runs what came due. A task that moves the time itself takes that long.
+/// Moves time by one millisecond at a time, and runs what came due. A task that moves the time
+/// itself takes that long.
 fn run_for(time: &VirtualTime, by_hand: &ByHand, until: u64) {
     loop {
         time.advance(Duration::ZERO);
@@ -426,7 +427,8 @@ fn periodic_tasks_run_at_their_times() {
     }
 }
 
-/// When the runs of a periodic task start although one long task keeps the worker busy from `begin` to `end`.
+/// When the runs of a periodic task start although one long task keeps the worker busy from `begin`
+/// to `end`.
 fn starts_around_a_long_task(
     schedule: impl Fn(&Worker, Box<dyn FnMut() + Send>) -> WorkerTask,
     (begin, end): (u64, u64),
@@ -567,7 +569,8 @@ fn a_series_goes_on_although_max_pending_is_reached() {
 
 // Panics
 
-/// The workers of RxJava's `ExecutorScheduler` are dead after one task has thrown: none of the next five runs.
+/// The workers of RxJava's `ExecutorScheduler` are dead after one task has thrown: none of the next
+/// five runs.
 #[test]
 fn a_task_that_panics_is_reported_and_the_next_ones_run() {
     let reports = Notes::new();
@@ -893,7 +896,8 @@ fn a_worker_whose_executor_has_lost_a_task_runs_the_others_also_when_the_schedul
     assert_eq!((notes.take(), worker.outstanding()), (vec![1, 2], 0));
 }
 
-/// Of each task one of three is true: it has run, it was cancelled by the dispose, it was refused and given back.
+/// Of each task one of three is true: it has run, it was cancelled by the dispose, it was refused
+/// and given back.
 #[test]
 fn in_a_race_of_schedule_and_dispose_no_task_is_lost_and_none_runs_after_it() {
     let scheduler = LightArrayRevolverScheduler::builder()
@@ -1029,7 +1033,8 @@ fn tasks_wait_for_an_executor_that_is_busy() {
         worker.schedule(note(&notes, number)).unwrap();
     }
     time.advance(ms(1));
-    assert_eq!((notes.len(), by_hand.waiting()), (0, 1)); // one task on the executor for all of them
+    // One task on the executor stands for all of them.
+    assert_eq!((notes.len(), by_hand.waiting()), (0, 1));
     by_hand.run_next();
     assert_eq!(notes.take(), [0, 1, 2, 3, 4]);
 }
@@ -1387,7 +1392,8 @@ fn a_task_runs_in_the_context_of_its_scheduling_and_what_was_there_is_restored()
     }
 }
 
-/// A worker on the same thread that knows nothing of contexts must not see what the others have left.
+/// A worker on the same thread that knows nothing of contexts must not see what the others have
+/// left.
 #[test]
 fn a_context_does_not_leak_into_the_thread_it_ran_on() {
     let scheduler = LightArrayRevolverScheduler::builder().pool_threads(1).build().unwrap();
@@ -1492,7 +1498,8 @@ fn hooks_that_panic_are_reported_and_the_task_runs_without_that_context() {
     assert_eq!(time.metrics().panicked, 3);
 }
 
-/// A subscriber that counts how often the spans of each number were entered and left, on one thread.
+/// A subscriber that counts how often the spans of each number were entered and left, on one
+/// thread.
 struct Spans(Notes<(&'static str, u64)>, AtomicUsize);
 
 impl tracing::Subscriber for Spans {

@@ -1,6 +1,6 @@
-//! The only file of this crate that names std, parking_lot, crossbeam or loom primitives, so that one build
-//! flag, `--cfg lars_loom`, puts the model checker underneath, and another, `--cfg lars_shuttle`, the primitives of the
-//! scheduler's own shuttles.
+//! The only file of this crate that names std, parking_lot, crossbeam or loom primitives, so that
+//! one build flag, `--cfg lars_loom`, puts the model checker underneath, and another, `--cfg
+//! lars_shuttle`, the primitives of the scheduler's own shuttles.
 #![allow(clippy::disallowed_methods)]
 
 #[cfg(not(lars_shuttle))]
@@ -33,6 +33,7 @@ pub(crate) mod plain {
 
 #[cfg(not(lars_loom))]
 mod real {
+    use std::mem::MaybeUninit;
     use std::time::Instant;
 
     #[cfg(lars_shuttle)]
@@ -57,7 +58,7 @@ mod real {
     pub(crate) struct Condvar(below::Condvar);
 
     impl Condvar {
-        /// Waits to be notified, until `deadline` at the most (`None`: for ever).
+        /// Waits to be notified, until `deadline` at most (`None`: forever).
         pub(crate) fn wait<'a, T>(
             &self,
             mut guard: MutexGuard<'a, T>,
@@ -79,6 +80,15 @@ mod real {
     #[derive(Debug)]
     pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
 
+    pub(crate) use std::alloc::{alloc, dealloc};
+
+    /// Makes a cell of memory, with nothing in it; which is nothing to do.
+    ///
+    /// # Safety
+    ///
+    /// The memory can be written, and nobody else has it.
+    pub(crate) unsafe fn write_uninit<T>(_: *mut UnsafeCell<MaybeUninit<T>>) {}
+
     impl<T> UnsafeCell<T> {
         pub(crate) const fn new(value: T) -> Self {
             Self(std::cell::UnsafeCell::new(value))
@@ -93,13 +103,25 @@ mod real {
 
 #[cfg(lars_loom)]
 mod model {
+    use std::mem::MaybeUninit;
     use std::time::Instant;
 
+    pub(crate) use loom::alloc::{alloc, dealloc};
     pub(crate) use loom::cell::UnsafeCell;
     pub(crate) use loom::sync::MutexGuard;
     pub(crate) use loom::sync::atomic::{
         AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence,
     };
+
+    /// Makes a cell of memory, with nothing in it, that the model knows of.
+    ///
+    /// # Safety
+    ///
+    /// The memory can be written, and nobody else has it.
+    pub(crate) unsafe fn write_uninit<T>(cell: *mut UnsafeCell<MaybeUninit<T>>) {
+        // SAFETY: the memory can be written, and nobody but the caller has it.
+        unsafe { cell.write(UnsafeCell::new(MaybeUninit::uninit())) };
+    }
 
     /// loom's mutex with parking_lot's interface.
     #[derive(Debug)]
@@ -112,6 +134,12 @@ mod model {
 
         pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
             self.0.lock().expect("no model panics while it holds a lock")
+        }
+    }
+
+    impl<T: Default> Default for Mutex<T> {
+        fn default() -> Self {
+            Self::new(T::default())
         }
     }
 
@@ -184,8 +212,8 @@ pub(crate) fn yield_now() {
     thread::yield_now();
 }
 
-/// A worker goes round once more, perhaps because of a sender that is halfway. Only a scheduler of turns by priority would
-/// never let that sender have one; a system's takes turns by itself.
+/// A worker goes round once more, perhaps because of a sender that is halfway. Only a scheduler of
+/// turns by priority would never let that sender have one; a system's takes turns by itself.
 #[inline(always)]
 pub(crate) fn round_again() {
     #[cfg(lars_shuttle)]

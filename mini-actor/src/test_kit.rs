@@ -1,8 +1,9 @@
 //! Actors in virtual time: a whole system without threads and without sleeping.
 //!
-//! A [`TestKit`] is a system whose clock the test moves, and whose actors run on the test's own thread, in the order
-//! in which they were scheduled: the same test does the same each time, down to the jitter of restarts, which begins with
-//! the same numbers. Everything else is as it is: the same actors, the same mailboxes, the same scheduler.
+//! A [`TestKit`] is a system whose clock the test moves, and whose actors run on the test's own
+//! thread, in the order in which they were scheduled: the same test does the same each time, down
+//! to the jitter of restarts, which begins with the same numbers. Everything else is as it is: the
+//! same actors, the same mailboxes, the same scheduler.
 //!
 //! ```
 //! use mini_actor::test_kit::TestKit;
@@ -45,15 +46,16 @@ use std::time::Duration;
 
 use lars_scheduler::{Task, VirtualTime};
 
-use crate::actor::{Actor, Context};
-use crate::address::ActorRef;
-use crate::dead_letters::{Subscription, Undelivered};
-use crate::error::BuildError;
-use crate::signal::Resident;
-use crate::stop_reason::StopReason;
+use crate::actor::context::{Actor, Context};
+use crate::base::error::BuildError;
+use crate::base::stop_reason::{StopReason, Terminated};
+use crate::base::supervision::{Directive, Panic};
+use crate::cell::dead_letters::{Subscription, Undelivered};
+use crate::cell::signal::Resident;
+use crate::refs::address::ActorRef;
 use crate::sync::plain::AtomicBool;
 use crate::sync::{Arc, Mutex, Ordering};
-use crate::system::{ActorSystem, Builder};
+use crate::system::owner::{ActorSystem, Builder};
 
 /// Activations without time moving after which a test kit gives up.
 const LIMIT: usize = 1_000_000;
@@ -89,10 +91,46 @@ pub struct Letter {
     pub reason: Undelivered,
 }
 
+/// A panic of an actor and what was done about it, as the kit keeps it.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use mini_actor::test_kit::TestKit;
+/// use mini_actor::{Actor, Context, Directive};
+///
+/// struct Parser;
+///
+/// impl Actor for Parser {
+///     type Message = &'static str;
+///     fn receive(&mut self, line: &'static str, _: &mut Context<Self>) {
+///         panic!("{line} is no number");
+///     }
+/// }
+///
+/// let kit = TestKit::new("test")?;
+/// kit.spawn("parser", || Parser)?.tell("a dozen")?;
+/// let crashes = kit.panics();
+/// assert_eq!(crashes.len(), 1);
+/// assert_eq!(&*crashes[0].panic.path, "/parser");
+/// assert_eq!(crashes[0].panic.message, "a dozen is no number");
+/// assert_eq!(crashes[0].directive, Directive::Stop);
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Crash {
+    /// The panic, with the path of the actor.
+    pub panic: Panic,
+    /// What was done about it.
+    pub directive: Directive,
+}
+
 /// A system in virtual time. Dereferences to its [`ActorSystem`].
 ///
-/// Time stands still until [`advance`](Self::advance) or a probe moves it. All its methods are for the thread of the
-/// test: an actor must not move the time that it lives in.
+/// Time stands still until [`advance`](Self::advance) or a probe moves it. All its methods are for
+/// the thread of the test: an actor must not move the time that it lives in.
 ///
 /// # Examples
 ///
@@ -126,31 +164,53 @@ pub struct TestKit {
 
 struct Inner {
     time: Arc<VirtualTime>,
-    system: crate::handle::System,
-    letters: Arc<Mutex<Vec<Letter>>>,
+    /// What deadlines are rounded up to.
+    tick: Duration,
+    system: crate::refs::system::System,
+    records: Arc<Records>,
     _subscription: Subscription,
 }
 
+/// What has happened since the test last asked.
+#[derive(Default)]
+struct Records {
+    letters: Mutex<Vec<Letter>>,
+    crashes: Mutex<VecDeque<Crash>>,
+    terminations: Mutex<Vec<Terminated>>,
+}
+
 impl Builder {
-    /// The system in virtual time: no threads, and a clock that stands still until the test moves it. The number
-    /// of threads, the time slice and the shutdown timeout mean nothing here.
+    /// The system in virtual time: no threads, and a clock that stands still until the test moves
+    /// it. The number of threads, the time slice and the shutdown timeout mean nothing here.
     ///
     /// # Errors
     ///
     /// As for [`build`](Self::build).
     #[cfg_attr(docsrs, doc(cfg(feature = "test-kit")))]
-    pub fn build_virtual(self) -> Result<TestKit, BuildError> {
+    pub fn build_virtual(mut self) -> Result<TestKit, BuildError> {
+        let records = Arc::new(Records::default());
+        let kept = Arc::clone(&records);
+        let on_panic = self.on_panic.take();
+        self.on_panic = Some(Arc::new(move |panic, directive| {
+            kept.crashes.lock().push_back(Crash { panic: panic.clone(), directive });
+            if let Some(on_panic) = &on_panic {
+                on_panic(panic, directive);
+            }
+        }));
+        let kept = Arc::clone(&records);
+        self.on_stop = Some(Box::new(move |gone| kept.terminations.lock().push(gone)));
+        let tick = self.tick.unwrap_or(Duration::from_nanos(1));
         let (system, time) = self.build_manual()?;
-        let letters = Arc::new(Mutex::new(Vec::new()));
-        let kept = Arc::clone(&letters);
+        let kept = Arc::clone(&records);
         let subscription = system.on_dead_letter(move |letter| {
-            kept.lock().push(Letter {
+            kept.letters.lock().push(Letter {
                 recipient: letter.recipient.to_owned(),
                 message_type: letter.message_type,
                 reason: letter.reason,
             });
         });
-        let inner = Inner { time, system: system.system(), letters, _subscription: subscription };
+        let system_seen = system.system();
+        let inner = Inner { time, tick, system: system_seen, records, _subscription: subscription };
         Ok(TestKit { inner: Arc::new(inner), system })
     }
 }
@@ -165,32 +225,40 @@ impl TestKit {
         ActorSystem::builder(name).build_virtual()
     }
 
-    /// Runs everything that can run without time moving. Returns how many activations of actors that were.
+    /// Runs everything that can run without time moving. Returns how many activations of actors
+    /// that were.
     ///
     /// # Panics
     ///
-    /// If there is no end to it, and if it is called by an actor.
+    /// If it is called by an actor, a closure or a future of this system; and after a million
+    /// activations without an end.
+    #[track_caller]
     pub fn settle(&self) -> usize {
         self.inner.settle()
     }
 
-    /// Moves time forwards, from deadline to deadline: at each, what is due is sent, and everything runs that can,
-    /// before time moves on.
+    /// Moves time forwards by exactly `duration`, from deadline to deadline: at each, what is due
+    /// is sent, and everything runs that can, before time moves on. Time ends 584 years after its
+    /// start; a longer `duration` moves it to that end. Each deadline on the way takes its time, so
+    /// do not move years ahead while a periodic timer of a second runs.
     ///
     /// # Panics
     ///
     /// As for [`settle`](Self::settle).
+    #[track_caller]
     pub fn advance(&self, duration: Duration) {
         self.inner.advance_until(duration, || false);
     }
 
-    /// Moves time forwards as if all actors were busy so long: what is due is sent, and nobody runs. What is in their
-    /// mailboxes then is received with the next call that runs them.
+    /// Moves time forwards as if all actors were busy so long: what is due is sent, and nobody
+    /// runs. What is in their mailboxes then is received with the next call that runs them.
     ///
     /// # Panics
     ///
-    /// If it is called by an actor or a task of the scheduler.
+    /// If it is called by an actor, a closure or a future of this system.
+    #[track_caller]
     pub fn advance_while_busy(&self, duration: Duration) {
+        self.inner.assert_outside();
         self.inner.time.advance(duration);
     }
 
@@ -215,14 +283,112 @@ impl TestKit {
     }
 
     /// The dead letters since this was last called.
+    ///
+    /// # Panics
+    ///
+    /// As for [`settle`](Self::settle).
+    #[track_caller]
     pub fn dead_letters(&self) -> Vec<Letter> {
         self.settle();
-        std::mem::take(&mut *self.inner.letters.lock())
+        std::mem::take(&mut *self.inner.records.letters.lock())
+    }
+
+    /// The panics of actors since this was last called, oldest first, without moving time. An
+    /// escalated panic is there once for each actor that decided on it.
+    ///
+    /// # Panics
+    ///
+    /// As for [`settle`](Self::settle).
+    #[track_caller]
+    pub fn panics(&self) -> Vec<Crash> {
+        self.settle();
+        std::mem::take(&mut *self.inner.records.crashes.lock()).into()
+    }
+
+    /// The oldest panic that neither this nor [`panics`](Self::panics) has returned, moving time
+    /// until there is one.
+    ///
+    /// # Panics
+    ///
+    /// If no actor panics within `limit`; and as for [`settle`](Self::settle).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use mini_actor::{Actor, Context};
+    /// use mini_actor::test_kit::TestKit;
+    /// use std::time::Duration;
+    /// # struct Parser;
+    /// # impl Actor for Parser {
+    /// #     type Message = u32;
+    /// #     fn receive(&mut self, line: u32, _: &mut Context<Self>) {
+    /// #         panic!("line {line} is bad");
+    /// #     }
+    /// # }
+    ///
+    /// let kit = TestKit::new("test")?;
+    /// let parser = kit.spawn("parser", || Parser)?;
+    /// let _ = kit.scheduler().schedule_once(Duration::from_secs(3), &parser, 7)?;
+    /// let crash = kit.expect_panic_within(Duration::from_secs(5));
+    /// assert_eq!(crash.panic.message, "line 7 is bad");
+    /// assert_eq!(kit.elapsed(), Duration::from_secs(3));
+    /// # Ok(()) }
+    /// ```
+    #[track_caller]
+    pub fn expect_panic_within(&self, limit: Duration) -> Crash {
+        let crashes = &self.inner.records.crashes;
+        self.inner.advance_until(limit, || !crashes.lock().is_empty());
+        match crashes.lock().pop_front() {
+            Some(crash) => crash,
+            None => panic!("no actor has panicked within {limit:?}"),
+        }
+    }
+
+    /// The actors that have stopped since this was last called, in the order of their ends, without
+    /// moving time.
+    ///
+    /// # Panics
+    ///
+    /// As for [`settle`](Self::settle).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use mini_actor::StopReason;
+    /// use mini_actor::test_kit::TestKit;
+    ///
+    /// let kit = TestKit::new("test")?;
+    /// let (first, second) = (kit.probe::<u32>("first"), kit.probe::<u32>("second"));
+    /// second.actor().kill();
+    /// first.actor().stop();
+    /// let ends: Vec<_> =
+    ///     kit.terminations().iter().map(|gone| (gone.path.to_string(), gone.reason)).collect();
+    /// let expected = [("/first", StopReason::Asked), ("/second", StopReason::Killed)];
+    /// assert_eq!(ends, expected.map(|(path, reason)| (path.to_owned(), reason)));
+    /// # Ok(()) }
+    /// ```
+    #[track_caller]
+    pub fn terminations(&self) -> Vec<Terminated> {
+        self.settle();
+        std::mem::take(&mut *self.inner.records.terminations.lock())
     }
 }
 
 impl Inner {
+    /// Code of the system must not move the time that it lives in.
+    #[track_caller]
+    fn assert_outside(&self) {
+        assert!(
+            !self.system.registry().is_inside(),
+            "the test kit was called by an actor, a closure or a future of its own system"
+        );
+    }
+
+    #[track_caller]
     fn settle(&self) -> usize {
+        self.assert_outside();
         let Some(manual) = self.system.registry().dispatcher.as_manual() else {
             return 0;
         };
@@ -238,37 +404,55 @@ impl Inner {
         }
     }
 
-    /// Moves time by `duration`, or until `enough`. Says whether it was.
+    /// Moves time by exactly `duration`, or until `enough`. Says whether it was.
+    #[track_caller]
     fn advance_until(&self, duration: Duration, enough: impl Fn() -> bool) -> bool {
         self.settle();
         if enough() {
             return true;
         }
+        let target = self.time.elapsed().saturating_add(duration);
+        if self.advance_over_ticks(target, &enough) {
+            return true;
+        }
+        // Nothing is due on the rest of the way.
+        self.time.advance(target.saturating_sub(self.time.elapsed()));
+        self.settle();
+        enough()
+    }
+
+    /// Moves time to the last tick that is not beyond `target`, if there is one ahead, or until
+    /// `enough`. Says whether it was. Stops before that if the scheduler is stopped, or time ends.
+    fn advance_over_ticks(&self, target: Duration, enough: impl Fn() -> bool) -> bool {
+        let now = self.time.elapsed();
+        let tick = self.tick.as_nanos().max(1);
+        // All timers fire on ticks. A mark beyond the last of them would take time beyond the
+        // target.
+        let beyond = target.as_nanos() % tick;
+        let beyond = Duration::from_nanos(u64::try_from(beyond).unwrap_or(u64::MAX));
+        let ahead = target.saturating_sub(beyond).saturating_sub(now);
+        if ahead.is_zero() {
+            return false;
+        }
         let reached = Arc::new(AtomicBool::new(false));
         let there = Arc::clone(&reached);
         // Relaxed, here and below: one thread.
         let mark = Task::new(move || there.store(true, Ordering::Relaxed)).inline();
-        let Ok(mark) = self.time.schedule_once(duration, mark) else {
+        let Ok(mark) = self.time.schedule_once(ahead, mark) else {
             // The scheduler has been stopped, and nothing is due any more.
-            self.time.advance(duration);
-            self.settle();
-            return enough();
+            return false;
         };
-        while !reached.load(Ordering::Relaxed) {
+        let mut satisfied = false;
+        while !satisfied && !reached.load(Ordering::Relaxed) && !self.time.is_stopped() {
             if self.time.advance_to_next().is_none() {
-                // A deadline beyond all time.
-                self.time.advance(duration);
-            }
-            self.settle();
-            if enough() {
-                mark.cancel();
-                return true;
-            }
-            if self.time.is_stopped() {
+                // Not even the mark: it lies beyond the end of time.
                 break;
             }
+            self.settle();
+            satisfied = enough();
         }
-        false
+        mark.cancel();
+        satisfied
     }
 }
 
@@ -336,6 +520,7 @@ impl<M: Send + 'static> Probe<M> {
     }
 
     /// The next message, if there is one, without moving time.
+    #[track_caller]
     pub fn try_message(&self) -> Option<M> {
         self.inner.settle();
         self.received.lock().pop_front()
@@ -393,6 +578,54 @@ impl<M: Send + 'static> Probe<M> {
         match other.cell().watchers().reason() {
             Some(reason) => reason,
             None => panic!("{} has not stopped", other.path()),
+        }
+    }
+
+    /// Why an actor has stopped, moving time until it has.
+    ///
+    /// # Panics
+    ///
+    /// If it does not stop within `limit`; and as for [`TestKit::settle`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use mini_actor::{Actor, Context};
+    /// use mini_actor::StopReason;
+    /// use mini_actor::test_kit::TestKit;
+    /// use std::time::Duration;
+    ///
+    /// struct Session;
+    ///
+    /// impl Actor for Session {
+    ///     type Message = ();
+    ///     fn started(&mut self, ctx: &mut Context<Self>) {
+    ///         ctx.timers().start_single("idle", Duration::from_secs(30), ()).unwrap();
+    ///     }
+    ///     fn receive(&mut self, (): (), ctx: &mut Context<Self>) {
+    ///         ctx.stop();
+    ///     }
+    /// }
+    ///
+    /// let kit = TestKit::new("test")?;
+    /// let probe = kit.probe::<()>("probe");
+    /// let session = kit.spawn("session", || Session)?;
+    /// let reason = probe.expect_terminated_within(&session, Duration::from_secs(60));
+    /// assert_eq!((reason, kit.elapsed()), (StopReason::Itself, Duration::from_secs(30)));
+    /// # Ok(()) }
+    /// ```
+    #[track_caller]
+    pub fn expect_terminated_within<N: Send + 'static>(
+        &self,
+        other: &ActorRef<N>,
+        limit: Duration,
+    ) -> StopReason {
+        let reason = || other.cell().watchers().reason();
+        self.inner.advance_until(limit, || reason().is_some());
+        match reason() {
+            Some(reason) => reason,
+            None => panic!("{} has not stopped within {limit:?}", other.path()),
         }
     }
 }

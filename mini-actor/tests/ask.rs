@@ -12,7 +12,10 @@ use std::time::Duration;
 use common::{Call, LONG, SECOND, Script, ms};
 use futures::executor::block_on;
 use mini_actor::test_kit::TestKit;
-use mini_actor::{Actor, ActorSystem, AskError, Context, Overflow, Props, Reply, Undelivered};
+use mini_actor::{
+    Actor, ActorRef, ActorSystem, AskError, Context, Overflow, Props, Reply, Supervision,
+    Undelivered,
+};
 
 enum Question {
     Double(u64, Reply<u64>),
@@ -439,4 +442,57 @@ fn a_question_to_a_full_mailbox_that_blocks_takes_no_longer_than_its_time_out() 
     assert_eq!(result.recv_timeout(LONG), Ok(Err(AskError::Timeout(ms(50)))));
     drop(release);
     assert_eq!(first.wait(), Ok(1));
+}
+
+/// Lets a parent fail while a child, on a thread of its own, waits for its answer. Returns what the
+/// child was told.
+fn asked_by_a_child_and_restarted(
+    wait: fn(mini_actor::Ask<u64>) -> Result<u64, AskError>,
+) -> Result<u64, AskError> {
+    type Told = mpsc::Sender<Result<u64, AskError>>;
+    type Wait = fn(mini_actor::Ask<u64>) -> Result<u64, AskError>;
+    struct Child(ActorRef<Option<Reply<u64>>>, Wait, Told);
+    impl Actor for Child {
+        type Message = ();
+        fn receive(&mut self, (): (), _: &mut Context<Self>) {
+            let _ = self.2.send((self.1)(self.0.ask(Some, Duration::MAX)));
+        }
+    }
+    struct Parent(Wait, Told, mpsc::Sender<()>);
+    impl Actor for Parent {
+        type Message = Option<Reply<u64>>;
+        fn started(&mut self, _: &mut Context<Self>) {
+            self.2.send(()).unwrap();
+        }
+        fn receive(&mut self, question: Option<Reply<u64>>, ctx: &mut Context<Self>) {
+            if let Some(reply) = question {
+                reply.send(7);
+                return;
+            }
+            let (me, wait, told) = (ctx.myself().clone(), self.0, self.1.clone());
+            let props = Props::once(move || Child(me, wait, told)).pinned();
+            ctx.spawn_with("child", props).unwrap().tell(()).unwrap();
+            // So that it waits already, as a rule; what comes of it must be the same.
+            std::thread::sleep(Duration::from_millis(50));
+            panic!("expected by this test");
+        }
+    }
+    let system = ActorSystem::builder("test").threads(2).build().unwrap();
+    let ((told, child_told), (started, has_started)) = (mpsc::channel(), mpsc::channel());
+    let props = Props::new(move || Parent(wait, told.clone(), started.clone()));
+    let parent = system.spawn_with("parent", props.supervision(Supervision::restart())).unwrap();
+    parent.tell(None).unwrap();
+    for _ in 0..2 {
+        has_started.recv_timeout(LONG).expect("it is started, and started again");
+    }
+    assert_eq!(parent.ask(Some, LONG).wait(), Ok(7));
+    child_told.recv_timeout(LONG).unwrap()
+}
+
+#[test]
+fn a_restart_is_not_held_up_by_a_child_that_waits_for_an_answer_of_its_parent() {
+    let told = asked_by_a_child_and_restarted(|ask| ask.wait());
+    assert_eq!(told, Err(AskError::Restarting("/parent".into())));
+    let told = asked_by_a_child_and_restarted(block_on);
+    assert_eq!(told, Err(AskError::Restarting("/parent".into())));
 }

@@ -149,7 +149,7 @@ fn names_are_unique_among_the_living_and_free_again_afterwards() {
 
 #[test]
 fn an_actor_that_is_flooded_lets_others_have_their_turn() {
-    // One thread: the flooding actor sends itself the next message before each return, for ever.
+    // One thread: the flooding actor sends itself the next message before each return, forever.
     let system = ActorSystem::builder("test").threads(1).throughput(3).build().unwrap();
     struct Busy;
     impl Actor for Busy {

@@ -1,4 +1,5 @@
-//! What is logged: the turns of an actor's life with its path, dead letters, and nothing per message.
+//! What is logged: the turns of an actor's life with its path, dead letters, and nothing per
+//! message.
 #![allow(clippy::disallowed_methods, missing_docs)]
 
 mod common;
@@ -9,19 +10,21 @@ use std::sync::Once;
 
 use common::{Call, Script, ms};
 use mini_actor::test_kit::TestKit;
-use mini_actor::{ActorSystem, Context, Props, Supervision};
+use mini_actor::{ActorRef, ActorSystem, Context, Overflow, Props, Supervision};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Metadata, Subscriber, span};
 
 thread_local! {
     /// What this thread has logged. (The systems here have no threads of their own.)
     static LINES: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+    /// An actor that this thread tells each line.
+    static AUDIT: RefCell<Option<ActorRef<String>>> = const { RefCell::new(None) };
 }
 
 /// Keeps every event as a line: level, message, and the fields in the order of their names.
 ///
-/// One for the process: while there is only one subscriber, and in one thread, tracing asks whichever thread comes
-/// first to a place that logs, and remembers the answer for all.
+/// One for the process: while there is only one subscriber, and in one thread, tracing asks
+/// whichever thread comes first to a place that logs, and remembers the answer for all.
 struct Log;
 
 #[derive(Default)]
@@ -56,7 +59,10 @@ impl Subscriber for Log {
         fields.1.push(fields.0);
         fields.1.sort();
         let line = format!("{} {}", event.metadata().level(), fields.1.join(" "));
-        LINES.with_borrow_mut(|lines| lines.push(line));
+        LINES.with_borrow_mut(|lines| lines.push(line.clone()));
+        if let Some(audit) = AUDIT.with_borrow(Clone::clone) {
+            audit.tell(line).unwrap();
+        }
     }
 
     fn enter(&self, _: &span::Id) {}
@@ -152,4 +158,21 @@ fn nothing_is_logged_for_a_message_whichever_way_it_comes() {
     });
     assert_eq!(actor.metrics().processed, 250);
     assert_eq!(lines, Vec::<String>::new());
+}
+
+#[test]
+fn a_subscriber_that_tells_an_actor_whose_mailbox_is_full_is_not_called_for_that() {
+    install();
+    let kit = TestKit::new("test").unwrap();
+    let props = Props::once(|| Script::new(|_: Call<String>, _| {}));
+    let audit = kit.spawn_with("audit", props.bounded(1, Overflow::DropNewest)).unwrap();
+    kit.settle();
+    audit.tell("full".to_owned()).unwrap();
+    let lines = logged(|| {
+        AUDIT.set(Some(audit.clone()));
+        audit.tell("one more".to_owned()).unwrap();
+        AUDIT.set(None);
+    });
+    assert_eq!(lines.len(), 1, "{lines:?}");
+    assert_eq!(kit.metrics().dead_letters, 2);
 }

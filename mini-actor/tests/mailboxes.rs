@@ -357,7 +357,8 @@ fn an_actor_whose_time_slice_is_over_lets_others_have_their_turn() {
 
 #[test]
 fn two_actors_that_keep_each_other_busy_let_others_have_their_turn() {
-    // One thread: the two hand its slot for what is next to each other, and the third waits in its queue.
+    // One thread: the two hand its slot for what is next to each other, and the third waits in its
+    // queue.
     let system = ActorSystem::builder("test").threads(1).build().unwrap();
     #[derive(Clone)]
     enum Play {
@@ -488,8 +489,8 @@ fn a_sender_that_waits_for_room_is_woken_when_a_mapping_panics() {
     assert_eq!(was_sent.recv_timeout(LONG), Ok(true));
 }
 
-/// Sends through a mapping that sends to the same actor, whose one place is taken by the message that is just being made.
-/// Returns what became of the inner message, and of the outer one.
+/// Sends through a mapping that sends to the same actor, whose one place is taken by the message
+/// that is just being made. Returns what became of the inner message, and of the outer one.
 fn send_twice(overflow: Overflow) -> (Option<Unsendable>, bool) {
     let (sender, results) = mpsc::channel();
     thread::spawn(move || {
@@ -550,7 +551,8 @@ fn the_end_of_an_actor_is_told_each_time_and_to_each_that_waits() {
 
 const SENT: u32 = 100;
 
-/// Actors that send so many messages each to one whose mailbox holds one and blocks, and say how often it was full.
+/// Actors that send so many messages each to one whose mailbox holds one and blocks, and say how
+/// often it was full.
 fn flood(system: &ActorSystem, producers: u32, pinned: bool) -> Vec<u32> {
     let (received, is_received) = mpsc::channel();
     let sink = system

@@ -274,3 +274,23 @@ fn a_receive_timeout_is_not_counted_as_a_message() {
     kit.advance(10 * SECOND);
     assert_eq!(actor.metrics().processed, 0);
 }
+
+#[test]
+fn a_message_that_panics_puts_it_off_if_its_actor_goes_on() {
+    let kit = TestKit::new("test").unwrap();
+    let probe = kit.probe::<()>("probe");
+    let told = probe.actor().clone();
+    let props = Props::once(move || {
+        Script::new(move |call: Call<u32>, ctx| match call {
+            Call::Started => ctx.set_receive_timeout(10 * SECOND).unwrap(),
+            Call::Message(_) => panic!("expected by this test"),
+            Call::Quiet => told.tell(()).unwrap(),
+            _ => {}
+        })
+    });
+    let actor = kit.spawn_with("actor", props.supervision(Supervision::resume())).unwrap();
+    kit.advance(5 * SECOND);
+    actor.tell(1).unwrap();
+    probe.expect_no_message_for(9 * SECOND);
+    probe.expect_message_within(SECOND);
+}

@@ -92,8 +92,8 @@ fn a_repeat_to_a_stopped_actor_ends_by_itself() {
     let repeat =
         system.scheduler().schedule_at_fixed_rate(Duration::ZERO, every, &actor, ()).unwrap();
     all(&told);
-    // The run that finds the actor stopped is the last: wait until no other is pending, and until the timer
-    // thread is done with it.
+    // The run that finds the actor stopped is the last: wait until no other is pending, and until
+    // the timer thread is done with it.
     let timers = system.scheduler().timers();
     loop {
         let (sender, receiver) = mpsc::channel();

@@ -1,5 +1,5 @@
-//! What does not happen in steady state: allocations, and wake-ups when there is nothing to do. The only test of its
-//! binary, because it counts what all threads of the process do.
+//! What does not happen in steady state: allocations, and wake-ups when there is nothing to do. The
+//! only test of its binary, because it counts what all threads of the process do.
 #![allow(clippy::disallowed_methods, missing_docs)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -17,12 +17,12 @@ static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: the caller's promise.
+        // SAFETY: the layout is the caller's, who gives one that may be allocated.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: as above.
+        // SAFETY: the pointer was allocated above, with this layout.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -90,7 +90,8 @@ fn messages_allocate_nothing_in_steady_state_and_idle_threads_sleep() {
     // Some blocks of the shared queue and of the test's channel: one for each thirty or so.
     assert!(allocated < 250, "{allocated} allocations for 1,000 messages");
 
-    // With nothing to do no thread of the system runs: the scheduler's timer thread and both workers sleep.
+    // With nothing to do no thread of the system runs: the scheduler's timer thread and both
+    // workers sleep.
     #[cfg(target_os = "linux")]
     {
         let switches = || {
@@ -108,7 +109,8 @@ fn messages_allocate_nothing_in_steady_state_and_idle_threads_sleep() {
             }
             sum
         };
-        // They fall asleep some time after their last message, and then it does not change any more.
+        // They fall asleep some time after their last message, and then it does not change any
+        // more.
         let mut last = switches();
         for attempt in 0.. {
             std::thread::sleep(Duration::from_millis(50));

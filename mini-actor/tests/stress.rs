@@ -1,7 +1,7 @@
 //! Every message is received, becomes a dead letter, or is given back: counted.
 //!
-//! `LARS_STRESS=10 cargo test --release -p mini-actor --test stress -- --nocapture` makes ten times as many rounds, and says
-//! how many messages that were.
+//! `LARS_STRESS=10 cargo test --release -p mini-actor --test stress -- --nocapture` makes ten times
+//! as many rounds, and says how many messages that were.
 #![allow(clippy::disallowed_methods, missing_docs)]
 
 use std::sync::Arc;

@@ -232,8 +232,7 @@ fn every_panic_is_shown_to_the_hook_with_what_is_done_about_it() {
 }
 
 #[test]
-fn an_actor_whose_factory_always_panics_is_restarted_as_often_as_allowed_and_others_have_their_turn()
- {
+fn an_actor_whose_factory_always_panics_is_restarted_as_often_as_allowed_and_others_run() {
     let kit = TestKit::new("test").unwrap();
     let probe = kit.probe::<String>("probe");
     let broken = || -> Script<()> { panic!("expected by this test") };
@@ -634,7 +633,8 @@ impl Drop for Bomb {
 fn messages_whose_destructors_panic_harm_nobody_wherever_they_end() {
     let kit = TestKit::new("test").unwrap();
     let probe = kit.probe::<String>("probe");
-    // In a timer that ends with its actor, in the stash, in the mailbox, as a kept copy, and in a dead letter.
+    // In a timer that ends with its actor, in the stash, in the mailbox, as a kept copy, and in a
+    // dead letter.
     let props = Props::new(|| {
         Script::new(
             |call: Call<Option<Bomb>>, ctx: &mut Context<Script<Option<Bomb>>>| match call {
@@ -737,4 +737,51 @@ fn a_limit_of_restarts_within_no_time_is_refused() {
     assert_eq!(error.to_string(), expected);
     let longest = Supervision::restart().limit(1, Duration::MAX);
     assert!(kit.spawn_with("a", props().supervision(longest)).is_ok());
+}
+
+#[test]
+fn a_panic_that_is_escalated_over_three_generations_counts_once() {
+    fn generation(left: u32) -> Props<Script<()>> {
+        let make = move || {
+            Script::new(move |call: Call<()>, ctx: &mut Context<Script<()>>| match call {
+                Call::Started if left > 0 => drop(ctx.spawn_with("c", generation(left - 1))),
+                Call::Message(()) => panic!("expected by this test"),
+                _ => {}
+            })
+        };
+        Props::new(make).supervision(Supervision::escalate())
+    }
+    let kit = TestKit::new("test").unwrap();
+    let _root = kit.spawn_with("a", generation(3)).unwrap();
+    kit.settle();
+    let youngest: ActorRef<()> = kit.find("/a/c/c/c").unwrap();
+    youngest.tell(()).unwrap();
+    kit.settle();
+    let metrics = kit.metrics();
+    assert_eq!((metrics.panicked, metrics.alive, metrics.stopped), (1, 0, 4));
+    // Each generation decided on it, and the hook was told of each decision.
+    assert_eq!(kit.panics().len(), 4);
+}
+
+#[test]
+fn a_message_that_was_stashed_counts_once() {
+    let kit = TestKit::new("test").unwrap();
+    let mut open = false;
+    let actor: ActorRef<u32> = kit
+        .spawn("a", move || {
+            Script::new(move |call: Call<u32>, ctx: &mut Context<Script<u32>>| match call {
+                Call::Message(0) => {
+                    open = true;
+                    ctx.unstash_all();
+                }
+                Call::Message(number) if !open => ctx.stash(number).unwrap(),
+                _ => {}
+            })
+        })
+        .unwrap();
+    for number in [1, 2, 3, 0, 4] {
+        actor.tell(number).unwrap();
+    }
+    kit.settle();
+    assert_eq!((actor.metrics().processed, kit.metrics().processed), (5, 5));
 }

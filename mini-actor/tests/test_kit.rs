@@ -1,5 +1,5 @@
-//! Virtual time for a whole system. Akka's `ExplicitlyTriggeredSchedulerSpec` and `ManualTime`, and what users of others
-//! stumble over.
+//! Virtual time for a whole system. Akka's `ExplicitlyTriggeredSchedulerSpec` and `ManualTime`, and
+//! what users of others stumble over.
 #![allow(clippy::disallowed_methods, missing_docs)]
 
 mod common;
@@ -10,7 +10,10 @@ use std::time::Duration;
 use common::{Call, SECOND, Script, ms};
 use mini_actor::backoff::{BackoffPolicy, Jitter};
 use mini_actor::test_kit::TestKit;
-use mini_actor::{ActorRef, ActorSystem, Cancellable, Context, Props, Supervision};
+use mini_actor::{
+    ActorRef, ActorSystem, AskError, Cancellable, Context, Directive, Props, Reply, StopReason,
+    Supervision,
+};
 
 /// Sends to a probe, as Akka's scenarios do: initial delay and interval in seconds.
 fn every(kit: &TestKit, to: &mini_actor::ActorRef<u8>, initial: u64, every: u64) -> Cancellable {
@@ -293,4 +296,161 @@ fn the_same_test_restarts_at_the_same_times_each_time_also_with_jitter() {
     let first = run();
     assert_eq!(first.len(), 4);
     assert_eq!(first, run());
+}
+
+/// What an actor's panic says that `call` causes, when an actor calls it.
+fn panic_of_an_actor_that_calls(call: fn(&TestKit)) -> String {
+    let kit = Arc::new(TestKit::new("t").unwrap());
+    // Weak, or the kit would own itself.
+    let own = Arc::downgrade(&kit);
+    let actor: ActorRef<()> = kit
+        .spawn("a", move || {
+            Script::new(move |event: Call<()>, _: &mut Context<Script<()>>| {
+                if event == Call::Message(()) {
+                    call(&own.upgrade().unwrap());
+                }
+            })
+        })
+        .unwrap();
+    kit.probe::<u8>("other").actor().tell(1).unwrap();
+    actor.tell(()).unwrap();
+    kit.settle();
+    assert_eq!(kit.elapsed(), Duration::ZERO);
+    kit.panics().into_iter().map(|crash| crash.panic.message).collect()
+}
+
+#[test]
+fn an_actor_must_not_move_the_time_that_it_lives_in() {
+    let expected = "the test kit was called by an actor, a closure or a future of its own system";
+    let calls: [fn(&TestKit); 6] = [
+        |kit| _ = kit.settle(),
+        |kit| kit.advance(SECOND),
+        |kit| kit.advance_while_busy(SECOND),
+        |kit| _ = kit.dead_letters(),
+        |kit| _ = kit.terminations(),
+        |kit| kit.probe::<u8>("p").expect_no_message_for(SECOND),
+    ];
+    for call in calls {
+        assert_eq!(panic_of_an_actor_that_calls(call), expected);
+    }
+}
+
+#[test]
+fn to_advance_as_far_as_can_be_said_ends_at_the_end_of_time() {
+    let kit = TestKit::new("t").unwrap();
+    let probe = kit.probe::<u8>("p");
+    let _ = kit.scheduler().schedule_once(3600 * SECOND, probe.actor(), 7).unwrap();
+    let _never = kit.scheduler().schedule_once(Duration::MAX, probe.actor(), 8).unwrap();
+    kit.advance(Duration::MAX);
+    assert_eq!((probe.try_message(), probe.try_message()), (Some(7), None));
+    let end = kit.elapsed();
+    kit.advance(Duration::MAX);
+    probe.expect_no_message_for(Duration::MAX);
+    assert_eq!(kit.elapsed(), end);
+}
+
+#[test]
+fn time_moves_exactly_as_far_as_was_asked_whatever_the_tick() {
+    for tick in [1, 7, 10, 100] {
+        let kit = ActorSystem::builder("t").tick_duration(ms(tick)).build_virtual().unwrap();
+        let probe = kit.probe::<u64>("p");
+        let mut elapsed = Duration::ZERO;
+        for (number, step) in [3, 15, 1, 40, 0, 99].into_iter().enumerate() {
+            elapsed += ms(step);
+            if number % 2 == 0 {
+                kit.advance(ms(step));
+            } else {
+                probe.expect_no_message_for(ms(step));
+            }
+            assert_eq!(kit.elapsed(), elapsed, "with a tick of {tick} ms");
+        }
+        // What is due on the way fires on the next tick, and not before.
+        let _ = kit.scheduler().schedule_once(ms(1), probe.actor(), 7).unwrap();
+        let due = (elapsed + ms(1)).as_millis().div_ceil(u128::from(tick)) * u128::from(tick);
+        assert_eq!(probe.expect_message_within(SECOND), 7);
+        assert_eq!(kit.elapsed().as_millis(), due);
+    }
+}
+
+#[test]
+fn time_moves_as_far_as_was_asked_although_the_system_is_closed_on_the_way() {
+    let kit = Arc::new(TestKit::new("t").unwrap());
+    let own = Arc::downgrade(&kit);
+    let actor: ActorRef<()> = kit
+        .spawn("a", move || {
+            Script::new(move |event: Call<()>, _: &mut Context<Script<()>>| {
+                if event == Call::Message(()) {
+                    own.upgrade().unwrap().close_within(Duration::ZERO);
+                }
+            })
+        })
+        .unwrap();
+    let _ = kit.scheduler().schedule_once(SECOND, &actor, ()).unwrap();
+    kit.advance(5 * SECOND);
+    assert!(actor.is_stopped());
+    assert_eq!(kit.elapsed(), 5 * SECOND);
+}
+
+#[test]
+fn a_question_that_has_no_answer_yet_stays_open() {
+    let kit = TestKit::new("t").unwrap();
+    let clerk = kit.probe::<Reply<u32>>("clerk");
+    let answer = clerk.actor().ask(|reply| reply, 5 * SECOND);
+    assert_eq!(answer.wait(), Err(AskError::WouldBlock));
+    kit.advance(SECOND);
+    assert_eq!(answer.wait(), Err(AskError::WouldBlock));
+    let reply = clerk.expect_message();
+    assert!(reply.is_wanted());
+    reply.send(7);
+    assert_eq!(answer.wait(), Ok(7));
+    assert_eq!(answer.wait(), Err(AskError::NoAnswer), "an answer comes once");
+    assert!(kit.dead_letters().is_empty());
+}
+
+#[test]
+fn panics_and_ends_are_kept_for_the_test_in_their_order() {
+    let kit = TestKit::new("t").unwrap();
+    let probe = kit.probe::<u8>("probe");
+    let props = |supervision| {
+        let make = || {
+            Script::new(|call: Call<u8>, _: &mut Context<Script<u8>>| {
+                if let Call::Message(number) = call {
+                    panic!("number {number}")
+                }
+            })
+        };
+        Props::new(make).supervision(supervision)
+    };
+    let goes_on = kit.spawn_with("goes-on", props(Supervision::resume())).unwrap();
+    let stops = kit.spawn_with("stops", props(Supervision::stop())).unwrap();
+    goes_on.tell(1).unwrap();
+    stops.tell(2).unwrap();
+    let _ = kit.scheduler().schedule_once(3 * SECOND, &goes_on, 3).unwrap();
+    let seen: Vec<_> = kit
+        .panics()
+        .into_iter()
+        .map(|crash| (crash.panic.path.to_string(), crash.panic.message, crash.directive))
+        .collect();
+    assert_eq!(
+        seen,
+        [
+            ("/goes-on".to_owned(), "number 1".to_owned(), Directive::Resume),
+            ("/stops".to_owned(), "number 2".to_owned(), Directive::Stop),
+        ]
+    );
+    assert_eq!(kit.expect_panic_within(5 * SECOND).panic.message, "number 3");
+    assert_eq!(kit.elapsed(), 3 * SECOND);
+    assert!(kit.panics().is_empty());
+
+    let ends = kit.terminations();
+    assert_eq!(ends.len(), 1);
+    assert_eq!((ends[0].id, ends[0].reason), (stops.id(), StopReason::Panicked));
+    assert!(kit.terminations().is_empty());
+    assert_eq!(probe.expect_terminated_within(&stops, Duration::ZERO), StopReason::Panicked);
+    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        probe.expect_terminated_within(&goes_on, SECOND)
+    }));
+    let message = *caught.unwrap_err().downcast::<String>().unwrap();
+    assert_eq!(message, "/goes-on has not stopped within 1s");
+    assert_eq!(kit.elapsed(), 4 * SECOND);
 }

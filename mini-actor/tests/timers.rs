@@ -1,5 +1,5 @@
-//! An actor's own timers. Akka's scenarios (`TimerSpec`, classic and typed), and what goes wrong elsewhere; all in
-//! virtual time.
+//! An actor's own timers. Akka's scenarios (`TimerSpec`, classic and typed), and what goes wrong
+//! elsewhere; all in virtual time.
 #![allow(clippy::disallowed_methods, missing_docs)]
 
 mod common;
@@ -10,10 +10,11 @@ use common::{Call, LONG, SECOND, Script, ms};
 use mini_actor::test_kit::{Probe, TestKit};
 use mini_actor::{
     Actor, ActorRef, ActorSystem, Context, MissedTickBehavior, Overflow, Props, Recipient, Refusal,
-    StopReason, Supervision,
+    StopReason, Supervision, TimerKey,
 };
 
-/// Akka's `TimerSpec` target: a number of bumps, and a timer that says which number it was started with.
+/// Akka's `TimerSpec` target: a number of bumps, and a timer that says which number it was started
+/// with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Do {
     Tock(u32),
@@ -118,7 +119,8 @@ fn a_timer_that_is_started_again_replaces_the_old_one_even_if_that_is_in_the_mai
         let kit = TestKit::new("test").unwrap();
         let (target, probe) = target(&kit, kind, SECOND, Supervision::stop());
         kit.settle();
-        // In front of the tick that is due at the same moment: when it is received the tick is in the mailbox.
+        // In front of the tick that is due at the same moment: when it is received the tick is in
+        // the mailbox.
         let _ = kit.scheduler().schedule_once(SECOND, &target, Do::Bump).unwrap();
         target.tell(Do::Bump).unwrap();
         kit.settle();
@@ -334,8 +336,8 @@ fn timers_of_different_keys_live_beside_each_other_and_all_are_cancelled_at_once
     assert_eq!(kit.scheduler().timers().pending(), 0);
 }
 
-/// When an actor that is busy until 350 ms receives the ticks of a fixed rate of 100 ms, until 700 ms, and how many
-/// it is told were left out before each.
+/// When an actor that is busy until 350 ms receives the ticks of a fixed rate of 100 ms, until 700
+/// ms, and how many it is told were left out before each.
 fn received(policy: MissedTickBehavior) -> Vec<(u64, u128)> {
     let kit = TestKit::new("test").unwrap();
     let probe = kit.probe::<(u64, Duration)>("probe");
@@ -662,4 +664,38 @@ fn all_timers_end_although_their_messages_panic_when_they_are_dropped() {
     kit.advance(10 * SECOND);
     assert!(!target.is_stopped());
     assert_eq!(kit.metrics().panicked, 5);
+}
+
+#[test]
+fn a_name_a_number_and_both_are_different_keys() {
+    let keys = [
+        TimerKey::from("request"),
+        TimerKey::from(("request", 0)),
+        TimerKey::from(("request", 1)),
+        TimerKey::from(0),
+        TimerKey::from(""),
+        TimerKey::from(("", 0)),
+    ];
+    for (number, key) in keys.iter().enumerate() {
+        assert_eq!(keys.iter().position(|other| other == key), Some(number), "{key:?}");
+    }
+    let kit = TestKit::new("test").unwrap();
+    let probe = kit.probe::<usize>("probe");
+    let report = probe.actor().clone();
+    let _actor: ActorRef<usize> = kit
+        .spawn("a", move || {
+            Script::new(move |call: Call<usize>, ctx: &mut Context<Script<usize>>| match call {
+                Call::Started => {
+                    for (number, key) in keys.iter().enumerate() {
+                        ctx.timers().start_single(key.clone(), SECOND, number).unwrap();
+                    }
+                }
+                Call::Message(number) => report.tell(number).unwrap(),
+                _ => {}
+            })
+        })
+        .unwrap();
+    kit.advance(SECOND);
+    let received: Vec<_> = std::iter::from_fn(|| probe.try_message()).collect();
+    assert_eq!(received, [0, 1, 2, 3, 4, 5]);
 }

@@ -43,9 +43,9 @@ impl Session {
         Self { peer, rules, armed_at: Instant::now(), beats: 0, farewell: Farewell::Shutdown }
     }
 
-    /// The client was heard of: the time without a request begins anew. Starting the timer replaces the one
-    /// before; if that is due and in the mailbox already, behind the request that is just being received,
-    /// nothing of it arrives.
+    /// The client was heard of: the time without a request begins anew. Starting the timer replaces
+    /// the one before; if that is due and in the mailbox already, behind the request that is just
+    /// being received, nothing of it arrives.
     fn arm_idle_timer(&mut self, ctx: &mut Context<Self>) {
         self.armed_at = Instant::now();
         // Refused only when the system is being closed, which ends the session in any case.

@@ -74,8 +74,8 @@ impl Beat {
     }
 }
 
-/// What the repeat's closure owns. The closure goes with the series: at the cancel, or after the run that
-/// was under way or waited for a thread.
+/// What the repeat's closure owns. The closure goes with the series: at the cancel, or after the
+/// run that was under way or waited for a thread.
 #[derive(Debug)]
 struct Guard(Arc<State>);
 

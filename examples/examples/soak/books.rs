@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 /// Receipts of one worker.
 pub const RECEIPTS: usize = 1 << 16;
-/// After how long past its deadline a timer counts as lost. No measure of lateness: a machine may stand still.
+/// After how long past its deadline a timer counts as lost. No measure of lateness: a machine may
+/// stand still.
 pub const LOST: u64 = 120_000_000_000;
 /// Faults beyond these are only counted.
 const SHOWN: usize = 10;
@@ -182,7 +183,8 @@ impl Books {
         }
     }
 
-    /// Makes the receipt one for another timer. What still has a token for the old one shows as a fault.
+    /// Makes the receipt one for another timer. What still has a token for the old one shows as a
+    /// fault.
     pub fn close(&self, number: usize) {
         let word = &self.receipts[number].word;
         let generation = (word.load(Ordering::SeqCst) >> GENERATION) as u32;

@@ -1,11 +1,12 @@
 //! A long run of what servers do with timers, audited every second.
 //!
-//! Workers keep connections: each has an idle time-out that its requests move, a time-out for the request
-//! that is under way, and a heartbeat, which is a repeat. Between them they post tasks without a delay, send
-//! probes in batches, and keep a few timers that are hours away. Some tasks panic. Every second the workers are
-//! halted and the books compared with the scheduler's: each timer has run, was cancelled, or is
-//! pending; none early, none twice, none lost; and the memory does not grow. Beside that a second
-//! scheduler is started and ended each second, by turns with `stop`, `close`, and a drop.
+//! Workers keep connections: each has an idle time-out that its requests move, a time-out for the
+//! request that is under way, and a heartbeat, which is a repeat. Between them they post tasks
+//! without a delay, send probes in batches, and keep a few timers that are hours away. Some tasks
+//! panic. Every second the workers are halted and the books compared with the scheduler's: each
+//! timer has run, was cancelled, or is pending; none early, none twice, none lost; and the memory
+//! does not grow. Beside that a second scheduler is started and ended each second, by turns with
+//! `stop`, `close`, and a drop.
 //!
 //! ```text
 //! cargo run --release -p examples --example soak -- --seconds 1800
@@ -82,7 +83,8 @@ fn run(options: &Options) -> Result<bool, Box<dyn Error>> {
     let (beats, timers) = handed_back.iter().fold((0, 0), |(beats, timers), task| {
         if task.is_repeat() { (beats + 1, timers) } else { (beats, timers + 1) }
     });
-    // A heartbeat that was under way when the stop came has ended with that run, and is not handed back.
+    // A heartbeat that was under way when the stop came has ended with that run, and is not handed
+    // back.
     if beats > books.beats() {
         books.fault(format!(
             "{beats} heartbeats were handed back, but only {} go on",

@@ -57,7 +57,8 @@ impl Monitor {
         let seconds = (now - *before).as_secs_f64();
         let rate = |more: u64| (more as f64 / seconds) as u64;
         println!(
-            "{:>6} s {:>7} steps/s {:>7} fired/s {:>6} wake-ups/s {:>7} pending   late: mean {:>6.1?} max {:>6.1?}   {} KiB of timers, {} MiB in all",
+            "{:>6} s {:>7} steps/s {:>7} fired/s {:>6} wake-ups/s {:>7} pending   \
+             late: mean {:>6.1?} max {:>6.1?}   {} KiB of timers, {} MiB in all",
             self.began.elapsed().as_secs(),
             rate(steps - steps_before),
             rate(metrics.fired - old.fired),
@@ -109,8 +110,9 @@ impl Monitor {
 
     /// At a quiet instant: the runs, and what was cancelled.
     fn compare(&self, metrics: &Metrics, runs: u64) {
-        // A heartbeat that was cancelled has ended in one of three ways: it waited for its time, and its timer
-        // was cancelled; it waited for a thread, and its run, though fired, did nothing; or it was running.
+        // A heartbeat that was cancelled has ended in one of three ways: it waited for its time,
+        // and its timer was cancelled; it waited for a thread, and its run, though fired, did
+        // nothing; or it was running.
         let timers_of_beats = metrics.cancelled.wrapping_sub(get(&self.books.cancelled));
         let skipped = metrics.fired.wrapping_sub(runs);
         let ended = get(&self.books.beats_ended);
@@ -206,7 +208,8 @@ fn get(count: &AtomicU64) -> u64 {
 /// The counts in short.
 fn counts(metrics: &Metrics) -> String {
     format!(
-        "{} were scheduled, {} fired, {} cancelled, {} handed back, {} are pending, {} panicked; {} restarts, {} abandoned",
+        "{} were scheduled, {} fired, {} cancelled, {} handed back, {} are pending, \
+         {} panicked; {} restarts, {} abandoned",
         metrics.scheduled,
         metrics.fired,
         metrics.cancelled,

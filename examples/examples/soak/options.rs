@@ -25,7 +25,7 @@ pub struct Options {
     #[arg(long, value_name = "N", default_value_t = 2_000)]
     pub connections: usize,
 
-    /// How many steps each of them takes in a second, at the most.
+    /// How many steps each of them takes in a second, at most.
     #[arg(long, value_name = "N", default_value_t = 50_000)]
     pub rate: u64,
 

@@ -302,8 +302,8 @@ impl Worker {
         }
     }
 
-    /// After the scheduler has stopped and all tasks were dropped: settles everything. Returns how many
-    /// timers had not run.
+    /// After the scheduler has stopped and all tasks were dropped: settles everything. Returns how
+    /// many timers had not run.
     pub fn settle_all(&mut self) -> u64 {
         for connection in std::mem::take(&mut self.connections) {
             self.open.extend(connection.idle.map(|timer| timer.receipt));

@@ -11,7 +11,10 @@ use super::{Executor, Rejected, Runnable};
 /// # // needs a `Spawn`; a runtime's thread pool in real life
 /// # struct Threads;
 /// # impl futures::task::Spawn for Threads {
-/// #     fn spawn_obj(&self, f: futures::task::FutureObj<'static, ()>) -> Result<(), futures::task::SpawnError> {
+/// #     fn spawn_obj(
+/// #         &self,
+/// #         f: futures::task::FutureObj<'static, ()>,
+/// #     ) -> Result<(), futures::task::SpawnError> {
 /// #         std::thread::spawn(|| futures::executor::block_on(f));
 /// #         Ok(())
 /// #     }
@@ -107,7 +110,8 @@ impl Executor for TokioExecutor {
 /// use std::time::Duration;
 ///
 /// let pool = Arc::new(rayon::ThreadPoolBuilder::new().num_threads(1).build()?);
-/// let scheduler = LightArrayRevolverScheduler::builder().executor(RayonExecutor::new(pool)).build()?;
+/// let executor = RayonExecutor::new(pool);
+/// let scheduler = LightArrayRevolverScheduler::builder().executor(executor).build()?;
 /// let (sender, receiver) = mpsc::channel();
 /// let _ = scheduler.schedule_once(Duration::from_millis(1), move || {
 ///     drop(sender.send(rayon::current_thread_index()));

@@ -4,37 +4,46 @@
 //! thread that runs dry takes from the shared queue, then from the others (crossbeam-deque, after
 //! Chase and Lev, *Dynamic Circular Work-Stealing Deque*, SPAA 2005).
 //!
-//! # Sleeping without losing a task
+//! Tasks that are due together come as one [`Chunk`]. The worker that takes it offers it to the
+//! others in its own queue, and so does each that takes it from there, as long as it has tasks that
+//! nobody has claimed.
 //!
-//! A submitter pushes, fences, and looks for searchers and sleepers. A worker that found nothing
-//! leaves the searchers, registers as a sleeper, fences, and looks at all queues once more before
-//! it parks. Either the submitter sees the sleeper and wakes it, or the worker sees the task. While
-//! somebody is searching nobody else is woken; the last searcher that finds a task wakes the next.
+//! How workers sleep and are woken is told in [`idle`](super::idle).
 
 use std::cell::RefCell;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
 use crossbeam_deque::{Injector, Steal, Stealer, Worker};
 use crossbeam_utils::CachePadded;
 
+use super::chunk::Chunk;
+use super::idle::{Idle, Sleeper};
 use super::{Executor, Rejected, Runnable};
-use crate::error::ConfigError;
+use crate::base::error::ConfigError;
+use crate::base::panics::quietly;
 use crate::sync::{
-    AtomicBool, AtomicUsize, Mutex, Ordering, Parker, Unparker, fence, mpsc, thread, thread_local,
+    AtomicBool, AtomicUsize, CHECKED, Mutex, Ordering, Parker, Unparker, fence, real_now, relax,
+    thread, thread_local,
 };
 
-/// How many tasks of its own a worker runs before it looks at the shared queue, so that a chain of
-/// tasks that submit each other does not keep out the rest.
+/// How many tasks a worker runs before it looks elsewhere first: in the shared queue, so that tasks
+/// that submit each other do not keep out the rest, and every other time in the queues of other
+/// workers, so that a burst does not keep out what lies behind a task that blocks.
 const LOCAL_RUN: u32 = 61;
+
+/// How often a worker looks for a task before it sleeps.
+const SEARCHES: u32 = if CHECKED { 1 } else { 8 };
 
 /// A pool of threads that run tasks.
 ///
 /// Every scheduler has one of its own, unless it is given another executor; one that is made here
 /// can be shared, and serve other work beside ([`Runnable::new`]). The threads start with the first
-/// task. Tasks that one thread submits are started in that order, but run side by side.
+/// task: its submitter starts one, which starts the next.
+///
+/// With one thread, tasks that one thread submits run in that order. With several they run side by
+/// side: a few that were submitted later may begin before one that was submitted earlier.
 ///
 /// Dropping the last clone lets the threads finish what was submitted, and end.
 ///
@@ -69,36 +78,49 @@ struct Guard {
     shared: Arc<Shared>,
 }
 
+/// What lies in the queues.
+enum Job {
+    One(Runnable),
+    Many(Arc<Chunk>),
+}
+
 struct Shared {
-    injector: Injector<Runnable>,
-    stealers: Vec<Stealer<Runnable>>,
-    unparkers: Vec<Unparker>,
-    /// Woken workers that have not found a task yet.
-    searching: CachePadded<AtomicUsize>,
-    /// How many are in `sleepers`, to be looked at without the lock.
-    sleeping: CachePadded<AtomicUsize>,
-    sleepers: Mutex<Vec<usize>>,
-    /// Tasks submitted and not finished.
-    unfinished: CachePadded<AtomicUsize>,
-    /// Who waits for `unfinished` to become zero.
-    waiters: Mutex<Vec<Unparker>>,
+    injector: Injector<Job>,
+    stealers: Vec<Stealer<Job>>,
+    idle: Idle,
+    /// How many tasks have been submitted.
+    submitted: CachePadded<AtomicUsize>,
+    /// How many of them each worker has finished. (One count for all would be fought for.)
+    finished: Vec<CachePadded<AtomicUsize>>,
+    /// How many threads wait for tasks to finish, to be looked at without the lock.
+    waiting: CachePadded<AtomicUsize>,
+    waiters: Mutex<Waiters>,
     ending: AtomicBool,
     started: AtomicBool,
-    /// What the threads need, until they are started.
+    /// What the threads need that have not been started, the next one last.
     unstarted: Mutex<Vec<Seat>>,
     name: String,
 }
 
+/// Threads that wait until tasks have finished.
+#[derive(Default)]
+struct Waiters {
+    /// With a number for each wait.
+    parked: Vec<(u64, Unparker)>,
+    waits: u64,
+    /// How many of them are threads of this pool, whose tasks nobody waits for.
+    inside: usize,
+}
+
 /// What one worker needs to run.
 struct Seat {
-    number: usize,
-    queue: Worker<Runnable>,
-    parker: Parker,
+    sleeper: Sleeper,
+    queue: Worker<Job>,
 }
 
 struct Local {
     shared: Arc<Shared>,
-    queue: Worker<Runnable>,
+    queue: Worker<Job>,
 }
 
 thread_local! {
@@ -122,18 +144,20 @@ impl Pool {
         if name.contains('\0') {
             return Err(ConfigError::ThreadName { given: name.to_owned() });
         }
-        let seats: Vec<Seat> = (0..threads)
-            .map(|number| Seat { number, queue: Worker::new_fifo(), parker: Parker::new() })
-            .collect();
+        let (idle, sleepers) = Idle::new(threads);
+        let seat = |sleeper| Seat { sleeper, queue: Worker::new_fifo() };
+        let mut seats: Vec<Seat> = sleepers.into_iter().map(seat).collect();
+        let stealers = seats.iter().map(|seat| seat.queue.stealer()).collect();
+        seats.reverse();
+        let none = |_| CachePadded::new(AtomicUsize::new(0));
         let shared = Shared {
             injector: Injector::new(),
-            stealers: seats.iter().map(|seat| seat.queue.stealer()).collect(),
-            unparkers: seats.iter().map(|seat| seat.parker.unparker().clone()).collect(),
-            searching: CachePadded::new(AtomicUsize::new(0)),
-            sleeping: CachePadded::new(AtomicUsize::new(0)),
-            sleepers: Mutex::new(Vec::with_capacity(threads)),
-            unfinished: CachePadded::new(AtomicUsize::new(0)),
-            waiters: Mutex::new(Vec::new()),
+            stealers,
+            idle,
+            submitted: none(0),
+            finished: (0..threads).map(none).collect(),
+            waiting: none(0),
+            waiters: Mutex::new(Waiters::default()),
             ending: AtomicBool::new(false),
             started: AtomicBool::new(false),
             unstarted: Mutex::new(seats),
@@ -147,12 +171,6 @@ impl Pool {
         self.guard.shared.stealers.len()
     }
 
-    /// Lets the threads finish what was submitted, and end, although the pool is still referred to. Nothing may
-    /// be submitted any more.
-    pub(crate) fn end(&self) {
-        self.guard.shared.end();
-    }
-
     /// Whether the calling thread is one of this pool's.
     pub fn is_current(&self) -> bool {
         self.guard.shared.with_local(|_| ()).is_some()
@@ -160,109 +178,160 @@ impl Pool {
 
     /// How many tasks have been submitted and not finished.
     pub fn unfinished(&self) -> usize {
-        // Acquire: zero means that the effects of all tasks are seen.
-        self.guard.shared.unfinished.load(Ordering::Acquire)
+        self.guard.shared.unfinished()
     }
 
-    /// Blocks until no task is unfinished, or `deadline` has passed (`None`: for ever). Says whether
-    /// all were finished. On a thread of the pool it says so at once, without waiting for itself.
+    /// Blocks until no task is unfinished, or until `deadline`; with `None`, for as long as it
+    /// takes. Says whether all have finished.
+    ///
+    /// A task of the pool that calls this does not wait for itself, nor for others that wait like
+    /// it. It keeps its thread: without another, the tasks that are queued wait until it gives up.
     pub fn wait_idle(&self, deadline: Option<Instant>) -> bool {
-        let shared = &self.guard.shared;
-        if self.is_current() {
-            return self.unfinished() == 0;
-        }
         let parker = Parker::new();
-        loop {
-            if self.unfinished() == 0 {
-                return true;
-            }
-            shared.waiters.lock().push(parker.unparker().clone());
-            // SeqCst fence: with the one in `Shared::finished`; either that one sees us waiting, or
-            // we see the count that it left.
-            fence(Ordering::SeqCst);
-            if self.unfinished() == 0 {
-                return true;
-            }
+        let wait = Wait::begin(&self.guard.shared, parker.unparker(), self.is_current());
+        while !wait.is_over() {
             match deadline {
                 None => parker.park(),
-                Some(deadline) if crate::clock::real_now() >= deadline => return false,
+                Some(deadline) if real_now() >= deadline => return false,
                 Some(deadline) => parker.park_deadline(deadline),
             }
         }
+        true
+    }
+
+    /// Takes all tasks of a chunk, or gives it back with the reason.
+    pub(crate) fn execute_all(&self, chunk: Chunk) -> Result<(), (Chunk, String)> {
+        let tasks = chunk.len();
+        match self.guard.shared.make_ready() {
+            Ok(()) => self.guard.shared.submit(Job::Many(Arc::new(chunk)), tasks),
+            Err(reason) => return Err((chunk, reason)),
+        }
+        Ok(())
     }
 }
 
 impl Executor for Pool {
     fn execute(&self, task: Runnable) -> Result<(), Rejected> {
-        let shared = &self.guard.shared;
-        // Acquire: the threads' start happens before.
-        if !shared.started.load(Ordering::Acquire)
-            && let Err(error) = start(shared)
-        {
-            return Err(Rejected::new(task, format!("no pool thread could be started: {error}")));
+        match self.guard.shared.make_ready() {
+            Ok(()) => self.guard.shared.submit(Job::One(task), 1),
+            Err(reason) => return Err(Rejected::new(task, reason)),
         }
-        // Relaxed: the queue's push publishes the task; the count only has to be up before the
-        // task can finish, which the same push ensures.
-        shared.unfinished.fetch_add(1, Ordering::Relaxed);
-        let mut task = Some(task);
-        shared.with_local(|local| local.queue.push(task.take().expect("taken once")));
-        if let Some(task) = task {
-            shared.injector.push(task);
-        }
-        // See "Sleeping without losing a task".
-        fence(Ordering::SeqCst);
-        shared.wake_one_if_none_searches();
         Ok(())
+    }
+
+    fn as_pool(&self) -> Option<&Pool> {
+        Some(self)
     }
 }
 
-/// Starts the threads. An error means that there is not a single one.
-#[cold]
-fn start(shared: &Arc<Shared>) -> std::io::Result<()> {
-    let mut unstarted = shared.unstarted.lock();
-    let mut running = shared.stealers.len() - unstarted.len();
-    let mut refused = None;
-    while let Some(seat) = unstarted.pop() {
-        let worker = Arc::clone(shared);
-        let name = format!("{}-{}", shared.name, seat.number);
-        // The seat is given back if the thread cannot be made: its queue has a stealer already.
-        let (sender, receiver) = mpsc::sync_channel(1);
-        let spawned = thread::Builder::new().name(name).spawn(move || {
-            if let Ok(seat) = receiver.recv() {
-                work(&worker, seat);
-            }
-        });
-        match spawned {
-            Ok(_detached) => {
-                sender.send(seat).expect("the thread waits for its seat");
-                running += 1;
-            }
-            Err(error) => {
-                unstarted.push(seat);
-                if running == 0 {
-                    return Err(error);
-                }
-                refused = Some(error);
-                break;
-            }
+/// One call of `wait_idle`.
+struct Wait<'a> {
+    shared: &'a Shared,
+    number: u64,
+    inside: bool,
+}
+
+impl<'a> Wait<'a> {
+    fn begin(shared: &'a Shared, unparker: &Unparker, inside: bool) -> Self {
+        let mut waiters = shared.waiters.lock();
+        let number = waiters.waits;
+        waiters.waits += 1;
+        waiters.parked.push((number, unparker.clone()));
+        // Relaxed, and a SeqCst fence before we look at the counts: see `Shared::tell_waiters`.
+        shared.waiting.fetch_add(1, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        if inside {
+            waiters.inside += 1;
+            // Perhaps the others inside have only been waiting for our task.
+            shared.wake_waiters(&waiters);
         }
+        Self { shared, number, inside }
     }
-    // Release: pairs with the load in `execute`.
-    shared.started.store(true, Ordering::Release);
-    drop(unstarted);
-    if let Some(error) = refused {
-        tracing::warn!(target: "lars_scheduler", %error, running, "a pool runs with fewer threads");
+
+    fn is_over(&self) -> bool {
+        let waiting = if self.inside { self.shared.waiters.lock().inside } else { 0 };
+        self.shared.unfinished() <= waiting
     }
+}
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        let mut waiters = self.shared.waiters.lock();
+        waiters.parked.retain(|&(number, _)| number != self.number);
+        waiters.inside -= usize::from(self.inside);
+        // Relaxed: a worker that still sees us finds nobody to wake.
+        self.shared.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Starts the thread of the next seat, which starts the one after it.
+fn start_next(shared: &Arc<Shared>, unstarted: &[Seat]) -> std::io::Result<()> {
+    let running = shared.stealers.len() - unstarted.len();
+    // A pool that ends while its threads are being started needs no more of them.
+    if unstarted.is_empty() || shared.ending.load(Ordering::Relaxed) {
+        return Ok(());
+    }
+    let shared = Arc::clone(shared);
+    let thread = thread::Builder::new().name(format!("{}-{running}", shared.name));
+    thread.spawn(move || {
+        let mut unstarted = shared.unstarted.lock();
+        let seat = unstarted.pop().expect("a thread is started for each seat");
+        let next = start_next(&shared, &unstarted);
+        drop(unstarted);
+        if let Err(error) = next {
+            let running = running + 1;
+            quietly(|| {
+                tracing::warn!(
+                    target: "lars_scheduler",
+                    %error,
+                    running,
+                    "a pool runs with fewer threads"
+                );
+            });
+        }
+        Work::new(&shared, running).run(seat);
+    })?;
     Ok(())
 }
 
 impl Shared {
+    /// Starts the first thread, unless it was started before. The reason if it cannot be.
+    #[inline]
+    fn make_ready(self: &Arc<Self>) -> Result<(), String> {
+        // Acquire: the threads' start happens before.
+        if self.started.load(Ordering::Acquire) { Ok(()) } else { self.start() }
+    }
+
+    #[cold]
+    fn start(self: &Arc<Self>) -> Result<(), String> {
+        let unstarted = self.unstarted.lock();
+        // Relaxed: written under the lock.
+        if !self.started.load(Ordering::Relaxed) {
+            start_next(self, &unstarted)
+                .map_err(|error| format!("no pool thread could be started: {error}"))?;
+            // Release: pairs with the load in `make_ready`.
+            self.started.store(true, Ordering::Release);
+        }
+        Ok(())
+    }
+
+    fn submit(self: &Arc<Self>, job: Job, tasks: usize) {
+        // Relaxed: the push publishes it to the worker, whose count publishes it to waiters.
+        self.submitted.fetch_add(tasks, Ordering::Relaxed);
+        let mut job = Some(job);
+        self.with_local(|local| local.queue.push(job.take().expect("taken once")));
+        if let Some(job) = job {
+            self.injector.push(job);
+        }
+        self.idle.notify();
+    }
+
     /// Calls `f` if this thread is a worker of this pool.
-    fn with_local<R>(self: &Arc<Self>, f: impl FnOnce(&Local) -> R) -> Option<R> {
+    fn with_local<R>(&self, f: impl FnOnce(&Local) -> R) -> Option<R> {
         LOCAL
             .try_with(|local| match local.try_borrow() {
                 Ok(local) => match &*local {
-                    Some(local) if Arc::ptr_eq(&local.shared, self) => Some(f(local)),
+                    Some(local) if std::ptr::eq(&raw const *local.shared, self) => Some(f(local)),
                     _ => None,
                 },
                 Err(_) => None,
@@ -271,148 +340,185 @@ impl Shared {
             .flatten()
     }
 
-    fn wake_one_if_none_searches(&self) {
-        // Relaxed: both are after a SeqCst fence of the caller's.
-        if self.searching.load(Ordering::Relaxed) == 0 && self.sleeping.load(Ordering::Relaxed) > 0
-        {
-            self.wake_one();
-        }
-    }
-
-    #[cold]
-    fn wake_one(&self) {
-        let woken = {
-            let mut sleepers = self.sleepers.lock();
-            let woken = sleepers.pop();
-            // Relaxed: the lock orders it for those who hold it; the others only look for a hint
-            // after a fence.
-            self.sleeping.store(sleepers.len(), Ordering::Relaxed);
-            if woken.is_some() {
-                // Counted for it, before it runs, so that the next submitter does not wake another.
-                self.searching.fetch_add(1, Ordering::Relaxed);
-            }
-            woken
-        };
-        if let Some(number) = woken {
-            self.unparkers[number].unpark();
-        }
-    }
-
     /// Lets the threads finish what was submitted, and end.
     fn end(&self) {
         // Release: tasks submitted before are seen by a worker that sees this.
         self.ending.store(true, Ordering::Release);
-        fence(Ordering::SeqCst);
-        for unparker in &self.unparkers {
-            unparker.unpark();
-        }
+        self.idle.wake_all();
     }
 
     fn has_tasks(&self) -> bool {
         !self.injector.is_empty() || self.stealers.iter().any(|stealer| !stealer.is_empty())
     }
 
-    fn finished(&self) {
-        // AcqRel: whoever sees zero sees what all tasks did.
-        if self.unfinished.fetch_sub(1, Ordering::AcqRel) == 1 {
-            fence(Ordering::SeqCst);
-            let waiters = std::mem::take(&mut *self.waiters.lock());
-            waiters.iter().for_each(Unparker::unpark);
-        }
+    fn unfinished(&self) -> usize {
+        // First what has finished, then what was submitted: so the difference is never too small.
+        // Acquire: if all have finished, their effects are seen, and their submissions are counted
+        // below.
+        let load = |count: &CachePadded<AtomicUsize>| count.load(Ordering::Acquire);
+        let finished = self.finished.iter().map(load).fold(0, usize::wrapping_add);
+        self.submitted.load(Ordering::Relaxed).wrapping_sub(finished)
     }
 
-    /// Takes a task from anywhere but the worker's own queue. One at a time: a batch in the hands of one worker
-    /// would wait behind its first task, and be started out of order.
-    fn steal(&self, own: usize) -> Option<Runnable> {
-        loop {
-            let mut contended = false;
-            match self.injector.steal() {
-                Steal::Success(task) => return Some(task),
-                Steal::Retry => contended = true,
-                Steal::Empty => {}
-            }
-            for distance in 1..self.stealers.len() {
-                let victim = (own + distance) % self.stealers.len();
-                match self.stealers[victim].steal() {
-                    Steal::Success(task) => return Some(task),
-                    Steal::Retry => contended = true,
-                    Steal::Empty => {}
-                }
-            }
-            if !contended {
-                return None;
-            }
-        }
-    }
-
-    /// Registers as a sleeper and parks, unless there is something to do after all.
-    fn sleep(&self, own: usize, parker: &Parker) {
-        {
-            let mut sleepers = self.sleepers.lock();
-            sleepers.push(own);
-            // Relaxed: the fence below orders it.
-            self.sleeping.store(sleepers.len(), Ordering::Relaxed);
-        }
-        // See "Sleeping without losing a task".
+    /// A worker has counted the tasks that it finished, and has no other in its hands.
+    fn tell_waiters(&self) {
+        // SeqCst: with the fence in `Wait::begin`. Either we see the waiter, or it sees our count.
         fence(Ordering::SeqCst);
-        if !self.has_tasks() && !self.ending.load(Ordering::Relaxed) {
-            parker.park();
+        // Relaxed: after the fence.
+        if self.waiting.load(Ordering::Relaxed) > 0 {
+            self.wake_waiters(&self.waiters.lock());
         }
-        let mut sleepers = self.sleepers.lock();
-        // Not woken by a submitter: leave the list, and search on our own account. (A submitter that wakes
-        // a worker takes it from the list and counts it as searching.)
-        if let Some(place) = sleepers.iter().position(|&number| number == own) {
-            sleepers.swap_remove(place);
-            self.sleeping.store(sleepers.len(), Ordering::Relaxed);
-            self.searching.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Wakes the waiters, if nothing is left but the tasks that wait themselves.
+    fn wake_waiters(&self, waiters: &Waiters) {
+        if self.unfinished() <= waiters.inside {
+            waiters.parked.iter().for_each(|(_, unparker)| unparker.unpark());
         }
+    }
+
+    /// Takes a job from another worker. One at a time, here and from the shared queue: several in
+    /// the hands of one worker would wait behind the first.
+    fn steal_from_others(&self, own: usize) -> Steal<Job> {
+        let others = self.stealers[own + 1..].iter().chain(&self.stealers[..own]);
+        others.map(Stealer::steal).collect()
     }
 }
 
-fn with_own_queue<R>(f: impl FnOnce(&Worker<Runnable>) -> R) -> R {
+/// A worker, in its thread's frame.
+struct Work<'a> {
+    shared: &'a Arc<Shared>,
+    number: usize,
+    searching: bool,
+    /// How many tasks it has run since it last looked elsewhere first, and how often it has.
+    ran: u32,
+    looks: u32,
+}
+
+impl<'a> Work<'a> {
+    fn new(shared: &'a Arc<Shared>, number: usize) -> Self {
+        shared.idle.begin_search();
+        Self { shared, number, searching: true, ran: 0, looks: 0 }
+    }
+
+    fn run(mut self, seat: Seat) {
+        let Seat { sleeper, queue } = seat;
+        let local = Local { shared: Arc::clone(self.shared), queue };
+        LOCAL.with(|slot| *slot.borrow_mut() = Some(local));
+        while let Some(job) = self.next(&sleeper) {
+            match job {
+                Job::One(task) => {
+                    self.end_search();
+                    task.run();
+                    self.count_finished();
+                    self.shared.tell_waiters();
+                }
+                Job::Many(chunk) => self.run_chunk(&chunk),
+            }
+        }
+        LOCAL.with(|slot| *slot.borrow_mut() = None);
+    }
+
+    /// The next job, when there is one; `None` when the pool has ended.
+    fn next(&mut self, sleeper: &Sleeper) -> Option<Job> {
+        let shared = self.shared;
+        loop {
+            if let Some(job) = self.find_patiently() {
+                return Some(job);
+            }
+            if self.searching {
+                shared.idle.end_search(false, || false);
+            }
+            // Acquire: the flag is set after the last task was submitted.
+            if shared.ending.load(Ordering::Acquire) && !shared.has_tasks() {
+                return None;
+            }
+            let something = || shared.has_tasks() || shared.ending.load(Ordering::Relaxed);
+            shared.idle.sleep(sleeper, something);
+            self.searching = true;
+        }
+    }
+
+    /// Looks a few times: more of a burst may be on its way, and to sleep and be woken for it costs
+    /// more than most tasks.
+    fn find_patiently(&mut self) -> Option<Job> {
+        for spins in 0..SEARCHES {
+            let job = self.find();
+            if job.is_some() {
+                return job;
+            }
+            if !self.searching {
+                self.searching = true;
+                self.shared.idle.begin_search();
+            }
+            relax(spins);
+        }
+        self.find()
+    }
+
+    fn find(&mut self) -> Option<Job> {
+        let (shared, number) = (self.shared, self.number);
+        if self.ran < LOCAL_RUN {
+            return with_own_queue(Worker::pop).or_else(|| {
+                settle(|| shared.injector.steal().or_else(|| shared.steal_from_others(number)))
+            });
+        }
+        self.ran = 0;
+        self.looks = self.looks.wrapping_add(1);
+        let elsewhere = || {
+            if self.looks.is_multiple_of(2) {
+                shared.steal_from_others(number).or_else(|| shared.injector.steal())
+            } else {
+                shared.injector.steal().or_else(|| shared.steal_from_others(number))
+            }
+        };
+        settle(elsewhere).or_else(|| with_own_queue(Worker::pop))
+    }
+
+    /// Something was found. The last searcher lets the next one search for what else there is.
+    fn end_search(&mut self) {
+        if std::mem::take(&mut self.searching) {
+            self.shared.idle.end_search(true, || self.shared.has_tasks());
+        }
+    }
+
+    /// Runs the tasks of a chunk, as long as there are any that no other worker has claimed.
+    fn run_chunk(&mut self, chunk: &Arc<Chunk>) {
+        let Some(first) = chunk.claim() else { return };
+        if chunk.has_more() && self.shared.stealers.len() > 1 {
+            with_own_queue(|queue| queue.push(Job::Many(Arc::clone(chunk))));
+        }
+        self.end_search();
+        let mut next = Some(first);
+        while let Some(task) = next {
+            task.run();
+            self.count_finished();
+            next = chunk.claim();
+        }
+        self.shared.tell_waiters();
+    }
+
+    fn count_finished(&mut self) {
+        self.ran += 1;
+        let count = &self.shared.finished[self.number];
+        // No read-modify-write: there is one writer. Release: a thread that sees the count
+        // sees what the task did.
+        count.store(count.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
+    }
+}
+
+fn with_own_queue<R>(f: impl FnOnce(&Worker<Job>) -> R) -> R {
     LOCAL.with(|local| f(&local.borrow().as_ref().expect("set when the worker started").queue))
 }
 
-fn work(shared: &Arc<Shared>, seat: Seat) {
-    let Seat { number, queue, parker } = seat;
-    LOCAL.with(|local| *local.borrow_mut() = Some(Local { shared: Arc::clone(shared), queue }));
-    // SeqCst, here and below: see `wake_one_if_none_searches`.
-    shared.searching.fetch_add(1, Ordering::SeqCst);
-    let mut searching = true;
-    let mut run = 0_u32;
+/// Tries until another thread is no longer in the way.
+fn settle(attempt: impl Fn() -> Steal<Job>) -> Option<Job> {
     loop {
-        run = run.wrapping_add(1);
-        let task = if run.is_multiple_of(LOCAL_RUN) {
-            shared.steal(number).or_else(|| with_own_queue(Worker::pop))
-        } else {
-            with_own_queue(Worker::pop).or_else(|| shared.steal(number))
-        };
-        if let Some(task) = task {
-            if searching {
-                searching = false;
-                // The last searcher lets the next one search for what else there is.
-                if shared.searching.fetch_sub(1, Ordering::SeqCst) == 1 && shared.has_tasks() {
-                    fence(Ordering::SeqCst);
-                    shared.wake_one_if_none_searches();
-                }
-            }
-            // The task's panics are contained inside; this is for a log subscriber that panics when one is
-            // reported. The thread goes on, and the count stays right.
-            let _ = catch_unwind(AssertUnwindSafe(|| task.run()));
-            shared.finished();
-            continue;
+        let stolen = attempt();
+        if !stolen.is_retry() {
+            return stolen.success();
         }
-        if searching {
-            shared.searching.fetch_sub(1, Ordering::SeqCst);
-        }
-        // Acquire: the flag is set after the last task was submitted.
-        if shared.ending.load(Ordering::Acquire) && !shared.has_tasks() {
-            break;
-        }
-        shared.sleep(number, &parker);
-        searching = true;
     }
-    LOCAL.with(|local| *local.borrow_mut() = None);
 }
 
 impl Drop for Guard {
@@ -490,14 +596,18 @@ mod tests {
     }
 
     #[test]
-    fn waiting_for_an_idle_pool_gives_up_at_its_deadline() {
+    fn waiting_for_a_busy_pool_gives_up_at_its_deadline_and_leaves_nothing_behind() {
         let pool = Pool::new("test", 1).unwrap();
         let (release, hold) = mpsc::channel::<()>();
         pool.execute(Runnable::new(move || {
             let _ = hold.recv();
         }))
         .unwrap();
-        assert!(!pool.wait_idle(Some(crate::clock::real_now() + Duration::from_millis(5))));
+        assert!(!pool.wait_idle(Some(real_now() + Duration::from_millis(5))));
+        for _ in 0..10 {
+            assert!(!pool.wait_idle(Some(real_now())));
+        }
+        assert!(pool.guard.shared.waiters.lock().parked.is_empty());
         drop(release);
         assert!(pool.wait_idle(None));
     }

@@ -1,9 +1,9 @@
-//! The primitives on shuttle: threads of a model take turns on one thread of the system, and each step on one of
-//! these may let another go on.
+//! The primitives on shuttle: threads of a model take turns on one thread of the system, and each
+//! step on one of these may let another go on.
 //!
-//! shuttle knows no weak memory: all orderings are as good as `SeqCst` here, and are loom's business. What is std's
-//! or crossbeam's stays so where no step of it has to be interrupted halfway: reference counts and the deques
-//! of the pools. A call of those is one step.
+//! shuttle knows no weak memory: all orderings are as good as `SeqCst` here, and are loom's
+//! business. What is std's or crossbeam's stays so where no step of it has to be interrupted
+//! halfway: reference counts and the deques of the pools. A call of those is one step.
 #![allow(missing_docs)]
 
 mod check;
@@ -40,8 +40,8 @@ pub mod thread {
     }
 }
 
-/// `std`'s cell behind the interface of loom's. Who comes too near in time is not noticed here, but what it
-/// spoils is.
+/// `std`'s cell behind the interface of loom's. A data race is not noticed here, but what it spoils
+/// is.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
@@ -66,17 +66,32 @@ pub fn real_now() -> Instant {
 
 pub(crate) fn model_fence() {}
 
+pub(crate) fn prepare_fences() {}
+
+pub(crate) fn light_fence() {}
+
+pub(crate) fn heavy_fence() -> bool {
+    true
+}
+
+pub(crate) fn give_way() {
+    thread::yield_now();
+}
+
 /// A yield and not only a step: where turns go by priorities, the other thread must have one.
 pub(crate) fn relax(_spins: u32) {
     thread::yield_now();
 }
 
-pub(crate) fn count_alive(_up: bool) -> usize {
-    0
+pub(crate) fn count_begun(_many: usize) -> bool {
+    false
 }
 
+pub(crate) fn count_ended() {}
+
 std::thread_local! {
-    /// The numbers that threads of the running model have. One thread of the system runs all of them.
+    /// The numbers that threads of the running model have. One thread of the system runs all of
+    /// them.
     static TAKEN: RefCell<BTreeSet<usize>> = const { RefCell::new(BTreeSet::new()) };
 }
 
@@ -103,10 +118,22 @@ impl Drop for Slot {
     }
 }
 
-/// As the real one: the smallest number that no other thread of the model has, from its first call to the end of the
-/// thread.
+/// As the real one: the smallest number that no other thread of the model has, from its first call
+/// to the end of the thread.
 pub(crate) fn thread_slot() -> usize {
     SLOT.try_with(|slot| slot.0).unwrap_or(NO_SLOT)
+}
+
+// A thread of a model remembers nothing.
+
+pub(crate) fn remembered(_scheduler: u64) -> *const () {
+    std::ptr::null()
+}
+
+pub(crate) fn remember(_scheduler: u64, _what: *const ()) {}
+
+pub(crate) fn number_scheduler() -> u64 {
+    1
 }
 
 /// A new run of a model begins, perhaps after one that failed.

@@ -1,12 +1,14 @@
 //! Small numbers for threads, unique among those that are alive.
 //!
-//! A thread gets the smallest free number when it first asks, and gives it back when it ends. Whoever has a
-//! number may therefore use what belongs to it, in every scheduler of the process, without a lock and
-//! without an atomic read-modify-write: there is nobody else.
+//! A thread gets the smallest free number when it first asks, and gives it back when it ends. A
+//! thread with a number may therefore use what belongs to it, in every scheduler of the process,
+//! without a lock and without an atomic read-modify-write: there is nobody else.
 
 use std::cell::Cell;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
@@ -19,6 +21,9 @@ thread_local! {
     /// Without a destructor, so that it can be read at any time in a thread's life, also from the
     /// destructors of other thread-locals.
     static SLOT: Cell<usize> = const { Cell::new(UNKNOWN) };
+    /// What the thread used last that belongs to its number, and in which scheduler. No scheduler
+    /// is number 0.
+    static LAST: Cell<(u64, *const ())> = const { Cell::new((0, ptr::null())) };
     /// Gives the number back. Touched only when a thread asks for the first time.
     static GUARD: Guard = const { Guard };
 }
@@ -37,19 +42,44 @@ struct Guard;
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        // Whoever asks from here on, in a destructor that runs later, has none.
+        // A destructor that runs later on this thread finds no number, and no lane.
+        LAST.set((0, ptr::null()));
         let number = SLOT.replace(NO_SLOT);
         FREE.lock().returned.push(Reverse(number));
     }
 }
 
-/// The calling thread's number, which no other live thread has; [`NO_SLOT`] in a thread that is ending.
+/// The calling thread's number, which no other live thread has; [`NO_SLOT`] in a thread that is
+/// ending.
 #[inline]
 pub(crate) fn thread_slot() -> usize {
     match SLOT.get() {
         UNKNOWN => ask(),
         known => known,
     }
+}
+
+/// What [`remember`] was told last, if that was for this scheduler; null if not. Saves those who
+/// would look it up by their number three loads that wait for each other.
+#[inline]
+pub(crate) fn remembered(scheduler: u64) -> *const () {
+    let (of, what) = LAST.get();
+    if of == scheduler { what } else { ptr::null() }
+}
+
+/// Remembers what belongs to the calling thread's number in a scheduler, for as long as that exists
+/// and the thread does not ask for another's.
+pub(crate) fn remember(scheduler: u64, what: *const ()) {
+    if thread_slot() != NO_SLOT {
+        LAST.set((scheduler, what));
+    }
+}
+
+/// A number for a scheduler, which no other of the process ever has.
+pub(crate) fn number_scheduler() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    // Relaxed: a number and nothing else.
+    NEXT.fetch_add(1, Ordering::Relaxed)
 }
 
 #[cold]
@@ -99,29 +129,39 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_is_ending_has_no_slot_and_gives_its_own_back() {
-        struct Late(Arc<Mutex<Vec<usize>>>);
+    fn a_thread_that_is_ending_has_no_slot_once_its_own_is_given_back() {
+        /// What a destructor saw: its slot, and whether that was there for others to take.
+        type Seen = Arc<Mutex<Vec<(usize, bool)>>>;
+        struct Late(Seen);
         impl Drop for Late {
             fn drop(&mut self) {
-                self.0.lock().push(thread_slot());
+                let slot = thread_slot();
+                let free = FREE.lock().returned.iter().any(|free| free.0 == slot);
+                self.0.lock().push((slot, free));
             }
         }
+        // One is destroyed before the guard and one after it, in whichever order that is done.
         thread_local! {
-            static LATE: Cell<Option<Late>> = const { Cell::new(None) };
+            static FIRST: Cell<Option<Late>> = const { Cell::new(None) };
+            static SECOND: Cell<Option<Late>> = const { Cell::new(None) };
         }
-        let seen = Arc::new(Mutex::new(Vec::new()));
-        let late = Late(Arc::clone(&seen));
-        thread::spawn(move || {
-            // Registered first, so it is destroyed after the guard on most platforms, before it on others.
-            LATE.set(Some(late));
-            thread_slot()
+        let seen = Seen::default();
+        let (first, second) = (Late(Arc::clone(&seen)), Late(Arc::clone(&seen)));
+        let own = thread::spawn(move || {
+            FIRST.set(Some(first));
+            let slot = thread_slot();
+            SECOND.set(Some(second));
+            slot
         })
         .join()
-        .map(|slot| {
-            assert!(slot < UNKNOWN);
-            let late = seen.lock()[0];
-            assert!(late == NO_SLOT || late == slot);
-        })
         .unwrap();
+        assert!(own < UNKNOWN);
+        let seen = seen.lock();
+        assert_eq!(seen.len(), 2);
+        for &(slot, free) in seen.iter() {
+            assert!(slot == NO_SLOT || slot == own);
+            assert!(!free, "a slot that is given back is another thread's");
+        }
+        assert!(seen.iter().any(|&(slot, _)| slot == NO_SLOT));
     }
 }

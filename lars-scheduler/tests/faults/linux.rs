@@ -1,5 +1,6 @@
-//! Faults that the operating system causes: a process that is stopped, threads interrupted anywhere, no memory.
-//! Some need a process of their own: the test runs itself again, and the child knows by an environment variable.
+//! Faults that the operating system causes: a process that is stopped, threads interrupted
+//! anywhere, no memory. Some need a process of their own: the test runs itself again, and the child
+//! knows by an environment variable.
 
 use std::io::{BufRead, BufReader, Read};
 use std::os::unix::process::ExitStatusExt;
@@ -43,7 +44,7 @@ fn read_until(output: &mut impl BufRead, end: &str) {
 }
 
 fn signal(child: &Child, signal: libc::c_int) {
-    // SAFETY: a child of ours that was not waited for.
+    // SAFETY: the process is a child of this one that was not waited for.
     assert_eq!(unsafe { libc::kill(child.id() as libc::pid_t, signal) }, 0);
 }
 
@@ -106,12 +107,12 @@ fn stopped_for_a_second() {
 /// Holds the calling thread for a moment, wherever it is.
 extern "C" fn hold(_: libc::c_int) {
     let time = libc::timespec { tv_sec: 0, tv_nsec: 2_000_000 };
-    // SAFETY: a signal handler may call this; the pointer is to a value of ours.
+    // SAFETY: a signal handler may call this; the pointer is to a local value.
     unsafe { libc::nanosleep(&raw const time, std::ptr::null_mut()) };
 }
 
-/// A thread that is held in the middle of anything: between the two halves of a push, with its lane's lock, on
-/// the way to sleep.
+/// A thread that is held in the middle of anything: between the two halves of a push, with its
+/// lane's lock, on the way to sleep.
 #[test]
 fn threads_that_are_interrupted_anywhere_lose_no_timer_and_hold_up_none_for_ever() {
     const THREADS: usize = 3;
@@ -122,8 +123,8 @@ fn threads_that_are_interrupted_anywhere_lose_no_timer_and_hold_up_none_for_ever
         action.sa_flags = libc::SA_RESTART;
         assert_eq!(libc::sigaction(libc::SIGUSR1, &raw const action, std::ptr::null_mut()), 0);
     }
-    // A push is in two pieces for a nanosecond or two of the hundred that a call takes: so there are many rounds, and
-    // a few of them are stopped there.
+    // A push is in two pieces for a nanosecond or two of the hundred that a call takes: so there
+    // are many rounds, and a few of them are stopped there.
     for round in 0..150_u64 {
         let scheduler = LightArrayRevolverScheduler::builder()
             .tick_duration(Duration::from_micros(100))
@@ -172,13 +173,14 @@ fn threads_that_are_interrupted_anywhere_lose_no_timer_and_hold_up_none_for_ever
         let mut random = Xorshift(99 + round);
         for _ in 0..4 {
             let victim = victims[random.below(victims.len() as u64) as usize];
-            // SAFETY: these threads are alive: the producers wait for `done`, the scheduler is not stopped.
+            // SAFETY: these threads are alive: the producers wait for `done`, the scheduler is not
+            // stopped.
             assert_eq!(unsafe { libc::pthread_kill(victim, libc::SIGUSR1) }, 0);
             thread::sleep(Duration::from_micros(100 + random.below(500)));
         }
         // The stop comes while producers are held.
         for victim in &victims[1..] {
-            // SAFETY: as above.
+            // SAFETY: the thread is alive: the producers wait for `done`.
             assert_eq!(unsafe { libc::pthread_kill(*victim, libc::SIGUSR1) }, 0);
         }
         let pending = scheduler.stop().wait();
@@ -203,7 +205,7 @@ fn threads_that_are_interrupted_anywhere_lose_no_timer_and_hold_up_none_for_ever
 fn leave_memory(bytes: u64) {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
     let pages: u64 = statm.split(' ').next().unwrap().parse().unwrap();
-    // SAFETY: asks for a number, and sets a limit of this process, with a value of ours.
+    // SAFETY: asks for a number, and sets a limit of this process from a local value.
     unsafe {
         let used = pages * libc::sysconf(libc::_SC_PAGESIZE) as u64;
         let limit = libc::rlimit { rlim_cur: used + bytes, rlim_max: libc::RLIM_INFINITY };
@@ -211,8 +213,8 @@ fn leave_memory(bytes: u64) {
     }
 }
 
-/// Rust's rule, not the crate's: an allocation that fails ends the process. It does so with a message, whichever thread
-/// it is, and not with a torn list or a hang.
+/// Rust's rule, not the crate's: an allocation that fails ends the process. It does so with a
+/// message, whichever thread it is, and not with a torn list or a hang.
 #[test]
 fn a_process_that_runs_out_of_memory_is_aborted_with_a_message() {
     if is_child() {
@@ -235,7 +237,8 @@ fn a_process_that_runs_out_of_memory_is_aborted_with_a_message() {
     assert!(errors.contains("memory allocation of"), "{errors}");
 }
 
-/// What needs a thread and gets none: the build is an error, and tasks for the pool run on the timer thread.
+/// What needs a thread and gets none: the build is an error, and tasks for the pool run on the
+/// timer thread.
 #[test]
 fn where_no_thread_can_be_started_a_build_is_an_error_and_no_accepted_task_is_lost() {
     if is_child() {

@@ -219,7 +219,8 @@ fn a_sleep_that_is_dropped_leaves_no_timer_no_memory_and_no_waker() {
     assert_eq!((bell.rung(), Arc::strong_count(&bell)), (0, 2));
 }
 
-/// A timer that is cancelled before its thread has ever seen it is where tokio's second timer wheel leaked.
+/// A timer that is cancelled before its thread has ever seen it is where tokio's second timer wheel
+/// leaked.
 #[test]
 fn sleeps_that_are_dropped_before_the_timer_thread_has_seen_them_leave_nothing() {
     let scheduler = LightArrayRevolverScheduler::new().unwrap();

@@ -165,7 +165,8 @@ fn without_a_timer_work_that_waits_is_refused_with_the_reason() {
     assert_eq!(stopped, TimeoutError::Refused(Refusal::Stopped));
     assert_eq!(
         stopped.to_string(),
-        "the time limit cannot be kept: the scheduler has been stopped; nothing can be scheduled on it any more"
+        "the time limit cannot be kept: the scheduler has been stopped; \
+         nothing can be scheduled on it any more"
     );
 }
 

@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// A task that takes a while in virtual time: it moves the time itself, a bit at a time, until it is done or its token
-/// says stop.
+/// A task that takes a while in virtual time: it moves the time itself, a bit at a time, until it
+/// is done or its token says stop.
 fn slow_task(
     time: &Arc<VirtualTime>,
     takes: Duration,

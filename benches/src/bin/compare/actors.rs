@@ -26,7 +26,13 @@ pub(crate) trait Actors: Sync + Sized {
     /// Makes an actor with a mailbox that takes any number of messages.
     fn spawn(&self, behaviour: Behaviour<Self::Address>) -> Self::Address;
 
-    /// Schedules all of `sends` to the actor, by the system's own timer if it has one. Returns how long the
-    /// calls took.
+    /// Ends these actors, which are all that there are. It may return before they have ended. Most
+    /// end when nobody can reach them any more.
+    fn end(self, actors: Vec<Self::Address>) {
+        drop(actors);
+    }
+
+    /// Schedules all of `sends` to the actor, by the system's own timer if it has one. Returns how
+    /// long the calls took.
     fn send_later(&self, to: &Self::Address, sends: Sends) -> Duration;
 }

@@ -1,4 +1,5 @@
-//! What a timer does when it fires: as little as it can, and never the same for one peer and more for another.
+//! What a timer does when it fires: as little as it can, and never the same for one peer and more
+//! for another.
 
 #[cfg(feature = "peers")]
 mod waker;
@@ -7,8 +8,10 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
-/// In a burst the clock is read at one call in so many: often enough to find early ones, and too seldom to
-/// be measured.
+use crate::histogram::Histogram;
+
+/// In a burst the clock is read at one call in so many: often enough to find early ones, and too
+/// seldom to be measured.
 const SAMPLE: u64 = 1024;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +22,8 @@ enum Mode {
     Burst,
     /// Writes down how late each one is.
     Lateness,
+    /// Counts how late each one is, for as many as come.
+    Spread,
 }
 
 /// Where callbacks leave what they saw.
@@ -35,6 +40,7 @@ pub(crate) struct Recorder {
     last: AtomicU64,
     early: AtomicU64,
     lateness: Vec<AtomicI64>,
+    spread: Option<Histogram>,
     complete: Mutex<bool>,
     on_complete: Condvar,
 }
@@ -54,6 +60,7 @@ impl Recorder {
             last: AtomicU64::new(0),
             early: AtomicU64::new(0),
             lateness,
+            spread: (mode == Mode::Spread).then(Histogram::new),
             complete: Mutex::new(false),
             on_complete: Condvar::new(),
         }))
@@ -72,6 +79,17 @@ impl Recorder {
     /// Writes down the lateness of `expected` calls.
     pub(crate) fn lateness(expected: u64) -> &'static Self {
         Self::new(Mode::Lateness, expected)
+    }
+
+    /// Counts latenesses in a histogram, of as many calls as come. Nothing else is written by a
+    /// call.
+    pub(crate) fn spread() -> &'static Self {
+        Self::new(Mode::Spread, 0)
+    }
+
+    /// What is counted, if this is one of [`spread`](Self::spread).
+    pub(crate) fn histogram(&self) -> Option<&Histogram> {
+        self.spread.as_ref()
     }
 
     /// A callback whose deadline does not matter.
@@ -101,7 +119,7 @@ impl Recorder {
 
     /// How often it was called.
     pub(crate) fn calls(&self) -> u64 {
-        self.count.load(Ordering::Acquire)
+        self.spread.as_ref().map_or_else(|| self.count.load(Ordering::Acquire), Histogram::count)
     }
 
     /// When the first and the last call came, in the recorder's nanoseconds. For a burst.
@@ -113,6 +131,7 @@ impl Recorder {
     pub(crate) fn early(&self) -> u64 {
         match self.mode {
             Mode::Count => 0,
+            Mode::Spread => self.spread.as_ref().map_or(0, Histogram::early),
             Mode::Burst => self.early.load(Ordering::Relaxed),
             Mode::Lateness => self.sorted().iter().filter(|&&nanos| nanos < 0).count() as u64,
         }
@@ -139,9 +158,13 @@ impl Recorder {
 
     #[inline]
     fn call(&self, due: u64) {
+        if let Some(spread) = &self.spread {
+            spread.record(self.nanos(Instant::now()) as i64 - due as i64);
+            return;
+        }
         let number = self.count.fetch_add(1, Ordering::AcqRel);
         match self.mode {
-            Mode::Count => return,
+            Mode::Count | Mode::Spread => return,
             Mode::Burst => {
                 if number.is_multiple_of(SAMPLE) || number + 1 == self.expected {
                     self.sample(number);

@@ -90,9 +90,80 @@ pub(crate) fn columns(workload: Workload) -> &'static [Column] {
         }
         Workload::W5 => const { &[less("cpu_ms", "CPU ms"), less("switches", "wake-ups")] },
         Workload::W6 => const { &[less("cpu_s", "CPU s"), more("runs", "runs/expected")] },
+        Workload::W8 => {
+            const {
+                &[
+                    less("ns", "ns/step"),
+                    less("p50_us", "p50 µs"),
+                    less("p99_us", "p99 µs"),
+                    less("p100_us", "max µs"),
+                    less("early", "early"),
+                    less("after_3s", "not fired in 3 s"),
+                    less("drained_ms", "all fired after ms"),
+                    less("end_mib", "MiB at the end"),
+                    less("peak_mib", "MiB at the peak"),
+                    less("cpu_s", "CPU s"),
+                ]
+            }
+        }
+        Workload::W9 => {
+            const {
+                &[
+                    less("ns", "ns/timer"),
+                    less("settled_ns", "settled"),
+                    less("left_bytes", "bytes left"),
+                    less("faults", "faults"),
+                ]
+            }
+        }
+        Workload::W12 => {
+            const {
+                &[
+                    less("ns", "ns/move"),
+                    less("settled_ns", "settled"),
+                    less("left_bytes", "bytes left"),
+                    less("faults", "faults"),
+                ]
+            }
+        }
+        Workload::W13 => {
+            const {
+                &[
+                    less("p99_us", "p99 µs"),
+                    less("p50_us", "p50 µs"),
+                    less("p100_us", "max µs"),
+                    less("early", "early"),
+                    more("on_time", "producers on time"),
+                    less("lag_p99_ms", "their p99 ms"),
+                    more("per_second", "timers/s"),
+                    less("after_3s", "not fired in 3 s"),
+                    less("peak_mib", "MiB at the peak"),
+                    less("cpu_s", "CPU s"),
+                ]
+            }
+        }
         Workload::A1 => const { &[less("ns", "ns/round trip"), less("faults", "faults")] },
         Workload::A2 | Workload::A4 => {
-            const { &[less("ns", "ns/message"), less("send_ns", "ns/send"), less("faults", "faults")] }
+            const {
+                &[
+                    less("ns", "ns/message"),
+                    // The sender's part of it.
+                    less("send_ns", "ns/send"),
+                    less("faults", "faults"),
+                ]
+            }
+        }
+        Workload::A6 => {
+            const {
+                &[
+                    less("ns", "ns/spawn"),
+                    less("first_ns", "ns/first message"),
+                    less("end_ns", "ns/end"),
+                    less("bytes", "bytes/actor"),
+                    less("told_bytes", "bytes, told once"),
+                    less("faults", "faults"),
+                ]
+            }
         }
         Workload::A3 => {
             const {
@@ -121,10 +192,15 @@ pub(crate) fn title(workload: Workload) -> &'static str {
         Workload::W5 => "W5, idle",
         Workload::W6 => "W6, periodic",
         Workload::W7 => "W7, scale",
+        Workload::W8 => "W8, mix",
+        Workload::W9 => "W9, cancelled by another thread",
+        Workload::W12 => "W12, moving deadlines",
+        Workload::W13 => "W13, load curve",
         Workload::A1 => "A1, ping-pong",
         Workload::A2 => "A2, many to one",
         Workload::A3 => "A3, scheduled sends",
         Workload::A4 => "A4, fan of actors",
+        Workload::A6 => "A6, a million actors",
     }
 }
 

@@ -11,6 +11,7 @@
 mod actors;
 mod callback;
 mod figures;
+mod histogram;
 mod machine;
 mod options;
 mod page;

@@ -6,8 +6,8 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::record::Workload;
 
-/// Measures lars-scheduler and mini-actor beside other crates: one process per measurement, peers in turn,
-/// several repetitions, every result checked.
+/// Measures lars-scheduler and mini-actor beside other crates: one process per measurement, peers
+/// in turn, several repetitions, every result checked.
 #[derive(Debug, Parser)]
 #[command(name = "compare", args_conflicts_with_subcommands = true)]
 pub(crate) struct Options {
@@ -97,7 +97,7 @@ pub(crate) enum Command {
         /// Where the SVG files go.
         directory: PathBuf,
     },
-    /// Put the tables and the plots of results into a page, between its `<!-- compare: … -->` marks.
+    /// Put the tables and plots of results into a page, between its `<!-- compare: … -->` marks.
     Page {
         /// What `--out` has written.
         results: PathBuf,

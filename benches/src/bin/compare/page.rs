@@ -43,8 +43,9 @@ fn repetitions(results: &Results) -> u32 {
     results.records.iter().map(|record| record.repetition + 1).max().unwrap_or(0)
 }
 
-/// Writes tables and plots into a page: between the lines `<!-- compare: W1 -->` and `<!-- end -->`, for each
-/// workload there are results of, and `<!-- compare: machine -->`. The plots go into `plots` beside the page.
+/// Writes tables and plots into a page: between the lines `<!-- compare: W1 -->` and
+/// `<!-- end -->`, for each workload there are results of, and `<!-- compare: machine -->`. The
+/// plots go into `plots` beside the page.
 pub(crate) fn fill(results: &Results, path: &Path) -> Result<(), Box<dyn Error>> {
     let mut page = fs::read_to_string(path)
         .map_err(|error| format!("cannot read {}: {error}", path.display()))?;
@@ -76,7 +77,10 @@ fn put(page: &mut String, name: &str, part: &str) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
+    use clap::ValueEnum;
+
     use super::*;
+    use crate::record::Workload;
 
     #[test]
     fn what_stands_between_the_marks_is_replaced_and_nothing_else() {
@@ -86,6 +90,14 @@ mod tests {
         assert_eq!(page, once);
         put(&mut page, "W1", "new\n").expect("the marks are still there");
         assert_eq!(page, once);
+    }
+
+    #[test]
+    fn the_page_of_this_repository_has_a_place_for_every_workload() {
+        let mut page = include_str!("../../../../docs/benchmarks.md").to_owned();
+        for workload in Workload::value_variants() {
+            put(&mut page, &workload.to_string(), "new").expect("the marks are there");
+        }
     }
 
     #[test]

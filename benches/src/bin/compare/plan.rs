@@ -11,8 +11,8 @@ use crate::record::{Case, Workload};
 /// Above so many timers one repetition has to do, for the time it takes.
 const REPEATED_UP_TO: u64 = 2_000_000;
 
-/// Whether a case is measured more than once. W5 is a mean over seconds in which nothing happens, and a count
-/// of what happens all the same.
+/// Whether a case is measured more than once. W5 is a mean over seconds in which nothing happens,
+/// and a count of what happens all the same.
 fn is_repeated(case: &Case) -> bool {
     case.n <= REPEATED_UP_TO && case.workload != Workload::W5
 }
@@ -25,14 +25,14 @@ pub(crate) struct Step {
     pub(crate) peer: Peer,
 }
 
-/// All measurements. Each repetition goes through everything, so that what disturbs the machine for a minute
-/// does not meet all repetitions of a case; and within a case the peers follow each other, so that they run
-/// on the same machine, whatever it does.
+/// All measurements. Each repetition goes through everything, so that what disturbs the machine for
+/// a minute does not meet all repetitions of a case; and within a case the peers follow each other,
+/// so that they run on the same machine, whatever it does.
 pub(crate) fn plan(options: &Options) -> Result<Vec<Step>, Box<dyn Error>> {
     let peers = chosen_peers(&options.choice, options.no_ours)?;
     let mut cases = cases(&options.choice.only, options.factor());
     cases.retain(|case| {
-        let fits = process::has_room_for(case.n);
+        let fits = process::has_room_for(case.timers_at_once());
         if !fits {
             eprintln!("!! {} n={}: left out, there is no memory for it", case.workload, case.n);
         }
@@ -79,7 +79,8 @@ fn cases(only: &[Workload], factor: f64) -> Vec<Case> {
     let is_chosen = |workload| only.is_empty() || only.contains(&workload);
     let scaled = |n: u64| ((n as f64 * factor) as u64).max(100);
     // Shorter with the sizes, but long enough for something to happen.
-    let millis = |full: u64| ((full as f64 * factor) as u64).clamp(full / 16, full * 4);
+    let lasting = |full: u64, least| ((full as f64 * factor) as u64).clamp(least, full * 4);
+    let millis = |full: u64| lasting(full, full / 16);
     // Before memory is looked at.
     let rest = millis(1_000).min(1_000);
     let mut cases = Vec::new();
@@ -111,10 +112,26 @@ fn cases(only: &[Workload], factor: f64) -> Vec<Case> {
                     }
                 }
             }
+            Workload::W8 => {
+                for producers in [2, 4, 8] {
+                    for n in [4_000_000, 20_000_000, 60_000_000] {
+                        case(producers, scaled(n), millis(200).min(200));
+                    }
+                }
+            }
+            Workload::W9 => case(2, scaled(1_000_000), rest),
+            Workload::W12 => case(1, scaled(1_000_000), rest),
+            Workload::W13 => {
+                let millis = lasting(10_000, 100);
+                for per_milli in [500, 1_000, 2_000, 4_000, 6_000, 8_000, 10_000] {
+                    case(2, per_milli * millis, millis);
+                }
+            }
             Workload::A1 => case(1, scaled(1_000_000), 0),
             Workload::A2 => case(4, scaled(1_000_000), 0),
             Workload::A3 => case(1, scaled(1_000_000), millis(2_000)),
             Workload::A4 => case(1, scaled(1_000_000), 0),
+            Workload::A6 => case(1, scaled(1_000_000), rest),
         }
     }
     // Scaled down, different sizes may become the same.
@@ -165,6 +182,15 @@ mod tests {
         assert!(!repeated(Workload::W5, 10_000));
         assert!(!repeated(Workload::W7, 10_000_000));
         assert!(repeated(Workload::W7, 1_000_000));
+    }
+
+    #[test]
+    fn the_loads_of_w13_keep_their_rates_at_every_scale() {
+        for factor in [1.0, 0.001] {
+            let loads: Vec<_> =
+                cases(&[Workload::W13], factor).iter().map(|case| case.rate() / 1e6).collect();
+            assert_eq!(loads, [0.5, 1.0, 2.0, 4.0, 6.0, 8.0, 10.0]);
+        }
     }
 
     #[test]

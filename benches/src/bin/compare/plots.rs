@@ -39,7 +39,11 @@ pub(crate) fn draw(results: &Results, directory: &Path) -> Result<Vec<Plot>, Box
     let all = [
         (
             plot(Workload::W1, "w1-producers.svg", "Scheduling: cost by number of producers"),
-            by_producers(results, Workload::W1),
+            by_producers(results, Workload::W1, "ns"),
+        ),
+        (
+            plot(Workload::W1, "w1-warm.svg", "Scheduling on memory that was used before"),
+            by_producers(results, Workload::W1, "warm_ns"),
         ),
         (
             plot(Workload::W1, "memory.svg", "Memory of a timer"),
@@ -53,7 +57,7 @@ pub(crate) fn draw(results: &Results, directory: &Path) -> Result<Vec<Plot>, Box
         ),
         (
             plot(Workload::W2, "w2-producers.svg", "Schedule and cancel: cost by producers"),
-            by_producers(results, Workload::W2),
+            by_producers(results, Workload::W2, "ns"),
         ),
         (
             plot(Workload::W3, "w3-burst.svg", "A burst: how late the last timer is"),
@@ -65,6 +69,25 @@ pub(crate) fn draw(results: &Results, directory: &Path) -> Result<Vec<Plot>, Box
             by_pending(results),
         ),
         (
+            plot(Workload::W8, "w8-steps.svg", "The mix: cost of a step"),
+            mix(results, "ns", "ns per step"),
+        ),
+        (
+            plot(Workload::W8, "w8-lateness.svg", "The mix: lateness of 99 in 100"),
+            mix(results, "p99_us", "µs late (early is drawn as 1)"),
+        ),
+        (
+            plot(Workload::W9, "w9-w12.svg", "Cancelled by another thread, and moved"),
+            bars(
+                results,
+                &[
+                    (Workload::W9, "ns", "ns to schedule a timer and have it cancelled"),
+                    (Workload::W12, "ns", "ns to move a deadline"),
+                ],
+            ),
+        ),
+        (plot(Workload::W13, "w13-load.svg", "Lateness of 99 in 100, by load"), by_load(results)),
+        (
             plot(Workload::A1, "actors.svg", "Actors: cost of a message"),
             bars(
                 results,
@@ -73,6 +96,7 @@ pub(crate) fn draw(results: &Results, directory: &Path) -> Result<Vec<Plot>, Box
                     (Workload::A2, "ns", "many to one: ns per message"),
                     (Workload::A3, "ns", "scheduled sends: ns per call that schedules one"),
                     (Workload::A4, "ns", "fan of actors: ns per message"),
+                    (Workload::A6, "ns", "a million actors: ns per spawn"),
                 ],
             ),
         ),
@@ -108,9 +132,9 @@ fn across(results: &Results, cases: &[Case], key: &str, x: impl Fn(&Case) -> f64
     lines
 }
 
-fn by_producers(results: &Results, workload: Workload) -> Option<Drawing> {
+fn by_producers(results: &Results, workload: Workload, key: &str) -> Option<Drawing> {
     let cases = results.cases_of(workload);
-    let lines = across(results, &cases, "ns", |case| (case.producers as f64).log2());
+    let lines = across(results, &cases, key, |case| (case.producers as f64).log2());
     let x_marks: Vec<_> = cases
         .iter()
         .map(|case| ((case.producers as f64).log2(), case.producers.to_string()))
@@ -128,6 +152,26 @@ fn by_pending(results: &Results) -> Option<Drawing> {
     let x_marks: Vec<_> =
         cases.iter().map(|case| ((case.n as f64).log10(), number(case.n as f64))).collect();
     drawing(Lines { x_title: "pending timers", y_title: "ns per operation", x_marks, lines })
+}
+
+/// W8 by the number of its steps, with the fewest producers.
+fn mix(results: &Results, key: &str, y_title: &'static str) -> Option<Drawing> {
+    let mut cases = results.cases_of(Workload::W8);
+    let fewest = cases.iter().map(|case| case.producers).min()?;
+    cases.retain(|case| case.producers == fewest);
+    let lines = across(results, &cases, key, |case| (case.n as f64).log10());
+    let x_marks: Vec<_> =
+        cases.iter().map(|case| ((case.n as f64).log10(), number(case.n as f64))).collect();
+    drawing(Lines { x_title: "steps", y_title, x_marks, lines })
+}
+
+fn by_load(results: &Results) -> Option<Drawing> {
+    let cases = results.cases_of(Workload::W13);
+    let lines = across(results, &cases, "p99_us", |case| case.rate().log2());
+    let x_marks: Vec<_> =
+        cases.iter().map(|case| (case.rate().log2(), number(case.rate()))).collect();
+    let y_title = "µs late (early is drawn as 1)";
+    drawing(Lines { x_title: "timers a second", y_title, x_marks, lines })
 }
 
 /// Percentiles by the number of their nines, as latencies are mostly drawn.

@@ -9,14 +9,16 @@ use nix::time::{ClockId, clock_gettime};
 
 const PAGE: usize = 4096;
 
-/// The least that is touched. Above 32 MiB the allocator maps and unmaps, and learns nothing from it.
+/// The least that is touched. Above 32 MiB the allocator maps and unmaps, and learns nothing from
+/// it.
 const MIN_TOUCHED: usize = 64 << 20;
 
 /// What one timer may take; the largest peer takes less.
 const MOST_BYTES: usize = 600;
 
-/// Touches as much memory as so many timers may take and gives it back, so that the host has it in place and a
-/// first touch costs what the kernel takes for it and no more. Returns that cost, in nanoseconds a page.
+/// Touches as much memory as so many timers may take and gives it back, so that the host has it in
+/// place and a first touch costs what the kernel takes for it and no more. Returns that cost, in
+/// nanoseconds a page.
 pub(crate) fn touch_for(timers: u64) -> f64 {
     touch(bytes_for(timers).max(MIN_TOUCHED).min(available() / 2));
     touch(MIN_TOUCHED)
@@ -64,6 +66,18 @@ pub(crate) fn resident() -> usize {
         .or_else(|| kibibytes("/proc/self/status", "VmRSS:"))
         .unwrap_or(0)
         * 1024
+}
+
+/// The most that was resident since [`forget_peak`], in bytes.
+pub(crate) fn peak() -> usize {
+    kibibytes("/proc/self/status", "VmHWM:").unwrap_or(0) * 1024
+}
+
+/// Lets [`peak`] begin with what is resident now.
+pub(crate) fn forget_peak() {
+    // 5 is the peak's number in proc_pid_clear_refs(5). Without the permission the peak is that of
+    // the process.
+    let _ = fs::write("/proc/self/clear_refs", "5");
 }
 
 fn kibibytes(path: &str, key: &str) -> Option<usize> {

@@ -30,6 +30,14 @@ pub(crate) enum Workload {
     W6,
     /// W1 with one producer, from small to large.
     W7,
+    /// What a server does with timers: most are cancelled, some moved, some fire.
+    W8,
+    /// Scheduled by one thread and cancelled by another.
+    W9,
+    /// Deadlines are moved.
+    W12,
+    /// W8 at a given rate, from low to high.
+    W13,
     /// Two actors, one message.
     A1,
     /// Many producers, one actor.
@@ -38,16 +46,55 @@ pub(crate) enum Workload {
     A3,
     /// One producer, many actors.
     A4,
+    /// Very many actors.
+    A6,
 }
 
 impl Workload {
-    pub(crate) const TIMERS: [Self; 8] =
-        [Self::W1, Self::W2, Self::W2b, Self::W3, Self::W4, Self::W5, Self::W6, Self::W7];
+    pub(crate) const TIMERS: [Self; 12] = [
+        Self::W1,
+        Self::W2,
+        Self::W2b,
+        Self::W3,
+        Self::W4,
+        Self::W5,
+        Self::W6,
+        Self::W7,
+        Self::W8,
+        Self::W9,
+        Self::W12,
+        Self::W13,
+    ];
     /// Those without repeats.
     #[cfg(feature = "peers")]
-    pub(crate) const ONE_SHOTS: [Self; 7] =
-        [Self::W1, Self::W2, Self::W2b, Self::W3, Self::W4, Self::W5, Self::W7];
-    pub(crate) const ACTORS: [Self; 4] = [Self::A1, Self::A2, Self::A3, Self::A4];
+    pub(crate) const ONE_SHOTS: [Self; 11] = [
+        Self::W1,
+        Self::W2,
+        Self::W2b,
+        Self::W3,
+        Self::W4,
+        Self::W5,
+        Self::W7,
+        Self::W8,
+        Self::W9,
+        Self::W12,
+        Self::W13,
+    ];
+    /// Those in which every timer is held until it is cancelled or all is over: for peers that
+    /// cannot let a timer fire that nobody holds, and do not tell when it has.
+    #[cfg(feature = "peers")]
+    pub(crate) const HELD_ONE_SHOTS: [Self; 9] = [
+        Self::W1,
+        Self::W2,
+        Self::W2b,
+        Self::W3,
+        Self::W4,
+        Self::W5,
+        Self::W7,
+        Self::W9,
+        Self::W12,
+    ];
+    pub(crate) const ACTORS: [Self; 5] = [Self::A1, Self::A2, Self::A3, Self::A4, Self::A6];
 
     pub(crate) fn is_actors(self) -> bool {
         Self::ACTORS.contains(&self)
@@ -58,6 +105,23 @@ impl Case {
     /// How long it lasts, or rests.
     pub(crate) fn duration(&self) -> Duration {
         Duration::from_millis(self.millis)
+    }
+
+    /// Operations in a second. For W13.
+    pub(crate) fn rate(&self) -> f64 {
+        self.n as f64 / self.duration().as_secs_f64()
+    }
+
+    /// For how many timers there has to be memory at one time.
+    pub(crate) fn timers_at_once(&self) -> u64 {
+        match self.workload {
+            // A tenth fires, most of them before the end; but there are peers with which a part of
+            // all waits in a queue.
+            Workload::W8 | Workload::W13 => self.n / 10,
+            // An actor takes more than a timer does.
+            Workload::A6 => self.n * 4,
+            _ => self.n,
+        }
     }
 }
 
@@ -75,8 +139,8 @@ pub(crate) struct Case {
     pub(crate) producers: u64,
     /// Operations in all.
     pub(crate) n: u64,
-    /// How long the workload lasts, where it is a matter of time; where memory is looked at: how long it rests
-    /// before that.
+    /// How long the workload lasts, where it is a matter of time; in W8 the mean delay; where
+    /// memory is looked at: how long it rests before that.
     pub(crate) millis: u64,
 }
 

@@ -13,7 +13,8 @@ use crate::record::{Outcome, Record};
 use crate::results::Results;
 use crate::subprocess;
 
-/// What takes longer is not repeated: there are peers that need half a minute for what takes others a second.
+/// What takes longer is not repeated: there are peers that need half a minute for what takes others
+/// a second.
 const REPEATED_WITHIN: Duration = Duration::from_secs(15);
 
 /// Measures everything that is chosen, one after the other.

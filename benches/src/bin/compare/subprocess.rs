@@ -1,5 +1,5 @@
-//! One process per measurement: whatever one does to its heap, its threads or its clocks, the next one starts
-//! afresh.
+//! One process per measurement: whatever one does to its heap, its threads or its clocks, the next
+//! one starts afresh.
 
 use std::io::Read;
 use std::process::{Command, ExitCode, Stdio};

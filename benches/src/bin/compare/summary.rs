@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use crate::figures::{Better, columns, number};
-use crate::record::{Case, Record};
+use crate::record::{Case, Record, Workload};
 use crate::results::Results;
+use crate::workload::load_curve::TOLERANCE;
 
 /// Median, least and most of the repetitions.
 #[derive(Debug, Clone, Copy)]
@@ -53,12 +54,16 @@ pub(crate) struct Row {
 impl Row {
     /// The peer's name, with what one has to know before one looks at its figures.
     pub(crate) fn label(&self) -> String {
-        if self.early { format!("{} (early)", self.peer) } else { self.peer.clone() }
+        label(&self.peer, self.early)
     }
 }
 
-/// All peers of one case, the best first. Those that fire early come after all that do not, and those that
-/// failed come last.
+fn label(peer: &str, early: bool) -> String {
+    if early { format!("{peer} (early)") } else { peer.to_owned() }
+}
+
+/// All peers of one case, the best first. Those that fire early come after all that do not, and
+/// those that failed come last.
 pub(crate) fn rows(results: &Results, case: &Case) -> Vec<Row> {
     let mut by_peer: BTreeMap<&str, Vec<&Record>> = BTreeMap::new();
     for record in results.records.iter().filter(|record| record.case == *case) {
@@ -99,11 +104,37 @@ fn row(peer: &str, records: &[&Record]) -> Row {
     Row { peer: peer.to_owned(), figures, early, problems }
 }
 
+/// The highest load of W13 that each peer carried, the highest first: 99 of 100 timers were late by
+/// no more than is tolerated, and the producers were on time. Those that fire early come last, as
+/// in the tables.
+pub(crate) fn capacities(results: &Results) -> Vec<(String, Option<f64>)> {
+    let mut by_peer: BTreeMap<String, (bool, Option<f64>)> = BTreeMap::new();
+    for case in results.cases_of(Workload::W13) {
+        for row in rows(results, &case) {
+            let figure = |key: &str| row.figures.get(key).map(|spread| spread.median);
+            // What does not fire has no lateness, and no capacity.
+            let Some(late) = figure("p99_us") else { continue };
+            let carried = late <= TOLERANCE.as_secs_f64() * 1e6
+                && figure("on_time").is_some_and(|on_time| on_time >= 1.0);
+            let (early, capacity) = by_peer.entry(row.peer).or_default();
+            *early |= row.early;
+            if carried && capacity.is_none_or(|highest| highest < case.rate()) {
+                *capacity = Some(case.rate());
+            }
+        }
+    }
+    let mut all: Vec<_> = by_peer.into_iter().collect();
+    all.sort_by(|(_, (early, one)), (_, (other_early, other))| {
+        early.cmp(other_early).then(other.partial_cmp(one).unwrap_or(std::cmp::Ordering::Equal))
+    });
+    all.into_iter().map(|(peer, (early, capacity))| (label(&peer, early), capacity)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::machine::Machine;
-    use crate::record::{Outcome, Workload};
+    use crate::record::Outcome;
 
     const CASE: Case = Case { workload: Workload::W4, producers: 1, n: 100, millis: 1 };
 
@@ -137,6 +168,27 @@ mod tests {
             record("prompt", &[("p50_us", 50.0), ("early", 0.0)], &[]),
         ]);
         assert_eq!(order, ["prompt", "late", "early (early)", "failed"]);
+    }
+
+    #[test]
+    fn capacity_is_the_highest_load_with_timers_and_producers_on_time() {
+        let load = |peer: &str, n, p99_us, on_time| {
+            let mut record = record(peer, &[("p99_us", p99_us), ("on_time", on_time)], &[]);
+            record.case = Case { workload: Workload::W13, producers: 2, n, millis: 1_000 };
+            record
+        };
+        let records = vec![
+            load("better", 1_000, 900.0, 1.0),
+            load("better", 2_000, 4_900.0, 1.0),
+            load("better", 4_000, 1_000.0, 0.0), // the producers were late
+            load("worse", 1_000, 5_000.0, 1.0),
+            load("worse", 2_000, 5_001.0, 1.0), // the timers were late
+            load("none", 1_000, 9_000.0, 0.0),
+        ];
+        let results = Results { machine: Machine::look(), scale: 1.0, records };
+        let capacities = capacities(&results);
+        let told: Vec<_> = capacities.iter().map(|(peer, load)| (peer.as_str(), *load)).collect();
+        assert_eq!(told, [("better", Some(2_000.0)), ("worse", Some(1_000.0)), ("none", None)]);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::figures::{columns, number, title};
 use crate::record::{Case, Workload};
 use crate::results::Results;
-use crate::summary::{Row, rows};
+use crate::summary::{Row, capacities, rows};
 
 /// A table as cells, the headings first.
 fn table(workload: Workload, rows: &[Row]) -> Vec<Vec<String>> {
@@ -55,12 +55,32 @@ fn ratio(value: f64, base: f64) -> String {
 }
 
 fn heading(case: &Case) -> String {
-    let producers = match (case.workload, case.producers) {
-        (Workload::W1 | Workload::W2 | Workload::A2, 1) => ": 1 producer".to_owned(),
-        (Workload::W1 | Workload::W2 | Workload::A2, several) => format!(": {several} producers"),
+    let what = match (case.workload, case.producers) {
+        (Workload::W13, _) => format!(": {} timers/s", number(case.rate())),
+        (Workload::W1 | Workload::W2 | Workload::W8 | Workload::A2, 1) => ": 1 producer".to_owned(),
+        (Workload::W1 | Workload::W2 | Workload::W8 | Workload::A2, several) => {
+            format!(": {several} producers")
+        }
         _ => String::new(),
     };
-    format!("{}{producers}, n = {}", title(case.workload), number(case.n as f64))
+    format!("{}{what}, n = {}", title(case.workload), number(case.n as f64))
+}
+
+/// What W13 is about: the load that each peer carries.
+const CAPACITY: &str =
+    "W13, capacity: the highest load with p99 of at most 5 ms and the producers on time";
+
+/// Capacities as cells, the headings first; empty if none were measured.
+fn capacity_table(results: &Results) -> Vec<Vec<String>> {
+    let capacities = capacities(results);
+    if capacities.is_empty() {
+        return Vec::new();
+    }
+    let head = vec!["peer".to_owned(), "timers/s".to_owned()];
+    let lines = capacities
+        .into_iter()
+        .map(|(peer, load)| vec![peer, load.map_or_else(|| "none of these".to_owned(), number)]);
+    std::iter::once(head).chain(lines).collect()
 }
 
 /// All tables, for a terminal.
@@ -69,27 +89,36 @@ pub(crate) fn text(results: &Results) -> String {
     for case in results.cases() {
         let rows = rows(results, &case);
         let _ = writeln!(out, "\n{}", heading(&case));
-        let table = table(case.workload, &rows);
-        let widths: Vec<usize> = (0..table.first().map_or(0, Vec::len))
-            .map(|column| {
-                table.iter().map(|line| line[column].chars().count()).max().unwrap_or_default()
-            })
-            .collect();
-        for line in &table {
-            for (number, (cell, width)) in line.iter().zip(&widths).enumerate() {
-                let _ = if number == 0 {
-                    write!(out, "  {cell:width$}")
-                } else {
-                    write!(out, "  {cell:>width$}")
-                };
-            }
-            out.push('\n');
-        }
+        align(&mut out, &table(case.workload, &rows));
         for (peer, problem) in problems(&rows) {
             let _ = writeln!(out, "  !! {peer}, {problem}");
         }
     }
+    let capacities = capacity_table(results);
+    if !capacities.is_empty() {
+        let _ = writeln!(out, "\n{CAPACITY}");
+        align(&mut out, &capacities);
+    }
     out
+}
+
+/// Writes a table with its columns one below the other.
+fn align(out: &mut String, table: &[Vec<String>]) {
+    let widths: Vec<usize> = (0..table.first().map_or(0, Vec::len))
+        .map(|column| {
+            table.iter().map(|line| line[column].chars().count()).max().unwrap_or_default()
+        })
+        .collect();
+    for line in table {
+        for (number, (cell, width)) in line.iter().zip(&widths).enumerate() {
+            let _ = if number == 0 {
+                write!(out, "  {cell:width$}")
+            } else {
+                write!(out, "  {cell:>width$}")
+            };
+        }
+        out.push('\n');
+    }
 }
 
 fn problems(rows: &[Row]) -> impl Iterator<Item = (&str, &str)> {
@@ -100,21 +129,30 @@ fn problems(rows: &[Row]) -> impl Iterator<Item = (&str, &str)> {
 /// The tables of one workload, as Markdown.
 pub(crate) fn markdown(results: &Results, workload: Workload) -> String {
     let mut out = String::new();
+    if workload == Workload::W13 {
+        let _ = writeln!(out, "**{CAPACITY}**\n");
+        write_markdown(&mut out, &capacity_table(results));
+        out.push('\n');
+    }
     for case in results.cases_of(workload) {
         let rows = rows(results, &case);
         let _ = writeln!(out, "**{}**\n", heading(&case));
-        for (number, line) in table(workload, &rows).iter().enumerate() {
-            let _ = writeln!(out, "| {} |", line.join(" | "));
-            if number == 0 {
-                let rule: Vec<_> =
-                    (0..line.len()).map(|column| if column == 0 { "---" } else { "--:" }).collect();
-                let _ = writeln!(out, "| {} |", rule.join(" | "));
-            }
-        }
+        write_markdown(&mut out, &table(workload, &rows));
         for (peer, problem) in problems(&rows) {
             let _ = writeln!(out, "\n{peer}, {problem}");
         }
         out.push('\n');
     }
     out
+}
+
+fn write_markdown(out: &mut String, table: &[Vec<String>]) {
+    for (number, line) in table.iter().enumerate() {
+        let _ = writeln!(out, "| {} |", line.join(" | "));
+        if number == 0 {
+            let rule: Vec<_> =
+                (0..line.len()).map(|column| if column == 0 { "---" } else { "--:" }).collect();
+            let _ = writeln!(out, "| {} |", rule.join(" | "));
+        }
+    }
 }

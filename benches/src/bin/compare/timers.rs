@@ -21,7 +21,7 @@ pub(crate) enum Cancelling {
 }
 
 /// A timer under test.
-pub(crate) trait Timers: Sync + Sized {
+pub(crate) trait Timers: Sync + Sized + 'static {
     /// What it is called in tables and options.
     const NAME: &'static str;
     /// How it is used here, in a few words.
@@ -35,6 +35,8 @@ pub(crate) trait Timers: Sync + Sized {
     const WORKLOADS: &'static [Workload] = &Workload::TIMERS;
     /// Whether being early is a failure, and not just a figure.
     const IS_OURS: bool = false;
+    /// Whether the answers of `cancel` and `reset` are the truth even while the timer fires.
+    const ANSWERS: bool = false;
 
     /// What is returned for a timer.
     type Timer: Send;
@@ -65,14 +67,32 @@ pub(crate) trait Producer {
     /// Cancels; says whether that prevented the run, as far as the peer knows.
     fn cancel(&mut self, timer: Self::Timer) -> bool;
 
+    /// Moves the deadline to `delay` from now, and returns the timer; `None` if there was nothing
+    /// to move any more, as far as the peer knows. A peer that cannot move one cancels, and
+    /// schedules `callback` anew.
+    fn reset(
+        &mut self,
+        timer: Self::Timer,
+        delay: Duration,
+        callback: Callback,
+    ) -> Option<Self::Timer> {
+        self.cancel(timer).then(|| self.schedule(delay, callback))
+    }
+
+    /// Leaves a timer to fire: its owner will neither cancel nor move it. A peer whose timers are
+    /// cancelled by being dropped keeps it until it has fired.
+    fn release(&mut self, timer: Self::Timer) {
+        drop(timer);
+    }
+
     /// Runs `callback` after `initial` and then every `period`.
     fn repeat(&mut self, initial: Duration, period: Duration, callback: Callback) {
         let _ = (initial, period, callback);
         unreachable!("the peer says that it does not repeat");
     }
 
-    /// Returns when everything that this producer scheduled before has arrived where it waits to be due.
-    /// A timer with no delay does that wherever what is scheduled goes through a queue.
+    /// Returns when everything that this producer scheduled before has arrived where it waits to be
+    /// due. A timer with no delay does that wherever what is scheduled goes through a queue.
     fn settle(&mut self) {
         let arrived = Recorder::burst(1);
         let _fence = self.schedule(Duration::ZERO, arrived.callback());

@@ -1,18 +1,24 @@
 //! The workloads. Each runs once in a process of its own.
 
 mod burst;
+mod cancelled_elsewhere;
 mod fan;
 mod idle;
 pub(crate) mod lateness;
+pub(crate) mod load_curve;
 mod many_to_one;
+mod mix;
+mod moves;
 mod periodic;
 mod ping_pong;
+mod population;
 mod producers;
 mod schedule;
 mod schedule_cancel;
 mod scheduled_sends;
 mod steady;
 mod timeouts;
+mod unpaused;
 
 use crate::actors::Actors;
 use crate::process;
@@ -22,7 +28,7 @@ use crate::timers::Timers;
 /// Runs the workload on these timers.
 pub(crate) fn measure<T: Timers>(case: &Case) -> Outcome {
     let mut outcome = Outcome::default();
-    outcome.set("fault_ns", process::touch_for(case.n));
+    outcome.set("fault_ns", process::touch_for(case.timers_at_once()));
     match case.workload {
         Workload::W1 | Workload::W7 => schedule::measure::<T>(case, &mut outcome),
         Workload::W2 => schedule_cancel::measure::<T>(case, &mut outcome),
@@ -31,7 +37,11 @@ pub(crate) fn measure<T: Timers>(case: &Case) -> Outcome {
         Workload::W4 => steady::measure::<T>(case, &mut outcome),
         Workload::W5 => idle::measure::<T>(case, &mut outcome),
         Workload::W6 => periodic::measure::<T>(case, &mut outcome),
-        Workload::A1 | Workload::A2 | Workload::A3 | Workload::A4 => {
+        Workload::W8 => unpaused::measure::<T>(case, &mut outcome),
+        Workload::W9 => cancelled_elsewhere::measure::<T>(case, &mut outcome),
+        Workload::W12 => moves::measure::<T>(case, &mut outcome),
+        Workload::W13 => load_curve::measure::<T>(case, &mut outcome),
+        Workload::A1 | Workload::A2 | Workload::A3 | Workload::A4 | Workload::A6 => {
             outcome.problems.push(format!("{} is not for timers", case.workload));
         }
     }
@@ -41,13 +51,14 @@ pub(crate) fn measure<T: Timers>(case: &Case) -> Outcome {
 /// Runs the workload on these actors.
 pub(crate) fn measure_actors<A: Actors>(case: &Case) -> Outcome {
     let mut outcome = Outcome::default();
-    outcome.set("fault_ns", process::touch_for(case.n));
+    outcome.set("fault_ns", process::touch_for(case.timers_at_once()));
     let faults = process::page_faults();
     match case.workload {
         Workload::A1 => ping_pong::measure::<A>(case, &mut outcome),
         Workload::A2 => many_to_one::measure::<A>(case, &mut outcome),
         Workload::A3 => scheduled_sends::measure::<A>(case, &mut outcome),
         Workload::A4 => fan::measure::<A>(case, &mut outcome),
+        Workload::A6 => population::measure::<A>(case, &mut outcome),
         _ => outcome.problems.push(format!("{} is not for actors", case.workload)),
     }
     outcome.set("faults", (process::page_faults() - faults) as f64);

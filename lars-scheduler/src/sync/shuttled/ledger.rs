@@ -111,18 +111,18 @@ impl Ledger {
         }
     }
 
-    /// Sleeps until that one has run: for ever, which is a deadlock, if it was forgotten.
+    /// Sleeps until that one has run; if it was forgotten, forever, which is a deadlock.
     pub fn wait_run(&self, number: usize) {
         self.wait_until(|fates| fates[number].ran > 0);
     }
 
-    /// Sleeps until all tokens are gone, and says whether each had one fate: it was refused; or it was accepted,
-    /// and ran, was cancelled, or became a dead letter.
+    /// Sleeps until all tokens are gone, and says whether each had one fate: it was refused; or it
+    /// was accepted, and ran, was cancelled, or became a dead letter.
     pub fn settle(&self) {
         self.settle_with(1..=1);
     }
 
-    /// The same where nobody runs what is left: those accepted may have gone unrun.
+    /// As `settle`, where nobody runs what is left: those accepted may have gone unrun.
     pub fn settle_dropped(&self) {
         self.settle_with(0..=1);
     }

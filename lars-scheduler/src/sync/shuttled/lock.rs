@@ -1,5 +1,5 @@
-//! shuttle's mutex with parking_lot's interface, which knows no poison; and a condition variable whose waits end
-//! with the model's time.
+//! shuttle's mutex with parking_lot's interface, which knows no poison; and a condition variable
+//! whose waits end with the model's time.
 
 use std::ops::{Deref, DerefMut};
 use std::time::{Duration, Instant};
@@ -106,7 +106,7 @@ impl Condvar {
     fn sleep<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>, park: impl FnOnce(&Parker)) {
         let parker = Parker::new();
         let waiting = || self.waiting.lock().expect("nobody panics here");
-        // While the mutex is held, so whoever changes something after this notifies us.
+        // While the mutex is held, so a thread that changes something after this notifies us.
         waiting().push(parker.unparker().clone());
         guard.guard = None;
         park(&parker);

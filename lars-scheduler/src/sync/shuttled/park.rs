@@ -1,6 +1,7 @@
 //! crossbeam's parker: a token, and a thread that sleeps until there is one or time is over.
 //!
-//! As the real one it does not wake up for no reason, so that a wake-up that is lost is not made good by chance.
+//! As the real one it does not wake up for no reason, so that a wake-up that is lost is not made
+//! good by chance.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -19,7 +20,8 @@ pub struct Unparker(Arc<Seat>);
 #[derive(Debug)]
 struct Seat {
     token: AtomicBool,
-    /// Who sleeps here, or did. No other thread of the model comes in between while it is locked.
+    /// The thread that sleeps here, or did. No other thread of the model comes in between while it
+    /// is locked.
     thread: std::sync::Mutex<Option<Thread>>,
 }
 

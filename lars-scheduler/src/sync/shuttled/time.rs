@@ -1,7 +1,8 @@
-//! The time of a model: it stands still until the model moves it, and then ends the sleeps whose end has come.
+//! The time of a model: it stands still until the model moves it, and then ends the sleeps whose
+//! end has come.
 //!
-//! If all threads sleep and time is over for none of them, that is a deadlock, and shuttle says so: a wake-up that is lost
-//! does not hide behind a time-out.
+//! If all threads sleep and time is over for none of them, that is a deadlock, and shuttle says so:
+//! a wake-up that is lost does not hide behind a timeout.
 
 use std::cell::RefCell;
 use std::sync::OnceLock;
@@ -39,7 +40,7 @@ pub(super) fn instant() -> Instant {
 }
 
 pub(super) fn nanos_at(instant: Instant) -> u64 {
-    crate::tick::nanos(instant.saturating_duration_since(origin()))
+    crate::base::tick::nanos(instant.saturating_duration_since(origin()))
 }
 
 /// Moves time forwards, and ends the sleeps whose end has come.
@@ -47,7 +48,7 @@ pub fn advance(by: Duration) {
     // Others may be faster, or not.
     thread::yield_now();
     let due = TIME.with_borrow_mut(|time| {
-        time.now += crate::tick::nanos(by);
+        time.now += crate::base::tick::nanos(by);
         let now = time.now;
         time.sleepers.extract_if(.., |(until, _)| *until <= now).collect::<Vec<_>>()
     });

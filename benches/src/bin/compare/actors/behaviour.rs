@@ -1,4 +1,5 @@
-//! What an actor does with a message: the same for all systems, so that an adapter only carries messages.
+//! What an actor does with a message: the same for all systems, so that an adapter only carries
+//! messages.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,6 +44,18 @@ pub(crate) struct Behaviour<A> {
     total: &'static AtomicU64,
     recorder: &'static Recorder,
     other: Option<A>,
+    _end: End,
+}
+
+/// Tells that an actor has ended, when it is dropped with that.
+struct End(Option<&'static Recorder>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        if let Some(recorder) = self.0 {
+            recorder.callback().call();
+        }
+    }
 }
 
 impl<A: Address> Behaviour<A> {
@@ -52,13 +65,18 @@ impl<A: Address> Behaviour<A> {
         total: &'static AtomicU64,
         recorder: &'static Recorder,
     ) -> Self {
-        Self { left: numbers, sum: 0, total, recorder, other: None }
+        Self { left: numbers, sum: 0, total, recorder, other: None, _end: End(None) }
     }
 
     /// Tells the recorder how late messages are, or that a game is over.
     pub(crate) fn telling(recorder: &'static Recorder) -> Self {
         static NOTHING: AtomicU64 = AtomicU64::new(0);
         Self::adding(0, &NOTHING, recorder)
+    }
+
+    /// Tells the recorder when it has ended.
+    pub(crate) fn ending(recorder: &'static Recorder) -> Self {
+        Self { _end: End(Some(recorder)), ..Self::telling(recorder) }
     }
 
     /// Called with each message.
@@ -85,8 +103,8 @@ impl<A: Address> Behaviour<A> {
     }
 }
 
-/// Messages to be sent later: their delays, each with a message that knows when it is due. The clock is read
-/// for each one as it is taken, so that none has waited before it is scheduled.
+/// Messages to be sent later: their delays, each with a message that knows when it is due. The
+/// clock is read for each one as it is taken, so that none has waited before it is scheduled.
 #[derive(Debug)]
 pub(crate) struct Sends {
     left: u64,

@@ -6,16 +6,17 @@ use std::task::{RawWaker, RawWakerVTable, Waker};
 use super::{Callback, Mode, Recorder};
 
 impl Callback {
-    /// The same as a waker, for peers that know nothing else. It allocates only where each one has a deadline
-    /// of its own, for its lateness; the others carry the address of the recorder.
+    /// The same as a waker, for peers that know nothing else. It allocates only where each one has
+    /// a deadline of its own, for its lateness; the others carry the address of the recorder.
     pub(crate) fn waker(self) -> Waker {
-        let raw = if self.to.mode == Mode::Lateness {
+        let raw = if matches!(self.to.mode, Mode::Lateness | Mode::Spread) {
             RawWaker::new(Box::into_raw(Box::new(self)).cast::<()>().cast_const(), &OWN)
         } else {
             RawWaker::new(ptr::from_ref(self.to).cast(), &SHARED)
         };
-        // SAFETY: both tables keep the contract of `RawWaker`: the functions take data of the table's kind,
-        // may be called from any thread, `clone` makes data that is independent, `drop` frees its own.
+        // SAFETY: both tables keep the contract of `RawWaker`: the functions take data of the
+        // table's kind, may be called from any thread, `clone` makes data that is independent,
+        // `drop` frees its own.
         unsafe { Waker::from_raw(raw) }
     }
 }

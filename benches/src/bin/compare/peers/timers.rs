@@ -12,6 +12,7 @@ use crate::peer::Peer;
 pub(super) fn all() -> Vec<Peer> {
     let all = vec![
         Peer::timers::<ours::Lars<1_000>>(),
+        Peer::timers::<ours::OnPool>(),
         Peer::timers::<ours::Lars<100>>(),
         Peer::timers::<ours::Forgotten>(),
         Peer::timers::<floor::Floor>(),

@@ -1,4 +1,5 @@
-//! Bars, a panel for each figure, with a line over each bar from the least to the most of the repetitions.
+//! Bars, a panel for each figure, with a line over each bar from the least to the most of the
+//! repetitions.
 
 use std::error::Error;
 use std::path::Path;

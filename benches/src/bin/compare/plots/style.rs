@@ -12,6 +12,7 @@ pub(super) const INK: RGBColor = RGBColor(40, 40, 40);
 pub(super) const GRID: RGBColor = RGBColor(225, 225, 225);
 
 const OURS: RGBColor = RGBColor(200, 30, 45);
+const OURS_ON_POOL: RGBColor = RGBColor(115, 10, 40);
 
 /// Told apart by those who see few colours, too, together with the marks on the lines.
 const OTHERS: [RGBColor; 9] = [
@@ -36,7 +37,8 @@ pub(super) struct Look {
 
 pub(super) fn look(name: &str) -> Look {
     if is_ours(name) {
-        return Look { color: OURS, width: 3, filled: name.ends_with(|end: char| end != 's') };
+        let color = if name.ends_with("-pool") { OURS_ON_POOL } else { OURS };
+        return Look { color, width: 3, filled: name.ends_with(|end: char| end != 's') };
     }
     if name == "floor" {
         return Look { color: RGBColor(130, 130, 130), width: 2, filled: false };

@@ -19,13 +19,34 @@ pub(super) fn tell(recorder: &Recorder, is_ours: bool, outcome: &mut Outcome) {
     if late.is_empty() {
         return;
     }
-    for percentile in PERCENTILES {
+    let at = |percentile: f64| {
         let index = ((percentile / 100.0) * late.len() as f64).ceil() as usize;
-        let nanos = late[index.clamp(1, late.len()) - 1];
-        outcome.set(&percentile_name(percentile), nanos as f64 / 1e3);
+        Some(late[index.clamp(1, late.len()) - 1])
+    };
+    tell_all(at, late[0], recorder.early(), is_ours, outcome);
+}
+
+/// Tells what the recorder's histogram counted, in the same way.
+pub(super) fn tell_spread(recorder: &Recorder, is_ours: bool, outcome: &mut Outcome) {
+    if let Some(late) = recorder.histogram().filter(|late| late.count() > 0) {
+        let at = |percentile| late.percentile(percentile);
+        tell_all(at, late.least(), late.early(), is_ours, outcome);
     }
-    let early = recorder.early();
+}
+
+fn tell_all(
+    at: impl Fn(f64) -> Option<i64>,
+    least: i64,
+    early: u64,
+    is_ours: bool,
+    outcome: &mut Outcome,
+) {
+    for percentile in PERCENTILES {
+        if let Some(nanos) = at(percentile) {
+            outcome.set(&percentile_name(percentile), nanos as f64 / 1e3);
+        }
+    }
     outcome.set("early", early as f64);
-    outcome.set("most_early_us", (-late[0]).max(0) as f64 / 1e3);
+    outcome.set("most_early_us", (-least).max(0) as f64 / 1e3);
     outcome.check(!is_ours || early == 0, || format!("{early} fired early"));
 }

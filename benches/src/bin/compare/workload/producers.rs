@@ -12,8 +12,8 @@ pub(super) struct Span {
     pub(super) settled: Instant,
 }
 
-/// From the first beginning to the last end, and until the last had settled. What a barrier takes to let the
-/// threads go is not in it.
+/// From the first beginning to the last end, and until the last had settled. What a barrier takes
+/// to let the threads go is not in it.
 pub(super) fn wall(spans: &[Span]) -> (Duration, Duration) {
     let begin = spans.iter().map(|span| span.begin).min().expect("there is a producer");
     let end = spans.iter().map(|span| span.end).max().expect("there is a producer");
@@ -21,8 +21,8 @@ pub(super) fn wall(spans: &[Span]) -> (Duration, Duration) {
     (end - begin, settled - begin)
 }
 
-/// Does `work` between two looks at the clock, released at the same moment as the other threads; then lets it
-/// settle, when all are done.
+/// Does `work` between two looks at the clock, released at the same moment as the other threads;
+/// then lets it settle, when all are done.
 pub(super) fn span<S>(
     barrier: &Barrier,
     state: &mut S,

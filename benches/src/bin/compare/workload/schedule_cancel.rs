@@ -1,4 +1,5 @@
-//! W2: schedule one timer and cancel it at once. What stays behind is looked at when all have rested.
+//! W2: schedule one timer and cancel it at once. What stays behind is looked at when all have
+//! rested.
 
 use std::sync::{Barrier, Mutex};
 use std::thread;

@@ -1,4 +1,5 @@
-//! W2b: request time-outs. A ring of outstanding timers; each step cancels the oldest and schedules a new one.
+//! W2b: request time-outs. A ring of outstanding timers; each step cancels the oldest and schedules
+//! a new one.
 
 use std::collections::VecDeque;
 use std::thread;

@@ -7,6 +7,7 @@ use mini_actor::{Actor, ActorRef, ActorSystem, Context};
 
 use crate::actors::Actors;
 use crate::actors::behaviour::{self, Behaviour, Sends};
+use crate::timers::LIMIT;
 
 type Message = behaviour::Message<Address>;
 
@@ -52,6 +53,12 @@ impl Actors for Mini {
     fn spawn(&self, behaviour: Behaviour<Address>) -> Address {
         let name = format!("node-{}", self.spawned.fetch_add(1, Ordering::Relaxed));
         Address(self.system.spawn(&name, move || Node(behaviour)).expect("the system is running"))
+    }
+
+    fn end(self, actors: Vec<Address>) {
+        let report = self.system.close_within(LIMIT);
+        assert!(report.is_complete(), "the actors end: {report}");
+        drop(actors);
     }
 
     fn send_later(&self, to: &Address, sends: Sends) -> Duration {

@@ -1,7 +1,8 @@
-//! No timer: what any lock-free intake does at the least. A node of 64 bytes, one exchange, one store.
+//! No timer: the least that any lock-free intake does. A node of 64 bytes, one exchange, one
+//! store.
 //!
-//! Nodes are kept until the process ends. A cancel is a compare-exchange on the node, which the thread then
-//! uses again; so a second round is the floor on memory that is there already.
+//! Nodes are kept until the process ends. A cancel is a compare-exchange on the node, which the
+//! thread then uses again; so a second round is the floor on memory that is there already.
 
 use std::marker::PhantomData;
 use std::ptr;
@@ -46,9 +47,20 @@ impl Timers for Floor {
     const NAME: &'static str = "floor";
     const ABOUT: &'static str = "no timer: a heap node of 64 bytes, one exchange, one store; \
                                  a cancel is one compare-exchange";
-    const WORKLOADS: &'static [Workload] =
-        &[Workload::W1, Workload::W2, Workload::W2b, Workload::W4, Workload::W5, Workload::W7];
+    const WORKLOADS: &'static [Workload] = &[
+        Workload::W1,
+        Workload::W2,
+        Workload::W2b,
+        Workload::W4,
+        Workload::W5,
+        Workload::W7,
+        Workload::W8,
+        Workload::W9,
+        Workload::W12,
+        Workload::W13,
+    ];
     const FIRES: bool = false;
+    const ANSWERS: bool = true;
 
     type Timer = Kept;
     type Producer<'a> = FloorProducer<'a>;

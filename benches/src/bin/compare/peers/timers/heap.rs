@@ -1,7 +1,8 @@
-//! What one writes by hand: a binary heap under a mutex, and a thread that waits on a condition variable.
+//! What one writes by hand: a binary heap under a mutex, and a thread that waits on a condition
+//! variable.
 //!
-//! Cancelling sets a flag that is looked at when the timer is due. Finding it in the heap would take linear
-//! time.
+//! Cancelling sets a flag that is looked at when the timer is due. Finding it in the heap would
+//! take linear time.
 
 use std::cmp::Ordering as Order;
 use std::collections::BinaryHeap;

@@ -1,8 +1,8 @@
-//! lars-scheduler, with tasks run on the timer thread.
+//! lars-scheduler: tasks run on the timer thread, or, as by default, on its pool.
 
 use std::time::Duration;
 
-use lars_scheduler::{Cancellable, Handle, LightArrayRevolverScheduler};
+use lars_scheduler::{Builder, Cancellable, Handle, LightArrayRevolverScheduler};
 
 use crate::callback::Callback;
 use crate::record::Workload;
@@ -30,18 +30,48 @@ impl<const TICK_US: u64> Timers for Lars<TICK_US> {
         _ => &[Workload::W4, Workload::W5],
     };
     const IS_OURS: bool = true;
+    const ANSWERS: bool = true;
 
     type Timer = Cancellable;
     type Producer<'a> = Handle;
 
     fn start() -> Self {
-        let scheduler = LightArrayRevolverScheduler::builder()
-            .tick_duration(Duration::from_micros(TICK_US))
-            .ticks_per_wheel(512)
-            .inline()
-            .build()
-            .expect("the settings are in range");
-        Self { scheduler }
+        Self { scheduler: start(TICK_US, Builder::inline) }
+    }
+
+    fn producer(&self) -> Handle {
+        self.scheduler.handle()
+    }
+
+    fn pending(&self) -> Option<u64> {
+        Some(self.scheduler.pending())
+    }
+}
+
+fn start(tick_us: u64, also: impl FnOnce(Builder) -> Builder) -> LightArrayRevolverScheduler {
+    let builder = LightArrayRevolverScheduler::builder()
+        .tick_duration(Duration::from_micros(tick_us))
+        .ticks_per_wheel(512);
+    also(builder).build().expect("the settings are in range")
+}
+
+/// lars-scheduler as it is by default: tasks run on its pool.
+pub(crate) struct OnPool {
+    scheduler: LightArrayRevolverScheduler,
+}
+
+impl Timers for OnPool {
+    const NAME: &'static str = "lars-scheduler-pool";
+    const ABOUT: &'static str = "this crate: tasks on the default pool, 512 slots of 1 ms";
+    const TICK_US: Option<u64> = Some(1_000);
+    const IS_OURS: bool = true;
+    const ANSWERS: bool = true;
+
+    type Timer = Cancellable;
+    type Producer<'a> = Handle;
+
+    fn start() -> Self {
+        Self { scheduler: start(1_000, |builder| builder) }
     }
 
     fn producer(&self) -> Handle {
@@ -66,6 +96,11 @@ impl Producer for Handle {
         timer.cancel()
     }
 
+    #[inline]
+    fn reset(&mut self, timer: Cancellable, delay: Duration, _: Callback) -> Option<Cancellable> {
+        Cancellable::reset(&timer, delay).then_some(timer)
+    }
+
     fn repeat(&mut self, initial: Duration, period: Duration, callback: Callback) {
         let _ = self
             .schedule_at_fixed_rate(initial, period, move || callback.call())
@@ -73,7 +108,8 @@ impl Producer for Handle {
     }
 }
 
-/// lars-scheduler as one uses it whose timers are never cancelled: what a call returns is dropped at once.
+/// lars-scheduler as one uses it whose timers are never cancelled: what a call returns is dropped
+/// at once.
 pub(crate) struct Forgotten(Lars<1_000>);
 
 impl Timers for Forgotten {
@@ -82,6 +118,7 @@ impl Timers for Forgotten {
     const TICK_US: Option<u64> = Lars::<1_000>::TICK_US;
     const WORKLOADS: &'static [Workload] = &[Workload::W3];
     const IS_OURS: bool = true;
+    const ANSWERS: bool = true;
 
     type Timer = ();
     type Producer<'a> = Forgetting;

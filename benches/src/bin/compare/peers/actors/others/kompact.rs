@@ -100,6 +100,11 @@ impl Actors for Kompact {
         Address(component.actor_ref())
     }
 
+    fn end(self, actors: Vec<Address>) {
+        drop(actors);
+        self.system.shutdown().wait().expect("the system shuts down");
+    }
+
     fn send_later(&self, to: &Address, sends: Sends) -> Duration {
         let (done, wait) = mpsc::channel();
         let schedule = Schedule { sends, taken: Duration::ZERO, done };

@@ -67,6 +67,16 @@ impl Actors for Ractor {
         Address(spawned.expect("the actor starts").0)
     }
 
+    /// An actor of ractor goes on when nobody refers to it.
+    fn end(self, actors: Vec<Address>) {
+        actors.iter().for_each(|actor| actor.0.stop(None));
+        drop(actors);
+        // The runtime ends with this, and waits for no task.
+        while self.runtime.metrics().num_alive_tasks() > 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     fn send_later(&self, to: &Address, sends: Sends) -> Duration {
         let _inside = self.runtime.enter();
         sends.each(|delay, message| {

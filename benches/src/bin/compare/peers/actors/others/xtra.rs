@@ -1,7 +1,7 @@
 //! xtra on a tokio runtime, with unbounded mailboxes.
 //!
-//! One worker: on two, players that come to be on different ones meet at a spin lock, and a round trip takes a
-//! hundred times as long, in about every second run.
+//! One worker: on two, players that come to be on different ones meet at a spin lock, and a round
+//! trip takes a hundred times as long, in about every second run.
 
 use std::future::Future;
 use std::pin::pin;

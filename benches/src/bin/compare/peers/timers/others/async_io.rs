@@ -1,5 +1,5 @@
-//! async-io's `Timer` without a task: polled once by the thread that makes it, with a waker that counts. Its
-//! reactor runs on the crate's own thread.
+//! async-io's `Timer` without a task: polled once by the thread that makes it, with a waker that
+//! counts. Its reactor runs on the crate's own thread.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -20,7 +20,7 @@ impl Timers for AsyncIo {
     const NAME: &'static str = "async-io";
     const ABOUT: &'static str =
         "async-io's Timer, polled once by its producer with a waker; no task";
-    const WORKLOADS: &'static [Workload] = &Workload::ONE_SHOTS;
+    const WORKLOADS: &'static [Workload] = &Workload::HELD_ONE_SHOTS;
 
     type Timer = Timer;
     type Producer<'a> = Poller;
@@ -49,6 +49,11 @@ impl Producer for Poller {
     fn cancel(&mut self, timer: Timer) -> bool {
         drop(timer);
         true
+    }
+
+    fn reset(&mut self, mut timer: Timer, delay: Duration, _: Callback) -> Option<Timer> {
+        timer.set_after(delay);
+        Some(timer)
     }
 
     /// At most 1,000 operations wait for the reactor; who finds its queue full works it off.

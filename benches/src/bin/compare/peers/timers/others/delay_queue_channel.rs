@@ -1,7 +1,8 @@
-//! tokio-util's `DelayQueue` as a service: a task owns it, and is told through an unbounded channel.
+//! tokio-util's `DelayQueue` as a service: a task owns it, and is told through an unbounded
+//! channel.
 //!
-//! A timer is cancelled by its number, of which the task keeps the queue's key. Deadlines are stamped by the
-//! producer, so that what waits in the channel is not late for that.
+//! A timer is cancelled by its number, of which the task keeps the queue's key. Deadlines are
+//! stamped by the producer, so that what waits in the channel is not late for that.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
@@ -30,6 +31,10 @@ enum Command {
         callback: Callback,
     },
     Cancel(u64),
+    Reset {
+        number: u64,
+        deadline: Instant,
+    },
     /// Calls back at once.
     Settle(Callback),
 }
@@ -120,11 +125,18 @@ async fn serve(mut commands: UnboundedReceiver<Command>) {
                                 queue.remove(&key);
                             }
                         }
+                        Command::Reset { number, deadline } => {
+                            if let Some(key) = keys.get(&number) {
+                                queue.reset_at(key, deadline);
+                            }
+                        }
                         Command::Settle(callback) => callback.call(),
                     }
                 }
             }
-            Some(expired) = poll_fn(|context| queue.poll_expired(context)), if !queue.is_empty() => {
+            Some(expired) = poll_fn(|context| queue.poll_expired(context)),
+                if !queue.is_empty() =>
+            {
                 let deadline = expired.deadline();
                 let item = expired.into_inner();
                 item.callback.call();
@@ -162,6 +174,12 @@ impl Producer for Commander {
     /// The answer is not waited for.
     fn cancel(&mut self, timer: u64) -> bool {
         self.commands.send(Command::Cancel(timer)).is_ok()
+    }
+
+    /// The answer is not waited for.
+    fn reset(&mut self, timer: u64, delay: Duration, _: Callback) -> Option<u64> {
+        let command = Command::Reset { number: timer, deadline: Instant::now() + delay };
+        self.commands.send(command).is_ok().then_some(timer)
     }
 
     fn settle(&mut self) {

@@ -11,6 +11,7 @@ use tokio_util::time::DelayQueue;
 use tokio_util::time::delay_queue::Key;
 
 use crate::callback::Callback;
+use crate::record::Workload;
 use crate::runtime;
 use crate::timers::{Producer, Timers};
 
@@ -40,6 +41,20 @@ impl Timers for DelayQueueMutex {
     const NAME: &'static str = "delay-queue-mutex";
     const ABOUT: &'static str = "tokio-util's DelayQueue under a Mutex, polled by a task";
     const TICK_US: Option<u64> = Some(1_000);
+    /// Not those in which one cancels what may have fired: a key is used again, and then cancels
+    /// another timer.
+    const WORKLOADS: &'static [Workload] = &[
+        Workload::W1,
+        Workload::W2,
+        Workload::W2b,
+        Workload::W3,
+        Workload::W4,
+        Workload::W5,
+        Workload::W6,
+        Workload::W7,
+        Workload::W9,
+        Workload::W12,
+    ];
 
     type Timer = Key;
     type Producer<'a> = Inserter<'a>;
@@ -110,6 +125,11 @@ impl Producer for Inserter<'_> {
 
     fn cancel(&mut self, timer: Key) -> bool {
         self.shared.queue.lock().expect("no callback panics").try_remove(&timer).is_some()
+    }
+
+    fn reset(&mut self, timer: Key, delay: Duration, _: Callback) -> Option<Key> {
+        self.shared.queue.lock().expect("no callback panics").reset(&timer, delay);
+        Some(timer)
     }
 
     /// It is in the queue when the insert returns.

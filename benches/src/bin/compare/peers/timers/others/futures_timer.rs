@@ -1,5 +1,5 @@
-//! futures-timer's `Delay` without a task: polled once by the thread that makes it, with a waker that counts.
-//! A helper thread of the crate keeps a heap.
+//! futures-timer's `Delay` without a task: polled once by the thread that makes it, with a waker
+//! that counts. A helper thread of the crate keeps a heap.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -20,7 +20,7 @@ impl Timers for FuturesTimer {
     const NAME: &'static str = "futures-timer";
     const ABOUT: &'static str =
         "futures-timer's Delay, polled once by its producer with a waker; no task";
-    const WORKLOADS: &'static [Workload] = &Workload::ONE_SHOTS;
+    const WORKLOADS: &'static [Workload] = &Workload::HELD_ONE_SHOTS;
 
     type Timer = Delay;
     type Producer<'a> = Poller;
@@ -49,5 +49,10 @@ impl Producer for Poller {
     fn cancel(&mut self, timer: Delay) -> bool {
         drop(timer);
         true
+    }
+
+    fn reset(&mut self, mut timer: Delay, delay: Duration, _: Callback) -> Option<Delay> {
+        timer.reset(delay);
+        Some(timer)
     }
 }

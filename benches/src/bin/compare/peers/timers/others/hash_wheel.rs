@@ -1,5 +1,5 @@
-//! hierarchical_hash_wheel_timer, on a thread of its own behind a channel. A hierarchy of wheels of 256 slots;
-//! the tick of 1 ms is fixed.
+//! hierarchical_hash_wheel_timer, on a thread of its own behind a channel. A hierarchy of wheels of
+//! 256 slots; the tick of 1 ms is fixed.
 //!
 //! With states of our own instead of its boxed closures: that is its cheaper way.
 

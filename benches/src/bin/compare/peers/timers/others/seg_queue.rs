@@ -1,5 +1,5 @@
-//! No timer: crossbeam's `SegQueue` as the way to one. Deadline and callback go in, and a thread takes them
-//! out and drops them.
+//! No timer: crossbeam's `SegQueue` as the way to one. Deadline and callback go in, and a thread
+//! takes them out and drops them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -1,4 +1,5 @@
-//! scheduled-thread-pool with one thread: more of them only contend, as long as callbacks do nothing.
+//! scheduled-thread-pool with one thread: more of them only contend, as long as callbacks do
+//! nothing.
 
 use std::time::Duration;
 

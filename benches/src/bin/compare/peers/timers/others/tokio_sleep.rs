@@ -1,6 +1,9 @@
-//! Tokio's `Sleep` without a task: polled once by the thread that makes it, with a waker that counts.
+//! Tokio's `Sleep` without a task: polled once by the thread that makes it, with a waker that
+//! counts.
 //!
-//! That is the least that tokio's timer can be used with. Whoever awaits a `Sleep` has a task besides.
+//! That is the least that tokio's timer can be used with. Whoever awaits a `Sleep` has a task
+//! besides, which drops it when it has fired. What is left to fire here is kept in a list and
+//! dropped from there.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,7 +11,7 @@ use std::task::Context;
 use std::time::Duration;
 
 use tokio::runtime::{EnterGuard, Runtime};
-use tokio::time::Sleep;
+use tokio::time::{Instant, Sleep};
 
 use crate::callback::Callback;
 use crate::record::Workload;
@@ -21,7 +24,14 @@ pub(crate) struct TokioSleep {
 
 pub(crate) struct SleepProducer<'a> {
     _inside: EnterGuard<'a>,
+    /// Left to fire.
+    released: Vec<Pin<Box<Sleep>>>,
+    /// The length of the list at which those that have fired are dropped.
+    sweep_at: usize,
 }
+
+/// The least length at which it is worth looking.
+const SWEEP: usize = 1024;
 
 impl Timers for TokioSleep {
     const NAME: &'static str = "tokio-sleep";
@@ -38,7 +48,11 @@ impl Timers for TokioSleep {
     }
 
     fn producer(&self) -> SleepProducer<'_> {
-        SleepProducer { _inside: self.runtime.enter() }
+        SleepProducer {
+            _inside: self.runtime.enter(),
+            released: Vec::with_capacity(SWEEP),
+            sweep_at: SWEEP,
+        }
     }
 }
 
@@ -57,6 +71,30 @@ impl Producer for SleepProducer<'_> {
     fn cancel(&mut self, timer: Pin<Box<Sleep>>) -> bool {
         drop(timer);
         true
+    }
+
+    /// Its waker stays: it need not be polled again.
+    fn reset(
+        &mut self,
+        mut timer: Pin<Box<Sleep>>,
+        delay: Duration,
+        _: Callback,
+    ) -> Option<Pin<Box<Sleep>>> {
+        if timer.is_elapsed() {
+            return None;
+        }
+        timer.as_mut().reset(Instant::now() + delay);
+        Some(timer)
+    }
+
+    /// When the list has doubled since it was last looked through, that is done again: then each
+    /// timer is looked at twice or so, and at most half of them have fired.
+    fn release(&mut self, timer: Pin<Box<Sleep>>) {
+        self.released.push(timer);
+        if self.released.len() >= self.sweep_at {
+            self.released.retain(|sleep| !sleep.is_elapsed());
+            self.sweep_at = (2 * self.released.len()).max(SWEEP);
+        }
     }
 
     /// It is in tokio's wheel when the poll returns.

@@ -1,0 +1,21 @@
+//! What users hold: the scheduler, handles to it, and what they have scheduled.
+//!
+//! The modules stand in the order in which they may use each other: downwards never.
+
+pub(crate) mod cancel;
+pub(crate) mod metrics;
+pub(crate) mod pending;
+
+pub(crate) mod handle;
+
+pub(crate) mod batch;
+pub(crate) mod close;
+pub(crate) mod rate;
+
+pub(crate) mod repeat;
+
+pub(crate) mod config;
+
+pub(crate) mod scheduler;
+
+pub(crate) mod virtual_time;

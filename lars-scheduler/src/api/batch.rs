@@ -1,0 +1,150 @@
+//! Scheduling many tasks at once: one reading of the clock, one push.
+
+use std::ptr::{self, NonNull};
+use std::time::Duration;
+
+use crate::api::cancel::Cancellable;
+use crate::api::handle::{Handle, body_of, flags_of};
+use crate::base::deadline::Deadline;
+use crate::base::error::{Refusal, ScheduleError};
+use crate::base::tick::NEVER;
+use crate::engine::entry::state::Cancel;
+use crate::engine::entry::{Entry, Links};
+use crate::engine::entry_handle::EntryHandle;
+use crate::engine::sleep_word::AfterPush;
+use crate::executor::task::IntoTask;
+use crate::sync::relax;
+
+/// A batch that was refused: as it was handed in.
+type Refused<T> = ScheduleError<Vec<(Duration, T)>>;
+
+impl Handle {
+    /// Schedules many tasks, each to run once: as [`schedule_once`](Self::schedule_once) for each,
+    /// in order, but with one reading of the clock and one publication for all of them.
+    ///
+    /// The delays count from one instant, read when the iterator has ended. All are accepted or
+    /// none. The cancellables come in the order of the tasks; to drop them does not cancel.
+    ///
+    /// All tasks of a batch have one type. For different ones, `Box<dyn FnOnce() + Send>` is a
+    /// type.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::Stopped`] after the scheduler was stopped, closed or dropped, and
+    /// [`Refusal::Full`] if there is no room for all of them within `max_pending`. All tasks are
+    /// given back with their delays, and none runs.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    /// let time = lars_scheduler::LightArrayRevolverScheduler::builder().build_virtual()?;
+    /// let probe = |host| (Duration::from_secs(host), move || println!("probe host {host}"));
+    /// let probes = (1..=3).map(probe);
+    /// let probes = time.schedule_batch(probes)?;
+    /// assert!(probes[1].cancel());
+    /// assert_eq!(time.advance(Duration::from_secs(3)), 2);
+    /// # Ok(()) }
+    /// ```
+    pub fn schedule_batch<T: IntoTask>(
+        &self,
+        batch: impl IntoIterator<Item = (Duration, T)>,
+    ) -> Result<Vec<Cancellable>, Refused<T>> {
+        // First the caller's code, to its end: what follows calls none.
+        let batch: Vec<(Duration, T)> = batch.into_iter().collect();
+        match self.admit(batch.len(), true) {
+            Ok(()) if batch.is_empty() => Ok(Vec::new()),
+            Ok(()) => self.schedule_admitted(batch),
+            Err(refusal) => Err(ScheduleError::new(refusal, batch)),
+        }
+    }
+
+    /// The batch has its places, and something in it.
+    pub(crate) fn schedule_admitted<T: IntoTask>(
+        &self,
+        batch: Vec<(Duration, T)>,
+    ) -> Result<Vec<Cancellable>, Refused<T>> {
+        let core = self.core();
+        let tasks = batch.len();
+        let now = core.clock.now();
+        let own = core.arena.lanes.of_this_thread();
+        let wheel = core.arena.lanes.wheel_of(own, now);
+        let mut handles = Vec::with_capacity(tasks);
+        // What it takes to put the tasks together again.
+        let mut kept = Vec::with_capacity(tasks);
+        let (mut first, mut last) = (ptr::null_mut::<Entry>(), ptr::null_mut());
+        let mut earliest = Deadline { at: NEVER, immediate: false };
+        own.count_accepted(tasks as u64);
+        for (delay, task) in batch {
+            let entry = core.arena.find(own);
+            let (body, options) = task.into_parts();
+            let due = Deadline::after(now, delay);
+            earliest.at = earliest.at.min(due.at);
+            earliest.immediate |= due.immediate;
+            let flags = flags_of(&options, due.immediate).local(wheel.is_some());
+            // SAFETY: the entry was free, and no other thread has seen it or the one before it:
+            // both are pushed below. `publish` sets the handle bit for the handle that is made of
+            // it.
+            unsafe {
+                (*entry).fill(due.at, self.task_of(&options, body));
+                (*entry).state.publish(own.lane.number(), flags);
+                handles.push(EntryHandle::new(NonNull::new_unchecked(entry), self.core_address()));
+                if first.is_null() {
+                    first = entry;
+                } else {
+                    Links::set_next(&*Entry::links(last), Entry::links(entry));
+                }
+            }
+            last = entry;
+            kept.push((delay, options));
+        }
+        // One push, so that the driver finds all of it or nothing.
+        let pushed = match wheel {
+            Some(wheel) => {
+                // SAFETY: the entries are linked, and no other thread has seen them. They have
+                // handles, and stay alive until they have been popped.
+                unsafe { wheel.intake.push_chain(first, last) };
+                core.pushed_local(own, wheel, tasks as u64, earliest)
+            }
+            None => {
+                // SAFETY: the entries are linked, and no other thread has seen them. They have
+                // handles, and stay alive until they have been popped.
+                unsafe { core.arena.lanes.channel_of(own).intake.push_chain(first, last) };
+                core.pushed(own, tasks as u64, core.pop_by(earliest))
+            }
+        };
+        match pushed {
+            AfterPush::Seen => {
+                if let Some(wheel) = wheel {
+                    core.take_over_batch(own, wheel);
+                }
+            }
+            AfterPush::Stopped => {
+                // The last drain finds all of the chain or nothing; when it is over we know which.
+                let mut spins = 0;
+                while !core.stop.is_resolved() {
+                    relax(spins);
+                    spins = spins.saturating_add(1);
+                }
+                if handles[0].entry().state.cancel() != Cancel::TooLate {
+                    let take_back = |(number, handle): (usize, EntryHandle)| {
+                        let cancelled =
+                            number == 0 || handle.entry().state.cancel() != Cancel::TooLate;
+                        assert!(cancelled, "a part of a chain was drained");
+                        let (delay, options) = std::mem::take(&mut kept[number]);
+                        // SAFETY: we cancelled it, and the task was made with these options of the
+                        // body that belongs to `T`.
+                        let body = unsafe { body_of(&options, handle.entry().take_task()) };
+                        (delay, T::from_parts(body, options))
+                    };
+                    let batch = handles.into_iter().enumerate().map(take_back).collect();
+                    core.release_places(tasks);
+                    own.count_refused(tasks as u64);
+                    return Err(ScheduleError::new(Refusal::Stopped, batch));
+                }
+            }
+        }
+        Ok(handles.into_iter().map(Cancellable::once).collect())
+    }
+}

@@ -1,0 +1,227 @@
+//! Cancelling, from any thread.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::base::deadline::Deadline;
+use crate::engine::entry_handle::EntryHandle;
+
+/// What the cancellable of a repeat refers to: its series, whose current entry changes.
+pub(crate) trait Series: Send + Sync {
+    fn cancel(&self) -> bool;
+    fn is_cancelled(&self) -> bool;
+    fn is_waiting(&self) -> bool;
+}
+
+enum Target {
+    Once(EntryHandle),
+    Series(Arc<dyn Series>),
+}
+
+/// A scheduled task, as its caller sees it.
+///
+/// It is `Send` and `Sync`; all methods may be called from any thread, at any time, also after the
+/// scheduler is gone. Dropping it does **not** cancel the task;
+/// [`cancel_on_drop`](Self::cancel_on_drop) makes a guard that does.
+///
+/// One that outlives the scheduler keeps the memory of all its timers and its panic hook. It keeps
+/// neither its executor nor a thread.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::LightArrayRevolverScheduler;
+/// use std::time::Duration;
+///
+/// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+/// let second = Duration::from_secs(1);
+/// let timeout = time.schedule_once(5 * second, || println!("no answer"))?;
+/// assert!(timeout.is_pending());
+/// assert!(timeout.reset_at(time.now() + 10 * second)); // a sign of life
+///
+/// assert!(timeout.cancel()); // the answer: it will not run
+/// assert!(timeout.is_cancelled() && !timeout.is_pending());
+/// assert!(!timeout.cancel(), "only one caller prevents the run");
+///
+/// let guarded = time.schedule_once(second, || println!("kept"))?.cancel_on_drop();
+/// let kept = guarded.detach(); // no guard any more
+/// drop(kept); // which does not cancel
+/// assert_eq!(time.advance(second), 1);
+/// # Ok(()) }
+/// ```
+pub struct Cancellable {
+    target: Target,
+}
+
+impl Cancellable {
+    pub(crate) fn once(handle: EntryHandle) -> Self {
+        Self { target: Target::Once(handle) }
+    }
+
+    pub(crate) fn series(series: Arc<dyn Series>) -> Self {
+        Self { target: Target::Series(series) }
+    }
+
+    /// Cancels the task. Lock-free, and never waits for the timer thread.
+    ///
+    /// For a one-shot, `true` means that this call prevented the run: exactly one caller gets it,
+    /// and the task will not run. `false` means that it runs, has run, was cancelled before, or was
+    /// handed back by `stop`. A run that has begun is not interrupted.
+    ///
+    /// For a repeat, `true` means that this call ended the series: a run that is under way
+    /// finishes, and none follows. `false` means that it had been cancelled before, or had ended.
+    ///
+    /// When it returns `true`, the task's captures have been dropped, and its cancelled hook has
+    /// been called. (For a repeat whose run is under way, or waits in its executor, that is done
+    /// when this run ends or its turn comes.) The memory of the timer is used again without waiting
+    /// for the deadline.
+    ///
+    /// # Panics
+    ///
+    /// Never. A destructor or a hook that panics is contained and reported.
+    #[inline]
+    pub fn cancel(&self) -> bool {
+        match &self.target {
+            Target::Once(handle) => handle.cancel(),
+            Target::Series(series) => series.cancel(),
+        }
+    }
+
+    /// Moves the deadline of a one-shot to `delay` from now, nearer or further out, in place: the
+    /// task, its options and this cancellable stay.
+    ///
+    /// `true` means that the new deadline holds: the task does not run before it. `false` means
+    /// that there is nothing to move any more: the task runs, has run, was cancelled or was handed
+    /// back; or this is a repeat, whose runs go by their own rule.
+    ///
+    /// Pushing a deadline further out, which a connection does with each request, costs two
+    /// exchanges on the timer's own memory: it touches nothing that is shared, and the timer thread
+    /// only learns of it when the old deadline comes. Moving a deadline nearer costs what
+    /// scheduling does. Neither allocates.
+    ///
+    /// Any thread may call it at any time. Of calls on one cancellable at the same time each waits
+    /// until the other has written its deadline; the last one holds. Towards cancelling and firing
+    /// it is lock-free.
+    ///
+    /// # Ordering
+    ///
+    /// Among equal deadlines, a task whose deadline was moved has its place by when the timer
+    /// thread placed it anew, which may be behind those that were scheduled later.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    /// let time = lars_scheduler::LightArrayRevolverScheduler::builder().build_virtual()?;
+    /// let idle = time.schedule_once(Duration::from_secs(30), || println!("idle for 30 s"))?;
+    /// time.advance(Duration::from_secs(20));
+    /// assert!(idle.reset(Duration::from_secs(30))); // a request came
+    /// assert_eq!(time.advance(Duration::from_secs(20)), 0);
+    /// assert_eq!(time.advance(Duration::from_secs(10)), 1); // prints "idle for 30 s"
+    /// assert!(!idle.reset(Duration::from_secs(30))); // it has run
+    /// # Ok(()) }
+    /// ```
+    pub fn reset(&self, delay: Duration) -> bool {
+        match &self.target {
+            Target::Once(handle) => {
+                let now = handle.core().clock.now();
+                handle.reset(Deadline::after(now, delay))
+            }
+            Target::Series(_) => false,
+        }
+    }
+
+    /// Moves the deadline of a one-shot to `deadline`; one that has passed is now. Otherwise the
+    /// same as [`reset`](Self::reset).
+    pub fn reset_at(&self, deadline: Instant) -> bool {
+        match &self.target {
+            Target::Once(handle) => {
+                let clock = &handle.core().clock;
+                handle.reset(Deadline::at(clock.now(), clock.nanos_at(deadline)))
+            }
+            Target::Series(_) => false,
+        }
+    }
+
+    /// Whether a call of [`cancel`](Self::cancel) returned `true`.
+    pub fn is_cancelled(&self) -> bool {
+        match &self.target {
+            Target::Once(handle) => handle.entry().state.is_cancelled(),
+            Target::Series(series) => series.is_cancelled(),
+        }
+    }
+
+    /// Whether the task waits for its time: it was neither fired, nor cancelled, nor handed back.
+    ///
+    /// A repeat waits from the end of one run to the begin of the next, also while that is queued
+    /// in its executor, or has been handed back by `stop` and neither run nor dropped.
+    pub fn is_pending(&self) -> bool {
+        match &self.target {
+            Target::Once(handle) => handle.entry().state.is_waiting(),
+            Target::Series(series) => series.is_waiting(),
+        }
+    }
+
+    /// A guard that cancels the task when it is dropped.
+    pub fn cancel_on_drop(self) -> CancelOnDrop {
+        CancelOnDrop { inner: Some(self) }
+    }
+}
+
+impl fmt::Debug for Cancellable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cancellable")
+            .field("pending", &self.is_pending())
+            .field("cancelled", &self.is_cancelled())
+            .finish()
+    }
+}
+
+/// Cancels its task when it is dropped. Made by [`Cancellable::cancel_on_drop`].
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+/// let scheduler = lars_scheduler::LightArrayRevolverScheduler::new()?;
+/// {
+///     let _guard = scheduler
+///         .schedule_once(Duration::from_secs(5), || println!("took too long"))?
+///         .cancel_on_drop();
+///     // work that has to be done within five seconds
+/// } // done in time: cancelled here
+/// assert_eq!(scheduler.metrics().cancelled, 1);
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+#[must_use = "a guard that is dropped at once cancels at once"]
+pub struct CancelOnDrop {
+    /// `None` only after `detach`.
+    inner: Option<Cancellable>,
+}
+
+impl CancelOnDrop {
+    /// Gives the cancellable back; dropping that does not cancel.
+    pub fn detach(mut self) -> Cancellable {
+        self.inner.take().expect("detached once, by value")
+    }
+}
+
+impl Deref for CancelOnDrop {
+    type Target = Cancellable;
+
+    fn deref(&self) -> &Cancellable {
+        self.inner.as_ref().expect("only `detach` empties it, and takes `self`")
+    }
+}
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        if let Some(inner) = &self.inner {
+            inner.cancel();
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! The builder: every setting, checked once.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::api::close::ClosePolicy;
+use crate::base::error::ConfigError;
+use crate::base::panics::{PanicReport, Reporter};
+use crate::base::tick::{Tick, nanos};
+use crate::engine::lanes::LaneSettings;
+use crate::engine::shared::{DefaultExecutor, Executors, Settings};
+use crate::engine::wheel::Wheel;
+use crate::executor::Executor;
+use crate::executor::pool::Pool;
+
+/// The tick of a scheduler in real time.
+pub(crate) const DEFAULT_TICK: Duration = Duration::from_millis(1);
+/// The tick of a scheduler in virtual time: everything fires at its exact deadline.
+pub(crate) const VIRTUAL_TICK: Duration = Tick::MIN;
+const DEFAULT_WHEEL: usize = 512;
+const DEFAULT_NAME: &str = "lars-scheduler";
+const DEFAULT_SHUTDOWN: Duration = Duration::from_secs(5);
+
+type PanicHook = Box<dyn Fn(&PanicReport<'_>) + Send + Sync>;
+
+/// Builds a scheduler. Made by
+/// [`LightArrayRevolverScheduler::builder`](crate::LightArrayRevolverScheduler::builder).
+///
+/// Settings are checked by [`build`](Self::build), all of them, before anything is started.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::{ClosePolicy, ConfigError, LightArrayRevolverScheduler};
+/// use std::time::Duration;
+///
+/// let ms = Duration::from_millis;
+/// let scheduler = LightArrayRevolverScheduler::builder()
+///     .tick_duration(ms(5))
+///     .ticks_per_wheel(256)
+///     .coalesce(ms(20)) // wakes up less often
+///     .max_pending(1_000_000)
+///     .thread_name("timers")
+///     .pool_threads(2)
+///     .shutdown_timeout(ms(5_000))
+///     .close_policy(ClosePolicy::RunMarked)
+///     .on_panic(|report| eprintln!("{:?}: {}", report.place, report.message))
+///     .build()?;
+/// assert_eq!(scheduler.tick_duration(), ms(5));
+///
+/// let wrong = LightArrayRevolverScheduler::builder().ticks_per_wheel(100).build();
+/// assert!(wrong.unwrap_err().to_string().contains("100"));
+/// let wrong = LightArrayRevolverScheduler::builder().max_pending(0).build_virtual();
+/// assert!(matches!(wrong, Err(ConfigError::MaxPending { given: 0 })));
+/// # Ok(()) }
+/// ```
+#[must_use = "a builder does nothing until it builds"]
+pub struct Builder {
+    tick: Option<Duration>,
+    ticks_per_wheel: usize,
+    coalesce: Duration,
+    max_pending: Option<usize>,
+    pub(crate) thread_name: String,
+    pool_threads: Option<usize>,
+    shutdown_timeout: Duration,
+    close_policy: ClosePolicy,
+    executor: Option<DefaultExecutor>,
+    panic_hook: Option<PanicHook>,
+}
+
+/// The settings that only the owner needs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OwnerSettings {
+    pub(crate) wheel_size: usize,
+    pub(crate) shutdown_timeout: Duration,
+    pub(crate) close_policy: ClosePolicy,
+}
+
+impl Builder {
+    pub(crate) fn new() -> Self {
+        Self {
+            tick: None,
+            ticks_per_wheel: DEFAULT_WHEEL,
+            coalesce: Duration::ZERO,
+            max_pending: None,
+            thread_name: DEFAULT_NAME.to_owned(),
+            pool_threads: None,
+            shutdown_timeout: DEFAULT_SHUTDOWN,
+            close_policy: ClosePolicy::default(),
+            executor: None,
+            panic_hook: None,
+        }
+    }
+
+    /// The length of a tick: what deadlines are rounded up to. From 1 ns to 1 h; 1 ms by default.
+    ///
+    /// A shorter tick makes timers more punctual and lets fewer of them share a wake-up. It costs
+    /// nothing while nothing is due: the thread sleeps to the next deadline, not to the next tick.
+    pub fn tick_duration(mut self, tick: Duration) -> Self {
+        self.tick = Some(tick);
+        self
+    }
+
+    /// How many ticks the revolving array has: a power of two from 2 to 65,536; 512 by default.
+    ///
+    /// Timers beyond one revolution wait on overflow levels and are moved down once or twice. Much
+    /// larger arrays save that, and cost memory: 24 bytes a tick.
+    pub fn ticks_per_wheel(mut self, ticks: usize) -> Self {
+        self.ticks_per_wheel = ticks;
+        self
+    }
+
+    /// How long the timer thread may put off a wake-up so that it serves more timers: up to 1 h;
+    /// zero by default.
+    ///
+    /// Each timer may be late by this in addition, and is still never early. With a long tick there
+    /// is nothing to gain: its timers share their wake-ups anyway. With a short one, for timers
+    /// that are punctual to some microseconds, it saves processor time where very many are due
+    /// shortly after one another: see docs/benchmarks.md for figures.
+    ///
+    /// (On Linux the thread asks for a timer slack of 1 ns, so that the kernel does not add 50 µs
+    /// of its own.)
+    pub fn coalesce(mut self, window: Duration) -> Self {
+        self.coalesce = window;
+        self
+    }
+
+    /// How many timers may be pending; no limit by default. Beyond it, scheduling is refused with
+    /// [`Refusal::Full`](crate::Refusal::Full).
+    ///
+    /// The exact count is kept in one place, so with a limit all threads that schedule share a
+    /// cache line that they would not share without.
+    pub fn max_pending(mut self, limit: usize) -> Self {
+        self.max_pending = Some(limit);
+        self
+    }
+
+    /// The name of the timer thread; `lars-scheduler` by default. The threads of the pool are
+    /// called the same with `-worker-0` and so on behind it.
+    pub fn thread_name(mut self, name: impl Into<String>) -> Self {
+        self.thread_name = name.into();
+        self
+    }
+
+    /// Runs tasks on `executor` unless they say otherwise. By default on a [`Pool`] of the
+    /// scheduler's own.
+    pub fn executor(mut self, executor: impl Executor) -> Self {
+        self.executor = Some(match executor.as_pool() {
+            Some(pool) => DefaultExecutor::Pool(pool.clone()),
+            None => DefaultExecutor::Other(Arc::new(executor)),
+        });
+        self
+    }
+
+    /// Runs tasks on the timer thread unless they say otherwise: for a scheduler whose tasks never
+    /// block.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_scheduler::LightArrayRevolverScheduler;
+    /// use std::sync::mpsc;
+    /// use std::time::Duration;
+    ///
+    /// let builder = LightArrayRevolverScheduler::builder().thread_name("timers");
+    /// let scheduler = builder.inline().build()?;
+    /// let (sender, receiver) = mpsc::channel();
+    /// let _ = scheduler.schedule_once(Duration::ZERO, move || {
+    ///     drop(sender.send(std::thread::current().name().map(String::from)));
+    /// })?;
+    /// assert_eq!(receiver.recv()?.as_deref(), Some("timers"));
+    /// # Ok(()) }
+    /// ```
+    pub fn inline(mut self) -> Self {
+        self.executor = Some(DefaultExecutor::Inline);
+        self
+    }
+
+    /// How many threads the default pool has, from 1 to [`Pool::MAX_THREADS`]; as many as the
+    /// machine has cores by default. They are started when the first task is due.
+    pub fn pool_threads(mut self, threads: usize) -> Self {
+        self.pool_threads = Some(threads);
+        self
+    }
+
+    /// How long [`close`](crate::LightArrayRevolverScheduler::close) waits for the timer thread and
+    /// for tasks that the scheduler's own pool has not finished, both together, and dropping the
+    /// owner for the timer thread; 5 s by default.
+    pub fn shutdown_timeout(mut self, limit: Duration) -> Self {
+        self.shutdown_timeout = limit;
+        self
+    }
+
+    /// What [`close`](crate::LightArrayRevolverScheduler::close) does with pending tasks; by
+    /// default it runs them.
+    pub fn close_policy(mut self, policy: ClosePolicy) -> Self {
+        self.close_policy = policy;
+        self
+    }
+
+    /// Calls `hook` for every panic that the scheduler contains, on the thread that panicked. They
+    /// are counted and logged in any case. A hook that panics itself is logged.
+    pub fn on_panic(mut self, hook: impl Fn(&PanicReport<'_>) + Send + Sync + 'static) -> Self {
+        self.panic_hook = Some(Box::new(hook));
+        self
+    }
+
+    /// Checks everything, with the defaults that depend on what is built.
+    pub(crate) fn check(
+        self,
+        default_tick: Duration,
+        channels: usize,
+        wheel_after: Option<u64>,
+        default_executor: impl FnOnce(&Pool) -> DefaultExecutor,
+    ) -> Result<(Settings, Executors, OwnerSettings), ConfigError> {
+        let tick = Tick::new(self.tick.unwrap_or(default_tick))?;
+        if self.coalesce > Tick::MAX {
+            return Err(ConfigError::Coalesce { given: self.coalesce, max: Tick::MAX });
+        }
+        let (min, max) = Wheel::SIZES;
+        let given = self.ticks_per_wheel;
+        if !given.is_power_of_two() || given < min || given > max {
+            return Err(ConfigError::TicksPerWheel { given, min, max });
+        }
+        if self.max_pending == Some(0) {
+            return Err(ConfigError::MaxPending { given: 0 });
+        }
+        let pool_threads =
+            self.pool_threads.unwrap_or_else(|| num_cpus::get().min(Pool::MAX_THREADS));
+        let pool =
+            Pool::new(&format!("{}-worker", self.thread_name), pool_threads).map_err(|error| {
+                match error {
+                    // It is the name that the caller gave, not the one made of it, that is wrong.
+                    ConfigError::ThreadName { .. } => {
+                        ConfigError::ThreadName { given: self.thread_name.clone() }
+                    }
+                    other => other,
+                }
+            })?;
+        let settings = Settings {
+            tick,
+            coalesce: nanos(self.coalesce),
+            lanes: LaneSettings { channels, wheel_after, tick, wheel_size: given },
+            limit: self.max_pending,
+            reporter: Reporter::new(self.panic_hook),
+        };
+        let default = self.executor.unwrap_or_else(|| default_executor(&pool));
+        let executors = Executors { default, pool };
+        let owner = OwnerSettings {
+            wheel_size: given,
+            shutdown_timeout: self.shutdown_timeout,
+            close_policy: self.close_policy,
+        };
+        Ok((settings, executors, owner))
+    }
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder")
+            .field("tick_duration", &self.tick)
+            .field("ticks_per_wheel", &self.ticks_per_wheel)
+            .field("coalesce", &self.coalesce)
+            .field("max_pending", &self.max_pending)
+            .field("thread_name", &self.thread_name)
+            .field("pool_threads", &self.pool_threads)
+            .field("shutdown_timeout", &self.shutdown_timeout)
+            .field("close_policy", &self.close_policy)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,325 @@
+//! The calling side: stamping deadlines, filling entries, pushing them.
+
+use std::fmt;
+use std::ptr::NonNull;
+use std::time::{Duration, Instant};
+
+use crate::api::cancel::Cancellable;
+use crate::api::metrics::Metrics;
+use crate::base::deadline::Deadline;
+use crate::base::error::{Refusal, ScheduleError};
+use crate::base::raw_task::{RawTask, TaskBody};
+use crate::engine::dispatch::OnExecutor;
+use crate::engine::entry::state::{Cancel, Flags};
+use crate::engine::entry_handle::EntryHandle;
+use crate::engine::shared::{Core, Live};
+use crate::engine::sleep_word::AfterPush;
+use crate::executor::run_on::RunOn;
+use crate::executor::task::{IntoTask, TaskOptions};
+use crate::sync::{Arc, Ordering};
+
+/// Schedules on a scheduler. Cheap to clone, `Send` and `Sync`.
+///
+/// A handle does not keep the scheduler running: when the owner is closed or dropped, calls on its
+/// handles are refused with [`Refusal::Stopped`].
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::LightArrayRevolverScheduler;
+/// use std::time::Duration;
+///
+/// let scheduler = LightArrayRevolverScheduler::new()?;
+/// let timers = scheduler.handle();
+/// let later = timers.now() + Duration::from_secs(60);
+/// let reminder = timers.schedule_at(later, || println!("a minute has passed"))?;
+/// assert_eq!(timers.tick_duration(), Duration::from_millis(1));
+///
+/// // From another thread, which needs no more than a clone.
+/// let elsewhere = timers.clone();
+/// let pending = std::thread::spawn(move || elsewhere.pending()).join().unwrap();
+/// assert_eq!(pending, 1);
+///
+/// reminder.cancel();
+/// assert_eq!((timers.pending(), timers.metrics().cancelled), (0, 1));
+/// drop(scheduler);
+/// assert!(timers.is_stopped());
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Handle {
+    live: Arc<Live>,
+}
+
+impl Handle {
+    pub(crate) fn new(live: Arc<Live>) -> Self {
+        Self { live }
+    }
+
+    pub(crate) fn live(&self) -> &Live {
+        &self.live
+    }
+
+    pub(crate) fn core(&self) -> &Core {
+        &self.live
+    }
+
+    /// The address of the core, for the handles of its entries.
+    pub(crate) fn core_address(&self) -> NonNull<Core> {
+        // SAFETY: it is the address of the core, which exists, so it is not null.
+        unsafe { NonNull::new_unchecked(self.live.address().cast_mut()) }
+    }
+
+    /// Runs `task` once, `delay` from now.
+    ///
+    /// The deadline is read when the call is made: `now + delay`. A delay that no clock reaches, up
+    /// to [`Duration::MAX`], is accepted and never comes due (`close` runs it like any other that
+    /// is pending). A delay of zero is handed over at once, without waiting for a tick; it never
+    /// runs on the caller's stack.
+    ///
+    /// # Lateness
+    ///
+    /// Never early. With a punctual timer thread the task starts at most one tick, and the time
+    /// that waking a thread takes, after its deadline.
+    ///
+    /// # Ordering
+    ///
+    /// Tasks with equal deadlines that one thread scheduled start in the order of the calls; tasks
+    /// in different ticks in the order of their ticks. Only a delay of zero, which does not wait
+    /// for a tick, overtakes those that do. (On an executor with several threads they then run side
+    /// by side.)
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::Stopped`] after the scheduler was stopped, closed or dropped, and
+    /// [`Refusal::Full`] if `max_pending` timers are pending. The task is given back and never
+    /// runs.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::{sync::mpsc, time::Duration};
+    /// let scheduler = lars_scheduler::LightArrayRevolverScheduler::new()?;
+    /// let (sender, receiver) = mpsc::channel();
+    /// let _ = scheduler.schedule_once(Duration::from_millis(2), move || {
+    ///     sender.send("due").unwrap();
+    /// })?;
+    /// assert_eq!(receiver.recv()?, "due");
+    /// # Ok(()) }
+    /// ```
+    pub fn schedule_once<T: IntoTask>(
+        &self,
+        delay: Duration,
+        task: T,
+    ) -> Result<Cancellable, ScheduleError<T>> {
+        let now = self.live.clock.now();
+        self.schedule(now, Deadline::after(now, delay), task)
+    }
+
+    /// Runs `task` once, at `deadline`. A deadline that has passed is now.
+    ///
+    /// Otherwise the same as [`schedule_once`](Self::schedule_once).
+    ///
+    /// # Errors
+    ///
+    /// As for [`schedule_once`](Self::schedule_once).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    /// let scheduler = lars_scheduler::LightArrayRevolverScheduler::new()?;
+    /// let end_of_round = scheduler.now() + Duration::from_secs(30);
+    /// let round = scheduler.schedule_at(end_of_round, || println!("time is up"))?;
+    /// assert!(round.is_pending());
+    /// # Ok(()) }
+    /// ```
+    pub fn schedule_at<T: IntoTask>(
+        &self,
+        deadline: Instant,
+        task: T,
+    ) -> Result<Cancellable, ScheduleError<T>> {
+        let now = self.live.clock.now();
+        self.schedule(now, Deadline::at(now, self.live.clock.nanos_at(deadline)), task)
+    }
+
+    /// The scheduler's time: the system's monotonic clock, or a test's.
+    ///
+    /// # Panics
+    ///
+    /// If virtual time was advanced beyond what an [`Instant`] can express; that is more than a
+    /// hundred years on all platforms known.
+    pub fn now(&self) -> Instant {
+        self.live
+            .clock
+            .instant(self.live.clock.now())
+            .expect("the scheduler's time lies beyond what an Instant can express")
+    }
+
+    /// A snapshot of the scheduler's counts.
+    pub fn metrics(&self) -> Metrics {
+        Metrics::of(&self.live)
+    }
+
+    /// How many timers wait. Exact when no other thread is scheduling or cancelling meanwhile.
+    pub fn pending(&self) -> u64 {
+        self.live.pending()
+    }
+
+    /// The tick: what deadlines are rounded up to.
+    pub fn tick_duration(&self) -> Duration {
+        Duration::from_nanos(self.live.tick.nanos())
+    }
+
+    /// Whether the scheduler was stopped, closed or dropped, so that it accepts nothing any more.
+    pub fn is_stopped(&self) -> bool {
+        self.live.stop.is_requested()
+    }
+
+    /// Whether the calling thread is the one that fires the scheduler's timers: its timer thread,
+    /// or, in virtual time, the thread that moves time just now. So it is true inside an inline
+    /// task and in the code that such a task calls, and code that may block asks this first. (It is
+    /// false inside a task that `close` runs.) Takes a lock that is never held for long.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_scheduler::{LightArrayRevolverScheduler, Task};
+    /// use std::{sync::mpsc, time::Duration};
+    ///
+    /// let scheduler = LightArrayRevolverScheduler::new()?;
+    /// let (sender, receiver) = mpsc::channel();
+    /// let handle = scheduler.handle();
+    /// let ask = Task::new(move || drop(sender.send(handle.is_timer_thread()))).inline();
+    /// scheduler.schedule_once(Duration::ZERO, ask)?;
+    /// assert!(receiver.recv()?);
+    /// assert!(!scheduler.is_timer_thread());
+    /// # Ok(()) }
+    /// ```
+    pub fn is_timer_thread(&self) -> bool {
+        self.core().is_driven_here()
+    }
+
+    #[inline]
+    fn schedule<T: IntoTask>(
+        &self,
+        now: u64,
+        due: Deadline,
+        task: T,
+    ) -> Result<Cancellable, ScheduleError<T>> {
+        let (body, options) = task.into_parts();
+        match self.submit(now, due, false, &options, body) {
+            Ok(handle) => Ok(Cancellable::once(handle)),
+            Err((refusal, body)) => Err(ScheduleError::new(refusal, T::from_parts(body, options))),
+        }
+    }
+
+    /// Finds an entry, fills it, and hands it over. On an error the body is given back and will not
+    /// run.
+    #[inline]
+    pub(crate) fn submit<B: TaskBody>(
+        &self,
+        now: u64,
+        due: Deadline,
+        repeat: bool,
+        options: &TaskOptions,
+        body: B,
+    ) -> Result<EntryHandle, (Refusal, B)> {
+        let core = self.core();
+        // A repeat has its room for all of its runs; see `repeat::Room`.
+        if let Err(refusal) = self.admit(1, !repeat) {
+            return Err((refusal, body));
+        }
+        let own = core.arena.lanes.of_this_thread();
+        let entry = core.arena.find(own);
+        own.count_accepted(1);
+        let flags = flags_of(options, due.immediate).repeat(repeat);
+        // SAFETY: the entry was free, and no other thread has seen it. `enqueue` publishes it, with
+        // the handle bit for the handle that is made of it here.
+        let (handed_over, handle) = unsafe {
+            (*entry).fill(due.at, self.task_of(options, body));
+            let handed_over = core.enqueue(own, entry, (now, due), flags);
+            (handed_over, EntryHandle::new(NonNull::new_unchecked(entry), self.core_address()))
+        };
+        if handed_over == AfterPush::Seen {
+            return Ok(handle);
+        }
+        match handle.entry().state.cancel() {
+            // The last drain came after the push, and has the task.
+            Cancel::TooLate => Ok(handle),
+            // It came before; nobody will look into the intake again.
+            Cancel::WhileQueued | Cancel::WhileArmed => {
+                // SAFETY: this call moved the state out of `QUEUED` or `ARMED`, and the task was
+                // made of this body's type above, with these options.
+                let body = unsafe { body_of(options, handle.entry().take_task()) };
+                if !repeat {
+                    core.release_places(1);
+                }
+                own.count_refused(1);
+                Err((Refusal::Stopped, body))
+            }
+        }
+    }
+
+    /// Whether so many tasks may come in; takes `places` for them if they need any.
+    #[inline]
+    pub(crate) fn admit(&self, tasks: usize, places: bool) -> Result<(), Refusal> {
+        let core = self.core();
+        if core.stop.is_requested() {
+            // Relaxed: a statistic.
+            core.refused_early.fetch_add(tasks as u64, Ordering::Relaxed);
+            return Err(Refusal::Stopped);
+        }
+        if places { core.reserve_places(tasks) } else { Ok(()) }
+    }
+
+    /// What the entry is filled with.
+    #[inline]
+    pub(crate) fn task_of<B: TaskBody>(&self, options: &TaskOptions, body: B) -> RawTask {
+        match &options.run_on {
+            RunOn::Default | RunOn::Inline => RawTask::new(body),
+            RunOn::Executor(executor) => {
+                let (executor, live) = (executor.clone(), Arc::clone(&self.live));
+                RawTask::new(OnExecutor { body, executor, live })
+            }
+        }
+    }
+}
+
+/// The body that a task was made of.
+///
+/// # Safety
+///
+/// `Handle::task_of` made the task of a `B`, with these options.
+pub(crate) unsafe fn body_of<B: TaskBody>(options: &TaskOptions, task: RawTask) -> B {
+    // SAFETY: `task_of` made the task of a `B` with these options, and it chooses between these two
+    // types.
+    unsafe {
+        match &options.run_on {
+            RunOn::Default | RunOn::Inline => task.into_body::<B>(),
+            RunOn::Executor(_) => task.into_body::<OnExecutor<B>>().body,
+        }
+    }
+}
+
+/// What the driver has to know of a task.
+#[inline]
+pub(crate) fn flags_of(options: &TaskOptions, immediate: bool) -> Flags {
+    Flags::default()
+        .immediate(immediate)
+        .inline(!matches!(options.run_on, RunOn::Default))
+        .run_on_close(options.run_on_close)
+}
+
+impl fmt::Debug for Handle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handle")
+            .field("tick", &self.tick_duration())
+            .field("stopped", &self.is_stopped())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,775 @@
+//! Repeats: a series of one-shots, each armed by the one before through the public handle.
+//!
+//! # The cell
+//!
+//! The caller's cancellable and the running series share one atomic cell, and nothing else: so a
+//! cancellable keeps alive what any other does, and not the series' handle. It holds the entry of
+//! the current timer, with its handle, or a marker:
+//!
+//! | value | meaning | leaves by |
+//! |---|---|---|
+//! | `ARMING(n)` | run `n` has begun, no timer is here yet | arming, next run, cancel, end |
+//! | an entry | the current timer, waiting or handed over | the start of its run, cancel, end |
+//! | `CANCELLED` | cancelled: nothing is armed any more | never |
+//! | `ENDED` | the series ended by itself, or with a panic or the scheduler | never |
+//!
+//! All changes are compare-and-swaps. A thread that swaps an entry out owns its handle: a canceller
+//! cancels and drops it, a starting run drops it. A timer that was armed is swapped in for
+//! `ARMING(n)`; if that fails because of a cancel, the loser cancels what it armed. If it fails
+//! because the new timer has already fired and begun run `n + 1`, there is nothing to do. The
+//! numbers keep a slow thread from taking a later marker for its own.
+//!
+//! The closure itself is passed along: exactly one `Run` exists in a series, in the entry, in the
+//! executor or on the stack of the run, and only its holder touches the closure.
+
+use std::fmt;
+use std::ops::ControlFlow;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::ptr::NonNull;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::api::cancel::{Cancellable, Series};
+use crate::api::handle::Handle;
+use crate::api::rate::{MissedTickBehavior, Rate, check_period};
+use crate::base::deadline::Deadline;
+use crate::base::error::{Refusal, ScheduleError};
+use crate::base::panics::PanicIn;
+use crate::base::raw_task::TaskBody;
+use crate::base::tick::nanos;
+use crate::engine::entry::Entry;
+use crate::engine::entry_handle::EntryHandle;
+use crate::engine::shared::Core;
+use crate::executor::Executor;
+use crate::executor::run_on::RunOn;
+use crate::executor::task::{CancelHook, NoHook, TaskOptions};
+use crate::sync::{AtomicPtr, Ordering, UnsafeCell};
+
+/// What a task of [`schedule_repeating`](Handle::schedule_repeating) wants next.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::{LightArrayRevolverScheduler, Repeat};
+/// use std::time::Duration;
+///
+/// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+/// let mut delay = Duration::from_secs(1);
+/// let polling = time.schedule_repeating(delay, move || {
+///     delay *= 2;
+///     if delay > Duration::from_secs(10) { Repeat::Stop } else { Repeat::After(delay) }
+/// })?;
+/// assert_eq!(time.run_until_idle(100)?, 4); // at 1, 3, 7 and 15 s
+/// assert_eq!(time.elapsed(), Duration::from_secs(15));
+/// assert!(!polling.is_pending());
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Repeat {
+    /// To run again, this long after the end of this run. Zero means at once, through the
+    /// scheduler.
+    After(Duration),
+    /// To run again at this instant. One that has passed means at once.
+    At(Instant),
+    /// To end the series.
+    Stop,
+}
+
+/// A repeated task with options.
+///
+/// A plain closure is scheduled as it is; this type is for the closures that need more.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::{LightArrayRevolverScheduler, MissedTickBehavior, Periodic};
+/// use std::time::Duration;
+///
+/// let scheduler = LightArrayRevolverScheduler::new()?;
+/// let sampling = Periodic::new(|| println!("sample"))
+///     .missed_ticks(MissedTickBehavior::Skip)
+///     .on_cancel(|| println!("no more samples"));
+/// let sampling =
+///     scheduler.schedule_at_fixed_rate(Duration::ZERO, Duration::from_millis(10), sampling)?;
+/// assert!(sampling.cancel());
+/// # Ok(()) }
+/// ```
+#[must_use = "a task does nothing until it is scheduled"]
+pub struct Periodic<F, C = NoHook> {
+    run: F,
+    hook: C,
+    run_on: RunOn,
+    missed: MissedTickBehavior,
+}
+
+impl<F> Periodic<F> {
+    /// A repeated task that runs `run` on the scheduler's executor.
+    pub fn new(run: F) -> Self {
+        Self { run, hook: NoHook, run_on: RunOn::Default, missed: MissedTickBehavior::default() }
+    }
+}
+
+impl<F, C> Periodic<F, C> {
+    /// Runs the task on the timer thread itself. See [`Task::inline`](crate::Task::inline).
+    pub fn inline(self) -> Self {
+        self.run_on(RunOn::Inline)
+    }
+
+    /// Runs the task on `executor` instead of the scheduler's own.
+    pub fn executor(self, executor: Arc<dyn Executor>) -> Self {
+        self.run_on(RunOn::Executor(executor))
+    }
+
+    pub(crate) fn run_on(mut self, run_on: RunOn) -> Self {
+        self.run_on = run_on;
+        self
+    }
+
+    /// What a fixed rate does with missed runs. A fixed delay has none, and ignores this.
+    pub fn missed_ticks(mut self, behavior: MissedTickBehavior) -> Self {
+        self.missed = behavior;
+        self
+    }
+
+    /// Calls `hook` once when the series has been cancelled: on the cancelling thread, after the
+    /// captures have been dropped; or, if a run was under way or waited in its executor, on that
+    /// run's thread when it ends. Not when the series ends by itself, and not when the scheduler
+    /// stops.
+    pub fn on_cancel<H: FnOnce() + Send + 'static>(self, hook: H) -> Periodic<F, H> {
+        self.hook(hook)
+    }
+
+    /// Calls a hook of any kind.
+    pub(crate) fn hook<H: CancelHook>(self, hook: H) -> Periodic<F, H> {
+        Periodic { run: self.run, hook, run_on: self.run_on, missed: self.missed }
+    }
+}
+
+impl<F, C> fmt::Debug for Periodic<F, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Periodic")
+            .field("run_on", &self.run_on)
+            .field("missed", &self.missed)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What can be scheduled to run again and again: a closure that can be called many times, or a
+/// [`Periodic`] with options. `R` is what it returns: nothing or [`ControlFlow`], or [`Repeat`] for
+/// [`schedule_repeating`](Handle::schedule_repeating).
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be scheduled to run again and again",
+    label = "neither an `FnMut() -> {R} + Send + 'static` nor a `Periodic` of one",
+    note = "a closure that consumes what it captured can run only once; and for options wrap it: \
+            `Periodic::new(..)`"
+)]
+pub trait IntoPeriodic<R>: sealed::Parts<R> {}
+
+impl<R, T: sealed::Parts<R>> IntoPeriodic<R> for T {}
+
+pub(crate) mod sealed {
+    use std::ops::ControlFlow;
+
+    use super::{Periodic, Repeat};
+    use crate::executor::task::CancelHook;
+
+    /// What a run says about the next one.
+    #[derive(Debug, Clone, Copy)]
+    pub enum Next {
+        ByRule,
+        Asked(Repeat),
+    }
+
+    pub trait Answer: 'static {
+        fn next(self) -> Next;
+    }
+
+    impl Answer for () {
+        fn next(self) -> Next {
+            Next::ByRule
+        }
+    }
+
+    impl Answer for ControlFlow<()> {
+        fn next(self) -> Next {
+            if self.is_break() { Next::Asked(Repeat::Stop) } else { Next::ByRule }
+        }
+    }
+
+    impl Answer for Repeat {
+        fn next(self) -> Next {
+            Next::Asked(self)
+        }
+    }
+
+    #[allow(private_bounds)]
+    pub trait Parts<R>: Sized {
+        type Run: FnMut() -> R + Send + 'static;
+        type Hook: CancelHook;
+        fn into_periodic(self) -> Periodic<Self::Run, Self::Hook>;
+        fn from_periodic(periodic: Periodic<Self::Run, Self::Hook>) -> Self;
+    }
+}
+
+impl<R, F: FnMut() -> R + Send + 'static> sealed::Parts<R> for F {
+    type Run = F;
+    type Hook = NoHook;
+
+    fn into_periodic(self) -> Periodic<F> {
+        Periodic::new(self)
+    }
+    fn from_periodic(periodic: Periodic<F>) -> Self {
+        periodic.run
+    }
+}
+
+#[allow(private_bounds)]
+impl<R, F, C> sealed::Parts<R> for Periodic<F, C>
+where
+    F: FnMut() -> R + Send + 'static,
+    C: CancelHook,
+{
+    type Run = F;
+    type Hook = C;
+
+    fn into_periodic(self) -> Self {
+        self
+    }
+    fn from_periodic(periodic: Self) -> Self {
+        periodic
+    }
+}
+
+/// When the next run of a series is due.
+#[derive(Debug, Clone, Copy)]
+enum Rule {
+    Delay(u64),
+    Rate(Rate),
+    /// The task says.
+    Asked,
+}
+
+/// What a task with a fixed delay or rate returns: nothing, or [`ControlFlow`], whose `Break` ends
+/// the series.
+///
+/// (A closure that never returns, such as `|| todo!()`, does not say which: write `|| -> () {
+/// todo!() }`.)
+#[diagnostic::on_unimplemented(
+    message = "a repeated task returns nothing or `ControlFlow<()>`, not `{Self}`",
+    note = "end the closure with a semicolon if its result does not matter"
+)]
+pub trait Verdict: sealed::Answer {}
+
+impl Verdict for () {}
+impl Verdict for ControlFlow<()> {}
+
+impl Handle {
+    /// Runs `task` after `initial`, and then again and again, each time `delay` after the end of
+    /// the run before.
+    ///
+    /// Runs never overlap. The series ends when it is cancelled, when a run panics or returns
+    /// [`ControlFlow::Break`], and when the scheduler stops.
+    ///
+    /// # Lateness
+    ///
+    /// Each run is as punctual as a [`schedule_once`](Self::schedule_once) made at the end of the
+    /// one before. Delays add up: use [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate) for
+    /// a long term frequency.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::Period`] for a `delay` of zero; otherwise as for
+    /// [`schedule_once`](Self::schedule_once).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::{sync::mpsc, time::Duration};
+    /// let scheduler = lars_scheduler::LightArrayRevolverScheduler::new()?;
+    /// let (sender, receiver) = mpsc::channel();
+    /// let beat = scheduler.schedule_with_fixed_delay(
+    ///     Duration::ZERO,
+    ///     Duration::from_millis(1),
+    ///     move || drop(sender.send("beat")),
+    /// )?;
+    /// assert_eq!(receiver.iter().take(3).count(), 3);
+    /// assert!(beat.cancel());
+    /// # Ok(()) }
+    /// ```
+    pub fn schedule_with_fixed_delay<R: Verdict, T: IntoPeriodic<R>>(
+        &self,
+        initial: Duration,
+        delay: Duration,
+        task: T,
+    ) -> Result<Cancellable, ScheduleError<T>> {
+        self.schedule_series(initial, Some(delay), |_| Rule::Delay(nanos(delay)), task)
+    }
+
+    /// Runs `task` after `initial`, and then every `interval`: the nth run is due at
+    /// `first + n * interval`, without drift.
+    ///
+    /// Runs never overlap. What happens to runs that were missed is chosen by
+    /// [`Periodic::missed_ticks`]; by default all of them happen. The series ends when it is
+    /// cancelled, when a run panics or returns [`ControlFlow::Break`], and when the scheduler
+    /// stops.
+    ///
+    /// # Lateness
+    ///
+    /// Never early, in no run; each is as late as a [`schedule_once`](Self::schedule_once) for its
+    /// nominal time would be, and no later because of the ones before.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::Period`] for an `interval` of zero; otherwise as for
+    /// [`schedule_once`](Self::schedule_once).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::{sync::mpsc, time::Duration};
+    /// let scheduler = lars_scheduler::LightArrayRevolverScheduler::new()?;
+    /// let (sender, receiver) = mpsc::channel();
+    /// let start = scheduler.now();
+    /// let tick = scheduler.schedule_at_fixed_rate(
+    ///     Duration::from_millis(2),
+    ///     Duration::from_millis(2),
+    ///     move || drop(sender.send(())),
+    /// )?;
+    /// assert_eq!(receiver.iter().take(3).count(), 3);
+    /// assert!(scheduler.now() - start >= Duration::from_millis(6));
+    /// tick.cancel();
+    /// # Ok(()) }
+    /// ```
+    #[doc(alias = "interval")]
+    pub fn schedule_at_fixed_rate<R: Verdict, T: IntoPeriodic<R>>(
+        &self,
+        initial: Duration,
+        interval: Duration,
+        task: T,
+    ) -> Result<Cancellable, ScheduleError<T>> {
+        let rule = |missed| Rule::Rate(Rate::new(interval, missed));
+        self.schedule_series(initial, Some(interval), rule, task)
+    }
+
+    /// Runs `task` after `initial`, and then whenever it says: each run returns when the next one
+    /// is due, or that there is none.
+    ///
+    /// # Errors
+    ///
+    /// As for [`schedule_once`](Self::schedule_once).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_scheduler::Repeat;
+    /// use std::{sync::mpsc, time::Duration};
+    /// let scheduler = lars_scheduler::LightArrayRevolverScheduler::new()?;
+    /// let (sender, receiver) = mpsc::channel();
+    /// let mut pause = Duration::from_micros(500);
+    /// let _ = scheduler.schedule_repeating(pause, move || {
+    ///     drop(sender.send(pause));
+    ///     pause *= 2;
+    ///     if pause < Duration::from_millis(8) { Repeat::After(pause) } else { Repeat::Stop }
+    /// })?;
+    /// assert_eq!(receiver.iter().count(), 4); // the sender is dropped with the series
+    /// # Ok(()) }
+    /// ```
+    pub fn schedule_repeating<T: IntoPeriodic<Repeat>>(
+        &self,
+        initial: Duration,
+        task: T,
+    ) -> Result<Cancellable, ScheduleError<T>> {
+        self.schedule_series(initial, None, |_| Rule::Asked, task)
+    }
+
+    #[allow(private_bounds)]
+    fn schedule_series<R: sealed::Answer, T: IntoPeriodic<R>>(
+        &self,
+        initial: Duration,
+        period: Option<Duration>,
+        rule: impl FnOnce(MissedTickBehavior) -> Rule,
+        task: T,
+    ) -> Result<Cancellable, ScheduleError<T>> {
+        if let Err(refusal) = period.map_or(Ok(()), check_period) {
+            // Relaxed: a statistic.
+            self.core().refused_early.fetch_add(1, Ordering::Relaxed);
+            return Err(ScheduleError::new(refusal, task));
+        }
+        let room = match Room::take(self) {
+            Ok(room) => room,
+            Err(refusal) => return Err(ScheduleError::new(refusal, task)),
+        };
+        let task = task.into_periodic();
+        let now = self.core().clock.now();
+        let first = Deadline::after(now, initial);
+        let options = TaskOptions { run_on: task.run_on, run_on_close: false };
+        let cell = Arc::new(SeriesCell {
+            current: AtomicPtr::new(arming(FIRST)),
+            core: self.core_address(),
+        });
+        let series = Arc::new(RunningSeries {
+            cell: Arc::clone(&cell),
+            handle: self.clone(),
+            run_on: options.run_on.clone(),
+            plan: UnsafeCell::new(Some(Plan {
+                run: task.run,
+                hook: task.hook,
+                rule: rule(task.missed),
+                nominal: first.at,
+                number: FIRST,
+                _room: room,
+            })),
+            missed: task.missed,
+        });
+        let run = Run { series: Arc::clone(&series) };
+        match self.submit(now, first, true, &options, run) {
+            Ok(handle) => {
+                cell.armed(FIRST, handle);
+                Ok(Cancellable::series(cell))
+            }
+            Err((refusal, run)) => {
+                let plan = run.into_plan();
+                let periodic = Periodic {
+                    run: plan.run,
+                    hook: plan.hook,
+                    run_on: options.run_on,
+                    missed: series.missed,
+                };
+                Err(ScheduleError::new(refusal, T::from_periodic(periodic)))
+            }
+        }
+    }
+}
+
+/// The closure, and what is known of its next run. Touched by the holder of the `Run` only.
+struct Plan<F, C> {
+    run: F,
+    hook: C,
+    rule: Rule,
+    /// When the next run is due, by the rule.
+    nominal: u64,
+    /// The number of the last run that has begun.
+    number: usize,
+    /// Given back with the plan, when the series is over.
+    _room: Room,
+}
+
+/// The room of a series within `max_pending`: taken once, and kept from the first timer to the end
+/// of the last run, so that a series cannot lose it to somebody else between two runs.
+struct Room(Handle);
+
+impl Room {
+    fn take(handle: &Handle) -> Result<Self, Refusal> {
+        handle.admit(1, true)?;
+        Ok(Self(handle.clone()))
+    }
+}
+
+impl Drop for Room {
+    fn drop(&mut self) {
+        self.0.core().release_places(1);
+    }
+}
+
+struct RunningSeries<F, C> {
+    cell: Arc<SeriesCell>,
+    handle: Handle,
+    run_on: RunOn,
+    missed: MissedTickBehavior,
+    /// `None` once the series is over.
+    plan: UnsafeCell<Option<Plan<F, C>>>,
+}
+
+// SAFETY: the plan is touched only through the series' one `Run`, which is passed from thread to
+// thread like any task; closure and hook are `Send`. Everything else is `Sync` by itself.
+unsafe impl<F: Send, C: Send> Sync for RunningSeries<F, C> {}
+// SAFETY: closure and hook are `Send`, and so is everything else in the series.
+unsafe impl<F: Send, C: Send> Send for RunningSeries<F, C> {}
+
+// The two lowest bits, which are zero in an entry's address, say what a marker is. So a run's
+// number cannot make a marker of one kind look like another. It may wrap: for a slow thread to take
+// a later marker for its own, a quarter of all numbers would have to pass while it looks.
+const KIND: usize = 0b11;
+const ARMING: usize = 0b01;
+const CANCELLED: usize = 0b10;
+const ENDED: usize = 0b11;
+const _: () = assert!(align_of::<Entry>() > KIND);
+
+/// The number of the run before the first. Tests begin where the numbers wrap.
+const FIRST: usize = if cfg!(test) { usize::MAX - 1 } else { 0 };
+
+/// Run `number` has begun, and the timer of the next is not in the cell yet.
+fn arming(number: usize) -> *mut Entry {
+    std::ptr::without_provenance_mut(number << 2 | ARMING)
+}
+fn cancelled() -> *mut Entry {
+    std::ptr::without_provenance_mut(CANCELLED)
+}
+fn ended() -> *mut Entry {
+    std::ptr::without_provenance_mut(ENDED)
+}
+fn is_entry(value: *mut Entry) -> bool {
+    value.addr() & KIND == 0
+}
+
+/// See the module's documentation.
+struct SeriesCell {
+    current: AtomicPtr<Entry>,
+    /// Where the entries belong. It exists as long as there is one in the cell, by its handle.
+    core: NonNull<Core>,
+}
+
+// SAFETY: the core is shared state, and is only reached through a handle of one of its entries,
+// which may be sent and shared.
+unsafe impl Send for SeriesCell {}
+// SAFETY: all access to the cell is atomic, and the core is shared state.
+unsafe impl Sync for SeriesCell {}
+
+impl SeriesCell {
+    /// Moves the cell on, unless the series is over; says whether it did.
+    fn move_on(&self, to: *mut Entry) -> bool {
+        // Acquire, and AcqRel below: an entry found here was filled before it was swapped in.
+        let mut seen = self.current.load(Ordering::Acquire);
+        loop {
+            if seen == cancelled() || seen == ended() {
+                return false;
+            }
+            match self.current.compare_exchange(seen, to, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => {
+                    if is_entry(seen) {
+                        let handle = self.handle_of(seen);
+                        // Only a cancel moves the cell while the timer waits; it prevents the run.
+                        if to == cancelled() {
+                            handle.cancel();
+                        }
+                    }
+                    return true;
+                }
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// The handle that the cell owned, after the entry was swapped out.
+    fn handle_of(&self, entry: *mut Entry) -> EntryHandle {
+        // SAFETY: entries come into the cell with their handles (`armed`), of this series' core.
+        // The thread that swaps one out owns it, and calls this once. While the handle bit is set,
+        // the core exists.
+        unsafe { EntryHandle::new(NonNull::new_unchecked(entry), self.core) }
+    }
+
+    /// The timer of the run after run `number` has been armed: puts it into the cell.
+    fn armed(&self, number: usize, handle: EntryHandle) {
+        let entry = handle.into_entry();
+        // AcqRel: the next to swap sees the entry as it was filled.
+        let swapped = self.current.compare_exchange(
+            arming(number),
+            entry,
+            Ordering::AcqRel,
+            Ordering::Acquire,
+        );
+        if let Err(found) = swapped {
+            let handle = self.handle_of(entry);
+            if found == cancelled() {
+                // The re-arm lost: it cancels what it armed.
+                handle.cancel();
+            }
+            // Otherwise the timer fired already, and a later run has taken over the cell.
+        }
+    }
+}
+
+impl Series for SeriesCell {
+    fn cancel(&self) -> bool {
+        self.move_on(cancelled())
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.current.load(Ordering::Acquire) == cancelled()
+    }
+
+    fn is_waiting(&self) -> bool {
+        is_entry(self.current.load(Ordering::Acquire))
+    }
+}
+
+impl Drop for SeriesCell {
+    fn drop(&mut self) {
+        let last = self.current.load(Ordering::Acquire);
+        if is_entry(last) {
+            drop(self.handle_of(last));
+        }
+    }
+}
+
+/// The right to run the series. There is one for each series.
+struct Run<F, C: CancelHook> {
+    series: Arc<RunningSeries<F, C>>,
+}
+
+impl<F, C: CancelHook> Run<F, C> {
+    fn into_plan(self) -> Plan<F, C> {
+        self.series.cell.move_on(ended());
+        // SAFETY: `self` is the series' `Run`.
+        unsafe { self.series.take_plan() }
+    }
+}
+
+impl<F, C> RunningSeries<F, C> {
+    /// # Safety
+    ///
+    /// The caller holds the series' `Run`.
+    unsafe fn take_plan(&self) -> Plan<F, C> {
+        // SAFETY: the caller holds the series' `Run`, without which nobody touches the plan.
+        let plan = self.plan.with_mut(|plan| unsafe { (*plan).take() });
+        plan.expect("a series that has its `Run` has its plan")
+    }
+
+    /// # Safety
+    ///
+    /// The caller holds the series' `Run`.
+    unsafe fn put_plan(&self, new: Plan<F, C>) {
+        // SAFETY: the caller holds the series' `Run`, without which nobody touches the plan.
+        self.plan.with_mut(|plan| unsafe { *plan = Some(new) });
+    }
+}
+
+impl<R, F, C> TaskBody for Run<F, C>
+where
+    R: sealed::Answer,
+    F: FnMut() -> R + Send + 'static,
+    C: CancelHook,
+{
+    fn run(self) {
+        let Self { series } = self;
+        // SAFETY: this was the series' `Run`.
+        let mut plan = unsafe { series.take_plan() };
+        let number = plan.number.wrapping_add(1);
+        plan.number = number;
+        if !series.cell.move_on(arming(number)) {
+            // Cancelled after the timer fired, while the run waited for its executor.
+            plan.cancelled(&series);
+            return;
+        }
+        let answer = match catch_unwind(AssertUnwindSafe(|| (plan.run)().next())) {
+            Ok(answer) => answer,
+            Err(payload) => {
+                // The series ends before the panic is reported, so that the hook finds it ended.
+                series.end(plan);
+                resume_unwind(payload);
+            }
+        };
+        let now = series.handle.core().clock.now();
+        let Some((next, immediate)) = plan.next(answer, &series.handle, now) else {
+            series.end(plan);
+            return;
+        };
+        if series.cell.is_cancelled() {
+            plan.cancelled(&series);
+            return;
+        }
+        let options = TaskOptions { run_on: series.run_on.clone(), run_on_close: false };
+        // SAFETY: the series' `Run` has been used up here; the plan goes back before the next one
+        // is made, which is then the only one.
+        unsafe { series.put_plan(plan) };
+        let run = Self { series: Arc::clone(&series) };
+        let due = Deadline { at: next, immediate };
+        match series.handle.submit(now, due, true, &options, run) {
+            Ok(handle) => series.cell.armed(number, handle),
+            // The scheduler has stopped, and the series ends with it.
+            Err((_, run)) => run.lost(),
+        }
+    }
+
+    fn handed_back(&self) {
+        self.series.plan.with(|plan| {
+            // SAFETY: `self` is the series' `Run`, without which nobody touches the plan.
+            if let Some(plan) = unsafe { &*plan } {
+                plan.hook.handed_back();
+            }
+        });
+    }
+
+    fn cancelled(self) {
+        // SAFETY: `self` is the series' `Run`.
+        let plan = unsafe { self.series.take_plan() };
+        plan.cancelled(&self.series);
+    }
+
+    fn lost(self) {
+        // SAFETY: `self` is the series' `Run`.
+        let plan = unsafe { self.series.take_plan() };
+        self.series.end(plan);
+    }
+}
+
+impl<F, C: CancelHook> RunningSeries<F, C> {
+    /// The series is over, by itself or because it was cancelled: the captures go here and now, not
+    /// with the cancellable.
+    fn end(&self, plan: Plan<F, C>) {
+        if self.cell.move_on(ended()) {
+            self.handle.core().reporter.contain(PanicIn::Cleanup, move || drop(plan));
+        } else {
+            plan.cancelled(self);
+        }
+    }
+}
+
+impl<F, C: CancelHook> Plan<F, C> {
+    /// The series was cancelled: drops the captures and tells the hook.
+    fn cancelled<F2, C2>(self, series: &RunningSeries<F2, C2>) {
+        let Self { run, hook, _room, .. } = self;
+        let reporter = &series.handle.core().reporter;
+        reporter.contain(PanicIn::Cleanup, move || drop(run));
+        reporter.contain(PanicIn::Cleanup, move || hook.call());
+    }
+
+    /// When the next run is due, and whether that is at once.
+    fn next(&mut self, answer: sealed::Next, handle: &Handle, now: u64) -> Option<(u64, bool)> {
+        let next = match (self.rule, answer) {
+            (_, sealed::Next::Asked(Repeat::Stop)) | (Rule::Asked, sealed::Next::ByRule) => {
+                return None;
+            }
+            (_, sealed::Next::Asked(Repeat::After(delay))) => now.saturating_add(nanos(delay)),
+            (_, sealed::Next::Asked(Repeat::At(instant))) => {
+                handle.core().clock.nanos_at(instant).max(now)
+            }
+            (Rule::Delay(delay), sealed::Next::ByRule) => now.saturating_add(delay),
+            (Rule::Rate(rate), sealed::Next::ByRule) => {
+                self.nominal.saturating_add(rate.next(now.saturating_sub(self.nominal)))
+            }
+        };
+        self.nominal = next;
+        Some((next, next <= now))
+    }
+}
+
+#[cfg(all(test, not(any(lars_loom, lars_shuttle))))]
+mod tests {
+    use super::*;
+    use crate::api::scheduler::LightArrayRevolverScheduler;
+
+    #[test]
+    fn no_number_of_a_run_looks_like_an_entry_or_the_end_of_its_series() {
+        let bits = (0..usize::BITS).map(|bit| 1_usize << bit);
+        let near = |number: usize| (0..8).map(move |off| number.wrapping_sub(4).wrapping_add(off));
+        for number in bits.chain([0]).flat_map(near) {
+            let marker = arming(number);
+            assert!(marker != cancelled() && marker != ended() && !is_entry(marker), "{number}");
+            assert_ne!(marker, arming(number.wrapping_add(1)), "{number}");
+        }
+        assert!(!is_entry(cancelled()) && !is_entry(ended()) && cancelled() != ended());
+    }
+
+    #[test]
+    fn a_series_goes_on_when_the_numbers_of_its_runs_wrap() {
+        let time = LightArrayRevolverScheduler::builder().build_virtual().unwrap();
+        let second = Duration::from_secs(1);
+        let series = time.schedule_with_fixed_delay(second, second, || ()).unwrap();
+        assert_eq!(time.advance(10 * second), 10);
+        assert!(series.cancel());
+    }
+}

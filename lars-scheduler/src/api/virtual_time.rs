@@ -1,0 +1,331 @@
+//! Virtual time: the same driver, turned by a test instead of a thread.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::time::Duration;
+
+use crate::api::close::{self, CloseError, CloseReport};
+use crate::api::config::{Builder, OwnerSettings, VIRTUAL_TICK};
+use crate::api::handle::Handle;
+use crate::api::pending::StopFuture;
+use crate::base::clock::Clock;
+use crate::base::error::ConfigError;
+use crate::base::tick::{LAST_INSTANT, nanos};
+use crate::engine::driver::{Driver, Intaken, Next};
+use crate::engine::shared::{Core, DefaultExecutor, Executors, Live, Settings};
+use crate::sync::{Arc, Mutex, Parker, relax, thread};
+
+/// A scheduler whose time a test moves: no thread, no sleeping, the same [`Handle`].
+///
+/// Built by [`Builder::build_virtual`](crate::Builder::build_virtual). Time stands still until one
+/// of the methods below moves it. It then goes from deadline to deadline: at each, the tasks that
+/// are due run, on the calling thread unless they have an executor of their own, in the order of
+/// (deadline, call); what they schedule is part of the same movement if it is due within it. What
+/// they read as [`Handle::now`] is the instant that they are due at.
+///
+/// Time never moves by itself. Calls from several threads are carried out one after the other. A
+/// task that schedules itself again without a delay, forever, keeps time from moving on, as it
+/// would keep a thread busy; [`run_until_idle`](Self::run_until_idle) has a limit for such.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::LightArrayRevolverScheduler;
+/// use std::sync::mpsc;
+/// use std::time::Duration;
+///
+/// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+/// let (sender, receiver) = mpsc::channel();
+/// let year = Duration::from_secs(365 * 24 * 3600);
+/// let _ = time.schedule_once(year, move || drop(sender.send("a year has passed")))?;
+///
+/// time.advance(year - Duration::from_nanos(1));
+/// assert!(receiver.try_recv().is_err()); // not yet
+/// time.advance(Duration::from_nanos(1));
+/// assert_eq!(receiver.try_recv()?, "a year has passed");
+/// # Ok(()) }
+/// ```
+pub struct VirtualTime {
+    handle: Handle,
+    driver: Mutex<Driver>,
+    start: u64,
+    settings: OwnerSettings,
+}
+
+/// [`run_until_idle`](VirtualTime::run_until_idle) gave up: something is pending after as many
+/// tasks as it was allowed to run (a repeat that nobody cancels does this), or never comes due.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::LightArrayRevolverScheduler;
+/// use std::time::Duration;
+///
+/// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+/// let second = Duration::from_secs(1);
+/// let beat = time.schedule_with_fixed_delay(second, second, || ())?;
+/// let busy = time.run_until_idle(100).unwrap_err();
+/// assert_eq!((busy.ran, busy.limit, busy.pending), (100, 100, 1));
+/// beat.cancel();
+/// assert_eq!(time.run_until_idle(100), Ok(0));
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{pending} timers are pending after {ran} tasks have run, with a limit of {limit}")]
+pub struct NotIdle {
+    /// How many tasks were allowed to run.
+    pub limit: usize,
+    /// How many have run. If that is less than the limit, what is pending never comes due.
+    pub ran: usize,
+    /// How many timers wait.
+    pub pending: u64,
+}
+
+impl Builder {
+    /// A scheduler in virtual time: no thread, and a clock that stands still until the test moves
+    /// it.
+    ///
+    /// Two defaults differ: the tick is 1 ns, so that everything fires at its exact deadline, and
+    /// tasks run inline, on the thread that moves the clock.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] if a setting is out of its range.
+    pub fn build_virtual(self) -> Result<VirtualTime, ConfigError> {
+        // One channel, and no wheels but the driver's: the order of all calls is the order of the
+        // intake.
+        let checked = self.check(VIRTUAL_TICK, 1, None, |_| DefaultExecutor::Inline)?;
+        Ok(VirtualTime::new(checked))
+    }
+}
+
+impl VirtualTime {
+    fn new((settings, executors, owner): (Settings, Executors, OwnerSettings)) -> Self {
+        let clock = Clock::manual(0);
+        let parker = Parker::new();
+        let live = Live::new(settings, executors, clock, parker.unparker().clone());
+        let start = live.clock.now();
+        let driver = Driver::new(Arc::clone(&live), owner.wheel_size, true);
+        Self { handle: Handle::new(live), driver: Mutex::new(driver), start, settings: owner }
+    }
+
+    /// A handle to schedule with, to be cloned and passed around.
+    pub fn handle(&self) -> Handle {
+        self.handle.clone()
+    }
+
+    /// How far time has been moved.
+    pub fn elapsed(&self) -> Duration {
+        Duration::from_nanos(self.handle.core().clock.now() - self.start)
+    }
+
+    /// Moves time forwards by `duration` and returns how many tasks ran. An advance of zero runs
+    /// what is due now. Time ends 584 years after its start; it does not move beyond that.
+    ///
+    /// # Panics
+    ///
+    /// If it is called by a task that this scheduler runs, which would be in two places in time.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_scheduler::LightArrayRevolverScheduler;
+    /// use std::time::Duration;
+    ///
+    /// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+    /// let second = Duration::from_secs(1);
+    /// let begin = time.now();
+    /// let timers = time.handle();
+    /// let _ = time.schedule_once(second, move || assert_eq!(timers.now() - begin, second))?;
+    /// assert_eq!(time.advance(second), 1);
+    /// assert_eq!(time.metrics().panicked, 0);
+    /// # Ok(()) }
+    /// ```
+    pub fn advance(&self, duration: Duration) -> usize {
+        let mut driver = self.driver();
+        let clock = &self.handle.core().clock;
+        let target = clock.now().saturating_add(nanos(duration));
+        let fired =
+            self.drive(&mut driver, usize::MAX, |next, _| next.is_none_or(|next| next <= target));
+        clock.set(target);
+        fired
+    }
+
+    /// Moves time to the next deadline, and runs what is due there. Returns how far that was;
+    /// `None`, without moving, if nothing is pending.
+    ///
+    /// What is due already counts as a deadline at a distance of zero.
+    ///
+    /// # Panics
+    ///
+    /// As for [`advance`](Self::advance).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_scheduler::LightArrayRevolverScheduler;
+    /// use std::time::Duration;
+    ///
+    /// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+    /// let hour = Duration::from_secs(3600);
+    /// let _ = time.schedule_once(hour, || ())?;
+    /// let _ = time.schedule_once(3 * hour, || ())?;
+    /// assert_eq!(time.advance_to_next(), Some(hour));
+    /// assert_eq!(time.advance_to_next(), Some(2 * hour));
+    /// assert_eq!(time.advance_to_next(), None);
+    /// assert_eq!(time.elapsed(), 3 * hour);
+    /// # Ok(()) }
+    /// ```
+    pub fn advance_to_next(&self) -> Option<Duration> {
+        let mut driver = self.driver();
+        let clock = &self.handle.core().clock;
+        let before = clock.now();
+        let fired = self.drive(&mut driver, usize::MAX, |next, fired| next.is_none() || fired == 0);
+        let moved = clock.now() - before;
+        (fired > 0).then_some(Duration::from_nanos(moved))
+    }
+
+    /// Moves time from deadline to deadline until nothing is pending, and returns how many tasks
+    /// ran.
+    ///
+    /// # Errors
+    ///
+    /// [`NotIdle`] if something is pending after `limit` tasks.
+    ///
+    /// # Panics
+    ///
+    /// As for [`advance`](Self::advance).
+    pub fn run_until_idle(&self, limit: usize) -> Result<usize, NotIdle> {
+        let fired = self.drive(&mut self.driver(), limit, |_, fired| fired < limit);
+        match self.handle.pending() {
+            0 => Ok(fired),
+            pending => Err(NotIdle { limit, ran: fired, pending }),
+        }
+    }
+
+    /// The driver, for one movement of time. Others wait until that is over.
+    fn driver(&self) -> impl DerefMut<Target = Driver> {
+        assert!(
+            !self.handle.core().is_driven_here(),
+            "virtual time was moved from inside one of its own tasks"
+        );
+        self.driver.lock()
+    }
+
+    /// Turns the driver until nothing is due now, and moves the clock to the next instant, as long
+    /// as `go_on` says so; it is told that instant, or none if something is due now, and how many
+    /// tasks have run. Those are never more than `limit`.
+    fn drive(
+        &self,
+        driver: &mut Driver,
+        limit: usize,
+        go_on: impl Fn(Option<u64>, usize) -> bool,
+    ) -> usize {
+        let core = self.handle.core();
+        let driving = Driving::begin(core);
+        let mut fired = 0;
+        let mut spins = 0;
+        loop {
+            if driver.take_in() == Intaken::Gap {
+                // Another thread is in the middle of scheduling something; only it can go on with
+                // that.
+                relax(spins);
+                spins = spins.saturating_add(1);
+            }
+            let turn = driver.turn_within(core.clock.now(), limit - fired);
+            fired += turn.fired;
+            if core.stop.is_requested() {
+                driver.finish();
+                break;
+            }
+            let next = match turn.next {
+                Next::Now | Next::Soon => None,
+                // What was scheduled by the last tasks comes in before time moves on.
+                _ if !driver.nothing_to_take_in() => None,
+                Next::Idle => break,
+                Next::At(instant) if instant > LAST_INSTANT => break,
+                Next::At(instant) => Some(instant),
+            };
+            if !go_on(next, fired) {
+                break;
+            }
+            if let Some(instant) = next {
+                core.clock.set(instant);
+            }
+        }
+        drop(driving);
+        fired
+    }
+
+    /// Stops the scheduler, and hands back what is pending. See
+    /// [`LightArrayRevolverScheduler::stop`](crate::LightArrayRevolverScheduler::stop).
+    ///
+    /// Called by a task of this scheduler, its future resolves when that movement of time ends;
+    /// otherwise it is resolved on return.
+    pub fn stop(&self) -> StopFuture {
+        let core = self.handle.core();
+        let future = StopFuture::new(core.stop.request(true));
+        if !core.is_driven_here() {
+            self.finish(core);
+        }
+        future
+    }
+
+    fn finish(&self, core: &Core) {
+        let mut driver = self.driver.lock();
+        // Wakers are called here, and may come back to the scheduler.
+        let _driving = Driving::begin(core);
+        driver.finish();
+    }
+
+    /// Stops the scheduler and runs what is pending. See
+    /// [`LightArrayRevolverScheduler::close`](crate::LightArrayRevolverScheduler::close).
+    ///
+    /// # Errors
+    ///
+    /// [`CloseError::OnTimerThread`] if it is called by a task of this scheduler.
+    pub fn close(&self) -> Result<CloseReport, CloseError> {
+        let core = self.handle.core();
+        if core.is_driven_here() {
+            return Err(CloseError::OnTimerThread);
+        }
+        let OwnerSettings { close_policy, shutdown_timeout, .. } = self.settings;
+        let stopped = StopFuture::new(core.stop.request(false));
+        self.finish(core);
+        close::close(self.handle.live(), stopped, close_policy, shutdown_timeout)
+    }
+}
+
+/// Marks the calling thread as the one that turns the driver.
+struct Driving<'a>(&'a Core);
+
+impl<'a> Driving<'a> {
+    fn begin(core: &'a Core) -> Self {
+        *core.driven_by.lock() = Some(thread::current().id());
+        Self(core)
+    }
+}
+
+impl Drop for Driving<'_> {
+    fn drop(&mut self) {
+        *self.0.driven_by.lock() = None;
+    }
+}
+
+impl Deref for VirtualTime {
+    type Target = Handle;
+
+    fn deref(&self) -> &Handle {
+        &self.handle
+    }
+}
+
+impl fmt::Debug for VirtualTime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("VirtualTime").field("elapsed", &self.elapsed()).finish_non_exhaustive()
+    }
+}

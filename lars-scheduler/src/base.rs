@@ -1,0 +1,14 @@
+//! What everything else is made of: values, time, a task without its type, and containing panics.
+
+pub(crate) mod exclusive;
+
+pub(crate) mod error;
+
+pub(crate) mod tick;
+
+pub(crate) mod deadline;
+
+pub(crate) mod clock;
+pub(crate) mod panics;
+pub(crate) mod raw_task;
+pub(crate) mod wait;

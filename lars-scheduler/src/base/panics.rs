@@ -1,0 +1,215 @@
+//! Containing panics of foreign code, and reporting them: log, counter, hook.
+
+use std::any::Any;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::sync::{AtomicU64, Ordering};
+
+/// What was running when it panicked.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::{LightArrayRevolverScheduler, PanicIn, Task};
+/// use std::{sync::mpsc, time::Duration};
+///
+/// let (sender, places) = mpsc::channel();
+/// let time = LightArrayRevolverScheduler::builder()
+///     .on_panic(move |report| drop(sender.send(report.place)))
+///     .build_virtual()?;
+/// let task = Task::new(|| ()).on_cancel(|| panic!("nobody to tell"));
+/// assert!(time.schedule_once(Duration::from_secs(1), task)?.cancel());
+/// assert_eq!(places.try_recv()?, PanicIn::Cleanup);
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PanicIn {
+    /// The task itself. A repeat's series has ended with it.
+    Task,
+    /// The destructor of a task that was cancelled or dropped unrun, or its cancelled hook.
+    Cleanup,
+    /// An [`Executor`](crate::Executor) that was given a task.
+    Executor,
+    /// The scheduler itself; its thread has gone on with the same state.
+    TimerThread,
+}
+
+/// A panic that was contained.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::{LightArrayRevolverScheduler, PanicIn};
+/// use std::sync::mpsc;
+/// use std::time::Duration;
+///
+/// let (sender, receiver) = mpsc::channel();
+/// let time = LightArrayRevolverScheduler::builder()
+///     .on_panic(move |report| drop(sender.send((report.place, report.message.to_owned()))))
+///     .build_virtual()?;
+/// let _ = time.schedule_once(Duration::ZERO, || panic!("no such file"))?;
+/// time.advance(Duration::ZERO);
+/// assert_eq!(receiver.try_recv()?, (PanicIn::Task, "no such file".to_owned()));
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct PanicReport<'a> {
+    /// What was running.
+    pub place: PanicIn,
+    /// The panic's message, where it had one.
+    pub message: &'a str,
+}
+
+type PanicHook = Box<dyn Fn(&PanicReport<'_>) + Send + Sync>;
+
+/// Counts what went wrong in foreign code, and tells of it: in the log, and the user's hook. One
+/// per scheduler, shared with the tasks that it hands to executors.
+///
+/// Log subscriber and hook are foreign code too. A panic in one of them ends here, so that no
+/// method of this type panics, and callers need no second net.
+#[derive(Default)]
+pub(crate) struct Reporter {
+    panicked: AtomicU64,
+    abandoned: AtomicU64,
+    rejected: AtomicU64,
+    hook: Option<PanicHook>,
+}
+
+impl fmt::Debug for Reporter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reporter").finish_non_exhaustive()
+    }
+}
+
+impl Reporter {
+    pub(crate) fn new(hook: Option<PanicHook>) -> Self {
+        let zero = || AtomicU64::new(0);
+        Self { panicked: zero(), abandoned: zero(), rejected: zero(), hook }
+    }
+
+    /// Runs `code`; a panic in it ends here. Says whether it went well.
+    pub(crate) fn contain(&self, place: PanicIn, code: impl FnOnce()) -> bool {
+        // Unwind safety: whatever `code` leaves half done belongs to the caller of the scheduler;
+        // our own state is not borrowed by it.
+        match catch_unwind(AssertUnwindSafe(code)) {
+            Ok(()) => true,
+            Err(payload) => {
+                self.panicked(place, payload);
+                false
+            }
+        }
+    }
+
+    pub(crate) fn panicked(&self, place: PanicIn, payload: Box<dyn Any + Send>) {
+        // Relaxed: a statistic.
+        self.panicked.fetch_add(1, Ordering::Relaxed);
+        let message = message_of(&*payload);
+        quietly(|| {
+            tracing::error!(target: "lars_scheduler", ?place, message, "contained a panic");
+        });
+        if let Some(hook) = &self.hook {
+            let report = PanicReport { place, message };
+            if let Err(second) = catch_unwind(AssertUnwindSafe(|| hook(&report))) {
+                let message = message_of(&*second);
+                quietly(|| {
+                    tracing::error!(target: "lars_scheduler", message, "the panic hook panicked");
+                });
+                dispose(second);
+            }
+        }
+        dispose(payload);
+    }
+
+    pub(crate) fn panics(&self) -> u64 {
+        self.panicked.load(Ordering::Relaxed)
+    }
+
+    /// An executor dropped a task without running it.
+    pub(crate) fn task_abandoned(&self) {
+        // Relaxed: a statistic.
+        self.abandoned.fetch_add(1, Ordering::Relaxed);
+        quietly(|| {
+            let message = "an executor dropped a task without running it";
+            tracing::warn!(target: "lars_scheduler", "{message}");
+        });
+    }
+
+    pub(crate) fn abandoned(&self) -> u64 {
+        self.abandoned.load(Ordering::Relaxed)
+    }
+
+    /// An executor gave a task back.
+    pub(crate) fn task_rejected(&self, reason: &str) {
+        // Relaxed: a statistic.
+        self.rejected.fetch_add(1, Ordering::Relaxed);
+        quietly(|| tracing::warn!(target: "lars_scheduler", reason, "an executor rejected a task"));
+    }
+
+    pub(crate) fn rejected(&self) -> u64 {
+        self.rejected.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Reporter {
+    fn drop(&mut self) {
+        // The last reference may go with a task, on a thread that has more to do.
+        quietly(|| drop(self.hook.take()));
+    }
+}
+
+/// Calls foreign code whose panic nobody needs to hear of: a log subscriber, most of all. A panic
+/// that went further would cost more than the message: a task in our hands, or the process.
+pub(crate) fn quietly(log: impl FnOnce()) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(log)) {
+        dispose(payload);
+    }
+}
+
+/// What a panic says.
+pub(crate) fn message_of(payload: &(dyn Any + Send)) -> &str {
+    if let Some(text) = payload.downcast_ref::<&'static str>() {
+        text
+    } else if let Some(text) = payload.downcast_ref::<String>() {
+        text
+    } else {
+        "(a panic without a message)"
+    }
+}
+
+/// Drops a panic's payload, whose destructor may panic in turn.
+fn dispose(payload: Box<dyn Any + Send>) {
+    if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+        // A payload whose destructor panics with another such payload could go on forever.
+        std::mem::forget(again);
+    }
+}
+
+#[cfg(all(test, not(any(lars_loom, lars_shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neither_a_hook_nor_its_destructor_nor_a_payload_brings_a_panic_back() {
+        struct Bomb;
+        impl Drop for Bomb {
+            fn drop(&mut self) {
+                panic!("expected by this test");
+            }
+        }
+        let bomb = Bomb;
+        let hook = move |_: &PanicReport<'_>| {
+            let _ = &bomb;
+            std::panic::panic_any(Bomb);
+        };
+        let reporter = Reporter::new(Some(Box::new(hook)));
+        assert!(!reporter.contain(PanicIn::Task, || std::panic::panic_any(Bomb)));
+        assert!(reporter.contain(PanicIn::Task, || ()));
+        assert_eq!(reporter.panics(), 1);
+        drop(reporter);
+    }
+}

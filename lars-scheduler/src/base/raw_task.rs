@@ -1,0 +1,637 @@
+//! What a task does, with its type and without: three words of storage and a table of functions.
+//!
+//! A body of up to three words lies in the storage itself, so that scheduling it allocates nothing;
+//! a larger one is boxed and its address lies there.
+
+use std::any::TypeId;
+use std::cell::UnsafeCell;
+use std::collections::VecDeque;
+use std::fmt;
+use std::marker::PhantomData;
+use std::mem::{self, ManuallyDrop, MaybeUninit};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+/// What a task does when it runs, is cancelled, or is lost: exactly one of the three, once.
+///
+/// Every `FnOnce() + Send + 'static` is one. A type of one's own, scheduled through
+/// [`Task::new`](crate::Task::new), can
+/// also do something when it is cancelled, and can be taken apart again when it was refused
+/// ([`Task::into_body`](crate::Task::into_body)), which a closure cannot.
+///
+/// A body of up to three words is stored in the timer itself; a larger one is boxed.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::{LightArrayRevolverScheduler, Task, TaskBody};
+/// use std::sync::mpsc::{Sender, channel};
+/// use std::time::Duration;
+///
+/// struct Timeout(u32, Sender<(u32, bool)>);
+///
+/// impl TaskBody for Timeout {
+///     fn run(self) {
+///         drop(self.1.send((self.0, false)));
+///     }
+///     fn cancelled(self) {
+///         drop(self.1.send((self.0, true))); // answered in time
+///     }
+/// }
+///
+/// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+/// let (sender, receiver) = channel();
+/// let second = Duration::from_secs(1);
+/// let first = time.schedule_once(second, Task::new(Timeout(1, sender.clone())))?;
+/// let _ = time.schedule_once(second, Task::new(Timeout(2, sender.clone())))?;
+/// first.cancel();
+/// time.advance(second);
+/// assert_eq!(receiver.try_iter().collect::<Vec<_>>(), [(1, true), (2, false)]);
+///
+/// time.close()?;
+/// let refused = time.schedule_once(second, Task::new(Timeout(3, sender))).unwrap_err();
+/// assert_eq!(refused.into_task().into_body().0, 3); // taken apart again
+/// # Ok(()) }
+/// ```
+pub trait TaskBody: Send + Sized + 'static {
+    /// Runs the body.
+    fn run(self);
+
+    /// The task was cancelled: called once, on the cancelling thread, instead of `run`.
+    fn cancelled(self) {}
+
+    /// The task was accepted, and is dropped without having run or been cancelled: called once, on
+    /// the thread that drops it, instead of `run`. By default the body is just dropped.
+    ///
+    /// This happens when an executor takes a task and drops it, when the scheduler is dropped, and
+    /// when a [`PendingTask`](crate::PendingTask) that `stop` handed back is dropped. It does not
+    /// happen to a task that was refused, because its body comes back to the caller.
+    ///
+    /// A panic in it is contained, and reported as [`PanicIn::Cleanup`](crate::PanicIn::Cleanup).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_scheduler::{LightArrayRevolverScheduler, Task, TaskBody};
+    /// use std::sync::mpsc::{Sender, channel};
+    /// use std::time::Duration;
+    ///
+    /// /// Answers in any case.
+    /// struct Reply(Sender<&'static str>);
+    /// impl TaskBody for Reply {
+    ///     fn run(self) {
+    ///         drop(self.0.send("done"));
+    ///     }
+    ///     fn lost(self) {
+    ///         drop(self.0.send("never"));
+    ///     }
+    /// }
+    ///
+    /// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+    /// let (sender, receiver) = channel();
+    /// let _ = time.schedule_once(Duration::from_secs(1), Task::new(Reply(sender)))?;
+    /// drop(time.stop().wait()); // the list of pending tasks, unrun
+    /// assert_eq!(receiver.recv()?, "never");
+    /// # Ok(()) }
+    /// ```
+    fn lost(self) {}
+
+    /// Whether inline tasks with this type of body that are due one right after the other are run
+    /// together, by [`run_due`](Self::run_due). By default they are not.
+    const TOGETHER: bool = false;
+
+    /// Runs bodies that are due one right after the other, first to last: for those that can do
+    /// together what would cost more one by one, such as sending to the same queue.
+    ///
+    /// Called on the timer thread, or the thread that moves virtual time, if
+    /// [`TOGETHER`](Self::TOGETHER) is set and the tasks are [inline](crate::Task::inline) and have
+    /// no hook of their own. There are from one to 64 of them, from one turn of the timer. Nothing
+    /// else that the scheduler runs comes in between: a due task of another type, or for an
+    /// executor, or a repeat, ends the row, and so does the end of the turn. So the order of tasks
+    /// is what it would be without this. But a task may count as fired, and be too late to cancel,
+    /// while up to 63 that were due before it have not run yet. Not called by `close`, nor for
+    /// tasks that `stop` handed back: those run one by one.
+    ///
+    /// Bodies that are left when this returns are run by [`run`](Self::run). A panic is contained,
+    /// and ends only the bodies that had been taken out. Then this is called again with the rest;
+    /// if nothing had been taken out, the first is run by `run`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_scheduler::{Due, LightArrayRevolverScheduler, Task, TaskBody};
+    /// use std::sync::{Arc, Mutex};
+    /// use std::time::Duration;
+    ///
+    /// /// Writes a line, and takes the lock once for all lines that are due.
+    /// struct Line(Arc<Mutex<Vec<u32>>>, u32);
+    /// impl TaskBody for Line {
+    ///     const TOGETHER: bool = true;
+    ///     fn run(self) {
+    ///         self.0.lock().unwrap().push(self.1);
+    ///     }
+    ///     fn run_due(due: &mut Due<'_, Self>) {
+    ///         let Some(first) = due.next() else { return };
+    ///         let mut lines = first.0.lock().unwrap();
+    ///         lines.push(first.1);
+    ///         lines.extend(due.map(|line| line.1));
+    ///     }
+    /// }
+    ///
+    /// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+    /// let lines = Arc::default();
+    /// for number in 0..5 {
+    ///     let line = Line(Arc::clone(&lines), number);
+    ///     time.schedule_once(Duration::from_millis(1), Task::new(line).inline())?;
+    /// }
+    /// time.advance(Duration::from_millis(1));
+    /// assert_eq!(*lines.lock().unwrap(), [0, 1, 2, 3, 4]);
+    /// # Ok(()) }
+    /// ```
+    fn run_due(due: &mut Due<'_, Self>) {
+        for body in due {
+            body.run();
+        }
+    }
+
+    /// A caller of `stop` is about to be given the task, and may keep it unrun for as long as it
+    /// likes. For tasks that somebody waits for. The task may still be run. Called on the timer
+    /// thread, or the thread that stops virtual time; not by `close`, which deals with the tasks at
+    /// once.
+    #[doc(hidden)]
+    fn handed_back(&self) {}
+
+    /// Whether being cancelled is nothing but being dropped.
+    #[doc(hidden)]
+    const CANCELLED_IS_DROPPED: bool = false;
+
+    /// Runs the body on this very thread, whatever executor it may have: `close` does that.
+    #[doc(hidden)]
+    fn run_here(self) {
+        self.run();
+    }
+}
+
+impl<F: FnOnce() + Send + 'static> TaskBody for F {
+    const CANCELLED_IS_DROPPED: bool = true;
+
+    fn run(self) {
+        self();
+    }
+}
+
+/// How many words of captures are stored without a box.
+const INLINE_WORDS: usize = 3;
+
+type Storage = MaybeUninit<[usize; INLINE_WORDS]>;
+
+/// A [`TaskBody`] of any type, owned. Dropping it calls [`TaskBody::lost`].
+///
+/// In this order, so that each field is copied by loads that lie inside one of the two stores of
+/// the copy before. With the table in front the storage would straddle both, and a processor waits
+/// until they are through: 5 ns a task.
+#[repr(C)]
+pub(crate) struct RawTask {
+    /// In a cell because [`Due::peek`] lends bodies that may have cells themselves. It also keeps a
+    /// task from being `Sync`, whatever its body is.
+    storage: UnsafeCell<Storage>,
+    table: &'static Table,
+}
+
+/// The functions of one body type.
+///
+/// Those that are given the storage consume the body: it must hold one, and holds none after.
+struct Table {
+    run: unsafe fn(*mut Storage),
+    run_here: unsafe fn(*mut Storage),
+    cancelled: unsafe fn(*mut Storage),
+    lost: unsafe fn(*mut Storage),
+    /// Leaves the body where it is.
+    handed_back: unsafe fn(&RawTask),
+    /// Runs tasks that are all of this body type, out of the front.
+    run_due: unsafe fn(&mut VecDeque<RawTask>),
+    together: bool,
+    /// The body type. (Tables of different types may share an address, and one type may have
+    /// several.)
+    of: TypeId,
+    /// Whether nothing needs to be done for a body that does not run.
+    plain: bool,
+}
+
+// SAFETY: a `RawTask` is made of a `TaskBody`, which is `Send`, and owns it alone.
+unsafe impl Send for RawTask {}
+
+/// Whether a body of type `B` fits the storage.
+const fn fits<B>() -> bool {
+    mem::size_of::<B>() <= mem::size_of::<Storage>()
+        && mem::align_of::<B>() <= mem::align_of::<Storage>()
+}
+
+/// Reads a body of type `B` out of the storage.
+///
+/// # Safety
+///
+/// The storage holds a body of type `B`, written by `RawTask::new`, and holds none afterwards.
+unsafe fn take<B: TaskBody>(storage: *mut Storage) -> B {
+    if fits::<B>() {
+        // SAFETY: the storage holds a `B` in place; `fits` says that it has the size and alignment
+        // for it.
+        unsafe { storage.cast::<B>().read() }
+    } else {
+        // SAFETY: the storage holds the address of a boxed `B`, which `RawTask::new` wrote.
+        *unsafe { Box::from_raw(storage.cast::<*mut B>().read()) }
+    }
+}
+
+struct TableOf<B>(PhantomData<B>);
+
+impl<B: TaskBody> TableOf<B> {
+    const TABLE: Table = Table {
+        // SAFETY: `RawTask` calls these four with storage that holds a `B`, at most one of them,
+        // once, and as the last thing that it does with the storage.
+        run: |storage| unsafe { take::<B>(storage) }.run(),
+        // SAFETY: `RawTask` passes storage that holds a `B`, and does not use it again.
+        run_here: |storage| unsafe { take::<B>(storage) }.run_here(),
+        // SAFETY: `RawTask` passes storage that holds a `B`, and does not use it again.
+        cancelled: |storage| unsafe { take::<B>(storage) }.cancelled(),
+        // SAFETY: `RawTask` passes storage that holds a `B`, and does not use it again.
+        lost: |storage| unsafe { take::<B>(storage) }.lost(),
+        // SAFETY: `RawTask` calls it with itself, which was made of a `B`.
+        handed_back: |task| unsafe { task.body::<B>() }.handed_back(),
+        // Safety: called with tasks of this type only.
+        run_due: |tasks| B::run_due(&mut Due { tasks, body: PhantomData }),
+        together: B::TOGETHER,
+        of: TypeId::of::<B>(),
+        plain: fits::<B>() && !mem::needs_drop::<B>() && B::CANCELLED_IS_DROPPED,
+    };
+}
+
+impl RawTask {
+    pub(crate) fn new<B: TaskBody>(body: B) -> Self {
+        let mut storage = Storage::uninit();
+        if fits::<B>() {
+            // SAFETY: `fits` says that a `B` has room here, suitably aligned.
+            unsafe { storage.as_mut_ptr().cast::<B>().write(body) };
+        } else {
+            let boxed = Box::into_raw(Box::new(body));
+            // SAFETY: an address fits the storage, which is aligned for words.
+            unsafe { storage.as_mut_ptr().cast::<*mut B>().write(boxed) };
+        }
+        Self { storage: UnsafeCell::new(storage), table: const { &TableOf::<B>::TABLE } }
+    }
+
+    /// Runs the body. A panic passes through; the body is gone either way.
+    #[inline]
+    pub(crate) fn run(self) {
+        // SAFETY: `ManuallyDrop` keeps `drop` from taking the body again.
+        unsafe { ManuallyDrop::new(self).run_in_place() }
+    }
+
+    /// Runs the body without moving the task. A panic passes through; the body is gone either way.
+    ///
+    /// # Safety
+    ///
+    /// It is neither used nor dropped after that.
+    #[inline]
+    pub(crate) unsafe fn run_in_place(&self) {
+        // SAFETY: the storage holds the body, and the caller does not use the task after this.
+        unsafe { (self.table.run)(self.storage.get()) }
+    }
+
+    /// Runs the body on this very thread. A panic passes through; the body is gone either way.
+    pub(crate) fn run_here(self) {
+        let this = ManuallyDrop::new(self);
+        let table = this.table;
+        // SAFETY: the storage holds the body, which is taken once: `ManuallyDrop` keeps `drop`
+        // away.
+        unsafe { (table.run_here)(this.storage.get()) }
+    }
+
+    /// Whether the task may be forgotten instead of being cancelled: it owns nothing and has no
+    /// hook.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.table.plain
+    }
+
+    /// Drops the captures and calls the cancelled hook. A panic passes through.
+    pub(crate) fn cancelled(self) {
+        let this = ManuallyDrop::new(self);
+        let table = this.table;
+        // SAFETY: the storage holds the body, which is taken once: `ManuallyDrop` keeps `drop`
+        // away.
+        unsafe { (table.cancelled)(this.storage.get()) }
+    }
+
+    /// Tells the body that it is handed back. A panic passes through; the body stays.
+    pub(crate) fn handed_back(&self) {
+        // SAFETY: the table is that of the type that the task was made of.
+        unsafe { (self.table.handed_back)(self) }
+    }
+
+    /// Whether it may run together with others of its type.
+    #[inline]
+    pub(crate) fn is_together(&self) -> bool {
+        self.table.together
+    }
+
+    /// The body, if it is a `B`, as all are.
+    ///
+    /// # Safety
+    ///
+    /// The task was made of a `B`.
+    unsafe fn body<B: TaskBody>(&self) -> &B {
+        debug_assert!(self.table.of == TypeId::of::<B>());
+        let storage = self.storage.get().cast_const();
+        // SAFETY: the storage holds a `B`, or the address of a boxed one, borrowed as long as the
+        // task is.
+        unsafe { if fits::<B>() { &*storage.cast::<B>() } else { &**storage.cast::<*mut B>() } }
+    }
+
+    /// Takes the body out again, unrun.
+    ///
+    /// # Safety
+    ///
+    /// The task was made of a `B`.
+    pub(crate) unsafe fn into_body<B: TaskBody>(self) -> B {
+        debug_assert!(self.table.of == TypeId::of::<B>());
+        let this = ManuallyDrop::new(self);
+        // SAFETY: the body is a `B`, and `this` is not used again.
+        unsafe { take::<B>(this.storage.get()) }
+    }
+}
+
+impl Drop for RawTask {
+    fn drop(&mut self) {
+        // SAFETY: whatever consumed the body wrapped `self` in `ManuallyDrop`, so it is still here.
+        unsafe { (self.table.lost)(self.storage.get()) }
+    }
+}
+
+impl fmt::Debug for RawTask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RawTask")
+    }
+}
+
+/// The most tasks of a row: so many that what they share is paid for, and so few that the first
+/// need not wait.
+const ROW: usize = 64;
+
+/// Due tasks of one body type that are run together.
+#[derive(Debug, Default)]
+pub(crate) struct Row {
+    /// All of one type, which has `TOGETHER`.
+    tasks: VecDeque<RawTask>,
+}
+
+impl Row {
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.tasks.is_empty()
+    }
+
+    /// Whether the task has the type of those that are there, and there is room.
+    #[inline]
+    pub(crate) fn takes(&self, task: &RawTask) -> bool {
+        let same = |first: &RawTask| first.table.of == task.table.of;
+        self.tasks.front().is_none_or(same) && self.tasks.len() < ROW
+    }
+
+    /// Adds a task that the row [`takes`](Self::takes).
+    #[inline]
+    pub(crate) fn add(&mut self, task: RawTask) {
+        // A check and not a promise: `run` relies on it.
+        assert!(task.is_together() && self.takes(&task), "the row does not take the task");
+        self.tasks.push_back(task);
+    }
+
+    /// Runs them. To be called until the row is empty: a panic passes through, and leaves those
+    /// that had not been taken out. There is an end to that: each call takes one out at least.
+    pub(crate) fn run(&mut self) {
+        let before = self.tasks.len();
+        let Some(first) = self.tasks.front() else { return };
+        let run_due = first.table.run_due;
+        // Unwind safety: the row is whole at any time.
+        let result = catch_unwind(AssertUnwindSafe(|| {
+            // SAFETY: `add` lets in tasks of one type only, the first one's.
+            unsafe { run_due(&mut self.tasks) }
+        }));
+        let alone = match &result {
+            Ok(()) => self.tasks.len(),
+            Err(_) => usize::from(self.tasks.len() == before),
+        };
+        for _ in 0..alone {
+            if let Some(left) = self.tasks.pop_front() {
+                left.run();
+            }
+        }
+        if let Err(payload) = result {
+            resume_unwind(payload);
+        }
+    }
+}
+
+/// Bodies that are due one right after the other, first to last; see [`TaskBody::run_due`]. An
+/// iterator that takes them out.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::{Due, LightArrayRevolverScheduler, Task, TaskBody};
+/// use std::sync::mpsc::{Sender, channel};
+/// use std::time::Duration;
+///
+/// /// Reports a number, or the greatest of those that are due together.
+/// struct Report(Sender<u32>, u32);
+/// impl TaskBody for Report {
+///     const TOGETHER: bool = true;
+///     fn run(self) {
+///         drop(self.0.send(self.1));
+///     }
+///     fn run_due(due: &mut Due<'_, Self>) {
+///         let greatest = due.peek().map(|task| task.1).max().unwrap_or(0);
+///         assert_eq!(due.len(), 3);
+///         let Some(first) = due.next() else { return };
+///         due.for_each(drop); // what is left here would be run one by one
+///         drop(first.0.send(greatest));
+///     }
+/// }
+///
+/// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+/// let (sender, receiver) = channel();
+/// for number in [1, 3, 2] {
+///     let task = Task::new(Report(sender.clone(), number)).inline();
+///     time.schedule_once(Duration::from_secs(1), task)?;
+/// }
+/// time.advance(Duration::from_secs(1));
+/// assert_eq!(receiver.try_iter().collect::<Vec<_>>(), [3]);
+/// # Ok(()) }
+/// ```
+pub struct Due<'a, B> {
+    /// All of them tasks of a `B`.
+    tasks: &'a mut VecDeque<RawTask>,
+    body: PhantomData<B>,
+}
+
+impl<B: TaskBody> Due<'_, B> {
+    /// Those that have not been taken out yet, to be looked at.
+    pub fn peek(&self) -> impl Iterator<Item = &B> {
+        // SAFETY: all of them are made of a `B`.
+        self.tasks.iter().map(|task| unsafe { task.body::<B>() })
+    }
+}
+
+impl<B: TaskBody> Iterator for Due<'_, B> {
+    type Item = B;
+
+    #[inline]
+    fn next(&mut self) -> Option<B> {
+        // SAFETY: all of them are made of a `B`.
+        self.tasks.pop_front().map(|task| unsafe { task.into_body::<B>() })
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.tasks.len(), Some(self.tasks.len()))
+    }
+}
+
+impl<B: TaskBody> ExactSizeIterator for Due<'_, B> {}
+
+impl<B> fmt::Debug for Due<'_, B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Due").field("left", &self.tasks.len()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+    use std::rc::Rc;
+
+    /// `Rc` in a `Send` coat: these tests stay on one thread and want to count.
+    #[derive(Clone)]
+    struct Count(Rc<Cell<u32>>);
+    // SAFETY: the tests below never leave their thread.
+    unsafe impl Send for Count {}
+    impl Count {
+        fn new() -> Self {
+            Self(Rc::new(Cell::new(0)))
+        }
+        fn add(&self) {
+            self.0.set(self.0.get() + 1);
+        }
+    }
+
+    #[repr(align(64))]
+    struct Aligned(Count);
+
+    #[test]
+    fn a_body_runs_once_and_drops_its_captures_small_large_or_strictly_aligned() {
+        let count = Count::new();
+        let (small, large, aligned) = (count.clone(), count.clone(), Aligned(count.clone()));
+        RawTask::new(move || small.add()).run();
+        let ballast = [7_u64; 16];
+        RawTask::new(move || {
+            assert_eq!(ballast[15], 7);
+            large.add();
+        })
+        .run();
+        RawTask::new(move || {
+            let aligned = &aligned;
+            assert_eq!((&raw const *aligned).addr() % 64, 0);
+            aligned.0.add();
+        })
+        .run();
+        assert_eq!(count.0.get(), 3);
+        assert_eq!(Rc::strong_count(&count.0), 1);
+    }
+
+    #[test]
+    fn a_body_that_is_dropped_unrun_drops_its_captures() {
+        let count = Count::new();
+        let (small, large) = (count.clone(), count.clone());
+        drop(RawTask::new(move || small.add()));
+        let ballast = [0_u64; 16];
+        drop(RawTask::new(move || {
+            let _ = ballast;
+            large.add();
+        }));
+        assert_eq!(count.0.get(), 0);
+        assert_eq!(Rc::strong_count(&count.0), 1);
+    }
+
+    #[test]
+    fn a_body_that_is_told_that_it_is_handed_back_stays_as_it_was() {
+        struct Told<B>(Count, B);
+        impl<B: Send + 'static> TaskBody for Told<B> {
+            fn run(self) {}
+            fn handed_back(&self) {
+                self.0.add();
+            }
+        }
+        let count = Count::new();
+        let small = RawTask::new(Told(count.clone(), ()));
+        let large = RawTask::new(Told(count.clone(), [7_u64; 16]));
+        small.handed_back();
+        large.handed_back();
+        assert_eq!((count.0.get(), Rc::strong_count(&count.0)), (2, 3));
+        small.run();
+        drop(large);
+        assert_eq!(Rc::strong_count(&count.0), 1);
+    }
+
+    #[test]
+    fn a_body_is_told_that_it_is_lost_exactly_when_it_is_dropped_unrun() {
+        struct Told<B>(Count, B);
+        impl<B: Send + 'static> TaskBody for Told<B> {
+            fn run(self) {}
+            fn lost(self) {
+                self.0.add();
+            }
+        }
+        fn for_each_end<B: Copy + Send + 'static>(ballast: B) {
+            let count = Count::new();
+            let task = || RawTask::new(Told(count.clone(), ballast));
+            task().run();
+            task().run_here();
+            task().cancelled();
+            // SAFETY: the task is made of this type two lines above.
+            drop(unsafe { task().into_body::<Told<B>>() });
+            assert_eq!((count.0.get(), Rc::strong_count(&count.0)), (0, 1));
+            drop(task());
+            assert_eq!((count.0.get(), Rc::strong_count(&count.0)), (1, 1));
+        }
+        for_each_end(());
+        for_each_end([7_u64; 16]);
+    }
+
+    #[test]
+    fn a_panicking_body_drops_its_captures_once() {
+        let count = Count::new();
+        let inside = count.clone();
+        let task = RawTask::new(move || {
+            inside.add();
+            panic!("expected by this test");
+        });
+        let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| task.run()));
+        assert!(result.is_err());
+        assert_eq!(Rc::strong_count(&count.0), 1);
+    }
+
+    #[test]
+    fn a_refused_body_comes_back_as_it_was() {
+        fn round_trip<B: TaskBody>(body: B) -> B {
+            // SAFETY: the task is made of a `B` on the same line.
+            unsafe { RawTask::new(body).into_body::<B>() }
+        }
+        let count = Count::new();
+        let inside = count.clone();
+        let body = round_trip(move || inside.add());
+        body();
+        assert_eq!(count.0.get(), 1);
+    }
+}

@@ -1,0 +1,109 @@
+//! Ticks: the grid that deadlines are rounded up to. Pure arithmetic on nanoseconds.
+
+use std::time::Duration;
+
+use crate::base::error::ConfigError;
+
+/// The largest instant a clock of this crate shows, in nanoseconds since its origin (584 years).
+pub(crate) const LAST_INSTANT: u64 = u64::MAX - 2;
+
+/// The deadline that is never reached: what a delay saturates to.
+pub(crate) const NEVER: u64 = u64::MAX;
+
+/// A delay in nanoseconds, saturating: what does not fit is longer than any clock runs.
+#[inline]
+pub(crate) fn nanos(delay: Duration) -> u64 {
+    match delay.as_secs().checked_mul(1_000_000_000) {
+        Some(whole) => whole.saturating_add(u64::from(delay.subsec_nanos())),
+        None => NEVER,
+    }
+}
+
+/// The tick: a length in nanoseconds, and the rounding between instants and tick numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Tick {
+    nanos: u64,
+}
+
+impl Tick {
+    /// The shortest tick; virtual time uses it to fire at exact deadlines.
+    pub(crate) const MIN: Duration = Duration::from_nanos(1);
+    /// The longest tick. Longer ones would only hide a unit mistaken by the caller.
+    pub(crate) const MAX: Duration = Duration::from_secs(3600);
+
+    pub(crate) fn new(length: Duration) -> Result<Self, ConfigError> {
+        if length < Self::MIN || length > Self::MAX {
+            return Err(ConfigError::TickDuration {
+                given: length,
+                min: Self::MIN,
+                max: Self::MAX,
+            });
+        }
+        Ok(Self { nanos: nanos(length) })
+    }
+
+    pub(crate) fn nanos(self) -> u64 {
+        self.nanos
+    }
+
+    /// The first tick that is not before `deadline`: a task fires here, so it is never early.
+    #[inline]
+    pub(crate) fn at_or_after(self, deadline: u64) -> u64 {
+        deadline.div_ceil(self.nanos)
+    }
+
+    /// The last tick that `now` has reached.
+    #[inline]
+    pub(crate) fn reached_by(self, now: u64) -> u64 {
+        now / self.nanos
+    }
+
+    /// The instant at which tick number `tick` begins.
+    #[inline]
+    pub(crate) fn start_of(self, tick: u64) -> u64 {
+        tick.saturating_mul(self.nanos)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deadline_is_rounded_up_and_an_instant_down() {
+        let tick = Tick::new(Duration::from_nanos(10)).unwrap();
+        assert_eq!(tick.at_or_after(0), 0);
+        assert_eq!(tick.at_or_after(1), 1);
+        assert_eq!(tick.at_or_after(10), 1);
+        assert_eq!(tick.at_or_after(11), 2);
+        assert_eq!(tick.reached_by(9), 0);
+        assert_eq!(tick.reached_by(10), 1);
+    }
+
+    #[test]
+    fn rounding_never_overflows_at_the_end_of_the_range() {
+        for length in [1, 3, 1_000_000, 3_600_000_000_000] {
+            let tick = Tick::new(Duration::from_nanos(length)).unwrap();
+            let last = tick.at_or_after(NEVER);
+            assert!(tick.start_of(last) == NEVER);
+            assert!(tick.reached_by(LAST_INSTANT) < last || length == 1 && last == NEVER);
+        }
+    }
+
+    #[test]
+    fn delays_beyond_the_range_saturate() {
+        assert_eq!(nanos(Duration::MAX), NEVER);
+        assert_eq!(nanos(Duration::from_nanos(7)), 7);
+        assert_eq!(
+            nanos(Duration::from_secs(u64::MAX / 1_000_000_000)),
+            u64::MAX / 1_000_000_000 * 1_000_000_000
+        );
+    }
+
+    #[test]
+    fn a_tick_out_of_range_names_the_value_and_the_limits() {
+        let zero = Tick::new(Duration::ZERO).unwrap_err().to_string();
+        assert_eq!(zero, "tick_duration is 0ns, but it must be between 1ns and 3600s");
+        assert!(Tick::new(Duration::from_secs(3601)).is_err());
+    }
+}

@@ -1,0 +1,53 @@
+//! Waiting on this thread, with a limit: for a future, or to be unparked.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Instant;
+
+use crate::base::clock::real_now;
+use crate::sync::{Parker, Unparker};
+
+struct Unpark(Unparker);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// A waker that unparks the thread of `parker`.
+pub(crate) fn waker_of(parker: &Parker) -> Waker {
+    Waker::from(Arc::new(Unpark(parker.unparker().clone())))
+}
+
+/// Parks this thread until it is unparked or `deadline` has passed; without a deadline, until it is
+/// unparked. False, without parking, if `deadline` has passed already.
+pub(crate) fn park_until(parker: &Parker, deadline: Option<Instant>) -> bool {
+    match deadline {
+        None => parker.park(),
+        Some(deadline) if real_now() >= deadline => return false,
+        Some(deadline) => parker.park_deadline(deadline),
+    }
+    true
+}
+
+/// Polls `future` until it is ready or `deadline` has passed; without a deadline, for as long as it
+/// takes.
+pub(crate) fn block_until<F: Future>(
+    mut future: Pin<&mut F>,
+    deadline: Option<Instant>,
+) -> Option<F::Output> {
+    let parker = Parker::new();
+    let waker = waker_of(&parker);
+    let mut context = Context::from_waker(&waker);
+    loop {
+        if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
+            return Some(output);
+        }
+        if !park_until(&parker, deadline) {
+            return None;
+        }
+    }
+}

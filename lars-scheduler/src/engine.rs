@@ -1,0 +1,42 @@
+//! How a timer gets from the thread that schedules it to the one that runs it.
+//!
+//! The modules stand in the order in which they may use each other: downwards never.
+
+pub(crate) mod entry;
+
+pub(crate) mod due;
+pub(crate) mod gate;
+pub(crate) mod stack;
+
+pub(crate) mod block;
+
+#[cfg(feature = "histogram")]
+pub(crate) mod buckets;
+
+pub(crate) mod counts;
+pub(crate) mod intake;
+pub(crate) mod run_clock;
+pub(crate) mod sleep_word;
+pub(crate) mod stop_word;
+pub(crate) mod wheel;
+
+pub(crate) mod place;
+
+pub(crate) mod lane;
+
+pub(crate) mod lanes;
+
+pub(crate) mod arena;
+
+pub(crate) mod shared;
+
+pub(crate) mod schedule;
+
+pub(crate) mod entry_handle;
+
+pub(crate) mod dispatch;
+pub(crate) mod visit;
+
+pub(crate) mod driver;
+
+pub(crate) mod timer_thread;

@@ -1,0 +1,578 @@
+//! The timer side: a value that is turned. It has no thread and reads no clock.
+//!
+//! A turn takes in what came through the channels, visits the lanes in which something is due,
+//! gathers what is due from all wheels by tick into one list, and fires from that.
+
+use std::ptr;
+
+use crate::base::panics::PanicIn;
+use crate::base::raw_task::Row;
+use crate::base::tick::{LAST_INSTANT, NEVER};
+use crate::engine::counts::DriverCounts;
+use crate::engine::dispatch::{Batch, runs_here};
+use crate::engine::due::DueList;
+use crate::engine::entry::state::Take;
+use crate::engine::entry::{Entry, Whereabouts};
+use crate::engine::lane::Lane;
+use crate::engine::place::{Drained, drain, meet_cancelled, retire};
+use crate::engine::run_clock::RunClock;
+use crate::engine::shared::{Core, Live};
+use crate::engine::stack::{CancelLink, StackLink};
+use crate::engine::stop_word::Pending;
+use crate::engine::visit::{Visits, next_tick};
+use crate::engine::wheel::{Advance, Wheel};
+use crate::sync::{Arc, CHECKED, relax};
+
+/// How many tasks are fired before the clock is read and the lanes are looked at again.
+const FIRE: usize = 512;
+/// At most how many due entries are taken out of the wheels before they are fired. For those 0.3 ms
+/// the owner of a lane finds its gate shut.
+const GATHER: usize = 256;
+/// How many entries are cascaded in a turn: 0.1 ms of work.
+const CASCADE: usize = 4096;
+/// How many entries are cascaded in a turn while tasks wait to be fired.
+const CASCADE_BUSY: usize = 512;
+/// How many cancelled entries are collected before tasks are fired again: 0.3 ms of work, if each
+/// is a cache miss.
+const COLLECT: usize = if CHECKED { 2 } else { 256 };
+
+/// What a [`turn`](Driver::turn) left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub(crate) struct Turn {
+    /// How many tasks were fired.
+    pub(crate) fired: usize,
+    /// What to do next.
+    pub(crate) next: Next,
+    /// How long ago the first of those tasks was due, in nanoseconds.
+    pub(crate) late: u64,
+}
+
+/// When the driver should be turned again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// At once: there is more to do.
+    Now,
+    /// As soon as a thread has gone on that was interrupted while it scheduled something.
+    Soon,
+    /// At this instant, or when something earlier is scheduled.
+    At(u64),
+    /// When something is scheduled.
+    Idle,
+}
+
+/// What [`take_in`](Driver::take_in) left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Intaken {
+    /// Everything that had been pushed into the channels before the call is in the wheel.
+    All,
+    /// A producer is in the middle of a push. What it and those behind it push comes later.
+    Gap,
+}
+
+/// What [`gather`](Driver::gather) left.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Gathered {
+    /// All that is due is in the list, except in lanes that could not be entered.
+    All,
+    /// There is more.
+    More,
+}
+
+/// Fires what is due. There is one for each scheduler.
+#[derive(Debug)]
+pub(crate) struct Driver {
+    live: Arc<Live>,
+    /// For the timers of threads that have no wheel, and in virtual time for all.
+    wheel: Wheel,
+    visits: Visits,
+    due: DueList,
+    /// The latest instant that the driver was turned to.
+    now: u64,
+    /// What is left of the cancel stack that was taken last.
+    cancelled: *mut Entry,
+    /// The number of the cancel stack that is looked at next.
+    next_stack: usize,
+    /// Cancelled entries in the wheels of lanes that have to be visited first.
+    to_unlink: Vec<*mut Entry>,
+    more_to_collect: bool,
+    /// Lanes that get entries back at the end of the step.
+    going_back: Vec<*const Lane>,
+    /// Whether due entries are sorted by deadline inside a tick: in virtual time.
+    exact_order: bool,
+    /// Tasks that have been fired and run together. Empty between turns.
+    row: Row,
+    /// Tasks that have been fired and are handed over together. Empty between turns.
+    batch: Batch,
+    runs: RunClock,
+    /// Set once everything was handed back.
+    finished: bool,
+}
+
+// SAFETY: the driver holds its wheel, its due list and the stacks that it has taken, on whatever
+// thread it is. The lanes live as long as the core, of which it has a share.
+unsafe impl Send for Driver {}
+
+impl Driver {
+    pub(crate) fn new(live: Arc<Live>, wheel_size: usize, exact_order: bool) -> Self {
+        let now = live.clock.now();
+        let wheel = Wheel::new(live.tick, wheel_size, now);
+        Self {
+            live,
+            wheel,
+            visits: Visits::new(),
+            due: DueList::new(),
+            now,
+            cancelled: ptr::null_mut(),
+            next_stack: 0,
+            to_unlink: Vec::new(),
+            more_to_collect: false,
+            going_back: Vec::new(),
+            exact_order,
+            row: Row::default(),
+            batch: Batch::new(),
+            runs: RunClock::new(),
+            finished: false,
+        }
+    }
+
+    pub(crate) fn core(&self) -> &Core {
+        &self.live
+    }
+
+    /// Takes in what was pushed into the channels before this call: all of it, or ticks that are
+    /// overdue would be fired out of order. It is rarely much: threads that schedule much have
+    /// wheels of their own.
+    pub(crate) fn take_in(&mut self) -> Intaken {
+        // What is pushed after the end was refused, and its producer takes it back.
+        if self.finished { Intaken::All } else { self.drain_channels() }
+    }
+
+    fn drain_channels(&mut self) -> Intaken {
+        let live = Arc::clone(&self.live);
+        let mut outcome = Intaken::All;
+        for channel in live.arena.lanes.channels() {
+            let back = &mut self.going_back;
+            // SAFETY: the channels lead to the driver's wheel, which this driver, the only one of
+            // the scheduler, holds.
+            let drained = unsafe {
+                drain(&channel.intake, &mut self.wheel, usize::MAX, |entry| {
+                    free(&live, back, entry)
+                })
+            };
+            if drained != Drained::All {
+                outcome = Intaken::Gap;
+            }
+        }
+        self.give_back();
+        outcome
+    }
+
+    /// Collects entries that were cancelled while they were armed. Those in the wheels of lanes are
+    /// put aside, for the visits.
+    fn collect(&mut self) {
+        let live = Arc::clone(&self.live);
+        // (Virtual time collects everything, so that no cancelled timer is ever the next deadline.)
+        let most = if self.exact_order { usize::MAX } else { COLLECT };
+        let mut collected = 0;
+        while collected < most
+            && let Some(entry) = self.next_cancelled(&live)
+        {
+            collected += 1;
+            // SAFETY: a cancelled entry is alive until it is retired. Its canceller has pushed it,
+            // and is done with it. If it is not local it belongs to the driver's wheel.
+            unsafe {
+                let flags = (*entry).state.flags();
+                if flags.is_local() {
+                    self.visits.want(live.arena.lanes.lane((*entry).state.lane()));
+                    self.to_unlink.push(entry);
+                } else {
+                    unlink_cancelled(entry, &mut self.wheel, |entry| {
+                        free(&live, &mut self.going_back, entry);
+                    });
+                }
+            }
+        }
+        self.more_to_collect = collected == most;
+    }
+
+    /// The next entry of the cancel stacks. Goes round at most once.
+    fn next_cancelled(&mut self, live: &Live) -> Option<*mut Entry> {
+        let channels = live.arena.lanes.channels();
+        let stacks = channels.len() + self.visits.len();
+        let mut looks = 0;
+        while self.cancelled.is_null() {
+            if looks == stacks {
+                return None;
+            }
+            looks += 1;
+            let number = self.next_stack % stacks;
+            self.next_stack = number + 1;
+            self.cancelled = match channels.get(number) {
+                Some(channel) => channel.cancelled.take_all(),
+                None => self.visits.wheel(number - channels.len()).cancelled.take_all(),
+            };
+        }
+        let entry = self.cancelled;
+        // SAFETY: the stack gave up the chain, so nobody else touches its links.
+        self.cancelled = unsafe { CancelLink::get(entry) };
+        Some(entry)
+    }
+
+    /// Fires what is due at `now`, a bounded number of tasks. Time does not go back: if `now` is
+    /// before that of an earlier turn, the earlier one counts.
+    ///
+    /// Read the clock *before* [`take_in`](Self::take_in), and call this after it: then a timer
+    /// that is due at `now` and is not among those that are fired was still being scheduled when
+    /// the clock was read.
+    pub(crate) fn turn(&mut self, now: u64) -> Turn {
+        self.turn_within(now, FIRE)
+    }
+
+    /// A [`turn`](Self::turn) that fires at most `most` tasks.
+    pub(crate) fn turn_within(&mut self, now: u64, most: usize) -> Turn {
+        if self.finished {
+            return Turn { fired: 0, next: Next::Idle, late: 0 };
+        }
+        self.now = self.now.max(now.min(LAST_INSTANT));
+        self.runs.begin_turn(self.now);
+        // What is due goes to the due list first, behind what is there. So tasks that schedule each
+        // other without a delay cannot keep out a timer whose time has come.
+        let gathered = self.gather(self.live.tick.reached_by(self.now));
+        let late = self.due.first().map_or(0, |first| {
+            // SAFETY: an entry in the due list is alive.
+            self.now.saturating_sub(unsafe { (*first).deadline() })
+        });
+        let mut seen = 0;
+        let mut fired = 0;
+        while seen < most.min(FIRE)
+            && let Some(entry) = self.due.pop()
+        {
+            fired += usize::from(self.fire(entry));
+            seen += 1;
+        }
+        self.run_row();
+        self.batch.flush(&self.live);
+        self.give_back();
+        let more = gathered == Gathered::More || !self.due.is_empty() || self.more_to_collect;
+        let next = if more { Next::Now } else { self.next() };
+        Turn { fired, next, late }
+    }
+
+    /// When to turn next, if there is nothing to do now.
+    fn next(&mut self) -> Next {
+        if self.visits.is_waiting() {
+            return Next::Soon;
+        }
+        let own = if self.exact_order {
+            self.wheel.next_entry_tick().unwrap_or(NEVER)
+        } else {
+            self.wheel.next_visit()
+        };
+        self.visits.update(&self.live.arena.lanes);
+        match own.min(self.visits.earliest()) {
+            NEVER => Next::Idle,
+            0 => Next::Now,
+            tick => Next::At(self.live.tick.start_of(tick)),
+        }
+    }
+
+    /// Moves what is due up to the tick `target` to the due list: from all wheels, in the order of
+    /// the ticks.
+    fn gather(&mut self, target: u64) -> Gathered {
+        // Gates are shut once for many entries, not for a few at each turn.
+        if self.due.len() >= FIRE {
+            return Gathered::More;
+        }
+        let live = Arc::clone(&self.live);
+        self.visits.update(&live.arena.lanes);
+        self.collect();
+        self.visits.want_those_due_by(target);
+        self.visits.enter();
+        let back = &mut self.going_back;
+        self.visits.begin(|entry| free(&live, back, entry));
+        self.unlink_in_lanes();
+        let mut moves = if self.due.is_empty() { CASCADE } else { CASCADE_BUSY };
+        // (With a tick of 1 ns there is only one deadline in it.)
+        let sorted = self.exact_order && self.live.tick.nanos() > 1;
+        // First what does not wait for a tick: half of what is gathered, or tasks that schedule
+        // each other at once would keep the others out. (In virtual time what is left of the tick
+        // that has been reached comes before it.)
+        let due = &mut self.due;
+        let most = if self.exact_order { usize::MAX } else { GATHER / 2 };
+        let mut at_once = |wheel: &mut Wheel| {
+            wheel.detach_at_once(due, most.saturating_sub(due.len()));
+        };
+        if !(self.exact_order && self.wheel.has_due()) {
+            at_once(&mut self.wheel);
+        }
+        self.visits.each(at_once);
+        let gathered = loop {
+            // In virtual time a tick is reached only when all before it has been fired, because
+            // what that scheduled may come before it.
+            if self.due.len() >= GATHER || self.exact_order && !self.due.is_empty() {
+                break Gathered::More;
+            }
+            // What is left of an earlier tick comes first, in whichever wheel it is.
+            let own = next_tick(&mut self.wheel);
+            let tick = own.min(self.visits.first());
+            if tick > target {
+                break self.reach(target, &mut moves);
+            }
+            // The driver's own first: that is where the first timers of a thread are.
+            let (due, moves) = (&mut self.due, &mut moves);
+            if own <= tick && !step(&mut self.wheel, tick, due, moves, sorted)
+                || !self.visits.step(tick, |wheel| step(wheel, tick, due, moves, false))
+            {
+                break Gathered::More;
+            }
+        };
+        self.visits.leave();
+        self.give_back();
+        gathered
+    }
+
+    /// Nothing is due up to `target` any more: moves all wheels there.
+    fn reach(&mut self, target: u64, moves: &mut usize) -> Gathered {
+        let mut all = |wheel: &mut Wheel| {
+            wheel.advance(target, moves) == Advance::Reached && !wheel.has_any_due()
+        };
+        let mut reached = all(&mut self.wheel);
+        self.visits.each(|wheel| reached &= all(wheel));
+        if reached { Gathered::All } else { Gathered::More }
+    }
+
+    /// Unlinks what was cancelled, in those lanes that are being visited.
+    fn unlink_in_lanes(&mut self) {
+        let live = Arc::clone(&self.live);
+        let Self { to_unlink, visits, going_back, .. } = self;
+        to_unlink.retain(|&entry| {
+            // SAFETY: a cancelled entry is alive until the driver, which has it, retires it.
+            let number = unsafe { (*entry).state.lane() };
+            let unlinked = visits.inside(live.arena.lanes.lane(number), |wheel| {
+                // SAFETY: its canceller has pushed the entry, and is done with it. The entry
+                // belongs to this lane, and the driver is behind the lane's gate.
+                unsafe { unlink_cancelled(entry, wheel, |entry| free(&live, going_back, entry)) };
+            });
+            !unlinked
+        });
+    }
+
+    /// Fires one entry that has left the due list, unless it was cancelled.
+    fn fire(&mut self, entry: *mut Entry) -> bool {
+        // SAFETY: the entry has just left the due list, so it is alive, and only the driver touches
+        // its links. The task is taken only where `take` gave it to the driver. An entry is freed
+        // only where nobody else refers to it.
+        let (task, flags, deadline) = unsafe {
+            match (*entry).state.take(|| (*entry).deadline() <= self.now) {
+                Take::Cancelled => {
+                    let (live, back) = (&self.live, &mut self.going_back);
+                    meet_cancelled(entry, &mut |entry| free(live, back, entry));
+                    return false;
+                }
+                Take::NotDue(flags) if flags.is_local() => {
+                    self.send_back(entry);
+                    return false;
+                }
+                Take::NotDue(_) => {
+                    (*entry).set_whereabouts(Whereabouts::Nowhere);
+                    self.wheel.insert(entry);
+                    return false;
+                }
+                Take::Taken { flags, held } => {
+                    let (task, deadline) = ((*entry).take_task(), (*entry).deadline());
+                    (*entry).set_whereabouts(Whereabouts::Nowhere);
+                    // (Otherwise its handle or its carrier gives it back, perhaps at once. So this
+                    // is last.)
+                    if !held || (*entry).state.leave() {
+                        free(&self.live, &mut self.going_back, entry);
+                    }
+                    (task, flags, deadline)
+                }
+            }
+        };
+        if !flags.is_repeat() {
+            self.live.release_places(1);
+        }
+        // Foreign code runs from here on. Its panics are contained.
+        let inline = flags.is_inline();
+        let together = task.is_together() && runs_here(&self.live, inline);
+        if !(together && self.row.takes(&task)) {
+            self.run_row();
+        }
+        let begins = self.runs.next(&self.live.clock);
+        self.live.counts.record_fired(begins.saturating_sub(deadline));
+        if together {
+            self.row.add(task);
+        } else {
+            self.batch.push(&self.live, task, inline);
+        }
+        true
+    }
+
+    /// Runs the tasks that wait to be run together, before any other.
+    #[inline]
+    fn run_row(&mut self) {
+        if !self.row.is_empty() {
+            // Tasks fired before them must not wait until they are done.
+            self.batch.flush(&self.live);
+        }
+        while !self.row.is_empty() {
+            // A task that has run is out of the row, even if it panicked.
+            let row = &mut self.row;
+            self.live.reporter.contain(PanicIn::Task, || row.run());
+            self.runs.many_ran();
+        }
+    }
+
+    /// An entry of a lane has come up whose deadline was moved further out at the last moment.
+    ///
+    /// # Safety
+    ///
+    /// The entry is local and armed, and the driver has popped it from the due list.
+    unsafe fn send_back(&self, entry: *mut Entry) {
+        debug_assert!(!entry.is_null());
+        // SAFETY: only the driver touches the links of an entry that it has popped from the due
+        // list. An armed entry stays alive. It says that it is queued until it is popped again.
+        unsafe {
+            let lane = self.live.arena.lanes.lane((*entry).state.lane());
+            let wheel = lane.wheel().expect("a local entry's lane has a wheel");
+            let tick = self.live.tick.at_or_after((*entry).deadline());
+            wheel.intake.push(entry);
+            lane.ask_for_visit(tick);
+        }
+    }
+
+    fn give_back(&mut self) {
+        for lane in self.going_back.drain(..) {
+            // SAFETY: lanes live as long as the core, of which the driver, the caller, has a share.
+            unsafe { (*lane).flush() };
+        }
+    }
+
+    /// Whether nothing has been pushed into the channels that was not taken in.
+    pub(crate) fn nothing_to_take_in(&self) -> bool {
+        // SAFETY: there is one driver, the caller, and it is the only consumer of the channels.
+        self.live.arena.lanes.channels().iter().all(|channel| unsafe { channel.intake.is_empty() })
+    }
+
+    /// Ends the scheduling and keeps the promise of `stop`: everything that was accepted and has
+    /// neither started nor been cancelled is handed back. Later calls do nothing.
+    pub(crate) fn finish(&mut self) {
+        if self.finished {
+            return;
+        }
+        self.finished = true;
+        let live = Arc::clone(&self.live);
+        // From here on a producer that pushes takes its task back, unless the driver has it
+        // already.
+        live.sleep.announce_stopped();
+        live.arena.lanes.close_wheels();
+        self.visits.update(&live.arena.lanes);
+        self.visits.want_all();
+        let mut spins = 0;
+        // A thread may have been interrupted behind its gate, or in the middle of a push. Only that
+        // thread can go on, so wait for it: its task may have been accepted.
+        loop {
+            let back = &mut self.going_back;
+            self.visits.enter();
+            self.visits.begin(|entry| free(&live, back, entry));
+            if !self.visits.is_waiting() && self.drain_channels() == Intaken::All {
+                break;
+            }
+            relax(spins);
+            spins = spins.saturating_add(1);
+        }
+        let mut pending = Vec::new();
+        let mut hand_back = |entry: *mut Entry| {
+            // SAFETY: the entry was in the due list or in a wheel that the driver holds, so it is
+            // alive. The task is taken only where `take` gave it to the driver. After `leave` the
+            // entry is not touched.
+            unsafe {
+                if let Take::Taken { flags, .. } = (*entry).state.take(|| true) {
+                    let deadline = (*entry).deadline();
+                    let due = live.clock.instant(deadline);
+                    let task = (*entry).take_task();
+                    let reporter = Arc::clone(&live.reporter);
+                    // (If nobody refers to the entry, the arena frees it at its own end.)
+                    let _ = (*entry).state.leave();
+                    pending.push((deadline, Pending::new(task, flags, due, reporter)));
+                    if !flags.is_repeat() {
+                        live.release_places(1);
+                    }
+                }
+            }
+        };
+        // In the order in which `gather` would come to them. The gates stay shut.
+        while let Some(entry) = self.due.pop() {
+            hand_back(entry);
+        }
+        while let Some(entry) = self.wheel.pop_any() {
+            hand_back(entry);
+        }
+        self.visits.each(|wheel| {
+            while let Some(entry) = wheel.pop_any() {
+                hand_back(entry);
+            }
+        });
+        self.give_back();
+        DriverCounts::add(&live.counts.handed_back, pending.len() as u64);
+        pending.sort_by_key(|&(deadline, _)| deadline);
+        live.stop.resolve(pending.into_iter().map(|(_, task)| task).collect());
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        // Nobody turns it any more, so producers have to be told.
+        self.finish();
+    }
+}
+
+/// Goes on towards `tick` in one wheel. False if the budget `moves` does not suffice to get there.
+fn step(wheel: &mut Wheel, tick: u64, due: &mut DueList, moves: &mut usize, sorted: bool) -> bool {
+    if !wheel.has_due() {
+        match wheel.advance(tick, moves) {
+            Advance::Due if sorted => wheel.sort_due(),
+            Advance::Due | Advance::Reached => {}
+            Advance::Working => return false,
+        }
+    }
+    wheel.detach_due(due, GATHER.saturating_sub(due.len()));
+    true
+}
+
+/// An entry has come from a cancel stack.
+///
+/// # Safety
+///
+/// The canceller is done with the entry. The entry belongs to this wheel. The caller is the driver,
+/// and holds the wheel.
+unsafe fn unlink_cancelled(entry: *mut Entry, wheel: &mut Wheel, mut free: impl FnMut(*mut Entry)) {
+    debug_assert!(!entry.is_null());
+    // SAFETY: a cancelled entry is alive until it is retired. The driver holds its wheel, so it may
+    // touch the links. `retire` is called when the entry is in no list and on no stack any more.
+    unsafe {
+        match (*entry).whereabouts() {
+            Whereabouts::Linked => wheel.unlink(entry),
+            Whereabouts::Nowhere => {}
+            // The party that pops it retires it.
+            Whereabouts::Queued => return (*entry).set_whereabouts(Whereabouts::GivenUp),
+            Whereabouts::GivenUp => unreachable!("it is on one stack, once"),
+        }
+        retire(entry, &mut free);
+    }
+}
+
+/// Sends an entry that nobody refers to back to its lane, at the end of the step.
+fn free(live: &Live, going_back: &mut Vec<*const Lane>, entry: *mut Entry) {
+    // SAFETY: only the driver calls this, and it has found that nobody else refers to the entry.
+    unsafe {
+        (*entry).state.set_free();
+        let lane = live.arena.lanes.lane((*entry).state.lane());
+        if lane.take_back(entry) {
+            going_back.push(lane);
+        }
+    }
+}

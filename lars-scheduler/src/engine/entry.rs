@@ -1,0 +1,242 @@
+//! The entry: one timer, in 64 bytes, from the call that schedules it to the run.
+//!
+//! # The journey of an entry
+//!
+//! ```text
+//!            ┌──────────────── behind the gate of the owner's lane ────────────────┐
+//!            │                                                                     ▼
+//!   supply ──┴─▶ scheduling thread ──push──▶ intake ──drain──▶ wheel ──due──▶ due list
+//!     ▲                                        │                 │               │
+//!     │                                    cancelled         cancelled         fired
+//!     │                                        ▼                 ▼               ▼
+//!   returned, dropped ◀──────────────── freed, or left to a handle that lives, which gives it back
+//! ```
+//!
+//! # Ground rules
+//!
+//! The *holder* of a lane's wheel is the party behind the lane's gate: its owner, or the driver as
+//! a visitor. The holder of the driver's own wheel is the driver.
+//!
+//! | field | who may touch it |
+//! |---|---|
+//! | `links.next` | the finder of a free entry until it is placed or pushed; the intake until the pop; then the holder of the wheel; in the due list the driver; at last the party that frees the entry or gives it back |
+//! | `links.prev` | the holder of the wheel, and the driver while the entry is in the due list. It also says where the entry is: [`Whereabouts`] |
+//! | `state` | everybody, see [`state`] |
+//! | `deadline` | written by the finder before the entry is placed or pushed, and by a handle that has locked it; read by the holder of the wheel and the driver |
+//! | `slot.task` | the finder until the entry is placed or pushed; then the party that moves the state out of `QUEUED` or `ARMED` |
+//! | `slot.link` | the canceller after it took the task, until the cancel stack has the entry; then the driver. In a carrier, the entry that it is about |
+//!
+//! Entries live in blocks that are freed only after the scheduler, all its handles and all
+//! its cancellables are gone (see `arena`), so no pointer between them dangles while in use.
+
+pub(crate) mod state;
+
+use std::mem::ManuallyDrop;
+use std::ptr;
+
+use self::state::State;
+use crate::base::raw_task::RawTask;
+use crate::sync::{AtomicPtr, AtomicU64, CHECKED, Ordering, UnsafeCell};
+
+/// The links of an entry, and of the heads of lists: see `intake` and `wheel::list`.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct Links {
+    pub(crate) next: AtomicPtr<Links>,
+    pub(crate) prev: AtomicPtr<Links>,
+}
+
+impl Links {
+    pub(crate) fn new() -> Self {
+        Self::of(ptr::null_mut(), ptr::null_mut())
+    }
+
+    pub(crate) fn of(next: *mut Links, prev: *mut Links) -> Self {
+        Self { next: AtomicPtr::new(next), prev: AtomicPtr::new(prev) }
+    }
+
+    // By the ground rules one party at a time has the links, with one exception: the owner of a
+    // lane may ask whether an entry is linked while the driver takes it out of the due list.
+    // Relaxed: the answer is no before and after that.
+
+    #[inline]
+    pub(crate) fn next(&self) -> *mut Links {
+        self.next.load(Ordering::Relaxed)
+    }
+    #[inline]
+    pub(crate) fn set_next(&self, next: *mut Links) {
+        self.next.store(next, Ordering::Relaxed);
+    }
+    #[inline]
+    pub(crate) fn prev(&self) -> *mut Links {
+        self.prev.load(Ordering::Relaxed)
+    }
+    #[inline]
+    pub(crate) fn set_prev(&self, prev: *mut Links) {
+        self.prev.store(prev, Ordering::Relaxed);
+    }
+}
+
+/// Where an entry is that is not in an intake for the first time, as its `prev` link tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Whereabouts {
+    /// In no list, and in no intake but for the first time.
+    Nowhere,
+    /// In a list of a wheel, by whose holder it may be unlinked.
+    Linked,
+    /// In the due list, or in an intake on its way back from there: it will be popped.
+    Queued,
+    /// Queued, and already found on a cancel stack: the party that pops it has to retire it.
+    GivenUp,
+}
+
+// Addresses that no links have.
+const QUEUED: *mut Links = ptr::without_provenance_mut(1);
+const GIVEN_UP: *mut Links = ptr::without_provenance_mut(2);
+
+/// The task, or, once a canceller has taken it, the link of the cancel stack.
+union Slot {
+    task: ManuallyDrop<RawTask>,
+    link: *mut Entry,
+}
+
+/// One timer, in a cache line of its own: a thread that works on it fetches one line, and disturbs
+/// no other.
+#[repr(C, align(64))]
+pub(crate) struct Entry {
+    /// First, so that a pointer to the links is a pointer to the entry.
+    links: Links,
+    pub(crate) state: State,
+    deadline: AtomicU64,
+    slot: UnsafeCell<Slot>,
+}
+
+// Four words of task, two of links, state and deadline: one cache line.
+const _: () = assert!(CHECKED || size_of::<Entry>() <= 64);
+
+// SAFETY: the task inside is `Send`. A raw pointer is followed only by the party that may touch its
+// field by the ground rules in the module's documentation.
+unsafe impl Send for Entry {}
+// SAFETY: shared references reach only the atomics and, by the ground rules, the one party that may
+// use the slot.
+unsafe impl Sync for Entry {}
+
+impl Entry {
+    /// A free entry of the given lane.
+    pub(crate) fn free(lane: usize) -> Self {
+        Self {
+            links: Links::new(),
+            state: State::free(lane),
+            deadline: AtomicU64::new(0),
+            slot: UnsafeCell::new(Slot { link: ptr::null_mut() }),
+        }
+    }
+
+    /// The entry whose links these are.
+    ///
+    /// The pointer must come from [`links`](Entry::links), so that it may reach the whole entry.
+    #[inline]
+    pub(crate) fn of_links(links: *mut Links) -> *mut Entry {
+        links.cast()
+    }
+
+    /// The links of an entry, as a pointer that may reach the whole entry.
+    #[inline]
+    pub(crate) fn links(entry: *mut Entry) -> *mut Links {
+        entry.cast()
+    }
+
+    /// Writes deadline and task into a free entry.
+    ///
+    /// # Safety
+    ///
+    /// The caller found the entry free, and no other thread has seen it since.
+    #[inline]
+    pub(crate) unsafe fn fill(&self, deadline: u64, task: RawTask) {
+        self.set_deadline(deadline);
+        // SAFETY: no other thread has seen the entry. A free one holds no task, so none is
+        // overwritten.
+        self.slot.with_mut(|slot| unsafe { slot.write(Slot { task: ManuallyDrop::new(task) }) });
+    }
+
+    /// Makes a free entry the carrier that brings the consumer of the intake to `about`.
+    ///
+    /// # Safety
+    ///
+    /// The caller found the entry free, and no other thread has seen it since.
+    pub(crate) unsafe fn fill_carrier(&self, about: *mut Entry) {
+        debug_assert!(!about.is_null());
+        // SAFETY: no other thread has seen the entry, and a free one holds no task.
+        self.slot.with_mut(|slot| unsafe { slot.write(Slot { link: about }) });
+    }
+
+    /// Where the entry is. Only the holder of its wheel and the driver ask.
+    #[inline]
+    pub(crate) fn whereabouts(&self) -> Whereabouts {
+        match self.links.prev() {
+            prev if prev.is_null() => Whereabouts::Nowhere,
+            QUEUED => Whereabouts::Queued,
+            GIVEN_UP => Whereabouts::GivenUp,
+            _ => Whereabouts::Linked,
+        }
+    }
+
+    /// Notes where the entry is, if not in a list of a wheel.
+    #[inline]
+    pub(crate) fn set_whereabouts(&self, now: Whereabouts) {
+        self.links.set_prev(match now {
+            Whereabouts::Nowhere => ptr::null_mut(),
+            Whereabouts::Queued => QUEUED,
+            Whereabouts::GivenUp => GIVEN_UP,
+            Whereabouts::Linked => unreachable!("the list links it"),
+        });
+    }
+
+    /// The deadline, in nanoseconds since the scheduler's origin. A handle may be changing it right
+    /// now.
+    #[inline]
+    pub(crate) fn deadline(&self) -> u64 {
+        // Relaxed: the state word orders it.
+        self.deadline.load(Ordering::Relaxed)
+    }
+
+    /// Sets the deadline. Only the finder of a free entry calls this, or a handle that has locked
+    /// the deadline.
+    #[inline]
+    pub(crate) fn set_deadline(&self, deadline: u64) {
+        // Relaxed: the push publishes it, or the state word.
+        self.deadline.store(deadline, Ordering::Relaxed);
+    }
+
+    /// Moves the task out.
+    ///
+    /// # Safety
+    ///
+    /// The caller moved the state out of `QUEUED` or `ARMED`, and does this once.
+    #[inline]
+    pub(crate) unsafe fn take_task(&self) -> RawTask {
+        // SAFETY: one party moves the state out of `QUEUED` or `ARMED`, and by the state table the
+        // task is there and belongs to it. The caller takes it once.
+        self.slot.with_mut(|slot| unsafe { ManuallyDrop::take(&mut (*slot).task) })
+    }
+
+    /// Sets the cancel stack's link.
+    ///
+    /// # Safety
+    ///
+    /// The caller cancelled the armed entry, took the task and has not pushed the entry yet.
+    pub(crate) unsafe fn set_cancel_link(&self, next: *mut Entry) {
+        // SAFETY: the canceller has the slot until it pushes the entry, and has taken the task out.
+        self.slot.with_mut(|slot| unsafe { (*slot).link = next });
+    }
+
+    /// The cancel stack's link; in a carrier, the entry that it is about.
+    ///
+    /// # Safety
+    ///
+    /// The caller took the entry from the cancel stack, or the carrier from the intake.
+    pub(crate) unsafe fn link(&self) -> *mut Entry {
+        // SAFETY: the slot holds a link, which the push published, and nobody writes it after that.
+        self.slot.with(|slot| unsafe { (*slot).link })
+    }
+}

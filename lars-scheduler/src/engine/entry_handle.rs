@@ -1,0 +1,266 @@
+//! The right to cancel an entry, and to move its deadline: the handle bit, held.
+
+use std::ptr::NonNull;
+
+use crate::base::deadline::Deadline;
+use crate::base::panics::PanicIn;
+use crate::engine::entry::state::{Cancel, Released};
+use crate::engine::entry::{Entry, Whereabouts};
+use crate::engine::lane::{LaneWheel, OwnLane};
+use crate::engine::shared::{Core, report_orphan};
+
+/// The right to cancel one entry. While it exists, the entry and the core exist.
+pub(crate) struct EntryHandle {
+    entry: NonNull<Entry>,
+    core: NonNull<Core>,
+}
+
+// SAFETY: the entry's state is atomic. Only the winner of the transition does what `cancel` does
+// beyond it. The core may be shared.
+unsafe impl Send for EntryHandle {}
+// SAFETY: all methods take part in the protocol of the state word, which is made for any thread at
+// any time.
+unsafe impl Sync for EntryHandle {}
+
+impl EntryHandle {
+    /// # Safety
+    ///
+    /// The entry's handle bit is set and stands for this handle; the entry belongs to this core.
+    pub(crate) unsafe fn new(entry: NonNull<Entry>, core: NonNull<Core>) -> Self {
+        Self { entry, core }
+    }
+
+    /// Gives the handle away as its entry's address; the bit stays set.
+    pub(crate) fn into_entry(self) -> *mut Entry {
+        std::mem::ManuallyDrop::new(self).entry.as_ptr()
+    }
+
+    pub(crate) fn entry(&self) -> &Entry {
+        // SAFETY: the entry's handle bit keeps it alive.
+        unsafe { self.entry.as_ref() }
+    }
+
+    pub(crate) fn core(&self) -> &Core {
+        // SAFETY: the entry's handle bit keeps the core alive.
+        unsafe { self.core.as_ref() }
+    }
+
+    /// The wheel that the entry waits in, if it is the calling thread's.
+    #[inline]
+    fn own_wheel(&self) -> Option<(OwnLane<'_>, &LaneWheel)> {
+        let (lane, local) = self.entry().state.home();
+        let own = local.then(|| self.core().arena.lanes.own(lane))??;
+        Some((own, own.lane.wheel()?))
+    }
+
+    #[inline]
+    pub(crate) fn cancel(&self) -> bool {
+        match self.own_wheel() {
+            Some((own, wheel)) if own.lane.gate().enter() => {
+                // SAFETY: the owner has entered the gate of the entry's lane, whose wheel this is.
+                let (how, unlinked) = unsafe { self.cancel_behind_the_gate(wheel) };
+                own.lane.gate().leave();
+                self.clean_up(Some(own), how, unlinked)
+            }
+            _ => self.clean_up(None, self.entry().state.cancel(), false),
+        }
+    }
+
+    /// After the cancel: counts it, has the entry unlinked, and drops the task.
+    #[inline]
+    fn clean_up(&self, own: Option<OwnLane<'_>>, how: Cancel, unlinked: bool) -> bool {
+        if how == Cancel::TooLate {
+            return false;
+        }
+        // SAFETY: the caller's cancel moved the state out of `QUEUED` or `ARMED`, and takes the
+        // task only here.
+        let task = unsafe { self.entry().take_task() };
+        let core = self.core();
+        if core.limit.is_some() && !self.entry().state.flags().is_repeat() {
+            core.release_places(1);
+        }
+        let own = own.unwrap_or_else(|| core.arena.lanes.of_this_thread());
+        own.count_cancelled();
+        if how == Cancel::WhileArmed && !unlinked {
+            self.have_unlinked(own);
+        }
+        if task.is_plain() {
+            std::mem::forget(task);
+            return true;
+        }
+        // Last, because it runs the caller's code, which may do anything, panic included.
+        core.reporter.contain(PanicIn::Cleanup, move || task.cancelled());
+        true
+    }
+
+    /// Sends the cancelled entry to the driver, which unlinks it.
+    #[inline(never)]
+    fn have_unlinked(&self, own: OwnLane<'_>) {
+        let core = self.core();
+        let entry = self.entry.as_ptr();
+        let stack = match own.lane.wheel() {
+            Some(wheel) => &wheel.cancelled,
+            None => &core.arena.lanes.channel_of(own).cancelled,
+        };
+        // SAFETY: this cancel has taken the task, so the slot is empty and nobody else touches it.
+        // The driver frees the entry only after this handle has let it go.
+        unsafe { stack.push_chain(entry, entry) };
+        // (An entry that was not armed is in an intake, and was counted there.)
+        core.count_backlog(own, 1);
+    }
+
+    /// Cancels, and says whether the entry was taken out of the wheel on the way.
+    ///
+    /// # Safety
+    ///
+    /// The caller is behind the gate of the entry's lane, whose wheel this is.
+    #[inline]
+    unsafe fn cancel_behind_the_gate(&self, wheel: &LaneWheel) -> (Cancel, bool) {
+        let entry = self.entry();
+        if entry.whereabouts() != Whereabouts::Linked {
+            return (entry.state.cancel(), false);
+        }
+        let how = entry.state.cancel_linked();
+        if how == Cancel::WhileArmed {
+            // SAFETY: the caller is behind the gate, and the entry is linked into this wheel.
+            unsafe { wheel.with(|inner| inner.unlink(self.entry.as_ptr())) };
+        }
+        (how, true)
+    }
+
+    /// Moves the deadline. True exactly if it holds.
+    pub(crate) fn reset(&self, due: Deadline) -> bool {
+        let state = &self.entry().state;
+        if !state.lock_deadline() {
+            return false;
+        }
+        // `state` explains the order of the steps. (A move to "at once" always counts as nearer,
+        // even if the old deadline has passed: the entry need not wait for its tick any more.)
+        if due.at >= self.entry().deadline() && !due.immediate {
+            self.entry().set_deadline(due.at);
+            return state.move_deadline(false, true);
+        }
+        if !state.move_deadline(due.immediate, false) {
+            return false;
+        }
+        self.entry().set_deadline(due.at);
+        if !self.place_anew(due) {
+            self.send_carrier(due);
+        }
+        true
+    }
+
+    /// The deadline was moved nearer. If the entry waits in the calling thread's wheel and the gate
+    /// is open, places it anew, unlocks the deadline and returns true.
+    fn place_anew(&self, due: Deadline) -> bool {
+        let Some((own, wheel)) = self.own_wheel() else { return false };
+        let lane = own.lane;
+        if !lane.gate().enter() {
+            return false;
+        }
+        let entry = self.entry.as_ptr();
+        // (One that is not linked is due, or in the intake. The next drain of the intake comes
+        // after us, and sees the new deadline.)
+        let visit = (self.entry().whereabouts() == Whereabouts::Linked).then(|| {
+            // SAFETY: this thread has entered the gate, and the entry is linked into this wheel.
+            // Unlinked, it can be placed again.
+            unsafe {
+                wheel.with(|inner| {
+                    inner.unlink(entry);
+                    inner.place(entry, due.immediate)
+                })
+            }
+        });
+        let asks = visit.filter(|&tick| !lane.expects_visit_by(tick));
+        lane.gate().leave();
+        self.entry().state.unlock_deadline();
+        if let Some(tick) = asks {
+            let core = self.core();
+            lane.ask_for_visit(tick);
+            let _ = core.sleep.after_push(core.visit_by(tick));
+        }
+        true
+    }
+
+    /// The deadline was moved nearer: tells the holder of the entry's wheel.
+    fn send_carrier(&self, due: Deadline) {
+        let core = self.core();
+        let state = &self.entry().state;
+        let lanes = &core.arena.lanes;
+        // The wheel of the entry's lane, or the driver's.
+        let home = lanes.lane(state.lane());
+        let wheel = home.wheel().filter(|_| state.flags().is_local());
+        let send = state.call_carrier();
+        if send {
+            let own = lanes.of_this_thread();
+            let carrier = core.arena.find(own);
+            // SAFETY: the carrier was free, and no other thread has seen it. `call_carrier` set the
+            // `CARRIER_SENT` bit, which keeps the entry alive until the carrier has arrived.
+            unsafe {
+                (*carrier).fill_carrier(self.entry.as_ptr());
+                (*carrier).state.publish_carrier(own.lane.number());
+                match wheel {
+                    Some(wheel) => wheel.intake.push(carrier),
+                    None => lanes.channel_of(own).intake.push(carrier),
+                }
+            }
+            // A thread that sleeps for long must not let carriers pile up.
+            core.count_backlog(own, 1);
+        }
+        // Also if the carrier was sent before: the timer thread may have gone to sleep for longer
+        // than the new deadline may wait. (After a stop nobody pops the carrier; then the entry was
+        // handed back.)
+        if wheel.is_some() {
+            home.ask_for_visit(if due.immediate { 0 } else { core.tick.at_or_after(due.at) });
+        }
+        let _ = core.sleep.after_push(core.pop_by(due));
+        if send {
+            state.unlock_deadline();
+        }
+    }
+}
+
+impl Drop for EntryHandle {
+    #[inline]
+    fn drop(&mut self) {
+        let released = self.entry().state.release_handle();
+        if released != Released::ToEngine {
+            self.drop_last(released);
+        }
+    }
+}
+
+impl EntryHandle {
+    /// Finishes the drop if the engine, or the whole scheduler, was done with the entry before.
+    #[inline]
+    fn drop_last(&self, mut released: Released) {
+        if released == Released::Left {
+            let entry = self.entry.as_ptr();
+            let lanes = &self.core().arena.lanes;
+            let (lane, _) = self.entry().state.home();
+            if let Some(own) = lanes.own(lane)
+                && own.lane.gate().enter()
+            {
+                self.entry().state.set_free();
+                // SAFETY: the calling thread owns the lane. The entry is free, belongs to the lane,
+                // and was left to this handle, so nobody else refers to it.
+                unsafe { own.put_own(entry) };
+                // Up to here the gate keeps the scheduler's memory alive. Nothing of it is touched
+                // after this.
+                own.lane.gate().leave();
+                return;
+            }
+            // SAFETY: the engine has left the entry to this handle, so nobody else touches its
+            // links. The handle bit is still set, and keeps the stack alive up to the push.
+            if unsafe { lanes.lane(lane).dropped().push_unless_closed(entry, entry) } {
+                return;
+            }
+            released = self.entry().state.release_handle_at_the_end();
+        }
+        if released == Released::Orphan {
+            // SAFETY: the release above cleared the handle bit and found the orphan bit. Neither
+            // the entry nor the core is touched after this.
+            unsafe { report_orphan(self.core.as_ptr()) };
+        }
+    }
+}

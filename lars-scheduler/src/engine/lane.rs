@@ -1,0 +1,592 @@
+//! A lane: what one thread uses to schedule and cancel.
+//!
+//! A lane belongs to the one live thread that has its number (`sync::thread_slot`). It has a supply
+//! of free entries, counts, and, once its thread has scheduled enough to deserve one, a wheel of
+//! its own. What only the owner touches it touches with plain loads and stores; the wheel lies
+//! behind a [gate](crate::engine::gate), because the driver visits it when something in it is due.
+//! So a timer that is cancelled by the thread that scheduled it never leaves that thread's core.
+//!
+//! | what | who may touch it |
+//! |---|---|
+//! | the supply, the counts' writing side | the owner |
+//! | the wheel, and the consuming side of its intake | the party behind the gate: the owner, or the driver |
+//! | `earliest` | lowered by anybody, raised by the driver behind the gate |
+//! | the intake's pushing side, the stacks' | anybody |
+//!
+//! A thread without a number is a guest: it is ending, or 65,535 others had one already. Guests
+//! share the one lane that nobody owns. They use its supply under a lock that is only ever tried,
+//! and its counts by atomic additions.
+
+use std::marker::PhantomData;
+use std::ptr::{self, NonNull};
+
+use crossbeam_utils::CachePadded;
+
+use crate::base::tick::NEVER;
+use crate::engine::block::Block;
+use crate::engine::entry::Entry;
+use crate::engine::gate::Gate;
+use crate::engine::intake::Intake;
+use crate::engine::stack::{CancelLink, FreeLink, Stack, StackLink};
+use crate::engine::wheel::Wheel;
+use crate::sync::{AtomicBool, AtomicPtr, AtomicU64, CHECKED, Ordering, UnsafeCell, thread_slot};
+
+/// How many entries the first block of a lane has: half a kilobyte of them, as most threads have
+/// few timers. Each block after that has twice as many as the one before, up to [`LAST_BLOCK`].
+const FIRST_BLOCK: usize = if CHECKED { 2 } else { 8 };
+/// 1 MiB.
+const LAST_BLOCK: usize = if CHECKED { 2 } else { 1 << 14 };
+/// Before a lane allocates a block of so many entries, it looks for idle entries in other lanes. It
+/// takes at most so many: entries beyond its need would lie in its lane, where no other can use
+/// them.
+const BORROW: usize = if CHECKED { 2 } else { 1 << 10 };
+
+#[derive(Debug)]
+pub(crate) struct Lane {
+    number: usize,
+    /// Whether no thread owns it.
+    for_guests: bool,
+    owners: CachePadded<Owners>,
+    back: CachePadded<Back>,
+    /// Entries on their way back to this lane, to be pushed in one chain. Only the driver uses it.
+    going_back: UnsafeCell<Chain>,
+}
+
+/// Only the owner writes these, except where a field says otherwise.
+#[derive(Debug)]
+struct Owners {
+    gate: Gate,
+    /// A tick: nothing in the wheel or its intake needs a visit of the driver before it.
+    earliest: AtomicU64,
+    wheel: AtomicPtr<LaneWheel>,
+    supply: UnsafeCell<Supply>,
+    /// How many entries were given out as timers.
+    accepted: AtomicU64,
+    /// Timers cancelled.
+    cancelled: AtomicU64,
+    /// Entries that were counted as accepted and whose schedule call failed after that.
+    refused: AtomicU64,
+    /// What the driver has to look at: entries pushed, and armed entries cancelled.
+    backlog: AtomicU64,
+    /// Locked by the guest that uses the supply of the lane for guests. Only ever tried.
+    locked: AtomicBool,
+}
+
+/// Free entries on their way back.
+#[derive(Debug)]
+struct Back {
+    /// From the driver.
+    returned: Stack<FreeLink>,
+    /// From handles: entries that had been left to them. Closed at the end.
+    dropped: Stack<FreeLink>,
+}
+
+/// Free entries linked by their free links.
+#[derive(Debug, Clone, Copy)]
+struct Chain {
+    first: *mut Entry,
+    last: *mut Entry,
+}
+
+/// The wheel of a lane, and the ways to it.
+#[derive(Debug)]
+pub(crate) struct LaneWheel {
+    /// Behind the gate.
+    wheel: UnsafeCell<Wheel>,
+    /// For entries that find the gate shut, and for carriers from other threads.
+    pub(crate) intake: Intake,
+    /// Local entries of any lane that were cancelled by the owner of this one, for the driver to
+    /// unlink.
+    pub(crate) cancelled: CachePadded<Stack<CancelLink>>,
+    lane: NonNull<Lane>,
+    /// How many wheels were made before this one.
+    pub(crate) number: usize,
+    /// The wheel that was made before this one, of another lane.
+    pub(crate) older: *const LaneWheel,
+}
+
+// SAFETY: only the party behind the gate touches the wheel, and the lane that `lane` points to
+// outlives its wheel. Both types may be shared and sent.
+unsafe impl Send for LaneWheel {}
+// SAFETY: shared references reach the wheel only through `with`, which demands that its caller is
+// behind the gate.
+unsafe impl Sync for LaneWheel {}
+
+// SAFETY: only the owner touches `supply`, or a guest that holds `locked`; only the driver touches
+// `going_back`. Nobody else refers to the free entries in them.
+unsafe impl Send for Lane {}
+// SAFETY: shared references reach `supply` only through `OpenSupply`, which one thread has at a
+// time, and `going_back` only through functions that demand to be called by the driver.
+unsafe impl Sync for Lane {}
+
+/// Free entries.
+#[derive(Debug)]
+struct Supply {
+    /// Entries that were used before, linked.
+    used: *mut Entry,
+    /// The newest block, once there is one.
+    newest: Option<NonNull<Block>>,
+    /// How large the next block will be.
+    next_block: usize,
+}
+
+impl Lane {
+    pub(crate) fn new(number: usize, for_guests: bool) -> Self {
+        Self {
+            number,
+            for_guests,
+            owners: CachePadded::new(Owners {
+                gate: Gate::new(),
+                earliest: AtomicU64::new(NEVER),
+                wheel: AtomicPtr::new(ptr::null_mut()),
+                supply: UnsafeCell::new(Supply {
+                    used: ptr::null_mut(),
+                    newest: None,
+                    next_block: FIRST_BLOCK,
+                }),
+                accepted: AtomicU64::new(0),
+                cancelled: AtomicU64::new(0),
+                refused: AtomicU64::new(0),
+                backlog: AtomicU64::new(0),
+                locked: AtomicBool::new(false),
+            }),
+            back: CachePadded::new(Back { returned: Stack::new(), dropped: Stack::new() }),
+            going_back: UnsafeCell::new(Chain { first: ptr::null_mut(), last: ptr::null_mut() }),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn number(&self) -> usize {
+        self.number
+    }
+
+    #[inline]
+    pub(crate) fn gate(&self) -> &Gate {
+        &self.owners.gate
+    }
+
+    /// The wheel, if the lane has one.
+    #[inline]
+    pub(crate) fn wheel(&self) -> Option<&LaneWheel> {
+        // Acquire: pairs with `set_wheel`.
+        // SAFETY: the pointer is null or the lane's wheel, which lives as long as the lane.
+        unsafe { self.owners.wheel.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// Gives the lane its wheel, which it keeps.
+    pub(crate) fn set_wheel(&self, wheel: *mut LaneWheel) {
+        // Release: publishes it.
+        self.owners.wheel.store(wheel, Ordering::Release);
+    }
+
+    /// By which tick the driver has to visit the lane.
+    #[inline]
+    pub(crate) fn earliest(&self) -> u64 {
+        // SeqCst: (4) of `sleep_word`.
+        self.owners.earliest.load(Ordering::SeqCst)
+    }
+
+    /// Behind the gate: whether a visit by `tick` is planned already. Then the caller need not tell
+    /// the driver, because the thread that placed an earlier entry did.
+    #[inline]
+    pub(crate) fn expects_visit_by(&self, tick: u64) -> bool {
+        // Relaxed: only the driver raises it, behind the gate, and so before us.
+        self.owners.earliest.load(Ordering::Relaxed) <= tick
+    }
+
+    /// Asks the driver for a visit by `tick`. The caller looks at the sleep word after this.
+    pub(crate) fn ask_for_visit(&self, tick: u64) {
+        // SeqCst: (1) of `sleep_word`. AcqRel in it: a driver that takes this back sees what was
+        // pushed before it.
+        self.owners.earliest.fetch_min(tick, Ordering::SeqCst);
+    }
+
+    /// The driver has come, and will see whatever was pushed before this.
+    pub(crate) fn begin_visit(&self) {
+        // SeqCst: (4) of `sleep_word`. Whatever is pushed later lowers it again.
+        self.owners.earliest.swap(NEVER, Ordering::SeqCst);
+    }
+
+    /// Gives a free entry back, to be pushed with the next [`flush`](Self::flush). True if it is
+    /// the first.
+    ///
+    /// # Safety
+    ///
+    /// The caller is the driver. The entry is free, belongs to this lane, and nobody else refers to
+    /// it.
+    pub(crate) unsafe fn take_back(&self, entry: *mut Entry) -> bool {
+        // SAFETY: only the driver, the caller, touches the chain, and only it refers to the entry.
+        self.going_back.with_mut(|chain| unsafe {
+            let chain = &mut *chain;
+            debug_assert_eq!((*entry).state.lane(), self.number);
+            FreeLink::set(entry, chain.first);
+            let first = chain.first.is_null();
+            if first {
+                chain.last = entry;
+            }
+            chain.first = entry;
+            first
+        })
+    }
+
+    /// Pushes what was taken back.
+    ///
+    /// # Safety
+    ///
+    /// The caller is the driver.
+    pub(crate) unsafe fn flush(&self) {
+        // SAFETY: only the driver, the caller, touches the chain; its entries are free and linked.
+        self.going_back.with_mut(|chain| unsafe {
+            let Chain { first, last } = *chain;
+            if !first.is_null() {
+                self.back.returned.push_chain(first, last);
+                *chain = Chain { first: ptr::null_mut(), last: ptr::null_mut() };
+            }
+        });
+    }
+
+    /// Gives a free entry back, from any thread.
+    ///
+    /// # Safety
+    ///
+    /// The entry is free, and nobody but the caller refers to it.
+    pub(crate) unsafe fn give_back(&self, entry: *mut Entry) {
+        // SAFETY: nobody but the caller refers to the free entry, and the caller gives it away.
+        unsafe { self.back.returned.push_chain(entry, entry) };
+    }
+
+    /// The stack to which a handle outside the gate gives back the entry that was left to it. The
+    /// push lets go of the scheduler: the lane may be freed before the push returns. So it must not
+    /// happen inside a function that borrows the lane.
+    pub(crate) fn dropped(&self) -> &Stack<FreeLink> {
+        &self.back.dropped
+    }
+
+    /// Takes the entries that handles gave back: a chain. (The stack may be closed: a thread that
+    /// moves a deadline may look for a carrier while the scheduler ends.)
+    fn take_dropped(&self) -> *mut Entry {
+        let chain = self.back.dropped.take_all_unless_closed();
+        let mut entry = chain;
+        while !entry.is_null() {
+            // SAFETY: the stack gave up the entry, so nobody else refers to it or to its link. It
+            // was free but for its handle bit.
+            unsafe {
+                (*entry).state.set_free();
+                entry = FreeLink::get(entry);
+            }
+        }
+        chain
+    }
+
+    /// Takes some of the entries that came back: a chain. For threads of other lanes.
+    pub(crate) fn lend(&self) -> *mut Entry {
+        let chain = self.back.returned.take_all();
+        if chain.is_null() {
+            return self.take_dropped();
+        }
+        let mut last = chain;
+        // SAFETY: the stack gave up the chain, so nobody else refers to its entries or their links.
+        // `rest` is a whole chain when it is put back.
+        unsafe {
+            for _ in 1..BORROW {
+                if last.is_null() {
+                    return chain;
+                }
+                last = FreeLink::get(last);
+            }
+            if !last.is_null() {
+                let rest = FreeLink::get(last);
+                // (If the driver has given back more meanwhile, this takes the whole chain.)
+                if !rest.is_null() && self.back.returned.put(rest) {
+                    FreeLink::set(last, ptr::null_mut());
+                }
+            }
+        }
+        chain
+    }
+
+    /// The end: frees what handles have given back, and closes the stack for it. The caller has
+    /// shut the gate before, with its fence, and has seen the owner leave.
+    ///
+    /// # Safety
+    ///
+    /// There is no driver any more, and nobody schedules.
+    pub(crate) unsafe fn close(&self) {
+        // SAFETY: from here on the stack is only taken from by `take_all_unless_closed`. The
+        // handles that pushed these entries have let go of them, so nobody else refers to them.
+        unsafe {
+            let mut entry = self.back.dropped.close();
+            while !entry.is_null() {
+                let next = FreeLink::get(entry);
+                (*entry).state.set_free();
+                entry = next;
+            }
+        }
+    }
+
+    /// How many entries were given out as timers.
+    pub(crate) fn accepted(&self) -> u64 {
+        // Relaxed: a count; see `Metrics` for what is promised of it.
+        self.owners.accepted.load(Ordering::Relaxed)
+    }
+
+    /// How many timers were cancelled by the lane's thread.
+    pub(crate) fn cancels(&self) -> u64 {
+        // Acquire: pairs with the count, so that a snapshot that sees a timer end has seen it
+        // begin.
+        self.owners.cancelled.load(Ordering::Acquire)
+    }
+
+    /// How many schedule calls of the lane's thread failed after an entry had been found.
+    pub(crate) fn refused(&self) -> u64 {
+        // Acquire: pairs with the count, so that a snapshot that sees a timer end has seen it
+        // begin.
+        self.owners.refused.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        // Relaxed: nobody else is left.
+        let wheel = self.owners.wheel.load(Ordering::Relaxed);
+        if !wheel.is_null() {
+            // SAFETY: `LaneWheel::boxed` made it with `Box::into_raw`, and nobody refers to it any
+            // more.
+            drop(unsafe { Box::from_raw(wheel) });
+        }
+    }
+}
+
+impl LaneWheel {
+    pub(crate) fn boxed(lane: &Lane, wheel: Wheel, older: *const LaneWheel) -> *mut Self {
+        Box::into_raw(Box::new(Self {
+            wheel: UnsafeCell::new(wheel),
+            intake: Intake::new(),
+            cancelled: CachePadded::new(Stack::new()),
+            lane: NonNull::from(lane),
+            // SAFETY: `older` is null or a wheel, and wheels live until all lanes are dropped
+            // together.
+            number: unsafe { older.as_ref() }.map_or(0, |older| older.number + 1),
+            older,
+        }))
+    }
+
+    pub(crate) fn lane(&self) -> &Lane {
+        // SAFETY: the lane owns this wheel, and drops it at its own end.
+        unsafe { self.lane.as_ref() }
+    }
+
+    /// The wheel itself.
+    ///
+    /// # Safety
+    ///
+    /// The caller is behind the gate of the lane until `f` returns, and `f` does not ask for the
+    /// wheel again.
+    #[inline]
+    pub(crate) unsafe fn with<R>(&self, f: impl FnOnce(&mut Wheel) -> R) -> R {
+        // SAFETY: the caller is behind the gate, where there is one party at a time, and `f` does
+        // not come here again: this is the only reference.
+        self.wheel.with_mut(|wheel| f(unsafe { &mut *wheel }))
+    }
+}
+
+/// The lane that the calling thread uses.
+///
+/// `owner` is true only in the one thread that has the lane's number, and this value does not leave
+/// its thread. That is why plain stores are enough.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct OwnLane<'a> {
+    pub(crate) lane: &'a Lane,
+    owner: bool,
+    not_send: PhantomData<*const ()>,
+}
+
+impl<'a> OwnLane<'a> {
+    /// # Safety
+    ///
+    /// The calling thread has the lane's number, or the lane is the one for guests.
+    #[inline]
+    pub(crate) unsafe fn new(lane: &'a Lane) -> Self {
+        debug_assert!(CHECKED || lane.for_guests || lane.number == thread_slot());
+        Self { lane, owner: !lane.for_guests, not_send: PhantomData }
+    }
+
+    /// Whether the calling thread is the owner, and not a guest.
+    #[inline]
+    pub(crate) fn is_owner(self) -> bool {
+        self.owner
+    }
+
+    /// Opens the supply of free entries. `None` if the lane is the guests', and another guest has
+    /// it open.
+    #[inline]
+    pub(crate) fn open(self) -> Option<OpenSupply<'a>> {
+        // Acquire: pairs with the release of the guest that closed it last; we see what it did.
+        if !self.owner && self.lane.owners.locked.swap(true, Ordering::Acquire) {
+            return None;
+        }
+        Some(OpenSupply { own: self })
+    }
+
+    /// Puts a free entry into the supply of the lane.
+    ///
+    /// # Safety
+    ///
+    /// The calling thread owns the lane. The entry is free, belongs to this lane, and nobody else
+    /// refers to it.
+    #[inline]
+    pub(crate) unsafe fn put_own(self, entry: *mut Entry) {
+        debug_assert!(self.owner);
+        // SAFETY: an owner's supply is always open to it. The entry is free, belongs to this lane,
+        // and nobody else refers to it.
+        unsafe { OpenSupply { own: self }.put(entry) };
+    }
+
+    /// Counts entries as given out.
+    #[inline]
+    pub(crate) fn count_accepted(self, count: u64) {
+        self.add(&self.lane.owners.accepted, count);
+    }
+
+    /// Counts a cancel.
+    #[inline]
+    pub(crate) fn count_cancelled(self) {
+        self.add(&self.lane.owners.cancelled, 1);
+    }
+
+    /// Counts schedule calls that failed after their entries had been counted.
+    pub(crate) fn count_refused(self, count: u64) {
+        self.add(&self.lane.owners.refused, count);
+    }
+
+    /// Counts `items` that the driver has to look at. True if that completes another `limit` of
+    /// them.
+    #[inline]
+    pub(crate) fn add_backlog(self, items: u64, limit: u64) -> bool {
+        let before = self.add(&self.lane.owners.backlog, items);
+        (before + items) / limit != before / limit
+    }
+
+    /// Adds to a count of the lane; returns what it was.
+    #[inline]
+    fn add(self, count: &AtomicU64, more: u64) -> u64 {
+        // Release: pairs with the loads of a snapshot, so that the schedule is counted before its
+        // end.
+        if self.owner {
+            // No read-modify-write: nobody else writes.
+            let before = count.load(Ordering::Relaxed);
+            count.store(before + more, Ordering::Release);
+            before
+        } else {
+            count.fetch_add(more, Ordering::Release)
+        }
+    }
+}
+
+/// The supply of a lane, opened by the one thread that may use it now.
+#[derive(Debug)]
+pub(crate) struct OpenSupply<'a> {
+    own: OwnLane<'a>,
+}
+
+impl<'a> OpenSupply<'a> {
+    /// Takes a free entry: one that was used before, else a new one in the newest block. Null if
+    /// there is neither.
+    #[inline]
+    pub(crate) fn take(&mut self) -> *mut Entry {
+        let lane = self.own.lane;
+        lane.owners.supply.with_mut(|supply| {
+            // SAFETY: `open` made us the only user of the supply, so nobody else touches the list
+            // or the links of its entries. Where `take_returned` is called the list is empty.
+            unsafe {
+                let supply = &mut *supply;
+                let entry = supply.used;
+                if !entry.is_null() {
+                    supply.used = FreeLink::get(entry);
+                    return entry;
+                }
+                Self::take_returned(lane, supply)
+            }
+        })
+    }
+
+    /// # Safety
+    ///
+    /// The supply is open, and its list empty.
+    #[inline(never)]
+    unsafe fn take_returned(lane: &Lane, supply: &mut Supply) -> *mut Entry {
+        debug_assert!(supply.used.is_null());
+        // SAFETY: a stack gave up the chain, so nobody else refers to its entries or their links.
+        // One thread has the supply open, so one thread at a time writes the newest block.
+        unsafe {
+            let mut chain = lane.back.returned.take_all();
+            if chain.is_null() {
+                chain = lane.take_dropped();
+            }
+            if chain.is_null() {
+                return match supply.newest {
+                    Some(block) => block.as_ref().write_next(lane.number),
+                    None => ptr::null_mut(),
+                };
+            }
+            supply.used = FreeLink::get(chain);
+            chain
+        }
+    }
+
+    /// Puts a free entry back.
+    ///
+    /// # Safety
+    ///
+    /// The entry is free, belongs to this lane, and nobody else refers to it.
+    #[inline]
+    pub(crate) unsafe fn put(&mut self, entry: *mut Entry) {
+        // SAFETY: `open` made us the only user of the supply. The entry is free and nobody else
+        // refers to it, so its link may be written.
+        self.own.lane.owners.supply.with_mut(|supply| unsafe {
+            debug_assert_eq!((*entry).state.lane(), self.own.lane.number);
+            FreeLink::set(entry, (*supply).used);
+            (*supply).used = entry;
+        });
+    }
+
+    /// Fills the empty supply with entries of another lane, or with a new block, which is passed to
+    /// `keep` first.
+    #[cold]
+    pub(crate) fn refill<'b>(
+        &mut self,
+        others: impl Iterator<Item = &'b Lane>,
+        keep: impl FnOnce(NonNull<Block>),
+    ) {
+        // SAFETY: `open` made us the only user of the supply. Nobody else refers to a chain that
+        // was lent. A block that `keep` got lives as long as the lane.
+        self.own.lane.owners.supply.with_mut(|supply| unsafe {
+            let supply = &mut *supply;
+            debug_assert!(supply.used.is_null());
+            let size = supply.next_block;
+            // Entries of other lanes lie in other cores' caches. So they are looked at only before
+            // much memory is allocated.
+            if size >= BORROW {
+                let mut others = others.map(Lane::lend);
+                if let Some(chain) = others.find(|chain| !chain.is_null()) {
+                    supply.used = chain;
+                    return;
+                }
+            }
+            supply.next_block = (2 * size).min(LAST_BLOCK);
+            let block = Block::boxed(size);
+            keep(block);
+            supply.newest = Some(block);
+        });
+    }
+}
+
+impl Drop for OpenSupply<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if !self.own.owner {
+            // Release: pairs with the acquire in `open`.
+            self.own.lane.owners.locked.store(false, Ordering::Release);
+        }
+    }
+}

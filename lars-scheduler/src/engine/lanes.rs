@@ -1,0 +1,283 @@
+//! All lanes of a scheduler: one for each thread that uses it, made when it first does.
+//!
+//! A lane takes half a kilobyte. Its wheel takes some 20 KB, and is made once the thread has
+//! scheduled enough to deserve it. Until then its timers go through one of a few *channels* into
+//! the driver's own wheel. So ten thousand threads with a timer each cost no wheel, and the driver
+//! looks at none of their lanes.
+
+use std::iter;
+use std::ptr;
+
+use crate::base::tick::Tick;
+use crate::engine::entry::state::LAST_LANE;
+use crate::engine::intake::Intake;
+use crate::engine::lane::{Lane, LaneWheel, OwnLane};
+use crate::engine::stack::{CancelLink, Stack};
+use crate::engine::wheel::Wheel;
+use crate::sync::{
+    AtomicPtr, CHECKED, Mutex, NO_SLOT, Ordering, heavy_fence, number_scheduler, prepare_fences,
+    relax, remember, remembered, thread_slot,
+};
+use crossbeam_utils::CachePadded;
+
+/// How many lanes there are in a segment of the table.
+const SEGMENT: usize = if CHECKED { 4 } else { 64 };
+/// How many segments.
+const SEGMENTS: usize = if CHECKED { 1 } else { (LAST_LANE + 1) / SEGMENT };
+
+type Segment = [AtomicPtr<Lane>; SEGMENT];
+
+/// How lanes get wheels.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LaneSettings {
+    /// How many channels there are, a power of two.
+    pub(crate) channels: usize,
+    /// After how many timers a thread gets a wheel of its own. `None` is never: then one channel
+    /// orders all calls.
+    pub(crate) wheel_after: Option<u64>,
+    pub(crate) tick: Tick,
+    pub(crate) wheel_size: usize,
+}
+
+/// A way to the driver's own wheel, shared by threads without a wheel.
+#[derive(Debug)]
+pub(crate) struct Channel {
+    pub(crate) intake: Intake,
+    /// Entries that threads without a wheel cancelled while they were armed.
+    pub(crate) cancelled: CachePadded<Stack<CancelLink>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Lanes {
+    /// The number of the scheduler, by which threads remember their lanes.
+    scheduler: u64,
+    segments: Box<[AtomicPtr<Segment>]>,
+    guests: Lane,
+    channels: Box<[Channel]>,
+    settings: LaneSettings,
+    /// The newest wheel; each knows the one before.
+    wheels: AtomicPtr<LaneWheel>,
+    /// Whether it is too late to make a wheel. Locked while one is made.
+    closed: Mutex<bool>,
+}
+
+// SAFETY: lanes and their wheels may be shared and sent. The pointers to them are set once, and
+// freed when `Lanes` is dropped.
+unsafe impl Send for Lanes {}
+// SAFETY: the pointers are atomic, and the lanes and wheels behind them may be shared.
+unsafe impl Sync for Lanes {}
+
+impl Lanes {
+    pub(crate) fn new(settings: LaneSettings) -> Self {
+        debug_assert!(settings.channels.is_power_of_two());
+        prepare_fences();
+        let channel =
+            |_| Channel { intake: Intake::new(), cancelled: CachePadded::new(Stack::new()) };
+        Self {
+            scheduler: number_scheduler(),
+            segments: (0..SEGMENTS).map(|_| AtomicPtr::new(ptr::null_mut())).collect(),
+            guests: Lane::new(LAST_LANE, true),
+            channels: (0..settings.channels).map(channel).collect(),
+            settings,
+            wheels: AtomicPtr::new(ptr::null_mut()),
+            closed: Mutex::new(false),
+        }
+    }
+
+    /// The calling thread's lane.
+    #[inline]
+    pub(crate) fn of_this_thread(&self) -> OwnLane<'_> {
+        // SAFETY: the thread remembers nothing of this scheduler but its own lane, which lives as
+        // long as `self`.
+        let lane = match unsafe { remembered(self.scheduler).cast::<Lane>().as_ref() } {
+            Some(lane) => lane,
+            None => self.look_up(),
+        };
+        // SAFETY: it is the lane of the calling thread's number, or the one for guests.
+        unsafe { OwnLane::new(lane) }
+    }
+
+    #[inline(never)]
+    fn look_up(&self) -> &Lane {
+        let slot = thread_slot();
+        let lane = self.get(slot).unwrap_or_else(|| self.first_use(slot));
+        if lane.number() == slot {
+            remember(self.scheduler, ptr::from_ref(lane).cast());
+        }
+        lane
+    }
+
+    /// The lane of this number, if it is the calling thread's own.
+    #[inline]
+    pub(crate) fn own(&self, number: usize) -> Option<OwnLane<'_>> {
+        // SAFETY: the thread remembers nothing of this scheduler but its own lane, which lives as
+        // long as `self`.
+        let lane = unsafe { remembered(self.scheduler).cast::<Lane>().as_ref() };
+        let lane = match lane {
+            Some(lane) => lane,
+            None if number == thread_slot() => self.get(number)?,
+            None => return None,
+        };
+        // SAFETY: the thread remembered the lane as its own, or the lane has `thread_slot` for its
+        // number.
+        (lane.number() == number).then(|| unsafe { OwnLane::new(lane) })
+    }
+
+    /// The lane that an entry names by its number.
+    #[inline]
+    pub(crate) fn lane(&self, number: usize) -> &Lane {
+        self.get(number).unwrap_or(&self.guests)
+    }
+
+    #[inline]
+    fn get(&self, number: usize) -> Option<&Lane> {
+        // Acquire: pairs with the stores in `first_use`.
+        let segment = self.segments.get(number / SEGMENT)?.load(Ordering::Acquire);
+        // SAFETY: a segment, and a lane, live as long as `self`.
+        unsafe { segment.as_ref()?[number % SEGMENT].load(Ordering::Acquire).as_ref() }
+    }
+
+    #[cold]
+    fn first_use(&self, slot: usize) -> &Lane {
+        // (The last number is the guests'.)
+        let Some(place) = self.segments.get(slot / SEGMENT).filter(|_| slot < LAST_LANE) else {
+            return &self.guests;
+        };
+        let mut segment = place.load(Ordering::Acquire);
+        if segment.is_null() {
+            let new: Box<Segment> =
+                Box::new(std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())));
+            let new = Box::into_raw(new);
+            // Release: publishes the segment. Acquire: if another thread was faster, we see its
+            // segment as it was made.
+            let set =
+                place.compare_exchange(ptr::null_mut(), new, Ordering::AcqRel, Ordering::Acquire);
+            segment = match set {
+                Ok(_) => new,
+                Err(other) => {
+                    // SAFETY: `Box::into_raw` made it above, and no other thread has seen it.
+                    drop(unsafe { Box::from_raw(new) });
+                    other
+                }
+            };
+        }
+        let lane = Box::into_raw(Box::new(Lane::new(slot, false)));
+        // SAFETY: the segment lives as long as `self`, and so will the lane. Only the one thread
+        // that has this number gets here.
+        unsafe {
+            // Release: publishes it to threads that look at all lanes.
+            (*segment)[slot % SEGMENT].store(lane, Ordering::Release);
+            &*lane
+        }
+    }
+
+    /// The wheel of the calling thread's lane, if it has one or deserves one now.
+    #[inline]
+    pub(crate) fn wheel_of<'a>(&'a self, own: OwnLane<'a>, now: u64) -> Option<&'a LaneWheel> {
+        match own.lane.wheel() {
+            Some(wheel) => Some(wheel),
+            None if own.is_owner() && self.settings.wheel_after? <= own.lane.accepted() => {
+                self.make_wheel(own, now)
+            }
+            None => None,
+        }
+    }
+
+    #[cold]
+    fn make_wheel<'a>(&'a self, own: OwnLane<'a>, now: u64) -> Option<&'a LaneWheel> {
+        let wheel = Wheel::new(self.settings.tick, self.settings.wheel_size, now);
+        let closed = self.closed.lock();
+        if *closed {
+            return None;
+        }
+        // Relaxed: all writers hold the lock.
+        let older = self.wheels.load(Ordering::Relaxed);
+        let wheel = LaneWheel::boxed(own.lane, wheel, older);
+        own.lane.set_wheel(wheel);
+        // SeqCst: comes before the first request for a visit, in the order of `sleep_word`. The
+        // driver looks after it has announced its sleep: it sees the wheel, or the wheel's owner
+        // sees the announcement. As a release it publishes the wheel.
+        self.wheels.store(wheel, Ordering::SeqCst);
+        drop(closed);
+        own.lane.wheel()
+    }
+
+    /// No wheel is made after this.
+    pub(crate) fn close_wheels(&self) {
+        *self.closed.lock() = true;
+    }
+
+    /// The channel of the calling thread.
+    #[inline]
+    pub(crate) fn channel_of(&self, own: OwnLane<'_>) -> &Channel {
+        &self.channels[own.lane.number() & (self.channels.len() - 1)]
+    }
+
+    pub(crate) fn channels(&self) -> &[Channel] {
+        &self.channels
+    }
+
+    /// The newest wheel, from which the older ones are reached.
+    pub(crate) fn newest_wheel(&self) -> *const LaneWheel {
+        // SeqCst: see `make_wheel`.
+        self.wheels.load(Ordering::SeqCst)
+    }
+
+    /// All lanes that exist now, and the one for guests.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Lane> {
+        let segments = self.segments.iter().filter_map(|segment| {
+            // SAFETY: segments live as long as `self`.
+            unsafe { segment.load(Ordering::Acquire).as_ref() }
+        });
+        // SAFETY: lanes live as long as `self`.
+        let lanes =
+            segments.flatten().filter_map(|lane| unsafe { lane.load(Ordering::Acquire).as_ref() });
+        iter::once(&self.guests).chain(lanes)
+    }
+
+    /// The end: shuts all gates for good, and closes what handles give entries back to.
+    ///
+    /// # Safety
+    ///
+    /// There is no driver any more, and nobody schedules.
+    pub(crate) unsafe fn close(&self) {
+        for lane in self.iter() {
+            lane.gate().knock();
+        }
+        let mut spins = 0;
+        // A handle that is being dropped may be behind a gate, for some nanoseconds or until it
+        // gets a processor.
+        while !heavy_fence() || !self.iter().all(|lane| lane.gate().is_free()) {
+            relax(spins);
+            spins = spins.saturating_add(1);
+        }
+        for lane in self.iter() {
+            // SAFETY: the driver is gone, and nobody schedules.
+            unsafe { lane.close() };
+        }
+    }
+}
+
+impl Drop for Lanes {
+    fn drop(&mut self) {
+        for segment in &self.segments {
+            // Relaxed: nobody else is left.
+            let segment = segment.load(Ordering::Relaxed);
+            if segment.is_null() {
+                continue;
+            }
+            // SAFETY: `first_use` made the segment and its lanes with `Box::into_raw`, and nobody
+            // refers to them any more.
+            unsafe {
+                for lane in &*Box::from_raw(segment) {
+                    let lane = lane.load(Ordering::Relaxed);
+                    if !lane.is_null() {
+                        drop(Box::from_raw(lane));
+                    }
+                }
+            }
+        }
+    }
+}
+
+const _: () = assert!(NO_SLOT > LAST_LANE);

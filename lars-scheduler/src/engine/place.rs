@@ -1,0 +1,131 @@
+//! From an intake into a wheel: the steps that the owner of a lane and the driver share.
+
+use crate::engine::entry::state::{Arm, Arrived};
+use crate::engine::entry::{Entry, Whereabouts};
+use crate::engine::intake::{Intake, Pop};
+use crate::engine::wheel::Wheel;
+
+/// What [`drain`] left in the intake.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum Drained {
+    /// Nothing that was there when it began.
+    All,
+    /// A producer is in the middle of a push. What it and those behind it push comes later.
+    Gap,
+    /// There was more than was asked for.
+    More,
+}
+
+/// Places what was pushed into an intake before this call, at most `most` entries. Entries that
+/// nobody refers to any more go to `free`, which has to set their state free.
+///
+/// # Safety
+///
+/// The intake leads to this wheel. The caller holds the wheel, and so is the intake's only
+/// consumer.
+pub(crate) unsafe fn drain(
+    intake: &Intake,
+    wheel: &mut Wheel,
+    most: usize,
+    mut free: impl FnMut(*mut Entry),
+) -> Drained {
+    let mut mark = intake.mark();
+    for _ in 0..most {
+        // SAFETY: the holder of the wheel is the only consumer of its intake. It has popped nothing
+        // since it took the mark but with that mark.
+        match unsafe { intake.pop_up_to(&mut mark) } {
+            // SAFETY: the holder of the wheel has popped the entry from the wheel's intake.
+            Pop::Entry(entry) => unsafe { place(wheel, entry, &mut free) },
+            Pop::Empty => return Drained::All,
+            Pop::Inconsistent => return Drained::Gap,
+        }
+    }
+    Drained::More
+}
+
+/// # Safety
+///
+/// The entry was popped from the wheel's intake by the holder of the wheel.
+unsafe fn place(wheel: &mut Wheel, entry: *mut Entry, free: &mut impl FnMut(*mut Entry)) {
+    debug_assert!(!entry.is_null());
+    // SAFETY: a popped entry is alive, and the holder of the wheel that popped it has its links.
+    unsafe {
+        match (*entry).state.arm() {
+            Arm::Armed(flags) if flags.is_carrier() => arrive(wheel, entry, free),
+            Arm::Armed(flags) => drop(wheel.place(entry, flags.is_immediate())),
+            Arm::Cancelled => meet_cancelled(entry, free),
+        }
+    }
+}
+
+/// An intake or the due list has given up a cancelled entry. If a cancel stack has the entry too,
+/// or will have it, the second of the two to give it up retires it.
+///
+/// # Safety
+///
+/// The caller has popped the entry, and is the driver or holds its wheel.
+pub(crate) unsafe fn meet_cancelled(entry: *mut Entry, free: &mut impl FnMut(*mut Entry)) {
+    debug_assert!(!entry.is_null());
+    // SAFETY: a popped entry is alive, and the driver or the holder of its wheel may read and write
+    // its whereabouts. `retire` is called by the second party to give the entry up: it is in no
+    // list and on no stack then.
+    unsafe {
+        match (*entry).whereabouts() {
+            Whereabouts::Queued => (*entry).set_whereabouts(Whereabouts::Nowhere),
+            Whereabouts::GivenUp => {
+                (*entry).set_whereabouts(Whereabouts::Nowhere);
+                retire(entry, free);
+            }
+            // Cancelled before it was ever armed: no stack has it.
+            Whereabouts::Nowhere => retire(entry, free),
+            Whereabouts::Linked => unreachable!("what is in a wheel is in no queue"),
+        }
+    }
+}
+
+/// Frees a cancelled entry, unless a handle or a carrier still refers to it: then the last of them
+/// does.
+///
+/// # Safety
+///
+/// The entry is cancelled, in no list and on no stack, and the caller is the engine's last user of
+/// it.
+pub(crate) unsafe fn retire(entry: *mut Entry, free: &mut impl FnMut(*mut Entry)) {
+    debug_assert!(!entry.is_null());
+    // SAFETY: the entry is alive until the engine leaves it. After that this touches it only if
+    // nobody else refers to it.
+    unsafe {
+        if (*entry).state.leave() {
+            free(entry);
+        }
+    }
+}
+
+/// A carrier has come: the deadline of the entry that it is about was moved nearer.
+///
+/// # Safety
+///
+/// The holder of the wheel has popped the carrier from the wheel's intake. The entry that the
+/// carrier is about belongs to this wheel as well.
+unsafe fn arrive(wheel: &mut Wheel, carrier: *mut Entry, free: &mut impl FnMut(*mut Entry)) {
+    debug_assert!(!carrier.is_null());
+    // SAFETY: nobody else refers to a popped carrier. `CARRIER_SENT` keeps the entry that it is
+    // about from being freed before `carrier_arrived`. After that it is touched only if it is still
+    // armed, and then the holder of its wheel may place it anew, or if nobody else refers to it.
+    unsafe {
+        let about = (*carrier).link();
+        match (*about).state.carrier_arrived() {
+            Arrived::Armed(flags) => {
+                // (One that is queued is due, or will be placed by its new deadline.)
+                if (*about).whereabouts() == Whereabouts::Linked {
+                    wheel.unlink(about);
+                    wheel.place(about, flags.is_immediate());
+                }
+            }
+            Arrived::Last => free(about),
+            Arrived::Late => {}
+        }
+        free(carrier);
+    }
+}

@@ -1,0 +1,184 @@
+//! The calling side: how a filled entry reaches a wheel.
+//!
+//! ```text
+//!   the thread has a wheel, and its gate is open:   place the entry there
+//!                           and its gate is shut:   push it into the lane's intake
+//!   it has none:                                    push it into the thread's channel
+//! ```
+//!
+//! None of the three waits for another thread. A thread's timers with equal deadlines keep their
+//! order: an owner behind the gate drains the lane's intake first, and the driver serves its own
+//! wheel, which has a thread's first timers, before those of the lanes.
+
+use crate::base::deadline::Deadline;
+use crate::engine::entry::Entry;
+use crate::engine::entry::state::Flags;
+use crate::engine::lane::{LaneWheel, OwnLane};
+use crate::engine::place::{Drained, drain};
+use crate::engine::shared::Core;
+use crate::engine::sleep_word::AfterPush;
+use crate::engine::wheel::Wheel;
+use crate::sync::{CHECKED, give_way};
+
+/// After so many calls of a thread that leave something for the driver to do, a sleeping timer
+/// thread is woken to do it.
+///
+/// A wake-up costs the caller about 15 µs: 1 ns for each of these calls. The entries that wait for
+/// it take at most 1 MiB, and it takes less than a millisecond to take them in.
+pub(crate) const BACKLOG: u64 = 16_384;
+
+/// How many entries an owner takes over from its intake at once, so that a call stays short.
+const TAKE_OVER: usize = if CHECKED { 2 } else { 64 };
+
+impl Core {
+    /// Hands a filled entry over. If this says `Stopped`, the driver may have taken it before that,
+    /// or never will.
+    ///
+    /// # Safety
+    ///
+    /// The caller found the entry in its own lane, and filled it. No other thread has seen it. This
+    /// publishes it: after that the caller has the handle bit, and the engine has the rest.
+    #[inline]
+    pub(crate) unsafe fn enqueue(
+        &self,
+        own: OwnLane<'_>,
+        entry: *mut Entry,
+        (now, due): (u64, Deadline),
+        flags: Flags,
+    ) -> AfterPush {
+        debug_assert!(!entry.is_null());
+        let lanes = &self.arena.lanes;
+        let number = own.lane.number();
+        let Some(wheel) = lanes.wheel_of(own, now) else {
+            // SAFETY: no other thread has seen the entry before the push. An entry with a handle or
+            // in an intake stays alive.
+            unsafe {
+                (*entry).state.publish(number, flags);
+                lanes.channel_of(own).intake.push(entry);
+            }
+            return self.pushed(own, 1, self.pop_by(due));
+        };
+        let flags = flags.local(true);
+        if own.lane.gate().enter() {
+            // SAFETY: the owner, the calling thread, has entered the gate. No other thread has seen
+            // the entry, so it is in no list.
+            let visit = unsafe {
+                wheel.with(|inner| {
+                    self.take_over(own, wheel, inner).then(|| {
+                        (*entry).state.publish_armed(number, flags);
+                        inner.catch_up(now);
+                        inner.place(entry, due.immediate)
+                    })
+                })
+            };
+            let asks = visit.filter(|&tick| !own.lane.expects_visit_by(tick));
+            own.lane.gate().leave();
+            if let Some(tick) = asks {
+                own.lane.ask_for_visit(tick);
+                // (If the driver has stopped, it shut the gate after we had passed, and has the
+                // entry.)
+                let _ = self.sleep.after_push(self.visit_by(tick));
+            }
+            if visit.is_some() {
+                if self.sleep.is_late() {
+                    give_way();
+                }
+                return AfterPush::Seen;
+            }
+        }
+        // SAFETY: no other thread has seen the entry before the push. It was not published above:
+        // the gate was shut, or the intake could not be emptied.
+        unsafe {
+            (*entry).state.publish(number, flags);
+            wheel.intake.push(entry);
+        }
+        // The driver may have been interrupted inside, and need this very processor.
+        give_way();
+        self.pushed_local(own, wheel, 1, due)
+    }
+
+    /// After a push into the intake of a lane: asks for a visit.
+    pub(crate) fn pushed_local(
+        &self,
+        own: OwnLane<'_>,
+        wheel: &LaneWheel,
+        entries: u64,
+        due: Deadline,
+    ) -> AfterPush {
+        wheel.lane().ask_for_visit(if due.immediate { 0 } else { self.tick.at_or_after(due.at) });
+        self.pushed(own, entries, self.pop_by(due))
+    }
+
+    /// After a push: looks whether the driver will pop it in time.
+    pub(crate) fn pushed(&self, own: OwnLane<'_>, entries: u64, pop_by: u64) -> AfterPush {
+        let seen = self.sleep.after_push(pop_by);
+        if seen == AfterPush::Seen {
+            self.count_backlog(own, entries);
+        }
+        seen
+    }
+
+    /// Counts entries that wait for the driver. Now and then it is woken to collect them; otherwise
+    /// a driver that sleeps for an hour would find an hour's worth of them.
+    pub(crate) fn count_backlog(&self, own: OwnLane<'_>, entries: u64) {
+        if own.add_backlog(entries, BACKLOG) {
+            self.sleep.wake();
+        }
+    }
+
+    /// Places what is in the lane's intake, up to a limit. True if the intake is empty then.
+    ///
+    /// # Safety
+    ///
+    /// The caller owns the lane and is behind its gate; `inner` is the wheel.
+    #[inline]
+    pub(crate) unsafe fn take_over(
+        &self,
+        own: OwnLane<'_>,
+        wheel: &LaneWheel,
+        inner: &mut Wheel,
+    ) -> bool {
+        debug_assert!(own.is_owner());
+        // SAFETY: the caller is behind the gate, and so the only consumer of the lane's intake.
+        if unsafe { wheel.intake.is_empty() } {
+            return true;
+        }
+        // SAFETY: the caller is behind the gate, so it holds the wheel. It owns the lane, and
+        // `drain` frees only entries that nobody else refers to.
+        let drained =
+            unsafe { drain(&wheel.intake, inner, TAKE_OVER, |entry| self.free_here(own, entry)) };
+        drained == Drained::All
+    }
+
+    /// Gives a free entry back to its lane.
+    ///
+    /// # Safety
+    ///
+    /// The calling thread owns the lane `own`, and nobody else refers to the entry.
+    unsafe fn free_here(&self, own: OwnLane<'_>, entry: *mut Entry) {
+        debug_assert!(!entry.is_null());
+        // SAFETY: nobody else refers to the entry, which is free from `set_free` on. It goes into
+        // the caller's supply only if it belongs to that lane.
+        unsafe {
+            (*entry).state.set_free();
+            let home = (*entry).state.lane();
+            match own.open() {
+                Some(mut supply) if home == own.lane.number() => supply.put(entry),
+                _ => self.arena.lanes.lane(home).give_back(entry),
+            }
+        }
+    }
+
+    /// After a batch was pushed into the lane's intake: places it, step by step, so that the driver
+    /// finds it in the wheel.
+    pub(crate) fn take_over_batch(&self, own: OwnLane<'_>, wheel: &LaneWheel) {
+        while own.lane.gate().enter() {
+            // SAFETY: the owner, the calling thread, has entered the gate.
+            let done = unsafe { wheel.with(|inner| self.take_over(own, wheel, inner)) };
+            own.lane.gate().leave();
+            if done {
+                return;
+            }
+        }
+    }
+}

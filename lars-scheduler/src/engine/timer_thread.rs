@@ -1,0 +1,116 @@
+//! The timer thread: reads the clock, takes in, turns, sleeps.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use crate::base::panics::PanicIn;
+use crate::engine::counts::DriverCounts;
+use crate::engine::driver::{Driver, Intaken, Next};
+use crate::engine::sleep_word::FOREVER;
+use crate::sync::{Parker, relax, thread};
+
+/// How often the timer thread looks again at a thread that is in the middle of scheduling
+/// something. After that it sleeps for a moment: the other was interrupted, and may need this very
+/// core.
+const PATIENCE: u32 = 256;
+/// For how long it sleeps then.
+const SHORT_SLEEP: Duration = Duration::from_micros(50);
+/// Producers give way when the timer thread is later than this, in nanoseconds: more than a tick of
+/// the default length and a wake-up.
+const LATE: u64 = 2_000_000;
+
+/// The body of the thread. Returns when the scheduler was asked to stop and the promise was kept.
+pub(crate) fn run(mut driver: Driver, parker: &Parker) {
+    sleep_exactly();
+    *driver.core().driven_by.lock() = Some(thread::current().id());
+    let mut crashes = 0_u32;
+    // Unwind safety: the driver keeps what is due in its wheel and not on the stack, so after a
+    // panic it goes on with the next entry. Foreign code is contained where it is called; what can
+    // still get here is the panic of a waker that the end of the scheduler wakes, and our own
+    // mistakes.
+    while let Err(payload) = catch_unwind(AssertUnwindSafe(|| drive(&mut driver, parker))) {
+        let core = driver.core();
+        DriverCounts::add(&core.counts.restarts, 1);
+        core.reporter.panicked(PanicIn::TimerThread, payload);
+        // Back off, so that a driver that panics at every turn does not spin.
+        crashes = crashes.saturating_add(1);
+        thread::sleep(Duration::from_millis(u64::from(crashes.min(100))));
+    }
+    *driver.core().driven_by.lock() = None;
+}
+
+fn drive(driver: &mut Driver, parker: &Parker) {
+    let mut waits = 0;
+    let mut late = false;
+    // The sleep that was announced, if the thread is about to go to sleep.
+    let mut announced = None;
+    loop {
+        // Read before taking in: see `Driver::turn`.
+        let now = driver.core().clock.now();
+        let intaken = driver.take_in();
+        let turn = driver.turn(now);
+        let core = driver.core();
+        if core.stop.is_requested() {
+            driver.finish();
+            return;
+        }
+        if late != (turn.late > LATE) {
+            late = !late;
+            core.sleep.announce_late(late);
+            announced = None;
+        }
+        if turn.next == Next::Now {
+            continue;
+        }
+        if intaken == Intaken::Gap || turn.next == Next::Soon {
+            waits = if turn.fired > 0 { 0 } else { waits + 1 };
+            if waits < PATIENCE {
+                relax(waits);
+            } else {
+                thread::sleep(SHORT_SLEEP);
+            }
+            continue;
+        }
+        waits = 0;
+        let until = match turn.next {
+            Next::At(instant) => instant.saturating_add(core.coalesce).min(FOREVER),
+            _ => FOREVER,
+        };
+        match announced {
+            // The announcement was made before the notices were looked at, and nothing is due
+            // before it: a producer that gives one later sees it, and wakes this thread if need be.
+            Some(announced) if announced <= until => sleep(driver, parker, announced),
+            // Once more round, for the notices of producers that did not see the announcement.
+            _ => {
+                core.sleep.announce_sleep(until);
+                announced = Some(until);
+                late = false;
+                continue;
+            }
+        }
+        announced = None;
+    }
+}
+
+/// Sleeps until `instant`, or until woken.
+fn sleep(driver: &Driver, parker: &Parker, instant: u64) {
+    let core = driver.core();
+    match core.clock.instant(instant) {
+        Some(deadline) if instant < FOREVER => parker.park_deadline(deadline),
+        _ => parker.park(),
+    }
+    DriverCounts::add(&core.counts.wake_ups, 1);
+    core.sleep.announce_awake();
+}
+
+/// Asks the kernel not to let this thread sleep longer so that wake-ups coincide. By default it may
+/// add 50 µs.
+///
+/// (The threads that it starts inherit this, those of the pool among them.)
+fn sleep_exactly() {
+    // SAFETY: sets a property of the calling thread; where that is not allowed it stays as it is.
+    #[cfg(all(target_os = "linux", not(miri)))]
+    unsafe {
+        libc::prctl(libc::PR_SET_TIMERSLACK, 1_usize);
+    }
+}

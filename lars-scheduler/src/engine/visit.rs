@@ -1,0 +1,266 @@
+//! The driver's visits to lanes: which of them it wants to enter, and which it has.
+//!
+//! In a turn the driver first knocks at all gates that it wants, and one heavy fence serves them
+//! all. If an owner is inside, the visitor's flag stays set, and the driver looks again in the next
+//! turn. Meanwhile the owner goes through the intake, so the gate is free as soon as the owner gets
+//! to run.
+
+use std::ptr;
+
+use crate::base::tick::NEVER;
+use crate::engine::entry::Entry;
+use crate::engine::lane::{Lane, LaneWheel};
+use crate::engine::lanes::Lanes;
+use crate::engine::place::{Drained, drain};
+use crate::engine::wheel::Wheel;
+use crate::sync::{CHECKED, heavy_fence, relax};
+
+/// How often a gate is looked at before its lane is left for the next turn. An owner that runs is
+/// inside for some twenty nanoseconds.
+const PATIENCE: u32 = if CHECKED { 1 } else { 32 };
+
+/// How many entries the driver takes out of a lane's intake in one visit. The owner, which comes a
+/// hundred times as often, places the rest: if the driver stayed until the intake is empty, it
+/// would keep the owner outside, and the owner would go on filling the intake.
+const TAKE_OVER: usize = if CHECKED { 2 } else { 256 };
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Not wanted.
+    Outside,
+    Wanted,
+    /// The flag is set, and the fence done or to be done.
+    Knocked,
+    Inside,
+}
+
+#[derive(Debug)]
+struct Visit {
+    wheel: *const LaneWheel,
+    stage: Stage,
+    /// Inside: whether the intake was drained, so that the wheel may be moved on.
+    drained: bool,
+    /// Inside: the next tick for which there is something to do.
+    next: u64,
+}
+
+impl Visit {
+    fn wheel(&self) -> &LaneWheel {
+        // SAFETY: the pointer came from a list of wheels, which live as long as the core. The
+        // driver, which has the visits, has a share of the core.
+        unsafe { &*self.wheel }
+    }
+
+    fn lane(&self) -> &Lane {
+        self.wheel().lane()
+    }
+
+    /// Whether the wheel may be used.
+    fn is_ready(&self) -> bool {
+        self.stage == Stage::Inside && self.drained
+    }
+}
+
+/// All lanes that have a wheel, from the oldest on.
+#[derive(Debug)]
+pub(crate) struct Visits {
+    visits: Vec<Visit>,
+    newest: *const LaneWheel,
+    /// Whether the last heavy fence failed, so that one is still needed.
+    fence_owed: bool,
+    /// Whether an intake was not drained to its end.
+    has_rest: bool,
+}
+
+impl Visits {
+    pub(crate) fn new() -> Self {
+        Self { visits: Vec::new(), newest: ptr::null(), fence_owed: false, has_rest: false }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.visits.len()
+    }
+
+    pub(crate) fn wheel(&self, number: usize) -> &LaneWheel {
+        self.visits[number].wheel()
+    }
+
+    /// Adds wheels that were made since the last call.
+    pub(crate) fn update(&mut self, lanes: &Lanes) {
+        let newest = lanes.newest_wheel();
+        if newest == self.newest {
+            return;
+        }
+        let known = self.visits.len();
+        let mut wheel = newest;
+        while wheel != self.newest {
+            self.visits.push(Visit { wheel, stage: Stage::Outside, drained: false, next: NEVER });
+            // SAFETY: `wheel` is one of the list of wheels, which live as long as the core.
+            wheel = unsafe { (*wheel).older };
+        }
+        self.visits[known..].reverse();
+        self.newest = newest;
+    }
+
+    /// The earliest tick by which a lane wants to be visited.
+    pub(crate) fn earliest(&self) -> u64 {
+        self.visits.iter().map(|visit| visit.lane().earliest()).min().unwrap_or(NEVER)
+    }
+
+    /// The visit to a lane. Its wheel may be newer than the last [`update`](Self::update).
+    fn to(&mut self, lane: &Lane) -> Option<&mut Visit> {
+        self.visits.get_mut(lane.wheel()?.number)
+    }
+
+    pub(crate) fn want(&mut self, lane: &Lane) {
+        if let Some(visit) = self.to(lane) {
+            visit.want();
+        }
+    }
+
+    pub(crate) fn want_those_due_by(&mut self, tick: u64) {
+        for visit in &mut self.visits {
+            if visit.stage == Stage::Outside && visit.lane().earliest() <= tick {
+                visit.want();
+            }
+        }
+    }
+
+    pub(crate) fn want_all(&mut self) {
+        self.visits.iter_mut().for_each(Visit::want);
+    }
+
+    /// Enters the wanted lanes whose owners are not inside.
+    pub(crate) fn enter(&mut self) {
+        let mut knocked = self.fence_owed;
+        for visit in &mut self.visits {
+            if visit.stage == Stage::Wanted {
+                visit.lane().gate().knock();
+                visit.stage = Stage::Knocked;
+                knocked = true;
+            }
+        }
+        if knocked {
+            self.fence_owed = !heavy_fence();
+        }
+        if self.fence_owed {
+            return;
+        }
+        for visit in &mut self.visits {
+            if visit.stage == Stage::Knocked {
+                let gate = visit.lane().gate();
+                let mut spins = 0;
+                while !gate.is_free() && spins < PATIENCE {
+                    relax(spins);
+                    spins += 1;
+                }
+                if gate.is_free() {
+                    visit.stage = Stage::Inside;
+                }
+            }
+        }
+    }
+
+    /// Whether there is a lane that is wanted and could not be entered, or whose intake was not
+    /// drained to its end.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.has_rest || self.visits.iter().any(|visit| visit.stage == Stage::Knocked)
+    }
+
+    /// Drains the intakes of the lanes that were entered.
+    pub(crate) fn begin(&mut self, mut free: impl FnMut(*mut Entry)) {
+        self.has_rest = false;
+        for visit in self.visits.iter_mut().filter(|visit| visit.stage == Stage::Inside) {
+            visit.lane().begin_visit();
+            // SAFETY: the visit is `Inside`: the driver has the gate until `leave`. `drain` is
+            // given the intake of this wheel, and `free` does not ask for the wheel.
+            let (drained, next) = unsafe {
+                visit.wheel().with(|wheel| {
+                    let intake = &visit.wheel().intake;
+                    let drained = drain(intake, wheel, TAKE_OVER, &mut free) == Drained::All;
+                    (drained, next_tick(wheel))
+                })
+            };
+            visit.drained = drained;
+            visit.next = next;
+            self.has_rest |= !drained;
+        }
+    }
+
+    /// The first tick for which there is something to do in the lanes that were entered.
+    pub(crate) fn first(&self) -> u64 {
+        self.visits
+            .iter()
+            .filter(|visit| visit.is_ready())
+            .map(|visit| visit.next)
+            .min()
+            .unwrap_or(NEVER)
+    }
+
+    /// Calls `f` with each wheel that has something to do up to `tick`, until it says false. Says
+    /// whether it never did.
+    pub(crate) fn step(&mut self, tick: u64, mut f: impl FnMut(&mut Wheel) -> bool) -> bool {
+        for visit in self.visits.iter_mut().filter(|visit| visit.is_ready() && visit.next <= tick) {
+            // SAFETY: inside the gate.
+            let (go_on, next) = unsafe { visit.wheel().with(|wheel| (f(wheel), next_tick(wheel))) };
+            visit.next = next;
+            if !go_on {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Calls `f` with each wheel that was entered.
+    pub(crate) fn each(&mut self, mut f: impl FnMut(&mut Wheel)) {
+        for visit in self.visits.iter_mut().filter(|visit| visit.is_ready()) {
+            // SAFETY: the visit is `Inside`: the driver has the gate until `leave`, and `f` has no
+            // way to ask for the wheel.
+            visit.next = unsafe {
+                visit.wheel().with(|wheel| {
+                    f(wheel);
+                    next_tick(wheel)
+                })
+            };
+        }
+    }
+
+    /// Calls `f` with the wheel of a lane, if it was entered, to take something out. Says whether
+    /// it was. (The lane may then name too early a tick for its next visit. That costs one needless
+    /// look.)
+    pub(crate) fn inside(&mut self, lane: &Lane, f: impl FnOnce(&mut Wheel)) -> bool {
+        let visit = self.to(lane).filter(|visit| visit.stage == Stage::Inside);
+        let Some(visit) = visit else { return false };
+        // SAFETY: the visit is `Inside`: the driver has the gate until `leave`, and `f` has no way
+        // to ask for the wheel.
+        unsafe { visit.wheel().with(f) };
+        true
+    }
+
+    /// Leaves all lanes that were entered.
+    pub(crate) fn leave(&mut self) {
+        for visit in self.visits.iter_mut().filter(|visit| visit.stage == Stage::Inside) {
+            // What could not be drained, or detached, is looked at again at once.
+            // SAFETY: inside the gate.
+            let left = unsafe { visit.wheel().with(|wheel| wheel.has_any_due()) };
+            let next = if visit.drained && !left { visit.next } else { 0 };
+            visit.lane().ask_for_visit(next);
+            visit.lane().gate().open();
+            visit.stage = Stage::Outside;
+        }
+    }
+}
+
+/// The next tick for which there is something to do in a wheel; 0 if something is left of one that
+/// has been reached.
+pub(crate) fn next_tick(wheel: &mut Wheel) -> u64 {
+    if wheel.has_due() { 0 } else { wheel.next_tick().unwrap_or(NEVER) }
+}
+
+impl Visit {
+    fn want(&mut self) {
+        if self.stage == Stage::Outside {
+            self.stage = Stage::Wanted;
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! Tasks that are handed over together and taken one by one.
+//!
+//! A chunk goes through the queues of a pool as one thing: one push, one wake-up, one reference to
+//! the reporter. But no worker owns it. Each claims the next task when it is ready to run it, so a
+//! task that blocks its worker keeps none of those behind it from running on another.
+
+use std::mem::ManuallyDrop;
+
+use crate::base::panics::{PanicIn, Reporter};
+use crate::base::raw_task::RawTask;
+use crate::executor::Runnable;
+use crate::sync::{Arc, AtomicUsize, Ordering};
+
+/// The most tasks of a chunk: so many that what they share costs little, and so few that workers
+/// that have a chunk each still begin about in order.
+pub(crate) const CHUNK: usize = 32;
+
+/// Tasks in the order in which they are claimed.
+pub(crate) struct Chunk {
+    /// Those below `claimed` belong to the threads that claimed them.
+    tasks: Vec<ManuallyDrop<RawTask>>,
+    /// How many have been claimed; more than there are once somebody came too late.
+    claimed: AtomicUsize,
+    reporter: Arc<Reporter>,
+}
+
+// SAFETY: through a shared reference a task can only be claimed, by one thread, which is then alone
+// with it; and tasks are `Send`. The rest is `Sync` by itself.
+unsafe impl Sync for Chunk {}
+
+impl Chunk {
+    pub(crate) fn new(tasks: Vec<RawTask>, reporter: &Arc<Reporter>) -> Self {
+        let reporter = Arc::clone(reporter);
+        // (In place: it costs nothing.)
+        let tasks = tasks.into_iter().map(ManuallyDrop::new).collect();
+        Self { tasks, claimed: AtomicUsize::new(0), reporter }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.tasks.len()
+    }
+
+    /// Whether there is a task that nobody has claimed.
+    pub(crate) fn has_more(&self) -> bool {
+        // Relaxed: a hint.
+        self.claimed.load(Ordering::Relaxed) < self.tasks.len()
+    }
+
+    /// Claims the first task that nobody has claimed.
+    #[inline]
+    pub(crate) fn claim(&self) -> Option<Claim<'_>> {
+        if !self.has_more() {
+            return None; // or the count could wrap
+        }
+        // Relaxed: a thread that has a reference to the chunk has seen its tasks, and each task
+        // changes only in the hands of the thread that claimed it.
+        let index = self.claimed.fetch_add(1, Ordering::Relaxed);
+        (index < self.tasks.len()).then_some(Claim { chunk: self, index })
+    }
+}
+
+/// The right to run one task of a chunk, and the duty: a claim that is dropped leaks the task.
+#[must_use]
+pub(crate) struct Claim<'a> {
+    chunk: &'a Chunk,
+    index: usize,
+}
+
+impl Claim<'_> {
+    /// Runs the task where it lies. A panic in it is contained.
+    #[inline]
+    pub(crate) fn run(self) {
+        let task = &self.chunk.tasks[self.index];
+        // SAFETY: there is one claim for each index, and it is used up. Neither another claim nor
+        // the chunk's destructor touches the task of an index that was claimed.
+        self.chunk.reporter.contain(PanicIn::Task, || unsafe { task.run_in_place() });
+    }
+}
+
+/// What nobody has claimed is lost.
+impl Drop for Chunk {
+    fn drop(&mut self) {
+        // Relaxed: nobody else refers to the chunk.
+        let claimed = self.claimed.load(Ordering::Relaxed).min(self.tasks.len());
+        for task in &mut self.tasks[claimed..] {
+            // SAFETY: nobody has claimed this task, nor can anybody, and it is taken once.
+            let task = unsafe { ManuallyDrop::take(task) };
+            drop(Runnable::of_scheduler(task, &self.reporter));
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! What the caller holds: a future that threads can wait for too, and the right to cancel.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use super::outcome::{CallError, CallOutcome};
+use crate::systems::facade::{block_until, real_now};
+use crate::systems::when_due::WhenDue;
+use crate::{Cancellable, Handle};
+
+/// What can be cancelled: a timer, a series, or a task of a `ScheduledExecutor`.
+pub(crate) trait Target: Send + Sync {
+    fn cancel(&self) -> bool;
+    fn is_cancelled(&self) -> bool;
+}
+
+impl Target for Cancellable {
+    fn cancel(&self) -> bool {
+        Cancellable::cancel(self)
+    }
+
+    fn is_cancelled(&self) -> bool {
+        Cancellable::is_cancelled(self)
+    }
+}
+
+/// Cancels a call from elsewhere: while another thread waits for it, or a task awaits it. Cheap to
+/// clone.
+///
+/// Made by [`ScheduledCall::canceller`]. Dropping it does not cancel.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::LightArrayRevolverScheduler;
+/// use lars_scheduler::call::CallError;
+/// use std::time::Duration;
+///
+/// let scheduler = LightArrayRevolverScheduler::new()?;
+/// let call = scheduler.schedule_call(Duration::from_secs(60), || "the answer")?;
+/// let canceller = call.canceller();
+/// let waiting = std::thread::spawn(move || call.get());
+/// assert!(canceller.cancel() && canceller.is_cancelled());
+/// assert!(matches!(waiting.join().unwrap(), Err(CallError::Cancelled)));
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct CallCanceller {
+    target: Arc<dyn Target>,
+}
+
+impl CallCanceller {
+    /// Cancels the call; see [`ScheduledCall::cancel`].
+    pub fn cancel(&self) -> bool {
+        self.target.cancel()
+    }
+
+    /// Whether a call of `cancel` returned `true`.
+    pub fn is_cancelled(&self) -> bool {
+        self.target.is_cancelled()
+    }
+}
+
+impl fmt::Debug for CallCanceller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CallCanceller").field("cancelled", &self.is_cancelled()).finish()
+    }
+}
+
+/// A call that has been scheduled, and its result: the JDK's `ScheduledFuture`.
+///
+/// It is a future of the result; a thread waits with [`get`](Self::get) and
+/// [`get_timeout`](Self::get_timeout). The result of a repeated call is the value that a run broke
+/// off with.
+///
+/// Callers that wait are told in every case: when the call has returned or panicked, when it was
+/// cancelled, and when it will never run, because its scheduler was stopped or an executor lost it.
+///
+/// A call that `stop` has handed back is ready at once with [`CallError::HandedBack`], for callers
+/// that wait already and for later ones. If the holder of the list runs it, every handle not yet
+/// consumed yields the value from then on. (`close` hands nothing back: callers hear what it did
+/// with the call.)
+///
+/// Dropping it does **not** cancel the call, unless [`cancel_on_drop`](Self::cancel_on_drop) was
+/// called.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::LightArrayRevolverScheduler;
+/// use lars_scheduler::call::CallError;
+/// use std::time::Duration;
+///
+/// let secs = Duration::from_secs;
+/// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+/// let sum = time.schedule_call(secs(5), || 2 + 3)?;
+/// assert_eq!((sum.due(), sum.remaining()), (Some(time.now() + secs(5)), secs(5)));
+/// let sum = sum.get_timeout(Duration::ZERO).unwrap_err(); // not yet: it is given back
+/// time.advance(secs(5));
+/// assert!(sum.is_done());
+/// assert_eq!(sum.get()?, 5); // or `sum.await?`
+///
+/// let late = time.schedule_call(secs(5), || ())?;
+/// assert!(late.cancel() && late.is_cancelled());
+/// assert!(matches!(late.get(), Err(CallError::Cancelled)));
+/// drop(time.schedule_call(secs(5), || println!("nobody wants it"))?.cancel_on_drop());
+/// assert_eq!(time.pending(), 0);
+/// # Ok(()) }
+/// ```
+#[must_use = "the call runs all the same, but its result is lost"]
+pub struct ScheduledCall<T> {
+    outcome: Arc<CallOutcome<T>>,
+    target: Arc<dyn Target>,
+    due: WhenDue,
+    handle: Handle,
+    cancel_on_drop: bool,
+}
+
+impl<T> ScheduledCall<T> {
+    pub(crate) fn new(
+        outcome: Arc<CallOutcome<T>>,
+        target: Arc<dyn Target>,
+        due: WhenDue,
+        handle: Handle,
+    ) -> Self {
+        Self { outcome, target, due, handle, cancel_on_drop: false }
+    }
+
+    /// Blocks until there is a result.
+    ///
+    /// Not for tasks that run inline: they block the thread that would have to bring the result. In
+    /// virtual time another thread has to move the clock.
+    ///
+    /// # Errors
+    ///
+    /// [`CallError`] says why there is no value.
+    pub fn get(mut self) -> Result<T, CallError> {
+        // Without a deadline the wait ends with a result.
+        block_until(Pin::new(&mut self), None).unwrap_or(Err(CallError::Dropped))
+    }
+
+    /// Blocks until there is a result, for at most `limit`. That is real time, even if the
+    /// scheduler's is virtual.
+    ///
+    /// # Errors
+    ///
+    /// The handle itself when the time is up, to be used again.
+    pub fn get_timeout(mut self, limit: Duration) -> Result<Result<T, CallError>, Self> {
+        let deadline = real_now().checked_add(limit);
+        block_until(Pin::new(&mut self), deadline).ok_or(self)
+    }
+
+    /// Whether waiting would return at once: there is a result, whatever it is, or the call was
+    /// handed back by `stop`.
+    pub fn is_done(&self) -> bool {
+        self.outcome.is_ready()
+    }
+
+    /// When the call is due, a repeated one for the first time; `None` for a time that the
+    /// platform's clock cannot express.
+    pub fn due(&self) -> Option<Instant> {
+        self.due.instant()
+    }
+
+    /// How long it is until the call is [due](Self::due), by the scheduler's clock: zero if that
+    /// has passed, [`Duration::MAX`] if it never comes.
+    pub fn remaining(&self) -> Duration {
+        self.due.remaining(self.handle.now())
+    }
+
+    /// Prevents the run, or ends the series. As with [`Cancellable::cancel`], exactly one caller
+    /// gets `true`, and only if the run was prevented or the series had not ended. The result is
+    /// then [`CallError::Cancelled`].
+    ///
+    /// A run that has begun is not interrupted. If it belongs to a series and breaks off with a
+    /// value, that is the result all the same.
+    pub fn cancel(&self) -> bool {
+        self.target.cancel()
+    }
+
+    /// Whether it was cancelled: a call of `cancel` returned `true`.
+    pub fn is_cancelled(&self) -> bool {
+        self.target.is_cancelled()
+    }
+
+    /// Cancels from elsewhere, while this handle is being waited for.
+    pub fn canceller(&self) -> CallCanceller {
+        CallCanceller { target: Arc::clone(&self.target) }
+    }
+
+    /// From now on, dropping the handle cancels.
+    pub fn cancel_on_drop(mut self) -> Self {
+        self.cancel_on_drop = true;
+        self
+    }
+}
+
+impl<T> Drop for ScheduledCall<T> {
+    fn drop(&mut self) {
+        if self.cancel_on_drop {
+            self.target.cancel();
+        }
+    }
+}
+
+impl<T> Future for ScheduledCall<T> {
+    type Output = Result<T, CallError>;
+
+    /// # Cancel safety
+    ///
+    /// Nothing is lost when it is polled by reference and dropped there. Polled again after it was
+    /// ready, it is ready with [`CallError::Taken`]; or, after [`CallError::HandedBack`], with what
+    /// there is by then.
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.outcome.poll(context)
+    }
+}
+
+impl<T> fmt::Debug for ScheduledCall<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ScheduledCall")
+            .field("done", &self.is_done())
+            .field("cancelled", &self.is_cancelled())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,110 @@
+//! The options of a repeated timer.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::RepeatedTimer;
+use super::chain::{Adjust, DestroyHook, DeviceParts, SharedTimer};
+use crate::systems::facade::{RunOn, check_period};
+use crate::{Executor, Handle, Refusal};
+
+/// Builds a [`RepeatedTimer`]. Made by [`RepeatedTimer::builder`].
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::LightArrayRevolverScheduler;
+/// use lars_scheduler::repeated_timer::RepeatedTimer;
+/// use std::sync::mpsc;
+/// use std::time::Duration;
+///
+/// let ms = Duration::from_millis;
+/// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+/// let (sender, destroyed) = mpsc::channel();
+/// let election = RepeatedTimer::builder(&time, ms(100))
+///     .adjust_timeout(|period| period + Duration::from_millis(50)) // a random one, in real life
+///     .on_destroy(move || drop(sender.send("destroyed")))
+///     .inline()
+///     .build(|timer| println!("no word for {:?}", timer.period()))?;
+/// election.start()?;
+/// assert_eq!(time.advance(ms(149)), 0);
+/// assert_eq!(time.advance(ms(1)), 1);
+/// drop(election);
+/// assert_eq!(destroyed.try_recv()?, "destroyed");
+/// # Ok(()) }
+/// ```
+#[must_use = "a builder does nothing until it builds"]
+pub struct RepeatedTimerBuilder {
+    handle: Handle,
+    period: Duration,
+    run_on: RunOn,
+    adjust: Option<Adjust>,
+    on_destroy: Option<DestroyHook>,
+}
+
+impl RepeatedTimerBuilder {
+    pub(super) fn new(handle: &Handle, period: Duration) -> Self {
+        let run_on = RunOn::Default;
+        Self { handle: handle.clone(), period, run_on, adjust: None, on_destroy: None }
+    }
+
+    /// Computes a timeout from the period each time before a trigger is armed: in `start`,
+    /// `restart`, `reset`, and at the end of each run. This is for elections, whose timeouts have
+    /// to differ from node to node and from round to round.
+    ///
+    /// It runs on the thread that arms, and several threads may call it at once. It may look at the
+    /// timer and stop it, but must not arm it: that would call it again. A timeout of zero means at
+    /// once.
+    pub fn adjust_timeout(
+        mut self,
+        adjust: impl Fn(Duration) -> Duration + Send + Sync + 'static,
+    ) -> Self {
+        self.adjust = Some(Arc::new(adjust));
+        self
+    }
+
+    /// Calls `hook` once when the timer has been [destroyed](RepeatedTimer::destroy).
+    pub fn on_destroy(mut self, hook: impl FnOnce() + Send + 'static) -> Self {
+        self.on_destroy = Some(Box::new(hook));
+        self
+    }
+
+    /// Runs the trigger on the timer thread itself. See [`Task::inline`](crate::Task::inline).
+    pub fn inline(mut self) -> Self {
+        self.run_on = RunOn::Inline;
+        self
+    }
+
+    /// Runs the trigger on `executor` instead of the scheduler's own.
+    pub fn executor(mut self, executor: Arc<dyn Executor>) -> Self {
+        self.run_on = RunOn::Executor(executor);
+        self
+    }
+
+    /// The timer, stopped. `trigger` is what it runs; it gets the timer as its argument.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::Period`] for a period of zero.
+    pub fn build(
+        self,
+        trigger: impl FnMut(&RepeatedTimer) + Send + 'static,
+    ) -> Result<RepeatedTimer, Refusal> {
+        check_period(self.period)?;
+        let parts = DeviceParts {
+            period: self.period,
+            trigger: Box::new(trigger),
+            adjust: self.adjust,
+            on_destroy: self.on_destroy,
+        };
+        Ok(RepeatedTimer { shared: SharedTimer::new(self.handle, self.run_on, parts) })
+    }
+}
+
+impl fmt::Debug for RepeatedTimerBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RepeatedTimerBuilder").field("period", &self.period).finish_non_exhaustive()
+    }
+}

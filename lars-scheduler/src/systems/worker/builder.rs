@@ -1,0 +1,162 @@
+//! The options of a worker.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::Worker;
+use super::context::{Capture, ContextHook};
+use super::drain::{Mode, SharedWorker};
+use crate::sync::Mutex;
+use crate::systems::facade::RunOn;
+use crate::{Executor, Handle};
+
+/// Builds a [`Worker`]. Made by [`Worker::builder`].
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::worker::Worker;
+/// use lars_scheduler::{LightArrayRevolverScheduler, Pool};
+/// use std::sync::{Arc, mpsc};
+/// use std::time::Duration;
+///
+/// let scheduler = LightArrayRevolverScheduler::new()?;
+/// let pool = Arc::new(Pool::new("orders", 2)?);
+/// let orders = Worker::builder(&scheduler).executor(pool).fair().build();
+/// let (sender, receiver) = mpsc::channel();
+/// let late = sender.clone();
+/// orders.schedule(move || sender.send(1).unwrap())?;
+/// orders.schedule_after(Duration::from_millis(1), move || late.send(2).unwrap())?;
+/// assert_eq!(receiver.iter().take(2).collect::<Vec<_>>(), [1, 2]);
+/// # Ok(()) }
+/// ```
+#[must_use = "a builder does nothing until it builds"]
+pub struct WorkerBuilder {
+    handle: Handle,
+    run_on: RunOn,
+    mode: fn(RunOn) -> Mode,
+    hooks: Vec<Box<dyn Capture>>,
+}
+
+impl WorkerBuilder {
+    pub(super) fn new(handle: &Handle) -> Self {
+        let (run_on, hooks) = (RunOn::Default, Vec::new());
+        Self { handle: handle.clone(), run_on, mode: Mode::Eager, hooks }
+    }
+
+    /// Runs one task, and then goes to the end of the executor's queue. This is for workers that
+    /// are often busy: by default a worker occupies a thread of the executor until nothing is
+    /// ready.
+    pub fn fair(mut self) -> Self {
+        self.mode = Mode::Fair;
+        self
+    }
+
+    /// Runs each task on the thread that schedules it, before `schedule` returns: at once if no
+    /// task of the worker is running, and otherwise after that task. So tasks that schedule tasks
+    /// make a queue, and not a deeper stack.
+    ///
+    /// `schedule_after` waits until the delay has passed and the task has run, and also for tasks
+    /// that others schedule meanwhile. A repeat is waited for until it ends. If another thread runs
+    /// the worker's tasks already, that thread runs the new one, and the call returns. It also
+    /// returns when the scheduler stops. (In virtual time, another thread has to move the clock.)
+    ///
+    /// [`executor`](Self::executor) and [`inline`](Self::inline) have no effect on a trampoline. (A
+    /// task on the timer thread that uses an idle trampoline does not wait for delayed tasks of
+    /// others; those run on the timer thread when they are due.)
+    pub fn trampoline(mut self) -> Self {
+        self.mode = |_| Mode::Trampoline;
+        self
+    }
+
+    /// Runs the tasks on the timer thread itself. See [`Task::inline`](crate::Task::inline).
+    pub fn inline(mut self) -> Self {
+        self.run_on = RunOn::Inline;
+        self
+    }
+
+    /// Runs the tasks on `executor` instead of the scheduler's own.
+    pub fn executor(mut self, executor: Arc<dyn Executor>) -> Self {
+        self.run_on = RunOn::Executor(executor);
+        self
+    }
+
+    /// Gives each task the context that it was scheduled in.
+    ///
+    /// `capture` is called on the thread that schedules, once for each task. `enter` is called on
+    /// the thread that runs the task, before each run; what it returns is kept during the run and
+    /// dropped after it, even after a panic. Its destructor restores what was there before. If
+    /// `context` is called more than once, contexts are entered in the order of the calls and left
+    /// in the opposite order.
+    ///
+    /// A hook that panics is reported, and the task runs without that context.
+    ///
+    /// # Examples
+    ///
+    /// Tracing spans:
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use lars_scheduler::worker::Worker;
+    /// # let scheduler = lars_scheduler::LightArrayRevolverScheduler::new()?;
+    /// let worker = Worker::builder(&scheduler)
+    ///     .context(tracing::Span::current, |span| span.clone().entered())
+    ///     .build();
+    /// # worker.dispose();
+    /// # Ok(()) }
+    /// ```
+    ///
+    /// A thread-local:
+    ///
+    /// ```
+    /// use lars_scheduler::worker::Worker;
+    /// use std::cell::Cell;
+    ///
+    /// thread_local! { static TENANT: Cell<u32> = const { Cell::new(0) }; }
+    ///
+    /// struct Restore(u32);
+    /// impl Drop for Restore {
+    ///     fn drop(&mut self) {
+    ///         TENANT.set(self.0);
+    ///     }
+    /// }
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let time = lars_scheduler::LightArrayRevolverScheduler::builder().build_virtual()?;
+    /// let worker = Worker::builder(&time)
+    ///     .context(|| TENANT.get(), |&tenant| Restore(TENANT.replace(tenant)))
+    ///     .build();
+    /// TENANT.set(7);
+    /// worker.schedule(|| assert_eq!(TENANT.get(), 7))?;
+    /// TENANT.set(8);
+    /// time.run_until_idle(10)?;
+    /// assert_eq!(TENANT.get(), 8); // as before the run
+    /// assert_eq!(time.metrics().panicked, 0);
+    /// # Ok(()) }
+    /// ```
+    pub fn context<V: Send + 'static, G: 'static>(
+        mut self,
+        capture: impl Fn() -> V + Send + Sync + 'static,
+        enter: impl Fn(&V) -> G + Send + Sync + 'static,
+    ) -> Self {
+        self.hooks.push(Box::new(ContextHook { capture, enter: Arc::new(enter) }));
+        self
+    }
+
+    /// The worker.
+    pub fn build(self) -> Worker {
+        let Self { handle, run_on, mode, hooks } = self;
+        let shared = SharedWorker { handle, mode: mode(run_on), hooks, jobs: Mutex::default() };
+        Worker { shared: Arc::new(shared) }
+    }
+}
+
+impl fmt::Debug for WorkerBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WorkerBuilder")
+            .field("mode", &(self.mode)(self.run_on.clone()))
+            .field("contexts", &self.hooks.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,119 @@
+//! The pool: workers that sleep and are woken, while tasks are submitted from outside and from
+//! inside.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::sync::{check, thread};
+use crate::{Executor, Pool, Runnable};
+
+fn submit(ledger: &Ledger, pool: &Pool) -> usize {
+    let token = ledger.token();
+    let number = token.number;
+    ledger.accepted(number);
+    pool.execute(Runnable::new(task(token))).unwrap();
+    number
+}
+
+#[test]
+fn a_worker_that_falls_asleep_does_not_sleep_through_a_task() {
+    check(10_000, || {
+        let (pool, ledger) = (Pool::new("shuttle", 1).unwrap(), Ledger::new());
+        // The second comes when the worker has no work left, or is about to have none.
+        let first = submit(&ledger, &pool);
+        ledger.wait_run(first);
+        let second = submit(&ledger, &pool);
+        ledger.wait_run(second);
+        drop(pool);
+        ledger.settle();
+    });
+}
+
+#[test]
+fn tasks_that_two_threads_submit_run_once_and_a_wait_sees_them_finished() {
+    check(8_000, || {
+        let (pool, ledger) = (Pool::new("shuttle", 2).unwrap(), Ledger::new());
+        let threads: Vec<_> = (0..2)
+            .map(|_| {
+                let (pool, ledger) = (pool.clone(), ledger.clone());
+                thread::spawn(move || {
+                    for _ in 0..2 {
+                        submit(&ledger, &pool);
+                    }
+                })
+            })
+            .collect();
+        pool.wait_idle(None);
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        assert!(pool.wait_idle(None));
+        assert_eq!(ledger.total_ran(), 4);
+        drop(pool);
+        ledger.settle();
+    });
+}
+
+#[test]
+fn a_task_may_submit_others_and_hold_the_last_reference() {
+    check(8_000, || {
+        let (pool, ledger) = (Pool::new("shuttle", 2).unwrap(), Ledger::new());
+        let token = ledger.token();
+        ledger.accepted(token.number);
+        let outer = {
+            let (pool, ledger) = (pool.clone(), ledger.clone());
+            move || {
+                token.run();
+                submit(&ledger, &pool);
+                submit(&ledger, &pool);
+            }
+        };
+        pool.execute(Runnable::new(outer)).unwrap();
+        drop(pool);
+        ledger.settle();
+        assert_eq!(ledger.total_ran(), 3);
+    });
+}
+
+#[test]
+fn two_tasks_that_wait_for_each_other_run_on_two_workers() {
+    check(6_000, || {
+        let (pool, ledger) = (Pool::new("shuttle", 2).unwrap(), Ledger::new());
+        let (one, other) = (crate::sync::mpsc::channel(), crate::sync::mpsc::channel());
+        let both = [(one.0, other.1), (other.0, one.1)];
+        for (sender, receiver) in both {
+            let token = ledger.token();
+            ledger.accepted(token.number);
+            let task = move || {
+                sender.send(()).unwrap();
+                receiver.recv().unwrap();
+                token.run();
+            };
+            pool.execute(Runnable::new(task)).unwrap();
+        }
+        ledger.settle();
+    });
+}
+
+#[test]
+fn schedulers_may_share_a_pool_and_end_one_after_the_other() {
+    check(4_000, || {
+        let (pool, ledger) = (Pool::new("shuttle", 2).unwrap(), Ledger::new());
+        let schedulers: Vec<_> =
+            (0..2).map(|_| builder().executor(pool.clone()).build().unwrap()).collect();
+        drop(pool);
+        let threads: Vec<_> = schedulers
+            .into_iter()
+            .map(|scheduler| {
+                let ledger = ledger.clone();
+                thread::spawn(move || {
+                    let scheduler = Arc::new(scheduler);
+                    let (number, _) = schedule(&ledger, &scheduler, Duration::ZERO).unwrap();
+                    schedule(&ledger, &scheduler, TICK);
+                    ledger.wait_run(number);
+                    scheduler.close().unwrap();
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        ledger.settle();
+    });
+}

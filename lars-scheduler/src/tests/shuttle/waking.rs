@@ -1,0 +1,139 @@
+//! The timer thread sleeps, and a task that is due before the end of its sleep wakes it. A lost
+//! wake-up is a deadlock: time does not go on by itself.
+
+use super::*;
+use crate::sync::{advance, check, thread};
+
+#[test]
+fn a_task_without_delay_wakes_a_thread_that_sleeps_for_ever() {
+    check(8_000, || {
+        let (scheduler, ledger) = (inline(), Ledger::new());
+        let threads: Vec<_> = (0..2)
+            .map(|_| {
+                let (handle, ledger) = (scheduler.handle(), ledger.clone());
+                thread::spawn(move || {
+                    let (number, _) = schedule(&ledger, &handle, Duration::ZERO).unwrap();
+                    ledger.wait_run(number);
+                    let (number, _) = schedule(&ledger, &handle, Duration::ZERO).unwrap();
+                    ledger.wait_run(number);
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        drop(scheduler);
+        ledger.settle();
+    });
+}
+
+#[test]
+fn a_nearer_deadline_ends_a_sleep_until_a_further_one() {
+    check(8_000, || {
+        let (scheduler, ledger) = (inline(), Ledger::new());
+        let far = schedule(&ledger, &scheduler, ticks(1000)).unwrap();
+        let nearer: Vec<_> = (1..3)
+            .map(|delay| {
+                let (handle, ledger) = (scheduler.handle(), ledger.clone());
+                thread::spawn(move || schedule(&ledger, &handle, ticks(delay)).unwrap().0)
+            })
+            .collect();
+        let nearer: Vec<_> = nearer.into_iter().map(|thread| thread.join().unwrap()).collect();
+        advance(ticks(4));
+        nearer.into_iter().for_each(|number| ledger.wait_run(number));
+        assert!(far.1.is_pending());
+        ledger.cancelled(far.0, far.1.cancel());
+        drop(far);
+        drop(scheduler);
+        ledger.settle();
+    });
+}
+
+#[test]
+fn a_deadline_that_is_moved_nearer_ends_the_sleep() {
+    check(8_000, || {
+        let (scheduler, ledger) = (inline(), Ledger::new());
+        let (number, task) = schedule(&ledger, &scheduler, ticks(1000)).unwrap();
+        let mover = thread::spawn(move || {
+            assert!(task.reset(ticks(500)));
+            assert!(task.reset(TICK));
+        });
+        mover.join().unwrap();
+        advance(ticks(3));
+        ledger.wait_run(number);
+        drop(scheduler);
+        ledger.settle();
+    });
+}
+
+#[test]
+fn a_stop_ends_the_sleep() {
+    check(5_000, || {
+        let (scheduler, ledger) = (inline(), Ledger::new());
+        schedule(&ledger, &scheduler, ticks(1000)).unwrap();
+        let stopped = scheduler.stop();
+        let waiting =
+            thread::spawn(move || stopped.wait().into_iter().map(|task| task.run()).count());
+        assert_eq!(waiting.join().unwrap(), 1);
+        ledger.settle();
+    });
+}
+
+#[test]
+fn nothing_runs_before_its_time_however_time_moves() {
+    check(5_000, || {
+        let (scheduler, ledger) = (inline(), Ledger::new());
+        let threads: Vec<_> = (0..2)
+            .map(|_| {
+                let (handle, ledger) = (scheduler.handle(), ledger.clone());
+                thread::spawn(move || {
+                    for delay in [3, 1] {
+                        let due = handle.now() + ticks(delay);
+                        let (token, clock) = (ledger.token(), handle.clone());
+                        let number = token.number;
+                        let task = move || {
+                            if clock.now() >= due {
+                                token.run();
+                            } else {
+                                token.buried();
+                            }
+                        };
+                        enter(&ledger, number, handle.schedule_once(ticks(delay), task));
+                    }
+                })
+            })
+            .collect();
+        for _ in 0..6 {
+            advance(TICK / 2);
+        }
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        advance(ticks(4));
+        ledger.settle();
+        assert_eq!(ledger.total_ran(), 4, "one was early");
+        drop(scheduler);
+    });
+}
+
+/// The timer thread reads the clock after it has taken in. What it takes in was stamped before
+/// that, and so is due. By an older reading it would wait for the next tick, which never comes
+/// here.
+#[test]
+fn a_task_without_delay_is_due_when_it_is_taken_in_however_time_moves() {
+    check(8_000, || {
+        let (scheduler, ledger) = (inline(), Ledger::new());
+        let threads: Vec<_> = (0..2)
+            .map(|_| {
+                let (handle, ledger) = (scheduler.handle(), ledger.clone());
+                thread::spawn(move || {
+                    let next = |_| {
+                        advance(Duration::from_nanos(1));
+                        schedule(&ledger, &handle, Duration::ZERO).unwrap().0
+                    };
+                    let numbers: Vec<_> = (0..2).map(next).collect();
+                    numbers.into_iter().for_each(|number| ledger.wait_run(number));
+                })
+            })
+            .collect();
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        drop(scheduler);
+        ledger.settle();
+    });
+}

@@ -1,0 +1,534 @@
+//! What a user writes, and what that is passed with each call.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use lars_scheduler::{Cancellable, Refusal, Task, TaskBody};
+
+use crate::actor::timers::{Timers, check_period};
+use crate::base::error::StashFull;
+use crate::base::stop_reason::{StopReason, Terminated};
+use crate::base::supervision::Failure;
+use crate::cell::home::Cell;
+use crate::cell::signal::{Resident, Signal, Watcher};
+use crate::dispatcher::workers::about_to_block;
+use crate::refs::address::ActorRef;
+use crate::refs::sends::Scheduler;
+use crate::refs::system::System;
+use crate::sync::Arc;
+
+/// An actor: state that is touched by one message at a time.
+///
+/// # Ordering
+///
+/// Messages from one thread to one actor are received in the order in which they were sent. Nothing
+/// is said about messages from different threads.
+///
+/// # Panics
+///
+/// A panic in any of these methods, or in the factory that makes the actor, is contained: it is
+/// logged, counted, shown to the hook of [`Builder::on_panic`](crate::Builder::on_panic), and
+/// decided on by the actor's [`Supervision`](crate::Supervision); by default the actor stops.
+/// Panics in `restarting` and `stopped` change nothing about what is going on.
+///
+/// # Examples
+///
+/// ```
+/// use mini_actor::{Actor, ActorSystem, Context};
+/// use std::sync::mpsc;
+///
+/// struct Counter {
+///     total: u64,
+///     report: mpsc::Sender<u64>,
+/// }
+///
+/// impl Actor for Counter {
+///     type Message = u64;
+///
+///     fn receive(&mut self, message: u64, ctx: &mut Context<Self>) {
+///         self.total += message;
+///         if message == 0 {
+///             self.report.send(self.total).expect("the test waits for it");
+///             ctx.stop();
+///         }
+///     }
+/// }
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let system = ActorSystem::new("demo")?;
+/// let (report, total) = mpsc::channel();
+/// let counter = system.spawn("counter", move || Counter { total: 0, report })?;
+/// counter.tell(1)?;
+/// counter.tell(2)?;
+/// counter.tell(0)?;
+/// assert_eq!(total.recv()?, 3);
+/// system.close()?;
+/// # Ok(()) }
+/// ```
+pub trait Actor: Send + Sized + 'static {
+    /// What it can be sent.
+    type Message: Send + 'static;
+
+    /// Called before the first message, and again of each new actor after a restart.
+    fn started(&mut self, ctx: &mut Context<Self>) {
+        let _ = ctx;
+    }
+
+    /// Called with each message.
+    fn receive(&mut self, message: Self::Message, ctx: &mut Context<Self>);
+
+    /// Called once when an actor that it [watches](Context::watch) has stopped, also if that actor
+    /// had stopped before. It comes after all messages that the stopped actor had sent to this one.
+    fn terminated(&mut self, gone: Terminated, ctx: &mut Context<Self>) {
+        let _ = (gone, ctx);
+    }
+
+    /// Called when no message has come for as long as [`Context::set_receive_timeout`] says; and
+    /// again after each further such time.
+    fn receive_timeout(&mut self, ctx: &mut Context<Self>) {
+        let _ = ctx;
+    }
+
+    /// Whether a message begins the time of the receive timeout anew. All do by default, keyed
+    /// timers included.
+    fn influences_receive_timeout(message: &Self::Message) -> bool {
+        let _ = message;
+        true
+    }
+
+    /// A copy of a message about to be received, for [`restarting`](Self::restarting) should that
+    /// fail. By default none is made.
+    fn keep(message: &Self::Message) -> Option<Self::Message> {
+        let _ = message;
+        None
+    }
+
+    /// Called of an actor that has panicked and is about to be replaced by a new one. Its timers
+    /// have been cancelled; it is dropped after this, without [`stopped`](Self::stopped). If it
+    /// calls [`Context::stop`] here, or has before it panicked, there will be no new one.
+    fn restarting(&mut self, failure: Failure<Self::Message>, ctx: &mut Context<Self>) {
+        let _ = (failure, ctx);
+    }
+
+    /// Called once, after the last message, whatever the reason; but not of an actor that
+    /// [`restarting`](Self::restarting) was called of. Its timers have been cancelled and its
+    /// children have stopped. The actor is dropped after it.
+    fn stopped(&mut self, reason: StopReason, ctx: &mut Context<Self>) {
+        let _ = (reason, ctx);
+    }
+}
+
+/// The receive timeout of an actor.
+struct Quiet {
+    after: Duration,
+    generation: u64,
+    since: Instant,
+    armed: Option<Cancellable>,
+}
+
+/// Passed to an actor with each call.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use mini_actor::test_kit::TestKit;
+/// use mini_actor::{Actor, Context, Recipient, StopReason};
+/// use std::time::Duration;
+///
+/// /// Opens a minute after it has started. Guests that come before that wait.
+/// struct Gate {
+///     open: bool,
+///     hall: Recipient<&'static str>,
+/// }
+///
+/// impl Actor for Gate {
+///     type Message = &'static str;
+///     fn started(&mut self, ctx: &mut Context<Self>) {
+///         let _ = ctx.timers().start_single("clock", Duration::from_secs(60), "open");
+///     }
+///     fn receive(&mut self, message: &'static str, ctx: &mut Context<Self>) {
+///         match message {
+///             "open" => {
+///                 self.open = true;
+///                 ctx.unstash_all();
+///             }
+///             "close" => ctx.stop(),
+///             guest if self.open => drop(self.hall.tell(guest)),
+///             guest => ctx.stash(guest).expect("few come so early"),
+///         }
+///     }
+/// }
+///
+/// let kit = TestKit::new("test")?;
+/// let guests = kit.probe::<&'static str>("hall");
+/// let hall = guests.actor().recipient();
+/// let gate = kit.spawn("gate", move || Gate { open: false, hall })?;
+/// gate.tell("early")?;
+/// guests.expect_no_message_for(Duration::from_secs(59));
+/// assert_eq!(guests.expect_message_within(Duration::from_secs(1)), "early");
+/// gate.tell("close")?;
+/// assert_eq!(guests.expect_terminated(&gate), StopReason::Itself);
+/// # Ok(()) }
+/// ```
+pub struct Context<A: Actor> {
+    myself: ActorRef<A::Message>,
+    system: System,
+    /// Boxed, here and below, since few actors use them.
+    timers: Option<Box<Timers<A::Message>>>,
+    quiet: Option<Box<Quiet>>,
+    quiet_generation: u64,
+    stash: VecDeque<A::Message>,
+    stash_capacity: usize,
+    /// What was stashed and is to be received next.
+    pub(crate) unstashed: VecDeque<A::Message>,
+    /// By their numbers, and so in the order in which they were spawned.
+    pub(crate) children: BTreeMap<u64, Arc<dyn Resident>>,
+    /// By their numbers, each with this actor's number among its watchers.
+    watching: BTreeMap<u64, (Arc<dyn Resident>, Option<u64>)>,
+    /// It wants to stop.
+    pub(crate) stopping: bool,
+    /// No more children are accepted.
+    pub(crate) closing: bool,
+}
+
+impl<A: Actor> Context<A> {
+    pub(crate) fn new(cell: &Arc<Cell<A::Message>>, system: System, stash_capacity: usize) -> Self {
+        Self {
+            myself: ActorRef::new(Arc::clone(cell)),
+            system,
+            timers: None,
+            quiet: None,
+            quiet_generation: 0,
+            stash: VecDeque::new(),
+            stash_capacity,
+            unstashed: VecDeque::new(),
+            children: BTreeMap::new(),
+            watching: BTreeMap::new(),
+            stopping: false,
+            closing: false,
+        }
+    }
+
+    /// A reference to this actor.
+    pub fn myself(&self) -> &ActorRef<A::Message> {
+        &self.myself
+    }
+
+    /// Stops this actor when the current call returns. What is left in its mailbox becomes dead
+    /// letters, and its children are stopped. (To receive what is queued first:
+    /// `ctx.myself().stop()`.)
+    pub fn stop(&mut self) {
+        self.stopping = true;
+    }
+
+    /// The system, to spawn actors without a parent.
+    pub fn system(&self) -> &System {
+        &self.system
+    }
+
+    /// The system's scheduler, for messages to others. See [`timers`](Self::timers) for messages to
+    /// this actor.
+    pub fn scheduler(&self) -> &Scheduler {
+        self.system.scheduler()
+    }
+
+    /// This actor's own timers.
+    pub fn timers(&mut self) -> &mut Timers<A::Message> {
+        let cell = self.myself.cell();
+        self.timers.get_or_insert_with(|| Box::new(Timers::new(Arc::clone(cell))))
+    }
+
+    /// The living child of this name, if it receives messages of this type.
+    pub fn child<M: Send + 'static>(&self, name: &str) -> Option<ActorRef<M>> {
+        self.system.find(&format!("{}/{name}", self.myself.path()))
+    }
+
+    /// The names of the children that live, in the order in which they were spawned; with `len`.
+    /// For a reference to one see [`child`](Self::child).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use mini_actor::{Actor, Context};
+    ///
+    /// struct Worker;
+    /// # impl Actor for Worker {
+    /// #     type Message = u32;
+    /// #     fn receive(&mut self, _: u32, _: &mut Context<Self>) {}
+    /// # }
+    ///
+    /// struct Pool;
+    ///
+    /// impl Actor for Pool {
+    ///     type Message = u32;
+    ///     fn started(&mut self, ctx: &mut Context<Self>) {
+    ///         for name in ["first", "second"] {
+    ///             ctx.spawn(name, || Worker).expect("the names are free");
+    ///         }
+    ///         assert!(ctx.children().eq(["first", "second"]));
+    ///     }
+    ///     /// To all.
+    ///     fn receive(&mut self, number: u32, ctx: &mut Context<Self>) {
+    ///         for name in ctx.children() {
+    ///             if let Some(worker) = ctx.child::<u32>(name) {
+    ///                 let _ = worker.tell(number);
+    ///             }
+    ///         }
+    ///     }
+    /// }
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let kit = mini_actor::test_kit::TestKit::new("test")?;
+    /// # let pool = kit.spawn("pool", || Pool)?;
+    /// # pool.tell(7)?;
+    /// # kit.settle();
+    /// # assert_eq!(kit.metrics().processed, 3);
+    /// # Ok(()) }
+    /// ```
+    pub fn children(&self) -> impl ExactSizeIterator<Item = &str> {
+        self.children.values().map(|child| child.path().rsplit('/').next().unwrap_or_default())
+    }
+
+    /// Lets [`Actor::terminated`] be called when that actor has stopped; once, also if it has
+    /// stopped already. Watching twice is watching once, also by an actor that was restarted: what
+    /// its predecessor watched, it watches, and what ended in between it is told of after its
+    /// [`started`](Actor::started).
+    pub fn watch<M: Send + 'static>(&mut self, other: &ActorRef<M>) {
+        let other = Arc::clone(other.cell()) as Arc<dyn Resident>;
+        if self.watching.contains_key(&other.id()) {
+            return;
+        }
+        let me = Watcher::Actor(Arc::clone(self.myself.cell()) as Arc<_>);
+        let number = match other.watchers().add(me) {
+            Ok(number) => Some(number),
+            Err((_, reason)) => {
+                let gone = Terminated { id: other.id(), path: Arc::clone(other.path()), reason };
+                (Arc::clone(self.myself.cell()) as Arc<dyn Resident>).tell_end(gone);
+                None
+            }
+        };
+        self.watching.insert(other.id(), (other, number));
+    }
+
+    /// Ends watching: [`Actor::terminated`] is not called any more for that actor, also if it has
+    /// stopped and this is only on its way. Says whether it was watched, and had not been told of.
+    pub fn unwatch<M: Send + 'static>(&mut self, other: &ActorRef<M>) -> bool {
+        match self.watching.remove(&other.id()) {
+            Some(watched) => {
+                unwatch(watched);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Stops watching `id`; true if it was watched.
+    pub(crate) fn was_watching(&mut self, id: u64) -> bool {
+        self.watching.remove(&id).is_some()
+    }
+
+    /// Puts a message aside, to be received again after [`unstash_all`](Self::unstash_all).
+    ///
+    /// # Errors
+    ///
+    /// [`StashFull`] gives the message back if as many are stashed as
+    /// [`Props::stash`](crate::Props::stash) says.
+    pub fn stash(&mut self, message: A::Message) -> Result<(), StashFull<A::Message>> {
+        if self.stash.len() >= self.stash_capacity {
+            return Err(StashFull { capacity: self.stash_capacity, message });
+        }
+        self.stash.push_back(message);
+        Ok(())
+    }
+
+    /// How many messages are stashed.
+    pub fn stashed(&self) -> usize {
+        self.stash.len()
+    }
+
+    /// Lets all stashed messages be received next, in the order in which they were stashed, before
+    /// those in the mailbox.
+    pub fn unstash_all(&mut self) {
+        // Those that were to be received next already come after those that are put back now: they
+        // were received, and stashed, later.
+        while let Some(message) = self.stash.pop_back() {
+            self.unstashed.push_front(message);
+        }
+    }
+
+    /// Lets [`Actor::receive_timeout`] be called when no message has been received for `after`,
+    /// beginning now, and then with the end of each message's handling; again and again until it is
+    /// changed or [cancelled](Self::cancel_receive_timeout). Messages for which
+    /// [`Actor::influences_receive_timeout`] says no do not count. Ends with the actor, also when
+    /// it is restarted.
+    ///
+    /// It costs one timer in all and reading the clock with each message, not a timer with each
+    /// message. It is never called while messages are queued that had come in time.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::Period`] if `after` is zero, which would be over at once again and again;
+    /// [`Refusal::Stopped`] while the system is being closed. What was set before is left as it is.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use mini_actor::{Actor, Context};
+    /// use std::time::Duration;
+    ///
+    /// struct Session;
+    ///
+    /// impl Actor for Session {
+    ///     type Message = &'static str;
+    ///     fn started(&mut self, ctx: &mut Context<Self>) {
+    ///         assert!(ctx.set_receive_timeout(Duration::ZERO).is_err());
+    ///         // Refused only while the system is being closed, which ends the session anyway.
+    ///         let _ = ctx.set_receive_timeout(Duration::from_secs(60));
+    ///     }
+    ///     fn receive(&mut self, _: &'static str, _: &mut Context<Self>) {}
+    ///     fn receive_timeout(&mut self, ctx: &mut Context<Self>) {
+    ///         ctx.stop();
+    ///     }
+    /// }
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use mini_actor::test_kit::TestKit;
+    ///
+    /// let kit = TestKit::new("test")?;
+    /// let session = kit.spawn("session", || Session)?;
+    /// kit.advance(Duration::from_secs(59));
+    /// session.tell("still there")?;
+    /// kit.advance(Duration::from_secs(59));
+    /// assert!(!session.is_stopped());
+    /// kit.advance(Duration::from_secs(1));
+    /// assert!(session.is_stopped());
+    /// # Ok(()) }
+    /// ```
+    pub fn set_receive_timeout(&mut self, after: Duration) -> Result<(), Refusal> {
+        check_period(after)?;
+        let generation = self.quiet_generation + 1;
+        let since = self.system.registry().timers.now();
+        let armed = Some(self.arm_quiet(generation, after)?);
+        self.cancel_receive_timeout();
+        self.quiet_generation = generation;
+        self.quiet = Some(Box::new(Quiet { after, generation, since, armed }));
+        Ok(())
+    }
+
+    /// What [`set_receive_timeout`](Self::set_receive_timeout) was called with.
+    pub fn receive_timeout(&self) -> Option<Duration> {
+        self.quiet.as_ref().map(|quiet| quiet.after)
+    }
+
+    /// Turns the receive timeout off. It is not called any more.
+    pub fn cancel_receive_timeout(&mut self) {
+        if let Some(armed) = self.quiet.take().and_then(|quiet| quiet.armed) {
+            armed.cancel();
+        }
+    }
+
+    fn arm_quiet(&self, generation: u64, delay: Duration) -> Result<Cancellable, Refusal> {
+        let check = QuietCheck { cell: Arc::clone(self.myself.cell()), generation };
+        let timers = &self.system.registry().timers;
+        timers
+            .schedule_once(delay, Task::new(check).inline())
+            .map_err(|error| error.refusal().clone())
+    }
+
+    /// Looks again later.
+    fn arm_quiet_again(&mut self, delay: Duration) {
+        // Refused only while the system is being closed; then there are no timeouts any more.
+        let armed = self.arm_quiet(self.quiet_generation, delay).ok();
+        if let Some(quiet) = &mut self.quiet {
+            quiet.armed = armed;
+        }
+    }
+
+    /// A message that counts has been received.
+    #[inline]
+    pub(crate) fn heard(&mut self) {
+        if let Some(quiet) = &mut self.quiet {
+            quiet.since = self.system.registry().timers.now();
+        }
+    }
+
+    /// The receive timeout's timer fired at `fired`, and all messages that had come by then have
+    /// been received. Returns whether it had been quiet long enough; if not, looks again later.
+    pub(crate) fn is_quiet(&mut self, generation: u64, fired: Instant) -> bool {
+        let Some(quiet) = self.quiet.as_ref().filter(|quiet| quiet.generation == generation) else {
+            return false;
+        };
+        // Not judged by the time now: messages may have come since the timer fired, and wait.
+        if fired.saturating_duration_since(quiet.since) >= quiet.after {
+            return true;
+        }
+        let now = self.system.registry().timers.now();
+        let left = quiet.after.saturating_sub(now.saturating_duration_since(quiet.since));
+        // If nothing is left the timer fires at once, behind the messages that wait now.
+        self.arm_quiet_again(left);
+        false
+    }
+
+    /// The call of [`Actor::receive_timeout`] has ended: the time begins anew, unless it has been
+    /// changed.
+    pub(crate) fn quiet_again(&mut self, generation: u64) {
+        if let Some(quiet) = self.quiet.as_mut().filter(|quiet| quiet.generation == generation) {
+            quiet.since = self.system.registry().timers.now();
+            let after = quiet.after;
+            self.arm_quiet_again(after);
+        }
+    }
+
+    /// Runs something that blocks or takes long, after giving the actors that wait for this thread
+    /// in particular to other threads. (An actor that always blocks is better
+    /// [pinned](crate::Props::pinned).)
+    pub fn blocking<R>(&mut self, work: impl FnOnce() -> R) -> R {
+        about_to_block();
+        work()
+    }
+
+    /// Ends what belongs to one incarnation: timers and the receive timeout.
+    pub(crate) fn end_timers(&mut self) {
+        if let Some(timers) = &mut self.timers {
+            timers.cancel_all();
+        }
+        self.cancel_receive_timeout();
+    }
+
+    /// Ends all watching.
+    pub(crate) fn unwatch_all(&mut self) {
+        std::mem::take(&mut self.watching).into_values().for_each(unwatch);
+    }
+}
+
+fn unwatch((other, number): (Arc<dyn Resident>, Option<u64>)) {
+    if let Some(number) = number {
+        other.watchers().remove(number);
+    }
+}
+
+/// The timer of a receive timeout.
+struct QuietCheck<M: Send + 'static> {
+    cell: Arc<Cell<M>>,
+    generation: u64,
+}
+
+impl<M: Send + 'static> TaskBody for QuietCheck<M> {
+    fn run(self) {
+        // Read before the place among the messages: what has come by now is received first.
+        let fired = self.cell.registry.timers.now();
+        let generation = self.generation;
+        self.cell.send_signal_at(|at| Signal::Quiet { at, generation, fired });
+    }
+}
+
+impl<A: Actor> fmt::Debug for Context<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context")
+            .field("myself", &self.myself)
+            .field("children", &self.children.len())
+            .field("stopping", &self.stopping)
+            .finish_non_exhaustive()
+    }
+}

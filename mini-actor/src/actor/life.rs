@@ -1,0 +1,629 @@
+//! The life of an actor: what an activation does with messages, signals and panics.
+//!
+//! ```text
+//! Unborn ──▶ Alive ──────────────────────────────▶ Draining ──▶ Over
+//!              │ ▲       (asked to stop, children gone,   │
+//!              │ │        mailbox closed)                 │ panic
+//!      restart │ │ children gone, pause over              ▼
+//!              ▼ │                                      Ending ──▶ Over
+//!           Restarting ───────────────────────────────────▲
+//!              │        kill, stop(), panic to stop: mailbox closed, its messages dead letters,
+//!              ▼        children asked to stop
+//!            Paused
+//! ```
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use lars_scheduler::{Cancellable, Task, TaskBody};
+
+use crate::actor::context::{Actor, Context};
+use crate::base::panics::{contain, quietly};
+use crate::base::stop_reason::{StopReason, Terminated};
+use crate::base::supervision::{Directive, Failure, Panic, Restarts, Supervision};
+use crate::cell::dead_letters::Undelivered;
+use crate::cell::home::{Cell, Life, Progress, Turn};
+use crate::cell::signal::{Resident, Signal, Watcher};
+use crate::sync::{Arc, Ordering, real_now};
+
+/// What makes an actor.
+pub(crate) enum Factory<A> {
+    Once(Option<Box<dyn FnOnce() -> A + Send>>),
+    Many(Box<dyn FnMut() -> A + Send>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Unborn,
+    Alive,
+    /// Waits for its children to stop before it is made anew.
+    Restarting,
+    /// Waits for the time to be made anew.
+    Paused,
+    /// The mailbox is closed; what was accepted, so many in all, is received.
+    Draining {
+        reason: StopReason,
+        accepted: u64,
+    },
+    /// The mailbox is closed; what was accepted becomes dead letters, and the children stop.
+    Ending {
+        reason: StopReason,
+        accepted: u64,
+    },
+    Over,
+}
+
+/// Something whose turn comes behind so many messages.
+enum Due {
+    Tick {
+        at: u64,
+        generation: u64,
+    },
+    Quiet {
+        at: u64,
+        generation: u64,
+        fired: Instant,
+    },
+    /// The end of another actor. They are told one at a time, so that a great many ends at once
+    /// do not keep other actors from their turn.
+    Gone {
+        at: u64,
+        gone: Terminated,
+    },
+}
+
+impl Due {
+    fn at(&self) -> u64 {
+        match self {
+            Self::Tick { at, .. } | Self::Quiet { at, .. } | Self::Gone { at, .. } => *at,
+        }
+    }
+}
+
+/// How an actor is supervised, and how often it has been restarted.
+struct Supervised {
+    rules: Supervision,
+    restarts: Restarts,
+}
+
+pub(crate) struct Incarnations<A: Actor> {
+    factory: Factory<A>,
+    /// Boxed, since few actors have any: without one a panic stops the actor.
+    supervised: Option<Box<Supervised>>,
+    /// Here and not in the cell: a reference to a stopped actor keeps the cell, and would keep, and
+    /// at last drop, all generations above it.
+    parent: Option<Arc<dyn Resident>>,
+    /// The number of the restart that a pause leads to, and its timer.
+    revival: u64,
+    pause: Option<Cancellable>,
+    /// It is just being made and started.
+    starting: bool,
+    actor: Option<A>,
+    ctx: Context<A>,
+    phase: Phase,
+    due: VecDeque<Due>,
+    /// It is to stop behind so many messages.
+    stop: Option<(u64, StopReason)>,
+    /// And behind so many of those that are due.
+    due_before_stop: usize,
+    /// Its children have stopped after it was asked to stop, and the ends that had come by then are
+    /// counted in `due_before_stop`.
+    childless: bool,
+}
+
+type Cells<A> = Arc<Cell<<A as Actor>::Message>>;
+type TurnOf<'a, A> = Turn<'a, <A as Actor>::Message>;
+
+impl<A: Actor> Incarnations<A> {
+    pub(crate) fn new(
+        factory: Factory<A>,
+        supervision: Option<Supervision>,
+        parent: Option<Arc<dyn Resident>>,
+        ctx: Context<A>,
+    ) -> Self {
+        Self {
+            factory,
+            supervised: supervision
+                .map(|rules| Box::new(Supervised { rules, restarts: Restarts::default() })),
+            parent,
+            revival: 0,
+            pause: None,
+            starting: false,
+            actor: None,
+            ctx,
+            phase: Phase::Unborn,
+            due: VecDeque::new(),
+            stop: None,
+            due_before_stop: 0,
+            childless: false,
+        }
+    }
+
+    /// Calls the actor. A panic is decided on.
+    fn call(&mut self, cell: &Cells<A>, code: impl FnOnce(&mut A, &mut Context<A>)) {
+        self.call_keeping(cell, |actor, ctx, _| code(actor, ctx));
+    }
+
+    #[inline]
+    fn call_keeping(
+        &mut self,
+        cell: &Cells<A>,
+        code: impl FnOnce(&mut A, &mut Context<A>, &mut Option<Box<A::Message>>),
+    ) {
+        let Some(actor) = &mut self.actor else {
+            return;
+        };
+        let mut kept = None;
+        let ctx = &mut self.ctx;
+        if let Err(message) = contain(|| code(actor, ctx, &mut kept)) {
+            let panic = Panic { path: Arc::clone(&cell.path), message };
+            self.failed(cell, panic, kept);
+        } else if kept.is_some() {
+            self_report(cell, contain(|| drop(kept)));
+        }
+    }
+
+    /// Makes the actor. Nothing is left to do if that fails in a way that ends it.
+    fn start(&mut self, cell: &Cells<A>) {
+        self.phase = Phase::Alive;
+        self.starting = true;
+        self.make(cell);
+        self.starting = false;
+    }
+
+    fn make(&mut self, cell: &Cells<A>) {
+        let factory = &mut self.factory;
+        let made = contain(|| match factory {
+            Factory::Once(make) => make.take().map(|make| make()),
+            Factory::Many(make) => Some(make()),
+        });
+        match made {
+            Ok(Some(actor)) => {
+                self.actor = Some(actor);
+                quietly(|| {
+                    tracing::debug!(target: "mini_actor", actor = &*cell.path, "an actor started");
+                });
+                self.call(cell, A::started);
+            }
+            // Only a panic would lead here, and one that can be made once only is not restarted.
+            Ok(None) => self.end(cell, StopReason::Panicked),
+            Err(message) => {
+                let panic = Panic { path: Arc::clone(&cell.path), message };
+                self.failed(cell, panic, None);
+            }
+        }
+    }
+
+    /// Calls the actor with the message that `take` finds. Returns whether it found one. A message
+    /// that comes out of the stash was counted when it was received first.
+    ///
+    /// The message is taken inside of all that contains panics: a large one is not handed down from
+    /// frame to frame.
+    #[inline]
+    fn receive_with(
+        &mut self,
+        cell: &Cells<A>,
+        from_stash: bool,
+        take: impl FnOnce(&mut Context<A>) -> Option<A::Message>,
+    ) -> bool {
+        let (mut received, mut counts) = (false, false);
+        self.call_keeping(cell, |actor, ctx, kept| {
+            let Some(message) = take(ctx) else {
+                return;
+            };
+            received = true;
+            if !from_stash {
+                // Relaxed: a statistic, written by one activation at a time. Before the call, so
+                // that an actor that closes its system counts the message as one from before that.
+                let before = cell.processed.load(Ordering::Relaxed);
+                cell.processed.store(before + 1, Ordering::Relaxed);
+            }
+            counts = ctx.receive_timeout().is_some() && A::influences_receive_timeout(&message);
+            *kept = A::keep(&message).map(Box::new);
+            actor.receive(message, ctx);
+        });
+        // Even if the handler panicked: the actor may resume.
+        if counts {
+            self.ctx.heard();
+        }
+        received
+    }
+
+    /// Handles what is next: an unstashed message, what is due, or a message. Returns whether there
+    /// was anything.
+    #[inline]
+    fn next(&mut self, turn: &TurnOf<'_, A>) -> bool {
+        if !self.ctx.unstashed.is_empty() {
+            return self.receive_with(turn.cell(), true, |ctx| ctx.unstashed.pop_front());
+        }
+        if let Some(due) = self.due.front()
+            && due.at() <= turn.position()
+            && let Some(due) = self.due.pop_front()
+        {
+            self.due_before_stop = self.due_before_stop.saturating_sub(1);
+            self.handle_due(turn.cell(), due);
+            return true;
+        }
+        self.receive_with(turn.cell(), false, |_| turn.pop())
+    }
+
+    fn handle_due(&mut self, cell: &Cells<A>, due: Due) {
+        match due {
+            Due::Tick { generation, .. } => {
+                self.receive_with(cell, false, |ctx| ctx.timers().take(generation));
+                self.ctx.timers().handled(generation);
+            }
+            Due::Quiet { generation, fired, .. } => {
+                if self.ctx.is_quiet(generation, fired) {
+                    self.call(cell, A::receive_timeout);
+                    self.ctx.quiet_again(generation);
+                }
+            }
+            Due::Gone { gone, .. } => {
+                // It counts as watched until here: an actor that watches again meanwhile watches
+                // once, and one that unwatches is told nothing.
+                if self.ctx.was_watching(gone.id) {
+                    self.call(cell, |actor, ctx| actor.terminated(gone, ctx));
+                }
+            }
+        }
+    }
+
+    fn handle_signal(&mut self, cell: &Cells<A>, signal: Signal) {
+        match signal {
+            Signal::Stop { at, reason } => {
+                if self.stop.is_none() {
+                    self.stop = Some((at, reason));
+                    self.due_before_stop = self.due.len();
+                }
+                // An actor that is asked to stop is restarted at once, without the pause.
+                if self.phase == Phase::Paused {
+                    self.revive(cell);
+                }
+            }
+            Signal::Kill(reason) => match self.phase {
+                Phase::Ending { .. } | Phase::Over => {}
+                _ => self.end(cell, reason),
+            },
+            Signal::Terminated { at, gone } => {
+                // Before the actor is told: it may then ask which children are left.
+                self.child_gone(cell, gone.id);
+                if !matches!(self.phase, Phase::Ending { .. } | Phase::Over) {
+                    self.due.push_back(Due::Gone { at, gone });
+                }
+            }
+            Signal::ChildGone(id) => self.child_gone(cell, id),
+            Signal::ChildFailed(panic) => match self.phase {
+                Phase::Alive | Phase::Draining { .. } => self.failed(cell, panic, None),
+                _ => {}
+            },
+            Signal::Revive(number) => {
+                if self.phase == Phase::Paused && number == self.revival {
+                    self.revive(cell);
+                }
+            }
+            Signal::Tick { at, generation } => self.due.push_back(Due::Tick { at, generation }),
+            Signal::Quiet { at, generation, fired } => {
+                self.due.push_back(Due::Quiet { at, generation, fired });
+            }
+        }
+    }
+
+    /// A child has stopped, if it was one.
+    fn child_gone(&mut self, cell: &Cells<A>, id: u64) {
+        let child = self.ctx.children.remove(&id);
+        if child.is_some() && self.phase == Phase::Paused && self.ctx.children.is_empty() {
+            cell.let_actors_wait(true);
+        }
+    }
+
+    /// The actor panicked: decides what becomes of it.
+    fn failed(&mut self, cell: &Cells<A>, panic: Panic, mut message: Option<Box<A::Message>>) {
+        let mut directive = match &self.supervised {
+            Some(supervised) => contain(|| supervised.rules.directive(&panic)),
+            None => Ok(Directive::Stop),
+        }
+        .unwrap_or(Directive::Stop);
+        let mut pause = None;
+        if directive == Directive::Restart {
+            // One that is about to end is not begun anew, nor one that cannot be made again, nor
+            // one that fails to start when it is only to receive what is left.
+            let hopeless = self.starting && self.stop.is_some();
+            let possible = matches!(self.factory, Factory::Many(_));
+            if self.phase == Phase::Alive && possible && !hopeless {
+                let now = cell.registry.timers.now();
+                let seed = cell.registry.seed(&cell.path);
+                if let Some(supervised) = &mut self.supervised {
+                    pause = supervised.restarts.next(&supervised.rules, now, seed);
+                }
+            }
+            if pause.is_none() {
+                directive = Directive::Stop;
+            }
+        }
+        // Nothing is left to go on with.
+        if directive == Directive::Resume && self.actor.is_none() {
+            directive = Directive::Stop;
+        }
+        if Arc::ptr_eq(&panic.path, &cell.path) {
+            cell.registry.panicked(&panic, directive);
+        } else {
+            // One that a child escalated, and that was counted there.
+            cell.registry.tell_panic(&panic, directive);
+        }
+        if directive != Directive::Restart && message.is_some() {
+            self_report(cell, contain(|| drop(message.take())));
+        }
+        match directive {
+            Directive::Resume => {}
+            Directive::Restart => {
+                let message = message.map(|message| *message);
+                self.restart(cell, Failure { panic, message }, pause.unwrap_or_default());
+            }
+            Directive::Stop => self.end(cell, StopReason::Panicked),
+            Directive::Escalate => {
+                if let Some(parent) = &self.parent {
+                    Arc::clone(parent).signal(Signal::ChildFailed(panic));
+                }
+                self.end(cell, StopReason::Panicked);
+            }
+        }
+    }
+
+    /// Forgets the timers of one incarnation. The next one is still to be told of ends.
+    fn forget_timers(&mut self) {
+        self.due.retain(|due| matches!(due, Due::Gone { .. }));
+        self.due_before_stop = 0;
+        self.childless = false;
+    }
+
+    fn restart(
+        &mut self,
+        cell: &Cells<A>,
+        failure: Failure<A::Message>,
+        pause: std::time::Duration,
+    ) {
+        // Relaxed: statistics.
+        cell.restarts.fetch_add(1, Ordering::Relaxed);
+        cell.registry.restarts.fetch_add(1, Ordering::Relaxed);
+        self.ctx.end_timers();
+        self.forget_timers();
+        if let Some(mut actor) = self.actor.take() {
+            let ctx = &mut self.ctx;
+            self_report(cell, contain(|| actor.restarting(failure, ctx)));
+            self_report(cell, contain(|| drop(actor)));
+        }
+        if self.ctx.stopping {
+            // It would rather not.
+            self.end(cell, StopReason::Itself);
+            return;
+        }
+        // What the hook may have started.
+        self.ctx.end_timers();
+        self.ctx.unstash_all();
+        quietly(|| {
+            tracing::info!(target: "mini_actor", actor = &*cell.path, ?pause, "an actor restarts");
+        });
+        cell.mailbox.suspend(true);
+        // A child that waited for room or an answer here would wait for the restart, which waits
+        // for the child.
+        cell.let_actors_wait(self.ctx.children.is_empty());
+        for child in self.ctx.children.values() {
+            Arc::clone(child).stop_for(StopReason::Parent);
+        }
+        self.revival += 1;
+        self.phase = Phase::Restarting;
+        if !pause.is_zero() && self.stop.is_none() {
+            let revive = Revive { cell: Arc::clone(cell), number: self.revival };
+            // Refused only while the system is being closed; then nobody waits.
+            self.pause = cell.registry.timers.schedule_once(pause, Task::new(revive).inline()).ok();
+            if self.pause.is_some() {
+                self.phase = Phase::Paused;
+            }
+        }
+    }
+
+    /// The pause is over.
+    fn revive(&mut self, cell: &Cells<A>) {
+        self.end_pause();
+        self.phase = Phase::Restarting;
+        self.settle_restart(cell);
+    }
+
+    fn end_pause(&mut self) {
+        if let Some(pause) = self.pause.take() {
+            pause.cancel();
+        }
+    }
+
+    /// Begins anew, if all children have stopped.
+    fn settle_restart(&mut self, cell: &Cells<A>) -> bool {
+        if !self.ctx.children.is_empty() {
+            return false;
+        }
+        cell.let_actors_wait(true);
+        cell.mailbox.suspend(false);
+        self.start(cell);
+        true
+    }
+
+    /// Ends without receiving what is queued.
+    fn end(&mut self, cell: &Cells<A>, reason: StopReason) {
+        self.ctx.closing = true;
+        self.ctx.end_timers();
+        self.end_pause();
+        self.due.clear();
+        let accepted = cell.mailbox.close();
+        cell.mailbox.suspend(false);
+        for child in self.ctx.children.values() {
+            if reason == StopReason::Killed {
+                Arc::clone(child).signal(Signal::Kill(StopReason::Killed));
+            } else {
+                Arc::clone(child).stop_for(StopReason::Parent);
+            }
+        }
+        self.phase = Phase::Ending { reason, accepted };
+    }
+
+    /// Moves on to the next phase, if it is time for it: then `Some(true)`. `Some(false)` if there
+    /// is nothing to do in this one but to wait.
+    fn settle(&mut self, turn: &TurnOf<'_, A>) -> Option<bool> {
+        let cell = turn.cell();
+        match self.phase {
+            Phase::Unborn => {
+                self.start(cell);
+                Some(true)
+            }
+            Phase::Alive | Phase::Draining { .. } if self.ctx.stopping => {
+                self.end(cell, StopReason::Itself);
+                Some(true)
+            }
+            Phase::Alive => {
+                let (at, reason) = self.stop?;
+                if turn.position() < at
+                    || self.due_before_stop > 0
+                    || !self.ctx.unstashed.is_empty()
+                {
+                    return None;
+                }
+                if !self.ctx.closing {
+                    self.ctx.closing = true;
+                    for child in self.ctx.children.values() {
+                        Arc::clone(child).stop_for(StopReason::Parent);
+                    }
+                }
+                if !self.ctx.children.is_empty() {
+                    // It goes on while they end, which may have something to tell it.
+                    return None;
+                }
+                if !std::mem::replace(&mut self.childless, true) {
+                    // It is told of the ends that have come. Later ones do not put its own end off.
+                    let last = self.due.iter().rposition(|due| matches!(due, Due::Gone { .. }));
+                    if let Some(last) = last {
+                        self.due_before_stop = last + 1;
+                        return None;
+                    }
+                }
+                self.phase = Phase::Draining { reason, accepted: cell.mailbox.close() };
+                Some(true)
+            }
+            Phase::Draining { reason, accepted } => {
+                if turn.position() < accepted || !self.ctx.unstashed.is_empty() {
+                    return None;
+                }
+                self.over(cell, reason);
+                Some(true)
+            }
+            Phase::Restarting => Some(self.settle_restart(cell)),
+            Phase::Paused => Some(false),
+            Phase::Ending { reason, accepted } => {
+                while let Some(message) = turn.pop() {
+                    cell.bury(Undelivered::Stopped, message);
+                }
+                if turn.position() < accepted || !self.ctx.children.is_empty() {
+                    return Some(false);
+                }
+                self.over(cell, reason);
+                Some(true)
+            }
+            Phase::Over => Some(false),
+        }
+    }
+
+    /// The end.
+    fn over(&mut self, cell: &Cells<A>, reason: StopReason) {
+        self.phase = Phase::Over;
+        self.ctx.end_timers();
+        if let Some(mut actor) = self.actor.take() {
+            let ctx = &mut self.ctx;
+            self_report(cell, contain(|| actor.stopped(reason, ctx)));
+            self_report(cell, contain(|| drop(actor)));
+        }
+        // What the hook may have started.
+        self.ctx.end_timers();
+        self.ctx.unstash_all();
+        while let Some(message) = self.ctx.unstashed.pop_front() {
+            cell.bury(Undelivered::Stopped, message);
+        }
+        let factory = std::mem::replace(&mut self.factory, Factory::Once(None));
+        self_report(cell, contain(|| drop(factory)));
+        self.ctx.unwatch_all();
+        quietly(|| {
+            tracing::debug!(target: "mini_actor", actor = &*cell.path, %reason, "an actor stopped");
+        });
+        let resident: &dyn Resident = &**cell;
+        // The name is free before anyone can learn of the end, and can be used again at once.
+        cell.registry.leave(resident, reason);
+        let watchers = resident.watchers().close(reason);
+        for watcher in watchers {
+            match watcher {
+                Watcher::Actor(actor) => {
+                    let path = Arc::clone(&cell.path);
+                    actor.tell_end(Terminated { id: cell.id, path, reason });
+                }
+                Watcher::Other(tell) => self_report(cell, contain(|| tell(reason))),
+            }
+        }
+        if let Some(parent) = self.parent.take() {
+            parent.signal(Signal::ChildGone(cell.id));
+        }
+    }
+}
+
+/// A panic that changes nothing any more.
+fn self_report<M>(cell: &Arc<Cell<M>>, result: Result<(), String>) {
+    if let Err(message) = result {
+        let panic = Panic { path: Arc::clone(&cell.path), message };
+        cell.registry.panicked(&panic, Directive::Resume);
+    }
+}
+
+impl<A: Actor> Life<A::Message> for Incarnations<A> {
+    fn run(&mut self, turn: &TurnOf<'_, A>) -> Progress {
+        let cell = turn.cell();
+        let rules = &cell.registry.rules;
+        let end_of_slice = rules.time_slice.and_then(|slice| real_now().checked_add(slice));
+        let mut steps = 0;
+        // The hint may have been taken back by an earlier look that came before the announcement.
+        let mut signalled = cell.mailbox.is_signalled();
+        loop {
+            if std::mem::take(&mut signalled) || cell.lane.hint() {
+                for signal in cell.take_signals() {
+                    self.handle_signal(cell, signal);
+                }
+            }
+            // Read before `settle` looks. The position may move on by itself, past a slot without a
+            // message or by an eviction. What is due at a position that was not looked at needs
+            // another activation.
+            let seen = turn.position();
+            let change = self.settle(turn);
+            match change {
+                Some(false) if self.phase == Phase::Over => break Progress::Gone,
+                Some(false) => break Progress::Done(seen),
+                Some(true) | None => {}
+            }
+            // An actor that is restarted forever lets others have their turn as well.
+            if steps >= rules.throughput
+                || steps > 0 && end_of_slice.is_some_and(|end| real_now() >= end)
+            {
+                break Progress::More;
+            }
+            steps += 1;
+            if change.is_none() && !self.next(turn) {
+                break Progress::Done(seen);
+            }
+        }
+    }
+}
+
+/// The end of a pause.
+struct Revive<M: Send + 'static> {
+    cell: Arc<Cell<M>>,
+    number: u64,
+}
+
+impl<M: Send + 'static> TaskBody for Revive<M> {
+    fn run(self) {
+        self.cell.send_signal(Signal::Revive(self.number));
+    }
+}

@@ -1,0 +1,157 @@
+//! Futures whose results become messages. They are polled by the threads of the system, so any
+//! future will do that does not need a runtime around it; one that does is spawned there, and its
+//! handle is piped.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context as TaskContext, Poll, Wake, Waker};
+
+use crate::actor::context::{Actor, Context};
+use crate::base::panics::{contain, quietly};
+use crate::dispatcher::workers::{Activate, Dispatcher, Task};
+use crate::sync::plain::AtomicU8;
+use crate::sync::{Arc, Mutex, Ordering};
+
+type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Neither scheduled nor polled.
+const WAITING: u8 = 0;
+const SCHEDULED: u8 = 1;
+const POLLED: u8 = 2;
+/// Woken while it is polled.
+const AGAIN: u8 = 3;
+
+struct Pipe {
+    state: AtomicU8,
+    /// Gone when it has ended. Locked by the one activation, and by a waker that ends it.
+    work: Mutex<Option<Work>>,
+    dispatcher: Dispatcher,
+}
+
+impl Wake for Pipe {
+    fn wake(self: Arc<Self>) {
+        // AcqRel: the next poll comes after what the waker did, and after the last poll.
+        let before =
+            self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, |state| match state {
+                WAITING => Some(SCHEDULED),
+                POLLED => Some(AGAIN),
+                _ => None,
+            });
+        if before == Ok(WAITING) {
+            if self.dispatcher.is_ending() {
+                // Nobody would poll it.
+                self.let_go();
+            } else {
+                self.dispatcher.clone().schedule(self as Task);
+            }
+        }
+    }
+}
+
+impl Pipe {
+    /// Drops the future, if it is still there. Its destructor is foreign code.
+    fn let_go(&self) {
+        let work = self.work.lock().take();
+        if let Err(message) = contain(|| drop(work)) {
+            quietly(|| {
+                tracing::error!(
+                    target: "mini_actor",
+                    message,
+                    "a piped future panicked when it was dropped"
+                );
+            });
+        }
+    }
+}
+
+/// A future that is never woken again is dropped with the last reference: by a worker, a waker, or
+/// the system.
+impl Drop for Pipe {
+    fn drop(&mut self) {
+        self.let_go();
+    }
+}
+
+impl Activate for Pipe {
+    fn activate(self: Arc<Self>) -> bool {
+        // Release, here and below: a thread that wakes it from here on comes after the last poll.
+        self.state.store(POLLED, Ordering::Release);
+        let waker = Waker::from(Arc::clone(&self));
+        let mut work = self.work.lock();
+        if let Some(future) = &mut *work {
+            match contain(|| future.as_mut().poll(&mut TaskContext::from_waker(&waker))) {
+                Ok(Poll::Pending) => {
+                    drop(work);
+                    let woken = self
+                        .state
+                        .compare_exchange(POLLED, WAITING, Ordering::AcqRel, Ordering::Acquire)
+                        .is_err();
+                    if !woken {
+                        return false;
+                    }
+                    if self.dispatcher.is_ending() {
+                        // A future that always wakes itself would keep the thread from ending. The
+                        // state stays at "woken", so that no waker schedules it.
+                        self.let_go();
+                        return false;
+                    }
+                    self.state.store(SCHEDULED, Ordering::Release);
+                    return true;
+                }
+                Ok(Poll::Ready(())) => {}
+                Err(message) => quietly(|| {
+                    tracing::error!(target: "mini_actor", message, "a piped future panicked");
+                }),
+            }
+        }
+        drop(work);
+        self.let_go();
+        false
+    }
+}
+
+impl<A: Actor> Context<A> {
+    /// Lets `future` run beside this actor, and sends the actor what `map` makes of its result. The
+    /// actor goes on receiving meanwhile.
+    ///
+    /// The future is polled by the threads of the system, woken by whatever it waits for. One that
+    /// needs the context of a runtime (tokio's sockets and timers) is spawned there, and its join
+    /// handle is piped. If the actor has stopped, the message is a dead letter; a future or a `map`
+    /// that panics is logged, and nothing comes of it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use mini_actor::{Actor, Context};
+    /// # struct Fetcher;
+    /// # enum Event { Fetch, Fetched(String) }
+    /// # async fn fetch() -> String { "page".to_owned() }
+    /// # impl Actor for Fetcher {
+    /// #     type Message = Event;
+    /// fn receive(&mut self, event: Event, ctx: &mut Context<Self>) {
+    ///     match event {
+    ///         Event::Fetch => ctx.pipe_to_self(fetch(), Event::Fetched),
+    ///         Event::Fetched(page) => println!("{page}"),
+    ///     }
+    /// }
+    /// # }
+    /// ```
+    pub fn pipe_to_self<T>(
+        &mut self,
+        future: impl Future<Output = T> + Send + 'static,
+        map: impl FnOnce(T) -> A::Message + Send + 'static,
+    ) {
+        let cell = Arc::clone(self.myself().cell());
+        let dispatcher = cell.registry.dispatcher.clone();
+        let work = async move {
+            let message = map(future.await);
+            cell.deliver(message);
+        };
+        let pipe = Arc::new(Pipe {
+            state: AtomicU8::new(SCHEDULED),
+            work: Mutex::new(Some(Box::pin(work))),
+            dispatcher: dispatcher.clone(),
+        });
+        dispatcher.schedule(pipe as Task);
+    }
+}

@@ -1,0 +1,234 @@
+//! Starting actors.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use crate::actor::context::{Actor, Context};
+use crate::actor::life::{Factory, Incarnations};
+use crate::base::error::{NAME_RULE, SpawnError, is_name};
+use crate::base::supervision::Supervision;
+use crate::cell::home::{Cell, Origin};
+use crate::cell::signal::Resident;
+use crate::dispatcher::workers::{Dispatcher, Pool};
+use crate::mailbox::overflow::{Capacity, Overflow};
+use crate::refs::address::ActorRef;
+use crate::refs::system::System;
+use crate::sync::Arc;
+
+/// How an actor is made, and how it lives.
+///
+/// ```
+/// # use mini_actor::{Actor, ActorSystem, Context};
+/// use mini_actor::{Overflow, Props, Supervision};
+/// use std::time::Duration;
+/// # struct Worker;
+/// # impl Actor for Worker {
+/// #     type Message = ();
+/// #     fn receive(&mut self, (): (), _: &mut Context<Self>) {}
+/// # }
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let system = ActorSystem::new("demo")?;
+/// let props = Props::new(|| Worker)
+///     .bounded(1_000, Overflow::Fail)
+///     .supervision(Supervision::restart().limit(3, Duration::from_secs(10)));
+/// let worker = system.spawn_with("worker", props)?;
+/// # drop(worker);
+/// # Ok(()) }
+/// ```
+#[must_use = "nothing is spawned yet"]
+pub struct Props<A: Actor> {
+    factory: Factory<A>,
+    capacity: Capacity,
+    /// Without one a panic stops the actor.
+    supervision: Option<Supervision>,
+    stash: usize,
+    pinned: bool,
+    actor: PhantomData<fn() -> A>,
+}
+
+/// How many messages an actor may stash, unless its [`Props`] say otherwise.
+const STASH: usize = 1024;
+
+impl<A: Actor> Props<A> {
+    /// An actor made by `factory`, on a thread of the system; again for each restart.
+    pub fn new(factory: impl FnMut() -> A + Send + 'static) -> Self {
+        Self::of(Factory::Many(Box::new(factory)))
+    }
+
+    /// An actor that can be made only once, so that a restart is a stop.
+    pub fn once(factory: impl FnOnce() -> A + Send + 'static) -> Self {
+        Self::of(Factory::Once(Some(Box::new(factory))))
+    }
+
+    fn of(factory: Factory<A>) -> Self {
+        Self {
+            factory,
+            capacity: Capacity::Unbounded,
+            supervision: None,
+            stash: STASH,
+            pinned: false,
+            actor: PhantomData,
+        }
+    }
+
+    /// A mailbox for `capacity` messages, at least 1, and what it does with more. By default it is
+    /// unbounded.
+    pub fn bounded(mut self, capacity: usize, overflow: Overflow) -> Self {
+        self.capacity = Capacity::Bounded(capacity, overflow);
+        self
+    }
+
+    /// What happens when the actor panics. By default it stops.
+    pub fn supervision(mut self, supervision: Supervision) -> Self {
+        self.supervision = Some(supervision);
+        self
+    }
+
+    /// How many messages it may [stash](Context::stash); 1,024 by default.
+    pub fn stash(mut self, capacity: usize) -> Self {
+        self.stash = capacity;
+        self
+    }
+
+    /// A thread of its own, for an actor that blocks, or that is to wait for room in full mailboxes
+    /// ([`Overflow::Block`]). (In virtual time it runs where all do.)
+    pub fn pinned(mut self) -> Self {
+        self.pinned = true;
+        self
+    }
+}
+
+impl<A: Actor> fmt::Debug for Props<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Props")
+            .field("capacity", &self.capacity)
+            .field("supervision", &self.supervision)
+            .field("stash", &self.stash)
+            .field("pinned", &self.pinned)
+            .finish_non_exhaustive()
+    }
+}
+
+impl System {
+    /// Starts an actor without a parent. `factory` makes it, on a thread of the system, before its
+    /// first message; messages can be sent to it as soon as this returns. It stops if it panics;
+    /// see [`spawn_with`](Self::spawn_with) for more.
+    ///
+    /// # Errors
+    ///
+    /// [`SpawnError::NameTaken`] if an actor of that name is alive; [`SpawnError::Name`] if it is
+    /// no name; [`SpawnError::Closed`] after the system was closed.
+    pub fn spawn<A: Actor>(
+        &self,
+        name: &str,
+        factory: impl FnOnce() -> A + Send + 'static,
+    ) -> Result<ActorRef<A::Message>, SpawnError> {
+        self.spawn_with(name, Props::once(factory))
+    }
+
+    /// Starts an actor without a parent.
+    ///
+    /// # Errors
+    ///
+    /// As for [`spawn`](Self::spawn); and [`SpawnError::Capacity`] for a mailbox for no message,
+    /// [`SpawnError::Window`] for a limit of restarts within no time, [`SpawnError::Thread`] if the
+    /// thread of a pinned actor cannot be started.
+    pub fn spawn_with<A: Actor>(
+        &self,
+        name: &str,
+        props: Props<A>,
+    ) -> Result<ActorRef<A::Message>, SpawnError> {
+        let cell = make(self, name, None, props)?;
+        cell.schedule();
+        Ok(ActorRef::new(cell))
+    }
+}
+
+impl<A: Actor> Context<A> {
+    /// Starts a child. It is stopped before this actor stops, and when it is restarted. Otherwise
+    /// as [`System::spawn`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`System::spawn`]; and [`SpawnError::Stopping`] once this actor has begun to stop its
+    /// children.
+    pub fn spawn<B: Actor>(
+        &mut self,
+        name: &str,
+        factory: impl FnOnce() -> B + Send + 'static,
+    ) -> Result<ActorRef<B::Message>, SpawnError> {
+        self.spawn_with(name, Props::once(factory))
+    }
+
+    /// Starts a child. Otherwise as [`System::spawn_with`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`System::spawn_with`]; and [`SpawnError::Stopping`] once this actor has begun to
+    /// stop its children.
+    pub fn spawn_with<B: Actor>(
+        &mut self,
+        name: &str,
+        props: Props<B>,
+    ) -> Result<ActorRef<B::Message>, SpawnError> {
+        if self.closing {
+            return Err(SpawnError::Stopping { path: self.myself().path().to_owned() });
+        }
+        let parent = Arc::clone(self.myself().cell()) as Arc<dyn Resident>;
+        let cell = make(self.system(), name, Some(parent), props)?;
+        // Known as a child before it can say that it has gone.
+        self.children.insert(cell.id, Arc::clone(&cell) as Arc<_>);
+        cell.schedule();
+        Ok(ActorRef::new(cell))
+    }
+}
+
+/// Makes an actor's home, and enters it into the tree. It is counted as scheduled, and has to be.
+fn make<A: Actor>(
+    system: &System,
+    name: &str,
+    parent: Option<Arc<dyn Resident>>,
+    props: Props<A>,
+) -> Result<Arc<Cell<A::Message>>, SpawnError> {
+    if !is_name(name) {
+        return Err(SpawnError::Name { given: name.to_owned(), rule: NAME_RULE });
+    }
+    if matches!(props.capacity, Capacity::Bounded(0, _)) {
+        return Err(SpawnError::Capacity);
+    }
+    if let Some((_, given)) = props.supervision.as_ref().and_then(|rules| rules.limit)
+        && given.is_zero()
+    {
+        return Err(SpawnError::Window { given, min: Duration::from_nanos(1) });
+    }
+    let registry = Arc::clone(system.registry());
+    let above = parent.as_deref().map_or("", |parent| parent.path());
+    let path: Arc<str> = format!("{above}/{name}").into();
+    let wants_thread = props.pinned && matches!(registry.dispatcher, Dispatcher::Pool(_));
+    // A thread is not started for a name that is taken.
+    let reserved = wants_thread.then(|| registry.reserve(Arc::clone(&path))).transpose()?;
+    let pinned = if wants_thread {
+        let pool = Pool::start_own(&format!("{}{path}", registry.name))
+            .map_err(|error| SpawnError::Thread(error.to_string()))?;
+        Some(Dispatcher::Pool(pool))
+    } else {
+        None
+    };
+    let origin = Origin { path, registry: Arc::clone(&registry), capacity: props.capacity, pinned };
+    let cell = Cell::new(origin, |cell| {
+        let ctx = Context::new(cell, system.clone(), props.stash);
+        Box::new(Incarnations::new(props.factory, props.supervision, parent, ctx))
+    });
+    let resident = Arc::clone(&cell) as Arc<dyn Resident>;
+    let entered = match reserved {
+        Some(reserved) => reserved.enter(resident),
+        None => registry.enter(resident),
+    };
+    if let Err(error) = entered {
+        cell.discard();
+        return Err(error);
+    }
+    Ok(cell)
+}

@@ -1,0 +1,432 @@
+//! An actor's own timers, by key.
+//!
+//! A due timer puts only its generation into the actor's mailbox lane; the message stays here until
+//! the actor gets to it. So a timer that was cancelled, replaced or belongs to an earlier
+//! incarnation leaves nothing that could be received: its generation is not in the table any more.
+//! A periodic timer is armed anew when its message is taken out and not before, so there is never
+//! more than one undelivered tick of it.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use lars_scheduler::{Cancellable, Handle, MissedTickBehavior, Refusal, Task, TaskBody};
+
+use crate::base::panics::contain;
+use crate::base::supervision::{Directive, Panic};
+use crate::cell::home::Cell;
+use crate::cell::signal::Signal;
+use crate::sync::Arc;
+
+/// What a timer is known by in its actor: a name, a number, or both. A name alone, a number alone
+/// and the two together are three different keys.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use mini_actor::test_kit::TestKit;
+/// use mini_actor::{Actor, Context, Recipient, TimerKey};
+/// use std::time::Duration;
+///
+/// /// Gives up each of its requests after a time of its own.
+/// struct Client(Recipient<u64>);
+///
+/// impl Actor for Client {
+///     type Message = u64;
+///     fn started(&mut self, ctx: &mut Context<Self>) {
+///         for number in 1..=3 {
+///             let limit = Duration::from_secs(number);
+///             let _ = ctx.timers().start_single(("request", number), limit, number);
+///         }
+///         assert!(ctx.timers().cancel(("request", 2)));
+///     }
+///     fn receive(&mut self, number: u64, _: &mut Context<Self>) {
+///         let _ = self.0.tell(number);
+///     }
+/// }
+///
+/// let kit = TestKit::new("test")?;
+/// let probe = kit.probe::<u64>("probe");
+/// let given_up = probe.actor().recipient();
+/// kit.spawn("client", || Client(given_up))?;
+/// assert_eq!(probe.expect_message_within(Duration::from_secs(1)), 1);
+/// assert_eq!(probe.expect_message_within(Duration::from_secs(2)), 3);
+/// assert_eq!(TimerKey::from("beat"), TimerKey::from("beat".to_owned()));
+/// assert_ne!(TimerKey::from("beat"), TimerKey::from(("beat", 0)));
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct TimerKey {
+    name: Option<Cow<'static, str>>,
+    number: Option<u64>,
+}
+
+impl From<&'static str> for TimerKey {
+    fn from(name: &'static str) -> Self {
+        Self { name: Some(Cow::Borrowed(name)), number: None }
+    }
+}
+
+impl From<String> for TimerKey {
+    fn from(name: String) -> Self {
+        Self { name: Some(Cow::Owned(name)), number: None }
+    }
+}
+
+impl From<u64> for TimerKey {
+    fn from(number: u64) -> Self {
+        Self { name: None, number: Some(number) }
+    }
+}
+
+impl From<(&'static str, u64)> for TimerKey {
+    fn from((name, number): (&'static str, u64)) -> Self {
+        Self { name: Some(Cow::Borrowed(name)), number: Some(number) }
+    }
+}
+
+impl From<(String, u64)> for TimerKey {
+    fn from((name, number): (String, u64)) -> Self {
+        Self { name: Some(Cow::Owned(name)), number: Some(number) }
+    }
+}
+
+enum Source<M> {
+    Once(Option<M>),
+    /// Makes a message, told how many ticks were left out before it.
+    Every(Box<dyn FnMut(u64) -> M + Send>),
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Rule {
+    Once,
+    Delay(Duration),
+    Rate(Duration, MissedTickBehavior),
+}
+
+struct Timer<M> {
+    key: TimerKey,
+    source: Source<M>,
+    rule: Rule,
+    /// When a fixed rate is due; `None` at a time that no clock reaches.
+    nominal: Option<Instant>,
+    /// The pending timer; of a fixed delay that is just being received, none.
+    armed: Option<Cancellable>,
+}
+
+/// The timers of an actor, each with a key. From [`Context::timers`](crate::Context::timers).
+///
+/// - Starting a timer replaces the one with the same key. Nothing of a timer that was cancelled or
+///   replaced is received any more, even if it was in the mailbox already.
+/// - They end with their actor, also when it is restarted, and do not keep it alive. A message that
+///   was due before [`stop`](crate::ActorRef::stop) is received as what else is queued then; one
+///   that comes due later is, if its actor gets to it before it has received all that and its
+///   children have stopped.
+/// - A due message takes its place behind the messages that are in the mailbox then, and does not
+///   count against its capacity.
+/// - There is at most one undelivered tick of a timer, however slow its actor is. What becomes of
+///   ticks whose time has passed says [`MissedTickBehavior`].
+/// - Never early; not sent before its time when the system is closed.
+/// - A message that panics when it is dropped with its timer changes nothing for others, nor for
+///   its actor: the panic is logged, counted, and shown to
+///   [`Builder::on_panic`](crate::Builder::on_panic).
+///
+/// ```
+/// use mini_actor::{Actor, Context};
+/// use std::time::Duration;
+///
+/// struct Session;
+/// enum Event { Request, Idle, Beat }
+///
+/// impl Actor for Session {
+///     type Message = Event;
+///
+///     fn started(&mut self, ctx: &mut Context<Self>) {
+///         let every = Duration::from_secs(10);
+///         ctx.timers().start_at_fixed_rate("beat", every, every, || Event::Beat).unwrap();
+///     }
+///
+///     fn receive(&mut self, event: Event, ctx: &mut Context<Self>) {
+///         match event {
+///             // Replaces the one before: an `Idle` already in the mailbox is not received.
+///             Event::Request => {
+///                 let silence = Duration::from_secs(30);
+///                 ctx.timers().start_single("idle", silence, Event::Idle).unwrap();
+///             }
+///             Event::Idle => ctx.stop(),
+///             Event::Beat => { /* write a heartbeat */ }
+///         }
+///     }
+/// }
+/// ```
+pub struct Timers<M: Send + 'static> {
+    cell: Arc<Cell<M>>,
+    generations: HashMap<TimerKey, u64>,
+    /// In the order in which they were started, which is the order in which they end.
+    timers: BTreeMap<u64, Timer<M>>,
+    next: u64,
+}
+
+/// A due timer, on its way into the system lane.
+struct DueTick<M: Send + 'static> {
+    cell: Arc<Cell<M>>,
+    generation: u64,
+}
+
+impl<M: Send + 'static> TaskBody for DueTick<M> {
+    fn run(self) {
+        self.cell.send_signal_at(|at| Signal::Tick { at, generation: self.generation });
+    }
+}
+
+impl<M: Send + 'static> Timers<M> {
+    pub(crate) fn new(cell: Arc<Cell<M>>) -> Self {
+        Self { cell, generations: HashMap::new(), timers: BTreeMap::new(), next: 0 }
+    }
+
+    fn handle(&self) -> &Handle {
+        &self.cell.registry.timers
+    }
+
+    /// Lets `message` be received once, `delay` from now, instead of what `key` stood for.
+    ///
+    /// The timer is not [active](Self::is_active) any more when its message is received.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::Stopped`] while the system is being closed. The message is dropped.
+    pub fn start_single(
+        &mut self,
+        key: impl Into<TimerKey>,
+        delay: Duration,
+        message: M,
+    ) -> Result<(), Refusal> {
+        self.start(key.into(), Rule::Once, delay, Source::Once(Some(message)))
+    }
+
+    /// Lets a message be received after `initial`, and then again and again, each `delay` after the
+    /// handling of the one before has ended, instead of what `key` stood for. `make` makes the
+    /// messages, on the actor's thread.
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::Period`] for a `delay` of zero, which leaves the timers as they are;
+    /// [`Refusal::Stopped`] while the system is being closed.
+    pub fn start_with_fixed_delay(
+        &mut self,
+        key: impl Into<TimerKey>,
+        initial: Duration,
+        delay: Duration,
+        mut make: impl FnMut() -> M + Send + 'static,
+    ) -> Result<(), Refusal> {
+        check_period(delay)?;
+        let source = Source::Every(Box::new(move |_| make()));
+        self.start(key.into(), Rule::Delay(delay), initial, source)
+    }
+
+    /// Lets a message be received after `initial`, and then every `interval`, without drift,
+    /// instead of what `key` stood for. `make` makes the messages, on the actor's thread. Ticks
+    /// whose time has passed while the actor was busy are left out, as by
+    /// [`MissedTickBehavior::Skip`].
+    ///
+    /// # Errors
+    ///
+    /// [`Refusal::Period`] for an `interval` of zero, which leaves the timers as they are;
+    /// [`Refusal::Stopped`] while the system is being closed.
+    pub fn start_at_fixed_rate(
+        &mut self,
+        key: impl Into<TimerKey>,
+        initial: Duration,
+        interval: Duration,
+        mut make: impl FnMut() -> M + Send + 'static,
+    ) -> Result<(), Refusal> {
+        let make = move |_| make();
+        self.start_at_fixed_rate_missed(key, initial, interval, MissedTickBehavior::Skip, make)
+    }
+
+    /// As [`start_at_fixed_rate`](Self::start_at_fixed_rate), with a choice of what becomes of
+    /// ticks whose time has passed before the actor got to the one before:
+    ///
+    /// - [`Skip`](MissedTickBehavior::Skip): they are left out. `make` is told how many were left
+    ///   out since the tick before.
+    /// - [`Burst`](MissedTickBehavior::Burst): all are received, one at a time, each behind what is
+    ///   in the mailbox when the one before is taken out.
+    /// - [`Delay`](MissedTickBehavior::Delay): the interval counts anew from a tick that is
+    ///   received late.
+    ///
+    /// # Errors
+    ///
+    /// As for [`start_at_fixed_rate`](Self::start_at_fixed_rate).
+    pub fn start_at_fixed_rate_missed(
+        &mut self,
+        key: impl Into<TimerKey>,
+        initial: Duration,
+        interval: Duration,
+        missed: MissedTickBehavior,
+        make: impl FnMut(u64) -> M + Send + 'static,
+    ) -> Result<(), Refusal> {
+        check_period(interval)?;
+        self.start(key.into(), Rule::Rate(interval, missed), initial, Source::Every(Box::new(make)))
+    }
+
+    /// Whether a timer of this key is waiting, or is periodic.
+    pub fn is_active(&self, key: impl Into<TimerKey>) -> bool {
+        self.generations.contains_key(&key.into())
+    }
+
+    /// Ends a timer; nothing of it is received any more. Says whether there was one.
+    pub fn cancel(&mut self, key: impl Into<TimerKey>) -> bool {
+        match self.generations.remove(&key.into()) {
+            Some(generation) => {
+                self.forget(generation);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Ends all timers.
+    pub fn cancel_all(&mut self) {
+        self.generations.clear();
+        for timer in std::mem::take(&mut self.timers).into_values() {
+            self.discard(timer);
+        }
+    }
+
+    fn start(
+        &mut self,
+        key: TimerKey,
+        rule: Rule,
+        initial: Duration,
+        source: Source<M>,
+    ) -> Result<(), Refusal> {
+        let generation = self.next;
+        self.next += 1;
+        let nominal = self.handle().now().checked_add(initial);
+        let armed = Some(self.arm(generation, initial)?);
+        if let Some(old) = self.generations.insert(key.clone(), generation) {
+            self.forget(old);
+        }
+        self.timers.insert(generation, Timer { key, source, rule, nominal, armed });
+        Ok(())
+    }
+
+    fn arm(&self, generation: u64, delay: Duration) -> Result<Cancellable, Refusal> {
+        let due = DueTick { cell: Arc::clone(&self.cell), generation };
+        self.handle()
+            .schedule_once(delay, Task::new(due).inline())
+            .map_err(|error| error.refusal().clone())
+    }
+
+    fn forget(&mut self, generation: u64) {
+        if let Some(timer) = self.timers.remove(&generation) {
+            self.discard(timer);
+        }
+    }
+
+    /// Drops a timer, of which nothing is to be received any more. The destructor of its message is
+    /// foreign code: a panic in it must not keep other timers from being started or ended.
+    fn discard(&self, timer: Timer<M>) {
+        if let Some(armed) = &timer.armed {
+            armed.cancel();
+        }
+        if let Err(message) = contain(|| drop(timer)) {
+            let panic = Panic { path: Arc::clone(&self.cell.path), message };
+            self.cell.registry.panicked(&panic, Directive::Resume);
+        }
+    }
+
+    /// A timer of this generation is due: its message, if it is still wanted.
+    pub(crate) fn take(&mut self, generation: u64) -> Option<M> {
+        let now = self.handle().now();
+        let timer = self.timers.get_mut(&generation)?;
+        let (missed, next) = match timer.rule {
+            Rule::Once => {
+                let timer = self.timers.remove(&generation)?;
+                self.generations.remove(&timer.key);
+                return match timer.source {
+                    Source::Once(message) => message,
+                    Source::Every(_) => None,
+                };
+            }
+            Rule::Delay(_) => {
+                timer.armed = None;
+                (0, None)
+            }
+            Rule::Rate(interval, behavior) => {
+                let (missed, next) = timer
+                    .nominal
+                    .map_or((0, None), |nominal| following(nominal, interval, behavior, now));
+                timer.nominal = next;
+                (missed, next)
+            }
+        };
+        if let Rule::Rate(..) = timer.rule {
+            let armed = next.map(|next| self.arm(generation, next.saturating_duration_since(now)));
+            self.armed(generation, armed.and_then(Result::ok));
+        }
+        match &mut self.timers.get_mut(&generation)?.source {
+            Source::Every(make) => Some(make(missed)),
+            Source::Once(message) => message.take(),
+        }
+    }
+
+    /// The message of this generation has been handled.
+    pub(crate) fn handled(&mut self, generation: u64) {
+        if let Some(Timer { rule: Rule::Delay(delay), armed: None, .. }) =
+            self.timers.get(&generation)
+        {
+            let armed = self.arm(generation, *delay).ok();
+            self.armed(generation, armed);
+        }
+    }
+
+    /// A periodic timer has been armed anew, or could not be since the system is being closed; then
+    /// it is left as it is, and nothing more comes of it.
+    fn armed(&mut self, generation: u64, armed: Option<Cancellable>) {
+        if let Some(timer) = self.timers.get_mut(&generation) {
+            timer.armed = armed;
+        }
+    }
+}
+
+/// What is called again and again must not be so without end.
+pub(crate) fn check_period(given: Duration) -> Result<(), Refusal> {
+    const MIN: Duration = Duration::from_nanos(1);
+    if given < MIN { Err(Refusal::Period { given, min: MIN }) } else { Ok(()) }
+}
+
+/// Of a fixed rate whose tick of `nominal` is received `now`: how many ticks are left out, and when
+/// the next is due.
+fn following(
+    nominal: Instant,
+    interval: Duration,
+    behavior: MissedTickBehavior,
+    now: Instant,
+) -> (u64, Option<Instant>) {
+    let Some(due) = nominal.checked_add(interval) else {
+        return (0, None);
+    };
+    if due >= now {
+        return (0, Some(due));
+    }
+    match behavior {
+        MissedTickBehavior::Burst => (0, Some(due)),
+        MissedTickBehavior::Delay => (0, now.checked_add(interval)),
+        MissedTickBehavior::Skip => {
+            let passed = (now - due).as_nanos().div_ceil(interval.as_nanos());
+            let passed_u64 = u64::try_from(passed).unwrap_or(u64::MAX);
+            let ahead = interval.as_nanos().saturating_mul(passed);
+            let ahead = u64::try_from(ahead).map(Duration::from_nanos).ok();
+            (passed_u64, ahead.and_then(|ahead| due.checked_add(ahead)))
+        }
+    }
+}
+
+impl<M: Send + 'static> fmt::Debug for Timers<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Timers").field("active", &self.generations).finish_non_exhaustive()
+    }
+}

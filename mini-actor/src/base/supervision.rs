@@ -1,0 +1,324 @@
+//! What happens to an actor that panics.
+
+use std::fmt;
+use std::time::Duration;
+
+use lars_scheduler::backoff::{Backoff, BackoffPolicy};
+
+use crate::sync::Arc;
+
+/// What is done about a panic.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use mini_actor::test_kit::TestKit;
+/// use mini_actor::{Actor, Context, Directive, Props, Supervision};
+///
+/// struct Parser;
+///
+/// impl Actor for Parser {
+///     type Message = &'static str;
+///     fn receive(&mut self, problem: &'static str, _: &mut Context<Self>) {
+///         panic!("{problem}");
+///     }
+/// }
+///
+/// let supervision = Supervision::decide(|panic| match panic.message.as_str() {
+///     "bad line" => Directive::Resume,
+///     "bad state" => Directive::Restart,
+///     _ => Directive::Stop,
+/// });
+/// let kit = TestKit::new("test")?;
+/// let parser = kit.spawn_with("parser", Props::new(|| Parser).supervision(supervision))?;
+/// parser.tell("bad line")?;
+/// parser.tell("bad state")?;
+/// kit.settle();
+/// assert_eq!((parser.metrics().restarts, parser.is_stopped()), (1, false));
+/// parser.tell("bad disk")?;
+/// kit.settle();
+/// assert!(parser.is_stopped());
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Directive {
+    /// The actor goes on with the next message and the state that the panic left.
+    Resume,
+    /// Its children are stopped, and a new actor takes its place: same references, same mailbox,
+    /// same watchers.
+    Restart,
+    /// It stops. What is in its mailbox becomes dead letters.
+    Stop,
+    /// It stops, and its parent is treated as if it had panicked itself.
+    Escalate,
+}
+
+/// A panic of an actor, for [`Supervision::decide`] and for the hook of
+/// [`Builder::on_panic`](crate::Builder::on_panic).
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use mini_actor::{Actor, Context};
+/// use mini_actor::{ActorSystem, Directive};
+/// use std::sync::mpsc;
+/// # struct Parser;
+/// # impl Actor for Parser {
+/// #     type Message = u32;
+/// #     fn receive(&mut self, line: u32, _: &mut Context<Self>) {
+/// #         panic!("line {line} is bad");
+/// #     }
+/// # }
+///
+/// let (sender, panics) = mpsc::channel();
+/// let kit = ActorSystem::builder("test")
+///     .on_panic(move |panic, directive| drop(sender.send((panic.clone(), directive))))
+///     .build_virtual()?;
+/// let parser = kit.spawn("parser", || Parser)?;
+/// parser.tell(7)?;
+/// kit.settle();
+/// let (panic, directive) = panics.try_recv()?;
+/// assert_eq!((&*panic.path, &*panic.message), ("/parser", "line 7 is bad"));
+/// assert_eq!(directive, Directive::Stop);
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Panic {
+    /// The path of the actor that panicked. (For an escalated one, that is the child.)
+    pub path: Arc<str>,
+    /// The message of the panic, where it had one.
+    pub message: String,
+}
+
+/// A panic, with what was being received. Given to [`Actor::restarting`](crate::Actor::restarting).
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use mini_actor::test_kit::TestKit;
+/// use mini_actor::{Actor, Context, Failure, Props, Recipient, Supervision};
+///
+/// struct Parser(Recipient<String>);
+///
+/// impl Actor for Parser {
+///     type Message = String;
+///     fn receive(&mut self, line: String, _: &mut Context<Self>) {
+///         line.parse::<u32>().expect("a number");
+///     }
+///     fn keep(line: &String) -> Option<String> {
+///         Some(line.clone())
+///     }
+///     fn restarting(&mut self, failure: Failure<String>, _: &mut Context<Self>) {
+///         assert_eq!(&*failure.panic.path, "/parser");
+///         let _ = self.0.tell(failure.message.expect("`keep` has kept it"));
+///     }
+/// }
+///
+/// let kit = TestKit::new("test")?;
+/// let office = kit.probe::<String>("office");
+/// let bad = office.actor().recipient();
+/// let props = Props::new(move || Parser(bad.clone())).supervision(Supervision::restart());
+/// let parser = kit.spawn_with("parser", props)?;
+/// parser.tell("12".to_owned())?;
+/// parser.tell("a dozen".to_owned())?;
+/// assert_eq!(office.expect_message(), "a dozen");
+/// # Ok(()) }
+/// ```
+#[non_exhaustive]
+pub struct Failure<M> {
+    /// Who panicked, and with what words.
+    pub panic: Panic,
+    /// The message that failed, if [`Actor::keep`](crate::Actor::keep) kept it.
+    pub message: Option<M>,
+}
+
+impl<M> fmt::Debug for Failure<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Failure")
+            .field("panic", &self.panic)
+            .field("message_kept", &self.message.is_some())
+            .finish()
+    }
+}
+
+type Decide = Arc<dyn Fn(&Panic) -> Directive + Send + Sync>;
+
+/// What happens to an actor that panics: chosen with its [`Props`](crate::Props), by the code that
+/// spawns it.
+///
+/// Without one an actor that panics stops.
+///
+/// ```
+/// use mini_actor::Supervision;
+/// use std::time::Duration;
+///
+/// // At most 5 restarts within a minute: 100 ms after the first panic, 200 ms after the next, and
+/// // so on.
+/// let patient = Supervision::restart()
+///     .limit(5, Duration::from_secs(60))
+///     .backoff(Duration::from_millis(100), Duration::from_secs(10));
+/// # let _ = patient;
+/// ```
+#[derive(Clone)]
+#[must_use = "it is given to `Props::supervision`"]
+pub struct Supervision {
+    decide: Decide,
+    pub(crate) limit: Option<(u32, Duration)>,
+    pub(crate) backoff: Option<(Duration, Duration)>,
+    policy: Option<BackoffPolicy>,
+}
+
+impl Supervision {
+    /// Decides for each panic anew. A decision that panics itself is to stop.
+    pub fn decide(decide: impl Fn(&Panic) -> Directive + Send + Sync + 'static) -> Self {
+        Self { decide: Arc::new(decide), limit: None, backoff: None, policy: None }
+    }
+
+    /// A panicking actor goes on with its next message.
+    pub fn resume() -> Self {
+        Self::decide(|_| Directive::Resume)
+    }
+
+    /// A panicking actor is replaced by a new one.
+    pub fn restart() -> Self {
+        Self::decide(|_| Directive::Restart)
+    }
+
+    /// A panicking actor stops.
+    pub fn stop() -> Self {
+        Self::decide(|_| Directive::Stop)
+    }
+
+    /// A panicking actor stops, and so fails its parent.
+    pub fn escalate() -> Self {
+        Self::decide(|_| Directive::Escalate)
+    }
+
+    /// Restarts at most `restarts` times within a sliding window; beyond that, stops.
+    /// (`Duration::MAX` is a limit for all its life. A window of zero, in which there is nothing to
+    /// count, is an error when the actor is spawned:
+    /// [`SpawnError::Window`](crate::SpawnError::Window).)
+    pub fn limit(mut self, restarts: u32, within: Duration) -> Self {
+        self.limit = Some((restarts, within));
+        self
+    }
+
+    /// Waits before a restart: `first`, and twice as long after each further one, up to `longest`;
+    /// from `first` again once the actor has run for `longest` without a panic. Messages wait as
+    /// long.
+    pub fn backoff(mut self, first: Duration, longest: Duration) -> Self {
+        self.backoff = Some((first, longest.max(first)));
+        self.policy = None;
+        self
+    }
+
+    /// Waits before a restart as a [`BackoffPolicy`] says, in place of [`backoff`](Self::backoff):
+    /// with its factor, and with jitter, so that actors that failed at the same moment, because of
+    /// the same database, do not come back at the same moment. Jitter stays inside the cap. From
+    /// the first delay again once the actor has run for the policy's cap without a panic. With
+    /// `max_attempts` it stops when so many starts in a row have ended in a panic, the first
+    /// included.
+    ///
+    /// ```
+    /// use mini_actor::Supervision;
+    /// use mini_actor::backoff::{BackoffPolicy, Jitter};
+    /// use std::time::Duration;
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let policy = BackoffPolicy::builder()
+    ///     .initial(Duration::from_millis(100))
+    ///     .cap(Duration::from_secs(10))
+    ///     .jitter(Jitter::Equal)
+    ///     .build()?;
+    /// let spread = Supervision::restart().backoff_policy(policy);
+    /// # let _ = spread;
+    /// # Ok(()) }
+    /// ```
+    pub fn backoff_policy(mut self, policy: BackoffPolicy) -> Self {
+        self.policy = Some(policy);
+        self.backoff = None;
+        self
+    }
+
+    pub(crate) fn directive(&self, panic: &Panic) -> Directive {
+        (self.decide)(panic)
+    }
+}
+
+impl Default for Supervision {
+    fn default() -> Self {
+        Self::stop()
+    }
+}
+
+impl fmt::Debug for Supervision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Supervision")
+            .field("limit", &self.limit)
+            .field("backoff", &self.backoff)
+            .field("policy", &self.policy)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The restarts of one actor so far.
+#[derive(Debug, Default)]
+pub(crate) struct Restarts {
+    /// When the last ones were, within the window of the limit.
+    recent: std::collections::VecDeque<std::time::Instant>,
+    /// In a row, for the backoff.
+    in_a_row: u32,
+    /// The delays of a policy.
+    delays: Option<Backoff>,
+    /// The end of the last pause.
+    last: Option<std::time::Instant>,
+}
+
+impl Restarts {
+    /// Another panic, at `now`, is to end in a restart: after how long, or `None` if that is one
+    /// too many. With a `seed` jitter is the same each time.
+    pub(crate) fn next(
+        &mut self,
+        rules: &Supervision,
+        now: std::time::Instant,
+        seed: Option<u64>,
+    ) -> Option<Duration> {
+        if let Some((limit, within)) = rules.limit {
+            while self.recent.front().is_some_and(|&at| now.saturating_duration_since(at) >= within)
+            {
+                self.recent.pop_front();
+            }
+            if self.recent.len() >= limit as usize {
+                return None;
+            }
+            self.recent.push_back(now);
+        }
+        let well_for = self.last.map(|last| now.saturating_duration_since(last));
+        let pause = if let Some(policy) = rules.policy {
+            let delays = self.delays.get_or_insert_with(|| {
+                seed.map_or_else(|| policy.start(), |seed| policy.start_with_seed(seed))
+            });
+            if well_for.is_some_and(|time| time >= policy.cap()) {
+                delays.reset();
+            }
+            delays.next_delay()?
+        } else if let Some((first, longest)) = rules.backoff {
+            if well_for.is_some_and(|time| time >= longest) {
+                self.in_a_row = 0;
+            }
+            let factor = 1_u32.checked_shl(self.in_a_row).unwrap_or(u32::MAX);
+            self.in_a_row = (self.in_a_row + 1).min(31);
+            first.saturating_mul(factor).min(longest)
+        } else {
+            return Some(Duration::ZERO);
+        };
+        // It has run since the end of the pause.
+        self.last = now.checked_add(pause).or(Some(now));
+        Some(pause)
+    }
+}

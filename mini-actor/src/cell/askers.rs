@@ -1,0 +1,71 @@
+//! Actors that block their thread to wait for another actor's answer.
+
+use crate::sync::{Arc, Mutex, Weak};
+
+/// A question that an actor waits for.
+pub(crate) trait Waits: Send + Sync {
+    /// Ends the wait without an answer.
+    fn give_up(&self);
+}
+
+/// The questions to one actor that other actors wait for.
+///
+/// While the actor is being restarted and waits for its children to stop, it answers nothing. An
+/// actor that waits for its answer may be one of the children, or hold one up. So no actor waits
+/// then.
+pub(crate) struct Askers {
+    /// Made by the first actor that waits, which is rare.
+    state: Mutex<Option<Box<Waiting>>>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    barred: bool,
+    waiting: Vec<Weak<dyn Waits>>,
+}
+
+impl Askers {
+    pub(crate) fn new() -> Self {
+        Self { state: Mutex::new(None) }
+    }
+
+    /// An actor is about to wait. Returns whether it may.
+    pub(crate) fn enter(&self, question: Weak<dyn Waits>) -> bool {
+        let mut state = self.state.lock();
+        let state = state.get_or_insert_default();
+        if !state.barred {
+            state.waiting.push(question);
+        }
+        !state.barred
+    }
+
+    /// The actor has stopped waiting.
+    pub(crate) fn leave(&self, question: &Weak<dyn Waits>) {
+        if let Some(state) = &mut *self.state.lock()
+            && let Some(place) = state.waiting.iter().position(|other| other.ptr_eq(question))
+        {
+            state.waiting.swap_remove(place);
+        }
+    }
+
+    /// Lets actors wait, or forbids it, which ends the waits of those that do.
+    pub(crate) fn let_wait(&self, wait: bool) {
+        let waiting = {
+            let mut state = self.state.lock();
+            if wait && state.is_none() {
+                return;
+            }
+            let state = state.get_or_insert_default();
+            state.barred = !wait;
+            if wait { Vec::new() } else { std::mem::take(&mut state.waiting) }
+        };
+        // Outside the lock: it calls wakers, which are foreign code.
+        waiting.iter().filter_map(Weak::upgrade).for_each(|question| question.give_up());
+    }
+}
+
+/// The question without its type, for [`Askers`].
+pub(crate) fn weak<W: Waits + 'static>(question: &Arc<W>) -> Weak<dyn Waits> {
+    let weak: Weak<W> = Arc::downgrade(question);
+    weak
+}

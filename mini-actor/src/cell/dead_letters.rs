@@ -1,0 +1,256 @@
+//! Messages that reached nobody.
+
+use std::any::{Any, type_name};
+use std::cell::Cell;
+use std::fmt;
+
+use crate::base::panics::{contain, quietly};
+use crate::sync::plain::AtomicU64;
+use crate::sync::{Arc, Mutex, Ordering, Weak, thread_local};
+
+/// Why a message is a dead letter.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use mini_actor::test_kit::TestKit;
+/// use mini_actor::{Reply, Undelivered};
+/// use std::time::Duration;
+///
+/// let kit = TestKit::new("test")?;
+/// let clerk = kit.probe::<Reply<u32>>("clerk");
+/// let answer = clerk.actor().ask(|reply| reply, Duration::from_secs(1));
+/// kit.advance(Duration::from_secs(1));
+/// assert!(answer.wait().is_err());
+/// clerk.expect_message().send(7); // nobody waits for it any more
+/// assert_eq!(kit.dead_letters()[0].reason, Undelivered::Late);
+///
+/// let gone = kit.probe::<u32>("gone");
+/// gone.actor().tell(8)?;
+/// gone.actor().kill();
+/// assert_eq!(kit.dead_letters()[0].reason, Undelivered::Stopped);
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Undelivered {
+    /// The actor had stopped, or stopped before it received the message.
+    Stopped,
+    /// The actor's mailbox was full, and its policy drops messages, or nobody was there to be told.
+    Full,
+    /// It is an answer that came after the asker's time-out, or whose asker has gone.
+    Late,
+}
+
+/// A message that was accepted or scheduled and is not received.
+///
+/// Messages that `tell` refused are not among them: those were given back to their sender.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use mini_actor::Undelivered;
+/// use mini_actor::test_kit::TestKit;
+/// use std::sync::mpsc;
+///
+/// let kit = TestKit::new("test")?;
+/// let (sender, letters) = mpsc::channel();
+/// let subscription = kit.on_dead_letter(move |letter| {
+///     let message = letter.message.downcast_ref::<u32>().copied();
+///     drop(sender.send((message, letter.reason)));
+/// });
+/// let probe = kit.probe::<u32>("probe");
+/// probe.actor().tell(7)?;
+/// probe.actor().kill(); // does not let it receive what is queued
+/// kit.settle();
+/// assert_eq!(letters.try_recv()?, (Some(7), Undelivered::Stopped));
+/// drop(subscription); // and no letter is shown any more; `forever` keeps it
+/// # Ok(()) }
+/// ```
+#[non_exhaustive]
+pub struct DeadLetter<'a> {
+    /// The path of the actor that it was for; of an answer, of the actor that was asked.
+    pub recipient: &'a str,
+    /// The type of the message.
+    pub message_type: &'static str,
+    /// Why it is not received.
+    pub reason: Undelivered,
+    /// The message itself, to be looked at.
+    pub message: &'a (dyn Any + Send),
+}
+
+impl fmt::Debug for DeadLetter<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeadLetter")
+            .field("recipient", &self.recipient)
+            .field("message_type", &self.message_type)
+            .field("reason", &self.reason)
+            .finish_non_exhaustive()
+    }
+}
+
+pub(crate) type Hook = Arc<dyn Fn(&DeadLetter<'_>) + Send + Sync>;
+
+#[derive(Default)]
+struct Hooks {
+    next: u64,
+    all: Vec<(u64, Hook)>,
+}
+
+pub(crate) struct DeadLetters {
+    count: AtomicU64,
+    hooks: Mutex<Hooks>,
+}
+
+/// Ends a subscription to dead letters when it is dropped.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use mini_actor::test_kit::TestKit;
+/// use std::sync::mpsc;
+/// use std::time::Duration;
+///
+/// let kit = TestKit::new("test")?;
+/// let (sender, letters) = mpsc::channel();
+/// let subscription = kit.on_dead_letter(move |letter| drop(sender.send(letter.reason)));
+/// kit.on_dead_letter(|letter| eprintln!("{letter:?}")).forever();
+///
+/// let (probe, second) = (kit.probe::<u32>("probe"), Duration::from_secs(1));
+/// let _ = kit.scheduler().schedule_once(second, probe.actor(), 7)?;
+/// let _ = kit.scheduler().schedule_once(2 * second, probe.actor(), 8)?;
+/// probe.actor().stop();
+/// kit.advance(second);
+/// assert_eq!(letters.try_iter().count(), 1);
+/// drop(subscription);
+/// kit.advance(second);
+/// assert_eq!(letters.try_iter().count(), 0);
+/// assert_eq!(kit.metrics().dead_letters, 2);
+/// # Ok(()) }
+/// ```
+#[must_use = "dropping a subscription ends it"]
+pub struct Subscription {
+    letters: Weak<DeadLetters>,
+    number: u64,
+}
+
+impl Subscription {
+    /// Lets the subscription last as long as the system: until its
+    /// [`ActorSystem`](crate::ActorSystem) has been dropped and its last actor has stopped. Then
+    /// the hook is dropped. So it may hold references to actors and the [`System`](crate::System).
+    pub fn forever(mut self) {
+        self.letters = Weak::new();
+    }
+}
+
+impl Drop for Subscription {
+    fn drop(&mut self) {
+        if let Some(letters) = self.letters.upgrade() {
+            let mut hooks = letters.hooks.lock();
+            let place = hooks.all.iter().position(|(number, _)| *number == self.number);
+            let gone = place.map(|place| hooks.all.remove(place));
+            // Outside the lock: the hook's destructor is foreign code.
+            drop(hooks);
+            drop(gone);
+        }
+    }
+}
+
+impl fmt::Debug for Subscription {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Subscription").field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+thread_local! {
+    /// What this thread does with a dead letter now: the bits below.
+    static DOING: Cell<u8> = const { Cell::new(0) };
+}
+
+const LOGS: u8 = 1;
+const SHOWS: u8 = 2;
+
+/// Runs `code`, which must not panic, unless the same thread is already inside such a call. A hook
+/// or a log subscriber may send messages, and so cause the next dead letter: it would never end.
+fn not_within_itself(what: u8, code: impl FnOnce()) {
+    let before = DOING.with(Cell::get);
+    if before & what == 0 {
+        DOING.with(|doing| doing.set(before | what));
+        code();
+        DOING.with(|doing| doing.set(before));
+    }
+}
+
+impl DeadLetters {
+    pub(crate) fn new() -> Self {
+        Self { count: AtomicU64::new(0), hooks: Mutex::new(Hooks::default()) }
+    }
+
+    pub(crate) fn subscribe(self: &Arc<Self>, hook: Hook) -> Subscription {
+        let mut hooks = self.hooks.lock();
+        let number = hooks.next;
+        hooks.next += 1;
+        hooks.all.push((number, hook));
+        Subscription { letters: Arc::downgrade(self), number }
+    }
+
+    /// Counts, tells, and drops a message. Whatever the hooks or the message's destructor do, the
+    /// caller goes on.
+    #[cold]
+    pub(crate) fn bury<M: Send + 'static>(&self, recipient: &str, reason: Undelivered, message: M) {
+        // Relaxed: a statistic.
+        self.count.fetch_add(1, Ordering::Relaxed);
+        let report = |told: Result<(), String>| {
+            if let Err(error) = told {
+                quietly(|| {
+                    tracing::error!(
+                        target: "mini_actor",
+                        recipient,
+                        error,
+                        "a dead letter panicked"
+                    );
+                });
+            }
+        };
+        let message_type = type_name::<M>();
+        not_within_itself(LOGS, || {
+            quietly(|| {
+                tracing::debug!(
+                    target: "mini_actor",
+                    recipient,
+                    message_type,
+                    ?reason,
+                    "dead letter"
+                );
+            });
+        });
+        not_within_itself(SHOWS, || {
+            // Copied, because a hook may subscribe.
+            let hooks: Vec<Hook> =
+                self.hooks.lock().all.iter().map(|(_, hook)| Arc::clone(hook)).collect();
+            for hook in hooks {
+                let letter = DeadLetter { recipient, message_type, reason, message: &message };
+                report(contain(|| hook(&letter)));
+                // It may be the last reference to one that has just been unsubscribed.
+                report(contain(|| drop(hook)));
+            }
+        });
+        report(contain(|| drop(message)));
+    }
+
+    /// Drops all hooks. The system is over, and they may hold what keeps its memory.
+    pub(crate) fn release(&self) {
+        let hooks = std::mem::take(&mut self.hooks.lock().all);
+        // Outside the lock: their destructors are foreign code.
+        for (_, hook) in hooks {
+            drop(contain(|| drop(hook)));
+        }
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,448 @@
+//! An actor's home: its mailbox, its system lane, its watchers, and its life, which only
+//! activations touch.
+
+use std::any::Any;
+use std::panic::resume_unwind;
+use std::time::Instant;
+
+use crate::base::error::Unsendable;
+use crate::base::panics::contain;
+use crate::base::stop_reason::{StopReason, Terminated};
+use crate::cell::askers::Askers;
+use crate::cell::dead_letters::Undelivered;
+use crate::cell::registry::Registry;
+use crate::cell::signal::{Lane, Resident, Signal, Watchers};
+use crate::dispatcher::workers::{Activate, Dispatcher, Inside, Mapping, Task, is_shared_thread};
+use crate::mailbox::overflow::{Capacity, Overflow};
+use crate::mailbox::queue::{Mailbox, Refused, Sent, Unsent};
+use crate::sync::plain::{AtomicU64, StaticU64};
+use crate::sync::{Arc, Ordering, UnsafeCell, real_now, relax};
+
+/// A message of more bytes is not passed on by value more often than it has to be.
+const LARGE: usize = 4096;
+
+/// Whether a sender waits for room, where the policy says that it may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wait {
+    Never,
+    /// As long as the policy says, and not beyond this moment, if there is one.
+    Until(Option<Instant>),
+}
+
+/// What came of running an actor for a while.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// Nothing is left to do up to this position, which the activation read before it looked.
+    Done(u64),
+    /// It has more to do.
+    More,
+    /// It has stopped.
+    Gone,
+}
+
+/// An actor without its type.
+pub(crate) trait Life<M>: Send {
+    fn run(&mut self, turn: &Turn<'_, M>) -> Progress;
+}
+
+/// The right of the one activation to read the mailbox.
+pub(crate) struct Turn<'a, M> {
+    cell: &'a Arc<Cell<M>>,
+}
+
+impl<'a, M> Turn<'a, M> {
+    /// # Safety
+    ///
+    /// The caller is the cell's one activation, as long as this exists.
+    unsafe fn new(cell: &'a Arc<Cell<M>>) -> Self {
+        Self { cell }
+    }
+
+    pub(crate) fn cell(&self) -> &'a Arc<Cell<M>> {
+        self.cell
+    }
+
+    #[inline]
+    pub(crate) fn pop(&self) -> Option<M> {
+        // SAFETY: a turn exists inside the one activation only.
+        unsafe { self.cell.mailbox.pop() }
+    }
+
+    /// How many messages have been taken out.
+    #[inline]
+    pub(crate) fn position(&self) -> u64 {
+        // SAFETY: a turn exists inside the one activation only.
+        unsafe { self.cell.mailbox.position() }
+    }
+}
+
+pub(crate) struct Cell<M> {
+    pub(crate) id: u64,
+    pub(crate) path: Arc<str>,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) processed: AtomicU64,
+    pub(crate) restarts: AtomicU64,
+    pub(crate) mailbox: Mailbox<M>,
+    pub(crate) lane: Lane,
+    watchers: Watchers,
+    askers: Askers,
+    dispatcher: Dispatcher,
+    /// Whether the dispatcher is this actor's own.
+    pinned: bool,
+    /// Touched by the one activation only.
+    life: UnsafeCell<Option<Box<dyn Life<M>>>>,
+}
+
+// SAFETY: the life is `Send`, and touched only inside `activate`, of which the mailbox's run word
+// allows one at a time, each after the other, and before that by the one thread that makes the
+// cell. Everything else is `Sync` by itself.
+unsafe impl<M: Send> Sync for Cell<M> {}
+
+/// Where a cell comes to stand.
+pub(crate) struct Origin {
+    pub(crate) path: Arc<str>,
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) capacity: Capacity,
+    /// A dispatcher of its own.
+    pub(crate) pinned: Option<Dispatcher>,
+}
+
+impl<M: Send + 'static> Cell<M> {
+    /// A cell whose actor is counted as scheduled, and is nowhere scheduled yet.
+    pub(crate) fn new(
+        origin: Origin,
+        life: impl FnOnce(&Arc<Self>) -> Box<dyn Life<M>>,
+    ) -> Arc<Self> {
+        static NEXT: StaticU64 = StaticU64::new(1);
+        let Origin { path, registry, capacity, pinned } = origin;
+        let cell = Arc::new(Self {
+            // Relaxed: only has to be unique.
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            path,
+            processed: AtomicU64::new(0),
+            restarts: AtomicU64::new(0),
+            mailbox: Mailbox::new(capacity),
+            lane: Lane::new(),
+            watchers: Watchers::new(),
+            askers: Askers::new(),
+            pinned: pinned.is_some(),
+            dispatcher: pinned.unwrap_or_else(|| registry.dispatcher.clone()),
+            registry,
+            life: UnsafeCell::new(None),
+        });
+        let life = life(&cell);
+        // SAFETY: nobody runs it before it is scheduled, which is up to our caller.
+        cell.life.with_mut(|place| unsafe { *place = Some(life) });
+        cell
+    }
+
+    /// Takes a new cell apart that nobody else has heard of: the life refers to it.
+    pub(crate) fn discard(&self) {
+        // SAFETY: nobody runs it before it is scheduled, which it is not going to be.
+        let life = self.life.with_mut(|place| unsafe { (*place).take() });
+        drop(life);
+    }
+
+    #[cold]
+    pub(crate) fn bury(&self, reason: Undelivered, message: M) {
+        self.registry.dead_letters.bury(&self.path, reason, message);
+    }
+
+    /// Sends a message, by the policy of the mailbox; gives it back if that says so.
+    #[inline]
+    pub(crate) fn send(self: &Arc<Self>, message: M, wait: Wait) -> Result<(), (Unsendable, M)> {
+        match self.mailbox.send(message) {
+            Ok(sent) => {
+                self.see_to(sent);
+                Ok(())
+            }
+            Err((Refused::Closed, message)) => Err((Unsendable::Stopped, message)),
+            Err((Refused::Full, message)) if size_of::<M>() > LARGE => {
+                // Moved to the heap at once, rather than from frame to frame.
+                let offered = self.offer(Box::new(message), |message| *message, wait);
+                offered.map_err(|(reason, message)| (reason, *message))
+            }
+            Err((Refused::Full, message)) => self.offer(message, |message| message, wait),
+        }
+    }
+
+    /// Sends what `make` makes of `given`, by the policy of the mailbox; gives that back if it says
+    /// so.
+    pub(crate) fn offer<P>(
+        self: &Arc<Self>,
+        mut given: P,
+        make: impl Fn(P) -> M,
+        wait: Wait,
+    ) -> Result<(), (Unsendable, P)> {
+        let mut deadline = None;
+        let mut spins = 0;
+        loop {
+            let made = self.mailbox.send_with(given, |given| {
+                let _mapping = Mapping::enter();
+                make(given)
+            });
+            given = match made {
+                Ok(sent) => {
+                    self.see_to(sent);
+                    return Ok(());
+                }
+                Err(Unsent::Panicked(sent, payload)) => {
+                    self.see_to(sent);
+                    resume_unwind(payload);
+                }
+                Err(Unsent::Refused(Refused::Closed, given)) => {
+                    return Err((Unsendable::Stopped, given));
+                }
+                Err(Unsent::Refused(Refused::Full, given)) => given,
+            };
+            match (self.mailbox.overflow(), wait) {
+                (Overflow::Block(limit), Wait::Until(latest)) if self.may_wait_here() => {
+                    let deadline = *deadline.get_or_insert_with(|| {
+                        let own = real_now().checked_add(limit);
+                        own.into_iter().chain(latest).min()
+                    });
+                    if !self.mailbox.wait_for_room(deadline, Inside::any_actor()) {
+                        return Err((Unsendable::Full, given));
+                    }
+                }
+                (Overflow::Fail | Overflow::Block(_), _) => {
+                    return Err((Unsendable::Full, given));
+                }
+                (Overflow::DropNewest, _) => {
+                    self.bury(Undelivered::Full, make(given));
+                    return Ok(());
+                }
+                (Overflow::DropOldest, _) => match self.mailbox.evict() {
+                    Some(oldest) => self.bury(Undelivered::Full, oldest),
+                    // It may be the one that this thread is just making.
+                    None if Mapping::is_running() => return Err((Unsendable::Full, given)),
+                    // Its sender is about to write it, or others were faster.
+                    None => relax(&mut spins),
+                },
+            }
+        }
+    }
+
+    /// Whether waiting for room can end. On a thread that actors share it might not: as many
+    /// senders as there are threads would keep them all from the receiver.
+    fn may_wait_here(&self) -> bool {
+        self.dispatcher.as_manual().is_none()
+            && !is_shared_thread()
+            && !Inside::actor(self.id)
+            && !Mapping::is_running()
+            && !self.registry.is_timer_thread()
+    }
+
+    /// Delivers a message that nobody waits for; if that is not possible it becomes a dead letter.
+    /// Says whether the actor is still there.
+    pub(crate) fn deliver(self: &Arc<Self>, message: M) -> bool {
+        match self.send(message, Wait::Never) {
+            Ok(()) => true,
+            Err((reason, message)) => {
+                let (reason, there) = match reason {
+                    Unsendable::Stopped => (Undelivered::Stopped, false),
+                    Unsendable::Full => (Undelivered::Full, true),
+                };
+                self.bury(reason, message);
+                there
+            }
+        }
+    }
+
+    /// Delivers the next `left` messages, as [`deliver`](Self::deliver) would one after the other;
+    /// with one compare-and-swap for as many as lie in a block, if there is room. `messages` has so
+    /// many, and does not panic.
+    pub(crate) fn deliver_all(
+        self: &Arc<Self>,
+        mut left: usize,
+        mut messages: impl Iterator<Item = M>,
+    ) {
+        while left > 0 {
+            match self.mailbox.send_some(left, &mut messages) {
+                Ok((sent, what)) => {
+                    left -= sent;
+                    // Not for each: it is counted as scheduled from the first on.
+                    self.see_to(what);
+                }
+                // By the policy.
+                Err(Refused::Closed | Refused::Full) => {
+                    let Some(message) = messages.next() else { return };
+                    left -= 1;
+                    self.deliver(message);
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn see_to(self: &Arc<Self>, sent: Sent) {
+        if sent == Sent::Schedule {
+            self.schedule();
+        }
+    }
+
+    pub(crate) fn schedule(self: &Arc<Self>) {
+        self.dispatcher.schedule(Arc::clone(self) as Task);
+    }
+
+    pub(crate) fn send_signal(self: &Arc<Self>, signal: Signal) {
+        self.send_signal_with(|| signal);
+    }
+
+    /// Sends a signal that takes its place behind the messages that have been accepted.
+    pub(crate) fn send_signal_at(self: &Arc<Self>, make: impl FnOnce(u64) -> Signal) {
+        self.send_signal_with(|| make(self.mailbox.accepted()));
+    }
+
+    fn send_signal_with(self: &Arc<Self>, make: impl FnOnce() -> Signal) {
+        // The lane of an actor that has stopped is not looked at again.
+        if self.watchers.reason().is_none() {
+            self.lane.push(make);
+            self.see_to(self.mailbox.signal());
+        }
+    }
+
+    /// Lets actors wait for this one, for room or for an answer; or forbids it, which ends the
+    /// waits of those that do.
+    pub(crate) fn let_actors_wait(&self, wait: bool) {
+        self.mailbox.let_actors_wait(wait);
+        self.askers.let_wait(wait);
+    }
+
+    /// Takes the signals out.
+    pub(crate) fn take_signals(&self) -> Vec<Signal> {
+        take_signals(&self.mailbox, &self.lane)
+    }
+
+    /// The name: the last part of the path.
+    pub(crate) fn name(&self) -> &str {
+        self.path.rsplit('/').next().unwrap_or_default()
+    }
+}
+
+/// The bit first: what is signalled after that sets it again. So no signal stays in the lane
+/// unannounced; the bit may be set for a lane that is empty, which the next activation finds out.
+fn take_signals<M>(mailbox: &Mailbox<M>, lane: &Lane) -> Vec<Signal> {
+    mailbox.signals_seen();
+    lane.take()
+}
+
+impl<M: Send + 'static> Activate for Cell<M> {
+    fn activate(self: Arc<Self>) -> bool {
+        let _inside = Inside::enter(self.registry.key(), self.id);
+        let run = self.life.with_mut(|life| {
+            // SAFETY: this is the one activation, and foreign code that runs in it has no way here.
+            let life = unsafe { &mut *life };
+            // SAFETY: this is the one activation, and the turn ends before it does.
+            let turn = unsafe { Turn::new(&self) };
+            let run = life.as_mut().map_or(Progress::Gone, |life| life.run(&turn));
+            if run == Progress::Gone {
+                // The destructors of what the supervision's closure holds are foreign code.
+                let life = life.take();
+                drop(contain(|| drop(life)));
+            }
+            run
+        });
+        match run {
+            // It stays counted as scheduled, so that nobody schedules it ever again.
+            Progress::Gone => {
+                if self.pinned {
+                    self.dispatcher.end();
+                }
+                false
+            }
+            // SAFETY: this is the one activation.
+            Progress::Done(seen) => unsafe { self.mailbox.finish(Some(seen)) },
+            // SAFETY: this is the one activation.
+            Progress::More => unsafe { self.mailbox.finish(None) },
+        }
+    }
+}
+
+impl<M: Send + 'static> Resident for Cell<M> {
+    fn id(&self) -> u64 {
+        self.id
+    }
+
+    fn path(&self) -> &Arc<str> {
+        &self.path
+    }
+
+    fn watchers(&self) -> &Watchers {
+        &self.watchers
+    }
+
+    fn askers(&self) -> &Askers {
+        &self.askers
+    }
+
+    fn signal(self: Arc<Self>, signal: Signal) {
+        self.send_signal(signal);
+    }
+
+    fn stop_for(self: Arc<Self>, reason: StopReason) {
+        self.send_signal_at(|at| Signal::Stop { at, reason });
+    }
+
+    fn tell_end(self: Arc<Self>, gone: Terminated) {
+        self.send_signal_at(|at| Signal::Terminated { at, gone });
+    }
+
+    fn processed(&self) -> u64 {
+        // Relaxed: a statistic.
+        self.processed.load(Ordering::Relaxed)
+    }
+
+    fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
+        self
+    }
+}
+
+#[cfg(all(test, lars_loom))]
+mod models {
+    use super::*;
+
+    /// What an activation does about signals.
+    fn activate(mailbox: &Mailbox<u32>, lane: &Lane, taken: &mut usize) -> bool {
+        if mailbox.is_signalled() || lane.hint() {
+            *taken += take_signals(mailbox, lane).len();
+        }
+        // SAFETY: activations follow each other (that is what the run word is for).
+        unsafe { mailbox.finish(Some(mailbox.position())) }
+    }
+
+    #[test]
+    fn signals_are_taken_and_the_actor_comes_to_rest() {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound.get_or_insert(3);
+        builder.check(|| {
+            let mailbox = std::sync::Arc::new(Mailbox::<u32>::new(Capacity::Unbounded));
+            let lane = std::sync::Arc::new(Lane::new());
+            let signalling = {
+                let (mailbox, lane) =
+                    (std::sync::Arc::clone(&mailbox), std::sync::Arc::clone(&lane));
+                loom::thread::spawn(move || {
+                    let mut schedule = false;
+                    for number in 0..2 {
+                        lane.push(|| Signal::ChildGone(number));
+                        schedule |= mailbox.signal() == Sent::Schedule;
+                    }
+                    schedule
+                })
+            };
+            let mut taken = 0;
+            let mut again = activate(&mailbox, &lane, &mut taken);
+            if again {
+                again = activate(&mailbox, &lane, &mut taken);
+            }
+            // Somebody has been asked to see to what is left, and has done so after a few more
+            // activations.
+            again |= signalling.join().unwrap();
+            for _ in 0..3 {
+                again = again && activate(&mailbox, &lane, &mut taken);
+            }
+            assert!(!again, "it does not come to rest");
+            assert_eq!(taken, 2);
+        });
+    }
+}

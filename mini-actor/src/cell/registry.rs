@@ -1,0 +1,474 @@
+//! What the actors of a system share: threads, dead letters, and the tree of living actors.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
+use std::time::{Duration, Instant};
+
+use hashbrown::HashTable;
+use lars_scheduler::{Handle, PendingTask};
+
+use crate::base::error::SpawnError;
+use crate::base::panics::{contain, quietly};
+use crate::base::stop_reason::{StopReason, Terminated};
+use crate::base::supervision::{Directive, Panic};
+use crate::cell::dead_letters::DeadLetters;
+use crate::cell::signal::Resident;
+use crate::dispatcher::workers::{Dispatcher, Inside};
+use crate::sync::plain::AtomicU64;
+use crate::sync::{Arc, Condvar, Mutex, Ordering, real_now};
+
+pub(crate) type PanicHook = Arc<dyn Fn(&Panic, Directive) + Send + Sync>;
+
+pub(crate) type StopHook = Box<dyn Fn(Terminated) + Send + Sync>;
+
+/// The settings of a system that its actors need.
+pub(crate) struct Rules {
+    /// Messages that an activation works off before another actor gets its turn.
+    pub(crate) throughput: u32,
+    /// And how long it may take for them.
+    pub(crate) time_slice: Option<Duration>,
+    /// Called with the end of each actor. Must not panic.
+    pub(crate) on_stop: Option<StopHook>,
+}
+
+pub(crate) struct Registry {
+    pub(crate) name: String,
+    pub(crate) timers: Handle,
+    pub(crate) dispatcher: Dispatcher,
+    pub(crate) rules: Rules,
+    pub(crate) dead_letters: Arc<DeadLetters>,
+    /// Until the system is over.
+    on_panic: Mutex<Option<PanicHook>>,
+    pub(crate) panics: AtomicU64,
+    pub(crate) restarts: AtomicU64,
+    stopped: AtomicU64,
+    /// Messages received by actors that have stopped.
+    retired: AtomicU64,
+    tree: Mutex<Tree>,
+    /// Signalled when the last actor goes.
+    all_gone: Condvar,
+    /// What the scheduler gave back when the system was closed, and nobody runs: time-outs of
+    /// questions, timers. `None` when nothing is kept any more.
+    unsent: Mutex<Option<Vec<PendingTask>>>,
+}
+
+struct Tree {
+    /// By path. The path stands in the actor, and its hash beside it, so that a table of a million
+    /// grows without looking at each.
+    actors: HashTable<(u64, Arc<dyn Resident>)>,
+    hasher: RandomState,
+    /// Names of actors that are about to enter.
+    reserved: HashSet<Arc<str>>,
+    closing: bool,
+    /// The owner has gone.
+    disowned: bool,
+}
+
+impl Tree {
+    fn new() -> Self {
+        Self {
+            actors: HashTable::new(),
+            hasher: RandomState::new(),
+            reserved: HashSet::new(),
+            closing: false,
+            disowned: false,
+        }
+    }
+
+    fn find(&self, path: &str) -> Option<&Arc<dyn Resident>> {
+        let hash = self.hasher.hash_one(path);
+        let found = self.actors.find(hash, |(_, actor)| **actor.path() == *path);
+        found.map(|(_, actor)| actor)
+    }
+
+    /// Whether an actor of this path may enter.
+    fn check(&self, system: &str, path: &str) -> Result<(), SpawnError> {
+        if self.closing {
+            return Err(SpawnError::Closed { system: system.to_owned() });
+        }
+        if self.find(path).is_some() || self.reserved.contains(path) {
+            return Err(SpawnError::NameTaken { path: path.to_owned() });
+        }
+        Ok(())
+    }
+
+    fn insert(&mut self, actor: Arc<dyn Resident>) {
+        let hash = self.hasher.hash_one(&**actor.path());
+        self.actors.insert_unique(hash, (hash, actor), |&(hash, _)| hash);
+    }
+
+    fn remove(&mut self, path: &str) -> Option<Arc<dyn Resident>> {
+        let hash = self.hasher.hash_one(path);
+        let entry = self.actors.find_entry(hash, |(_, actor)| **actor.path() == *path);
+        entry.ok().map(|entry| entry.remove().0.1)
+    }
+
+    fn actors(&self) -> impl Iterator<Item = &Arc<dyn Resident>> {
+        self.actors.iter().map(|(_, actor)| actor)
+    }
+}
+
+/// Keeps a name free for an actor that is being made, until it enters or this is dropped.
+pub(crate) struct Reservation<'a> {
+    registry: &'a Registry,
+    path: Arc<str>,
+}
+
+impl Reservation<'_> {
+    /// Enters the actor that the name was reserved for.
+    pub(crate) fn enter(self, actor: Arc<dyn Resident>) -> Result<(), SpawnError> {
+        debug_assert_eq!(*self.path, **actor.path());
+        let mut tree = self.registry.tree.lock();
+        tree.reserved.remove(&self.path);
+        tree.check(&self.registry.name, &self.path)?;
+        tree.insert(actor);
+        // The lock is let go before `self` is dropped, which takes it.
+        Ok(())
+    }
+}
+
+impl Drop for Reservation<'_> {
+    fn drop(&mut self) {
+        self.registry.tree.lock().reserved.remove(&self.path);
+    }
+}
+
+/// Counts of a system.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use mini_actor::test_kit::TestKit;
+///
+/// let kit = TestKit::new("test")?;
+/// let (first, second) = (kit.probe::<u32>("first"), kit.probe::<u32>("second"));
+/// first.actor().tell(7)?;
+/// second.actor().tell(8)?;
+/// second.actor().kill(); // before it receives that
+/// kit.settle();
+/// let metrics = kit.metrics();
+/// assert_eq!((metrics.alive, metrics.stopped), (1, 1));
+/// assert_eq!((metrics.processed, metrics.dead_letters), (1, 1));
+/// assert_eq!((metrics.panicked, metrics.restarts), (0, 0));
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SystemMetrics {
+    /// Actors that were spawned and have not stopped.
+    pub alive: usize,
+    /// Actors that have stopped.
+    pub stopped: u64,
+    /// Messages received, or being received, those of actors' own timers included. A message that
+    /// was stashed counts once.
+    pub processed: u64,
+    /// Panics of actors contained. One that is escalated counts once.
+    pub panicked: u64,
+    /// Actors restarted.
+    pub restarts: u64,
+    /// Messages that reached nobody.
+    pub dead_letters: u64,
+}
+
+impl Registry {
+    pub(crate) fn new(
+        name: String,
+        timers: Handle,
+        dispatcher: Dispatcher,
+        rules: Rules,
+        on_panic: Option<PanicHook>,
+    ) -> Self {
+        Self {
+            name,
+            timers,
+            dispatcher,
+            rules,
+            dead_letters: Arc::new(DeadLetters::new()),
+            on_panic: Mutex::new(on_panic),
+            panics: AtomicU64::new(0),
+            restarts: AtomicU64::new(0),
+            stopped: AtomicU64::new(0),
+            retired: AtomicU64::new(0),
+            tree: Mutex::new(Tree::new()),
+            all_gone: Condvar::default(),
+            unsent: Mutex::new(Some(Vec::new())),
+        }
+    }
+
+    /// What tells this system from others.
+    pub(crate) fn key(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
+    /// What the timer thread is called.
+    pub(crate) fn timer_thread(name: &str) -> String {
+        format!("{name}-scheduler")
+    }
+
+    /// Whether the calling thread runs an actor of this system, or is one of its own.
+    pub(crate) fn is_inside(&self) -> bool {
+        Inside::system(self.key()) || self.dispatcher.is_current() || self.is_timer_thread()
+    }
+
+    /// Whether the calling thread fires the system's timers, now.
+    pub(crate) fn is_timer_thread(&self) -> bool {
+        self.timers.is_timer_thread()
+    }
+
+    pub(crate) fn enter(&self, actor: Arc<dyn Resident>) -> Result<(), SpawnError> {
+        let mut tree = self.tree.lock();
+        tree.check(&self.name, actor.path())?;
+        tree.insert(actor);
+        Ok(())
+    }
+
+    /// Reserves a name, for an actor that costs something before it can enter.
+    pub(crate) fn reserve(&self, path: Arc<str>) -> Result<Reservation<'_>, SpawnError> {
+        let mut tree = self.tree.lock();
+        tree.check(&self.name, &path)?;
+        tree.reserved.insert(Arc::clone(&path));
+        Ok(Reservation { registry: self, path })
+    }
+
+    pub(crate) fn leave(&self, actor: &dyn Resident, reason: StopReason) {
+        if let Some(hook) = &self.rules.on_stop {
+            let path = Arc::clone(actor.path());
+            hook(Terminated { id: actor.id(), path, reason });
+        }
+        let mut tree = self.tree.lock();
+        // Relaxed: statistics. Under the lock, so that it counts in one place at each time.
+        self.stopped.fetch_add(1, Ordering::Relaxed);
+        self.retired.fetch_add(actor.processed(), Ordering::Relaxed);
+        let gone = tree.remove(actor.path());
+        let last = tree.actors.is_empty();
+        let end = last && tree.closing;
+        let over = last && tree.disowned;
+        drop(tree);
+        // Outside the lock: it may be the last reference.
+        drop(gone);
+        if last {
+            self.all_gone.notify_all();
+        }
+        if end {
+            self.end();
+        }
+        if over {
+            self.release();
+        }
+    }
+
+    /// The owner has gone. When the last actor has gone as well, the system is over.
+    pub(crate) fn disown(&self) {
+        let over = {
+            let mut tree = self.tree.lock();
+            tree.disowned = true;
+            tree.actors.is_empty()
+        };
+        if over {
+            self.release();
+        }
+    }
+
+    /// Drops the hooks. They may refer to actors, and actors to the system, which would keep
+    /// itself.
+    fn release(&self) {
+        self.dead_letters.release();
+        let on_panic = self.on_panic.lock().take();
+        // Outside the lock: its destructor is foreign code.
+        drop(contain(|| drop(on_panic)));
+    }
+
+    /// No actor is alive, and none will be: tells those that asked, and ends the threads.
+    fn end(&self) {
+        self.drop_unsent();
+        self.dispatcher.end();
+    }
+
+    /// Keeps what is not to be sent until the last actor has stopped: answers may come until then.
+    pub(crate) fn keep_unsent(&self, tasks: Vec<PendingTask>) {
+        if let Some(unsent) = &mut *self.unsent.lock() {
+            unsent.extend(tasks);
+        }
+    }
+
+    pub(crate) fn drop_unsent(&self) {
+        let unsent = self.unsent.lock().take();
+        // Outside the lock: it wakes those who asked, and drops closures.
+        drop(unsent);
+    }
+
+    pub(crate) fn find(&self, path: &str) -> Option<Arc<dyn Resident>> {
+        self.tree.lock().find(path).cloned()
+    }
+
+    pub(crate) fn alive(&self) -> usize {
+        self.tree.lock().actors.len()
+    }
+
+    /// The paths of the living, sorted.
+    pub(crate) fn paths(&self) -> Vec<Arc<str>> {
+        let mut paths: Vec<_> =
+            self.tree.lock().actors().map(|actor| Arc::clone(actor.path())).collect();
+        paths.sort_unstable();
+        paths
+    }
+
+    /// Accepts no more actors, and asks those without a parent to stop, in the order in which they
+    /// were spawned.
+    pub(crate) fn close(&self) {
+        let mut roots: Vec<_> = {
+            let mut tree = self.tree.lock();
+            tree.closing = true;
+            tree.actors().filter(|actor| is_root(actor.path())).cloned().collect()
+        };
+        // Each is looked at once: they lie anywhere in memory.
+        roots.sort_by_cached_key(|actor| actor.id());
+        for actor in roots {
+            actor.stop_for(StopReason::SystemClosed);
+        }
+        if self.alive() == 0 {
+            self.end();
+        }
+    }
+
+    /// In virtual time: what the random numbers of an actor begin with, for each another and always
+    /// the same.
+    pub(crate) fn seed(&self, path: &str) -> Option<u64> {
+        self.dispatcher.as_manual()?;
+        // FNV-1a, which is the same everywhere.
+        let mix = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+        Some(path.bytes().fold(0xcbf2_9ce4_8422_2325, mix))
+    }
+
+    /// Waits until nobody is alive, until `deadline` at most. Says whether nobody is.
+    pub(crate) fn wait_until_empty(&self, deadline: Option<Instant>) -> bool {
+        let mut tree = self.tree.lock();
+        while !tree.actors.is_empty() {
+            if deadline.is_some_and(|deadline| real_now() >= deadline) {
+                return false;
+            }
+            tree = self.all_gone.wait(tree, deadline);
+        }
+        true
+    }
+
+    /// Counts, logs and tells of a panic.
+    pub(crate) fn panicked(&self, panic: &Panic, directive: Directive) {
+        // Relaxed: a statistic.
+        self.panics.fetch_add(1, Ordering::Relaxed);
+        self.tell_panic(panic, directive);
+    }
+
+    /// Logs and tells of a panic.
+    pub(crate) fn tell_panic(&self, panic: &Panic, directive: Directive) {
+        let Panic { path, message } = panic;
+        quietly(|| {
+            tracing::error!(
+                target: "mini_actor",
+                actor = &**path,
+                message,
+                ?directive,
+                "an actor panicked"
+            );
+        });
+        // Called outside the lock: it is foreign code.
+        let hook = self.on_panic.lock().clone();
+        if let Some(hook) = hook
+            && let Err(error) = contain(|| hook(panic, directive))
+        {
+            quietly(
+                || tracing::error!(target: "mini_actor", error, "the panic hook panicked itself"),
+            );
+        }
+    }
+
+    pub(crate) fn metrics(&self) -> SystemMetrics {
+        // Relaxed, here and below: statistics.
+        let (alive, stopped, processed) = {
+            let tree = self.tree.lock();
+            let running: u64 = tree.actors().map(|actor| actor.processed()).sum();
+            // Under the lock as well: an actor that leaves is counted here or there.
+            let retired = self.retired.load(Ordering::Relaxed);
+            (tree.actors.len(), self.stopped.load(Ordering::Relaxed), running + retired)
+        };
+        SystemMetrics {
+            alive,
+            stopped,
+            processed,
+            panicked: self.panics.load(Ordering::Relaxed),
+            restarts: self.restarts.load(Ordering::Relaxed),
+            dead_letters: self.dead_letters.count(),
+        }
+    }
+}
+
+fn is_root(path: &str) -> bool {
+    path.rfind('/') == Some(0)
+}
+
+impl std::fmt::Debug for Registry {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Registry")
+            .field("name", &self.name)
+            .field("alive", &self.alive())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(lars_loom), not(lars_shuttle)))]
+mod tests {
+    use std::thread;
+
+    use super::*;
+    use crate::actor::context::{Actor, Context};
+    use crate::actor::spawn::Props;
+    use crate::dispatcher::workers::STARTED_FROM_HERE;
+    use crate::system::owner::ActorSystem;
+
+    struct Idle;
+
+    impl Actor for Idle {
+        type Message = ();
+        fn receive(&mut self, (): (), _: &mut Context<Self>) {}
+    }
+
+    #[test]
+    fn a_reserved_name_is_taken_until_the_reservation_ends() {
+        let system = ActorSystem::builder("test").threads(1).build().unwrap();
+        let registry = system.registry();
+        let reserved = registry.reserve("/a".into()).unwrap();
+        let taken = SpawnError::NameTaken { path: "/a".to_owned() };
+        assert_eq!(registry.reserve("/a".into()).map(drop), Err(taken.clone()));
+        assert_eq!(system.spawn("a", || Idle).unwrap_err(), taken);
+        assert_eq!(system.metrics().alive, 0);
+        drop(reserved);
+        let actor = system.spawn("a", || Idle).unwrap();
+        assert_eq!(registry.reserve("/a".into()).map(drop), Err(taken));
+        assert_eq!(system.find::<()>("/a"), Some(actor));
+    }
+
+    #[test]
+    fn a_name_that_is_taken_starts_no_thread() {
+        let system = ActorSystem::builder("test").threads(1).build().unwrap();
+        let _first = system.spawn_with("a", Props::new(|| Idle).pinned()).unwrap();
+        let before = STARTED_FROM_HERE.with(std::cell::Cell::get);
+        for _ in 0..10 {
+            let refused = system.spawn_with("a", Props::new(|| Idle).pinned()).unwrap_err();
+            assert_eq!(refused, SpawnError::NameTaken { path: "/a".to_owned() });
+        }
+        assert_eq!(STARTED_FROM_HERE.with(std::cell::Cell::get), before);
+    }
+
+    #[test]
+    fn pinned_actors_that_race_for_a_name_get_it_once() {
+        let system = ActorSystem::builder("test").threads(1).build().unwrap();
+        let spawned: usize = thread::scope(|scope| {
+            let race = || system.spawn_with("a", Props::new(|| Idle).pinned()).is_ok();
+            let threads: Vec<_> = (0..4).map(|_| scope.spawn(race)).collect();
+            threads.into_iter().map(|thread| usize::from(thread.join().unwrap())).sum()
+        });
+        assert_eq!(spawned, 1);
+        assert_eq!(system.metrics().alive, 1);
+    }
+}

@@ -1,0 +1,290 @@
+//! The system lane: what actors and the system tell each other beside messages.
+//!
+//! Signals are never refused and never dropped, and do not count against a mailbox's capacity. Some
+//! belong at a place among the messages: a stop, a due timer, the end of another actor. They carry
+//! the number of messages that were accepted before them, and wait until that many have been taken
+//! out. The others do not wait for messages.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use crate::base::stop_reason::{StopReason, Terminated};
+use crate::base::supervision::Panic;
+use crate::cell::askers::Askers;
+use crate::sync::{Arc, AtomicBool, Mutex, Ordering};
+
+pub(crate) enum Signal {
+    /// Stop when so many messages have been received.
+    Stop { at: u64, reason: StopReason },
+    /// Stop before the next message.
+    Kill(StopReason),
+    /// A watched actor has stopped; with how many messages were accepted before, its own among
+    /// them.
+    Terminated { at: u64, gone: Terminated },
+    /// A child has stopped.
+    ChildGone(u64),
+    /// A child escalates.
+    ChildFailed(Panic),
+    /// The pause before a restart is over; with the number of the restart.
+    Revive(u64),
+    /// A keyed timer is due, behind so many messages; with the timer's generation.
+    Tick { at: u64, generation: u64 },
+    /// The receive timeout may be due; with how many messages were accepted before, and when its
+    /// timer fired.
+    Quiet { at: u64, generation: u64, fired: Instant },
+}
+
+/// The signals of one actor.
+pub(crate) struct Lane {
+    waiting: Mutex<Vec<Signal>>,
+    /// A hint for the activation, beside the bit in the run word, on a line that senders of
+    /// messages do not write.
+    hint: AtomicBool,
+}
+
+impl Lane {
+    pub(crate) fn new() -> Self {
+        Self { waiting: Mutex::new(Vec::new()), hint: AtomicBool::new(false) }
+    }
+
+    /// Puts one in. The caller then announces it in the run word. If the signal has a place among
+    /// the messages, `make` reads it, under the lock: so no signal has a place before the one in
+    /// front.
+    pub(crate) fn push(&self, make: impl FnOnce() -> Signal) {
+        let mut waiting = self.waiting.lock();
+        waiting.push(make());
+        drop(waiting);
+        // Relaxed: the run word decides; this only lets a running activation look sooner.
+        self.hint.store(true, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn hint(&self) -> bool {
+        self.hint.load(Ordering::Relaxed)
+    }
+
+    /// Takes all out. The caller has cleared the bit in the run word before.
+    pub(crate) fn take(&self) -> Vec<Signal> {
+        let mut waiting = self.waiting.lock();
+        self.hint.store(false, Ordering::Relaxed);
+        std::mem::take(&mut *waiting)
+    }
+}
+
+/// An actor without the type of its messages.
+pub(crate) trait Resident: Send + Sync {
+    fn id(&self) -> u64;
+    fn path(&self) -> &Arc<str>;
+    fn watchers(&self) -> &Watchers;
+    fn askers(&self) -> &Askers;
+    /// Puts a signal into its lane. If it has stopped, nothing happens.
+    fn signal(self: Arc<Self>, signal: Signal);
+    /// Asks it to stop after what is queued.
+    fn stop_for(self: Arc<Self>, reason: StopReason);
+    /// Tells it of the end of an actor that it watches, behind what is queued.
+    fn tell_end(self: Arc<Self>, gone: Terminated);
+    fn processed(&self) -> u64;
+    fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
+}
+
+/// What is told when an actor stops.
+pub(crate) enum Watcher {
+    Actor(Arc<dyn Resident>),
+    Other(Box<dyn FnOnce(StopReason) + Send>),
+}
+
+/// The watchers of one actor, until it has stopped; then, why it has.
+pub(crate) struct Watchers {
+    state: Mutex<Result<Watching, StopReason>>,
+}
+
+/// By number, and so in the order in which they began to watch, which is the order of telling them.
+/// A watcher that leaves is found by its number: many thousands may watch one actor.
+#[derive(Default)]
+struct Watching {
+    next: u64,
+    watchers: BTreeMap<u64, Watcher>,
+}
+
+impl Watchers {
+    pub(crate) fn new() -> Self {
+        Self { state: Mutex::new(Ok(Watching::default())) }
+    }
+
+    /// Adds one, and returns the number that [`remove`](Self::remove) takes. If the actor has
+    /// stopped already, gives the watcher back with the reason.
+    pub(crate) fn add(&self, watcher: Watcher) -> Result<u64, (Watcher, StopReason)> {
+        match &mut *self.state.lock() {
+            Ok(watching) => {
+                let number = watching.next;
+                watching.next += 1;
+                watching.watchers.insert(number, watcher);
+                Ok(number)
+            }
+            Err(reason) => Err((watcher, *reason)),
+        }
+    }
+
+    /// Removes the watcher that [`add`](Self::add) gave this number.
+    pub(crate) fn remove(&self, number: u64) {
+        let mut removed = None;
+        if let Ok(watching) = &mut *self.state.lock() {
+            removed = watching.watchers.remove(&number);
+        }
+        // Outside the lock: it may be the last reference.
+        drop(removed);
+    }
+
+    /// The actor has stopped. Returns the watchers to be told; later ones learn it from `add`.
+    pub(crate) fn close(&self, reason: StopReason) -> impl Iterator<Item = Watcher> + use<> {
+        let before = std::mem::replace(&mut *self.state.lock(), Err(reason));
+        before.unwrap_or_default().watchers.into_values()
+    }
+
+    /// Why the actor stopped, if it has.
+    pub(crate) fn reason(&self) -> Option<StopReason> {
+        self.state.lock().as_ref().err().copied()
+    }
+
+    /// How many watch.
+    #[cfg(all(test, not(lars_loom)))]
+    pub(crate) fn len(&self) -> usize {
+        self.state.lock().as_ref().map_or(0, |watching| watching.watchers.len())
+    }
+}
+
+#[cfg(all(test, lars_loom))]
+mod models {
+    use super::*;
+    use crate::sync::AtomicU64;
+    use std::sync::Arc as Shared;
+
+    /// A watcher that comes while the actor stops is told exactly once.
+    #[test]
+    fn a_watcher_that_races_with_the_end_is_told_exactly_once() {
+        loom::model(|| {
+            let watchers = Shared::new(Watchers::new());
+            let told = Shared::new(AtomicU64::new(0));
+            let watching: Vec<_> = (0..2)
+                .map(|_| {
+                    let (watchers, told) = (Shared::clone(&watchers), Shared::clone(&told));
+                    loom::thread::spawn(move || {
+                        let tell = Box::new(move |_| {
+                            told.fetch_add(1, Ordering::Relaxed);
+                        });
+                        if let Err((Watcher::Other(tell), reason)) =
+                            watchers.add(Watcher::Other(tell))
+                        {
+                            tell(reason);
+                        }
+                    })
+                })
+                .collect();
+            for watcher in watchers.close(StopReason::Itself) {
+                if let Watcher::Other(tell) = watcher {
+                    tell(StopReason::Itself);
+                }
+            }
+            for thread in watching {
+                thread.join().unwrap();
+            }
+            assert_eq!(told.load(Ordering::Relaxed), 2);
+            assert_eq!(watchers.reason(), Some(StopReason::Itself));
+        });
+    }
+}
+
+#[cfg(all(test, not(lars_loom)))]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::actor::context::{Actor, Context};
+    use crate::refs::address::ActorRef;
+    use crate::system::owner::ActorSystem;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    struct Idle;
+
+    impl Actor for Idle {
+        type Message = ();
+        fn receive(&mut self, (): (), _: &mut Context<Self>) {}
+    }
+
+    #[test]
+    fn watchers_are_told_in_the_order_in_which_they_came_without_those_that_left() {
+        let watchers = Watchers::new();
+        let (told, order) = mpsc::channel();
+        let numbers: Vec<u64> = (0..5)
+            .map(|number| {
+                let told = told.clone();
+                let tell = Box::new(move |_| told.send(number).unwrap());
+                watchers.add(Watcher::Other(tell)).map_err(|_| "it lives").unwrap()
+            })
+            .collect();
+        watchers.remove(numbers[1]);
+        watchers.remove(numbers[3]);
+        watchers.remove(numbers[3]);
+        for watcher in watchers.close(StopReason::Asked) {
+            if let Watcher::Other(tell) = watcher {
+                tell(StopReason::Asked);
+            }
+        }
+        assert_eq!(order.try_iter().collect::<Vec<_>>(), [0, 2, 4]);
+    }
+
+    #[test]
+    fn a_termination_that_is_dropped_leaves_nothing_at_a_living_actor() {
+        let system = ActorSystem::builder("test").threads(1).build().unwrap();
+        let actor = system.spawn("a", || Idle).unwrap();
+        for _ in 0..100 {
+            assert_eq!(actor.termination().wait(Duration::ZERO), None);
+        }
+        assert_eq!(actor.cell().watchers().len(), 0);
+        let kept = actor.termination();
+        assert_eq!(actor.cell().watchers().len(), 1);
+        actor.stop();
+        assert_eq!(kept.wait(LONG), Some(StopReason::Asked));
+    }
+
+    /// Watches, and tells the test that it does.
+    struct Session(ActorRef<()>, mpsc::Sender<()>);
+
+    impl Actor for Session {
+        type Message = ();
+        fn started(&mut self, ctx: &mut Context<Self>) {
+            ctx.watch(&self.0);
+            self.1.send(()).unwrap();
+        }
+        fn receive(&mut self, (): (), ctx: &mut Context<Self>) {
+            ctx.stop();
+        }
+    }
+
+    #[test]
+    fn actors_that_stop_or_unwatch_leave_nothing_at_what_they_watched() {
+        let system = ActorSystem::builder("test").threads(1).build().unwrap();
+        let bus = system.spawn("bus", || Idle).unwrap();
+        let (watching, ready) = mpsc::channel();
+        let sessions: Vec<_> = (0..50)
+            .map(|number| {
+                let (bus, watching) = (bus.clone(), watching.clone());
+                system.spawn(&format!("s{number}"), || Session(bus, watching)).unwrap()
+            })
+            .collect();
+        for _ in &sessions {
+            ready.recv_timeout(LONG).unwrap();
+        }
+        assert_eq!(bus.cell().watchers().len(), 50);
+        for session in sessions.iter().rev() {
+            session.tell(()).unwrap();
+        }
+        for session in &sessions {
+            assert_eq!(session.termination().wait(LONG), Some(StopReason::Itself));
+        }
+        assert_eq!(bus.cell().watchers().len(), 0);
+    }
+}

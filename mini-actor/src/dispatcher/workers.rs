@@ -1,0 +1,566 @@
+//! Where actors run: a work-stealing pool, or the thread of a test.
+//!
+//! A worker has a queue that others steal from, and a slot for the actor that its current actor
+//! scheduled last, which runs next on the same core: two actors that talk to each other stay where
+//! their messages are warm, and no thread is woken for them. An actor in the slot cannot be stolen,
+//! so a second one moves the first to the queue, and after a number of turns in the slot the others
+//! have theirs. A worker that is about to block ([`about_to_block`]) gives all that waits for it to
+//! the others, and what it schedules from then on as well, until its current turn is over. What is
+//! left: an actor in the slot waits until the turn of the one that scheduled it is over, whether
+//! there are idle threads or not. To offer it to them at once would wake one for each step of a
+//! conversation.
+//!
+//! What other threads schedule goes to the shared queue. A worker takes from that once a round. A
+//! round has as many turns as the worker's own queue was long when it began. What is taken goes to
+//! the end of the own queue. So an actor that is woken from outside waits for the rest of a round
+//! and for the next one, however busy the actors are that it waits with.
+
+use std::cell::{Cell, UnsafeCell};
+use std::collections::VecDeque;
+use std::ptr;
+use std::time::Instant;
+
+use crossbeam_deque::{Injector, Steal, Stealer, Worker as Queue};
+
+use crate::base::panics::contain;
+use crate::dispatcher::idle::Idle;
+use crate::sync::plain::AtomicBool;
+use crate::sync::{
+    Arc, Condvar, Mutex, Ordering, Parker, fence, real_now, round_again, thread, thread_local,
+    yield_now,
+};
+
+/// What can be scheduled.
+pub(crate) trait Activate: Send + Sync {
+    /// Runs it for a while. Says whether it has to be scheduled again.
+    fn activate(self: Arc<Self>) -> bool;
+}
+
+pub(crate) type Task = Arc<dyn Activate>;
+
+/// So many activations out of the slot one after the other, if somebody else waits.
+const SLOT_TURNS: u32 = 16;
+/// So often a worker looks again, and lets other threads run, before it sleeps: waking it costs as
+/// much as some hundred messages.
+const SEARCHES: u32 = 4;
+
+/// The stack of a thread, of which only what is used costs memory. Actors receive messages by
+/// value, and an unoptimised build keeps several copies of a large one.
+const STACK: usize = 16 << 20;
+
+#[derive(Clone)]
+pub(crate) enum Dispatcher {
+    Pool(Arc<Pool>),
+    Manual(Arc<Manual>),
+}
+
+impl Dispatcher {
+    #[inline]
+    pub(crate) fn schedule(&self, task: Task) {
+        match self {
+            Self::Pool(pool) => pool.shared.schedule(task),
+            Self::Manual(manual) => manual.queue.lock().push_back(task),
+        }
+    }
+
+    /// Whether the calling thread is one of the pool's.
+    pub(crate) fn is_current(&self) -> bool {
+        match self {
+            Self::Pool(pool) => pool.shared.is_current(),
+            Self::Manual(manual) => *manual.running.lock() == Some(thread::current().id()),
+        }
+    }
+
+    pub(crate) fn as_manual(&self) -> Option<&Manual> {
+        match self {
+            Self::Pool(_) => None,
+            Self::Manual(manual) => Some(manual),
+        }
+    }
+
+    /// Whether the threads end, or have ended.
+    pub(crate) fn is_ending(&self) -> bool {
+        match self {
+            // Acquire: as in `work`.
+            Self::Pool(pool) => pool.shared.ending.load(Ordering::Acquire),
+            Self::Manual(_) => false,
+        }
+    }
+
+    /// How many threads have not ended.
+    pub(crate) fn running(&self) -> usize {
+        match self {
+            Self::Pool(pool) => *pool.shared.running.lock(),
+            Self::Manual(_) => 0,
+        }
+    }
+
+    /// Waits until the threads have ended, until `deadline` at most.
+    pub(crate) fn wait_ended(&self, deadline: Option<Instant>) {
+        if let Self::Pool(pool) = self {
+            let mut running = pool.shared.running.lock();
+            while *running > 0 && deadline.is_none_or(|deadline| real_now() < deadline) {
+                running = pool.shared.ended.wait(running, deadline);
+            }
+        }
+    }
+
+    /// Lets the threads finish what is scheduled, and end.
+    pub(crate) fn end(&self) {
+        if let Self::Pool(pool) = self {
+            pool.shared.end();
+        }
+    }
+}
+
+/// The most activations that a system in virtual time has to close, to be dropped, or to answer: an
+/// actor or a future that wakes itself forever must not keep the caller.
+pub(crate) const LAST_TURNS: usize = 1 << 20;
+
+/// Runs what is scheduled in the order in which it was, on the thread that asks for it.
+pub(crate) struct Manual {
+    queue: Mutex<VecDeque<Task>>,
+    running: Mutex<Option<thread::ThreadId>>,
+}
+
+impl Manual {
+    pub(crate) fn new() -> Self {
+        Self { queue: Mutex::new(VecDeque::new()), running: Mutex::new(None) }
+    }
+
+    /// Runs until nothing is scheduled, or `limit` activations are over. Returns how many there
+    /// were.
+    pub(crate) fn run(&self, limit: usize) -> usize {
+        let before = self.running.lock().replace(thread::current().id());
+        let mut turns = 0;
+        while turns < limit {
+            let Some(task) = self.queue.lock().pop_front() else {
+                break;
+            };
+            turns += 1;
+            if Arc::clone(&task).activate() {
+                self.queue.lock().push_back(task);
+            }
+        }
+        *self.running.lock() = before;
+        turns
+    }
+}
+
+/// Ends the threads when the last reference goes. The threads hold `Shared`, not this.
+pub(crate) struct Pool {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    /// The thread of one actor, which may block it.
+    own: bool,
+    injector: Injector<Task>,
+    stealers: Vec<Stealer<Task>>,
+    idle: Idle,
+    ending: AtomicBool,
+    /// Threads that have not ended.
+    running: Mutex<usize>,
+    ended: Condvar,
+}
+
+/// A worker, in its thread's frame.
+struct Worker {
+    shared: Arc<Shared>,
+    queue: Queue<Task>,
+    /// The thread's own, and never borrowed while foreign code runs.
+    slot: UnsafeCell<Option<Task>>,
+    /// What runs now blocks, or takes long: until its turn is over nothing must wait for this
+    /// thread.
+    blocks: Cell<bool>,
+}
+
+thread_local! {
+    /// This thread's worker, while it runs.
+    static CURRENT: Cell<*const Worker> = const { Cell::new(ptr::null()) };
+}
+
+/// Calls `f` with this thread's worker, if it is one.
+#[inline]
+fn with_current<R>(f: impl FnOnce(&Worker) -> R) -> Option<R> {
+    let worker = CURRENT.with(Cell::get);
+    // SAFETY: set by `work`, whose guard resets it before the worker goes.
+    unsafe { worker.as_ref() }.map(f)
+}
+
+/// The calling thread is about to wait for something. Gives away what waits for its worker; until
+/// the current turn is over, what it schedules goes to the others as well.
+pub(crate) fn about_to_block() {
+    with_current(|worker| {
+        worker.blocks.set(true);
+        let mut waiting = false;
+        // From the queue as well: the others look there only when they have nothing to do.
+        while let Some(task) = worker.take_slot().or_else(|| worker.queue.pop()) {
+            waiting = true;
+            worker.shared.injector.push(task);
+        }
+        if waiting {
+            worker.shared.idle.notify();
+        }
+    });
+}
+
+/// A future of this crate was polled and is not ready. In an actor's turn this means that the actor
+/// waits for it there, with an executor of its own: the thread is about to block.
+pub(crate) fn polled_and_pending() {
+    if Inside::any_actor() {
+        about_to_block();
+    }
+}
+
+/// Whether actors share the calling thread, of whatever system. One that waits there for another
+/// might keep it from the thread that it needs.
+pub(crate) fn is_shared_thread() -> bool {
+    with_current(|worker| !worker.shared.own).unwrap_or(false)
+}
+
+#[cfg(test)]
+thread_local! {
+    /// How many pools the calling thread has started.
+    pub(crate) static STARTED_FROM_HERE: Cell<u32> = const { Cell::new(0) };
+}
+
+impl Pool {
+    /// Starts `threads` threads for many actors, named `name-0` and so on.
+    pub(crate) fn start(name: &str, threads: usize) -> std::io::Result<Arc<Self>> {
+        Self::launch(name, threads, false)
+    }
+
+    /// Starts the thread of one actor.
+    pub(crate) fn start_own(name: &str) -> std::io::Result<Arc<Self>> {
+        Self::launch(name, 1, true)
+    }
+
+    fn launch(name: &str, threads: usize, own: bool) -> std::io::Result<Arc<Self>> {
+        #[cfg(test)]
+        STARTED_FROM_HERE.with(|started| started.set(started.get() + 1));
+        let queues: Vec<Queue<Task>> = (0..threads).map(|_| Queue::new_fifo()).collect();
+        let parkers: Vec<Parker> = (0..threads).map(|_| Parker::new()).collect();
+        let shared = Arc::new(Shared {
+            own,
+            injector: Injector::new(),
+            stealers: queues.iter().map(Queue::stealer).collect(),
+            idle: Idle::new(parkers.iter().map(|parker| parker.unparker().clone()).collect()),
+            ending: AtomicBool::new(false),
+            running: Mutex::new(0),
+            ended: Condvar::default(),
+        });
+        // If a thread cannot be started, dropping this ends those that were.
+        let pool = Arc::new(Self { shared });
+        for (number, (queue, parker)) in queues.into_iter().zip(parkers).enumerate() {
+            let running = Running::new(&pool.shared);
+            let thread = thread::Builder::new().name(format!("{name}-{number}")).stack_size(STACK);
+            thread.spawn(move || {
+                let shared = Arc::clone(&running.0);
+                let (slot, blocks) = (UnsafeCell::new(None), Cell::new(false));
+                work(Worker { shared, queue, slot, blocks }, number, &parker);
+                drop(running);
+            })?;
+        }
+        Ok(pool)
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.shared.end();
+    }
+}
+
+/// Counts a thread as running until this is dropped, which it also is if the thread cannot be
+/// started.
+struct Running(Arc<Shared>);
+
+impl Running {
+    fn new(shared: &Arc<Shared>) -> Self {
+        *shared.running.lock() += 1;
+        Self(Arc::clone(shared))
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        *self.0.running.lock() -= 1;
+        self.0.ended.notify_all();
+        self.0.drop_if_over();
+    }
+}
+
+impl Shared {
+    #[inline]
+    fn schedule(self: &Arc<Self>, task: Task) {
+        let mut task = Some(task);
+        with_current(|worker| {
+            if Arc::ptr_eq(&worker.shared, self)
+                && !worker.blocks.get()
+                && let Some(before) = worker.replace_slot(task.take())
+            {
+                worker.queue.push(before);
+                self.idle.notify();
+            }
+        });
+        if let Some(task) = task {
+            self.injector.push(task);
+            self.idle.notify();
+            // Acquire: as in `work`.
+            if self.ending.load(Ordering::Acquire) {
+                self.drop_if_over();
+            }
+        }
+    }
+
+    /// Drops what is scheduled if no thread is left to run it. Called when a thread has ended, and
+    /// after something was scheduled while they end: the later call finds it.
+    #[cold]
+    fn drop_if_over(&self) {
+        if *self.running.lock() > 0 {
+            return;
+        }
+        // SeqCst fence, pairs with the one in `Idle::notify`: either this thread sees what was
+        // pushed before that, or the thread that pushed sees that the threads end, and comes here.
+        fence(Ordering::SeqCst);
+        loop {
+            match self.injector.steal() {
+                // Its destructors are foreign code.
+                Steal::Success(task) => drop(contain(|| drop(task))),
+                Steal::Retry => {}
+                Steal::Empty => break,
+            }
+        }
+    }
+
+    fn is_current(self: &Arc<Self>) -> bool {
+        with_current(|worker| Arc::ptr_eq(&worker.shared, self)).unwrap_or(false)
+    }
+
+    fn has_tasks(&self) -> bool {
+        !self.injector.is_empty() || self.stealers.iter().any(|stealer| !stealer.is_empty())
+    }
+
+    fn end(&self) {
+        // Release: what was scheduled before is seen by a worker that sees this.
+        self.ending.store(true, Ordering::Release);
+        self.idle.wake_all();
+    }
+
+    fn steal(&self, own: usize, queue: &Queue<Task>) -> Option<Task> {
+        loop {
+            let mut contended = false;
+            let others = (1..self.stealers.len())
+                .map(|step| &self.stealers[(own + step) % self.stealers.len()]);
+            let from_others = others.map(|stealer| stealer.steal_batch_and_pop(queue));
+            for stolen in
+                std::iter::once(self.injector.steal_batch_and_pop(queue)).chain(from_others)
+            {
+                match stolen {
+                    Steal::Success(task) => return Some(task),
+                    Steal::Retry => contended = true,
+                    Steal::Empty => {}
+                }
+            }
+            if !contended {
+                return None;
+            }
+        }
+    }
+}
+
+impl Worker {
+    fn take_slot(&self) -> Option<Task> {
+        self.replace_slot(None)
+    }
+
+    #[inline]
+    fn replace_slot(&self, task: Option<Task>) -> Option<Task> {
+        // SAFETY: only this thread comes here, and nothing runs during the exchange.
+        unsafe { ptr::replace(self.slot.get(), task) }
+    }
+
+    /// A round is over: takes a batch from the shared queue. Returns how many turns the next round
+    /// has.
+    fn begin_round(&self) -> usize {
+        if !self.shared.injector.is_empty() {
+            // If it fails because other workers take at this moment, they have the tasks.
+            let _ = self.shared.injector.steal_batch(&self.queue);
+        }
+        self.queue.len()
+    }
+
+    /// The next of this worker's own tasks.
+    fn next(&self, slot_turns: &mut u32) -> Option<Task> {
+        if let Some(task) = self.take_slot() {
+            *slot_turns += 1;
+            if *slot_turns <= SLOT_TURNS || self.queue.is_empty() {
+                return Some(task);
+            }
+            self.queue.push(task);
+        }
+        *slot_turns = 0;
+        self.queue.pop()
+    }
+}
+
+fn work(worker: Worker, number: usize, parker: &Parker) {
+    let shared = &*worker.shared;
+    let _current = Current::enter(&worker);
+    shared.idle.begin_search();
+    let mut searching = true;
+    let (mut round, mut slot_turns, mut searches) = (0, 0, 0);
+    loop {
+        round = if round > 1 { round - 1 } else { worker.begin_round() };
+        let task = worker.next(&mut slot_turns);
+        if let Some(task) = task.or_else(|| shared.steal(number, &worker.queue)) {
+            searches = 0;
+            if searching {
+                searching = false;
+                shared.idle.end_search(true, || shared.has_tasks());
+            }
+            // What a task runs of others is contained inside; this is for a log subscriber that
+            // panics.
+            let again = contain(|| Arc::clone(&task).activate());
+            worker.blocks.set(false);
+            if again.unwrap_or(true) {
+                // SAFETY: looked at by this thread alone.
+                let alone = worker.queue.is_empty() && unsafe { (*worker.slot.get()).is_none() };
+                worker.queue.push(task);
+                if !alone {
+                    shared.idle.notify();
+                }
+                round_again();
+            } else {
+                // It may be the last reference, and its destructors are foreign code.
+                drop(contain(|| drop(task)));
+            }
+            continue;
+        }
+        if !searching {
+            searching = true;
+            shared.idle.begin_search();
+        }
+        if searches < SEARCHES {
+            searches += 1;
+            yield_now();
+            continue;
+        }
+        searches = 0;
+        shared.idle.end_search(false, || false);
+        // Acquire: what was scheduled before it was set is seen.
+        if shared.ending.load(Ordering::Acquire) && !shared.has_tasks() {
+            break;
+        }
+        shared
+            .idle
+            .sleep(number, parker, || shared.has_tasks() || shared.ending.load(Ordering::Acquire));
+    }
+}
+
+/// Makes a worker the calling thread's until this is dropped: before the worker is, also in a
+/// panic.
+struct Current;
+
+impl Current {
+    fn enter(worker: &Worker) -> Self {
+        CURRENT.with(|current| current.set(worker));
+        Self
+    }
+}
+
+impl Drop for Current {
+    fn drop(&mut self) {
+        CURRENT.with(|current| current.set(ptr::null()));
+    }
+}
+
+thread_local! {
+    /// The system and the actor whose activation runs on this thread.
+    static RUNNING: Cell<(usize, u64)> = const { Cell::new((0, 0)) };
+}
+
+/// Marks the calling thread as running an actor, until it is dropped.
+pub(crate) struct Inside((usize, u64));
+
+impl Inside {
+    #[inline]
+    pub(crate) fn enter(system: usize, actor: u64) -> Self {
+        Self(RUNNING.with(|running| running.replace((system, actor))))
+    }
+
+    /// Whether the calling thread runs an actor of this system.
+    pub(crate) fn system(system: usize) -> bool {
+        RUNNING.with(Cell::get).0 == system
+    }
+
+    /// Whether the calling thread runs an actor, of whatever system.
+    pub(crate) fn any_actor() -> bool {
+        RUNNING.with(Cell::get).1 != 0
+    }
+
+    /// Whether the calling thread runs this actor.
+    pub(crate) fn actor(actor: u64) -> bool {
+        RUNNING.with(Cell::get).1 == actor
+    }
+}
+
+thread_local! {
+    /// Whether this thread makes a message, in a slot of a mailbox that stays empty until that is
+    /// done.
+    static MAPPING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Marks the calling thread as making a message, until it is dropped.
+pub(crate) struct Mapping(bool);
+
+impl Mapping {
+    pub(crate) fn enter() -> Self {
+        Self(MAPPING.with(|mapping| mapping.replace(true)))
+    }
+
+    /// Whether the calling thread does, so that a mailbox might wait for it.
+    pub(crate) fn is_running() -> bool {
+        MAPPING.with(Cell::get)
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        MAPPING.with(|mapping| mapping.set(self.0));
+    }
+}
+
+impl Drop for Inside {
+    fn drop(&mut self) {
+        RUNNING.with(|running| running.set(self.0));
+    }
+}
+
+#[cfg(all(test, not(any(lars_loom, lars_shuttle))))]
+mod tests {
+    use super::*;
+
+    /// Drops what it holds with itself.
+    struct Holding {
+        _held: Arc<()>,
+    }
+
+    impl Activate for Holding {
+        fn activate(self: Arc<Self>) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn what_is_scheduled_after_the_last_thread_has_ended_is_dropped() {
+        let dispatcher = Dispatcher::Pool(Pool::start("test", 2).unwrap());
+        let held = Arc::new(());
+        dispatcher.end();
+        dispatcher.wait_ended(None);
+        assert_eq!((dispatcher.running(), dispatcher.is_ending()), (0, true));
+        dispatcher.schedule(Arc::new(Holding { _held: Arc::clone(&held) }) as Task);
+        assert_eq!(Arc::strong_count(&held), 1);
+    }
+}

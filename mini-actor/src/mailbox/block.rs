@@ -1,0 +1,224 @@
+//! A block of slots: how many it has, how it is laid out, and what a slot goes through.
+//!
+//! # Sizes
+//!
+//! | message, with its state | slots |
+//! |---|---|
+//! | up to 32 bytes | 31 |
+//! | 67 | 15 |
+//! | 144 | 7 |
+//! | 336 | 3 |
+//! | more | 1 |
+//!
+//! A block has at most a kibibyte, unless a single message is larger. An idle actor keeps one
+//! block, so many actors with large messages cost little more than many with small ones.
+//!
+//! A block is made on the heap, slot by slot. It never lies on a stack, which a message of some
+//! mebibytes would overflow.
+
+use std::alloc::{Layout, handle_alloc_error};
+use std::mem::{MaybeUninit, needs_drop};
+use std::ptr;
+
+use crate::sync::{
+    AtomicPtr, AtomicU8, AtomicUsize, CHECKED, Ordering, UnsafeCell, alloc, dealloc, write_uninit,
+};
+
+/// The initial state: nobody has put anything in.
+const EMPTY: u8 = 0;
+/// The message is there.
+const FULL: u8 = 1;
+/// No message comes: making it panicked.
+const VOID: u8 = 2;
+
+/// Room for one message.
+pub(super) struct Slot<T> {
+    state: AtomicU8,
+    value: UnsafeCell<MaybeUninit<T>>,
+}
+
+/// What a reader finds in a slot.
+pub(super) enum Found<T> {
+    /// Nothing yet.
+    Empty,
+    Message(T),
+    /// A slot without a message.
+    Void,
+}
+
+impl<T> Slot<T> {
+    /// Puts a message in.
+    ///
+    /// # Safety
+    ///
+    /// The slot is in a block that has not been freed. The caller has taken the slot, and has put
+    /// nothing in since. The reader may free the block as soon as this has put the message in.
+    #[inline]
+    pub(super) unsafe fn fill(slot: *const Self, message: T) {
+        debug_assert!(!slot.is_null());
+        // SAFETY: the block is there, because its reader waits for this slot.
+        let slot = unsafe { &*slot };
+        debug_assert_eq!(slot.state.load(Ordering::Relaxed), EMPTY, "the slot is filled twice");
+        // SAFETY: the one sender that has taken the slot writes; the reader does not read before
+        // the state says so.
+        slot.value.with_mut(|value| unsafe { (*value).write(message) });
+        // Release: the value goes with it. The last access to the block.
+        slot.state.store(FULL, Ordering::Release);
+    }
+
+    /// Says that no message comes.
+    ///
+    /// # Safety
+    ///
+    /// The slot is in a block that has not been freed. The caller has taken the slot, and has put
+    /// nothing in since. The reader may free the block as soon as this has returned, or sooner.
+    pub(super) unsafe fn leave_void(slot: *const Self) {
+        debug_assert!(!slot.is_null());
+        // SAFETY: the block is there, because its reader waits for this slot.
+        let slot = unsafe { &*slot };
+        debug_assert_eq!(slot.state.load(Ordering::Relaxed), EMPTY, "the slot is filled twice");
+        // Release: what the reader does with the block comes after this, the last access to it.
+        slot.state.store(VOID, Ordering::Release);
+    }
+
+    /// Gives `read` the message, if there is one, and leaves the slot empty. `read` moves the
+    /// message out or drops it in place, which a large one needs no stack for.
+    ///
+    /// # Safety
+    ///
+    /// The slot is in a block that has not been freed, and the caller is its only reader.
+    #[inline]
+    pub(super) unsafe fn take<R>(slot: *const Self, read: impl FnOnce(*mut T) -> R) -> Found<R> {
+        debug_assert!(!slot.is_null());
+        // SAFETY: the caller says that the block is there.
+        let slot = unsafe { &*slot };
+        // Acquire: the value comes with it.
+        let found = match slot.state.load(Ordering::Acquire) {
+            EMPTY => return Found::Empty,
+            FULL => Found::Message(slot.value.with_mut(|value| read(value.cast()))),
+            _ => Found::Void,
+        };
+        // Relaxed: published with the block, when that is used again.
+        slot.state.store(EMPTY, Ordering::Relaxed);
+        found
+    }
+}
+
+/// The head of a block; its slots lie behind it, in one allocation.
+#[repr(C)]
+pub(super) struct Block<T> {
+    /// The block behind this one, in the queue or among the spare ones.
+    pub(super) next: AtomicPtr<Block<T>>,
+    /// Among the spare ones: how many there are from here on. The reader's.
+    pub(super) depth: AtomicUsize,
+    slots: [Slot<T>; 0],
+}
+
+impl<T> Block<T> {
+    /// How many messages a block holds.
+    pub(super) const SLOTS: u64 = {
+        let size = size_of::<Slot<T>>();
+        if CHECKED {
+            // Few enough that a model meets the end of a block, and once the extreme.
+            if size <= 16 { 3 } else { 1 }
+        } else {
+            match size {
+                0..=32 => 31,
+                33..=67 => 15,
+                68..=144 => 7,
+                145..=336 => 3,
+                _ => 1,
+            }
+        }
+    };
+
+    /// Positions in a block, the last of which is no slot.
+    pub(super) const LAP: u64 = Self::SLOTS + 1;
+
+    pub(super) const LAYOUT: Layout = {
+        let slots = size_of::<Slot<T>>() * Self::SLOTS as usize;
+        match Layout::from_size_align(size_of::<Self>() + slots, align_of::<Self>()) {
+            Ok(layout) => layout,
+            Err(_) => panic!("a message is larger than the address space"),
+        }
+    };
+
+    /// A block of empty slots.
+    pub(super) fn new() -> *mut Self {
+        // SAFETY: the layout has a size: two words at least.
+        let block = unsafe { alloc(Self::LAYOUT) }.cast::<Self>();
+        if block.is_null() {
+            handle_alloc_error(Self::LAYOUT);
+        }
+        // SAFETY: just allocated, and nobody else has it.
+        unsafe {
+            (&raw mut (*block).next).write(AtomicPtr::new(ptr::null_mut()));
+            (&raw mut (*block).depth).write(AtomicUsize::new(0));
+        }
+        for number in 0..Self::SLOTS {
+            // SAFETY: there are so many slots, in memory that was just allocated. Only their states
+            // are written: the messages come later, and may be large.
+            unsafe {
+                let slot = Self::slot(block, number).cast_mut();
+                (&raw mut (*slot).state).write(AtomicU8::new(EMPTY));
+                write_uninit(&raw mut (*slot).value);
+            }
+        }
+        block
+    }
+
+    /// The slot of this number.
+    ///
+    /// # Safety
+    ///
+    /// The block has not been freed, `block` is as [`new`](Self::new) returned it, and `number` is
+    /// less than [`SLOTS`](Self::SLOTS).
+    #[inline]
+    pub(super) unsafe fn slot(block: *const Self, number: u64) -> *const Slot<T> {
+        debug_assert!(!block.is_null() && number < Self::SLOTS);
+        // SAFETY: the slots lie behind the head, in the same allocation, and the number is one of
+        // theirs.
+        unsafe { (&raw const (*block).slots).cast::<Slot<T>>().add(number as usize) }
+    }
+
+    /// Frees a block. Messages in it are not dropped.
+    ///
+    /// # Safety
+    ///
+    /// `block` is as [`new`](Self::new) returned it, has not been freed, and nobody else will touch
+    /// it.
+    pub(super) unsafe fn free(block: *mut Self) {
+        debug_assert!(!block.is_null());
+        // What stands for an atomic in a model has something to drop.
+        if needs_drop::<Slot<T>>() || needs_drop::<Self>() {
+            for number in 0..Self::SLOTS {
+                // SAFETY: there are so many slots, and nobody else has the block.
+                unsafe { ptr::drop_in_place(Self::slot(block, number).cast_mut()) };
+            }
+            // SAFETY: nobody else has the block. Its head has no slots of its own.
+            unsafe { ptr::drop_in_place(block) };
+        }
+        // SAFETY: `new` allocated it with this layout.
+        unsafe { dealloc(block.cast(), Self::LAYOUT) };
+    }
+
+    /// Frees a chain of blocks, and says how many they were.
+    ///
+    /// # Safety
+    ///
+    /// Nobody but the caller has the blocks of the chain, and each is as [`free`](Self::free)
+    /// demands.
+    pub(super) unsafe fn free_chain(mut block: *mut Self) -> usize {
+        let mut freed = 0;
+        while !block.is_null() {
+            // SAFETY: nobody but the caller has the blocks of the chain.
+            // Relaxed: it was handed over with the block.
+            let next = unsafe { &(*block).next }.load(Ordering::Relaxed);
+            // SAFETY: nobody but the caller has the block, and its link has been read.
+            unsafe { Self::free(block) };
+            freed += 1;
+            block = next;
+        }
+        freed
+    }
+}

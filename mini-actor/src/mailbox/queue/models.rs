@@ -1,0 +1,572 @@
+//! Blocks have three slots here; the models begin where the last one is near.
+
+use super::*;
+use crate::sync::{AtomicU64, yield_now};
+use loom::thread;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Explores with at most three involuntary switches per execution, which finds nearly all there is
+/// to find (Musuvathi and Qadeer, *Iterative context bounding*, PLDI 2007) and keeps the time
+/// finite.
+fn check(model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound.get_or_insert(3);
+    // A model that begins after a burst has a longer way.
+    builder.max_branches = 4_000;
+    builder.check(model);
+}
+
+/// A mailbox that nobody is scheduled for, whose next message is the nth of a block.
+fn idle(nth: u32) -> Mailbox<u32> {
+    let mailbox = Mailbox::new(Capacity::Unbounded);
+    for _ in 0..nth {
+        mailbox.send(9).map(drop).unwrap();
+        // SAFETY: nobody else has it.
+        assert_eq!(unsafe { mailbox.pop() }, Some(9));
+    }
+    // SAFETY: nobody else has it.
+    assert!(!unsafe { mailbox.finish(Some(mailbox.position())) });
+    mailbox
+}
+
+/// Activations, as tokens: a sender that is told to schedule adds one; a token in use is a run.
+#[derive(Default)]
+struct Tokens(AtomicU64);
+
+impl Tokens {
+    fn add(&self, sent: Sent) {
+        if sent == Sent::Schedule {
+            assert_eq!(self.0.fetch_add(1, Ordering::AcqRel), 0, "two activations at once");
+        }
+    }
+
+    /// Runs an activation for one message, the most demanding. `false` if there is no token.
+    fn run(&self, mailbox: &Mailbox<u32>, seen: &mut Vec<u32>) -> bool {
+        if self.0.load(Ordering::Acquire) == 0 {
+            return false;
+        }
+        // SAFETY: we hold the token.
+        seen.extend(unsafe { mailbox.pop() });
+        // Given up before `finish`, which may hand it to a sender.
+        self.0.fetch_sub(1, Ordering::AcqRel);
+        // SAFETY: the activation ends with this.
+        if unsafe { mailbox.finish(Some(mailbox.position())) } {
+            self.0.fetch_add(1, Ordering::AcqRel);
+        }
+        true
+    }
+}
+
+fn two_senders_and_an_activation(nth: u32) {
+    check(move || {
+        let mailbox = Arc::new(idle(nth));
+        let tokens = Arc::new(Tokens::default());
+        let senders: Vec<_> = (1..=2)
+            .map(|number| {
+                let (mailbox, tokens) = (Arc::clone(&mailbox), Arc::clone(&tokens));
+                thread::spawn(move || tokens.add(mailbox.send(number).unwrap()))
+            })
+            .collect();
+        let mut seen = Vec::new();
+        tokens.run(&mailbox, &mut seen);
+        for sender in senders {
+            sender.join().unwrap();
+        }
+        // Whatever is left in the mailbox, somebody has been asked to see to it.
+        while tokens.run(&mailbox, &mut seen) {}
+        seen.sort_unstable();
+        assert_eq!(seen, [1, 2]);
+    });
+}
+
+#[test]
+fn two_senders_and_an_activation_lose_nothing_and_never_run_twice_at_once() {
+    two_senders_and_an_activation(0);
+}
+
+#[test]
+fn the_same_while_one_of_the_senders_hangs_on_a_block() {
+    two_senders_and_an_activation(2);
+}
+
+#[test]
+fn the_first_message_of_all_races_with_closing_and_is_given_back_or_counted() {
+    check(|| {
+        let mailbox = Arc::new(Mailbox::new(Capacity::Unbounded));
+        let sender = {
+            let mailbox = Arc::clone(&mailbox);
+            thread::spawn(move || mailbox.send(1))
+        };
+        let accepted = mailbox.close();
+        let mut seen = Vec::new();
+        while (seen.len() as u64) < accepted {
+            // SAFETY: we are the activation.
+            match unsafe { mailbox.pop() } {
+                Some(message) => seen.push(message),
+                None => yield_now(),
+            }
+        }
+        match sender.join().unwrap() {
+            Ok(_) => assert_eq!(seen, [1]),
+            Err((Refused::Closed, 1)) => assert!(seen.is_empty()),
+            Err(other) => panic!("{other:?}"),
+        }
+    });
+}
+
+#[test]
+fn a_message_that_races_with_closing_is_given_back_or_counted() {
+    check(|| {
+        let mailbox = Arc::new(Mailbox::new(Capacity::Unbounded));
+        assert_eq!(mailbox.send(0), Ok(Sent::Counted));
+        let sender = {
+            let mailbox = Arc::clone(&mailbox);
+            thread::spawn(move || mailbox.send(1))
+        };
+        let accepted = mailbox.close();
+        let mut seen = Vec::new();
+        while (seen.len() as u64) < accepted {
+            // SAFETY: we are the activation.
+            match unsafe { mailbox.pop() } {
+                Some(message) => seen.push(message),
+                None => yield_now(),
+            }
+        }
+        match sender.join().unwrap() {
+            Ok(_) => assert_eq!(seen, [0, 1]),
+            Err((Refused::Closed, 1)) => assert_eq!(seen, [0]),
+            Err(other) => panic!("{other:?}"),
+        }
+    });
+}
+
+#[test]
+fn a_signal_that_races_with_the_end_of_an_activation_is_seen() {
+    check(|| {
+        let mailbox = Arc::new(Mailbox::<u32>::new(Capacity::Unbounded));
+        let lane = Arc::new(AtomicU64::new(0));
+        let sender = {
+            let (mailbox, lane) = (Arc::clone(&mailbox), Arc::clone(&lane));
+            thread::spawn(move || {
+                lane.fetch_add(1, Ordering::Release);
+                mailbox.signal()
+            })
+        };
+        // An activation that looks at its lane, and whatever comes after it.
+        loop {
+            mailbox.signals_seen();
+            let taken = lane.swap(0, Ordering::Acquire);
+            // SAFETY: we are the activation.
+            if !unsafe { mailbox.finish(Some(mailbox.position())) } {
+                let again = sender.join().unwrap() == Sent::Schedule;
+                let left = lane.load(Ordering::Acquire);
+                // What was not taken asked for another activation.
+                assert!(left == 0 || again, "taken {taken}, left {left}");
+                break;
+            }
+            yield_now();
+        }
+    });
+}
+
+#[test]
+fn a_bounded_mailbox_never_holds_more_than_its_capacity() {
+    check(|| {
+        let mailbox = Arc::new(Mailbox::new(Capacity::Bounded(1, Overflow::Fail)));
+        let accepted = Arc::new(AtomicU64::new(0));
+        let received = Arc::new(AtomicU64::new(0));
+        let senders: Vec<_> = (1..=2)
+            .map(|number| {
+                let (mailbox, accepted) = (Arc::clone(&mailbox), Arc::clone(&accepted));
+                thread::spawn(move || {
+                    if mailbox.send(number).is_ok() {
+                        accepted.fetch_add(1, Ordering::Relaxed);
+                    }
+                })
+            })
+            .collect();
+        for _ in 0..2 {
+            // SAFETY: we are the activation.
+            let taken = unsafe { mailbox.pop() }.is_some();
+            received.fetch_add(u64::from(taken), Ordering::Relaxed);
+            assert!(mailbox.accepted() <= received.load(Ordering::Relaxed) + 1);
+            yield_now();
+        }
+        for sender in senders {
+            sender.join().unwrap();
+        }
+        // SAFETY: we are the activation.
+        while unsafe { mailbox.pop() }.is_some() {
+            received.fetch_add(1, Ordering::Relaxed);
+        }
+        let accepted = accepted.load(Ordering::Relaxed);
+        assert!(accepted >= 1);
+        assert_eq!(received.load(Ordering::Relaxed), accepted);
+    });
+}
+
+#[test]
+fn a_sender_that_waits_for_room_is_woken_when_there_is_some() {
+    check(|| {
+        let mailbox = Arc::new(Mailbox::new(Capacity::Bounded(1, Overflow::Block(Duration::MAX))));
+        mailbox.send(0).map(drop).unwrap();
+        let sender = {
+            let mailbox = Arc::clone(&mailbox);
+            thread::spawn(move || {
+                while mailbox.send(1).is_err() {
+                    assert!(mailbox.wait_for_room(None, true));
+                }
+            })
+        };
+        let mut seen = Vec::new();
+        while seen.len() < 2 {
+            // SAFETY: we are the activation.
+            match unsafe { mailbox.pop() } {
+                Some(message) => seen.push(message),
+                None => yield_now(),
+            }
+        }
+        assert_eq!(seen, [0, 1]);
+        sender.join().unwrap();
+    });
+}
+
+#[test]
+fn a_sender_that_waits_for_room_is_woken_when_a_slot_without_a_message_makes_it() {
+    check(|| {
+        let mailbox = Arc::new(Mailbox::new(Capacity::Bounded(1, Overflow::Block(Duration::MAX))));
+        // As by a mapping that panics.
+        mailbox.send_some(1, &mut std::iter::empty()).map(drop).unwrap();
+        let sender = {
+            let mailbox = Arc::clone(&mailbox);
+            thread::spawn(move || {
+                while mailbox.send(1).is_err() {
+                    assert!(mailbox.wait_for_room(None, false));
+                }
+            })
+        };
+        // SAFETY: we are the activation.
+        while unsafe { mailbox.pop() }.is_none() {
+            yield_now();
+        }
+        sender.join().unwrap();
+    });
+}
+
+#[test]
+fn an_actor_that_waits_for_room_or_is_about_to_is_told_that_it_must_not() {
+    check(|| {
+        let mailbox = Arc::new(Mailbox::new(Capacity::Bounded(1, Overflow::Block(Duration::MAX))));
+        mailbox.send(0_u32).map(drop).unwrap();
+        let waiting = {
+            let mailbox = Arc::clone(&mailbox);
+            thread::spawn(move || mailbox.wait_for_room(None, true))
+        };
+        mailbox.let_actors_wait(false);
+        assert!(!waiting.join().unwrap(), "there is no room");
+    });
+}
+
+#[test]
+fn the_oldest_message_is_received_or_evicted_and_never_both() {
+    check(|| {
+        let mailbox = Arc::new(Mailbox::new(Capacity::Bounded(1, Overflow::DropOldest)));
+        mailbox.send(0).map(drop).unwrap();
+        let sender = {
+            let mailbox = Arc::clone(&mailbox);
+            thread::spawn(move || {
+                let mut evicted = Vec::new();
+                while mailbox.send(1).is_err() {
+                    evicted.extend(mailbox.evict());
+                }
+                evicted
+            })
+        };
+        // SAFETY: we are the activation.
+        let mut seen: Vec<u32> = unsafe { mailbox.pop() }.into_iter().collect();
+        seen.extend(sender.join().unwrap());
+        // SAFETY: we are the activation.
+        while let Some(message) = unsafe { mailbox.pop() } {
+            seen.push(message);
+        }
+        seen.sort_unstable();
+        assert_eq!(seen, [0, 1]);
+    });
+}
+
+/// The mailbox is closed with one message in it, which its activation receives or a sender evicts.
+/// Whichever it is, an activation sees that nothing is left.
+#[test]
+fn the_last_message_of_a_closed_mailbox_is_evicted_and_an_activation_sees_its_end() {
+    check(|| {
+        let mailbox = Arc::new(Mailbox::new(Capacity::Bounded(1, Overflow::DropOldest)));
+        mailbox.send(0_u32).map(drop).unwrap();
+        let sender = {
+            let mailbox = Arc::clone(&mailbox);
+            thread::spawn(move || mailbox.evict())
+        };
+        let accepted = mailbox.close();
+        // What an activation does, and those that it asks for.
+        let ended = loop {
+            // SAFETY: we are the activation.
+            let seen = unsafe { mailbox.position() };
+            if seen == accepted {
+                break true;
+            }
+            // SAFETY: we are the activation.
+            let popped = unsafe { mailbox.pop() };
+            // SAFETY: we are the activation.
+            if popped.is_none() && !unsafe { mailbox.finish(Some(seen)) } {
+                break false;
+            }
+            yield_now();
+        };
+        assert!(ended, "nobody looks at the closed mailbox again");
+        sender.join().unwrap();
+    });
+}
+
+#[test]
+fn a_block_that_is_given_back_while_others_are_hung_on_is_used_by_one_of_them() {
+    check(|| {
+        let mailbox = Arc::new(Mailbox::new(Capacity::Unbounded));
+        // A full block, and the next one up to its last slot.
+        for number in 0..5 {
+            mailbox.send(number).map(drop).unwrap();
+        }
+        let sender = {
+            let mailbox = Arc::clone(&mailbox);
+            thread::spawn(move || {
+                for number in 5..9 {
+                    mailbox.send(number).map(drop).unwrap();
+                }
+            })
+        };
+        let mut seen = Vec::new();
+        for _ in 0..6 {
+            // SAFETY: we are the activation.
+            seen.extend(unsafe { mailbox.pop() });
+        }
+        sender.join().unwrap();
+        // SAFETY: we are the activation.
+        while let Some(message) = unsafe { mailbox.pop() } {
+            seen.push(message);
+        }
+        assert_eq!(seen, (0..9).collect::<Vec<u32>>());
+    });
+}
+
+/// Sends all, however many calls that takes.
+fn send_all(mailbox: &Mailbox<u32>, tokens: &Tokens, messages: std::ops::Range<u32>) {
+    let mut left = messages.len();
+    let mut messages = messages;
+    while left > 0 {
+        let (taken, sent) = mailbox.send_some(left, &mut messages).unwrap();
+        tokens.add(sent);
+        left -= taken;
+    }
+}
+
+fn a_row_a_sender_and_an_activation(nth: u32) {
+    check(move || {
+        let mailbox = Arc::new(idle(nth));
+        let tokens = Arc::new(Tokens::default());
+        let row = {
+            let (mailbox, tokens) = (Arc::clone(&mailbox), Arc::clone(&tokens));
+            thread::spawn(move || send_all(&mailbox, &tokens, 1..4))
+        };
+        let sender = {
+            let (mailbox, tokens) = (Arc::clone(&mailbox), Arc::clone(&tokens));
+            thread::spawn(move || tokens.add(mailbox.send(7).unwrap()))
+        };
+        let mut seen = Vec::new();
+        tokens.run(&mailbox, &mut seen);
+        row.join().unwrap();
+        sender.join().unwrap();
+        while tokens.run(&mailbox, &mut seen) {}
+        let row: Vec<_> = seen.iter().copied().filter(|&number| number < 7).collect();
+        assert_eq!(row, [1, 2, 3], "of {seen:?}");
+        assert_eq!(seen.len(), 4);
+    });
+}
+
+#[test]
+fn a_row_that_fills_a_block_races_with_a_sender_and_an_activation() {
+    a_row_a_sender_and_an_activation(0);
+}
+
+#[test]
+fn the_same_with_a_row_that_goes_over_two_blocks() {
+    a_row_a_sender_and_an_activation(1);
+}
+
+#[test]
+fn a_row_that_races_with_closing_is_counted_as_far_as_it_came() {
+    check(|| {
+        let mailbox = Arc::new(Mailbox::new(Capacity::Unbounded));
+        assert_eq!(mailbox.send(0), Ok(Sent::Counted));
+        let row = {
+            let mailbox = Arc::clone(&mailbox);
+            thread::spawn(move || {
+                let mut messages = 1..4;
+                let mut sent = 0;
+                while sent < 3 {
+                    match mailbox.send_some(3 - sent, &mut messages) {
+                        Ok((taken, _)) => sent += taken,
+                        Err(refused) => {
+                            assert_eq!(refused, Refused::Closed);
+                            break;
+                        }
+                    }
+                }
+                assert_eq!(messages.len(), 3 - sent, "what was not sent is still there");
+                sent as u64
+            })
+        };
+        let accepted = mailbox.close();
+        let mut seen = Vec::new();
+        while (seen.len() as u64) < accepted {
+            // SAFETY: we are the activation.
+            match unsafe { mailbox.pop() } {
+                Some(message) => seen.push(message),
+                None => yield_now(),
+            }
+        }
+        assert_eq!(accepted, 1 + row.join().unwrap());
+        assert_eq!(seen, (0..accepted as u32).collect::<Vec<_>>());
+    });
+}
+
+/// A mailbox after a burst: its activation is about to end, so many of its blocks are spare, and
+/// the next message is the last of its block.
+fn after_a_burst(spare: usize, capacity: Capacity) -> Mailbox<u32> {
+    let mailbox = Mailbox::new(capacity);
+    let slots = Block::<u32>::SLOTS as usize;
+    let mut left = (spare + 1) * slots - 1;
+    while left > 0 {
+        // The first blocks together, so that they are in use at once.
+        let row = left.min(spare * slots);
+        send_all(&mailbox, &Tokens::default(), 0..row as u32);
+        for _ in 0..row {
+            // SAFETY: nobody else has it.
+            assert!(unsafe { mailbox.pop() }.is_some());
+        }
+        left -= row;
+    }
+    assert_eq!(mailbox.blocks(), spare + 1);
+    mailbox
+}
+
+/// Ends an activation, and runs those that are asked for, until there is none.
+fn end(mailbox: &Mailbox<u32>, seen: &mut Vec<u32>) {
+    loop {
+        // SAFETY: we are the activation.
+        let position = unsafe { mailbox.position() };
+        // SAFETY: we are the activation.
+        seen.extend(unsafe { mailbox.pop() });
+        // SAFETY: we are the activation.
+        if !unsafe { mailbox.finish(Some(position)) } {
+            break;
+        }
+        yield_now();
+    }
+}
+
+#[test]
+fn spare_blocks_are_given_back_while_a_sender_hangs_a_block_on() {
+    check(|| {
+        let mailbox = Arc::new(after_a_burst(2, Capacity::Unbounded));
+        let sender = {
+            let mailbox = Arc::clone(&mailbox);
+            thread::spawn(move || {
+                // The last slot of a block, and the first of the next one.
+                let first = mailbox.send(1).unwrap() == Sent::Schedule;
+                let second = mailbox.send(2).unwrap() == Sent::Schedule;
+                assert!(!(first && second) || mailbox.depth() < 2, "two activations at once");
+                first || second
+            })
+        };
+        let mut seen = Vec::new();
+        end(&mailbox, &mut seen);
+        if sender.join().unwrap() {
+            end(&mailbox, &mut seen);
+        }
+        assert_eq!(seen, [1, 2]);
+        assert!(mailbox.blocks() <= 2, "{} blocks", mailbox.blocks());
+    });
+}
+
+/// While its actor waits to be restarted an activation ends although messages wait, and so may be
+/// in the middle of coming.
+#[test]
+fn a_suspended_mailbox_gives_spare_blocks_back_while_a_sender_hangs_a_block_on() {
+    check(|| {
+        let mailbox = Arc::new(after_a_burst(2, Capacity::Unbounded));
+        mailbox.suspend(true);
+        let sender = {
+            let mailbox = Arc::clone(&mailbox);
+            thread::spawn(move || {
+                mailbox.send(1).map(drop).unwrap();
+                mailbox.send(2).map(drop).unwrap();
+            })
+        };
+        // SAFETY: we are the activation.
+        assert!(!unsafe { mailbox.finish(Some(mailbox.position())) });
+        sender.join().unwrap();
+        mailbox.suspend(false);
+        // SAFETY: we are the activation.
+        let seen: Vec<_> = std::iter::from_fn(|| unsafe { mailbox.pop() }).collect();
+        assert_eq!(seen, [1, 2]);
+    });
+}
+
+#[test]
+fn a_suspended_mailbox_gives_spare_blocks_back_while_a_sender_evicts_the_last_of_a_block() {
+    check(|| {
+        let capacity = Capacity::Bounded(100, Overflow::DropOldest);
+        let mailbox = Arc::new(after_a_burst(3, capacity));
+        // Such that one spare block has been read since the last one was taken, one has been taken
+        // off the stack, and one message is left, the last of its block.
+        send_all(&mailbox, &Tokens::default(), 0..4);
+        for number in 0..3 {
+            // SAFETY: nobody else has it.
+            assert_eq!(unsafe { mailbox.pop() }, Some(number));
+        }
+        mailbox.suspend(true);
+        let sender = {
+            let mailbox = Arc::clone(&mailbox);
+            thread::spawn(move || mailbox.evict())
+        };
+        // SAFETY: we are the activation.
+        assert!(!unsafe { mailbox.finish(Some(mailbox.position())) });
+        assert_eq!(sender.join().unwrap(), Some(3));
+    });
+}
+
+/// Blocks of one slot: each message is the last of its block.
+#[test]
+fn large_messages_of_two_senders_race_with_their_reader() {
+    check(|| {
+        assert_eq!(Block::<[u64; 4]>::SLOTS, 1);
+        let mailbox = Arc::new(Mailbox::new(Capacity::Unbounded));
+        let senders: Vec<_> = (1..=2)
+            .map(|number| {
+                let mailbox = Arc::clone(&mailbox);
+                thread::spawn(move || mailbox.send([number; 4]).map(drop).unwrap())
+            })
+            .collect();
+        let mut seen = Vec::new();
+        // SAFETY: we are the activation.
+        seen.extend(unsafe { mailbox.pop() });
+        for sender in senders {
+            sender.join().unwrap();
+        }
+        // SAFETY: we are the activation.
+        while let Some(message) = unsafe { mailbox.pop() } {
+            seen.push(message);
+        }
+        seen.sort_unstable();
+        assert_eq!(seen, [[1; 4], [2; 4]]);
+    });
+}

@@ -1,0 +1,472 @@
+//! References to actors.
+
+use std::fmt;
+use std::future::Future;
+use std::hash::{Hash, Hasher};
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use crate::base::error::SendError;
+use crate::base::oneshot::{NoValue, OneShot};
+use crate::base::stop_reason::StopReason;
+use crate::cell::home::{Cell, Wait};
+use crate::cell::signal::{Resident, Signal, Watcher};
+use crate::dispatcher::workers::{about_to_block, polled_and_pending};
+use crate::sync::{Arc, Ordering, Weak, real_now};
+
+/// A reference to an actor that receives messages of type `M`. Cheap to clone, `Send` and `Sync`.
+///
+/// It does not decide how long the actor lives: an actor runs until it is stopped, stops itself,
+/// panics, or its system is closed. Two references are equal if they refer to the same actor; a
+/// later actor of the same path is another one.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use mini_actor::StopReason;
+/// use mini_actor::test_kit::TestKit;
+///
+/// let kit = TestKit::new("test")?; // any system has such references
+/// let probe = kit.probe::<String>("probe");
+/// let actor = probe.actor();
+/// actor.tell("hello".to_owned())?;
+/// assert_eq!(probe.expect_message(), "hello");
+/// assert_eq!((actor.name(), actor.metrics().processed), ("probe", 1));
+///
+/// let weak = actor.downgrade();
+/// assert_eq!(weak.upgrade().as_ref(), Some(actor));
+///
+/// let termination = actor.termination();
+/// actor.stop(); // after what is queued; `kill` does not wait for that
+/// kit.settle();
+/// assert!(actor.is_stopped());
+/// assert_eq!(termination.wait(std::time::Duration::ZERO), Some(StopReason::Asked));
+/// let refused = actor.tell("too late".to_owned()).unwrap_err();
+/// assert_eq!(refused.into_message(), "too late");
+/// # Ok(()) }
+/// ```
+pub struct ActorRef<M> {
+    cell: Arc<Cell<M>>,
+}
+
+/// Counts of one actor.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use mini_actor::test_kit::TestKit;
+///
+/// let kit = TestKit::new("test")?;
+/// let probe = kit.probe::<u32>("probe");
+/// for number in 0..3 {
+///     probe.actor().tell(number)?;
+/// }
+/// let metrics = probe.actor().metrics();
+/// assert_eq!((metrics.mailbox_depth, metrics.processed), (3, 0));
+/// kit.settle();
+/// let metrics = probe.actor().metrics();
+/// assert_eq!((metrics.mailbox_depth, metrics.processed, metrics.restarts), (0, 3, 0));
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ActorMetrics {
+    /// Messages that wait in the mailbox, including those that are being worked off just now.
+    pub mailbox_depth: u64,
+    /// Messages received, or being received. One that was stashed counts once.
+    pub processed: u64,
+    /// How often it was restarted.
+    pub restarts: u64,
+}
+
+impl<M: Send + 'static> ActorRef<M> {
+    pub(crate) fn new(cell: Arc<Cell<M>>) -> Self {
+        Self { cell }
+    }
+
+    /// Puts a message into the actor's mailbox. Never waits for the actor, which receives it on a
+    /// thread of the system; only a full mailbox with [`Overflow::Block`](crate::Overflow::Block)
+    /// lets the caller wait for room.
+    ///
+    /// # Ordering
+    ///
+    /// Messages of one thread to one actor arrive in the order of the calls.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError`] gives the message back if the actor has stopped, or if its mailbox is full and
+    /// its policy is to say so. A message that was accepted and that the actor does not live to
+    /// receive becomes a dead letter.
+    #[inline]
+    pub fn tell(&self, message: M) -> Result<(), SendError<M>> {
+        self.cell.send(message, Wait::Until(None)).map_err(|(reason, message)| {
+            SendError::new(message, reason, Arc::clone(&self.cell.path))
+        })
+    }
+
+    /// Stops the actor after what is in its mailbox now. Its children are stopped first; while they
+    /// are, it goes on receiving. Then its mailbox is closed: what had been accepted until then is
+    /// received, everything later comes back to its sender. So a stop loses no message.
+    ///
+    /// Stopping an actor that is stopping or has stopped does nothing.
+    pub fn stop(&self) {
+        Arc::clone(&self.cell).stop_for(StopReason::Asked);
+    }
+
+    /// Stops the actor before its next message. What is in its mailbox becomes dead letters, and
+    /// its children are killed. The message that it is just receiving is not interrupted.
+    pub fn kill(&self) {
+        self.cell.send_signal(Signal::Kill(StopReason::Killed));
+    }
+
+    /// Whether the actor receives nothing any more: it has stopped, or is about to and has closed
+    /// its mailbox.
+    pub fn is_stopped(&self) -> bool {
+        self.cell.mailbox.is_closed()
+    }
+
+    /// The end of the actor, to be waited for by a thread or a task. It is over when the actor has
+    /// been dropped and its name is free.
+    pub fn termination(&self) -> Termination {
+        let shot = Arc::new(OneShot::new());
+        let end = End(Arc::clone(&shot));
+        let tell = Box::new(move |reason| _ = end.0.settle(Ok(reason)));
+        let watched = match self.cell.watchers().add(Watcher::Other(tell)) {
+            Ok(number) => {
+                let cell = Arc::clone(&self.cell) as Arc<dyn Resident>;
+                Some((Arc::downgrade(&cell), number))
+            }
+            Err((Watcher::Other(tell), reason)) => {
+                tell(reason);
+                None
+            }
+            Err((Watcher::Actor(_), _)) => None,
+        };
+        Termination { shot, watched }
+    }
+
+    /// The name that it was spawned with.
+    pub fn name(&self) -> &str {
+        self.cell.name()
+    }
+
+    /// Where it stands among all actors of its system: `/parent/child`.
+    pub fn path(&self) -> &str {
+        &self.cell.path
+    }
+
+    /// A number that no other actor of the process has.
+    pub fn id(&self) -> u64 {
+        self.cell.id
+    }
+
+    /// A snapshot of the actor's counts.
+    pub fn metrics(&self) -> ActorMetrics {
+        // Relaxed: statistics.
+        ActorMetrics {
+            mailbox_depth: self.cell.mailbox.depth(),
+            processed: self.cell.processed.load(Ordering::Relaxed),
+            restarts: self.cell.restarts.load(Ordering::Relaxed),
+        }
+    }
+
+    /// A reference that does not keep the actor's memory.
+    pub fn downgrade(&self) -> WeakActorRef<M> {
+        WeakActorRef { cell: Arc::downgrade(&self.cell) }
+    }
+
+    /// A reference for senders who know a part of the protocol only.
+    pub fn recipient<P: Into<M> + Send + 'static>(&self) -> Recipient<P> {
+        self.map(Into::into)
+    }
+
+    /// A reference for senders of something else, of which `map` makes this actor's messages. It
+    /// runs on the sender's thread, and must be short: until it returns, later messages to the
+    /// actor wait. What it sends itself never waits for room.
+    pub fn map<P: Send + 'static>(
+        &self,
+        map: impl Fn(P) -> M + Send + Sync + 'static,
+    ) -> Recipient<P> {
+        Recipient { target: Arc::new(Mapped { cell: Arc::clone(&self.cell), map }) }
+    }
+
+    pub(crate) fn cell(&self) -> &Arc<Cell<M>> {
+        &self.cell
+    }
+}
+
+impl<M> Clone for ActorRef<M> {
+    fn clone(&self) -> Self {
+        Self { cell: Arc::clone(&self.cell) }
+    }
+}
+
+impl<M> PartialEq for ActorRef<M> {
+    fn eq(&self, other: &Self) -> bool {
+        self.cell.id == other.cell.id
+    }
+}
+
+impl<M> Eq for ActorRef<M> {}
+
+impl<M> Hash for ActorRef<M> {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.cell.id.hash(state);
+    }
+}
+
+impl<M> fmt::Debug for ActorRef<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ActorRef").field(&&*self.cell.path).finish()
+    }
+}
+
+/// A reference to an actor that does not keep its memory. Actors live as long as they do, whoever
+/// refers to them; this is for those who hold very many references for a long time.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use mini_actor::test_kit::TestKit;
+///
+/// let kit = TestKit::new("test")?;
+/// let probe = kit.probe::<u32>("probe");
+/// let weak = probe.actor().downgrade();
+/// let actor = weak.upgrade().ok_or("it has gone")?;
+/// actor.tell(7)?;
+/// assert_eq!(probe.expect_message(), 7);
+///
+/// actor.stop();
+/// kit.settle();
+/// assert!(weak.upgrade().is_some_and(|actor| actor.is_stopped()));
+/// drop((actor, probe)); // the last references
+/// assert!(weak.upgrade().is_none());
+/// # Ok(()) }
+/// ```
+pub struct WeakActorRef<M> {
+    cell: Weak<Cell<M>>,
+}
+
+impl<M> WeakActorRef<M> {
+    /// The actor, if its memory is still there. It may have stopped.
+    pub fn upgrade(&self) -> Option<ActorRef<M>> {
+        self.cell.upgrade().map(|cell| ActorRef { cell })
+    }
+}
+
+impl<M> Clone for WeakActorRef<M> {
+    fn clone(&self) -> Self {
+        Self { cell: Weak::clone(&self.cell) }
+    }
+}
+
+impl<M> fmt::Debug for WeakActorRef<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("WeakActorRef").field(&self.upgrade()).finish()
+    }
+}
+
+trait Accept<P>: Send + Sync {
+    fn accept(&self, given: P) -> Result<(), SendError<P>>;
+    fn path(&self) -> &str;
+    fn id(&self) -> u64;
+    fn is_stopped(&self) -> bool;
+}
+
+struct Mapped<M, F> {
+    cell: Arc<Cell<M>>,
+    map: F,
+}
+
+impl<P, M: Send + 'static, F: Fn(P) -> M + Send + Sync> Accept<P> for Mapped<M, F> {
+    fn accept(&self, given: P) -> Result<(), SendError<P>> {
+        self.cell
+            .offer(given, &self.map, Wait::Until(None))
+            .map_err(|(reason, given)| SendError::new(given, reason, Arc::clone(&self.cell.path)))
+    }
+
+    fn path(&self) -> &str {
+        &self.cell.path
+    }
+
+    fn id(&self) -> u64 {
+        self.cell.id
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.cell.mailbox.is_closed()
+    }
+}
+
+/// A reference to an actor by a part of its protocol: what it is sent is made into a message of the
+/// actor's. Made by [`ActorRef::recipient`] and [`ActorRef::map`]. Cheap to clone, `Send` and
+/// `Sync`.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use mini_actor::Recipient;
+/// use mini_actor::test_kit::TestKit;
+///
+/// enum Event {
+///     Line(String),
+///     Closed(u32),
+/// }
+///
+/// impl From<String> for Event {
+///     fn from(line: String) -> Self {
+///         Self::Line(line)
+///     }
+/// }
+///
+/// let kit = TestKit::new("test")?;
+/// let probe = kit.probe::<Event>("probe");
+/// let lines: Recipient<String> = probe.actor().recipient();
+/// let closed: Recipient<u32> = probe.actor().map(Event::Closed);
+/// lines.tell("hello".to_owned())?;
+/// closed.tell(7)?;
+/// assert!(matches!(probe.expect_message(), Event::Line(line) if line == "hello"));
+/// assert!(matches!(probe.expect_message(), Event::Closed(7)));
+/// # Ok(()) }
+/// ```
+pub struct Recipient<P> {
+    target: Arc<dyn Accept<P>>,
+}
+
+impl<P> Recipient<P> {
+    /// Sends, as [`ActorRef::tell`].
+    ///
+    /// # Errors
+    ///
+    /// [`SendError`] gives back what was handed in, before it was made into a message.
+    pub fn tell(&self, given: P) -> Result<(), SendError<P>> {
+        self.target.accept(given)
+    }
+
+    /// The path of the actor.
+    pub fn path(&self) -> &str {
+        self.target.path()
+    }
+
+    /// Whether the actor receives nothing any more.
+    pub fn is_stopped(&self) -> bool {
+        self.target.is_stopped()
+    }
+}
+
+impl<P> Clone for Recipient<P> {
+    fn clone(&self) -> Self {
+        Self { target: Arc::clone(&self.target) }
+    }
+}
+
+/// Equal if they refer to the same actor, however they make its messages.
+impl<P> PartialEq for Recipient<P> {
+    fn eq(&self, other: &Self) -> bool {
+        self.target.id() == other.target.id()
+    }
+}
+
+impl<P> Eq for Recipient<P> {}
+
+impl<P> fmt::Debug for Recipient<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Recipient").field(&self.path()).finish()
+    }
+}
+
+/// Settles a termination, also when its actor goes with a system that nobody runs any more.
+struct End(Arc<OneShot<StopReason>>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        let _ = self.0.settle(Err(NoValue::Dropped));
+    }
+}
+
+/// The end of an actor, with the reason. Made by [`ActorRef::termination`].
+///
+/// A future, on any executor; or [`wait`](Self::wait)ed for, by any number of threads. It answers
+/// as often as it is asked, also when it has been polled to its end.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use mini_actor::{Actor, ActorSystem, Context, StopReason};
+/// use std::time::Duration;
+///
+/// struct Once;
+///
+/// impl Actor for Once {
+///     type Message = ();
+///     fn receive(&mut self, (): (), ctx: &mut Context<Self>) {
+///         ctx.stop();
+///     }
+/// }
+///
+/// let system = ActorSystem::new("demo")?;
+/// let once = system.spawn("once", || Once)?;
+/// let end = once.termination();
+/// once.tell(())?;
+/// assert_eq!(end.wait(Duration::from_secs(10)), Some(StopReason::Itself)); // or `end.await`
+/// # Ok(()) }
+/// ```
+#[must_use = "it says when the actor has stopped to whoever waits for it"]
+pub struct Termination {
+    shot: Arc<OneShot<StopReason>>,
+    /// The actor, and the number of this watcher there. Not a strong reference: a system that
+    /// nobody runs any more frees its actors, and that settles this as well.
+    watched: Option<(Weak<dyn Resident>, u64)>,
+}
+
+/// Leaves nothing behind at an actor that lives on.
+impl Drop for Termination {
+    fn drop(&mut self) {
+        if let Some((actor, number)) = self.watched.take()
+            && let Some(actor) = actor.upgrade()
+        {
+            actor.watchers().remove(number);
+        }
+    }
+}
+
+impl Termination {
+    /// Blocks until the actor has stopped, so long at most (`Duration::MAX`: forever). `None` when
+    /// that is over.
+    ///
+    /// An actor must not wait for itself, nor for its parent; and in virtual time nobody must wait,
+    /// since time and actors are moved by the thread that would.
+    pub fn wait(&self, limit: Duration) -> Option<StopReason> {
+        about_to_block();
+        self.shot.wait_for_copy(real_now().checked_add(limit)).map(Self::reason)
+    }
+
+    fn reason(result: Result<StopReason, NoValue>) -> StopReason {
+        // A cell that is freed with its system, in virtual time, without having stopped.
+        result.unwrap_or(StopReason::SystemClosed)
+    }
+}
+
+impl Future for Termination {
+    type Output = StopReason;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<StopReason> {
+        let polled = self.shot.poll_copy(context).map(Self::reason);
+        if polled.is_pending() {
+            polled_and_pending();
+        }
+        polled
+    }
+}
+
+impl fmt::Debug for Termination {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Termination").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,366 @@
+//! Questions: a message with a way back, and a limit for the answer.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use lars_scheduler::{Cancellable, Task, TaskBody};
+
+use crate::base::error::{AskError, Unsendable};
+use crate::base::oneshot::{NoValue, OneShot};
+use crate::cell::askers::{Waits, weak};
+use crate::cell::dead_letters::Undelivered;
+use crate::cell::home::Wait;
+use crate::cell::registry::Registry;
+use crate::cell::signal::Resident;
+use crate::dispatcher::workers::{Inside, LAST_TURNS, about_to_block, polled_and_pending};
+use crate::refs::address::ActorRef;
+use crate::sync::plain::AtomicBool;
+use crate::sync::{Arc, Mutex, Ordering, real_now};
+
+/// What asker, answerer and time-out share.
+struct Question<T> {
+    shot: OneShot<T>,
+    /// Set right after the question was made; taken by the first that has no more use for it.
+    timer: Mutex<Option<Cancellable>>,
+    /// For a thread that waits: closing ends the timer before it ends the question. `None` is
+    /// never, or in virtual time.
+    deadline: Option<Instant>,
+}
+
+impl<T> Question<T> {
+    fn cancel_timer(&self) {
+        let timer = self.timer.lock().take();
+        if let Some(timer) = timer {
+            timer.cancel();
+        }
+    }
+}
+
+impl<T: Send> Waits for Question<T> {
+    fn give_up(&self) {
+        if self.shot.settle(Err(NoValue::Restarting)).is_ok() {
+            self.cancel_timer();
+        }
+    }
+}
+
+/// The time-out.
+struct GiveUp<T: Send + 'static> {
+    question: Arc<Question<T>>,
+}
+
+impl<T: Send + 'static> TaskBody for GiveUp<T> {
+    fn run(self) {
+        drop(self.question.shot.settle(Err(NoValue::TimedOut)));
+        drop(self.question.timer.lock().take());
+    }
+}
+
+/// Run, cancelled, or dropped by a system that is closed: only then is the question still open.
+impl<T: Send + 'static> Drop for GiveUp<T> {
+    fn drop(&mut self) {
+        drop(self.question.shot.settle(Err(NoValue::Closed)));
+    }
+}
+
+/// The way back to whoever asked: a part of the message of [`ActorRef::ask`], to be used once, at
+/// any time, from any thread. Dropping it tells the asker that there is no answer.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use mini_actor::test_kit::TestKit;
+/// use mini_actor::{AskError, Reply};
+/// use std::time::Duration;
+///
+/// let kit = TestKit::new("test")?;
+/// let clerk = kit.probe::<Reply<u32>>("clerk");
+/// let ask = || clerk.actor().ask(|reply| reply, Duration::from_secs(5));
+///
+/// let answer = ask();
+/// let reply = clerk.expect_message();
+/// assert!(reply.is_wanted());
+/// reply.send(7);
+/// assert_eq!(answer.wait()?, 7);
+///
+/// let answer = ask();
+/// drop(clerk.expect_message());
+/// assert_eq!(answer.wait(), Err(AskError::NoAnswer));
+///
+/// drop(ask()); // the question is withdrawn
+/// let reply = clerk.expect_message();
+/// assert!(!reply.is_wanted());
+/// reply.send(8);
+/// assert_eq!(kit.dead_letters().len(), 1);
+/// # Ok(()) }
+/// ```
+#[must_use = "dropping a reply tells the asker that there is no answer"]
+pub struct Reply<T: Send + 'static> {
+    question: Option<Arc<Question<T>>>,
+    registry: Arc<Registry>,
+    asked: Arc<str>,
+}
+
+impl<T: Send + 'static> Reply<T> {
+    /// Answers. An answer that comes after the time-out, or to an asker who does not wait any more,
+    /// becomes a dead letter.
+    pub fn send(mut self, answer: T) {
+        let Some(question) = self.question.take() else {
+            return;
+        };
+        match question.shot.settle(Ok(answer)) {
+            Ok(()) => question.cancel_timer(),
+            Err(Ok(answer)) => {
+                self.registry.dead_letters.bury(&self.asked, Undelivered::Late, answer);
+            }
+            Err(Err(_)) => {}
+        }
+    }
+
+    /// Whether the asker still waits. If not, there is no need to find the answer.
+    pub fn is_wanted(&self) -> bool {
+        self.question.as_ref().is_some_and(|question| question.shot.is_open())
+    }
+}
+
+impl<T: Send + 'static> Drop for Reply<T> {
+    fn drop(&mut self) {
+        if let Some(question) = self.question.take()
+            && question.shot.settle(Err(NoValue::Dropped)).is_ok()
+        {
+            question.cancel_timer();
+        }
+    }
+}
+
+impl<T: Send + 'static> fmt::Debug for Reply<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reply").field("asked", &self.asked).finish_non_exhaustive()
+    }
+}
+
+/// The answer to a question. Made by [`ActorRef::ask`].
+///
+/// A future, on any executor, which must not be polled again after it has ended; or
+/// [`wait`](Self::wait)ed for. Dropping it withdraws the question: an answer is then a dead letter.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use mini_actor::test_kit::TestKit;
+/// use mini_actor::{AskError, Reply};
+/// use std::time::Duration;
+///
+/// let kit = TestKit::new("test")?;
+/// let clerk = kit.probe::<Reply<u32>>("clerk");
+/// let limit = Duration::from_secs(5);
+///
+/// let answer = clerk.actor().ask(|reply| reply, limit);
+/// clerk.expect_message().send(7);
+/// assert_eq!(answer.wait()?, 7); // or `.await`
+///
+/// let answer = clerk.actor().ask(|reply| reply, limit);
+/// kit.advance(limit);
+/// assert_eq!(answer.wait(), Err(AskError::Timeout(limit)));
+/// # Ok(()) }
+/// ```
+#[must_use = "the answer comes to whoever waits for it"]
+pub struct Ask<T: Send + 'static> {
+    state: Result<Arc<Question<T>>, AskError>,
+    registry: Arc<Registry>,
+    to: Arc<dyn Resident>,
+    limit: Duration,
+    /// An actor waits for the answer, or has waited.
+    by_actor: AtomicBool,
+}
+
+impl<M: Send + 'static> ActorRef<M> {
+    /// Asks the actor: sends the message that `make` makes with a [`Reply`] in it, and gives what
+    /// will be answered, within `timeout`.
+    ///
+    /// The time-out costs one scheduled timer, which the answer cancels. It is never early.
+    ///
+    /// A full mailbox with [`Overflow::Block`](crate::Overflow::Block) lets the caller wait for
+    /// room as [`tell`](Self::tell) does, here and not in the future that it returns; that counts
+    /// as time of the question, and ends with it. Async code, which is not to block its thread,
+    /// asks actors whose mailbox has another policy.
+    ///
+    /// # Errors
+    ///
+    /// [`AskError`], from the result, if the actor could not be asked, did not answer in time, or
+    /// dropped the question.
+    ///
+    /// # Panics
+    ///
+    /// If `make` does.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use mini_actor::{Actor, ActorSystem, Context, Reply};
+    /// use std::time::Duration;
+    ///
+    /// struct Squares;
+    /// struct Square(u64, Reply<u64>);
+    ///
+    /// impl Actor for Squares {
+    ///     type Message = Square;
+    ///     fn receive(&mut self, Square(number, reply): Square, _: &mut Context<Self>) {
+    ///         reply.send(number * number);
+    ///     }
+    /// }
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let system = ActorSystem::new("demo")?;
+    /// let squares = system.spawn("squares", || Squares)?;
+    /// let answer = squares.ask(|reply| Square(12, reply), Duration::from_secs(5));
+    /// assert_eq!(answer.wait()?, 144); // or `.await`
+    /// # Ok(()) }
+    /// ```
+    pub fn ask<T: Send + 'static>(
+        &self,
+        make: impl FnOnce(Reply<T>) -> M,
+        timeout: Duration,
+    ) -> Ask<T> {
+        let registry = Arc::clone(&self.cell().registry);
+        let asked = Arc::clone(&self.cell().path);
+        let real = registry.dispatcher.as_manual().is_none();
+        let deadline = if real { real_now().checked_add(timeout) } else { None };
+        let question =
+            Arc::new(Question { shot: OneShot::new(), timer: Mutex::new(None), deadline });
+        let ask = |state| Ask {
+            state,
+            registry: Arc::clone(&registry),
+            to: Arc::clone(self.cell()) as Arc<_>,
+            limit: timeout,
+            by_actor: AtomicBool::new(false),
+        };
+        let give_up = Task::new(GiveUp { question: Arc::clone(&question) });
+        {
+            // Held over the scheduling, so that a timer that fires at once finds itself here.
+            let mut timer = question.timer.lock();
+            match registry.timers.schedule_once(timeout, give_up.inline()) {
+                Ok(scheduled) => *timer = Some(scheduled),
+                Err(_) => return ask(Err(AskError::Closed)),
+            }
+        }
+        let reply = Reply {
+            question: Some(Arc::clone(&question)),
+            registry: Arc::clone(&registry),
+            asked: Arc::clone(&asked),
+        };
+        match self.cell().send(make(reply), Wait::Until(deadline)) {
+            Ok(()) => ask(Ok(question)),
+            Err((reason, message)) => {
+                // Its reply settles the question and cancels the timer, if the message has still
+                // got it.
+                drop(message);
+                question.cancel_timer();
+                ask(Err(match reason {
+                    Unsendable::Stopped => AskError::Stopped(Arc::clone(&asked)),
+                    Unsendable::Full if deadline.is_some_and(|deadline| real_now() >= deadline) => {
+                        AskError::Timeout(timeout)
+                    }
+                    Unsendable::Full => AskError::Full(Arc::clone(&asked)),
+                }))
+            }
+        }
+    }
+}
+
+impl<T: Send + 'static> Ask<T> {
+    /// Blocks until the answer has come, or the time-out, also while the system is closed.
+    ///
+    /// To be called by an actor only if it cannot be helped: it keeps a thread of the system from
+    /// others, and if all of them wait nobody answers.
+    /// [`Context::pipe_to_self`](crate::Context::pipe_to_self) does not wait.
+    ///
+    /// In virtual time it runs what can run now, and does not move time. If there is no answer
+    /// then, the question stays open, so that a test can move time and wait again.
+    ///
+    /// # Errors
+    ///
+    /// As for [`ActorRef::ask`]; and [`AskError::Restarting`] for an actor that waits. In virtual
+    /// time also [`AskError::WouldBlock`]; and once the answer has been returned,
+    /// [`AskError::NoAnswer`].
+    pub fn wait(&self) -> Result<T, AskError> {
+        let question = self.state.as_ref().map_err(Clone::clone)?;
+        if let Some(manual) = self.registry.dispatcher.as_manual() {
+            if !self.registry.is_inside() {
+                manual.run(LAST_TURNS);
+            }
+            let result = question.shot.try_take();
+            return self.answer(result.ok_or(AskError::WouldBlock)?);
+        }
+        about_to_block();
+        self.waits_here(question);
+        // The timer of a system that is being closed does not run any more.
+        let result = question.shot.wait(question.deadline);
+        self.answer(result.unwrap_or(Err(NoValue::TimedOut)))
+    }
+
+    fn answer(&self, result: Result<T, NoValue>) -> Result<T, AskError> {
+        result.map_err(|why| match why {
+            NoValue::TimedOut => AskError::Timeout(self.limit),
+            NoValue::Dropped => AskError::NoAnswer,
+            NoValue::Closed => AskError::Closed,
+            NoValue::Restarting => AskError::Restarting(Arc::clone(self.to.path())),
+        })
+    }
+
+    /// If the calling thread runs an actor, that actor waits. The wait ends if the actor that it
+    /// asked is being restarted and waits for its children.
+    fn waits_here(&self, question: &Arc<Question<T>>) {
+        // Relaxed, here and below: only the owner of this question sets and reads it.
+        if Inside::any_actor()
+            && !self.by_actor.swap(true, Ordering::Relaxed)
+            && !self.to.askers().enter(weak(question))
+        {
+            question.give_up();
+        }
+    }
+}
+
+impl<T: Send + 'static> Future for Ask<T> {
+    type Output = Result<T, AskError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let question = match &self.state {
+            Ok(question) => question,
+            Err(error) => return Poll::Ready(Err(error.clone())),
+        };
+        let polled = question.shot.poll(context).map(|result| self.answer(result));
+        if polled.is_pending() {
+            polled_and_pending();
+            self.waits_here(question);
+        }
+        polled
+    }
+}
+
+impl<T: Send + 'static> Drop for Ask<T> {
+    fn drop(&mut self) {
+        if let Ok(question) = &self.state {
+            // Relaxed: see `waits_here`.
+            if self.by_actor.load(Ordering::Relaxed) {
+                self.to.askers().leave(&weak(question));
+            }
+            let unseen = question.shot.abandon();
+            question.cancel_timer();
+            if let Some(answer) = unseen {
+                self.registry.dead_letters.bury(self.to.path(), Undelivered::Late, answer);
+            }
+        }
+    }
+}
+
+impl<T: Send + 'static> fmt::Debug for Ask<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Ask").field("asked", self.to.path()).field("limit", &self.limit).finish()
+    }
+}

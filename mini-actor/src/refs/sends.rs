@@ -1,0 +1,220 @@
+//! Scheduled message sends.
+
+use std::ops::ControlFlow;
+use std::time::Duration;
+
+use lars_scheduler::{
+    Cancellable, Due, Handle, MissedTickBehavior, Periodic, ScheduleError, Task, TaskBody,
+};
+
+use crate::cell::home::Cell;
+use crate::refs::address::ActorRef;
+use crate::sync::Arc;
+
+/// Schedules messages to actors. Cheap to clone, `Send` and `Sync`.
+///
+/// A due message goes from the timer thread straight into the mailbox, without a detour through a
+/// pool. A scheduled message does not keep its actor alive. If the actor has stopped when the
+/// message is due, or its mailbox is full and its policy is to fail or to wait, the message becomes
+/// a dead letter; a periodic send to an actor that has stopped ends by itself. Periodic sends do
+/// not wait for the actor to receive the one before; [`Context::timers`](crate::Context::timers)
+/// do.
+///
+/// Delays, lateness, order, cancelling and errors are those of [`lars_scheduler::Handle`].
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use mini_actor::test_kit::TestKit;
+/// use std::time::Duration;
+///
+/// let kit = TestKit::new("test")?;
+/// let probe = kit.probe::<&'static str>("probe");
+/// let (scheduler, second) = (kit.scheduler(), Duration::from_secs(1));
+/// let _ = scheduler.schedule_once(second, probe.actor(), "once")?;
+/// let ticks = scheduler.schedule_at_fixed_rate(2 * second, second, probe.actor(), "tick")?;
+/// assert_eq!(probe.expect_message_within(second), "once");
+/// for _ in 0..3 {
+///     assert_eq!(probe.expect_message_within(second), "tick");
+/// }
+/// assert_eq!(kit.elapsed(), 4 * second);
+/// assert!(ticks.cancel());
+/// probe.expect_no_message_for(60 * second);
+///
+/// let never = scheduler.schedule_with_fixed_delay(second, Duration::ZERO, probe.actor(), "never");
+/// assert!(never.is_err());
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Scheduler {
+    timers: Handle,
+}
+
+/// A send, as it lies in a timer: with a message of up to two words it needs no allocation.
+///
+/// It refers to the actor's home, whose mailbox outlives the actor, so an actor can stop and be
+/// dropped while messages to it are scheduled.
+struct Delivery<M> {
+    to: Arc<Cell<M>>,
+    message: M,
+}
+
+impl<M: Send + 'static> TaskBody for Delivery<M> {
+    /// The messages of a burst share the cost of getting into a mailbox, and of waking its actor.
+    const TOGETHER: bool = true;
+
+    fn run(self) {
+        self.to.deliver(self.message);
+    }
+
+    fn run_due(due: &mut Due<'_, Self>) {
+        while let Some(Self { to, message }) = due.next() {
+            let more = due.peek().take_while(|next| Arc::ptr_eq(&next.to, &to)).count();
+            if more == 0 {
+                to.deliver(message);
+                continue;
+            }
+            // None of their references is the last: this one is held.
+            let others = due.by_ref().take(more).map(|next| next.message);
+            to.deliver_all(1 + more, std::iter::once(message).chain(others));
+        }
+    }
+}
+
+impl Scheduler {
+    pub(crate) fn new(timers: Handle) -> Self {
+        Self { timers }
+    }
+
+    /// Sends `message` to the actor once, `delay` from now.
+    ///
+    /// When the system is closed before that, the message is sent then, unless the system's
+    /// [`close_policy`](crate::Builder::close_policy) says otherwise. (For the time-outs and ticks
+    /// of an actor itself, see [`Context::timers`](crate::Context::timers): those are never sent
+    /// before their time.)
+    ///
+    /// # Errors
+    ///
+    /// A [`ScheduleError`] gives the message back if the system has been closed.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use mini_actor::{Actor, ActorSystem, Context};
+    /// # struct Printer(std::sync::mpsc::Sender<&'static str>);
+    /// # impl Actor for Printer {
+    /// #     type Message = &'static str;
+    /// #     fn receive(&mut self, message: &'static str, _: &mut Context<Self>) {
+    /// #         self.0.send(message).unwrap();
+    /// #     }
+    /// # }
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use std::time::Duration;
+    /// # let (sender, receiver) = std::sync::mpsc::channel();
+    /// let system = ActorSystem::new("demo")?;
+    /// let printer = system.spawn("printer", || Printer(sender))?;
+    /// let reminder =
+    ///     system.scheduler().schedule_once(Duration::from_secs(3600), &printer, "an hour later")?;
+    /// system.scheduler().schedule_once(Duration::from_millis(1), &printer, "soon")?;
+    /// assert_eq!(receiver.recv()?, "soon");
+    /// assert!(reminder.cancel());
+    /// # Ok(()) }
+    /// ```
+    pub fn schedule_once<M: Send + 'static>(
+        &self,
+        delay: Duration,
+        to: &ActorRef<M>,
+        message: M,
+    ) -> Result<Cancellable, ScheduleError<M>> {
+        let delivery = Delivery { to: Arc::clone(to.cell()), message };
+        self.timers
+            .schedule_once(delay, Task::new(delivery).inline().run_on_close())
+            .map_err(|refused| refused.map(|task| task.into_body().message))
+    }
+
+    /// Sends a clone of `message` after `initial`, and then again and again, each time `delay`
+    /// after the send before.
+    ///
+    /// # Errors
+    ///
+    /// A [`ScheduleError`] gives the message back if the system has been closed or `delay` is zero.
+    pub fn schedule_with_fixed_delay<M: Clone + Send + 'static>(
+        &self,
+        initial: Duration,
+        delay: Duration,
+        to: &ActorRef<M>,
+        message: M,
+    ) -> Result<Cancellable, ScheduleError<M>> {
+        let send = Periodic::new(repeated(to, message.clone())).inline();
+        self.timers
+            .schedule_with_fixed_delay(initial, delay, send)
+            .map_err(|refused| refused.map(|_| message))
+    }
+
+    /// Sends a clone of `message` after `initial`, and then every `interval`, without drift. Sends
+    /// that were missed, because the machine stood still, are all made up for.
+    ///
+    /// # Errors
+    ///
+    /// A [`ScheduleError`] gives the message back if the system has been closed or `interval` is
+    /// zero.
+    pub fn schedule_at_fixed_rate<M: Clone + Send + 'static>(
+        &self,
+        initial: Duration,
+        interval: Duration,
+        to: &ActorRef<M>,
+        message: M,
+    ) -> Result<Cancellable, ScheduleError<M>> {
+        self.schedule_at_fixed_rate_missed(
+            initial,
+            interval,
+            MissedTickBehavior::Burst,
+            to,
+            message,
+        )
+    }
+
+    /// As [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate), with a choice of what happens
+    /// to sends that were missed.
+    ///
+    /// # Errors
+    ///
+    /// As for [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate).
+    pub fn schedule_at_fixed_rate_missed<M: Clone + Send + 'static>(
+        &self,
+        initial: Duration,
+        interval: Duration,
+        missed: MissedTickBehavior,
+        to: &ActorRef<M>,
+        message: M,
+    ) -> Result<Cancellable, ScheduleError<M>> {
+        let send = Periodic::new(repeated(to, message.clone())).inline().missed_ticks(missed);
+        self.timers
+            .schedule_at_fixed_rate(initial, interval, send)
+            .map_err(|refused| refused.map(|_| message))
+    }
+
+    /// The scheduler itself, for closures; they run on the system's threads unless they say
+    /// otherwise, and when the system is closed before their time only if they are marked with
+    /// [`run_on_close`](lars_scheduler::Task::run_on_close).
+    pub fn timers(&self) -> &Handle {
+        &self.timers
+    }
+}
+
+/// Sends a clone at each call, until the actor has stopped.
+fn repeated<M: Clone + Send + 'static>(
+    to: &ActorRef<M>,
+    message: M,
+) -> impl FnMut() -> ControlFlow<()> + Send + 'static {
+    let to = Arc::clone(to.cell());
+    move || {
+        // Asked first, so that a series ends without a dead letter where it can.
+        if !to.mailbox.is_closed() && to.deliver(message.clone()) {
+            ControlFlow::Continue(())
+        } else {
+            ControlFlow::Break(())
+        }
+    }
+}

@@ -1,0 +1,582 @@
+//! The owner of a system: builds it, closes it.
+
+use std::fmt;
+use std::future::Future;
+use std::ops::Deref;
+use std::pin::Pin;
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::{Duration, Instant};
+
+use lars_scheduler::{
+    Executor, LightArrayRevolverScheduler, PendingTask, Rejected, Runnable, StopFuture, VirtualTime,
+};
+
+use crate::base::error::{BuildError, NAME_RULE, is_name};
+use crate::base::supervision::{Directive, Panic};
+use crate::cell::dead_letters::{DeadLetter, Hook};
+use crate::cell::registry::{PanicHook, Registry, Rules, StopHook};
+use crate::dispatcher::workers::{Activate, Dispatcher, LAST_TURNS, Manual, Pool, Task};
+use crate::refs::system::System;
+use crate::sync::plain::AtomicBool;
+use crate::sync::{Arc, Mutex, Ordering, real_now};
+use crate::system::close::{CloseError, ClosePolicy, CloseReport};
+
+/// The most messages of one activation.
+const MAX_THROUGHPUT: usize = 1 << 20;
+/// The most threads of a system.
+const MAX_THREADS: usize = 1024;
+
+/// Builds a system. Made by [`ActorSystem::builder`].
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use mini_actor::{ActorSystem, ClosePolicy};
+/// use std::time::Duration;
+///
+/// let system = ActorSystem::builder("server")
+///     .threads(2)
+///     .throughput(64)
+///     .time_slice(Duration::from_millis(1))
+///     .tick_duration(Duration::from_millis(5))
+///     .shutdown_timeout(Duration::from_secs(5))
+///     .close_policy(ClosePolicy::DropPending)
+///     .on_dead_letter(|letter| eprintln!("{letter:?}"))
+///     .build()?;
+/// assert_eq!(system.name(), "server");
+/// assert!(ActorSystem::builder("server").threads(0).build().is_err());
+/// # Ok(()) }
+/// ```
+#[must_use = "a builder does nothing until it builds"]
+pub struct Builder {
+    name: String,
+    threads: usize,
+    throughput: usize,
+    time_slice: Option<Duration>,
+    pub(crate) tick: Option<Duration>,
+    shutdown_timeout: Duration,
+    close_policy: ClosePolicy,
+    on_dead_letter: Option<Hook>,
+    pub(crate) on_panic: Option<PanicHook>,
+    /// For a test kit.
+    pub(crate) on_stop: Option<StopHook>,
+}
+
+impl Builder {
+    /// How many threads run the actors, from 1 to 1,024; as many as the machine has cores by
+    /// default.
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = threads;
+        self
+    }
+
+    /// How many messages an actor receives before another gets its turn on the thread, from 1 to
+    /// 1,048,576; 64 by default. Larger is faster for busy actors, smaller is fairer to the others.
+    pub fn throughput(mut self, messages: usize) -> Self {
+        self.throughput = messages;
+        self
+    }
+
+    /// How long an actor may receive before another gets its turn, beside the
+    /// [`throughput`](Self::throughput): looked at after each message, which costs reading the
+    /// clock. By default there is no such limit. A message that is being received is never
+    /// interrupted.
+    pub fn time_slice(mut self, slice: Duration) -> Self {
+        self.time_slice = Some(slice);
+        self
+    }
+
+    /// The tick of the scheduler: what deadlines are rounded up to; 1 ms by default, 1 ns in
+    /// virtual time.
+    pub fn tick_duration(mut self, tick: Duration) -> Self {
+        self.tick = Some(tick);
+        self
+    }
+
+    /// How long [`ActorSystem::close`] waits; 5 s by default.
+    pub fn shutdown_timeout(mut self, limit: Duration) -> Self {
+        self.shutdown_timeout = limit;
+        self
+    }
+
+    /// What [`ActorSystem::close`] does with the messages that are scheduled and not due. By
+    /// default it sends them, before their time.
+    pub fn close_policy(mut self, policy: ClosePolicy) -> Self {
+        self.close_policy = policy;
+        self
+    }
+
+    /// Calls `hook` with every dead letter, on the thread that found out. They are counted in any
+    /// case. A hook that panics is logged. It may send messages: a dead letter that comes of that,
+    /// on its thread, is counted and logged, and shown to no hook. What it holds is dropped when
+    /// the system has been dropped and the last actor has stopped. See also
+    /// [`System::on_dead_letter`].
+    pub fn on_dead_letter(
+        mut self,
+        hook: impl Fn(&DeadLetter<'_>) + Send + Sync + 'static,
+    ) -> Self {
+        self.on_dead_letter = Some(Arc::new(hook));
+        self
+    }
+
+    /// Calls `hook` with every panic of an actor and what is done about it, on the actor's thread,
+    /// before that is done. They are logged and counted in any case. A hook that panics is logged.
+    /// What it holds is dropped when the system has been dropped and the last actor has stopped.
+    ///
+    /// Panics of closures on [`Scheduler::timers`](crate::Scheduler::timers), of piped futures, of
+    /// messages' clones in a periodic send, of dead letter hooks and of destructors of dead letters
+    /// are not among them: no actor is concerned. All are contained and logged as errors; those in
+    /// tasks of the scheduler are also counted in its metrics
+    /// ([`Handle::metrics`](lars_scheduler::Handle::metrics)). An application that wants to know of
+    /// every panic sets a hook with [`std::panic::set_hook`], which is called for these as well.
+    pub fn on_panic(mut self, hook: impl Fn(&Panic, Directive) + Send + Sync + 'static) -> Self {
+        self.on_panic = Some(Arc::new(hook));
+        self
+    }
+
+    /// Starts the system: its scheduler's thread, and the threads for the actors.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError`] names the setting that is out of its range, or says which thread could not be
+    /// started.
+    pub fn build(self) -> Result<ActorSystem, BuildError> {
+        self.check()?;
+        let pool = Pool::start(&format!("{}-actors", self.name), self.threads)
+            .map_err(BuildError::Dispatcher)?;
+        let dispatcher = Dispatcher::Pool(pool);
+        let scheduler = LightArrayRevolverScheduler::builder()
+            .tick_duration(self.tick.unwrap_or(Duration::from_millis(1)))
+            .thread_name(Registry::timer_thread(&self.name))
+            .shutdown_timeout(self.shutdown_timeout)
+            .executor(OnDispatcher(dispatcher.clone()))
+            .build()?;
+        Ok(self.finish(dispatcher, Owner::Thread(scheduler)))
+    }
+
+    /// A system without threads, in virtual time.
+    #[cfg_attr(not(feature = "test-kit"), allow(dead_code))]
+    pub(crate) fn build_manual(mut self) -> Result<(ActorSystem, Arc<VirtualTime>), BuildError> {
+        self.check()?;
+        // A slice is of real time, and so different each time.
+        self.time_slice = None;
+        let mut builder = LightArrayRevolverScheduler::builder();
+        if let Some(tick) = self.tick {
+            builder = builder.tick_duration(tick);
+        }
+        let dispatcher = Dispatcher::Manual(Arc::new(Manual::new()));
+        let time = builder.executor(OnDispatcher(dispatcher.clone())).build_virtual()?;
+        let time = Arc::new(time);
+        Ok((self.finish(dispatcher, Owner::Virtual(Arc::clone(&time))), time))
+    }
+
+    fn check(&self) -> Result<(), BuildError> {
+        if !is_name(&self.name) {
+            return Err(BuildError::Name { given: self.name.clone(), rule: NAME_RULE });
+        }
+        if self.throughput == 0 || self.throughput > MAX_THROUGHPUT {
+            return Err(BuildError::Throughput { given: self.throughput, max: MAX_THROUGHPUT });
+        }
+        if self.threads == 0 || self.threads > MAX_THREADS {
+            return Err(BuildError::Threads { given: self.threads, max: MAX_THREADS });
+        }
+        Ok(())
+    }
+
+    fn finish(self, dispatcher: Dispatcher, owner: Owner) -> ActorSystem {
+        let rules = Rules {
+            throughput: self.throughput as u32,
+            time_slice: self.time_slice,
+            on_stop: self.on_stop,
+        };
+        let registry = Registry::new(self.name, owner.handle(), dispatcher, rules, self.on_panic);
+        if let Some(hook) = self.on_dead_letter {
+            registry.dead_letters.subscribe(hook).forever();
+        }
+        ActorSystem {
+            system: System::new(Arc::new(registry)),
+            owner,
+            shutdown_timeout: self.shutdown_timeout,
+            close_policy: self.close_policy,
+            busy: AtomicBool::new(false),
+            closing: Arc::new(Mutex::new(Closing::default())),
+        }
+    }
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder")
+            .field("name", &self.name)
+            .field("threads", &self.threads)
+            .field("throughput", &self.throughput)
+            .field("time_slice", &self.time_slice)
+            .field("tick_duration", &self.tick)
+            .field("shutdown_timeout", &self.shutdown_timeout)
+            .field("close_policy", &self.close_policy)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Runs closures of the scheduler on the threads of the actors.
+struct OnDispatcher(Dispatcher);
+
+impl Executor for OnDispatcher {
+    fn execute(&self, task: Runnable) -> Result<(), Rejected> {
+        if self.0.is_ending() {
+            return Err(Rejected::new(task, "the actor system has been closed"));
+        }
+        self.0.schedule(Arc::new(Closure(Mutex::new(Some(task)))) as Task);
+        Ok(())
+    }
+}
+
+struct Closure(Mutex<Option<Runnable>>);
+
+impl Activate for Closure {
+    fn activate(self: Arc<Self>) -> bool {
+        let task = self.0.lock().take();
+        if let Some(task) = task {
+            task.run();
+        }
+        false
+    }
+}
+
+/// What moves time.
+enum Owner {
+    Thread(LightArrayRevolverScheduler),
+    Virtual(Arc<VirtualTime>),
+}
+
+impl Owner {
+    fn handle(&self) -> lars_scheduler::Handle {
+        match self {
+            Self::Thread(scheduler) => scheduler.handle(),
+            Self::Virtual(time) => time.handle(),
+        }
+    }
+
+    fn stop(&self) -> StopFuture {
+        match self {
+            Self::Thread(scheduler) => scheduler.stop(),
+            Self::Virtual(time) => time.stop(),
+        }
+    }
+}
+
+/// A system of actors: their threads, their scheduler, and the tree of living actors.
+///
+/// This is the owner, which closes the system; spawning goes through the [`System`] that it
+/// dereferences to, or through clones of that. Dropping it asks all actors to stop after what is
+/// queued, and drops the scheduled messages; it waits for the timer thread, up to the
+/// `shutdown_timeout`, and not for actors.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use mini_actor::{Actor, ActorSystem, Context};
+/// use std::time::Duration;
+///
+/// struct Printer;
+///
+/// impl Actor for Printer {
+///     type Message = &'static str;
+///     fn receive(&mut self, line: &'static str, _: &mut Context<Self>) {
+///         println!("{line}");
+///     }
+/// }
+///
+/// let system = ActorSystem::new("demo")?;
+/// let printer = system.spawn("printer", || Printer)?;
+/// printer.tell("now")?;
+/// let _ = system.scheduler().schedule_once(Duration::from_secs(60), &printer, "a minute later")?;
+/// assert_eq!(system.find(printer.path()), Some(printer));
+/// assert_eq!(system.metrics().alive, 1);
+///
+/// let report = system.close()?; // sends what is scheduled now, and lets everything be received
+/// assert_eq!((report.sent, report.undelivered), (1, 0));
+/// assert!(report.is_complete());
+/// # Ok(()) }
+/// ```
+pub struct ActorSystem {
+    system: System,
+    owner: Owner,
+    shutdown_timeout: Duration,
+    close_policy: ClosePolicy,
+    /// Somebody is just beginning to close.
+    busy: AtomicBool,
+    closing: Arc<Mutex<Closing>>,
+}
+
+/// How far a close has come.
+#[derive(Default)]
+struct Closing {
+    begun: bool,
+    /// Received before it began.
+    processed: u64,
+    /// Dead letters from before it began.
+    dead_letters: u64,
+    /// How many actors lived when it began.
+    alive: usize,
+    /// The scheduler's promise, until it is kept.
+    pending: Option<StopFuture>,
+    report: CloseReport,
+}
+
+impl ActorSystem {
+    /// A system with the default settings.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Builder::build`].
+    pub fn new(name: impl Into<String>) -> Result<Self, BuildError> {
+        Self::builder(name).build()
+    }
+
+    /// A builder with the default settings. The name is what the threads are named after.
+    pub fn builder(name: impl Into<String>) -> Builder {
+        Builder {
+            name: name.into(),
+            threads: num_cpus::get().min(MAX_THREADS),
+            throughput: 64,
+            time_slice: None,
+            tick: None,
+            shutdown_timeout: Duration::from_secs(5),
+            close_policy: ClosePolicy::default(),
+            on_dead_letter: None,
+            on_panic: None,
+            on_stop: None,
+        }
+    }
+
+    /// The system as its actors see it, to be cloned and passed around.
+    pub fn system(&self) -> System {
+        self.system.clone()
+    }
+
+    /// Closes the system within the `shutdown_timeout`: [`close_within`](Self::close_within), with
+    /// an error if it is not finished then.
+    ///
+    /// # Errors
+    ///
+    /// [`CloseError`] with the report if something is left. Closing goes on by itself; closing
+    /// again waits for it.
+    pub fn close(&self) -> Result<CloseReport, CloseError> {
+        let report = self.close_within(self.shutdown_timeout);
+        if report.is_complete() {
+            Ok(report)
+        } else {
+            Err(CloseError { report, limit: self.shutdown_timeout })
+        }
+    }
+
+    /// Closes the system, waiting for `limit` at most, and says what has become of everything. In
+    /// this order:
+    ///
+    /// 1. Nothing can be scheduled any more, and the messages that are scheduled are sent now,
+    ///    before their time, or dropped, by [`Builder::close_policy`]. Periodic sends and the
+    ///    actors' own timers end.
+    /// 2. Nobody can be spawned any more. Every actor without a parent is asked to stop: it
+    ///    receives what is in its mailbox, then its children stop in the same way, then it stops.
+    ///    Actors still receive and send meanwhile, to whoever has not closed its mailbox; what they
+    ///    try to schedule is refused.
+    /// 3. Questions that are still open get [`AskError::Closed`](crate::AskError::Closed), and the
+    ///    threads end. Until then a thread that waits for an answer waits no longer than its
+    ///    time-out; a future has nobody left to wake it at that moment. So when the limit is over,
+    ///    questions that are open get that error as well, although actors still run.
+    ///
+    /// It always returns. When the limit is over, closing goes on by itself, and the report names
+    /// the actors that are still there; closing again waits for them, and its report includes what
+    /// the first had to say. Called by an actor it does not wait for actors, since it would for
+    /// itself. Called on the timer thread, by an inline task, it waits for nothing; what was
+    /// scheduled is then sent when that task has returned. In both cases open questions end with
+    /// the last actor, if nobody else closes the system before.
+    pub fn close_within(&self, limit: Duration) -> CloseReport {
+        let registry = self.system.registry();
+        let deadline = real_now().checked_add(limit);
+        let inside = registry.is_inside();
+        // Nobody waits while holding the lock: an actor that closes the system as well must get on.
+        // AcqRel: the next to close sees what was done.
+        if !self.busy.swap(true, Ordering::AcqRel) {
+            self.begin_close(registry, deadline);
+            self.busy.store(false, Ordering::Release);
+        }
+        if let Some(manual) = registry.dispatcher.as_manual() {
+            if !inside {
+                manual.run(LAST_TURNS);
+            }
+        } else if !inside && registry.wait_until_empty(deadline) {
+            // So that nothing of the system runs when this returns.
+            registry.dispatcher.wait_ended(deadline);
+        }
+        let mut closing = self.closing.lock();
+        let metrics = registry.metrics();
+        closing.report.running = registry.paths();
+        closing.report.threads = registry.dispatcher.running();
+        closing.report.actors_stopped = closing.alive.saturating_sub(metrics.alive);
+        closing.report.received = metrics.processed.saturating_sub(closing.processed);
+        closing.report.undelivered = metrics.dead_letters - closing.dead_letters;
+        closing.report.dead_letters = metrics.dead_letters;
+        let report = closing.report.clone();
+        drop(closing);
+        if !inside {
+            // The last actor has seen to it, or the limit is over.
+            registry.drop_unsent();
+        }
+        report
+    }
+
+    /// Stops the scheduler, deals with what it had, and asks the actors to stop. By one thread at a
+    /// time.
+    fn begin_close(&self, registry: &Arc<Registry>, deadline: Option<Instant>) {
+        let pending = {
+            let mut closing = self.closing.lock();
+            if !closing.begun {
+                closing.begun = true;
+                let metrics = registry.metrics();
+                closing.processed = metrics.processed;
+                closing.dead_letters = metrics.dead_letters;
+                closing.alive = metrics.alive;
+                closing.pending = Some(self.owner.stop());
+            }
+            closing.pending.take()
+        };
+        if let Some(pending) = pending {
+            // In virtual time it is kept already, or will be when this movement of time ends.
+            let must_not = registry.is_timer_thread() || registry.dispatcher.as_manual().is_some();
+            let left = match deadline {
+                _ if must_not => Duration::ZERO,
+                None => Duration::MAX,
+                Some(deadline) => deadline.saturating_duration_since(real_now()),
+            };
+            let collect = Collect {
+                closing: Arc::clone(&self.closing),
+                registry: Arc::clone(registry),
+                policy: self.close_policy,
+            };
+            match pending.wait_timeout(left) {
+                Ok(tasks) => collect.see_to(tasks),
+                Err(later) => {
+                    self.closing.lock().pending = Some(later);
+                    Arc::new(collect).look();
+                }
+            }
+        }
+        registry.close();
+    }
+}
+
+/// Sees to what the scheduler hands back after closing has gone on without it: woken by the timer
+/// thread, as the last thing that it does.
+struct Collect {
+    closing: Arc<Mutex<Closing>>,
+    registry: Arc<Registry>,
+    policy: ClosePolicy,
+}
+
+impl Collect {
+    fn see_to(&self, tasks: Vec<PendingTask>) {
+        let mut closing = self.closing.lock();
+        closing.report.scheduler_stopped = true;
+        let sorted = closing.sort(tasks, self.policy);
+        drop(closing);
+        // Outside the lock: marked closures and destructors are foreign code.
+        for task in sorted.send {
+            task.run();
+        }
+        drop(sorted.drop);
+        self.registry.keep_unsent(sorted.keep);
+    }
+
+    /// Takes what is there, or waits to be woken.
+    fn look(self: &Arc<Self>) {
+        let waker = Waker::from(Arc::clone(self));
+        let tasks = {
+            let mut closing = self.closing.lock();
+            let Some(pending) = &mut closing.pending else {
+                // Another call that closes has taken it.
+                return;
+            };
+            let Poll::Ready(tasks) = Pin::new(pending).poll(&mut Context::from_waker(&waker))
+            else {
+                return;
+            };
+            closing.pending = None;
+            tasks
+        };
+        self.see_to(tasks);
+    }
+}
+
+impl Wake for Collect {
+    fn wake(self: Arc<Self>) {
+        self.look();
+    }
+}
+
+impl Closing {
+    /// Says what becomes of the tasks.
+    fn sort(&mut self, tasks: Vec<PendingTask>, policy: ClosePolicy) -> Sorted {
+        let mut sorted = Sorted::default();
+        for task in tasks {
+            if task.is_repeat() {
+                self.report.repeats_ended += 1;
+                sorted.drop.push(task);
+            } else if !task.runs_on_close() {
+                // A closure, or what belongs to one actor or question.
+                self.report.timers_ended += 1;
+                sorted.keep.push(task);
+            } else if policy == ClosePolicy::SendPending {
+                self.report.sent += 1;
+                sorted.send.push(task);
+            } else {
+                self.report.dropped += 1;
+                sorted.drop.push(task);
+            }
+        }
+        sorted
+    }
+}
+
+/// What becomes of what the scheduler gave back.
+#[derive(Default)]
+struct Sorted {
+    send: Vec<PendingTask>,
+    drop: Vec<PendingTask>,
+    /// Until the actors have stopped.
+    keep: Vec<PendingTask>,
+}
+
+impl Deref for ActorSystem {
+    type Target = System;
+
+    fn deref(&self) -> &System {
+        &self.system
+    }
+}
+
+impl fmt::Debug for ActorSystem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ActorSystem").field(&self.system.name()).finish()
+    }
+}
+
+impl Drop for ActorSystem {
+    fn drop(&mut self) {
+        drop(self.owner.stop());
+        let registry = self.system.registry();
+        registry.close();
+        if let Some(manual) = registry.dispatcher.as_manual()
+            && !registry.is_inside()
+        {
+            // Nobody else would let them stop.
+            manual.run(LAST_TURNS);
+        }
+        registry.drop_unsent();
+        registry.disown();
+        // The fields are dropped next; the scheduler waits for its thread.
+    }
+}

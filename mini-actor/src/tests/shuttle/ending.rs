@@ -1,0 +1,187 @@
+//! Closing and dropping a system, from outside and from inside, and what was scheduled on it.
+
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+use lars_scheduler::shuttle_sync::{Mutex, advance, check, thread};
+
+use super::*;
+use crate::ClosePolicy;
+
+fn tellers(system: &ActorSystem, ledger: &Ledger) -> Vec<thread::JoinHandle<()>> {
+    let actor = system.spawn("reader", || Reader).unwrap();
+    (0..2)
+        .map(|delay| {
+            let (ledger, actor) = (ledger.clone(), actor.clone());
+            let scheduler = system.scheduler().clone();
+            thread::spawn(move || {
+                for turn in 0..2 {
+                    tell(&ledger, &actor);
+                    let letter = Letter(ledger.token());
+                    let number = letter.0.number;
+                    match scheduler.schedule_once(TICK * (delay + turn), &actor, letter) {
+                        Ok(send) => {
+                            ledger.accepted(number);
+                            if turn == 1 {
+                                ledger.cancelled(number, send.cancel());
+                            }
+                        }
+                        Err(refused) => {
+                            ledger.refused(number);
+                            drop(refused.into_task());
+                        }
+                    }
+                }
+            })
+        })
+        .collect()
+}
+
+fn join(threads: Vec<thread::JoinHandle<()>>) {
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+}
+
+#[test]
+fn a_close_ends_all_threads_and_accounts_for_all_messages_also_those_scheduled() {
+    check(4_000, || {
+        let (system, ledger) = (system(), Ledger::new());
+        let tellers = tellers(&system, &ledger);
+        advance(TICK);
+        let report = system.close().unwrap();
+        assert!(report.is_complete());
+        join(tellers);
+        drop(system);
+        ledger.settle();
+    });
+}
+
+#[test]
+fn a_close_that_drops_what_is_scheduled_keeps_no_message() {
+    check(3_000, || {
+        let system = builder().close_policy(ClosePolicy::DropPending).build().unwrap();
+        let ledger = Ledger::new();
+        let tellers = tellers(&system, &ledger);
+        advance(TICK);
+        system.close().unwrap();
+        join(tellers);
+        drop(system);
+        ledger.settle_dropped();
+    });
+}
+
+#[test]
+fn a_system_that_is_dropped_while_threads_tell_and_schedule_keeps_no_message() {
+    check(4_000, || {
+        let (system, ledger) = (system(), Ledger::new());
+        let tellers = tellers(&system, &ledger);
+        advance(TICK);
+        drop(system);
+        join(tellers);
+        ledger.settle_dropped();
+    });
+}
+
+/// Closes the system when it is told something.
+struct Closer(std::sync::Weak<ActorSystem>);
+
+impl Actor for Closer {
+    type Message = Letter;
+
+    fn receive(&mut self, letter: Letter, _: &mut Context<Self>) {
+        letter.0.run();
+        if let Some(system) = self.0.upgrade() {
+            // It does not wait for this actor.
+            let _ = system.close();
+        }
+    }
+}
+
+#[test]
+fn a_system_that_is_closed_by_an_actor_and_from_outside_at_the_same_time_is_closed_once() {
+    check(4_000, || {
+        let (system, ledger) = (Arc::new(system()), Ledger::new());
+        let weak = Arc::downgrade(&system);
+        let closer = system.spawn("closer", move || Closer(weak)).unwrap();
+        let tellers = tellers(&system, &ledger);
+        tell(&ledger, &closer);
+        advance(TICK);
+        while !system.close_within(Duration::MAX).is_complete() {
+            thread::yield_now();
+        }
+        join(tellers);
+        drop(system);
+        ledger.settle();
+    });
+}
+
+#[test]
+fn a_periodic_send_ends_with_its_actor_or_by_a_cancel_and_leaves_no_thread_behind() {
+    /// Counts nothing: what is sent has no token.
+    struct Ticked;
+    impl Actor for Ticked {
+        type Message = u32;
+
+        fn receive(&mut self, _: u32, _: &mut Context<Self>) {}
+    }
+    check(3_000, || {
+        let system = system();
+        let actor = system.spawn("ticked", || Ticked).unwrap();
+        let scheduler = system.scheduler();
+        let one = scheduler.schedule_at_fixed_rate(TICK, TICK, &actor, 1).unwrap();
+        scheduler.schedule_with_fixed_delay(TICK, TICK, &actor, 2).unwrap();
+        let canceller = thread::spawn(move || {
+            let won = one.cancel();
+            assert!(!one.cancel());
+            won
+        });
+        for _ in 0..2 {
+            advance(TICK);
+        }
+        actor.stop();
+        let _ = canceller.join().unwrap();
+        advance(TICK);
+        system.close().unwrap();
+    });
+}
+
+#[test]
+fn a_future_that_is_woken_while_its_system_ends_is_polled_or_dropped() {
+    /// Pipes a future that is never ready, and leaves its waker.
+    struct Pipes(Arc<()>, Arc<Mutex<Option<Waker>>>);
+
+    impl Actor for Pipes {
+        type Message = ();
+
+        fn receive(&mut self, (): (), ctx: &mut Context<Self>) {
+            let (held, wakers) = (Arc::clone(&self.0), Arc::clone(&self.1));
+            let future = std::future::poll_fn(move |context| {
+                let _ = &held;
+                *wakers.lock() = Some(context.waker().clone());
+                Poll::Pending
+            });
+            ctx.pipe_to_self(future, |()| ());
+        }
+    }
+    check(4_000, || {
+        let system = system();
+        let (held, wakers) = (Arc::new(()), Arc::new(Mutex::new(None)));
+        let (inside, given) = (Arc::clone(&held), Arc::clone(&wakers));
+        let actor = system.spawn("pipes", move || Pipes(inside, given)).unwrap();
+        actor.tell(()).unwrap();
+        let left = Arc::clone(&wakers);
+        let waking = thread::spawn(move || {
+            for _ in 0..2 {
+                let waker: Option<Waker> = wakers.lock().take();
+                waker.into_iter().for_each(Waker::wake);
+                thread::yield_now();
+            }
+        });
+        system.close().unwrap();
+        waking.join().unwrap();
+        drop((system, actor));
+        // A waker that was not used keeps the future.
+        let unused = left.lock().take();
+        drop(unused);
+        assert_eq!(Arc::strong_count(&held), 1);
+    });
+}

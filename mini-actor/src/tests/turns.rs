@@ -1,0 +1,199 @@
+//! One activation at a time, in virtual time that moves between them: what a busy thread does to an
+//! actor.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use lars_scheduler::VirtualTime;
+
+use crate::sync::Arc;
+use crate::system::owner::Builder;
+use crate::{Actor, ActorRef, ActorSystem, Context, Props, Terminated};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// What happened to an actor, in order.
+type Log = Sender<String>;
+type Act = fn(&str, &mut Context<Scripted>);
+
+/// Tells of everything that happens to it, and does what its script says.
+struct Scripted {
+    log: Log,
+    act: Act,
+}
+
+impl Scripted {
+    fn tell(&self, what: &str, ctx: &mut Context<Self>) {
+        let _ = self.log.send(what.to_owned());
+        (self.act)(what, ctx);
+    }
+}
+
+impl Actor for Scripted {
+    type Message = &'static str;
+
+    fn started(&mut self, ctx: &mut Context<Self>) {
+        (self.act)("started", ctx);
+    }
+
+    fn receive(&mut self, message: &'static str, ctx: &mut Context<Self>) {
+        self.tell(message, ctx);
+    }
+
+    fn terminated(&mut self, gone: Terminated, ctx: &mut Context<Self>) {
+        self.tell(&format!("gone {}", gone.path), ctx);
+    }
+
+    fn receive_timeout(&mut self, ctx: &mut Context<Self>) {
+        self.tell("quiet", ctx);
+    }
+}
+
+struct Set {
+    system: ActorSystem,
+    time: Arc<VirtualTime>,
+    log: Log,
+    told: Receiver<String>,
+}
+
+impl Set {
+    fn new(builder: Builder) -> Self {
+        let (system, time) = builder.build_manual().unwrap();
+        let (log, told) = channel();
+        Self { system, time, log, told }
+    }
+
+    fn spawn(&self, name: &str, act: Act) -> ActorRef<&'static str> {
+        let log = self.log.clone();
+        self.system.spawn_with(name, Props::once(move || Scripted { log, act })).unwrap()
+    }
+
+    /// Runs at most `turns` activations. Returns how many there were.
+    fn run(&self, turns: usize) -> usize {
+        self.system.system().registry().dispatcher.as_manual().unwrap().run(turns)
+    }
+
+    fn pending(&self) -> u64 {
+        self.time.handle().metrics().pending
+    }
+
+    fn told(&self) -> Vec<String> {
+        self.told.try_iter().collect()
+    }
+}
+
+fn turn_by_turn() -> Set {
+    Set::new(ActorSystem::builder("test").throughput(1))
+}
+
+#[test]
+fn a_receive_timeout_of_a_time_before_a_message_came_is_not_called_when_that_waits() {
+    let set = turn_by_turn();
+    let actor = set.spawn("actor", |what, ctx| {
+        if what == "started" {
+            ctx.set_receive_timeout(10 * SECOND).unwrap();
+        }
+    });
+    set.run(10);
+    set.time.advance(5 * SECOND);
+    actor.tell("long").unwrap();
+    set.time.advance(15 * SECOND);
+    assert_eq!(set.run(1), 1, "it is handled, which has taken 15 s");
+    set.time.advance(5 * SECOND);
+    actor.tell("in time").unwrap();
+    // Its thread is busy with others.
+    set.time.advance(10 * SECOND);
+    set.run(10);
+    assert_eq!(set.told(), ["long", "in time"]);
+    set.time.advance(10 * SECOND);
+    set.run(10);
+    // The timer that looked again before the message is followed by the one that looks behind it.
+    set.time.advance(Duration::ZERO);
+    set.run(10);
+    assert_eq!(set.told(), ["quiet"]);
+}
+
+#[test]
+fn a_receive_timeout_that_was_set_anew_has_one_timer_whatever_became_of_the_old_one() {
+    let set = turn_by_turn();
+    let actor = set.spawn("actor", |what, ctx| match what {
+        "started" => ctx.set_receive_timeout(10 * SECOND).unwrap(),
+        "longer" => ctx.set_receive_timeout(100 * SECOND).unwrap(),
+        _ => {}
+    });
+    set.run(10);
+    actor.tell("longer").unwrap();
+    // The old timer fires while the message waits.
+    set.time.advance(10 * SECOND);
+    set.run(10);
+    assert_eq!(set.pending(), 1);
+    set.time.advance(99 * SECOND);
+    set.run(10);
+    assert_eq!(set.told(), ["longer"]);
+    set.time.advance(SECOND);
+    set.run(10);
+    assert_eq!((set.told(), set.pending()), (vec!["quiet".to_owned()], 1));
+}
+
+/// How much the first actor does in one turn, before another one has its turn.
+fn in_one_turn(set: &Set) -> usize {
+    set.spawn("other", |_, _| {}).tell("other").unwrap();
+    set.run(1_000);
+    let told = set.told();
+    told.iter().position(|what| what == "other").unwrap()
+}
+
+#[test]
+fn ticks_count_against_the_throughput() {
+    let set = Set::new(ActorSystem::builder("test").throughput(4));
+    set.spawn("busy", |what, ctx| {
+        if what == "started" {
+            for number in 0..20_u64 {
+                ctx.timers().start_single(number, SECOND, "tick").unwrap();
+            }
+        }
+    });
+    set.run(10);
+    set.time.advance(SECOND);
+    assert!(in_one_turn(&set) <= 4);
+}
+
+#[test]
+fn ends_of_others_count_against_the_throughput() {
+    let set = Set::new(ActorSystem::builder("test").throughput(4));
+    set.spawn("busy", |what, ctx| {
+        if what == "started" {
+            for number in 0..20 {
+                let make = || Scripted { log: channel().0, act: |_, _| {} };
+                let child = ctx.spawn(&format!("child-{number}"), make).unwrap();
+                ctx.watch(&child);
+                child.kill();
+            }
+        }
+    });
+    // It starts, and its children start and end: each has its turn before it is told.
+    set.run(21);
+    assert!(in_one_turn(&set) <= 4);
+}
+
+#[test]
+fn what_is_unstashed_comes_before_a_tick_that_is_due() {
+    let set = turn_by_turn();
+    let actor = set.spawn("actor", |what, ctx| match what {
+        "started" => ctx.timers().start_single("tick", SECOND, "tick").unwrap(),
+        "first" | "second" if ctx.timers().is_active("tick") && ctx.stashed() < 2 => {
+            ctx.stash(if what == "first" { "first" } else { "second" }).unwrap();
+        }
+        "open" => ctx.unstash_all(),
+        _ => {}
+    });
+    set.run(1);
+    for message in ["first", "second", "open"] {
+        actor.tell(message).unwrap();
+    }
+    set.time.advance(SECOND);
+    set.run(2);
+    assert_eq!(set.told(), ["first", "second"]);
+    set.run(10);
+    assert_eq!(set.told(), ["open", "first", "second", "tick"]);
+}

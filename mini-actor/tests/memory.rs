@@ -1,0 +1,78 @@
+//! What actors cost in memory. The only test of its binary, because it counts what the whole
+//! process allocates.
+#![allow(clippy::disallowed_methods, missing_docs)]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use mini_actor::test_kit::TestKit;
+use mini_actor::{Actor, ActorRef, Context};
+
+struct Counting;
+
+static ALLOCATED: AtomicUsize = AtomicUsize::new(0);
+
+// SAFETY: passes everything on to the system's allocator.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATED.fetch_add(layout.size(), Ordering::Relaxed);
+        // SAFETY: the layout is the caller's, who gives one that may be allocated.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        ALLOCATED.fetch_sub(layout.size(), Ordering::Relaxed);
+        // SAFETY: the pointer was allocated above, with this layout.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+struct Idle;
+
+impl Actor for Idle {
+    type Message = [u64; 16];
+    fn receive(&mut self, _: [u64; 16], _: &mut Context<Self>) {}
+}
+
+const ACTORS: usize = 1_000;
+
+/// How many bytes each actor has more than before.
+fn each(before: usize) -> usize {
+    ALLOCATED.load(Ordering::Relaxed).saturating_sub(before) / ACTORS
+}
+
+#[test]
+fn an_idle_actor_has_less_than_a_kibibyte_and_keeps_two_blocks_after_a_burst() {
+    let kit = TestKit::new("test").unwrap();
+    let before = ALLOCATED.load(Ordering::Relaxed);
+    let actors: Vec<ActorRef<_>> =
+        (0..ACTORS).map(|number| kit.spawn(&format!("a{number}"), || Idle).unwrap()).collect();
+    kit.settle();
+    let idle = each(before);
+    assert!(idle <= 1024, "an idle actor has {idle} bytes");
+
+    for count in [1, 3_000, 3_000] {
+        for actor in &actors {
+            for _ in 0..count {
+                actor.tell([7; 16]).unwrap();
+            }
+            kit.settle();
+        }
+        let (kept, most) = (each(before), idle + if count == 1 { 1024 } else { 2 * 1024 });
+        assert!(kept <= most, "after a burst of {count} messages an actor has {kept} bytes");
+    }
+
+    // What waits for an end, and does not wait any more, leaves nothing.
+    let before = ALLOCATED.load(Ordering::Relaxed);
+    for _ in 0..100 * ACTORS {
+        assert_eq!(actors[0].termination().wait(Duration::ZERO), None);
+    }
+    assert_eq!(each(before), 0);
+
+    drop(kit);
+    drop(actors);
+}
