@@ -3,7 +3,7 @@
 # runs those of the default features).
 set -euo pipefail
 cd "$(dirname "$0")/.."
-RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --all-features -p lars-scheduler -p mini-actor
+RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --all-features -p lars-scheduler -p mini-actor -p lars-durable
 RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --document-private-items --target-dir target/private-docs \
     -p lars-scheduler -p mini-actor
 cargo test --doc --all-features -p lars-scheduler

@@ -13,7 +13,7 @@ for package in json.load(sys.stdin)["packages"]:
         print(*(name for name in package["features"] if name != "default" and not name.startswith("__")))' "$1"
 }
 
-for crate in lars-scheduler mini-actor; do
+for crate in lars-scheduler mini-actor lars-durable; do
     read -ra all <<<"$(features "$crate")"
     for ((subset = 0; subset < 1 << ${#all[@]}; subset++)); do
         chosen=()

@@ -10,7 +10,7 @@ cargo test -p lars-scheduler --all-features --lib --tests
 msrv=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 if rustup toolchain list 2>/dev/null | grep -q "^$msrv"; then
     toolchain=$(rustup toolchain list | sed -n "s/^\($msrv[^ ]*\).*/\1/p" | head -n 1)
-    cargo "+$toolchain" check -p lars-scheduler -p mini-actor --target-dir target/msrv
+    cargo "+$toolchain" check -p lars-scheduler -p mini-actor -p lars-durable --target-dir target/msrv
 else
     echo "!!!!! SKIPPED: Rust $msrv is not installed; $(rustc --version) was used !!!!!"
 fi

@@ -10,7 +10,7 @@
 - The systems of lars-scheduler name what the crate exports, `sync`, each other, and of all else
   only what systems/facade.rs gives them.
 - Every test that is ignored, and every TODO, says why.
-- Every test that semantics.md, systems.md and actors.md in docs name exists.
+- Every test that semantics.md, systems.md, actors.md and durable.md in docs name exists.
 - Every path in the table "Where do I change …?" of docs/architecture.md exists.
 """
 
@@ -20,7 +20,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-CRATES = ["lars-scheduler", "mini-actor"]
+CRATES = ["lars-scheduler", "mini-actor", "lars-durable"]
 
 PRIMITIVES = re.compile(
     r"\b(std::sync::(atomic|Mutex|Condvar|RwLock)|parking_lot::|crossbeam_utils::sync"
@@ -124,7 +124,7 @@ tests = set()
 for crate in CRATES:
     for path in (ROOT / crate).rglob("*.rs"):
         tests.update(re.findall(r"\bfn (\w+)[(<]", path.read_text()))
-PAGES = ("semantics.md", "systems.md", "actors.md")
+PAGES = ("semantics.md", "systems.md", "actors.md", "durable.md")
 for page in (ROOT / "docs" / name for name in PAGES):
     for name in re.findall(r"`([a-z0-9]+(?:_[a-z0-9]+){3,})`", page.read_text()):
         if name not in tests:

@@ -1,0 +1,17 @@
+//! What users see.
+
+mod durable;
+mod fired;
+mod handler;
+mod outcome;
+mod payload;
+mod schedule;
+mod timers;
+
+pub use self::durable::{Builder, Durable, Metrics};
+pub use self::fired::Fired;
+pub use self::handler::Handler;
+pub use self::outcome::{IntoOutcome, Outcome};
+pub use self::payload::{Payload, UpgradeError};
+pub use self::schedule::{Cron, Once, Rate, Repeated, Schedule};
+pub use self::timers::{Accepted, Cancel, Parked, Placement, TimerInfo, Timers};

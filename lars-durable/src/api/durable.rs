@@ -1,0 +1,344 @@
+//! A node: made, started, closed.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::future::Future;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use lars_scheduler::{Executor, Pool};
+
+use super::fired::Fired;
+use super::handler::Handler;
+use super::outcome::IntoOutcome;
+use super::payload::Payload;
+use super::timers::Timers;
+use crate::engine::NodeSettings;
+use crate::error::{CloseError, StartError};
+use crate::runtime::Runtime;
+use crate::store::{MemoryStore, SqliteStore, Store, Synchronous};
+use crate::sync::Arc;
+use crate::time::{micros, system_clock};
+
+/// How long `close` waits, unless it is set.
+const CLOSE_LIMIT: Duration = Duration::from_secs(30);
+
+/// Timers that survive the process: a running node.
+///
+/// Dropping it closes it without waiting for what runs, which is given back and runs again in the
+/// next life. Better is [`close`](Self::close).
+pub struct Durable {
+    runtime: Runtime,
+    close_limit: Duration,
+}
+
+/// A node to be started: where its timers are kept, its handlers and settings.
+#[must_use = "a builder does nothing until it starts a node"]
+pub struct Builder {
+    place: Place,
+    group: String,
+    handlers: Vec<Handler>,
+    executor: Option<Arc<dyn Executor>>,
+    threads: usize,
+    window: Duration,
+    lease: Duration,
+    max_resident: usize,
+    max_in_flight: usize,
+    call_timeout: Duration,
+    close_limit: Duration,
+    synchronous: Synchronous,
+}
+
+#[derive(Debug)]
+enum Place {
+    Memory,
+    Sqlite(PathBuf),
+}
+
+impl Durable {
+    /// Timers in an SQLite file, which is made if there is none. Beside it are `-wal` and `-shm`,
+    /// which are SQLite's, and `.lock`, which says whose the file is. Not on a network file system.
+    pub fn sqlite(path: impl AsRef<Path>) -> Builder {
+        Builder::new(Place::Sqlite(path.as_ref().to_owned()))
+    }
+
+    /// Timers that live as long as the node: for tests.
+    pub fn in_memory() -> Builder {
+        Builder::new(Place::Memory)
+    }
+
+    /// The way to schedule, cancel and look: cheap to clone.
+    pub fn timers(&self) -> Timers {
+        Timers::new(Arc::clone(&self.runtime.shared))
+    }
+
+    /// What the node has done since it was started.
+    pub fn metrics(&self) -> Metrics {
+        let counts = self.runtime.shared.counts();
+        Metrics {
+            scheduled: counts.scheduled,
+            cancelled: counts.cancelled,
+            started: counts.started,
+            done: counts.done,
+            retried: counts.retried,
+            parked: counts.parked,
+            skipped: counts.skipped,
+            stale: counts.stale,
+            quarantined: counts.quarantined,
+            resident: counts.resident,
+            in_flight: counts.in_flight,
+        }
+    }
+
+    /// Starts nothing any more, waits for what runs, and gives the file free. Nothing is run early:
+    /// what is pending stays in the file.
+    ///
+    /// # Errors
+    ///
+    /// [`CloseError`] if runs had not ended within the [limit](Builder::close_limit). They are
+    /// given back: they run again in the next life, with a greater fence, perhaps while the old run
+    /// goes on.
+    pub fn close(mut self) -> Result<(), CloseError> {
+        match self.runtime.close(self.close_limit) {
+            0 => Ok(()),
+            running => Err(CloseError { limit: self.close_limit, running }),
+        }
+    }
+}
+
+impl Builder {
+    fn new(place: Place) -> Self {
+        Self {
+            place,
+            group: "default".into(),
+            handlers: Vec::new(),
+            executor: None,
+            threads: num_cpus::get().max(4),
+            window: Duration::from_secs(30),
+            lease: Duration::from_secs(10),
+            max_resident: 200_000,
+            max_in_flight: 1_024,
+            call_timeout: Duration::from_secs(5),
+            close_limit: CLOSE_LIMIT,
+            synchronous: Synchronous::default(),
+        }
+    }
+
+    /// The group whose timers the node makes and runs: `"default"` unless it is set. Keys are
+    /// unique in a group.
+    pub fn group(mut self, name: impl Into<String>) -> Self {
+        self.group = name.into();
+        self
+    }
+
+    /// Runs a closure for each timer with this payload, on a thread of the executor, with the
+    /// default settings of a [`Handler`].
+    pub fn handle<P, R, F>(self, run: F) -> Self
+    where
+        P: Payload,
+        R: IntoOutcome,
+        F: Fn(&Fired<P>) -> R + Send + Sync + 'static,
+    {
+        self.handler(Handler::new(run))
+    }
+
+    /// Runs a future for each timer with this payload, polled by tasks of the executor.
+    pub fn handle_future<P, R, F, W>(self, run: F) -> Self
+    where
+        P: Payload,
+        R: IntoOutcome,
+        F: Fn(Fired<P>) -> W + Send + Sync + 'static,
+        W: Future<Output = R> + Send + 'static,
+    {
+        self.handler(Handler::future(run))
+    }
+
+    /// A handler with settings of its own. A node without handlers makes timers and runs none.
+    pub fn handler(mut self, handler: Handler) -> Self {
+        self.handlers.push(handler);
+        self
+    }
+
+    /// Where handlers run: a pool of its own unless it is set. Every executor of `lars-scheduler`
+    /// will do, such as a `SpawnExecutor` over a runtime.
+    pub fn executor(mut self, executor: impl Executor) -> Self {
+        self.executor = Some(Arc::new(executor));
+        self
+    }
+
+    /// The threads of the node's own pool: as many as there are cores, but at least 4, unless it is
+    /// set.
+    pub fn threads(mut self, threads: usize) -> Self {
+        self.threads = threads;
+        self
+    }
+
+    /// How far ahead timers are held in memory: 30 s unless it is set, from 1 s to 1 h.
+    pub fn window(mut self, ahead: Duration) -> Self {
+        self.window = ahead;
+        self
+    }
+
+    /// How long a node may be silent before nothing starts on it any more: 10 s unless it is set,
+    /// from 1 s to 1 h.
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    /// How many timers are held in memory, however many are pending: 200,000 unless it is set, at
+    /// least 1,000.
+    pub fn max_resident(mut self, timers: usize) -> Self {
+        self.max_resident = timers;
+        self
+    }
+
+    /// How many runs may be in flight: 1,024 unless it is set. After a start it begins with twice
+    /// the number of cores, and doubles each second.
+    pub fn max_in_flight(mut self, runs: usize) -> Self {
+        self.max_in_flight = runs;
+        self
+    }
+
+    /// How long a call is repeated while the store cannot be used: 5 s unless it is set.
+    pub fn call_timeout(mut self, limit: Duration) -> Self {
+        self.call_timeout = limit;
+        self
+    }
+
+    /// How long [`close`](Durable::close) waits for what runs: 30 s unless it is set.
+    pub fn close_limit(mut self, limit: Duration) -> Self {
+        self.close_limit = limit;
+        self
+    }
+
+    /// When commits of an SQLite file reach the disk: always unless it is set.
+    pub fn synchronous(mut self, synchronous: Synchronous) -> Self {
+        self.synchronous = synchronous;
+        self
+    }
+
+    /// Opens the store, makes or upgrades its schema, and starts the node: one thread for the
+    /// engine, one for the wheel, and those of the executor. What came due while nobody ran begins
+    /// at once.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`]: another owner, a file that is no database, a newer schema, a setting out of
+    /// range.
+    pub fn start(self) -> Result<Durable, StartError> {
+        self.check()?;
+        let store: Box<dyn Store> = match &self.place {
+            Place::Memory => Box::new(MemoryStore::new(1, system_clock())),
+            Place::Sqlite(path) => {
+                Box::new(SqliteStore::open(path, &self.group, self.synchronous)?)
+            }
+        };
+        let executor = match self.executor {
+            Some(executor) => executor,
+            None => Arc::new(
+                Pool::new("lars-durable-pool", self.threads)
+                    .map_err(|_| setting("threads", self.threads, "from 1 to 1024"))?,
+            ),
+        };
+        let (handlers, runners): (Vec<_>, Vec<_>) =
+            self.handlers.into_iter().map(Handler::into_parts).unzip();
+        let settings = NodeSettings {
+            handlers,
+            window: micros(self.window),
+            lease: micros(self.lease),
+            lead: 5_000,
+            max_resident: self.max_resident,
+            max_in_flight: self.max_in_flight,
+            ramp: 2 * num_cpus::get(),
+            batch: 1_000,
+            call_timeout: micros(self.call_timeout),
+            sweep: 2_000_000,
+            max_deaths: 3,
+        };
+        let runtime = Runtime::start(settings, store, runners, executor)?;
+        Ok(Durable { runtime, close_limit: self.close_limit })
+    }
+
+    fn check(&self) -> Result<(), StartError> {
+        let seconds = |from, to| Duration::from_secs(from)..=Duration::from_secs(to);
+        if !seconds(1, 3_600).contains(&self.window) {
+            return Err(setting("window", format!("{:?}", self.window), "from 1 s to 1 h"));
+        }
+        if !seconds(1, 3_600).contains(&self.lease) {
+            return Err(setting("lease", format!("{:?}", self.lease), "from 1 s to 1 h"));
+        }
+        if self.max_resident < 1_000 {
+            return Err(setting("max_resident", self.max_resident, "at least 1000"));
+        }
+        if self.max_in_flight == 0 {
+            return Err(setting("max_in_flight", 0, "at least 1"));
+        }
+        if self.group.is_empty() || self.group.len() > 64 || self.group.contains('\0') {
+            let given = format!("{:?}", self.group);
+            return Err(setting("group", given, "from 1 to 64 bytes without NUL"));
+        }
+        let mut names = BTreeSet::new();
+        for handler in &self.handlers {
+            let settings = &handler.settings;
+            if !names.insert(&settings.name) {
+                return Err(StartError::HandlerTwice { name: settings.name.to_string() });
+            }
+            if settings.concurrency == 0 {
+                return Err(setting("concurrency", 0, "at least 1"));
+            }
+            if settings.max_attempts == 0 {
+                return Err(setting("max_attempts", 0, "at least 1"));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn setting(name: &'static str, given: impl fmt::Display, limit: &'static str) -> StartError {
+    StartError::Setting { name, given: given.to_string(), limit }
+}
+
+/// What a node has done since it was started, and what it holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Metrics {
+    /// Timers that this node made.
+    pub scheduled: u64,
+    /// Timers that were cancelled here before they started.
+    pub cancelled: u64,
+    /// Runs that were recorded as started.
+    pub started: u64,
+    /// Runs that ended well.
+    pub done: u64,
+    /// Runs that are tried again.
+    pub retried: u64,
+    /// Timers that were parked.
+    pub parked: u64,
+    /// Occurrences that were left out, by the rule for missed runs.
+    pub skipped: u64,
+    /// Runs whose end came too late: a newer one had begun.
+    pub stale: u64,
+    /// Runs that a crash had broken off, and that were begun again, one at a time.
+    pub quarantined: u64,
+    /// Timers in memory that wait for their time.
+    pub resident: usize,
+    /// Runs from the record of the start to that of the end.
+    pub in_flight: usize,
+}
+
+impl fmt::Debug for Durable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Durable").field("metrics", &self.metrics()).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder")
+            .field("place", &self.place)
+            .field("group", &self.group)
+            .field("handlers", &self.handlers)
+            .finish_non_exhaustive()
+    }
+}

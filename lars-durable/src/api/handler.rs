@@ -1,0 +1,208 @@
+//! What runs when a timer is due.
+
+use std::fmt;
+use std::future::Future;
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use futures::FutureExt;
+use lars_scheduler::backoff::BackoffPolicy;
+
+use super::fired::Fired;
+use super::outcome::{IntoOutcome, Outcome};
+use super::payload::{Payload, Unreadable, read};
+use crate::engine::{HandlerSettings, RunEnd};
+use crate::runtime::{Ending, Run, RunHandler, contain, spawn};
+use crate::sync::Arc;
+
+/// Attempts after which a timer is parked, unless it is set.
+const MAX_ATTEMPTS: u32 = 25;
+
+/// Runs of a handler at a time, unless it is set.
+const CONCURRENCY: usize = 256;
+
+/// A handler with its settings. [`Builder::handle`](super::Builder::handle) takes a closure with
+/// the default settings.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_durable::{Durable, Fired, Handler, Outcome, Payload};
+/// use lars_scheduler::backoff::BackoffPolicy;
+/// use std::time::Duration;
+///
+/// #[derive(serde::Serialize, serde::Deserialize)]
+/// struct Invoice { number: u64 }
+/// impl Payload for Invoice { const NAME: &'static str = "invoice"; }
+///
+/// let backoff = BackoffPolicy::builder().initial(Duration::from_secs(1)).build()?;
+/// let invoices = Handler::new(|due: &Fired<Invoice>| {
+///     match due.payload().number {
+///         0 => Outcome::Park("no invoice has this number".into()),
+///         _ => Outcome::Done,
+///     }
+/// })
+/// .concurrency(4)
+/// .max_attempts(10)
+/// .backoff(backoff);
+/// let durable = Durable::in_memory().handler(invoices).start()?;
+/// # drop(durable);
+/// # Ok(()) }
+/// ```
+pub struct Handler {
+    pub(super) settings: HandlerSettings,
+    time_limit: Option<Duration>,
+    make: Box<dyn FnOnce(Option<Duration>) -> Box<dyn RunHandler> + Send>,
+}
+
+impl Handler {
+    /// Runs a closure, on a thread of the node's executor.
+    pub fn new<P, R, F>(run: F) -> Self
+    where
+        P: Payload,
+        R: IntoOutcome,
+        F: Fn(&Fired<P>) -> R + Send + Sync + 'static,
+    {
+        let run = move |fired: Fired<P>, ending: Ending, _: &Arc<_>| {
+            let outcome = contain(|| run(&fired).into_outcome());
+            // The payload goes before the run counts as ended; a destructor that panics is the
+            // handler's.
+            let outcome = contain(move || drop(fired)).and(outcome);
+            ending.say(outcome.unwrap_or_else(Outcome::Retry).into_end());
+        };
+        Self::with::<P>(run)
+    }
+
+    /// Runs a future, polled by tasks of the node's executor: with a
+    /// [`TokioExecutor`](lars_scheduler::Executor) inside of tokio, with a `SpawnExecutor` inside
+    /// of any runtime.
+    pub fn future<P, R, F, W>(run: F) -> Self
+    where
+        P: Payload,
+        R: IntoOutcome,
+        F: Fn(Fired<P>) -> W + Send + Sync + 'static,
+        W: Future<Output = R> + Send + 'static,
+    {
+        let run = move |fired: Fired<P>, ending: Ending, shared: &Arc<crate::runtime::Shared>| {
+            let limit = fired.remaining();
+            let work = match contain(|| run(fired)) {
+                Ok(work) => AssertUnwindSafe(work).catch_unwind(),
+                Err(panic) => return ending.say(RunEnd::Retry { error: panic }),
+            };
+            let timers = shared.timers.clone();
+            spawn(Arc::clone(&shared.executor), async move {
+                let ended = match limit {
+                    None => Some(work.await),
+                    Some(limit) => timers.timeout(limit, work).await.ok(),
+                };
+                let outcome = match ended {
+                    Some(Ok(outcome)) => outcome.into_outcome(),
+                    Some(Err(panic)) => Outcome::Retry(
+                        contain(|| std::panic::resume_unwind(panic)).unwrap_or_else(|text| text),
+                    ),
+                    None => Outcome::Retry(format!("did not end within {limit:?}")),
+                };
+                ending.say(outcome.into_end());
+            });
+        };
+        Self::with::<P>(run)
+    }
+
+    fn with<P: Payload>(
+        run: impl Fn(Fired<P>, Ending, &Arc<crate::runtime::Shared>) + Send + Sync + 'static,
+    ) -> Self {
+        let backoff = BackoffPolicy::builder()
+            .initial(Duration::from_secs(1))
+            .cap(Duration::from_secs(600))
+            .build()
+            .expect("the default settings are in range");
+        let settings = HandlerSettings {
+            name: P::NAME.into(),
+            concurrency: CONCURRENCY,
+            max_attempts: MAX_ATTEMPTS,
+            backoff,
+            at_most_once: false,
+        };
+        let make = Box::new(move |limit| {
+            Box::new(Typed { run, limit, payload: std::marker::PhantomData::<fn() -> P> })
+                as Box<dyn RunHandler>
+        });
+        Self { settings, time_limit: None, make }
+    }
+
+    /// How many runs there may be at a time: 256 unless it is set; at least 1.
+    pub fn concurrency(mut self, runs: usize) -> Self {
+        self.settings.concurrency = runs;
+        self
+    }
+
+    /// After so many attempts a timer is parked: 25 unless it is set; at least 1.
+    pub fn max_attempts(mut self, attempts: u32) -> Self {
+        self.settings.max_attempts = attempts;
+        self
+    }
+
+    /// The pauses between attempts: from one second, doubled up to ten minutes, unless it is set.
+    /// (The policy's own limit of attempts does not count.)
+    pub fn backoff(mut self, policy: BackoffPolicy) -> Self {
+        self.settings.backoff = policy;
+        self
+    }
+
+    /// How long a run may take. A future that takes longer is dropped, and tried again. A closure
+    /// is not interrupted: it asks [`Fired::remaining`].
+    pub fn time_limit(mut self, limit: Duration) -> Self {
+        self.time_limit = Some(limit);
+        self
+    }
+
+    /// Deletes the timer before it runs, instead of after: a crash loses the run instead of
+    /// repeating it, and what the handler returns does not matter. For what must rather not happen
+    /// than happen twice.
+    pub fn at_most_once(mut self) -> Self {
+        self.settings.at_most_once = true;
+        self
+    }
+
+    pub(super) fn into_parts(self) -> (HandlerSettings, Box<dyn RunHandler>) {
+        let Self { settings, time_limit, make } = self;
+        (settings, make(time_limit))
+    }
+}
+
+struct Typed<P, F> {
+    run: F,
+    limit: Option<Duration>,
+    payload: std::marker::PhantomData<fn() -> P>,
+}
+
+impl<P, F> RunHandler for Typed<P, F>
+where
+    P: Payload,
+    F: Fn(Fired<P>, Ending, &Arc<crate::runtime::Shared>) + Send + Sync,
+{
+    fn run(&self, Run { launch, ending, shared }: Run) {
+        let row = launch.row;
+        let payload = contain(|| read::<P>(row.payload_version, &row.payload))
+            .unwrap_or_else(|panic| Err(Unreadable::Broken(panic)));
+        match payload {
+            Ok(payload) => {
+                let fence = launch.fence.0.unsigned_abs();
+                let fired = Fired::new(payload, row, fence, self.limit, Arc::clone(&shared));
+                (self.run)(fired, ending, &shared);
+            }
+            Err(Unreadable::TooNew) => ending.say(RunEnd::TooNew),
+            Err(Unreadable::Broken(reason)) => ending.say(RunEnd::Park { reason }),
+        }
+    }
+}
+
+impl fmt::Debug for Handler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Handler")
+            .field("settings", &self.settings)
+            .field("time_limit", &self.time_limit)
+            .finish_non_exhaustive()
+    }
+}

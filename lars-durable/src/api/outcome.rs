@@ -1,0 +1,84 @@
+//! What a handler says about its run.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::engine::RunEnd;
+use crate::time::micros;
+
+/// What becomes of a timer after a run.
+///
+/// # Examples
+///
+/// Handlers return an `Outcome`, nothing, or a `Result` of either, whose error means
+/// [`Retry`](Self::Retry):
+///
+/// ```
+/// use lars_durable::{Fired, Handler, Outcome, Payload};
+/// use std::time::Duration;
+///
+/// #[derive(serde::Serialize, serde::Deserialize)]
+/// struct Remind { hour: u32 }
+/// impl Payload for Remind { const NAME: &'static str = "remind"; }
+///
+/// let handler = Handler::new(|due: &Fired<Remind>| -> Result<Outcome, std::num::ParseIntError> {
+///     let limit: u32 = "22".parse()?;
+///     if due.payload().hour > limit {
+///         return Ok(Outcome::RetryAfter(Duration::from_secs(9 * 3600)));
+///     }
+///     Ok(Outcome::Done)
+/// });
+/// # drop(handler);
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Outcome {
+    /// It is over; a repeat goes on with its next run.
+    Done,
+    /// It failed, and is tried again by the handler's backoff, until its attempts are used up.
+    Retry(String),
+    /// It is tried again after this time. Counts as an attempt.
+    RetryAfter(Duration),
+    /// It is given up, and kept for people, with this reason.
+    Park(String),
+}
+
+impl Outcome {
+    pub(super) fn into_end(self) -> RunEnd {
+        match self {
+            Self::Done => RunEnd::Done,
+            Self::Retry(error) => RunEnd::Retry { error },
+            Self::RetryAfter(after) => {
+                let error = "the handler asked for another attempt".into();
+                RunEnd::RetryAfter { micros: micros(after), error }
+            }
+            Self::Park(reason) => RunEnd::Park { reason },
+        }
+    }
+}
+
+/// What a handler may return: an [`Outcome`], `()` for [`Outcome::Done`], or a `Result` of either.
+pub trait IntoOutcome {
+    /// The outcome.
+    fn into_outcome(self) -> Outcome;
+}
+
+impl IntoOutcome for Outcome {
+    fn into_outcome(self) -> Outcome {
+        self
+    }
+}
+
+impl IntoOutcome for () {
+    fn into_outcome(self) -> Outcome {
+        Outcome::Done
+    }
+}
+
+impl<T: IntoOutcome, E: fmt::Display> IntoOutcome for Result<T, E> {
+    fn into_outcome(self) -> Outcome {
+        match self {
+            Ok(value) => value.into_outcome(),
+            Err(error) => Outcome::Retry(error.to_string()),
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! The calls.
+
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+use super::payload::Payload;
+use super::schedule::{Cron, Once, Rate, Repeated, Schedule, at, check_key};
+use crate::engine::Answer;
+use crate::error::{Error, Refused};
+use crate::model::{Listed, NewTimer, When};
+use crate::runtime::{Shared, Submitted, promise};
+use crate::store::{How, Placed, Write, Written};
+use crate::sync::Arc;
+use crate::time::{Timestamp, micros};
+
+/// The most timers of one batch.
+const MAX_BATCH: usize = 65_536;
+
+/// The longest page of parked timers.
+const MAX_PAGE: usize = 1_000;
+
+/// Schedules, cancels, moves and shows timers of one group. Cheap to clone, `Send` and `Sync`.
+///
+/// Every call returns at once, with a [`Submitted`]. Calls of one thread take effect in their
+/// order.
+#[derive(Clone)]
+pub struct Timers {
+    shared: Arc<Shared>,
+}
+
+/// A timer that was accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Accepted {
+    /// The identity of the timer that has the key now: of the one that exists, if it was kept.
+    /// Zero, if the key is remembered of one that has run.
+    pub id: u64,
+    /// What became of the call.
+    pub placement: Placement,
+}
+
+/// What a schedule call did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Placement {
+    /// It made a timer.
+    New,
+    /// Another timer has the key, or its key is remembered; nothing was changed.
+    Kept,
+    /// It made a timer in the place of another.
+    Replaced,
+}
+
+/// What a cancel did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Cancel {
+    /// No run of it starts any more.
+    Prevented,
+    /// It was too late: a run is recorded as started, and will end. If it repeats, that is its last
+    /// run. If it fails, it is tried again, unless it is cancelled then.
+    Running,
+    /// No timer has this key: it has run, or was cancelled, or never was.
+    NotFound,
+}
+
+/// A timer that waits or runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TimerInfo {
+    /// Its identity.
+    pub id: u64,
+    /// Its key.
+    pub key: Option<String>,
+    /// The name of its handler.
+    pub handler: String,
+    /// The version of its payload.
+    pub payload_version: u16,
+    /// Its payload, as JSON.
+    pub payload: String,
+    /// When it may run; `None` for never.
+    pub deadline: Option<SystemTime>,
+    /// How many attempts there were.
+    pub attempt: u32,
+    /// A run is recorded as started.
+    pub running: bool,
+    /// It repeats.
+    pub repeats: bool,
+    /// Why the last attempt failed.
+    pub last_error: Option<String>,
+}
+
+/// A timer that was given up, and is kept for people.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Parked {
+    /// The timer as it was.
+    pub timer: TimerInfo,
+    /// Why it was parked.
+    pub reason: String,
+    /// Since when.
+    pub since: SystemTime,
+    /// How many processes died while it ran.
+    pub deaths: u32,
+}
+
+impl Timers {
+    pub(super) fn new(shared: Arc<Shared>) -> Self {
+        Self { shared }
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.shared.gate.store_now().unwrap_or_else(|| Timestamp::from_system(SystemTime::now()))
+    }
+
+    /// Runs once, `delay` from now. What no clock reaches, up to [`Duration::MAX`], is kept and
+    /// never comes due.
+    pub fn schedule_once<P: Payload>(&self, delay: Duration, payload: P) -> Schedule<Once> {
+        Schedule::once(self.clone(), When::After(micros(delay)), &payload)
+    }
+
+    /// Runs once, at `time` by the store's clock. A time that has passed is now.
+    pub fn schedule_at<P: Payload>(&self, time: SystemTime, payload: P) -> Schedule<Once> {
+        Schedule::once(self.clone(), at(time), &payload)
+    }
+
+    /// Runs after `first`, and then again and again, `delay` after the end of each run was
+    /// recorded.
+    pub fn schedule_with_fixed_delay<P: Payload>(
+        &self,
+        first: Duration,
+        delay: Duration,
+        payload: P,
+    ) -> Schedule<Repeated> {
+        Schedule::fixed_delay(self.clone(), first, delay, &payload)
+    }
+
+    /// Runs after `first`, and then every `every`: the nth run is planned for `first + n * every`,
+    /// without drift.
+    pub fn schedule_at_fixed_rate<P: Payload>(
+        &self,
+        first: Duration,
+        every: Duration,
+        payload: P,
+    ) -> Schedule<Rate> {
+        Schedule::fixed_rate(self.clone(), first, every, &payload)
+    }
+
+    /// Runs at each occurrence of a cron expression in a time zone, both as for
+    /// [`CronSchedule`](lars_scheduler::wall_clock::CronSchedule).
+    pub fn schedule_by_cron<P: Payload>(
+        &self,
+        expression: &str,
+        zone: &str,
+        payload: P,
+    ) -> Schedule<Cron> {
+        Schedule::cron(self.clone(), expression, zone, &payload)
+    }
+
+    /// Schedules all of them in one transaction, or none. The answers are in the order of the
+    /// timers.
+    ///
+    /// # Errors
+    ///
+    /// As [`Schedule::submit`]; one that is refused refuses all. At most 65,536 timers.
+    pub fn schedule_batch<K>(
+        &self,
+        timers: impl IntoIterator<Item = Schedule<K>>,
+    ) -> Submitted<Vec<Accepted>> {
+        let timers: Result<Vec<NewTimer>, Refused> =
+            timers.into_iter().map(Schedule::into_new).collect();
+        match timers {
+            Ok(timers) if timers.len() > MAX_BATCH => {
+                let (given, max) = (timers.len(), MAX_BATCH);
+                Submitted::ready(Err(Refused::BatchSize { given, max }.into()))
+            }
+            Ok(timers) => self.write(Write::Schedule(Arc::new(timers)), |written| match written {
+                Written::Scheduled(placed) => placed.iter().map(Accepted::of).collect(),
+                _ => Vec::new(),
+            }),
+            Err(refused) => Submitted::ready(Err(refused.into())),
+        }
+    }
+
+    pub(super) fn schedule(&self, timer: NewTimer) -> Submitted<Accepted> {
+        self.write(Write::Schedule(Arc::new(vec![timer])), |written| match written {
+            Written::Scheduled(placed) => Accepted::of(&placed[0]),
+            other => unreachable!("the answer to one timer is one place, not {other:?}"),
+        })
+    }
+
+    /// Prevents the run of the timer with this key, if it has not started. Starts are recorded 5 ms
+    /// before they are due, so that is how long before its deadline a timer becomes too late to
+    /// cancel.
+    pub fn cancel(&self, key: &str) -> Submitted<Cancel> {
+        self.by_key(
+            key,
+            |key| Write::Cancel { key },
+            |written| match written {
+                Written::Prevented { .. } => Cancel::Prevented,
+                Written::Running => Cancel::Running,
+                _ => Cancel::NotFound,
+            },
+        )
+    }
+
+    /// Moves the deadline of the timer with this key to `delay` from now; of a repeat, that of its
+    /// next run. `false` if it has started, or there is none.
+    ///
+    /// Pushing a deadline out costs a write of one column, and wakes nobody.
+    pub fn reset(&self, key: &str, delay: Duration) -> Submitted<bool> {
+        let when = When::After(micros(delay));
+        self.by_key(
+            key,
+            |key| Write::Reset { key, when },
+            |written| matches!(written, Written::Reset { .. }),
+        )
+    }
+
+    /// The timer with this key.
+    pub fn get(&self, key: &str) -> Submitted<Option<TimerInfo>> {
+        self.by_key(
+            key,
+            |key| Write::Get { key },
+            |written| match written {
+                Written::Listed(timers) => timers.into_iter().next().map(TimerInfo::of),
+                _ => None,
+            },
+        )
+    }
+
+    /// Starts no more timers of this handler, in the whole group, until it is resumed; also after a
+    /// restart. What runs goes on. Other nodes follow within a third of the lease.
+    pub fn pause(&self, handler: &str) -> Submitted<()> {
+        self.set_paused(handler, true)
+    }
+
+    /// Starts timers of this handler again: what has come due meanwhile at once, in its order.
+    pub fn resume(&self, handler: &str) -> Submitted<()> {
+        self.set_paused(handler, false)
+    }
+
+    fn set_paused(&self, handler: &str, paused: bool) -> Submitted<()> {
+        self.write(Write::Pause { handler: handler.into(), paused }, |_| ())
+    }
+
+    /// A page of up to `limit` parked timers (at most 1,000) with identities greater than `after`,
+    /// in their order. Begin with zero.
+    pub fn parked(&self, after: u64, limit: usize) -> Submitted<Vec<Parked>> {
+        let after = i64::try_from(after).unwrap_or(i64::MAX);
+        let write = Write::Parked { after, limit: limit.min(MAX_PAGE) };
+        self.write(write, |written| match written {
+            Written::Listed(timers) => timers.into_iter().filter_map(Parked::of).collect(),
+            _ => Vec::new(),
+        })
+    }
+
+    /// Lets a parked timer run again, now, with all its attempts. `false` if it is not parked.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::KeyTaken`] if another timer has its key by now.
+    pub fn retry_parked(&self, id: u64) -> Submitted<bool> {
+        let id = i64::try_from(id).unwrap_or(0);
+        self.write(Write::RetryParked { id }, |written| matches!(written, Written::Placed(_)))
+    }
+
+    /// Deletes a parked timer. `false` if it is not parked.
+    pub fn discard_parked(&self, id: u64) -> Submitted<bool> {
+        let id = i64::try_from(id).unwrap_or(0);
+        self.write(Write::DiscardParked { id }, |written| written == Written::Applied)
+    }
+
+    fn by_key<T: Send + 'static>(
+        &self,
+        key: &str,
+        write: impl FnOnce(Arc<str>) -> Write,
+        read: impl FnOnce(Answer) -> T + Send + 'static,
+    ) -> Submitted<T> {
+        match check_key(key) {
+            Ok(()) => self.write(write(key.into()), read),
+            Err(refused) => Submitted::ready(Err(refused.into())),
+        }
+    }
+
+    fn write<T: Send + 'static>(
+        &self,
+        write: Write,
+        read: impl FnOnce(Answer) -> T + Send + 'static,
+    ) -> Submitted<T> {
+        let (promise, submitted) = promise();
+        self.shared.call(write, move |answer: Result<Answer, Error>| {
+            promise.fill(answer.map(read));
+        });
+        submitted
+    }
+}
+
+impl Accepted {
+    fn of(placed: &Placed) -> Self {
+        let placement = match placed.how {
+            How::New => Placement::New,
+            How::Kept => Placement::Kept,
+            How::Replaced => Placement::Replaced,
+        };
+        Self { id: placed.id.unsigned_abs(), placement }
+    }
+}
+
+impl TimerInfo {
+    fn of(listed: Listed) -> Self {
+        Self {
+            id: listed.id.unsigned_abs(),
+            key: listed.key,
+            handler: listed.handler,
+            payload_version: listed.payload_version,
+            payload: listed.payload,
+            deadline: listed.deadline.to_system(),
+            attempt: listed.attempt,
+            running: listed.running,
+            repeats: listed.repeats,
+            last_error: listed.last_error,
+        }
+    }
+}
+
+impl Parked {
+    fn of(mut listed: Listed) -> Option<Self> {
+        let (reason, since) = listed.parked.take()?;
+        let deaths = listed.deaths;
+        let since = since.to_system().unwrap_or(SystemTime::UNIX_EPOCH);
+        Some(Self { timer: TimerInfo::of(listed), reason, since, deaths })
+    }
+}
+
+impl fmt::Debug for Timers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Timers").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,167 @@
+//! The engine: one node of a group, as a value that is turned. It has no thread, no clock and no
+//! I/O.
+//!
+//! Its inputs are calls, the store's replies, the ends of runs and the time. Its [outputs](Output)
+//! are requests for the store, alarms for the wheel, runs to launch and answers to callers. A
+//! thread turns it (`runtime`), or a simulation (`proof::simulation`), and neither can do anything
+//! that the other cannot.
+//!
+//! # The journey of a timer
+//!
+//! ```text
+//! call ── Schedule ──▶ stored ── Load ──▶ resident ── due - lead ──▶ ready
+//!                        ▲                                             │ Start: a fence in the row
+//!                        │ Finish: retry, next run                     ▼
+//!            gone ◀── Finish ◀── running ◀── launched, at the deadline ── started
+//! ```
+//!
+//! Only what is due inside of the window is resident; the watermark of each bucket says how far it
+//! has been loaded. A timer that is missed, for whatever reason, is overdue and not here: the sweep
+//! finds it. Correctness stands on the row's fence and on the sweep; everything else is speed.
+//!
+//! # Three lanes
+//!
+//! The *writer* carries what callers ask for, the *runner* loads, starts and finishes, the *keeper*
+//! renews the lease. Each has at most one batch in flight, and what comes up meanwhile makes the
+//! next one: group commit. A store with one connection serves all lanes in one transaction.
+
+mod calls;
+mod clock;
+mod close;
+mod lane;
+mod launches;
+mod lease;
+mod runs;
+mod settings;
+mod window;
+
+use self::calls::Calls;
+pub(crate) use self::calls::{Answer, CallId};
+use self::clock::ClockEstimate;
+use self::close::Closing;
+pub(crate) use self::lane::Lane;
+use self::lease::Lease;
+use self::runs::Runs;
+pub(crate) use self::runs::{Launch, RunEnd};
+pub(crate) use self::settings::{HandlerSettings, NodeSettings};
+use self::window::Window;
+use crate::error::Error;
+use crate::model::{BucketNo, TimerId};
+use crate::store::{Committed, Request, StoreError};
+use crate::time::{Mono, Timestamp};
+
+/// What a node wants done.
+#[derive(Debug)]
+pub(crate) enum Output {
+    /// A batch for the store, as one transaction; the answer goes to [`Node::replied`].
+    Send { lane: Lane, requests: Vec<Request> },
+    /// A turn at this instant: something is due.
+    Alarm { at: Mono },
+    /// A run, to be begun at its instant; its end goes to [`Node::ended`].
+    Launch(Launch),
+    /// The answer to a call.
+    Answer { call: CallId, result: Result<Answer, Error> },
+    /// Timers that are due inside of another node's window: to be told to all nodes.
+    Notify(Vec<(BucketNo, TimerId)>),
+    /// Nothing may begin at this instant or later.
+    ValidUntil(Mono),
+    /// The node has left. `abandoned` runs had not ended.
+    Closed { abandoned: usize },
+}
+
+/// One node.
+#[derive(Debug)]
+pub(crate) struct Node {
+    settings: NodeSettings,
+    rng: fastrand::Rng,
+    clock: ClockEstimate,
+    lease: Lease,
+    calls: Calls,
+    window: Window,
+    runs: Runs,
+    closing: Closing,
+    counts: Counts,
+    out: Vec<Output>,
+}
+
+/// What a node has done since it was made.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) scheduled: u64,
+    pub(crate) cancelled: u64,
+    pub(crate) started: u64,
+    pub(crate) done: u64,
+    pub(crate) retried: u64,
+    pub(crate) parked: u64,
+    pub(crate) skipped: u64,
+    pub(crate) stale: u64,
+    pub(crate) quarantined: u64,
+    pub(crate) resident: usize,
+    pub(crate) in_flight: usize,
+}
+
+impl Node {
+    pub(crate) fn new(settings: NodeSettings, mut rng: fastrand::Rng, now: Mono) -> Self {
+        Self {
+            lease: Lease::new(&mut rng, now),
+            calls: Calls::new(&mut rng),
+            window: Window::new(&settings),
+            runs: Runs::new(&settings),
+            settings,
+            rng,
+            clock: ClockEstimate::default(),
+            closing: Closing::default(),
+            counts: Counts::default(),
+            out: Vec::new(),
+        }
+    }
+
+    /// Takes in the reply of the batch that `lane` has in flight.
+    pub(crate) fn replied(&mut self, lane: Lane, now: Mono, result: Result<Committed, StoreError>) {
+        let sent = match lane {
+            Lane::Keeper => self.lease.lane.answered(now, &result),
+            Lane::Writer => self.calls.lane.answered(now, &result),
+            Lane::Runner => self.runs.lane.answered(now, &result),
+        };
+        if let Ok(committed) = &result {
+            self.observe(sent, now, committed.clock);
+        }
+        match lane {
+            Lane::Keeper => self.kept(sent, now, result),
+            Lane::Writer => self.written(now, result),
+            Lane::Runner => self.ran(sent, now, result),
+        }
+    }
+
+    /// The store's clock showed `clock` at some instant between `sent` and `now`.
+    pub(crate) fn observe(&mut self, sent: Mono, now: Mono, clock: Timestamp) {
+        if self.clock.observe(sent, now, clock) {
+            self.window.forget_alarms();
+        }
+    }
+
+    /// Does all that is to be done at `now`. What comes of it is in
+    /// [`take_outputs`](Self::take_outputs).
+    pub(crate) fn turn(&mut self, now: Mono) {
+        self.keep(now);
+        self.write(now);
+        self.run(now);
+        self.close_down(now);
+        self.set_alarms(now);
+    }
+
+    pub(crate) fn take_outputs(&mut self) -> Vec<Output> {
+        std::mem::take(&mut self.out)
+    }
+
+    /// When there is something to do, if nothing comes in before. What is due has alarms of its
+    /// own.
+    pub(crate) fn next_turn(&self) -> Mono {
+        self.next_keep().min(self.next_write()).min(self.next_run())
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        let (resident, in_flight) = (self.window.len(), self.runs.len());
+        Counts { resident, in_flight, ..self.counts }
+    }
+}

@@ -1,0 +1,221 @@
+//! The keeper: this node's lease, the other nodes, and who owns which bucket.
+//!
+//! No wall clock takes part. A node's lease counts from before its renewal was *sent*, and is a
+//! fifth shorter than what others wait, who count from when they first *saw* that renewal. So it
+//! has stopped starting before anybody may take over, unless clocks run at rates a fifth apart, or
+//! the process is frozen between the check and the start; for those the fence in the row decides.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::lane::LaneState;
+use super::{Lane, Node, Output};
+use crate::model::{BucketNo, NodeId};
+use crate::store::{Committed, Keep, Renewed, Reply, Request, StoreError};
+use crate::sync::Arc;
+use crate::time::Mono;
+
+/// What is to be taken: nodes seen dead, with their renewals, and buckets that nobody owns.
+#[derive(Debug)]
+struct Claim {
+    dead: Vec<(NodeId, u64)>,
+    buckets: Vec<BucketNo>,
+}
+
+#[derive(Debug)]
+pub(super) struct Lease {
+    pub(super) lane: LaneState,
+    pub(super) node: NodeId,
+    /// The node's row exists, as far as is known.
+    joined: bool,
+    /// Nothing may begin at this instant or later.
+    pub(super) valid_until: Mono,
+    next_renewal: Mono,
+    /// The other nodes: their renewals, and since when these are the same.
+    seen: BTreeMap<NodeId, (u64, Mono)>,
+    /// How many buckets the group has.
+    pub(super) buckets: BucketNo,
+    pub(super) paused: BTreeSet<Arc<str>>,
+    claim: Option<Claim>,
+    /// For how many renewals this node has had more than its share.
+    rounds_above: u32,
+    /// The store's last words, for callers that wait for the node to join.
+    pub(super) last_error: Option<StoreError>,
+}
+
+impl Lease {
+    pub(super) fn new(rng: &mut fastrand::Rng, now: Mono) -> Self {
+        Self {
+            lane: LaneState::new(),
+            node: rng.u128(..),
+            joined: false,
+            valid_until: Mono(i64::MIN),
+            next_renewal: now,
+            seen: BTreeMap::new(),
+            buckets: 0,
+            paused: BTreeSet::new(),
+            claim: None,
+            rounds_above: 0,
+            last_error: None,
+        }
+    }
+
+    pub(super) fn is_valid(&self, now: Mono) -> bool {
+        now < self.valid_until
+    }
+}
+
+impl Node {
+    pub(super) fn next_keep(&self) -> Mono {
+        self.lease.lane.next(self.lease.next_renewal)
+    }
+
+    /// Sends what the keeper has to send.
+    pub(super) fn keep(&mut self, now: Mono) {
+        if !self.lease.lane.is_free(now) || self.closing.has_left() {
+            return;
+        }
+        let node = self.lease.node;
+        let drained = self.drained_buckets();
+        let keep = if !self.lease.joined {
+            Keep::Join { node, serves: self.settings.serves() }
+        } else if self.may_leave() {
+            Keep::Leave { node }
+        } else if !drained.is_empty() {
+            Keep::Release { node, buckets: drained }
+        } else if let Some(Claim { dead, buckets }) = self.lease.claim.take() {
+            Keep::Claim { node, dead, buckets }
+        } else if now >= self.lease.next_renewal {
+            Keep::Renew { node }
+        } else {
+            return;
+        };
+        match &keep {
+            // Given up before the store knows of it, so that nothing starts in between.
+            Keep::Release { buckets, .. } => {
+                for bucket in buckets {
+                    self.window.disown(*bucket);
+                }
+            }
+            Keep::Leave { .. } => self.closing.leaving(),
+            _ => {}
+        }
+        self.lease.lane.sent(now);
+        self.out.push(Output::Send { lane: Lane::Keeper, requests: vec![Request::Keep(keep)] });
+    }
+
+    pub(super) fn kept(&mut self, sent: Mono, now: Mono, result: Result<Committed, StoreError>) {
+        let committed = match result {
+            Ok(committed) => committed,
+            Err(error) => {
+                // A claim, or a release, that was lost shows in the next renewal.
+                self.lease.next_renewal = now;
+                self.lease.last_error = Some(error);
+                self.closing.failed();
+                return;
+            }
+        };
+        self.lease.last_error = None;
+        for reply in committed.replies {
+            match reply {
+                Reply::Joined { buckets } => {
+                    (self.lease.joined, self.lease.buckets) = (true, buckets);
+                    self.lease.next_renewal = now;
+                }
+                Reply::Renewed(renewed) => self.renewed(sent, now, renewed),
+                Reply::Claimed(claimed) => {
+                    for (bucket, epoch) in claimed {
+                        self.own(bucket, epoch, now);
+                    }
+                }
+                _ => self.closing.confirmed(),
+            }
+        }
+    }
+
+    fn renewed(&mut self, sent: Mono, now: Mono, renewed: Renewed) {
+        if !renewed.alive {
+            self.begin_anew(now);
+            return;
+        }
+        self.lease.next_renewal = sent.plus(self.settings.lease / 3);
+        self.lease.valid_until = sent.plus(self.settings.lease - self.settings.lease / 5);
+        self.out.push(Output::ValidUntil(self.lease.valid_until));
+        self.lease.paused = renewed.paused.iter().cloned().collect();
+        self.agree_on_buckets(&renewed, now);
+        if self.settings.serves() && !self.closing.is_closing() {
+            self.balance(&renewed, now);
+        }
+        self.launch_held(now);
+    }
+
+    /// The store decides who owns what: a reply may have been lost.
+    fn agree_on_buckets(&mut self, renewed: &Renewed, now: Mono) {
+        for (bucket, owner, epoch) in &renewed.buckets {
+            if *owner == Some(self.lease.node) {
+                if self.window.epoch(*bucket) != Some(*epoch) && !self.closing.is_closing() {
+                    self.own(*bucket, *epoch, now);
+                }
+            } else {
+                self.window.disown(*bucket);
+            }
+        }
+    }
+
+    /// Takes what nobody owns, up to this node's share, and gives back what is above it.
+    fn balance(&mut self, renewed: &Renewed, now: Mono) {
+        let me = self.lease.node;
+        let seen = std::mem::take(&mut self.lease.seen);
+        let (mut dead, mut serving) = (Vec::new(), 1);
+        for (node, renewals, serves) in &renewed.nodes {
+            if *node == me {
+                continue;
+            }
+            let since = match seen.get(node) {
+                Some((same, since)) if same == renewals => *since,
+                _ => now,
+            };
+            self.lease.seen.insert(*node, (*renewals, since));
+            if now.0 - since.0 >= self.settings.lease {
+                dead.push((*node, *renewals));
+            } else {
+                serving += usize::from(*serves);
+            }
+        }
+        let lives = |owner: &NodeId| {
+            renewed.nodes.iter().any(|(node, ..)| node == owner)
+                && !dead.iter().any(|(node, _)| node == owner)
+        };
+        let mut free: Vec<BucketNo> = (renewed.buckets.iter())
+            .filter(|(_, owner, _)| owner.as_ref().is_none_or(|owner| !lives(owner)))
+            .map(|(bucket, ..)| *bucket)
+            .collect();
+        let share = renewed.buckets.len().div_ceil(serving);
+        let owned = self.window.owned();
+        self.rng.shuffle(&mut free);
+        free.truncate(share.saturating_sub(owned));
+        if !free.is_empty() || !dead.is_empty() {
+            self.lease.claim = Some(Claim { dead, buckets: free });
+        }
+        self.lease.rounds_above = if owned > share { self.lease.rounds_above + 1 } else { 0 };
+        if self.lease.rounds_above >= 2 {
+            self.window.drain((owned - share).div_ceil(4));
+        }
+    }
+
+    /// Buckets that are being given back, and of which nothing runs any more.
+    fn drained_buckets(&self) -> Vec<BucketNo> {
+        self.window.draining().filter(|bucket| !self.runs.has_bucket(*bucket)).collect()
+    }
+
+    /// This node was declared dead: it begins again under a new identity. What runs is left to end;
+    /// its fence decides whether that still counts.
+    fn begin_anew(&mut self, now: Mono) {
+        tracing::warn!(target: "lars_durable", "declared dead by another node; beginning anew");
+        self.lease.node = self.rng.u128(..);
+        (self.lease.joined, self.lease.claim) = (false, None);
+        self.lease.valid_until = Mono(i64::MIN);
+        self.lease.next_renewal = now;
+        self.out.push(Output::ValidUntil(self.lease.valid_until));
+        self.window.disown_all();
+    }
+}

@@ -1,0 +1,421 @@
+//! The runner: what is due is started, as far as there are places for it.
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use super::lane::LaneState;
+use super::window::{Key, LoadOrder, Resident};
+use super::{Lane, Node, NodeSettings, Output};
+use crate::model::{BucketNo, Fence, Finish, Row, Start, TimerId};
+use crate::store::{Committed, Reply, Request, StoreError};
+use crate::sync::Arc;
+use crate::time::Mono;
+
+/// How long a timer without a handler is put off: as long as it has waited, within these bounds. So
+/// it doubles.
+pub(super) const PUT_OFF: (i64, i64) = (15_000_000, 600_000_000);
+
+/// After so long without a handler it is parked.
+const UNKNOWN_FOR: i64 = 14 * 86_400_000_000;
+
+/// A run that is recorded is begun within this time, or given back.
+pub(super) const LONGEST_WAIT: i64 = 1_000_000;
+
+/// What is overdue by more than this, and is not here, was missed.
+const SWEEP_GRACE: i64 = 1_000_000;
+
+/// A sweep takes at most this part of the runner's time.
+const SWEEP_SHARE: i64 = 40;
+
+/// A run to be begun.
+#[derive(Debug, Clone)]
+pub(crate) struct Launch {
+    pub(crate) row: Arc<Row>,
+    pub(crate) fence: Fence,
+    /// The handler's place in the settings.
+    pub(crate) handler: usize,
+    pub(crate) at: Mono,
+    /// The row is gone: whatever happens, this is its only run.
+    pub(crate) deleted: bool,
+}
+
+/// How a run ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum RunEnd {
+    Done,
+    Retry {
+        error: String,
+    },
+    RetryAfter {
+        micros: i64,
+        error: String,
+    },
+    Park {
+        reason: String,
+    },
+    /// Its payload is newer than the handler: another node may know it.
+    TooNew,
+    /// It did not begin: it was too early, or the lease had ended, or the node is closing.
+    NotBegun,
+}
+
+#[derive(Debug)]
+pub(super) struct Runs {
+    pub(super) lane: LaneState,
+    /// What the lane has in flight. After a failure the same is sent again: each request can be
+    /// repeated.
+    sent: Vec<(Request, Asked)>,
+    /// Due, and waiting to be started: by handler, in the order of (due, id).
+    ready: Vec<BTreeMap<Key, Resident>>,
+    /// Due, with nobody here to run them.
+    unknown: Vec<(Key, Resident)>,
+    /// Started by an owner that died: one at a time.
+    quarantine: BTreeMap<Key, Resident>,
+    pub(super) in_quarantine: Option<TimerId>,
+    /// From the request to start until the finish is recorded.
+    pub(super) runs: HashMap<TimerId, Run>,
+    /// How many of them each handler has that have not ended.
+    pub(super) busy: Vec<usize>,
+    pub(super) finishes: VecDeque<Finish>,
+    /// Identities that another node says are near.
+    notified: Vec<TimerId>,
+    ramp_from: Mono,
+    next_sweep: Mono,
+    /// Nothing can be started before this, although something is ready.
+    blocked_until: Mono,
+}
+
+#[derive(Debug)]
+pub(super) struct Run {
+    pub(super) key: Key,
+    pub(super) resident: Resident,
+    pub(super) fence: Fence,
+    pub(super) handler: usize,
+    pub(super) stage: Stage,
+}
+
+#[derive(Debug)]
+pub(super) enum Stage {
+    /// The request to start it is on its way.
+    Starting,
+    /// It is recorded, and waits for the lease.
+    Held(Arc<Row>),
+    Running(Arc<Row>),
+    /// Deleted before it runs: what the finish says does not matter to the run.
+    Deleting(Arc<Row>),
+    /// It has ended, or was never begun; the finish is on its way.
+    Finishing,
+}
+
+/// What a request of the runner was for.
+#[derive(Debug)]
+enum Asked {
+    Start(Vec<TimerId>),
+    Finish(Vec<TimerId>),
+    PutOff(Vec<(Key, Resident)>),
+    Park,
+    Load(LoadOrder),
+    Read,
+    Other,
+}
+
+impl Runs {
+    pub(super) fn new(settings: &NodeSettings) -> Self {
+        let handlers = settings.handlers.len();
+        Self {
+            lane: LaneState::new(),
+            sent: Vec::new(),
+            ready: vec![BTreeMap::new(); handlers],
+            unknown: Vec::new(),
+            quarantine: BTreeMap::new(),
+            in_quarantine: None,
+            runs: HashMap::new(),
+            busy: vec![0; handlers],
+            finishes: VecDeque::new(),
+            notified: Vec::new(),
+            ramp_from: Mono(0),
+            next_sweep: Mono(0),
+            blocked_until: Mono(0),
+        }
+    }
+
+    /// All that is here and not resident.
+    pub(super) fn len(&self) -> usize {
+        let ready: usize = self.ready.iter().map(BTreeMap::len).sum();
+        ready + self.unknown.len() + self.quarantine.len() + self.runs.len()
+    }
+
+    /// Nothing runs, and nothing waits to be recorded.
+    pub(super) fn is_idle(&self) -> bool {
+        self.runs.is_empty() && self.finishes.is_empty() && self.sent.is_empty()
+    }
+
+    pub(super) fn holds(&self, id: TimerId) -> bool {
+        self.runs.contains_key(&id)
+    }
+
+    pub(super) fn is_ready(&self, key: Key, resident: Resident) -> bool {
+        match self.ready.get(usize::from(resident.name)) {
+            Some(ready) => ready.contains_key(&key),
+            None => self.unknown.iter().any(|(other, _)| *other == key),
+        }
+    }
+
+    pub(super) fn has_bucket(&self, bucket: BucketNo) -> bool {
+        self.runs.values().any(|run| run.resident.bucket == bucket)
+    }
+
+    pub(super) fn quarantine(&mut self, key: Key, resident: Resident) {
+        self.quarantine.insert(key, resident);
+    }
+
+    pub(super) fn ramp_from(&mut self, now: Mono) {
+        (self.ramp_from, self.next_sweep) = (now, now);
+    }
+
+    /// Forgets a timer that was cancelled before it started.
+    pub(super) fn forget(&mut self, key: Key) {
+        for ready in &mut self.ready {
+            ready.remove(&key);
+        }
+    }
+
+    pub(super) fn notified(&mut self, ids: impl IntoIterator<Item = TimerId>) {
+        self.notified.extend(ids);
+    }
+
+    /// Gives up all runs that have not ended.
+    pub(super) fn abandon(&mut self) -> Vec<(TimerId, Fence)> {
+        let mut abandoned = Vec::new();
+        for (id, run) in &mut self.runs {
+            match run.stage {
+                Stage::Held(_) | Stage::Running(_) => {
+                    run.stage = Stage::Finishing;
+                    self.busy[run.handler] -= 1;
+                    abandoned.push((*id, run.fence));
+                }
+                Stage::Starting | Stage::Deleting(_) | Stage::Finishing => {}
+            }
+        }
+        abandoned
+    }
+}
+
+impl Node {
+    pub(super) fn next_run(&self) -> Mono {
+        let runs = &self.runs;
+        let wanted = if !runs.sent.is_empty() || !runs.finishes.is_empty() {
+            Mono(i64::MIN)
+        } else if self.closing.is_closing() {
+            Mono::NEVER
+        } else if !runs.notified.is_empty() {
+            Mono(i64::MIN)
+        } else {
+            // An estimate of the clock that is a little old makes the load a little late.
+            runs.blocked_until.min(runs.next_sweep).min(self.next_load(runs.next_sweep))
+        };
+        runs.lane.next(wanted)
+    }
+
+    /// Other nodes put these timers into this node's window, perhaps.
+    pub(crate) fn notified(&mut self, timers: impl IntoIterator<Item = (BucketNo, TimerId)>) {
+        let window = &self.window;
+        let own = timers.into_iter().filter(|(bucket, _)| window.starts_in(*bucket).is_some());
+        self.runs.notified(own.map(|(_, id)| id));
+    }
+
+    /// Sends what the runner has to send.
+    pub(super) fn run(&mut self, now: Mono) {
+        self.sort_due(now);
+        if !self.runs.lane.is_free(now) {
+            return;
+        }
+        if self.runs.sent.is_empty() {
+            self.gather(now);
+        }
+        if !self.runs.sent.is_empty() {
+            let requests = self.runs.sent.iter().map(|(request, _)| request.clone()).collect();
+            self.runs.lane.sent(now);
+            self.out.push(Output::Send { lane: Lane::Runner, requests });
+        }
+    }
+
+    /// What is due by now, but for the lead, leaves the window.
+    fn sort_due(&mut self, now: Mono) {
+        let limit = self.clock.at_least(now).plus(self.settings.lead);
+        while let Some((key, resident)) = self.window.pop_due(limit) {
+            match self.runs.ready.get_mut(usize::from(resident.name)) {
+                Some(ready) => {
+                    ready.insert(key, resident);
+                }
+                None => self.runs.unknown.push((key, resident)),
+            }
+        }
+    }
+
+    fn gather(&mut self, now: Mono) {
+        let count = self.runs.finishes.len().min(self.settings.batch);
+        if count > 0 {
+            let finishes: Vec<Finish> = self.runs.finishes.drain(..count).collect();
+            let ids = finishes.iter().map(|finish| finish.id).collect();
+            self.runs.sent.push((Request::Finish(finishes), Asked::Finish(ids)));
+        }
+        if self.closing.is_closing() {
+            return;
+        }
+        self.put_off_unknown(now);
+        let starts = self.pick_starts(now);
+        if !starts.is_empty() {
+            let ids = starts.iter().map(|start| start.id).collect();
+            let (node, lead) = (self.lease.node, self.settings.lead);
+            self.runs.sent.push((Request::Start { node, lead, starts }, Asked::Start(ids)));
+        }
+        if !self.runs.notified.is_empty() {
+            let ids = std::mem::take(&mut self.runs.notified);
+            self.runs.sent.push((Request::Read { ids }, Asked::Read));
+        }
+        let mut orders = self.loads(now);
+        if now >= self.runs.next_sweep && self.window.owned() > 0 {
+            self.runs.next_sweep = now.plus(self.settings.sweep);
+            orders.extend(self.sweeps(now, SWEEP_GRACE));
+            self.runs.sent.push((Request::Forget, Asked::Other));
+        } else if self.window.owned() == 0 {
+            self.runs.next_sweep = now.plus(self.settings.sweep);
+        }
+        for order in orders {
+            let LoadOrder { bucket, after, until, limit, .. } = order;
+            self.runs
+                .sent
+                .push((Request::Load { bucket, after, until, limit }, Asked::Load(order)));
+        }
+    }
+
+    /// Timers that nobody here can run go to another node, or wait for one; they are never dropped.
+    fn put_off_unknown(&mut self, now: Mono) {
+        let mut unknown = std::mem::take(&mut self.runs.unknown);
+        unknown.retain(|(_, resident)| self.window.starts_in(resident.bucket).is_some());
+        let Some((key, resident)) = unknown.first() else { return };
+        let (handler, count) = (self.window.name(*resident), unknown.len());
+        tracing::warn!(target: "lars_durable", %handler, id = key.1, count, "no handler: put off");
+        let ids: Vec<TimerId> = unknown.iter().map(|(key, _)| key.1).collect();
+        let before = self.clock.at_least(now).plus(-UNKNOWN_FOR);
+        let reason = "no handler for fourteen days".to_owned();
+        let park = Request::Park { ids: ids.clone(), before, reason };
+        let (least, most) = PUT_OFF;
+        self.runs.sent.push((park, Asked::Park));
+        self.runs.sent.push((Request::PutOff { ids, least, most }, Asked::PutOff(unknown)));
+    }
+
+    /// The next timers to be started, in the order of (due, id), as far as there are places for
+    /// them.
+    fn pick_starts(&mut self, now: Mono) -> Vec<Start> {
+        let mut starts = Vec::new();
+        self.runs.blocked_until = Mono::NEVER;
+        if !self.lease.is_valid(now) {
+            return starts;
+        }
+        let places = self.in_flight_limit(now).saturating_sub(self.runs.runs.len());
+        let places = places.min(self.settings.batch);
+        if self.runs.in_quarantine.is_none()
+            && places > 0
+            && let Some((key, resident)) = self.next_quarantined()
+            && let Some(start) = self.start(key, resident)
+        {
+            self.runs.in_quarantine = Some(start.id);
+            self.counts.quarantined += 1;
+            starts.push(start);
+        }
+        while starts.len() < places {
+            let Some((key, resident)) = self.next_ready() else { break };
+            starts.extend(self.start(key, resident));
+        }
+        if places == 0 || (starts.len() == places && places < self.settings.batch) {
+            // The limit grows with the second.
+            self.runs.blocked_until = now.plus(100_000);
+        }
+        starts
+    }
+
+    fn in_flight_limit(&self, now: Mono) -> usize {
+        let seconds = u32::try_from((now.0 - self.runs.ramp_from.0) / 1_000_000).unwrap_or(0);
+        let ramped = self.settings.ramp.checked_shl(seconds.min(32)).unwrap_or(usize::MAX);
+        ramped.clamp(1, self.settings.max_in_flight)
+    }
+
+    /// The first of those that wait for a handler that has a place and is not paused.
+    fn next_ready(&mut self) -> Option<(Key, Resident)> {
+        let (settings, lease, runs) = (&self.settings, &self.lease, &self.runs);
+        let open = settings.handlers.iter().enumerate().filter(|(place, handler)| {
+            runs.busy[*place] < handler.concurrency && !lease.paused.contains(&handler.name)
+        });
+        let first = open.filter_map(|(place, _)| Some((*runs.ready[place].keys().next()?, place)));
+        let (_, place) = first.min()?;
+        self.runs.ready[place].pop_first()
+    }
+
+    fn next_quarantined(&mut self) -> Option<(Key, Resident)> {
+        let (window, lease) = (&self.window, &self.lease);
+        let paused = |resident: &Resident| lease.paused.contains(window.name(*resident));
+        let first = self.runs.quarantine.iter().find(|(_, resident)| !paused(resident));
+        let key = *first?.0;
+        self.runs.quarantine.remove_entry(&key)
+    }
+
+    /// `None` if the bucket is not this node's any more, or the timer runs: one that was moved
+    /// nearer by another node is here under its old time as well. Its finish says when it is due
+    /// again.
+    fn start(&mut self, key: Key, resident: Resident) -> Option<Start> {
+        if self.runs.holds(key.1) {
+            return None;
+        }
+        let handler = usize::from(resident.name);
+        let fence = self.window.next_fence(resident.bucket)?;
+        self.runs.busy[handler] += 1;
+        let run = Run { key, resident, fence, handler, stage: Stage::Starting };
+        self.runs.runs.insert(key.1, run);
+        Some(Start { id: key.1, bucket: resident.bucket, fence })
+    }
+
+    pub(super) fn ran(&mut self, sent: Mono, now: Mono, result: Result<Committed, StoreError>) {
+        let committed = match result {
+            Ok(committed) => committed,
+            Err(error) => {
+                tracing::warn!(target: "lars_durable", %error, "the runner's batch is repeated");
+                return;
+            }
+        };
+        let asked = std::mem::take(&mut self.runs.sent);
+        for ((_, asked), reply) in asked.into_iter().zip(committed.replies) {
+            match (asked, reply) {
+                (Asked::Start(ids), Reply::Started { rows, moved }) => {
+                    self.started(now, ids, rows, moved);
+                }
+                (Asked::Finish(ids), Reply::Finished(finished)) => {
+                    for (id, finished) in ids.into_iter().zip(finished) {
+                        self.finished(now, id, finished);
+                    }
+                }
+                (Asked::PutOff(timers), Reply::PutOff(dues)) => {
+                    for ((key, resident), due) in timers.into_iter().zip(dues) {
+                        let handler = Arc::clone(self.window.name(resident));
+                        if let Some(due) = due {
+                            self.near(resident.bucket, (due, key.1), &handler);
+                        }
+                    }
+                }
+                (Asked::Park, Reply::Parked(count)) => self.counts.parked += count as u64,
+                (Asked::Load(order), Reply::Loaded(rows)) => {
+                    if self.loaded(order, rows) {
+                        let pause = (now.0 - sent.0).saturating_mul(SWEEP_SHARE);
+                        self.runs.next_sweep = now.plus(pause.min(self.settings.sweep));
+                    }
+                }
+                (Asked::Read, Reply::Loaded(rows)) => {
+                    for row in rows {
+                        self.take_in(row);
+                    }
+                }
+                (_, _) => {}
+            }
+        }
+    }
+}

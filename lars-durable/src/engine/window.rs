@@ -1,0 +1,387 @@
+//! What a node holds in memory: the timers of its buckets that are due inside the window.
+//!
+//! The wheel has one alarm for each millisecond in which something is due, and not one for each
+//! timer: when it fires, everything up to that millisecond is taken in the order of (due, id).
+
+use std::collections::BTreeMap;
+
+use super::runs::PUT_OFF;
+use super::{Node, NodeSettings, Output};
+use crate::model::{BucketNo, Fence, Finish, Loaded, Then, TimerId};
+use crate::sync::Arc;
+use crate::time::{Mono, Timestamp};
+
+/// The order in which timers start.
+pub(super) type Key = (Timestamp, TimerId);
+
+/// The width of an alarm in microseconds.
+const SLOT: i64 = 1_000;
+
+#[derive(Debug)]
+pub(super) struct Window {
+    buckets: BTreeMap<BucketNo, Bucket>,
+    /// How far the starts were counted in buckets that were given up, and in which epoch: if one
+    /// that could not be given back is used again in the same epoch, its fences go on.
+    counted: BTreeMap<BucketNo, (u32, u32)>,
+    residents: BTreeMap<Key, Resident>,
+    /// The slots that have an alarm, and when it fires.
+    armed: BTreeMap<i64, Mono>,
+    /// Slots that need one.
+    unarmed: Vec<i64>,
+    /// The store's clock jumped.
+    alarms_are_wrong: bool,
+    /// All names that were seen; those of this node's handlers first.
+    names: Vec<Arc<str>>,
+    max_resident: usize,
+    /// The next bucket for a timer without a key.
+    turn: usize,
+}
+
+/// A timer that waits in memory. Small, because there may be very many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Resident {
+    pub(super) bucket: BucketNo,
+    /// Its handler's place among the names.
+    pub(super) name: u16,
+}
+
+#[derive(Debug)]
+pub(super) struct Bucket {
+    epoch: u32,
+    /// The starts that were counted in this epoch.
+    starts: u32,
+    /// Everything up to here has been loaded.
+    watermark: Key,
+    /// Up to where a load is under way.
+    loading: Option<Timestamp>,
+    /// Behind which the sweep goes on, while it is under way.
+    swept: Option<Key>,
+    draining: bool,
+}
+
+impl Window {
+    pub(super) fn new(settings: &NodeSettings) -> Self {
+        Self {
+            buckets: BTreeMap::new(),
+            counted: BTreeMap::new(),
+            residents: BTreeMap::new(),
+            armed: BTreeMap::new(),
+            unarmed: Vec::new(),
+            alarms_are_wrong: false,
+            names: settings.handlers.iter().map(|handler| Arc::clone(&handler.name)).collect(),
+            max_resident: settings.max_resident,
+            turn: 0,
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.residents.len()
+    }
+
+    pub(super) fn owned(&self) -> usize {
+        self.buckets.len()
+    }
+
+    pub(super) fn epoch(&self, bucket: BucketNo) -> Option<u32> {
+        self.buckets.get(&bucket).map(|bucket| bucket.epoch)
+    }
+
+    /// The bucket's epoch, if it may start timers.
+    pub(super) fn starts_in(&self, bucket: BucketNo) -> Option<u32> {
+        self.buckets.get(&bucket).filter(|bucket| !bucket.draining).map(|bucket| bucket.epoch)
+    }
+
+    /// The token of the next start in `bucket`.
+    pub(super) fn next_fence(&mut self, bucket: BucketNo) -> Option<Fence> {
+        let bucket = self.buckets.get_mut(&bucket).filter(|bucket| !bucket.draining)?;
+        bucket.starts = bucket.starts.checked_add(1)?;
+        Some(Fence::new(bucket.epoch, bucket.starts))
+    }
+
+    pub(super) fn disown(&mut self, bucket: BucketNo) {
+        if let Some(was) = self.buckets.remove(&bucket) {
+            self.counted.insert(bucket, (was.epoch, was.starts));
+            self.residents.retain(|_, resident| resident.bucket != bucket);
+        }
+    }
+
+    pub(super) fn disown_all(&mut self) {
+        while let Some((bucket, _)) = self.buckets.first_key_value() {
+            self.disown(*bucket);
+        }
+    }
+
+    /// Begins to give `count` buckets back.
+    pub(super) fn drain(&mut self, count: usize) {
+        let draining = self.buckets.values().filter(|bucket| bucket.draining).count();
+        let others = self.buckets.values_mut().filter(|bucket| !bucket.draining);
+        for bucket in others.take(count.saturating_sub(draining)) {
+            bucket.draining = true;
+        }
+    }
+
+    pub(super) fn draining(&self) -> impl Iterator<Item = BucketNo> {
+        self.buckets.iter().filter(|(_, bucket)| bucket.draining).map(|(number, _)| *number)
+    }
+
+    /// A bucket for a timer without a key: one of this node's, so that nobody has to be told of it.
+    pub(super) fn any_bucket(&mut self) -> Option<BucketNo> {
+        self.turn = self.turn.wrapping_add(1);
+        let place = self.turn.checked_rem(self.buckets.len())?;
+        self.buckets.keys().nth(place).copied()
+    }
+
+    pub(super) fn forget_alarms(&mut self) {
+        self.alarms_are_wrong = true;
+    }
+
+    /// All slots with a timer that comes due.
+    fn slots(&self) -> Vec<i64> {
+        let keys = self.residents.keys().filter(|key| key.0 != Timestamp::NEVER);
+        let mut slots: Vec<i64> = keys.map(|key| slot_of(key.0)).collect();
+        slots.dedup();
+        slots
+    }
+
+    pub(super) fn name(&self, resident: Resident) -> &Arc<str> {
+        &self.names[usize::from(resident.name)]
+    }
+
+    /// The place of a name. More names than there are places share the last one, which no handler
+    /// has.
+    fn place_of(&mut self, name: &Arc<str>) -> u16 {
+        let place = self.names.iter().position(|known| known == name).unwrap_or_else(|| {
+            if self.names.len() < usize::from(u16::MAX) {
+                self.names.push(Arc::clone(name));
+            }
+            self.names.len() - 1
+        });
+        u16::try_from(place).unwrap_or(u16::MAX)
+    }
+
+    pub(super) fn resident(&mut self, bucket: BucketNo, handler: &Arc<str>) -> Resident {
+        Resident { bucket, name: self.place_of(handler) }
+    }
+
+    /// Whether `key` is not beyond what was loaded, or is being loaded, of `bucket`.
+    fn reaches(&self, bucket: BucketNo, key: Key) -> bool {
+        self.buckets.get(&bucket).is_some_and(|bucket| {
+            key <= bucket.watermark || bucket.loading.is_some_and(|until| key.0 < until)
+        })
+    }
+
+    pub(super) fn contains(&self, key: Key) -> bool {
+        self.residents.contains_key(&key)
+    }
+
+    pub(super) fn remove(&mut self, key: Key) {
+        self.residents.remove(&key);
+    }
+
+    /// The first timer, if it is due up to `limit`.
+    pub(super) fn pop_due(&mut self, limit: Timestamp) -> Option<(Key, Resident)> {
+        let first = self.residents.first_entry().filter(|first| first.key().0 <= limit)?;
+        Some(first.remove_entry())
+    }
+
+    /// There is no room for a timer: it will be loaded when there is.
+    fn postpone(&mut self, bucket: BucketNo, (due, id): Key) {
+        if let Some(bucket) = self.buckets.get_mut(&bucket) {
+            bucket.watermark = bucket.watermark.min((due, id.saturating_sub(1)));
+            bucket.loading = None;
+        }
+    }
+}
+
+/// What a load was asked for.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LoadOrder {
+    pub(super) bucket: BucketNo,
+    epoch: u32,
+    pub(super) after: Key,
+    pub(super) until: Timestamp,
+    pub(super) limit: usize,
+    /// Looks for what was missed, behind the watermark.
+    sweeps: bool,
+}
+
+impl Node {
+    /// `bucket` is this node's from now on.
+    pub(super) fn own(&mut self, bucket: BucketNo, epoch: u32, now: Mono) {
+        self.window.disown(bucket);
+        if self.window.owned() == 0 {
+            self.runs.ramp_from(now);
+        }
+        let start = (Timestamp::MIN, TimerId::MIN);
+        let counted = self.window.counted.remove(&bucket);
+        let starts = counted.filter(|(same, _)| *same == epoch).map_or(0, |(_, starts)| starts);
+        self.window.buckets.insert(
+            bucket,
+            Bucket { epoch, starts, watermark: start, loading: None, swept: None, draining: false },
+        );
+    }
+
+    /// How many more timers fit into memory.
+    pub(super) fn room(&self) -> usize {
+        self.window.max_resident.saturating_sub(self.window.len() + self.runs.len())
+    }
+
+    /// Loads for all buckets whose watermark is less than two thirds of the window ahead.
+    pub(super) fn loads(&mut self, now: Mono) -> Vec<LoadOrder> {
+        let clock = self.clock.at_least(now);
+        let (mut room, window) = (self.room(), self.settings.window);
+        let mut loads = Vec::new();
+        for (number, bucket) in &mut self.window.buckets {
+            let limit = room.min(self.settings.batch);
+            let far_enough = bucket.watermark.0 >= clock.plus(window * 2 / 3);
+            if far_enough || bucket.draining || limit == 0 {
+                continue;
+            }
+            let until = clock.plus(window);
+            bucket.loading = Some(until);
+            loads.push(LoadOrder {
+                bucket: *number,
+                epoch: bucket.epoch,
+                after: bucket.watermark,
+                until,
+                limit,
+                sweeps: false,
+            });
+            room -= limit;
+        }
+        loads
+    }
+
+    /// The next load, if nothing comes in before.
+    pub(super) fn next_load(&self, now: Mono) -> Mono {
+        if self.room() == 0 {
+            return Mono::NEVER;
+        }
+        let wanted = self.window.buckets.values().filter(|bucket| !bucket.draining);
+        let first = wanted.map(|bucket| bucket.watermark.0).min();
+        first.map_or(Mono::NEVER, |watermark| {
+            self.clock.local(watermark.plus(-(self.settings.window * 2 / 3)), now).max(now)
+        })
+    }
+
+    /// Looks for timers that are overdue by `grace`; where they are few, one look takes in all.
+    pub(super) fn sweeps(&mut self, now: Mono, grace: i64) -> Vec<LoadOrder> {
+        let until = self.clock.at_least(now).plus(-grace);
+        let mut sweeps = Vec::new();
+        for (number, bucket) in &mut self.window.buckets {
+            if bucket.draining {
+                continue;
+            }
+            sweeps.push(LoadOrder {
+                bucket: *number,
+                epoch: bucket.epoch,
+                after: bucket.swept.take().unwrap_or((Timestamp::MIN, TimerId::MIN)),
+                until: until.min(bucket.watermark.0),
+                limit: self.settings.batch,
+                sweeps: true,
+            });
+        }
+        sweeps
+    }
+
+    /// Takes in what was loaded; says whether a sweep has to go on.
+    pub(super) fn loaded(&mut self, order: LoadOrder, rows: Vec<Loaded>) -> bool {
+        let Some(bucket) = self.window.buckets.get_mut(&order.bucket) else { return false };
+        if bucket.epoch != order.epoch {
+            return false;
+        }
+        let full = rows.len() >= order.limit;
+        let last = rows.last().map(|row| (row.due, row.id)).filter(|_| full);
+        if order.sweeps {
+            bucket.swept = last;
+        } else if bucket.loading.take().is_some() {
+            bucket.watermark = last.unwrap_or((order.until, TimerId::MIN)).max(bucket.watermark);
+        }
+        for row in rows {
+            self.take_in(row);
+        }
+        full && order.sweeps
+    }
+
+    /// A row of one of this node's buckets: waits, if nobody runs it.
+    pub(super) fn take_in(&mut self, row: Loaded) {
+        let Some(epoch) = self.window.starts_in(row.bucket) else { return };
+        let key = (row.due, row.id);
+        if self.runs.holds(row.id) {
+            return;
+        }
+        let resident = self.window.resident(row.bucket, &row.handler);
+        match row.fence {
+            // Of this epoch and not held: its finish is on its way.
+            Some(fence) if fence.epoch() >= epoch => {}
+            // Its owner died while it ran, and there is nobody here to run it: for another node, or
+            // later.
+            Some(fence) if usize::from(resident.name) >= self.settings.handlers.len() => {
+                let then = Then::GiveBack { after: PUT_OFF.0 };
+                self.runs.finishes.push_back(Finish { id: row.id, fence, then });
+            }
+            // Its owner died of it, or with it.
+            Some(_) => self.runs.quarantine(key, resident),
+            None => self.wait_for(key, resident),
+        }
+    }
+
+    /// A timer that this node was told of: waits here, if its bucket is this node's and it is due
+    /// inside of what has been loaded. Otherwise its owner will load it.
+    pub(super) fn near(&mut self, bucket: BucketNo, key: Key, handler: &Arc<str>) {
+        if self.window.reaches(bucket, key) && !self.runs.holds(key.1) {
+            let resident = self.window.resident(bucket, handler);
+            self.wait_for(key, resident);
+        }
+    }
+
+    fn wait_for(&mut self, key: Key, resident: Resident) {
+        if self.window.contains(key) || self.runs.is_ready(key, resident) {
+            return;
+        }
+        if self.room() == 0 {
+            self.window.postpone(resident.bucket, key);
+        } else {
+            self.window.residents.insert(key, resident);
+            let slot = slot_of(key.0);
+            if key.0 != Timestamp::NEVER && !self.window.armed.contains_key(&slot) {
+                self.window.unarmed.push(slot);
+            }
+        }
+    }
+
+    /// Whether another node should be told of a timer that is due `due`.
+    pub(super) fn is_foreign_and_near(&self, bucket: BucketNo, due: Timestamp, now: Mono) -> bool {
+        self.window.epoch(bucket).is_none()
+            && due < self.clock.at_least(now).plus(self.settings.window)
+    }
+
+    /// Sees to it that the wheel has an alarm for each slot with a timer, and that the first one's
+    /// is still to come.
+    pub(super) fn set_alarms(&mut self, now: Mono) {
+        if std::mem::take(&mut self.window.alarms_are_wrong) {
+            self.window.armed.clear();
+            self.window.unarmed = self.window.slots();
+        }
+        let due = self.clock.at_least(now).plus(self.settings.lead);
+        self.window.armed = self.window.armed.split_off(&slot_of(due));
+        if let Some((key, _)) = self.window.residents.first_key_value() {
+            let slot = slot_of(key.0);
+            if self.window.armed.get(&slot).is_none_or(|at| *at <= now) {
+                self.window.unarmed.push(slot);
+            }
+        }
+        for slot in std::mem::take(&mut self.window.unarmed) {
+            let end = Timestamp((slot + 1).saturating_mul(SLOT));
+            let at = self.clock.local(end, now).plus(-self.settings.lead).max(now);
+            if at < Mono::NEVER.plus(-self.settings.lead) {
+                self.window.armed.insert(slot, at);
+                self.out.push(Output::Alarm { at });
+            }
+        }
+    }
+}
+
+fn slot_of(due: Timestamp) -> i64 {
+    due.0.div_euclid(SLOT)
+}

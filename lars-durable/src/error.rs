@@ -1,0 +1,196 @@
+//! What can go wrong, by what is known of the outcome.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use lars_scheduler::wall_clock::CronError;
+
+/// Why a call has no result. The variant says what is known of its effect.
+///
+/// # Examples
+///
+/// ```
+/// use lars_durable::{Durable, Error, Payload, Refused};
+/// use std::time::Duration;
+///
+/// # #[derive(serde::Serialize, serde::Deserialize)]
+/// # struct Hello(String);
+/// # impl Payload for Hello { const NAME: &'static str = "hello"; }
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let durable = Durable::in_memory().start()?;
+/// let hello = Hello("x".repeat(70_000));
+/// let error = durable.timers().schedule_once(Duration::ZERO, hello).submit().wait().unwrap_err();
+/// assert_eq!(error, Error::Refused(Refused::PayloadSize { given: 70_002, max: 65_536 }));
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The call was wrong, or came too late. Nothing was done, and repeating it will not help.
+    #[error(transparent)]
+    Refused(#[from] Refused),
+    /// The store could not be used. Nothing was done; the call can be repeated.
+    #[error("nothing was done, because the store cannot be used: {reason}")]
+    Unavailable {
+        /// What the store said last.
+        reason: String,
+    },
+    /// The store did not say whether it committed. Repeat the call with the same key.
+    #[error(
+        "the store did not say whether the call took effect (repeat it with the same key): {reason}"
+    )]
+    OutcomeUnknown {
+        /// What the store said last.
+        reason: String,
+    },
+}
+
+/// Why a call is refused: the value, and the limit that it breaks.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Refused {
+    /// The payload's JSON is too long.
+    #[error("the payload has {given} bytes of JSON, but at most {max} are allowed")]
+    PayloadSize {
+        /// Its length in bytes.
+        given: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// The payload could not be made into JSON.
+    #[error("the payload cannot be serialised: {reason}")]
+    Payload {
+        /// What `serde_json` says.
+        reason: String,
+    },
+    /// The key is too long.
+    #[error("the key has {given} bytes, but at most {max} are allowed")]
+    KeySize {
+        /// Its length in bytes.
+        given: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// The key is empty.
+    #[error("the key is empty")]
+    KeyEmpty,
+    /// The key has a NUL byte, which no database stores in a text.
+    #[error("the key has a NUL byte at {position}")]
+    KeyNul {
+        /// Where.
+        position: usize,
+    },
+    /// A timer with this key exists, and the call asked to fail then.
+    #[error("a timer with the key {key:?} exists, or its key is remembered")]
+    KeyTaken {
+        /// The key.
+        key: String,
+    },
+    /// A key is remembered after the run, but there is none.
+    #[error("`remember` needs a key")]
+    RememberWithoutKey,
+    /// A period of zero would run without end.
+    #[error("the period is zero, but it must be at least 1 µs")]
+    PeriodZero,
+    /// The cron expression or its zone is wrong.
+    #[error(transparent)]
+    Cron(#[from] CronError),
+    /// Too many calls wait for their answers.
+    #[error("{max} calls wait for their answers, and that is the limit")]
+    PendingCalls {
+        /// The limit.
+        max: usize,
+    },
+    /// A batch is too long.
+    #[error("the batch has {given} timers, but at most {max} are allowed")]
+    BatchSize {
+        /// How many timers it has.
+        given: usize,
+        /// The limit.
+        max: usize,
+    },
+    /// The node was closed.
+    #[error("the node is closed")]
+    Closed,
+}
+
+/// Why a node could not be started.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// Another process, or another `Durable` of this one, owns the file.
+    #[error("{} is owned by another process ({owner}); one at a time may open it", path.display())]
+    Owned {
+        /// The file.
+        path: PathBuf,
+        /// What the owner wrote into the lock file.
+        owner: String,
+    },
+    /// The file is not an SQLite database, or is damaged.
+    #[error("{} is no usable SQLite database: {reason}", path.display())]
+    NotADatabase {
+        /// The file.
+        path: PathBuf,
+        /// What SQLite says.
+        reason: String,
+    },
+    /// A newer version of this crate made the schema.
+    #[error(
+        "the schema of {} has version {found}, but this crate knows versions up to {known}",
+        path.display()
+    )]
+    NewerSchema {
+        /// The file.
+        path: PathBuf,
+        /// The version in the file.
+        found: i64,
+        /// The newest version that this crate knows.
+        known: i64,
+    },
+    /// The file, or its directory, cannot be written.
+    #[error("{} cannot be written: {reason}", path.display())]
+    ReadOnly {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system or SQLite says.
+        reason: String,
+    },
+    /// The file could not be opened, or its schema not made.
+    #[error("{} cannot be opened: {reason}", path.display())]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// What the operating system or SQLite says.
+        reason: String,
+    },
+    /// A setting is out of range.
+    #[error("{name} is {given}, but it must be {limit}")]
+    Setting {
+        /// Which one.
+        name: &'static str,
+        /// Its value.
+        given: String,
+        /// What is allowed.
+        limit: &'static str,
+    },
+    /// Two handlers have the same name.
+    #[error("there are two handlers for {name:?}")]
+    HandlerTwice {
+        /// The name.
+        name: String,
+    },
+    /// A thread could not be started.
+    #[error("a thread could not be started: {0}")]
+    Thread(#[from] io::Error),
+}
+
+/// What is left when a node did not close in time.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the node did not close within {limit:?}: {running} runs had not ended")]
+pub struct CloseError {
+    /// How long it was waited for.
+    pub limit: Duration,
+    /// Runs that had not ended. They were given back, and run again in the next life of the node.
+    pub running: usize,
+}

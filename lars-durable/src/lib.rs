@@ -1,0 +1,39 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # Where it is
+//!
+//! - A node: [`Durable`], its [`Builder`], its [`Handler`]s, [`close`](Durable::close).
+//! - To schedule: [`Timers`], with the options of [`Schedule`]; every call returns a [`Submitted`].
+//! - What a timer carries: [`Payload`]. What a handler sees: [`Fired`]; what it says: [`Outcome`].
+//! - What goes wrong: [`Error`], by what is known of the outcome; [`StartError`].
+// The modules stand in the order in which they may use each other: downwards never.
+
+mod sync;
+
+mod time;
+
+#[cfg(test)]
+mod failpoint;
+
+mod error;
+mod model;
+
+mod store;
+
+mod engine;
+
+mod runtime;
+
+mod api;
+
+pub use self::api::{
+    Accepted, Builder, Cancel, Cron, Durable, Fired, Handler, IntoOutcome, Metrics, Once, Outcome,
+    Parked, Payload, Placement, Rate, Repeated, Schedule, TimerInfo, Timers, UpgradeError,
+};
+pub use self::error::{CloseError, Error, Refused, StartError};
+pub use self::model::OnConflict;
+pub use self::runtime::Submitted;
+pub use self::store::Synchronous;
+
+#[cfg(test)]
+mod proof;

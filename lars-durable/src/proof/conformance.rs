@@ -1,0 +1,179 @@
+//! One suite for all stores: what each verb promises, and that a store does the same as the
+//! reference, whatever is asked of it in whatever order.
+
+mod sequences;
+mod verbs;
+
+use crate::model::{
+    BucketNo, Fence, Finish, Finished, NewTimer, NodeId, OnConflict, Row, Start, Then, TimerId,
+    When,
+};
+use crate::store::{
+    Keep, MemoryStore, Placed, Reply, Request, SqliteStore, Store, Synchronous, Write, Written,
+};
+use crate::sync::{Arc, AtomicI64, Ordering};
+use crate::time::Timestamp;
+
+const SECOND: i64 = 1_000_000;
+const START: i64 = 1_700_000_000 * SECOND;
+const NODE: NodeId = 7;
+const FAR: (Timestamp, TimerId) = (Timestamp::MIN, TimerId::MIN);
+
+/// A store under test, with a clock that the test moves. The node is its owner.
+struct Bench {
+    store: Box<dyn Store>,
+    clock: Arc<AtomicI64>,
+    epoch: u32,
+    starts: u32,
+    next_id: TimerId,
+    _directory: Option<tempdir::Directory>,
+}
+
+/// Runs `test` once for each store.
+fn for_each_store(test: impl Fn(&mut Bench)) {
+    test(&mut Bench::memory());
+    test(&mut Bench::sqlite());
+}
+
+impl Bench {
+    fn memory() -> Self {
+        let clock = Arc::new(AtomicI64::new(START));
+        let here = Arc::clone(&clock);
+        let clock_of = Arc::new(move || Timestamp(here.load(Ordering::Relaxed)));
+        Self::of(Box::new(MemoryStore::new(1, clock_of)), clock, None)
+    }
+
+    fn sqlite() -> Self {
+        let clock = Arc::new(AtomicI64::new(START));
+        let here = Arc::clone(&clock);
+        let clock_of = Arc::new(move || Timestamp(here.load(Ordering::Relaxed)));
+        let directory = tempdir::Directory::new("conformance");
+        let path = directory.file();
+        let store =
+            SqliteStore::open_with(&path, None, "default", Synchronous::Normal, clock_of).unwrap();
+        Self::of(Box::new(store), clock, Some(directory))
+    }
+
+    fn of(
+        store: Box<dyn Store>,
+        clock: Arc<AtomicI64>,
+        directory: Option<tempdir::Directory>,
+    ) -> Self {
+        let mut bench =
+            Self { store, clock, epoch: 0, starts: 0, next_id: 1, _directory: directory };
+        let keep = |keep| Request::Keep(keep);
+        let replies = bench.ask(&[
+            keep(Keep::Join { node: NODE, serves: true }),
+            keep(Keep::Renew { node: NODE }),
+            keep(Keep::Claim { node: NODE, dead: Vec::new(), buckets: vec![0] }),
+        ]);
+        let Reply::Claimed(claimed) = &replies[2] else { panic!("{replies:?}") };
+        assert_eq!(claimed.len(), 1);
+        bench.epoch = claimed[0].1;
+        bench
+    }
+
+    fn ask(&mut self, requests: &[Request]) -> Vec<Reply> {
+        let committed = self.store.transact(requests).unwrap();
+        assert_eq!(committed.clock.0, self.clock.load(Ordering::Relaxed));
+        assert_eq!(committed.replies.len(), requests.len());
+        committed.replies
+    }
+
+    fn one(&mut self, request: Request) -> Reply {
+        self.ask(&[request]).pop().unwrap()
+    }
+
+    fn write(&mut self, write: Write) -> Written {
+        match self.one(Request::Write(write)) {
+            Reply::Written(written) => written,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn later(&self, micros: i64) {
+        self.clock.fetch_add(micros, Ordering::Relaxed);
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp(self.clock.load(Ordering::Relaxed))
+    }
+
+    fn timer(&mut self, after: i64) -> NewTimer {
+        self.next_id += 1;
+        NewTimer {
+            id: self.next_id - 1,
+            bucket: 0,
+            when: When::After(after),
+            offset: 0,
+            key: None,
+            conflict: OnConflict::Keep,
+            handler: "handler".into(),
+            payload_version: 3,
+            payload: r#"{"a":"ä\u0000"}"#.into(),
+            series: None,
+            remember: 0,
+        }
+    }
+
+    fn keyed(&mut self, after: i64, key: &str) -> NewTimer {
+        NewTimer { key: Some(key.into()), ..self.timer(after) }
+    }
+
+    fn schedule(&mut self, timers: Vec<NewTimer>) -> Vec<Placed> {
+        match self.write(Write::Schedule(Arc::new(timers))) {
+            Written::Scheduled(placed) => placed,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn make(&mut self, after: i64) -> TimerId {
+        let timer = self.timer(after);
+        self.schedule(vec![timer])[0].id
+    }
+
+    fn fence(&mut self) -> Fence {
+        self.starts += 1;
+        Fence::new(self.epoch, self.starts)
+    }
+
+    fn start_with(&mut self, id: TimerId, fence: Fence) -> Option<Row> {
+        let starts = vec![Start { id, bucket: 0, fence }];
+        match self.one(Request::Start { node: NODE, lead: 0, starts }) {
+            Reply::Started { mut rows, .. } => rows.pop(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn start(&mut self, id: TimerId) -> (Row, Fence) {
+        let fence = self.fence();
+        (self.start_with(id, fence).expect("it starts"), fence)
+    }
+
+    fn finish(&mut self, id: TimerId, fence: Fence, then: Then) -> Finished {
+        match self.one(Request::Finish(vec![Finish { id, fence, then }])) {
+            Reply::Finished(mut finished) => finished.pop().unwrap(),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// All timers, in the order in which they come due.
+    fn ids(&mut self) -> Vec<TimerId> {
+        self.load(FAR, Timestamp::NEVER, usize::MAX)
+    }
+
+    fn load(
+        &mut self,
+        after: (Timestamp, TimerId),
+        until: Timestamp,
+        limit: usize,
+    ) -> Vec<TimerId> {
+        let bucket: BucketNo = 0;
+        match self.one(Request::Load { bucket, after, until, limit }) {
+            Reply::Loaded(rows) => rows.iter().map(|row| row.id).collect(),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+use super::tempdir;

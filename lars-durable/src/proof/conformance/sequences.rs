@@ -1,0 +1,125 @@
+//! Random requests in random order: each store answers as the reference does.
+
+use super::*;
+
+#[test]
+fn a_store_answers_every_sequence_of_requests_as_the_reference_does() {
+    for seed in 0..12 {
+        for batch in [1, 7, 1_000] {
+            compare(seed, batch);
+        }
+    }
+}
+
+fn compare(seed: u64, batch: usize) {
+    let mut rng = fastrand::Rng::with_seed(seed * 31 + batch as u64);
+    let (mut reference, mut store) = (Bench::memory(), Bench::sqlite());
+    assert_eq!(reference.epoch, store.epoch, "both are new");
+    let mut requests = Sequence { rng: rng.fork(), next_id: 1, started: Vec::new() };
+    let mut left = 1_000;
+    while left > 0 {
+        let count = batch.min(left);
+        left -= count;
+        let all: Vec<Request> = (0..count).map(|_| requests.next(reference.epoch)).collect();
+        let (expected, found) = (reference.ask(&all), store.ask(&all));
+        for (number, request) in all.iter().enumerate() {
+            assert_eq!(found[number], expected[number], "seed {seed}, request {request:?}");
+        }
+        let by = rng.i64(0..SECOND);
+        reference.later(by);
+        store.later(by);
+    }
+    assert_eq!(store.ids(), reference.ids());
+}
+
+struct Sequence {
+    rng: fastrand::Rng,
+    next_id: TimerId,
+    started: Vec<(TimerId, Fence)>,
+}
+
+impl Sequence {
+    fn next(&mut self, epoch: u32) -> Request {
+        let key: Arc<str> = self.rng.u8(..6).to_string().into();
+        let id = self.rng.i64(1..=self.next_id);
+        match self.rng.u8(..20) {
+            0..=5 => {
+                let count = self.rng.usize(1..4);
+                let timers = (0..count).map(|_| self.timer()).collect();
+                Request::Write(Write::Schedule(Arc::new(timers)))
+            }
+            6 => Request::Write(Write::Cancel { key }),
+            7 => Request::Write(Write::Reset { key, when: self.when() }),
+            8 => Request::Write(Write::Get { key }),
+            9 => Request::Write(Write::Parked { after: id, limit: 3 }),
+            10 if self.rng.bool() => Request::Write(Write::RetryParked { id }),
+            10 => Request::Write(Write::DiscardParked { id }),
+            11..=14 => {
+                let starts = (0..self.rng.usize(1..6))
+                    .map(|n| {
+                        let id = self.rng.i64(1..=self.next_id);
+                        let old = self.rng.u8(..10) == 0;
+                        let n = u32::try_from(self.started.len() + n).unwrap();
+                        let fence = Fence::new(epoch - u32::from(old), n);
+                        self.started.push((id, fence));
+                        Start { id, bucket: 0, fence }
+                    })
+                    .collect();
+                Request::Start { node: NODE, lead: SECOND / 2, starts }
+            }
+            15..=17 => {
+                let Some((id, fence)) = self.rng.choice(&self.started).copied() else {
+                    return Request::Forget;
+                };
+                let then = match self.rng.u8(..6) {
+                    0..=1 => Then::Done,
+                    2 => Then::Next { when: self.when(), offset: self.rng.i64(0..10) },
+                    3 => Then::Retry { after: self.rng.i64(0..SECOND), error: "error".into() },
+                    4 => Then::GiveBack { after: self.rng.i64(0..SECOND) },
+                    _ => Then::Park { reason: "reason".into() },
+                };
+                Request::Finish(vec![Finish { id, fence, then }])
+            }
+            18 => match self.rng.u8(..3) {
+                0 => Request::PutOff { ids: vec![id], least: SECOND, most: 3 * SECOND },
+                1 => {
+                    let before = Timestamp(START + self.rng.i64(0..20 * SECOND));
+                    Request::Park { ids: vec![id], before, reason: "unknown".into() }
+                }
+                _ => Request::Read { ids: vec![id, id + 1] },
+            },
+            _ => Request::Load {
+                bucket: 0,
+                after: FAR,
+                until: Timestamp(START + self.rng.i64(0..20 * SECOND)),
+                limit: self.rng.usize(1..10),
+            },
+        }
+    }
+
+    fn when(&mut self) -> When {
+        match self.rng.u8(..3) {
+            0 => When::At(Timestamp(START + self.rng.i64(0..20 * SECOND))),
+            _ => When::After(self.rng.i64(0..5 * SECOND)),
+        }
+    }
+
+    fn timer(&mut self) -> NewTimer {
+        let id = self.next_id;
+        self.next_id += 1;
+        let all = [OnConflict::Keep, OnConflict::Replace, OnConflict::Fail];
+        NewTimer {
+            id,
+            bucket: 0,
+            when: self.when(),
+            offset: self.rng.i64(0..3),
+            key: (id % 2 == 0).then(|| (id % 6).to_string().into()),
+            conflict: all[usize::try_from(id).unwrap() % 3],
+            handler: "handler".into(),
+            payload_version: 1,
+            payload: "{}".into(),
+            series: (id % 5 == 0).then(|| "rule".into()),
+            remember: if id % 7 == 0 { SECOND } else { 0 },
+        }
+    }
+}

@@ -1,0 +1,435 @@
+//! What each verb promises.
+
+use super::*;
+
+#[test]
+fn what_is_scheduled_is_loaded_in_the_order_of_due_and_identity_by_pages() {
+    for count in [1, 7, 1_000] {
+        for_each_store(|bench| {
+            let mut timers: Vec<NewTimer> =
+                (0..count).map(|number| bench.timer(SECOND * (number % 5))).collect();
+            fastrand::Rng::with_seed(count as u64).shuffle(&mut timers);
+            let mut expected: Vec<(i64, TimerId)> = timers
+                .iter()
+                .map(|timer| (START + SECOND * ((timer.id - 1) % 5), timer.id))
+                .collect();
+            expected.sort_unstable();
+            bench.schedule(timers);
+            let (mut after, mut seen) = (FAR, Vec::new());
+            loop {
+                let load = Request::Load { bucket: 0, after, until: Timestamp::NEVER, limit: 7 };
+                let Reply::Loaded(rows) = bench.one(load) else { panic!() };
+                let Some(last) = rows.last() else { break };
+                after = (last.due, last.id);
+                seen.extend(rows.iter().map(|row| (row.due.0, row.id)));
+            }
+            assert_eq!(seen, expected);
+            let until = Timestamp(START + SECOND);
+            let first = expected.iter().filter(|(due, _)| *due < until.0).count();
+            assert_eq!(bench.load(FAR, until, usize::MAX).len(), first, "`until` is excluded");
+        });
+    }
+}
+
+#[test]
+fn a_batch_that_is_repeated_is_not_carried_out_again() {
+    for_each_store(|bench| {
+        let batch = |token| Request::Batch { writer: 5, token };
+        let write = Request::Write;
+        let timers = vec![bench.timer(SECOND), bench.keyed(SECOND, "key"), bench.timer(0)];
+        let schedule = write(Write::Schedule(Arc::new(timers.clone())));
+        let first = bench.ask(&[batch(1), schedule.clone()]);
+        // One of them runs before the repetition comes.
+        let (_, fence) = bench.start(timers[2].id);
+        bench.finish(timers[2].id, fence, Then::Done);
+        bench.later(SECOND / 2);
+        let Reply::Written(Written::Scheduled(before)) = &first[1] else { panic!() };
+        let again = bench.ask(&[batch(1), schedule.clone()]);
+        let Reply::Written(Written::Scheduled(after)) = &again[1] else { panic!() };
+        assert_eq!(after[..2], before[..2]);
+        assert_eq!((after[2].id, after[2].due), (timers[2].id, Timestamp::NEVER));
+        assert_eq!(bench.ids(), [timers[0].id, timers[1].id], "and it was not made again");
+
+        let cancel = write(Write::Cancel { key: "key".into() });
+        let first = bench.ask(&[batch(2), cancel.clone()]);
+        assert!(matches!(first[1], Reply::Written(Written::Prevented { .. })));
+        let again = bench.ask(&[batch(2), cancel.clone(), schedule]);
+        let unsure = Reply::Written(Written::Unsure);
+        assert_eq!(again[1..], [unsure.clone(), unsure], "what it did is not known any more");
+        let next = bench.ask(&[batch(3), cancel]);
+        assert_eq!(next[1], Reply::Written(Written::NotFound), "another batch is carried out");
+    });
+}
+
+#[test]
+fn the_second_timer_of_a_key_is_kept_out_replaces_the_first_or_is_refused_by_name() {
+    for_each_store(|bench| {
+        let first = bench.keyed(SECOND, "key");
+        let first = bench.schedule(vec![first])[0].id;
+        let kept = bench.keyed(5 * SECOND, "key");
+        let kept = bench.schedule(vec![kept]).pop().unwrap();
+        assert_eq!((kept.id, kept.due.0), (first, START + SECOND));
+
+        let mut other = bench.keyed(5 * SECOND, "key");
+        other.conflict = OnConflict::Fail;
+        let alone = bench.timer(0);
+        let refused = bench.write(Write::Schedule(Arc::new(vec![alone, other.clone()])));
+        assert_eq!(refused, Written::KeyTaken("key".into()));
+        assert_eq!(bench.ids(), [first], "none of the batch was made");
+
+        other.conflict = OnConflict::Replace;
+        let replaced = bench.schedule(vec![other]).pop().unwrap();
+        assert_eq!(bench.ids(), [replaced.id]);
+        assert_eq!(replaced.due.0, START + 5 * SECOND);
+    });
+}
+
+#[test]
+fn a_batch_that_takes_a_key_twice_and_asks_to_fail_is_refused_whole() {
+    for_each_store(|bench| {
+        let mut timers = vec![bench.keyed(0, "key"), bench.keyed(0, "key")];
+        timers[1].conflict = OnConflict::Fail;
+        let refused = bench.write(Write::Schedule(Arc::new(timers)));
+        assert_eq!(refused, Written::KeyTaken("key".into()));
+        assert!(bench.ids().is_empty());
+    });
+}
+
+#[test]
+fn a_key_of_the_longest_length_in_any_script_is_found_again() {
+    for_each_store(|bench| {
+        let key = "ключ🔑".repeat(42);
+        assert!(key.len() <= 512 && key.len() > 500);
+        let timer = bench.keyed(SECOND, &key);
+        let id = bench.schedule(vec![timer])[0].id;
+        let Written::Prevented { id: cancelled, .. } =
+            bench.write(Write::Cancel { key: key.as_str().into() })
+        else {
+            panic!()
+        };
+        assert_eq!(cancelled, id);
+    });
+}
+
+#[test]
+fn a_used_key_stays_taken_as_long_as_it_is_remembered() {
+    for_each_store(|bench| {
+        let mut timer = bench.keyed(0, "key");
+        timer.remember = 10 * SECOND;
+        let id = bench.schedule(vec![timer])[0].id;
+        let (_, fence) = bench.start(id);
+        assert_eq!(bench.finish(id, fence, Then::Done), Finished::Gone);
+
+        bench.later(9 * SECOND);
+        assert_eq!(bench.one(Request::Forget), Reply::Done);
+        let again = bench.keyed(0, "key");
+        assert_eq!(bench.schedule(vec![again])[0].id, 0, "kept, although there is no timer");
+        bench.later(2 * SECOND);
+        assert_eq!(bench.one(Request::Forget), Reply::Done);
+        let again = bench.keyed(0, "key");
+        assert_ne!(bench.schedule(vec![again])[0].id, 0);
+    });
+}
+
+#[test]
+fn a_time_beyond_the_range_never_comes_due() {
+    for_each_store(|bench| {
+        let never = NewTimer { when: When::After(i64::MAX), ..bench.timer(0) };
+        let at = NewTimer { when: When::At(Timestamp::NEVER), ..bench.timer(0) };
+        let placed = bench.schedule(vec![never, at]);
+        assert!(placed.iter().all(|placed| placed.due == Timestamp::NEVER));
+        bench.later(SECOND * 1_000_000_000);
+        assert!(bench.ids().is_empty());
+        let fence = bench.fence();
+        assert_eq!(bench.start_with(placed[0].id, fence), None);
+    });
+}
+
+#[test]
+fn a_start_gives_the_row_counts_the_attempt_and_can_be_repeated() {
+    for_each_store(|bench| {
+        let timer = NewTimer { series: Some("rule".into()), ..bench.keyed(SECOND, "key") };
+        let id = bench.schedule(vec![timer.clone()])[0].id;
+        let early = bench.fence();
+        assert_eq!(bench.start_with(id, early), None, "its time has not come");
+        bench.later(SECOND);
+        let fence = bench.fence();
+        let row = bench.start_with(id, fence).unwrap();
+        let expected = Row {
+            id,
+            handler: timer.handler,
+            payload_version: 3,
+            payload: timer.payload.to_string(),
+            key: Some("key".into()),
+            deadline: Timestamp(START + SECOND),
+            planned: Timestamp(START + SECOND),
+            attempt: 1,
+            deaths: 0,
+            series: Some("rule".into()),
+        };
+        assert_eq!(row, expected);
+        assert_eq!(bench.start_with(id, fence), Some(expected), "repeated, and not counted twice");
+        let second = bench.fence();
+        assert_eq!(bench.start_with(id, second), None, "it is started");
+    });
+}
+
+#[test]
+fn nobody_but_the_owner_of_the_bucket_in_its_epoch_starts_anything() {
+    for_each_store(|bench| {
+        let id = bench.make(0);
+        let old = Fence::new(bench.epoch - 1, 1_000);
+        assert_eq!(bench.start_with(id, old), None);
+        let future = Fence::new(bench.epoch + 1, 1);
+        assert_eq!(bench.start_with(id, future), None);
+        let release = Keep::Release { node: NODE, buckets: vec![0] };
+        bench.one(Request::Keep(release));
+        let fence = bench.fence();
+        assert_eq!(bench.start_with(id, fence), None);
+        assert_eq!(bench.ids(), [id]);
+    });
+}
+
+#[test]
+fn a_finish_with_another_fence_changes_nothing() {
+    for_each_store(|bench| {
+        let all = [
+            Then::Done,
+            Then::Next { when: When::After(SECOND), offset: 0 },
+            Then::Retry { after: SECOND, error: "error".into() },
+            Then::GiveBack { after: 0 },
+            Then::Park { reason: "reason".into() },
+        ];
+        let id = bench.make(0);
+        for then in all.clone() {
+            let fence = bench.fence();
+            assert_eq!(bench.finish(id, fence, then), Finished::Stale, "it is not started");
+        }
+        let (_, fence) = bench.start(id);
+        for then in all {
+            let other = Fence(fence.0 - 1);
+            assert_eq!(bench.finish(id, other, then), Finished::Stale);
+        }
+        assert_eq!(bench.finish(id, fence, Then::Done), Finished::Gone);
+        assert_eq!(bench.finish(id, fence, Then::Done), Finished::Stale, "repeated: it is done");
+    });
+}
+
+#[test]
+fn a_retry_waits_keeps_what_it_was_planned_for_and_says_why() {
+    for_each_store(|bench| {
+        let timer = bench.keyed(0, "key");
+        let id = bench.schedule(vec![timer])[0].id;
+        let (_, fence) = bench.start(id);
+        let retry = Then::Retry { after: SECOND, error: "no route".into() };
+        let due = Timestamp(START + SECOND);
+        assert_eq!(bench.finish(id, fence, retry), Finished::Again { due });
+        let Written::Listed(timers) = bench.write(Write::Get { key: "key".into() }) else {
+            panic!()
+        };
+        assert_eq!(timers[0].last_error.as_deref(), Some("no route"));
+        assert_eq!((timers[0].deadline, timers[0].running), (due, false));
+        bench.later(SECOND);
+        let (row, _) = bench.start(id);
+        assert_eq!((row.attempt, row.planned, row.deadline), (2, Timestamp(START), due));
+    });
+}
+
+#[test]
+fn the_next_run_of_a_series_begins_with_its_first_attempt() {
+    for_each_store(|bench| {
+        let timer = NewTimer { series: Some("rule".into()), ..bench.keyed(0, "key") };
+        let id = bench.schedule(vec![timer])[0].id;
+        let (_, fence) = bench.start(id);
+        bench.finish(id, fence, Then::Retry { after: 0, error: "error".into() });
+        let (_, fence) = bench.start(id);
+        let planned = Timestamp(START + SECOND);
+        let next = Then::Next { when: When::At(planned), offset: 100 };
+        let due = Timestamp(planned.0 + 100);
+        assert_eq!(bench.finish(id, fence, next), Finished::Again { due });
+        bench.later(2 * SECOND);
+        let (row, fence) = bench.start(id);
+        assert_eq!((row.attempt, row.planned, row.deadline), (1, planned, due));
+
+        assert_eq!(bench.write(Write::Cancel { key: "key".into() }), Written::Running);
+        let next = Then::Next { when: When::After(SECOND), offset: 0 };
+        assert_eq!(bench.finish(id, fence, next), Finished::Gone, "that run was the last");
+        assert!(bench.ids().is_empty());
+    });
+}
+
+#[test]
+fn a_run_that_is_given_back_has_not_happened() {
+    for_each_store(|bench| {
+        let id = bench.make(0);
+        let (_, fence) = bench.start(id);
+        let due = Timestamp(START + SECOND);
+        let back = Then::GiveBack { after: SECOND };
+        assert_eq!(bench.finish(id, fence, back), Finished::Again { due });
+        bench.later(SECOND);
+        let (row, _) = bench.start(id);
+        assert_eq!((row.attempt, row.deaths), (1, 0));
+    });
+}
+
+#[test]
+fn a_cancel_prevents_exactly_what_has_not_started() {
+    for_each_store(|bench| {
+        let waits = bench.keyed(SECOND, "waits");
+        let runs = bench.keyed(0, "runs");
+        let placed = bench.schedule(vec![waits, runs]);
+        let (_, fence) = bench.start(placed[1].id);
+        let cancel = |key: &str| Write::Cancel { key: key.into() };
+        let due = Timestamp(START + SECOND);
+        let prevented = Written::Prevented { id: placed[0].id, due };
+        assert_eq!(bench.write(cancel("waits")), prevented);
+        assert_eq!(bench.write(cancel("waits")), Written::NotFound);
+        assert_eq!(bench.write(cancel("runs")), Written::Running);
+        bench.later(SECOND);
+        let late = bench.fence();
+        assert_eq!(bench.start_with(placed[0].id, late), None);
+        assert_eq!(bench.finish(placed[1].id, fence, Then::Done), Finished::Gone);
+    });
+}
+
+#[test]
+fn a_reset_outwards_leaves_the_index_alone_and_inwards_moves_it() {
+    for_each_store(|bench| {
+        let timer = bench.keyed(SECOND, "key");
+        let id = bench.schedule(vec![timer])[0].id;
+        let reset = |after| Write::Reset { key: "key".into(), when: When::After(after) };
+        let (was_due, bucket) = (Timestamp(START + SECOND), 0);
+        let handler: Arc<str> = "handler".into();
+        let out = Written::Reset { id, bucket, was_due, due: was_due, handler: handler.clone() };
+        assert_eq!(bench.write(reset(5 * SECOND)), out);
+        bench.later(SECOND);
+        let fence = bench.fence();
+        let starts = vec![Start { id, bucket, fence }];
+        let started = bench.one(Request::Start { node: NODE, lead: 0, starts });
+        let moved =
+            Reply::Started { rows: vec![], moved: vec![(id, Timestamp(START + 5 * SECOND))] };
+        assert_eq!(started, moved, "found when the old time comes");
+        let was_due = Timestamp(START + 5 * SECOND);
+        let due = Timestamp(START + 2 * SECOND);
+        assert_eq!(
+            bench.write(reset(SECOND)),
+            Written::Reset { id, bucket, was_due, due, handler }
+        );
+        bench.later(SECOND);
+        let (row, _) = bench.start(id);
+        assert_eq!(row.deadline, due);
+        assert_eq!(bench.write(reset(SECOND)), Written::Running);
+        let other = Write::Reset { key: "other".into(), when: When::After(0) };
+        assert_eq!(bench.write(other), Written::NotFound);
+    });
+}
+
+#[test]
+fn what_is_parked_is_kept_with_its_reason_and_can_run_again_or_go() {
+    for_each_store(|bench| {
+        let timers = vec![bench.keyed(0, "a"), bench.keyed(0, "b")];
+        let placed = bench.schedule(timers);
+        for placed in &placed {
+            let (_, fence) = bench.start(placed.id);
+            let park = Then::Park { reason: "poison".into() };
+            assert_eq!(bench.finish(placed.id, fence, park), Finished::Parked);
+        }
+        assert!(bench.ids().is_empty());
+        let page = Write::Parked { after: 0, limit: 1 };
+        let Written::Listed(parked) = bench.write(page) else { panic!() };
+        assert_eq!(parked.len(), 1);
+        assert_eq!(parked[0].id, placed[0].id);
+        assert_eq!(parked[0].parked, Some(("poison".into(), Timestamp(START))));
+        let page = Write::Parked { after: placed[0].id, limit: 10 };
+        let Written::Listed(parked) = bench.write(page) else { panic!() };
+        assert_eq!(parked.len(), 1);
+
+        bench.later(SECOND);
+        let Written::Placed(again) = bench.write(Write::RetryParked { id: placed[0].id }) else {
+            panic!()
+        };
+        assert_eq!((again.id, again.due), (placed[0].id, bench.now()));
+        let (row, _) = bench.start(placed[0].id);
+        assert_eq!((row.attempt, row.key.as_deref()), (1, Some("a")));
+        let discard = Write::DiscardParked { id: placed[1].id };
+        assert_eq!(bench.write(discard.clone()), Written::Applied);
+        assert_eq!(bench.write(discard), Written::NotFound);
+    });
+}
+
+#[test]
+fn a_parked_timer_whose_key_is_taken_by_now_stays_parked() {
+    for_each_store(|bench| {
+        let timer = bench.keyed(0, "key");
+        let id = bench.schedule(vec![timer])[0].id;
+        let (_, fence) = bench.start(id);
+        bench.finish(id, fence, Then::Park { reason: "poison".into() });
+        let other = bench.keyed(0, "key");
+        bench.schedule(vec![other]);
+        let retry = Write::RetryParked { id };
+        assert_eq!(bench.write(retry), Written::KeyTaken("key".into()));
+        let Written::Listed(parked) = bench.write(Write::Parked { after: 0, limit: 9 }) else {
+            panic!()
+        };
+        assert_eq!(parked.len(), 1);
+    });
+}
+
+#[test]
+fn paused_handlers_are_told_with_each_renewal() {
+    for_each_store(|bench| {
+        let paused = |bench: &mut Bench| match bench.one(Request::Keep(Keep::Renew { node: NODE }))
+        {
+            Reply::Renewed(renewed) => (renewed.alive, renewed.paused),
+            other => panic!("{other:?}"),
+        };
+        let pause = |paused| Write::Pause { handler: "handler".into(), paused };
+        for _ in 0..2 {
+            assert_eq!(bench.write(pause(true)), Written::Applied);
+            assert_eq!(paused(bench), (true, vec!["handler".into()]));
+        }
+        assert_eq!(bench.write(pause(false)), Written::Applied);
+        assert_eq!(paused(bench), (true, vec![]));
+    });
+}
+
+#[test]
+fn a_timer_is_put_off_only_while_it_is_not_started() {
+    for_each_store(|bench| {
+        let (waits, runs) = (bench.make(0), bench.make(0));
+        bench.start(runs);
+        let put_off = |ids| Request::PutOff { ids, least: SECOND, most: 60 * SECOND };
+        let due = |micros| Some(Timestamp(START + micros));
+        let all = vec![waits, runs, 999];
+        assert_eq!(bench.one(put_off(all)), Reply::PutOff(vec![due(SECOND), None, None]));
+        bench.later(10 * SECOND);
+        let again = bench.one(put_off(vec![waits]));
+        assert_eq!(again, Reply::PutOff(vec![due(20 * SECOND)]), "by as long as it has waited");
+        bench.later(100 * SECOND);
+        let most = bench.one(put_off(vec![waits]));
+        assert_eq!(most, Reply::PutOff(vec![due(170 * SECOND)]));
+        let park = |before| {
+            let reason = "unknown".into();
+            Request::Park { ids: vec![waits, runs], before: Timestamp(before), reason }
+        };
+        assert_eq!(bench.one(park(START - 1)), Reply::Parked(0), "it has not waited long enough");
+        assert_eq!(bench.one(park(START)), Reply::Parked(1));
+        assert_eq!(bench.ids(), [runs]);
+    });
+}
+
+#[test]
+fn identities_are_drawn_once() {
+    for_each_store(|bench| {
+        let mut drawn = |count| match bench.one(Request::Ids { count }) {
+            Reply::Ids { first, count: given } => {
+                assert_eq!(given, count);
+                first
+            }
+            other => panic!("{other:?}"),
+        };
+        let first = drawn(1_024);
+        assert_eq!(drawn(1), first + 1_024);
+        assert_eq!(drawn(5), first + 1_025);
+    });
+}

@@ -1,0 +1,369 @@
+//! What happened, and whether it was allowed to.
+//!
+//! A history is a list of events in the order in which they happened, of all callers and handlers.
+//! The checker knows nothing of engine and store.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+/// A timer, as the test that made it calls it.
+pub(super) type Tag = u64;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Event {
+    /// A call is made. The timer may not run before `not_before`, by the store's clock.
+    Asked {
+        tag: Tag,
+        key: Option<u64>,
+        not_before: i64,
+        kind: Kind,
+        replaces: bool,
+    },
+    /// The call made this timer.
+    Accepted {
+        tag: Tag,
+    },
+    /// The call certainly made nothing.
+    Refused {
+        tag: Tag,
+    },
+    /// The call may have made it.
+    Unknown {
+        tag: Tag,
+    },
+    CancelAsked {
+        key: u64,
+    },
+    CancelAnswered {
+        key: u64,
+        answer: Answer,
+    },
+    ResetAsked {
+        key: u64,
+        not_before: i64,
+    },
+    ResetAnswered {
+        key: u64,
+        moved: Option<bool>,
+    },
+    /// A handler began. `planned` tells the runs of a series apart.
+    Began {
+        tag: Tag,
+        fence: i64,
+        planned: i64,
+        clock: i64,
+    },
+    /// A handler ended.
+    Ended {
+        tag: Tag,
+        fence: i64,
+        end: End,
+        clock: i64,
+    },
+    /// Something was made to go wrong.
+    Fault,
+    /// What is in the store when everything is over.
+    Left {
+        tag: Tag,
+        parked: bool,
+    },
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Kind {
+    Once,
+    Delay(i64),
+    Rate(i64),
+    /// Deleted before it runs.
+    AtMostOnce,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Answer {
+    Prevented,
+    Running,
+    NotFound,
+    Unknown,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum End {
+    Done,
+    Retry,
+    Park,
+}
+
+/// What was found in a history that is as it should be.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Summary {
+    pub(super) accepted: usize,
+    pub(super) runs: usize,
+    /// Runs that came after another of the same timer, without a retry.
+    pub(super) repeated: usize,
+    pub(super) prevented: usize,
+    pub(super) parked: usize,
+}
+
+/// A fence, what the run was planned for, and how and when it ended.
+type LastRun = (i64, i64, Option<(End, i64)>);
+
+#[derive(Debug)]
+struct Timer {
+    key: Option<u64>,
+    kind: Kind,
+    replaces: bool,
+    /// The bound that holds, and those that may.
+    not_before: i64,
+    perhaps: Vec<i64>,
+    accepted: bool,
+    refused: bool,
+    /// Somebody may have taken its place, or cancelled it.
+    ended_by_call: bool,
+    prevented: bool,
+    fences: BTreeSet<i64>,
+    /// The last run that began, and how it ended.
+    last: Option<LastRun>,
+    done: bool,
+    parked: bool,
+    left: bool,
+}
+
+/// Checks a history; the first thing that is wrong with it is the error.
+pub(super) fn check(events: &[Event]) -> Result<Summary, String> {
+    let mut checker = Checker::default();
+    for (number, event) in events.iter().enumerate() {
+        checker.see(*event).map_err(|wrong| format!("event {number}, {event:?}: {wrong}"))?;
+    }
+    checker.end()
+}
+
+#[derive(Debug, Default)]
+struct Checker {
+    timers: BTreeMap<Tag, Timer>,
+    /// Cancels of a key that have no answer.
+    open_cancels: BTreeMap<u64, usize>,
+    /// Resets of a key that have no answer, and what they ask for.
+    open_resets: BTreeMap<u64, (usize, Vec<i64>)>,
+    faults: bool,
+    summary: Summary,
+}
+
+impl Checker {
+    fn see(&mut self, event: Event) -> Result<(), String> {
+        match event {
+            Event::Asked { tag, key, not_before, kind, replaces } => {
+                let mut timer = Timer {
+                    key,
+                    kind,
+                    replaces,
+                    not_before,
+                    perhaps: Vec::new(),
+                    accepted: false,
+                    refused: false,
+                    ended_by_call: false,
+                    prevented: false,
+                    fences: BTreeSet::new(),
+                    last: None,
+                    done: false,
+                    parked: false,
+                    left: false,
+                };
+                if let Some(key) = key {
+                    // A call that is under way, or whose outcome is not known, may still come.
+                    let open_cancels = self.open_cancels.get(&key).is_some_and(|open| *open > 0);
+                    let open_calls = self
+                        .of_key(key)
+                        .any(|other| other.replaces && !other.accepted && !other.refused);
+                    timer.ended_by_call = open_cancels || open_calls;
+                    if let Some((_, bounds)) = self.open_resets.get(&key) {
+                        timer.perhaps.clone_from(bounds);
+                    }
+                    if replaces {
+                        // From now on each of the others may go.
+                        for other in self.of_key(key) {
+                            other.ended_by_call = true;
+                        }
+                    }
+                }
+                self.timers.insert(tag, timer);
+            }
+            Event::Accepted { tag } => {
+                self.summary.accepted += 1;
+                self.timer(tag)?.accepted = true;
+            }
+            Event::Refused { tag } => {
+                let timer = self.timer(tag)?;
+                timer.refused = true;
+                if timer.last.is_some() {
+                    return Err("a timer that was refused has run".into());
+                }
+            }
+            Event::Unknown { tag } => drop(self.timer(tag)?),
+            Event::CancelAsked { key } => {
+                *self.open_cancels.entry(key).or_default() += 1;
+                for timer in self.of_key(key) {
+                    timer.ended_by_call = true;
+                }
+            }
+            Event::CancelAnswered { key, answer } => self.cancelled(key, answer)?,
+            Event::ResetAsked { key, not_before } => {
+                let (open, bounds) = self.open_resets.entry(key).or_default();
+                *open += 1;
+                bounds.push(not_before);
+                for timer in self.of_key(key) {
+                    timer.perhaps.push(not_before);
+                }
+            }
+            Event::ResetAnswered { key, moved } => {
+                if let Some((open, bounds)) = self.open_resets.get_mut(&key)
+                    && moved.is_some()
+                {
+                    *open -= 1;
+                    if *open == 0 {
+                        bounds.clear();
+                    }
+                }
+            }
+            Event::Began { tag, fence, planned, clock } => {
+                self.began(tag, fence, planned, clock)?
+            }
+            Event::Ended { tag, fence, end, clock } => {
+                let timer = self.timer(tag)?;
+                if let Some((last, _, ended)) = &mut timer.last
+                    && *last == fence
+                {
+                    *ended = Some((end, clock));
+                }
+                timer.done |= end == End::Done;
+                timer.parked |= end == End::Park;
+            }
+            Event::Fault => self.faults = true,
+            Event::Left { tag, parked } => {
+                let timer = self.timer(tag)?;
+                (timer.left, timer.parked) = (true, parked);
+                self.summary.parked += usize::from(parked);
+            }
+        }
+        Ok(())
+    }
+
+    fn timer(&mut self, tag: Tag) -> Result<&mut Timer, String> {
+        self.timers.get_mut(&tag).ok_or_else(|| "nobody asked for this timer".into())
+    }
+
+    fn of_key(&mut self, key: u64) -> impl Iterator<Item = &mut Timer> {
+        self.timers.values_mut().filter(move |timer| timer.key == Some(key))
+    }
+
+    fn cancelled(&mut self, key: u64, answer: Answer) -> Result<(), String> {
+        if answer != Answer::Unknown
+            && let Some(open) = self.open_cancels.get_mut(&key)
+        {
+            *open -= 1;
+        }
+        if answer != Answer::Prevented {
+            return Ok(());
+        }
+        self.summary.prevented += 1;
+        let faults = self.faults;
+        // Which of them it was is known if there was only one.
+        let mut others = self.of_key(key).filter(|timer| !timer.refused);
+        if let (Some(timer), None) = (others.next(), others.next()) {
+            if timer.kind == Kind::Once && timer.done && !faults {
+                return Err("it was prevented, but had ended well".into());
+            }
+            timer.prevented = true;
+        }
+        Ok(())
+    }
+
+    fn began(&mut self, tag: Tag, fence: i64, planned: i64, clock: i64) -> Result<(), String> {
+        let faults = self.faults;
+        self.summary.runs += 1;
+        let timer = self.timer(tag)?;
+        if timer.refused {
+            return Err("a timer that was refused runs".into());
+        }
+        let bound = timer.perhaps.iter().copied().fold(timer.not_before, i64::min);
+        // Later runs, and later attempts, count from a clock that may have been set back meanwhile.
+        let first = timer.last.is_none_or(|(_, _, ended)| ended.is_none());
+        if clock < bound && first && (timer.last.is_none() || timer.kind == Kind::Once) {
+            return Err(format!("it is early by {} us", bound - clock));
+        }
+        let newest = timer.fences.last().copied();
+        if !timer.fences.insert(fence) {
+            return Err("a second run with the same fence".into());
+        }
+        let stale = newest.is_some_and(|newest| newest > fence);
+        if stale && !faults {
+            return Err("an older fence begins after a newer one".into());
+        }
+        if stale {
+            // A process that was frozen between its look and the start: the fence tells.
+            return Ok(());
+        }
+        if timer.prevented {
+            return Err("it was prevented, and begins all the same".into());
+        }
+        let mut repeated = false;
+        if let Some((last, last_planned, ended)) = timer.last {
+            let same_epoch = last >> 32 == fence >> 32;
+            match (timer.kind, ended) {
+                (_, Some((End::Retry, at))) if clock < at && !faults => {
+                    return Err("a retry begins before the end of the run".into());
+                }
+                (_, Some((End::Retry, _))) => {}
+                (Kind::Delay(delay), Some((End::Done, at))) if planned != last_planned => {
+                    if clock < at.saturating_add(delay) && !faults && timer.perhaps.is_empty() {
+                        return Err("the delay does not count from the end of the run".into());
+                    }
+                }
+                (Kind::Rate(every), _) if planned != last_planned => {
+                    if (planned - last_planned) % every != 0 && timer.perhaps.is_empty() {
+                        return Err("the rate drifts".into());
+                    }
+                    if planned < last_planned && timer.perhaps.is_empty() {
+                        return Err("the rate goes back".into());
+                    }
+                }
+                (Kind::Delay(_), None) if planned != last_planned && timer.perhaps.is_empty() => {
+                    return Err("the next run begins before the end of the last".into());
+                }
+                (Kind::AtMostOnce, _) => return Err("at most once, but twice".into()),
+                (_, Some((End::Park, _))) if same_epoch => {
+                    return Err("what was parked runs again".into());
+                }
+                _ if same_epoch => {
+                    return Err(format!("runs twice under one owner, after {last}"));
+                }
+                _ => repeated = true,
+            }
+        }
+        timer.last = Some((fence, planned, None));
+        if repeated && !faults {
+            return Err("runs twice, although nothing went wrong".into());
+        }
+        self.summary.repeated += usize::from(repeated);
+        Ok(())
+    }
+
+    fn end(self) -> Result<Summary, String> {
+        for (tag, timer) in &self.timers {
+            let wrong = |what: &str| Err(format!("timer {tag}: {what}: {timer:?}"));
+            let over = timer.done || timer.parked || timer.left || timer.ended_by_call;
+            let series = matches!(timer.kind, Kind::Delay(_) | Kind::Rate(_));
+            if timer.accepted && !over && timer.kind != Kind::AtMostOnce {
+                return wrong("it was accepted, and is lost");
+            }
+            if timer.accepted && series && !(timer.left || timer.parked || timer.ended_by_call) {
+                return wrong("a series is lost");
+            }
+            let began = !timer.fences.is_empty();
+            if timer.accepted && timer.kind == Kind::AtMostOnce && !began && !self.faults {
+                return wrong("nothing went wrong, and it did not run");
+            }
+        }
+        Ok(self.summary)
+    }
+}

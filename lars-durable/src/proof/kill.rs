@@ -1,0 +1,292 @@
+//! Real processes that are killed, at any moment and between a commit and its answer, again and
+//! again on one file.
+//!
+//! Each life of the process writes what its callers and handlers see into one log, in one write a
+//! line, so that what was seen outlives it. In the end a last life brings everything to its end,
+//! and the checker reads the log.
+//!
+//! `LARS_KILLS=2000 cargo test --release -p lars-durable --lib kill` kills that many.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use super::history::{self, Answer, End, Event, Kind, Summary, Tag};
+use super::tempdir::Directory;
+use crate::failpoint::DIE;
+use crate::time::Timestamp;
+use crate::{Cancel, Durable, Fired, Handler, OnConflict, Outcome, Payload, Placement, Timers};
+
+/// Kills of `cargo test`, and how many of them one file gets.
+const KILLS: u64 = 24;
+const KILLS_PER_FILE: u64 = 12;
+
+/// Where a life finds its file, and what it is to do.
+const DIRECTORY: &str = "LARS_KILL_DIRECTORY";
+const SEED: &str = "LARS_KILL_SEED";
+
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Tagged(Tag);
+
+impl Payload for Tagged {
+    const NAME: &'static str = "tagged";
+}
+
+#[derive(serde::Serialize, serde::Deserialize)]
+struct OnceOnly(Tag);
+
+impl Payload for OnceOnly {
+    const NAME: &'static str = "once-only";
+}
+
+#[test]
+fn nothing_is_lost_early_or_twice_in_a_life_however_the_process_is_killed() {
+    let kills = std::env::var("LARS_KILLS").map_or(KILLS, |kills| kills.parse().unwrap());
+    let seed = std::env::var(SEED).map_or_else(|_| fastrand::u64(..), |seed| seed.parse().unwrap());
+    let mut rng = fastrand::Rng::with_seed(seed);
+    println!("seed {seed}");
+    let (mut left, mut total) = (kills, Summary::default());
+    while left > 0 {
+        let lives = KILLS_PER_FILE.min(left);
+        left -= lives;
+        let summary = one_file(&mut rng, lives);
+        total.accepted += summary.accepted;
+        total.runs += summary.runs;
+        total.repeated += summary.repeated;
+        total.prevented += summary.prevented;
+        total.parked += summary.parked;
+    }
+    println!("{kills} kills: {total:?}");
+    assert!(total.accepted > 0 && total.runs > 0, "the processes did nothing");
+}
+
+fn one_file(rng: &mut fastrand::Rng, lives: u64) -> Summary {
+    let directory = Directory::new("kill");
+    for _ in 0..lives {
+        let mut child = life(&directory, rng.u64(..), rng);
+        // It has opened the file, or will be killed while it does.
+        let patience = Duration::from_micros(rng.u64(0..120_000));
+        std::thread::sleep(patience);
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    let mut command = command(&directory, 0);
+    let status = command.status().unwrap();
+    let log = std::fs::read_to_string(directory.path().join("log")).unwrap();
+    assert!(status.success(), "the last life ended with {status}\n{log}");
+    // A line that was broken off is no event.
+    let events: Vec<Event> =
+        log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    history::check(&events).unwrap_or_else(|wrong| {
+        let kept = std::env::temp_dir().join("lars-durable-kill.log");
+        std::fs::write(&kept, &log).unwrap();
+        panic!("{wrong}\nthe log is in {}", kept.display())
+    })
+}
+
+fn command(directory: &Directory, seed: u64) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["proof::kill::one_life", "--exact", "--test-threads=1"])
+        .env(DIRECTORY, directory.path())
+        .env(SEED, seed.to_string())
+        .env_remove(DIE)
+        .stdout(Stdio::null());
+    command
+}
+
+/// A life that is to be killed; every second one dies by itself between two steps of the store.
+fn life(directory: &Directory, seed: u64, rng: &mut fastrand::Rng) -> std::process::Child {
+    let mut command = command(directory, seed.max(1));
+    match rng.u8(..4) {
+        0 => command.env(DIE, format!("before-commit:{}", rng.u32(1..40))),
+        1 => command.env(DIE, format!("after-commit:{}", rng.u32(1..40))),
+        _ => &mut command,
+    };
+    command.stderr(Stdio::null()).spawn().unwrap()
+}
+
+/// Not a test of its own: what a process does until it is killed.
+#[test]
+fn one_life() {
+    let Ok(directory) = std::env::var(DIRECTORY) else { return };
+    let seed: u64 = std::env::var(SEED).unwrap().parse().unwrap();
+    let log = Log::open(Path::new(&directory));
+    let durable = start(&Path::new(&directory).join("timers.db"), &log, seed);
+    let timers = durable.timers();
+    if seed == 0 {
+        bring_to_an_end(&durable, &timers, &log);
+        return;
+    }
+    let mut rng = fastrand::Rng::with_seed(seed);
+    loop {
+        one_call(&timers, &log, &mut rng);
+        if rng.u8(..4) == 0 {
+            std::thread::sleep(Duration::from_micros(rng.u64(0..4_000)));
+        }
+    }
+}
+
+/// What is seen, where it outlives the process.
+#[derive(Clone)]
+struct Log(Arc<File>);
+
+impl Log {
+    fn open(directory: &Path) -> Self {
+        let mut options = OpenOptions::new();
+        let file = options.create(true).append(true).open(directory.join("log")).unwrap();
+        let log = Self(Arc::new(file));
+        // Ends a line that the last life may have left unfinished.
+        (&*log.0).write_all(b"\n").unwrap();
+        log.note(Event::Fault);
+        log
+    }
+
+    fn note(&self, event: Event) {
+        let mut line = serde_json::to_vec(&event).unwrap();
+        line.push(b'\n');
+        (&*self.0).write_all(&line).unwrap();
+    }
+}
+
+fn clock() -> i64 {
+    Timestamp::from_system(SystemTime::now()).0
+}
+
+fn start(path: &Path, log: &Log, seed: u64) -> Durable {
+    let run = move |log: Log, tag: Tag, fence: u64, planned: SystemTime| {
+        let fence = i64::try_from(fence).unwrap();
+        let planned = Timestamp::from_system(planned).0;
+        log.note(Event::Began { tag, fence, planned, clock: clock() });
+        let roll = fastrand::u8(..100);
+        if roll < 20 {
+            std::thread::sleep(Duration::from_micros(fastrand::u64(0..20_000)));
+        }
+        let (end, outcome) = match roll {
+            // In the last life everything comes to an end.
+            0..=14 if seed != 0 => {
+                (End::Retry, Outcome::RetryAfter(Duration::from_millis(fastrand::u64(0..50))))
+            }
+            15 => (End::Park, Outcome::Park("chance".into())),
+            _ => (End::Done, Outcome::Done),
+        };
+        log.note(Event::Ended { tag, fence, end, clock: clock() });
+        outcome
+    };
+    let (one, other) = (log.clone(), log.clone());
+    let tagged =
+        move |due: &Fired<Tagged>| run(one.clone(), due.payload().0, due.fence(), due.due());
+    let once_only =
+        move |due: &Fired<OnceOnly>| run(other.clone(), due.payload().0, due.fence(), due.due());
+    Durable::sqlite(path)
+        .handle(tagged)
+        .handler(Handler::new(once_only).at_most_once())
+        .start()
+        .unwrap()
+}
+
+fn one_call(timers: &Timers, log: &Log, rng: &mut fastrand::Rng) {
+    let key = rng.u64(..6);
+    match rng.u8(..10) {
+        0 => cancel(timers, log, key),
+        1 => {
+            let after = rng.u64(0..50_000);
+            let not_before = clock() + i64::try_from(after).unwrap();
+            log.note(Event::ResetAsked { key, not_before });
+            let moved = timers.reset(&key.to_string(), Duration::from_micros(after)).wait().ok();
+            log.note(Event::ResetAnswered { key, moved });
+        }
+        _ => schedule(timers, log, rng, key),
+    }
+}
+
+fn schedule(timers: &Timers, log: &Log, rng: &mut fastrand::Rng, key: u64) {
+    let tag = rng.u64(1..u64::MAX >> 12);
+    let after = Duration::from_micros(rng.u64(0..60_000));
+    let every = Duration::from_micros(rng.u64(5_000..50_000));
+    let micros = |duration: Duration| i64::try_from(duration.as_micros()).unwrap();
+    let not_before = clock() + micros(after);
+    let conflict = *rng.choice(&[OnConflict::Keep, OnConflict::Replace, OnConflict::Fail]).unwrap();
+    let replaces = conflict == OnConflict::Replace;
+    let asked = |key, kind| {
+        log.note(Event::Asked { tag, key, not_before, kind, replaces });
+    };
+    let text = key.to_string();
+    let submitted = match rng.u8(..10) {
+        0 => {
+            asked(Some(key), Kind::Delay(micros(every)));
+            let timer = timers.schedule_with_fixed_delay(after, every, Tagged(tag)).key(text);
+            timer.on_conflict(conflict).submit()
+        }
+        1 => {
+            asked(Some(key), Kind::Rate(micros(every)));
+            let timer = timers.schedule_at_fixed_rate(after, every, Tagged(tag)).key(text);
+            timer.on_conflict(conflict).submit()
+        }
+        2 => {
+            asked(None, Kind::AtMostOnce);
+            timers.schedule_once(after, OnceOnly(tag)).submit()
+        }
+        3..=5 => {
+            asked(Some(key), Kind::Once);
+            let timer = timers.schedule_once(after, Tagged(tag)).key(text);
+            timer.on_conflict(conflict).submit()
+        }
+        _ => {
+            asked(None, Kind::Once);
+            timers.schedule_once(after, Tagged(tag)).submit()
+        }
+    };
+    if rng.u8(..3) == 0 {
+        // Nobody waits for it: the call is not taken back.
+        drop(submitted);
+        return;
+    }
+    match submitted.wait() {
+        Ok(accepted) if accepted.placement == Placement::Kept => log.note(Event::Refused { tag }),
+        Ok(_) => log.note(Event::Accepted { tag }),
+        Err(crate::Error::OutcomeUnknown { .. }) => log.note(Event::Unknown { tag }),
+        Err(_) => log.note(Event::Refused { tag }),
+    }
+}
+
+fn cancel(timers: &Timers, log: &Log, key: u64) {
+    log.note(Event::CancelAsked { key });
+    let answer = match timers.cancel(&key.to_string()).wait() {
+        Ok(Cancel::Prevented) => Answer::Prevented,
+        Ok(Cancel::Running) => Answer::Running,
+        Ok(Cancel::NotFound) => Answer::NotFound,
+        Err(_) => Answer::Unknown,
+    };
+    log.note(Event::CancelAnswered { key, answer });
+}
+
+/// Cancels all series, and waits until nothing is left but what was parked.
+fn bring_to_an_end(durable: &Durable, timers: &Timers, log: &Log) {
+    for round in 0..6_000 {
+        for key in 0..6 {
+            if timers.get(&key.to_string()).wait().unwrap().is_some_and(|timer| timer.repeats) {
+                cancel(timers, log, key);
+            }
+        }
+        std::thread::sleep(Duration::from_millis(10));
+        let metrics = durable.metrics();
+        // The first load and the first sweep come at once.
+        if round > 20 && metrics.in_flight == 0 && metrics.resident == 0 {
+            break;
+        }
+    }
+    let mut after = 0;
+    loop {
+        let page = timers.parked(after, 100).wait().unwrap();
+        let Some(last) = page.last() else { break };
+        after = last.timer.id;
+        for parked in page {
+            let tag = serde_json::from_str(&parked.timer.payload).unwrap();
+            log.note(Event::Left { tag, parked: true });
+        }
+    }
+}

@@ -1,0 +1,437 @@
+//! One node over the reference, in virtual time, without faults: what the engine promises by
+//! itself.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use lars_scheduler::backoff::BackoffPolicy;
+use lars_scheduler::wall_clock::MissedRuns;
+
+use crate::engine::{HandlerSettings, Lane, Launch, Node, NodeSettings, Output, RunEnd};
+use crate::model::{MissedTick, NewTimer, OnConflict, Series, When, cron_series};
+use crate::store::{MemoryStore, Reply, Request, Store, Write, Written};
+use crate::sync::{Arc, AtomicI64, Ordering};
+use crate::time::{Mono, Timestamp};
+
+const SECOND: i64 = 1_000_000;
+/// A Friday, 2023-11-17 at midnight.
+const START: i64 = 1_700_179_200 * SECOND;
+
+/// A run, as its handler saw it: payload, planned for, begun at (both since the start), attempt.
+type Seen = (String, i64, i64, u32);
+
+struct Bench {
+    node: Option<Node>,
+    store: MemoryStore,
+    settings: NodeSettings,
+    clock: Arc<AtomicI64>,
+    now: i64,
+    alarms: BTreeSet<i64>,
+    launched: Vec<Launch>,
+    seen: Vec<Seen>,
+    most_resident: usize,
+    closed: bool,
+    /// The keeper gets no answers any more.
+    deaf: bool,
+    valid_until: i64,
+    next_call: u64,
+}
+
+impl Bench {
+    fn new() -> Self {
+        Self::with(|_| ())
+    }
+
+    fn with(change: impl FnOnce(&mut NodeSettings)) -> Self {
+        let millisecond = Duration::from_millis(1);
+        let backoff = BackoffPolicy::builder().initial(millisecond).build().unwrap();
+        let handler = HandlerSettings {
+            name: "handler".into(),
+            concurrency: 1_000,
+            max_attempts: 25,
+            backoff,
+            at_most_once: false,
+        };
+        let mut settings = NodeSettings {
+            handlers: vec![handler],
+            window: 30 * SECOND,
+            lease: 10 * SECOND,
+            lead: 5_000,
+            max_resident: 200_000,
+            max_in_flight: 1_000,
+            ramp: 1_000,
+            batch: 1_000,
+            call_timeout: 5 * SECOND,
+            sweep: 2 * SECOND,
+            max_deaths: 3,
+        };
+        change(&mut settings);
+        let clock = Arc::new(AtomicI64::new(START));
+        let here = Arc::clone(&clock);
+        let store = MemoryStore::new(1, Arc::new(move || Timestamp(here.load(Ordering::Relaxed))));
+        let mut bench = Self {
+            node: None,
+            store,
+            settings,
+            clock,
+            now: 0,
+            alarms: BTreeSet::new(),
+            launched: Vec::new(),
+            seen: Vec::new(),
+            most_resident: 0,
+            closed: false,
+            deaf: false,
+            valid_until: i64::MIN,
+            next_call: 0,
+        };
+        bench.live();
+        bench
+    }
+
+    /// A new life; the old one, if there is one, is gone without a word.
+    fn live(&mut self) {
+        self.launched.clear();
+        let settings = self.settings.clone();
+        let rng = fastrand::Rng::with_seed(self.now.unsigned_abs());
+        self.node = Some(Node::new(settings, rng, Mono(self.now)));
+        self.turn();
+    }
+
+    fn node(&mut self) -> &mut Node {
+        self.node.as_mut().unwrap()
+    }
+
+    fn turn(&mut self) {
+        loop {
+            let now = Mono(self.now);
+            self.node().turn(now);
+            let outputs = self.node().take_outputs();
+            self.most_resident = self.most_resident.max(self.node().counts().resident);
+            if outputs.is_empty() {
+                return;
+            }
+            for output in outputs {
+                match output {
+                    Output::Send { lane: Lane::Keeper, .. } if self.deaf => {}
+                    Output::Send { lane, requests } => {
+                        let committed = self.store.transact(&requests);
+                        self.node().replied(lane, now, committed);
+                    }
+                    Output::Alarm { at } => drop(self.alarms.insert(at.0)),
+                    Output::Launch(launch) => self.launched.push(launch),
+                    Output::Answer { result, .. } => drop(result.unwrap()),
+                    Output::Closed { .. } => self.closed = true,
+                    Output::ValidUntil(until) => self.valid_until = until.0,
+                    Output::Notify(_) => {}
+                }
+            }
+        }
+    }
+
+    /// Moves time on; each run ends as `end` says, at once.
+    fn run_until(&mut self, time: i64, end: impl Fn(&Launch) -> RunEnd) {
+        self.turn();
+        loop {
+            if let Some(place) = self.next_launch() {
+                let launch = self.launched.remove(place);
+                let row = &launch.row;
+                let planned = row.planned.0 - START;
+                self.seen.push((row.payload.clone(), planned, self.now, row.attempt));
+                let (now, id, end) = (Mono(self.now), row.id, end(&launch));
+                self.node().ended(now, id, launch.fence, end);
+                self.turn();
+                continue;
+            }
+            let launches = self.launched.iter().map(|launch| launch.at.0);
+            let next = launches.chain(self.alarms.first().copied()).min().unwrap_or(i64::MAX);
+            let next = next.min(self.node().next_turn().0).max(self.now);
+            if next > time {
+                break;
+            }
+            self.move_to(next.max(self.now + 1));
+            self.alarms = self.alarms.split_off(&(self.now + 1));
+            self.turn();
+        }
+        self.move_to(time);
+        self.turn();
+    }
+
+    fn next_launch(&self) -> Option<usize> {
+        let due = self.launched.iter().enumerate().filter(|(_, launch)| launch.at.0 <= self.now);
+        due.min_by_key(|(_, launch)| (launch.row.deadline, launch.row.id)).map(|(place, _)| place)
+    }
+
+    fn move_to(&mut self, time: i64) {
+        self.now = time;
+        self.clock.store(START + time, Ordering::Relaxed);
+    }
+
+    fn call(&mut self, write: Write) {
+        self.next_call += 1;
+        let (now, call) = (Mono(self.now), self.next_call);
+        self.node().call(now, call, write);
+        self.turn();
+    }
+
+    fn schedule(&mut self, due: i64, payload: &str, series: Option<Series>) {
+        let timer = self.timer(due, payload, series);
+        self.call(Write::Schedule(Arc::new(vec![timer])));
+    }
+
+    fn timer(&self, due: i64, payload: &str, series: Option<Series>) -> NewTimer {
+        NewTimer {
+            id: 0,
+            bucket: 0,
+            when: When::At(Timestamp(START + due)),
+            offset: 0,
+            key: Some(format!("key {payload} {due}").into()),
+            conflict: OnConflict::Fail,
+            handler: "handler".into(),
+            payload_version: 1,
+            payload: payload.into(),
+            series: series.map(|series| series.to_text().into()),
+            remember: 0,
+        }
+    }
+
+    fn parked(&mut self) -> Vec<(String, String)> {
+        let write = Request::Write(Write::Parked { after: 0, limit: 100 });
+        let reply = self.store.transact(&[write]).unwrap().replies.pop();
+        let Some(Reply::Written(Written::Listed(timers))) = reply else { panic!() };
+        timers.into_iter().map(|it| (it.payload, it.parked.unwrap().0)).collect()
+    }
+
+    fn texts(&self) -> Vec<&str> {
+        self.seen.iter().map(|(text, ..)| text.as_str()).collect()
+    }
+}
+
+fn done(_: &Launch) -> RunEnd {
+    RunEnd::Done
+}
+
+#[test]
+fn starts_happen_in_the_order_of_due_and_identity() {
+    let mut bench = Bench::new();
+    let mut rng = fastrand::Rng::with_seed(3);
+    let mut expected = Vec::new();
+    for number in 0..500_i64 {
+        // Many of them inside of one millisecond.
+        let due = SECOND + rng.i64(0..20) * 400;
+        bench.schedule(due, &number.to_string(), None);
+        expected.push((due, number));
+    }
+    expected.sort_unstable();
+    bench.run_until(2 * SECOND, done);
+    let expected: Vec<String> = expected.iter().map(|(_, number)| number.to_string()).collect();
+    assert_eq!(bench.texts(), expected);
+    assert!(bench.seen.iter().all(|(_, planned, begun, _)| begun == planned), "to the microsecond");
+}
+
+#[test]
+fn no_more_timers_are_in_memory_than_the_limit_and_all_run_in_order() {
+    let mut bench = Bench::with(|settings| settings.max_resident = 100);
+    for batch in 0..10 {
+        let timers = (0..1_000).map(|number| {
+            let due = SECOND + (number * 10 + batch) * 100;
+            bench.timer(due, &due.to_string(), None)
+        });
+        let timers = timers.collect();
+        bench.call(Write::Schedule(Arc::new(timers)));
+    }
+    assert!(bench.most_resident <= 100, "{}", bench.most_resident);
+    bench.run_until(20 * SECOND, done);
+    assert!(bench.most_resident <= 100, "{}", bench.most_resident);
+    assert_eq!(bench.seen.len(), 10_000);
+    assert!(bench.seen.is_sorted_by_key(|(_, planned, ..)| *planned));
+}
+
+#[test]
+fn nothing_starts_from_a_fifth_before_the_end_of_a_lease_that_is_not_renewed() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.valid_until, 8 * SECOND, "of a lease of ten");
+    bench.deaf = true;
+    for due in [1, 7, 9, 11] {
+        bench.schedule(due * SECOND, &due.to_string(), None);
+    }
+    bench.run_until(30 * SECOND, done);
+    assert_eq!(bench.texts(), ["1", "7"]);
+}
+
+#[test]
+fn what_is_beyond_the_window_is_not_in_memory_and_runs_on_time() {
+    let mut bench = Bench::new();
+    for hour in 1..=6 {
+        bench.schedule(hour * 3_600 * SECOND, "far", None);
+    }
+    assert_eq!(bench.most_resident, 0);
+    bench.run_until(7 * 3_600 * SECOND, done);
+    assert_eq!(bench.seen.len(), 6);
+    assert!(bench.seen.iter().all(|(_, planned, begun, _)| begun == planned));
+    assert_eq!(bench.most_resident, 1);
+}
+
+#[test]
+fn what_a_dead_process_had_started_runs_one_at_a_time_and_is_parked_after_three_deaths() {
+    let mut bench = Bench::new();
+    for name in ["innocent 1", "poison", "innocent 2"] {
+        bench.schedule(SECOND, name, None);
+    }
+    // All three run when the process dies of one.
+    bench.run_until(SECOND - 3_000, done);
+    assert_eq!(bench.launched.len(), 3);
+    for life in 0..4 {
+        bench.move_to((life + 2) * 60 * SECOND);
+        // The dead node's buckets are taken after a lease.
+        bench.live();
+        let until = bench.now + 25 * SECOND;
+        let poisoned = std::cell::Cell::new(false);
+        while bench.now < until && !poisoned.get() {
+            assert!(bench.launched.len() <= 1, "one at a time: {:?}", bench.launched);
+            if let Some(place) = bench.next_launch() {
+                let launch = bench.launched.remove(place);
+                bench.seen.push((launch.row.payload.clone(), 0, bench.now, launch.row.attempt));
+                if launch.row.payload == "poison" {
+                    poisoned.set(true);
+                } else {
+                    let (now, id) = (Mono(bench.now), launch.row.id);
+                    bench.node().ended(now, id, launch.fence, RunEnd::Done);
+                }
+            }
+            bench.move_to(bench.now + 1_000);
+            bench.turn();
+        }
+    }
+    let parked = bench.parked();
+    assert_eq!(parked.len(), 1);
+    assert_eq!(parked[0].0, "poison");
+    assert!(parked[0].1.contains("died 3 times"), "{}", parked[0].1);
+    let innocent = bench.texts().iter().filter(|text| text.starts_with("innocent")).count();
+    assert_eq!(innocent, 2, "each innocent runs once more: {:?}", bench.seen);
+}
+
+#[test]
+fn a_timer_without_a_handler_is_put_off_and_parked_after_fourteen_days() {
+    let mut bench = Bench::with(|settings| settings.sweep = 3_600 * SECOND);
+    let unknown = NewTimer { handler: "unknown".into(), ..bench.timer(SECOND, "x", None) };
+    bench.call(Write::Schedule(Arc::new(vec![unknown])));
+    bench.schedule(2 * SECOND, "known", None);
+    let day = 86_400 * SECOND;
+    bench.run_until(13 * day, done);
+    assert_eq!(bench.texts(), ["known"]);
+    assert!(bench.parked().is_empty());
+    bench.run_until(15 * day, done);
+    assert_eq!(bench.parked(), [("x".into(), "no handler for fourteen days".into())]);
+    assert_eq!(bench.texts(), ["known"]);
+}
+
+/// Runs a rate of one second whose first run takes two and a half.
+fn slow_first_run(missed: MissedTick) -> Vec<(i64, i64)> {
+    let mut bench = Bench::new();
+    bench.schedule(SECOND, "rate", Some(Series::FixedRate { every: SECOND, missed }));
+    bench.run_until(SECOND - 1, done);
+    let launch = bench.launched.remove(0);
+    bench.seen.push((String::new(), SECOND, SECOND, 1));
+    bench.run_until(3 * SECOND + SECOND / 2, done);
+    let (now, id) = (Mono(bench.now), launch.row.id);
+    bench.node().ended(now, id, launch.fence, RunEnd::Done);
+    bench.run_until(6 * SECOND - 1, done);
+    bench.seen.iter().map(|(_, planned, begun, _)| (planned / 100_000, begun / 100_000)).collect()
+}
+
+#[test]
+fn missed_runs_of_a_rate_are_made_up_for_left_out_or_put_off_by_name() {
+    let burst = [(10, 10), (20, 35), (30, 35), (40, 40), (50, 50)];
+    assert_eq!(slow_first_run(MissedTick::Burst), burst);
+    assert_eq!(slow_first_run(MissedTick::Skip), [(10, 10), (40, 40), (50, 50)]);
+    assert_eq!(slow_first_run(MissedTick::Delay), [(10, 10), (45, 45), (55, 55)]);
+}
+
+/// An hourly job whose process is down from 9:30 to 12:10; when its runs begin, in minutes after
+/// midnight.
+fn down_for_hours(missed: MissedRuns) -> Vec<i64> {
+    let minute = 60 * SECOND;
+    let mut bench = Bench::new();
+    let series = cron_series("0 * * * *", "UTC", missed, Duration::ZERO).unwrap();
+    bench.schedule(9 * 60 * minute, "hourly", Some(series));
+    bench.run_until(9 * 60 * minute + 30 * minute, done);
+    bench.node().close();
+    bench.turn();
+    assert!(bench.closed);
+    bench.alarms.clear();
+    bench.move_to(12 * 60 * minute + 10 * minute);
+    bench.live();
+    bench.run_until(14 * 60 * minute - 1, done);
+    bench.seen.iter().map(|(_, _, begun, _)| begun / minute).collect()
+}
+
+#[test]
+fn missed_occurrences_of_a_cron_expression_are_made_up_for_or_left_out_by_name() {
+    let (nine, now, one) = (9 * 60, 12 * 60 + 10, 13 * 60);
+    assert_eq!(down_for_hours(MissedRuns::Once), [nine, now, one]);
+    assert_eq!(down_for_hours(MissedRuns::Burst), [nine, now, now, now, one]);
+    let minutes = |minutes: u64| MissedRuns::Skip(Duration::from_secs(minutes * 60));
+    assert_eq!(down_for_hours(minutes(5)), [nine, one]);
+    assert_eq!(down_for_hours(minutes(15)), [nine, now, one]);
+}
+
+#[test]
+fn a_spread_is_later_and_the_same_for_each_run_of_a_key() {
+    let minute = 60 * SECOND;
+    let spread = Duration::from_secs(20 * 60);
+    let series = cron_series("0 * * * *", "UTC", MissedRuns::Once, spread).unwrap();
+    let mut offsets = BTreeSet::new();
+    for number in 0..20 {
+        let key = format!("key {number}");
+        let next = series.next(Timestamp(START), Timestamp(START), Some(&key));
+        let crate::model::Next::Run { when: When::At(when), offset } = next else { panic!() };
+        assert_eq!(when.0, START + 60 * minute);
+        assert!((0..20 * minute).contains(&offset));
+        let later = series.next(when, when.plus(offset), Some(&key));
+        let run = crate::model::Next::Run { when: When::At(when.plus(60 * minute)), offset };
+        assert_eq!(later, run);
+        offsets.insert(offset);
+    }
+    assert!(offsets.len() > 15, "they are spread: {offsets:?}");
+}
+
+#[test]
+fn after_a_start_runs_begin_with_few_at_a_time_and_double_each_second() {
+    let mut bench = Bench::with(|settings| settings.ramp = 2);
+    for _ in 0..64 {
+        let timers = vec![NewTimer { key: None, ..bench.timer(0, "herd", None) }];
+        bench.call(Write::Schedule(Arc::new(timers)));
+    }
+    let mut most = Vec::new();
+    for second in 1..=4 {
+        bench.move_to(second * SECOND - 1);
+        bench.turn();
+        bench.turn();
+        most.push(bench.node().counts().in_flight.min(bench.launched.len()));
+    }
+    assert_eq!(most, [2, 4, 8, 16]);
+}
+
+#[test]
+fn an_idle_node_with_timers_far_out_asks_for_less_than_one_transaction_a_second() {
+    let mut bench = Bench::new();
+    for day in 1..100 {
+        bench.schedule(day * 86_400 * SECOND, "far", None);
+    }
+    let mut transactions = 0;
+    let until = bench.now + 600 * SECOND;
+    while bench.now < until {
+        let next = bench.node().next_turn().0.max(bench.now + 1);
+        bench.move_to(next);
+        let now = Mono(bench.now);
+        bench.node().turn(now);
+        for output in bench.node().take_outputs() {
+            if let Output::Send { lane, requests } = output {
+                transactions += 1;
+                let committed = bench.store.transact(&requests);
+                bench.node().replied(lane, now, committed);
+            }
+        }
+    }
+    assert!(transactions < 600, "{transactions} in 600 s");
+}

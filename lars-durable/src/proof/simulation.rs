@@ -1,0 +1,92 @@
+//! Several nodes, one store, and everything between them that can fail; in virtual time, and the
+//! same again from the same seed.
+//!
+//! The nodes are the engine itself, and the store is the reference with a network before it:
+//! requests take their time, are lost, are carried out without an answer; notifications are lost or
+//! come in another order; nodes are killed, frozen and started anew; the store's clock jumps. In
+//! the end the faults stop, all series are cancelled, and everything that was accepted has to be
+//! over.
+//!
+//! `LARS_SIM=1000000 cargo test --release -p lars-durable --lib simulation` runs that many
+//! histories, `LARS_SIM_SEED=<n>` one of them.
+
+mod plan;
+mod world;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+
+use self::plan::Plan;
+use self::world::World;
+use super::history::{self, Summary};
+
+/// Histories of `cargo test`.
+const HISTORIES: u64 = 3_000;
+
+fn setting(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|value| value.parse().expect("a number"))
+}
+
+/// Runs one history and checks it.
+fn history_of(seed: u64) -> Result<Summary, String> {
+    let events = World::new(Plan::of(seed)).run()?;
+    history::check(&events).map_err(|wrong| {
+        let lines: Vec<String> = events.iter().map(|event| format!("{event:?}")).collect();
+        format!("{wrong}\n{}", lines.join("\n"))
+    })
+}
+
+#[test]
+fn nothing_accepted_is_lost_early_or_twice_under_one_owner_whatever_fails() {
+    if let Some(seed) = setting("LARS_SIM_SEED") {
+        let summary = history_of(seed).unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
+        println!("seed {seed}: {summary:?}");
+        return;
+    }
+    let (first, count) = (setting("LARS_SIM_FIRST").unwrap_or(0), setting("LARS_SIM"));
+    let last = first + count.unwrap_or(HISTORIES);
+    let (next, checked) = (AtomicU64::new(first), AtomicU64::new(0));
+    let totals = [const { AtomicU64::new(0) }; 4];
+    let work = || loop {
+        let seed = next.fetch_add(1, Ordering::Relaxed);
+        if seed >= last {
+            return;
+        }
+        match history_of(seed) {
+            Ok(summary) => {
+                let Summary { accepted, runs, repeated, prevented, .. } = summary;
+                for (total, more) in totals.iter().zip([accepted, runs, repeated, prevented]) {
+                    total.fetch_add(more as u64, Ordering::Relaxed);
+                }
+            }
+            Err(wrong) => {
+                next.store(u64::MAX / 2, Ordering::Relaxed);
+                panic!("{wrong}\nrerun it with LARS_SIM_SEED={seed}");
+            }
+        }
+        if checked.fetch_add(1, Ordering::Relaxed) % 100_000 == 99_999 {
+            println!("{} histories", checked.load(Ordering::Relaxed));
+        }
+    };
+    thread::scope(|scope| {
+        let threads = thread::available_parallelism().map_or(1, usize::from);
+        for _ in 0..threads {
+            scope.spawn(work);
+        }
+    });
+    let [accepted, runs, repeated, prevented] = totals.map(AtomicU64::into_inner);
+    println!(
+        "{} histories: {accepted} timers accepted, {runs} runs, {repeated} of them repeated \
+         after a fault, {prevented} prevented",
+        checked.into_inner()
+    );
+    assert!(repeated > 0 && prevented > 0 && runs > accepted / 2, "the histories are too tame");
+}
+
+#[test]
+fn a_history_is_the_same_again_from_the_same_seed() {
+    for seed in 0..50 {
+        let run = || World::new(Plan::of(seed)).run().unwrap();
+        assert_eq!(run(), run(), "seed {seed}");
+    }
+}

@@ -1,0 +1,636 @@
+//! Nodes, store, network, callers and handlers, on one line of time.
+
+mod callers;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use std::time::Duration;
+
+use lars_scheduler::backoff::BackoffPolicy;
+
+use super::plan::Plan;
+use crate::engine::{HandlerSettings, Lane, Launch, Node, NodeSettings, Output, RunEnd};
+use crate::model::{BucketNo, Fence, Loaded, TimerId};
+use crate::proof::history::{End, Event, Tag};
+use crate::store::{Committed, MemoryStore, Reply, Request, Store, StoreError, Write, Written};
+use crate::sync::{Arc, AtomicI64, Ordering};
+use crate::time::{Mono, Timestamp};
+
+const SECOND: i64 = 1_000_000;
+
+/// What the store's clock shows in the beginning.
+const START: i64 = 1_700_000_000 * SECOND;
+
+/// A history that is not over by then never will be.
+const PATIENCE: i64 = 400 * SECOND;
+
+/// A history with more steps than this has a node that does not rest.
+const BUSY: u64 = 200_000;
+
+/// A run without faults is later than this only if something was missed.
+const PUNCTUAL: i64 = 100_000;
+
+/// What happens at an instant.
+enum Step {
+    /// A node has something to do.
+    Turn(usize),
+    /// A batch arrives at the store.
+    Apply {
+        node: usize,
+        life: u32,
+        lane: Lane,
+        requests: Vec<Request>,
+    },
+    Reply {
+        node: usize,
+        life: u32,
+        lane: Lane,
+        result: Result<Committed, StoreError>,
+    },
+    Begin {
+        node: usize,
+        life: u32,
+        launch: Launch,
+        looked: Option<i64>,
+    },
+    End {
+        node: usize,
+        life: u32,
+        tag: Tag,
+        id: TimerId,
+        fence: Fence,
+        end: RunEnd,
+    },
+    Notified {
+        node: usize,
+        timers: Vec<(BucketNo, TimerId)>,
+    },
+    Call,
+    Kill(usize),
+    Restart(usize),
+    Freeze(usize, i64),
+    Close(usize),
+    Jump(i64),
+    /// The faults stop, and all series are cancelled.
+    Heal,
+    /// No handler is paused.
+    Resume,
+}
+
+struct Member {
+    /// `None` for a process that is dead.
+    node: Option<Node>,
+    life: u32,
+    /// Nothing happens in it before this.
+    frozen_until: i64,
+    /// The next turn that is on the line of time.
+    turn_at: i64,
+    valid_until: Mono,
+    closing: bool,
+    /// How far its clock is from the line of time.
+    origin: i64,
+    open_calls: BTreeMap<u64, Asked>,
+}
+
+/// A call that waits for its answer.
+#[derive(Clone)]
+enum Asked {
+    Timers(Vec<Tag>),
+    Cancel(u64),
+    Reset(u64),
+    Other,
+}
+
+pub(super) struct World {
+    plan: Plan,
+    rng: fastrand::Rng,
+    now: i64,
+    steps: BinaryHeap<Reverse<(i64, u64, usize)>>,
+    /// The steps that are to come, by place.
+    waiting: Vec<Option<Step>>,
+    free: Vec<usize>,
+    sequence: u64,
+    clock: Arc<AtomicI64>,
+    /// How far the store's clock is from the line of time.
+    ahead: i64,
+    store: MemoryStore,
+    members: Vec<Member>,
+    next_tag: Tag,
+    next_call: u64,
+    calls_left: usize,
+    series_keys: Vec<u64>,
+    healed: bool,
+    jumped: bool,
+    pub(super) events: Vec<Event>,
+}
+
+impl World {
+    pub(super) fn new(plan: Plan) -> Self {
+        let mut rng = fastrand::Rng::with_seed(plan.seed ^ 0x5eed);
+        let clock = Arc::new(AtomicI64::new(START));
+        let here = Arc::clone(&clock);
+        let store = MemoryStore::new(
+            plan.buckets,
+            Arc::new(move || Timestamp(here.load(Ordering::Relaxed))),
+        );
+        let members = (0..plan.nodes)
+            .map(|_| Member {
+                node: None,
+                life: 0,
+                frozen_until: 0,
+                turn_at: i64::MAX,
+                valid_until: Mono(i64::MIN),
+                closing: false,
+                origin: rng.i64(0..1_000 * SECOND),
+                open_calls: BTreeMap::new(),
+            })
+            .collect();
+        let mut world = Self {
+            calls_left: plan.calls,
+            plan,
+            rng,
+            now: 0,
+            steps: BinaryHeap::new(),
+            waiting: Vec::new(),
+            free: Vec::new(),
+            sequence: 0,
+            clock,
+            ahead: START,
+            store,
+            members,
+            next_tag: 1,
+            next_call: 0,
+            series_keys: Vec::new(),
+            healed: false,
+            jumped: false,
+            events: Vec::new(),
+        };
+        world.set_up();
+        world
+    }
+
+    fn set_up(&mut self) {
+        if self.plan.faults.any() {
+            self.events.push(Event::Fault);
+        }
+        for node in 0..self.plan.nodes {
+            let at = self.rng.i64(0..SECOND);
+            self.at(at, Step::Restart(node));
+        }
+        let horizon = self.plan.horizon;
+        for _ in 0..self.plan.calls {
+            let at = self.rng.i64(0..horizon);
+            self.at(at, Step::Call);
+        }
+        let faults = self.plan.faults.clone();
+        let node = |rng: &mut fastrand::Rng, nodes| rng.usize(0..nodes);
+        for _ in 0..faults.kills {
+            let (at, node) = (self.rng.i64(0..horizon), node(&mut self.rng, self.plan.nodes));
+            self.at(at, Step::Kill(node));
+        }
+        for _ in 0..faults.closes {
+            let (at, node) = (self.rng.i64(0..horizon), node(&mut self.rng, self.plan.nodes));
+            self.at(at, Step::Close(node));
+        }
+        for _ in 0..faults.freezes {
+            let (at, node) = (self.rng.i64(0..horizon), node(&mut self.rng, self.plan.nodes));
+            let long = self.rng.i64(0..10 * SECOND);
+            self.at(at, Step::Freeze(node, long));
+        }
+        for _ in 0..faults.jumps {
+            let at = self.rng.i64(0..horizon);
+            let by = *self
+                .rng
+                .choice(&[-3600 * SECOND, -2 * SECOND, -100_000, 100_000, 5 * SECOND, 60 * SECOND])
+                .expect("not empty");
+            self.at(at, Step::Jump(by));
+        }
+        self.at(horizon, Step::Heal);
+    }
+
+    /// The whole history.
+    pub(super) fn run(mut self) -> Result<Vec<Event>, String> {
+        while let Some(Reverse((at, _, place))) = self.steps.pop() {
+            self.free.push(place);
+            let step = self.waiting[place].take().expect("each step happens once");
+            self.now = self.now.max(at);
+            self.clock.store(self.store_now(), Ordering::Relaxed);
+            self.step(step)?;
+            if self.sequence > BUSY {
+                return Err(format!("a node spins: {:?}", self.plan));
+            }
+            if self.healed && self.is_over() {
+                break;
+            }
+            if self.now > PATIENCE {
+                let left = self.left();
+                return Err(format!(
+                    "it never ends: {:?}\nleft: {:?}\n{}\n{:#?}\nstore {}",
+                    self.plan,
+                    left,
+                    self.lines(),
+                    self.members.iter().map(|member| &member.node).collect::<Vec<_>>(),
+                    self.store_now(),
+                ));
+            }
+        }
+        self.list_what_is_left();
+        Ok(self.events)
+    }
+
+    fn lines(&self) -> String {
+        let lines: Vec<String> = self.events.iter().map(|event| format!("{event:?}")).collect();
+        lines.join("\n")
+    }
+
+    fn store_now(&self) -> i64 {
+        self.now + self.ahead
+    }
+
+    fn at(&mut self, at: i64, step: Step) {
+        self.sequence += 1;
+        let place = match self.free.pop() {
+            Some(place) => {
+                self.waiting[place] = Some(step);
+                place
+            }
+            None => {
+                self.waiting.push(Some(step));
+                self.waiting.len() - 1
+            }
+        };
+        self.steps.push(Reverse((at, self.sequence, place)));
+    }
+
+    fn chance(&mut self, in_a_thousand: u32) -> bool {
+        !self.healed && in_a_thousand > 0 && self.rng.u32(..1_000) < in_a_thousand
+    }
+
+    fn mono(&self, node: usize) -> Mono {
+        Mono(self.now + self.members[node].origin)
+    }
+
+    /// Steps inside of a process wait while it is frozen. `None` if they are of another life.
+    fn alive(&self, node: usize, life: u32) -> Option<i64> {
+        let member = &self.members[node];
+        (member.life == life && member.node.is_some()).then_some(member.frozen_until)
+    }
+
+    fn step(&mut self, step: Step) -> Result<(), String> {
+        match step {
+            Step::Turn(node) => {
+                let frozen = self.members[node].frozen_until;
+                if self.members[node].turn_at <= self.now {
+                    self.members[node].turn_at = i64::MAX;
+                }
+                if frozen > self.now {
+                    self.turn_at(node, frozen);
+                } else {
+                    self.turn(node);
+                }
+            }
+            Step::Apply { node, life, lane, requests } => self.apply(node, life, lane, &requests),
+            Step::Reply { node, life, lane, result } => {
+                if let Some(frozen) = self.alive(node, life) {
+                    if frozen > self.now {
+                        self.at(frozen, Step::Reply { node, life, lane, result });
+                    } else {
+                        let now = self.mono(node);
+                        self.member(node).replied(lane, now, result);
+                        self.turn(node);
+                    }
+                }
+            }
+            Step::Begin { node, life, launch, looked } => {
+                if let Some(frozen) = self.alive(node, life) {
+                    if frozen > self.now {
+                        self.at(frozen, Step::Begin { node, life, launch, looked });
+                    } else {
+                        self.begin(node, life, launch, looked)?;
+                    }
+                }
+            }
+            Step::End { node, life, tag, id, fence, end } => {
+                if let Some(frozen) = self.alive(node, life) {
+                    if frozen > self.now {
+                        self.at(frozen, Step::End { node, life, tag, id, fence, end });
+                    } else {
+                        self.end(node, tag, id, fence, end);
+                    }
+                }
+            }
+            Step::Notified { node, timers } => {
+                if self.members[node].node.is_some() {
+                    self.member(node).notified(timers);
+                    self.turn_at(node, self.now);
+                }
+            }
+            Step::Call => self.call(),
+            Step::Kill(node) => self.kill(node),
+            Step::Restart(node) => self.restart(node),
+            Step::Freeze(node, long) => {
+                let until = self.now + long;
+                let member = &mut self.members[node];
+                member.frozen_until = member.frozen_until.max(until);
+            }
+            Step::Close(node) => {
+                if let Some(node) = &mut self.members[node].node {
+                    node.close();
+                }
+                self.members[node].closing = true;
+                self.turn_at(node, self.now);
+            }
+            Step::Jump(by) => {
+                self.ahead += by;
+                self.jumped = true;
+            }
+            Step::Heal => self.heal(),
+            Step::Resume => {
+                let resume = Write::Pause { handler: "tag".into(), paused: false };
+                self.store.transact(&[Request::Write(resume)]).expect("it does not fail");
+            }
+        }
+        Ok(())
+    }
+
+    fn member(&mut self, node: usize) -> &mut Node {
+        self.members[node].node.as_mut().expect("it is alive")
+    }
+
+    fn restart(&mut self, node: usize) {
+        if self.members[node].node.is_some() {
+            return;
+        }
+        let settings = self.settings();
+        let (now, rng) = (self.mono(node), self.rng.fork());
+        let member = &mut self.members[node];
+        member.life += 1;
+        member.node = Some(Node::new(settings, rng, now));
+        (member.closing, member.frozen_until, member.turn_at) = (false, 0, i64::MAX);
+        member.valid_until = Mono(i64::MIN);
+        self.turn(node);
+    }
+
+    fn settings(&self) -> NodeSettings {
+        let backoff = BackoffPolicy::builder()
+            .initial(Duration::from_millis(100))
+            .cap(Duration::from_secs(1))
+            .build()
+            .expect("in range");
+        let handler = |name: &str, at_most_once| HandlerSettings {
+            name: name.into(),
+            concurrency: self.plan.concurrency,
+            max_attempts: 25,
+            backoff,
+            at_most_once,
+        };
+        NodeSettings {
+            handlers: vec![handler("tag", false), handler("once", true)],
+            window: 3 * SECOND,
+            lease: 3 * SECOND,
+            lead: 5_000,
+            max_resident: self.plan.max_resident,
+            max_in_flight: 64,
+            ramp: 4,
+            batch: self.plan.batch,
+            call_timeout: 5 * SECOND,
+            sweep: 2 * SECOND,
+            max_deaths: 3,
+        }
+    }
+
+    fn kill(&mut self, node: usize) {
+        let member = &mut self.members[node];
+        if member.node.take().is_none() {
+            return;
+        }
+        // Nobody is there to be answered.
+        let open = std::mem::take(&mut member.open_calls);
+        for asked in open.into_values() {
+            self.unknown(asked);
+        }
+        let at = self.now + self.rng.i64(0..5 * SECOND);
+        self.at(at, Step::Restart(node));
+    }
+
+    fn heal(&mut self) {
+        self.healed = true;
+        // A handler that was paused goes on, also if the request to pause it is still on its way.
+        for second in 0..30 {
+            self.at(self.now + second * SECOND, Step::Resume);
+        }
+        // Back to where it would be, so that everything comes due.
+        self.ahead = self.ahead.max(START);
+        for node in 0..self.plan.nodes {
+            self.members[node].frozen_until = self.members[node].frozen_until.min(self.now);
+            self.at(self.now, Step::Restart(node));
+        }
+        // Again and again, because a run that is under way makes a cancel too late.
+        for round in 1..=40 {
+            for _ in 0..self.series_keys.len() {
+                self.at(self.now + round * SECOND, Step::Call);
+            }
+        }
+    }
+
+    fn turn_at(&mut self, node: usize, at: i64) {
+        let member = &mut self.members[node];
+        if at < member.turn_at {
+            member.turn_at = at;
+            self.at(at, Step::Turn(node));
+        }
+    }
+
+    fn turn(&mut self, node: usize) {
+        if self.members[node].node.is_none() {
+            return;
+        }
+        let (now, life, origin) =
+            (self.mono(node), self.members[node].life, self.members[node].origin);
+        let member = self.member(node);
+        member.turn(now);
+        let outputs = member.take_outputs();
+        let next = member.next_turn();
+        for output in outputs {
+            match output {
+                Output::Send { lane, requests } => {
+                    let mut delay = self.rng.i64(200..3_000);
+                    if self.chance(self.plan.faults.slow) {
+                        delay = self.rng.i64(0..20 * SECOND);
+                    }
+                    self.at(self.now + delay, Step::Apply { node, life, lane, requests });
+                }
+                // Each is kept, as in the wheel: a node sets an alarm once.
+                Output::Alarm { at } => self.at((at.0 - origin).max(self.now), Step::Turn(node)),
+                Output::Launch(launch) => {
+                    let at = (launch.at.0 - origin).max(self.now) + self.rng.i64(0..500);
+                    self.at(at, Step::Begin { node, life, launch, looked: None });
+                }
+                Output::Answer { call, result } => self.answered(node, call, result),
+                Output::Notify(timers) => {
+                    for other in 0..self.plan.nodes {
+                        if !self.chance(self.plan.faults.unheard) {
+                            let at = self.now + self.rng.i64(0..50_000);
+                            self.at(at, Step::Notified { node: other, timers: timers.clone() });
+                        }
+                    }
+                }
+                Output::ValidUntil(until) => self.members[node].valid_until = until,
+                Output::Closed { .. } => {
+                    self.members[node].node = None;
+                    let at = self.now + self.rng.i64(0..2 * SECOND);
+                    self.at(at, Step::Restart(node));
+                    return;
+                }
+            }
+        }
+        if next != Mono::NEVER {
+            self.turn_at(node, (next.0.saturating_sub(origin)).max(self.now + 1));
+        }
+    }
+
+    fn apply(&mut self, node: usize, life: u32, lane: Lane, requests: &[Request]) {
+        let error = |unknown| Err(StoreError { reason: "simulated".into(), unknown });
+        let (back, result) = if self.chance(self.plan.faults.lost) {
+            // It is not known on this side that it did not arrive.
+            let unknown = self.rng.bool();
+            (self.rng.i64(1_000..500_000), error(unknown))
+        } else {
+            let committed = self.store.transact(requests);
+            if self.chance(self.plan.faults.unanswered) {
+                (self.rng.i64(1_000..500_000), error(true))
+            } else {
+                (self.rng.i64(200..3_000), committed)
+            }
+        };
+        self.at(self.now + back, Step::Reply { node, life, lane, result });
+    }
+
+    fn begin(
+        &mut self,
+        node: usize,
+        life: u32,
+        launch: Launch,
+        looked: Option<i64>,
+    ) -> Result<(), String> {
+        let (id, fence) = (launch.row.id, launch.fence);
+        let now = self.mono(node);
+        // The same look as the gate's.
+        let opens =
+            launch.deleted || now < self.members[node].valid_until && !self.members[node].closing;
+        let due = self.store_now() >= launch.row.deadline.0 || !self.embedded();
+        if looked.is_none() && !(opens && due) {
+            self.member(node).ended(now, id, fence, RunEnd::NotBegun);
+            self.turn(node);
+            return Ok(());
+        }
+        if looked.is_none() && self.chance(self.plan.faults.freeze_at_start) {
+            let until = self.now + self.rng.i64(0..10 * SECOND);
+            self.members[node].frozen_until = self.members[node].frozen_until.max(until);
+            let looked = Some(self.store_now());
+            self.at(until, Step::Begin { node, life, launch, looked });
+            return Ok(());
+        }
+        let tag: Tag = launch.row.payload.parse().expect("payloads are tags");
+        let clock = looked.unwrap_or_else(|| self.store_now());
+        let planned = launch.row.planned.0;
+        self.events.push(Event::Began { tag, fence: fence.0, planned, clock });
+        if !self.plan.faults.any() && self.is_roomy() && self.is_settled(&launch) {
+            let late = clock - launch.row.deadline.0;
+            // A bucket on its way to another node waits for its longest run.
+            let drained = if self.plan.nodes == 1 { 0 } else { 8 * SECOND };
+            if late > PUNCTUAL + drained {
+                let events = self.lines();
+                return Err(format!(
+                    "timer {tag} is late by {late} us, and nothing went wrong: {:?}\n{events}",
+                    self.plan
+                ));
+            }
+        }
+        if self.chance(self.plan.faults.poison) {
+            self.kill(node);
+            return Ok(());
+        }
+        let long = match self.rng.u8(..100) {
+            0 => self.rng.i64(0..6 * SECOND),
+            1..=30 => self.rng.i64(0..50_000),
+            _ => self.rng.i64(0..1_000),
+        };
+        let end = match self.rng.u8(..100) {
+            0..=9 if !self.healed => RunEnd::Retry { error: "simulated".into() },
+            10 => RunEnd::Park { reason: "simulated".into() },
+            _ => RunEnd::Done,
+        };
+        self.at(self.now + long, Step::End { node, life, tag, id, fence, end });
+        Ok(())
+    }
+
+    /// Whether the gate sees the store's clock itself.
+    fn embedded(&self) -> bool {
+        self.plan.nodes == 1 || self.jumped
+    }
+
+    /// No node was just started, so that no bucket is on its way from one to another.
+    fn is_settled(&self, launch: &Launch) -> bool {
+        let first = launch.row.attempt == 1 && launch.row.series.is_none();
+        let settled = START + 8 * SECOND;
+        first && (self.plan.nodes == 1 && self.now > SECOND || launch.row.deadline.0 > settled)
+    }
+
+    /// Nothing waits for a place.
+    fn is_roomy(&self) -> bool {
+        self.plan.concurrency > 100 && self.plan.max_resident > 100 && self.plan.batch > 1
+    }
+
+    fn end(&mut self, node: usize, tag: Tag, id: TimerId, fence: Fence, end: RunEnd) {
+        let clock = self.store_now();
+        let noted = match end {
+            RunEnd::Done => End::Done,
+            RunEnd::Park { .. } => End::Park,
+            _ => End::Retry,
+        };
+        self.events.push(Event::Ended { tag, fence: fence.0, end: noted, clock });
+        let now = self.mono(node);
+        self.member(node).ended(now, id, fence, end);
+        self.turn(node);
+    }
+
+    /// Nothing is in the store but what was parked, and nothing is on its way.
+    fn is_over(&mut self) -> bool {
+        let resting = self.members.iter().all(|member| {
+            member.node.as_ref().is_some_and(|node| node.counts().in_flight == 0)
+                && member.open_calls.is_empty()
+        });
+        if !resting {
+            return false;
+        }
+        self.left().is_empty()
+    }
+
+    /// All timers in the store.
+    fn left(&mut self) -> Vec<Loaded> {
+        let load = |bucket| Request::Load {
+            bucket,
+            after: (Timestamp::MIN, TimerId::MIN),
+            until: Timestamp::NEVER,
+            limit: usize::MAX,
+        };
+        let requests: Vec<Request> = (0..self.plan.buckets).map(load).collect();
+        let committed = self.store.transact(&requests).expect("the reference does not fail");
+        let rows = |reply| if let Reply::Loaded(rows) = reply { rows } else { Vec::new() };
+        committed.replies.into_iter().flat_map(rows).collect()
+    }
+
+    fn list_what_is_left(&mut self) {
+        let write = Write::Parked { after: 0, limit: usize::MAX };
+        let committed = self.store.transact(&[Request::Write(write)]).expect("it does not fail");
+        for reply in committed.replies {
+            if let Reply::Written(Written::Listed(timers)) = reply {
+                for timer in timers {
+                    let tag = timer.payload.parse().expect("payloads are tags");
+                    self.events.push(Event::Left { tag, parked: true });
+                }
+            }
+        }
+    }
+}

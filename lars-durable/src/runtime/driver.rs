@@ -1,0 +1,216 @@
+//! The thread that turns the engine and uses the store.
+//!
+//! One thread for both: while a transaction is flushed, inputs gather in the inbox, and the next
+//! turn makes one batch of them. Runs are not held up by it: they are armed in the wheel, and begin
+//! on the executor.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use lars_scheduler::Task;
+
+use super::ending::Ending;
+use super::inbox::{Input, Then};
+use super::{Run, RunHandler, Shared, contain};
+use crate::engine::{CallId, Lane, Launch, Node, Output, RunEnd};
+use crate::error::Error;
+use crate::store::{Committed, Request, Store};
+use crate::sync::Arc;
+use crate::time::{Mono, MonoClock, micros};
+
+/// How long the thread sleeps at most.
+const LONGEST_SLEEP: Duration = Duration::from_secs(60);
+
+/// How long a node that is closed tries to tell the store, after its runs have ended or were given
+/// up.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+pub(super) struct Driver {
+    node: Node,
+    store: Box<dyn Store>,
+    handlers: Arc<[Box<dyn RunHandler>]>,
+    shared: Arc<Shared>,
+    clock: MonoClock,
+    answers: HashMap<CallId, Then>,
+    next_call: CallId,
+    batches: Vec<(Lane, Vec<Request>)>,
+    /// When what runs is given up, and when the node ends without having told the store.
+    closing: Option<(Mono, Mono)>,
+    closed: Option<usize>,
+}
+
+impl Driver {
+    pub(super) fn new(
+        node: Node,
+        store: Box<dyn Store>,
+        handlers: Vec<Box<dyn RunHandler>>,
+        shared: Arc<Shared>,
+        clock: MonoClock,
+    ) -> Self {
+        Self {
+            node,
+            store,
+            handlers: handlers.into(),
+            shared,
+            clock,
+            answers: HashMap::new(),
+            next_call: 0,
+            batches: Vec::new(),
+            closing: None,
+            closed: None,
+        }
+    }
+
+    /// Runs until the node is closed; returns how many runs were given up.
+    pub(super) fn run(mut self) -> usize {
+        while self.closed.is_none() && !self.is_overdue() {
+            let inputs = self.shared.inbox.take(self.patience());
+            for input in inputs {
+                self.take_in(input);
+            }
+            self.turn();
+            if !self.batches.is_empty() {
+                self.transact();
+                self.turn();
+                // Callers that have just been answered may call again: their calls go into the next
+                // transaction, and not into the one after it.
+                std::thread::yield_now();
+            }
+        }
+        self.end()
+    }
+
+    /// How long to wait for an input.
+    fn patience(&self) -> Option<Duration> {
+        if !self.batches.is_empty() {
+            return None;
+        }
+        let mut next = self.node.next_turn();
+        if let Some((give_up, end)) = self.closing {
+            next = next.min(if give_up > self.clock.now() { give_up } else { end });
+        }
+        let left = next.0.saturating_sub(self.clock.now().0);
+        Some(Duration::from_micros(u64::try_from(left).unwrap_or(0)).min(LONGEST_SLEEP))
+    }
+
+    fn take_in(&mut self, input: Input) {
+        let now = self.clock.now();
+        match input {
+            Input::Call { write, then } => {
+                self.next_call += 1;
+                self.answers.insert(self.next_call, then);
+                self.node.call(now, self.next_call, write);
+            }
+            Input::Ended { id, fence, end } => self.node.ended(now, id, fence, end),
+            Input::Alarm => {}
+            Input::Close { limit } => {
+                self.node.close();
+                let give_up = now.plus(micros(limit));
+                self.closing = Some((give_up, give_up.plus(micros(FAREWELL))));
+            }
+        }
+    }
+
+    fn turn(&mut self) {
+        let now = self.clock.now();
+        if let Some(clock) = self.shared.gate.store_now() {
+            self.node.observe(now, now, clock);
+        }
+        if self.closing.is_some_and(|(give_up, _)| give_up <= now) {
+            self.node.abandon();
+        }
+        self.node.turn(now);
+        // Before the answers, so that a caller finds its call counted.
+        *self.shared.counts.lock() = self.node.counts();
+        for output in self.node.take_outputs() {
+            match output {
+                Output::Send { lane, requests } => self.batches.push((lane, requests)),
+                Output::Alarm { at } => self.set_alarm(now, at),
+                Output::Launch(launch) => self.launch(now, launch),
+                Output::Answer { call, result } => {
+                    if let Some(then) = self.answers.remove(&call) {
+                        self.shared.answered();
+                        // A waker that panics is its owner's problem, and not that of the others.
+                        if let Err(panic) = contain(|| then(result)) {
+                            tracing::error!(target: "lars_durable", %panic, "a waker panicked");
+                        }
+                    }
+                }
+                Output::ValidUntil(until) => self.shared.gate.set_valid_until(until),
+                // A store with one owner: the only node that there is to be told is this one.
+                Output::Notify(timers) => self.node.notified(timers),
+                Output::Closed { abandoned } => self.closed = Some(abandoned),
+            }
+        }
+    }
+
+    /// All lanes in one transaction.
+    fn transact(&mut self) {
+        let batches = std::mem::take(&mut self.batches);
+        let lanes: Vec<(Lane, usize)> =
+            batches.iter().map(|(lane, requests)| (*lane, requests.len())).collect();
+        let requests: Vec<Request> =
+            batches.into_iter().flat_map(|(_, requests)| requests).collect();
+        let result = self.store.transact(&requests);
+        let now = self.clock.now();
+        match result {
+            Ok(Committed { clock, replies }) => {
+                let mut replies = replies.into_iter();
+                for (lane, count) in lanes {
+                    let replies = replies.by_ref().take(count).collect();
+                    self.node.replied(lane, now, Ok(Committed { clock, replies }));
+                }
+            }
+            Err(error) => {
+                tracing::warn!(target: "lars_durable", %error, "a transaction failed");
+                for (lane, _) in lanes {
+                    self.node.replied(lane, now, Err(error.clone()));
+                }
+            }
+        }
+    }
+
+    fn set_alarm(&self, now: Mono, at: Mono) {
+        let shared = Arc::clone(&self.shared);
+        let alarm = Task::new(move || drop(shared.inbox.push(Input::Alarm))).inline();
+        // A wheel that has stopped belongs to a node that is ending.
+        drop(self.shared.timers.schedule_once(until(now, at), alarm));
+    }
+
+    fn launch(&self, now: Mono, launch: Launch) {
+        let (shared, handlers) = (Arc::clone(&self.shared), Arc::clone(&self.handlers));
+        let at = launch.at;
+        let ending = Ending::new(Arc::clone(&shared), launch.row.id, launch.fence);
+        let begin = move || {
+            if shared.gate.opens(launch.row.deadline, launch.deleted) {
+                let handler = launch.handler;
+                handlers[handler].run(Run { launch, ending, shared });
+            } else {
+                ending.say(RunEnd::NotBegun);
+            }
+        };
+        // If it is refused, it is dropped, and its ending says so.
+        drop(self.shared.timers.schedule_once(until(now, at), begin));
+    }
+
+    fn is_overdue(&self) -> bool {
+        self.closing.is_some_and(|(_, end)| end <= self.clock.now())
+    }
+
+    fn end(mut self) -> usize {
+        for input in self.shared.inbox.end() {
+            if let Input::Call { then, .. } = input {
+                then(Err(crate::error::Refused::Closed.into()));
+            }
+        }
+        for (_, then) in self.answers.drain() {
+            let reason = "the node was closed before the store answered".into();
+            then(Err(Error::OutcomeUnknown { reason }));
+        }
+        self.closed.unwrap_or_else(|| self.node.counts().in_flight)
+    }
+}
+
+fn until(now: Mono, at: Mono) -> Duration {
+    Duration::from_micros(u64::try_from(at.0.saturating_sub(now.0)).unwrap_or(0))
+}

@@ -1,0 +1,59 @@
+//! A handler's future on an executor that knows only tasks.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use futures::task::{ArcWake, waker_ref};
+use lars_scheduler::{Executor, Runnable};
+
+use crate::sync::{Arc, AtomicBool, Mutex, Ordering};
+
+type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+struct FutureTask {
+    work: Mutex<Option<Work>>,
+    executor: Arc<dyn Executor>,
+    /// A poll has been handed over, and has not begun.
+    queued: AtomicBool,
+}
+
+/// Polls `work` on `executor` until it is ready. An executor that refuses a poll ends it: it is
+/// dropped.
+pub(crate) fn spawn(executor: Arc<dyn Executor>, work: impl Future<Output = ()> + Send + 'static) {
+    let work: Work = Box::pin(work);
+    let (work, queued) = (Mutex::new(Some(work)), AtomicBool::new(false));
+    FutureTask::hand_over(&Arc::new(FutureTask { work, executor, queued }));
+}
+
+impl FutureTask {
+    fn hand_over(task: &Arc<Self>) {
+        // Acquire and release: a waker that finds it set knows that the poll to come sees its
+        // cause.
+        if task.queued.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let here = Arc::clone(task);
+        if task.executor.execute(Runnable::new(move || here.poll())).is_err() {
+            *task.work.lock() = None;
+        }
+    }
+
+    fn poll(self: Arc<Self>) {
+        // Cleared before the poll, so that what wakes it meanwhile hands over another.
+        self.queued.swap(false, Ordering::AcqRel);
+        let mut work = self.work.lock();
+        if let Some(future) = work.as_mut() {
+            let waker = waker_ref(&self);
+            if let Poll::Ready(()) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+                *work = None;
+            }
+        }
+    }
+}
+
+impl ArcWake for FutureTask {
+    fn wake_by_ref(task: &Arc<Self>) {
+        FutureTask::hand_over(task);
+    }
+}

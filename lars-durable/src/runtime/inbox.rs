@@ -1,0 +1,80 @@
+//! The way in to the engine's thread.
+
+use std::time::Duration;
+
+use crate::engine::{Answer, RunEnd};
+use crate::error::Error;
+use crate::model::{Fence, TimerId};
+use crate::store::Write;
+use crate::sync::{Condvar, Mutex};
+
+/// What gets the answer of a call.
+pub(super) type Then = Box<dyn FnOnce(Result<Answer, Error>) + Send>;
+
+/// What comes from outside.
+pub(super) enum Input {
+    Call {
+        write: Write,
+        then: Box<dyn FnOnce(Result<Answer, Error>) + Send>,
+    },
+    Ended {
+        id: TimerId,
+        fence: Fence,
+        end: RunEnd,
+    },
+    /// The wheel says that something is due.
+    Alarm,
+    Close {
+        limit: Duration,
+    },
+}
+
+#[derive(Default)]
+pub(super) struct Inbox {
+    state: Mutex<State>,
+    arrived: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    inputs: Vec<Input>,
+    /// Nobody takes anything out any more.
+    ended: bool,
+}
+
+impl Inbox {
+    /// Gives the input back if nobody will see it.
+    pub(super) fn push(&self, input: Input) -> Option<Input> {
+        let mut state = self.state.lock();
+        if state.ended {
+            return Some(input);
+        }
+        state.inputs.push(input);
+        // The reader sleeps only when it has found nothing.
+        let first = state.inputs.len() == 1;
+        drop(state);
+        if first {
+            self.arrived.notify_one();
+        }
+        None
+    }
+
+    /// Everything that has come, in its order; waits up to `limit` for the first (`None`: not at
+    /// all).
+    pub(super) fn take(&self, limit: Option<Duration>) -> Vec<Input> {
+        let mut state = self.state.lock();
+        if let Some(limit) = limit
+            && state.inputs.is_empty()
+        {
+            let _ = self.arrived.wait_for(&mut state, limit);
+        }
+        std::mem::take(&mut state.inputs)
+    }
+
+    /// From here on what is pushed comes back. Returns what is left.
+    pub(super) fn end(&self) -> Vec<Input> {
+        let mut state = self.state.lock();
+        state.ended = true;
+        std::mem::take(&mut state.inputs)
+    }
+}

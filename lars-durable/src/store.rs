@@ -1,0 +1,221 @@
+//! What the engine asks of a store, and the stores.
+//!
+//! A store does whole batches: [`Store::transact`] carries out all requests in their order in one
+//! transaction, flushes it, and says what the store's clock showed. Every request can be repeated
+//! when the outcome of its transaction is unknown; what each verb says about that is the contract
+//! that `proof::conformance` holds against each store.
+
+mod memory;
+mod sqlite;
+
+use std::fmt;
+
+pub(crate) use self::memory::MemoryStore;
+pub(crate) use self::sqlite::SqliteStore;
+pub use self::sqlite::Synchronous;
+use crate::model::{
+    BucketNo, Finish, Finished, Listed, Loaded, NewTimer, NodeId, Row, Start, TimerId, When,
+};
+use crate::sync::Arc;
+use crate::time::{Clock, Timestamp};
+
+/// A place where timers survive. Used by one thread.
+pub(crate) trait Store: Send {
+    /// Carries out `requests` in one transaction, in their order; one reply for each.
+    fn transact(&mut self, requests: &[Request]) -> Result<Committed, StoreError>;
+
+    /// The store's clock, if it is one of this process. Without it, the time is estimated from the
+    /// replies.
+    fn local_clock(&self) -> Option<Clock>;
+}
+
+/// The replies of one transaction.
+#[derive(Debug, Clone)]
+pub(crate) struct Committed {
+    /// What the store's clock showed during the transaction.
+    pub(crate) clock: Timestamp,
+    pub(crate) replies: Vec<Reply>,
+}
+
+/// A transaction that did not say that it committed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct StoreError {
+    pub(crate) reason: String,
+    /// It may have committed all the same.
+    pub(crate) unknown: bool,
+}
+
+/// What can be asked of a store.
+#[derive(Debug, Clone)]
+pub(crate) enum Request {
+    /// Membership, buckets: who may start what.
+    Keep(Keep),
+    /// What callers ask for.
+    Write(Write),
+    /// The writes that follow in this transaction are one batch. If the last one of this writer had
+    /// the same token, it was committed and its answer was lost: then they are not carried out
+    /// again, and what cannot be told any more is [`Written::Unsure`].
+    Batch { writer: u128, token: i64 },
+    /// A block of `count` identities.
+    Ids { count: i64 },
+    /// Timers of a bucket that are due from behind `after` up to `until`, in the order of (due,
+    /// id).
+    Load { bucket: BucketNo, after: (Timestamp, TimerId), until: Timestamp, limit: usize },
+    /// Those of these timers that exist, by identity.
+    Read { ids: Vec<TimerId> },
+    /// Records that runs begin. A timer is started if its bucket is the node's own in the epoch of
+    /// the fence, its deadline is at most `lead` away, and nobody of this epoch has started it, but
+    /// for this very fence: repeating the request gives the same answer and counts no second
+    /// attempt.
+    Start { node: NodeId, lead: i64, starts: Vec<Start> },
+    /// Ends runs, each if its fence still holds.
+    Finish(Vec<Finish>),
+    /// Puts timers off that are not started: by as long as they have waited, but at least and at
+    /// most so many microseconds.
+    PutOff { ids: Vec<TimerId>, least: i64, most: i64 },
+    /// Parks timers that are not started and were planned for `before` or earlier.
+    Park { ids: Vec<TimerId>, before: Timestamp, reason: String },
+    /// Forgets keys whose time is over.
+    Forget,
+}
+
+/// Membership and buckets.
+#[derive(Debug, Clone)]
+pub(crate) enum Keep {
+    /// A new node. Repeating it changes nothing.
+    Join { node: NodeId, serves: bool },
+    /// The node lives; and what it has to know of the others.
+    Renew { node: NodeId },
+    /// Buries nodes that were seen dead with so many renewals, and takes buckets that nobody owns.
+    Claim { node: NodeId, dead: Vec<(NodeId, u64)>, buckets: Vec<BucketNo> },
+    /// Gives buckets back.
+    Release { node: NodeId, buckets: Vec<BucketNo> },
+    /// The end of a node: it owns nothing any more.
+    Leave { node: NodeId },
+}
+
+/// What callers ask for.
+#[derive(Debug, Clone)]
+pub(crate) enum Write {
+    /// All of them or none. Shared, because a batch is kept until its outcome is known.
+    Schedule(Arc<Vec<NewTimer>>),
+    Cancel {
+        key: Arc<str>,
+    },
+    Reset {
+        key: Arc<str>,
+        when: When,
+    },
+    Get {
+        key: Arc<str>,
+    },
+    Pause {
+        handler: Arc<str>,
+        paused: bool,
+    },
+    /// A page of what was parked, by identity.
+    Parked {
+        after: TimerId,
+        limit: usize,
+    },
+    RetryParked {
+        id: TimerId,
+    },
+    DiscardParked {
+        id: TimerId,
+    },
+}
+
+/// The answer to a [`Request`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Reply {
+    Done,
+    Joined {
+        buckets: BucketNo,
+    },
+    Renewed(Renewed),
+    Claimed(Vec<(BucketNo, u32)>),
+    Written(Written),
+    Ids {
+        first: TimerId,
+        count: i64,
+    },
+    Loaded(Vec<Loaded>),
+    Started {
+        rows: Vec<Row>,
+        moved: Vec<(TimerId, Timestamp)>,
+    },
+    Finished(Vec<Finished>),
+    /// How many.
+    Parked(usize),
+    /// When each is due now; `None` for one that is gone or started.
+    PutOff(Vec<Option<Timestamp>>),
+}
+
+/// What a node learns when it renews its lease.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Renewed {
+    /// It was not buried.
+    pub(crate) alive: bool,
+    /// All nodes: renewals, and whether they serve timers.
+    pub(crate) nodes: Vec<(NodeId, u64, bool)>,
+    /// All buckets: the owner and the epoch.
+    pub(crate) buckets: Vec<(BucketNo, Option<NodeId>, u32)>,
+    /// The handlers that are paused.
+    pub(crate) paused: Vec<Arc<str>>,
+}
+
+/// What a [`Write`] did.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Written {
+    Scheduled(Vec<Placed>),
+    /// The whole batch was refused, because this key is taken.
+    KeyTaken(String),
+    /// It was carried out before, and what it did then is not known any more.
+    Unsure,
+    /// No run of it starts any more.
+    Prevented {
+        id: TimerId,
+        due: Timestamp,
+    },
+    /// It has started. If it repeats, this run is its last.
+    Running,
+    NotFound,
+    Reset {
+        id: TimerId,
+        bucket: BucketNo,
+        was_due: Timestamp,
+        due: Timestamp,
+        handler: Arc<str>,
+    },
+    Listed(Vec<Listed>),
+    Applied,
+    /// What was parked waits again.
+    Placed(Placed),
+}
+
+/// Where a timer is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Placed {
+    pub(crate) id: TimerId,
+    pub(crate) bucket: BucketNo,
+    pub(crate) due: Timestamp,
+    pub(crate) handler: Arc<str>,
+    pub(crate) how: How,
+}
+
+/// What a schedule call did about its key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum How {
+    New,
+    /// Another timer has the key, and stays. (A remembered key has no timer: `id` is 0.)
+    Kept,
+    /// Another timer had the key.
+    Replaced,
+}
+
+impl fmt::Display for StoreError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)
+    }
+}

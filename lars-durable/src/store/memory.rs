@@ -1,0 +1,378 @@
+//! The reference: tables in memory, each verb as plain as it can be.
+//!
+//! Clones share the tables, so that several nodes of a simulation meet in one store.
+
+mod writes;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{Committed, How, Keep, Placed, Renewed, Reply, Request, Store, StoreError};
+use crate::model::{
+    BucketNo, Fence, Finish, Finished, Listed, Loaded, NodeId, Row, Start, Then, TimerId,
+};
+use crate::sync::{Arc, Mutex};
+use crate::time::{Clock, Timestamp};
+
+/// Timers that live as long as the last clone.
+#[derive(Clone)]
+pub(crate) struct MemoryStore {
+    tables: Arc<Mutex<Tables>>,
+    clock: Clock,
+}
+
+#[derive(Debug, Default)]
+struct Tables {
+    next_id: TimerId,
+    timers: BTreeMap<TimerId, Stored>,
+    due: BTreeSet<(BucketNo, Timestamp, TimerId)>,
+    keys: BTreeMap<Arc<str>, TimerId>,
+    used_keys: BTreeMap<Arc<str>, Timestamp>,
+    parked: BTreeMap<TimerId, (Stored, String, Timestamp)>,
+    paused: BTreeSet<Arc<str>>,
+    nodes: BTreeMap<NodeId, (u64, bool)>,
+    buckets: Vec<(Option<NodeId>, u32)>,
+    /// The last batch of each writer.
+    batches: BTreeMap<u128, i64>,
+    /// The writes of this transaction were carried out before.
+    repeats: bool,
+}
+
+#[derive(Debug, Clone)]
+struct Stored {
+    bucket: BucketNo,
+    due: Timestamp,
+    deadline: Timestamp,
+    planned: Timestamp,
+    key: Option<Arc<str>>,
+    handler: Arc<str>,
+    payload_version: u16,
+    payload: Arc<str>,
+    series: Option<Arc<str>>,
+    remember: i64,
+    attempt: u32,
+    deaths: u32,
+    fence: Option<Fence>,
+    last_error: Option<String>,
+}
+
+impl MemoryStore {
+    pub(crate) fn new(buckets: BucketNo, clock: Clock) -> Self {
+        let buckets = vec![(None, 0); usize::from(buckets)];
+        let tables = Tables { next_id: 1, buckets, ..Tables::default() };
+        Self { tables: Arc::new(Mutex::new(tables)), clock }
+    }
+}
+
+impl Store for MemoryStore {
+    fn transact(&mut self, requests: &[Request]) -> Result<Committed, StoreError> {
+        let clock = (self.clock)();
+        let mut tables = self.tables.lock();
+        tables.repeats = false;
+        let replies = requests.iter().map(|request| tables.carry_out(request, clock)).collect();
+        Ok(Committed { clock, replies })
+    }
+
+    fn local_clock(&self) -> Option<Clock> {
+        Some(Arc::clone(&self.clock))
+    }
+}
+
+impl Tables {
+    fn carry_out(&mut self, request: &Request, now: Timestamp) -> Reply {
+        match request {
+            Request::Keep(keep) => self.keep(keep),
+            Request::Write(write) => Reply::Written(self.write(write, now)),
+            Request::Batch { writer, token } => {
+                self.repeats = self.batches.insert(*writer, *token) == Some(*token);
+                Reply::Done
+            }
+            Request::Ids { count } => {
+                let first = self.next_id;
+                self.next_id += count;
+                Reply::Ids { first, count: *count }
+            }
+            Request::Load { bucket, after, until, limit } => {
+                Reply::Loaded(self.load(*bucket, *after, *until, *limit))
+            }
+            Request::Read { ids } => {
+                Reply::Loaded(ids.iter().filter_map(|id| self.loaded(*id)).collect())
+            }
+            Request::Start { node, lead, starts } => self.start(*node, *lead, starts, now),
+            Request::Finish(finishes) => {
+                Reply::Finished(finishes.iter().map(|finish| self.finish(finish, now)).collect())
+            }
+            Request::PutOff { ids, least, most } => Reply::PutOff(
+                ids.iter().map(|id| self.put_off(*id, (*least, *most), now)).collect(),
+            ),
+            Request::Park { ids, before, reason } => {
+                let waits = |timer: &Stored| timer.fence.is_none() && timer.planned <= *before;
+                let ids: Vec<&TimerId> =
+                    ids.iter().filter(|id| self.timers.get(*id).is_some_and(waits)).collect();
+                for id in &ids {
+                    self.park(**id, reason.clone(), now);
+                }
+                Reply::Parked(ids.len())
+            }
+            Request::Forget => {
+                self.used_keys.retain(|_, until| *until > now);
+                Reply::Done
+            }
+        }
+    }
+
+    fn keep(&mut self, keep: &Keep) -> Reply {
+        match keep {
+            Keep::Join { node, serves } => {
+                self.nodes.entry(*node).or_insert((0, *serves));
+                let buckets = BucketNo::try_from(self.buckets.len()).expect("made of a BucketNo");
+                return Reply::Joined { buckets };
+            }
+            Keep::Renew { node } => return Reply::Renewed(self.renew(*node)),
+            Keep::Claim { node, dead, buckets } => {
+                return Reply::Claimed(self.claim(*node, dead, buckets));
+            }
+            Keep::Release { node, buckets } => {
+                for bucket in buckets {
+                    let bucket = &mut self.buckets[usize::from(*bucket)];
+                    if bucket.0 == Some(*node) {
+                        bucket.0 = None;
+                    }
+                }
+            }
+            Keep::Leave { node } => {
+                self.nodes.remove(node);
+                for bucket in self.buckets.iter_mut().filter(|bucket| bucket.0 == Some(*node)) {
+                    bucket.0 = None;
+                }
+            }
+        }
+        Reply::Done
+    }
+
+    fn renew(&mut self, node: NodeId) -> Renewed {
+        let alive = match self.nodes.get_mut(&node) {
+            Some((renewals, _)) => {
+                *renewals += 1;
+                true
+            }
+            None => false,
+        };
+        Renewed {
+            alive,
+            nodes: self.nodes.iter().map(|(id, (seen, serves))| (*id, *seen, *serves)).collect(),
+            buckets: (0..)
+                .zip(&self.buckets)
+                .map(|(no, (own, epoch))| (no, *own, *epoch))
+                .collect(),
+            paused: self.paused.iter().cloned().collect(),
+        }
+    }
+
+    fn claim(
+        &mut self,
+        node: NodeId,
+        dead: &[(NodeId, u64)],
+        buckets: &[BucketNo],
+    ) -> Vec<(BucketNo, u32)> {
+        for (dead, seen) in dead {
+            if self.nodes.get(dead).is_some_and(|(renewals, _)| renewals == seen) {
+                self.nodes.remove(dead);
+            }
+        }
+        if !self.nodes.contains_key(&node) {
+            return Vec::new();
+        }
+        let mut claimed = Vec::new();
+        for number in buckets {
+            let (owner, epoch) = &mut self.buckets[usize::from(*number)];
+            if owner.is_none_or(|owner| !self.nodes.contains_key(&owner)) {
+                *owner = Some(node);
+                *epoch += 1;
+                claimed.push((*number, *epoch));
+            }
+        }
+        claimed
+    }
+
+    fn load(
+        &self,
+        bucket: BucketNo,
+        (due, id): (Timestamp, TimerId),
+        until: Timestamp,
+        limit: usize,
+    ) -> Vec<Loaded> {
+        use std::ops::Bound::Excluded;
+        let until = (bucket, until, TimerId::MIN);
+        let after = (bucket, due, id);
+        if after >= until {
+            return Vec::new();
+        }
+        let range = self.due.range((Excluded(after), Excluded(until)));
+        range.take(limit).filter_map(|(_, _, id)| self.loaded(*id)).collect()
+    }
+
+    fn loaded(&self, id: TimerId) -> Option<Loaded> {
+        let timer = self.timers.get(&id)?;
+        Some(Loaded {
+            id,
+            bucket: timer.bucket,
+            due: timer.due,
+            planned: timer.planned,
+            handler: Arc::clone(&timer.handler),
+            fence: timer.fence,
+        })
+    }
+
+    fn start(&mut self, node: NodeId, lead: i64, starts: &[Start], now: Timestamp) -> Reply {
+        let (mut rows, mut moved) = (Vec::new(), Vec::new());
+        for start in starts {
+            let Some(timer) = self.timers.get_mut(&start.id) else { continue };
+            let epoch = start.fence.epoch();
+            if self.buckets[usize::from(timer.bucket)] != (Some(node), epoch) {
+                continue;
+            }
+            let again = timer.fence == Some(start.fence);
+            if timer.fence.is_some_and(|fence| fence.epoch() >= epoch) && !again {
+                continue;
+            }
+            if timer.deadline > now.plus(lead) && !again {
+                if timer.fence.is_none() {
+                    let due = timer.deadline;
+                    self.look_at(start.id, due);
+                    moved.push((start.id, due));
+                }
+                continue;
+            }
+            if !again {
+                timer.attempt += 1;
+                timer.deaths += u32::from(timer.fence.is_some());
+                timer.fence = Some(start.fence);
+            }
+            rows.push(timer.row(start.id));
+        }
+        Reply::Started { rows, moved }
+    }
+
+    fn finish(&mut self, finish: &Finish, now: Timestamp) -> Finished {
+        let id = finish.id;
+        let Some(timer) = self.timers.get_mut(&id).filter(|it| it.fence == Some(finish.fence))
+        else {
+            return Finished::Stale;
+        };
+        let due = match &finish.then {
+            Then::Next { when, offset } if timer.series.is_some() => {
+                let planned = when.by(now);
+                timer.planned = planned;
+                (timer.attempt, timer.deaths, timer.last_error) = (0, 0, None);
+                planned.plus(*offset)
+            }
+            Then::Done | Then::Next { .. } => {
+                let timer = self.remove(id).expect("looked up above");
+                if let Some(key) = timer.key.filter(|_| timer.remember > 0) {
+                    self.used_keys.insert(key, now.plus(timer.remember));
+                }
+                return Finished::Gone;
+            }
+            Then::Retry { after, error } => {
+                timer.last_error = Some(error.clone());
+                timer.deaths = 0;
+                now.plus(*after)
+            }
+            Then::GiveBack { after } => {
+                timer.attempt = timer.attempt.saturating_sub(1);
+                timer.deadline.max(now.plus(*after))
+            }
+            Then::Park { reason } => {
+                self.park(id, reason.clone(), now);
+                return Finished::Parked;
+            }
+        };
+        timer.fence = None;
+        timer.deadline = due;
+        self.look_at(id, due);
+        Finished::Again { due }
+    }
+
+    fn put_off(
+        &mut self,
+        id: TimerId,
+        (least, most): (i64, i64),
+        now: Timestamp,
+    ) -> Option<Timestamp> {
+        let timer = self.timers.get_mut(&id).filter(|timer| timer.fence.is_none())?;
+        let due = now.plus((now.0 - timer.planned.0).clamp(least, most));
+        timer.deadline = due;
+        self.look_at(id, due);
+        Some(due)
+    }
+
+    fn park(&mut self, id: TimerId, reason: String, now: Timestamp) {
+        if let Some(mut timer) = self.remove(id) {
+            timer.fence = None;
+            self.parked.insert(id, (timer, reason, now));
+        }
+    }
+
+    fn insert(&mut self, id: TimerId, timer: Stored) {
+        self.due.insert((timer.bucket, timer.due, id));
+        if let Some(key) = &timer.key {
+            self.keys.insert(Arc::clone(key), id);
+        }
+        self.timers.insert(id, timer);
+    }
+
+    fn remove(&mut self, id: TimerId) -> Option<Stored> {
+        let timer = self.timers.remove(&id)?;
+        self.due.remove(&(timer.bucket, timer.due, id));
+        if let Some(key) = &timer.key {
+            self.keys.remove(key);
+        }
+        Some(timer)
+    }
+
+    fn look_at(&mut self, id: TimerId, due: Timestamp) {
+        if let Some(timer) = self.timers.get_mut(&id) {
+            self.due.remove(&(timer.bucket, timer.due, id));
+            timer.due = due;
+            self.due.insert((timer.bucket, due, id));
+        }
+    }
+}
+
+impl Stored {
+    fn row(&self, id: TimerId) -> Row {
+        Row {
+            id,
+            handler: Arc::clone(&self.handler),
+            payload_version: self.payload_version,
+            payload: self.payload.to_string(),
+            key: self.key.as_deref().map(str::to_owned),
+            deadline: self.deadline,
+            planned: self.planned,
+            attempt: self.attempt,
+            deaths: self.deaths,
+            series: self.series.as_deref().map(str::to_owned),
+        }
+    }
+
+    fn placed(&self, id: TimerId, how: How) -> Placed {
+        Placed { id, bucket: self.bucket, due: self.due, handler: Arc::clone(&self.handler), how }
+    }
+
+    fn listed(&self, id: TimerId, parked: Option<(String, Timestamp)>) -> Listed {
+        Listed {
+            id,
+            key: self.key.as_deref().map(str::to_owned),
+            handler: self.handler.to_string(),
+            payload_version: self.payload_version,
+            payload: self.payload.to_string(),
+            deadline: self.deadline,
+            attempt: self.attempt,
+            deaths: self.deaths,
+            running: self.fence.is_some(),
+            repeats: self.series.is_some(),
+            last_error: self.last_error.clone(),
+            parked,
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! What callers ask for.
+
+use std::collections::BTreeSet;
+
+use super::{Stored, Tables};
+use crate::model::{NewTimer, OnConflict, TimerId};
+use crate::store::{How, Placed, Write, Written};
+use crate::sync::Arc;
+use crate::time::Timestamp;
+
+impl Tables {
+    pub(super) fn write(&mut self, write: &Write, now: Timestamp) -> Written {
+        match write {
+            Write::Schedule(timers) if self.repeats => self.schedule_again(timers),
+            Write::Cancel { .. }
+            | Write::Reset { .. }
+            | Write::RetryParked { .. }
+            | Write::DiscardParked { .. }
+                if self.repeats =>
+            {
+                Written::Unsure
+            }
+            Write::Schedule(timers) => self.schedule(timers, now),
+            Write::Cancel { key } => self.cancel(key),
+            Write::Reset { key, when } => self.reset(key, when.by(now)),
+            Write::Get { key } => {
+                let timer = self.keys.get(key).map(|id| self.timers[id].listed(*id, None));
+                Written::Listed(timer.into_iter().collect())
+            }
+            Write::Pause { handler, paused } => {
+                if *paused {
+                    self.paused.insert(Arc::clone(handler));
+                } else {
+                    self.paused.remove(handler);
+                }
+                Written::Applied
+            }
+            Write::Parked { after, limit } => {
+                let page = self.parked.range(after + 1..).take(*limit);
+                Written::Listed(
+                    page.map(|(id, (timer, reason, at))| {
+                        timer.listed(*id, Some((reason.clone(), *at)))
+                    })
+                    .collect(),
+                )
+            }
+            Write::RetryParked { id } => self.retry_parked(*id, now),
+            Write::DiscardParked { id } => match self.parked.remove(id) {
+                Some(_) => Written::Applied,
+                None => Written::NotFound,
+            },
+        }
+    }
+
+    fn schedule(&mut self, timers: &[NewTimer], now: Timestamp) -> Written {
+        let mut before = BTreeSet::new();
+        for timer in timers {
+            let Some(key) = &timer.key else { continue };
+            let taken = self.is_taken(key, now) || before.contains(key);
+            if timer.conflict == OnConflict::Fail && taken {
+                return Written::KeyTaken(key.to_string());
+            }
+            before.insert(key);
+        }
+        Written::Scheduled(timers.iter().map(|timer| self.schedule_one(timer, now)).collect())
+    }
+
+    fn is_taken(&self, key: &Arc<str>, now: Timestamp) -> bool {
+        self.keys.contains_key(key) || self.used_keys.get(key).is_some_and(|until| *until > now)
+    }
+
+    /// These were made before, as far as their keys allowed it. One without a key that is not there
+    /// has run.
+    fn schedule_again(&self, timers: &[NewTimer]) -> Written {
+        let placed = timers.iter().map(|new| match self.timers.get(&new.id) {
+            Some(timer) => Some(timer.placed(new.id, How::New)),
+            None if new.key.is_none() => Some(over(new)),
+            None => None,
+        });
+        placed.collect::<Option<_>>().map_or(Written::Unsure, Written::Scheduled)
+    }
+
+    fn schedule_one(&mut self, new: &NewTimer, now: Timestamp) -> Placed {
+        let mut how = How::New;
+        if let Some(key) = &new.key {
+            match (self.keys.get(key).copied(), new.conflict) {
+                (Some(other), OnConflict::Replace) => {
+                    self.remove(other);
+                    how = How::Replaced;
+                }
+                (Some(other), _) => return self.timers[&other].placed(other, How::Kept),
+                (None, OnConflict::Keep) if self.is_taken(key, now) => {
+                    let (bucket, handler) = (new.bucket, Arc::clone(&new.handler));
+                    return Placed { id: 0, bucket, due: now, handler, how: How::Kept };
+                }
+                (None, _) => {}
+            }
+        }
+        let planned = new.when.by(now);
+        let due = planned.plus(new.offset);
+        self.insert(
+            new.id,
+            Stored {
+                bucket: new.bucket,
+                due,
+                deadline: due,
+                planned,
+                key: new.key.clone(),
+                handler: Arc::clone(&new.handler),
+                payload_version: new.payload_version,
+                payload: Arc::clone(&new.payload),
+                series: new.series.clone(),
+                remember: new.remember,
+                attempt: 0,
+                deaths: 0,
+                fence: None,
+                last_error: None,
+            },
+        );
+        self.timers[&new.id].placed(new.id, how)
+    }
+
+    fn cancel(&mut self, key: &Arc<str>) -> Written {
+        let Some(id) = self.keys.get(key).copied() else { return Written::NotFound };
+        let timer = self.timers.get_mut(&id).expect("a key's timer exists");
+        if timer.fence.is_some() {
+            timer.series = None;
+            return Written::Running;
+        }
+        let due = timer.due;
+        self.remove(id);
+        Written::Prevented { id, due }
+    }
+
+    fn reset(&mut self, key: &Arc<str>, deadline: Timestamp) -> Written {
+        let Some(id) = self.keys.get(key).copied() else { return Written::NotFound };
+        let timer = self.timers.get_mut(&id).expect("a key's timer exists");
+        if timer.fence.is_some() {
+            return Written::Running;
+        }
+        let (was_due, bucket, handler) = (timer.due, timer.bucket, Arc::clone(&timer.handler));
+        (timer.deadline, timer.planned) = (deadline, deadline);
+        let due = was_due.min(deadline);
+        self.look_at(id, due);
+        Written::Reset { id, bucket, was_due, due, handler }
+    }
+
+    fn retry_parked(&mut self, id: TimerId, now: Timestamp) -> Written {
+        let Some((timer, _, _)) = self.parked.get(&id) else { return Written::NotFound };
+        if let Some(key) = &timer.key
+            && self.is_taken(key, now)
+        {
+            return Written::KeyTaken(key.to_string());
+        }
+        let (mut timer, _, _) = self.parked.remove(&id).expect("looked up above");
+        (timer.attempt, timer.deaths) = (0, 0);
+        (timer.due, timer.deadline, timer.planned) = (now, now, now);
+        self.insert(id, timer);
+        Written::Placed(self.timers[&id].placed(id, How::New))
+    }
+}
+
+/// The answer for a timer that is asked for again, and is over.
+fn over(new: &NewTimer) -> Placed {
+    let (bucket, handler) = (new.bucket, Arc::clone(&new.handler));
+    Placed { id: new.id, bucket, due: Timestamp::NEVER, handler, how: How::New }
+}

@@ -1,0 +1,193 @@
+//! Timers in an SQLite file.
+//!
+//! One process owns the file, and its group is one bucket. So there are no rows for nodes and
+//! buckets: the process that has the file open is the owner, and each opening adds one to the
+//! epoch. A row with a fence of an older epoch was running when its process died.
+
+mod open;
+mod rows;
+mod schema;
+mod verbs;
+mod writes;
+
+use std::fs::File;
+use std::path::Path;
+
+use rusqlite::{Connection, ErrorCode};
+
+use super::{Committed, Keep, Renewed, Reply, Request, Store, StoreError};
+use crate::error::StartError;
+use crate::model::{BucketNo, NodeId};
+use crate::sync::Arc;
+use crate::time::{Clock, system_clock};
+
+/// How often a commit reaches the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+#[non_exhaustive]
+pub enum Synchronous {
+    /// With every transaction: nothing that was accepted is lost when the power fails.
+    #[default]
+    Full,
+    /// With every checkpoint: a crash of the process loses nothing, but a power cut may lose the
+    /// last transactions. The file stays sound.
+    Normal,
+}
+
+/// An open file.
+pub(crate) struct SqliteStore {
+    connection: Connection,
+    group: Arc<str>,
+    epoch: u32,
+    node: Option<NodeId>,
+    owns_bucket: bool,
+    clock: Clock,
+    /// Locked as long as the file is open.
+    _lock: File,
+}
+
+/// The one bucket.
+const BUCKET: BucketNo = 0;
+
+impl SqliteStore {
+    /// Opens the file, makes or upgrades its schema, and becomes its owner.
+    pub(crate) fn open(
+        path: &Path,
+        group: &str,
+        synchronous: Synchronous,
+    ) -> Result<Self, StartError> {
+        Self::open_with(path, None, group, synchronous, system_clock())
+    }
+
+    /// With another clock, and another VFS of SQLite.
+    pub(crate) fn open_with(
+        path: &Path,
+        vfs: Option<&str>,
+        group: &str,
+        synchronous: Synchronous,
+        clock: Clock,
+    ) -> Result<Self, StartError> {
+        // One file has one lock, by whatever link it is reached.
+        let file = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let lock = open::lock(&file)?;
+        let mut connection = open::connect(path, vfs, synchronous)?;
+        let epoch = schema::prepare(&mut connection, path)?;
+        let group = Arc::from(group);
+        Ok(Self { connection, group, epoch, node: None, owns_bucket: false, clock, _lock: lock })
+    }
+
+    fn keep(&mut self, keep: &Keep) -> Result<Reply, rusqlite::Error> {
+        Ok(match keep {
+            Keep::Join { node, .. } => {
+                self.node = Some(*node);
+                Reply::Joined { buckets: 1 }
+            }
+            Keep::Renew { node } => {
+                let alive = self.node == Some(*node);
+                let owner = self.node.filter(|_| self.owns_bucket);
+                Reply::Renewed(Renewed {
+                    alive,
+                    nodes: self.node.map(|node| (node, 0, true)).into_iter().collect(),
+                    buckets: vec![(BUCKET, owner, self.epoch)],
+                    paused: verbs::paused(&self.connection, &self.group)?,
+                })
+            }
+            Keep::Claim { node, buckets, .. } => {
+                let free = self.node == Some(*node) && !self.owns_bucket;
+                let claimed = free && buckets.contains(&BUCKET);
+                self.owns_bucket |= claimed;
+                Reply::Claimed(if claimed { vec![(BUCKET, self.epoch)] } else { Vec::new() })
+            }
+            Keep::Release { .. } => {
+                self.owns_bucket = false;
+                Reply::Done
+            }
+            Keep::Leave { .. } => {
+                (self.node, self.owns_bucket) = (None, false);
+                Reply::Done
+            }
+        })
+    }
+
+    fn commit(&self) -> Result<(), rusqlite::Error> {
+        #[cfg(test)]
+        crate::failpoint::may_die("before-commit");
+        self.connection.execute_batch("COMMIT")?;
+        #[cfg(test)]
+        crate::failpoint::may_die("after-commit");
+        Ok(())
+    }
+
+    fn carry_out(&mut self, requests: &[Request]) -> Result<Committed, rusqlite::Error> {
+        let clock = (self.clock)();
+        let mut replies = Vec::with_capacity(requests.len());
+        let mut repeats = false;
+        for request in requests {
+            replies.push(match request {
+                Request::Keep(keep) => self.keep(keep)?,
+                Request::Batch { token, .. } => {
+                    repeats = verbs::is_last_batch(&self.connection, *token)?;
+                    Reply::Done
+                }
+                request => {
+                    let owned = self.owns_bucket.then_some(self.epoch);
+                    let verbs = verbs::Verbs {
+                        connection: &self.connection,
+                        group: &self.group,
+                        owned,
+                        repeats,
+                        now: clock,
+                    };
+                    verbs.carry_out(request)?
+                }
+            });
+        }
+        Ok(Committed { clock, replies })
+    }
+}
+
+impl Store for SqliteStore {
+    fn transact(&mut self, requests: &[Request]) -> Result<Committed, StoreError> {
+        // What is about the node alone touches no table.
+        let before = (self.node, self.owns_bucket);
+        let nothing_done = |error| StoreError { reason: reason(&error), unknown: false };
+        self.connection.execute_batch("BEGIN IMMEDIATE").map_err(nothing_done)?;
+        let result = self.carry_out(requests);
+        match result {
+            Ok(committed) => match self.commit() {
+                Ok(()) => Ok(committed),
+                Err(error) => {
+                    (self.node, self.owns_bucket) = before;
+                    // Still inside: it was not committed, and is now rolled back. A full disk takes
+                    // no commit record either. After anything else, one may be in the file.
+                    let inside = !self.connection.is_autocommit();
+                    let rolled_back = inside && self.connection.execute_batch("ROLLBACK").is_ok();
+                    let full = error.sqlite_error_code() == Some(ErrorCode::DiskFull);
+                    Err(StoreError { reason: reason(&error), unknown: !(rolled_back || full) })
+                }
+            },
+            Err(error) => {
+                (self.node, self.owns_bucket) = before;
+                // SQLite itself rolls back after some errors; then this one says that there is
+                // nothing to do.
+                let _ = self.connection.execute_batch("ROLLBACK");
+                Err(nothing_done(error))
+            }
+        }
+    }
+
+    fn local_clock(&self) -> Option<Clock> {
+        Some(Arc::clone(&self.clock))
+    }
+}
+
+/// SQLite's words, with a cure for what people can cure.
+fn reason(error: &rusqlite::Error) -> String {
+    match error.sqlite_error_code() {
+        Some(ErrorCode::DiskFull) => format!("the disk is full ({error})"),
+        Some(ErrorCode::ReadOnly) => format!("the file cannot be written ({error})"),
+        Some(ErrorCode::DatabaseBusy) => {
+            format!("another connection holds the file for too long ({error})")
+        }
+        _ => error.to_string(),
+    }
+}

@@ -1,0 +1,55 @@
+//! The tables, and how a file comes to have them.
+
+use std::path::Path;
+
+use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
+
+use super::open::sqlite_error;
+use crate::error::StartError;
+
+/// One script for each version of the schema, each from the version before it. Scripts that were
+/// released never change.
+const UPGRADES: [&str; 1] = [include_str!("schema_1.sql")];
+
+/// Makes or upgrades the schema, and counts this opening: returns the epoch.
+pub(super) fn prepare(connection: &mut Connection, path: &Path) -> Result<u32, StartError> {
+    prepare_with(connection, path, &UPGRADES)
+}
+
+fn prepare_with(
+    connection: &mut Connection,
+    path: &Path,
+    upgrades: &[&str],
+) -> Result<u32, StartError> {
+    let known = i64::try_from(upgrades.len()).unwrap_or(i64::MAX);
+    let failed = |error| sqlite_error(path, &error);
+    let transaction =
+        connection.transaction_with_behavior(TransactionBehavior::Immediate).map_err(failed)?;
+    let found = version(&transaction).map_err(failed)?;
+    if found > known {
+        return Err(StartError::NewerSchema { path: path.into(), found, known });
+    }
+    for (number, script) in (1..).zip(upgrades) {
+        if number > found {
+            transaction.execute_batch(script).map_err(failed)?;
+        }
+    }
+    let epoch = transaction
+        .query_row(
+            "UPDATE lars_meta SET version = ?1, epoch = epoch + 1 RETURNING epoch",
+            [known],
+            |row| row.get(0),
+        )
+        .map_err(failed)?;
+    transaction.commit().map_err(failed)?;
+    Ok(epoch)
+}
+
+/// The schema's version; zero for a file that has none.
+fn version(connection: &Connection) -> Result<i64, rusqlite::Error> {
+    let tables = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'lars_meta'";
+    match connection.query_row(tables, [], |_| Ok(())).optional()? {
+        Some(()) => connection.query_row("SELECT version FROM lars_meta", [], |row| row.get(0)),
+        None => Ok(0),
+    }
+}
