@@ -181,12 +181,17 @@ pub(crate) fn message_of(payload: &(dyn Any + Send)) -> &str {
     }
 }
 
-/// Drops a panic's payload, whose destructor may panic in turn.
-fn dispose(payload: Box<dyn Any + Send>) {
-    if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
-        // A payload whose destructor panics with another such payload could go on forever.
-        std::mem::forget(again);
+/// Drops a panic's payload, whose destructor may panic in turn, and that panic's payload as well.
+fn dispose(mut payload: Box<dyn Any + Send>) {
+    const ATTEMPTS: usize = 8;
+    for _ in 0..ATTEMPTS {
+        match catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+            Ok(()) => return,
+            Err(again) => payload = again,
+        }
     }
+    // Each destructor panics with another such payload, which could go on forever.
+    std::mem::forget(payload);
 }
 
 #[cfg(all(test, not(any(lars_loom, lars_shuttle))))]

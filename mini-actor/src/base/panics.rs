@@ -23,10 +23,19 @@ fn message_of(payload: Box<dyn Any + Send>) -> String {
         .map(|text| (*text).to_owned())
         .or_else(|| payload.downcast_ref::<String>().cloned())
         .unwrap_or_else(|| "(a panic without a message)".to_owned());
-    // The payload's destructor may panic in turn, with a payload whose destructor panics, and so
-    // on.
-    if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
-        std::mem::forget(again);
-    }
+    dispose(payload);
     message
+}
+
+/// Drops a panic's payload, whose destructor may panic in turn, and that panic's payload as well.
+fn dispose(mut payload: Box<dyn Any + Send>) {
+    const ATTEMPTS: usize = 8;
+    for _ in 0..ATTEMPTS {
+        match catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+            Ok(()) => return,
+            Err(again) => payload = again,
+        }
+    }
+    // Each destructor panics with another such payload, which could go on forever.
+    std::mem::forget(payload);
 }
