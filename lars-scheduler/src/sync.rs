@@ -123,6 +123,8 @@ mod model {
     };
     use std::time::Instant;
 
+    pub(crate) use loom::sync::MutexGuard;
+
     /// loom's mutex with parking_lot's interface.
     #[derive(Debug)]
     pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);

@@ -205,7 +205,7 @@ impl Handle {
     }
 
     #[inline]
-    fn schedule<T: IntoTask>(
+    pub(crate) fn schedule<T: IntoTask>(
         &self,
         now: u64,
         due: Deadline,

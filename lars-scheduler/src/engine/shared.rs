@@ -15,11 +15,11 @@ use crate::engine::arena::Arena;
 use crate::engine::counts::DriverCounts;
 use crate::engine::entry::Entry;
 use crate::engine::lanes::LaneSettings;
-use crate::engine::sleep_word::SleepWord;
+use crate::engine::sleep_word::{Alarm, SleepWord};
 use crate::engine::stop_word::StopWord;
 use crate::executor::Executor;
 use crate::executor::pool::Pool;
-use crate::sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering, Unparker, thread};
+use crate::sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering, thread};
 
 /// Where tasks go that do not say otherwise.
 pub(crate) enum DefaultExecutor {
@@ -97,10 +97,10 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    fn new(settings: Settings, clock: Clock, unparker: Unparker) -> Self {
+    fn new(settings: Settings, clock: Clock, alarm: Alarm) -> Self {
         Self {
             arena: Arena::new(settings.lanes),
-            sleep: SleepWord::new(unparker),
+            sleep: SleepWord::new(alarm),
             stop: StopWord::new(),
             clock,
             tick: settings.tick,
@@ -219,9 +219,9 @@ impl Live {
         settings: Settings,
         executors: Executors,
         clock: Clock,
-        unparker: Unparker,
+        alarm: impl Into<Alarm>,
     ) -> Arc<Self> {
-        let core = Arc::new(Core::new(settings, clock, unparker));
+        let core = Arc::new(Core::new(settings, clock, alarm.into()));
         let Executors { default, pool } = executors;
         Arc::new(Self { core: ManuallyDrop::new(core), executor: default, pool })
     }
