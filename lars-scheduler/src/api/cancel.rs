@@ -1,11 +1,11 @@
 //! Cancelling, from any thread.
 
-use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::base::deadline::Deadline;
+use crate::base::debug::debug_fields;
 use crate::engine::entry_handle::EntryHandle;
 
 /// What the cancellable of a repeat refers to: its series, whose current entry changes.
@@ -172,14 +172,7 @@ impl Cancellable {
     }
 }
 
-impl fmt::Debug for Cancellable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cancellable")
-            .field("pending", &self.is_pending())
-            .field("cancelled", &self.is_cancelled())
-            .finish()
-    }
-}
+debug_fields!(|it: Cancellable| pending: it.is_pending(), cancelled: it.is_cancelled());
 
 /// Cancels its task when it is dropped. Made by [`Cancellable::cancel_on_drop`].
 ///

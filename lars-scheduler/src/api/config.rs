@@ -1,10 +1,10 @@
 //! The builder: every setting, checked once.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::api::close::ClosePolicy;
+use crate::base::debug::debug_fields;
 use crate::base::error::ConfigError;
 use crate::base::panics::{PanicReport, Reporter};
 use crate::base::tick::{Tick, nanos};
@@ -258,17 +258,13 @@ impl Builder {
     }
 }
 
-impl fmt::Debug for Builder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Builder")
-            .field("tick_duration", &self.tick)
-            .field("ticks_per_wheel", &self.ticks_per_wheel)
-            .field("coalesce", &self.coalesce)
-            .field("max_pending", &self.max_pending)
-            .field("thread_name", &self.thread_name)
-            .field("pool_threads", &self.pool_threads)
-            .field("shutdown_timeout", &self.shutdown_timeout)
-            .field("close_policy", &self.close_policy)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(|it: Builder|
+    tick_duration: it.tick,
+    ticks_per_wheel: it.ticks_per_wheel,
+    coalesce: it.coalesce,
+    max_pending: it.max_pending,
+    thread_name: it.thread_name,
+    pool_threads: it.pool_threads,
+    shutdown_timeout: it.shutdown_timeout,
+    close_policy: it.close_policy,
+);

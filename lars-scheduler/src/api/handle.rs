@@ -1,12 +1,12 @@
 //! The calling side: stamping deadlines, filling entries, pushing them.
 
-use std::fmt;
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
 use crate::api::cancel::Cancellable;
 use crate::api::metrics::Metrics;
 use crate::base::deadline::Deadline;
+use crate::base::debug::debug_fields;
 use crate::base::error::{Refusal, ScheduleError};
 use crate::base::raw_task::{RawTask, TaskBody};
 use crate::engine::dispatch::OnExecutor;
@@ -315,11 +315,4 @@ pub(crate) fn flags_of(options: &TaskOptions, immediate: bool) -> Flags {
         .run_on_close(options.run_on_close)
 }
 
-impl fmt::Debug for Handle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Handle")
-            .field("tick", &self.tick_duration())
-            .field("stopped", &self.is_stopped())
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(|it: Handle| tick: it.tick_duration(), stopped: it.is_stopped());

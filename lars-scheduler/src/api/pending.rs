@@ -1,12 +1,12 @@
 //! What a stop hands back, and the future that it comes with.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use crate::base::clock::real_now;
+use crate::base::debug::debug_fields;
 use crate::base::wait;
 use crate::engine::stop_word::{Pending, Promised};
 
@@ -64,14 +64,7 @@ impl PendingTask {
     }
 }
 
-impl fmt::Debug for PendingTask {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PendingTask")
-            .field("due", &self.due())
-            .field("is_repeat", &self.is_repeat())
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(|it: PendingTask| due: it.due(), is_repeat: it.is_repeat());
 
 /// The result of [`stop`](crate::LightArrayRevolverScheduler::stop): resolves with all pending
 /// tasks, earliest deadline first.
@@ -176,8 +169,4 @@ impl Future for StopFuture {
     }
 }
 
-impl fmt::Debug for StopFuture {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StopFuture").field("is_first", &self.is_first()).finish_non_exhaustive()
-    }
-}
+debug_fields!(|it: StopFuture| is_first: it.is_first());

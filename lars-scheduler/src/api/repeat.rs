@@ -22,7 +22,6 @@
 //! The closure itself is passed along: exactly one `Run` exists in a series, in the entry, in the
 //! executor or on the stack of the run, and only its holder touches the closure.
 
-use std::fmt;
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::NonNull;
@@ -33,6 +32,7 @@ use crate::api::cancel::{Cancellable, Series};
 use crate::api::handle::Handle;
 use crate::api::rate::{MissedTickBehavior, Rate, check_period};
 use crate::base::deadline::Deadline;
+use crate::base::debug::debug_fields;
 use crate::base::error::{Refusal, ScheduleError};
 use crate::base::panics::PanicIn;
 use crate::base::raw_task::TaskBody;
@@ -145,14 +145,7 @@ impl<F, C> Periodic<F, C> {
     }
 }
 
-impl<F, C> fmt::Debug for Periodic<F, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Periodic")
-            .field("run_on", &self.run_on)
-            .field("missed", &self.missed)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(|it: Periodic<F, C>| run_on: it.run_on, missed: it.missed);
 
 /// What can be scheduled to run again and again: a closure that can be called many times, or a
 /// [`Periodic`] with options. `R` is what it returns: nothing or [`ControlFlow`], or [`Repeat`] for

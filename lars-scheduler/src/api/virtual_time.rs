@@ -1,6 +1,5 @@
 //! Virtual time: the same driver, turned by a test instead of a thread.
 
-use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
@@ -9,6 +8,7 @@ use crate::api::config::{Builder, OwnerSettings, VIRTUAL_TICK};
 use crate::api::handle::Handle;
 use crate::api::pending::StopFuture;
 use crate::base::clock::Clock;
+use crate::base::debug::debug_fields;
 use crate::base::error::ConfigError;
 use crate::base::tick::{LAST_INSTANT, nanos};
 use crate::engine::driver::{Driver, Intaken, Next};
@@ -324,8 +324,4 @@ impl Deref for VirtualTime {
     }
 }
 
-impl fmt::Debug for VirtualTime {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("VirtualTime").field("elapsed", &self.elapsed()).finish_non_exhaustive()
-    }
-}
+debug_fields!(|it: VirtualTime| elapsed: it.elapsed());

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use crate::base::debug::debug_fields;
 use crate::base::exclusive::Exclusive;
 
 /// A setting or an argument out of its range.
@@ -208,11 +209,7 @@ impl<T> ScheduleError<T> {
     }
 }
 
-impl<T> fmt::Debug for ScheduleError<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ScheduleError").field("refusal", &self.refusal).finish_non_exhaustive()
-    }
-}
+debug_fields!(|it: ScheduleError<T>| refusal: it.refusal);
 
 impl<T> fmt::Display for ScheduleError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,9 +1,9 @@
 //! Containing panics of foreign code, and reporting them: log, counter, hook.
 
 use std::any::Any;
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::base::debug::debug_fields;
 use crate::sync::{AtomicU64, Ordering};
 
 /// What was running when it panicked.
@@ -80,11 +80,7 @@ pub(crate) struct Reporter {
     hook: Option<PanicHook>,
 }
 
-impl fmt::Debug for Reporter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reporter").finish_non_exhaustive()
-    }
-}
+debug_fields!(|_it: Reporter|);
 
 impl Reporter {
     pub(crate) fn new(hook: Option<PanicHook>) -> Self {

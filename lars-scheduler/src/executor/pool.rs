@@ -11,7 +11,6 @@
 //! How workers sleep and are woken is told in [`idle`](super::idle).
 
 use std::cell::RefCell;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -21,11 +20,13 @@ use crossbeam_utils::CachePadded;
 use super::chunk::Chunk;
 use super::idle::{Idle, Sleeper};
 use super::{Executor, Rejected, Runnable};
+use crate::base::debug::debug_fields;
 use crate::base::error::ConfigError;
 use crate::base::panics::quietly;
+use crate::base::wait::park_until;
 use crate::sync::{
-    AtomicBool, AtomicUsize, CHECKED, Mutex, Ordering, Parker, Unparker, fence, real_now, relax,
-    thread, thread_local,
+    AtomicBool, AtomicUsize, CHECKED, Mutex, Ordering, Parker, Unparker, fence, relax, thread,
+    thread_local,
 };
 
 /// How many tasks a worker runs before it looks elsewhere first: in the shared queue, so that tasks
@@ -190,10 +191,8 @@ impl Pool {
         let parker = Parker::new();
         let wait = Wait::begin(&self.guard.shared, parker.unparker(), self.is_current());
         while !wait.is_over() {
-            match deadline {
-                None => parker.park(),
-                Some(deadline) if real_now() >= deadline => return false,
-                Some(deadline) => parker.park_deadline(deadline),
+            if !park_until(&parker, deadline) {
+                return false;
             }
         }
         true
@@ -527,19 +526,16 @@ impl Drop for Guard {
     }
 }
 
-impl fmt::Debug for Pool {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pool")
-            .field("name", &self.guard.shared.name)
-            .field("threads", &self.threads())
-            .field("unfinished", &self.unfinished())
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(|it: Pool|
+    name: it.guard.shared.name,
+    threads: it.threads(),
+    unfinished: it.unfinished(),
+);
 
 #[cfg(all(test, not(lars_loom)))]
 mod tests {
     use super::*;
+    use crate::sync::real_now;
     use std::sync::mpsc;
     use std::time::Duration;
 

@@ -1,9 +1,9 @@
 //! What is run: closures with options, and their storage inside an entry.
 
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
+use crate::base::debug::debug_fields;
 use crate::base::raw_task::TaskBody;
 use crate::executor::Executor;
 use crate::executor::run_on::RunOn;
@@ -211,11 +211,7 @@ impl<F, C> Task<F, C> {
     }
 }
 
-impl<F, C> fmt::Debug for Task<F, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Task").field("options", &self.options).finish_non_exhaustive()
-    }
-}
+debug_fields!(|it: Task<F, C>| options: it.options);
 
 /// The body of a [`Task`] with a hook: what it runs, and the hook.
 pub struct HookedBody<F, C> {
@@ -233,11 +229,7 @@ impl<F, C> HookedBody<F, C> {
     }
 }
 
-impl<F, C> fmt::Debug for HookedBody<F, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HookedBody").finish_non_exhaustive()
-    }
-}
+debug_fields!(|_it: HookedBody<F, C>|);
 
 impl<F, C> TaskBody for HookedBody<F, C>
 where

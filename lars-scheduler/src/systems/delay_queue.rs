@@ -33,7 +33,6 @@ mod next;
 mod peek;
 mod waiting;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -42,7 +41,7 @@ pub use self::next::{Items, Next, NextError};
 pub use self::peek::Peek;
 use self::waiting::{SharedQueue, wake};
 use crate::Handle;
-use crate::systems::facade::real_now;
+use crate::systems::facade::{debug_fields, real_now};
 use crate::systems::when_due::WhenDue;
 
 /// A queue of items with deadlines: an item is taken when it is due, never before, the earliest
@@ -445,11 +444,4 @@ impl<T> Clone for DelayQueue<T> {
     }
 }
 
-impl<T> fmt::Debug for DelayQueue<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DelayQueue")
-            .field("len", &self.len())
-            .field("closed", &self.is_closed())
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(|it: DelayQueue<T>| len: it.len(), closed: it.is_closed());

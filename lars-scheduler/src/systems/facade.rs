@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`real_now`], [`block_until`], [`park_until`], [`waker_of`] | waiting, with a limit |
 //! | [`message_of`] | what a panic says |
+//! | `debug_fields!` | `Debug` for types with private insides |
 //! | [`RunOn`], with `Task::run_on` and `Periodic::run_on` | where something runs, as a value |
 //! | [`Rate`], [`check_period`] | fixed rates, and the shortest period |
 //! | [`goes_on`] | the verdict of a repeat's run |
@@ -25,6 +26,7 @@ use crate::{Executor, Handle, Inline, PanicIn, Periodic, Repeat, TaskBody, Verdi
 
 pub(crate) use crate::api::rate::{Rate, check_period};
 pub(crate) use crate::base::clock::real_now;
+pub(crate) use crate::base::debug::debug_fields;
 pub(crate) use crate::base::panics::message_of;
 pub(crate) use crate::base::wait::{block_until, park_until, waker_of};
 pub(crate) use crate::executor::run_on::RunOn;

@@ -19,7 +19,6 @@ mod invoke;
 mod registry;
 mod shutdown;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,7 +32,7 @@ use crate::systems::call::{
     Call, CallBody, CallError, IntoCall, IntoRepeatedCall, Rhythm, RunResult, ScheduledCall,
     Series, Target, promise,
 };
-use crate::systems::facade::RunOn;
+use crate::systems::facade::{RunOn, debug_fields};
 use crate::systems::when_due::WhenDue;
 use crate::{
     BuildError, Cancellable, Executor, Handle, LightArrayRevolverScheduler, Refusal, ScheduleError,
@@ -428,11 +427,4 @@ impl ScheduledExecutor {
     }
 }
 
-impl fmt::Debug for ScheduledExecutor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ScheduledExecutor")
-            .field("counts", &self.counts())
-            .field("is_shutdown", &self.is_shutdown())
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(|it: ScheduledExecutor| counts: it.counts(), is_shutdown: it.is_shutdown());

@@ -95,7 +95,6 @@ mod state;
 mod supervisor;
 mod token;
 
-use std::fmt;
 use std::future::Future;
 use std::time::Duration;
 
@@ -109,6 +108,7 @@ pub use self::settings::{GivenUp, SettingError, SupervisionBuilder};
 use self::supervisor::Supervisor;
 pub use self::token::{CancelToken, Cancelled};
 use crate::sync::Arc;
+use crate::systems::facade::debug_fields;
 use crate::{Cancellable, Executor, Handle, Periodic, Refusal, Repeat, ScheduleError};
 
 /// How tasks are supervised. Made by [`Supervision::every`]; can start any number of tasks.
@@ -385,11 +385,4 @@ impl Supervised {
     }
 }
 
-impl fmt::Debug for Supervised {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Supervised")
-            .field("ended", &self.is_ended())
-            .field("counts", &self.counts())
-            .finish()
-    }
-}
+debug_fields!(|it: Supervised| ended: it.is_ended(), counts: it.counts());

@@ -16,12 +16,12 @@
 //! does that without either side ever waiting for the other: a timer thread must not queue for a
 //! lock whose holder has been descheduled.
 
-use std::fmt;
 use std::sync::Arc;
 use std::task::Waker;
 
 use futures::task::AtomicWaker;
 
+use crate::systems::facade::debug_fields;
 use crate::systems::when_due::WhenDue;
 use crate::{Cancellable, Handle, Refusal, Task, TaskBody};
 
@@ -98,11 +98,7 @@ impl Drop for WakeTimer {
     }
 }
 
-impl fmt::Debug for WakeTimer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WakeTimer").field("timer", &self.timer).finish_non_exhaustive()
-    }
-}
+debug_fields!(|it: WakeTimer| timer: it.timer);
 
 /// What the timer does: it wakes the future at its time. It also does so when it is handed back or
 /// dropped unrun, because then the scheduler has stopped, and the future must hear of it. It does

@@ -92,7 +92,6 @@ mod clock;
 mod cron;
 mod timer;
 
-use std::fmt;
 use std::time::{Duration, SystemTime};
 
 pub use self::calendar::{Calendar, MissedRuns};
@@ -104,7 +103,7 @@ pub use self::cron::{CronError, CronSchedule};
 use self::timer::Status;
 pub use self::timer::WallClockTimer;
 use crate::sync::{Arc, Mutex};
-use crate::systems::facade::goes_on;
+use crate::systems::facade::{debug_fields, goes_on};
 use crate::{Handle, Repeat, ScheduleError, Verdict};
 
 /// The longest wait before a timer looks at the clock again, unless it is set.
@@ -386,11 +385,4 @@ fn wait(at: SystemTime, now: SystemTime, recheck: Duration) -> Duration {
     at.duration_since(now).unwrap_or_default().min(recheck)
 }
 
-impl fmt::Debug for WallClockScheduler {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WallClockScheduler")
-            .field("recheck", &self.recheck)
-            .field("missed_runs", &self.missed)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(|it: WallClockScheduler| recheck: it.recheck, missed_runs: it.missed);

@@ -1,6 +1,5 @@
 //! What the caller holds: a future that threads can wait for too, and the right to cancel.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -8,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use super::outcome::{CallError, CallOutcome};
-use crate::systems::facade::{block_until, real_now};
+use crate::systems::facade::{block_until, debug_fields, real_now};
 use crate::systems::when_due::WhenDue;
 use crate::{Cancellable, Handle};
 
@@ -66,11 +65,7 @@ impl CallCanceller {
     }
 }
 
-impl fmt::Debug for CallCanceller {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CallCanceller").field("cancelled", &self.is_cancelled()).finish()
-    }
-}
+debug_fields!(|it: CallCanceller| cancelled: it.is_cancelled());
 
 /// A call that has been scheduled, and its result: the JDK's `ScheduledFuture`.
 ///
@@ -222,11 +217,4 @@ impl<T> Future for ScheduledCall<T> {
     }
 }
 
-impl<T> fmt::Debug for ScheduledCall<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ScheduledCall")
-            .field("done", &self.is_done())
-            .field("cancelled", &self.is_cancelled())
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(|it: ScheduledCall<T>| done: it.is_done(), cancelled: it.is_cancelled());

@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use crate::Refusal;
 use crate::sync::Mutex;
-use crate::systems::facade::{contain, message_of};
+use crate::systems::facade::{contain, debug_fields, message_of};
 
 /// Why a call has no result.
 ///
@@ -111,11 +111,7 @@ impl fmt::Display for CallPanic {
     }
 }
 
-impl fmt::Debug for CallPanic {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CallPanic").field("message", &self.message).finish_non_exhaustive()
-    }
-}
+debug_fields!(|it: CallPanic| message: it.message);
 
 /// What the two sides share.
 pub(crate) struct CallOutcome<T> {

@@ -1,12 +1,11 @@
 //! The options of a repeated timer.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::RepeatedTimer;
 use super::chain::{Adjust, DestroyHook, DeviceParts, SharedTimer};
-use crate::systems::facade::{RunOn, check_period};
+use crate::systems::facade::{RunOn, check_period, debug_fields};
 use crate::{Executor, Handle, Refusal};
 
 /// Builds a [`RepeatedTimer`]. Made by [`RepeatedTimer::builder`].
@@ -103,8 +102,4 @@ impl RepeatedTimerBuilder {
     }
 }
 
-impl fmt::Debug for RepeatedTimerBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RepeatedTimerBuilder").field("period", &self.period).finish_non_exhaustive()
-    }
-}
+debug_fields!(|it: RepeatedTimerBuilder| period: it.period);

@@ -1,6 +1,5 @@
 //! The end of an executor: what it still runs, what it hands back, and how to wait for it.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -8,7 +7,7 @@ use super::ScheduledExecutor;
 use super::registry::{AnyTask, Registry, Repeat, WaitingTask};
 use crate::sync::Parker;
 use crate::systems::call::Target;
-use crate::systems::facade::{contain, park_until, real_now};
+use crate::systems::facade::{contain, debug_fields, park_until, real_now};
 use crate::systems::when_due::WhenDue;
 
 /// What [`ScheduledExecutor::shutdown`] does with one-shots that are not due yet. What is due runs
@@ -281,8 +280,4 @@ impl Drop for UnstartedTask {
     }
 }
 
-impl fmt::Debug for UnstartedTask {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("UnstartedTask").field("due", &self.due()).finish_non_exhaustive()
-    }
-}
+debug_fields!(|it: UnstartedTask| due: it.due());

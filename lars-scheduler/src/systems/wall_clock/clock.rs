@@ -1,10 +1,10 @@
 //! The clock on the wall: the system's, a closure, or one that a test moves.
 
-use std::fmt;
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::Handle;
 use crate::sync::{Arc, Mutex};
+use crate::systems::facade::debug_fields;
 
 /// Tells the time of day. It may jump, both ways.
 ///
@@ -152,10 +152,4 @@ impl WallClock for VirtualWallClock {
     }
 }
 
-impl fmt::Debug for VirtualWallClock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("VirtualWallClock")
-            .field("set", &self.set.lock().wall)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(|it: VirtualWallClock| set: it.set.lock().wall);

@@ -1,13 +1,12 @@
 //! The options of a worker.
 
-use std::fmt;
 use std::sync::Arc;
 
 use super::Worker;
 use super::context::{Capture, ContextHook};
 use super::drain::{Mode, SharedWorker};
 use crate::sync::Mutex;
-use crate::systems::facade::RunOn;
+use crate::systems::facade::{RunOn, debug_fields};
 use crate::{Executor, Handle};
 
 /// Builds a [`Worker`]. Made by [`Worker::builder`].
@@ -152,11 +151,4 @@ impl WorkerBuilder {
     }
 }
 
-impl fmt::Debug for WorkerBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WorkerBuilder")
-            .field("mode", &(self.mode)(self.run_on.clone()))
-            .field("contexts", &self.hooks.len())
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(|it: WorkerBuilder| mode: (it.mode)(it.run_on.clone()), contexts: it.hooks.len());
