@@ -26,7 +26,7 @@ use crate::executor::run_on::RunOn;
 use crate::executor::task::{CancelHook, NoHook, TaskOptions};
 use crate::sync::{Ordering, UnsafeCell};
 
-/// What a task of [`schedule_repeating`](Handle::schedule_repeating) wants next.
+/// What happens next, as a task of [`schedule_repeating`](Handle::schedule_repeating) returns it.
 ///
 /// # Examples
 ///
@@ -48,12 +48,11 @@ use crate::sync::{Ordering, UnsafeCell};
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Repeat {
-    /// To run again, this long after the end of this run. Zero means at once, through the
-    /// scheduler.
+    /// Run again, this long after the end of this run. Zero means at once, through the scheduler.
     After(Duration),
-    /// To run again at this instant. One that has passed means at once.
+    /// Run again at this instant. One that has passed means at once.
     At(Instant),
-    /// To end the series.
+    /// End the series.
     Stop,
 }
 
@@ -112,10 +111,10 @@ impl<F, C> Periodic<F, C> {
         self
     }
 
-    /// Calls `hook` once when the series has been cancelled: on the cancelling thread, after the
-    /// captures have been dropped; or, if a run was under way or waited in its executor, on that
-    /// run's thread when it ends. Not when the series ends by itself, and not when the scheduler
-    /// stops.
+    /// Calls `hook` once when the series has been cancelled, but not when it ends by itself or when
+    /// the scheduler stops. The hook runs on the cancelling thread, after the captures have been
+    /// dropped. If a run was in progress or waited in its executor, it runs on that run's thread at
+    /// its end.
     pub fn on_cancel<H: FnOnce() + Send + 'static>(self, hook: H) -> Periodic<F, H> {
         self.hook(hook)
     }
@@ -248,7 +247,7 @@ impl Handle {
     ///
     /// Each run is as punctual as a [`schedule_once`](Self::schedule_once) made at the end of the
     /// one before. Delays add up: use [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate) for
-    /// a long term frequency.
+    /// a steady frequency.
     ///
     /// # Errors
     ///
@@ -290,8 +289,8 @@ impl Handle {
     ///
     /// # Lateness
     ///
-    /// Never early, in no run; each is as late as a [`schedule_once`](Self::schedule_once) for its
-    /// nominal time would be, and no later because of the ones before.
+    /// No run is early. Each is as late as a [`schedule_once`](Self::schedule_once) for its nominal
+    /// time would be; delays do not add up.
     ///
     /// # Errors
     ///
@@ -327,8 +326,8 @@ impl Handle {
         self.schedule_series(initial, Some(interval), rule, task)
     }
 
-    /// Runs `task` after `initial`, and then whenever it says: each run returns when the next one
-    /// is due, or that there is none.
+    /// Runs `task` after `initial`, and then whenever it asks for: each run returns when the next
+    /// one is due, or that the series ends.
     ///
     /// # Errors
     ///
@@ -415,7 +414,7 @@ impl Handle {
     }
 }
 
-/// The closure, and what is known of its next run. Touched by the holder of the `Run` only.
+/// The closure and its next run. Only the holder of the `Run` touches it.
 struct Plan<F, C> {
     run: F,
     hook: C,
@@ -428,8 +427,8 @@ struct Plan<F, C> {
     _room: Room,
 }
 
-/// The room of a series within `max_pending`: taken once, and kept from the first timer to the end
-/// of the last run, so that a series cannot lose it to somebody else between two runs.
+/// A series' place within `max_pending`: taken once, and kept from the first timer to the end of
+/// the last run, so that no other timer can take it between two runs.
 struct Room(Handle);
 
 impl Room {
@@ -562,8 +561,8 @@ where
 }
 
 impl<F, C: CancelHook> RunningSeries<F, C> {
-    /// The series is over, by itself or because it was cancelled: the captures go here and now, not
-    /// with the cancellable.
+    /// The series is over, by itself or because it was cancelled: drops the captures now, not with
+    /// the cancellable.
     fn end(&self, plan: Plan<F, C>) {
         if self.cell.end() {
             self.handle.core().reporter.contain(PanicIn::Cleanup, move || drop(plan));

@@ -5,9 +5,9 @@
 //! [`Handle::schedule_calls_with_fixed_delay`] and [`Handle::schedule_calls_at_fixed_rate`] call
 //! again and again, until a run has a result.
 //!
-//! Callers that wait learn of every end: the value, the panic, the cancel, that an executor lost
-//! the call, and that `stop` has handed it back. (A `Future` of the JDK that `shutdownNow` handed
-//! back is neither done nor cancelled, and `get` blocks forever.)
+//! Waiting callers learn how a call ended, in every case: with a value, a panic or a cancel, or
+//! because an executor lost it or `stop` handed it back. (A `Future` of the JDK that `shutdownNow`
+//! handed back is neither done nor cancelled, and `get` blocks forever.)
 
 mod bodies;
 mod handles;
@@ -88,7 +88,7 @@ impl<F> Call<F> {
 debug_fields!(|_it: Call<F>|);
 
 impl CallOptions {
-    /// Runs on `executor` what does not say where it runs.
+    /// Uses `executor` if the call does not say where it runs.
     pub(crate) fn or_on(mut self, executor: &RunOn) -> Self {
         if matches!(self.run_on, RunOn::Default) {
             self.run_on = executor.clone();

@@ -104,7 +104,7 @@ impl<T> Next<T> {
         }
     }
 
-    /// Gives the timer up, if this leads.
+    /// Gives up the timer, if this leads.
     fn follow(&mut self) {
         if let Some(alarm) = self.timer.as_mut().filter(|_| self.leads) {
             alarm.disarm();
@@ -135,7 +135,7 @@ impl<T> Future for Next<T> {
 
 debug_fields!(|it: Next<T>| leads: it.leads);
 
-/// The items of a queue as they come due. Made by
+/// The items of a queue, as they become due. Made by
 /// [`DelayQueue::stream`](super::DelayQueue::stream).
 ///
 /// It is one consumer among others: several streams share the items.
