@@ -10,8 +10,8 @@ use crate::systems::call::Target;
 use crate::systems::facade::{contain, debug_fields, park_until, real_now};
 use crate::systems::when_due::WhenDue;
 
-/// What [`ScheduledExecutor::shutdown`] does with one-shots that are not due yet. What is due runs
-/// in any case.
+/// What [`ScheduledExecutor::shutdown`] does with one-shots that are not due yet. Due ones run in
+/// any case.
 ///
 /// # Examples
 ///
@@ -71,7 +71,7 @@ pub enum PeriodicTasks {
     Continue,
 }
 
-/// What becomes of accepted work when an executor is shut down.
+/// How accepted work is treated when an executor is shut down.
 ///
 /// ```
 /// use lars_scheduler::scheduled_executor::{DelayedTasks, PeriodicTasks, ShutdownPolicy};
@@ -156,7 +156,7 @@ impl ScheduledExecutor {
         unstarted
     }
 
-    /// Does the work of `shutdown_now`, without telling the callers that wait.
+    /// Does the work of `shutdown_now`, without notifying waiting callers.
     fn end_now(&self) -> Vec<UnstartedTask> {
         let (waiting, series) = self.shared.change(|registry| {
             registry.is_shut_down = true;
@@ -231,7 +231,7 @@ impl Drop for ScheduledExecutor {
 
 /// A one-shot that was accepted by an executor and had not started when [`shutdown_now`] took it.
 ///
-/// It belongs to the holder now: run it, or drop it. Handles of its result learn of either.
+/// It belongs to you now: run it, or drop it. Handles of its result learn of either.
 ///
 /// [`shutdown_now`]: ScheduledExecutor::shutdown_now
 ///

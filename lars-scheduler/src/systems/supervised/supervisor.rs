@@ -1,4 +1,4 @@
-//! What moves the state of a supervised task: looks at the right time, and the ends of runs.
+//! What changes the state of a supervised task: looks at the right time, and the ends of runs.
 //!
 //! # Looks
 //!
@@ -160,7 +160,7 @@ impl Supervisor {
         (self as &dyn Owner).execute(Runnable::new(move || runner.execute(run)), "run");
     }
 
-    /// Sees to it that the series or the nudge looks when `due` has come, or before.
+    /// Makes sure that the series or the nudge looks at `due`, or before.
     fn wake_by(self: &Arc<Self>, state: &mut State, due: WhenDue) -> Result<(), Refusal> {
         if state.wake <= due {
             return Ok(());

@@ -76,7 +76,7 @@ impl CancelToken {
         }
     }
 
-    /// Cancels, once, and wakes all that wait. `report` is given the panics of wakers.
+    /// Cancels, once, and wakes all waiters. `report` gets the panics of wakers.
     pub(super) fn cancel(&self, report: impl Fn(Box<dyn Any + Send>)) {
         let wakers = {
             let mut waiting = self.inner.waiting.lock();

@@ -11,8 +11,8 @@ use crate::systems::facade::debug_fields;
 /// Every `Fn() -> SystemTime + Send + Sync + 'static` is one.
 ///
 /// It is read when a timer looks whether it is due, on the thread that would run the task, and when
-/// a task is scheduled, on the calling thread. It must not block. A panic in a look is treated like
-/// one of the task: it is contained and reported, and ends the timer.
+/// a task is scheduled, on the calling thread. It must not block. A panic while a timer reads it is
+/// treated like a panic of the task: it is contained and reported, and ends the timer.
 ///
 /// # Examples
 ///
