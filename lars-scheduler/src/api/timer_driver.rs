@@ -1,6 +1,5 @@
 //! A scheduler without a thread: its owner turns it, on the system's clock.
 
-use std::fmt;
 use std::ops::Deref;
 use std::time::Instant;
 
@@ -11,6 +10,7 @@ use crate::api::pending::StopFuture;
 use crate::api::scheduler::{WHEEL_AFTER, channels};
 use crate::api::turned::Turned;
 use crate::base::clock::Clock;
+use crate::base::debug::debug_fields;
 use crate::base::error::ConfigError;
 use crate::base::panics::{PanicIn, Reporter};
 use crate::engine::driver::{Intaken, Next};
@@ -21,8 +21,8 @@ use crate::sync::relax;
 /// How many steps of up to 512 tasks a turn takes before it lets its caller look at other things.
 const STEPS: u32 = 8;
 
-/// A scheduler without a thread, for event loops: the loop [`turn`](Self::turn)s it, and learns when
-/// it has to do so next.
+/// A scheduler without a thread, for event loops: the loop [`turn`](Self::turn)s it, and learns
+/// when it has to do so next.
 ///
 /// Built by [`Builder::build_driver`]. It has the same [`Handle`] as a scheduler with a thread, for
 /// any number of threads, and keeps the same promises: never early, exact cancel, nothing lost. Its
@@ -106,7 +106,8 @@ impl TimerDriver {
     }
 
     /// Fires what is due at `now`, and says when to turn next: at that instant, or earlier if the
-    /// wake hook was called; `None` if nothing is pending. An instant that has passed means at once.
+    /// wake hook was called; `None` if nothing is pending. An instant that has passed means at
+    /// once.
     ///
     /// A turn that comes too early does nothing, and one that comes late makes the timers late and
     /// nothing else. `now` is the time of the loop, [`Instant::now`]. An instant that has not come
@@ -212,8 +213,4 @@ impl Deref for TimerDriver {
     }
 }
 
-impl fmt::Debug for TimerDriver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TimerDriver").field("handle", &self.turned.handle).finish_non_exhaustive()
-    }
-}
+debug_fields!(|it: TimerDriver| handle: it.turned.handle);

@@ -91,8 +91,8 @@ impl<'a> Turning<'a> {
         Self { driver, core }
     }
 
-    /// Takes in, and fires at most `most` tasks that are due at `now`. If the scheduler was asked to
-    /// stop, everything else is handed back then.
+    /// Takes in, and fires at most `most` tasks that are due at `now`. If the scheduler was asked
+    /// to stop, everything else is handed back then.
     pub(crate) fn turn(&mut self, now: u64, most: usize) -> Step {
         let intaken = self.driver.take_in();
         let Turn { fired, next, .. } = self.driver.turn_within(now, most);

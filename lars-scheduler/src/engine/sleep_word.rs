@@ -33,10 +33,9 @@
 //! until the thread wakes by itself. So a wake-up may come as late as the system lets a thread wait
 //! for its processor, and is not lost.
 
-use std::fmt;
-
 use crossbeam_utils::CachePadded;
 
+use crate::base::debug::debug_fields;
 use crate::sync::{AtomicU64, Ordering, Unparker, model_fence};
 
 const AWAKE: u64 = 0;
@@ -81,11 +80,7 @@ impl From<Unparker> for Alarm {
     }
 }
 
-impl fmt::Debug for Alarm {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Alarm").finish_non_exhaustive()
-    }
-}
+debug_fields!(|_it: Alarm|);
 
 #[derive(Debug)]
 pub(crate) struct SleepWord {

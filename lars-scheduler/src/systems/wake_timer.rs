@@ -15,11 +15,10 @@
 //! ```
 
 use std::cell::Cell;
-use std::fmt;
 use std::task::Waker;
 
 use crate::sync::thread_slot;
-use crate::systems::facade::Moment;
+use crate::systems::facade::{Moment, debug_fields};
 use crate::{Cancellable, Handle, Refusal, Task, TaskBody};
 
 /// A timer that wakes a task. Dropping it cancels the timer.
@@ -100,11 +99,7 @@ impl Drop for WakeTimer {
     }
 }
 
-impl fmt::Debug for WakeTimer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WakeTimer").field("timer", &self.timer).finish_non_exhaustive()
-    }
-}
+debug_fields!(|it: WakeTimer| timer: it.timer);
 
 /// What the timer does: it wakes the future at its time. It also does so when it is handed back or
 /// dropped unrun, because then the scheduler has stopped, and the future must hear of it. It does

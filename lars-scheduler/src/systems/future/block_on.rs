@@ -61,12 +61,12 @@ impl Woken {
 
 impl VirtualTime {
     /// Runs `future` on this thread, and moves time to the next deadline whenever it waits. So
-    /// hours of async code run in no time, and see each instant exactly.
+    /// hours of async code run in milliseconds, and see each instant exactly.
     ///
     /// All that is due at a deadline runs before the future is polled again. To run several
     /// futures, join them, with `futures::join!` for example, or spawn them on a pool that this
-    /// future runs. To hold time still, poll in another way: time moves only in the methods of
-    /// `VirtualTime`.
+    /// future runs. To hold time still, poll the future by other means: time moves only in the
+    /// methods of `VirtualTime`.
     ///
     /// # Errors
     ///

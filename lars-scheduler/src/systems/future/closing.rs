@@ -1,6 +1,5 @@
 //! Closing a scheduler without blocking the thread that asks for it.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -8,6 +7,7 @@ use std::task::{Context, Poll};
 use futures::channel::oneshot;
 
 use crate::sync::{Arc, Mutex, thread};
+use crate::systems::facade::debug_fields;
 use crate::{CloseError, CloseReport, LightArrayRevolverScheduler};
 
 impl LightArrayRevolverScheduler {
@@ -83,8 +83,4 @@ impl Future for Closing {
     }
 }
 
-impl fmt::Debug for Closing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Closing").finish_non_exhaustive()
-    }
-}
+debug_fields!(|_it: Closing|);

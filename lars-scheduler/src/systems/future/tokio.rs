@@ -1,6 +1,5 @@
 //! Tokio's tasks in virtual time.
 
-use std::fmt;
 use std::future::{Future, poll_fn};
 use std::io;
 use std::ops::Deref;
@@ -14,7 +13,7 @@ use futures::task::AtomicWaker;
 use super::block_on::BlockOnError;
 use crate::VirtualTime;
 use crate::sync::{AtomicBool, Mutex, Ordering};
-use crate::systems::facade::Following;
+use crate::systems::facade::{Following, debug_fields};
 use crate::systems::wake_timer::take_woke_elsewhere;
 
 /// A tokio runtime of one thread, whose waiting moves virtual time, with the feature `tokio`: for
@@ -130,8 +129,9 @@ impl TokioInVirtualTime {
     ///
     /// # Errors
     ///
-    /// As for [`VirtualTime::block_on`]: [`BlockOnError::Stalled`] if all tasks wait and no timer is
-    /// pending, and [`BlockOnError::OtherThread`] if a task on another thread waits for this time.
+    /// As for [`VirtualTime::block_on`]: [`BlockOnError::Stalled`] if all tasks wait and no timer
+    /// is pending, and [`BlockOnError::OtherThread`] if a task on another thread waits for this
+    /// time.
     ///
     /// # Panics
     ///
@@ -174,10 +174,4 @@ impl Deref for TokioInVirtualTime {
     }
 }
 
-impl fmt::Debug for TokioInVirtualTime {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TokioInVirtualTime")
-            .field("time", &self.shared.time)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(|it: TokioInVirtualTime| time: it.shared.time);
