@@ -9,6 +9,7 @@ pub(crate) mod tick;
 pub(crate) mod deadline;
 
 pub(crate) mod clock;
+pub(crate) mod identity;
 pub(crate) mod panics;
 pub(crate) mod raw_task;
 pub(crate) mod wait;

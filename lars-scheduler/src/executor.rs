@@ -11,6 +11,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use crate::base::exclusive::Exclusive;
+use crate::base::identity::{Label, TaskIdentity};
 use crate::base::panics::{PanicIn, Reporter};
 use crate::base::raw_task::{RawTask, TaskBody};
 use crate::executor::pool::Pool;
@@ -146,27 +147,32 @@ impl Runnable {
 
     /// A runnable of this body, which learns if it is lost.
     pub(crate) fn of_body(body: impl TaskBody) -> Self {
-        Self { task: Exclusive::new(Some(RawTask::new(body))), reporter: None }
+        Self { task: Exclusive::new(Some(RawTask::new(body, Label::default()))), reporter: None }
     }
 
     pub(crate) fn of_scheduler(task: RawTask, reporter: &Arc<Reporter>) -> Self {
         Self { task: Exclusive::new(Some(task)), reporter: Some(Arc::clone(reporter)) }
     }
 
+    /// Whose the task is: for an executor's own log, or its queues.
+    pub fn identity(&self) -> TaskIdentity {
+        // SAFETY: `identity` reads the table and the place, which nobody writes after the task was
+        // made, and both may be read by any thread.
+        let task = unsafe { self.task.shared() };
+        task.as_ref().map_or_else(TaskIdentity::of_type::<Self>, RawTask::identity)
+    }
+
     /// Runs the task. A panic in it is contained and reported.
     pub fn run(mut self) {
-        let task = self.task.get_mut().take();
-        let run = move || {
-            if let Some(task) = task {
-                task.run();
-            }
-        };
+        let Some(task) = self.task.get_mut().take() else { return };
+        let whose = task.identity_lazily();
+        let run = move || task.run();
         match self.reporter.take() {
             Some(reporter) => {
-                reporter.contain(PanicIn::Task, run);
+                reporter.contain_task(whose, PanicIn::Task, run);
             }
             None => {
-                Reporter::default().contain(PanicIn::Task, run);
+                Reporter::default().contain_task(whose, PanicIn::Task, run);
             }
         }
     }
@@ -177,8 +183,9 @@ impl Drop for Runnable {
         if let Some(task) = self.task.get_mut().take()
             && let Some(reporter) = self.reporter.take()
         {
-            reporter.task_abandoned();
-            reporter.contain(PanicIn::Cleanup, || drop(task));
+            let whose = task.identity_lazily();
+            reporter.task_abandoned(task.identity());
+            reporter.contain_task(whose, PanicIn::Cleanup, || drop(task));
         }
     }
 }

@@ -69,6 +69,7 @@ pub use self::api::repeat::{IntoPeriodic, Periodic, Repeat, Verdict};
 pub use self::api::scheduler::LightArrayRevolverScheduler;
 pub use self::api::virtual_time::{NotIdle, VirtualTime};
 pub use self::base::error::{BuildError, ConfigError, Refusal, ScheduleError};
+pub use self::base::identity::TaskIdentity;
 pub use self::base::panics::{PanicIn, PanicReport};
 pub use self::base::raw_task::{Due, TaskBody};
 #[cfg(feature = "rayon")]

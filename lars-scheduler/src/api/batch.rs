@@ -1,5 +1,6 @@
 //! Scheduling many tasks at once: one reading of the clock, one push.
 
+use std::panic::Location;
 use std::ptr::{self, NonNull};
 use std::time::Duration;
 
@@ -47,6 +48,7 @@ impl Handle {
     /// assert_eq!(time.advance(Duration::from_secs(3)), 2);
     /// # Ok(()) }
     /// ```
+    #[track_caller]
     pub fn schedule_batch<T: IntoTask>(
         &self,
         batch: impl IntoIterator<Item = (Duration, T)>,
@@ -55,7 +57,7 @@ impl Handle {
         let batch: Vec<(Duration, T)> = batch.into_iter().collect();
         match self.admit(batch.len(), true) {
             Ok(()) if batch.is_empty() => Ok(Vec::new()),
-            Ok(()) => self.schedule_admitted(batch),
+            Ok(()) => self.schedule_admitted(batch, Location::caller()),
             Err(refusal) => Err(ScheduleError::new(refusal, batch)),
         }
     }
@@ -64,6 +66,7 @@ impl Handle {
     pub(crate) fn schedule_admitted<T: IntoTask>(
         &self,
         batch: Vec<(Duration, T)>,
+        place: &'static Location<'static>,
     ) -> Result<Vec<Cancellable>, Refused<T>> {
         let core = self.core();
         let tasks = batch.len();
@@ -87,7 +90,7 @@ impl Handle {
             // both are pushed below. `publish` sets the handle bit for the handle that is made of
             // it.
             unsafe {
-                (*entry).fill(due.at, self.task_of(&options, body));
+                (*entry).fill(due.at, self.task_of(&options, place, body));
                 (*entry).state.publish(own.lane.number(), flags);
                 handles.push(EntryHandle::new(NonNull::new_unchecked(entry), self.core_address()));
                 if first.is_null() {

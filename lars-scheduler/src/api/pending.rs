@@ -7,6 +7,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use crate::base::clock::real_now;
+use crate::base::identity::TaskIdentity;
 use crate::base::wait;
 use crate::engine::stop_word::{Pending, Promised};
 
@@ -45,6 +46,11 @@ impl PendingTask {
         self.0.due
     }
 
+    /// Whose it is.
+    pub fn identity(&self) -> TaskIdentity {
+        self.0.identity().expect("it has its task until it is run")
+    }
+
     /// Whether it was marked with [`Task::run_on_close`](crate::Task::run_on_close).
     pub fn runs_on_close(&self) -> bool {
         self.0.flags.runs_on_close()
@@ -68,6 +74,7 @@ impl fmt::Debug for PendingTask {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("PendingTask")
             .field("due", &self.due())
+            .field("identity", &self.identity())
             .field("is_repeat", &self.is_repeat())
             .finish_non_exhaustive()
     }

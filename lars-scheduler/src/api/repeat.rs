@@ -22,9 +22,10 @@
 //! The closure itself is passed along: exactly one `Run` exists in a series, in the entry, in the
 //! executor or on the stack of the run, and only its holder touches the closure.
 
+use std::any::type_name;
 use std::fmt;
 use std::ops::ControlFlow;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -32,8 +33,10 @@ use std::time::{Duration, Instant};
 use crate::api::cancel::{Cancellable, Series};
 use crate::api::handle::Handle;
 use crate::api::rate::{MissedTickBehavior, Rate, check_period};
+use crate::base::clock::Clock;
 use crate::base::deadline::Deadline;
 use crate::base::error::{Refusal, ScheduleError};
+use crate::base::identity::{Label, TaskIdentity};
 use crate::base::panics::PanicIn;
 use crate::base::raw_task::TaskBody;
 use crate::base::tick::nanos;
@@ -43,7 +46,7 @@ use crate::engine::shared::Core;
 use crate::executor::Executor;
 use crate::executor::run_on::RunOn;
 use crate::executor::task::{CancelHook, NoHook, TaskOptions};
-use crate::sync::{AtomicPtr, Ordering, UnsafeCell};
+use crate::sync::{AtomicPtr, AtomicU64, Ordering, UnsafeCell};
 
 /// What a task of [`schedule_repeating`](Handle::schedule_repeating) wants next.
 ///
@@ -100,12 +103,14 @@ pub struct Periodic<F, C = NoHook> {
     hook: C,
     run_on: RunOn,
     missed: MissedTickBehavior,
+    name: Option<&'static str>,
 }
 
 impl<F> Periodic<F> {
     /// A repeated task that runs `run` on the scheduler's executor.
     pub fn new(run: F) -> Self {
-        Self { run, hook: NoHook, run_on: RunOn::Default, missed: MissedTickBehavior::default() }
+        let missed = MissedTickBehavior::default();
+        Self { run, hook: NoHook, run_on: RunOn::Default, missed, name: None }
     }
 }
 
@@ -131,6 +136,12 @@ impl<F, C> Periodic<F, C> {
         self
     }
 
+    /// Gives the task a name. See [`Task::named`](crate::Task::named).
+    pub fn named(mut self, name: &'static str) -> Self {
+        self.name = Some(name);
+        self
+    }
+
     /// Calls `hook` once when the series has been cancelled: on the cancelling thread, after the
     /// captures have been dropped; or, if a run was under way or waited in its executor, on that
     /// run's thread when it ends. Not when the series ends by itself, and not when the scheduler
@@ -141,7 +152,8 @@ impl<F, C> Periodic<F, C> {
 
     /// Calls a hook of any kind.
     pub(crate) fn hook<H: CancelHook>(self, hook: H) -> Periodic<F, H> {
-        Periodic { run: self.run, hook, run_on: self.run_on, missed: self.missed }
+        let Self { run, run_on, missed, name, .. } = self;
+        Periodic { run, hook, run_on, missed, name }
     }
 }
 
@@ -297,13 +309,20 @@ impl Handle {
     /// assert!(beat.cancel());
     /// # Ok(()) }
     /// ```
+    #[track_caller]
     pub fn schedule_with_fixed_delay<R: Verdict, T: IntoPeriodic<R>>(
         &self,
         initial: Duration,
         delay: Duration,
         task: T,
     ) -> Result<Cancellable, ScheduleError<T>> {
-        self.schedule_series(initial, Some(delay), |_| Rule::Delay(nanos(delay)), task)
+        self.schedule_series(
+            initial,
+            Some(delay),
+            |_| Rule::Delay(nanos(delay)),
+            task,
+            Location::caller(),
+        )
     }
 
     /// Runs `task` after `initial`, and then every `interval`: the nth run is due at
@@ -343,6 +362,7 @@ impl Handle {
     /// # Ok(()) }
     /// ```
     #[doc(alias = "interval")]
+    #[track_caller]
     pub fn schedule_at_fixed_rate<R: Verdict, T: IntoPeriodic<R>>(
         &self,
         initial: Duration,
@@ -350,7 +370,7 @@ impl Handle {
         task: T,
     ) -> Result<Cancellable, ScheduleError<T>> {
         let rule = |missed| Rule::Rate(Rate::new(interval, missed));
-        self.schedule_series(initial, Some(interval), rule, task)
+        self.schedule_series(initial, Some(interval), rule, task, Location::caller())
     }
 
     /// Runs `task` after `initial`, and then whenever it says: each run returns when the next one
@@ -377,12 +397,13 @@ impl Handle {
     /// assert_eq!(receiver.iter().count(), 4); // the sender is dropped with the series
     /// # Ok(()) }
     /// ```
+    #[track_caller]
     pub fn schedule_repeating<T: IntoPeriodic<Repeat>>(
         &self,
         initial: Duration,
         task: T,
     ) -> Result<Cancellable, ScheduleError<T>> {
-        self.schedule_series(initial, None, |_| Rule::Asked, task)
+        self.schedule_series(initial, None, |_| Rule::Asked, task, Location::caller())
     }
 
     #[allow(private_bounds)]
@@ -392,6 +413,7 @@ impl Handle {
         period: Option<Duration>,
         rule: impl FnOnce(MissedTickBehavior) -> Rule,
         task: T,
+        place: &'static Location<'static>,
     ) -> Result<Cancellable, ScheduleError<T>> {
         if let Err(refusal) = period.map_or(Ok(()), check_period) {
             // Relaxed: a statistic.
@@ -405,10 +427,13 @@ impl Handle {
         let task = task.into_periodic();
         let now = self.core().clock.now();
         let first = Deadline::after(now, initial);
-        let options = TaskOptions { run_on: task.run_on, run_on_close: false };
+        let options = TaskOptions { run_on: task.run_on, run_on_close: false, name: task.name };
         let cell = Arc::new(SeriesCell {
             current: AtomicPtr::new(arming(FIRST)),
             core: self.core_address(),
+            identity: TaskIdentity::new(type_name::<T::Run>(), Label::at(place).named(task.name)),
+            clock: self.core().clock.clone(),
+            due: AtomicU64::new(first.at),
         });
         let series = Arc::new(RunningSeries {
             cell: Arc::clone(&cell),
@@ -423,9 +448,11 @@ impl Handle {
                 _room: room,
             })),
             missed: task.missed,
+            name: options.name,
+            place,
         });
         let run = Run { series: Arc::clone(&series) };
-        match self.submit(now, first, true, &options, run) {
+        match self.submit((now, first), true, &options, place, run) {
             Ok(handle) => {
                 cell.armed(FIRST, handle);
                 Ok(Cancellable::series(cell))
@@ -437,6 +464,7 @@ impl Handle {
                     hook: plan.hook,
                     run_on: options.run_on,
                     missed: series.missed,
+                    name: series.name,
                 };
                 Err(ScheduleError::new(refusal, T::from_periodic(periodic)))
             }
@@ -479,6 +507,8 @@ struct RunningSeries<F, C> {
     handle: Handle,
     run_on: RunOn,
     missed: MissedTickBehavior,
+    name: Option<&'static str>,
+    place: &'static Location<'static>,
     /// `None` once the series is over.
     plan: UnsafeCell<Option<Plan<F, C>>>,
 }
@@ -520,6 +550,10 @@ struct SeriesCell {
     current: AtomicPtr<Entry>,
     /// Where the entries belong. It exists as long as there is one in the cell, by its handle.
     core: NonNull<Core>,
+    identity: TaskIdentity,
+    clock: Clock,
+    /// When the current timer is due, or the next one if that is about to be armed.
+    due: AtomicU64,
 }
 
 // SAFETY: the core is shared state, and is only reached through a handle of one of its entries,
@@ -593,6 +627,15 @@ impl Series for SeriesCell {
 
     fn is_waiting(&self) -> bool {
         is_entry(self.current.load(Ordering::Acquire))
+    }
+
+    fn identity(&self) -> TaskIdentity {
+        self.identity
+    }
+
+    fn due(&self) -> Option<(u64, &Clock)> {
+        // After the look at the cell: whoever sees a timer there sees its deadline, or a later one.
+        self.is_waiting().then(|| (self.due.load(Ordering::Relaxed), &self.clock))
     }
 }
 
@@ -671,13 +714,16 @@ where
             plan.cancelled(&series);
             return;
         }
-        let options = TaskOptions { run_on: series.run_on.clone(), run_on_close: false };
+        let run_on = series.run_on.clone();
+        let options = TaskOptions { run_on, run_on_close: false, name: series.name };
         // SAFETY: the series' `Run` has been used up here; the plan goes back before the next one
         // is made, which is then the only one.
         unsafe { series.put_plan(plan) };
         let run = Self { series: Arc::clone(&series) };
         let due = Deadline { at: next, immediate };
-        match series.handle.submit(now, due, true, &options, run) {
+        // Relaxed: `armed` publishes it with the timer.
+        series.cell.due.store(next, Ordering::Relaxed);
+        match series.handle.submit((now, due), true, &options, series.place, run) {
             Ok(handle) => series.cell.armed(number, handle),
             // The scheduler has stopped, and the series ends with it.
             Err((_, run)) => run.lost(),
@@ -703,6 +749,10 @@ where
         // SAFETY: `self` is the series' `Run`.
         let plan = unsafe { self.series.take_plan() };
         self.series.end(plan);
+    }
+
+    fn known_as() -> &'static str {
+        type_name::<F>()
     }
 }
 

@@ -4,6 +4,7 @@ use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use crate::base::identity::TaskIdentity;
 use crate::sync::{AtomicU64, Ordering};
 
 /// What was running when it panicked.
@@ -63,6 +64,10 @@ pub struct PanicReport<'a> {
     pub place: PanicIn,
     /// The panic's message, where it had one.
     pub message: &'a str,
+    /// Whose the task is. `None` for what is no task: a hook of the scheduler or of a system built
+    /// on it, the scheduler itself. Of tasks that run together
+    /// ([`TaskBody::run_due`](crate::TaskBody::run_due)) it is the first.
+    pub task: Option<TaskIdentity>,
 }
 
 type PanicHook = Box<dyn Fn(&PanicReport<'_>) + Send + Sync>;
@@ -94,26 +99,54 @@ impl Reporter {
 
     /// Runs `code`; a panic in it ends here. Says whether it went well.
     pub(crate) fn contain(&self, place: PanicIn, code: impl FnOnce()) -> bool {
+        self.contain_of(|| None, place, code)
+    }
+
+    /// Runs `code` of a task, which is asked whose it is if it panics.
+    #[inline]
+    pub(crate) fn contain_task(
+        &self,
+        whose: impl FnOnce() -> TaskIdentity,
+        place: PanicIn,
+        code: impl FnOnce(),
+    ) -> bool {
+        self.contain_of(|| Some(whose()), place, code)
+    }
+
+    /// Runs `code`; if it panics, `whose` says whose it is, if anybody's.
+    #[inline]
+    pub(crate) fn contain_of(
+        &self,
+        whose: impl FnOnce() -> Option<TaskIdentity>,
+        place: PanicIn,
+        code: impl FnOnce(),
+    ) -> bool {
         // Unwind safety: whatever `code` leaves half done belongs to the caller of the scheduler;
         // our own state is not borrowed by it.
         match catch_unwind(AssertUnwindSafe(code)) {
             Ok(()) => true,
             Err(payload) => {
-                self.panicked(place, payload);
+                self.panicked(whose(), place, payload);
                 false
             }
         }
     }
 
-    pub(crate) fn panicked(&self, place: PanicIn, payload: Box<dyn Any + Send>) {
+    pub(crate) fn panicked(
+        &self,
+        task: Option<TaskIdentity>,
+        place: PanicIn,
+        payload: Box<dyn Any + Send>,
+    ) {
         // Relaxed: a statistic.
         self.panicked.fetch_add(1, Ordering::Relaxed);
         let message = message_of(&*payload);
         quietly(|| {
-            tracing::error!(target: "lars_scheduler", ?place, message, "contained a panic");
+            let task = task.as_ref().map(tracing::field::display);
+            tracing::error!(target: "lars_scheduler", ?place, message, task, "contained a panic");
         });
         if let Some(hook) = &self.hook {
-            let report = PanicReport { place, message };
+            let report = PanicReport { place, message, task };
             if let Err(second) = catch_unwind(AssertUnwindSafe(|| hook(&report))) {
                 let message = message_of(&*second);
                 quietly(|| {
@@ -130,12 +163,12 @@ impl Reporter {
     }
 
     /// An executor dropped a task without running it.
-    pub(crate) fn task_abandoned(&self) {
+    pub(crate) fn task_abandoned(&self, task: TaskIdentity) {
         // Relaxed: a statistic.
         self.abandoned.fetch_add(1, Ordering::Relaxed);
         quietly(|| {
             let message = "an executor dropped a task without running it";
-            tracing::warn!(target: "lars_scheduler", "{message}");
+            tracing::warn!(target: "lars_scheduler", %task, "{message}");
         });
     }
 
@@ -144,10 +177,12 @@ impl Reporter {
     }
 
     /// An executor gave a task back.
-    pub(crate) fn task_rejected(&self, reason: &str) {
+    pub(crate) fn task_rejected(&self, task: TaskIdentity, reason: &str) {
         // Relaxed: a statistic.
         self.rejected.fetch_add(1, Ordering::Relaxed);
-        quietly(|| tracing::warn!(target: "lars_scheduler", reason, "an executor rejected a task"));
+        quietly(|| {
+            tracing::warn!(target: "lars_scheduler", %task, reason, "an executor rejected a task");
+        });
     }
 
     pub(crate) fn rejected(&self) -> u64 {

@@ -2,6 +2,7 @@
 
 use std::mem::ManuallyDrop;
 
+use crate::base::identity::Label;
 use crate::base::panics::PanicIn;
 use crate::base::raw_task::{RawTask, TaskBody};
 use crate::engine::shared::{DefaultExecutor, Live};
@@ -43,7 +44,8 @@ impl Batch {
                 self.flush(live);
                 let task = ManuallyDrop::new(task);
                 // SAFETY: the task is neither used nor dropped after this.
-                live.reporter.contain(PanicIn::Task, || unsafe { task.run_in_place() });
+                let run = || unsafe { task.run_in_place() };
+                live.reporter.contain_task(|| task.identity(), PanicIn::Task, run);
             }
         }
     }
@@ -72,7 +74,7 @@ impl Batch {
         for pool in [pool, &live.pool] {
             let Err((back, reason)) = pool.execute_all(chunk) else { return };
             // Counted before they run: a task that looks at the count finds itself in it.
-            (0..back.len()).for_each(|_| live.reporter.task_rejected(&reason));
+            back.identities().for_each(|task| live.reporter.task_rejected(task, &reason));
             chunk = back;
         }
         while let Some(task) = chunk.claim() {
@@ -89,16 +91,18 @@ pub(crate) fn runs_here(live: &Live, inline: bool) -> bool {
 
 /// Hands a task to an executor, or to the next best.
 pub(crate) fn hand_over(live: &Live, executor: &dyn Executor, task: RawTask) {
+    let whose = task.identity_lazily();
     let task = Runnable::of_scheduler(task, &live.reporter);
     let mut rejected: Option<Rejected> = None;
-    live.reporter.contain(PanicIn::Executor, || rejected = executor.execute(task).err());
+    live.reporter
+        .contain_task(whose, PanicIn::Executor, || rejected = executor.execute(task).err());
     // An accepted task runs, whatever its executor says: on the pool, or, where not a single thread
     // can be started, here.
     for fallback in [&live.pool as &dyn Executor, &Inline] {
         let Some(refused) = rejected.take() else { return };
         let (task, reason) = refused.into_parts();
         // Counted before it runs: a task that looks at the count finds itself in it.
-        live.reporter.task_rejected(&reason);
+        live.reporter.task_rejected(task.identity(), &reason);
         rejected = fallback.execute(task).err();
     }
 }
@@ -106,13 +110,14 @@ pub(crate) fn hand_over(live: &Live, executor: &dyn Executor, task: RawTask) {
 /// The body of a task that has an executor of its own: an inline one that hands the other over.
 pub(crate) struct OnExecutor<B> {
     pub(crate) body: B,
+    pub(crate) label: Label,
     pub(crate) executor: std::sync::Arc<dyn Executor>,
     pub(crate) live: Arc<Live>,
 }
 
 impl<B: TaskBody> TaskBody for OnExecutor<B> {
     fn run(self) {
-        hand_over(&self.live, &*self.executor, RawTask::new(self.body));
+        hand_over(&self.live, &*self.executor, RawTask::new(self.body, self.label));
     }
 
     fn run_here(self) {
@@ -129,5 +134,9 @@ impl<B: TaskBody> TaskBody for OnExecutor<B> {
 
     fn handed_back(&self) {
         self.body.handed_back();
+    }
+
+    fn known_as() -> &'static str {
+        B::known_as()
     }
 }

@@ -420,8 +420,8 @@ impl Driver {
         }
         while !self.row.is_empty() {
             // A task that has run is out of the row, even if it panicked.
-            let row = &mut self.row;
-            self.live.reporter.contain(PanicIn::Task, || row.run());
+            let (first, row) = (self.row.first(), &mut self.row);
+            self.live.reporter.contain_of(|| first, PanicIn::Task, || row.run());
             self.runs.many_ran();
         }
     }

@@ -31,7 +31,7 @@ pub(crate) fn run(mut driver: Driver, parker: &Parker) {
     while let Err(payload) = catch_unwind(AssertUnwindSafe(|| drive(&mut driver, parker))) {
         let core = driver.core();
         DriverCounts::add(&core.counts.restarts, 1);
-        core.reporter.panicked(PanicIn::TimerThread, payload);
+        core.reporter.panicked(None, PanicIn::TimerThread, payload);
         // Back off, so that a driver that panics at every turn does not spin.
         crashes = crashes.saturating_add(1);
         thread::sleep(Duration::from_millis(u64::from(crashes.min(100))));

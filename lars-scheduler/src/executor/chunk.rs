@@ -6,6 +6,7 @@
 
 use std::mem::ManuallyDrop;
 
+use crate::base::identity::TaskIdentity;
 use crate::base::panics::{PanicIn, Reporter};
 use crate::base::raw_task::RawTask;
 use crate::executor::Runnable;
@@ -38,6 +39,11 @@ impl Chunk {
 
     pub(crate) fn len(&self) -> usize {
         self.tasks.len()
+    }
+
+    /// Whose the tasks are.
+    pub(crate) fn identities(&self) -> impl Iterator<Item = TaskIdentity> {
+        self.tasks.iter().map(|task| task.identity())
     }
 
     /// Whether there is a task that nobody has claimed.
@@ -73,7 +79,8 @@ impl Claim<'_> {
         let task = &self.chunk.tasks[self.index];
         // SAFETY: there is one claim for each index, and it is used up. Neither another claim nor
         // the chunk's destructor touches the task of an index that was claimed.
-        self.chunk.reporter.contain(PanicIn::Task, || unsafe { task.run_in_place() });
+        let run = || unsafe { task.run_in_place() };
+        self.chunk.reporter.contain_task(|| task.identity(), PanicIn::Task, run);
     }
 }
 

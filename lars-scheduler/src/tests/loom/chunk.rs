@@ -3,6 +3,7 @@
 use loom::thread;
 
 use super::{Token, check};
+use crate::base::identity::Label;
 use crate::base::panics::Reporter;
 use crate::base::raw_task::RawTask;
 use crate::executor::chunk::Chunk;
@@ -10,7 +11,7 @@ use crate::sync::Arc;
 
 fn chunk(tasks: usize) -> (Chunk, Vec<Arc<super::Fate>>) {
     let (tokens, fates): (Vec<_>, _) = (0..tasks).map(|_| Token::new()).unzip();
-    let tasks = tokens.into_iter().map(|token| RawTask::new(move || token.run()));
+    let tasks = tokens.into_iter().map(|token| RawTask::new(move || token.run(), Label::default()));
     (Chunk::new(tasks.collect(), &Arc::new(Reporter::default())), fates)
 }
 
