@@ -19,7 +19,7 @@ fn builder() -> Builder {
 fn reporting(builder: Builder) -> (Builder, Receiver<(PanicIn, Option<TaskIdentity>)>) {
     let (sender, receiver) = channel();
     let tell = move |report: &lars_scheduler::PanicReport<'_>| {
-        drop(sender.send((report.place, report.task)));
+        sender.send((report.place, report.task)).unwrap();
     };
     (builder.on_panic(tell), receiver)
 }

@@ -57,17 +57,18 @@ impl Handle {
         let batch: Vec<(Duration, T)> = batch.into_iter().collect();
         match self.admit(batch.len(), true) {
             Ok(()) if batch.is_empty() => Ok(Vec::new()),
-            Ok(()) => self.schedule_admitted(batch, Location::caller()),
+            Ok(()) => self.schedule_admitted(batch),
             Err(refusal) => Err(ScheduleError::new(refusal, batch)),
         }
     }
 
     /// The batch has its places, and something in it.
+    #[track_caller]
     pub(crate) fn schedule_admitted<T: IntoTask>(
         &self,
         batch: Vec<(Duration, T)>,
-        place: &'static Location<'static>,
     ) -> Result<Vec<Cancellable>, Refused<T>> {
+        let place = Location::caller();
         let core = self.core();
         let tasks = batch.len();
         let now = core.clock.now();
@@ -90,7 +91,7 @@ impl Handle {
             // both are pushed below. `publish` sets the handle bit for the handle that is made of
             // it.
             unsafe {
-                (*entry).fill(due.at, self.task_of(&options, place, body));
+                (*entry).fill(due.at, self.task_of(&options, place, due.at, body));
                 (*entry).state.publish(own.lane.number(), flags);
                 handles.push(EntryHandle::new(NonNull::new_unchecked(entry), self.core_address()));
                 if first.is_null() {

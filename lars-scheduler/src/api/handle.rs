@@ -247,7 +247,7 @@ impl Handle {
         // SAFETY: the entry was free, and no other thread has seen it. `enqueue` publishes it, with
         // the handle bit for the handle that is made of it here.
         let (handed_over, handle) = unsafe {
-            (*entry).fill(due.at, self.task_of(options, place, body));
+            (*entry).fill(due.at, self.task_of(options, place, due.at, body));
             let handed_over = core.enqueue(own, entry, (now, due), flags);
             (handed_over, EntryHandle::new(NonNull::new_unchecked(entry), self.core_address()))
         };
@@ -289,6 +289,7 @@ impl Handle {
         &self,
         options: &TaskOptions,
         place: &'static Location<'static>,
+        due: u64,
         body: B,
     ) -> RawTask {
         let label = Label::at(place).named(options.name);
@@ -296,7 +297,7 @@ impl Handle {
             RunOn::Default | RunOn::Inline => RawTask::new(body, label),
             RunOn::Executor(executor) => {
                 let (executor, live) = (executor.clone(), Arc::clone(&self.live));
-                RawTask::new(OnExecutor { body, label, executor, live }, label)
+                RawTask::new(OnExecutor { body, label, due, executor, live }, label)
             }
         }
     }

@@ -1,10 +1,12 @@
 //! A wrapper that makes any value `Sync` by giving no shared access to it.
 
-/// Gives access to its content by `&mut` or by value only, so it is `Sync` whatever the content is.
+/// Gives safe access to its content by `&mut` or by value only, so it is `Sync` whatever the content
+/// is.
 pub(crate) struct Exclusive<T>(T);
 
 // SAFETY: a shared reference to `Exclusive` gives no access to the value inside but by `shared`,
-// whose caller answers for it. What needs `&mut` or ownership is exclusive by the rules of the language.
+// whose caller answers for it. What needs `&mut` or ownership is exclusive by the rules of the
+// language.
 unsafe impl<T> Sync for Exclusive<T> {}
 
 impl<T> Exclusive<T> {

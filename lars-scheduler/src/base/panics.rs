@@ -3,8 +3,12 @@
 use std::any::Any;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
+use crate::base::clock::Clock;
 use crate::base::identity::TaskIdentity;
+use crate::base::raw_task::Whose;
+use crate::base::slow::{RanOn, SlowTask, SlowTasks};
 use crate::sync::{AtomicU64, Ordering};
 
 /// What was running when it panicked.
@@ -82,7 +86,11 @@ pub(crate) struct Reporter {
     panicked: AtomicU64,
     abandoned: AtomicU64,
     rejected: AtomicU64,
+    stalls: AtomicU64,
     hook: Option<PanicHook>,
+    pub(crate) slow: SlowTasks,
+    /// The scheduler's; none beside a scheduler.
+    pub(crate) clock: Option<Clock>,
 }
 
 impl fmt::Debug for Reporter {
@@ -92,32 +100,28 @@ impl fmt::Debug for Reporter {
 }
 
 impl Reporter {
-    pub(crate) fn new(hook: Option<PanicHook>) -> Self {
-        let zero = || AtomicU64::new(0);
-        Self { panicked: zero(), abandoned: zero(), rejected: zero(), hook }
+    pub(crate) fn new(hook: Option<PanicHook>, slow: SlowTasks) -> Self {
+        let mut new = Self::default();
+        (new.hook, new.slow) = (hook, slow);
+        new
     }
 
     /// Runs `code`; a panic in it ends here. Says whether it went well.
     pub(crate) fn contain(&self, place: PanicIn, code: impl FnOnce()) -> bool {
-        self.contain_of(|| None, place, code)
+        self.contain_of(None, place, code)
     }
 
-    /// Runs `code` of a task, which is asked whose it is if it panics.
+    /// Runs `code` of a task.
     #[inline]
-    pub(crate) fn contain_task(
-        &self,
-        whose: impl FnOnce() -> TaskIdentity,
-        place: PanicIn,
-        code: impl FnOnce(),
-    ) -> bool {
-        self.contain_of(|| Some(whose()), place, code)
+    pub(crate) fn contain_task(&self, whose: Whose, place: PanicIn, code: impl FnOnce()) -> bool {
+        self.contain_of(Some(whose), place, code)
     }
 
-    /// Runs `code`; if it panics, `whose` says whose it is, if anybody's.
+    /// Runs `code`, perhaps of a task.
     #[inline]
     pub(crate) fn contain_of(
         &self,
-        whose: impl FnOnce() -> Option<TaskIdentity>,
+        whose: Option<Whose>,
         place: PanicIn,
         code: impl FnOnce(),
     ) -> bool {
@@ -126,7 +130,7 @@ impl Reporter {
         match catch_unwind(AssertUnwindSafe(code)) {
             Ok(()) => true,
             Err(payload) => {
-                self.panicked(whose(), place, payload);
+                self.panicked(whose.map(Whose::identity), place, payload);
                 false
             }
         }
@@ -176,6 +180,42 @@ impl Reporter {
         self.abandoned.load(Ordering::Relaxed)
     }
 
+    /// Tasks took so long, in nanoseconds, one of them most of it. There is one at least.
+    #[cold]
+    pub(crate) fn slow_task(&self, on: RanOn, took: u64, noted: &[(Whose, u64)]) {
+        let Some(&(first, late)) = noted.first() else { return };
+        self.slow.add();
+        let task = first.identity();
+        let (run_time, lateness) = (Duration::from_nanos(took), Duration::from_nanos(late));
+        let mut others = Vec::new();
+        for other in noted.iter().map(|(whose, _)| whose.identity()) {
+            if other != task && !others.contains(&other) {
+                others.push(other);
+            }
+        }
+        quietly(|| {
+            let or = (!others.is_empty()).then(|| tracing::field::debug(&others));
+            tracing::warn!(
+                target: "lars_scheduler",
+                ?on, %task, ?run_time, ?lateness, or_one_of = or, "a slow task"
+            );
+        });
+        if let Some(hook) = &self.slow.hook {
+            let report = SlowTask { on, task, lateness, run_time, others: &others };
+            quietly(|| hook(&report));
+        }
+    }
+
+    /// All threads of the scheduler's pool were busy for too long while tasks waited.
+    pub(crate) fn pool_stalled(&self) {
+        // Relaxed: a statistic.
+        self.stalls.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn stalls(&self) -> u64 {
+        self.stalls.load(Ordering::Relaxed)
+    }
+
     /// An executor gave a task back.
     pub(crate) fn task_rejected(&self, task: TaskIdentity, reason: &str) {
         // Relaxed: a statistic.
@@ -194,6 +234,7 @@ impl Drop for Reporter {
     fn drop(&mut self) {
         // The last reference may go with a task, on a thread that has more to do.
         quietly(|| drop(self.hook.take()));
+        quietly(|| drop(self.slow.hook.take()));
     }
 }
 
@@ -246,7 +287,7 @@ mod tests {
             let _ = &bomb;
             std::panic::panic_any(Bomb);
         };
-        let reporter = Reporter::new(Some(Box::new(hook)));
+        let reporter = Reporter::new(Some(Box::new(hook)), SlowTasks::default());
         assert!(!reporter.contain(PanicIn::Task, || std::panic::panic_any(Bomb)));
         assert!(reporter.contain(PanicIn::Task, || ()));
         assert_eq!(reporter.panics(), 1);

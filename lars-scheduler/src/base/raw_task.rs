@@ -244,6 +244,25 @@ struct Table {
 // SAFETY: a `RawTask` is made of a `TaskBody`, which is `Send`, and owns it alone.
 unsafe impl Send for RawTask {}
 
+/// Whose a task is, in two words.
+#[derive(Clone, Copy)]
+pub(crate) struct Whose {
+    table: &'static Table,
+    place: Place,
+}
+
+impl Whose {
+    pub(crate) fn identity(self) -> TaskIdentity {
+        TaskIdentity::new((self.table.known_as)(), Label { place: self.place, ..self.table.label })
+    }
+}
+
+impl fmt::Debug for Whose {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.identity().fmt(f)
+    }
+}
+
 /// Whether a body of type `B` fits the storage.
 const fn fits<B>() -> bool {
     mem::size_of::<B>() <= mem::size_of::<Storage>()
@@ -330,17 +349,15 @@ impl RawTask {
     /// Whose it is. This may be asked after the body was consumed where it lay: neither the table
     /// nor the place is a part of it.
     pub(crate) fn identity(&self) -> TaskIdentity {
-        // SAFETY: `self` was made by `new`.
-        unsafe { Self::identity_at(self) }
+        self.whose().identity()
     }
 
-    /// Says whose it is when it is asked, also after the task is gone: copies two words now.
+    /// Whose it is, to be spelt out later, if need be.
     #[inline]
-    pub(crate) fn identity_lazily(&self) -> impl FnOnce() -> TaskIdentity + use<> {
+    pub(crate) fn whose(&self) -> Whose {
         let table = self.table;
         // SAFETY: `new` wrote the table, and the last word of the storage if the table says so.
-        let place = unsafe { Self::place_at(table, self) };
-        move || TaskIdentity::new((table.known_as)(), Label { place, ..table.label })
+        Whose { table, place: unsafe { Self::place_at(table, self) } }
     }
 
     /// The place of a task.
@@ -372,8 +389,7 @@ impl RawTask {
         // out, and is `Copy`.
         unsafe {
             let table: &'static Table = (&raw const (*this).table).read();
-            let place = Self::place_at(table, this);
-            TaskIdentity::new((table.known_as)(), Label { place, ..table.label })
+            Whose { table, place: Self::place_at(table, this) }.identity()
         }
     }
 
@@ -503,8 +519,8 @@ impl Row {
     }
 
     /// Whose the first of them is.
-    pub(crate) fn first(&self) -> Option<TaskIdentity> {
-        self.tasks.front().map(RawTask::identity)
+    pub(crate) fn first(&self) -> Option<Whose> {
+        self.tasks.front().map(RawTask::whose)
     }
 
     /// Runs them. To be called until the row is empty: a panic passes through, and leaves those

@@ -6,7 +6,7 @@ use crate::base::identity::Label;
 use crate::base::panics::PanicIn;
 use crate::base::raw_task::{RawTask, TaskBody};
 use crate::engine::shared::{DefaultExecutor, Live};
-use crate::executor::chunk::{CHUNK, Chunk};
+use crate::executor::chunk::{CHUNK, Chunk, Timed};
 use crate::executor::pool::Pool;
 use crate::executor::{Executor, Inline, Rejected, Runnable};
 use crate::sync::Arc;
@@ -17,12 +17,14 @@ use crate::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct Batch {
     /// For the pool; never more than a chunk.
-    tasks: Vec<RawTask>,
+    tasks: Vec<Timed>,
+    /// Whether tasks were handed over since somebody asked.
+    handed_over: bool,
 }
 
 impl Batch {
     pub(crate) fn new() -> Self {
-        Self { tasks: Vec::with_capacity(CHUNK) }
+        Self { tasks: Vec::with_capacity(CHUNK), handed_over: false }
     }
 
     /// Runs a due task, or takes it to hand it to the scheduler's executor.
@@ -30,22 +32,24 @@ impl Batch {
     /// (Inlined, and the task runs where it lies: each copy of its four words waits for the one
     /// before. 6 ns a task.)
     #[inline(always)]
-    pub(crate) fn push(&mut self, live: &Live, task: RawTask, inline: bool) {
+    pub(crate) fn push(&mut self, live: &Live, task: RawTask, due: u64, inline: bool) {
         match &live.executor {
             DefaultExecutor::Pool(pool) if !inline => {
-                self.tasks.push(task);
+                self.tasks.push(Timed { task, due });
                 if self.tasks.len() == CHUNK {
                     self.hand_over(live, pool);
                 }
             }
-            DefaultExecutor::Other(executor) if !inline => hand_over(live, &**executor, task),
+            DefaultExecutor::Other(executor) if !inline => {
+                hand_over(live, &**executor, task, due);
+            }
             _ => {
                 // Tasks before it must not wait until it is done.
                 self.flush(live);
                 let task = ManuallyDrop::new(task);
                 // SAFETY: the task is neither used nor dropped after this.
                 let run = || unsafe { task.run_in_place() };
-                live.reporter.contain_task(|| task.identity(), PanicIn::Task, run);
+                live.reporter.contain_task(task.whose(), PanicIn::Task, run);
             }
         }
     }
@@ -61,10 +65,16 @@ impl Batch {
         }
     }
 
+    /// Whether tasks were handed over since the last call.
+    pub(crate) fn take_handed_over(&mut self) -> bool {
+        std::mem::take(&mut self.handed_over)
+    }
+
     #[inline(never)]
     fn hand_over(&mut self, live: &Live, pool: &Pool) {
+        self.handed_over = true;
         if self.tasks.len() == 1 {
-            self.tasks.drain(..).for_each(|task| hand_over(live, pool, task));
+            self.tasks.drain(..).for_each(|timed| hand_over(live, pool, timed.task, timed.due));
             return;
         }
         let tasks = std::mem::replace(&mut self.tasks, Vec::with_capacity(CHUNK));
@@ -89,10 +99,10 @@ pub(crate) fn runs_here(live: &Live, inline: bool) -> bool {
     inline || matches!(live.executor, DefaultExecutor::Inline)
 }
 
-/// Hands a task to an executor, or to the next best.
-pub(crate) fn hand_over(live: &Live, executor: &dyn Executor, task: RawTask) {
-    let whose = task.identity_lazily();
-    let task = Runnable::of_scheduler(task, &live.reporter);
+/// Hands a task that was due at `due` to an executor, or to the next best.
+pub(crate) fn hand_over(live: &Live, executor: &dyn Executor, task: RawTask, due: u64) {
+    let whose = task.whose();
+    let task = Runnable::of_scheduler(task, due, &live.reporter);
     let mut rejected: Option<Rejected> = None;
     live.reporter
         .contain_task(whose, PanicIn::Executor, || rejected = executor.execute(task).err());
@@ -111,13 +121,16 @@ pub(crate) fn hand_over(live: &Live, executor: &dyn Executor, task: RawTask) {
 pub(crate) struct OnExecutor<B> {
     pub(crate) body: B,
     pub(crate) label: Label,
+    /// When it was due, unless that was moved.
+    pub(crate) due: u64,
     pub(crate) executor: std::sync::Arc<dyn Executor>,
     pub(crate) live: Arc<Live>,
 }
 
 impl<B: TaskBody> TaskBody for OnExecutor<B> {
     fn run(self) {
-        hand_over(&self.live, &*self.executor, RawTask::new(self.body, self.label));
+        let Self { body, label, executor, live, due } = self;
+        hand_over(&live, &*executor, RawTask::new(body, label), due);
     }
 
     fn run_here(self) {

@@ -90,7 +90,7 @@ impl EntryHandle {
             return true;
         }
         // Last, because it runs the caller's code, which may do anything, panic included.
-        let whose = task.identity_lazily();
+        let whose = task.whose();
         core.reporter.contain_task(whose, PanicIn::Cleanup, move || task.cancelled());
         true
     }

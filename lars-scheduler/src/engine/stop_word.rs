@@ -130,7 +130,7 @@ impl Pending {
     /// Tells the body that it is handed back.
     pub(crate) fn tell(&self) {
         if let Some(task) = &self.task {
-            let whose = task.identity_lazily();
+            let whose = task.whose();
             self.reporter.contain_task(whose, PanicIn::Cleanup, || task.handed_back());
         }
     }
@@ -138,7 +138,7 @@ impl Pending {
     /// Runs the task on this thread. Says whether it did not panic.
     pub(crate) fn run(mut self) -> bool {
         let Some(task) = self.task.take() else { return true };
-        let whose = task.identity_lazily();
+        let whose = task.whose();
         self.reporter.contain_task(whose, PanicIn::Task, move || task.run_here())
     }
 }
@@ -146,7 +146,7 @@ impl Pending {
 impl Drop for Pending {
     fn drop(&mut self) {
         if let Some(task) = self.task.take() {
-            let whose = task.identity_lazily();
+            let whose = task.whose();
             self.reporter.contain_task(whose, PanicIn::Cleanup, move || drop(task));
         }
     }

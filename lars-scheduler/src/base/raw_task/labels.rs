@@ -10,7 +10,6 @@
 
 use std::cell::Cell;
 use std::collections::HashMap;
-use std::panic::Location;
 use std::ptr;
 use std::sync::PoisonError;
 
@@ -26,64 +25,66 @@ const MAX_TABLES: usize = 1 << 16;
 /// How many tables a thread remembers: a power of two.
 const REMEMBERED: usize = 32;
 
-/// A table, and what it was made of.
-#[derive(Clone, Copy)]
+/// A table, and the one that it was made of.
 struct Labelled {
-    key: Key,
-    table: &'static Table,
+    table: Table,
+    base: &'static Table,
+}
+
+impl Labelled {
+    /// Whether it is the table for this label. Compares addresses, not what is there.
+    #[inline]
+    fn is_for(&self, base: &'static Table, label: Label) -> bool {
+        let own = self.table.label;
+        ptr::eq(self.base, base)
+            && own.place.map(ptr::from_ref) == label.place.map(ptr::from_ref)
+            && own.name.map(ptr::from_ref) == label.name.map(ptr::from_ref)
+    }
 }
 
 /// The addresses that tell one label from another.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
-struct Key {
-    base: *const Table,
-    place: Option<*const Location<'static>>,
-    name: Option<*const str>,
-}
-
-// SAFETY: the addresses are of what lives forever and does not change, and may be read by any
-// thread.
-unsafe impl Send for Key {}
+type Key = (usize, Option<usize>, Option<(usize, usize)>);
 
 thread_local! {
-    static LAST: [Cell<Option<Labelled>>; REMEMBERED] =
+    static LAST: [Cell<Option<&'static Labelled>>; REMEMBERED] =
         const { [const { Cell::new(None) }; REMEMBERED] };
 }
 
-static ALL: GlobalMutex<Option<HashMap<Key, &'static Table>>> = GlobalMutex::new(None);
+static ALL: GlobalMutex<Option<HashMap<Key, &'static Labelled>>> = GlobalMutex::new(None);
 
 /// The table for tasks of the type of `base` with this label.
 #[inline]
 pub(super) fn labelled(base: &'static Table, label: Label) -> &'static Table {
-    let place = label.place.map(ptr::from_ref);
-    let key = Key { base, place, name: label.name.map(ptr::from_ref) };
     // One place schedules few types, and few names.
-    let mixed = place.map_or(0, <*const _>::addr) ^ (ptr::from_ref(base).addr() >> 4);
+    let address = label.place.map_or(0, |place| ptr::from_ref(place).addr());
     LAST.with(|last| {
-        let last = &last[(mixed >> 3) % REMEMBERED];
+        let last = &last[(address >> 3) % REMEMBERED];
         match last.get() {
-            Some(found) if found.key == key => found.table,
-            _ => {
-                let table = find(base, key, label);
-                last.set(Some(Labelled { key, table }));
-                table
-            }
+            Some(found) if found.is_for(base, label) => &found.table,
+            _ => find(base, label, last),
         }
     })
 }
 
 #[cold]
-fn find(base: &'static Table, key: Key, label: Label) -> &'static Table {
+fn find(
+    base: &'static Table,
+    label: Label,
+    last: &Cell<Option<&'static Labelled>>,
+) -> &'static Table {
+    let place = label.place.map(|place| ptr::from_ref(place).addr());
+    let name = label.name.map(|name| (name.as_ptr().addr(), name.len()));
+    let key = (ptr::from_ref(base).addr(), place, name);
     // Nothing panics while it is held that would leave the map half changed.
     let mut all = ALL.lock().unwrap_or_else(PoisonError::into_inner);
     let all = all.get_or_insert_default();
-    if let Some(table) = all.get(&key) {
-        return table;
-    }
-    if all.len() >= MAX_TABLES {
+    if all.len() >= MAX_TABLES && !all.contains_key(&key) {
         return base;
     }
-    let table = Box::leak(Box::new(Table { label, keeps_place: false, ..base.clone() }));
-    all.insert(key, table);
-    table
+    let found = *all.entry(key).or_insert_with(|| {
+        let table = Table { label, keeps_place: false, ..base.clone() };
+        Box::leak(Box::new(Labelled { table, base }))
+    });
+    last.set(Some(found));
+    &found.table
 }
