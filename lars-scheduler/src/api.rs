@@ -1,6 +1,6 @@
 //! What users hold: the scheduler, handles to it, and what they have scheduled.
 //!
-//! The modules stand in the order in which they may use each other: downwards never.
+//! The modules are in dependency order: each uses only those above it.
 
 pub(crate) mod cancel;
 pub(crate) mod metrics;

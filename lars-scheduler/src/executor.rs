@@ -29,16 +29,16 @@ pub use self::adapters::TokioExecutor;
 
 /// Runs the tasks of a scheduler.
 ///
-/// The timer thread calls [`execute`](Executor::execute) with each task that is due, so it must
-/// not block: while it does, nothing else of the scheduler fires. Ready ones are the
-/// [`Pool`] that a scheduler starts by default, [`Inline`], [`SpawnExecutor`] for
-/// anything that implements `futures::task::Spawn`, and, behind features of the same name,
-/// `RayonExecutor` and `TokioExecutor`.
+/// The timer thread calls [`execute`](Executor::execute) with each task that is due, so it must not
+/// block: while it does, nothing else of the scheduler fires. Ready-made executors are the [`Pool`]
+/// that a scheduler starts by default, [`Inline`], [`SpawnExecutor`] for anything that implements
+/// `futures::task::Spawn`, and, behind the features `rayon` and `tokio`, `RayonExecutor` and
+/// `TokioExecutor`.
 ///
 /// # Panics
 ///
-/// An executor that panics is contained and reported; the task that it was given is counted as
-/// abandoned if the panic dropped it.
+/// A panic of an executor is contained and reported; if the panic dropped the task, that counts as
+/// abandoned.
 ///
 /// # Examples
 ///
@@ -66,7 +66,7 @@ pub use self::adapters::TokioExecutor;
 /// # Ok(()) }
 /// ```
 pub trait Executor: Send + Sync + 'static {
-    /// Takes a task to run it soon, on any thread.
+    /// Takes a task, to run it soon on any thread.
     ///
     /// # Errors
     ///
@@ -74,7 +74,7 @@ pub trait Executor: Send + Sync + 'static {
     /// the task on its own pool instead, because an accepted task is never lost.
     fn execute(&self, task: Runnable) -> Result<(), Rejected>;
 
-    /// The pool that this is, which takes tasks that are due together in one go.
+    /// This executor as a pool, if it is one: a pool takes tasks that are due together in one call.
     #[doc(hidden)]
     fn as_pool(&self) -> Option<&Pool> {
         None
@@ -142,7 +142,7 @@ pub struct Runnable {
 }
 
 impl Runnable {
-    /// A runnable of one's own, to put other work on an executor beside the scheduler's.
+    /// Wraps other work, to run it on an executor beside the scheduler's tasks.
     ///
     /// A closure of up to three words is stored without an allocation.
     pub fn new(run: impl FnOnce() + Send + 'static) -> Self {
@@ -215,7 +215,7 @@ impl fmt::Debug for Runnable {
     }
 }
 
-/// A task that an executor did not take, with the reason.
+/// A task that an executor rejected, with the reason.
 ///
 /// # Examples
 ///
@@ -258,7 +258,7 @@ impl Rejected {
         Self { task, reason: reason.into() }
     }
 
-    /// Why the task was not taken.
+    /// Why the task was rejected.
     pub fn reason(&self) -> &str {
         &self.reason
     }

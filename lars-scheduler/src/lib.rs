@@ -2,7 +2,7 @@
 //!
 //! # Where it is
 //!
-//! (The text above is the crate's README, which is read in places that know no links to items.)
+//! (The text above is the crate's README, which has no links to items.)
 //!
 //! - To schedule: [`schedule_once`](Handle::schedule_once), [`schedule_at`](Handle::schedule_at),
 //!   [`schedule_with_fixed_delay`](Handle::schedule_with_fixed_delay),
@@ -11,11 +11,11 @@
 //!   [`schedule_batch`](Handle::schedule_batch); with the options of [`Task`] and [`Periodic`].
 //! - What was scheduled: [`cancel`](Cancellable::cancel), [`reset`](Cancellable::reset),
 //!   [`cancel_on_drop`](Cancellable::cancel_on_drop).
-//! - A scheduler, begin and end: [`Builder`], [`stop`](LightArrayRevolverScheduler::stop),
+//! - Starting and stopping: [`Builder`], [`stop`](LightArrayRevolverScheduler::stop),
 //!   [`close`](LightArrayRevolverScheduler::close).
 //! - In tests: [`VirtualTime`].
 #![cfg_attr(docsrs, feature(doc_cfg))]
-// The folders stand in the order in which they may use each other: downwards never.
+// In dependency order: a folder uses only those above it.
 
 mod sync;
 
@@ -46,8 +46,8 @@ mod pages {
     struct Systems;
 }
 
-/// How the workers of a pool sleep and are woken, for the pools of the crates on top. No part of
-/// the interface: it may change in any release.
+/// How the workers of a pool sleep and are woken, for the pools of the crates on top. Not part of
+/// the public interface: it may change in any release.
 #[doc(hidden)]
 pub mod idle {
     pub use crate::executor::idle::{Idle, Sleeper};

@@ -20,14 +20,13 @@ use crate::sync::relax;
 type Refused<T> = ScheduleError<Vec<(Duration, T)>>;
 
 impl Handle {
-    /// Schedules many tasks, each to run once: as [`schedule_once`](Self::schedule_once) for each,
-    /// in order, but with one reading of the clock and one publication for all of them.
+    /// Schedules many tasks, each to run once: like [`schedule_once`](Self::schedule_once) for each
+    /// of them in order, but with one reading of the clock and one publication for all.
     ///
     /// The delays count from one instant, read when the iterator has ended. All are accepted or
-    /// none. The cancellables come in the order of the tasks; to drop them does not cancel.
+    /// none. The cancellables come in the order of the tasks; dropping them does not cancel.
     ///
-    /// All tasks of a batch have one type. For different ones, `Box<dyn FnOnce() + Send>` is a
-    /// type.
+    /// All tasks of a batch have one type. If they differ, box them: `Box<dyn FnOnce() + Send>`.
     ///
     /// # Errors
     ///

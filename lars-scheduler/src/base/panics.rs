@@ -1,11 +1,11 @@
 //! Containing panics of foreign code, and reporting them: log, counter, hook.
 
 use std::any::Any;
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use crate::base::clock::Clock;
+use crate::base::debug::debug_fields;
 use crate::base::identity::TaskIdentity;
 use crate::base::raw_task::Whose;
 use crate::base::slow::{RanOn, SlowTask, SlowTasks};
@@ -76,11 +76,11 @@ pub struct PanicReport<'a> {
 
 type PanicHook = Box<dyn Fn(&PanicReport<'_>) + Send + Sync>;
 
-/// Counts what went wrong in foreign code, and tells of it: in the log, and the user's hook. One
-/// per scheduler, shared with the tasks that it hands to executors.
+/// Counts failures of foreign code, and reports them in the log and to the user's hook. One per
+/// scheduler, shared with the tasks that it hands to executors.
 ///
-/// Log subscriber and hook are foreign code too. A panic in one of them ends here, so that no
-/// method of this type panics, and callers need no second net.
+/// Log subscriber and hook are foreign code too. A panic in one of them ends here, so no method of
+/// this type panics, and callers need no precautions of their own.
 #[derive(Default)]
 pub(crate) struct Reporter {
     panicked: AtomicU64,
@@ -93,11 +93,7 @@ pub(crate) struct Reporter {
     pub(crate) clock: Option<Clock>,
 }
 
-impl fmt::Debug for Reporter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reporter").finish_non_exhaustive()
-    }
-}
+debug_fields!(|_it: Reporter|);
 
 impl Reporter {
     pub(crate) fn new(hook: Option<PanicHook>, slow: SlowTasks) -> Self {
@@ -106,7 +102,7 @@ impl Reporter {
         new
     }
 
-    /// Runs `code`; a panic in it ends here. Says whether it went well.
+    /// Runs `code`, and contains a panic in it. True if there was none.
     pub(crate) fn contain(&self, place: PanicIn, code: impl FnOnce()) -> bool {
         self.contain_of(None, place, code)
     }
@@ -232,14 +228,14 @@ impl Reporter {
 
 impl Drop for Reporter {
     fn drop(&mut self) {
-        // The last reference may go with a task, on a thread that has more to do.
+        // The last reference may be dropped with a task, on a thread that has more to do.
         quietly(|| drop(self.hook.take()));
         quietly(|| drop(self.slow.hook.take()));
     }
 }
 
-/// Calls foreign code whose panic nobody needs to hear of: a log subscriber, most of all. A panic
-/// that went further would cost more than the message: a task in our hands, or the process.
+/// Calls foreign code whose panics are dropped: log subscribers, above all. A panic that went
+/// further would cost more than the message: a task in our hands, or the process.
 pub(crate) fn quietly(log: impl FnOnce()) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(log)) {
         dispose(payload);

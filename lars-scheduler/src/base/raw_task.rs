@@ -21,10 +21,10 @@ use crate::base::identity::{Label, TaskIdentity};
 
 /// What a task does when it runs, is cancelled, or is lost: exactly one of the three, once.
 ///
-/// Every `FnOnce() + Send + 'static` is one. A type of one's own, scheduled through
-/// [`Task::new`](crate::Task::new), can
-/// also do something when it is cancelled, and can be taken apart again when it was refused
-/// ([`Task::into_body`](crate::Task::into_body)), which a closure cannot.
+/// Every `FnOnce() + Send + 'static` is one. A type of your own, scheduled through
+/// [`Task::new`](crate::Task::new), can also do something when it is cancelled, and can be taken
+/// apart again when it was refused ([`Task::into_body`](crate::Task::into_body)), which a closure
+/// cannot.
 ///
 /// A body of up to three words is stored in the timer itself; a larger one is boxed.
 ///
@@ -109,8 +109,8 @@ pub trait TaskBody: Send + Sized + 'static {
     /// together, by [`run_due`](Self::run_due). By default they are not.
     const TOGETHER: bool = false;
 
-    /// Runs bodies that are due one right after the other, first to last: for those that can do
-    /// together what would cost more one by one, such as sending to the same queue.
+    /// Runs bodies that are due one right after the other, first to last: for tasks that are
+    /// cheaper together, such as sends to the same queue.
     ///
     /// Called on the timer thread, or the thread that moves virtual time, if
     /// [`TOGETHER`](Self::TOGETHER) is set and the tasks are [inline](crate::Task::inline) and have
@@ -164,8 +164,8 @@ pub trait TaskBody: Send + Sized + 'static {
         }
     }
 
-    /// A caller of `stop` is about to be given the task, and may keep it unrun for as long as it
-    /// likes. For tasks that somebody waits for. The task may still be run. Called on the timer
+    /// A caller of `stop` is about to get the task, and may keep it unrun for as long as it likes.
+    /// For tasks whose result somebody waits for: the task may still be run. Called on the timer
     /// thread, or the thread that stops virtual time; not by `close`, which deals with the tasks at
     /// once.
     #[doc(hidden)]
@@ -175,7 +175,7 @@ pub trait TaskBody: Send + Sized + 'static {
     #[doc(hidden)]
     const CANCELLED_IS_DROPPED: bool = false;
 
-    /// Runs the body on this very thread, whatever executor it may have: `close` does that.
+    /// Runs the body on this thread, whatever its executor is: `close` does that.
     #[doc(hidden)]
     fn run_here(self) {
         self.run();

@@ -28,7 +28,7 @@ pub(crate) struct Timed {
 pub(crate) struct Chunk {
     /// Those below `claimed` belong to the threads that claimed them.
     tasks: Vec<ManuallyDrop<Timed>>,
-    /// How many have been claimed; more than there are once somebody came too late.
+    /// How many have been claimed; exceeds the number of tasks once a worker came too late.
     claimed: AtomicUsize,
     reporter: Arc<Reporter>,
 }
@@ -105,7 +105,7 @@ impl Claim<'_> {
     }
 }
 
-/// What nobody has claimed is lost.
+/// Tasks that nobody has claimed are lost.
 impl Drop for Chunk {
     fn drop(&mut self) {
         // Relaxed: nobody else refers to the chunk.
