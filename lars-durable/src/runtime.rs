@@ -29,7 +29,7 @@ use crate::time::MonoClock;
 /// How many calls may wait for their answers.
 const MAX_CALLS: usize = 65_536;
 
-/// Runs what is due. Made by the face of the crate; knows the payload's type.
+/// Runs due timers. Made by the public API; knows the payload's type.
 pub(crate) trait RunHandler: Send + Sync {
     fn run(&self, run: Run);
 }

@@ -37,8 +37,8 @@ pub struct Rate(());
 #[derive(Debug, Clone, Copy)]
 pub struct Cron(());
 
-/// A timer to be scheduled: nothing happens before [`submit`](Self::submit), or before a batch
-/// takes it.
+/// A timer to be scheduled: nothing happens until [`submit`](Self::submit), or until a batch takes
+/// it.
 #[must_use = "nothing is scheduled before it is submitted"]
 pub struct Schedule<K> {
     timers: Timers,
@@ -92,8 +92,8 @@ impl<K> Schedule<K> {
     /// UTF-8 without NUL.
     ///
     /// While the timer exists, no other has this key: [`on_conflict`](Self::on_conflict) says what
-    /// happens to a second one. So a call with a key can be repeated, when it is not known whether
-    /// it took effect.
+    /// happens to a second one. So a call with a key can be repeated if it is not known whether it
+    /// took effect.
     pub fn key(self, key: impl Into<String>) -> Self {
         let key = key.into();
         self.set(|draft| draft.key = Some(key.into()))
@@ -104,8 +104,8 @@ impl<K> Schedule<K> {
         self.set(|draft| draft.conflict = conflict)
     }
 
-    /// Keeps the key taken for this long after the run. Without it, a late repetition of the call
-    /// schedules anew once the timer has run.
+    /// Keeps the key taken for this long after the run. Without it, a call that is repeated after
+    /// the timer has run schedules it again.
     pub fn remember(self, after: Duration) -> Self {
         self.set(|draft| draft.remember = micros(after))
     }
@@ -113,7 +113,7 @@ impl<K> Schedule<K> {
     /// Schedules it. `Ok` means that it is committed and flushed: it will run, or be cancelled, or
     /// be parked.
     ///
-    /// A delay counts from the moment at which the store takes it in.
+    /// A delay counts from the transaction that stores the timer.
     ///
     /// # Errors
     ///
@@ -204,9 +204,9 @@ impl Schedule<Rate> {
         Self::new(timers, When::After(micros(first)), rule, payload)
     }
 
-    /// What becomes of runs whose time has passed, because the process was down or a run took too
-    /// long: [`Burst`](MissedTickBehavior::Burst) unless it is set. It is computed from the times
-    /// that the runs were planned for.
+    /// What happens to runs whose time has passed, because the process was down or a run took too
+    /// long: [`Burst`](MissedTickBehavior::Burst) unless it is set. It is computed from the planned
+    /// times of the runs.
     pub fn missed(self, missed: MissedTickBehavior) -> Self {
         self.set(|draft| {
             if let Rule::Series(Series::FixedRate { missed: stored, .. }) = &mut draft.rule {
@@ -232,7 +232,7 @@ impl Schedule<Cron> {
         Self::new(timers, When::After(0), rule, payload)
     }
 
-    /// What becomes of occurrences that have passed: [`Once`](MissedRuns::Once) unless it is set.
+    /// What happens to occurrences that have passed: [`Once`](MissedRuns::Once) unless it is set.
     pub fn missed(self, runs: MissedRuns) -> Self {
         self.set(|draft| {
             if let Rule::Cron { missed, .. } = &mut draft.rule {
@@ -242,7 +242,8 @@ impl Schedule<Cron> {
     }
 
     /// Spreads the timers of one occurrence over this time, by a hash of their keys: always later,
-    /// never earlier, and the same for each run of a key. Against the herd at the full hour.
+    /// never earlier, and the same for each run of a key. It prevents a thundering herd at the full
+    /// hour.
     pub fn spread(self, over: Duration) -> Self {
         self.set(|draft| {
             if let Rule::Cron { spread, .. } = &mut draft.rule {

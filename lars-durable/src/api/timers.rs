@@ -32,33 +32,33 @@ pub struct Timers {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Accepted {
-    /// The identity of the timer that has the key now: of the one that exists, if it was kept.
-    /// Zero, if the key is remembered of one that has run.
+    /// The identity of the timer that has the key now: that of the existing one, if it was kept.
+    /// Zero if the key is only remembered, after its timer has run.
     pub id: u64,
-    /// What became of the call.
+    /// What the call did.
     pub placement: Placement,
 }
 
 /// What a schedule call did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Placement {
-    /// It made a timer.
+    /// It created a timer.
     New,
     /// Another timer has the key, or its key is remembered; nothing was changed.
     Kept,
-    /// It made a timer in the place of another.
+    /// It created a timer that replaces another.
     Replaced,
 }
 
 /// What a cancel did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Cancel {
-    /// No run of it starts any more.
+    /// No run of it will start.
     Prevented,
-    /// It was too late: a run is recorded as started, and will end. If it repeats, that is its last
-    /// run. If it fails, it is tried again, unless it is cancelled then.
+    /// It was too late: a run is recorded as started. If the timer repeats, that is its last run.
+    /// If the run fails, it is retried, unless the timer is cancelled again.
     Running,
-    /// No timer has this key: it has run, or was cancelled, or never was.
+    /// No timer has this key: it has run, was cancelled, or never existed.
     NotFound,
 }
 
@@ -78,11 +78,11 @@ pub struct TimerInfo {
     pub payload: String,
     /// When it may run; `None` for never.
     pub deadline: Option<SystemTime>,
-    /// How many attempts there were.
+    /// How many attempts there have been.
     pub attempt: u32,
-    /// A run is recorded as started.
+    /// Whether a run is recorded as started.
     pub running: bool,
-    /// It repeats.
+    /// Whether it repeats.
     pub repeats: bool,
     /// Why the last attempt failed.
     pub last_error: Option<String>,
@@ -111,8 +111,8 @@ impl Timers {
         self.shared.gate.store_now().unwrap_or_else(|| Timestamp::from_system(SystemTime::now()))
     }
 
-    /// Runs once, `delay` from now. What no clock reaches, up to [`Duration::MAX`], is kept and
-    /// never comes due.
+    /// Runs once, `delay` from now. A delay beyond the clock's range, up to [`Duration::MAX`], is
+    /// kept and is never due.
     pub fn schedule_once<P: Payload>(&self, delay: Duration, payload: P) -> Schedule<Once> {
         Schedule::once(self.clone(), When::After(micros(delay)), &payload)
     }
@@ -144,7 +144,7 @@ impl Timers {
         Schedule::fixed_rate(self.clone(), first, every, &payload)
     }
 
-    /// Runs at each occurrence of a cron expression in a time zone, both as for
+    /// Runs at each occurrence of a cron expression in a time zone; for both see
     /// [`CronSchedule`](lars_scheduler::wall_clock::CronSchedule).
     pub fn schedule_by_cron<P: Payload>(
         &self,
@@ -160,7 +160,7 @@ impl Timers {
     ///
     /// # Errors
     ///
-    /// As [`Schedule::submit`]; one that is refused refuses all. At most 65,536 timers.
+    /// As for [`Schedule::submit`]; if one timer is refused, all are. At most 65,536 timers.
     pub fn schedule_batch<K>(
         &self,
         timers: impl IntoIterator<Item = Schedule<K>>,
@@ -188,8 +188,7 @@ impl Timers {
     }
 
     /// Prevents the run of the timer with this key, if it has not started. Starts are recorded 5 ms
-    /// before they are due, so that is how long before its deadline a timer becomes too late to
-    /// cancel.
+    /// before the deadline, so from then on it is too late to cancel.
     pub fn cancel(&self, key: &str) -> Submitted<Cancel> {
         self.by_key(
             key,
@@ -203,7 +202,7 @@ impl Timers {
     }
 
     /// Moves the deadline of the timer with this key to `delay` from now; of a repeat, that of its
-    /// next run. `false` if it has started, or there is none.
+    /// next run. `false` if it has started, or if there is no such timer.
     ///
     /// Pushing a deadline out costs a write of one column, and wakes nobody.
     pub fn reset(&self, key: &str, delay: Duration) -> Submitted<bool> {
@@ -227,13 +226,14 @@ impl Timers {
         )
     }
 
-    /// Starts no more timers of this handler, in the whole group, until it is resumed; also after a
-    /// restart. What runs goes on. Other nodes follow within a third of the lease.
+    /// Starts no more timers of this handler, in the whole group, until it is resumed, even after a
+    /// restart. Running ones go on. Other nodes follow within a third of the lease.
     pub fn pause(&self, handler: &str) -> Submitted<()> {
         self.set_paused(handler, true)
     }
 
-    /// Starts timers of this handler again: what has come due meanwhile at once, in its order.
+    /// Starts timers of this handler again; those that became due meanwhile start at once, in
+    /// order.
     pub fn resume(&self, handler: &str) -> Submitted<()> {
         self.set_paused(handler, false)
     }
@@ -253,7 +253,8 @@ impl Timers {
         })
     }
 
-    /// Lets a parked timer run again, now, with all its attempts. `false` if it is not parked.
+    /// Lets a parked timer run again, now, with a full set of attempts. `false` if it is not
+    /// parked.
     ///
     /// # Errors
     ///

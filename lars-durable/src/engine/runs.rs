@@ -1,4 +1,4 @@
-//! The runner: what is due is started, as far as there are places for it.
+//! The runner: starts due timers, as far as there are places for them.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -289,7 +289,8 @@ impl Node {
         }
     }
 
-    /// Timers that nobody here can run go to another node, or wait for one; they are never dropped.
+    /// Timers that this node cannot run go to another node, or wait for one; they are never
+    /// dropped.
     fn put_off_unknown(&mut self, now: Mono) {
         let mut unknown = std::mem::take(&mut self.runs.unknown);
         unknown.retain(|(_, resident)| self.window.starts_in(resident.bucket).is_some());

@@ -28,7 +28,7 @@ pub(crate) struct NodeSettings {
     pub(crate) call_timeout: i64,
     /// How often overdue timers are looked for.
     pub(crate) sweep: i64,
-    /// A timer that the process has died of so many times is parked.
+    /// After this many deaths of the process during a timer's run, the timer is parked.
     pub(crate) max_deaths: u32,
 }
 

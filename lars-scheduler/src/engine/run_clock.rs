@@ -2,10 +2,10 @@
 
 use crate::base::clock::Clock;
 
-/// One reading stands for at most so many tasks. At 25 ns a reading, a task pays 0.8 ns.
+/// One reading stands for at most this many tasks. At 25 ns a reading, a task pays 0.8 ns.
 const STRIDE: u32 = 32;
-/// Tasks that took longer than this since the last reading, in nanoseconds, have the clock read
-/// before the next one: what it costs is nothing beside them.
+/// If tasks took longer than this since the last reading, in nanoseconds, the clock is read before
+/// the next one: the cost is negligible beside theirs.
 const LONG: u64 = 10_000;
 
 /// The instant at which a task begins, for the record of its lateness.

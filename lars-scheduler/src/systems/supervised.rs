@@ -302,7 +302,7 @@ pub enum RunNowError {
     #[error("the supervised task has ended")]
     Ended,
     /// More calls than [`on_demand_limit`](SupervisionBuilder::on_demand_limit) allows.
-    #[error("run_now is over its on_demand_limit; the next call is accepted in {retry_in:?}")]
+    #[error("run_now has reached its on_demand_limit; the next call is accepted in {retry_in:?}")]
     TooOften {
         /// When a call will be accepted.
         retry_in: Duration,
