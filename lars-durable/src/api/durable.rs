@@ -225,8 +225,8 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// [`StartError`]: another owner, a file that is not a database, a newer schema, a setting out of
-    /// range.
+    /// [`StartError`]: another owner, a file that is not a database, a newer schema, a setting out
+    /// of range.
     pub fn start(self) -> Result<Durable, StartError> {
         self.check()?;
         let store: Box<dyn Store> = match &self.place {
