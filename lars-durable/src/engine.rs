@@ -27,15 +27,18 @@
 //! the next one. That is group commit. A store with one connection serves all lanes in one
 //! transaction.
 
-mod calls;
 mod clock;
 mod close;
 mod lane;
-mod launches;
-mod lease;
-mod runs;
 mod settings;
+
+mod lease;
 mod window;
+
+mod calls;
+mod runs;
+
+mod launches;
 
 use self::calls::Calls;
 pub(crate) use self::calls::{Answer, CallId};

@@ -1,11 +1,13 @@
 //! The engine on a thread: the store behind it, the wheel and the executor in front of it.
 
-mod driver;
-mod ending;
 mod future_task;
 mod gate;
 mod inbox;
 mod submitted;
+
+mod ending;
+
+mod driver;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::JoinHandle;

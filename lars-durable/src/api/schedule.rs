@@ -1,4 +1,4 @@
-//! A timer to be scheduled, with its options.
+//! Scheduling: a timer to be made, with its options.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -8,18 +8,19 @@ use lars_scheduler::MissedTickBehavior;
 use lars_scheduler::wall_clock::MissedRuns;
 
 use super::payload::Payload;
-use super::timers::{Accepted, Timers};
+use super::timers::{Accepted, Timers, check_key};
 use crate::error::{Error, Refused};
 use crate::model::{MissedTick, NewTimer, Next, OnConflict, Series, When, cron_series};
 use crate::runtime::Submitted;
+use crate::store::{Write, Written};
 use crate::sync::Arc;
 use crate::time::{Timestamp, micros};
 
 /// The longest payload: 64 KiB of JSON.
 const MAX_PAYLOAD: usize = 65_536;
 
-/// The longest key.
-pub(super) const MAX_KEY: usize = 512;
+/// The most timers of one batch.
+const MAX_BATCH: usize = 65_536;
 
 /// A timer that runs once.
 #[derive(Debug, Clone, Copy)]
@@ -253,8 +254,86 @@ impl Schedule<Cron> {
     }
 }
 
+impl Timers {
+    /// Runs once, `delay` from now. A delay beyond the clock's range, up to [`Duration::MAX`], is
+    /// kept and is never due.
+    pub fn schedule_once<P: Payload>(&self, delay: Duration, payload: P) -> Schedule<Once> {
+        Schedule::once(self.clone(), When::After(micros(delay)), &payload)
+    }
+
+    /// Runs once, at `time` by the store's clock. A time that has passed is now.
+    pub fn schedule_at<P: Payload>(&self, time: SystemTime, payload: P) -> Schedule<Once> {
+        Schedule::once(self.clone(), at(time), &payload)
+    }
+
+    /// Runs after `first`, and then again and again, `delay` after the end of each run was
+    /// recorded.
+    pub fn schedule_with_fixed_delay<P: Payload>(
+        &self,
+        first: Duration,
+        delay: Duration,
+        payload: P,
+    ) -> Schedule<Repeated> {
+        Schedule::fixed_delay(self.clone(), first, delay, &payload)
+    }
+
+    /// Runs after `first`, and then every `every`: the nth run is planned for `first + n * every`,
+    /// without drift.
+    pub fn schedule_at_fixed_rate<P: Payload>(
+        &self,
+        first: Duration,
+        every: Duration,
+        payload: P,
+    ) -> Schedule<Rate> {
+        Schedule::fixed_rate(self.clone(), first, every, &payload)
+    }
+
+    /// Runs at each occurrence of a cron expression in a time zone; for both see
+    /// [`CronSchedule`](lars_scheduler::wall_clock::CronSchedule).
+    pub fn schedule_by_cron<P: Payload>(
+        &self,
+        expression: &str,
+        zone: &str,
+        payload: P,
+    ) -> Schedule<Cron> {
+        Schedule::cron(self.clone(), expression, zone, &payload)
+    }
+
+    /// Schedules all of them in one transaction, or none. The answers are in the order of the
+    /// timers.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Schedule::submit`]; if one timer is refused, all are. At most 65,536 timers.
+    pub fn schedule_batch<K>(
+        &self,
+        timers: impl IntoIterator<Item = Schedule<K>>,
+    ) -> Submitted<Vec<Accepted>> {
+        let timers: Result<Vec<NewTimer>, Refused> =
+            timers.into_iter().map(Schedule::into_new).collect();
+        match timers {
+            Ok(timers) if timers.len() > MAX_BATCH => {
+                let (given, max) = (timers.len(), MAX_BATCH);
+                Submitted::ready(Err(Refused::BatchSize { given, max }.into()))
+            }
+            Ok(timers) => self.write(Write::Schedule(Arc::new(timers)), |written| match written {
+                Written::Scheduled(placed) => placed.iter().map(Accepted::of).collect(),
+                _ => Vec::new(),
+            }),
+            Err(refused) => Submitted::ready(Err(refused.into())),
+        }
+    }
+
+    pub(super) fn schedule(&self, timer: NewTimer) -> Submitted<Accepted> {
+        self.write(Write::Schedule(Arc::new(vec![timer])), |written| match written {
+            Written::Scheduled(placed) => Accepted::of(&placed[0]),
+            other => unreachable!("the answer to one timer is one place, not {other:?}"),
+        })
+    }
+}
+
 /// When something is due that was asked for at a time of day.
-pub(super) fn at(time: SystemTime) -> When {
+fn at(time: SystemTime) -> When {
     When::At(Timestamp::from_system(time))
 }
 
@@ -264,18 +343,6 @@ fn json(payload: &impl Payload) -> Result<String, Refused> {
     match json.len() {
         given if given > MAX_PAYLOAD => Err(Refused::PayloadSize { given, max: MAX_PAYLOAD }),
         _ => Ok(json),
-    }
-}
-
-pub(super) fn check_key(key: &str) -> Result<(), Refused> {
-    if key.is_empty() {
-        Err(Refused::KeyEmpty)
-    } else if key.len() > MAX_KEY {
-        Err(Refused::KeySize { given: key.len(), max: MAX_KEY })
-    } else if let Some(position) = key.find('\0') {
-        Err(Refused::KeyNul { position })
-    } else {
-        Ok(())
     }
 }
 

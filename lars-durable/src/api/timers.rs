@@ -1,20 +1,18 @@
-//! The calls.
+//! The calls about timers that exist, and what they return.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-use super::payload::Payload;
-use super::schedule::{Cron, Once, Rate, Repeated, Schedule, at, check_key};
 use crate::engine::Answer;
 use crate::error::{Error, Refused};
-use crate::model::{Listed, NewTimer, When};
+use crate::model::{Listed, When};
 use crate::runtime::{Shared, Submitted, promise};
 use crate::store::{How, Placed, Write, Written};
 use crate::sync::Arc;
 use crate::time::{Timestamp, micros};
 
-/// The most timers of one batch.
-const MAX_BATCH: usize = 65_536;
+/// The longest key.
+const MAX_KEY: usize = 512;
 
 /// The longest page of parked timers.
 const MAX_PAGE: usize = 1_000;
@@ -109,82 +107,6 @@ impl Timers {
 
     pub(super) fn now(&self) -> Timestamp {
         self.shared.gate.store_now().unwrap_or_else(|| Timestamp::from_system(SystemTime::now()))
-    }
-
-    /// Runs once, `delay` from now. A delay beyond the clock's range, up to [`Duration::MAX`], is
-    /// kept and is never due.
-    pub fn schedule_once<P: Payload>(&self, delay: Duration, payload: P) -> Schedule<Once> {
-        Schedule::once(self.clone(), When::After(micros(delay)), &payload)
-    }
-
-    /// Runs once, at `time` by the store's clock. A time that has passed is now.
-    pub fn schedule_at<P: Payload>(&self, time: SystemTime, payload: P) -> Schedule<Once> {
-        Schedule::once(self.clone(), at(time), &payload)
-    }
-
-    /// Runs after `first`, and then again and again, `delay` after the end of each run was
-    /// recorded.
-    pub fn schedule_with_fixed_delay<P: Payload>(
-        &self,
-        first: Duration,
-        delay: Duration,
-        payload: P,
-    ) -> Schedule<Repeated> {
-        Schedule::fixed_delay(self.clone(), first, delay, &payload)
-    }
-
-    /// Runs after `first`, and then every `every`: the nth run is planned for `first + n * every`,
-    /// without drift.
-    pub fn schedule_at_fixed_rate<P: Payload>(
-        &self,
-        first: Duration,
-        every: Duration,
-        payload: P,
-    ) -> Schedule<Rate> {
-        Schedule::fixed_rate(self.clone(), first, every, &payload)
-    }
-
-    /// Runs at each occurrence of a cron expression in a time zone; for both see
-    /// [`CronSchedule`](lars_scheduler::wall_clock::CronSchedule).
-    pub fn schedule_by_cron<P: Payload>(
-        &self,
-        expression: &str,
-        zone: &str,
-        payload: P,
-    ) -> Schedule<Cron> {
-        Schedule::cron(self.clone(), expression, zone, &payload)
-    }
-
-    /// Schedules all of them in one transaction, or none. The answers are in the order of the
-    /// timers.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Schedule::submit`]; if one timer is refused, all are. At most 65,536 timers.
-    pub fn schedule_batch<K>(
-        &self,
-        timers: impl IntoIterator<Item = Schedule<K>>,
-    ) -> Submitted<Vec<Accepted>> {
-        let timers: Result<Vec<NewTimer>, Refused> =
-            timers.into_iter().map(Schedule::into_new).collect();
-        match timers {
-            Ok(timers) if timers.len() > MAX_BATCH => {
-                let (given, max) = (timers.len(), MAX_BATCH);
-                Submitted::ready(Err(Refused::BatchSize { given, max }.into()))
-            }
-            Ok(timers) => self.write(Write::Schedule(Arc::new(timers)), |written| match written {
-                Written::Scheduled(placed) => placed.iter().map(Accepted::of).collect(),
-                _ => Vec::new(),
-            }),
-            Err(refused) => Submitted::ready(Err(refused.into())),
-        }
-    }
-
-    pub(super) fn schedule(&self, timer: NewTimer) -> Submitted<Accepted> {
-        self.write(Write::Schedule(Arc::new(vec![timer])), |written| match written {
-            Written::Scheduled(placed) => Accepted::of(&placed[0]),
-            other => unreachable!("the answer to one timer is one place, not {other:?}"),
-        })
     }
 
     /// Prevents the run of the timer with this key, if it has not started. Starts are recorded 5 ms
@@ -282,7 +204,7 @@ impl Timers {
         }
     }
 
-    fn write<T: Send + 'static>(
+    pub(super) fn write<T: Send + 'static>(
         &self,
         write: Write,
         read: impl FnOnce(Answer) -> T + Send + 'static,
@@ -296,7 +218,7 @@ impl Timers {
 }
 
 impl Accepted {
-    fn of(placed: &Placed) -> Self {
+    pub(super) fn of(placed: &Placed) -> Self {
         let placement = match placed.how {
             How::New => Placement::New,
             How::Kept => Placement::Kept,
@@ -329,6 +251,18 @@ impl Parked {
         let deaths = listed.deaths;
         let since = since.to_system().unwrap_or(SystemTime::UNIX_EPOCH);
         Some(Self { timer: TimerInfo::of(listed), reason, since, deaths })
+    }
+}
+
+pub(super) fn check_key(key: &str) -> Result<(), Refused> {
+    if key.is_empty() {
+        Err(Refused::KeyEmpty)
+    } else if key.len() > MAX_KEY {
+        Err(Refused::KeySize { given: key.len(), max: MAX_KEY })
+    } else if let Some(position) = key.find('\0') {
+        Err(Refused::KeyNul { position })
+    } else {
+        Ok(())
     }
 }
 

@@ -3,16 +3,13 @@
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use super::lane::LaneState;
+use super::settings::PUT_OFF;
 use super::window::{Key, LoadOrder, Resident};
 use super::{Lane, Node, NodeSettings, Output};
 use crate::model::{BucketNo, Fence, Finish, Row, Start, TimerId};
 use crate::store::{Committed, Reply, Request, StoreError};
 use crate::sync::Arc;
 use crate::time::Mono;
-
-/// How long a timer without a handler is put off: as long as it has waited, within these bounds. So
-/// it doubles.
-pub(super) const PUT_OFF: (i64, i64) = (15_000_000, 600_000_000);
 
 /// After so long without a handler it is parked.
 const UNKNOWN_FOR: i64 = 14 * 86_400_000_000;

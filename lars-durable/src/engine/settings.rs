@@ -6,6 +6,10 @@ use lars_scheduler::backoff::BackoffPolicy;
 
 use crate::sync::Arc;
 
+/// How long a timer without a handler is put off: as long as it has waited, within these bounds. So
+/// it doubles.
+pub(super) const PUT_OFF: (i64, i64) = (15_000_000, 600_000_000);
+
 /// What a node is told when it is made. Times are in microseconds.
 #[derive(Debug, Clone)]
 pub(crate) struct NodeSettings {

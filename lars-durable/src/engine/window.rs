@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::runs::PUT_OFF;
+use super::settings::PUT_OFF;
 use super::{Node, NodeSettings, Output};
 use crate::model::{BucketNo, Fence, Finish, Loaded, Then, TimerId};
 use crate::sync::Arc;

@@ -88,13 +88,17 @@
 //!
 //! A blocked poll cannot be dropped: it is a straggler until it returns.
 
-mod future_run;
 mod report;
-mod run;
-mod settings;
-mod state;
-mod supervisor;
 mod token;
+
+mod settings;
+
+mod run;
+
+mod future_run;
+mod state;
+
+mod supervisor;
 
 use std::future::Future;
 use std::time::Duration;
