@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::engine::RunEnd;
 use crate::time::micros;
 
-/// What becomes of a timer after a run.
+/// What happens to a timer after a run.
 ///
 /// # Examples
 ///

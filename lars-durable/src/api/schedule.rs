@@ -34,7 +34,7 @@ pub struct Repeated(());
 #[derive(Debug, Clone, Copy)]
 pub struct Rate(());
 
-/// A timer that runs by a calendar.
+/// A timer that runs by a cron expression.
 #[derive(Debug, Clone, Copy)]
 pub struct Cron(());
 
