@@ -13,6 +13,7 @@ use crate::base::clock::Clock;
 use crate::base::debug::debug_fields;
 use crate::base::error::ConfigError;
 use crate::base::panics::{PanicIn, Reporter};
+use crate::engine::driver::walk::Walked;
 use crate::engine::driver::{Intaken, Next};
 use crate::engine::shared::DefaultExecutor;
 use crate::engine::sleep_word::{Alarm, FOREVER};
@@ -149,8 +150,13 @@ impl TimerDriver {
             if turned.ended {
                 return None;
             }
+            let walked = turning.walk(turned.next == Next::Now);
+            if walked == Walked::More {
+                // It has visited lanes, so when to turn next has to be asked anew.
+                announced = None;
+            }
             let until = match turned.next {
-                _ if turned.intaken == Intaken::Gap => None,
+                _ if turned.intaken == Intaken::Gap || walked != Walked::Idle => None,
                 Next::Now | Next::Soon => None,
                 Next::At(instant) => Some(instant.saturating_add(core.coalesce).min(FOREVER)),
                 Next::Idle => Some(FOREVER),
@@ -161,6 +167,7 @@ impl TimerDriver {
                 (Some(until), Some(announced))
                     if announced <= until && core.sleep.stays_asleep() =>
                 {
+                    turning.pause();
                     return core.clock.instant(announced);
                 }
                 (Some(until), _) => {
@@ -169,13 +176,14 @@ impl TimerDriver {
                 }
                 (None, _) => {
                     announced = None;
-                    if turned.next != Next::Now {
+                    if turned.next != Next::Now && walked != Walked::More {
                         // Another thread is in the middle of scheduling something.
                         relax(step);
                     }
                 }
             }
         }
+        turning.pause();
         core.sleep.announce_awake();
         at_once
     }

@@ -5,10 +5,11 @@ use crate::api::config::OwnerSettings;
 use crate::api::handle::Handle;
 use crate::api::pending::StopFuture;
 use crate::base::clock::Clock;
+use crate::engine::driver::walk::Walked;
 use crate::engine::driver::{Driver, Intaken, Next, Turn};
 use crate::engine::shared::{Core, Executors, Live, Settings};
 use crate::engine::sleep_word::Alarm;
-use crate::sync::{Arc, Mutex, MutexGuard, thread};
+use crate::sync::{Arc, Mutex, MutexGuard, relax, thread};
 
 /// A driver, its handle, and what its owner needs to end it.
 pub(crate) struct Turned {
@@ -101,6 +102,33 @@ impl<'a> Turning<'a> {
             self.driver.finish();
         }
         Step { intaken, fired, next, ended }
+    }
+
+    /// Goes on with a listing that somebody asked for. To be called after [`turn`](Self::turn).
+    pub(crate) fn walk(&mut self, busy: bool) -> Walked {
+        self.driver.walk(busy)
+    }
+
+    /// Carries out all listings that were asked for.
+    pub(crate) fn walk_to_the_end(&mut self) {
+        let mut spins = 0;
+        loop {
+            let intaken = self.driver.take_in();
+            match self.driver.walk(false) {
+                Walked::Idle => return,
+                Walked::More if intaken == Intaken::All => {}
+                // Another thread is in the middle of scheduling something.
+                Walked::More | Walked::Waiting => {
+                    relax(spins);
+                    spins = spins.saturating_add(1);
+                }
+            }
+        }
+    }
+
+    /// The owner is about to do something else, for as long as it likes.
+    pub(crate) fn pause(&mut self) {
+        self.driver.pause();
     }
 
     /// Whether the last tasks scheduled nothing that has to come in.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::api::close::{CloseError, CloseReport};
 use crate::api::config::{Builder, VIRTUAL_TICK};
 use crate::api::handle::Handle;
+use crate::api::listing::{ListingFuture, TimerQuery};
 use crate::api::pending::StopFuture;
 use crate::api::turned::{Turned, Turning};
 use crate::base::clock::Clock;
@@ -247,7 +248,20 @@ impl VirtualTime {
                 clock.set(instant);
             }
         }
+        turning.walk_to_the_end();
         fired
+    }
+
+    /// Lists what is pending. See [`Handle::list`](crate::Handle::list).
+    ///
+    /// Called by a task of this scheduler, its future resolves when that movement of time ends;
+    /// otherwise it is resolved on return.
+    pub fn list(&self, query: TimerQuery) -> ListingFuture {
+        let future = self.turned.handle.list(query);
+        if let Some(mut turning) = self.turned.begin() {
+            turning.walk_to_the_end();
+        }
+        future
     }
 
     /// Stops the scheduler, and hands back what is pending. See

@@ -18,11 +18,13 @@
 //! | `Handle::hand_over` | running what was accepted, without a timer |
 //! | `Periodic::on_end_from_outside` | a repeat that learns of a cancel, or of a `stop` |
 
+use std::panic::Location;
 use std::time::{Duration, Instant};
 
 use crate::api::repeat::sealed::Next;
 use crate::base::clock::LAG;
 use crate::base::deadline::Deadline;
+use crate::base::identity::Label;
 use crate::base::panics::Reporter;
 use crate::base::raw_task::RawTask;
 use crate::base::tick::NEVER;
@@ -104,7 +106,8 @@ impl Handle {
         task: T,
     ) -> Result<Cancellable, Refusal> {
         let due = Deadline::at(now.0, deadline.0);
-        self.schedule(now.0, due, task).map_err(|refused| refused.refusal().clone())
+        let place = Location::caller();
+        self.schedule(now.0, due, task, place).map_err(|refused| refused.refusal().clone())
     }
 
     /// Runs the code of a user. A panic in it ends here, and is reported like a task's: in the log,
@@ -123,13 +126,13 @@ impl Handle {
             (RunOn::Default, DefaultExecutor::Pool(pool)) => pool,
             (RunOn::Default, DefaultExecutor::Inline) | (RunOn::Inline, _) => &Inline,
         };
-        hand_over(live, executor, RawTask::new(body));
+        hand_over(live, executor, RawTask::new(body, Label::default()), live.clock.now());
     }
 
     /// Runs a task now on the scheduler's own pool, whatever its executor is.
     pub(crate) fn hand_over_to_pool(&self, body: impl TaskBody) {
         let live = self.live();
-        hand_over(live, &live.pool, RawTask::new(body));
+        hand_over(live, &live.pool, RawTask::new(body, Label::default()), live.clock.now());
     }
 }
 

@@ -99,15 +99,17 @@
 //! [`after`]: crate::Handle::after
 //! [`VirtualTime::block_on`]: crate::VirtualTime::block_on
 
-mod after;
 mod block_on;
 mod closing;
-mod extension;
+mod sleep;
+
+mod after;
 #[cfg(feature = "hyper")]
 mod hyper;
 mod interval;
-mod sleep;
 mod timeout;
+
+mod extension;
 #[cfg(feature = "tokio")]
 mod tokio;
 #[cfg(feature = "tower")]
