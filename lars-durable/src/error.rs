@@ -164,6 +164,20 @@ pub enum StartError {
         /// What the operating system or SQLite says.
         reason: String,
     },
+    /// The database cannot be used: it does not answer, refuses the node, or lacks something.
+    #[error("the database cannot be used: {reason}")]
+    Database {
+        /// What the server says, and a cure where there is one. Never the connection string.
+        reason: String,
+    },
+    /// A newer version of this crate made the schema in the database.
+    #[error("the schema `lars` has version {found}, but this crate knows versions up to {known}")]
+    NewerDatabase {
+        /// The version in the database.
+        found: i64,
+        /// The newest version that this crate knows.
+        known: i64,
+    },
     /// A setting is out of range.
     #[error("{name} is {given}, but it must be {limit}")]
     Setting {

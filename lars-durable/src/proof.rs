@@ -6,6 +6,8 @@ mod conformance;
 mod history;
 mod kill;
 mod node;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod power;
 mod simulation;
 mod tempdir;

@@ -165,7 +165,12 @@ impl Node {
     }
 
     /// A finish is recorded, or came too late.
-    pub(super) fn finished(&mut self, now: Mono, id: TimerId, finished: Finished) {
+    pub(super) fn finished(&mut self, now: Mono, finish: Finish, finished: Finished) {
+        let id = finish.id;
+        if finished == Finished::Held {
+            self.runs.hold_finish(now, finish);
+            return;
+        }
         let Some(run) = self.runs.runs.get_mut(&id) else { return };
         if let Stage::Deleting(row) = &run.stage {
             let row = Arc::clone(row);
@@ -190,6 +195,7 @@ impl Node {
                 let handler = Arc::clone(self.window.name(run.resident));
                 self.near(run.resident.bucket, (due, id), &handler);
             }
+            Finished::Held => {}
         }
     }
 

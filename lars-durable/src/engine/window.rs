@@ -205,6 +205,12 @@ pub(super) struct LoadOrder {
     sweeps: bool,
 }
 
+impl LoadOrder {
+    pub(super) fn sweeps(&self) -> bool {
+        self.sweeps
+    }
+}
+
 impl Node {
     /// `bucket` is this node's from now on.
     pub(super) fn own(&mut self, bucket: BucketNo, epoch: u32, now: Mono) {
