@@ -362,8 +362,8 @@ impl Builder {
             postgres.notifications,
         )?;
         PostgresStore::prepare(&place)?;
-        let lane = || Ok::<_, StartError>(Box::new(PostgresStore::new(place.clone())?));
-        let (keeper, writer, runner) = (lane()?, lane()?, lane()?);
+        let lane = || Box::new(PostgresStore::new(place.clone()));
+        let (keeper, writer, runner) = (lane(), lane(), lane());
         let bell = postgres.notifications.then_some(place);
         Ok(Backend::Lanes { keeper, writer, runner, bell })
     }

@@ -75,7 +75,7 @@ impl Bench {
         let mut place = database.place();
         place.clock = Some(Arc::new(move || Timestamp(here.load(Ordering::Relaxed))));
         PostgresStore::prepare(&place).unwrap();
-        Some(Self::of(Box::new(PostgresStore::new(place).unwrap()), clock, None))
+        Some(Self::of(Box::new(PostgresStore::new(place)), clock, None))
     }
 
     fn of(

@@ -89,8 +89,9 @@ impl Place {
 /// One lane's session.
 pub(crate) struct PostgresStore {
     place: Place,
-    /// Shared with the calls of itself: only the runtime drives what is asked of it.
-    runtime: Arc<Runtime>,
+    /// Made by the thread that uses it. Shared with the calls of itself: only the runtime drives
+    /// what is asked of it.
+    runtime: Option<Arc<Runtime>>,
     session: Option<Session>,
     /// The session before, which may not have ended.
     earlier: Option<SessionId>,
@@ -101,19 +102,31 @@ pub(crate) struct PostgresStore {
 }
 
 impl PostgresStore {
-    pub(crate) fn new(place: Place) -> Result<Self, StartError> {
-        let runtime = Arc::new(runtime()?);
+    pub(crate) fn new(place: Place) -> Self {
         let lock = fastrand::i64(..);
-        Ok(Self { place, runtime, session: None, earlier: None, lock, last_batch: None })
+        Self { place, runtime: None, session: None, earlier: None, lock, last_batch: None }
     }
 
     /// Makes or upgrades the schema, and makes sure that the server will do.
     pub(crate) fn prepare(place: &Place) -> Result<(), StartError> {
+        Self::prepare_with(place, &schema::UPGRADES)
+    }
+
+    /// With other scripts; for tests.
+    pub(crate) fn prepare_with(place: &Place, upgrades: &[&str]) -> Result<(), StartError> {
         let limit = place.limit.max(Duration::from_secs(10)) * 3;
-        let work = schema::prepare(place);
-        runtime()?.block_on(async {
-            tokio::time::timeout(limit, work).await.unwrap_or_else(|_| {
+        let work = async {
+            let prepared = schema::prepare(place, upgrades);
+            tokio::time::timeout(limit, prepared).await.unwrap_or_else(|_| {
                 let reason = format!("no answer within {limit:?}");
+                Err(StartError::Database { reason })
+            })
+        };
+        // The caller's thread may be one of a runtime, which must not turn another.
+        std::thread::scope(|scope| {
+            let worker = scope.spawn(|| runtime()?.block_on(work));
+            worker.join().unwrap_or_else(|_| {
+                let reason = "a defect: the schema could not be prepared".into();
                 Err(StartError::Database { reason })
             })
         })
@@ -154,7 +167,15 @@ impl PostgresStore {
 
 impl Store for PostgresStore {
     fn transact(&mut self, requests: &[Request]) -> Result<Committed, StoreError> {
-        let runtime = Arc::clone(&self.runtime);
+        let runtime = match &self.runtime {
+            Some(runtime) => Arc::clone(runtime),
+            None => match runtime() {
+                Ok(runtime) => Arc::clone(self.runtime.insert(Arc::new(runtime))),
+                Err(error) => {
+                    return Err(StoreError { reason: error.to_string(), unknown: false });
+                }
+            },
+        };
         let (mut around_locks, mut reopened) = (false, false);
         let mut tries = 0;
         loop {
@@ -204,10 +225,10 @@ impl Store for PostgresStore {
 impl Drop for PostgresStore {
     fn drop(&mut self) {
         // Tells the server, so that the lock goes at once.
-        if let Some(session) = self.session.take() {
+        if let (Some(session), Some(runtime)) = (self.session.take(), &self.runtime) {
             let farewell = session.close();
             let limit = Duration::from_millis(500);
-            self.runtime.block_on(async { tokio::time::timeout(limit, farewell).await.ok() });
+            runtime.block_on(async { tokio::time::timeout(limit, farewell).await.ok() });
         }
     }
 }

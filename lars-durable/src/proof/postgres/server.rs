@@ -68,7 +68,7 @@ fn programs() -> Option<PathBuf> {
 }
 
 /// PostgreSQL refuses to be root's.
-fn as_user(program: &str) -> Command {
+pub(crate) fn as_user(program: &str) -> Command {
     // SAFETY-free way to ask: who owns this process's own entry.
     let root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
     let mut command = Command::new(if root { "setpriv" } else { program });
@@ -137,6 +137,11 @@ impl Server {
         self.watch.lock().unwrap().stdin.as_mut().unwrap().write_all(b"crash\n").unwrap();
     }
 
+    /// `None` while it does not take connections.
+    pub(crate) fn try_connect(&self) -> Option<Connected> {
+        try_connect(&self.parameters("postgres")).ok()
+    }
+
     pub(crate) fn port(&self) -> u16 {
         self.port
     }
@@ -194,14 +199,18 @@ pub(crate) struct Connected {
 }
 
 pub(crate) fn connect(parameters: &str) -> Connected {
+    try_connect(parameters).unwrap()
+}
+
+fn try_connect(parameters: &str) -> Result<Connected, tokio_postgres::Error> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let client = runtime.block_on(async {
-        let (client, connection) = tokio_postgres::connect(parameters, NoTls).await.unwrap();
+        let (client, connection) = tokio_postgres::connect(parameters, NoTls).await?;
         tokio::spawn(connection);
-        client
-    });
-    Connected { runtime, client }
+        Ok(client)
+    })?;
+    Ok(Connected { runtime, client })
 }
 
 impl Connected {

@@ -10,7 +10,7 @@ use crate::error::StartError;
 
 /// One script for each version of the schema, each from the version before it. Scripts that were
 /// released never change.
-const UPGRADES: [&str; 1] = [include_str!("../../../sql/1.sql")];
+pub(super) const UPGRADES: [&str; 1] = [include_str!("../../../sql/1.sql")];
 
 /// Who makes or upgrades the schema holds this lock: the others wait, and find it made.
 const LOCK: i64 = 4_713_022_045_823_907_890;
@@ -18,11 +18,7 @@ const LOCK: i64 = 4_713_022_045_823_907_890;
 /// The oldest server that this was made for.
 const OLDEST: i32 = 140_000;
 
-pub(super) async fn prepare(place: &Place) -> Result<(), StartError> {
-    prepare_with(place, &UPGRADES).await
-}
-
-pub(super) async fn prepare_with(place: &Place, upgrades: &[&str]) -> Result<(), StartError> {
+pub(super) async fn prepare(place: &Place, upgrades: &[&str]) -> Result<(), StartError> {
     let (client, messages) = open_client(place).await.map_err(failed)?;
     tokio::spawn(messages.for_each(|_| std::future::ready(())));
     check_server(&client).await?;
@@ -53,7 +49,10 @@ pub(super) async fn prepare_with(place: &Place, upgrades: &[&str]) -> Result<(),
 
 /// The schema's version; zero for a database that has none.
 async fn version(client: &Client) -> Result<i64, StartError> {
-    let there = "SELECT pg_catalog.to_regclass('lars.meta') IS NOT NULL";
+    // By a look into the catalog: `to_regclass` may not see what was committed while this waited.
+    let there = "SELECT EXISTS (SELECT FROM pg_catalog.pg_class c, pg_catalog.pg_namespace n
+                                 WHERE c.relnamespace = n.oid AND n.nspname = 'lars'
+                                   AND c.relname = 'meta')";
     if !client.query_one(there, &[]).await.map_err(refused)?.get::<_, bool>(0) {
         return Ok(0);
     }
