@@ -208,3 +208,19 @@ pub struct CloseError {
     /// Runs that had not ended. They were given back, and run again in the next life of the node.
     pub running: usize,
 }
+
+/// Why a run could not be acknowledged in the handler's own transaction. Roll that back.
+#[cfg(feature = "postgres")]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CompleteError<E> {
+    /// The run is not the current one any more: another one has begun, or the timer is gone.
+    #[error("the run is not the current one any more; roll the transaction back")]
+    Stale,
+    /// The timer is not in PostgreSQL.
+    #[error("only timers in PostgreSQL can be acknowledged in a transaction of their handler")]
+    NotInPostgres,
+    /// The statement failed.
+    #[error(transparent)]
+    Failed(#[from] E),
+}

@@ -7,6 +7,7 @@ mod history;
 mod kill;
 mod node;
 #[cfg(feature = "postgres")]
+#[expect(clippy::disallowed_methods, reason = "real processes take real time")]
 mod postgres;
 mod power;
 mod simulation;

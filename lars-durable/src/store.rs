@@ -14,7 +14,7 @@ use std::fmt;
 
 pub(crate) use self::memory::MemoryStore;
 #[cfg(feature = "postgres")]
-pub(crate) use self::postgres::{Bell, Connect, Place, PostgresStore, Tls};
+pub(crate) use self::postgres::{Bell, Connect, Place, PostgresStore, Tls, completion};
 pub(crate) use self::sqlite::SqliteStore;
 pub use self::sqlite::Synchronous;
 use crate::model::{
@@ -43,7 +43,7 @@ pub(crate) enum Backend {
         keeper: Box<dyn Store>,
         writer: Box<dyn Store>,
         runner: Box<dyn Store>,
-        bell: Option<Place>,
+        bell: Option<Box<Place>>,
     },
 }
 

@@ -93,8 +93,8 @@ impl Durable {
     /// are those of libpq, such as `"host=db user=shop dbname=shop"`, or a URL.
     ///
     /// Every node has four connections, on threads of its own, so it can be used from everywhere:
-    /// workers of a runtime, actors, destructors. Connections are not encrypted, and `sslmode=require`
-    /// is refused, unless there is a [connector](Builder::tls).
+    /// workers of a runtime, actors, destructors. Connections are not encrypted, and
+    /// `sslmode=require` is refused, unless there is a [connector](Builder::tls).
     ///
     /// # Examples
     ///
@@ -364,7 +364,7 @@ impl Builder {
         PostgresStore::prepare(&place)?;
         let lane = || Box::new(PostgresStore::new(place.clone()));
         let (keeper, writer, runner) = (lane(), lane(), lane());
-        let bell = postgres.notifications.then_some(place);
+        let bell = postgres.notifications.then(|| Box::new(place));
         Ok(Backend::Lanes { keeper, writer, runner, bell })
     }
 

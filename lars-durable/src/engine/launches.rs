@@ -107,6 +107,15 @@ impl Node {
         }
     }
 
+    /// The handler of a launched run has recorded its end in a transaction of its own, if that
+    /// commits.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn acknowledged(&mut self, id: TimerId, fence: Fence) {
+        if let Some(run) = self.runs.runs.get_mut(&id).filter(|run| run.fence == fence) {
+            run.acknowledged = true;
+        }
+    }
+
     /// A launched run has ended.
     pub(crate) fn ended(&mut self, now: Mono, id: TimerId, fence: Fence, end: RunEnd) {
         let Some(run) = self.runs.runs.get(&id).filter(|run| run.fence == fence) else { return };
@@ -187,6 +196,10 @@ impl Node {
         match finished {
             Finished::Gone => {}
             Finished::Parked => self.counts.parked += 1,
+            Finished::Stale if run.acknowledged => {
+                // The handler's transaction has ended it; a series has another place now.
+                self.runs.notified([id]);
+            }
             Finished::Stale => {
                 self.counts.stale += 1;
                 tracing::warn!(target: "lars_durable", id, "a newer run has taken over");

@@ -99,6 +99,8 @@ pub(super) struct Run {
     pub(super) fence: Fence,
     pub(super) handler: usize,
     pub(super) stage: Stage,
+    /// The handler has recorded its end itself, perhaps.
+    pub(super) acknowledged: bool,
 }
 
 #[derive(Debug)]
@@ -404,7 +406,8 @@ impl Node {
         let handler = usize::from(resident.name);
         let fence = self.window.next_fence(resident.bucket)?;
         self.runs.busy[handler] += 1;
-        let run = Run { key, resident, fence, handler, stage: Stage::Starting };
+        let (stage, acknowledged) = (Stage::Starting, false);
+        let run = Run { key, resident, fence, handler, stage, acknowledged };
         self.runs.runs.insert(key.1, run);
         Some(Start { id: key.1, bucket: resident.bucket, fence })
     }

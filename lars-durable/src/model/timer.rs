@@ -124,10 +124,6 @@ pub(crate) enum Finished {
     /// The run was not the current one any more: nothing was changed.
     Stale,
     /// Somebody holds the row: nothing was changed, and it is to be asked for again.
-    #[cfg_attr(
-        not(feature = "postgres"),
-        expect(dead_code, reason = "rows are held by others only there")
-    )]
     Held,
 }
 

@@ -1,8 +1,8 @@
 //! The thread that turns the engine, and uses a store that has one session.
 //!
-//! Then it is one thread for both: while a transaction is flushed, inputs gather in the inbox, and the next
-//! turn makes one batch of them. Runs are not held up by it: they are armed in the wheel, and begin
-//! on the executor.
+//! With such a store, inputs gather in the inbox while a transaction is flushed, and the next turn
+//! makes one batch of them. Runs are not held up by it: they are armed in the wheel, and begin on
+//! the executor.
 
 use std::collections::HashMap;
 use std::io;
@@ -121,6 +121,8 @@ impl Driver {
                 self.node.call(now, self.next_call, write);
             }
             Input::Ended { id, fence, end } => self.node.ended(now, id, fence, end),
+            #[cfg(feature = "postgres")]
+            Input::Acknowledged { id, fence } => self.node.acknowledged(id, fence),
             Input::Alarm => {}
             #[cfg(feature = "postgres")]
             Input::Replied { lane, result } => {

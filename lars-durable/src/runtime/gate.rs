@@ -51,7 +51,7 @@ impl Gate {
     }
 
     /// What the store's clock shows, if it is one of this process.
-    pub(super) fn local_store_now(&self) -> Option<Timestamp> {
+    pub(crate) fn local_store_now(&self) -> Option<Timestamp> {
         self.store_clock.as_ref().map(|clock| clock())
     }
 

@@ -28,6 +28,12 @@ pub(super) enum Input {
         fence: Fence,
         end: RunEnd,
     },
+    /// The handler of this run has recorded its end itself, perhaps; that it ended follows.
+    #[cfg(feature = "postgres")]
+    Acknowledged {
+        id: TimerId,
+        fence: Fence,
+    },
     /// The wheel says that something is due.
     Alarm,
     /// A lane's thread is through with its batch.

@@ -21,7 +21,7 @@ pub(super) struct Lanes {
 impl Lanes {
     pub(super) fn start(
         [keeper, writer, runner]: [Box<dyn Store>; 3],
-        bell: Option<Place>,
+        bell: Option<Box<Place>>,
         shared: &Arc<Shared>,
     ) -> io::Result<Self> {
         let hear = Arc::clone(shared);
@@ -37,7 +37,7 @@ impl Lanes {
             keeper: lane(Lane::Keeper, "lars-durable-keep", keeper, shared)?,
             writer: lane(Lane::Writer, "lars-durable-write", writer, shared)?,
             runner: lane(Lane::Runner, "lars-durable-run", runner, shared)?,
-            bell: bell.map(|place| Bell::start(place, hear)).transpose()?,
+            bell: bell.map(|place| Bell::start(*place, hear)).transpose()?,
         })
     }
 

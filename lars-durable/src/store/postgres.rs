@@ -9,6 +9,7 @@
 //! committed or will never be when it is sent again.
 
 mod bell;
+mod completion;
 mod connect;
 mod errors;
 mod keep;
@@ -28,6 +29,7 @@ use tokio_postgres::Config;
 use tokio_postgres::config::TargetSessionAttrs;
 
 pub(crate) use self::bell::Bell;
+pub(crate) use self::completion::completion;
 pub(crate) use self::connect::{Connect, Tls};
 use self::errors::Failure;
 use self::session::{Session, SessionId};

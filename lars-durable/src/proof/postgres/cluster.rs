@@ -3,8 +3,8 @@
 //! the server; its sessions are ended, and it crashes itself. What callers and handlers saw goes
 //! through the checker.
 //!
-//! `LARS_CLUSTER_SECONDS=600 cargo test --release -p lars-durable --features postgres --lib cluster`
-//! goes on for so long; `LARS_CLUSTER_SEED` chooses what happens.
+//! `LARS_CLUSTER_SECONDS=600 cargo test -p lars-durable --features postgres --lib cluster` goes on
+//! for so long; `LARS_CLUSTER_SEED` chooses what happens.
 
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};

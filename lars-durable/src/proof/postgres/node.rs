@@ -169,7 +169,7 @@ fn a_timer_that_sql_makes_runs_and_one_that_is_rolled_back_does_not() {
         "SELECT lars.schedule('default', 'tagged', '1', interval '1 s', key => repeat('x', 513))",
         "SELECT lars.schedule('default', 'tagged', '1', interval '1 s', payload_version => -1)",
         "SELECT lars.schedule('default', 'tagged', '1', interval '1 s', remember => '1 s')",
-        "SELECT lars.schedule('default', 'tagged', to_json(repeat('x', 65535))::text, interval '1s')",
+        "SELECT lars.schedule('default', 'tagged', to_json(repeat('x', 65535))::text, '1 s')",
     ] {
         assert!(client.try_execute(wrong).is_err(), "{wrong}");
     }
@@ -198,7 +198,8 @@ fn a_transaction_that_holds_a_timer_holds_up_no_other() {
     let database = server.database();
     let (durable, runs) = node(database.durable());
     let timers = durable.timers();
-    let soon = Duration::from_millis(300);
+    // Time enough to take hold of it, however busy the machine is.
+    let soon = Duration::from_secs(3);
     timers.schedule_once(soon, Tagged(1)).key("held").submit().wait().unwrap();
     for tag in 2..20 {
         schedule(&timers, soon, tag);
@@ -426,5 +427,60 @@ fn an_idle_node_asks_for_little_and_writes_only_its_own_row() {
     println!("{} transactions in 10 s", after - before);
     assert_eq!(same, rows);
     assert!(after - before < 30, "{} transactions in 10 s", after - before);
+    durable.close().unwrap();
+}
+
+#[test]
+fn an_end_that_is_recorded_in_the_handlers_transaction_is_committed_with_it_or_not_at_all() {
+    let Some(server) = server() else { return };
+    let database = server.database();
+    let (sender, runs) = channel();
+    let sender = Mutex::new(sender);
+    let parameters = database.parameters();
+    database.client().execute("CREATE TABLE effect (tag bigint, attempt int)");
+    let run = move |due: &Fired<Tagged>| -> Result<(), String> {
+        let client = super::server::connect(&parameters);
+        let (tag, attempt) = (due.payload().0, due.attempt());
+        client.execute(&format!("BEGIN; INSERT INTO effect VALUES ({tag}, {attempt})"));
+        let mut rows = 0;
+        due.complete_in(|statement, [id, fence]| {
+            rows = client.run(statement, id, fence)?;
+            Ok::<_, tokio_postgres::Error>(rows)
+        })
+        .unwrap();
+        assert_eq!(rows, 1);
+        // The first attempt is rolled back, and says so.
+        client.execute(if attempt == 1 && tag != 3 { "ROLLBACK" } else { "COMMIT" });
+        sender.lock().unwrap().send((tag, attempt)).unwrap();
+        if attempt == 1 && tag != 3 { Err("rolled back".into()) } else { Ok(()) }
+    };
+    let backoff = lars_scheduler::backoff::BackoffPolicy::builder();
+    let backoff = backoff.initial(Duration::from_millis(10)).build().unwrap();
+    let handler = crate::Handler::new(run).backoff(backoff);
+    let durable = database.durable().lease(LEASE).handler(handler).start().unwrap();
+    let timers = durable.timers();
+    let once = timers.schedule_once(Duration::ZERO, Tagged(1)).key("once");
+    once.remember(Duration::from_secs(60)).submit().wait().unwrap();
+    let next = |wanted| assert_eq!(runs.recv_timeout(PATIENCE).unwrap(), wanted);
+    next((1, 1));
+    next((1, 2));
+    let hundred = Duration::from_millis(100);
+    let series = timers.schedule_with_fixed_delay(Duration::ZERO, hundred, Tagged(3)).key("series");
+    series.submit().wait().unwrap();
+    for _ in 0..3 {
+        next((3, 1));
+    }
+    while timers.cancel("series").wait().unwrap() != Cancel::NotFound {}
+    let end = Instant::now() + PATIENCE;
+    while durable.metrics().in_flight > 0 {
+        assert!(Instant::now() < end);
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let metrics = durable.metrics();
+    assert_eq!(metrics.stale, 0, "{metrics:?}");
+    let client = database.client();
+    assert_eq!(client.number("SELECT count(*) FROM effect WHERE tag = 1"), 1);
+    assert_eq!(client.number("SELECT count(*) FROM lars.timer"), 0);
+    assert_eq!(client.number("SELECT count(*) FROM lars.used_key WHERE key = 'once'"), 1);
     durable.close().unwrap();
 }

@@ -222,6 +222,11 @@ impl Connected {
         self.runtime.block_on(self.client.batch_execute(sql))
     }
 
+    /// How many rows a statement with two numbers changes.
+    pub(crate) fn run(&self, sql: &str, a: i64, b: i64) -> Result<u64, tokio_postgres::Error> {
+        self.runtime.block_on(self.client.execute(sql, &[&a, &b]))
+    }
+
     /// The first column of the first row, as text.
     pub(crate) fn text(&self, sql: &str) -> Option<String> {
         let rows = self.runtime.block_on(self.client.simple_query(sql)).unwrap();
