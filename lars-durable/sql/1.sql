@@ -51,7 +51,7 @@ CREATE TABLE lars.timer (
     fence           bigint,                 -- NULL: not started; else the token of the run
     epoch           int         NOT NULL DEFAULT 0, -- of the last start: an older owner starts no more
     last_error      text
-) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000,
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000,
         autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0.05);
 CREATE INDEX timer_due ON lars.timer (grp, bucket, due_at, id);
 CREATE UNIQUE INDEX timer_key ON lars.timer (grp, key) WHERE key IS NOT NULL;

@@ -363,7 +363,10 @@ impl Builder {
         )?;
         PostgresStore::prepare(&place)?;
         let lane = || Box::new(PostgresStore::new(place.clone()));
-        let (keeper, writer, runner) = (lane(), lane(), lane());
+        let (keeper, writer) = (lane(), lane());
+        // Where many rows are dead and cannot be removed, a load takes long.
+        let runner = StorePlace { limit: self.lease, ..place.clone() };
+        let runner = Box::new(PostgresStore::new(runner));
         let bell = postgres.notifications.then(|| Box::new(place));
         Ok(Backend::Lanes { keeper, writer, runner, bell })
     }

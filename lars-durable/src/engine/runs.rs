@@ -88,6 +88,7 @@ pub(super) struct Runs {
     notified: Vec<TimerId>,
     ramp_from: Mono,
     next_sweep: Mono,
+    pub(super) next_full_sweep: Mono,
     /// Nothing can be started before this, although something is ready.
     blocked_until: Mono,
 }
@@ -145,6 +146,7 @@ impl Runs {
             notified: Vec::new(),
             ramp_from: Mono(0),
             next_sweep: Mono(0),
+            next_full_sweep: Mono(0),
             blocked_until: Mono(0),
         }
     }
@@ -199,6 +201,7 @@ impl Runs {
 
     pub(super) fn ramp_from(&mut self, now: Mono) {
         (self.ramp_from, self.next_sweep) = (now, now);
+        self.next_full_sweep = now;
     }
 
     /// Forgets a timer that was cancelled before it started.
@@ -250,6 +253,7 @@ impl Node {
     #[cfg(feature = "postgres")]
     pub(crate) fn sweep_soon(&mut self, now: Mono) {
         self.runs.next_sweep = now;
+        self.runs.next_full_sweep = now;
     }
 
     /// Other nodes put these timers into this node's window, perhaps.
@@ -417,6 +421,9 @@ impl Node {
             Ok(committed) => committed,
             Err(error) => {
                 tracing::warn!(target: "lars_durable", %error, "the runner's batch is repeated");
+                // But for sweeps, which may be what took too long; the next one looks again.
+                let sweeps = |asked: &Asked| matches!(asked, Asked::Load(it) if it.sweeps());
+                self.runs.sent.retain(|(_, asked)| !sweeps(asked));
                 return;
             }
         };

@@ -53,6 +53,9 @@ pub(crate) struct Place {
     pub(crate) group: Arc<str>,
     /// How long a transaction may take.
     pub(crate) limit: Duration,
+    /// How long a transaction may be open while nothing is asked of it: what a process that is
+    /// frozen holds, it holds no longer.
+    pub(crate) idle_limit: Duration,
     pub(crate) notifications: bool,
     /// Instead of the database's clock; for tests.
     pub(crate) clock: Option<Clock>,
@@ -84,7 +87,8 @@ impl Place {
             config.target_session_attrs(TargetSessionAttrs::ReadWrite);
         }
         config.keepalives_idle(limit.max(Duration::from_secs(1)));
-        Ok(Self { config, connect, group: group.into(), limit, notifications, clock: None })
+        let (group, idle_limit, clock) = (group.into(), limit, None);
+        Ok(Self { config, connect, group, limit, idle_limit, notifications, clock })
     }
 }
 

@@ -132,7 +132,7 @@ pub(super) fn words(error: &Error) -> String {
         SqlState::TOO_MANY_CONNECTIONS => "a node needs four connections",
         SqlState::READ_ONLY_SQL_TRANSACTION => "the server is a standby, or set to read only",
         SqlState::DISK_FULL => "the disk of the server is full",
-        SqlState::QUERY_CANCELED => "a statement took longer than a third of the lease",
+        SqlState::QUERY_CANCELED => "a statement took too long for the lease",
         SqlState::LOCK_NOT_AVAILABLE => "another transaction holds a row of `lars` for too long",
         _ => "",
     };

@@ -119,12 +119,12 @@ impl Session {
 pub(super) async fn open_client(place: &Place) -> Result<(Client, Messages), Failure> {
     let (client, mut messages) = place.connect.connect(&place.config).await?;
     let limit = milliseconds(place.limit);
-    let locks = milliseconds(LOCK_PATIENCE);
+    let (idle, locks) = (milliseconds(place.idle_limit), milliseconds(LOCK_PATIENCE));
     // A frozen process holds no row for longer than its lease. What is committed is flushed.
     let settings = format!(
         "SET statement_timeout = {limit};
          SET lock_timeout = {locks};
-         SET idle_in_transaction_session_timeout = {limit};
+         SET idle_in_transaction_session_timeout = {idle};
          SET search_path = pg_catalog;
          SELECT pg_catalog.set_config('synchronous_commit', 'on', false)
           WHERE pg_catalog.current_setting('synchronous_commit') = 'off'"
