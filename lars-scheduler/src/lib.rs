@@ -53,6 +53,13 @@ pub mod idle {
     pub use crate::executor::idle::{Idle, Sleeper};
 }
 
+/// How panics of foreign code are contained, for the crates on top. No part of the interface: it may
+/// change in any release.
+#[doc(hidden)]
+pub mod panics {
+    pub use crate::base::panics::{contain, quietly};
+}
+
 /// The primitives of the shuttle build, for those of the crates on top.
 #[cfg(lars_shuttle)]
 #[doc(hidden)]

@@ -1,4 +1,4 @@
-//! Values, one answer, and containing panics.
+//! Values, one answer, and guarding against panics.
 
 pub(crate) mod panics;
 pub(crate) mod stop_reason;

@@ -1,4 +1,4 @@
-//! The only file of this crate that names std, parking_lot, crossbeam or loom primitives, so that
+//! The only file of this crate that names std, parking_lot or loom primitives, so that
 //! one build flag, `--cfg lars_loom`, puts the model checker underneath, and another, `--cfg
 //! lars_shuttle`, the primitives of the scheduler's own shuttles.
 #![allow(clippy::disallowed_methods)]
@@ -43,11 +43,9 @@ mod real {
 
     #[cfg(lars_shuttle)]
     pub(crate) use below::{
-        AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering, Parker, Unparker, fence,
+        AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence,
     };
     pub(crate) use below::{Mutex, MutexGuard};
-    #[cfg(not(lars_shuttle))]
-    pub(crate) use crossbeam_utils::sync::{Parker, Unparker};
     #[cfg(not(lars_shuttle))]
     pub(crate) use std::sync::atomic::{
         AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence,
@@ -164,33 +162,6 @@ mod model {
 
         pub(crate) fn notify_all(&self) {
             self.0.notify_all();
-        }
-    }
-
-    /// A parker that the model can put to sleep and wake.
-    #[derive(Debug)]
-    pub(crate) struct Parker(Unparker);
-
-    #[derive(Debug, Clone)]
-    pub(crate) struct Unparker(std::sync::Arc<loom::sync::Notify>);
-
-    impl Parker {
-        pub(crate) fn new() -> Self {
-            Self(Unparker(std::sync::Arc::new(loom::sync::Notify::new())))
-        }
-
-        pub(crate) fn unparker(&self) -> &Unparker {
-            &self.0
-        }
-
-        pub(crate) fn park(&self) {
-            self.0.0.wait();
-        }
-    }
-
-    impl Unparker {
-        pub(crate) fn unpark(&self) {
-            self.0.notify();
         }
     }
 }

@@ -15,10 +15,10 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
+use lars_scheduler::panics::{contain, quietly};
 use lars_scheduler::{Cancellable, Task, TaskBody};
 
 use crate::actor::context::{Actor, Context};
-use crate::base::panics::{contain, quietly};
 use crate::base::stop_reason::{StopReason, Terminated};
 use crate::base::supervision::{Directive, Failure, Panic, Restarts, Supervision};
 use crate::cell::dead_letters::Undelivered;
@@ -102,6 +102,9 @@ pub(crate) struct Incarnations<A: Actor> {
     ctx: Context<A>,
     phase: Phase,
     due: VecDeque<Due>,
+    /// Panics that children have escalated. They are decided on one at a time, so that a great many
+    /// at once do not keep other actors from their turn.
+    escalated: VecDeque<Panic>,
     /// It is to stop behind so many messages.
     stop: Option<(u64, StopReason)>,
     /// And behind so many of those that are due.
@@ -133,6 +136,7 @@ impl<A: Actor> Incarnations<A> {
             ctx,
             phase: Phase::Unborn,
             due: VecDeque::new(),
+            escalated: VecDeque::new(),
             stop: None,
             due_before_stop: 0,
             childless: false,
@@ -202,21 +206,20 @@ impl<A: Actor> Incarnations<A> {
     #[inline]
     fn receive_with(
         &mut self,
-        cell: &Cells<A>,
+        turn: &TurnOf<'_, A>,
         from_stash: bool,
         take: impl FnOnce(&mut Context<A>) -> Option<A::Message>,
     ) -> bool {
         let (mut received, mut counts) = (false, false);
-        self.call_keeping(cell, |actor, ctx, kept| {
+        self.call_keeping(turn.cell(), |actor, ctx, kept| {
             let Some(message) = take(ctx) else {
                 return;
             };
             received = true;
             if !from_stash {
-                // Relaxed: a statistic, written by one activation at a time. Before the call, so
-                // that an actor that closes its system counts the message as one from before that.
-                let before = cell.processed.load(Ordering::Relaxed);
-                cell.processed.store(before + 1, Ordering::Relaxed);
+                // Before the call, so that an actor that closes its system counts the message as
+                // one from before that.
+                turn.count_one();
             }
             counts = ctx.receive_timeout().is_some() && A::influences_receive_timeout(&message);
             *kept = A::keep(&message).map(Box::new);
@@ -229,28 +232,33 @@ impl<A: Actor> Incarnations<A> {
         received
     }
 
-    /// Handles what is next: an unstashed message, what is due, or a message. Returns whether there
-    /// was anything.
+    /// Handles what is next: a failure, an unstashed message, what is due, or a message. Returns
+    /// whether there was anything.
     #[inline]
     fn next(&mut self, turn: &TurnOf<'_, A>) -> bool {
+        if let Some(panic) = self.escalated.pop_front() {
+            self.failed(turn.cell(), panic, None);
+            return true;
+        }
         if !self.ctx.unstashed.is_empty() {
-            return self.receive_with(turn.cell(), true, |ctx| ctx.unstashed.pop_front());
+            return self.receive_with(turn, true, |ctx| ctx.unstashed.pop_front());
         }
         if let Some(due) = self.due.front()
             && due.at() <= turn.position()
             && let Some(due) = self.due.pop_front()
         {
             self.due_before_stop = self.due_before_stop.saturating_sub(1);
-            self.handle_due(turn.cell(), due);
+            self.handle_due(turn, due);
             return true;
         }
-        self.receive_with(turn.cell(), false, |_| turn.pop())
+        self.receive_with(turn, false, |_| turn.pop())
     }
 
-    fn handle_due(&mut self, cell: &Cells<A>, due: Due) {
+    fn handle_due(&mut self, turn: &TurnOf<'_, A>, due: Due) {
+        let cell = turn.cell();
         match due {
             Due::Tick { generation, .. } => {
-                self.receive_with(cell, false, |ctx| ctx.timers().take(generation));
+                self.receive_with(turn, false, |ctx| ctx.timers().take(generation));
                 self.ctx.timers().handled(generation);
             }
             Due::Quiet { generation, fired, .. } => {
@@ -294,7 +302,8 @@ impl<A: Actor> Incarnations<A> {
             }
             Signal::ChildGone(id) => self.child_gone(cell, id),
             Signal::ChildFailed(panic) => match self.phase {
-                Phase::Alive | Phase::Draining { .. } => self.failed(cell, panic, None),
+                Phase::Alive | Phase::Draining { .. } => self.escalated.push_back(panic),
+                // It fails anyway.
                 _ => {}
             },
             Signal::Revive(number) => {
@@ -370,8 +379,9 @@ impl<A: Actor> Incarnations<A> {
         }
     }
 
-    /// Forgets the timers of one incarnation. The next one is still to be told of ends.
-    fn forget_timers(&mut self) {
+    /// Forgets what was due to one incarnation. The next one is still to be told of ends.
+    fn forget_due(&mut self) {
+        self.escalated.clear();
         self.due.retain(|due| matches!(due, Due::Gone { .. }));
         self.due_before_stop = 0;
         self.childless = false;
@@ -387,7 +397,7 @@ impl<A: Actor> Incarnations<A> {
         cell.restarts.fetch_add(1, Ordering::Relaxed);
         cell.registry.restarts.fetch_add(1, Ordering::Relaxed);
         self.ctx.end_timers();
-        self.forget_timers();
+        self.forget_due();
         if let Some(mut actor) = self.actor.take() {
             let ctx = &mut self.ctx;
             self_report(cell, contain(|| actor.restarting(failure, ctx)));
@@ -453,6 +463,7 @@ impl<A: Actor> Incarnations<A> {
         self.ctx.end_timers();
         self.end_pause();
         self.due.clear();
+        self.escalated.clear();
         let accepted = cell.mailbox.close();
         cell.mailbox.suspend(false);
         for child in self.ctx.children.values() {
@@ -469,6 +480,9 @@ impl<A: Actor> Incarnations<A> {
     /// is nothing to do in this one but to wait.
     fn settle(&mut self, turn: &TurnOf<'_, A>) -> Option<bool> {
         let cell = turn.cell();
+        if !self.escalated.is_empty() {
+            return None;
+        }
         match self.phase {
             Phase::Unborn => {
                 self.start(cell);

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::task::{Context as TaskContext, Poll, Wake, Waker};
 
 use crate::actor::context::{Actor, Context};
-use crate::base::panics::{contain, quietly};
+use crate::base::panics::guard;
 use crate::dispatcher::workers::{Activate, Dispatcher, Task};
 use crate::sync::plain::AtomicU8;
 use crate::sync::{Arc, Mutex, Ordering};
@@ -52,15 +52,7 @@ impl Pipe {
     /// Drops the future, if it is still there. Its destructor is foreign code.
     fn let_go(&self) {
         let work = self.work.lock().take();
-        if let Err(message) = contain(|| drop(work)) {
-            quietly(|| {
-                tracing::error!(
-                    target: "mini_actor",
-                    message,
-                    "a piped future panicked when it was dropped"
-                );
-            });
-        }
+        guard("the destructor of a piped future", || drop(work));
     }
 }
 
@@ -79,8 +71,9 @@ impl Activate for Pipe {
         let waker = Waker::from(Arc::clone(&self));
         let mut work = self.work.lock();
         if let Some(future) = &mut *work {
-            match contain(|| future.as_mut().poll(&mut TaskContext::from_waker(&waker))) {
-                Ok(Poll::Pending) => {
+            let mut context = TaskContext::from_waker(&waker);
+            match guard("a piped future", || future.as_mut().poll(&mut context)) {
+                Some(Poll::Pending) => {
                     drop(work);
                     let woken = self
                         .state
@@ -98,10 +91,7 @@ impl Activate for Pipe {
                     self.state.store(SCHEDULED, Ordering::Release);
                     return true;
                 }
-                Ok(Poll::Ready(())) => {}
-                Err(message) => quietly(|| {
-                    tracing::error!(target: "mini_actor", message, "a piped future panicked");
-                }),
+                Some(Poll::Ready(())) | None => {}
             }
         }
         drop(work);

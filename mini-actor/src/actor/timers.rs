@@ -11,9 +11,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::time::{Duration, Instant};
 
+use lars_scheduler::panics::contain;
 use lars_scheduler::{Cancellable, Handle, MissedTickBehavior, Refusal, Task, TaskBody};
 
-use crate::base::panics::contain;
 use crate::base::supervision::{Directive, Panic};
 use crate::cell::home::Cell;
 use crate::cell::signal::Signal;

@@ -1,10 +1,13 @@
 //! Messages that reached nobody.
 
 use std::any::{Any, type_name};
+use std::borrow::Borrow;
 use std::cell::Cell;
 use std::fmt;
 
-use crate::base::panics::{contain, quietly};
+use lars_scheduler::panics::quietly;
+
+use crate::base::panics::guard;
 use crate::sync::plain::AtomicU64;
 use crate::sync::{Arc, Mutex, Ordering, Weak, thread_local};
 
@@ -200,21 +203,14 @@ impl DeadLetters {
     /// Counts, tells, and drops a message. Whatever the hooks or the message's destructor do, the
     /// caller goes on.
     #[cold]
-    pub(crate) fn bury<M: Send + 'static>(&self, recipient: &str, reason: Undelivered, message: M) {
+    pub(crate) fn bury<M: Send + 'static>(
+        &self,
+        recipient: &str,
+        reason: Undelivered,
+        message: impl Borrow<M>,
+    ) {
         // Relaxed: a statistic.
         self.count.fetch_add(1, Ordering::Relaxed);
-        let report = |told: Result<(), String>| {
-            if let Err(error) = told {
-                quietly(|| {
-                    tracing::error!(
-                        target: "mini_actor",
-                        recipient,
-                        error,
-                        "a dead letter panicked"
-                    );
-                });
-            }
-        };
         let message_type = type_name::<M>();
         not_within_itself(LOGS, || {
             quietly(|| {
@@ -232,13 +228,14 @@ impl DeadLetters {
             let hooks: Vec<Hook> =
                 self.hooks.lock().all.iter().map(|(_, hook)| Arc::clone(hook)).collect();
             for hook in hooks {
-                let letter = DeadLetter { recipient, message_type, reason, message: &message };
-                report(contain(|| hook(&letter)));
+                let message: &M = message.borrow();
+                let letter = DeadLetter { recipient, message_type, reason, message };
+                guard("a hook for dead letters", || hook(&letter));
                 // It may be the last reference to one that has just been unsubscribed.
-                report(contain(|| drop(hook)));
+                guard("the destructor of a hook for dead letters", || drop(hook));
             }
         });
-        report(contain(|| drop(message)));
+        guard(format_args!("a dead letter for {recipient:?}"), || drop(message));
     }
 
     /// Drops all hooks. The system is over, and they may hold what keeps its memory.
@@ -246,7 +243,7 @@ impl DeadLetters {
         let hooks = std::mem::take(&mut self.hooks.lock().all);
         // Outside the lock: their destructors are foreign code.
         for (_, hook) in hooks {
-            drop(contain(|| drop(hook)));
+            guard("the destructor of a hook for dead letters", || drop(hook));
         }
     }
 

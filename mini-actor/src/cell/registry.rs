@@ -1,14 +1,15 @@
 //! What the actors of a system share: threads, dead letters, and the tree of living actors.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 
 use hashbrown::HashTable;
+use lars_scheduler::panics::quietly;
 use lars_scheduler::{Handle, PendingTask};
 
 use crate::base::error::SpawnError;
-use crate::base::panics::{contain, quietly};
+use crate::base::panics::guard;
 use crate::base::stop_reason::{StopReason, Terminated};
 use crate::base::supervision::{Directive, Panic};
 use crate::cell::dead_letters::DeadLetters;
@@ -41,9 +42,6 @@ pub(crate) struct Registry {
     on_panic: Mutex<Option<PanicHook>>,
     pub(crate) panics: AtomicU64,
     pub(crate) restarts: AtomicU64,
-    stopped: AtomicU64,
-    /// Messages received by actors that have stopped.
-    retired: AtomicU64,
     tree: Mutex<Tree>,
     /// Signalled when the last actor goes.
     all_gone: Condvar,
@@ -59,6 +57,12 @@ struct Tree {
     hasher: RandomState,
     /// Names of actors that are about to enter.
     reserved: HashSet<Arc<str>>,
+    /// By number, those that have threads of their own.
+    pinned: BTreeMap<u64, Arc<dyn Resident>>,
+    /// Messages received by those that had, and have stopped.
+    retired: u64,
+    /// How many actors have stopped.
+    stopped: u64,
     closing: bool,
     /// The owner has gone.
     disowned: bool,
@@ -70,6 +74,9 @@ impl Tree {
             actors: HashTable::new(),
             hasher: RandomState::new(),
             reserved: HashSet::new(),
+            pinned: BTreeMap::new(),
+            retired: 0,
+            stopped: 0,
             closing: false,
             disowned: false,
         }
@@ -121,6 +128,7 @@ impl Reservation<'_> {
         let mut tree = self.registry.tree.lock();
         tree.reserved.remove(&self.path);
         tree.check(&self.registry.name, &self.path)?;
+        tree.pinned.insert(actor.id(), Arc::clone(&actor));
         tree.insert(actor);
         // The lock is let go before `self` is dropped, which takes it.
         Ok(())
@@ -188,8 +196,6 @@ impl Registry {
             on_panic: Mutex::new(on_panic),
             panics: AtomicU64::new(0),
             restarts: AtomicU64::new(0),
-            stopped: AtomicU64::new(0),
-            retired: AtomicU64::new(0),
             tree: Mutex::new(Tree::new()),
             all_gone: Condvar::default(),
             unsent: Mutex::new(Some(Vec::new())),
@@ -237,9 +243,9 @@ impl Registry {
             hook(Terminated { id: actor.id(), path, reason });
         }
         let mut tree = self.tree.lock();
-        // Relaxed: statistics. Under the lock, so that it counts in one place at each time.
-        self.stopped.fetch_add(1, Ordering::Relaxed);
-        self.retired.fetch_add(actor.processed(), Ordering::Relaxed);
+        tree.stopped += 1;
+        let pinned = tree.pinned.remove(&actor.id());
+        tree.retired += pinned.map_or(0, |pinned| pinned.processed());
         let gone = tree.remove(actor.path());
         let last = tree.actors.is_empty();
         let end = last && tree.closing;
@@ -276,7 +282,7 @@ impl Registry {
         self.dead_letters.release();
         let on_panic = self.on_panic.lock().take();
         // Outside the lock: its destructor is foreign code.
-        drop(contain(|| drop(on_panic)));
+        guard("the destructor of the panic hook", || drop(on_panic));
     }
 
     /// No actor is alive, and none will be: tells those that asked, and ends the threads.
@@ -374,28 +380,24 @@ impl Registry {
         });
         // Called outside the lock: it is foreign code.
         let hook = self.on_panic.lock().clone();
-        if let Some(hook) = hook
-            && let Err(error) = contain(|| hook(panic, directive))
-        {
-            quietly(
-                || tracing::error!(target: "mini_actor", error, "the panic hook panicked itself"),
-            );
+        if let Some(hook) = hook {
+            guard("the panic hook", || hook(panic, directive));
         }
     }
 
     pub(crate) fn metrics(&self) -> SystemMetrics {
-        // Relaxed, here and below: statistics.
-        let (alive, stopped, processed) = {
+        let (alive, stopped, pinned) = {
             let tree = self.tree.lock();
-            let running: u64 = tree.actors().map(|actor| actor.processed()).sum();
-            // Under the lock as well: an actor that leaves is counted here or there.
-            let retired = self.retired.load(Ordering::Relaxed);
-            (tree.actors.len(), self.stopped.load(Ordering::Relaxed), running + retired)
+            // Few, each of which has a thread. Those that share threads are counted there: a sum
+            // over all actors would keep the tree from those that spawn and stop.
+            let pinned: u64 = tree.pinned.values().map(|actor| actor.processed()).sum();
+            (tree.actors.len(), tree.stopped, pinned + tree.retired)
         };
+        // Relaxed: statistics.
         SystemMetrics {
             alive,
             stopped,
-            processed,
+            processed: pinned + self.dispatcher.received(),
             panicked: self.panics.load(Ordering::Relaxed),
             restarts: self.restarts.load(Ordering::Relaxed),
             dead_letters: self.dead_letters.count(),

@@ -21,13 +21,12 @@ use std::ptr;
 use std::time::Instant;
 
 use crossbeam_deque::{Injector, Steal, Stealer, Worker as Queue};
+use lars_scheduler::idle::{Idle, Sleeper};
 
-use crate::base::panics::contain;
-use crate::dispatcher::idle::Idle;
-use crate::sync::plain::AtomicBool;
+use crate::base::panics::guard;
+use crate::sync::plain::{AtomicBool, AtomicU64};
 use crate::sync::{
-    Arc, Condvar, Mutex, Ordering, Parker, fence, real_now, round_again, thread, thread_local,
-    yield_now,
+    Arc, Condvar, Mutex, Ordering, fence, real_now, round_again, thread, thread_local, yield_now,
 };
 
 /// What can be scheduled.
@@ -78,6 +77,25 @@ impl Dispatcher {
         }
     }
 
+    /// Where the calling thread, which runs an actor here, counts the messages that it receives.
+    pub(crate) fn tally(&self) -> &Tally {
+        match self {
+            Self::Pool(pool) => {
+                debug_assert!(pool.shared.is_current());
+                &pool.shared.tallies[with_current(|worker| worker.number).unwrap_or(0)]
+            }
+            Self::Manual(manual) => &manual.tally,
+        }
+    }
+
+    /// How many messages have been received here.
+    pub(crate) fn received(&self) -> u64 {
+        match self {
+            Self::Pool(pool) => pool.shared.tallies.iter().map(Tally::count).sum(),
+            Self::Manual(manual) => manual.tally.count(),
+        }
+    }
+
     /// Whether the threads end, or have ended.
     pub(crate) fn is_ending(&self) -> bool {
         match self {
@@ -113,6 +131,34 @@ impl Dispatcher {
     }
 }
 
+/// How many messages have been received on one thread, or in virtual time by any.
+#[repr(align(64))]
+pub(crate) struct Tally {
+    count: AtomicU64,
+    /// Whether one thread writes it.
+    alone: bool,
+}
+
+impl Tally {
+    fn new(alone: bool) -> Self {
+        Self { count: AtomicU64::new(0), alone }
+    }
+
+    #[inline]
+    pub(crate) fn add_one(&self) {
+        // Relaxed, here and below: a statistic.
+        if self.alone {
+            self.count.store(self.count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        } else {
+            self.count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+}
+
 /// The most activations that a system in virtual time has to close, to be dropped, or to answer: an
 /// actor or a future that wakes itself forever must not keep the caller.
 pub(crate) const LAST_TURNS: usize = 1 << 20;
@@ -121,11 +167,16 @@ pub(crate) const LAST_TURNS: usize = 1 << 20;
 pub(crate) struct Manual {
     queue: Mutex<VecDeque<Task>>,
     running: Mutex<Option<thread::ThreadId>>,
+    tally: Tally,
 }
 
 impl Manual {
     pub(crate) fn new() -> Self {
-        Self { queue: Mutex::new(VecDeque::new()), running: Mutex::new(None) }
+        Self {
+            queue: Mutex::new(VecDeque::new()),
+            running: Mutex::new(None),
+            tally: Tally::new(false),
+        }
     }
 
     /// Runs until nothing is scheduled, or `limit` activations are over. Returns how many there
@@ -157,6 +208,8 @@ struct Shared {
     own: bool,
     injector: Injector<Task>,
     stealers: Vec<Stealer<Task>>,
+    /// One of each thread.
+    tallies: Vec<Tally>,
     idle: Idle,
     ending: AtomicBool,
     /// Threads that have not ended.
@@ -167,6 +220,8 @@ struct Shared {
 /// A worker, in its thread's frame.
 struct Worker {
     shared: Arc<Shared>,
+    /// Among the workers of its pool.
+    number: usize,
     queue: Queue<Task>,
     /// The thread's own, and never borrowed while foreign code runs.
     slot: UnsafeCell<Option<Task>>,
@@ -240,25 +295,26 @@ impl Pool {
         #[cfg(test)]
         STARTED_FROM_HERE.with(|started| started.set(started.get() + 1));
         let queues: Vec<Queue<Task>> = (0..threads).map(|_| Queue::new_fifo()).collect();
-        let parkers: Vec<Parker> = (0..threads).map(|_| Parker::new()).collect();
+        let (idle, sleepers) = Idle::new(threads);
         let shared = Arc::new(Shared {
             own,
             injector: Injector::new(),
             stealers: queues.iter().map(Queue::stealer).collect(),
-            idle: Idle::new(parkers.iter().map(|parker| parker.unparker().clone()).collect()),
+            tallies: (0..threads).map(|_| Tally::new(true)).collect(),
+            idle,
             ending: AtomicBool::new(false),
             running: Mutex::new(0),
             ended: Condvar::default(),
         });
         // If a thread cannot be started, dropping this ends those that were.
         let pool = Arc::new(Self { shared });
-        for (number, (queue, parker)) in queues.into_iter().zip(parkers).enumerate() {
+        for (number, (queue, sleeper)) in queues.into_iter().zip(sleepers).enumerate() {
             let running = Running::new(&pool.shared);
             let thread = thread::Builder::new().name(format!("{name}-{number}")).stack_size(STACK);
             thread.spawn(move || {
                 let shared = Arc::clone(&running.0);
                 let (slot, blocks) = (UnsafeCell::new(None), Cell::new(false));
-                work(Worker { shared, queue, slot, blocks }, number, &parker);
+                work(Worker { shared, number, queue, slot, blocks }, &sleeper);
                 drop(running);
             })?;
         }
@@ -327,7 +383,7 @@ impl Shared {
         loop {
             match self.injector.steal() {
                 // Its destructors are foreign code.
-                Steal::Success(task) => drop(contain(|| drop(task))),
+                Steal::Success(task) => drop(guard("what was scheduled last", || drop(task))),
                 Steal::Retry => {}
                 Steal::Empty => break,
             }
@@ -405,7 +461,7 @@ impl Worker {
     }
 }
 
-fn work(worker: Worker, number: usize, parker: &Parker) {
+fn work(worker: Worker, sleeper: &Sleeper) {
     let shared = &*worker.shared;
     let _current = Current::enter(&worker);
     shared.idle.begin_search();
@@ -414,7 +470,7 @@ fn work(worker: Worker, number: usize, parker: &Parker) {
     loop {
         round = if round > 1 { round - 1 } else { worker.begin_round() };
         let task = worker.next(&mut slot_turns);
-        if let Some(task) = task.or_else(|| shared.steal(number, &worker.queue)) {
+        if let Some(task) = task.or_else(|| shared.steal(worker.number, &worker.queue)) {
             searches = 0;
             if searching {
                 searching = false;
@@ -422,7 +478,7 @@ fn work(worker: Worker, number: usize, parker: &Parker) {
             }
             // What a task runs of others is contained inside; this is for a log subscriber that
             // panics.
-            let again = contain(|| Arc::clone(&task).activate());
+            let again = guard("an activation", || Arc::clone(&task).activate());
             worker.blocks.set(false);
             if again.unwrap_or(true) {
                 // SAFETY: looked at by this thread alone.
@@ -434,7 +490,7 @@ fn work(worker: Worker, number: usize, parker: &Parker) {
                 round_again();
             } else {
                 // It may be the last reference, and its destructors are foreign code.
-                drop(contain(|| drop(task)));
+                guard("what an actor left", || drop(task));
             }
             continue;
         }
@@ -453,9 +509,7 @@ fn work(worker: Worker, number: usize, parker: &Parker) {
         if shared.ending.load(Ordering::Acquire) && !shared.has_tasks() {
             break;
         }
-        shared
-            .idle
-            .sleep(number, parker, || shared.has_tasks() || shared.ending.load(Ordering::Acquire));
+        shared.idle.sleep(sleeper, || shared.has_tasks() || shared.ending.load(Ordering::Acquire));
     }
 }
 

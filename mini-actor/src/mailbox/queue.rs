@@ -71,7 +71,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::time::Instant;
 
-use crate::mailbox::block::{Block, Found, Slot};
+use crate::base::panics::guard;
+use crate::mailbox::block::{Block, Found, Parcel, Slot};
 use crate::mailbox::overflow::{Capacity, Overflow};
 use crate::sync::{
     AtomicPtr, AtomicU64, AtomicUsize, CHECKED, Condvar, Mutex, Ordering, UnsafeCell, fence,
@@ -337,10 +338,10 @@ impl<T> Mailbox<T> {
     }
 
     /// Puts in what `make` makes of `given`, or gives that back.
-    pub(crate) fn send_with<P>(
+    pub(crate) fn send_with<P, B: Parcel<T>>(
         &self,
         given: P,
-        make: impl FnOnce(P) -> T,
+        make: impl FnOnce(P) -> B,
     ) -> Result<Sent, Unsent<P>> {
         let (slot, sent) = match self.reserve(1) {
             Ok((slot, _, sent)) => (slot, sent),
@@ -530,9 +531,10 @@ impl<T> Mailbox<T> {
         // Acquire: its depth as an earlier reader left it.
         let mut top = self.middle.spare.load(Ordering::Acquire);
         loop {
-            // SAFETY: only the reader frees blocks. If this one has been taken meanwhile, it is in
-            // use, and its depth still what a reader wrote.
-            let depth = unsafe { top.as_ref() }.map_or(0, |top| top.depth.load(Ordering::Relaxed));
+            // SAFETY: only the reader frees blocks, and this is the only one. If the block has been
+            // taken meanwhile, it is in use, and its depth still what a reader wrote.
+            let depth = unsafe { top.as_ref() }
+                .map_or(0, |top| top.depth.with_mut(|depth| unsafe { *depth }));
             if depth >= Self::SPARE {
                 // Relaxed: a number that only says when to look.
                 self.middle.blocks.fetch_sub(1, Ordering::Relaxed);
@@ -543,7 +545,8 @@ impl<T> Mailbox<T> {
             }
             // SAFETY: it is out of the queue and not on the stack yet, so nobody else has it.
             let read = unsafe { &*block };
-            read.depth.store(depth + 1, Ordering::Relaxed);
+            // SAFETY: the depth belongs to the reader.
+            read.depth.with_mut(|place| unsafe { *place = depth + 1 });
             read.next.store(top, Ordering::Relaxed);
             // Release: a sender that takes it sees it as we leave it. Senders take all or nothing,
             // so a block that is found on top again has the same below it.
@@ -644,10 +647,28 @@ impl<T> Mailbox<T> {
 
     /// Takes the oldest message out, as a sender that needs room for a newer one.
     pub(crate) fn evict(&self) -> Option<T> {
+        // SAFETY: the message is read once, since its slot is empty then.
+        self.evict_with(|message| unsafe { message.read() })
+    }
+
+    /// As [`evict`](Self::evict), for a message that is too large to be handed from frame to frame.
+    pub(crate) fn evict_boxed(&self) -> Option<Box<T>> {
+        self.evict_with(|message| {
+            let mut evicted = Box::new_uninit();
+            // SAFETY: the message is moved into the new box, since its slot is empty then.
+            unsafe {
+                ptr::copy_nonoverlapping(message, evicted.as_mut_ptr(), 1);
+                evicted.assume_init()
+            }
+        })
+    }
+
+    /// `read` moves the message out.
+    fn evict_with<R>(&self, read: impl FnMut(*mut T) -> R) -> Option<R> {
         let bound = self.middle.bound.as_deref().filter(|bound| bound.evicts())?;
         let _reader = bound.lock.lock();
         // SAFETY: all readers of a mailbox that evicts hold the lock, as this one does.
-        unsafe { self.take(Some(bound)) }
+        unsafe { self.take_with(Some(bound), read) }
     }
 
     /// Takes the next message out, if it is there yet.
@@ -883,8 +904,13 @@ impl<T> Mailbox<T> {
 
 impl<T> Drop for Mailbox<T> {
     fn drop(&mut self) {
-        // SAFETY: nobody else is left. A message is there until it is dropped, once.
-        while let Some(()) = unsafe { self.take_with(None, |message| message.drop_in_place()) } {}
+        // The destructors of messages are foreign code: a panic in one must not keep the others.
+        let drop_one = |message: *mut T| {
+            // SAFETY: a message is there until it is dropped, once.
+            guard("the destructor of a message", || unsafe { message.drop_in_place() });
+        };
+        // SAFETY: nobody else is left.
+        while let Some(()) = unsafe { self.take_with(None, drop_one) } {}
         self.head.next.with_mut(|next| {
             // SAFETY: nobody else is left.
             let last = unsafe { (*next).block };

@@ -10,6 +10,7 @@ use lars_scheduler::{Cancellable, Task, TaskBody};
 
 use crate::base::error::{AskError, Unsendable};
 use crate::base::oneshot::{NoValue, OneShot};
+use crate::base::panics::guard;
 use crate::cell::askers::{Waits, weak};
 use crate::cell::dead_letters::Undelivered;
 use crate::cell::home::Wait;
@@ -115,7 +116,7 @@ impl<T: Send + 'static> Reply<T> {
         match question.shot.settle(Ok(answer)) {
             Ok(()) => question.cancel_timer(),
             Err(Ok(answer)) => {
-                self.registry.dead_letters.bury(&self.asked, Undelivered::Late, answer);
+                self.registry.dead_letters.bury::<T>(&self.asked, Undelivered::Late, answer);
             }
             Err(Err(_)) => {}
         }
@@ -259,7 +260,7 @@ impl<M: Send + 'static> ActorRef<M> {
             Err((reason, message)) => {
                 // Its reply settles the question and cancels the timer, if the message has still
                 // got it.
-                drop(message);
+                guard("the destructor of a question", || drop(message));
                 question.cancel_timer();
                 ask(Err(match reason {
                     Unsendable::Stopped => AskError::Stopped(Arc::clone(&asked)),
@@ -353,7 +354,7 @@ impl<T: Send + 'static> Drop for Ask<T> {
             let unseen = question.shot.abandon();
             question.cancel_timer();
             if let Some(answer) = unseen {
-                self.registry.dead_letters.bury(self.to.path(), Undelivered::Late, answer);
+                self.registry.dead_letters.bury::<T>(self.to.path(), Undelivered::Late, answer);
             }
         }
     }

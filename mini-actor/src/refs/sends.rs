@@ -7,7 +7,7 @@ use lars_scheduler::{
     Cancellable, Due, Handle, MissedTickBehavior, Periodic, ScheduleError, Task, TaskBody,
 };
 
-use crate::cell::home::Cell;
+use crate::cell::home::{Cell, LARGE};
 use crate::refs::address::ActorRef;
 use crate::sync::Arc;
 
@@ -82,6 +82,18 @@ impl<M: Send + 'static> TaskBody for Delivery<M> {
     }
 }
 
+/// The send of a large message, which is not handed from frame to frame on the timer thread.
+struct LargeDelivery<M> {
+    to: Arc<Cell<M>>,
+    message: Box<M>,
+}
+
+impl<M: Send + 'static> TaskBody for LargeDelivery<M> {
+    fn run(self) {
+        self.to.deliver_boxed(self.message);
+    }
+}
+
 impl Scheduler {
     pub(crate) fn new(timers: Handle) -> Self {
         Self { timers }
@@ -127,10 +139,31 @@ impl Scheduler {
         to: &ActorRef<M>,
         message: M,
     ) -> Result<Cancellable, ScheduleError<M>> {
-        let delivery = Delivery { to: Arc::clone(to.cell()), message };
-        self.timers
-            .schedule_once(delay, Task::new(delivery).inline().run_on_close())
-            .map_err(|refused| refused.map(|task| task.into_body().message))
+        // One function for each, so that a large message is not in the frames of both.
+        let send = if size_of::<M>() > LARGE { Self::send_large } else { Self::send_small };
+        send(self, delay, Arc::clone(to.cell()), message)
+    }
+
+    fn send_small<M: Send + 'static>(
+        &self,
+        delay: Duration,
+        to: Arc<Cell<M>>,
+        message: M,
+    ) -> Result<Cancellable, ScheduleError<M>> {
+        let task = Task::new(Delivery { to, message }).inline().run_on_close();
+        let sent = self.timers.schedule_once(delay, task);
+        sent.map_err(|refused| refused.map(|task| task.into_body().message))
+    }
+
+    fn send_large<M: Send + 'static>(
+        &self,
+        delay: Duration,
+        to: Arc<Cell<M>>,
+        message: M,
+    ) -> Result<Cancellable, ScheduleError<M>> {
+        let task = Task::new(LargeDelivery { to, message: Box::new(message) });
+        let sent = self.timers.schedule_once(delay, task.inline().run_on_close());
+        sent.map_err(|refused| refused.map(|task| *task.into_body().message))
     }
 
     /// Sends a clone of `message` after `initial`, and then again and again, each time `delay`
@@ -209,12 +242,23 @@ fn repeated<M: Clone + Send + 'static>(
     message: M,
 ) -> impl FnMut() -> ControlFlow<()> + Send + 'static {
     let to = Arc::clone(to.cell());
+    let message = Box::new(message);
+    // One function for each, so that a large message is in the frame of one only.
+    let send = if size_of::<M>() > LARGE { send_large_clone } else { send_clone };
     move || {
         // Asked first, so that a series ends without a dead letter where it can.
-        if !to.mailbox.is_closed() && to.deliver(message.clone()) {
+        if !to.mailbox.is_closed() && send(&to, &message) {
             ControlFlow::Continue(())
         } else {
             ControlFlow::Break(())
         }
     }
+}
+
+fn send_clone<M: Clone + Send + 'static>(to: &Arc<Cell<M>>, message: &M) -> bool {
+    to.deliver(message.clone())
+}
+
+fn send_large_clone<M: Clone + Send + 'static>(to: &Arc<Cell<M>>, message: &M) -> bool {
+    to.deliver_boxed(Box::new(message.clone()))
 }

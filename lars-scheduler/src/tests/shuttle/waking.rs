@@ -2,7 +2,7 @@
 //! wake-up is a deadlock: time does not go on by itself.
 
 use super::*;
-use crate::sync::{advance, check, thread};
+use crate::sync::{Arc, Mutex, advance, check, thread};
 
 #[test]
 fn a_task_without_delay_wakes_a_thread_that_sleeps_for_ever() {
@@ -112,9 +112,8 @@ fn nothing_runs_before_its_time_however_time_moves() {
     });
 }
 
-/// The timer thread reads the clock after it has taken in. What it takes in was stamped before
-/// that, and so is due. By an older reading it would wait for the next tick, which never comes
-/// here.
+/// What is taken in may have been stamped after the clock was read. By that reading alone it would
+/// wait for the next tick, which never comes here.
 #[test]
 fn a_task_without_delay_is_due_when_it_is_taken_in_however_time_moves() {
     check(8_000, || {
@@ -135,5 +134,33 @@ fn a_task_without_delay_is_due_when_it_is_taken_in_however_time_moves() {
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         drop(scheduler);
         ledger.settle();
+    });
+}
+
+/// The timer thread reads the clock before it takes in. By a later reading it would fire what is
+/// due at a later tick while what is due at an earlier one has come in between, and waits outside.
+#[test]
+fn a_timer_that_comes_while_time_moves_runs_before_those_of_later_ticks() {
+    check(8_000, || {
+        let (scheduler, ledger) = (inline(), Ledger::new());
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let (handle, accepts, log) = (scheduler.handle(), ledger.clone(), Arc::clone(&order));
+        let producer = thread::spawn(move || {
+            let numbers = [3, 1].map(|delay| {
+                let (token, log) = (accepts.token(), Arc::clone(&log));
+                let number = token.number;
+                let task = move || {
+                    log.lock().push(delay);
+                    token.run();
+                };
+                enter(&accepts, number, handle.schedule_once(ticks(delay), task)).unwrap().0
+            });
+            advance(ticks(5));
+            numbers.into_iter().for_each(|number| accepts.wait_run(number));
+        });
+        producer.join().unwrap();
+        drop(scheduler);
+        ledger.settle();
+        assert_eq!(*order.lock(), [1, 3]);
     });
 }
