@@ -65,6 +65,11 @@ pub mod panics {
 #[doc(hidden)]
 pub use self::sync::shuttled as shuttle_sync;
 
+/// Those of the loom build.
+#[cfg(lars_loom)]
+#[doc(hidden)]
+pub use self::sync::model as loom_sync;
+
 pub use self::api::cancel::{CancelOnDrop, Cancellable};
 pub use self::api::close::{CloseError, ClosePolicy, CloseReport};
 pub use self::api::config::Builder;

@@ -12,18 +12,16 @@
 //!            Paused
 //! ```
 
-use std::collections::VecDeque;
-use std::time::Instant;
-
 use lars_scheduler::panics::{contain, quietly};
-use lars_scheduler::{Cancellable, Task, TaskBody};
+use lars_scheduler::{Cancellable, TaskBody};
+use std::collections::VecDeque;
 
 use crate::actor::context::{Actor, Context};
 use crate::base::stop_reason::{StopReason, Terminated};
 use crate::base::supervision::{Directive, Failure, Panic, Restarts, Supervision};
 use crate::cell::dead_letters::Undelivered;
 use crate::cell::home::{Cell, Life, Progress, Turn};
-use crate::cell::signal::{Resident, Signal, Watcher};
+use crate::cell::signal::{Due, Resident, Signal, Watcher};
 use crate::sync::{Arc, Ordering, real_now};
 
 /// What makes an actor.
@@ -53,33 +51,6 @@ enum Phase {
     Over,
 }
 
-/// Something whose turn comes behind so many messages.
-enum Due {
-    Tick {
-        at: u64,
-        generation: u64,
-    },
-    Quiet {
-        at: u64,
-        generation: u64,
-        fired: Instant,
-    },
-    /// The end of another actor. They are told one at a time, so that a great many ends at once
-    /// do not keep other actors from their turn.
-    Gone {
-        at: u64,
-        gone: Terminated,
-    },
-}
-
-impl Due {
-    fn at(&self) -> u64 {
-        match self {
-            Self::Tick { at, .. } | Self::Quiet { at, .. } | Self::Gone { at, .. } => *at,
-        }
-    }
-}
-
 /// How an actor is supervised, and how often it has been restarted.
 struct Supervised {
     rules: Supervision,
@@ -101,7 +72,8 @@ pub(crate) struct Incarnations<A: Actor> {
     actor: Option<A>,
     ctx: Context<A>,
     phase: Phase,
-    due: VecDeque<Due>,
+    /// What is due, each behind so many messages.
+    due: VecDeque<(u64, Due)>,
     /// Panics that children have escalated. They are decided on one at a time, so that a great many
     /// at once do not keep other actors from their turn.
     escalated: VecDeque<Panic>,
@@ -243,9 +215,9 @@ impl<A: Actor> Incarnations<A> {
         if !self.ctx.unstashed.is_empty() {
             return self.receive_with(turn, true, |ctx| ctx.unstashed.pop_front());
         }
-        if let Some(due) = self.due.front()
-            && due.at() <= turn.position()
-            && let Some(due) = self.due.pop_front()
+        if let Some((at, _)) = self.due.front()
+            && *at <= turn.position()
+            && let Some((_, due)) = self.due.pop_front()
         {
             self.due_before_stop = self.due_before_stop.saturating_sub(1);
             self.handle_due(turn, due);
@@ -257,17 +229,17 @@ impl<A: Actor> Incarnations<A> {
     fn handle_due(&mut self, turn: &TurnOf<'_, A>, due: Due) {
         let cell = turn.cell();
         match due {
-            Due::Tick { generation, .. } => {
+            Due::Tick(generation) => {
                 self.receive_with(turn, false, |ctx| ctx.timers().take(generation));
                 self.ctx.timers().handled(generation);
             }
-            Due::Quiet { generation, fired, .. } => {
+            Due::Quiet { generation, fired } => {
                 if self.ctx.is_quiet(generation, fired) {
                     self.call(cell, A::receive_timeout);
                     self.ctx.quiet_again(generation);
                 }
             }
-            Due::Gone { gone, .. } => {
+            Due::Gone(gone) => {
                 // It counts as watched until here: an actor that watches again meanwhile watches
                 // once, and one that unwatches is told nothing.
                 if self.ctx.was_watching(gone.id) {
@@ -293,11 +265,13 @@ impl<A: Actor> Incarnations<A> {
                 Phase::Ending { .. } | Phase::Over => {}
                 _ => self.end(cell, reason),
             },
-            Signal::Terminated { at, gone } => {
-                // Before the actor is told: it may then ask which children are left.
-                self.child_gone(cell, gone.id);
+            Signal::Due(at, due) => {
+                if let Due::Gone(gone) = &due {
+                    // Before the actor is told: it may then ask which children are left.
+                    self.child_gone(cell, gone.id);
+                }
                 if !matches!(self.phase, Phase::Ending { .. } | Phase::Over) {
-                    self.due.push_back(Due::Gone { at, gone });
+                    self.due.push_back((at, due));
                 }
             }
             Signal::ChildGone(id) => self.child_gone(cell, id),
@@ -310,10 +284,6 @@ impl<A: Actor> Incarnations<A> {
                 if self.phase == Phase::Paused && number == self.revival {
                     self.revive(cell);
                 }
-            }
-            Signal::Tick { at, generation } => self.due.push_back(Due::Tick { at, generation }),
-            Signal::Quiet { at, generation, fired } => {
-                self.due.push_back(Due::Quiet { at, generation, fired });
             }
         }
     }
@@ -382,7 +352,7 @@ impl<A: Actor> Incarnations<A> {
     /// Forgets what was due to one incarnation. The next one is still to be told of ends.
     fn forget_due(&mut self) {
         self.escalated.clear();
-        self.due.retain(|due| matches!(due, Due::Gone { .. }));
+        self.due.retain(|(_, due)| matches!(due, Due::Gone(_)));
         self.due_before_stop = 0;
         self.childless = false;
     }
@@ -425,8 +395,8 @@ impl<A: Actor> Incarnations<A> {
         self.phase = Phase::Restarting;
         if !pause.is_zero() && self.stop.is_none() {
             let revive = Revive { cell: Arc::clone(cell), number: self.revival };
-            // Refused only while the system is being closed; then nobody waits.
-            self.pause = cell.registry.timers.schedule_once(pause, Task::new(revive).inline()).ok();
+            // If it is refused the actor does not wait.
+            self.pause = cell.registry.arm_for(&cell.path, pause, revive);
             if self.pause.is_some() {
                 self.phase = Phase::Paused;
             }
@@ -512,7 +482,7 @@ impl<A: Actor> Incarnations<A> {
                 }
                 if !std::mem::replace(&mut self.childless, true) {
                     // It is told of the ends that have come. Later ones do not put its own end off.
-                    let last = self.due.iter().rposition(|due| matches!(due, Due::Gone { .. }));
+                    let last = self.due.iter().rposition(|(_, due)| matches!(due, Due::Gone(_)));
                     if let Some(last) = last {
                         self.due_before_stop = last + 1;
                         return None;

@@ -107,21 +107,28 @@ impl<A: Actor> Context<A> {
     /// The future is polled by the threads of the system, woken by whatever it waits for. One that
     /// needs the context of a runtime (tokio's sockets and timers) is spawned there, and its join
     /// handle is piped. If the actor has stopped, the message is a dead letter; a future or a `map`
-    /// that panics is logged, and nothing comes of it.
+    /// that panics is logged, and nothing comes of it. The result of a future that an earlier
+    /// incarnation has piped comes to the one that is there then; marked with
+    /// [`incarnation`](Self::incarnation) it can be told from others.
     ///
     /// # Examples
     ///
     /// ```
     /// # use mini_actor::{Actor, Context};
     /// # struct Fetcher;
-    /// # enum Event { Fetch, Fetched(String) }
+    /// # enum Event { Fetch, Fetched(u64, String) }
     /// # async fn fetch() -> String { "page".to_owned() }
     /// # impl Actor for Fetcher {
     /// #     type Message = Event;
     /// fn receive(&mut self, event: Event, ctx: &mut Context<Self>) {
     ///     match event {
-    ///         Event::Fetch => ctx.pipe_to_self(fetch(), Event::Fetched),
-    ///         Event::Fetched(page) => println!("{page}"),
+    ///         Event::Fetch => {
+    ///             let asked_by = ctx.incarnation();
+    ///             ctx.pipe_to_self(fetch(), move |page| Event::Fetched(asked_by, page));
+    ///         }
+    ///         // An actor that was restarted meanwhile knows nothing of the question.
+    ///         Event::Fetched(asked_by, page) if asked_by == ctx.incarnation() => println!("{page}"),
+    ///         Event::Fetched(..) => {}
     ///     }
     /// }
     /// # }

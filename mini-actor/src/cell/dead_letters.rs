@@ -3,11 +3,11 @@
 use std::any::{Any, type_name};
 use std::borrow::Borrow;
 use std::cell::Cell;
-use std::fmt;
 
 use lars_scheduler::panics::quietly;
 
 use crate::base::panics::guard;
+use crate::dispatcher::workers::Set;
 use crate::sync::plain::AtomicU64;
 use crate::sync::{Arc, Mutex, Ordering, Weak, thread_local};
 
@@ -84,15 +84,9 @@ pub struct DeadLetter<'a> {
     pub message: &'a (dyn Any + Send),
 }
 
-impl fmt::Debug for DeadLetter<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DeadLetter")
-            .field("recipient", &self.recipient)
-            .field("message_type", &self.message_type)
-            .field("reason", &self.reason)
-            .finish_non_exhaustive()
-    }
-}
+show!([] DeadLetter<'_>, "DeadLetter", |it|
+    recipient: it.recipient, message_type: it.message_type, reason: it.reason
+);
 
 pub(crate) type Hook = Arc<dyn Fn(&DeadLetter<'_>) + Send + Sync>;
 
@@ -162,11 +156,7 @@ impl Drop for Subscription {
     }
 }
 
-impl fmt::Debug for Subscription {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Subscription").field("number", &self.number).finish_non_exhaustive()
-    }
-}
+show!([] Subscription, "Subscription", |it| number: it.number);
 
 thread_local! {
     /// What this thread does with a dead letter now: the bits below.
@@ -176,14 +166,13 @@ thread_local! {
 const LOGS: u8 = 1;
 const SHOWS: u8 = 2;
 
-/// Runs `code`, which must not panic, unless the same thread is already inside such a call. A hook
+/// Runs `code`, unless the same thread is already inside such a call. A hook
 /// or a log subscriber may send messages, and so cause the next dead letter: it would never end.
 fn not_within_itself(what: u8, code: impl FnOnce()) {
     let before = DOING.with(Cell::get);
     if before & what == 0 {
-        DOING.with(|doing| doing.set(before | what));
+        let _doing = Set::enter(&DOING, before | what);
         code();
-        DOING.with(|doing| doing.set(before));
     }
 }
 

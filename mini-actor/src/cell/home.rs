@@ -12,7 +12,7 @@ use crate::base::stop_reason::{StopReason, Terminated};
 use crate::cell::askers::Askers;
 use crate::cell::dead_letters::Undelivered;
 use crate::cell::registry::Registry;
-use crate::cell::signal::{Lane, Resident, Signal, Watchers};
+use crate::cell::signal::{Due, Lane, Resident, Signal, Watchers};
 use crate::dispatcher::workers::{
     Activate, Dispatcher, Inside, Mapping, Tally, Task, is_shared_thread,
 };
@@ -414,6 +414,10 @@ impl<M: Send + 'static> Resident for Cell<M> {
         &self.askers
     }
 
+    fn is_stopped(&self) -> bool {
+        self.mailbox.is_closed()
+    }
+
     fn signal(self: Arc<Self>, signal: Signal) {
         self.send_signal(signal);
     }
@@ -423,7 +427,7 @@ impl<M: Send + 'static> Resident for Cell<M> {
     }
 
     fn tell_end(self: Arc<Self>, gone: Terminated) {
-        self.send_signal_at(|at| Signal::Terminated { at, gone });
+        self.send_signal_at(|at| Signal::Due(at, Due::Gone(gone)));
     }
 
     fn processed(&self) -> u64 {

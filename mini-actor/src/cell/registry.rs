@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use hashbrown::HashTable;
 use lars_scheduler::panics::quietly;
-use lars_scheduler::{Handle, PendingTask};
+use lars_scheduler::{Cancellable, Handle, PendingTask, Refusal, Task, TaskBody};
 
 use crate::base::error::SpawnError;
 use crate::base::panics::guard;
@@ -42,6 +42,8 @@ pub(crate) struct Registry {
     on_panic: Mutex<Option<PanicHook>>,
     pub(crate) panics: AtomicU64,
     pub(crate) restarts: AtomicU64,
+    /// How many actors without a name there were.
+    anonymous: AtomicU64,
     tree: Mutex<Tree>,
     /// Signalled when the last actor goes.
     all_gone: Condvar,
@@ -115,32 +117,6 @@ impl Tree {
     }
 }
 
-/// Keeps a name free for an actor that is being made, until it enters or this is dropped.
-pub(crate) struct Reservation<'a> {
-    registry: &'a Registry,
-    path: Arc<str>,
-}
-
-impl Reservation<'_> {
-    /// Enters the actor that the name was reserved for.
-    pub(crate) fn enter(self, actor: Arc<dyn Resident>) -> Result<(), SpawnError> {
-        debug_assert_eq!(*self.path, **actor.path());
-        let mut tree = self.registry.tree.lock();
-        tree.reserved.remove(&self.path);
-        tree.check(&self.registry.name, &self.path)?;
-        tree.pinned.insert(actor.id(), Arc::clone(&actor));
-        tree.insert(actor);
-        // The lock is let go before `self` is dropped, which takes it.
-        Ok(())
-    }
-}
-
-impl Drop for Reservation<'_> {
-    fn drop(&mut self) {
-        self.registry.tree.lock().reserved.remove(&self.path);
-    }
-}
-
 /// Counts of a system.
 ///
 /// # Examples
@@ -196,20 +172,22 @@ impl Registry {
             on_panic: Mutex::new(on_panic),
             panics: AtomicU64::new(0),
             restarts: AtomicU64::new(0),
+            anonymous: AtomicU64::new(0),
             tree: Mutex::new(Tree::new()),
             all_gone: Condvar::default(),
             unsent: Mutex::new(Some(Vec::new())),
         }
     }
 
+    /// The name, but for its sign, of the next actor without one.
+    pub(crate) fn next_number(&self) -> u64 {
+        // Relaxed: only has to be unique.
+        self.anonymous.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
     /// What tells this system from others.
     pub(crate) fn key(&self) -> usize {
         std::ptr::from_ref(self).addr()
-    }
-
-    /// What the timer thread is called.
-    pub(crate) fn timer_thread(name: &str) -> String {
-        format!("{name}-scheduler")
     }
 
     /// Whether the calling thread runs an actor of this system, or is one of its own.
@@ -222,19 +200,55 @@ impl Registry {
         self.timers.is_timer_thread()
     }
 
-    pub(crate) fn enter(&self, actor: Arc<dyn Resident>) -> Result<(), SpawnError> {
+    /// Runs `body` on the timer thread, after `delay`.
+    pub(crate) fn arm(&self, delay: Duration, body: impl TaskBody) -> Result<Cancellable, Refusal> {
+        let armed = self.timers.schedule_once(delay, Task::new(body).inline());
+        armed.map_err(|error| error.refusal().clone())
+    }
+
+    /// As [`arm`](Self::arm), for an actor that counts on it and has nobody to give an error to.
+    /// Refused while the system is being closed, when nobody waits; or else that is logged.
+    pub(crate) fn arm_for(
+        &self,
+        actor: &str,
+        delay: Duration,
+        body: impl TaskBody,
+    ) -> Option<Cancellable> {
+        let report = |refusal: Refusal| {
+            if refusal != Refusal::Stopped {
+                quietly(|| {
+                    tracing::error!(target: "mini_actor", actor, %refusal, "a timer has ended");
+                });
+            }
+        };
+        self.arm(delay, body).map_err(report).ok()
+    }
+
+    /// Enters an actor into the tree. The name of a `pinned` one has been reserved.
+    pub(crate) fn enter(&self, actor: Arc<dyn Resident>, pinned: bool) -> Result<(), SpawnError> {
         let mut tree = self.tree.lock();
+        if pinned {
+            tree.reserved.remove(actor.path());
+        }
         tree.check(&self.name, actor.path())?;
+        if pinned {
+            tree.pinned.insert(actor.id(), Arc::clone(&actor));
+        }
         tree.insert(actor);
         Ok(())
     }
 
-    /// Reserves a name, for an actor that costs something before it can enter.
-    pub(crate) fn reserve(&self, path: Arc<str>) -> Result<Reservation<'_>, SpawnError> {
+    /// Keeps a name free for an actor that costs something before it can enter, until it does or
+    /// [`give_up`](Self::give_up) is called.
+    pub(crate) fn reserve(&self, path: &Arc<str>) -> Result<(), SpawnError> {
         let mut tree = self.tree.lock();
-        tree.check(&self.name, &path)?;
-        tree.reserved.insert(Arc::clone(&path));
-        Ok(Reservation { registry: self, path })
+        tree.check(&self.name, path)?;
+        tree.reserved.insert(Arc::clone(path));
+        Ok(())
+    }
+
+    pub(crate) fn give_up(&self, path: &Arc<str>) {
+        self.tree.lock().reserved.remove(path);
     }
 
     pub(crate) fn leave(&self, actor: &dyn Resident, reason: StopReason) {
@@ -409,15 +423,6 @@ fn is_root(path: &str) -> bool {
     path.rfind('/') == Some(0)
 }
 
-impl std::fmt::Debug for Registry {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Registry")
-            .field("name", &self.name)
-            .field("alive", &self.alive())
-            .finish_non_exhaustive()
-    }
-}
-
 #[cfg(all(test, not(lars_loom), not(lars_shuttle)))]
 mod tests {
     use std::thread;
@@ -439,14 +444,15 @@ mod tests {
     fn a_reserved_name_is_taken_until_the_reservation_ends() {
         let system = ActorSystem::builder("test").threads(1).build().unwrap();
         let registry = system.registry();
-        let reserved = registry.reserve("/a".into()).unwrap();
+        let path = "/a".into();
+        registry.reserve(&path).unwrap();
         let taken = SpawnError::NameTaken { path: "/a".to_owned() };
-        assert_eq!(registry.reserve("/a".into()).map(drop), Err(taken.clone()));
+        assert_eq!(registry.reserve(&path), Err(taken.clone()));
         assert_eq!(system.spawn("a", || Idle).unwrap_err(), taken);
         assert_eq!(system.metrics().alive, 0);
-        drop(reserved);
+        registry.give_up(&path);
         let actor = system.spawn("a", || Idle).unwrap();
-        assert_eq!(registry.reserve("/a".into()).map(drop), Err(taken));
+        assert_eq!(registry.reserve(&path), Err(taken));
         assert_eq!(system.find::<()>("/a"), Some(actor));
     }
 

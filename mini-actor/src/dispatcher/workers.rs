@@ -26,7 +26,8 @@ use lars_scheduler::idle::{Idle, Sleeper};
 use crate::base::panics::guard;
 use crate::sync::plain::{AtomicBool, AtomicU64};
 use crate::sync::{
-    Arc, Condvar, Mutex, Ordering, fence, real_now, round_again, thread, thread_local, yield_now,
+    Arc, Condvar, LocalKey, Mutex, Ordering, fence, real_now, round_again, thread, thread_local,
+    yield_now,
 };
 
 /// What can be scheduled.
@@ -71,10 +72,11 @@ impl Dispatcher {
     }
 
     pub(crate) fn as_manual(&self) -> Option<&Manual> {
-        match self {
-            Self::Pool(_) => None,
-            Self::Manual(manual) => Some(manual),
-        }
+        if let Self::Manual(manual) = self { Some(manual) } else { None }
+    }
+
+    fn shared(&self) -> Option<&Arc<Shared>> {
+        if let Self::Pool(pool) = self { Some(&pool.shared) } else { None }
     }
 
     /// Where the calling thread, which runs an actor here, counts the messages that it receives.
@@ -98,35 +100,29 @@ impl Dispatcher {
 
     /// Whether the threads end, or have ended.
     pub(crate) fn is_ending(&self) -> bool {
-        match self {
-            // Acquire: as in `work`.
-            Self::Pool(pool) => pool.shared.ending.load(Ordering::Acquire),
-            Self::Manual(_) => false,
-        }
+        // Acquire: as in `work`.
+        self.shared().is_some_and(|shared| shared.ending.load(Ordering::Acquire))
     }
 
     /// How many threads have not ended.
     pub(crate) fn running(&self) -> usize {
-        match self {
-            Self::Pool(pool) => *pool.shared.running.lock(),
-            Self::Manual(_) => 0,
-        }
+        self.shared().map_or(0, |shared| *shared.running.lock())
     }
 
     /// Waits until the threads have ended, until `deadline` at most.
     pub(crate) fn wait_ended(&self, deadline: Option<Instant>) {
-        if let Self::Pool(pool) = self {
-            let mut running = pool.shared.running.lock();
+        if let Some(shared) = self.shared() {
+            let mut running = shared.running.lock();
             while *running > 0 && deadline.is_none_or(|deadline| real_now() < deadline) {
-                running = pool.shared.ended.wait(running, deadline);
+                running = shared.ended.wait(running, deadline);
             }
         }
     }
 
     /// Lets the threads finish what is scheduled, and end.
     pub(crate) fn end(&self) {
-        if let Self::Pool(pool) = self {
-            pool.shared.end();
+        if let Some(shared) = self.shared() {
+            shared.end();
         }
     }
 }
@@ -463,7 +459,8 @@ impl Worker {
 
 fn work(worker: Worker, sleeper: &Sleeper) {
     let shared = &*worker.shared;
-    let _current = Current::enter(&worker);
+    // Dropped before the worker is.
+    let _current = Set::enter(&CURRENT, &raw const worker);
     shared.idle.begin_search();
     let mut searching = true;
     let (mut round, mut slot_turns, mut searches) = (0, 0, 0);
@@ -513,20 +510,22 @@ fn work(worker: Worker, sleeper: &Sleeper) {
     }
 }
 
-/// Makes a worker the calling thread's until this is dropped: before the worker is, also in a
-/// panic.
-struct Current;
+/// Sets a value of the calling thread until this is dropped, also in a panic.
+pub(crate) struct Set<T: Copy + 'static> {
+    place: &'static LocalKey<Cell<T>>,
+    before: T,
+}
 
-impl Current {
-    fn enter(worker: &Worker) -> Self {
-        CURRENT.with(|current| current.set(worker));
-        Self
+impl<T: Copy + 'static> Set<T> {
+    #[inline]
+    pub(crate) fn enter(place: &'static LocalKey<Cell<T>>, value: T) -> Self {
+        Self { place, before: place.with(|place| place.replace(value)) }
     }
 }
 
-impl Drop for Current {
+impl<T: Copy + 'static> Drop for Set<T> {
     fn drop(&mut self) {
-        CURRENT.with(|current| current.set(ptr::null()));
+        self.place.with(|place| place.set(self.before));
     }
 }
 
@@ -536,12 +535,14 @@ thread_local! {
 }
 
 /// Marks the calling thread as running an actor, until it is dropped.
-pub(crate) struct Inside((usize, u64));
+pub(crate) struct Inside {
+    _set: Set<(usize, u64)>,
+}
 
 impl Inside {
     #[inline]
     pub(crate) fn enter(system: usize, actor: u64) -> Self {
-        Self(RUNNING.with(|running| running.replace((system, actor))))
+        Self { _set: Set::enter(&RUNNING, (system, actor)) }
     }
 
     /// Whether the calling thread runs an actor of this system.
@@ -567,28 +568,18 @@ thread_local! {
 }
 
 /// Marks the calling thread as making a message, until it is dropped.
-pub(crate) struct Mapping(bool);
+pub(crate) struct Mapping {
+    _set: Set<bool>,
+}
 
 impl Mapping {
     pub(crate) fn enter() -> Self {
-        Self(MAPPING.with(|mapping| mapping.replace(true)))
+        Self { _set: Set::enter(&MAPPING, true) }
     }
 
     /// Whether the calling thread does, so that a mailbox might wait for it.
     pub(crate) fn is_running() -> bool {
         MAPPING.with(Cell::get)
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        MAPPING.with(|mapping| mapping.set(self.0));
-    }
-}
-
-impl Drop for Inside {
-    fn drop(&mut self) {
-        RUNNING.with(|running| running.set(self.0));
     }
 }
 

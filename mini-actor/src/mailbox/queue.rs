@@ -66,9 +66,11 @@
 //! So no thread can hold a reference to a spare block when the activation frees it.
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
+use std::task::{Poll, Waker};
 use std::time::Instant;
 
 use crate::base::panics::guard;
@@ -146,13 +148,43 @@ struct Next<T> {
 struct Bound {
     capacity: u64,
     waiting: AtomicUsize,
-    /// Whether actors that send must not wait, now.
-    lock: Mutex<bool>,
+    lock: Mutex<Waiting>,
     room: Condvar,
     overflow: Overflow,
 }
 
+#[derive(Default)]
+struct Waiting {
+    /// Whether actors that send must not wait, now.
+    barred: bool,
+    /// The number of the next future that waits.
+    next: u64,
+    /// Of futures; by their numbers, so that one that is dropped leaves.
+    wakers: BTreeMap<u64, Waker>,
+}
+
 impl Bound {
+    /// Wakes the threads that wait, and `most` of the futures. One that finds no room then waits
+    /// anew; one that goes without having used it wakes the next.
+    fn wake(&self, most: usize) {
+        let mut wakers = Vec::new();
+        {
+            let mut waiting = self.lock.lock();
+            while wakers.len() < most
+                && let Some((_, waker)) = waiting.wakers.pop_first()
+            {
+                wakers.push(waker);
+            }
+        }
+        // Relaxed: a number that is too large costs a look.
+        self.waiting.fetch_sub(wakers.len(), Ordering::Relaxed);
+        self.room.notify_all();
+        // Outside the lock: they are foreign code.
+        for waker in wakers {
+            guard("a waker", || waker.wake());
+        }
+    }
+
     /// Whether senders take messages out, so that the reader's side needs the lock.
     fn evicts(&self) -> bool {
         self.overflow == Overflow::DropOldest
@@ -239,7 +271,7 @@ impl<T> Mailbox<T> {
             Capacity::Bounded(limit, policy) => Some(Box::new(Bound {
                 capacity: limit as u64,
                 waiting: AtomicUsize::new(0),
-                lock: Mutex::new(false),
+                lock: Mutex::default(),
                 room: Condvar::default(),
                 overflow: policy,
             })),
@@ -612,11 +644,8 @@ impl<T> Mailbox<T> {
         bound.waiting.fetch_add(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         let mut in_time = true;
-        while !self.is_closed()
-            && self.accepted().saturating_sub(self.head.taken.load(Ordering::Acquire))
-                >= bound.capacity
-        {
-            if actor && *guard || deadline.is_some_and(|deadline| real_now() >= deadline) {
+        while !self.has_room_or_end(bound) {
+            if actor && guard.barred || deadline.is_some_and(|deadline| real_now() >= deadline) {
                 in_time = false;
                 break;
             }
@@ -626,22 +655,80 @@ impl<T> Mailbox<T> {
         in_time
     }
 
-    /// Lets actors that send wait for room, or no longer, those included that do.
-    pub(crate) fn let_actors_wait(&self, wait: bool) {
-        if let Some(bound) = &self.middle.bound {
-            *bound.lock.lock() = !wait;
-            if !wait {
-                bound.room.notify_all();
+    /// Whether it is worth trying again to send.
+    fn has_room_or_end(&self, bound: &Bound) -> bool {
+        // Acquire: as in `reserve`.
+        let taken = self.head.taken.load(Ordering::Acquire);
+        self.is_closed() || self.accepted().saturating_sub(taken) < bound.capacity
+    }
+
+    /// Waits as [`wait_for_room`](Self::wait_for_room) does, in a future, which waits by the number
+    /// in `place`. It may be woken although there is no room.
+    pub(crate) fn poll_room(
+        &self,
+        place: &mut Option<u64>,
+        waker: &Waker,
+        actor: bool,
+    ) -> Poll<bool> {
+        let Some(bound) = &self.middle.bound else {
+            return Poll::Ready(true);
+        };
+        // Cloned and dropped outside the lock: it is foreign code.
+        let waker = waker.clone();
+        let mut waiting = bound.lock.lock();
+        if actor && waiting.barred {
+            drop(waiting);
+            self.leave_room(place, false);
+            return Poll::Ready(false);
+        }
+        let number = *place.get_or_insert(waiting.next);
+        waiting.next = waiting.next.max(number + 1);
+        let before = waiting.wakers.insert(number, waker);
+        if before.is_none() {
+            bound.waiting.fetch_add(1, Ordering::Relaxed);
+        }
+        // SeqCst fence, as in `wait_for_room`.
+        fence(Ordering::SeqCst);
+        let ready = self.has_room_or_end(bound);
+        drop(waiting);
+        drop(before);
+        if ready {
+            self.leave_room(place, false);
+            return Poll::Ready(true);
+        }
+        Poll::Pending
+    }
+
+    /// A future does not wait any more. If it was woken and has not `used` the room, another may be
+    /// waiting for that.
+    pub(crate) fn leave_room(&self, place: &mut Option<u64>, used: bool) {
+        if let Some(bound) = &self.middle.bound
+            && let Some(number) = place.take()
+        {
+            let left = bound.lock.lock().wakers.remove(&number);
+            match left {
+                Some(_) => drop(bound.waiting.fetch_sub(1, Ordering::Relaxed)),
+                None if used => {}
+                None => bound.wake(1),
             }
         }
     }
 
-    fn wake_waiting(bound: &Bound) {
+    /// Lets actors that send wait for room, or no longer, those included that do.
+    pub(crate) fn let_actors_wait(&self, wait: bool) {
+        if let Some(bound) = &self.middle.bound {
+            bound.lock.lock().barred = !wait;
+            if !wait {
+                bound.wake(usize::MAX);
+            }
+        }
+    }
+
+    fn wake_waiting(bound: &Bound, most: usize) {
         // SeqCst fence: see `wait_for_room`.
         fence(Ordering::SeqCst);
         if bound.waiting.load(Ordering::Relaxed) > 0 {
-            drop(bound.lock.lock());
-            bound.room.notify_all();
+            bound.wake(most);
         }
     }
 
@@ -694,7 +781,7 @@ impl<T> Mailbox<T> {
                 let message = unsafe { self.take(Some(bound)) };
                 // A slot whose message panicked on its way makes room as well.
                 if self.head.taken.load(Ordering::Relaxed) != before {
-                    Self::wake_waiting(bound);
+                    Self::wake_waiting(bound, 1);
                 }
                 message
             }
@@ -816,7 +903,7 @@ impl<T> Mailbox<T> {
             word = self.tail.word.load(Ordering::Acquire);
         }
         if let Some(bound) = &self.middle.bound {
-            Self::wake_waiting(bound);
+            Self::wake_waiting(bound, usize::MAX);
         }
         Self::count(word / ONE)
     }

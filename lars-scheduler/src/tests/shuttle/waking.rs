@@ -144,21 +144,37 @@ fn a_timer_that_comes_while_time_moves_runs_before_those_of_later_ticks() {
     check(8_000, || {
         let (scheduler, ledger) = (inline(), Ledger::new());
         let order = Arc::new(Mutex::new(Vec::new()));
-        let (handle, accepts, log) = (scheduler.handle(), ledger.clone(), Arc::clone(&order));
-        let producer = thread::spawn(move || {
-            let numbers = [3, 1].map(|delay| {
-                let (token, log) = (accepts.token(), Arc::clone(&log));
+        let handle = scheduler.handle();
+        let later = {
+            let (ledger, log) = (ledger.clone(), Arc::clone(&order));
+            move |delay| {
+                let (token, log) = (ledger.token(), Arc::clone(&log));
                 let number = token.number;
                 let task = move || {
                     log.lock().push(delay);
                     token.run();
                 };
-                enter(&accepts, number, handle.schedule_once(ticks(delay), task)).unwrap().0
-            });
+                enter(&ledger, number, handle.schedule_once(ticks(delay), task)).unwrap().0
+            }
+        };
+        let third = later(3);
+        // Keeps the timer thread going round.
+        let busy = {
+            let (handle, ledger) = (scheduler.handle(), ledger.clone());
+            thread::spawn(move || {
+                let at_once = |_| schedule(&ledger, &handle, Duration::ZERO).unwrap().0;
+                let numbers = [0; 4].map(at_once);
+                numbers.into_iter().for_each(|number| ledger.wait_run(number));
+            })
+        };
+        let producer = thread::spawn(move || {
+            let first = later(1);
             advance(ticks(5));
-            numbers.into_iter().for_each(|number| accepts.wait_run(number));
+            first
         });
-        producer.join().unwrap();
+        ledger.wait_run(producer.join().unwrap());
+        ledger.wait_run(third);
+        busy.join().unwrap();
         drop(scheduler);
         ledger.settle();
         assert_eq!(*order.lock(), [1, 3]);
