@@ -11,6 +11,8 @@
   only what systems/facade.rs gives them.
 - Every test that is ignored, and every TODO, says why.
 - Every test that semantics.md, systems.md, actors.md and durable.md in docs name exists.
+- No line of code, comment, script, manifest or prose is longer than 100 columns. The rows of tables
+  may be.
 - Every path in the table "Where do I change …?" of docs/architecture.md exists.
 """
 
@@ -28,9 +30,9 @@ PRIMITIVES = re.compile(
 )
 
 WIDTH = 100
-WIDTH_HOLDS_IN = ("*.rs", "*.py")
+WIDTH_HOLDS_IN = ("*.rs", "*.py", "*.sh", "*.toml", "*.md", ".ci/run")
 # A row of a table, an address, a string without a space.
-UNBREAKABLE = re.compile(r"^\s*(//[/!]?|#) *\||https?://|\"[^\s\"]{60,}\"")
+UNBREAKABLE = re.compile(r"^\s*((//[/!]?|#) *)?\||https?://|\"[^\s\"]{60,}\"")
 
 problems = []
 
