@@ -53,8 +53,8 @@ pub mod idle {
     pub use crate::executor::idle::{Idle, Sleeper};
 }
 
-/// How panics of foreign code are contained, for the crates on top. No part of the interface: it may
-/// change in any release.
+/// How panics of foreign code are contained, for the crates on top. No part of the public
+/// interface: it may change in any release.
 #[doc(hidden)]
 pub mod panics {
     pub use crate::base::panics::{contain, quietly};

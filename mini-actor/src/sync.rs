@@ -20,9 +20,7 @@ pub(crate) use self::below::{real_now, thread, thread_local};
 #[cfg(lars_shuttle)]
 pub(crate) use shuttle::thread::LocalKey;
 #[cfg(not(lars_shuttle))]
-pub(crate) use std::thread::LocalKey;
-#[cfg(not(lars_shuttle))]
-pub(crate) use std::{thread, thread_local};
+pub(crate) use std::{thread, thread::LocalKey, thread_local};
 
 /// Counts and flags that no loom model looks into.
 pub(crate) mod plain {

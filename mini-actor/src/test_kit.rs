@@ -205,8 +205,7 @@ impl Builder {
                 reason: letter.reason,
             });
         });
-        let system_seen = system.system();
-        let inner = Inner { time, system: system_seen, records, _subscription: subscription };
+        let inner = Inner { time, system: system.system(), records, _subscription: subscription };
         Ok(TestKit { inner: Arc::new(inner), system })
     }
 }

@@ -123,11 +123,11 @@ impl<A: Actor> Context<A> {
     /// fn receive(&mut self, event: Event, ctx: &mut Context<Self>) {
     ///     match event {
     ///         Event::Fetch => {
-    ///             let asked_by = ctx.incarnation();
-    ///             ctx.pipe_to_self(fetch(), move |page| Event::Fetched(asked_by, page));
+    ///             let by = ctx.incarnation();
+    ///             ctx.pipe_to_self(fetch(), move |page| Event::Fetched(by, page));
     ///         }
     ///         // An actor that was restarted meanwhile knows nothing of the question.
-    ///         Event::Fetched(asked_by, page) if asked_by == ctx.incarnation() => println!("{page}"),
+    ///         Event::Fetched(by, page) if by == ctx.incarnation() => println!("{page}"),
     ///         Event::Fetched(..) => {}
     ///     }
     /// }

@@ -13,7 +13,7 @@ use crate::dispatcher::workers::{Dispatcher, Pool};
 use crate::mailbox::overflow::{Capacity, Overflow};
 use crate::refs::address::ActorRef;
 use crate::refs::system::System;
-use crate::sync::Arc;
+use crate::sync::{Arc, Ordering};
 
 /// How an actor is made, and how it lives.
 ///
@@ -255,7 +255,8 @@ fn make<A: Actor>(
     let above = parent.as_deref().map_or("", |parent| parent.path());
     let path: Arc<str> = match name {
         Some(name) => format!("{above}/{name}"),
-        None => format!("{above}/${}", registry.next_number()),
+        // Relaxed: only has to be unique.
+        None => format!("{above}/${}", 1 + registry.anonymous.fetch_add(1, Ordering::Relaxed)),
     }
     .into();
     let wants_thread = props.pinned && matches!(registry.dispatcher, Dispatcher::Pool(_));

@@ -43,7 +43,7 @@ pub(crate) struct Registry {
     pub(crate) panics: AtomicU64,
     pub(crate) restarts: AtomicU64,
     /// How many actors without a name there were.
-    anonymous: AtomicU64,
+    pub(crate) anonymous: AtomicU64,
     tree: Mutex<Tree>,
     /// Signalled when the last actor goes.
     all_gone: Condvar,
@@ -179,12 +179,6 @@ impl Registry {
         }
     }
 
-    /// The name, but for its sign, of the next actor without one.
-    pub(crate) fn next_number(&self) -> u64 {
-        // Relaxed: only has to be unique.
-        self.anonymous.fetch_add(1, Ordering::Relaxed) + 1
-    }
-
     /// What tells this system from others.
     pub(crate) fn key(&self) -> usize {
         std::ptr::from_ref(self).addr()
@@ -258,8 +252,7 @@ impl Registry {
         }
         let mut tree = self.tree.lock();
         tree.stopped += 1;
-        let pinned = tree.pinned.remove(&actor.id());
-        tree.retired += pinned.map_or(0, |pinned| pinned.processed());
+        tree.retired += tree.pinned.remove(&actor.id()).map_or(0, |pinned| pinned.processed());
         let gone = tree.remove(actor.path());
         let last = tree.actors.is_empty();
         let end = last && tree.closing;

@@ -92,9 +92,10 @@ impl Dispatcher {
 
     /// How many messages have been received here.
     pub(crate) fn received(&self) -> u64 {
+        let count = |tally: &Tally| tally.count.load(Ordering::Relaxed);
         match self {
-            Self::Pool(pool) => pool.shared.tallies.iter().map(Tally::count).sum(),
-            Self::Manual(manual) => manual.tally.count(),
+            Self::Pool(pool) => pool.shared.tallies.iter().map(count).sum(),
+            Self::Manual(manual) => count(&manual.tally),
         }
     }
 
@@ -142,16 +143,12 @@ impl Tally {
 
     #[inline]
     pub(crate) fn add_one(&self) {
-        // Relaxed, here and below: a statistic.
+        // Relaxed, here and where it is read: a statistic.
         if self.alone {
             self.count.store(self.count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         } else {
             self.count.fetch_add(1, Ordering::Relaxed);
         }
-    }
-
-    fn count(&self) -> u64 {
-        self.count.load(Ordering::Relaxed)
     }
 }
 

@@ -283,8 +283,8 @@ impl<T: Send + 'static> Ask<T> {
         send: impl FnOnce(Reply<T>, Wait) -> Result<(), (Unsendable, P)>,
     ) -> Self {
         let asked = Arc::clone(to.path());
-        let real = registry.dispatcher.as_manual().is_none();
-        let deadline = if real { real_now().checked_add(limit) } else { None };
+        let is_real = registry.dispatcher.as_manual().is_none();
+        let deadline = is_real.then(|| real_now().checked_add(limit)).flatten();
         let question =
             Arc::new(Question { shot: OneShot::new(), timer: Mutex::new(None), deadline });
         let ask = |state| Self {

@@ -94,7 +94,6 @@ impl<M: Send + 'static> TaskBody for LargeDelivery<M> {
     }
 }
 
-#[derive(Clone, Copy)]
 enum When {
     In(Duration),
     At(Instant),

@@ -96,8 +96,8 @@ impl Builder {
     }
 
     /// Sets anything else of the scheduler, by its own builder. What it is handed has the settings
-    /// that a system needs: the name of its thread, an executor that runs closures on the threads of
-    /// the actors, and the `shutdown_timeout`. They may be changed as well. (The scheduler's own
+    /// that a system needs: the name of its thread, an executor that runs closures on the threads
+    /// of the actors, and the `shutdown_timeout`. They may be changed as well. (The scheduler's own
     /// close policy means nothing here: see [`close_policy`](Self::close_policy).)
     ///
     /// With a limit of pending timers, timers of actors and time-outs of questions count against
