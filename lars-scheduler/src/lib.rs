@@ -54,10 +54,22 @@ pub mod idle {
     pub use crate::executor::idle::{Idle, Sleeper};
 }
 
+/// How panics of foreign code are contained, for the crates on top. No part of the public
+/// interface: it may change in any release.
+#[doc(hidden)]
+pub mod panics {
+    pub use crate::base::panics::{contain, quietly};
+}
+
 /// The primitives of the shuttle build, for those of the crates on top.
 #[cfg(lars_shuttle)]
 #[doc(hidden)]
 pub use self::sync::shuttled as shuttle_sync;
+
+/// Those of the loom build.
+#[cfg(lars_loom)]
+#[doc(hidden)]
+pub use self::sync::model as loom_sync;
 
 pub use self::api::cancel::{CancelOnDrop, Cancellable};
 pub use self::api::close::{CloseError, ClosePolicy, CloseReport};
