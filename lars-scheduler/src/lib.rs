@@ -13,6 +13,8 @@
 //!   [`cancel_on_drop`](Cancellable::cancel_on_drop).
 //! - Starting and stopping: [`Builder`], [`stop`](LightArrayRevolverScheduler::stop),
 //!   [`close`](LightArrayRevolverScheduler::close).
+//! - To look inside: [`list`](Handle::list), [`metrics`](Handle::metrics), [`TaskIdentity`],
+//!   [`Builder::on_slow`], [`Builder::on_panic`].
 //! - In tests: [`VirtualTime`].
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // In dependency order: a folder uses only those above it.
@@ -41,6 +43,9 @@ mod tests;
 mod pages {
     #[doc = include_str!("../../docs/semantics.md")]
     struct Semantics;
+
+    #[doc = include_str!("../../docs/observability.md")]
+    struct Observability;
 
     #[doc = include_str!("../../docs/systems.md")]
     struct Systems;
