@@ -81,6 +81,7 @@ pub use self::base::identity::TaskIdentity;
 pub use self::base::panics::{PanicIn, PanicReport};
 pub use self::base::raw_task::{Due, TaskBody};
 pub use self::base::slow::{RanOn, SlowTask};
+pub use self::base::threads::{ThreadKind, ThreadStart};
 #[cfg(feature = "rayon")]
 pub use self::executor::RayonExecutor;
 #[cfg(feature = "tokio")]

@@ -11,6 +11,7 @@
 //! | [`RunOn`], with `Task::run_on` and `Periodic::run_on` | where something runs, as a value |
 //! | [`Rate`], [`check_period`] | fixed rates, and the shortest period |
 //! | [`goes_on`] | the verdict of a repeat's run |
+//! | `Task::named_after`, `Periodic::named_after` | a timer of a system that may have a name |
 //! | `Runnable::of_body` | work for an executor that learns if that loses it |
 //! | `Handle::contain`, [`contain`] | running a user's code, with a scheduler at hand or without |
 //! | `Handle::hand_over` | running what was accepted, without a timer |

@@ -63,6 +63,7 @@ impl Handle {
         WhenDue::after(self.now(), delay)
     }
 
+    #[track_caller]
     pub(crate) fn schedule_due<B: TaskBody>(
         &self,
         due: WhenDue,
