@@ -1,7 +1,7 @@
 //! The thread that turns the engine and uses the store.
 //!
 //! One thread for both: while a transaction is flushed, inputs gather in the inbox, and the next
-//! turn makes one batch of them. Runs are not held up by it: they are armed in the wheel, and begin
+//! turn makes one batch of them. That does not delay runs: they are armed in the wheel, and begin
 //! on the executor.
 
 use std::collections::HashMap;

@@ -29,9 +29,10 @@
 //! the JDK searches the whole queue. A queue can be closed, which wakes every waiting consumer.
 
 mod error;
+mod waiting;
+
 mod next;
 mod peek;
-mod waiting;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

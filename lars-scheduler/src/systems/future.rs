@@ -95,10 +95,11 @@
 //! [`after`]: crate::Handle::after
 //! [`VirtualTime::block_on`]: crate::VirtualTime::block_on
 
-mod after;
 mod block_on;
-mod interval;
 mod sleep;
+
+mod after;
+mod interval;
 mod timeout;
 
 pub use self::after::After;

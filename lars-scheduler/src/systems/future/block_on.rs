@@ -27,7 +27,7 @@ use crate::sync::{AtomicBool, Ordering};
 /// # Ok(()) }
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the future waits for something, and no timer is pending that could come due")]
+#[error("the future waits, but no timer is pending that could wake it")]
 pub struct Stalled;
 
 /// Remembers that it was woken.
