@@ -30,9 +30,11 @@ pub enum ThreadKind {
     },
 }
 
+type StartHook = Arc<dyn Fn(&ThreadStart<'_>) + Send + Sync>;
+
 /// The hook, if there is one.
 #[derive(Clone, Default)]
-pub(crate) struct OnThreadStart(pub(crate) Option<Arc<dyn Fn(&ThreadStart<'_>) + Send + Sync>>);
+pub(crate) struct OnThreadStart(pub(crate) Option<StartHook>);
 
 impl OnThreadStart {
     /// The calling thread has started. A panic of the hook is contained.
