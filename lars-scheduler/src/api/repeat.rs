@@ -425,7 +425,7 @@ impl Handle {
             missed: task.missed,
         });
         let run = Run { series: Arc::clone(&series) };
-        match self.submit(now, first, true, &options, run) {
+        match self.submit(now, first, &options, run) {
             Ok(handle) => {
                 cell.armed(FIRST, handle);
                 Ok(Cancellable::series(cell))
@@ -463,7 +463,7 @@ struct Room(Handle);
 
 impl Room {
     fn take(handle: &Handle) -> Result<Self, Refusal> {
-        handle.admit(1, true)?;
+        handle.core().admit(1, true)?;
         Ok(Self(handle.clone()))
     }
 }
@@ -677,7 +677,7 @@ where
         unsafe { series.put_plan(plan) };
         let run = Self { series: Arc::clone(&series) };
         let due = Deadline { at: next, immediate };
-        match series.handle.submit(now, due, true, &options, run) {
+        match series.handle.submit(now, due, &options, run) {
             Ok(handle) => series.cell.armed(number, handle),
             // The scheduler has stopped, and the series ends with it.
             Err((_, run)) => run.lost(),

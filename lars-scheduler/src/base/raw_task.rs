@@ -270,16 +270,33 @@ impl<B: TaskBody> TableOf<B> {
 
 impl RawTask {
     pub(crate) fn new<B: TaskBody>(body: B) -> Self {
-        let mut storage = Storage::uninit();
-        if fits::<B>() {
-            // SAFETY: `fits` says that a `B` has room here, suitably aligned.
-            unsafe { storage.as_mut_ptr().cast::<B>().write(body) };
-        } else {
-            let boxed = Box::into_raw(Box::new(body));
-            // SAFETY: an address fits the storage, which is aligned for words.
-            unsafe { storage.as_mut_ptr().cast::<*mut B>().write(boxed) };
+        let mut task = MaybeUninit::uninit();
+        // SAFETY: `write` is given room for a task, and initializes it.
+        unsafe {
+            Self::write(task.as_mut_ptr(), body);
+            task.assume_init()
         }
-        Self { storage: UnsafeCell::new(storage), table: const { &TableOf::<B>::TABLE } }
+    }
+
+    /// Writes a task made of `body` to `place`, without a copy on the way.
+    ///
+    /// # Safety
+    ///
+    /// `place` may be written, and is aligned for a task. What is there is overwritten.
+    #[inline]
+    pub(crate) unsafe fn write<B: TaskBody>(place: *mut Self, body: B) {
+        debug_assert!(!place.is_null());
+        // SAFETY: `place` may be written. `fits` says that a `B` has room in the storage, suitably
+        // aligned; an address fits it in any case.
+        unsafe {
+            let storage = UnsafeCell::raw_get(&raw const (*place).storage);
+            if fits::<B>() {
+                storage.cast::<B>().write(body);
+            } else {
+                storage.cast::<*mut B>().write(Box::into_raw(Box::new(body)));
+            }
+            (&raw mut (*place).table).write(const { &TableOf::<B>::TABLE });
+        }
     }
 
     /// Runs the body. A panic passes through; the body is gone either way.
@@ -311,6 +328,7 @@ impl RawTask {
 
     /// Whether the task may be forgotten instead of being cancelled: it owns nothing and has no
     /// hook.
+    #[inline]
     pub(crate) fn is_plain(&self) -> bool {
         self.table.plain
     }

@@ -146,17 +146,18 @@ impl Entry {
         entry.cast()
     }
 
-    /// Writes deadline and task into a free entry.
+    /// Writes deadline and task into a free entry. `write` is given the place of the task, and has
+    /// to write one there.
     ///
     /// # Safety
     ///
     /// The caller found the entry free, and no other thread has seen it since.
     #[inline]
-    pub(crate) unsafe fn fill(&self, deadline: u64, task: RawTask) {
+    pub(crate) unsafe fn fill(&self, deadline: u64, write: impl FnOnce(*mut RawTask)) {
         self.set_deadline(deadline);
         // SAFETY: no other thread has seen the entry. A free one holds no task, so none is
         // overwritten.
-        self.slot.with_mut(|slot| unsafe { slot.write(Slot { task: ManuallyDrop::new(task) }) });
+        self.slot.with_mut(|slot| write(unsafe { &raw mut (*slot).task }.cast()));
     }
 
     /// Makes a free entry the carrier that brings the consumer of the intake to `about`.
@@ -220,6 +221,17 @@ impl Entry {
         self.slot.with_mut(|slot| unsafe { ManuallyDrop::take(&mut (*slot).task) })
     }
 
+    /// Whether the task may be forgotten instead of being taken out and dropped.
+    ///
+    /// # Safety
+    ///
+    /// The caller moved the state out of `QUEUED` or `ARMED`, and has not taken the task out.
+    #[inline]
+    pub(crate) unsafe fn has_plain_task(&self) -> bool {
+        // SAFETY: by the state table the task is there, and belongs to the caller.
+        self.slot.with(|slot| unsafe { (*slot).task.is_plain() })
+    }
+
     /// Sets the cancel stack's link.
     ///
     /// # Safety
@@ -238,5 +250,16 @@ impl Entry {
     pub(crate) unsafe fn link(&self) -> *mut Entry {
         // SAFETY: the slot holds a link, which the push published, and nobody writes it after that.
         self.slot.with(|slot| unsafe { (*slot).link })
+    }
+}
+
+/// Fetches an entry that will perhaps be needed soon. Every address is allowed.
+#[inline(always)]
+pub(crate) fn prefetch(_entry: *mut Entry) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a prefetch is a hint: it does not access the memory, so every address is allowed.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(_entry.cast());
     }
 }

@@ -26,13 +26,21 @@ impl EntryHandle {
     /// # Safety
     ///
     /// The entry's handle bit is set and stands for this handle; the entry belongs to this core.
+    #[inline]
     pub(crate) unsafe fn new(entry: NonNull<Entry>, core: NonNull<Core>) -> Self {
         Self { entry, core }
     }
 
     /// Gives the handle away as its entry's address; the bit stays set.
     pub(crate) fn into_entry(self) -> *mut Entry {
-        std::mem::ManuallyDrop::new(self).entry.as_ptr()
+        self.into_parts().0.as_ptr()
+    }
+
+    /// Gives the handle away as what [`new`](Self::new) makes it of; the bit stays set.
+    #[inline]
+    pub(crate) fn into_parts(self) -> (NonNull<Entry>, NonNull<Core>) {
+        let this = std::mem::ManuallyDrop::new(self);
+        (this.entry, this.core)
     }
 
     pub(crate) fn entry(&self) -> &Entry {
@@ -74,7 +82,10 @@ impl EntryHandle {
         }
         // SAFETY: the caller's cancel moved the state out of `QUEUED` or `ARMED`, and takes the
         // task only here.
-        let task = unsafe { self.entry().take_task() };
+        let task = unsafe {
+            let entry = self.entry();
+            (!entry.has_plain_task()).then(|| entry.take_task())
+        };
         let core = self.core();
         if core.limit.is_some() && !self.entry().state.flags().is_repeat() {
             core.release_places(1);
@@ -84,12 +95,10 @@ impl EntryHandle {
         if how == Cancel::WhileArmed && !unlinked {
             self.have_unlinked(own);
         }
-        if task.is_plain() {
-            std::mem::forget(task);
-            return true;
+        if let Some(task) = task {
+            // Last, because it runs the caller's code, which may do anything, panic included.
+            core.reporter.contain(PanicIn::Cleanup, move || task.cancelled());
         }
-        // Last, because it runs the caller's code, which may do anything, panic included.
-        core.reporter.contain(PanicIn::Cleanup, move || task.cancelled());
         true
     }
 

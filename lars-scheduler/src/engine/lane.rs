@@ -24,7 +24,7 @@ use crossbeam_utils::CachePadded;
 
 use crate::base::tick::NEVER;
 use crate::engine::block::Block;
-use crate::engine::entry::Entry;
+use crate::engine::entry::{Entry, prefetch};
 use crate::engine::gate::Gate;
 use crate::engine::intake::Intake;
 use crate::engine::stack::{CancelLink, FreeLink, Stack, StackLink};
@@ -43,19 +43,23 @@ const BORROW: usize = if CHECKED { 2 } else { 1 << 10 };
 
 #[derive(Debug)]
 pub(crate) struct Lane {
-    number: usize,
-    /// Whether no thread owns it.
-    for_guests: bool,
     owners: CachePadded<Owners>,
     back: CachePadded<Back>,
     /// Entries on their way back to this lane, to be pushed in one chain. Only the driver uses it.
     going_back: UnsafeCell<Chain>,
 }
 
-/// Only the owner writes these, except where a field says otherwise.
+/// Only the owner writes these, except where a field says otherwise. In this order what a call
+/// needs is in one cache line.
 #[derive(Debug)]
+#[repr(C)]
 struct Owners {
     gate: Gate,
+    /// Whether no thread owns it.
+    for_guests: bool,
+    /// Locked by the guest that uses the supply of the lane for guests. Only ever tried.
+    locked: AtomicBool,
+    number: u32,
     /// A tick: nothing in the wheel or its intake needs a visit of the driver before it.
     earliest: AtomicU64,
     wheel: AtomicPtr<LaneWheel>,
@@ -68,8 +72,6 @@ struct Owners {
     refused: AtomicU64,
     /// What the driver has to look at: entries pushed, and armed entries cancelled.
     backlog: AtomicU64,
-    /// Locked by the guest that uses the supply of the lane for guests. Only ever tried.
-    locked: AtomicBool,
 }
 
 /// Free entries on their way back.
@@ -133,10 +135,11 @@ struct Supply {
 impl Lane {
     pub(crate) fn new(number: usize, for_guests: bool) -> Self {
         Self {
-            number,
-            for_guests,
             owners: CachePadded::new(Owners {
                 gate: Gate::new(),
+                for_guests,
+                locked: AtomicBool::new(false),
+                number: u32::try_from(number).expect("a lane's number has 16 bits"),
                 earliest: AtomicU64::new(NEVER),
                 wheel: AtomicPtr::new(ptr::null_mut()),
                 supply: UnsafeCell::new(Supply {
@@ -148,7 +151,6 @@ impl Lane {
                 cancelled: AtomicU64::new(0),
                 refused: AtomicU64::new(0),
                 backlog: AtomicU64::new(0),
-                locked: AtomicBool::new(false),
             }),
             back: CachePadded::new(Back { returned: Stack::new(), dropped: Stack::new() }),
             going_back: UnsafeCell::new(Chain { first: ptr::null_mut(), last: ptr::null_mut() }),
@@ -157,7 +159,7 @@ impl Lane {
 
     #[inline]
     pub(crate) fn number(&self) -> usize {
-        self.number
+        self.owners.number as usize
     }
 
     #[inline]
@@ -218,7 +220,7 @@ impl Lane {
         // SAFETY: only the driver, the caller, touches the chain, and only it refers to the entry.
         self.going_back.with_mut(|chain| unsafe {
             let chain = &mut *chain;
-            debug_assert_eq!((*entry).state.lane(), self.number);
+            debug_assert_eq!((*entry).state.lane(), self.number());
             FreeLink::set(entry, chain.first);
             let first = chain.first.is_null();
             if first {
@@ -392,12 +394,11 @@ impl LaneWheel {
 
 /// The lane that the calling thread uses.
 ///
-/// `owner` is true only in the one thread that has the lane's number, and this value does not leave
-/// its thread. That is why plain stores are enough.
+/// Only the one thread that has the lane's number has this value of it, which does not leave its
+/// thread. That is why plain stores are enough. (The one exception is the lane for guests.)
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OwnLane<'a> {
     pub(crate) lane: &'a Lane,
-    owner: bool,
     not_send: PhantomData<*const ()>,
 }
 
@@ -407,14 +408,24 @@ impl<'a> OwnLane<'a> {
     /// The calling thread has the lane's number, or the lane is the one for guests.
     #[inline]
     pub(crate) unsafe fn new(lane: &'a Lane) -> Self {
-        debug_assert!(CHECKED || lane.for_guests || lane.number == thread_slot());
-        Self { lane, owner: !lane.for_guests, not_send: PhantomData }
+        debug_assert!(CHECKED || lane.owners.for_guests || lane.number() == thread_slot());
+        Self { lane, not_send: PhantomData }
     }
 
     /// Whether the calling thread is the owner, and not a guest.
     #[inline]
     pub(crate) fn is_owner(self) -> bool {
-        self.owner
+        !self.lane.owners.for_guests
+    }
+
+    /// Fetches the entry that will be taken next.
+    #[inline]
+    pub(crate) fn prefetch(self) {
+        // (Guests share their supply.)
+        if self.is_owner() {
+            // SAFETY: only the owner, the calling thread, touches the supply.
+            self.lane.owners.supply.with(|supply| prefetch(unsafe { (*supply).used }));
+        }
     }
 
     /// Opens the supply of free entries. `None` if the lane is the guests', and another guest has
@@ -422,7 +433,7 @@ impl<'a> OwnLane<'a> {
     #[inline]
     pub(crate) fn open(self) -> Option<OpenSupply<'a>> {
         // Acquire: pairs with the release of the guest that closed it last; we see what it did.
-        if !self.owner && self.lane.owners.locked.swap(true, Ordering::Acquire) {
+        if !self.is_owner() && self.lane.owners.locked.swap(true, Ordering::Acquire) {
             return None;
         }
         Some(OpenSupply { own: self })
@@ -436,7 +447,7 @@ impl<'a> OwnLane<'a> {
     /// refers to it.
     #[inline]
     pub(crate) unsafe fn put_own(self, entry: *mut Entry) {
-        debug_assert!(self.owner);
+        debug_assert!(self.is_owner());
         // SAFETY: an owner's supply is always open to it. The entry is free, belongs to this lane,
         // and nobody else refers to it.
         unsafe { OpenSupply { own: self }.put(entry) };
@@ -472,7 +483,7 @@ impl<'a> OwnLane<'a> {
     fn add(self, count: &AtomicU64, more: u64) -> u64 {
         // Release: pairs with the loads of a snapshot, so that the schedule is counted before its
         // end.
-        if self.owner {
+        if self.is_owner() {
             // No read-modify-write: nobody else writes.
             let before = count.load(Ordering::Relaxed);
             count.store(before + more, Ordering::Release);
@@ -525,7 +536,7 @@ impl<'a> OpenSupply<'a> {
             }
             if chain.is_null() {
                 return match supply.newest {
-                    Some(block) => block.as_ref().write_next(lane.number),
+                    Some(block) => block.as_ref().write_next(lane.number()),
                     None => ptr::null_mut(),
                 };
             }
@@ -544,7 +555,7 @@ impl<'a> OpenSupply<'a> {
         // SAFETY: `open` made us the only user of the supply. The entry is free and nobody else
         // refers to it, so its link may be written.
         self.own.lane.owners.supply.with_mut(|supply| unsafe {
-            debug_assert_eq!((*entry).state.lane(), self.own.lane.number);
+            debug_assert_eq!((*entry).state.lane(), self.own.lane.number());
             FreeLink::set(entry, (*supply).used);
             (*supply).used = entry;
         });
@@ -584,7 +595,7 @@ impl<'a> OpenSupply<'a> {
 impl Drop for OpenSupply<'_> {
     #[inline]
     fn drop(&mut self) {
-        if !self.own.owner {
+        if !self.own.is_owner() {
             // Release: pairs with the acquire in `open`.
             self.own.lane.owners.locked.store(false, Ordering::Release);
         }

@@ -22,7 +22,7 @@ fn entry() -> Boxed {
 fn fill_and_push(intake: &Intake, entry: Boxed) {
     // SAFETY: the entry is new, and freed at the end of the model.
     unsafe {
-        (*entry.0).fill(7, RawTask::new(|| ()));
+        (*entry.0).fill(7, |place| RawTask::write(place, || ()));
         intake.push(entry.0);
     }
 }
