@@ -97,7 +97,21 @@ const GIVEN_UP: *mut Links = ptr::without_provenance_mut(2);
 /// The task, or, once a canceller has taken it, the link of the cancel stack.
 union Slot {
     task: ManuallyDrop<RawTask>,
-    link: *mut Entry,
+    link: Link,
+}
+
+#[derive(Clone, Copy)]
+struct Link {
+    next: *mut Entry,
+    /// An entry that is a few places further on in the cancel stack, or was: to be fetched ahead,
+    /// and not to be followed.
+    hint: *mut Entry,
+}
+
+impl Link {
+    fn to(next: *mut Entry) -> Self {
+        Self { next, hint: ptr::null_mut() }
+    }
 }
 
 /// One timer, in a cache line of its own: a thread that works on it fetches one line, and disturbs
@@ -128,7 +142,7 @@ impl Entry {
             links: Links::new(),
             state: State::free(lane),
             deadline: AtomicU64::new(0),
-            slot: UnsafeCell::new(Slot { link: ptr::null_mut() }),
+            slot: UnsafeCell::new(Slot { link: Link::to(ptr::null_mut()) }),
         }
     }
 
@@ -168,7 +182,7 @@ impl Entry {
     pub(crate) unsafe fn fill_carrier(&self, about: *mut Entry) {
         debug_assert!(!about.is_null());
         // SAFETY: no other thread has seen the entry, and a free one holds no task.
-        self.slot.with_mut(|slot| unsafe { slot.write(Slot { link: about }) });
+        self.slot.with_mut(|slot| unsafe { slot.write(Slot { link: Link::to(about) }) });
     }
 
     /// Where the entry is. Only the holder of its wheel and the driver ask.
@@ -239,7 +253,29 @@ impl Entry {
     /// The caller cancelled the armed entry, took the task and has not pushed the entry yet.
     pub(crate) unsafe fn set_cancel_link(&self, next: *mut Entry) {
         // SAFETY: the canceller has the slot until it pushes the entry, and has taken the task out.
-        self.slot.with_mut(|slot| unsafe { (*slot).link = next });
+        self.slot.with_mut(|slot| unsafe { (*slot).link.next = next });
+    }
+
+    /// Makes the slot of an entry a link of the cancel stack.
+    ///
+    /// # Safety
+    ///
+    /// The caller cancelled the armed entry, took the task and has not pushed the entry yet.
+    pub(crate) unsafe fn make_link(&self, hint: *mut Entry) {
+        // SAFETY: the canceller has the slot until it pushes the entry, and has taken the task out.
+        self.slot.with_mut(|slot| unsafe {
+            slot.write(Slot { link: Link { next: ptr::null_mut(), hint } });
+        });
+    }
+
+    /// An entry that may come up soon; not to be followed.
+    ///
+    /// # Safety
+    ///
+    /// The caller took the entry from the cancel stack.
+    pub(crate) unsafe fn hint(&self) -> *mut Entry {
+        // SAFETY: the slot holds a link, which the push published, and nobody writes it after that.
+        self.slot.with(|slot| unsafe { (*slot).link.hint })
     }
 
     /// The cancel stack's link; in a carrier, the entry that it is about.
@@ -249,7 +285,7 @@ impl Entry {
     /// The caller took the entry from the cancel stack, or the carrier from the intake.
     pub(crate) unsafe fn link(&self) -> *mut Entry {
         // SAFETY: the slot holds a link, which the push published, and nobody writes it after that.
-        self.slot.with(|slot| unsafe { (*slot).link })
+        self.slot.with(|slot| unsafe { (*slot).link.next })
     }
 }
 

@@ -58,7 +58,7 @@ impl EntryHandle {
     fn own_wheel(&self) -> Option<(OwnLane<'_>, &LaneWheel)> {
         let (lane, local) = self.entry().state.home();
         let own = local.then(|| self.core().arena.lanes.own(lane))??;
-        Some((own, own.lane.wheel()?))
+        Some((own, own.wheel()?))
     }
 
     #[inline]
@@ -102,18 +102,24 @@ impl EntryHandle {
         true
     }
 
-    /// Sends the cancelled entry to the driver, which unlinks it.
+    /// Sends the cancelled entry to the holder of its wheel, which unlinks it: the owner of its
+    /// lane or the driver.
     #[inline(never)]
     fn have_unlinked(&self, own: OwnLane<'_>) {
         let core = self.core();
         let entry = self.entry.as_ptr();
-        let stack = match own.lane.wheel() {
+        let lanes = &core.arena.lanes;
+        let (lane, local) = self.entry().state.home();
+        let stack = match lanes.lane(lane).wheel().filter(|_| local) {
             Some(wheel) => &wheel.cancelled,
-            None => &core.arena.lanes.channel_of(own).cancelled,
+            None => &lanes.channel_of(own).cancelled,
         };
         // SAFETY: this cancel has taken the task, so the slot is empty and nobody else touches it.
-        // The driver frees the entry only after this handle has let it go.
-        unsafe { stack.push_chain(entry, entry) };
+        // The engine frees the entry only after this handle has let it go.
+        unsafe {
+            self.entry().make_link(own.remember_cancelled(entry));
+            stack.push_chain(entry, entry);
+        }
         // (An entry that was not armed is in an intake, and was counted there.)
         core.count_backlog(own, 1);
     }

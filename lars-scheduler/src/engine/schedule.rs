@@ -14,10 +14,10 @@ use std::ptr::NonNull;
 
 use crate::base::deadline::Deadline;
 use crate::base::error::Refusal;
-use crate::engine::entry::Entry;
 use crate::engine::entry::state::Flags;
+use crate::engine::entry::{Entry, Whereabouts};
 use crate::engine::lane::{LaneWheel, OwnLane};
-use crate::engine::place::{Drained, drain};
+use crate::engine::place::{Drained, drain, retire};
 use crate::engine::shared::Core;
 use crate::engine::sleep_word::AfterPush;
 use crate::engine::wheel::Wheel;
@@ -29,6 +29,10 @@ use crate::sync::{CHECKED, give_way};
 /// A wake-up costs the caller about 15 µs: 1 ns for each of these calls. The entries that wait for
 /// it take at most 1 MiB, and it takes less than a millisecond to take them in.
 pub(crate) const BACKLOG: u64 = 16_384;
+
+/// How many cancelled entries an owner collects at once: more than there were calls since it last
+/// looked.
+const COLLECT: usize = if CHECKED { 2 } else { 128 };
 
 /// How many entries an owner takes over from its intake at once, so that a call stays short.
 const TAKE_OVER: usize = if CHECKED { 2 } else { 64 };
@@ -104,6 +108,9 @@ impl Core {
             // the entry, so it is in no list.
             let visit = unsafe {
                 wheel.with(|inner| {
+                    if wheel.is_time_to_look() {
+                        self.collect(own, wheel, inner);
+                    }
                     self.take_over(own, wheel, inner).then(|| {
                         (*entry).state.publish_armed(number, flags);
                         inner.catch_up(now);
@@ -162,7 +169,47 @@ impl Core {
     /// a driver that sleeps for an hour would find an hour's worth of them.
     pub(crate) fn count_backlog(&self, own: OwnLane<'_>, entries: u64) {
         if own.add_backlog(entries, BACKLOG) {
+            self.have_collected();
             self.sleep.wake();
+        }
+    }
+
+    /// Asks the driver to collect what is cancelled in lanes whose owners do not come.
+    #[cold]
+    pub(crate) fn have_collected(&self) {
+        let mut next = self.arena.lanes.newest_wheel();
+        // SAFETY: wheels live as long as the lanes, and so as long as `self`.
+        while let Some(wheel) = unsafe { next.as_ref() } {
+            wheel.have_collected();
+            next = wheel.older;
+        }
+    }
+
+    /// Unlinks what other threads have cancelled in the lane's wheel, up to a limit.
+    ///
+    /// What is not in the wheel any more is due, or in the intake on its way back from there. The
+    /// driver may be touching it just now, so it is passed on.
+    ///
+    /// # Safety
+    ///
+    /// The caller owns the lane and is behind its gate; `inner` is the wheel.
+    #[inline(never)]
+    unsafe fn collect(&self, own: OwnLane<'_>, wheel: &LaneWheel, inner: &mut Wheel) {
+        debug_assert!(own.is_owner());
+        for _ in 0..COLLECT {
+            // SAFETY: the caller is behind the gate.
+            let Some(entry) = (unsafe { wheel.next_cancelled() }) else { return };
+            // SAFETY: its canceller is done with the entry, which is alive until it is retired. If
+            // it is linked, then into this wheel, which the caller holds; and the driver does not
+            // touch it. After `unlink` it is in no list and on no stack.
+            unsafe {
+                if (*entry).whereabouts() == Whereabouts::Linked {
+                    inner.unlink(entry);
+                    retire(entry, &mut |entry| self.free_here(own, entry));
+                } else {
+                    wheel.passed_on.push_chain(entry, entry);
+                }
+            }
         }
     }
 
@@ -200,8 +247,7 @@ impl Core {
         // SAFETY: nobody else refers to the entry, which is free from `set_free` on. It goes into
         // the caller's supply only if it belongs to that lane.
         unsafe {
-            (*entry).state.set_free();
-            let home = (*entry).state.lane();
+            let home = (*entry).state.set_free();
             match own.open() {
                 Some(mut supply) if home == own.lane.number() => supply.put(entry),
                 _ => self.arena.lanes.lane(home).give_back(entry),
@@ -214,7 +260,12 @@ impl Core {
     pub(crate) fn take_over_batch(&self, own: OwnLane<'_>, wheel: &LaneWheel) {
         while own.lane.gate().enter() {
             // SAFETY: the owner, the calling thread, has entered the gate.
-            let done = unsafe { wheel.with(|inner| self.take_over(own, wheel, inner)) };
+            let done = unsafe {
+                wheel.with(|inner| {
+                    self.collect(own, wheel, inner);
+                    self.take_over(own, wheel, inner)
+                })
+            };
             own.lane.gate().leave();
             if done {
                 return;
