@@ -1,13 +1,15 @@
 //! The calling side: stamping deadlines, filling entries, pushing them.
 
-use std::fmt;
+use std::panic::Location;
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
 use crate::api::cancel::Cancellable;
 use crate::api::metrics::Metrics;
 use crate::base::deadline::Deadline;
+use crate::base::debug::debug_fields;
 use crate::base::error::{Refusal, ScheduleError};
+use crate::base::identity::Label;
 use crate::base::raw_task::{RawTask, TaskBody};
 use crate::engine::dispatch::OnExecutor;
 use crate::engine::entry::Entry;
@@ -19,7 +21,7 @@ use crate::executor::run_on::RunOn;
 use crate::executor::task::{IntoTask, TaskOptions};
 use crate::sync::Arc;
 
-/// Schedules on a scheduler. Cheap to clone, `Send` and `Sync`.
+/// Schedules tasks on a scheduler. Cheap to clone, `Send` and `Sync`.
 ///
 /// A handle does not keep the scheduler running: when the owner is closed or dropped, calls on its
 /// handles are refused with [`Refusal::Stopped`].
@@ -74,22 +76,22 @@ impl Handle {
 
     /// Runs `task` once, `delay` from now.
     ///
-    /// The deadline is read when the call is made: `now + delay`. A delay that no clock reaches, up
-    /// to [`Duration::MAX`], is accepted and never comes due (`close` runs it like any other that
-    /// is pending). A delay of zero is handed over at once, without waiting for a tick; it never
+    /// The deadline is read when the call is made: `now + delay`. A delay beyond the clock's range,
+    /// up to [`Duration::MAX`], is accepted and never expires (`close` runs the task like any other
+    /// pending one). A delay of zero is handed over at once, without waiting for a tick; it never
     /// runs on the caller's stack.
     ///
     /// # Lateness
     ///
-    /// Never early. With a punctual timer thread the task starts at most one tick, and the time
-    /// that waking a thread takes, after its deadline.
+    /// Never early. If the timer thread is punctual, the task starts at most one tick after its
+    /// deadline, plus the time that waking a thread takes.
     ///
     /// # Ordering
     ///
     /// Tasks with equal deadlines that one thread scheduled start in the order of the calls; tasks
-    /// in different ticks in the order of their ticks. Only a delay of zero, which does not wait
-    /// for a tick, overtakes those that do. (On an executor with several threads they then run side
-    /// by side.)
+    /// in different ticks start in the order of their ticks. Only a delay of zero, which does not
+    /// wait for a tick, overtakes those that do. (On an executor with several threads, tasks then
+    /// run in parallel.)
     ///
     /// # Errors
     ///
@@ -113,17 +115,18 @@ impl Handle {
     // (Inlined, and `schedule` and `put` with it, so that neither the task nor the result goes
     // through memory; see `Core::begin`.)
     #[inline(always)]
+    #[track_caller]
     pub fn schedule_once<T: IntoTask>(
         &self,
         delay: Duration,
         task: T,
     ) -> Result<Cancellable, ScheduleError<T>> {
-        self.schedule(|now| Deadline::after(now, delay), task)
+        self.schedule(|now| Deadline::after(now, delay), task, Location::caller())
     }
 
     /// Runs `task` once, at `deadline`. A deadline that has passed is now.
     ///
-    /// Otherwise the same as [`schedule_once`](Self::schedule_once).
+    /// Otherwise like [`schedule_once`](Self::schedule_once).
     ///
     /// # Errors
     ///
@@ -140,13 +143,14 @@ impl Handle {
     /// assert!(round.is_pending());
     /// # Ok(()) }
     /// ```
+    #[track_caller]
     pub fn schedule_at<T: IntoTask>(
         &self,
         deadline: Instant,
         task: T,
     ) -> Result<Cancellable, ScheduleError<T>> {
         let at = self.live.clock.nanos_at(deadline);
-        self.schedule(|now| Deadline::at(now, at), task)
+        self.schedule(|now| Deadline::at(now, at), task, Location::caller())
     }
 
     /// The scheduler's time: the system's monotonic clock, or a test's.
@@ -167,7 +171,7 @@ impl Handle {
         Metrics::of(&self.live)
     }
 
-    /// How many timers wait. Exact when no other thread is scheduling or cancelling meanwhile.
+    /// How many timers wait. Exact if no other thread schedules or cancels at the same time.
     pub fn pending(&self) -> u64 {
         self.live.pending()
     }
@@ -177,15 +181,15 @@ impl Handle {
         Duration::from_nanos(self.live.tick.nanos())
     }
 
-    /// Whether the scheduler was stopped, closed or dropped, so that it accepts nothing any more.
+    /// Whether the scheduler was stopped, closed or dropped, and so accepts nothing more.
     pub fn is_stopped(&self) -> bool {
         self.live.stop.is_requested()
     }
 
     /// Whether the calling thread is the one that fires the scheduler's timers: its timer thread,
-    /// or, in virtual time, the thread that moves time just now. So it is true inside an inline
-    /// task and in the code that such a task calls, and code that may block asks this first. (It is
-    /// false inside a task that `close` runs.) Takes a lock that is never held for long.
+    /// or, in virtual time, the thread that is moving time. So it is true inside an inline task and
+    /// the code that such a task calls; code that may block can check it first. (It is false inside
+    /// a task that `close` runs.) Takes a lock that is never held for long.
     ///
     /// # Examples
     ///
@@ -212,15 +216,44 @@ impl Handle {
         &self,
         due: impl FnOnce(u64) -> Deadline,
         task: T,
+        place: &'static Location<'static>,
+    ) -> Result<Cancellable, ScheduleError<T>> {
+        let (now, entry) = self.core().begin();
+        // SAFETY: `begin` found the entry on this thread.
+        unsafe { self.schedule_in(entry, (now, due(now)), task, place) }
+    }
+
+    /// Schedules for callers that have read the clock.
+    pub(crate) fn schedule_with<T: IntoTask>(
+        &self,
+        (now, due): (u64, Deadline),
+        task: T,
+        place: &'static Location<'static>,
     ) -> Result<Cancellable, ScheduleError<T>> {
         let core = self.core();
-        let (now, entry) = core.begin();
+        let entry = core.find(core.arena.lanes.of_this_thread(), true);
+        // SAFETY: `find` found the entry on this thread.
+        unsafe { self.schedule_in(entry, (now, due), task, place) }
+    }
+
+    /// # Safety
+    ///
+    /// [`Core::find`] found the entry, if there is one, on this thread, and no other thread has seen
+    /// it since.
+    #[inline(always)]
+    unsafe fn schedule_in<T: IntoTask>(
+        &self,
+        entry: Option<NonNull<Entry>>,
+        (now, due): (u64, Deadline),
+        task: T,
+        place: &'static Location<'static>,
+    ) -> Result<Cancellable, ScheduleError<T>> {
         let (body, options) = task.into_parts();
         let Some(entry) = entry else {
-            return Err(ScheduleError::new(core.refusal(), T::from_parts(body, options)));
+            return Err(ScheduleError::new(self.core().refusal(), T::from_parts(body, options)));
         };
-        // SAFETY: `begin` found the entry on this thread.
-        match unsafe { self.put(entry, now, due(now), false, &options, body) } {
+        // SAFETY: `find` found the entry on this thread.
+        match unsafe { self.put(entry, (now, due), false, &options, place, body) } {
             Ok(handle) => Ok(Cancellable::once(handle)),
             Err((refusal, body)) => Err(ScheduleError::new(refusal, T::from_parts(body, options))),
         }
@@ -230,15 +263,15 @@ impl Handle {
     /// an error the body is given back and will not run.
     pub(crate) fn submit<B: TaskBody>(
         &self,
-        now: u64,
-        due: Deadline,
+        (now, due): (u64, Deadline),
         options: &TaskOptions,
+        place: &'static Location<'static>,
         body: B,
     ) -> Result<EntryHandle, (Refusal, B)> {
         let core = self.core();
         match core.find(core.arena.lanes.of_this_thread(), false) {
             // SAFETY: `find` found the entry on this thread.
-            Some(entry) => unsafe { self.put(entry, now, due, true, options, body) },
+            Some(entry) => unsafe { self.put(entry, (now, due), true, options, place, body) },
             None => Err((core.refusal(), body)),
         }
     }
@@ -252,17 +285,17 @@ impl Handle {
     unsafe fn put<B: TaskBody>(
         &self,
         entry: NonNull<Entry>,
-        now: u64,
-        due: Deadline,
+        (now, due): (u64, Deadline),
         repeat: bool,
         options: &TaskOptions,
+        place: &'static Location<'static>,
         body: B,
     ) -> Result<EntryHandle, (Refusal, B)> {
         let flags = flags_of(options, due.immediate).repeat(repeat);
         // SAFETY: the entry was free, and no other thread has seen it. `enqueue` publishes it, with
         // the handle bit for the handle that is made of it here.
         let (handed_over, handle) = unsafe {
-            self.fill(entry, due.at, options, body);
+            self.fill(entry, due.at, options, place, body);
             let handed_over = self.core().enqueue(entry.as_ptr(), now, due.at, flags);
             (handed_over, EntryHandle::new(entry, self.core_address()))
         };
@@ -312,18 +345,20 @@ impl Handle {
     pub(crate) unsafe fn fill<B: TaskBody>(
         &self,
         entry: NonNull<Entry>,
-        deadline: u64,
+        due: u64,
         options: &TaskOptions,
+        place: &'static Location<'static>,
         body: B,
     ) {
-        // SAFETY: the entry is free, and nobody but the caller refers to it. `place` has room for a
-        // task.
+        let label = Label::at(place).named(options.name);
+        // SAFETY: the entry is free, and nobody but the caller refers to it. `task` points to room
+        // for one.
         unsafe {
-            entry.as_ref().fill(deadline, |place| match &options.run_on {
-                RunOn::Default | RunOn::Inline => RawTask::write(place, body),
+            entry.as_ref().fill(due, |task| match &options.run_on {
+                RunOn::Default | RunOn::Inline => RawTask::write(task, body, label),
                 RunOn::Executor(executor) => {
                     let (executor, live) = (executor.clone(), Arc::clone(&self.live));
-                    RawTask::write(place, OnExecutor { body, executor, live });
+                    RawTask::write(task, OnExecutor { body, label, due, executor, live }, label);
                 }
             });
         }
@@ -355,11 +390,4 @@ pub(crate) fn flags_of(options: &TaskOptions, immediate: bool) -> Flags {
         .run_on_close(options.run_on_close)
 }
 
-impl fmt::Debug for Handle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Handle")
-            .field("tick", &self.tick_duration())
-            .field("stopped", &self.is_stopped())
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(|it: Handle| tick: it.tick_duration(), stopped: it.is_stopped());

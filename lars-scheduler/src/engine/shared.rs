@@ -15,11 +15,12 @@ use crate::engine::arena::Arena;
 use crate::engine::counts::DriverCounts;
 use crate::engine::entry::Entry;
 use crate::engine::lanes::LaneSettings;
-use crate::engine::sleep_word::SleepWord;
+use crate::engine::listing::Requests;
+use crate::engine::sleep_word::{Alarm, SleepWord};
 use crate::engine::stop_word::StopWord;
 use crate::executor::Executor;
 use crate::executor::pool::Pool;
-use crate::sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering, Unparker, thread};
+use crate::sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering, thread};
 
 /// Where tasks go that do not say otherwise.
 pub(crate) enum DefaultExecutor {
@@ -88,6 +89,7 @@ pub(crate) struct Core {
     pub(crate) arena: Arena,
     pub(crate) sleep: SleepWord,
     pub(crate) stop: StopWord,
+    pub(crate) requests: Requests,
     pub(crate) clock: Clock,
     pub(crate) tick: Tick,
     pub(crate) coalesce: u64,
@@ -101,18 +103,21 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    fn new(settings: Settings, clock: Clock, unparker: Unparker) -> Self {
+    fn new(settings: Settings, clock: Clock, alarm: Alarm) -> Self {
+        let mut reporter = settings.reporter;
+        reporter.clock = Some(clock.clone());
         Self {
             arena: Arena::new(settings.lanes),
-            sleep: SleepWord::new(unparker),
+            sleep: SleepWord::new(alarm),
             stop: StopWord::new(),
+            requests: Requests::new(),
             clock,
             tick: settings.tick,
             coalesce: settings.coalesce,
             limit: settings.limit.map(Limit::new),
             counts: DriverCounts::new(),
             refused_early: AtomicU64::new(0),
-            reporter: Arc::new(settings.reporter),
+            reporter: Arc::new(reporter),
             driven_by: Mutex::new(None),
         }
     }
@@ -234,9 +239,9 @@ impl Live {
         settings: Settings,
         executors: Executors,
         clock: Clock,
-        unparker: Unparker,
+        alarm: impl Into<Alarm>,
     ) -> Arc<Self> {
-        let core = Arc::new(Core::new(settings, clock, unparker));
+        let core = Arc::new(Core::new(settings, clock, alarm.into()));
         let Executors { default, pool } = executors;
         Arc::new(Self { core: ManuallyDrop::new(core), executor: default, pool })
     }

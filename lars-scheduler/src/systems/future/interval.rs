@@ -1,4 +1,4 @@
-//! A future that is ready again and again, and the stream of that.
+//! A future that is ready again and again, also as a stream.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -66,9 +66,9 @@ impl Handle {
 /// A future that is ready again and again, to be awaited with [`tick`](Self::tick) or read as a
 /// [`Stream`]. Made by [`Handle::interval`] and [`Handle::interval_at`].
 ///
-/// **Missed ticks.** A tick that was not awaited in time is delivered late, at the next call. A
-/// name chooses what happens to the ticks after it; the names and their meanings are tokio's. With
-/// a period of 100 ms, if the work after the tick at 0 takes 250 ms:
+/// **Missed ticks.** A tick that was not awaited in time is delivered late, at the next call.
+/// [`missed_ticks`](Self::missed_ticks) chooses what happens to the ticks after it; names and
+/// meanings are tokio's. With a period of 100 ms, if the work after the tick at 0 takes 250 ms:
 ///
 /// ```text
 /// due       0     100   200   300   400   500
@@ -80,10 +80,10 @@ impl Handle {
 /// (A [`Periodic`](crate::Periodic) task under `Skip` does not run at 250, because no caller waits
 /// for that run.) For `Delay`, a tick is late if it is delivered more than one tick of the
 /// scheduler plus 5 ms after its time, or more than a period after it if that is shorter. So the
-/// time that waking takes does not move later ticks.
+/// time that waking takes does not shift later ticks.
 ///
-/// **The timer.** Like that of a [`Sleep`]: the first tick that has to wait makes it, and all ticks
-/// share it. Later ticks allocate nothing. An interval that is not polled costs nothing.
+/// **The timer.** Like that of a [`Sleep`]: each tick that has to wait makes one. Nothing is
+/// allocated. An interval that is not polled costs nothing.
 ///
 /// **The end.** When the scheduler has stopped, each `tick` fails with [`Refusal::Stopped`]; the
 /// stream yields that error once, and ends. [`Refusal::Full`] is temporary: the tick is not lost,
@@ -155,9 +155,9 @@ impl Interval {
         let ticked = ready!(self.sleep.poll_deadline(context));
         match &ticked {
             Ok(due) => self.sleep.reset_to(self.after(*due)),
-            // That stays so.
+            // That is final.
             Err(Refusal::Stopped) => {}
-            // That can pass.
+            // That is temporary.
             Err(_) => self.sleep.reset_to(self.sleep.deadline),
         }
         Poll::Ready(ticked)
@@ -199,17 +199,16 @@ impl Interval {
     /// When the next tick is due after one that was due at `due` and is delivered now.
     fn after(&self, due: Instant) -> WhenDue {
         let handle = self.sleep.handle();
-        let now = handle.now();
-        let late = now.saturating_duration_since(due);
         match self.missed {
             MissedTickBehavior::Burst => WhenDue::after(due, self.period),
             MissedTickBehavior::Skip => {
                 let rate = Rate::new(self.period, self.missed);
-                WhenDue::At(due).count_on(now, |elapsed| rate.multiple_beyond(elapsed))
+                WhenDue::At(due).count_on(handle.now(), |elapsed| rate.multiple_beyond(elapsed))
             }
             MissedTickBehavior::Delay => {
+                let now = handle.now();
                 let punctual = PUNCTUAL.saturating_add(handle.tick_duration());
-                let is_late = late > punctual.min(self.period);
+                let is_late = now.saturating_duration_since(due) > punctual.min(self.period);
                 WhenDue::after(if is_late { now } else { due }, self.period)
             }
         }
