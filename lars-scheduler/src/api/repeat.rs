@@ -475,7 +475,7 @@ impl Handle {
             place,
         });
         let run = Run { series: Arc::clone(&series) };
-        match self.submit((now, first), true, &options, place, run) {
+        match self.submit((now, first), &options, place, run) {
             Ok(handle) => {
                 cell.armed(FIRST, handle);
                 Ok(Cancellable::series(cell))
@@ -514,7 +514,7 @@ struct Room(Handle);
 
 impl Room {
     fn take(handle: &Handle) -> Result<Self, Refusal> {
-        handle.admit(1, true)?;
+        handle.core().admit(1, true)?;
         Ok(Self(handle.clone()))
     }
 }
@@ -616,7 +616,7 @@ where
         let run = Self { series: Arc::clone(&series) };
         let due = Deadline { at: next, immediate };
         series.cell.arm_for(next);
-        match series.handle.submit((now, due), true, &options, series.place, run) {
+        match series.handle.submit((now, due), &options, series.place, run) {
             Ok(handle) => series.cell.armed(number, handle),
             // The scheduler has stopped, and the series ends with it.
             Err((_, run)) => run.lost(),

@@ -332,25 +332,42 @@ impl<B: TaskBody> TableOf<B> {
 impl RawTask {
     #[inline]
     pub(crate) fn new<B: TaskBody>(body: B, label: Label) -> Self {
-        let mut storage = Storage::uninit();
-        if fits::<B>() {
-            // SAFETY: `fits` says that a `B` has room here, suitably aligned.
-            unsafe { storage.as_mut_ptr().cast::<B>().write(body) };
-        } else {
-            let boxed = Box::into_raw(Box::new(body));
-            // SAFETY: an address fits the storage, which is aligned for words.
-            unsafe { storage.as_mut_ptr().cast::<*mut B>().write(boxed) };
+        let mut task = MaybeUninit::uninit();
+        // SAFETY: `write` is given room for a task, and initializes it.
+        unsafe {
+            Self::write(task.as_mut_ptr(), body, label);
+            task.assume_init()
         }
+    }
+
+    /// Writes a task made of `body` to `this`, without a copy on the way.
+    ///
+    /// # Safety
+    ///
+    /// `this` may be written, and is aligned for a task. What is there is overwritten.
+    #[inline]
+    pub(crate) unsafe fn write<B: TaskBody>(this: *mut Self, body: B, label: Label) {
+        debug_assert!(!this.is_null());
         let mut table = const { &TableOf::<B>::TABLE };
-        if keeps_place::<B>() {
-            // SAFETY: the body, or the address of its box, ends before the last word of the
-            // storage, which has the size and alignment of a `Place`.
-            unsafe { storage.as_mut_ptr().cast::<Place>().add(LAST_WORD).write(label.place) };
-        }
         if !keeps_place::<B>() || label.name.is_some() {
             table = labels::labelled(table, label);
         }
-        Self { storage: UnsafeCell::new(storage), table }
+        // SAFETY: `this` may be written. `fits` says that a `B` has room in the storage, suitably
+        // aligned; an address fits it in any case. Where the place is kept, the body, or the
+        // address of its box, ends before the last word of the storage, which has the size and
+        // alignment of a `Place`.
+        unsafe {
+            let storage = UnsafeCell::raw_get(&raw const (*this).storage);
+            if fits::<B>() {
+                storage.cast::<B>().write(body);
+            } else {
+                storage.cast::<*mut B>().write(Box::into_raw(Box::new(body)));
+            }
+            if keeps_place::<B>() {
+                storage.cast::<Place>().add(LAST_WORD).write(label.place);
+            }
+            (&raw mut (*this).table).write(table);
+        }
     }
 
     /// Whose it is. This may be asked after the body was consumed where it lay: neither the table
@@ -415,6 +432,7 @@ impl RawTask {
 
     /// Whether the task may be forgotten instead of being cancelled: it owns nothing and has no
     /// hook.
+    #[inline]
     pub(crate) fn is_plain(&self) -> bool {
         self.table.plain
     }

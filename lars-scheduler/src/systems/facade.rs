@@ -108,7 +108,7 @@ impl Handle {
     ) -> Result<Cancellable, Refusal> {
         let due = Deadline::at(now.0, deadline.0);
         let place = Location::caller();
-        self.schedule(now.0, due, task, place).map_err(|refused| refused.refusal().clone())
+        self.schedule_with((now.0, due), task, place).map_err(|refused| refused.refusal().clone())
     }
 
     /// Runs the code of a user. A panic in it ends here, and is reported like a task's: in the log,
