@@ -16,7 +16,7 @@
 //! | `Handle::hand_over` | running what was accepted, without a timer |
 //! | `Periodic::on_end_from_outside` | a repeat that learns of a cancel, or of a `stop` |
 
-use crate::api::repeat::sealed::Next;
+use crate::api::repeat::sealed::NextRun;
 use crate::base::panics::Reporter;
 use crate::base::raw_task::RawTask;
 use crate::engine::dispatch::hand_over;
@@ -66,7 +66,7 @@ pub(crate) fn contain(code: impl FnOnce()) -> bool {
 
 /// Whether a repeat goes on after a run that returned `verdict`.
 pub(crate) fn goes_on(verdict: impl Verdict) -> bool {
-    !matches!(verdict.next(), Next::Asked(Repeat::Stop))
+    !matches!(verdict.next(), NextRun::Asked(Repeat::Stop))
 }
 
 impl<F> Periodic<F> {
