@@ -10,6 +10,7 @@ pub(crate) mod handle;
 
 pub(crate) mod batch;
 pub(crate) mod close;
+pub(crate) mod listing;
 pub(crate) mod rate;
 
 pub(crate) mod repeat;

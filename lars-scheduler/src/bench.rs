@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::ptr;
 use std::time::Duration;
 
+use crate::base::identity::Label;
 use crate::base::raw_task::RawTask;
 use crate::base::tick::Tick;
 use crate::engine::entry::Entry;
@@ -107,7 +108,8 @@ impl Wheel {
         // SAFETY: the entry is free, nobody else refers to it, and it lives as long as the wheel,
         // in whose allocation it is.
         unsafe {
-            (*entry).fill(crate::base::tick::nanos(deadline), RawTask::new(|| ()));
+            (*entry)
+                .fill(crate::base::tick::nanos(deadline), RawTask::new(|| (), Label::default()));
             (*entry).state.publish(0, Flags::default());
             let Arm::Armed(_) = (*entry).state.arm() else { unreachable!("it was just queued") };
             self.wheel.insert(entry);

@@ -15,7 +15,7 @@ pub(crate) mod buckets;
 
 pub(crate) mod counts;
 pub(crate) mod intake;
-pub(crate) mod run_clock;
+pub(crate) mod listing;
 pub(crate) mod sleep_word;
 pub(crate) mod stop_word;
 pub(crate) mod wheel;

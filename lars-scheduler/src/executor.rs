@@ -11,8 +11,11 @@ use std::borrow::Cow;
 use std::fmt;
 
 use crate::base::exclusive::Exclusive;
+use crate::base::identity::{Label, TaskIdentity};
 use crate::base::panics::{PanicIn, Reporter};
 use crate::base::raw_task::{RawTask, TaskBody};
+use crate::base::run_clock::RunClock;
+use crate::base::tick::NEVER;
 use crate::executor::pool::Pool;
 use crate::sync::Arc;
 
@@ -133,6 +136,8 @@ impl Executor for Inline {
 #[must_use = "dropping a runnable loses its task"]
 pub struct Runnable {
     task: Exclusive<Option<RawTask>>,
+    /// When it was due, if there is a reporter.
+    due: u64,
     reporter: Option<Arc<Reporter>>,
 }
 
@@ -146,27 +151,47 @@ impl Runnable {
 
     /// A runnable of this body, which learns if it is lost.
     pub(crate) fn of_body(body: impl TaskBody) -> Self {
-        Self { task: Exclusive::new(Some(RawTask::new(body))), reporter: None }
+        let task = RawTask::new(body, Label::default());
+        Self { task: Exclusive::new(Some(task)), due: NEVER, reporter: None }
     }
 
-    pub(crate) fn of_scheduler(task: RawTask, reporter: &Arc<Reporter>) -> Self {
-        Self { task: Exclusive::new(Some(task)), reporter: Some(Arc::clone(reporter)) }
+    pub(crate) fn of_scheduler(task: RawTask, due: u64, reporter: &Arc<Reporter>) -> Self {
+        Self { task: Exclusive::new(Some(task)), due, reporter: Some(Arc::clone(reporter)) }
+    }
+
+    /// Whose the task is: for an executor's own log, or its queues.
+    pub fn identity(&self) -> TaskIdentity {
+        // SAFETY: `identity` reads the table and the place, which nobody writes after the task was
+        // made, and both may be read by any thread.
+        let task = unsafe { self.task.shared() };
+        task.as_ref().map_or_else(TaskIdentity::of_type::<Self>, RawTask::identity)
+    }
+
+    /// The task begins on a thread whose clock this is.
+    pub(crate) fn note(&mut self, runs: &mut RunClock) {
+        if let Some(reporter) = &self.reporter
+            && let Some(clock) = &reporter.clock
+            && let Some(task) = self.task.get_mut()
+        {
+            runs.begin(task, self.due, clock, reporter);
+        }
+    }
+
+    pub(crate) fn reporter(&self) -> Option<&Arc<Reporter>> {
+        self.reporter.as_ref()
     }
 
     /// Runs the task. A panic in it is contained and reported.
     pub fn run(mut self) {
-        let task = self.task.get_mut().take();
-        let run = move || {
-            if let Some(task) = task {
-                task.run();
-            }
-        };
+        let Some(task) = self.task.get_mut().take() else { return };
+        let whose = task.whose();
+        let run = move || task.run();
         match self.reporter.take() {
             Some(reporter) => {
-                reporter.contain(PanicIn::Task, run);
+                reporter.contain_task(whose, PanicIn::Task, run);
             }
             None => {
-                Reporter::default().contain(PanicIn::Task, run);
+                Reporter::default().contain_task(whose, PanicIn::Task, run);
             }
         }
     }
@@ -177,8 +202,9 @@ impl Drop for Runnable {
         if let Some(task) = self.task.get_mut().take()
             && let Some(reporter) = self.reporter.take()
         {
-            reporter.task_abandoned();
-            reporter.contain(PanicIn::Cleanup, || drop(task));
+            let whose = task.whose();
+            reporter.task_abandoned(task.identity());
+            reporter.contain_task(whose, PanicIn::Cleanup, || drop(task));
         }
     }
 }

@@ -62,6 +62,9 @@ pub use self::api::cancel::{CancelOnDrop, Cancellable};
 pub use self::api::close::{CloseError, ClosePolicy, CloseReport};
 pub use self::api::config::Builder;
 pub use self::api::handle::Handle;
+pub use self::api::listing::{
+    Listing, ListingFuture, PendingTimer, TimerGroup, TimerKind, TimerQuery,
+};
 pub use self::api::metrics::{Lateness, Metrics};
 pub use self::api::pending::{PendingTask, StopFuture};
 pub use self::api::rate::MissedTickBehavior;
@@ -69,8 +72,10 @@ pub use self::api::repeat::{IntoPeriodic, Periodic, Repeat, Verdict};
 pub use self::api::scheduler::LightArrayRevolverScheduler;
 pub use self::api::virtual_time::{NotIdle, VirtualTime};
 pub use self::base::error::{BuildError, ConfigError, Refusal, ScheduleError};
+pub use self::base::identity::TaskIdentity;
 pub use self::base::panics::{PanicIn, PanicReport};
 pub use self::base::raw_task::{Due, TaskBody};
+pub use self::base::slow::{RanOn, SlowTask};
 #[cfg(feature = "rayon")]
 pub use self::executor::RayonExecutor;
 #[cfg(feature = "tokio")]

@@ -24,6 +24,10 @@ pub mod shuttled;
 #[cfg(not(any(lars_loom, lars_shuttle)))]
 mod thread_slot;
 
+/// For what belongs to the process and not to a scheduler: a model's own could not be static. No
+/// other lock is taken, and nothing of a model happens, while it is held.
+pub(crate) use std::sync::Mutex as GlobalMutex;
+
 /// Whether a checker looks at every step, so that numbers should be small.
 pub(crate) const CHECKED: bool = cfg!(any(lars_loom, lars_shuttle));
 

@@ -4,8 +4,10 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::base::clock::Clock;
 use crate::base::deadline::Deadline;
 use crate::base::debug::debug_fields;
+use crate::base::identity::TaskIdentity;
 use crate::engine::entry_handle::EntryHandle;
 
 /// What the cancellable of a repeat refers to: its series, whose current entry changes.
@@ -13,6 +15,9 @@ pub(crate) trait Series: Send + Sync {
     fn cancel(&self) -> bool;
     fn is_cancelled(&self) -> bool;
     fn is_waiting(&self) -> bool;
+    fn identity(&self) -> TaskIdentity;
+    /// When the timer is due that waits, and the clock that says so.
+    fn due(&self) -> Option<(u64, &Clock)>;
 }
 
 enum Target {
@@ -166,13 +171,65 @@ impl Cancellable {
         }
     }
 
+    /// Whose the task is.
+    pub fn identity(&self) -> TaskIdentity {
+        match &self.target {
+            Target::Once(handle) => handle.identity(),
+            Target::Series(series) => series.identity(),
+        }
+    }
+
+    /// When the task is due; for a repeat, its next run. `None` if it does not wait (see
+    /// [`is_pending`](Self::is_pending)), or is never due, because no clock runs for so long.
+    ///
+    /// A task that another thread moves just now has the deadline from before or after the move. A
+    /// run of a repeat that waits in its executor is past its deadline.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    /// let time = lars_scheduler::LightArrayRevolverScheduler::builder().build_virtual()?;
+    /// let second = Duration::from_secs(1);
+    /// let beat = time.schedule_at_fixed_rate(second, 10 * second, || ())?;
+    /// time.advance(5 * second);
+    /// assert_eq!(beat.remaining(), Some(6 * second)); // the first run was at 1 s
+    /// assert_eq!(beat.deadline(), Some(time.now() + 6 * second));
+    /// beat.cancel();
+    /// assert_eq!(beat.remaining(), None);
+    /// # Ok(()) }
+    /// ```
+    pub fn deadline(&self) -> Option<Instant> {
+        self.due().and_then(|(due, clock)| clock.instant(due))
+    }
+
+    /// How long it is until the task is due; zero if that has passed. Otherwise the same as
+    /// [`deadline`](Self::deadline).
+    pub fn remaining(&self) -> Option<Duration> {
+        let (due, clock) = self.due()?;
+        let remaining = Duration::from_nanos(due.saturating_sub(clock.now()));
+        clock.instant(due).map(|_| remaining)
+    }
+
+    fn due(&self) -> Option<(u64, &Clock)> {
+        match &self.target {
+            Target::Once(handle) => handle.deadline().map(|due| (due, &handle.core().clock)),
+            Target::Series(series) => series.due(),
+        }
+    }
+
     /// A guard that cancels the task when it is dropped.
     pub fn cancel_on_drop(self) -> CancelOnDrop {
         CancelOnDrop { inner: Some(self) }
     }
 }
 
-debug_fields!(|it: Cancellable| pending: it.is_pending(), cancelled: it.is_cancelled());
+debug_fields!(
+    |it: Cancellable| identity: it.identity(),
+    pending: it.is_pending(),
+    cancelled: it.is_cancelled(),
+);
 
 /// Cancels its task when it is dropped. Made by [`Cancellable::cancel_on_drop`].
 ///

@@ -7,6 +7,7 @@ use crate::api::close::ClosePolicy;
 use crate::base::debug::debug_fields;
 use crate::base::error::ConfigError;
 use crate::base::panics::{PanicReport, Reporter};
+use crate::base::slow::{SlowTask, SlowTasks};
 use crate::base::tick::{Tick, nanos};
 use crate::engine::lanes::LaneSettings;
 use crate::engine::shared::{DefaultExecutor, Executors, Settings};
@@ -20,6 +21,10 @@ pub(crate) const DEFAULT_TICK: Duration = Duration::from_millis(1);
 pub(crate) const VIRTUAL_TICK: Duration = Tick::MIN;
 const DEFAULT_WHEEL: usize = 512;
 const DEFAULT_NAME: &str = "lars-scheduler";
+/// How long a task may run on the timer thread, in nanoseconds.
+const SLOW_INLINE: u64 = 10_000_000;
+/// How long a task may run on the pool.
+const SLOW_ON_POOL: u64 = 1_000_000_000;
 const DEFAULT_SHUTDOWN: Duration = Duration::from_secs(5);
 
 type PanicHook = Box<dyn Fn(&PanicReport<'_>) + Send + Sync>;
@@ -68,6 +73,7 @@ pub struct Builder {
     close_policy: ClosePolicy,
     executor: Option<DefaultExecutor>,
     panic_hook: Option<PanicHook>,
+    slow: SlowTasks,
 }
 
 /// The settings that only the owner needs.
@@ -91,6 +97,7 @@ impl Builder {
             close_policy: ClosePolicy::default(),
             executor: None,
             panic_hook: None,
+            slow: SlowTasks { inline: SLOW_INLINE, pool: SLOW_ON_POOL, ..SlowTasks::default() },
         }
     }
 
@@ -208,6 +215,32 @@ impl Builder {
         self
     }
 
+    /// How long a task may run on the timer thread before it counts as slow: 10 ms by default.
+    /// [`Duration::MAX`] turns this off.
+    ///
+    /// A slow task is counted and logged, and passed to the hook of [`on_slow`](Self::on_slow).
+    /// In virtual time no task is slow, because time stands still while it runs.
+    pub fn slow_inline(mut self, threshold: Duration) -> Self {
+        self.slow.inline = nanos(threshold);
+        self
+    }
+
+    /// How long a task may run on a [`Pool`] before it counts as slow: 1 s by default.
+    /// [`Duration::MAX`] turns this off. On other executors the scheduler does not see how long
+    /// tasks run.
+    pub fn slow_on_pool(mut self, threshold: Duration) -> Self {
+        self.slow.pool = nanos(threshold);
+        self
+    }
+
+    /// Calls `hook` for every task that was slow, after it has run, on its thread: on the timer
+    /// thread the hook itself holds up all timers. They are counted and logged in any case. A hook
+    /// that panics does no harm. See [`SlowTask`].
+    pub fn on_slow(mut self, hook: impl Fn(&SlowTask<'_>) + Send + Sync + 'static) -> Self {
+        self.slow.hook = Some(Box::new(hook));
+        self
+    }
+
     /// Checks everything, with the defaults that depend on what is built.
     pub(crate) fn check(
         self,
@@ -245,7 +278,7 @@ impl Builder {
             coalesce: nanos(self.coalesce),
             lanes: LaneSettings { channels, wheel_after, tick, wheel_size: given },
             limit: self.max_pending,
-            reporter: Reporter::new(self.panic_hook),
+            reporter: Reporter::new(self.panic_hook, self.slow),
         };
         let default = self.executor.unwrap_or_else(|| default_executor(&pool));
         let executors = Executors { default, pool };

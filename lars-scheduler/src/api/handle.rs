@@ -1,5 +1,6 @@
 //! The calling side: stamping deadlines, filling entries, pushing them.
 
+use std::panic::Location;
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
@@ -8,6 +9,7 @@ use crate::api::metrics::Metrics;
 use crate::base::deadline::Deadline;
 use crate::base::debug::debug_fields;
 use crate::base::error::{Refusal, ScheduleError};
+use crate::base::identity::Label;
 use crate::base::raw_task::{RawTask, TaskBody};
 use crate::engine::dispatch::OnExecutor;
 use crate::engine::entry::state::{Cancel, Flags};
@@ -109,13 +111,14 @@ impl Handle {
     /// assert_eq!(receiver.recv()?, "due");
     /// # Ok(()) }
     /// ```
+    #[track_caller]
     pub fn schedule_once<T: IntoTask>(
         &self,
         delay: Duration,
         task: T,
     ) -> Result<Cancellable, ScheduleError<T>> {
         let now = self.live.clock.now();
-        self.schedule(now, Deadline::after(now, delay), task)
+        self.schedule(now, Deadline::after(now, delay), task, Location::caller())
     }
 
     /// Runs `task` once, at `deadline`. A deadline that has passed is now.
@@ -137,13 +140,15 @@ impl Handle {
     /// assert!(round.is_pending());
     /// # Ok(()) }
     /// ```
+    #[track_caller]
     pub fn schedule_at<T: IntoTask>(
         &self,
         deadline: Instant,
         task: T,
     ) -> Result<Cancellable, ScheduleError<T>> {
         let now = self.live.clock.now();
-        self.schedule(now, Deadline::at(now, self.live.clock.nanos_at(deadline)), task)
+        let due = Deadline::at(now, self.live.clock.nanos_at(deadline));
+        self.schedule(now, due, task, Location::caller())
     }
 
     /// The scheduler's time: the system's monotonic clock, or a test's.
@@ -210,9 +215,10 @@ impl Handle {
         now: u64,
         due: Deadline,
         task: T,
+        place: &'static Location<'static>,
     ) -> Result<Cancellable, ScheduleError<T>> {
         let (body, options) = task.into_parts();
-        match self.submit(now, due, false, &options, body) {
+        match self.submit((now, due), false, &options, place, body) {
             Ok(handle) => Ok(Cancellable::once(handle)),
             Err((refusal, body)) => Err(ScheduleError::new(refusal, T::from_parts(body, options))),
         }
@@ -223,10 +229,10 @@ impl Handle {
     #[inline]
     pub(crate) fn submit<B: TaskBody>(
         &self,
-        now: u64,
-        due: Deadline,
+        (now, due): (u64, Deadline),
         repeat: bool,
         options: &TaskOptions,
+        place: &'static Location<'static>,
         body: B,
     ) -> Result<EntryHandle, (Refusal, B)> {
         let core = self.core();
@@ -241,7 +247,7 @@ impl Handle {
         // SAFETY: the entry was free, and no other thread has seen it. `enqueue` publishes it, with
         // the handle bit for the handle that is made of it here.
         let (handed_over, handle) = unsafe {
-            (*entry).fill(due.at, self.task_of(options, body));
+            (*entry).fill(due.at, self.task_of(options, place, due.at, body));
             let handed_over = core.enqueue(own, entry, (now, due), flags);
             (handed_over, EntryHandle::new(NonNull::new_unchecked(entry), self.core_address()))
         };
@@ -279,12 +285,19 @@ impl Handle {
 
     /// What the entry is filled with.
     #[inline]
-    pub(crate) fn task_of<B: TaskBody>(&self, options: &TaskOptions, body: B) -> RawTask {
+    pub(crate) fn task_of<B: TaskBody>(
+        &self,
+        options: &TaskOptions,
+        place: &'static Location<'static>,
+        due: u64,
+        body: B,
+    ) -> RawTask {
+        let label = Label::at(place).named(options.name);
         match &options.run_on {
-            RunOn::Default | RunOn::Inline => RawTask::new(body),
+            RunOn::Default | RunOn::Inline => RawTask::new(body, label),
             RunOn::Executor(executor) => {
                 let (executor, live) = (executor.clone(), Arc::clone(&self.live));
-                RawTask::new(OnExecutor { body, executor, live })
+                RawTask::new(OnExecutor { body, label, due, executor, live }, label)
             }
         }
     }

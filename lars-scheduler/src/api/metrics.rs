@@ -60,6 +60,15 @@ pub struct Metrics {
     pub rejected_by_executor: u64,
     /// Tasks that their executor took and dropped without running them.
     pub abandoned_by_executor: u64,
+    /// Tasks that ran for longer than the threshold of
+    /// [`Builder::slow_inline`](crate::Builder::slow_inline) or
+    /// [`Builder::slow_on_pool`](crate::Builder::slow_on_pool). If several ran between two readings
+    /// of the clock, they count as one.
+    pub slow_tasks: u64,
+    /// How often all threads of the scheduler's own pool were found to have been busy for more than
+    /// a second, each with one task, while others waited. Looked at once a second, and after such a
+    /// finding, which is logged, ten seconds later.
+    pub pool_stalls: u64,
     /// How often the timer thread woke up.
     pub wake_ups: u64,
     /// How often the timer thread continued after a panic of its own.
@@ -128,6 +137,8 @@ impl Metrics {
             panicked: core.reporter.panics(),
             rejected_by_executor: core.reporter.rejected(),
             abandoned_by_executor: core.reporter.abandoned(),
+            slow_tasks: core.reporter.slow.count.load(Ordering::Relaxed),
+            pool_stalls: core.reporter.stalls(),
             wake_ups: counts.wake_ups.load(Ordering::Relaxed),
             restarts: counts.restarts.load(Ordering::Relaxed),
             timer_memory: core.timer_memory(),

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use crate::base::clock::real_now;
 use crate::base::debug::debug_fields;
+use crate::base::identity::TaskIdentity;
 use crate::base::wait;
 use crate::engine::stop_word::{Pending, Promised};
 
@@ -45,6 +46,11 @@ impl PendingTask {
         self.0.due
     }
 
+    /// Whose it is.
+    pub fn identity(&self) -> TaskIdentity {
+        self.0.identity().expect("it has its task until it is run")
+    }
+
     /// Whether it was marked with [`Task::run_on_close`](crate::Task::run_on_close).
     pub fn runs_on_close(&self) -> bool {
         self.0.flags.runs_on_close()
@@ -65,7 +71,11 @@ impl PendingTask {
     }
 }
 
-debug_fields!(|it: PendingTask| due: it.due(), is_repeat: it.is_repeat());
+debug_fields!(
+    |it: PendingTask| due: it.due(),
+    identity: it.identity(),
+    is_repeat: it.is_repeat(),
+);
 
 /// The result of [`stop`](crate::LightArrayRevolverScheduler::stop): resolves with all pending
 /// tasks, earliest deadline first.

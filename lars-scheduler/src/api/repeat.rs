@@ -6,8 +6,9 @@
 
 mod cell;
 
+use std::any::type_name;
 use std::ops::ControlFlow;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -18,6 +19,7 @@ use crate::api::rate::{MissedTickBehavior, Rate, check_period};
 use crate::base::deadline::Deadline;
 use crate::base::debug::debug_fields;
 use crate::base::error::{Refusal, ScheduleError};
+use crate::base::identity::{Label, TaskIdentity};
 use crate::base::panics::PanicIn;
 use crate::base::raw_task::TaskBody;
 use crate::base::tick::nanos;
@@ -80,12 +82,14 @@ pub struct Periodic<F, C = NoHook> {
     hook: C,
     run_on: RunOn,
     missed: MissedTickBehavior,
+    name: Option<&'static str>,
 }
 
 impl<F> Periodic<F> {
     /// A repeated task that runs `run` on the scheduler's executor.
     pub fn new(run: F) -> Self {
-        Self { run, hook: NoHook, run_on: RunOn::Default, missed: MissedTickBehavior::default() }
+        let missed = MissedTickBehavior::default();
+        Self { run, hook: NoHook, run_on: RunOn::Default, missed, name: None }
     }
 }
 
@@ -111,6 +115,12 @@ impl<F, C> Periodic<F, C> {
         self
     }
 
+    /// Gives the task a name. See [`Task::named`](crate::Task::named).
+    pub fn named(mut self, name: &'static str) -> Self {
+        self.name = Some(name);
+        self
+    }
+
     /// Calls `hook` once when the series has been cancelled, but not when it ends by itself or when
     /// the scheduler stops. The hook runs on the cancelling thread, after the captures have been
     /// dropped. If a run was in progress or waited in its executor, it runs on that run's thread at
@@ -121,7 +131,8 @@ impl<F, C> Periodic<F, C> {
 
     /// Calls a hook of any kind.
     pub(crate) fn hook<H: CancelHook>(self, hook: H) -> Periodic<F, H> {
-        Periodic { run: self.run, hook, run_on: self.run_on, missed: self.missed }
+        let Self { run, run_on, missed, name, .. } = self;
+        Periodic { run, hook, run_on, missed, name }
     }
 }
 
@@ -270,13 +281,20 @@ impl Handle {
     /// assert!(beat.cancel());
     /// # Ok(()) }
     /// ```
+    #[track_caller]
     pub fn schedule_with_fixed_delay<R: Verdict, T: IntoPeriodic<R>>(
         &self,
         initial: Duration,
         delay: Duration,
         task: T,
     ) -> Result<Cancellable, ScheduleError<T>> {
-        self.schedule_series(initial, Some(delay), |_| Rule::Delay(nanos(delay)), task)
+        self.schedule_series(
+            initial,
+            Some(delay),
+            |_| Rule::Delay(nanos(delay)),
+            task,
+            Location::caller(),
+        )
     }
 
     /// Runs `task` after `initial`, and then every `interval`: the nth run is due at
@@ -316,6 +334,7 @@ impl Handle {
     /// # Ok(()) }
     /// ```
     #[doc(alias = "interval")]
+    #[track_caller]
     pub fn schedule_at_fixed_rate<R: Verdict, T: IntoPeriodic<R>>(
         &self,
         initial: Duration,
@@ -323,7 +342,7 @@ impl Handle {
         task: T,
     ) -> Result<Cancellable, ScheduleError<T>> {
         let rule = |missed| Rule::Rate(Rate::new(interval, missed));
-        self.schedule_series(initial, Some(interval), rule, task)
+        self.schedule_series(initial, Some(interval), rule, task, Location::caller())
     }
 
     /// Runs `task` after `initial`, and then whenever it asks for: each run returns when the next
@@ -350,12 +369,13 @@ impl Handle {
     /// assert_eq!(receiver.iter().count(), 4); // the sender is dropped with the series
     /// # Ok(()) }
     /// ```
+    #[track_caller]
     pub fn schedule_repeating<T: IntoPeriodic<Repeat>>(
         &self,
         initial: Duration,
         task: T,
     ) -> Result<Cancellable, ScheduleError<T>> {
-        self.schedule_series(initial, None, |_| Rule::Asked, task)
+        self.schedule_series(initial, None, |_| Rule::Asked, task, Location::caller())
     }
 
     #[allow(private_bounds)]
@@ -365,6 +385,7 @@ impl Handle {
         period: Option<Duration>,
         rule: impl FnOnce(MissedTickBehavior) -> Rule,
         task: T,
+        place: &'static Location<'static>,
     ) -> Result<Cancellable, ScheduleError<T>> {
         if let Err(refusal) = period.map_or(Ok(()), check_period) {
             // Relaxed: a statistic.
@@ -378,8 +399,9 @@ impl Handle {
         let task = task.into_periodic();
         let now = self.core().clock.now();
         let first = Deadline::after(now, initial);
-        let options = TaskOptions { run_on: task.run_on, run_on_close: false };
-        let cell = Arc::new(SeriesCell::new(self.core_address()));
+        let options = TaskOptions { run_on: task.run_on, run_on_close: false, name: task.name };
+        let identity = TaskIdentity::new(type_name::<T::Run>(), Label::at(place).named(task.name));
+        let cell = Arc::new(SeriesCell::new(self, identity, first.at));
         let series = Arc::new(RunningSeries {
             cell: Arc::clone(&cell),
             handle: self.clone(),
@@ -393,9 +415,11 @@ impl Handle {
                 _room: room,
             })),
             missed: task.missed,
+            name: options.name,
+            place,
         });
         let run = Run { series: Arc::clone(&series) };
-        match self.submit(now, first, true, &options, run) {
+        match self.submit((now, first), true, &options, place, run) {
             Ok(handle) => {
                 cell.armed(FIRST, handle);
                 Ok(Cancellable::series(cell))
@@ -407,6 +431,7 @@ impl Handle {
                     hook: plan.hook,
                     run_on: options.run_on,
                     missed: series.missed,
+                    name: series.name,
                 };
                 Err(ScheduleError::new(refusal, T::from_periodic(periodic)))
             }
@@ -449,6 +474,8 @@ struct RunningSeries<F, C> {
     handle: Handle,
     run_on: RunOn,
     missed: MissedTickBehavior,
+    name: Option<&'static str>,
+    place: &'static Location<'static>,
     /// `None` once the series is over.
     plan: UnsafeCell<Option<Plan<F, C>>>,
 }
@@ -525,13 +552,15 @@ where
             plan.cancelled(&series);
             return;
         }
-        let options = TaskOptions { run_on: series.run_on.clone(), run_on_close: false };
+        let run_on = series.run_on.clone();
+        let options = TaskOptions { run_on, run_on_close: false, name: series.name };
         // SAFETY: the series' `Run` has been used up here; the plan goes back before the next one
         // is made, which is then the only one.
         unsafe { series.put_plan(plan) };
         let run = Self { series: Arc::clone(&series) };
         let due = Deadline { at: next, immediate };
-        match series.handle.submit(now, due, true, &options, run) {
+        series.cell.arm_for(next);
+        match series.handle.submit((now, due), true, &options, series.place, run) {
             Ok(handle) => series.cell.armed(number, handle),
             // The scheduler has stopped, and the series ends with it.
             Err((_, run)) => run.lost(),
@@ -557,6 +586,10 @@ where
         // SAFETY: `self` is the series' `Run`.
         let plan = unsafe { self.series.take_plan() };
         self.series.end(plan);
+    }
+
+    fn known_as() -> &'static str {
+        type_name::<F>()
     }
 }
 

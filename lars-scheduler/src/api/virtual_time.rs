@@ -6,11 +6,13 @@ use std::time::Duration;
 use crate::api::close::{self, CloseError, CloseReport};
 use crate::api::config::{Builder, OwnerSettings, VIRTUAL_TICK};
 use crate::api::handle::Handle;
+use crate::api::listing::{ListingFuture, TimerQuery};
 use crate::api::pending::StopFuture;
 use crate::base::clock::Clock;
 use crate::base::debug::debug_fields;
 use crate::base::error::ConfigError;
 use crate::base::tick::{LAST_INSTANT, nanos};
+use crate::engine::driver::walk::Walked;
 use crate::engine::driver::{Driver, Intaken, Next};
 use crate::engine::shared::{Core, DefaultExecutor, Executors, Live, Settings};
 use crate::sync::{Arc, Mutex, Parker, relax, thread};
@@ -258,8 +260,41 @@ impl VirtualTime {
                 core.clock.set(instant);
             }
         }
+        Self::walk(driver);
         drop(driving);
         fired
+    }
+
+    /// Lists what is pending. See [`Handle::list`](crate::Handle::list).
+    ///
+    /// Called by a task of this scheduler, its future resolves when that movement of time ends;
+    /// otherwise it is resolved on return.
+    pub fn list(&self, query: TimerQuery) -> ListingFuture {
+        let future = self.handle.list(query);
+        let core = self.handle.core();
+        if !core.is_driven_here() {
+            let mut driver = self.driver.lock();
+            let _driving = Driving::begin(core);
+            Self::walk(&mut driver);
+        }
+        future
+    }
+
+    /// Carries out the listings that were asked for.
+    fn walk(driver: &mut Driver) {
+        let mut spins = 0;
+        loop {
+            let intaken = driver.take_in();
+            match driver.walk(false) {
+                Walked::Idle => return,
+                Walked::More if intaken == Intaken::All => {}
+                // Another thread is in the middle of scheduling something.
+                Walked::More | Walked::Waiting => {
+                    relax(spins);
+                    spins = spins.saturating_add(1);
+                }
+            }
+        }
     }
 
     /// Stops the scheduler, and hands back what is pending. See

@@ -109,6 +109,11 @@ impl Arena {
         entry
     }
 
+    /// The blocks that there are now. They live as long as the arena.
+    pub(crate) fn blocks(&self) -> Vec<NonNull<Block>> {
+        self.blocks.lock().clone()
+    }
+
     /// How many entries there are, in use or free.
     pub(crate) fn capacity(&self) -> usize {
         // SAFETY: blocks live as long as the arena.

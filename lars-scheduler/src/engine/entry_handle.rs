@@ -3,6 +3,7 @@
 use std::ptr::NonNull;
 
 use crate::base::deadline::Deadline;
+use crate::base::identity::TaskIdentity;
 use crate::base::panics::PanicIn;
 use crate::engine::entry::state::{Cancel, Released};
 use crate::engine::entry::{Entry, Whereabouts};
@@ -89,7 +90,8 @@ impl EntryHandle {
             return true;
         }
         // Last, because it runs the caller's code, which may do anything, panic included.
-        core.reporter.contain(PanicIn::Cleanup, move || task.cancelled());
+        let whose = task.whose();
+        core.reporter.contain_task(whose, PanicIn::Cleanup, move || task.cancelled());
         true
     }
 
@@ -126,6 +128,20 @@ impl EntryHandle {
             unsafe { wheel.with(|inner| inner.unlink(self.entry.as_ptr())) };
         }
         (how, true)
+    }
+
+    /// Whose the task is, or was.
+    pub(crate) fn identity(&self) -> TaskIdentity {
+        // SAFETY: the entry of a handle was filled with a task, and does not become free before the
+        // handle is gone.
+        unsafe { self.entry().identity() }
+    }
+
+    /// The deadline, if the task waits.
+    pub(crate) fn deadline(&self) -> Option<u64> {
+        let deadline = self.entry().deadline();
+        // Asked after the deadline was read: it is that of this task, whatever comes next.
+        self.entry().state.is_waiting().then_some(deadline)
     }
 
     /// Moves the deadline. True exactly if it holds.

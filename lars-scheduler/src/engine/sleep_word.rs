@@ -120,6 +120,12 @@ impl SleepWord {
         self.word.load(Ordering::Relaxed) == LATE
     }
 
+    /// Whether the timer thread is up, or somebody is waking it.
+    #[cfg(all(test, lars_loom))]
+    pub(crate) fn is_awake(&self) -> bool {
+        self.word.load(Ordering::SeqCst) == AWAKE
+    }
+
     /// The timer thread is awake, and is late or no longer late.
     pub(crate) fn announce_late(&self, late: bool) {
         // Relaxed: a hint; in all else the two values mean the same.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::base::panics::PanicIn;
 use crate::engine::counts::DriverCounts;
+use crate::engine::driver::walk::Walked;
 use crate::engine::driver::{Driver, Intaken, Next};
 use crate::engine::sleep_word::FOREVER;
 use crate::sync::{Parker, relax, thread};
@@ -31,7 +32,7 @@ pub(crate) fn run(mut driver: Driver, parker: &Parker) {
     while let Err(payload) = catch_unwind(AssertUnwindSafe(|| drive(&mut driver, parker))) {
         let core = driver.core();
         DriverCounts::add(&core.counts.restarts, 1);
-        core.reporter.panicked(PanicIn::TimerThread, payload);
+        core.reporter.panicked(None, PanicIn::TimerThread, payload);
         // Back off, so that a driver that panics at every turn does not spin.
         crashes = crashes.saturating_add(1);
         thread::sleep(Duration::from_millis(u64::from(crashes.min(100))));
@@ -49,6 +50,7 @@ fn drive(driver: &mut Driver, parker: &Parker) {
         let now = driver.core().clock.now();
         let intaken = driver.take_in();
         let turn = driver.turn(now);
+        let walked = driver.walk(turn.next == Next::Now);
         let core = driver.core();
         if core.stop.is_requested() {
             driver.finish();
@@ -59,10 +61,14 @@ fn drive(driver: &mut Driver, parker: &Parker) {
             core.sleep.announce_late(late);
             announced = None;
         }
-        if turn.next == Next::Now {
+        if walked == Walked::More {
+            // It has visited lanes, so when to turn next has to be asked anew.
+            announced = None;
+        }
+        if turn.next == Next::Now || walked == Walked::More {
             continue;
         }
-        if intaken == Intaken::Gap || turn.next == Next::Soon {
+        if intaken == Intaken::Gap || turn.next == Next::Soon || walked == Walked::Waiting {
             waits = if turn.fired > 0 { 0 } else { waits + 1 };
             if waits < PATIENCE {
                 relax(waits);
@@ -93,7 +99,8 @@ fn drive(driver: &mut Driver, parker: &Parker) {
 }
 
 /// Sleeps until `instant`, or until woken.
-fn sleep(driver: &Driver, parker: &Parker, instant: u64) {
+fn sleep(driver: &mut Driver, parker: &Parker, instant: u64) {
+    driver.pause();
     let core = driver.core();
     match core.clock.instant(instant) {
         Some(deadline) if instant < FOREVER => parker.park_deadline(deadline),

@@ -22,11 +22,13 @@ use super::idle::{Idle, Sleeper};
 use super::{Executor, Rejected, Runnable};
 use crate::base::debug::debug_fields;
 use crate::base::error::ConfigError;
-use crate::base::panics::quietly;
+use crate::base::panics::{Reporter, quietly};
+use crate::base::run_clock::RunClock;
+use crate::base::slow::RanOn;
 use crate::base::wait::park_until;
 use crate::sync::{
-    AtomicBool, AtomicUsize, CHECKED, Mutex, Ordering, Parker, Unparker, fence, relax, thread,
-    thread_local,
+    AtomicBool, AtomicU64, AtomicUsize, CHECKED, Mutex, Ordering, Parker, Unparker, fence, relax,
+    thread, thread_local,
 };
 
 /// How many tasks a worker runs before it looks elsewhere first. It looks in the shared queue, so
@@ -93,6 +95,9 @@ struct Shared {
     submitted: CachePadded<AtomicUsize>,
     /// How many of them each worker has finished. (One count for all would be contended.)
     finished: Vec<CachePadded<AtomicUsize>>,
+    /// Since when each worker has been at its task, on the clock of the task's scheduler; 0 if it
+    /// has none of a scheduler's.
+    busy_since: Vec<CachePadded<AtomicU64>>,
     /// How many threads wait for tasks to finish, to be looked at without the lock.
     waiting: CachePadded<AtomicUsize>,
     waiters: Mutex<Waiters>,
@@ -157,6 +162,7 @@ impl Pool {
             idle,
             submitted: none(0),
             finished: (0..threads).map(none).collect(),
+            busy_since: (0..threads).map(|_| CachePadded::new(AtomicU64::new(0))).collect(),
             waiting: none(0),
             waiters: Mutex::new(Waiters::default()),
             ending: AtomicBool::new(false),
@@ -196,6 +202,21 @@ impl Pool {
             }
         }
         true
+    }
+
+    /// Whether it is this very pool.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.guard, &other.guard)
+    }
+
+    /// Since when all threads have been busy with a scheduler's tasks, each with the one that it is
+    /// at, on the scheduler's clock; `None` if one of them is not.
+    pub(crate) fn all_busy_since(&self) -> Option<u64> {
+        // Relaxed: a hint.
+        let since = self.guard.shared.busy_since.iter().map(|since| since.load(Ordering::Relaxed));
+        since
+            .map(|since| (since > 0).then_some(since))
+            .try_fold(0, |last, since| Some(since?.max(last)))
     }
 
     /// Takes all tasks of a chunk, or gives it back with the reason.
@@ -392,12 +413,14 @@ struct Work<'a> {
     /// How many tasks it has run since it last looked elsewhere first, and how often it has.
     ran: u32,
     looks: u32,
+    runs: RunClock,
 }
 
 impl<'a> Work<'a> {
     fn new(shared: &'a Arc<Shared>, number: usize) -> Self {
         shared.idle.begin_search();
-        Self { shared, number, searching: true, ran: 0, looks: 0 }
+        let runs = RunClock::new(RanOn::Pool);
+        Self { shared, number, searching: true, ran: 0, looks: 0, runs }
     }
 
     fn run(mut self, seat: Seat) {
@@ -406,9 +429,13 @@ impl<'a> Work<'a> {
         LOCAL.with(|slot| *slot.borrow_mut() = Some(local));
         while let Some(job) = self.next(&sleeper) {
             match job {
-                Job::One(task) => {
+                Job::One(mut task) => {
                     self.end_search();
+                    let reporter = task.reporter().map(Arc::clone);
+                    self.begin_job(reporter.as_ref());
+                    task.note(&mut self.runs);
                     task.run();
+                    self.end_job(reporter.as_ref());
                     self.count_finished();
                     self.shared.tell_waiters();
                 }
@@ -489,12 +516,42 @@ impl<'a> Work<'a> {
         }
         self.end_search();
         let mut next = Some(first);
+        self.begin_job(Some(chunk.reporter()));
         while let Some(task) = next {
+            task.note(&mut self.runs);
+            self.say_busy(self.runs.now());
             task.run();
             self.count_finished();
             next = chunk.claim();
         }
+        self.end_job(Some(chunk.reporter()));
         self.shared.tell_waiters();
+    }
+
+    /// Tasks of a scheduler are about to run, if it has a reporter.
+    fn begin_job(&mut self, reporter: Option<&Arc<Reporter>>) {
+        if let Some(reporter) = reporter
+            && let Some(clock) = &reporter.clock
+        {
+            self.runs.begin_turn(clock.now(), reporter);
+            self.say_busy(self.runs.now());
+        }
+    }
+
+    /// They have run.
+    fn end_job(&mut self, reporter: Option<&Arc<Reporter>>) {
+        if let Some(reporter) = reporter
+            && let Some(clock) = &reporter.clock
+        {
+            self.runs.pause(clock, reporter);
+        }
+        self.say_busy(0);
+    }
+
+    /// For [`Pool::all_busy_since`].
+    fn say_busy(&self, since: u64) {
+        // Relaxed: a hint.
+        self.shared.busy_since[self.number].store(since, Ordering::Relaxed);
     }
 
     fn count_finished(&mut self) {

@@ -13,6 +13,7 @@ use crate::executor::run_on::RunOn;
 pub(crate) struct TaskOptions {
     pub(crate) run_on: RunOn,
     pub(crate) run_on_close: bool,
+    pub(crate) name: Option<&'static str>,
 }
 
 /// What can be scheduled to run once: any `FnOnce() + Send + 'static`, or a [`Task`] with options.
@@ -194,6 +195,17 @@ impl<F, C> Task<F, C> {
         self
     }
 
+    /// Gives the task a name, by which logs, hooks and listings know it; see
+    /// [`TaskIdentity`](crate::TaskIdentity).
+    ///
+    /// It says what kind of task this is (`"session timeout"`), not which one of them: the
+    /// scheduler remembers each combination of name, type and place to the end of the process, and
+    /// at most 65,536 of them.
+    pub fn named(mut self, name: &'static str) -> Self {
+        self.options.name = Some(name);
+        self
+    }
+
     /// Marks the task for [`ClosePolicy::RunMarked`](crate::ClosePolicy::RunMarked): when the
     /// scheduler is closed before the task is due, the closing thread runs it.
     pub fn run_on_close(mut self) -> Self {
@@ -246,6 +258,10 @@ where
 
     fn lost(self) {
         self.run.lost();
+    }
+
+    fn known_as() -> &'static str {
+        F::known_as()
     }
 
     fn cancelled(self) {

@@ -17,6 +17,7 @@
 //! | `Periodic::on_end_from_outside` | a repeat that learns of a cancel, or of a `stop` |
 
 use crate::api::repeat::sealed::NextRun;
+use crate::base::identity::Label;
 use crate::base::panics::Reporter;
 use crate::base::raw_task::RawTask;
 use crate::engine::dispatch::hand_over;
@@ -48,13 +49,13 @@ impl Handle {
             (RunOn::Default, DefaultExecutor::Pool(pool)) => pool,
             (RunOn::Default, DefaultExecutor::Inline) | (RunOn::Inline, _) => &Inline,
         };
-        hand_over(live, executor, RawTask::new(body));
+        hand_over(live, executor, RawTask::new(body, Label::default()), live.clock.now());
     }
 
     /// Runs a task now on the scheduler's own pool, whatever its executor is.
     pub(crate) fn hand_over_to_pool(&self, body: impl TaskBody) {
         let live = self.live();
-        hand_over(live, &live.pool, RawTask::new(body));
+        hand_over(live, &live.pool, RawTask::new(body, Label::default()), live.clock.now());
     }
 }
 

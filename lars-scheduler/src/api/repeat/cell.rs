@@ -19,10 +19,13 @@
 use std::ptr::NonNull;
 
 use crate::api::cancel::Series;
+use crate::api::handle::Handle;
+use crate::base::clock::Clock;
+use crate::base::identity::TaskIdentity;
 use crate::engine::entry::Entry;
 use crate::engine::entry_handle::EntryHandle;
 use crate::engine::shared::Core;
-use crate::sync::{AtomicPtr, Ordering};
+use crate::sync::{AtomicPtr, AtomicU64, Ordering};
 
 // The two lowest bits, which are zero in an entry's address, say what a marker is. So a run's
 // number cannot make a marker of one kind look like another. It may wrap: for a slow thread to take
@@ -55,6 +58,10 @@ pub(super) struct SeriesCell {
     current: AtomicPtr<Entry>,
     /// Where the entries belong. It exists as long as there is one in the cell, by its handle.
     core: NonNull<Core>,
+    identity: TaskIdentity,
+    clock: Clock,
+    /// When the current timer is due, or the next one if that is about to be armed.
+    due: AtomicU64,
 }
 
 // SAFETY: the core is shared state, and is only reached through a handle of one of its entries,
@@ -64,9 +71,21 @@ unsafe impl Send for SeriesCell {}
 unsafe impl Sync for SeriesCell {}
 
 impl SeriesCell {
-    /// The cell of a series of `core`, whose first timer has not been armed yet.
-    pub(super) fn new(core: NonNull<Core>) -> Self {
-        Self { current: AtomicPtr::new(arming(FIRST)), core }
+    /// The cell of a series, whose first timer is due at `due` and has not been armed yet.
+    pub(super) fn new(handle: &Handle, identity: TaskIdentity, due: u64) -> Self {
+        Self {
+            current: AtomicPtr::new(arming(FIRST)),
+            core: handle.core_address(),
+            identity,
+            clock: handle.core().clock.clone(),
+            due: AtomicU64::new(due),
+        }
+    }
+
+    /// The next timer is about to be armed for this deadline.
+    pub(super) fn arm_for(&self, due: u64) {
+        // Relaxed: `armed` publishes it with the timer.
+        self.due.store(due, Ordering::Relaxed);
     }
 
     /// Run `number` begins. False if the series has been cancelled: then it must not run.
@@ -144,6 +163,15 @@ impl Series for SeriesCell {
 
     fn is_waiting(&self) -> bool {
         is_entry(self.current.load(Ordering::Acquire))
+    }
+
+    fn identity(&self) -> TaskIdentity {
+        self.identity
+    }
+
+    fn due(&self) -> Option<(u64, &Clock)> {
+        // After the look at the cell: whoever sees a timer there sees its deadline, or a later one.
+        self.is_waiting().then(|| (self.due.load(Ordering::Relaxed), &self.clock))
     }
 }
 

@@ -157,6 +157,10 @@ impl Flags {
     pub(crate) fn is_local(self) -> bool {
         self.0 & LOCAL != 0
     }
+    /// The lane whose threads use the entry.
+    pub(crate) fn lane(self) -> usize {
+        ((self.0 & LANE) >> LANE_SHIFT) as usize
+    }
     /// Whether a handle or a carrier refers to the entry.
     #[inline]
     fn is_held(self) -> bool {
@@ -367,6 +371,15 @@ impl State {
         } else {
             self.0.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire)
         }
+    }
+
+    /// What the entry is, if it waits, and whether it is armed. For a party that holds the wheel of
+    /// its lane, or, if it is not local, the driver's: then an armed entry stays filled.
+    pub(crate) fn waiting(&self) -> Option<(Flags, bool)> {
+        // Acquire: pairs with the steps of handles. (What was written before the entry was armed is
+        // ordered by the gate or the intake.)
+        let seen = self.0.load(Ordering::Acquire);
+        is_waiting(seen).then_some((Flags(seen), seen & PHASE == ARMED))
     }
 
     /// What the entry is. Changes nothing.
