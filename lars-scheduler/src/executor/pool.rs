@@ -446,7 +446,7 @@ impl<'a> Work<'a> {
             match job {
                 Job::One(mut task) => {
                     self.end_search();
-                    let reporter = task.reporter().map(Arc::clone);
+                    let reporter = task.reporter().cloned();
                     self.begin_job(reporter.as_ref());
                     task.note(&mut self.runs);
                     task.run();
@@ -544,7 +544,7 @@ impl<'a> Work<'a> {
     }
 
     /// Tasks of a scheduler are about to run, if it has a reporter.
-    fn begin_job(&mut self, reporter: Option<&Arc<Reporter>>) {
+    fn begin_job(&mut self, reporter: Option<&crate::sync::Arc<Reporter>>) {
         if let Some(reporter) = reporter
             && let Some(clock) = &reporter.clock
         {
@@ -554,7 +554,7 @@ impl<'a> Work<'a> {
     }
 
     /// They have run.
-    fn end_job(&mut self, reporter: Option<&Arc<Reporter>>) {
+    fn end_job(&mut self, reporter: Option<&crate::sync::Arc<Reporter>>) {
         if let Some(reporter) = reporter
             && let Some(clock) = &reporter.clock
         {
