@@ -1,5 +1,5 @@
-//! The parts, for the benches and the fuzzer of this workspace, which could not reach them
-//! otherwise. Not part of the interface: what is in here may change in any release.
+//! Internal parts, for the benches and the fuzzer of this workspace. Not part of the interface:
+//! they may change in any release.
 
 use std::ops::Range;
 use std::ptr;
@@ -155,7 +155,7 @@ impl Wheel {
         self.wheel.next_tick().map(|tick| Duration::from_nanos(self.tick.start_of(tick)))
     }
 
-    /// Moves the wheel to an instant, cascading without a limit; says how many timers came due.
+    /// Moves the wheel to an instant, cascading without a limit. Returns how many timers expired.
     pub fn advance(&mut self, to: Duration) -> usize {
         while !self.step(to, usize::MAX) {}
         let mut due = 0;

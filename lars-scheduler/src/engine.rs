@@ -1,6 +1,6 @@
 //! How a timer gets from the thread that schedules it to the one that runs it.
 //!
-//! The modules stand in the order in which they may use each other: downwards never.
+//! The modules are in dependency order: each uses only those above it.
 
 pub(crate) mod entry;
 

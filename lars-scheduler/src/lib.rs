@@ -13,7 +13,8 @@
 //!   [`cancel_on_drop`](Cancellable::cancel_on_drop).
 //! - Starting and stopping: [`Builder`], [`stop`](LightArrayRevolverScheduler::stop),
 //!   [`close`](LightArrayRevolverScheduler::close).
-//! - In tests: [`VirtualTime`].
+//! - Without a thread, in an event loop: [`TimerDriver`].
+//! - In tests, and for the time of games and simulations: [`VirtualTime`].
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // In dependency order: a folder uses only those above it.
 
@@ -80,8 +81,9 @@ pub use self::api::listing::{
 pub use self::api::metrics::{Lateness, Metrics};
 pub use self::api::pending::{PendingTask, StopFuture};
 pub use self::api::rate::MissedTickBehavior;
-pub use self::api::repeat::{IntoPeriodic, Periodic, Repeat, Verdict};
+pub use self::api::repeat::{IntoPeriodic, Periodic, Repeat, Start, Verdict};
 pub use self::api::scheduler::LightArrayRevolverScheduler;
+pub use self::api::timer_driver::TimerDriver;
 pub use self::api::virtual_time::{NotIdle, VirtualTime};
 pub use self::base::error::{BuildError, ConfigError, Refusal, ScheduleError};
 pub use self::base::identity::TaskIdentity;

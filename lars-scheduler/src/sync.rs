@@ -13,7 +13,7 @@ pub(crate) use self::real::*;
 #[cfg(lars_shuttle)]
 pub(crate) use self::shuttled::*;
 
-// What no loom model looks into: the pool's threads, and the clock.
+// Not covered by loom models: the pool's threads, and the clock.
 #[cfg(not(lars_shuttle))]
 pub(crate) use self::system::*;
 
@@ -28,7 +28,7 @@ mod thread_slot;
 /// other lock is taken, and nothing of a model happens, while it is held.
 pub(crate) use std::sync::Mutex as GlobalMutex;
 
-/// Whether a checker looks at every step, so that what could be many should be few.
+/// Whether a checker looks at every step, so that numbers should be small.
 pub(crate) const CHECKED: bool = cfg!(any(lars_loom, lars_shuttle));
 
 /// The number of a thread that has none.
@@ -126,6 +126,8 @@ pub mod model {
     pub(crate) use loom::sync::atomic::AtomicIsize;
     pub use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
     use std::time::Instant;
+
+    pub(crate) use loom::sync::MutexGuard;
 
     /// loom's mutex with parking_lot's interface.
     #[derive(Debug)]

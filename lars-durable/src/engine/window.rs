@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::runs::PUT_OFF;
+use super::settings::PUT_OFF;
 use super::{Node, NodeSettings, Output};
 use crate::model::{BucketNo, Fence, Finish, Loaded, Then, TimerId};
 use crate::sync::Arc;
@@ -13,6 +13,9 @@ use crate::time::{Mono, Timestamp};
 
 /// The order in which timers start.
 pub(super) type Key = (Timestamp, TimerId);
+
+/// How often a sweep looks at everything that is overdue, and how far back the others look.
+const FULL_SWEEP: i64 = 60_000_000;
 
 /// The width of an alarm in microseconds.
 const SLOT: i64 = 1_000;
@@ -135,7 +138,7 @@ impl Window {
         self.alarms_are_wrong = true;
     }
 
-    /// All slots with a timer that comes due.
+    /// All slots with a timer that will be due.
     fn slots(&self) -> Vec<i64> {
         let keys = self.residents.keys().filter(|key| key.0 != Timestamp::NEVER);
         let mut slots: Vec<i64> = keys.map(|key| slot_of(key.0)).collect();
@@ -205,6 +208,12 @@ pub(super) struct LoadOrder {
     sweeps: bool,
 }
 
+impl LoadOrder {
+    pub(super) fn sweeps(&self) -> bool {
+        self.sweeps
+    }
+}
+
 impl Node {
     /// `bucket` is this node's from now on.
     pub(super) fn own(&mut self, bucket: BucketNo, epoch: u32, now: Mono) {
@@ -265,8 +274,16 @@ impl Node {
     }
 
     /// Looks for timers that are overdue by `grace`; where they are few, one look takes in all.
+    ///
+    /// Most sweeps look back for a minute only: behind that, rows that are dead and not yet removed
+    /// may be many.
     pub(super) fn sweeps(&mut self, now: Mono, grace: i64) -> Vec<LoadOrder> {
         let until = self.clock.at_least(now).plus(-grace);
+        let full = now >= self.runs.next_full_sweep;
+        if full {
+            self.runs.next_full_sweep = now.plus(FULL_SWEEP);
+        }
+        let from = if full { Timestamp::MIN } else { until.plus(-FULL_SWEEP) };
         let mut sweeps = Vec::new();
         for (number, bucket) in &mut self.window.buckets {
             if bucket.draining {
@@ -275,7 +292,7 @@ impl Node {
             sweeps.push(LoadOrder {
                 bucket: *number,
                 epoch: bucket.epoch,
-                after: bucket.swept.take().unwrap_or((Timestamp::MIN, TimerId::MIN)),
+                after: bucket.swept.take().unwrap_or((from, TimerId::MIN)),
                 until: until.min(bucket.watermark.0),
                 limit: self.settings.batch,
                 sweeps: true,
@@ -326,8 +343,8 @@ impl Node {
         }
     }
 
-    /// A timer that this node was told of: waits here, if its bucket is this node's and it is due
-    /// inside of what has been loaded. Otherwise its owner will load it.
+    /// A timer that was announced to this node: waits here, if its bucket is this node's and it is
+    /// due within the loaded range. Otherwise its owner will load it.
     pub(super) fn near(&mut self, bucket: BucketNo, key: Key, handler: &Arc<str>) {
         if self.window.reaches(bucket, key) && !self.runs.holds(key.1) {
             let resident = self.window.resident(bucket, handler);
@@ -356,8 +373,8 @@ impl Node {
             && due < self.clock.at_least(now).plus(self.settings.window)
     }
 
-    /// Sees to it that the wheel has an alarm for each slot with a timer, and that the first one's
-    /// is still to come.
+    /// Makes sure that the wheel has an alarm for each slot with a timer, and that the alarm of the
+    /// first one is still to come.
     pub(super) fn set_alarms(&mut self, now: Mono) {
         if std::mem::take(&mut self.window.alarms_are_wrong) {
             self.window.armed.clear();

@@ -20,7 +20,7 @@ use crate::executor::run_on::RunOn;
 use crate::executor::task::{IntoTask, TaskOptions};
 use crate::sync::{Arc, Ordering};
 
-/// Schedules on a scheduler. Cheap to clone, `Send` and `Sync`.
+/// Schedules tasks on a scheduler. Cheap to clone, `Send` and `Sync`.
 ///
 /// A handle does not keep the scheduler running: when the owner is closed or dropped, calls on its
 /// handles are refused with [`Refusal::Stopped`].
@@ -210,7 +210,7 @@ impl Handle {
     }
 
     #[inline]
-    fn schedule<T: IntoTask>(
+    pub(crate) fn schedule<T: IntoTask>(
         &self,
         now: u64,
         due: Deadline,

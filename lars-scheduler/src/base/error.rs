@@ -135,7 +135,7 @@ pub enum Refusal {
     #[error("the repeated timer has been destroyed; it cannot be started any more")]
     Destroyed,
     /// More timers would be pending than the scheduler was built to hold.
-    #[error("max_pending is {limit}, and with this more timers would be pending")]
+    #[error("max_pending is {limit}, and this call would exceed it")]
     Full {
         /// The scheduler's `max_pending`.
         limit: usize,

@@ -1,7 +1,7 @@
 //! A wrapper that makes any value `Sync` by giving no shared access to it.
 
-/// Gives safe access to its content by `&mut` or by value only, so it is `Sync` whatever the content
-/// is.
+/// Gives safe access to its content by `&mut` or by value only, so it is `Sync` whatever the
+/// content is.
 pub(crate) struct Exclusive<T>(T);
 
 // SAFETY: a shared reference to `Exclusive` gives no access to the value inside but by `shared`,

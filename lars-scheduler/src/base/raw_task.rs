@@ -19,7 +19,7 @@ use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 
 use crate::base::identity::{Label, TaskIdentity};
 
-/// What a task does when it runs, is cancelled, or is lost: exactly one of the three, once.
+/// The body of a task. It is run, cancelled or lost: exactly one of the three, once.
 ///
 /// Every `FnOnce() + Send + 'static` is one. A type of your own, scheduled through
 /// [`Task::new`](crate::Task::new), can also do something when it is cancelled, and can be taken
@@ -105,12 +105,12 @@ pub trait TaskBody: Send + Sized + 'static {
     /// ```
     fn lost(self) {}
 
-    /// Whether inline tasks with this type of body that are due one right after the other are run
+    /// Whether inline tasks with this type of body that are due one right after another are run
     /// together, by [`run_due`](Self::run_due). By default they are not.
     const TOGETHER: bool = false;
 
-    /// Runs bodies that are due one right after the other, first to last: for tasks that are
-    /// cheaper together, such as sends to the same queue.
+    /// Runs bodies that are due one right after another, first to last: for tasks that are cheaper
+    /// together, such as sends to the same queue.
     ///
     /// Called on the timer thread, or the thread that moves virtual time, if
     /// [`TOGETHER`](Self::TOGETHER) is set and the tasks are [inline](crate::Task::inline) and have
@@ -549,8 +549,8 @@ impl Row {
     }
 }
 
-/// Bodies that are due one right after the other, first to last; see [`TaskBody::run_due`]. An
-/// iterator that takes them out.
+/// An iterator that takes out task bodies that are due one right after another, first to last. See
+/// [`TaskBody::run_due`].
 ///
 /// # Examples
 ///

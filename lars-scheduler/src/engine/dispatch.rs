@@ -11,7 +11,7 @@ use crate::executor::pool::Pool;
 use crate::executor::{Executor, Inline, Rejected, Runnable};
 use crate::sync::Arc;
 
-/// Due tasks on their way to a pool, which is given many in one go.
+/// Due tasks on their way to a pool, which gets many in one call.
 ///
 /// Tasks start, or are handed over, in the order in which they are pushed.
 #[derive(Debug)]
@@ -99,7 +99,7 @@ pub(crate) fn runs_here(live: &Live, inline: bool) -> bool {
     inline || matches!(live.executor, DefaultExecutor::Inline)
 }
 
-/// Hands a task that was due at `due` to an executor, or to the next best.
+/// Hands a task that was due at `due` to an executor, or to a substitute that accepts it.
 pub(crate) fn hand_over(live: &Live, executor: &dyn Executor, task: RawTask, due: u64) {
     let whose = task.whose();
     let task = Runnable::of_scheduler(task, due, &live.reporter);

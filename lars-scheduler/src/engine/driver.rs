@@ -1,4 +1,4 @@
-//! The timer side: a value that is turned. It has no thread and reads no clock.
+//! The timer side: a value that is turned. It has no thread of its own and reads no clock.
 //!
 //! A turn takes in what came through the channels, visits the lanes in which something is due,
 //! gathers what is due from all wheels by tick into one list, and fires from that.
@@ -31,8 +31,8 @@ use crate::sync::{Arc, CHECKED, relax};
 
 /// How many tasks are fired before the clock is read and the lanes are looked at again.
 const FIRE: usize = 512;
-/// At most how many due entries are taken out of the wheels before they are fired. For those 0.3 ms
-/// the owner of a lane finds its gate shut.
+/// How many due entries are taken out of the wheels at most before they are fired. For that time,
+/// 0.3 ms, the owner of a lane finds its gate shut.
 const GATHER: usize = 256;
 /// How many entries are cascaded in a turn: 0.1 ms of work.
 const CASCADE: usize = 4096;
@@ -59,7 +59,7 @@ pub(crate) struct Turn {
 pub(crate) enum Next {
     /// At once: there is more to do.
     Now,
-    /// As soon as a thread has gone on that was interrupted while it scheduled something.
+    /// As soon as a thread that was interrupted while it scheduled something has continued.
     Soon,
     /// At this instant, or when something earlier is scheduled.
     At(u64),
@@ -73,7 +73,7 @@ pub(crate) enum Next {
 pub(crate) enum Intaken {
     /// Everything that had been pushed into the channels before the call is in the wheel.
     All,
-    /// A producer is in the middle of a push. What it and those behind it push comes later.
+    /// A producer is in the middle of a push. Its entry, and those pushed after it, come later.
     Gap,
 }
 
@@ -249,8 +249,8 @@ impl Driver {
         }
         self.now = self.now.max(now.min(LAST_INSTANT));
         self.runs.begin_turn(now, &self.live.reporter);
-        // What is due goes to the due list first, behind what is there. So tasks that schedule each
-        // other without a delay cannot keep out a timer whose time has come.
+        // Due entries go to the end of the due list first. So tasks that schedule each other
+        // without a delay cannot starve a timer whose time has come.
         let gathered = self.gather(self.live.tick.reached_by(self.now));
         let late = self.due.first().map_or(0, |first| {
             // SAFETY: an entry in the due list is alive.
@@ -320,9 +320,9 @@ impl Driver {
         let mut moves = if self.due.is_empty() { CASCADE } else { CASCADE_BUSY };
         // (With a tick of 1 ns there is only one deadline in it.)
         let sorted = self.exact_order && self.live.tick.nanos() > 1;
-        // First what does not wait for a tick: half of what is gathered, or tasks that schedule
-        // each other at once would keep the others out. (In virtual time what is left of the tick
-        // that has been reached comes before it.)
+        // First entries that do not wait for a tick, but at most half of what is gathered:
+        // otherwise tasks that schedule each other at once would starve the rest. (In virtual time
+        // the rest of the tick that has been reached comes before them.)
         let due = &mut self.due;
         let most = if self.exact_order { usize::MAX } else { GATHER / 2 };
         let mut at_once = |wheel: &mut Wheel| {
@@ -338,7 +338,7 @@ impl Driver {
             if self.due.len() >= GATHER || self.exact_order && !self.due.is_empty() {
                 break Gathered::More;
             }
-            // What is left of an earlier tick comes first, in whichever wheel it is.
+            // The rest of an earlier tick comes first, in whichever wheel it is.
             let own = next_tick(&mut self.wheel);
             let tick = own.min(self.visits.first());
             if tick > target {
@@ -556,12 +556,12 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        // Nobody turns it any more, so producers have to be told.
+        // Nobody will turn it again, so producers have to learn that.
         self.finish();
     }
 }
 
-/// Goes on towards `tick` in one wheel. False if the budget `moves` does not suffice to get there.
+/// Advances one wheel towards `tick`. False if the budget `moves` does not suffice.
 fn step(wheel: &mut Wheel, tick: u64, due: &mut DueList, moves: &mut usize, sorted: bool) -> bool {
     if !wheel.has_due() {
         match wheel.advance(tick, moves) {

@@ -59,7 +59,7 @@ impl Links {
 
     // By the ground rules one party at a time has the links, with one exception: the owner of a
     // lane may ask whether an entry is linked while the driver takes it out of the due list.
-    // Relaxed: the answer is no before and after that.
+    // Relaxed: the answer is no, both before and after that.
 
     #[inline]
     pub(crate) fn next(&self) -> *mut Links {
@@ -79,7 +79,7 @@ impl Links {
     }
 }
 
-/// Where an entry is that is not in an intake for the first time, as its `prev` link tells.
+/// Where an entry is, as its `prev` link tells, unless it is in an intake for the first time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Whereabouts {
     /// In no list, and in no intake but for the first time.
@@ -92,7 +92,7 @@ pub(crate) enum Whereabouts {
     GivenUp,
 }
 
-// Addresses that no links have.
+// Addresses that are not those of any links.
 const QUEUED: *mut Links = ptr::without_provenance_mut(1);
 const GIVEN_UP: *mut Links = ptr::without_provenance_mut(2);
 
@@ -103,7 +103,7 @@ union Slot {
 }
 
 /// One timer, in a cache line of its own: a thread that works on it fetches one line, and disturbs
-/// no other.
+/// no other thread.
 #[repr(C, align(64))]
 pub(crate) struct Entry {
     /// First, so that a pointer to the links is a pointer to the entry.

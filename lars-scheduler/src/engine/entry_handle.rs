@@ -167,7 +167,7 @@ impl EntryHandle {
     }
 
     /// The deadline was moved nearer. If the entry waits in the calling thread's wheel and the gate
-    /// is open, places it anew, unlocks the deadline and returns true.
+    /// is open, places it again, unlocks the deadline and returns true.
     fn place_anew(&self, due: Deadline) -> bool {
         let Some((own, wheel)) = self.own_wheel() else { return false };
         let lane = own.lane;
@@ -220,7 +220,7 @@ impl EntryHandle {
                     None => lanes.channel_of(own).intake.push(carrier),
                 }
             }
-            // A thread that sleeps for long must not let carriers pile up.
+            // Carriers must not pile up while the timer thread sleeps for long.
             core.count_backlog(own, 1);
         }
         // Also if the carrier was sent before: the timer thread may have gone to sleep for longer

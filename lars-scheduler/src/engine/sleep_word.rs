@@ -29,12 +29,13 @@
 //!
 //! A producer wakes by a compare-and-swap to `AWAKE`, and only the winner pays for the wake-up, so
 //! a sleep costs at most one of them (about 15 µs of the producer's time). The others rely on the
-//! winner: if it is interrupted between the two, what they scheduled waits until it goes on, or
-//! until the thread wakes by itself. So a wake-up may come as late as the system lets a thread wait
-//! for its processor, and is not lost.
+//! winner: if it is interrupted between the two steps, their timers wait until it continues, or
+//! until the thread wakes by itself. So a wake-up may be as late as the system lets a thread wait
+//! for its processor, but it is not lost.
 
 use crossbeam_utils::CachePadded;
 
+use crate::base::debug::debug_fields;
 use crate::sync::{AtomicU64, Ordering, Unparker, model_fence};
 
 const AWAKE: u64 = 0;
@@ -53,15 +54,43 @@ pub(crate) enum AfterPush {
     Stopped,
 }
 
+/// How the party that sleeps is woken.
+pub(crate) enum Alarm {
+    /// The timer thread, which is parked.
+    Unpark(Unparker),
+    /// The owner of a scheduler that has no thread. The function does not panic.
+    Call(Box<dyn Fn() + Send + Sync>),
+    /// Nobody sleeps.
+    None,
+}
+
+impl Alarm {
+    fn raise(&self) {
+        match self {
+            Self::Unpark(unparker) => unparker.unpark(),
+            Self::Call(wake) => wake(),
+            Self::None => {}
+        }
+    }
+}
+
+impl From<Unparker> for Alarm {
+    fn from(unparker: Unparker) -> Self {
+        Self::Unpark(unparker)
+    }
+}
+
+debug_fields!(|_it: Alarm|);
+
 #[derive(Debug)]
 pub(crate) struct SleepWord {
     word: CachePadded<AtomicU64>,
-    unparker: Unparker,
+    alarm: Alarm,
 }
 
 impl SleepWord {
-    pub(crate) fn new(unparker: Unparker) -> Self {
-        Self { word: CachePadded::new(AtomicU64::new(AWAKE)), unparker }
+    pub(crate) fn new(alarm: impl Into<Alarm>) -> Self {
+        Self { word: CachePadded::new(AtomicU64::new(AWAKE)), alarm: alarm.into() }
     }
 
     /// Called after each push, with the instant by which the driver must have popped it.
@@ -85,9 +114,9 @@ impl SleepWord {
     /// Wakes the timer thread if it sleeps.
     pub(crate) fn wake(&self) {
         model_fence();
-        // SeqCst: (2), with the stop word instead of a push. (For a backlog of what was cancelled
-        // or let go it is a hint: if the thread misses those now, it takes them in when it wakes
-        // next.)
+        // SeqCst: (2), with the stop word instead of a push. (For a backlog of cancelled or
+        // released entries it is a hint: if the thread misses them now, it collects them when it
+        // next wakes.)
         let word = self.word.load(Ordering::SeqCst);
         if word != AWAKE && word != LATE && word != STOPPED {
             self.wake_from(word);
@@ -99,7 +128,7 @@ impl SleepWord {
         // Relaxed: the exchange decides who pays. If it fails, another is about to wake the thread,
         // or it has woken by itself; in both cases it looks at the intake before it sleeps again.
         if self.word.compare_exchange(word, AWAKE, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-            self.unparker.unpark();
+            self.alarm.raise();
         }
     }
 
@@ -126,15 +155,21 @@ impl SleepWord {
         self.word.load(Ordering::SeqCst) == AWAKE
     }
 
-    /// The timer thread, which is awake, is behind, or is not any more.
+    /// The timer thread is awake, and is late or no longer late.
     pub(crate) fn announce_late(&self, late: bool) {
         // Relaxed: a hint; in all else the two values mean the same.
         self.word.store(if late { LATE } else { AWAKE }, Ordering::Relaxed);
     }
 
+    /// Whether nobody has ended the sleep that was announced last.
+    pub(crate) fn stays_asleep(&self) -> bool {
+        // Relaxed: who ends it later raises the alarm after this.
+        self.word.load(Ordering::Relaxed) != AWAKE
+    }
+
     /// The timer thread is awake.
     pub(crate) fn announce_awake(&self) {
-        // Relaxed: a producer that still sees the instant wakes it for nothing, no worse.
+        // Relaxed: a producer that still sees the instant wakes it needlessly, which is harmless.
         self.word.store(AWAKE, Ordering::Relaxed);
     }
 

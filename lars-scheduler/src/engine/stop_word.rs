@@ -1,4 +1,4 @@
-//! The stop word: a promise that is made once, and what it is kept with.
+//! The stop word: a promise that is made once, and later kept.
 //!
 //! | value | meaning | leaves by |
 //! |---|---|---|
@@ -17,7 +17,7 @@ use crate::base::raw_task::RawTask;
 use crate::engine::entry::state::Flags;
 use crate::sync::{Arc, AtomicPtr, Ordering};
 
-/// What the first to ask waits for: the tasks, once the promise is kept.
+/// What the first caller of `stop` waits for: the tasks, once the promise is kept.
 pub(crate) type Promised = oneshot::Receiver<Vec<Pending>>;
 
 struct Promise {
@@ -71,7 +71,7 @@ impl StopWord {
 
     /// Whether the driver has collected what was pending.
     pub(crate) fn is_resolved(&self) -> bool {
-        // Acquire: a thread that sees it sees what became of each entry.
+        // Acquire: a thread that sees it sees how each entry ended.
         self.promise.load(Ordering::Acquire) == stopped()
     }
 

@@ -1,4 +1,4 @@
-//! The timer thread: reads the clock, takes in, turns, sleeps.
+//! The timer thread: reads the clock, drains the channels, turns the driver, sleeps.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
@@ -86,7 +86,7 @@ fn drive(driver: &mut Driver, parker: &Parker) {
             // The announcement was made before the notices were looked at, and nothing is due
             // before it: a producer that gives one later sees it, and wakes this thread if need be.
             Some(announced) if announced <= until => sleep(driver, parker, announced),
-            // Once more round, for the notices of producers that did not see the announcement.
+            // Go round once more, for the notices of producers that did not see the announcement.
             _ => {
                 core.sleep.announce_sleep(until);
                 announced = Some(until);
@@ -110,8 +110,8 @@ fn sleep(driver: &mut Driver, parker: &Parker, instant: u64) {
     core.sleep.announce_awake();
 }
 
-/// Asks the kernel not to let this thread sleep longer so that wake-ups coincide. By default it may
-/// add 50 µs.
+/// Asks the kernel not to prolong this thread's sleeps in order to batch wake-ups. By default it
+/// may add 50 µs.
 ///
 /// (The threads that it starts inherit this, those of the pool among them.)
 fn sleep_exactly() {

@@ -9,9 +9,10 @@
 //! because an executor lost it or `stop` handed it back. (A `Future` of the JDK that `shutdownNow`
 //! handed back is neither done nor cancelled, and `get` blocks forever.)
 
+mod outcome;
+
 mod bodies;
 mod handles;
-mod outcome;
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -76,8 +76,9 @@
 //! | `destroy` from the trigger leaves the timer's thread behind | it leaves nothing behind |
 //! | a period is not checked | zero is refused |
 
-mod builder;
 mod chain;
+
+mod builder;
 
 use std::fmt;
 use std::sync::Arc;

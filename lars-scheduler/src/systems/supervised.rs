@@ -88,13 +88,17 @@
 //!
 //! A blocked poll cannot be dropped: it is a straggler until it returns.
 
-mod future_run;
 mod report;
-mod run;
-mod settings;
-mod state;
-mod supervisor;
 mod token;
+
+mod settings;
+
+mod run;
+
+mod future_run;
+mod state;
+
+mod supervisor;
 
 use std::future::Future;
 use std::time::Duration;
@@ -302,7 +306,7 @@ pub enum RunNowError {
     #[error("the supervised task has ended")]
     Ended,
     /// More calls than [`on_demand_limit`](SupervisionBuilder::on_demand_limit) allows.
-    #[error("run_now is over its on_demand_limit; the next call is accepted in {retry_in:?}")]
+    #[error("run_now has reached its on_demand_limit; the next call is accepted in {retry_in:?}")]
     TooOften {
         /// When a call will be accepted.
         retry_in: Duration,

@@ -83,10 +83,13 @@
 //! | `dispose` may interrupt the running task | threads cannot be interrupted in Rust |
 //! | a context set for a task stays in the thread | [it is restored](WorkerBuilder::context) |
 
-mod builder;
 mod context;
-mod drain;
+
 mod job;
+
+mod drain;
+
+mod builder;
 mod task;
 
 use std::fmt;

@@ -123,11 +123,12 @@ impl ScheduledExecutor {
     }
 
     /// Refuses new work from now on, cancels the series, and hands back every one-shot that was
-    /// accepted and has not started, the earliest deadline first. What runs is not interrupted.
+    /// accepted and has not started, the earliest deadline first. Running tasks are not
+    /// interrupted.
     ///
-    /// (In the JDK, threads that wait for such a task never hear of it again. Here they hear at
-    /// once that it was [handed back](crate::call::CallError::HandedBack). If it is run, handles
-    /// that are left get the value; if it is dropped, they get
+    /// (In the JDK, threads that wait for such a task wait forever. Here they learn at once that it
+    /// was [handed back](crate::call::CallError::HandedBack). If it is run, handles that are left
+    /// get the value; if it is dropped, they get
     /// [`CallError::Dropped`](crate::call::CallError::Dropped).)
     ///
     /// # Examples

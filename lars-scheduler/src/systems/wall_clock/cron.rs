@@ -110,7 +110,7 @@ pub enum CronError {
         given: usize,
     },
     /// It is longer than any expression needs to be.
-    #[error("the cron expression has {given} bytes, but it must not have more than {max}")]
+    #[error("the cron expression has {given} bytes, but at most {max} are allowed")]
     TooLong {
         /// How long it is, in bytes.
         given: usize,

@@ -2,7 +2,7 @@
 //! wake-up is a deadlock: time does not go on by itself.
 
 use super::*;
-use crate::sync::{Arc, Mutex, advance, check, on_read, thread};
+use crate::sync::{Arc, Mutex, Parker, advance, check, on_read, real_now, thread};
 
 #[test]
 fn a_task_without_delay_wakes_a_thread_that_sleeps_for_ever() {
@@ -60,6 +60,39 @@ fn a_deadline_that_is_moved_nearer_ends_the_sleep() {
         advance(ticks(3));
         ledger.wait_run(number);
         drop(scheduler);
+        ledger.settle();
+    });
+}
+
+/// The same without a thread: a loop that waits as long as a turn said misses no call of the hook.
+#[test]
+fn a_loop_that_waits_until_it_has_to_turn_or_the_hook_is_called_misses_nothing() {
+    check(8_000, || {
+        let ledger = Ledger::new();
+        let parker = Parker::new();
+        let hook = parker.unparker().clone();
+        let mut driver = builder().build_driver(move || hook.unpark()).unwrap();
+        let threads: Vec<_> = (0..2)
+            .map(|_| {
+                let (handle, ledger) = (driver.handle(), ledger.clone());
+                thread::spawn(move || {
+                    for delay in [TICK, Duration::ZERO] {
+                        let (number, _) = schedule(&ledger, &handle, delay).unwrap();
+                        advance(delay + TICK);
+                        ledger.wait_run(number);
+                    }
+                })
+            })
+            .collect();
+        while ledger.total_ran() < 4 {
+            match driver.turn(real_now()) {
+                _ if ledger.total_ran() == 4 => {}
+                Some(next) => parker.park_deadline(next),
+                None => parker.park(),
+            }
+        }
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        drop(driver);
         ledger.settle();
     });
 }
