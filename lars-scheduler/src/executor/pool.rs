@@ -27,8 +27,8 @@ use crate::base::run_clock::RunClock;
 use crate::base::slow::RanOn;
 use crate::base::wait::park_until;
 use crate::sync::{
-    AtomicBool, AtomicU64, AtomicUsize, CHECKED, Mutex, Ordering, Parker, Unparker, fence, relax,
-    thread, thread_local,
+    self, AtomicBool, AtomicU64, AtomicUsize, CHECKED, Mutex, Ordering, Parker, Unparker, fence,
+    relax, thread, thread_local,
 };
 
 /// How many tasks a worker runs before it looks elsewhere first. It looks in the shared queue, so
@@ -431,7 +431,7 @@ impl<'a> Work<'a> {
             match job {
                 Job::One(mut task) => {
                     self.end_search();
-                    let reporter = task.reporter().map(Arc::clone);
+                    let reporter = task.reporter().cloned();
                     self.begin_job(reporter.as_ref());
                     task.note(&mut self.runs);
                     task.run();
@@ -529,7 +529,7 @@ impl<'a> Work<'a> {
     }
 
     /// Tasks of a scheduler are about to run, if it has a reporter.
-    fn begin_job(&mut self, reporter: Option<&Arc<Reporter>>) {
+    fn begin_job(&mut self, reporter: Option<&sync::Arc<Reporter>>) {
         if let Some(reporter) = reporter
             && let Some(clock) = &reporter.clock
         {
@@ -539,7 +539,7 @@ impl<'a> Work<'a> {
     }
 
     /// They have run.
-    fn end_job(&mut self, reporter: Option<&Arc<Reporter>>) {
+    fn end_job(&mut self, reporter: Option<&sync::Arc<Reporter>>) {
         if let Some(reporter) = reporter
             && let Some(clock) = &reporter.clock
         {
