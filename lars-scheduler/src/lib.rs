@@ -13,6 +13,8 @@
 //!   [`cancel_on_drop`](Cancellable::cancel_on_drop).
 //! - Starting and stopping: [`Builder`], [`stop`](LightArrayRevolverScheduler::stop),
 //!   [`close`](LightArrayRevolverScheduler::close).
+//! - To look inside: [`list`](Handle::list), [`metrics`](Handle::metrics), [`TaskIdentity`],
+//!   [`Builder::on_slow`], [`Builder::on_panic`].
 //! - Without a thread, in an event loop: [`TimerDriver`].
 //! - In tests, and for the time of games and simulations: [`VirtualTime`].
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -42,6 +44,9 @@ mod tests;
 mod pages {
     #[doc = include_str!("../../docs/semantics.md")]
     struct Semantics;
+
+    #[doc = include_str!("../../docs/observability.md")]
+    struct Observability;
 
     #[doc = include_str!("../../docs/systems.md")]
     struct Systems;
@@ -90,6 +95,7 @@ pub use self::base::identity::TaskIdentity;
 pub use self::base::panics::{PanicIn, PanicReport};
 pub use self::base::raw_task::{Due, TaskBody};
 pub use self::base::slow::{RanOn, SlowTask};
+pub use self::base::threads::{ThreadKind, ThreadStart};
 #[cfg(feature = "rayon")]
 pub use self::executor::RayonExecutor;
 #[cfg(feature = "tokio")]
