@@ -28,8 +28,8 @@ use crate::base::slow::RanOn;
 use crate::base::threads::{OnThreadStart, ThreadKind};
 use crate::base::wait::park_until;
 use crate::sync::{
-    AtomicBool, AtomicU64, AtomicUsize, CHECKED, Mutex, Ordering, Parker, Unparker, fence, relax,
-    thread, thread_local,
+    self, AtomicBool, AtomicU64, AtomicUsize, CHECKED, Mutex, Ordering, Parker, Unparker, fence,
+    relax, thread, thread_local,
 };
 
 /// How many tasks a worker runs before it looks elsewhere first. It looks in the shared queue, so
@@ -544,7 +544,7 @@ impl<'a> Work<'a> {
     }
 
     /// Tasks of a scheduler are about to run, if it has a reporter.
-    fn begin_job(&mut self, reporter: Option<&crate::sync::Arc<Reporter>>) {
+    fn begin_job(&mut self, reporter: Option<&sync::Arc<Reporter>>) {
         if let Some(reporter) = reporter
             && let Some(clock) = &reporter.clock
         {
@@ -554,7 +554,7 @@ impl<'a> Work<'a> {
     }
 
     /// They have run.
-    fn end_job(&mut self, reporter: Option<&crate::sync::Arc<Reporter>>) {
+    fn end_job(&mut self, reporter: Option<&sync::Arc<Reporter>>) {
         if let Some(reporter) = reporter
             && let Some(clock) = &reporter.clock
         {
