@@ -431,7 +431,7 @@ impl<'a> Work<'a> {
             match job {
                 Job::One(mut task) => {
                     self.end_search();
-                    let reporter = task.reporter().map(Arc::clone);
+                    let reporter = task.reporter().cloned();
                     self.begin_job(reporter.as_ref());
                     task.note(&mut self.runs);
                     task.run();
@@ -529,7 +529,7 @@ impl<'a> Work<'a> {
     }
 
     /// Tasks of a scheduler are about to run, if it has a reporter.
-    fn begin_job(&mut self, reporter: Option<&Arc<Reporter>>) {
+    fn begin_job(&mut self, reporter: Option<&crate::sync::Arc<Reporter>>) {
         if let Some(reporter) = reporter
             && let Some(clock) = &reporter.clock
         {
@@ -539,7 +539,7 @@ impl<'a> Work<'a> {
     }
 
     /// They have run.
-    fn end_job(&mut self, reporter: Option<&Arc<Reporter>>) {
+    fn end_job(&mut self, reporter: Option<&crate::sync::Arc<Reporter>>) {
         if let Some(reporter) = reporter
             && let Some(clock) = &reporter.clock
         {
