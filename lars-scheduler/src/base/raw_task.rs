@@ -384,6 +384,7 @@ impl RawTask {
     ///
     /// A task was written to this address, and since then nobody has written to its last two words,
     /// nor does while this reads them.
+    #[cfg(not(lars_loom))]
     pub(crate) unsafe fn identity_at(this: *const Self) -> TaskIdentity {
         // SAFETY: `new` wrote the table, which does not change when the body is consumed or moved
         // out, and is `Copy`.
