@@ -140,6 +140,14 @@ impl Cancellable {
         }
     }
 
+    /// [`reset`](Self::reset) for callers that have read the clock.
+    pub(crate) fn reset_to(&self, due: Deadline) -> bool {
+        match &self.target {
+            Target::Once(handle) => handle.reset(due),
+            Target::Series(_) => false,
+        }
+    }
+
     /// Moves the deadline of a one-shot to `deadline`; one that has passed is now. Otherwise like
     /// [`reset`](Self::reset).
     pub fn reset_at(&self, deadline: Instant) -> bool {

@@ -210,7 +210,7 @@ impl Handle {
     }
 
     #[inline]
-    fn schedule<T: IntoTask>(
+    pub(crate) fn schedule<T: IntoTask>(
         &self,
         now: u64,
         due: Deadline,

@@ -28,6 +28,56 @@ use crate::executor::run_on::RunOn;
 use crate::executor::task::{CancelHook, NoHook, TaskOptions};
 use crate::sync::{Ordering, UnsafeCell};
 
+/// When the first run of a repeat is due: after a delay, or at an instant. Made from a [`Duration`]
+/// or an [`Instant`].
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::LightArrayRevolverScheduler;
+/// use std::time::Duration;
+///
+/// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+/// let second = Duration::from_secs(1);
+/// let start = time.now() + 10 * second;
+/// // Both run at 10, 11, 12 … seconds, although the second is scheduled later.
+/// let one = time.schedule_at_fixed_rate(start, second, || println!("one"))?;
+/// time.advance(3 * second);
+/// let other = time.schedule_at_fixed_rate(start, second, || println!("other"))?;
+/// assert_eq!(time.advance(7 * second), 2);
+/// # (one.cancel(), other.cancel());
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    /// This long after the call that schedules it. Zero means at once, through the scheduler.
+    After(Duration),
+    /// At this instant. One that has passed means now.
+    At(Instant),
+}
+
+impl Start {
+    fn deadline(self, now: u64, handle: &Handle) -> Deadline {
+        match self {
+            Self::After(delay) => Deadline::after(now, delay),
+            Self::At(instant) => Deadline::at(now, handle.core().clock.nanos_at(instant)),
+        }
+    }
+}
+
+impl From<Duration> for Start {
+    fn from(delay: Duration) -> Self {
+        Self::After(delay)
+    }
+}
+
+impl From<Instant> for Start {
+    fn from(instant: Instant) -> Self {
+        Self::At(instant)
+    }
+}
+
 /// What happens next, as a task of [`schedule_repeating`](Handle::schedule_repeating) returns it.
 ///
 /// # Examples
@@ -291,12 +341,12 @@ impl Handle {
     #[track_caller]
     pub fn schedule_with_fixed_delay<R: Verdict, T: IntoPeriodic<R>>(
         &self,
-        initial: Duration,
+        initial: impl Into<Start>,
         delay: Duration,
         task: T,
     ) -> Result<Cancellable, ScheduleError<T>> {
         self.schedule_series(
-            initial,
+            initial.into(),
             Some(delay),
             |_| Rule::Delay(nanos(delay)),
             task,
@@ -344,12 +394,12 @@ impl Handle {
     #[track_caller]
     pub fn schedule_at_fixed_rate<R: Verdict, T: IntoPeriodic<R>>(
         &self,
-        initial: Duration,
+        initial: impl Into<Start>,
         interval: Duration,
         task: T,
     ) -> Result<Cancellable, ScheduleError<T>> {
         let rule = |missed| Rule::Rate(Rate::new(interval, missed));
-        self.schedule_series(initial, Some(interval), rule, task, Location::caller())
+        self.schedule_series(initial.into(), Some(interval), rule, task, Location::caller())
     }
 
     /// Runs `task` after `initial`, and then whenever it asks for: each run returns when the next
@@ -379,16 +429,16 @@ impl Handle {
     #[track_caller]
     pub fn schedule_repeating<T: IntoPeriodic<Repeat>>(
         &self,
-        initial: Duration,
+        initial: impl Into<Start>,
         task: T,
     ) -> Result<Cancellable, ScheduleError<T>> {
-        self.schedule_series(initial, None, |_| Rule::Asked, task, Location::caller())
+        self.schedule_series(initial.into(), None, |_| Rule::Asked, task, Location::caller())
     }
 
     #[allow(private_bounds)]
     fn schedule_series<R: sealed::Answer, T: IntoPeriodic<R>>(
         &self,
-        initial: Duration,
+        initial: Start,
         period: Option<Duration>,
         rule: impl FnOnce(MissedTickBehavior) -> Rule,
         task: T,
@@ -405,7 +455,7 @@ impl Handle {
         };
         let task = task.into_periodic();
         let now = self.core().clock.now();
-        let first = Deadline::after(now, initial);
+        let first = initial.deadline(now, self);
         let options = TaskOptions { run_on: task.run_on, run_on_close: false, name: task.name };
         let identity = TaskIdentity::new(type_name::<T::Run>(), Label::at(place).named(task.name));
         let cell = Arc::new(SeriesCell::new(self, identity, first.at));

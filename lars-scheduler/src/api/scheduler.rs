@@ -25,7 +25,12 @@ use crate::sync::{Arc, CHECKED, Mutex, Parker, count_begun, count_ended, real_no
 /// The most channels for threads without a wheel.
 const MAX_CHANNELS: usize = 16;
 /// After how many timers a thread gets a wheel of its own.
-const WHEEL_AFTER: u64 = if CHECKED { 1 } else { 64 };
+pub(crate) const WHEEL_AFTER: u64 = if CHECKED { 1 } else { 64 };
+
+/// How many channels there are on this machine.
+pub(crate) fn channels() -> usize {
+    num_cpus::get().next_power_of_two().min(MAX_CHANNELS)
+}
 
 /// Beyond this many schedulers in a process, the log warns, once, of a possible leak.
 const MANY: usize = 64;
@@ -99,9 +104,8 @@ impl Builder {
     /// ```
     pub fn build(self) -> Result<LightArrayRevolverScheduler, BuildError> {
         let thread = (self.thread_name.clone(), self.on_thread_start.clone());
-        let channels = num_cpus::get().next_power_of_two().min(MAX_CHANNELS);
         let pool = |pool: &Pool| DefaultExecutor::Pool(pool.clone());
-        let checked = self.check(DEFAULT_TICK, channels, Some(WHEEL_AFTER), pool)?;
+        let checked = self.check(DEFAULT_TICK, channels(), Some(WHEEL_AFTER), pool)?;
         Ok(LightArrayRevolverScheduler::start(checked, thread)?)
     }
 }

@@ -16,11 +16,11 @@ use crate::engine::counts::DriverCounts;
 use crate::engine::entry::Entry;
 use crate::engine::lanes::LaneSettings;
 use crate::engine::listing::Requests;
-use crate::engine::sleep_word::SleepWord;
+use crate::engine::sleep_word::{Alarm, SleepWord};
 use crate::engine::stop_word::StopWord;
 use crate::executor::Executor;
 use crate::executor::pool::Pool;
-use crate::sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering, Unparker, thread};
+use crate::sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering, thread};
 
 /// Where tasks go that do not say otherwise.
 pub(crate) enum DefaultExecutor {
@@ -99,12 +99,12 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    fn new(settings: Settings, clock: Clock, unparker: Unparker) -> Self {
+    fn new(settings: Settings, clock: Clock, alarm: Alarm) -> Self {
         let mut reporter = settings.reporter;
         reporter.clock = Some(clock.clone());
         Self {
             arena: Arena::new(settings.lanes),
-            sleep: SleepWord::new(unparker),
+            sleep: SleepWord::new(alarm),
             stop: StopWord::new(),
             requests: Requests::new(),
             clock,
@@ -224,9 +224,9 @@ impl Live {
         settings: Settings,
         executors: Executors,
         clock: Clock,
-        unparker: Unparker,
+        alarm: impl Into<Alarm>,
     ) -> Arc<Self> {
-        let core = Arc::new(Core::new(settings, clock, unparker));
+        let core = Arc::new(Core::new(settings, clock, alarm.into()));
         let Executors { default, pool } = executors;
         Arc::new(Self { core: ManuallyDrop::new(core), executor: default, pool })
     }
