@@ -171,6 +171,12 @@ impl<F, C> Periodic<F, C> {
         self
     }
 
+    /// Gives the task the name of the system that it belongs to, if that has one.
+    pub(crate) fn named_after(mut self, system: Option<&'static str>) -> Self {
+        self.name = system;
+        self
+    }
+
     /// Calls `hook` once when the series has been cancelled, but not when it ends by itself or when
     /// the scheduler stops. The hook runs on the cancelling thread, after the captures have been
     /// dropped. If a run was in progress or waited in its executor, it runs on that run's thread at

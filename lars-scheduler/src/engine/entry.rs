@@ -250,7 +250,8 @@ impl Entry {
         // others only read it, or write the link, which lies in the first word: far from the last
         // two, which are all that is read here.
         #[cfg(not(lars_loom))]
-        self.slot.with(|slot| unsafe { RawTask::identity_at((&raw const (*slot).task).cast()) })
+        self.slot
+            .with(|slot| unsafe { RawTask::whose_at((&raw const (*slot).task).cast()).identity() })
     }
 
     /// Moves the task out.
