@@ -194,7 +194,7 @@ fn a_million_timeouts_that_are_cancelled_give_their_memory_back() {
 
 #[test]
 fn in_real_time_too_a_million_cancelled_timeouts_give_their_memory_back() {
-    let (rounds, batch) = (scaled(50, 3), scaled(20_000, 100));
+    let (rounds, batch) = (scaled(50, 3), scaled(10_000, 100));
     let scheduler = LightArrayRevolverScheduler::new().unwrap();
     for _ in 0..rounds {
         for number in 0..batch {
@@ -444,7 +444,7 @@ fn more_threads_than_cores_that_schedule_and_cancel_take_no_more_memory_than_the
     thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                for _ in 0..scaled(20_000, 100) {
+                for _ in 0..scaled(10_000, 100) {
                     assert!(scheduler.schedule_once(secs(30), || ()).unwrap().cancel());
                 }
             });
