@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 failed=()
-for step in lint test docs features loom shuttle miri fuzz durable benches deny; do
+for step in lint test docs features loom shuttle miri fuzz durable postgres benches deny; do
     printf '\n===== %s =====\n' "$step"
     start=$SECONDS
     if bash "ci/$step.sh"; then

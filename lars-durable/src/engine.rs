@@ -155,6 +155,12 @@ impl Node {
         self.set_alarms(now);
     }
 
+    /// How far the local clock is at most ahead of the store's, if anything is known of it.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn clock_ahead(&self, now: Mono) -> Option<i64> {
+        self.clock.ahead(now)
+    }
+
     pub(crate) fn take_outputs(&mut self) -> Vec<Output> {
         std::mem::take(&mut self.out)
     }

@@ -164,6 +164,20 @@ pub enum StartError {
         /// What the operating system or SQLite says.
         reason: String,
     },
+    /// The database cannot be used: it does not answer, refuses the node, or lacks something.
+    #[error("the database cannot be used: {reason}")]
+    Database {
+        /// What the server says, and a cure where there is one. Never the connection string.
+        reason: String,
+    },
+    /// A newer version of this crate made the schema in the database.
+    #[error("the schema `lars` has version {found}, but this crate knows versions up to {known}")]
+    NewerDatabase {
+        /// The version in the database.
+        found: i64,
+        /// The newest version that this crate knows.
+        known: i64,
+    },
     /// A setting is out of range.
     #[error("{name} is {given}, but it must be {limit}")]
     Setting {
@@ -193,4 +207,20 @@ pub struct CloseError {
     pub limit: Duration,
     /// Runs that had not ended. They were given back, and run again in the next life of the node.
     pub running: usize,
+}
+
+/// Why a run could not be acknowledged in the handler's own transaction. Roll that back.
+#[cfg(feature = "postgres")]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum CompleteError<E> {
+    /// The run is not the current one any more: another one has begun, or the timer is gone.
+    #[error("the run is not the current one any more; roll the transaction back")]
+    Stale,
+    /// The timer is not in PostgreSQL.
+    #[error("only timers in PostgreSQL can be acknowledged in a transaction of their handler")]
+    NotInPostgres,
+    /// The statement failed.
+    #[error(transparent)]
+    Failed(#[from] E),
 }

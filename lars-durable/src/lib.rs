@@ -30,6 +30,8 @@ pub use self::api::{
     Accepted, Builder, Cancel, Cron, Durable, Fired, Handler, IntoOutcome, Metrics, Once, Outcome,
     Parked, Payload, Placement, Rate, Repeated, Schedule, TimerInfo, Timers, UpgradeError,
 };
+#[cfg(feature = "postgres")]
+pub use self::error::CompleteError;
 pub use self::error::{CloseError, Error, Refused, StartError};
 pub use self::model::OnConflict;
 pub use self::runtime::Submitted;

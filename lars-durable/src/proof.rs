@@ -6,6 +6,9 @@ mod conformance;
 mod history;
 mod kill;
 mod node;
+#[cfg(feature = "postgres")]
+#[expect(clippy::disallowed_methods, reason = "real processes take real time")]
+mod postgres;
 mod power;
 mod simulation;
 mod tempdir;

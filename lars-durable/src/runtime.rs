@@ -3,6 +3,8 @@
 mod future_task;
 mod gate;
 mod inbox;
+#[cfg(feature = "postgres")]
+mod lanes;
 mod submitted;
 
 mod ending;
@@ -24,7 +26,7 @@ pub use self::submitted::Submitted;
 pub(crate) use self::submitted::promise;
 use crate::engine::{Answer, Counts, Launch, Node, NodeSettings};
 use crate::error::{Error, Refused, StartError};
-use crate::store::{Store, Write};
+use crate::store::{Backend, Write};
 use crate::sync::{Arc, AtomicUsize, Mutex, Ordering};
 use crate::time::MonoClock;
 
@@ -64,7 +66,7 @@ pub(crate) struct Runtime {
 impl Runtime {
     pub(crate) fn start(
         settings: NodeSettings,
-        store: Box<dyn Store>,
+        backend: Backend,
         handlers: Vec<Box<dyn RunHandler>>,
         executor: Arc<dyn Executor>,
     ) -> Result<Self, StartError> {
@@ -79,14 +81,14 @@ impl Runtime {
         let clock = MonoClock::start();
         let shared = Arc::new(Shared {
             inbox: Inbox::default(),
-            gate: Gate::new(clock, store.local_clock()),
+            gate: Gate::new(clock, backend.local_clock()),
             timers: scheduler.handle(),
             executor,
             calls: AtomicUsize::new(0),
             counts: Mutex::new(Counts::default()),
         });
         let node = Node::new(settings, fastrand::Rng::new(), clock.now());
-        let driver = Driver::new(node, store, handlers, Arc::clone(&shared), clock);
+        let driver = Driver::new(node, backend, handlers, Arc::clone(&shared), clock)?;
         let here = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("lars-durable".into()).spawn(move || {
             contain(|| driver.run()).unwrap_or_else(|panic| {

@@ -6,11 +6,15 @@
 //! that `proof::conformance` holds against each store.
 
 mod memory;
+#[cfg(feature = "postgres")]
+mod postgres;
 mod sqlite;
 
 use std::fmt;
 
 pub(crate) use self::memory::MemoryStore;
+#[cfg(feature = "postgres")]
+pub(crate) use self::postgres::{Bell, Connect, Place, PostgresStore, Tls, completion};
 pub(crate) use self::sqlite::SqliteStore;
 pub use self::sqlite::Synchronous;
 use crate::model::{
@@ -27,6 +31,42 @@ pub(crate) trait Store: Send {
     /// The store's clock, if it is one of this process. Without it, the time is estimated from the
     /// replies.
     fn local_clock(&self) -> Option<Clock>;
+}
+
+/// Where the batches of a node go.
+pub(crate) enum Backend {
+    /// One store for all lanes: what they have to send goes into one transaction.
+    One(Box<dyn Store>),
+    /// A store and a thread for each lane, so that a slow batch does not cost the lease.
+    #[cfg(feature = "postgres")]
+    Lanes {
+        keeper: Box<dyn Store>,
+        writer: Box<dyn Store>,
+        runner: Box<dyn Store>,
+        bell: Option<Box<Place>>,
+    },
+}
+
+impl Backend {
+    pub(crate) fn local_clock(&self) -> Option<Clock> {
+        match self {
+            Self::One(store) => store.local_clock(),
+            #[cfg(feature = "postgres")]
+            Self::Lanes { .. } => None,
+        }
+    }
+}
+
+/// What nodes tell each other. All of it may be lost: it is found out later.
+#[cfg(feature = "postgres")]
+#[derive(Debug)]
+pub(crate) enum Ring {
+    /// These timers are due soon.
+    Near(Vec<(BucketNo, TimerId)>),
+    /// Buckets have no owner.
+    Free,
+    /// Something may have been said while nobody listened.
+    Deaf,
 }
 
 /// The replies of one transaction.

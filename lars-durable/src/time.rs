@@ -1,7 +1,7 @@
 //! Two kinds of time, in microseconds, that cannot be mixed up: the store's clock, which decides
 //! what is due, and the local monotonic clock, which decides everything that is an interval.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::sync::Arc;
 
@@ -69,22 +69,34 @@ pub(crate) fn micros(duration: Duration) -> i64 {
 /// The local monotonic clock.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MonoClock {
-    origin: Instant,
+    origin: Duration,
 }
 
 impl MonoClock {
     pub(crate) fn start() -> Self {
-        Self { origin: instant() }
+        Self { origin: monotonic() }
     }
 
     pub(crate) fn now(self) -> Mono {
-        Mono(micros(instant().duration_since(self.origin)))
+        Mono(micros(monotonic().saturating_sub(self.origin)))
     }
 }
 
+/// Counts while the machine sleeps as well: a lease must not outlive that.
+#[cfg(all(feature = "postgres", target_os = "linux"))]
+fn monotonic() -> Duration {
+    use nix::time::{ClockId, clock_gettime};
+    let time = clock_gettime(ClockId::CLOCK_BOOTTIME).expect("Linux has this clock since 2.6.39");
+    time.into()
+}
+
+#[cfg(not(all(feature = "postgres", target_os = "linux")))]
 #[expect(clippy::disallowed_methods, reason = "the one place that reads the monotonic clock")]
-fn instant() -> Instant {
-    Instant::now()
+fn monotonic() -> Duration {
+    use std::time::Instant;
+    static ORIGIN: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+    let now = Instant::now();
+    now.duration_since(*ORIGIN.get_or_init(|| now))
 }
 
 /// Where a store in this process takes its time from.

@@ -7,6 +7,11 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lars_scheduler::{Executor, Pool};
+#[cfg(feature = "postgres")]
+use tokio_postgres::{
+    Socket,
+    tls::{MakeTlsConnect, TlsConnect},
+};
 
 use super::fired::Fired;
 use super::handler::Handler;
@@ -16,7 +21,9 @@ use super::timers::Timers;
 use crate::engine::NodeSettings;
 use crate::error::{CloseError, StartError};
 use crate::runtime::Runtime;
-use crate::store::{MemoryStore, SqliteStore, Store, Synchronous};
+use crate::store::{Backend, MemoryStore, SqliteStore, Synchronous};
+#[cfg(feature = "postgres")]
+use crate::store::{Connect, Place as StorePlace, PostgresStore, Tls};
 use crate::sync::Arc;
 use crate::time::{micros, system_clock};
 
@@ -53,6 +60,26 @@ pub struct Builder {
 enum Place {
     Memory,
     Sqlite(PathBuf),
+    #[cfg(feature = "postgres")]
+    Postgres(Postgres),
+}
+
+/// A database, as the user names it.
+#[cfg(feature = "postgres")]
+struct Postgres {
+    parameters: String,
+    connect: Arc<dyn Connect>,
+    notifications: bool,
+}
+
+#[cfg(feature = "postgres")]
+impl fmt::Debug for Postgres {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Not the parameters, which may hold a password.
+        f.debug_struct("Postgres")
+            .field("notifications", &self.notifications)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Durable {
@@ -61,6 +88,38 @@ impl Durable {
     /// system.
     pub fn sqlite(path: impl AsRef<Path>) -> Builder {
         Builder::new(Place::Sqlite(path.as_ref().to_owned()))
+    }
+
+    /// Timers in a PostgreSQL database (14 or newer), which any number of nodes share. `parameters`
+    /// are those of libpq, such as `"host=db user=shop dbname=shop"`, or a URL.
+    ///
+    /// Every node has four connections, on threads of its own, so it can be used from everywhere:
+    /// workers of a runtime, actors, destructors. Connections are not encrypted, and
+    /// `sslmode=require` is refused, unless there is a [connector](Builder::tls).
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use lars_durable::{Durable, Fired, Payload};
+    ///
+    /// #[derive(serde::Serialize, serde::Deserialize)]
+    /// struct PaymentDue { order: u64 }
+    /// impl Payload for PaymentDue { const NAME: &'static str = "payment-due"; }
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let durable = Durable::postgres("host=db user=shop dbname=shop")
+    ///     .group("billing")
+    ///     .handle(|due: &Fired<PaymentDue>| println!("order {} is due", due.payload().order))
+    ///     .start()?;
+    /// # Ok(()) }
+    /// ```
+    #[cfg(feature = "postgres")]
+    pub fn postgres(parameters: impl Into<String>) -> Builder {
+        Builder::new(Place::Postgres(Postgres {
+            parameters: parameters.into(),
+            connect: Arc::new(Tls(tokio_postgres::NoTls)),
+            notifications: true,
+        }))
     }
 
     /// Timers that live as long as the node: for tests.
@@ -219,6 +278,33 @@ impl Builder {
         self
     }
 
+    /// What secures the connections to PostgreSQL, such as a connector of `postgres-native-tls` or
+    /// `tokio-postgres-rustls`. Other stores have no connections.
+    #[cfg(feature = "postgres")]
+    pub fn tls<T>(mut self, connector: T) -> Self
+    where
+        T: MakeTlsConnect<Socket> + Clone + Send + Sync + 'static,
+        T::Stream: Send,
+        T::TlsConnect: Send,
+        <T::TlsConnect as TlsConnect<Socket>>::Future: Send,
+    {
+        if let Place::Postgres(postgres) = &mut self.place {
+            postgres.connect = Arc::new(Tls(connector));
+        }
+        self
+    }
+
+    /// Whether nodes of PostgreSQL tell each other of timers that are due within the window, and of
+    /// buckets that are free: yes unless it is set. Without, a timer for another node that is due
+    /// within its window may be three seconds late.
+    #[cfg(feature = "postgres")]
+    pub fn notifications(mut self, notifications: bool) -> Self {
+        if let Place::Postgres(postgres) = &mut self.place {
+            postgres.notifications = notifications;
+        }
+        self
+    }
+
     /// Opens the store, makes or upgrades its schema, and starts the node: one thread for the
     /// engine, one for the wheel, and those of the executor. Timers that became due while no node
     /// was running start at once.
@@ -229,12 +315,7 @@ impl Builder {
     /// of range.
     pub fn start(self) -> Result<Durable, StartError> {
         self.check()?;
-        let store: Box<dyn Store> = match &self.place {
-            Place::Memory => Box::new(MemoryStore::new(1, system_clock())),
-            Place::Sqlite(path) => {
-                Box::new(SqliteStore::open(path, &self.group, self.synchronous)?)
-            }
-        };
+        let backend = self.open()?;
         let executor = match self.executor {
             Some(executor) => executor,
             None => Arc::new(
@@ -257,8 +338,38 @@ impl Builder {
             sweep: 2_000_000,
             max_deaths: 3,
         };
-        let runtime = Runtime::start(settings, store, runners, executor)?;
+        let runtime = Runtime::start(settings, backend, runners, executor)?;
         Ok(Durable { runtime, close_limit: self.close_limit })
+    }
+
+    fn open(&self) -> Result<Backend, StartError> {
+        Ok(match &self.place {
+            Place::Memory => Backend::One(Box::new(MemoryStore::new(1, system_clock()))),
+            Place::Sqlite(path) => {
+                Backend::One(Box::new(SqliteStore::open(path, &self.group, self.synchronous)?))
+            }
+            #[cfg(feature = "postgres")]
+            Place::Postgres(postgres) => self.open_postgres(postgres)?,
+        })
+    }
+
+    #[cfg(feature = "postgres")]
+    fn open_postgres(&self, postgres: &Postgres) -> Result<Backend, StartError> {
+        let place = StorePlace::new(
+            &postgres.parameters,
+            Arc::clone(&postgres.connect),
+            &self.group,
+            self.lease / 3,
+            postgres.notifications,
+        )?;
+        PostgresStore::prepare(&place)?;
+        let lane = || Box::new(PostgresStore::new(place.clone()));
+        let (keeper, writer) = (lane(), lane());
+        // Where many rows are dead and cannot be removed, a load takes long.
+        let runner = StorePlace { limit: self.lease, ..place.clone() };
+        let runner = Box::new(PostgresStore::new(runner));
+        let bell = postgres.notifications.then(|| Box::new(place));
+        Ok(Backend::Lanes { keeper, writer, runner, bell })
     }
 
     fn check(&self) -> Result<(), StartError> {

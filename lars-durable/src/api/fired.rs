@@ -1,11 +1,19 @@
 //! A run, as its handler sees it.
 
+#[cfg(feature = "postgres")]
+use std::convert::Infallible;
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
+#[cfg(feature = "postgres")]
+use crate::error::CompleteError;
 use crate::model::Row;
 use crate::runtime::Shared;
+#[cfg(feature = "postgres")]
+use crate::store::completion;
 use crate::sync::Arc;
+#[cfg(feature = "postgres")]
+use crate::sync::{AtomicBool, Ordering};
 use crate::time::Timestamp;
 
 /// A run of a timer that is due.
@@ -19,6 +27,8 @@ pub struct Fired<P> {
     began: Timestamp,
     limit: Option<Duration>,
     shared: Arc<Shared>,
+    #[cfg(feature = "postgres")]
+    acknowledged: Arc<AtomicBool>,
 }
 
 impl<P> Fired<P> {
@@ -30,7 +40,95 @@ impl<P> Fired<P> {
         shared: Arc<Shared>,
     ) -> Self {
         let began = shared.gate.store_now().unwrap_or(row.deadline);
-        Self { payload, row, fence, began, limit, shared }
+        Self {
+            payload,
+            row,
+            fence,
+            began,
+            limit,
+            shared,
+            #[cfg(feature = "postgres")]
+            acknowledged: Arc::default(),
+        }
+    }
+
+    /// What [`complete_in`](Self::complete_in) sets.
+    #[cfg(feature = "postgres")]
+    pub(super) fn with_acknowledged(self, acknowledged: Arc<AtomicBool>) -> Self {
+        Self { acknowledged, ..self }
+    }
+
+    /// Acknowledges the run in the handler's own transaction: what the handler does to the same
+    /// database and the end of the timer are committed together, or not at all. That makes the
+    /// handler effectively once.
+    ///
+    /// `execute` is given one statement with two parameters, `$1` and `$2`, both `bigint`. It runs
+    /// it in the transaction, with any driver, and returns how many rows it changed. For a repeat
+    /// the statement plans the next run. Commit after this, and then end the handler well. If the
+    /// transaction is rolled back, the handler has to fail, or the timer counts as done.
+    ///
+    /// # Errors
+    ///
+    /// [`CompleteError`]; roll the transaction back. [`Stale`](CompleteError::Stale): another run
+    /// has begun, whose fence is greater; also if the handler runs [at most
+    /// once](super::Handler::at_most_once), whose timers are over before they run.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use lars_durable::{CompleteError, Fired, Payload};
+    ///
+    /// #[derive(serde::Serialize, serde::Deserialize)]
+    /// struct Payment { order: i64 }
+    /// impl Payload for Payment { const NAME: &'static str = "payment"; }
+    ///
+    /// async fn pay(
+    ///     due: Fired<Payment>,
+    ///     client: &mut tokio_postgres::Client,
+    /// ) -> Result<(), Box<dyn std::error::Error>> {
+    ///     let transaction = client.transaction().await?;
+    ///     let paid = "UPDATE orders SET paid = true WHERE id = $1";
+    ///     transaction.execute(paid, &[&due.payload().order]).await?;
+    ///     let (statement, [id, fence]) = due.completion()?;
+    ///     if transaction.execute(&statement, &[&id, &fence]).await? == 0 {
+    ///         return Err("another run has begun".into());     // dropped: rolled back
+    ///     }
+    ///     transaction.commit().await?;
+    ///     Ok(())
+    /// }
+    /// ```
+    #[cfg(feature = "postgres")]
+    pub fn complete_in<E>(
+        &self,
+        execute: impl FnOnce(&str, [i64; 2]) -> Result<u64, E>,
+    ) -> Result<(), CompleteError<E>> {
+        let (statement, parameters) = self.completion().map_err(|error| match error {
+            CompleteError::NotInPostgres => CompleteError::NotInPostgres,
+            CompleteError::Stale => CompleteError::Stale,
+            CompleteError::Failed(never) => match never {},
+        })?;
+        match execute(&statement, parameters)? {
+            0 => Err(CompleteError::Stale),
+            _ => Ok(()),
+        }
+    }
+
+    /// The statement of [`complete_in`](Self::complete_in) and its parameters, for a driver whose
+    /// calls are awaited. If it changes no row, roll the transaction back.
+    ///
+    /// # Errors
+    ///
+    /// [`CompleteError::NotInPostgres`].
+    #[cfg(feature = "postgres")]
+    pub fn completion(&self) -> Result<(String, [i64; 2]), CompleteError<Infallible>> {
+        if self.shared.gate.local_store_now().is_some() {
+            return Err(CompleteError::NotInPostgres);
+        }
+        let clock = self.shared.gate.store_now().unwrap_or(self.row.deadline);
+        let statement = completion(&self.row, clock.max(self.row.deadline));
+        // Relaxed: read by the end of this run.
+        self.acknowledged.store(true, Ordering::Relaxed);
+        Ok((statement, [self.row.id, self.fence.cast_signed()]))
     }
 
     /// What the timer carries.

@@ -190,6 +190,8 @@ where
             Ok(payload) => {
                 let fence = launch.fence.0.unsigned_abs();
                 let fired = Fired::new(payload, row, fence, self.limit, Arc::clone(&shared));
+                #[cfg(feature = "postgres")]
+                let fired = fired.with_acknowledged(ending.acknowledged());
                 (self.run)(fired, ending, &shared);
             }
             Err(Unreadable::TooNew) => ending.say(RunEnd::TooNew),

@@ -66,7 +66,7 @@ impl ClockEstimate {
         self.ahead(now).map_or(Timestamp::MIN, |ahead| Timestamp(now.0.saturating_sub(ahead)))
     }
 
-    fn ahead(&self, now: Mono) -> Option<i64> {
+    pub(super) fn ahead(&self, now: Mono) -> Option<i64> {
         let aged = |(at, ahead): &(Mono, i64)| ahead + (now.0 - at.0) / 1_000_000 * DRIFT_PPM;
         self.samples.iter().map(aged).min()
     }

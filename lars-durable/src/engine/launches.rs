@@ -108,6 +108,15 @@ impl Node {
         }
     }
 
+    /// The handler of a launched run has recorded its end in a transaction of its own, if that
+    /// commits.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn acknowledged(&mut self, id: TimerId, fence: Fence) {
+        if let Some(run) = self.runs.runs.get_mut(&id).filter(|run| run.fence == fence) {
+            run.acknowledged = true;
+        }
+    }
+
     /// A launched run has ended.
     pub(crate) fn ended(&mut self, now: Mono, id: TimerId, fence: Fence, end: RunEnd) {
         let Some(run) = self.runs.runs.get(&id).filter(|run| run.fence == fence) else { return };
@@ -166,7 +175,12 @@ impl Node {
     }
 
     /// A finish is recorded, or came too late.
-    pub(super) fn finished(&mut self, now: Mono, id: TimerId, finished: Finished) {
+    pub(super) fn finished(&mut self, now: Mono, finish: Finish, finished: Finished) {
+        let id = finish.id;
+        if finished == Finished::Held {
+            self.runs.hold_finish(now, finish);
+            return;
+        }
         let Some(run) = self.runs.runs.get_mut(&id) else { return };
         if let Stage::Deleting(row) = &run.stage {
             let row = Arc::clone(row);
@@ -183,6 +197,10 @@ impl Node {
         match finished {
             Finished::Gone => {}
             Finished::Parked => self.counts.parked += 1,
+            Finished::Stale if run.acknowledged => {
+                // The handler's transaction has ended it; a series has another place now.
+                self.runs.notified([id]);
+            }
             Finished::Stale => {
                 self.counts.stale += 1;
                 tracing::warn!(target: "lars_durable", id, "a newer run has taken over");
@@ -191,6 +209,7 @@ impl Node {
                 let handler = Arc::clone(self.window.name(run.resident));
                 self.near(run.resident.bucket, (due, id), &handler);
             }
+            Finished::Held => {}
         }
     }
 

@@ -69,6 +69,12 @@ impl Node {
         self.lease.lane.next(self.lease.next_renewal)
     }
 
+    /// Others may have given buckets back.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn renew_soon(&mut self, now: Mono) {
+        self.lease.next_renewal = now;
+    }
+
     /// Sends what the keeper has to send.
     pub(super) fn keep(&mut self, now: Mono) {
         if !self.lease.lane.is_free(now) || self.closing.has_left() {

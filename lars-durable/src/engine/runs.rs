@@ -20,8 +20,14 @@ pub(super) const LONGEST_WAIT: i64 = 1_000_000;
 /// What is overdue by more than this, and is not here, was missed.
 const SWEEP_GRACE: i64 = 1_000_000;
 
+/// After so long the finish of a row that somebody held is tried again.
+const HELD: i64 = 500_000;
+
 /// A sweep takes at most this part of the runner's time.
 const SWEEP_SHARE: i64 = 40;
+
+/// However slow sweeps are, there is one in this time.
+const LONGEST_SWEEP: i64 = 10_000_000;
 
 /// A run to be begun.
 #[derive(Debug, Clone)]
@@ -73,10 +79,13 @@ pub(super) struct Runs {
     /// How many of them each handler has that have not ended.
     pub(super) busy: Vec<usize>,
     pub(super) finishes: VecDeque<Finish>,
+    /// Finishes of rows that somebody holds, and when they are tried again.
+    held_finishes: (Vec<Finish>, Mono),
     /// Identities that another node says are near.
     notified: Vec<TimerId>,
     ramp_from: Mono,
     next_sweep: Mono,
+    pub(super) next_full_sweep: Mono,
     /// Nothing can be started before this, although something is ready.
     blocked_until: Mono,
 }
@@ -88,6 +97,8 @@ pub(super) struct Run {
     pub(super) fence: Fence,
     pub(super) handler: usize,
     pub(super) stage: Stage,
+    /// The handler has recorded its end itself, perhaps.
+    pub(super) acknowledged: bool,
 }
 
 #[derive(Debug)]
@@ -107,7 +118,7 @@ pub(super) enum Stage {
 #[derive(Debug)]
 enum Asked {
     Start(Vec<TimerId>),
-    Finish(Vec<TimerId>),
+    Finish,
     PutOff(Vec<(Key, Resident)>),
     Park,
     Load(LoadOrder),
@@ -128,9 +139,11 @@ impl Runs {
             runs: HashMap::new(),
             busy: vec![0; handlers],
             finishes: VecDeque::new(),
+            held_finishes: (Vec::new(), Mono::NEVER),
             notified: Vec::new(),
             ramp_from: Mono(0),
             next_sweep: Mono(0),
+            next_full_sweep: Mono(0),
             blocked_until: Mono(0),
         }
     }
@@ -143,7 +156,10 @@ impl Runs {
 
     /// Nothing runs, and nothing waits to be recorded.
     pub(super) fn is_idle(&self) -> bool {
-        self.runs.is_empty() && self.finishes.is_empty() && self.sent.is_empty()
+        self.runs.is_empty()
+            && self.finishes.is_empty()
+            && self.held_finishes.0.is_empty()
+            && self.sent.is_empty()
     }
 
     pub(super) fn holds(&self, id: TimerId) -> bool {
@@ -165,8 +181,24 @@ impl Runs {
         self.quarantine.insert(key, resident);
     }
 
+    /// A row is held by a transaction that may take long, such as one of a user.
+    pub(super) fn hold_finish(&mut self, now: Mono, finish: Finish) {
+        let (held, again) = &mut self.held_finishes;
+        held.push(finish);
+        *again = (*again).min(now.plus(HELD));
+    }
+
+    fn release_held(&mut self, now: Mono) {
+        let (held, again) = &mut self.held_finishes;
+        if *again <= now {
+            *again = Mono::NEVER;
+            self.finishes.extend(held.drain(..));
+        }
+    }
+
     pub(super) fn ramp_from(&mut self, now: Mono) {
         (self.ramp_from, self.next_sweep) = (now, now);
+        self.next_full_sweep = now;
     }
 
     /// Forgets a timer that was cancelled before it started.
@@ -203,14 +235,22 @@ impl Node {
         let wanted = if !runs.sent.is_empty() || !runs.finishes.is_empty() {
             Mono(i64::MIN)
         } else if self.closing.is_closing() {
-            Mono::NEVER
+            runs.held_finishes.1
         } else if !runs.notified.is_empty() {
             Mono(i64::MIN)
         } else {
             // An estimate of the clock that is a little old makes the load a little late.
-            runs.blocked_until.min(runs.next_sweep).min(self.next_load(runs.next_sweep))
+            let load = self.next_load(runs.next_sweep);
+            runs.blocked_until.min(runs.next_sweep).min(runs.held_finishes.1).min(load)
         };
         runs.lane.next(wanted)
+    }
+
+    /// Timers may have come that nobody told this node of.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn sweep_soon(&mut self, now: Mono) {
+        self.runs.next_sweep = now;
+        self.runs.next_full_sweep = now;
     }
 
     /// Other nodes put these timers into this node's window, perhaps.
@@ -250,11 +290,11 @@ impl Node {
     }
 
     fn gather(&mut self, now: Mono) {
+        self.runs.release_held(now);
         let count = self.runs.finishes.len().min(self.settings.batch);
         if count > 0 {
             let finishes: Vec<Finish> = self.runs.finishes.drain(..count).collect();
-            let ids = finishes.iter().map(|finish| finish.id).collect();
-            self.runs.sent.push((Request::Finish(finishes), Asked::Finish(ids)));
+            self.runs.sent.push((Request::Finish(finishes), Asked::Finish));
         }
         if self.closing.is_closing() {
             return;
@@ -368,7 +408,8 @@ impl Node {
         let handler = usize::from(resident.name);
         let fence = self.window.next_fence(resident.bucket)?;
         self.runs.busy[handler] += 1;
-        let run = Run { key, resident, fence, handler, stage: Stage::Starting };
+        let (stage, acknowledged) = (Stage::Starting, false);
+        let run = Run { key, resident, fence, handler, stage, acknowledged };
         self.runs.runs.insert(key.1, run);
         Some(Start { id: key.1, bucket: resident.bucket, fence })
     }
@@ -378,18 +419,22 @@ impl Node {
             Ok(committed) => committed,
             Err(error) => {
                 tracing::warn!(target: "lars_durable", %error, "the runner's batch is repeated");
+                // But for sweeps, which may be what took too long; the next one looks again.
+                let sweeps = |asked: &Asked| matches!(asked, Asked::Load(it) if it.sweeps());
+                self.runs.sent.retain(|(_, asked)| !sweeps(asked));
                 return;
             }
         };
         let asked = std::mem::take(&mut self.runs.sent);
-        for ((_, asked), reply) in asked.into_iter().zip(committed.replies) {
+        for ((request, asked), reply) in asked.into_iter().zip(committed.replies) {
             match (asked, reply) {
                 (Asked::Start(ids), Reply::Started { rows, moved }) => {
                     self.started(now, ids, rows, moved);
                 }
-                (Asked::Finish(ids), Reply::Finished(finished)) => {
-                    for (id, finished) in ids.into_iter().zip(finished) {
-                        self.finished(now, id, finished);
+                (Asked::Finish, Reply::Finished(finished)) => {
+                    let Request::Finish(finishes) = request else { continue };
+                    for (finish, finished) in finishes.into_iter().zip(finished) {
+                        self.finished(now, finish, finished);
                     }
                 }
                 (Asked::PutOff(timers), Reply::PutOff(dues)) => {
@@ -402,9 +447,13 @@ impl Node {
                 }
                 (Asked::Park, Reply::Parked(count)) => self.counts.parked += count as u64,
                 (Asked::Load(order), Reply::Loaded(rows)) => {
+                    let (sweeps, pause) = (order.sweeps(), (now.0 - sent.0) * SWEEP_SHARE);
                     if self.loaded(order, rows) {
-                        let pause = (now.0 - sent.0).saturating_mul(SWEEP_SHARE);
                         self.runs.next_sweep = now.plus(pause.min(self.settings.sweep));
+                    } else if sweeps {
+                        // Dead rows at the head of the index make it slow.
+                        let slower = now.plus(pause.min(LONGEST_SWEEP));
+                        self.runs.next_sweep = self.runs.next_sweep.max(slower);
                     }
                 }
                 (Asked::Read, Reply::Loaded(rows)) => {

@@ -14,6 +14,9 @@ use crate::time::{Mono, Timestamp};
 /// The order in which timers start.
 pub(super) type Key = (Timestamp, TimerId);
 
+/// How often a sweep looks at everything that is overdue, and how far back the others look.
+const FULL_SWEEP: i64 = 60_000_000;
+
 /// The width of an alarm in microseconds.
 const SLOT: i64 = 1_000;
 
@@ -205,6 +208,12 @@ pub(super) struct LoadOrder {
     sweeps: bool,
 }
 
+impl LoadOrder {
+    pub(super) fn sweeps(&self) -> bool {
+        self.sweeps
+    }
+}
+
 impl Node {
     /// `bucket` is this node's from now on.
     pub(super) fn own(&mut self, bucket: BucketNo, epoch: u32, now: Mono) {
@@ -265,8 +274,16 @@ impl Node {
     }
 
     /// Looks for timers that are overdue by `grace`; where they are few, one look takes in all.
+    ///
+    /// Most sweeps look back for a minute only: behind that, rows that are dead and not yet removed
+    /// may be many.
     pub(super) fn sweeps(&mut self, now: Mono, grace: i64) -> Vec<LoadOrder> {
         let until = self.clock.at_least(now).plus(-grace);
+        let full = now >= self.runs.next_full_sweep;
+        if full {
+            self.runs.next_full_sweep = now.plus(FULL_SWEEP);
+        }
+        let from = if full { Timestamp::MIN } else { until.plus(-FULL_SWEEP) };
         let mut sweeps = Vec::new();
         for (number, bucket) in &mut self.window.buckets {
             if bucket.draining {
@@ -275,7 +292,7 @@ impl Node {
             sweeps.push(LoadOrder {
                 bucket: *number,
                 epoch: bucket.epoch,
-                after: bucket.swept.take().unwrap_or((Timestamp::MIN, TimerId::MIN)),
+                after: bucket.swept.take().unwrap_or((from, TimerId::MIN)),
                 until: until.min(bucket.watermark.0),
                 limit: self.settings.batch,
                 sweeps: true,

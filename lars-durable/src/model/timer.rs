@@ -123,6 +123,8 @@ pub(crate) enum Finished {
     },
     /// The run was not the current one any more: nothing was changed.
     Stale,
+    /// Somebody holds the row: nothing was changed, and it is to be asked for again.
+    Held,
 }
 
 /// A timer that is shown to people.

@@ -31,8 +31,9 @@ struct Bench {
 
 /// Runs `test` once for each store.
 fn for_each_store(test: impl Fn(&mut Bench)) {
-    test(&mut Bench::memory());
-    test(&mut Bench::sqlite());
+    for mut bench in [Bench::memory()].into_iter().chain(Bench::others()) {
+        test(&mut bench);
+    }
 }
 
 impl Bench {
@@ -52,6 +53,29 @@ impl Bench {
         let store =
             SqliteStore::open_with(&path, None, "default", Synchronous::Normal, clock_of).unwrap();
         Self::of(Box::new(store), clock, Some(directory))
+    }
+
+    /// All stores but the reference, each new.
+    fn others() -> Vec<Self> {
+        vec![
+            Self::sqlite(),
+            #[cfg(feature = "postgres")]
+            match Self::postgres() {
+                Some(bench) => bench,
+                None => return vec![Self::sqlite()],
+            },
+        ]
+    }
+
+    #[cfg(feature = "postgres")]
+    fn postgres() -> Option<Self> {
+        let database = postgres::server()?.database();
+        let clock = Arc::new(AtomicI64::new(START));
+        let here = Arc::clone(&clock);
+        let mut place = database.place();
+        place.clock = Some(Arc::new(move || Timestamp(here.load(Ordering::Relaxed))));
+        PostgresStore::prepare(&place).unwrap();
+        Some(Self::of(Box::new(PostgresStore::new(place)), clock, None))
     }
 
     fn of(
@@ -176,4 +200,8 @@ impl Bench {
     }
 }
 
+#[cfg(feature = "postgres")]
+use super::postgres;
 use super::tempdir;
+#[cfg(feature = "postgres")]
+use crate::store::PostgresStore;

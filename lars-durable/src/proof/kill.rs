@@ -77,12 +77,17 @@ fn one_file(rng: &mut fastrand::Rng, lives: u64) -> Summary {
     let status = command.status().unwrap();
     let log = std::fs::read_to_string(directory.path().join("log")).unwrap();
     assert!(status.success(), "the last life ended with {status}\n{log}");
+    check(&log)
+}
+
+/// What the processes have written goes through the checker.
+pub(super) fn check(log: &str) -> Summary {
     // A line that was broken off is no event.
     let events: Vec<Event> =
         log.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
     history::check(&events).unwrap_or_else(|wrong| {
         let kept = std::env::temp_dir().join("lars-durable-kill.log");
-        std::fs::write(&kept, &log).unwrap();
+        std::fs::write(&kept, log).unwrap();
         panic!("{wrong}\nthe log is in {}", kept.display())
     })
 }
@@ -115,27 +120,33 @@ fn one_life() {
     let Ok(directory) = std::env::var(DIRECTORY) else { return };
     let seed: u64 = std::env::var(SEED).unwrap().parse().unwrap();
     let log = Log::open(Path::new(&directory));
-    let durable = start(&Path::new(&directory).join("timers.db"), &log, seed);
+    let file = Path::new(&directory).join("timers.db");
+    let durable = start(Durable::sqlite(file), &log, seed);
     let timers = durable.timers();
     if seed == 0 {
         bring_to_an_end(&durable, &timers, &log);
         return;
     }
+    call_for_ever(&timers, &log, seed, 4_000);
+}
+
+/// Calls at random, with pauses of up to so many microseconds.
+pub(super) fn call_for_ever(timers: &Timers, log: &Log, seed: u64, pause: u64) -> ! {
     let mut rng = fastrand::Rng::with_seed(seed);
     loop {
-        one_call(&timers, &log, &mut rng);
+        one_call(timers, log, &mut rng);
         if rng.u8(..4) == 0 {
-            std::thread::sleep(Duration::from_micros(rng.u64(0..4_000)));
+            std::thread::sleep(Duration::from_micros(rng.u64(0..pause)));
         }
     }
 }
 
 /// What is seen, where it outlives the process.
 #[derive(Clone)]
-struct Log(Arc<File>);
+pub(super) struct Log(Arc<File>);
 
 impl Log {
-    fn open(directory: &Path) -> Self {
+    pub(super) fn open(directory: &Path) -> Self {
         let mut options = OpenOptions::new();
         let file = options.create(true).append(true).open(directory.join("log")).unwrap();
         let log = Self(Arc::new(file));
@@ -145,7 +156,7 @@ impl Log {
         log
     }
 
-    fn note(&self, event: Event) {
+    pub(super) fn note(&self, event: Event) {
         let mut line = serde_json::to_vec(&event).unwrap();
         line.push(b'\n');
         (&*self.0).write_all(&line).unwrap();
@@ -156,7 +167,12 @@ fn clock() -> i64 {
     Timestamp::from_system(SystemTime::now()).0
 }
 
-fn start(path: &Path, log: &Log, seed: u64) -> Durable {
+/// A bound that a store keeps whose clock counts whole microseconds.
+fn bound() -> i64 {
+    clock() - 1
+}
+
+pub(super) fn start(builder: crate::Builder, log: &Log, seed: u64) -> Durable {
     let run = move |log: Log, tag: Tag, fence: u64, planned: SystemTime| {
         let fence = i64::try_from(fence).unwrap();
         let planned = Timestamp::from_system(planned).0;
@@ -181,11 +197,7 @@ fn start(path: &Path, log: &Log, seed: u64) -> Durable {
         move |due: &Fired<Tagged>| run(one.clone(), due.payload().0, due.fence(), due.due());
     let once_only =
         move |due: &Fired<OnceOnly>| run(other.clone(), due.payload().0, due.fence(), due.due());
-    Durable::sqlite(path)
-        .handle(tagged)
-        .handler(Handler::new(once_only).at_most_once())
-        .start()
-        .unwrap()
+    builder.handle(tagged).handler(Handler::new(once_only).at_most_once()).start().unwrap()
 }
 
 fn one_call(timers: &Timers, log: &Log, rng: &mut fastrand::Rng) {
@@ -194,7 +206,7 @@ fn one_call(timers: &Timers, log: &Log, rng: &mut fastrand::Rng) {
         0 => cancel(timers, log, key),
         1 => {
             let after = rng.u64(0..50_000);
-            let not_before = clock() + i64::try_from(after).unwrap();
+            let not_before = bound() + i64::try_from(after).unwrap();
             log.note(Event::ResetAsked { key, not_before });
             let moved = timers.reset(&key.to_string(), Duration::from_micros(after)).wait().ok();
             log.note(Event::ResetAnswered { key, moved });
@@ -208,7 +220,7 @@ fn schedule(timers: &Timers, log: &Log, rng: &mut fastrand::Rng, key: u64) {
     let after = Duration::from_micros(rng.u64(0..60_000));
     let every = Duration::from_micros(rng.u64(5_000..50_000));
     let micros = |duration: Duration| i64::try_from(duration.as_micros()).unwrap();
-    let not_before = clock() + micros(after);
+    let not_before = bound() + micros(after);
     let conflict = *rng.choice(&[OnConflict::Keep, OnConflict::Replace, OnConflict::Fail]).unwrap();
     let replaces = conflict == OnConflict::Replace;
     let asked = |key, kind| {
@@ -267,11 +279,7 @@ fn cancel(timers: &Timers, log: &Log, key: u64) {
 /// Cancels all series, and waits until nothing is left but what was parked.
 fn bring_to_an_end(durable: &Durable, timers: &Timers, log: &Log) {
     for round in 0..6_000 {
-        for key in 0..6 {
-            if timers.get(&key.to_string()).wait().unwrap().is_some_and(|timer| timer.repeats) {
-                cancel(timers, log, key);
-            }
-        }
+        cancel_series(timers, log);
         std::thread::sleep(Duration::from_millis(10));
         let metrics = durable.metrics();
         // The first load and the first sweep come at once.
@@ -279,6 +287,21 @@ fn bring_to_an_end(durable: &Durable, timers: &Timers, log: &Log) {
             break;
         }
     }
+    note_parked(timers, log);
+}
+
+/// Cancels the series that are left.
+pub(super) fn cancel_series(timers: &Timers, log: &Log) {
+    for key in 0..6 {
+        if let Ok(Some(timer)) = timers.get(&key.to_string()).wait()
+            && timer.repeats
+        {
+            cancel(timers, log, key);
+        }
+    }
+}
+
+pub(super) fn note_parked(timers: &Timers, log: &Log) {
     let mut after = 0;
     loop {
         let page = timers.parked(after, 100).wait().unwrap();

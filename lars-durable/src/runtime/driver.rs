@@ -1,20 +1,23 @@
-//! The thread that turns the engine and uses the store.
+//! The thread that turns the engine, and uses a store that has one session.
 //!
-//! One thread for both: while a transaction is flushed, inputs gather in the inbox, and the next
-//! turn makes one batch of them. That does not delay runs: they are armed in the wheel, and begin
-//! on the executor.
+//! With such a store, inputs gather in the inbox while a transaction is flushed, and the next turn
+//! makes one batch of them. That does not delay runs: they are armed in the wheel, and begin on
+//! the executor.
 
 use std::collections::HashMap;
+use std::io;
 use std::time::Duration;
 
 use lars_scheduler::Task;
 
 use super::ending::Ending;
 use super::inbox::{Input, Then};
+#[cfg(feature = "postgres")]
+use super::lanes::Lanes;
 use super::{Run, RunHandler, Shared, contain};
 use crate::engine::{CallId, Lane, Launch, Node, Output, RunEnd};
 use crate::error::Error;
-use crate::store::{Committed, Request, Store};
+use crate::store::{Backend, Committed, Request, Store};
 use crate::sync::Arc;
 use crate::time::{Mono, MonoClock, micros};
 
@@ -25,9 +28,18 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 /// up.
 const FAREWELL: Duration = Duration::from_secs(5);
 
+/// Who carries batches out.
+enum Sessions {
+    /// This thread.
+    One(Box<dyn Store>),
+    /// A thread for each lane.
+    #[cfg(feature = "postgres")]
+    Lanes(Lanes),
+}
+
 pub(super) struct Driver {
     node: Node,
-    store: Box<dyn Store>,
+    store: Sessions,
     handlers: Arc<[Box<dyn RunHandler>]>,
     shared: Arc<Shared>,
     clock: MonoClock,
@@ -42,12 +54,19 @@ pub(super) struct Driver {
 impl Driver {
     pub(super) fn new(
         node: Node,
-        store: Box<dyn Store>,
+        backend: Backend,
         handlers: Vec<Box<dyn RunHandler>>,
         shared: Arc<Shared>,
         clock: MonoClock,
-    ) -> Self {
-        Self {
+    ) -> io::Result<Self> {
+        let store = match backend {
+            Backend::One(store) => Sessions::One(store),
+            #[cfg(feature = "postgres")]
+            Backend::Lanes { keeper, writer, runner, bell } => {
+                Sessions::Lanes(Lanes::start([keeper, writer, runner], bell, &shared)?)
+            }
+        };
+        Ok(Self {
             node,
             store,
             handlers: handlers.into(),
@@ -58,7 +77,7 @@ impl Driver {
             batches: Vec::new(),
             closing: None,
             closed: None,
-        }
+        })
     }
 
     /// Runs until the node is closed; returns how many runs were given up.
@@ -102,7 +121,22 @@ impl Driver {
                 self.node.call(now, self.next_call, write);
             }
             Input::Ended { id, fence, end } => self.node.ended(now, id, fence, end),
+            #[cfg(feature = "postgres")]
+            Input::Acknowledged { id, fence } => self.node.acknowledged(id, fence),
             Input::Alarm => {}
+            #[cfg(feature = "postgres")]
+            Input::Replied { lane, result } => {
+                if let Err(error) = &result {
+                    tracing::warn!(target: "lars_durable", %error, "a transaction failed");
+                }
+                self.node.replied(lane, now, result);
+            }
+            #[cfg(feature = "postgres")]
+            Input::Near(timers) => self.node.notified(timers),
+            #[cfg(feature = "postgres")]
+            Input::Free => self.node.renew_soon(now),
+            #[cfg(feature = "postgres")]
+            Input::Deaf => self.node.sweep_soon(now),
             Input::Close { limit } => {
                 self.node.close();
                 let give_up = now.plus(micros(limit));
@@ -113,7 +147,7 @@ impl Driver {
 
     fn turn(&mut self) {
         let now = self.clock.now();
-        if let Some(clock) = self.shared.gate.store_now() {
+        if let Some(clock) = self.shared.gate.local_store_now() {
             self.node.observe(now, now, clock);
         }
         if self.closing.is_some_and(|(give_up, _)| give_up <= now) {
@@ -122,9 +156,15 @@ impl Driver {
         self.node.turn(now);
         // Before the answers, so that a caller finds its call counted.
         *self.shared.counts.lock() = self.node.counts();
+        #[cfg(feature = "postgres")]
+        self.shared.gate.set_ahead(self.node.clock_ahead(now));
         for output in self.node.take_outputs() {
             match output {
-                Output::Send { lane, requests } => self.batches.push((lane, requests)),
+                Output::Send { lane, requests } => match &self.store {
+                    Sessions::One(_) => self.batches.push((lane, requests)),
+                    #[cfg(feature = "postgres")]
+                    Sessions::Lanes(lanes) => lanes.send(lane, requests),
+                },
                 Output::Alarm { at } => self.set_alarm(now, at),
                 Output::Launch(launch) => self.launch(now, launch),
                 Output::Answer { call, result } => {
@@ -137,8 +177,16 @@ impl Driver {
                     }
                 }
                 Output::ValidUntil(until) => self.shared.gate.set_valid_until(until),
-                // A store with one owner: the only node that there is to be told is this one.
-                Output::Notify(timers) => self.node.notified(timers),
+                Output::Notify(timers) => match &self.store {
+                    // One owner: the only node that there is to be told is this one.
+                    Sessions::One(_) => self.node.notified(timers),
+                    #[cfg(feature = "postgres")]
+                    Sessions::Lanes(lanes) => {
+                        if let Some(bell) = lanes.bell() {
+                            bell.near(timers);
+                        }
+                    }
+                },
                 Output::Closed { abandoned } => self.closed = Some(abandoned),
             }
         }
@@ -146,12 +194,14 @@ impl Driver {
 
     /// All lanes in one transaction.
     fn transact(&mut self) {
+        #[cfg_attr(not(feature = "postgres"), expect(irrefutable_let_patterns))]
+        let Sessions::One(store) = &mut self.store else { return };
         let batches = std::mem::take(&mut self.batches);
         let lanes: Vec<(Lane, usize)> =
             batches.iter().map(|(lane, requests)| (*lane, requests.len())).collect();
         let requests: Vec<Request> =
             batches.into_iter().flat_map(|(_, requests)| requests).collect();
-        let result = self.store.transact(&requests);
+        let result = store.transact(&requests);
         let now = self.clock.now();
         match result {
             Ok(Committed { clock, replies }) => {

@@ -5,17 +5,34 @@ use super::inbox::Input;
 use crate::engine::RunEnd;
 use crate::model::{Fence, TimerId};
 use crate::sync::Arc;
+#[cfg(feature = "postgres")]
+use crate::sync::{AtomicBool, Ordering};
 
 /// Says how a run ended; if nobody does, that it was lost.
 pub(crate) struct Ending {
     shared: Option<Arc<Shared>>,
     id: TimerId,
     fence: Fence,
+    /// The handler has recorded the end itself, perhaps.
+    #[cfg(feature = "postgres")]
+    acknowledged: Arc<AtomicBool>,
 }
 
 impl Ending {
     pub(super) fn new(shared: Arc<Shared>, id: TimerId, fence: Fence) -> Self {
-        Self { shared: Some(shared), id, fence }
+        Self {
+            shared: Some(shared),
+            id,
+            fence,
+            #[cfg(feature = "postgres")]
+            acknowledged: Arc::default(),
+        }
+    }
+
+    /// To be set when the handler has recorded the end itself.
+    #[cfg(feature = "postgres")]
+    pub(crate) fn acknowledged(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.acknowledged)
     }
 
     pub(crate) fn say(mut self, end: RunEnd) {
@@ -25,6 +42,11 @@ impl Ending {
     fn send(&mut self, end: RunEnd) {
         if let Some(shared) = self.shared.take() {
             let (id, fence) = (self.id, self.fence);
+            // Relaxed: the inbox's lock orders it, and it was set by this run.
+            #[cfg(feature = "postgres")]
+            if self.acknowledged.load(Ordering::Relaxed) {
+                let _ = shared.inbox.push(Input::Acknowledged { id, fence });
+            }
             // A node that has ended does not care.
             let _ = shared.inbox.push(Input::Ended { id, fence, end });
         }

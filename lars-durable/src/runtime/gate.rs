@@ -11,12 +11,26 @@ pub(crate) struct Gate {
     /// Nothing may begin at this instant or later.
     valid_until: AtomicI64,
     closed: AtomicBool,
+    /// How far the local clock is at most ahead of the store's: `UNKNOWN`, or an estimate.
+    #[cfg(feature = "postgres")]
+    ahead: AtomicI64,
 }
+
+/// Nothing is known of the store's clock.
+#[cfg(feature = "postgres")]
+const UNKNOWN: i64 = i64::MAX;
 
 impl Gate {
     pub(super) fn new(clock: MonoClock, store_clock: Option<Clock>) -> Self {
         let valid_until = AtomicI64::new(i64::MIN);
-        Self { clock, store_clock, valid_until, closed: AtomicBool::new(false) }
+        Self {
+            clock,
+            store_clock,
+            valid_until,
+            closed: AtomicBool::new(false),
+            #[cfg(feature = "postgres")]
+            ahead: AtomicI64::new(UNKNOWN),
+        }
     }
 
     pub(super) fn set_valid_until(&self, until: Mono) {
@@ -30,9 +44,26 @@ impl Gate {
         self.closed.store(true, Ordering::Relaxed);
     }
 
-    /// What the store's clock shows; `None` if that is not known here.
-    pub(crate) fn store_now(&self) -> Option<Timestamp> {
+    #[cfg(feature = "postgres")]
+    pub(super) fn set_ahead(&self, ahead: Option<i64>) {
+        // Relaxed, as the load: the number alone says everything.
+        self.ahead.store(ahead.unwrap_or(UNKNOWN), Ordering::Relaxed);
+    }
+
+    /// What the store's clock shows, if it is one of this process.
+    pub(crate) fn local_store_now(&self) -> Option<Timestamp> {
         self.store_clock.as_ref().map(|clock| clock())
+    }
+
+    /// What the store's clock shows, or at least shows; `None` if that is not known here.
+    pub(crate) fn store_now(&self) -> Option<Timestamp> {
+        let here = self.local_store_now();
+        #[cfg(feature = "postgres")]
+        let here = here.or_else(|| match self.ahead.load(Ordering::Relaxed) {
+            UNKNOWN => None,
+            ahead => Some(Timestamp(self.clock.now().0.saturating_sub(ahead))),
+        });
+        here
     }
 
     /// Whether this node's lease holds, as far as this process knows.

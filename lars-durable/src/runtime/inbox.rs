@@ -2,10 +2,16 @@
 
 use std::time::Duration;
 
+#[cfg(feature = "postgres")]
+use crate::engine::Lane;
 use crate::engine::{Answer, RunEnd};
 use crate::error::Error;
+#[cfg(feature = "postgres")]
+use crate::model::BucketNo;
 use crate::model::{Fence, TimerId};
 use crate::store::Write;
+#[cfg(feature = "postgres")]
+use crate::store::{Committed, StoreError};
 use crate::sync::{Condvar, Mutex};
 
 /// What gets the answer of a call.
@@ -22,8 +28,29 @@ pub(super) enum Input {
         fence: Fence,
         end: RunEnd,
     },
+    /// The handler of this run has recorded its end itself, perhaps; that it ended follows.
+    #[cfg(feature = "postgres")]
+    Acknowledged {
+        id: TimerId,
+        fence: Fence,
+    },
     /// The wheel says that something is due.
     Alarm,
+    /// A lane's thread is through with its batch.
+    #[cfg(feature = "postgres")]
+    Replied {
+        lane: Lane,
+        result: Result<Committed, StoreError>,
+    },
+    /// Another node put these timers into this node's window, perhaps.
+    #[cfg(feature = "postgres")]
+    Near(Vec<(BucketNo, TimerId)>),
+    /// Another node gave buckets back.
+    #[cfg(feature = "postgres")]
+    Free,
+    /// Notifications may have been lost.
+    #[cfg(feature = "postgres")]
+    Deaf,
     Close {
         limit: Duration,
     },

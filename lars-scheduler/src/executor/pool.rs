@@ -22,9 +22,10 @@ use super::idle::{Idle, Sleeper};
 use super::{Executor, Rejected, Runnable};
 use crate::base::debug::debug_fields;
 use crate::base::error::ConfigError;
-use crate::base::panics::{Reporter, quietly};
+use crate::base::panics::quietly;
 use crate::base::run_clock::RunClock;
 use crate::base::slow::RanOn;
+use crate::base::threads::{OnThreadStart, ThreadKind};
 use crate::base::wait::park_until;
 use crate::sync::{
     AtomicBool, AtomicU64, AtomicUsize, CHECKED, Mutex, Ordering, Parker, Unparker, fence, relax,
@@ -106,6 +107,7 @@ struct Shared {
     /// What the threads need that have not been started, the next one last.
     unstarted: Mutex<Vec<Seat>>,
     name: String,
+    on_start: OnThreadStart,
 }
 
 /// Threads that wait until tasks have finished.
@@ -144,6 +146,15 @@ impl Pool {
     /// [`ConfigError::PoolThreads`] if `threads` is zero or more than
     /// [`MAX_THREADS`](Self::MAX_THREADS); [`ConfigError::ThreadName`] if the name has a NUL byte.
     pub fn new(name: &str, threads: usize) -> Result<Self, ConfigError> {
+        Self::with_hook(name, threads, OnThreadStart::default())
+    }
+
+    /// A pool each thread of which calls the hook before it runs tasks.
+    pub(crate) fn with_hook(
+        name: &str,
+        threads: usize,
+        on_start: OnThreadStart,
+    ) -> Result<Self, ConfigError> {
         if threads == 0 || threads > Self::MAX_THREADS {
             return Err(ConfigError::PoolThreads { given: threads, max: Self::MAX_THREADS });
         }
@@ -169,6 +180,7 @@ impl Pool {
             started: AtomicBool::new(false),
             unstarted: Mutex::new(seats),
             name: name.to_owned(),
+            on_start,
         };
         Ok(Self { guard: Arc::new(Guard { shared: Arc::new(shared) }) })
     }
@@ -292,7 +304,8 @@ fn start_next(shared: &Arc<Shared>, unstarted: &[Seat]) -> std::io::Result<()> {
         return Ok(());
     }
     let shared = Arc::clone(shared);
-    let thread = thread::Builder::new().name(format!("{}-{running}", shared.name));
+    let name = format!("{}-{running}", shared.name);
+    let thread = thread::Builder::new().name(name.clone());
     thread.spawn(move || {
         let mut unstarted = shared.unstarted.lock();
         let seat = unstarted.pop().expect("a thread is started for each seat");
@@ -309,6 +322,8 @@ fn start_next(shared: &Arc<Shared>, unstarted: &[Seat]) -> std::io::Result<()> {
                 );
             });
         }
+        // After the next thread was started, which need not wait for the hook.
+        shared.on_start.call(ThreadKind::Pool { number: running }, &name);
         Work::new(&shared, running).run(seat);
     })?;
     Ok(())
@@ -431,11 +446,10 @@ impl<'a> Work<'a> {
             match job {
                 Job::One(mut task) => {
                     self.end_search();
-                    let reporter = task.reporter().map(Arc::clone);
-                    self.begin_job(reporter.as_ref());
-                    task.note(&mut self.runs);
-                    task.run();
-                    self.end_job(reporter.as_ref());
+                    let since = task.begin(&mut self.runs);
+                    self.say_busy(since.unwrap_or(0));
+                    task.run_on(&mut self.runs);
+                    self.say_busy(0);
                     self.count_finished();
                     self.shared.tell_waiters();
                 }
@@ -516,36 +530,17 @@ impl<'a> Work<'a> {
         }
         self.end_search();
         let mut next = Some(first);
-        self.begin_job(Some(chunk.reporter()));
+        chunk.begin(&mut self.runs);
         while let Some(task) = next {
-            task.note(&mut self.runs);
+            task.begin(&mut self.runs);
             self.say_busy(self.runs.now());
             task.run();
             self.count_finished();
             next = chunk.claim();
         }
-        self.end_job(Some(chunk.reporter()));
-        self.shared.tell_waiters();
-    }
-
-    /// Tasks of a scheduler are about to run, if it has a reporter.
-    fn begin_job(&mut self, reporter: Option<&Arc<Reporter>>) {
-        if let Some(reporter) = reporter
-            && let Some(clock) = &reporter.clock
-        {
-            self.runs.begin_turn(clock.now(), reporter);
-            self.say_busy(self.runs.now());
-        }
-    }
-
-    /// They have run.
-    fn end_job(&mut self, reporter: Option<&Arc<Reporter>>) {
-        if let Some(reporter) = reporter
-            && let Some(clock) = &reporter.clock
-        {
-            self.runs.pause(clock, reporter);
-        }
+        self.runs.end(chunk.reporter());
         self.say_busy(0);
+        self.shared.tell_waiters();
     }
 
     /// For [`Pool::all_busy_since`].

@@ -6,14 +6,16 @@ use super::*;
 fn a_store_answers_every_sequence_of_requests_as_the_reference_does() {
     for seed in 0..12 {
         for batch in [1, 7, 1_000] {
-            compare(seed, batch);
+            for store in Bench::others() {
+                compare(seed, batch, store);
+            }
         }
     }
 }
 
-fn compare(seed: u64, batch: usize) {
+fn compare(seed: u64, batch: usize, mut store: Bench) {
     let mut rng = fastrand::Rng::with_seed(seed * 31 + batch as u64);
-    let (mut reference, mut store) = (Bench::memory(), Bench::sqlite());
+    let mut reference = Bench::memory();
     assert_eq!(reference.epoch, store.epoch, "both are new");
     let mut requests = Sequence { rng: rng.fork(), next_id: 1, started: Vec::new() };
     let mut left = 1_000;

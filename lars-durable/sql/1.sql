@@ -1,0 +1,217 @@
+-- Version 1 of the schema. A node runs this itself if its role may; see roles.sql if it may not.
+-- `psql -1 -v ON_ERROR_STOP=1 -f 1.sql` does the same by hand.
+
+CREATE SCHEMA IF NOT EXISTS lars;
+
+-- The clock that decides what is due.
+CREATE FUNCTION lars.clock() RETURNS timestamptz LANGUAGE sql VOLATILE
+    AS 'SELECT pg_catalog.clock_timestamp()';
+
+-- Identities, drawn in blocks by `lars.draw`.
+CREATE SEQUENCE lars.timer_id;
+
+CREATE TABLE lars.meta (
+    version int      NOT NULL,      -- of the schema
+    buckets smallint NOT NULL       -- of each group; never changes
+);
+INSERT INTO lars.meta VALUES (1, 64);
+
+-- The nodes that live, each for one life.
+CREATE TABLE lars.node (
+    id         uuid        PRIMARY KEY,
+    grp        text        NOT NULL,
+    serves     boolean     NOT NULL,    -- it has handlers
+    renewals   bigint      NOT NULL DEFAULT 0,
+    started_at timestamptz NOT NULL
+) WITH (fillfactor = 50);
+
+CREATE TABLE lars.bucket (
+    grp    text     NOT NULL,
+    bucket smallint NOT NULL,
+    owner  uuid,
+    epoch  int      NOT NULL DEFAULT 0, -- + 1 at every change of owner
+    PRIMARY KEY (grp, bucket)
+) WITH (fillfactor = 50);
+
+CREATE TABLE lars.timer (
+    id              bigint      PRIMARY KEY,
+    grp             text        NOT NULL,
+    bucket          smallint    NOT NULL,
+    due_at          timestamptz NOT NULL,   -- when it is looked at: indexed, <= deadline
+    deadline        timestamptz NOT NULL,   -- when it may run: pushing it out changes no index
+    planned_at      timestamptz NOT NULL,   -- what the run is for: stays while it is tried again
+    key             text,
+    handler         text        NOT NULL,
+    payload_version int         NOT NULL,
+    payload         text        NOT NULL,   -- JSON
+    repeat          text,                   -- JSON: the rule of a series
+    remember        bigint      NOT NULL DEFAULT 0, -- the key stays taken so long, in microseconds
+    attempt         int         NOT NULL DEFAULT 0,
+    deaths          int         NOT NULL DEFAULT 0,
+    fence           bigint,                 -- NULL: not started; else the token of the run
+    epoch           int         NOT NULL DEFAULT 0, -- of the last start: an older owner starts no more
+    last_error      text
+) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000,
+        autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0.05);
+CREATE INDEX timer_due ON lars.timer (grp, bucket, due_at, id);
+CREATE UNIQUE INDEX timer_key ON lars.timer (grp, key) WHERE key IS NOT NULL;
+
+-- Given up, and kept for people.
+CREATE TABLE lars.parked (
+    id              bigint      PRIMARY KEY,
+    grp             text        NOT NULL,
+    bucket          smallint    NOT NULL,
+    deadline        timestamptz NOT NULL,
+    planned_at      timestamptz NOT NULL,
+    key             text,
+    handler         text        NOT NULL,
+    payload_version int         NOT NULL,
+    payload         text        NOT NULL,
+    repeat          text,
+    remember        bigint      NOT NULL,
+    attempt         int         NOT NULL,
+    deaths          int         NOT NULL,
+    last_error      text,
+    reason          text        NOT NULL,
+    parked_at       timestamptz NOT NULL
+);
+CREATE INDEX parked_group ON lars.parked (grp, id);
+
+-- Keys that are remembered after the run.
+CREATE TABLE lars.used_key (
+    grp   text        NOT NULL,
+    key   text        NOT NULL,
+    until timestamptz NOT NULL,
+    PRIMARY KEY (grp, key)
+);
+CREATE INDEX used_key_until ON lars.used_key (grp, until);
+
+-- Handlers that start nothing.
+CREATE TABLE lars.paused (
+    grp     text NOT NULL,
+    handler text NOT NULL,
+    PRIMARY KEY (grp, handler)
+);
+
+-- The last batch of calls of each writer, so that one whose answer was lost is not done twice.
+CREATE TABLE lars.batch (
+    writer uuid        PRIMARY KEY,
+    token  bigint      NOT NULL,
+    at     timestamptz NOT NULL
+) WITH (fillfactor = 50);
+CREATE INDEX batch_at ON lars.batch USING brin (at);
+
+-- The first of `count` identities that nobody else has. A sequence keeps no block for one session,
+-- so two draws must not meet; a lock of the session goes before the transaction ends.
+CREATE FUNCTION lars.draw(count bigint) RETURNS bigint LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    first bigint;
+BEGIN
+    PERFORM pg_advisory_lock(4713022045823907891);
+    BEGIN
+        first := nextval('lars.timer_id');
+        PERFORM setval('lars.timer_id', first + count - 1);
+    EXCEPTION WHEN OTHERS THEN
+        PERFORM pg_advisory_unlock(4713022045823907891);
+        RAISE;
+    END;
+    PERFORM pg_advisory_unlock(4713022045823907891);
+    RETURN first;
+END $$;
+
+-- Where the nodes of a group listen.
+CREATE FUNCTION lars.channel(grp text) RETURNS text LANGUAGE sql IMMUTABLE
+    AS $$ SELECT 'lars_' || pg_catalog.md5(grp) $$;
+
+-- Makes a timer in the caller's transaction. Returns its identity: that of the timer that has the
+-- key already, if there is one; NULL if the key is remembered of one that has run.
+-- The delay counts from this call; an interval of days follows the time zone of the session.
+CREATE FUNCTION lars.schedule(
+    grp text, handler text, payload text, delay interval,
+    key text DEFAULT NULL, payload_version int DEFAULT 1, remember interval DEFAULT NULL
+) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    now_is timestamptz := lars.clock();
+    due    timestamptz := now_is + schedule.delay;
+    number bigint;
+    other  bigint;
+    keep   bigint := coalesce(extract(epoch FROM schedule.remember) * 1000000, 0);
+    place  smallint;
+BEGIN
+    IF schedule.grp IS NULL OR schedule.handler IS NULL OR schedule.payload IS NULL OR due IS NULL THEN
+        RAISE null_value_not_allowed USING MESSAGE = 'grp, handler, payload and delay must not be NULL';
+    END IF;
+    PERFORM schedule.payload::json;
+    IF octet_length(schedule.payload) > 65536 THEN
+        RAISE program_limit_exceeded USING MESSAGE = format(
+            'the payload has %s bytes of JSON, but at most 65536 are allowed', octet_length(schedule.payload));
+    END IF;
+    IF schedule.key = '' OR octet_length(schedule.key) > 512 THEN
+        RAISE program_limit_exceeded USING MESSAGE = format(
+            'the key has %s bytes, but from 1 to 512 are allowed', octet_length(schedule.key));
+    END IF;
+    IF schedule.payload_version NOT BETWEEN 0 AND 65535 THEN
+        RAISE program_limit_exceeded USING MESSAGE = format(
+            'the payload version is %s, but it must be from 0 to 65535', schedule.payload_version);
+    END IF;
+    IF keep > 0 AND schedule.key IS NULL THEN
+        RAISE null_value_not_allowed USING MESSAGE = 'remember needs a key';
+    END IF;
+    IF schedule.key IS NOT NULL AND EXISTS (
+        SELECT FROM lars.used_key u
+         WHERE u.grp = schedule.grp AND u.key = schedule.key AND u.until > now_is) THEN
+        RETURN NULL;
+    END IF;
+    number := lars.draw(1);
+    SELECT (abs(hashtextextended(coalesce(schedule.key, number::text), 0) % m.buckets))::smallint
+      INTO place FROM lars.meta m;
+    LOOP
+        INSERT INTO lars.timer (id, grp, bucket, due_at, deadline, planned_at, key, handler,
+                                payload_version, payload, remember)
+        VALUES (number, schedule.grp, place, due, due, due, schedule.key, schedule.handler,
+                schedule.payload_version, schedule.payload, keep)
+        ON CONFLICT (grp, key) WHERE key IS NOT NULL DO NOTHING;
+        EXIT WHEN FOUND;
+        SELECT t.id INTO other FROM lars.timer t
+         WHERE t.grp = schedule.grp AND t.key = schedule.key;
+        IF FOUND THEN
+            RETURN other;
+        END IF;
+    END LOOP;
+    IF due < now_is + interval '1 minute' THEN
+        PERFORM pg_notify(lars.channel(schedule.grp), place || ':' || number);
+    END IF;
+    RETURN number;
+END $$;
+
+-- Prevents the run of the timer with this key, in the caller's transaction: 'prevented' exactly when
+-- no run starts any more, once that transaction has committed; 'running' if one has started, which
+-- is then the last of a series; else 'not found'.
+CREATE FUNCTION lars.cancel(grp text, key text) RETURNS text LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    DELETE FROM lars.timer t WHERE t.grp = cancel.grp AND t.key = cancel.key AND t.fence IS NULL;
+    IF FOUND THEN
+        RETURN 'prevented';
+    END IF;
+    UPDATE lars.timer t SET repeat = NULL WHERE t.grp = cancel.grp AND t.key = cancel.key;
+    IF FOUND THEN
+        RETURN 'running';
+    END IF;
+    RETURN 'not found';
+END $$;
+
+-- For psql: `SELECT * FROM lars.overview LIMIT 20`.
+CREATE VIEW lars.overview AS
+SELECT id, grp, handler, key, attempt, deaths, fence IS NOT NULL AS started, repeat, deadline,
+       last_error
+  FROM lars.timer
+ ORDER BY due_at;
+
+-- Who owns how much.
+CREATE VIEW lars.owners AS
+SELECT b.grp, b.owner, n.started_at, n.renewals, count(*) AS buckets, n.id IS NOT NULL AS lives
+  FROM lars.bucket b LEFT JOIN lars.node n ON n.id = b.owner
+ GROUP BY b.grp, b.owner, n.id;

@@ -1,0 +1,10 @@
+-- For people who do not let programs create tables: run 1.sql as the owner, then this, as the owner,
+-- with the role of the nodes:
+--
+--     psql -v ON_ERROR_STOP=1 -v node=shop -f roles.sql
+
+GRANT USAGE ON SCHEMA lars TO :"node";
+GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA lars TO :"node";
+GRANT SELECT, UPDATE, USAGE ON ALL SEQUENCES IN SCHEMA lars TO :"node";
+GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA lars TO :"node";
+REVOKE INSERT, UPDATE, DELETE ON lars.meta FROM :"node";

@@ -1,0 +1,486 @@
+//! Nodes of one process on a real server: what users see.
+
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant, SystemTime};
+
+use super::server::{Database, server};
+use crate::{Builder, Cancel, Durable, Error, Fired, Outcome, Payload, Timers};
+
+#[derive(serde::Serialize, serde::Deserialize)]
+pub(super) struct Tagged(pub(super) u64);
+
+impl Payload for Tagged {
+    const NAME: &'static str = "tagged";
+}
+
+/// What a handler saw.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    tag: u64,
+    at: SystemTime,
+    due: SystemTime,
+    fence: u64,
+}
+
+const LEASE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn node(builder: Builder) -> (Durable, Receiver<Seen>) {
+    let (sender, receiver) = channel();
+    let sender = Mutex::new(sender);
+    let run = move |due: &Fired<Tagged>| {
+        let (tag, fence) = (due.payload().0, due.fence());
+        let seen = Seen { tag, at: SystemTime::now(), due: due.due(), fence };
+        let _ = sender.lock().unwrap().send(seen);
+    };
+    (builder.lease(LEASE).handle(run).start().unwrap(), receiver)
+}
+
+fn schedule(timers: &Timers, after: Duration, tag: u64) {
+    timers.schedule_once(after, Tagged(tag)).submit().wait().unwrap();
+}
+
+/// Until the nodes own all buckets between them.
+fn settle(database: &Database, nodes: i64) {
+    let client = database.client();
+    let sql = "SELECT count(*) FROM (SELECT owner FROM lars.bucket WHERE owner IN
+                (SELECT id FROM lars.node WHERE serves)
+               GROUP BY owner HAVING count(*) >= 64 / (SELECT count(*) FROM lars.node
+                WHERE serves)) AS shares";
+    let all = "SELECT count(*) FROM lars.bucket WHERE owner IS NOT NULL";
+    let end = Instant::now() + Duration::from_secs(60);
+    while client.number(sql) < nodes || client.number(all) < 64 {
+        assert!(Instant::now() < end, "the buckets are not shared");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn timers_of_several_nodes_each_run_once_and_never_before_their_time() {
+    let Some(server) = server() else { return };
+    let database = server.database();
+    let (one, from_one) = node(database.durable());
+    let (two, from_two) = node(database.durable());
+    let client_only = database.durable().start().unwrap();
+    for (tag, timers) in
+        (0..300).zip([&one, &two, &client_only].map(Durable::timers).iter().cycle())
+    {
+        schedule(timers, Duration::from_millis(tag % 7 * 100), tag);
+    }
+    let mut seen = BTreeSet::new();
+    let end = Instant::now() + PATIENCE;
+    while seen.len() < 300 && Instant::now() < end {
+        for receiver in [&from_one, &from_two] {
+            while let Ok(Seen { tag, at, due, .. }) = receiver.try_recv() {
+                assert!(at >= due, "{tag} is early by {:?}", due.duration_since(at));
+                assert!(seen.insert(tag), "{tag} runs twice");
+            }
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(seen.len(), 300);
+    for node in [one, two, client_only] {
+        node.close().unwrap();
+    }
+    let client = database.client();
+    assert_eq!(client.number("SELECT count(*) FROM lars.node"), 0);
+    assert_eq!(client.number("SELECT count(*) FROM lars.bucket WHERE owner IS NOT NULL"), 0);
+    assert_eq!(client.number("SELECT count(*) FROM lars.timer"), 0);
+}
+
+#[test]
+fn two_nodes_share_the_buckets_and_take_over_what_a_closed_one_leaves() {
+    let Some(server) = server() else { return };
+    let database = server.database();
+    let (one, _runs) = node(database.durable());
+    settle(&database, 1);
+    let (two, runs) = node(database.durable());
+    settle(&database, 2);
+    let before = database.client().number("SELECT sum(epoch) FROM lars.bucket");
+    for tag in 0..64 {
+        let timer = two.timers().schedule_once(Duration::from_secs(1), Tagged(tag));
+        timer.key(format!("key {tag}")).submit().wait().unwrap();
+    }
+    one.close().unwrap();
+    let mut seen = BTreeSet::new();
+    while seen.len() < 64 {
+        assert!(seen.insert(runs.recv_timeout(PATIENCE).unwrap().tag));
+    }
+    let after = database.client().number("SELECT sum(epoch) FROM lars.bucket");
+    assert_eq!(after, before + 32, "each bucket changed hands once");
+    two.close().unwrap();
+}
+
+#[test]
+fn a_near_timer_for_another_node_runs_before_any_sweep_if_nodes_may_tell_each_other() {
+    let Some(server) = server() else { return };
+    let lateness = |notifications: bool| {
+        let database = server.database();
+        let (owner, runs) = node(database.durable().notifications(notifications));
+        settle(&database, 1);
+        // Its window is loaded by now.
+        std::thread::sleep(Duration::from_millis(300));
+        let client = database.durable().notifications(notifications).start().unwrap();
+        let mut latest = Vec::new();
+        for tag in 0..20 {
+            let asked = SystemTime::now();
+            schedule(&client.timers(), Duration::from_millis(50), tag);
+            let seen = runs.recv_timeout(PATIENCE).unwrap();
+            latest.push(seen.at.duration_since(asked).unwrap());
+        }
+        owner.close().unwrap();
+        latest.sort_unstable();
+        latest[10]
+    };
+    let (told, swept) = (lateness(true), lateness(false));
+    println!("told {told:?}, swept {swept:?}");
+    assert!(told < swept, "told {told:?}, swept {swept:?}");
+    assert!(swept > Duration::from_millis(500), "nobody told it");
+}
+
+#[test]
+fn a_timer_that_sql_makes_runs_and_one_that_is_rolled_back_does_not() {
+    let Some(server) = server() else { return };
+    let database = server.database();
+    let (durable, runs) = node(database.durable());
+    let client = database.client();
+    let ten = "interval '10 milliseconds'";
+    client.execute(&format!(
+        "BEGIN; SELECT lars.schedule('default', 'tagged', '1', {ten}); ROLLBACK;
+         BEGIN; SELECT lars.schedule('default', 'tagged', '2', {ten}, key => 'two'); COMMIT"
+    ));
+    assert_eq!(runs.recv_timeout(PATIENCE).unwrap().tag, 2);
+
+    let hour = "interval '1 hour'";
+    let make = format!("SELECT lars.schedule('default', 'tagged', '3', {hour}, key => 'three')");
+    let first = client.number(&make);
+    assert_eq!(client.number(&make), first, "the key is taken");
+    client.execute("BEGIN; SELECT lars.cancel('default', 'three'); ROLLBACK");
+    assert!(durable.timers().get("three").wait().unwrap().is_some());
+    let cancel = |key| client.text(&format!("SELECT lars.cancel('default', '{key}')")).unwrap();
+    assert_eq!((cancel("three"), cancel("three")), ("prevented".into(), "not found".into()));
+    assert!(durable.timers().get("three").wait().unwrap().is_none());
+    for wrong in [
+        "SELECT lars.schedule('default', 'tagged', 'no json', interval '1 s')",
+        "SELECT lars.schedule('default', 'tagged', '1', NULL)",
+        "SELECT lars.schedule('default', 'tagged', '1', interval '1 s', key => '')",
+        "SELECT lars.schedule('default', 'tagged', '1', interval '1 s', key => repeat('x', 513))",
+        "SELECT lars.schedule('default', 'tagged', '1', interval '1 s', payload_version => -1)",
+        "SELECT lars.schedule('default', 'tagged', '1', interval '1 s', remember => '1 s')",
+        "SELECT lars.schedule('default', 'tagged', to_json(repeat('x', 65535))::text, '1 s')",
+    ] {
+        assert!(client.try_execute(wrong).is_err(), "{wrong}");
+    }
+    assert_eq!(client.number("SELECT count(*) FROM lars.timer"), 0);
+    durable.close().unwrap();
+}
+
+#[test]
+fn a_timer_that_is_committed_long_after_its_time_runs_with_the_next_sweep() {
+    let Some(server) = server() else { return };
+    let database = server.database();
+    let (durable, runs) = node(database.durable().notifications(false));
+    settle(&database, 1);
+    let client = database.client();
+    client.execute(
+        "BEGIN; SELECT lars.schedule('default', 'tagged', '1', interval '0'); SELECT pg_sleep(2);
+         COMMIT",
+    );
+    assert_eq!(runs.recv_timeout(PATIENCE).unwrap().tag, 1);
+    durable.close().unwrap();
+}
+
+#[test]
+fn a_transaction_that_holds_a_timer_holds_up_no_other() {
+    let Some(server) = server() else { return };
+    let database = server.database();
+    let (durable, runs) = node(database.durable());
+    let timers = durable.timers();
+    // Time enough to take hold of it, however busy the machine is.
+    let soon = Duration::from_secs(3);
+    timers.schedule_once(soon, Tagged(1)).key("held").submit().wait().unwrap();
+    for tag in 2..20 {
+        schedule(&timers, soon, tag);
+    }
+    let client = database.client();
+    client.execute("BEGIN; SELECT lars.cancel('default', 'held')");
+    let mut seen = BTreeSet::new();
+    while seen.len() < 18 {
+        seen.insert(runs.recv_timeout(PATIENCE).unwrap().tag);
+    }
+    assert!(!seen.contains(&1));
+    client.execute("ROLLBACK");
+    assert_eq!(runs.recv_timeout(PATIENCE).unwrap().tag, 1, "it was not cancelled after all");
+    durable.close().unwrap();
+}
+
+#[test]
+fn the_end_of_a_run_waits_for_whoever_holds_its_row() {
+    let Some(server) = server() else { return };
+    let database = server.database();
+    let (begun, begins) = channel();
+    let (go, gate) = channel::<()>();
+    let (begun, gate) = (Mutex::new(begun), Mutex::new(gate));
+    let run = move |_: &Fired<Tagged>| {
+        begun.lock().unwrap().send(()).unwrap();
+        let _ = gate.lock().unwrap().recv_timeout(PATIENCE);
+    };
+    let durable = database.durable().lease(LEASE).handle(run).start().unwrap();
+    let timers = durable.timers();
+    timers.schedule_once(Duration::ZERO, Tagged(1)).key("key").submit().wait().unwrap();
+    begins.recv_timeout(PATIENCE).unwrap();
+    let client = database.client();
+    client.execute("BEGIN; SELECT lars.cancel('default', 'key')");
+    go.send(()).unwrap();
+    // Longer than a lane waits for a row.
+    std::thread::sleep(Duration::from_millis(1_200));
+    assert_eq!(durable.metrics().in_flight, 1);
+    client.execute("COMMIT");
+    let end = Instant::now() + PATIENCE;
+    while durable.metrics().in_flight > 0 {
+        assert!(Instant::now() < end, "its end is never recorded");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!((durable.metrics().done, durable.metrics().stale), (1, 0));
+    assert!(timers.get("key").wait().unwrap().is_none());
+    durable.close().unwrap();
+}
+
+#[test]
+fn the_clock_of_the_database_decides_and_may_jump_by_an_hour_either_way() {
+    let Some(server) = server() else { return };
+    let database = server.database();
+    let (durable, runs) = node(database.durable());
+    let timers = durable.timers();
+    let client = database.client();
+    let shift = |by: &str| {
+        client.execute(&format!(
+            "CREATE OR REPLACE FUNCTION lars.clock() RETURNS timestamptz LANGUAGE sql VOLATILE
+                 AS $$ SELECT pg_catalog.clock_timestamp() + interval '{by}' $$"
+        ));
+    };
+    schedule(&timers, Duration::from_secs(3_600), 1);
+    schedule(&timers, Duration::from_secs(7_200), 2);
+    assert!(runs.recv_timeout(Duration::from_millis(500)).is_err(), "an hour early");
+    shift("1 hour");
+    assert_eq!(runs.recv_timeout(PATIENCE).unwrap().tag, 1);
+    schedule(&timers, Duration::from_millis(500), 3);
+    shift("-1 hour");
+    assert!(runs.recv_timeout(Duration::from_secs(3)).is_err(), "two hours early");
+    shift("1 hour");
+    assert_eq!(runs.recv_timeout(PATIENCE).unwrap().tag, 3);
+    let owned = client.number("SELECT count(*) FROM lars.bucket WHERE owner IS NOT NULL");
+    assert_eq!(owned, 64, "no clock takes part in who owns what");
+    assert_eq!(client.number("SELECT max(epoch) FROM lars.bucket"), 1);
+    durable.close().unwrap();
+}
+
+#[test]
+fn sessions_that_the_server_ends_are_opened_again_and_nothing_is_done_twice() {
+    let Some(server) = server() else { return };
+    let database = server.database();
+    let (durable, runs) = node(database.durable());
+    let timers = durable.timers();
+    let client = database.client();
+    let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+                WHERE datname = current_database() AND application_name = 'lars-durable'";
+    let mut asked = 0;
+    for round in 0..10 {
+        let calls: Vec<_> = (0..20)
+            .map(|n| timers.schedule_once(Duration::ZERO, Tagged(round * 20 + n)).submit())
+            .collect();
+        client.execute(end);
+        for call in calls {
+            match call.wait() {
+                Ok(_) => asked += 1,
+                Err(error) => panic!("{error}"),
+            }
+        }
+    }
+    let mut seen = BTreeSet::new();
+    while seen.len() < asked {
+        assert!(seen.insert(runs.recv_timeout(PATIENCE).unwrap().tag), "it runs twice");
+    }
+    assert!(runs.recv_timeout(Duration::from_millis(300)).is_err());
+    durable.close().unwrap();
+}
+
+#[test]
+fn while_the_database_is_away_callers_are_told_and_what_came_due_runs_afterwards() {
+    let Some(server) = server() else { return };
+    let database = server.database();
+    let proxy = super::proxy::Proxy::to(server.port());
+    let parameters =
+        format!("host=127.0.0.1 port={} user=postgres dbname={}", proxy.port, database.name);
+    let builder = Durable::postgres(parameters).call_timeout(Duration::from_millis(500));
+    let (durable, runs) = node(builder);
+    let timers = durable.timers();
+    schedule(&timers, Duration::from_secs(1), 1);
+    proxy.cut();
+    std::thread::sleep(Duration::from_millis(100));
+    proxy.hold();
+    let error = timers.schedule_once(Duration::ZERO, Tagged(2)).submit().wait().unwrap_err();
+    let known = matches!(error, Error::Unavailable { .. } | Error::OutcomeUnknown { .. });
+    assert!(known, "{error}");
+    assert!(runs.recv_timeout(LEASE).is_err(), "the lease is over");
+    proxy.pass();
+    let first = runs.recv_timeout(PATIENCE).unwrap();
+    assert!(first.tag == 1 || first.tag == 2);
+    durable.close().unwrap();
+}
+
+#[test]
+fn it_is_used_from_a_runtimes_workers_and_in_destructors_without_blocking_them() {
+    struct Cancels(Timers);
+    impl Drop for Cancels {
+        fn drop(&mut self) {
+            drop(self.0.cancel("key"));
+        }
+    }
+    let Some(server) = server() else { return };
+    let database = server.database();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+    runtime.block_on(async {
+        let durable = tokio::spawn(async move { database.durable().start() }).await;
+        let durable = durable.unwrap().unwrap();
+        let timers = durable.timers();
+        let cancels = Cancels(timers.clone());
+        let timer = timers.schedule_once(Duration::from_secs(60), Tagged(1)).key("key");
+        timer.submit().await.unwrap();
+        drop(cancels);
+        // Calls take effect in their order.
+        assert!(timers.get("key").await.unwrap().is_none());
+        let again = timers.schedule_once(Duration::from_secs(60), Tagged(1)).key("key");
+        again.submit().await.unwrap();
+        assert_eq!(timers.cancel("key").await.unwrap(), Cancel::Prevented);
+        drop(durable);
+    });
+}
+
+#[test]
+fn a_message_with_a_nul_byte_stops_nothing() {
+    let Some(server) = server() else { return };
+    let database = server.database();
+    let run = |due: &Fired<Tagged>| match due.payload().0 {
+        0 => panic!("a NUL \0 byte"),
+        1 => Outcome::Retry("a NUL \0 byte".into()),
+        _ => Outcome::Park("a NUL \0 byte".into()),
+    };
+    let durable = database.durable().lease(LEASE).handle(run).start().unwrap();
+    let timers = durable.timers();
+    for tag in 0..3 {
+        let timer = timers.schedule_once(Duration::ZERO, Tagged(tag)).key(format!("{tag}"));
+        timer.submit().wait().unwrap();
+    }
+    let end = Instant::now() + PATIENCE;
+    while durable.metrics().retried < 2 || durable.metrics().parked < 1 {
+        assert!(Instant::now() < end, "{:?}", durable.metrics());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let parked = timers.parked(0, 10).wait().unwrap();
+    assert_eq!(parked[0].reason, "a NUL \u{fffd} byte");
+    drop(durable);
+}
+
+#[test]
+fn groups_share_a_database_and_nothing_else() {
+    let Some(server) = server() else { return };
+    let database = server.database();
+    let (one, from_one) = node(database.durable().group("one"));
+    let (two, from_two) = node(database.durable().group("two"));
+    for (group, tag) in [(&one, 1), (&two, 2)] {
+        let timer = group.timers().schedule_once(Duration::ZERO, Tagged(tag)).key("key");
+        timer.submit().wait().unwrap();
+    }
+    let (first, second) =
+        (from_one.recv_timeout(PATIENCE).unwrap(), from_two.recv_timeout(PATIENCE).unwrap());
+    assert_eq!((first.tag, second.tag), (1, 2));
+    assert!(first.fence > 0 && second.fence > 0);
+    one.close().unwrap();
+    two.close().unwrap();
+}
+
+#[test]
+fn an_idle_node_asks_for_little_and_writes_only_its_own_row() {
+    let Some(server) = server() else { return };
+    let database = server.database();
+    let durable = database.durable().handle(|_: &Fired<Tagged>| ()).start().unwrap();
+    for tag in 0..100 {
+        schedule(&durable.timers(), Duration::from_secs(86_400), tag);
+    }
+    settle(&database, 1);
+    let client = database.client();
+    // The transactions that wrote what there is.
+    let written = "SELECT sum(x::text::bigint) FROM (
+                       SELECT xmin AS x FROM lars.timer UNION ALL SELECT xmin FROM lars.bucket
+                       UNION ALL SELECT xmin FROM lars.batch UNION ALL SELECT xmin FROM lars.meta
+                   ) AS all_rows";
+    let transactions = "SELECT xact_commit FROM pg_stat_database
+                         WHERE datname = current_database()";
+    // A session that has gone quiet sends its statistics within ten seconds.
+    std::thread::sleep(Duration::from_secs(11));
+    let (before, rows) = (client.number(transactions), client.number(written));
+    std::thread::sleep(Duration::from_secs(10));
+    let (after, same) = (client.number(transactions), client.number(written));
+    println!("{} transactions in 10 s", after - before);
+    assert_eq!(same, rows);
+    assert!(after - before < 30, "{} transactions in 10 s", after - before);
+    durable.close().unwrap();
+}
+
+#[test]
+fn an_end_that_is_recorded_in_the_handlers_transaction_is_committed_with_it_or_not_at_all() {
+    let Some(server) = server() else { return };
+    let database = server.database();
+    let (sender, runs) = channel();
+    let sender = Mutex::new(sender);
+    let parameters = database.parameters();
+    database.client().execute("CREATE TABLE effect (tag bigint, attempt int)");
+    let run = move |due: &Fired<Tagged>| -> Result<(), String> {
+        let client = super::server::connect(&parameters);
+        let (tag, attempt) = (due.payload().0, due.attempt());
+        client.execute(&format!("BEGIN; INSERT INTO effect VALUES ({tag}, {attempt})"));
+        let mut rows = 0;
+        due.complete_in(|statement, [id, fence]| {
+            rows = client.run(statement, id, fence)?;
+            Ok::<_, tokio_postgres::Error>(rows)
+        })
+        .unwrap();
+        assert_eq!(rows, 1);
+        // The first attempt is rolled back, and says so.
+        client.execute(if attempt == 1 && tag != 3 { "ROLLBACK" } else { "COMMIT" });
+        sender.lock().unwrap().send((tag, attempt)).unwrap();
+        if attempt == 1 && tag != 3 { Err("rolled back".into()) } else { Ok(()) }
+    };
+    let backoff = lars_scheduler::backoff::BackoffPolicy::builder();
+    let backoff = backoff.initial(Duration::from_millis(10)).build().unwrap();
+    let handler = crate::Handler::new(run).backoff(backoff);
+    let durable = database.durable().lease(LEASE).handler(handler).start().unwrap();
+    let timers = durable.timers();
+    let once = timers.schedule_once(Duration::ZERO, Tagged(1)).key("once");
+    once.remember(Duration::from_secs(60)).submit().wait().unwrap();
+    let next = |wanted| assert_eq!(runs.recv_timeout(PATIENCE).unwrap(), wanted);
+    next((1, 1));
+    next((1, 2));
+    let hundred = Duration::from_millis(100);
+    let series = timers.schedule_with_fixed_delay(Duration::ZERO, hundred, Tagged(3)).key("series");
+    series.submit().wait().unwrap();
+    for _ in 0..3 {
+        next((3, 1));
+    }
+    while timers.cancel("series").wait().unwrap() != Cancel::NotFound {}
+    let end = Instant::now() + PATIENCE;
+    while durable.metrics().in_flight > 0 {
+        assert!(Instant::now() < end);
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let metrics = durable.metrics();
+    assert_eq!(metrics.stale, 0, "{metrics:?}");
+    let client = database.client();
+    assert_eq!(client.number("SELECT count(*) FROM effect WHERE tag = 1"), 1);
+    assert_eq!(client.number("SELECT count(*) FROM lars.timer"), 0);
+    assert_eq!(client.number("SELECT count(*) FROM lars.used_key WHERE key = 'once'"), 1);
+    durable.close().unwrap();
+}

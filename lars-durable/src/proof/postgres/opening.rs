@@ -1,0 +1,208 @@
+//! Schema, roles, servers that will not do, and what errors say.
+
+use super::server::{Database, server};
+use crate::store::{Place, PostgresStore, Tls};
+use crate::sync::Arc;
+use crate::{Durable, StartError};
+use std::time::Duration;
+use tokio_postgres::NoTls;
+
+fn reason(result: Result<Durable, StartError>) -> String {
+    result.map(drop).unwrap_err().to_string()
+}
+
+#[test]
+fn nodes_that_start_at_once_make_the_schema_once() {
+    let Some(server) = server() else { return };
+    let database = server.database();
+    std::thread::scope(|scope| {
+        for _ in 0..6 {
+            scope.spawn(|| drop(database.durable().start().unwrap()));
+        }
+    });
+    let client = database.client();
+    assert_eq!(client.number("SELECT version FROM lars.meta"), 1);
+    assert_eq!(client.number("SELECT count(*) FROM lars.meta"), 1);
+}
+
+#[test]
+fn a_newer_schema_in_a_database_is_refused_with_both_numbers() {
+    let Some(server) = server() else { return };
+    let database = server.database();
+    drop(database.durable().start().unwrap());
+    database.client().execute("UPDATE lars.meta SET version = 7");
+    match database.durable().start().map(drop).unwrap_err() {
+        StartError::NewerDatabase { found, known } => assert_eq!((found, known), (7, 1)),
+        other => panic!("{other}"),
+    }
+    assert_eq!(database.client().number("SELECT version FROM lars.meta"), 7);
+}
+
+/// A role of its own, so that tests do not meet.
+fn role(database: &Database) -> (String, String) {
+    let role = format!("role_{}", database.name);
+    database.client().execute(&format!("CREATE ROLE {role} LOGIN"));
+    let parameters = database.parameters().replace("user=postgres", &format!("user={role}"));
+    (role, parameters)
+}
+
+#[test]
+fn a_role_that_may_create_nothing_is_told_the_cure_and_runs_on_what_the_scripts_grant() {
+    let Some(server) = server() else { return };
+    let database = server.database();
+    let (role, parameters) = role(&database);
+    let start = || Durable::postgres(parameters.clone()).start();
+    let refused = reason(start());
+    assert!(refused.contains("42501") && refused.contains("sql/roles.sql"), "{refused}");
+
+    let owner = database.client();
+    owner.execute(include_str!("../../../sql/1.sql"));
+    let refused = reason(start());
+    assert!(refused.contains("42501"), "{refused}");
+
+    owner.execute(&include_str!("../../../sql/roles.sql").replace(":\"node\"", &role));
+    let durable = start().unwrap();
+    let timers = durable.timers();
+    let key = timers.schedule_once(Duration::from_secs(60), super::node::Tagged(1)).key("key");
+    key.submit().wait().unwrap();
+    assert_eq!(timers.cancel("key").wait().unwrap(), crate::Cancel::Prevented);
+    durable.close().unwrap();
+}
+
+#[test]
+fn a_server_that_will_not_do_is_named_and_no_error_shows_the_password() {
+    let Some(server) = server() else { return };
+    let name = format!("latin{:x}", fastrand::u32(..));
+    let options = "ENCODING 'LATIN1' TEMPLATE template0";
+    let latin = server.database_named(name, options);
+    let refused = reason(latin.durable().start());
+    assert!(refused.contains("LATIN1") && refused.contains("UTF8"), "{refused}");
+
+    let secret = "hunter2";
+    let wrong = [
+        format!("host=127.0.0.1 port=1 user=postgres password={secret}"),
+        format!("postgres://postgres:{secret}@127.0.0.1:1/nothing"),
+        format!("host=127.0.0.1 port=nonsense password={secret}"),
+        format!("{} password={secret} sslmode=require", latin.parameters()),
+        format!("{} password={secret}", server.parameters("nobody")),
+        format!("user={secret} password={secret} nonsense={secret} host"),
+    ];
+    for parameters in wrong {
+        let builder = Durable::postgres(parameters).lease(Duration::from_secs(1));
+        let shown = format!("{builder:?}");
+        assert!(!shown.contains(secret), "{shown}");
+        let refused = reason(builder.start());
+        assert!(!refused.contains(secret), "{refused}");
+        assert!(refused.starts_with("the database cannot be used: "), "{refused}");
+    }
+    let database = server.database();
+    let place = database.place_with(&format!("{} password={secret}", database.parameters()));
+    assert!(!format!("{place:?}").contains(secret));
+}
+
+/// A pooler in front of the server, if there is one on this machine.
+struct Pooler(std::process::Child, crate::proof::tempdir::Directory);
+
+impl Pooler {
+    fn start(database: &Database, mode: &str) -> Option<(Self, String)> {
+        let program = ["/usr/sbin/pgbouncer", "/usr/bin/pgbouncer"]
+            .into_iter()
+            .find(|program| std::path::Path::new(program).exists());
+        let Some(program) = program else {
+            let required = std::env::var_os("LARS_REQUIRE_POSTGRES").is_some();
+            assert!(!required, "no pgbouncer on this machine (Debian: apt-get install pgbouncer)");
+            eprintln!("!!!!! SKIPPED: no pgbouncer on this machine !!!!!");
+            return None;
+        };
+        let directory = crate::proof::tempdir::Directory::new("pooler");
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        drop(listener);
+        let settings = format!(
+            "[databases]\n* = host=127.0.0.1 port={}\n[pgbouncer]\nlisten_addr = 127.0.0.1\n\
+             listen_port = {port}\nauth_type = any\npool_mode = {mode}\nunix_socket_dir =\n\
+             [users]\n",
+            database.server.port()
+        );
+        let settings =
+            settings.replace("* = host", &format!("{} = user=postgres host", database.name));
+        let file = directory.path().join("pgbouncer.ini");
+        std::fs::write(&file, settings).unwrap();
+        // It refuses to be root's, as the server does.
+        let child = super::server::as_user(program)
+            .arg("-q")
+            .arg(&file)
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        let parameters =
+            format!("host=127.0.0.1 port={port} user=postgres dbname={}", database.name);
+        let pooler = Self(child, directory);
+        for _ in 0..200 {
+            if std::net::TcpStream::connect(("127.0.0.1", port)).is_ok() {
+                return Some((pooler, parameters));
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        panic!("the pooler did not start in {:?}", pooler.1.path());
+    }
+}
+
+impl Drop for Pooler {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_pooler_that_lends_sessions_to_transactions_is_recognised_and_one_of_sessions_will_do() {
+    let Some(server) = server() else { return };
+    let database = server.database();
+    let Some((_pooler, parameters)) = Pooler::start(&database, "transaction") else { return };
+    let refused = reason(Durable::postgres(parameters).start());
+    assert!(refused.contains("pooler") && refused.contains("session mode"), "{refused}");
+
+    let Some((_pooler, parameters)) = Pooler::start(&database, "session") else { return };
+    let durable = Durable::postgres(parameters).start().unwrap();
+    let timers = durable.timers();
+    assert!(timers.get("nobody").wait().unwrap().is_none());
+    durable.close().unwrap();
+}
+
+#[test]
+fn an_upgrade_runs_under_a_lock_once_and_older_nodes_go_on() {
+    let Some(server) = server() else { return };
+    let database = server.database();
+    let older = database.durable().start().unwrap();
+    let place = database.place();
+    let upgrade = |place: &Place| {
+        let second = "ALTER TABLE lars.timer ADD COLUMN note text; SELECT pg_sleep(0.2)";
+        PostgresStore::prepare_with(place, &[include_str!("../../../sql/1.sql"), second])
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| upgrade(&place).unwrap());
+        }
+    });
+    let timers = older.timers();
+    let timer = timers.schedule_once(Duration::from_secs(60), super::node::Tagged(1)).key("key");
+    timer.submit().wait().unwrap();
+    assert!(timers.get("key").wait().unwrap().is_some());
+    match database.durable().start().map(drop).unwrap_err() {
+        StartError::NewerDatabase { found: 2, known: 1 } => {}
+        other => panic!("{other}"),
+    }
+    drop(older);
+}
+
+#[test]
+fn sslmode_require_without_a_connector_is_refused() {
+    let Some(server) = server() else { return };
+    let database = server.database();
+    let parameters = format!("{} sslmode=require", database.parameters());
+    let place =
+        Place::new(&parameters, Arc::new(Tls(NoTls)), "default", Duration::from_secs(1), true);
+    assert!(PostgresStore::prepare(&place.unwrap()).is_err());
+}

@@ -1,0 +1,246 @@
+//! A PostgreSQL of the tests' own: one for the process, in a temporary directory, gone with it.
+
+use std::net::TcpListener;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, OnceLock};
+use std::time::Duration;
+
+use tokio_postgres::{Client, NoTls};
+
+use crate::Durable;
+use crate::store::{Place, Tls};
+use crate::sync::Arc;
+
+/// Set where a missing server is a failure and no reason to leave tests out.
+const REQUIRED: &str = "LARS_REQUIRE_POSTGRES";
+
+/// Stops the server when nobody holds its other end any more, however the test ends.
+const WATCH: &str = r#"
+    "$1/postgres" -D "$2" -p "$3" -k "$2" -c listen_addresses=127.0.0.1 -c shared_buffers=64MB \
+        -c max_connections=200 -c fsync=off -c log_min_messages=log $4 >>"$2/log" 2>&1 </dev/null &
+    server=$!
+    while read -r line; do
+        case $line in
+            crash) kill -QUIT $server; wait $server
+                "$1/postgres" -D "$2" -p "$3" -k "$2" -c listen_addresses=127.0.0.1 \
+                    -c shared_buffers=64MB -c max_connections=200 -c fsync=off $4 \
+                    >>"$2/log" 2>&1 </dev/null &
+                server=$! ;;
+        esac
+    done
+    kill -QUIT $server
+    wait $server
+    rm -rf "$2"
+"#;
+
+pub(crate) struct Server {
+    data: PathBuf,
+    port: u16,
+    watch: Mutex<Child>,
+}
+
+/// The server of this process; `None` if there is none to be had, which it has said.
+pub(crate) fn server() -> Option<&'static Server> {
+    static SERVER: OnceLock<Option<Server>> = OnceLock::new();
+    SERVER.get_or_init(|| Server::start("")).as_ref()
+}
+
+/// Where Debian and others put the programs, the newest version first.
+fn programs() -> Option<PathBuf> {
+    let mut found: Vec<(u32, PathBuf)> = std::fs::read_dir("/usr/lib/postgresql")
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| {
+            let entry = entry.ok()?;
+            let version = entry.file_name().to_str()?.parse().ok()?;
+            let bin = entry.path().join("bin");
+            bin.join("initdb").exists().then_some((version, bin))
+        })
+        .collect();
+    found.sort();
+    let anywhere = || {
+        std::env::split_paths(&std::env::var_os("PATH")?)
+            .find(|directory| directory.join("initdb").exists())
+    };
+    found.pop().map(|(_, bin)| bin).or_else(anywhere)
+}
+
+/// PostgreSQL refuses to be root's.
+pub(crate) fn as_user(program: &str) -> Command {
+    // SAFETY-free way to ask: who owns this process's own entry.
+    let root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
+    let mut command = Command::new(if root { "setpriv" } else { program });
+    if root {
+        command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups", program]);
+    }
+    command
+}
+
+impl Server {
+    pub(crate) fn start(options: &str) -> Option<Self> {
+        let Some(programs) = programs() else {
+            let text = "no PostgreSQL on this machine (Debian: apt-get install postgresql)";
+            assert!(std::env::var_os(REQUIRED).is_none(), "{text}");
+            eprintln!("!!!!! SKIPPED: {text} !!!!!");
+            return None;
+        };
+        let data = std::env::temp_dir().join(format!(
+            "lars-pg-{}-{}",
+            std::process::id(),
+            fastrand::u32(..)
+        ));
+        let initdb = as_user(programs.join("initdb").to_str().unwrap())
+            .arg("-D")
+            .arg(&data)
+            .args(["-A", "trust", "-U", "postgres", "--no-sync", "-E", "UTF8", "--locale=C"])
+            .current_dir("/")
+            .output()
+            .unwrap();
+        assert!(initdb.status.success(), "{}", String::from_utf8_lossy(&initdb.stderr));
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let watch = as_user("sh")
+            .args(["-c", WATCH, "sh"])
+            .arg(&programs)
+            .arg(&data)
+            .arg(port.to_string())
+            .arg(options)
+            .current_dir("/")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let server = Self { data, port, watch: Mutex::new(watch) };
+        server.wait();
+        Some(server)
+    }
+
+    /// Until it takes connections.
+    pub(crate) fn wait(&self) {
+        for _ in 0..600 {
+            if run(async { tokio_postgres::connect(&self.parameters("postgres"), NoTls).await })
+                .is_ok()
+            {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let log = std::fs::read_to_string(self.data.join("log")).unwrap_or_default();
+        panic!("the server did not start:\n{log}");
+    }
+
+    /// Ends at once, as in a crash, and starts again.
+    pub(crate) fn crash(&self) {
+        use std::io::Write as _;
+        self.watch.lock().unwrap().stdin.as_mut().unwrap().write_all(b"crash\n").unwrap();
+    }
+
+    /// `None` while it does not take connections.
+    pub(crate) fn try_connect(&self) -> Option<Connected> {
+        try_connect(&self.parameters("postgres")).ok()
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(crate) fn parameters(&self, database: &str) -> String {
+        format!("host={} port={} user=postgres dbname={database}", self.data.display(), self.port)
+    }
+
+    /// A new database.
+    pub(crate) fn database(&'static self) -> Database {
+        let name = format!("t{:x}", fastrand::u64(..));
+        self.database_named(name, "")
+    }
+
+    pub(crate) fn database_named(&'static self, name: String, options: &str) -> Database {
+        let client = connect(&self.parameters("postgres"));
+        client.execute(&format!("CREATE DATABASE {name} {options}"));
+        Database { server: self, name }
+    }
+}
+
+/// A database of one test.
+pub(crate) struct Database {
+    pub(crate) server: &'static Server,
+    pub(crate) name: String,
+}
+
+impl Database {
+    pub(crate) fn parameters(&self) -> String {
+        self.server.parameters(&self.name)
+    }
+
+    pub(crate) fn client(&self) -> Connected {
+        connect(&self.parameters())
+    }
+
+    pub(crate) fn place(&self) -> Place {
+        self.place_with(&self.parameters())
+    }
+
+    pub(crate) fn place_with(&self, parameters: &str) -> Place {
+        let limit = Duration::from_secs(5);
+        Place::new(parameters, Arc::new(Tls(NoTls)), "default", limit, true).unwrap()
+    }
+
+    pub(crate) fn durable(&self) -> crate::Builder {
+        Durable::postgres(self.parameters())
+    }
+}
+
+/// A connection of a test, beside those of the nodes.
+pub(crate) struct Connected {
+    runtime: tokio::runtime::Runtime,
+    client: Client,
+}
+
+pub(crate) fn connect(parameters: &str) -> Connected {
+    try_connect(parameters).unwrap()
+}
+
+fn try_connect(parameters: &str) -> Result<Connected, tokio_postgres::Error> {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let client = runtime.block_on(async {
+        let (client, connection) = tokio_postgres::connect(parameters, NoTls).await?;
+        tokio::spawn(connection);
+        Ok(client)
+    })?;
+    Ok(Connected { runtime, client })
+}
+
+impl Connected {
+    pub(crate) fn execute(&self, sql: &str) {
+        self.try_execute(sql).unwrap();
+    }
+
+    pub(crate) fn try_execute(&self, sql: &str) -> Result<(), tokio_postgres::Error> {
+        self.runtime.block_on(self.client.batch_execute(sql))
+    }
+
+    /// How many rows a statement with two numbers changes.
+    pub(crate) fn run(&self, sql: &str, a: i64, b: i64) -> Result<u64, tokio_postgres::Error> {
+        self.runtime.block_on(self.client.execute(sql, &[&a, &b]))
+    }
+
+    /// The first column of the first row, as text.
+    pub(crate) fn text(&self, sql: &str) -> Option<String> {
+        let rows = self.runtime.block_on(self.client.simple_query(sql)).unwrap();
+        rows.iter().find_map(|row| match row {
+            tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+            _ => None,
+        })
+    }
+
+    pub(crate) fn number(&self, sql: &str) -> i64 {
+        self.text(sql).unwrap().parse().unwrap()
+    }
+}
+
+fn run<T>(work: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(work)
+}

@@ -1,0 +1,80 @@
+//! A thread for each lane of a store that has a session for each.
+
+use std::io;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+
+use super::inbox::Input;
+use super::{Shared, contain};
+use crate::engine::Lane;
+use crate::store::{Bell, Place, Request, Ring, Store, StoreError};
+use crate::sync::Arc;
+
+/// The ways to the threads. When it is dropped they end, each after what it is at.
+pub(super) struct Lanes {
+    keeper: Sender<Vec<Request>>,
+    writer: Sender<Vec<Request>>,
+    runner: Sender<Vec<Request>>,
+    bell: Option<Bell>,
+}
+
+impl Lanes {
+    pub(super) fn start(
+        [keeper, writer, runner]: [Box<dyn Store>; 3],
+        bell: Option<Box<Place>>,
+        shared: &Arc<Shared>,
+    ) -> io::Result<Self> {
+        let hear = Arc::clone(shared);
+        let hear = move |ring| {
+            // A node that has ended does not care.
+            let _ = hear.inbox.push(match ring {
+                Ring::Near(timers) => Input::Near(timers),
+                Ring::Free => Input::Free,
+                Ring::Deaf => Input::Deaf,
+            });
+        };
+        Ok(Self {
+            keeper: lane(Lane::Keeper, "lars-durable-keep", keeper, shared)?,
+            writer: lane(Lane::Writer, "lars-durable-write", writer, shared)?,
+            runner: lane(Lane::Runner, "lars-durable-run", runner, shared)?,
+            bell: bell.map(|place| Bell::start(*place, hear)).transpose()?,
+        })
+    }
+
+    pub(super) fn send(&self, lane: Lane, requests: Vec<Request>) {
+        let lane = match lane {
+            Lane::Keeper => &self.keeper,
+            Lane::Writer => &self.writer,
+            Lane::Runner => &self.runner,
+        };
+        // The thread ends only when this side is gone.
+        let _ = lane.send(requests);
+    }
+
+    pub(super) fn bell(&self) -> Option<&Bell> {
+        self.bell.as_ref()
+    }
+}
+
+fn lane(
+    lane: Lane,
+    name: &str,
+    store: Box<dyn Store>,
+    shared: &Arc<Shared>,
+) -> io::Result<Sender<Vec<Request>>> {
+    let (sender, receiver) = channel();
+    let shared = Arc::clone(shared);
+    let work = move || work(lane, store, &receiver, &shared);
+    thread::Builder::new().name(name.into()).spawn(work)?;
+    Ok(sender)
+}
+
+fn work(lane: Lane, mut store: Box<dyn Store>, batches: &Receiver<Vec<Request>>, shared: &Shared) {
+    while let Ok(requests) = batches.recv() {
+        let result = contain(|| store.transact(&requests)).unwrap_or_else(|panic| {
+            // A defect. What the store did is not known, so the batch is repeated.
+            Err(StoreError { reason: panic, unknown: true })
+        });
+        let _ = shared.inbox.push(Input::Replied { lane, result });
+    }
+}

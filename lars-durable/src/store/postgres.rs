@@ -1,0 +1,256 @@
+//! Timers in a PostgreSQL database, shared by many nodes.
+//!
+//! Each lane of the engine has a store of its own: a session, used by one thread, which turns a
+//! runtime of its own. So no thread of a user ever waits inside of a client, and every transaction
+//! has a deadline that does not depend on the server.
+//!
+//! A session is never used beside its predecessor: it holds an advisory lock of its lane, which the
+//! server lets go only when the earlier session is over. So a batch whose answer was lost is either
+//! committed or will never be when it is sent again.
+
+mod bell;
+mod completion;
+mod connect;
+mod errors;
+mod keep;
+mod rows;
+mod runs;
+mod schema;
+mod session;
+mod transaction;
+mod values;
+mod writes;
+
+use std::fmt;
+use std::time::Duration;
+
+use tokio::runtime::Runtime;
+use tokio_postgres::Config;
+use tokio_postgres::config::TargetSessionAttrs;
+
+pub(crate) use self::bell::Bell;
+pub(crate) use self::completion::completion;
+pub(crate) use self::connect::{Connect, Tls};
+use self::errors::Failure;
+use self::session::{Session, SessionId};
+use self::transaction::Transaction;
+use super::{Committed, Request, Store, StoreError};
+use crate::error::StartError;
+use crate::sync::Arc;
+use crate::time::{Clock, micros};
+
+/// How often a transaction that met another one is tried again before the engine hears of it.
+const TRIES: u32 = 8;
+
+/// How long a lane waits for a row that somebody holds, before it goes around it.
+const LOCK_PATIENCE: Duration = Duration::from_millis(250);
+
+/// Where the database is, and how a node uses it.
+#[derive(Clone)]
+pub(crate) struct Place {
+    pub(crate) config: Config,
+    pub(crate) connect: Arc<dyn Connect>,
+    pub(crate) group: Arc<str>,
+    /// How long a transaction may take.
+    pub(crate) limit: Duration,
+    /// How long a transaction may be open while nothing is asked of it: what a process that is
+    /// frozen holds, it holds no longer.
+    pub(crate) idle_limit: Duration,
+    pub(crate) notifications: bool,
+    /// Instead of the database's clock; for tests.
+    pub(crate) clock: Option<Clock>,
+}
+
+impl Place {
+    /// `limit` is how long a transaction may take.
+    pub(crate) fn new(
+        parameters: &str,
+        connect: Arc<dyn Connect>,
+        group: &str,
+        limit: Duration,
+        notifications: bool,
+    ) -> Result<Self, StartError> {
+        let mut config: Config = parameters.parse().map_err(|error: tokio_postgres::Error| {
+            StartError::Database { reason: errors::words(&error) }
+        })?;
+        // What the user has set stays.
+        if config.get_application_name().is_none() {
+            config.application_name("lars-durable");
+        }
+        if config.get_connect_timeout().is_none() {
+            config.connect_timeout(limit);
+        }
+        if config.get_tcp_user_timeout().is_none() {
+            config.tcp_user_timeout(limit);
+        }
+        if config.get_target_session_attrs() == TargetSessionAttrs::Any {
+            config.target_session_attrs(TargetSessionAttrs::ReadWrite);
+        }
+        config.keepalives_idle(limit.max(Duration::from_secs(1)));
+        let (group, idle_limit, clock) = (group.into(), limit, None);
+        Ok(Self { config, connect, group, limit, idle_limit, notifications, clock })
+    }
+}
+
+/// One lane's session.
+pub(crate) struct PostgresStore {
+    place: Place,
+    /// Made by the thread that uses it. Shared with the calls of itself: only the runtime drives
+    /// what is asked of it.
+    runtime: Option<Arc<Runtime>>,
+    session: Option<Session>,
+    /// The session before, which may not have ended.
+    earlier: Option<SessionId>,
+    /// Names the lock of this lane.
+    lock: i64,
+    /// The last batch of calls that is known to be committed.
+    last_batch: Option<(u128, i64)>,
+}
+
+impl PostgresStore {
+    pub(crate) fn new(place: Place) -> Self {
+        let lock = fastrand::i64(..);
+        Self { place, runtime: None, session: None, earlier: None, lock, last_batch: None }
+    }
+
+    /// Makes or upgrades the schema, and makes sure that the server will do.
+    pub(crate) fn prepare(place: &Place) -> Result<(), StartError> {
+        Self::prepare_with(place, &schema::UPGRADES)
+    }
+
+    /// With other scripts; for tests.
+    pub(crate) fn prepare_with(place: &Place, upgrades: &[&str]) -> Result<(), StartError> {
+        let limit = place.limit.max(Duration::from_secs(10)) * 3;
+        let work = async {
+            let prepared = schema::prepare(place, upgrades);
+            tokio::time::timeout(limit, prepared).await.unwrap_or_else(|_| {
+                let reason = format!("no answer within {limit:?}");
+                Err(StartError::Database { reason })
+            })
+        };
+        // The caller's thread may be one of a runtime, which must not turn another.
+        std::thread::scope(|scope| {
+            let worker = scope.spawn(|| runtime()?.block_on(work));
+            worker.join().unwrap_or_else(|_| {
+                let reason = "a defect: the schema could not be prepared".into();
+                Err(StartError::Database { reason })
+            })
+        })
+    }
+
+    async fn attempt(
+        &mut self,
+        requests: &[Request],
+        around_locks: bool,
+    ) -> Result<Committed, Failure> {
+        let session = match &self.session {
+            Some(session) => session,
+            None => {
+                let opened =
+                    Session::open(&self.place, self.earlier.as_ref(), Some(self.lock)).await?;
+                self.earlier = Some(opened.id().clone());
+                self.session.insert(opened)
+            }
+        };
+        let (group, channel) = (&*self.place.group, self.place.notifications);
+        let mut transaction =
+            Transaction::begin(session, group, channel, self.last_batch, around_locks).await?;
+        if let Some(clock) = &self.place.clock {
+            transaction.clock = clock();
+        }
+        let replies = transaction.carry_out(requests).await?;
+        let clock = transaction.clock;
+        let last_batch = transaction.commit().await?;
+        self.last_batch = last_batch;
+        Ok(Committed { clock, replies })
+    }
+
+    /// The session is not to be used again.
+    fn drop_session(&mut self) {
+        self.session = None;
+    }
+}
+
+impl Store for PostgresStore {
+    fn transact(&mut self, requests: &[Request]) -> Result<Committed, StoreError> {
+        let runtime = match &self.runtime {
+            Some(runtime) => Arc::clone(runtime),
+            None => match runtime() {
+                Ok(runtime) => Arc::clone(self.runtime.insert(Arc::new(runtime))),
+                Err(error) => {
+                    return Err(StoreError { reason: error.to_string(), unknown: false });
+                }
+            },
+        };
+        let (mut around_locks, mut reopened) = (false, false);
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let limit = self.place.limit;
+            let result = runtime.block_on(async {
+                tokio::time::timeout(limit, self.attempt(requests, around_locks)).await
+            });
+            let committing = self.session.as_ref().is_some_and(Session::is_committing);
+            let failure = match result {
+                Ok(Ok(committed)) => return Ok(committed),
+                Ok(Err(failure)) => failure,
+                Err(_) => Failure::late(limit),
+            };
+            if failure.ends_session() {
+                self.drop_session();
+            } else if let Some(session) = &self.session {
+                // Whatever this says: a session that cannot roll back is over.
+                let rolled_back = runtime
+                    .block_on(async { tokio::time::timeout(limit, session.rollback()).await });
+                if !matches!(rolled_back, Ok(Ok(()))) {
+                    self.drop_session();
+                }
+            }
+            let unknown = committing && failure.leaves_commit_open();
+            if unknown {
+                self.last_batch = None;
+            } else if failure.is_locked() && !around_locks {
+                around_locks = true;
+                continue;
+            } else if failure.is_race() && tries < TRIES {
+                continue;
+            } else if failure.was_idle() && !reopened {
+                // The server ended the session while nothing was asked of it.
+                reopened = true;
+                continue;
+            }
+            return Err(StoreError { reason: failure.into_reason(), unknown });
+        }
+    }
+
+    fn local_clock(&self) -> Option<Clock> {
+        None
+    }
+}
+
+impl Drop for PostgresStore {
+    fn drop(&mut self) {
+        // Tells the server, so that the lock goes at once.
+        if let (Some(session), Some(runtime)) = (self.session.take(), &self.runtime) {
+            let farewell = session.close();
+            let limit = Duration::from_millis(500);
+            runtime.block_on(async { tokio::time::timeout(limit, farewell).await.ok() });
+        }
+    }
+}
+
+fn runtime() -> Result<Runtime, StartError> {
+    Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?)
+}
+
+/// A time as the server's settings take it.
+fn milliseconds(limit: Duration) -> i64 {
+    (micros(limit) / 1_000).max(1)
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Not what the user gave: it may hold a password.
+        f.debug_struct("Place").field("group", &self.group).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,60 @@
+//! The end of a run as one statement, for the transaction of a user.
+
+use crate::model::{Next, Row, Series, When};
+use crate::time::Timestamp;
+
+// Remembers the key, if it is to be.
+const USED: &str = "INSERT INTO lars.used_key (grp, key, until)
+     SELECT grp, key, lars.clock() + remember * interval '1 microsecond'";
+const REMEMBERS: &str = "key IS NOT NULL AND remember > 0";
+const ON_CONFLICT: &str = "ON CONFLICT (grp, key) DO UPDATE SET until = EXCLUDED.until";
+
+/// The end of a good run of `row`; `$1` is the timer, `$2` the fence. All that is put into the text
+/// is numbers.
+pub(crate) fn completion(row: &Row, clock: Timestamp) -> String {
+    let series = row.series.as_deref().and_then(Series::parse);
+    match series.map(|series| series.next(row.planned, clock, row.key.as_deref())) {
+        Some(Next::Run { when, offset }) => {
+            let planned = match when {
+                When::At(at) => instant(at),
+                When::After(micros) => format!("lars.clock() + {}", interval(micros)),
+            };
+            let later = interval(offset);
+            // A series that was cancelled meanwhile has no rule any more, and is over.
+            format!(
+                "WITH next AS (SELECT {planned} AS planned),
+                      over AS (DELETE FROM lars.timer
+                                WHERE id = $1::bigint AND fence = $2::bigint AND repeat IS NULL
+                               RETURNING id, grp, key, remember),
+                      used AS ({USED} FROM over WHERE {REMEMBERS} {ON_CONFLICT}),
+                      moved AS (UPDATE lars.timer t
+                                   SET fence = NULL, planned_at = n.planned,
+                                       due_at = n.planned + {later},
+                                       deadline = n.planned + {later},
+                                       attempt = 0, deaths = 0, last_error = NULL
+                                  FROM next n
+                                 WHERE t.id = $1::bigint AND t.fence = $2::bigint
+                                   AND t.repeat IS NOT NULL
+                                RETURNING t.id)
+                 SELECT id FROM over UNION ALL SELECT id FROM moved"
+            )
+        }
+        Some(Next::Over) | None => format!(
+            "WITH used AS ({USED} FROM lars.timer
+                            WHERE id = $1::bigint AND fence = $2::bigint AND {REMEMBERS}
+                           {ON_CONFLICT})
+             DELETE FROM lars.timer WHERE id = $1::bigint AND fence = $2::bigint"
+        ),
+    }
+}
+
+fn instant(at: Timestamp) -> String {
+    match at {
+        Timestamp::NEVER => "timestamptz 'infinity'".to_owned(),
+        at => format!("timestamptz '1970-01-01 00:00:00+00' + {}", interval(at.0)),
+    }
+}
+
+fn interval(micros: i64) -> String {
+    format!("{micros} * interval '1 microsecond'")
+}

@@ -1,0 +1,107 @@
+//! The tables, how a database comes to have them, and whether the server will do.
+
+use futures::StreamExt;
+use tokio_postgres::{Client, Error};
+
+use super::errors::words;
+use super::session::open_client;
+use super::{Failure, Place};
+use crate::error::StartError;
+
+/// One script for each version of the schema, each from the version before it. Scripts that were
+/// released never change.
+pub(super) const UPGRADES: [&str; 1] = [include_str!("../../../sql/1.sql")];
+
+/// Who makes or upgrades the schema holds this lock: the others wait, and find it made.
+const LOCK: i64 = 4_713_022_045_823_907_890;
+
+/// The oldest server that this was made for.
+const OLDEST: i32 = 140_000;
+
+pub(super) async fn prepare(place: &Place, upgrades: &[&str]) -> Result<(), StartError> {
+    let (client, messages) = open_client(place).await.map_err(failed)?;
+    tokio::spawn(messages.for_each(|_| std::future::ready(())));
+    check_server(&client).await?;
+    check_sessions(place, &client).await?;
+    let known = i64::try_from(upgrades.len()).unwrap_or(i64::MAX);
+    // Most starts find the schema as it should be, perhaps with a role that may not change it.
+    if version(&client).await? == known {
+        return Ok(());
+    }
+    // Another node may be making it, which takes longer than other statements.
+    let begin = "SET statement_timeout = 0; SET lock_timeout = 0; BEGIN";
+    client.batch_execute(begin).await.map_err(refused)?;
+    let lock = "SELECT pg_catalog.pg_advisory_xact_lock($1)";
+    client.query(lock, &[&LOCK]).await.map_err(refused)?;
+    let found = version(&client).await?;
+    if found > known {
+        return Err(StartError::NewerDatabase { found, known });
+    }
+    for (number, script) in (1..).zip(upgrades) {
+        if number > found {
+            client.batch_execute(script).await.map_err(refused)?;
+        }
+    }
+    let set = "UPDATE lars.meta SET version = $1 WHERE version < $1";
+    client.query(set, &[&i32::try_from(known).unwrap_or(i32::MAX)]).await.map_err(refused)?;
+    client.batch_execute("COMMIT").await.map_err(refused)
+}
+
+/// The schema's version; zero for a database that has none.
+async fn version(client: &Client) -> Result<i64, StartError> {
+    // By a look into the catalog: `to_regclass` may not see what was committed while this waited.
+    let there = "SELECT EXISTS (SELECT FROM pg_catalog.pg_class c, pg_catalog.pg_namespace n
+                                 WHERE c.relnamespace = n.oid AND n.nspname = 'lars'
+                                   AND c.relname = 'meta')";
+    if !client.query_one(there, &[]).await.map_err(refused)?.get::<_, bool>(0) {
+        return Ok(0);
+    }
+    let row = client.query_one("SELECT version FROM lars.meta", &[]).await.map_err(refused)?;
+    Ok(i64::from(row.get::<_, i32>(0)))
+}
+
+async fn check_server(client: &Client) -> Result<(), StartError> {
+    let sql = "SELECT pg_catalog.current_setting('server_version_num')::int,
+                      pg_catalog.current_setting('server_encoding'),
+                      pg_catalog.current_setting('server_version')";
+    let row = client.query_one(sql, &[]).await.map_err(refused)?;
+    let (number, encoding, version): (i32, String, String) = (row.get(0), row.get(1), row.get(2));
+    if number < OLDEST {
+        let reason =
+            format!("the server is PostgreSQL {version}, but 14 is the oldest that will do");
+        return Err(StartError::Database { reason });
+    }
+    if encoding != "UTF8" {
+        let reason = format!("the database's encoding is {encoding}, but it must be UTF8");
+        return Err(StartError::Database { reason });
+    }
+    Ok(())
+}
+
+/// Whether a client keeps its session between two transactions. Through a pooler that lends
+/// sessions to transactions it does not, as soon as another one is in need of them.
+async fn check_sessions(place: &Place, client: &Client) -> Result<(), StartError> {
+    let pid = "SELECT pg_catalog.pg_backend_pid()";
+    let mine = |rows: Vec<tokio_postgres::SimpleQueryMessage>| {
+        rows.iter().find_map(|row| match row {
+            tokio_postgres::SimpleQueryMessage::Row(row) => row.get(0).map(str::to_owned),
+            _ => None,
+        })
+    };
+    let before = mine(client.simple_query(pid).await.map_err(refused)?);
+    let (other, messages) = open_client(place).await.map_err(failed)?;
+    tokio::spawn(messages.for_each(|_| std::future::ready(())));
+    // It takes the session that is free, which is the one that this client has just used.
+    other.batch_execute("BEGIN; SELECT 1").await.map_err(refused)?;
+    let after = mine(client.simple_query(pid).await.map_err(refused)?);
+    other.batch_execute("COMMIT").await.map_err(refused)?;
+    if before == after { Ok(()) } else { Err(failed(Failure::pooler())) }
+}
+
+fn failed(failure: Failure) -> StartError {
+    StartError::Database { reason: failure.into_reason() }
+}
+
+fn refused(error: Error) -> StartError {
+    StartError::Database { reason: words(&error) }
+}

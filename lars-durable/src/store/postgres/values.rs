@@ -1,0 +1,73 @@
+//! Values, both ways.
+
+use std::borrow::Cow;
+use std::error::Error;
+
+use bytes::BytesMut;
+use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, accepts, to_sql_checked};
+
+use crate::time::Timestamp;
+
+type Boxed = Box<dyn Error + Sync + Send>;
+
+/// From 1970 to 2000, where PostgreSQL begins to count.
+const EPOCH: i64 = 946_684_800_000_000;
+
+/// What PostgreSQL can express, counted from 2000: from here on, and before here.
+const FIRST: i64 = -211_813_488_000_000_000;
+const END: i64 = 9_223_371_331_200_000_000;
+
+/// A random identity, as a `uuid`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Id(pub(super) u128);
+
+impl ToSql for Timestamp {
+    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, Boxed> {
+        let counted = match self.0.saturating_sub(EPOCH) {
+            _ if *self == Self::NEVER => i64::MAX,
+            ..FIRST => i64::MIN,
+            END.. => i64::MAX,
+            counted => counted,
+        };
+        out.extend_from_slice(&counted.to_be_bytes());
+        Ok(IsNull::No)
+    }
+
+    accepts!(TIMESTAMPTZ);
+    to_sql_checked!();
+}
+
+impl<'a> FromSql<'a> for Timestamp {
+    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Boxed> {
+        Ok(match i64::from_be_bytes(raw.try_into()?) {
+            i64::MAX => Self::NEVER,
+            i64::MIN => Self::MIN,
+            counted => Self(counted.saturating_add(EPOCH)),
+        })
+    }
+
+    accepts!(TIMESTAMPTZ);
+}
+
+impl ToSql for Id {
+    fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, Boxed> {
+        out.extend_from_slice(&self.0.to_be_bytes());
+        Ok(IsNull::No)
+    }
+
+    accepts!(UUID);
+    to_sql_checked!();
+}
+
+impl<'a> FromSql<'a> for Id {
+    fn from_sql(_: &Type, raw: &'a [u8]) -> Result<Self, Boxed> {
+        Ok(Self(u128::from_be_bytes(raw.try_into()?)))
+    }
+
+    accepts!(UUID);
+}
+
+/// A text that a database takes: one with a NUL byte would be refused for ever.
+pub(super) fn text(text: &str) -> Cow<'_, str> {
+    if text.contains('\0') { text.replace('\0', "\u{fffd}").into() } else { text.into() }
+}
