@@ -13,6 +13,8 @@
 //!   [`cancel_on_drop`](Cancellable::cancel_on_drop).
 //! - Starting and stopping: [`Builder`], [`stop`](LightArrayRevolverScheduler::stop),
 //!   [`close`](LightArrayRevolverScheduler::close).
+//! - To look inside: [`list`](Handle::list), [`metrics`](Handle::metrics), [`TaskIdentity`],
+//!   [`Builder::on_slow`], [`Builder::on_panic`].
 //! - Without a thread, in an event loop: [`TimerDriver`].
 //! - In tests, and for the time of games and simulations: [`VirtualTime`].
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -43,6 +45,9 @@ mod pages {
     #[doc = include_str!("../../docs/semantics.md")]
     struct Semantics;
 
+    #[doc = include_str!("../../docs/observability.md")]
+    struct Observability;
+
     #[doc = include_str!("../../docs/systems.md")]
     struct Systems;
 }
@@ -54,10 +59,22 @@ pub mod idle {
     pub use crate::executor::idle::{Idle, Sleeper};
 }
 
+/// How panics of foreign code are contained, for the crates on top. No part of the public
+/// interface: it may change in any release.
+#[doc(hidden)]
+pub mod panics {
+    pub use crate::base::panics::{contain, quietly};
+}
+
 /// The primitives of the shuttle build, for those of the crates on top.
 #[cfg(lars_shuttle)]
 #[doc(hidden)]
 pub use self::sync::shuttled as shuttle_sync;
+
+/// Those of the loom build.
+#[cfg(lars_loom)]
+#[doc(hidden)]
+pub use self::sync::model as loom_sync;
 
 pub use self::api::cancel::{CancelOnDrop, Cancellable};
 pub use self::api::close::{CloseError, ClosePolicy, CloseReport};
@@ -78,6 +95,7 @@ pub use self::base::identity::TaskIdentity;
 pub use self::base::panics::{PanicIn, PanicReport};
 pub use self::base::raw_task::{Due, TaskBody};
 pub use self::base::slow::{RanOn, SlowTask};
+pub use self::base::threads::{ThreadKind, ThreadStart};
 #[cfg(feature = "rayon")]
 pub use self::executor::RayonExecutor;
 #[cfg(feature = "tokio")]

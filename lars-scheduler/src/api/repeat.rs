@@ -171,6 +171,12 @@ impl<F, C> Periodic<F, C> {
         self
     }
 
+    /// Gives the task the name of the system that it belongs to, if that has one.
+    pub(crate) fn named_after(mut self, system: Option<&'static str>) -> Self {
+        self.name = system;
+        self
+    }
+
     /// Calls `hook` once when the series has been cancelled, but not when it ends by itself or when
     /// the scheduler stops. The hook runs on the cancelling thread, after the captures have been
     /// dropped. If a run was in progress or waited in its executor, it runs on that run's thread at
@@ -469,7 +475,7 @@ impl Handle {
             place,
         });
         let run = Run { series: Arc::clone(&series) };
-        match self.submit((now, first), true, &options, place, run) {
+        match self.submit((now, first), &options, place, run) {
             Ok(handle) => {
                 cell.armed(FIRST, handle);
                 Ok(Cancellable::series(cell))
@@ -508,7 +514,7 @@ struct Room(Handle);
 
 impl Room {
     fn take(handle: &Handle) -> Result<Self, Refusal> {
-        handle.admit(1, true)?;
+        handle.core().admit(1, true)?;
         Ok(Self(handle.clone()))
     }
 }
@@ -610,7 +616,7 @@ where
         let run = Self { series: Arc::clone(&series) };
         let due = Deadline { at: next, immediate };
         series.cell.arm_for(next);
-        match series.handle.submit((now, due), true, &options, series.place, run) {
+        match series.handle.submit((now, due), &options, series.place, run) {
             Ok(handle) => series.cell.armed(number, handle),
             // The scheduler has stopped, and the series ends with it.
             Err((_, run)) => run.lost(),

@@ -42,6 +42,10 @@ impl Limit {
         Self { max, used: CachePadded::new(AtomicUsize::new(0)) }
     }
 
+    pub(crate) fn max(&self) -> usize {
+        self.max
+    }
+
     /// Reserves so many places, or none if fewer are left.
     fn reserve(&self, places: usize) -> bool {
         // Relaxed: a number and nothing else; the exchange makes it exact.
@@ -131,6 +135,17 @@ impl Core {
             0 => 0,
             tick => self.tick.start_of(tick).saturating_add(self.coalesce),
         }
+    }
+
+    /// Whether so many tasks may come in; takes `places` for them if they need any.
+    #[inline]
+    pub(crate) fn admit(&self, tasks: usize, places: bool) -> Result<(), Refusal> {
+        if self.stop.is_requested() {
+            // Relaxed: a statistic.
+            self.refused_early.fetch_add(tasks as u64, Ordering::Relaxed);
+            return Err(Refusal::Stopped);
+        }
+        if places { self.reserve_places(tasks) } else { Ok(()) }
     }
 
     /// Takes a place for each of so many timers, or for all runs of a repeat.

@@ -11,6 +11,7 @@
 //! | [`RunOn`], with `Task::run_on` and `Periodic::run_on` | where something runs, as a value |
 //! | [`Rate`], [`check_period`] | fixed rates, and the shortest period |
 //! | [`goes_on`] | the verdict of a repeat's run |
+//! | `Task::named_after`, `Periodic::named_after` | a timer of a system that may have a name |
 //! | `Runnable::of_body` | work for an executor that learns if that loses it |
 //! | [`Moment`], with `Handle::moment` and others | deadlines without a second reading of the clock |
 //! | [`Following`] | virtual time that one thread moves, and no other may wait for |
@@ -107,7 +108,7 @@ impl Handle {
     ) -> Result<Cancellable, Refusal> {
         let due = Deadline::at(now.0, deadline.0);
         let place = Location::caller();
-        self.schedule(now.0, due, task, place).map_err(|refused| refused.refusal().clone())
+        self.schedule_with((now.0, due), task, place).map_err(|refused| refused.refusal().clone())
     }
 
     /// Runs the code of a user. A panic in it ends here, and is reported like a task's: in the log,

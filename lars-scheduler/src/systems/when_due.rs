@@ -79,6 +79,7 @@ impl Handle {
         }
     }
 
+    #[track_caller]
     pub(crate) fn schedule_due<B: TaskBody>(
         &self,
         due: WhenDue,

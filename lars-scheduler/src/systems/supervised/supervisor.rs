@@ -181,7 +181,10 @@ impl Supervisor {
                 supervisor.act(Looker::Nudge);
             }
         };
-        match self.timers.schedule_due(due, Task::new(look).inline()) {
+        match self
+            .timers
+            .schedule_due(due, Task::new(look).inline().named_after(self.settings.name))
+        {
             Ok(timer) => {
                 state.nudge = Some(Nudge { at: due, timer });
                 Ok(())
