@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Every check, one after the other; each is a script of its own that can be run alone.
-# A step that cannot run because a component cannot be had says so loudly and is skipped.
+# Every check, one after another; each is a script that can also be run alone. A step whose tools
+# are not installed and cannot be fetched says so loudly and is skipped.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

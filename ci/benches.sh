@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The benches and the comparison build and run, each for a moment, and a page is made of the results: they
-# check those themselves. No figure is judged here.
+# Builds the benches and the comparison, runs each for a moment, and makes a page of the results.
+# Each checks its own results; no figure is judged here.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 cargo bench -p benches -- --test
@@ -11,4 +11,5 @@ out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 cargo run --quiet --release -p benches --bin compare -- --quick --out "$out/results.json"
 cp docs/benchmarks.md "$out"
-cargo run --quiet --release -p benches --bin compare -- page "$out/results.json" "$out/benchmarks.md"
+cargo run --quiet --release -p benches --bin compare -- \
+    page "$out/results.json" "$out/benchmarks.md"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Durable timers: a million simulated histories and a thousand kills of real processes, each through the checker.
-# LARS_SIM=<n> and LARS_KILLS=<n> run more or fewer; LARS_SIM_SEED=<n> reruns the one history that failed.
+# Durable timers: a million simulated histories and a thousand kills of real processes, each one
+# verified by the checker. LARS_SIM=<n> and LARS_KILLS=<n> run more or fewer; LARS_SIM_SEED=<n>
+# reruns the one history that failed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export LARS_SIM="${LARS_SIM:-1000000}" LARS_KILLS="${LARS_KILLS:-1000}"

@@ -1,16 +1,18 @@
 #!/usr/bin/env bash
-# Every combination of the public features of both crates: clippy on the library alone, with warnings denied. Tests are left
-# out, for what they depend on turns features on. (`cargo hack` could do it, where it is installed; a loop needs nothing.)
+# Every combination of each crate's public features: clippy on the library alone, warnings denied.
+# Tests are left out, because their dependencies turn features on. (`cargo hack` does the same, but
+# has to be installed.)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# The features by crate, but for `default` and those that are no part of the interface.
+# The features of a crate, without `default` and those that are not part of the interface.
 features() {
     cargo metadata --no-deps --format-version 1 | python3 -c '
 import json, sys
 for package in json.load(sys.stdin)["packages"]:
     if package["name"] == sys.argv[1]:
-        print(*(name for name in package["features"] if name != "default" and not name.startswith("__")))' "$1"
+        names = (name for name in package["features"] if name != "default")
+        print(*(name for name in names if not name.startswith("__")))' "$1"
 }
 
 for crate in lars-scheduler mini-actor lars-durable; do
@@ -21,6 +23,7 @@ for crate in lars-scheduler mini-actor lars-durable; do
             if ((subset >> bit & 1)); then chosen+=("${all[bit]}"); fi
         done
         printf -- '--- %s: %s\n' "$crate" "${chosen[*]:-none}"
-        cargo clippy --quiet -p "$crate" --lib --no-default-features --features "${chosen[*]:-}" -- -D warnings
+        cargo clippy --quiet -p "$crate" --lib --no-default-features \
+            --features "${chosen[*]:-}" -- -D warnings
     done
 done

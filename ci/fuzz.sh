@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# The fuzz targets, each for some seconds, beginning with what was found before (fuzz/corpus):
+# Runs the fuzz targets for some seconds each, starting from the corpus of earlier runs
+# (fuzz/corpus):
 #
 #     ci/fuzz.sh                         all of them, 10 s each: what CI does
-#     ci/fuzz.sh 900 operations wheel    these, 15 minutes each
-#     ci/fuzz.sh keep                    puts what the last runs found into the corpus, as few and small as can be
-#     ci/fuzz.sh keep wheel              of this one
+#     ci/fuzz.sh 900 operations wheel    these two, 15 minutes each
+#     ci/fuzz.sh keep                    adds the findings of the last runs to the corpus, minimised
+#     ci/fuzz.sh keep wheel              the same for this target
 #
-# This is libFuzzer, guided by coverage, on the stable compiler: it needs a C++ compiler and nothing that would
-# have to be installed. (`cargo fuzz` is a driver for the same library; it needs a nightly compiler, and to be built first.)
-# A difference ends with the sequence that led to it; the bytes are left in target/fuzz-found.
+# This is libFuzzer, guided by coverage, on the stable compiler. It needs a C++ compiler and nothing
+# else. (`cargo fuzz` drives the same library, but needs a nightly compiler and an installation.)
+# A failure prints the sequence that led to it and leaves its bytes in target/fuzz-found.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -26,7 +27,8 @@ flags="-Cpasses=sancov-module -Ccodegen-units=1 --cfg fuzzing"
 for argument in level=4 inline-8bit-counters pc-table trace-compares; do
     flags+=" -Cllvm-args=-sanitizer-coverage-$argument"
 done
-RUSTFLAGS="$flags" cargo build --release --manifest-path fuzz/Cargo.toml --target "$host" --target-dir "$target_dir"
+RUSTFLAGS="$flags" cargo build --release --manifest-path fuzz/Cargo.toml \
+    --target "$host" --target-dir "$target_dir"
 
 options=(-max_len=2048 -timeout=20 -rss_limit_mb=2048 -verbosity=0 -print_final_stats=1)
 for name in "${all[@]}"; do mkdir -p "$found/$name" "fuzz/corpus/$name"; done
@@ -35,7 +37,8 @@ if [ "${1:-}" = keep ]; then
     shift
     for name in "${@:-${all[@]}}"; do
         fresh=$(mktemp -d)
-        "$target_dir/$host/release/$name" "${options[@]}" -use_counters=0 -merge=1 "$fresh" "fuzz/corpus/$name" "$found/$name"
+        "$target_dir/$host/release/$name" "${options[@]}" -use_counters=0 -merge=1 \
+            "$fresh" "fuzz/corpus/$name" "$found/$name"
         rm -f "fuzz/corpus/$name"/*
         cp "$fresh"/* "fuzz/corpus/$name"
         rm -r "$fresh"

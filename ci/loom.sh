@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The models: every interleaving of the lock-free protocols, with at most three preemptions.
-# ci/loom.sh NAME runs the models whose path contains NAME; LOOM_MAX_PREEMPTIONS=5 looks further and takes longer.
+# ci/loom.sh NAME runs the models whose path contains NAME; LOOM_MAX_PREEMPTIONS=5 explores more and
+# takes longer.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 RUSTFLAGS="--cfg lars_loom -D warnings" cargo test --target-dir target/loom --profile loom \

@@ -1,19 +1,22 @@
 #!/usr/bin/env bash
-# Breaks the code in one place after the other, with cargo-mutants, and says which breaks no test notices. By hand: a
-# mutant takes as long as it takes to build and run what judges it.
+# Breaks the code in one place after another, with cargo-mutants, and lists the breaks that no test
+# notices. By hand: each mutant costs a build and a run of the tests that judge it.
 #
 #     ci/mutants.sh mini-actor                                         the whole crate
 #     ci/mutants.sh mini-actor mini-actor/src/mailbox/*.rs             these files
 #     TESTS="--lib --test threads" ci/mutants.sh mini-actor FILE...    judged by these tests alone
 #     JUDGE=loom ci/mutants.sh mini-actor mini-actor/src/mailbox/*.rs  judged by the models
 #     JUDGE=shuttle ci/mutants.sh mini-actor FILE...                   judged by the shuttles
-#     OPTIONS="--shard 0/4" LIMIT=20 ci/mutants.sh mini-actor FILE...  more for cargo-mutants; seconds for a mutant
+#     OPTIONS="--shard 0/4" ci/mutants.sh mini-actor FILE...           options for cargo-mutants
+#     LIMIT=20 ci/mutants.sh mini-actor FILE...                        seconds for each mutant
 #
-# Begin with the tests, which are all of the crate's but for those in its documentation. What survives them may be an
-# ordering, a fence or a wake-up that only a race needs: give its file to loom, or to shuttle, and look at what survives
-# both. A mutant that runs into the time limit counts as noticed: a wake-up that is lost is one that hangs.
+# Begin with the tests: all of the crate's, except those in its documentation. A mutant that
+# survives them may be an ordering, a fence or a wake-up that only a race needs: give its file to
+# loom or shuttle, and look at what survives both. A mutant that exceeds the time limit counts as
+# noticed, because a lost wake-up hangs.
 #
-# What is left is in target/mutants/mutants.out/missed.txt. docs/testing.md lists what may be left, and why.
+# The survivors are in target/mutants/mutants.out/missed.txt. docs/testing.md lists those that are
+# accepted, and why.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -21,7 +24,8 @@ if [ $# -eq 0 ]; then
     sed -n '2,/^set /p' "$0" | sed '$d; s/^# \{0,1\}//' >&2
     exit 2
 fi
-if ! cargo mutants --version >/dev/null 2>&1 && ! timeout 1800 cargo install --quiet --locked cargo-mutants; then
+if ! cargo mutants --version >/dev/null 2>&1 \
+    && ! timeout 1800 cargo install --quiet --locked cargo-mutants; then
     echo "!!!!! SKIPPED: cargo-mutants cannot be had on this machine !!!!!"
     exit 0
 fi
@@ -32,7 +36,8 @@ read -ra more <<<"${OPTIONS:-}"
 files=()
 for file in "$@"; do files+=(--file "$file"); done
 
-options=(--package "$crate" --output target/mutants --no-shuffle --timeout "${LIMIT:-90}" --all-features)
+options=(--package "$crate" --all-features)
+options+=(--output target/mutants --no-shuffle --timeout "${LIMIT:-90}")
 mkdir -p target/mutants
 case ${JUDGE:-tests} in
     tests)
@@ -56,6 +61,6 @@ case ${JUDGE:-tests} in
         exit 2
         ;;
 esac
-# What is built is what is run: to link all tests takes longer than to run them.
+# Build only what is run: linking all tests takes longer than running them.
 for target in "${targets[@]}"; do options+=("--cargo-arg=$target"); done
 cargo mutants "${options[@]}" "${more[@]}" "${files[@]}" "${tests[@]}"

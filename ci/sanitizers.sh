@@ -1,17 +1,18 @@
 #!/usr/bin/env bash
-# The address, leak and thread sanitizers over the races, the faults and the model of operations. By hand, and not a
-# part of ci/all.sh: it needs a nightly compiler, the thread sanitizer also std's sources, and it takes some minutes.
+# The address, leak and thread sanitizers over the races, the faults and the model of operations.
+# By hand, and not part of ci/all.sh: it takes some minutes and a nightly compiler, and the thread
+# sanitizer also needs std's sources.
 #
 #     ci/sanitizers.sh                   all three
 #     LARS_STRESS=10 ci/sanitizers.sh thread
 #
-# Nothing is suppressed. (The thread sanitizer knows no fences; the crate publishes no data by them, and crossbeam's deque
-# takes care of that by itself.)
+# Nothing is suppressed. (The thread sanitizer does not understand fences. The crate publishes no
+# data through them, and crossbeam's deque has its own remedy.)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 if ! rustc +nightly --version >/dev/null 2>&1; then
-    echo "!!!!! SKIPPED: the sanitizers need a nightly compiler, and there is none on this machine !!!!!"
+    echo "!!!!! SKIPPED: the sanitizers need a nightly compiler, and none is installed !!!!!"
     exit 0
 fi
 host=$(rustc +nightly -vV | sed -n 's/^host: //p')
@@ -23,8 +24,9 @@ case $host in
         ;;
 esac
 
-tests=(--test stress --test faults --test model --test cancel --test reset --test batch --test close --test repeat)
-# They limit the address space, of which a sanitizer needs terabytes, or wait for an abort.
+tests=()
+for name in stress faults model cancel reset batch close repeat; do tests+=(--test "$name"); done
+# These limit the address space, of which a sanitizer needs terabytes, or wait for an abort.
 skips=(--skip out_of_memory --skip where_no_thread)
 if (($# == 0)); then set -- address leak thread; fi
 for sanitizer in "$@"; do

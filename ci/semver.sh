@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# What has changed in the public interface since a release, and whether the versions in Cargo.toml allow it, by
-# cargo-semver-checks. By hand, before a release, and not a part of ci/all.sh: between releases the interface may change.
+# Compares the public interface with a release, by cargo-semver-checks, and says whether the
+# versions in Cargo.toml allow the changes. By hand, before a release, and not part of ci/all.sh:
+# between releases the interface may change.
 #
 #     ci/semver.sh             since the newest tag
 #     ci/semver.sh 0123abcd    since this revision
@@ -9,7 +10,7 @@ cd "$(dirname "$0")/.."
 
 since=${1:-$(git tag --sort=-creatordate | head -n 1)}
 if [ -z "$since" ]; then
-    echo "There is no tag, so nothing has been released to compare with. A revision can be given: ci/semver.sh REVISION" >&2
+    echo "There is no tag to compare with. Name a revision: ci/semver.sh REVISION" >&2
     exit 2
 fi
 if ! git rev-parse --quiet --verify "$since^{commit}" >/dev/null; then
@@ -21,5 +22,5 @@ if ! cargo semver-checks --version >/dev/null 2>&1 \
     echo "!!!!! SKIPPED: cargo-semver-checks cannot be had on this machine !!!!!"
     exit 0
 fi
-# All features but those that begin with an underscore: that is how it chooses by itself.
+# By default it checks all features except those that begin with an underscore.
 cargo semver-checks --baseline-rev "$since" --package lars-scheduler --package mini-actor

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The tests, as the README says, and once more with every feature. The stated minimal Rust version
-# (rust-version in Cargo.toml) is the one that this must pass with; it is used when it is installed.
+# The tests, as the README runs them, and once more with every feature. The crates must also compile
+# with the minimal Rust version that Cargo.toml states; that is checked where it is installed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,7 +10,8 @@ cargo test -p lars-scheduler --all-features --lib --tests
 msrv=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 if rustup toolchain list 2>/dev/null | grep -q "^$msrv"; then
     toolchain=$(rustup toolchain list | sed -n "s/^\($msrv[^ ]*\).*/\1/p" | head -n 1)
-    cargo "+$toolchain" check -p lars-scheduler -p mini-actor -p lars-durable --target-dir target/msrv
+    cargo "+$toolchain" check --target-dir target/msrv \
+        -p lars-scheduler -p mini-actor -p lars-durable
 else
     echo "!!!!! SKIPPED: Rust $msrv is not installed; $(rustc --version) was used !!!!!"
 fi

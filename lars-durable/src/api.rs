@@ -1,12 +1,15 @@
 //! What users see.
 
-mod durable;
 mod fired;
-mod handler;
 mod outcome;
 mod payload;
-mod schedule;
 mod timers;
+
+mod schedule;
+
+mod handler;
+
+mod durable;
 
 pub use self::durable::{Builder, Durable, Metrics};
 pub use self::fired::Fired;

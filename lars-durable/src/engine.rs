@@ -15,25 +15,30 @@
 //!            gone ◀── Finish ◀── running ◀── launched, at the deadline ── started
 //! ```
 //!
-//! Only what is due inside of the window is resident; the watermark of each bucket says how far it
-//! has been loaded. A timer that is missed, for whatever reason, is overdue and not here: the sweep
-//! finds it. Correctness stands on the row's fence and on the sweep; everything else is speed.
+//! Only timers that are due within the window are resident; the watermark of each bucket says how
+//! far it has been loaded. A timer that was missed, for whatever reason, is overdue and not in
+//! memory: the sweep finds it. Correctness rests on the row's fence and on the sweep; everything
+//! else is for speed.
 //!
 //! # Three lanes
 //!
-//! The *writer* carries what callers ask for, the *runner* loads, starts and finishes, the *keeper*
-//! renews the lease. Each has at most one batch in flight, and what comes up meanwhile makes the
-//! next one: group commit. A store with one connection serves all lanes in one transaction.
+//! The *writer* carries the calls, the *runner* loads, starts and finishes timers, the *keeper*
+//! renews the lease. Each has at most one batch in flight; requests that arrive meanwhile make up
+//! the next one. That is group commit. A store with one connection serves all lanes in one
+//! transaction.
 
-mod calls;
 mod clock;
 mod close;
 mod lane;
-mod launches;
-mod lease;
-mod runs;
 mod settings;
+
+mod lease;
 mod window;
+
+mod calls;
+mod runs;
+
+mod launches;
 
 use self::calls::Calls;
 pub(crate) use self::calls::{Answer, CallId};
@@ -61,7 +66,7 @@ pub(crate) enum Output {
     Launch(Launch),
     /// The answer to a call.
     Answer { call: CallId, result: Result<Answer, Error> },
-    /// Timers that are due inside of another node's window: to be told to all nodes.
+    /// Timers that are due within another node's window: to be announced to all nodes.
     Notify(Vec<(BucketNo, TimerId)>),
     /// Nothing may begin at this instant or later.
     ValidUntil(Mono),

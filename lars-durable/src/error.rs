@@ -1,4 +1,4 @@
-//! What can go wrong, by what is known of the outcome.
+//! Errors, by what is known of the outcome.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lars_scheduler::wall_clock::CronError;
 
-/// Why a call has no result. The variant says what is known of its effect.
+/// Why a call failed. The variant says what is known of its effect.
 ///
 /// # Examples
 ///
@@ -75,7 +75,7 @@ pub enum Refused {
     /// The key is empty.
     #[error("the key is empty")]
     KeyEmpty,
-    /// The key has a NUL byte, which no database stores in a text.
+    /// The key has a NUL byte, which databases do not store in text.
     #[error("the key has a NUL byte at {position}")]
     KeyNul {
         /// Where.
@@ -87,7 +87,7 @@ pub enum Refused {
         /// The key.
         key: String,
     },
-    /// A key is remembered after the run, but there is none.
+    /// The call asks to remember the key, but has no key.
     #[error("`remember` needs a key")]
     RememberWithoutKey,
     /// A period of zero would run without end.
@@ -97,7 +97,7 @@ pub enum Refused {
     #[error(transparent)]
     Cron(#[from] CronError),
     /// Too many calls wait for their answers.
-    #[error("{max} calls wait for their answers, and that is the limit")]
+    #[error("too many calls wait for their answers: the limit is {max}")]
     PendingCalls {
         /// The limit.
         max: usize,
@@ -128,7 +128,7 @@ pub enum StartError {
         owner: String,
     },
     /// The file is not an SQLite database, or is damaged.
-    #[error("{} is no usable SQLite database: {reason}", path.display())]
+    #[error("{} is not a usable SQLite database: {reason}", path.display())]
     NotADatabase {
         /// The file.
         path: PathBuf,
@@ -199,11 +199,11 @@ pub enum StartError {
     Thread(#[from] io::Error),
 }
 
-/// What is left when a node did not close in time.
+/// A node did not close in time.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the node did not close within {limit:?}: {running} runs had not ended")]
 pub struct CloseError {
-    /// How long it was waited for.
+    /// How long the call waited.
     pub limit: Duration,
     /// Runs that had not ended. They were given back, and run again in the next life of the node.
     pub running: usize,

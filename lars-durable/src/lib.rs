@@ -2,11 +2,11 @@
 //!
 //! # Where it is
 //!
-//! - A node: [`Durable`], its [`Builder`], its [`Handler`]s, [`close`](Durable::close).
+//! - A node: [`Durable`], its [`Builder`] and [`Handler`]s, and [`close`](Durable::close).
 //! - To schedule: [`Timers`], with the options of [`Schedule`]; every call returns a [`Submitted`].
 //! - What a timer carries: [`Payload`]. What a handler sees: [`Fired`]; what it says: [`Outcome`].
-//! - What goes wrong: [`Error`], by what is known of the outcome; [`StartError`].
-// The modules stand in the order in which they may use each other: downwards never.
+//! - Errors: [`Error`], whose variants say what is known of the outcome; [`StartError`].
+// In dependency order: a module uses only those above it.
 
 mod sync;
 

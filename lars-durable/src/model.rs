@@ -1,4 +1,4 @@
-//! What the store keeps and the engine moves: identities, timers, series.
+//! The data that store and engine share: identities, timers, series.
 
 mod series;
 mod timer;

@@ -1,13 +1,15 @@
 //! The engine on a thread: the store behind it, the wheel and the executor in front of it.
 
-mod driver;
-mod ending;
 mod future_task;
 mod gate;
 mod inbox;
 #[cfg(feature = "postgres")]
 mod lanes;
 mod submitted;
+
+mod ending;
+
+mod driver;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::JoinHandle;
@@ -31,7 +33,7 @@ use crate::time::MonoClock;
 /// How many calls may wait for their answers.
 const MAX_CALLS: usize = 65_536;
 
-/// Runs what is due. Made by the face of the crate; knows the payload's type.
+/// Runs due timers. Made by the public API; knows the payload's type.
 pub(crate) trait RunHandler: Send + Sync {
     fn run(&self, run: Run);
 }

@@ -1,6 +1,6 @@
 //! What users hold: the scheduler, handles to it, and what they have scheduled.
 //!
-//! The modules stand in the order in which they may use each other: downwards never.
+//! The modules are in dependency order: each uses only those above it.
 
 pub(crate) mod cancel;
 pub(crate) mod metrics;
@@ -10,6 +10,7 @@ pub(crate) mod handle;
 
 pub(crate) mod batch;
 pub(crate) mod close;
+pub(crate) mod listing;
 pub(crate) mod rate;
 
 pub(crate) mod repeat;

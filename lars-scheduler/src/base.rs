@@ -1,5 +1,6 @@
 //! What everything else is made of: values, time, a task without its type, and containing panics.
 
+pub(crate) mod debug;
 pub(crate) mod exclusive;
 
 pub(crate) mod error;
@@ -9,6 +10,13 @@ pub(crate) mod tick;
 pub(crate) mod deadline;
 
 pub(crate) mod clock;
-pub(crate) mod panics;
+pub(crate) mod identity;
+
+pub(crate) mod slow;
+
 pub(crate) mod raw_task;
+
+pub(crate) mod panics;
+
+pub(crate) mod run_clock;
 pub(crate) mod wait;

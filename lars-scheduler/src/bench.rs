@@ -1,10 +1,11 @@
-//! The parts, for the benches and the fuzzer of this workspace, which could not reach them
-//! otherwise. Not part of the interface: what is in here may change in any release.
+//! Internal parts, for the benches and the fuzzer of this workspace. Not part of the interface:
+//! they may change in any release.
 
 use std::ops::Range;
 use std::ptr;
 use std::time::Duration;
 
+use crate::base::identity::Label;
 use crate::base::raw_task::RawTask;
 use crate::base::tick::Tick;
 use crate::engine::entry::Entry;
@@ -107,7 +108,8 @@ impl Wheel {
         // SAFETY: the entry is free, nobody else refers to it, and it lives as long as the wheel,
         // in whose allocation it is.
         unsafe {
-            (*entry).fill(crate::base::tick::nanos(deadline), RawTask::new(|| ()));
+            (*entry)
+                .fill(crate::base::tick::nanos(deadline), RawTask::new(|| (), Label::default()));
             (*entry).state.publish(0, Flags::default());
             let Arm::Armed(_) = (*entry).state.arm() else { unreachable!("it was just queued") };
             self.wheel.insert(entry);
@@ -153,7 +155,7 @@ impl Wheel {
         self.wheel.next_tick().map(|tick| Duration::from_nanos(self.tick.start_of(tick)))
     }
 
-    /// Moves the wheel to an instant, cascading without a limit; says how many timers came due.
+    /// Moves the wheel to an instant, cascading without a limit. Returns how many timers expired.
     pub fn advance(&mut self, to: Duration) -> usize {
         while !self.step(to, usize::MAX) {}
         let mut due = 0;

@@ -1,6 +1,6 @@
 //! How a timer gets from the thread that schedules it to the one that runs it.
 //!
-//! The modules stand in the order in which they may use each other: downwards never.
+//! The modules are in dependency order: each uses only those above it.
 
 pub(crate) mod entry;
 
@@ -15,7 +15,7 @@ pub(crate) mod buckets;
 
 pub(crate) mod counts;
 pub(crate) mod intake;
-pub(crate) mod run_clock;
+pub(crate) mod listing;
 pub(crate) mod sleep_word;
 pub(crate) mod stop_word;
 pub(crate) mod wheel;

@@ -11,8 +11,11 @@ use std::borrow::Cow;
 use std::fmt;
 
 use crate::base::exclusive::Exclusive;
+use crate::base::identity::{Label, TaskIdentity};
 use crate::base::panics::{PanicIn, Reporter};
 use crate::base::raw_task::{RawTask, TaskBody};
+use crate::base::run_clock::RunClock;
+use crate::base::tick::NEVER;
 use crate::executor::pool::Pool;
 use crate::sync::Arc;
 
@@ -26,16 +29,16 @@ pub use self::adapters::TokioExecutor;
 
 /// Runs the tasks of a scheduler.
 ///
-/// The timer thread calls [`execute`](Executor::execute) with each task that is due, so it must
-/// not block: while it does, nothing else of the scheduler fires. Ready ones are the
-/// [`Pool`] that a scheduler starts by default, [`Inline`], [`SpawnExecutor`] for
-/// anything that implements `futures::task::Spawn`, and, behind features of the same name,
-/// `RayonExecutor` and `TokioExecutor`.
+/// The timer thread calls [`execute`](Executor::execute) with each task that is due, so it must not
+/// block: while it does, nothing else of the scheduler fires. Ready-made executors are the [`Pool`]
+/// that a scheduler starts by default, [`Inline`], [`SpawnExecutor`] for anything that implements
+/// `futures::task::Spawn`, and, behind the features `rayon` and `tokio`, `RayonExecutor` and
+/// `TokioExecutor`.
 ///
 /// # Panics
 ///
-/// An executor that panics is contained and reported; the task that it was given is counted as
-/// abandoned if the panic dropped it.
+/// A panic of an executor is contained and reported; if the panic dropped the task, that counts as
+/// abandoned.
 ///
 /// # Examples
 ///
@@ -63,7 +66,7 @@ pub use self::adapters::TokioExecutor;
 /// # Ok(()) }
 /// ```
 pub trait Executor: Send + Sync + 'static {
-    /// Takes a task to run it soon, on any thread.
+    /// Takes a task, to run it soon on any thread.
     ///
     /// # Errors
     ///
@@ -71,7 +74,7 @@ pub trait Executor: Send + Sync + 'static {
     /// the task on its own pool instead, because an accepted task is never lost.
     fn execute(&self, task: Runnable) -> Result<(), Rejected>;
 
-    /// The pool that this is, which takes tasks that are due together in one go.
+    /// This executor as a pool, if it is one: a pool takes tasks that are due together in one call.
     #[doc(hidden)]
     fn as_pool(&self) -> Option<&Pool> {
         None
@@ -133,11 +136,13 @@ impl Executor for Inline {
 #[must_use = "dropping a runnable loses its task"]
 pub struct Runnable {
     task: Exclusive<Option<RawTask>>,
+    /// When it was due, if there is a reporter.
+    due: u64,
     reporter: Option<Arc<Reporter>>,
 }
 
 impl Runnable {
-    /// A runnable of one's own, to put other work on an executor beside the scheduler's.
+    /// Wraps other work, to run it on an executor beside the scheduler's tasks.
     ///
     /// A closure of up to three words is stored without an allocation.
     pub fn new(run: impl FnOnce() + Send + 'static) -> Self {
@@ -146,27 +151,47 @@ impl Runnable {
 
     /// A runnable of this body, which learns if it is lost.
     pub(crate) fn of_body(body: impl TaskBody) -> Self {
-        Self { task: Exclusive::new(Some(RawTask::new(body))), reporter: None }
+        let task = RawTask::new(body, Label::default());
+        Self { task: Exclusive::new(Some(task)), due: NEVER, reporter: None }
     }
 
-    pub(crate) fn of_scheduler(task: RawTask, reporter: &Arc<Reporter>) -> Self {
-        Self { task: Exclusive::new(Some(task)), reporter: Some(Arc::clone(reporter)) }
+    pub(crate) fn of_scheduler(task: RawTask, due: u64, reporter: &Arc<Reporter>) -> Self {
+        Self { task: Exclusive::new(Some(task)), due, reporter: Some(Arc::clone(reporter)) }
+    }
+
+    /// Whose the task is: for an executor's own log, or its queues.
+    pub fn identity(&self) -> TaskIdentity {
+        // SAFETY: `identity` reads the table and the place, which nobody writes after the task was
+        // made, and both may be read by any thread.
+        let task = unsafe { self.task.shared() };
+        task.as_ref().map_or_else(TaskIdentity::of_type::<Self>, RawTask::identity)
+    }
+
+    /// The task begins on a thread whose clock this is.
+    pub(crate) fn note(&mut self, runs: &mut RunClock) {
+        if let Some(reporter) = &self.reporter
+            && let Some(clock) = &reporter.clock
+            && let Some(task) = self.task.get_mut()
+        {
+            runs.begin(task, self.due, clock, reporter);
+        }
+    }
+
+    pub(crate) fn reporter(&self) -> Option<&Arc<Reporter>> {
+        self.reporter.as_ref()
     }
 
     /// Runs the task. A panic in it is contained and reported.
     pub fn run(mut self) {
-        let task = self.task.get_mut().take();
-        let run = move || {
-            if let Some(task) = task {
-                task.run();
-            }
-        };
+        let Some(task) = self.task.get_mut().take() else { return };
+        let whose = task.whose();
+        let run = move || task.run();
         match self.reporter.take() {
             Some(reporter) => {
-                reporter.contain(PanicIn::Task, run);
+                reporter.contain_task(whose, PanicIn::Task, run);
             }
             None => {
-                Reporter::default().contain(PanicIn::Task, run);
+                Reporter::default().contain_task(whose, PanicIn::Task, run);
             }
         }
     }
@@ -177,8 +202,9 @@ impl Drop for Runnable {
         if let Some(task) = self.task.get_mut().take()
             && let Some(reporter) = self.reporter.take()
         {
-            reporter.task_abandoned();
-            reporter.contain(PanicIn::Cleanup, || drop(task));
+            let whose = task.whose();
+            reporter.task_abandoned(task.identity());
+            reporter.contain_task(whose, PanicIn::Cleanup, || drop(task));
         }
     }
 }
@@ -189,7 +215,7 @@ impl fmt::Debug for Runnable {
     }
 }
 
-/// A task that an executor did not take, with the reason.
+/// A task that an executor rejected, with the reason.
 ///
 /// # Examples
 ///
@@ -232,7 +258,7 @@ impl Rejected {
         Self { task, reason: reason.into() }
     }
 
-    /// Why the task was not taken.
+    /// Why the task was rejected.
     pub fn reason(&self) -> &str {
         &self.reason
     }

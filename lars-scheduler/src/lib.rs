@@ -2,7 +2,7 @@
 //!
 //! # Where it is
 //!
-//! (The text above is the crate's README, which is read in places that know no links to items.)
+//! (The text above is the crate's README, which has no links to items.)
 //!
 //! - To schedule: [`schedule_once`](Handle::schedule_once), [`schedule_at`](Handle::schedule_at),
 //!   [`schedule_with_fixed_delay`](Handle::schedule_with_fixed_delay),
@@ -11,11 +11,11 @@
 //!   [`schedule_batch`](Handle::schedule_batch); with the options of [`Task`] and [`Periodic`].
 //! - What was scheduled: [`cancel`](Cancellable::cancel), [`reset`](Cancellable::reset),
 //!   [`cancel_on_drop`](Cancellable::cancel_on_drop).
-//! - A scheduler, begin and end: [`Builder`], [`stop`](LightArrayRevolverScheduler::stop),
+//! - Starting and stopping: [`Builder`], [`stop`](LightArrayRevolverScheduler::stop),
 //!   [`close`](LightArrayRevolverScheduler::close).
 //! - In tests: [`VirtualTime`].
 #![cfg_attr(docsrs, feature(doc_cfg))]
-// The folders stand in the order in which they may use each other: downwards never.
+// In dependency order: a folder uses only those above it.
 
 mod sync;
 
@@ -46,8 +46,8 @@ mod pages {
     struct Systems;
 }
 
-/// How the workers of a pool sleep and are woken, for the pools of the crates on top. No part of
-/// the interface: it may change in any release.
+/// How the workers of a pool sleep and are woken, for the pools of the crates on top. Not part of
+/// the public interface: it may change in any release.
 #[doc(hidden)]
 pub mod idle {
     pub use crate::executor::idle::{Idle, Sleeper};
@@ -62,6 +62,9 @@ pub use self::api::cancel::{CancelOnDrop, Cancellable};
 pub use self::api::close::{CloseError, ClosePolicy, CloseReport};
 pub use self::api::config::Builder;
 pub use self::api::handle::Handle;
+pub use self::api::listing::{
+    Listing, ListingFuture, PendingTimer, TimerGroup, TimerKind, TimerQuery,
+};
 pub use self::api::metrics::{Lateness, Metrics};
 pub use self::api::pending::{PendingTask, StopFuture};
 pub use self::api::rate::MissedTickBehavior;
@@ -69,8 +72,10 @@ pub use self::api::repeat::{IntoPeriodic, Periodic, Repeat, Verdict};
 pub use self::api::scheduler::LightArrayRevolverScheduler;
 pub use self::api::virtual_time::{NotIdle, VirtualTime};
 pub use self::base::error::{BuildError, ConfigError, Refusal, ScheduleError};
+pub use self::base::identity::TaskIdentity;
 pub use self::base::panics::{PanicIn, PanicReport};
 pub use self::base::raw_task::{Due, TaskBody};
+pub use self::base::slow::{RanOn, SlowTask};
 #[cfg(feature = "rayon")]
 pub use self::executor::RayonExecutor;
 #[cfg(feature = "tokio")]

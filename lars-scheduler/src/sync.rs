@@ -13,7 +13,7 @@ pub(crate) use self::real::*;
 #[cfg(lars_shuttle)]
 pub(crate) use self::shuttled::*;
 
-// What no loom model looks into: the pool's threads, and the clock.
+// Not covered by loom models: the pool's threads, and the clock.
 #[cfg(not(lars_shuttle))]
 pub(crate) use self::system::*;
 
@@ -24,7 +24,11 @@ pub mod shuttled;
 #[cfg(not(any(lars_loom, lars_shuttle)))]
 mod thread_slot;
 
-/// Whether a checker looks at every step, so that what could be many should be few.
+/// For what belongs to the process and not to a scheduler: a model's own could not be static. No
+/// other lock is taken, and nothing of a model happens, while it is held.
+pub(crate) use std::sync::Mutex as GlobalMutex;
+
+/// Whether a checker looks at every step, so that numbers should be small.
 pub(crate) const CHECKED: bool = cfg!(any(lars_loom, lars_shuttle));
 
 /// The number of a thread that has none.

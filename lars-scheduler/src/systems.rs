@@ -1,6 +1,6 @@
-//! What the field calls schedulers, queues and timers, each built on the handle.
+//! The field's timer systems (executors, queues, workers, futures), each built on the handle.
 //!
-//! Systems use the folders above through what is public and through `facade`, and nothing else.
+//! Systems use the folders above only through public items and through `facade`.
 
 // Pure arithmetic, which the models use as well.
 pub mod backoff;

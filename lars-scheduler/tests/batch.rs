@@ -88,7 +88,7 @@ fn a_batch_that_does_not_fit_is_given_back_whole_and_takes_no_places() {
     let three = (1..=3).map(|number| (ms(number), || ()));
     let refused = time.schedule_batch(three).unwrap_err();
     assert_eq!(*refused.refusal(), Refusal::Full { limit: 4 });
-    assert_eq!(refused.to_string(), "max_pending is 4, and with this more timers would be pending");
+    assert_eq!(refused.to_string(), "max_pending is 4, and this call would exceed it");
     let delays: Vec<_> = refused.into_task().into_iter().map(|(delay, _)| delay).collect();
     assert_eq!(delays, [ms(1), ms(2), ms(3)]);
     let second = time.schedule_batch(two()).unwrap();

@@ -166,7 +166,7 @@ fn beyond_max_pending_a_call_is_refused_and_the_task_is_given_back() {
     let note = ran.clone();
     let error = time.schedule_once(ms(1), move || note.add(())).unwrap_err();
     assert_eq!(*error.refusal(), Refusal::Full { limit: 3 });
-    assert_eq!(error.to_string(), "max_pending is 3, and with this more timers would be pending");
+    assert_eq!(error.to_string(), "max_pending is 3, and this call would exceed it");
     error.into_task()();
     assert_eq!(ran.len(), 1, "by the test itself");
     let series = time.schedule_at_fixed_rate(ms(1), ms(1), || ());

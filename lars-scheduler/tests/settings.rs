@@ -80,7 +80,7 @@ fn a_limit_of_no_pending_timers_is_refused() {
     let time = builder().max_pending(1).build_virtual().unwrap();
     let _ = time.schedule_once(ms(1), || ()).unwrap();
     let error = time.schedule_once(ms(1), || ()).unwrap_err();
-    assert_eq!(error.to_string(), "max_pending is 1, and with this more timers would be pending");
+    assert_eq!(error.to_string(), "max_pending is 1, and this call would exceed it");
     assert_eq!(*error.refusal(), Refusal::Full { limit: 1 });
     let time = builder().max_pending(usize::MAX).build_virtual().unwrap();
     let _ = time.schedule_once(ms(1), || ()).unwrap();

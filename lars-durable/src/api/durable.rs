@@ -32,14 +32,14 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(30);
 
 /// Timers that survive the process: a running node.
 ///
-/// Dropping it closes it without waiting for what runs, which is given back and runs again in the
-/// next life. Better is [`close`](Self::close).
+/// Prefer [`close`](Self::close). Dropping it closes it without waiting for running handlers: those
+/// timers are given back and run again in the next life.
 pub struct Durable {
     runtime: Runtime,
     close_limit: Duration,
 }
 
-/// A node to be started: where its timers are kept, its handlers and settings.
+/// Builds a node: where its timers are kept, its handlers and settings.
 #[must_use = "a builder does nothing until it starts a node"]
 pub struct Builder {
     place: Place,
@@ -83,8 +83,9 @@ impl fmt::Debug for Postgres {
 }
 
 impl Durable {
-    /// Timers in an SQLite file, which is made if there is none. Beside it are `-wal` and `-shm`,
-    /// which are SQLite's, and `.lock`, which says whose the file is. Not on a network file system.
+    /// Timers in an SQLite file, which is created if it does not exist. Beside it are SQLite's
+    /// `-wal` and `-shm`, and `.lock`, which names the owner. Do not put it on a network file
+    /// system.
     pub fn sqlite(path: impl AsRef<Path>) -> Builder {
         Builder::new(Place::Sqlite(path.as_ref().to_owned()))
     }
@@ -149,14 +150,14 @@ impl Durable {
         }
     }
 
-    /// Starts nothing any more, waits for what runs, and gives the file free. Nothing is run early:
-    /// what is pending stays in the file.
+    /// Stops starting timers, waits for running handlers, and releases the file. Nothing runs
+    /// early: pending timers stay in the file.
     ///
     /// # Errors
     ///
-    /// [`CloseError`] if runs had not ended within the [limit](Builder::close_limit). They are
-    /// given back: they run again in the next life, with a greater fence, perhaps while the old run
-    /// goes on.
+    /// [`CloseError`] if runs have not ended within the [limit](Builder::close_limit). Their timers
+    /// are given back and run again in the next life, with a greater fence, perhaps while the old
+    /// run goes on.
     pub fn close(mut self) -> Result<(), CloseError> {
         match self.runtime.close(self.close_limit) {
             0 => Ok(()),
@@ -190,8 +191,8 @@ impl Builder {
         self
     }
 
-    /// Runs a closure for each timer with this payload, on a thread of the executor, with the
-    /// default settings of a [`Handler`].
+    /// Runs a closure for each timer with this payload, on the executor, with the default settings
+    /// of a [`Handler`].
     pub fn handle<P, R, F>(self, run: F) -> Self
     where
         P: Payload,
@@ -212,21 +213,21 @@ impl Builder {
         self.handler(Handler::future(run))
     }
 
-    /// A handler with settings of its own. A node without handlers makes timers and runs none.
+    /// Adds a handler with settings of its own. A node without handlers creates timers but runs
+    /// none.
     pub fn handler(mut self, handler: Handler) -> Self {
         self.handlers.push(handler);
         self
     }
 
-    /// Where handlers run: a pool of its own unless it is set. Every executor of `lars-scheduler`
+    /// Where handlers run: by default on a pool of the node's own. Any executor of `lars-scheduler`
     /// will do, such as a `SpawnExecutor` over a runtime.
     pub fn executor(mut self, executor: impl Executor) -> Self {
         self.executor = Some(Arc::new(executor));
         self
     }
 
-    /// The threads of the node's own pool: as many as there are cores, but at least 4, unless it is
-    /// set.
+    /// How many threads the node's own pool has: by default one per core, but at least 4.
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = threads;
         self
@@ -238,8 +239,8 @@ impl Builder {
         self
     }
 
-    /// How long a node may be silent before nothing starts on it any more: 10 s unless it is set,
-    /// from 1 s to 1 h.
+    /// How long a node may go without renewing its lease before it starts nothing more: 10 s unless
+    /// it is set, from 1 s to 1 h.
     pub fn lease(mut self, lease: Duration) -> Self {
         self.lease = lease;
         self
@@ -259,19 +260,19 @@ impl Builder {
         self
     }
 
-    /// How long a call is repeated while the store cannot be used: 5 s unless it is set.
+    /// How long a call is retried while the store cannot be used: 5 s unless it is set.
     pub fn call_timeout(mut self, limit: Duration) -> Self {
         self.call_timeout = limit;
         self
     }
 
-    /// How long [`close`](Durable::close) waits for what runs: 30 s unless it is set.
+    /// How long [`close`](Durable::close) waits for running handlers: 30 s unless it is set.
     pub fn close_limit(mut self, limit: Duration) -> Self {
         self.close_limit = limit;
         self
     }
 
-    /// When commits of an SQLite file reach the disk: always unless it is set.
+    /// When commits of an SQLite file are flushed to the disk: every time unless it is set.
     pub fn synchronous(mut self, synchronous: Synchronous) -> Self {
         self.synchronous = synchronous;
         self
@@ -305,13 +306,13 @@ impl Builder {
     }
 
     /// Opens the store, makes or upgrades its schema, and starts the node: one thread for the
-    /// engine, one for the wheel, and those of the executor. What came due while nobody ran begins
-    /// at once.
+    /// engine, one for the wheel, and those of the executor. Timers that became due while no node
+    /// was running start at once.
     ///
     /// # Errors
     ///
-    /// [`StartError`]: another owner, a file that is no database, a newer schema, a setting out of
-    /// range.
+    /// [`StartError`]: another owner, a file that is not a database, a newer schema, a setting out
+    /// of range.
     pub fn start(self) -> Result<Durable, StartError> {
         self.check()?;
         let backend = self.open()?;
@@ -414,7 +415,7 @@ fn setting(name: &'static str, given: impl fmt::Display, limit: &'static str) ->
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Metrics {
-    /// Timers that this node made.
+    /// Timers that this node created.
     pub scheduled: u64,
     /// Timers that were cancelled here before they started.
     pub cancelled: u64,
@@ -422,19 +423,19 @@ pub struct Metrics {
     pub started: u64,
     /// Runs that ended well.
     pub done: u64,
-    /// Runs that are tried again.
+    /// Runs that are retried.
     pub retried: u64,
     /// Timers that were parked.
     pub parked: u64,
     /// Occurrences that were left out, by the rule for missed runs.
     pub skipped: u64,
-    /// Runs whose end came too late: a newer one had begun.
+    /// Runs that ended too late: a newer run had begun.
     pub stale: u64,
-    /// Runs that a crash had broken off, and that were begun again, one at a time.
+    /// Runs that a crash had interrupted and that were repeated, one at a time.
     pub quarantined: u64,
-    /// Timers in memory that wait for their time.
+    /// Timers in memory that wait to be due.
     pub resident: usize,
-    /// Runs from the record of the start to that of the end.
+    /// Runs whose start is recorded and whose end is not.
     pub in_flight: usize,
 }
 

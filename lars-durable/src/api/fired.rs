@@ -16,7 +16,7 @@ use crate::sync::Arc;
 use crate::sync::{AtomicBool, Ordering};
 use crate::time::Timestamp;
 
-/// A timer whose time has come.
+/// A run of a timer that is due.
 ///
 /// A handler may see the same timer again: after a failure, and when the process died before the
 /// end of the run was recorded. [`fence`](Self::fence) tells the runs apart, and grows with each.
@@ -146,8 +146,8 @@ impl<P> Fired<P> {
         self.row.id.unsigned_abs()
     }
 
-    /// What the run was meant for, by the store's clock. The same for each attempt; a later run of
-    /// a repeat counts from it.
+    /// When the run was planned for, by the store's clock. The same for each attempt; later runs of
+    /// a repeat count from it.
     pub fn due(&self) -> SystemTime {
         self.row.planned.to_system().unwrap_or(SystemTime::UNIX_EPOCH)
     }
@@ -158,14 +158,14 @@ impl<P> Fired<P> {
         self.began.since(self.row.deadline)
     }
 
-    /// The number of this attempt, from 1. One that a crash broke off counts.
+    /// The number of this attempt, from 1. An attempt that a crash interrupted counts.
     pub fn attempt(&self) -> u32 {
         self.row.attempt
     }
 
-    /// The token of this run: greater than that of every earlier run of this timer, in this process
-    /// and in those before it. A store that refuses a smaller one than it has seen makes the
-    /// handler's writes effectively once.
+    /// The fencing token of this run: greater than that of every earlier run of this timer, in this
+    /// process and in earlier ones. If your store refuses a token smaller than one it has seen, the
+    /// handler's writes happen effectively once.
     pub fn fence(&self) -> u64 {
         self.fence
     }

@@ -75,8 +75,8 @@ impl Handler {
     }
 
     /// Runs a future, polled by tasks of the node's executor: with a
-    /// [`TokioExecutor`](lars_scheduler::Executor) inside of tokio, with a `SpawnExecutor` inside
-    /// of any runtime.
+    /// [`TokioExecutor`](lars_scheduler::Executor) inside tokio, with a `SpawnExecutor` inside any
+    /// runtime.
     pub fn future<P, R, F, W>(run: F) -> Self
     where
         P: Payload,
@@ -137,7 +137,7 @@ impl Handler {
         self
     }
 
-    /// After so many attempts a timer is parked: 25 unless it is set; at least 1.
+    /// How many attempts a timer has before it is parked: 25 unless it is set; at least 1.
     pub fn max_attempts(mut self, attempts: u32) -> Self {
         self.settings.max_attempts = attempts;
         self
@@ -150,16 +150,16 @@ impl Handler {
         self
     }
 
-    /// How long a run may take. A future that takes longer is dropped, and tried again. A closure
-    /// is not interrupted: it asks [`Fired::remaining`].
+    /// How long a run may take. A future that takes longer is dropped and retried. A closure is not
+    /// interrupted; it can ask [`Fired::remaining`].
     pub fn time_limit(mut self, limit: Duration) -> Self {
         self.time_limit = Some(limit);
         self
     }
 
-    /// Deletes the timer before it runs, instead of after: a crash loses the run instead of
-    /// repeating it, and what the handler returns does not matter. For what must rather not happen
-    /// than happen twice.
+    /// Deletes the timer before it runs instead of after. A crash then loses the run instead of
+    /// repeating it, and the handler's result is ignored. For effects that are better lost than
+    /// repeated.
     pub fn at_most_once(mut self) -> Self {
         self.settings.at_most_once = true;
         self

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::engine::RunEnd;
 use crate::time::micros;
 
-/// What becomes of a timer after a run.
+/// What happens to a timer after a run.
 ///
 /// # Examples
 ///
@@ -32,13 +32,13 @@ use crate::time::micros;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// It is over; a repeat goes on with its next run.
+    /// The run succeeded; a repeat goes on with its next run.
     Done,
-    /// It failed, and is tried again by the handler's backoff, until its attempts are used up.
+    /// The run failed. It is retried after the handler's backoff, until its attempts are used up.
     Retry(String),
-    /// It is tried again after this time. Counts as an attempt.
+    /// The run is retried after this time. Counts as an attempt.
     RetryAfter(Duration),
-    /// It is given up, and kept for people, with this reason.
+    /// The timer is parked for people to look at, with this reason.
     Park(String),
 }
 

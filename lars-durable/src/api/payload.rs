@@ -3,14 +3,15 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// What a timer carries from the call to the handler, perhaps for months and through many releases.
+/// The data that a timer carries from the call to the handler, perhaps for months and through many
+/// releases.
 ///
-/// It is stored as JSON, with a name and a version that are data and not Rust paths: they stay when
-/// types move.
+/// It is stored as JSON, with a name and a version. These are data, not Rust paths, so they stay
+/// valid when types move.
 ///
 /// # Examples
 ///
-/// A field was added in version 2. What version 1 stored is still understood:
+/// A field was added in version 2. Payloads of version 1 can still be read:
 ///
 /// ```
 /// use lars_durable::{Payload, UpgradeError};
@@ -46,14 +47,14 @@ use serde::de::DeserializeOwned;
 /// assert!(PaymentDue::upgrade(7, "{}").is_err());
 /// ```
 pub trait Payload: Serialize + DeserializeOwned + Send + Sync + 'static {
-    /// The name of the handler that runs it. It must never change, and never mean something else.
+    /// The name of the handler that runs it. It must never change or get another meaning.
     const NAME: &'static str;
 
     /// The version of the JSON that this type writes. A node that knows only older versions puts
     /// the timer off, for another node or for its own next release.
     const VERSION: u16 = 1;
 
-    /// Makes a payload from the JSON that an older version wrote. By default none is understood.
+    /// Makes a payload from the JSON that an older version wrote. By default this is an error.
     ///
     /// # Errors
     ///
@@ -72,12 +73,12 @@ pub struct UpgradeError {
 }
 
 impl UpgradeError {
-    /// With a reason for people.
+    /// With a reason for people to read.
     pub fn new(reason: impl Into<String>) -> Self {
         Self { reason: reason.into() }
     }
 
-    /// There is no way from this version.
+    /// This version cannot be upgraded.
     pub fn unknown_version(from: u16) -> Self {
         Self::new(format!("there is no upgrade from version {from}"))
     }
@@ -94,7 +95,7 @@ impl From<serde_json::Error> for UpgradeError {
 pub(super) enum Unreadable {
     /// A newer release wrote it.
     TooNew,
-    /// It never will be readable.
+    /// It can never be read.
     Broken(String),
 }
 

@@ -1,4 +1,4 @@
-//! A timer to be scheduled, with its options.
+//! Scheduling: a timer to be made, with its options.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -8,18 +8,19 @@ use lars_scheduler::MissedTickBehavior;
 use lars_scheduler::wall_clock::MissedRuns;
 
 use super::payload::Payload;
-use super::timers::{Accepted, Timers};
+use super::timers::{Accepted, Timers, check_key};
 use crate::error::{Error, Refused};
 use crate::model::{MissedTick, NewTimer, Next, OnConflict, Series, When, cron_series};
 use crate::runtime::Submitted;
+use crate::store::{Write, Written};
 use crate::sync::Arc;
 use crate::time::{Timestamp, micros};
 
 /// The longest payload: 64 KiB of JSON.
 const MAX_PAYLOAD: usize = 65_536;
 
-/// The longest key.
-pub(super) const MAX_KEY: usize = 512;
+/// The most timers of one batch.
+const MAX_BATCH: usize = 65_536;
 
 /// A timer that runs once.
 #[derive(Debug, Clone, Copy)]
@@ -33,12 +34,12 @@ pub struct Repeated(());
 #[derive(Debug, Clone, Copy)]
 pub struct Rate(());
 
-/// A timer that runs by a calendar.
+/// A timer that runs by a cron expression.
 #[derive(Debug, Clone, Copy)]
 pub struct Cron(());
 
-/// A timer to be scheduled: nothing happens before [`submit`](Self::submit), or before a batch
-/// takes it.
+/// A timer to be scheduled: nothing happens until [`submit`](Self::submit), or until a batch takes
+/// it.
 #[must_use = "nothing is scheduled before it is submitted"]
 pub struct Schedule<K> {
     timers: Timers,
@@ -92,8 +93,8 @@ impl<K> Schedule<K> {
     /// UTF-8 without NUL.
     ///
     /// While the timer exists, no other has this key: [`on_conflict`](Self::on_conflict) says what
-    /// happens to a second one. So a call with a key can be repeated, when it is not known whether
-    /// it took effect.
+    /// happens to a second one. So a call with a key can be repeated if it is not known whether it
+    /// took effect.
     pub fn key(self, key: impl Into<String>) -> Self {
         let key = key.into();
         self.set(|draft| draft.key = Some(key.into()))
@@ -104,8 +105,8 @@ impl<K> Schedule<K> {
         self.set(|draft| draft.conflict = conflict)
     }
 
-    /// Keeps the key taken for this long after the run. Without it, a late repetition of the call
-    /// schedules anew once the timer has run.
+    /// Keeps the key taken for this long after the run. Without it, a call that is repeated after
+    /// the timer has run schedules it again.
     pub fn remember(self, after: Duration) -> Self {
         self.set(|draft| draft.remember = micros(after))
     }
@@ -113,7 +114,7 @@ impl<K> Schedule<K> {
     /// Schedules it. `Ok` means that it is committed and flushed: it will run, or be cancelled, or
     /// be parked.
     ///
-    /// A delay counts from the moment at which the store takes it in.
+    /// A delay counts from the transaction that stores the timer.
     ///
     /// # Errors
     ///
@@ -204,9 +205,9 @@ impl Schedule<Rate> {
         Self::new(timers, When::After(micros(first)), rule, payload)
     }
 
-    /// What becomes of runs whose time has passed, because the process was down or a run took too
-    /// long: [`Burst`](MissedTickBehavior::Burst) unless it is set. It is computed from the times
-    /// that the runs were planned for.
+    /// What happens to runs whose time has passed, because the process was down or a run took too
+    /// long: [`Burst`](MissedTickBehavior::Burst) unless it is set. It is computed from the planned
+    /// times of the runs.
     pub fn missed(self, missed: MissedTickBehavior) -> Self {
         self.set(|draft| {
             if let Rule::Series(Series::FixedRate { missed: stored, .. }) = &mut draft.rule {
@@ -232,7 +233,7 @@ impl Schedule<Cron> {
         Self::new(timers, When::After(0), rule, payload)
     }
 
-    /// What becomes of occurrences that have passed: [`Once`](MissedRuns::Once) unless it is set.
+    /// What happens to occurrences that have passed: [`Once`](MissedRuns::Once) unless it is set.
     pub fn missed(self, runs: MissedRuns) -> Self {
         self.set(|draft| {
             if let Rule::Cron { missed, .. } = &mut draft.rule {
@@ -242,7 +243,8 @@ impl Schedule<Cron> {
     }
 
     /// Spreads the timers of one occurrence over this time, by a hash of their keys: always later,
-    /// never earlier, and the same for each run of a key. Against the herd at the full hour.
+    /// never earlier, and the same for each run of a key. It prevents a thundering herd at the full
+    /// hour.
     pub fn spread(self, over: Duration) -> Self {
         self.set(|draft| {
             if let Rule::Cron { spread, .. } = &mut draft.rule {
@@ -252,8 +254,86 @@ impl Schedule<Cron> {
     }
 }
 
+impl Timers {
+    /// Runs once, `delay` from now. A delay beyond the clock's range, up to [`Duration::MAX`], is
+    /// kept and is never due.
+    pub fn schedule_once<P: Payload>(&self, delay: Duration, payload: P) -> Schedule<Once> {
+        Schedule::once(self.clone(), When::After(micros(delay)), &payload)
+    }
+
+    /// Runs once, at `time` by the store's clock. A time that has passed is now.
+    pub fn schedule_at<P: Payload>(&self, time: SystemTime, payload: P) -> Schedule<Once> {
+        Schedule::once(self.clone(), at(time), &payload)
+    }
+
+    /// Runs after `first`, and then again and again, `delay` after the end of each run was
+    /// recorded.
+    pub fn schedule_with_fixed_delay<P: Payload>(
+        &self,
+        first: Duration,
+        delay: Duration,
+        payload: P,
+    ) -> Schedule<Repeated> {
+        Schedule::fixed_delay(self.clone(), first, delay, &payload)
+    }
+
+    /// Runs after `first`, and then every `every`: the nth run is planned for `first + n * every`,
+    /// without drift.
+    pub fn schedule_at_fixed_rate<P: Payload>(
+        &self,
+        first: Duration,
+        every: Duration,
+        payload: P,
+    ) -> Schedule<Rate> {
+        Schedule::fixed_rate(self.clone(), first, every, &payload)
+    }
+
+    /// Runs at each occurrence of a cron expression in a time zone; for both see
+    /// [`CronSchedule`](lars_scheduler::wall_clock::CronSchedule).
+    pub fn schedule_by_cron<P: Payload>(
+        &self,
+        expression: &str,
+        zone: &str,
+        payload: P,
+    ) -> Schedule<Cron> {
+        Schedule::cron(self.clone(), expression, zone, &payload)
+    }
+
+    /// Schedules all of them in one transaction, or none. The answers are in the order of the
+    /// timers.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Schedule::submit`]; if one timer is refused, all are. At most 65,536 timers.
+    pub fn schedule_batch<K>(
+        &self,
+        timers: impl IntoIterator<Item = Schedule<K>>,
+    ) -> Submitted<Vec<Accepted>> {
+        let timers: Result<Vec<NewTimer>, Refused> =
+            timers.into_iter().map(Schedule::into_new).collect();
+        match timers {
+            Ok(timers) if timers.len() > MAX_BATCH => {
+                let (given, max) = (timers.len(), MAX_BATCH);
+                Submitted::ready(Err(Refused::BatchSize { given, max }.into()))
+            }
+            Ok(timers) => self.write(Write::Schedule(Arc::new(timers)), |written| match written {
+                Written::Scheduled(placed) => placed.iter().map(Accepted::of).collect(),
+                _ => Vec::new(),
+            }),
+            Err(refused) => Submitted::ready(Err(refused.into())),
+        }
+    }
+
+    pub(super) fn schedule(&self, timer: NewTimer) -> Submitted<Accepted> {
+        self.write(Write::Schedule(Arc::new(vec![timer])), |written| match written {
+            Written::Scheduled(placed) => Accepted::of(&placed[0]),
+            other => unreachable!("the answer to one timer is one place, not {other:?}"),
+        })
+    }
+}
+
 /// When something is due that was asked for at a time of day.
-pub(super) fn at(time: SystemTime) -> When {
+fn at(time: SystemTime) -> When {
     When::At(Timestamp::from_system(time))
 }
 
@@ -263,18 +343,6 @@ fn json(payload: &impl Payload) -> Result<String, Refused> {
     match json.len() {
         given if given > MAX_PAYLOAD => Err(Refused::PayloadSize { given, max: MAX_PAYLOAD }),
         _ => Ok(json),
-    }
-}
-
-pub(super) fn check_key(key: &str) -> Result<(), Refused> {
-    if key.is_empty() {
-        Err(Refused::KeyEmpty)
-    } else if key.len() > MAX_KEY {
-        Err(Refused::KeySize { given: key.len(), max: MAX_KEY })
-    } else if let Some(position) = key.find('\0') {
-        Err(Refused::KeyNul { position })
-    } else {
-        Ok(())
     }
 }
 

@@ -1,20 +1,18 @@
-//! The calls.
+//! The calls about timers that exist, and what they return.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-use super::payload::Payload;
-use super::schedule::{Cron, Once, Rate, Repeated, Schedule, at, check_key};
 use crate::engine::Answer;
 use crate::error::{Error, Refused};
-use crate::model::{Listed, NewTimer, When};
+use crate::model::{Listed, When};
 use crate::runtime::{Shared, Submitted, promise};
 use crate::store::{How, Placed, Write, Written};
 use crate::sync::Arc;
 use crate::time::{Timestamp, micros};
 
-/// The most timers of one batch.
-const MAX_BATCH: usize = 65_536;
+/// The longest key.
+const MAX_KEY: usize = 512;
 
 /// The longest page of parked timers.
 const MAX_PAGE: usize = 1_000;
@@ -32,33 +30,33 @@ pub struct Timers {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Accepted {
-    /// The identity of the timer that has the key now: of the one that exists, if it was kept.
-    /// Zero, if the key is remembered of one that has run.
+    /// The identity of the timer that has the key now: that of the existing one, if it was kept.
+    /// Zero if the key is only remembered, after its timer has run.
     pub id: u64,
-    /// What became of the call.
+    /// What the call did.
     pub placement: Placement,
 }
 
 /// What a schedule call did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Placement {
-    /// It made a timer.
+    /// It created a timer.
     New,
     /// Another timer has the key, or its key is remembered; nothing was changed.
     Kept,
-    /// It made a timer in the place of another.
+    /// It created a timer that replaces another.
     Replaced,
 }
 
 /// What a cancel did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Cancel {
-    /// No run of it starts any more.
+    /// No run of it will start.
     Prevented,
-    /// It was too late: a run is recorded as started, and will end. If it repeats, that is its last
-    /// run. If it fails, it is tried again, unless it is cancelled then.
+    /// It was too late: a run is recorded as started. If the timer repeats, that is its last run.
+    /// If the run fails, it is retried, unless the timer is cancelled again.
     Running,
-    /// No timer has this key: it has run, or was cancelled, or never was.
+    /// No timer has this key: it has run, was cancelled, or never existed.
     NotFound,
 }
 
@@ -78,11 +76,11 @@ pub struct TimerInfo {
     pub payload: String,
     /// When it may run; `None` for never.
     pub deadline: Option<SystemTime>,
-    /// How many attempts there were.
+    /// How many attempts there have been.
     pub attempt: u32,
-    /// A run is recorded as started.
+    /// Whether a run is recorded as started.
     pub running: bool,
-    /// It repeats.
+    /// Whether it repeats.
     pub repeats: bool,
     /// Why the last attempt failed.
     pub last_error: Option<String>,
@@ -111,85 +109,8 @@ impl Timers {
         self.shared.gate.store_now().unwrap_or_else(|| Timestamp::from_system(SystemTime::now()))
     }
 
-    /// Runs once, `delay` from now. What no clock reaches, up to [`Duration::MAX`], is kept and
-    /// never comes due.
-    pub fn schedule_once<P: Payload>(&self, delay: Duration, payload: P) -> Schedule<Once> {
-        Schedule::once(self.clone(), When::After(micros(delay)), &payload)
-    }
-
-    /// Runs once, at `time` by the store's clock. A time that has passed is now.
-    pub fn schedule_at<P: Payload>(&self, time: SystemTime, payload: P) -> Schedule<Once> {
-        Schedule::once(self.clone(), at(time), &payload)
-    }
-
-    /// Runs after `first`, and then again and again, `delay` after the end of each run was
-    /// recorded.
-    pub fn schedule_with_fixed_delay<P: Payload>(
-        &self,
-        first: Duration,
-        delay: Duration,
-        payload: P,
-    ) -> Schedule<Repeated> {
-        Schedule::fixed_delay(self.clone(), first, delay, &payload)
-    }
-
-    /// Runs after `first`, and then every `every`: the nth run is planned for `first + n * every`,
-    /// without drift.
-    pub fn schedule_at_fixed_rate<P: Payload>(
-        &self,
-        first: Duration,
-        every: Duration,
-        payload: P,
-    ) -> Schedule<Rate> {
-        Schedule::fixed_rate(self.clone(), first, every, &payload)
-    }
-
-    /// Runs at each occurrence of a cron expression in a time zone, both as for
-    /// [`CronSchedule`](lars_scheduler::wall_clock::CronSchedule).
-    pub fn schedule_by_cron<P: Payload>(
-        &self,
-        expression: &str,
-        zone: &str,
-        payload: P,
-    ) -> Schedule<Cron> {
-        Schedule::cron(self.clone(), expression, zone, &payload)
-    }
-
-    /// Schedules all of them in one transaction, or none. The answers are in the order of the
-    /// timers.
-    ///
-    /// # Errors
-    ///
-    /// As [`Schedule::submit`]; one that is refused refuses all. At most 65,536 timers.
-    pub fn schedule_batch<K>(
-        &self,
-        timers: impl IntoIterator<Item = Schedule<K>>,
-    ) -> Submitted<Vec<Accepted>> {
-        let timers: Result<Vec<NewTimer>, Refused> =
-            timers.into_iter().map(Schedule::into_new).collect();
-        match timers {
-            Ok(timers) if timers.len() > MAX_BATCH => {
-                let (given, max) = (timers.len(), MAX_BATCH);
-                Submitted::ready(Err(Refused::BatchSize { given, max }.into()))
-            }
-            Ok(timers) => self.write(Write::Schedule(Arc::new(timers)), |written| match written {
-                Written::Scheduled(placed) => placed.iter().map(Accepted::of).collect(),
-                _ => Vec::new(),
-            }),
-            Err(refused) => Submitted::ready(Err(refused.into())),
-        }
-    }
-
-    pub(super) fn schedule(&self, timer: NewTimer) -> Submitted<Accepted> {
-        self.write(Write::Schedule(Arc::new(vec![timer])), |written| match written {
-            Written::Scheduled(placed) => Accepted::of(&placed[0]),
-            other => unreachable!("the answer to one timer is one place, not {other:?}"),
-        })
-    }
-
     /// Prevents the run of the timer with this key, if it has not started. Starts are recorded 5 ms
-    /// before they are due, so that is how long before its deadline a timer becomes too late to
-    /// cancel.
+    /// before the deadline, so from then on it is too late to cancel.
     pub fn cancel(&self, key: &str) -> Submitted<Cancel> {
         self.by_key(
             key,
@@ -203,7 +124,7 @@ impl Timers {
     }
 
     /// Moves the deadline of the timer with this key to `delay` from now; of a repeat, that of its
-    /// next run. `false` if it has started, or there is none.
+    /// next run. `false` if it has started, or if there is no such timer.
     ///
     /// Pushing a deadline out costs a write of one column, and wakes nobody.
     pub fn reset(&self, key: &str, delay: Duration) -> Submitted<bool> {
@@ -227,13 +148,14 @@ impl Timers {
         )
     }
 
-    /// Starts no more timers of this handler, in the whole group, until it is resumed; also after a
-    /// restart. What runs goes on. Other nodes follow within a third of the lease.
+    /// Starts no more timers of this handler, in the whole group, until it is resumed, even after a
+    /// restart. Running ones go on. Other nodes follow within a third of the lease.
     pub fn pause(&self, handler: &str) -> Submitted<()> {
         self.set_paused(handler, true)
     }
 
-    /// Starts timers of this handler again: what has come due meanwhile at once, in its order.
+    /// Starts timers of this handler again; those that became due meanwhile start at once, in
+    /// order.
     pub fn resume(&self, handler: &str) -> Submitted<()> {
         self.set_paused(handler, false)
     }
@@ -253,7 +175,8 @@ impl Timers {
         })
     }
 
-    /// Lets a parked timer run again, now, with all its attempts. `false` if it is not parked.
+    /// Lets a parked timer run again, now, with a full set of attempts. `false` if it is not
+    /// parked.
     ///
     /// # Errors
     ///
@@ -281,7 +204,7 @@ impl Timers {
         }
     }
 
-    fn write<T: Send + 'static>(
+    pub(super) fn write<T: Send + 'static>(
         &self,
         write: Write,
         read: impl FnOnce(Answer) -> T + Send + 'static,
@@ -295,7 +218,7 @@ impl Timers {
 }
 
 impl Accepted {
-    fn of(placed: &Placed) -> Self {
+    pub(super) fn of(placed: &Placed) -> Self {
         let placement = match placed.how {
             How::New => Placement::New,
             How::Kept => Placement::Kept,
@@ -328,6 +251,18 @@ impl Parked {
         let deaths = listed.deaths;
         let since = since.to_system().unwrap_or(SystemTime::UNIX_EPOCH);
         Some(Self { timer: TimerInfo::of(listed), reason, since, deaths })
+    }
+}
+
+pub(super) fn check_key(key: &str) -> Result<(), Refused> {
+    if key.is_empty() {
+        Err(Refused::KeyEmpty)
+    } else if key.len() > MAX_KEY {
+        Err(Refused::KeySize { given: key.len(), max: MAX_KEY })
+    } else if let Some(position) = key.find('\0') {
+        Err(Refused::KeyNul { position })
+    } else {
+        Ok(())
     }
 }
 

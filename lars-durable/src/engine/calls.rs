@@ -1,4 +1,4 @@
-//! The writer: what callers ask for, and what they are told.
+//! The writer: calls and their answers.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -30,7 +30,7 @@ pub(super) struct Calls {
     in_flight: Vec<Call>,
     sent: Vec<Request>,
     ids: Ids,
-    /// The writer's identity, for tokens; it stays when the node begins anew.
+    /// The writer's identity, for tokens; it stays when the node starts over.
     writer: u128,
     token: i64,
     /// One try of the batch that was sent may have been committed.
@@ -173,7 +173,7 @@ impl Node {
                     call.reason = Some(error.reason.clone());
                 }
                 if !error.unknown && !self.calls.uncertain {
-                    // Nothing was done, so they can be put together anew.
+                    // Nothing was done, so they can be batched again.
                     self.calls.sent.clear();
                     let calls = std::mem::take(&mut self.calls.in_flight);
                     for call in calls.into_iter().rev() {

@@ -1,4 +1,4 @@
-//! The end of a node: no new starts, what runs ends, the buckets go back.
+//! The end of a node: no new starts; running handlers finish; the buckets are released.
 
 use super::{Node, Output};
 use crate::model::{Finish, Then};

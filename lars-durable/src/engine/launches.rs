@@ -1,7 +1,8 @@
 //! From the record of a start to that of the finish: what has started is launched at its deadline,
 //! and what has ended is finished.
 
-use super::runs::{LONGEST_WAIT, Launch, PUT_OFF, Run, RunEnd, Stage};
+use super::runs::{LONGEST_WAIT, Launch, Run, RunEnd, Stage};
+use super::settings::PUT_OFF;
 use super::window::Key;
 use super::{Node, Output};
 use crate::model::{Fence, Finish, Finished, Next, Row, Series, Then, TimerId};

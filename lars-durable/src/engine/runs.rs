@@ -1,18 +1,15 @@
-//! The runner: what is due is started, as far as there are places for it.
+//! The runner: starts due timers, as far as there are places for them.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use super::lane::LaneState;
+use super::settings::PUT_OFF;
 use super::window::{Key, LoadOrder, Resident};
 use super::{Lane, Node, NodeSettings, Output};
 use crate::model::{BucketNo, Fence, Finish, Row, Start, TimerId};
 use crate::store::{Committed, Reply, Request, StoreError};
 use crate::sync::Arc;
 use crate::time::Mono;
-
-/// How long a timer without a handler is put off: as long as it has waited, within these bounds. So
-/// it doubles.
-pub(super) const PUT_OFF: (i64, i64) = (15_000_000, 600_000_000);
 
 /// After so long without a handler it is parked.
 const UNKNOWN_FOR: i64 = 14 * 86_400_000_000;
@@ -329,7 +326,8 @@ impl Node {
         }
     }
 
-    /// Timers that nobody here can run go to another node, or wait for one; they are never dropped.
+    /// Timers that this node cannot run go to another node, or wait for one; they are never
+    /// dropped.
     fn put_off_unknown(&mut self, now: Mono) {
         let mut unknown = std::mem::take(&mut self.runs.unknown);
         unknown.retain(|(_, resident)| self.window.starts_in(resident.bucket).is_some());

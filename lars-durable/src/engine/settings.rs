@@ -6,6 +6,10 @@ use lars_scheduler::backoff::BackoffPolicy;
 
 use crate::sync::Arc;
 
+/// How long a timer without a handler is put off: as long as it has waited, within these bounds. So
+/// it doubles.
+pub(super) const PUT_OFF: (i64, i64) = (15_000_000, 600_000_000);
+
 /// What a node is told when it is made. Times are in microseconds.
 #[derive(Debug, Clone)]
 pub(crate) struct NodeSettings {
@@ -28,7 +32,7 @@ pub(crate) struct NodeSettings {
     pub(crate) call_timeout: i64,
     /// How often overdue timers are looked for.
     pub(crate) sweep: i64,
-    /// A timer that the process has died of so many times is parked.
+    /// After this many deaths of the process during a timer's run, the timer is parked.
     pub(crate) max_deaths: u32,
 }
 

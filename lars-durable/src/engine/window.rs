@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use super::runs::PUT_OFF;
+use super::settings::PUT_OFF;
 use super::{Node, NodeSettings, Output};
 use crate::model::{BucketNo, Fence, Finish, Loaded, Then, TimerId};
 use crate::sync::Arc;
@@ -138,7 +138,7 @@ impl Window {
         self.alarms_are_wrong = true;
     }
 
-    /// All slots with a timer that comes due.
+    /// All slots with a timer that will be due.
     fn slots(&self) -> Vec<i64> {
         let keys = self.residents.keys().filter(|key| key.0 != Timestamp::NEVER);
         let mut slots: Vec<i64> = keys.map(|key| slot_of(key.0)).collect();
@@ -343,8 +343,8 @@ impl Node {
         }
     }
 
-    /// A timer that this node was told of: waits here, if its bucket is this node's and it is due
-    /// inside of what has been loaded. Otherwise its owner will load it.
+    /// A timer that was announced to this node: waits here, if its bucket is this node's and it is
+    /// due within the loaded range. Otherwise its owner will load it.
     pub(super) fn near(&mut self, bucket: BucketNo, key: Key, handler: &Arc<str>) {
         if self.window.reaches(bucket, key) && !self.runs.holds(key.1) {
             let resident = self.window.resident(bucket, handler);
@@ -373,8 +373,8 @@ impl Node {
             && due < self.clock.at_least(now).plus(self.settings.window)
     }
 
-    /// Sees to it that the wheel has an alarm for each slot with a timer, and that the first one's
-    /// is still to come.
+    /// Makes sure that the wheel has an alarm for each slot with a timer, and that the alarm of the
+    /// first one is still to come.
     pub(super) fn set_alarms(&mut self, now: Mono) {
         if std::mem::take(&mut self.window.alarms_are_wrong) {
             self.window.armed.clear();

@@ -1,7 +1,7 @@
 //! The thread that turns the engine, and uses a store that has one session.
 //!
 //! With such a store, inputs gather in the inbox while a transaction is flushed, and the next turn
-//! makes one batch of them. Runs are not held up by it: they are armed in the wheel, and begin on
+//! makes one batch of them. That does not delay runs: they are armed in the wheel, and begin on
 //! the executor.
 
 use std::collections::HashMap;

@@ -1,4 +1,4 @@
-//! The end of a run, which is said exactly once, whatever happens to the run.
+//! The end of a run, reported exactly once, whatever happens to the run.
 
 use super::Shared;
 use super::inbox::Input;

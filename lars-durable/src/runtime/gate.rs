@@ -1,4 +1,4 @@
-//! The last look before a run begins, on the thread that runs it.
+//! The last check before a run begins, on the thread that runs it.
 
 use crate::sync::{AtomicBool, AtomicI64, Ordering};
 use crate::time::{Clock, Mono, MonoClock, Timestamp};

@@ -9,10 +9,10 @@ use std::time::Duration;
 use crate::error::Error;
 use crate::sync::{Arc, Condvar, Mutex};
 
-/// The result of a call, when it is there.
+/// The result of a call, once it is known.
 ///
-/// A future for any runtime, and something that a thread can wait for without one. Dropping it does
-/// not take the call back.
+/// A future for any runtime; a thread can also wait for it without one. Dropping it does not
+/// withdraw the call.
 ///
 /// # Examples
 ///
@@ -92,8 +92,8 @@ impl<T> Submitted<T> {
 
     /// Waits for the result on this thread.
     ///
-    /// Not inside a handler of the same node that runs on an executor with one thread, and not
-    /// where blocking is not allowed: there, await it.
+    /// Do not call it in a handler of the same node on an executor with one thread, nor where
+    /// blocking is not allowed: await it there.
     ///
     /// # Errors
     ///
@@ -114,7 +114,7 @@ impl<T> Submitted<T> {
     ///
     /// # Errors
     ///
-    /// Itself, if the result has not come; it can be waited for again.
+    /// Itself, if the result is not known yet, so that you can wait again.
     ///
     /// # Panics
     ///

@@ -180,7 +180,7 @@ impl Store for SqliteStore {
     }
 }
 
-/// SQLite's words, with a cure for what people can cure.
+/// SQLite's message, with advice where people can help.
 fn reason(error: &rusqlite::Error) -> String {
     match error.sqlite_error_code() {
         Some(ErrorCode::DiskFull) => format!("the disk is full ({error})"),

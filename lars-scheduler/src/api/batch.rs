@@ -1,5 +1,6 @@
 //! Scheduling many tasks at once: one reading of the clock, one push.
 
+use std::panic::Location;
 use std::ptr::{self, NonNull};
 use std::time::Duration;
 
@@ -19,14 +20,13 @@ use crate::sync::relax;
 type Refused<T> = ScheduleError<Vec<(Duration, T)>>;
 
 impl Handle {
-    /// Schedules many tasks, each to run once: as [`schedule_once`](Self::schedule_once) for each,
-    /// in order, but with one reading of the clock and one publication for all of them.
+    /// Schedules many tasks, each to run once: like [`schedule_once`](Self::schedule_once) for each
+    /// of them in order, but with one reading of the clock and one publication for all.
     ///
     /// The delays count from one instant, read when the iterator has ended. All are accepted or
-    /// none. The cancellables come in the order of the tasks; to drop them does not cancel.
+    /// none. The cancellables come in the order of the tasks; dropping them does not cancel.
     ///
-    /// All tasks of a batch have one type. For different ones, `Box<dyn FnOnce() + Send>` is a
-    /// type.
+    /// All tasks of a batch have one type. If they differ, box them: `Box<dyn FnOnce() + Send>`.
     ///
     /// # Errors
     ///
@@ -47,6 +47,7 @@ impl Handle {
     /// assert_eq!(time.advance(Duration::from_secs(3)), 2);
     /// # Ok(()) }
     /// ```
+    #[track_caller]
     pub fn schedule_batch<T: IntoTask>(
         &self,
         batch: impl IntoIterator<Item = (Duration, T)>,
@@ -61,10 +62,12 @@ impl Handle {
     }
 
     /// The batch has its places, and something in it.
+    #[track_caller]
     pub(crate) fn schedule_admitted<T: IntoTask>(
         &self,
         batch: Vec<(Duration, T)>,
     ) -> Result<Vec<Cancellable>, Refused<T>> {
+        let place = Location::caller();
         let core = self.core();
         let tasks = batch.len();
         let now = core.clock.now();
@@ -87,7 +90,7 @@ impl Handle {
             // both are pushed below. `publish` sets the handle bit for the handle that is made of
             // it.
             unsafe {
-                (*entry).fill(due.at, self.task_of(&options, body));
+                (*entry).fill(due.at, self.task_of(&options, place, due.at, body));
                 (*entry).state.publish(own.lane.number(), flags);
                 handles.push(EntryHandle::new(NonNull::new_unchecked(entry), self.core_address()));
                 if first.is_null() {

@@ -1,11 +1,13 @@
 //! Cancelling, from any thread.
 
-use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::base::clock::Clock;
 use crate::base::deadline::Deadline;
+use crate::base::debug::debug_fields;
+use crate::base::identity::TaskIdentity;
 use crate::engine::entry_handle::EntryHandle;
 
 /// What the cancellable of a repeat refers to: its series, whose current entry changes.
@@ -13,6 +15,9 @@ pub(crate) trait Series: Send + Sync {
     fn cancel(&self) -> bool;
     fn is_cancelled(&self) -> bool;
     fn is_waiting(&self) -> bool;
+    fn identity(&self) -> TaskIdentity;
+    /// When the timer is due that waits, and the clock that says so.
+    fn due(&self) -> Option<(u64, &Clock)>;
 }
 
 enum Target {
@@ -22,12 +27,12 @@ enum Target {
 
 /// A scheduled task, as its caller sees it.
 ///
-/// It is `Send` and `Sync`; all methods may be called from any thread, at any time, also after the
+/// It is `Send` and `Sync`; all methods may be called from any thread, at any time, even after the
 /// scheduler is gone. Dropping it does **not** cancel the task;
 /// [`cancel_on_drop`](Self::cancel_on_drop) makes a guard that does.
 ///
-/// One that outlives the scheduler keeps the memory of all its timers and its panic hook. It keeps
-/// neither its executor nor a thread.
+/// A cancellable that outlives the scheduler keeps the memory of all its timers and its panic hook,
+/// but neither its executor nor a thread.
 ///
 /// # Examples
 ///
@@ -71,13 +76,13 @@ impl Cancellable {
     /// and the task will not run. `false` means that it runs, has run, was cancelled before, or was
     /// handed back by `stop`. A run that has begun is not interrupted.
     ///
-    /// For a repeat, `true` means that this call ended the series: a run that is under way
-    /// finishes, and none follows. `false` means that it had been cancelled before, or had ended.
+    /// For a repeat, `true` means that this call ended the series: a run in progress finishes, and
+    /// none follows. `false` means that the series had been cancelled before, or had ended.
     ///
     /// When it returns `true`, the task's captures have been dropped, and its cancelled hook has
-    /// been called. (For a repeat whose run is under way, or waits in its executor, that is done
-    /// when this run ends or its turn comes.) The memory of the timer is used again without waiting
-    /// for the deadline.
+    /// been called. (If a run of a repeat is in progress or waits in its executor, this happens
+    /// when the run ends or its turn comes.) The timer's memory is reused without waiting for the
+    /// deadline.
     ///
     /// # Panics
     ///
@@ -94,22 +99,22 @@ impl Cancellable {
     /// task, its options and this cancellable stay.
     ///
     /// `true` means that the new deadline holds: the task does not run before it. `false` means
-    /// that there is nothing to move any more: the task runs, has run, was cancelled or was handed
+    /// that there is nothing left to move: the task runs, has run, was cancelled or was handed
     /// back; or this is a repeat, whose runs go by their own rule.
     ///
-    /// Pushing a deadline further out, which a connection does with each request, costs two
-    /// exchanges on the timer's own memory: it touches nothing that is shared, and the timer thread
-    /// only learns of it when the old deadline comes. Moving a deadline nearer costs what
-    /// scheduling does. Neither allocates.
+    /// Pushing a deadline further out, as a connection does with each request, costs two exchanges
+    /// on the timer's own memory. It touches nothing shared, and the timer thread learns of it only
+    /// when the old deadline comes. Moving a deadline nearer costs what scheduling does. Neither
+    /// allocates.
     ///
-    /// Any thread may call it at any time. Of calls on one cancellable at the same time each waits
-    /// until the other has written its deadline; the last one holds. Towards cancelling and firing
-    /// it is lock-free.
+    /// Any thread may call it at any time. Concurrent calls on one cancellable wait for each other
+    /// while they write the deadline; the last one holds. With respect to cancelling and firing it
+    /// is lock-free.
     ///
     /// # Ordering
     ///
-    /// Among equal deadlines, a task whose deadline was moved has its place by when the timer
-    /// thread placed it anew, which may be behind those that were scheduled later.
+    /// Among equal deadlines, a task that was moved comes in the order in which the timer thread
+    /// placed it again, which may be behind tasks that were scheduled later.
     ///
     /// # Examples
     ///
@@ -135,8 +140,8 @@ impl Cancellable {
         }
     }
 
-    /// Moves the deadline of a one-shot to `deadline`; one that has passed is now. Otherwise the
-    /// same as [`reset`](Self::reset).
+    /// Moves the deadline of a one-shot to `deadline`; one that has passed is now. Otherwise like
+    /// [`reset`](Self::reset).
     pub fn reset_at(&self, deadline: Instant) -> bool {
         match &self.target {
             Target::Once(handle) => {
@@ -157,12 +162,60 @@ impl Cancellable {
 
     /// Whether the task waits for its time: it was neither fired, nor cancelled, nor handed back.
     ///
-    /// A repeat waits from the end of one run to the begin of the next, also while that is queued
-    /// in its executor, or has been handed back by `stop` and neither run nor dropped.
+    /// A repeat waits from the end of one run to the beginning of the next, even while that run is
+    /// queued in its executor, or has been handed back by `stop` and is neither run nor dropped.
     pub fn is_pending(&self) -> bool {
         match &self.target {
             Target::Once(handle) => handle.entry().state.is_waiting(),
             Target::Series(series) => series.is_waiting(),
+        }
+    }
+
+    /// Whose the task is.
+    pub fn identity(&self) -> TaskIdentity {
+        match &self.target {
+            Target::Once(handle) => handle.identity(),
+            Target::Series(series) => series.identity(),
+        }
+    }
+
+    /// When the task is due; for a repeat, its next run. `None` if it does not wait (see
+    /// [`is_pending`](Self::is_pending)), or is never due, because no clock runs for so long.
+    ///
+    /// A task that another thread moves just now has the deadline from before or after the move. A
+    /// run of a repeat that waits in its executor is past its deadline.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    /// let time = lars_scheduler::LightArrayRevolverScheduler::builder().build_virtual()?;
+    /// let second = Duration::from_secs(1);
+    /// let beat = time.schedule_at_fixed_rate(second, 10 * second, || ())?;
+    /// time.advance(5 * second);
+    /// assert_eq!(beat.remaining(), Some(6 * second)); // the first run was at 1 s
+    /// assert_eq!(beat.deadline(), Some(time.now() + 6 * second));
+    /// beat.cancel();
+    /// assert_eq!(beat.remaining(), None);
+    /// # Ok(()) }
+    /// ```
+    pub fn deadline(&self) -> Option<Instant> {
+        self.due().and_then(|(due, clock)| clock.instant(due))
+    }
+
+    /// How long it is until the task is due; zero if that has passed. Otherwise the same as
+    /// [`deadline`](Self::deadline).
+    pub fn remaining(&self) -> Option<Duration> {
+        let (due, clock) = self.due()?;
+        let remaining = Duration::from_nanos(due.saturating_sub(clock.now()));
+        clock.instant(due).map(|_| remaining)
+    }
+
+    fn due(&self) -> Option<(u64, &Clock)> {
+        match &self.target {
+            Target::Once(handle) => handle.deadline().map(|due| (due, &handle.core().clock)),
+            Target::Series(series) => series.due(),
         }
     }
 
@@ -172,14 +225,11 @@ impl Cancellable {
     }
 }
 
-impl fmt::Debug for Cancellable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cancellable")
-            .field("pending", &self.is_pending())
-            .field("cancelled", &self.is_cancelled())
-            .finish()
-    }
-}
+debug_fields!(
+    |it: Cancellable| identity: it.identity(),
+    pending: it.is_pending(),
+    cancelled: it.is_cancelled(),
+);
 
 /// Cancels its task when it is dropped. Made by [`Cancellable::cancel_on_drop`].
 ///

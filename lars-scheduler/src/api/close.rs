@@ -1,4 +1,4 @@
-//! Closing: what becomes of the tasks that `stop` hands back.
+//! Closing: running or dropping the tasks that `stop` hands back.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,9 +7,9 @@ use crate::api::pending::{PendingTask, StopFuture};
 use crate::base::clock::real_now;
 use crate::engine::shared::Live;
 
-/// What `close` does with the tasks that are pending.
+/// What `close` does with pending tasks.
 ///
-/// Repeats end with the scheduler: their next run is never run by `close`, whatever the policy. (An
+/// Repeats end with the scheduler: `close` never runs their next run, whatever the policy. (An
 /// application that wants a last run schedules it as a one-shot.)
 ///
 /// # Examples
@@ -117,8 +117,8 @@ impl fmt::Display for CloseReport {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CloseError {
-    /// It was called by a task on the timer thread, which would have waited for itself. Nothing has
-    /// happened; call it from another thread, or call `stop`, which does not wait.
+    /// It was called by a task on the timer thread, which would have waited for itself. Nothing was
+    /// done: call it from another thread, or call `stop`, which does not wait.
     #[error("close was called on the timer thread, which it has to wait for")]
     OnTimerThread,
     /// The timer thread did not hand the pending tasks over in time, because an inline task
@@ -147,7 +147,7 @@ pub(crate) fn close(
     for task in pending {
         settle(task, policy, &mut report);
     }
-    // What had been fired before is not lost either: it gets the rest of the time to finish.
+    // Tasks that had been fired before get the rest of the time to finish.
     live.pool.wait_idle(deadline);
     report.unfinished = live.pool.unfinished();
     Ok(report)

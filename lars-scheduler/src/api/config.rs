@@ -1,12 +1,13 @@
 //! The builder: every setting, checked once.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::api::close::ClosePolicy;
+use crate::base::debug::debug_fields;
 use crate::base::error::ConfigError;
 use crate::base::panics::{PanicReport, Reporter};
+use crate::base::slow::{SlowTask, SlowTasks};
 use crate::base::tick::{Tick, nanos};
 use crate::engine::lanes::LaneSettings;
 use crate::engine::shared::{DefaultExecutor, Executors, Settings};
@@ -20,6 +21,10 @@ pub(crate) const DEFAULT_TICK: Duration = Duration::from_millis(1);
 pub(crate) const VIRTUAL_TICK: Duration = Tick::MIN;
 const DEFAULT_WHEEL: usize = 512;
 const DEFAULT_NAME: &str = "lars-scheduler";
+/// How long a task may run on the timer thread, in nanoseconds.
+const SLOW_INLINE: u64 = 10_000_000;
+/// How long a task may run on the pool.
+const SLOW_ON_POOL: u64 = 1_000_000_000;
 const DEFAULT_SHUTDOWN: Duration = Duration::from_secs(5);
 
 type PanicHook = Box<dyn Fn(&PanicReport<'_>) + Send + Sync>;
@@ -27,7 +32,7 @@ type PanicHook = Box<dyn Fn(&PanicReport<'_>) + Send + Sync>;
 /// Builds a scheduler. Made by
 /// [`LightArrayRevolverScheduler::builder`](crate::LightArrayRevolverScheduler::builder).
 ///
-/// Settings are checked by [`build`](Self::build), all of them, before anything is started.
+/// [`build`](Self::build) checks all settings before it starts anything.
 ///
 /// # Examples
 ///
@@ -68,6 +73,7 @@ pub struct Builder {
     close_policy: ClosePolicy,
     executor: Option<DefaultExecutor>,
     panic_hook: Option<PanicHook>,
+    slow: SlowTasks,
 }
 
 /// The settings that only the owner needs.
@@ -91,13 +97,15 @@ impl Builder {
             close_policy: ClosePolicy::default(),
             executor: None,
             panic_hook: None,
+            slow: SlowTasks { inline: SLOW_INLINE, pool: SLOW_ON_POOL, ..SlowTasks::default() },
         }
     }
 
-    /// The length of a tick: what deadlines are rounded up to. From 1 ns to 1 h; 1 ms by default.
+    /// The length of a tick, to which deadlines are rounded up. From 1 ns to 1 h; 1 ms by default.
     ///
-    /// A shorter tick makes timers more punctual and lets fewer of them share a wake-up. It costs
-    /// nothing while nothing is due: the thread sleeps to the next deadline, not to the next tick.
+    /// A shorter tick makes timers more punctual, but fewer of them share a wake-up. It costs
+    /// nothing while nothing is due: the thread sleeps until the next deadline, not until the next
+    /// tick.
     pub fn tick_duration(mut self, tick: Duration) -> Self {
         self.tick = Some(tick);
         self
@@ -112,13 +120,13 @@ impl Builder {
         self
     }
 
-    /// How long the timer thread may put off a wake-up so that it serves more timers: up to 1 h;
-    /// zero by default.
+    /// How long the timer thread may delay a wake-up so that it serves more timers: up to 1 h; zero
+    /// by default.
     ///
-    /// Each timer may be late by this in addition, and is still never early. With a long tick there
-    /// is nothing to gain: its timers share their wake-ups anyway. With a short one, for timers
-    /// that are punctual to some microseconds, it saves processor time where very many are due
-    /// shortly after one another: see docs/benchmarks.md for figures.
+    /// Each timer may be later by this much, and is still never early. With a long tick there is
+    /// nothing to gain, because its timers share their wake-ups anyway. With a short tick it saves
+    /// processor time if very many timers are due shortly after one another: docs/design.md has
+    /// figures.
     ///
     /// (On Linux the thread asks for a timer slack of 1 ns, so that the kernel does not add 50 µs
     /// of its own.)
@@ -130,21 +138,20 @@ impl Builder {
     /// How many timers may be pending; no limit by default. Beyond it, scheduling is refused with
     /// [`Refusal::Full`](crate::Refusal::Full).
     ///
-    /// The exact count is kept in one place, so with a limit all threads that schedule share a
-    /// cache line that they would not share without.
+    /// A limit needs one exact count, so all threads that schedule then share one more cache line.
     pub fn max_pending(mut self, limit: usize) -> Self {
         self.max_pending = Some(limit);
         self
     }
 
-    /// The name of the timer thread; `lars-scheduler` by default. The threads of the pool are
-    /// called the same with `-worker-0` and so on behind it.
+    /// The name of the timer thread; `lars-scheduler` by default. The threads of the pool have this
+    /// name with `-worker-0` and so on appended.
     pub fn thread_name(mut self, name: impl Into<String>) -> Self {
         self.thread_name = name.into();
         self
     }
 
-    /// Runs tasks on `executor` unless they say otherwise. By default on a [`Pool`] of the
+    /// Runs tasks on `executor` unless they say otherwise. The default is a [`Pool`] of the
     /// scheduler's own.
     pub fn executor(mut self, executor: impl Executor) -> Self {
         self.executor = Some(match executor.as_pool() {
@@ -179,16 +186,16 @@ impl Builder {
         self
     }
 
-    /// How many threads the default pool has, from 1 to [`Pool::MAX_THREADS`]; as many as the
-    /// machine has cores by default. They are started when the first task is due.
+    /// How many threads the default pool has, from 1 to [`Pool::MAX_THREADS`]; by default as many
+    /// as the machine has cores. They start when the first task is due.
     pub fn pool_threads(mut self, threads: usize) -> Self {
         self.pool_threads = Some(threads);
         self
     }
 
-    /// How long [`close`](crate::LightArrayRevolverScheduler::close) waits for the timer thread and
-    /// for tasks that the scheduler's own pool has not finished, both together, and dropping the
-    /// owner for the timer thread; 5 s by default.
+    /// How long [`close`](crate::LightArrayRevolverScheduler::close) waits, in all, for the timer
+    /// thread and for unfinished tasks on the scheduler's own pool; 5 s by default. Dropping the
+    /// owner waits as long for the timer thread.
     pub fn shutdown_timeout(mut self, limit: Duration) -> Self {
         self.shutdown_timeout = limit;
         self
@@ -201,10 +208,36 @@ impl Builder {
         self
     }
 
-    /// Calls `hook` for every panic that the scheduler contains, on the thread that panicked. They
-    /// are counted and logged in any case. A hook that panics itself is logged.
+    /// Calls `hook` for every panic that the scheduler contains, on the thread that panicked.
+    /// Panics are counted and logged in any case. A panic of the hook itself is logged.
     pub fn on_panic(mut self, hook: impl Fn(&PanicReport<'_>) + Send + Sync + 'static) -> Self {
         self.panic_hook = Some(Box::new(hook));
+        self
+    }
+
+    /// How long a task may run on the timer thread before it counts as slow: 10 ms by default.
+    /// [`Duration::MAX`] turns this off.
+    ///
+    /// A slow task is counted and logged, and passed to the hook of [`on_slow`](Self::on_slow).
+    /// In virtual time no task is slow, because time stands still while it runs.
+    pub fn slow_inline(mut self, threshold: Duration) -> Self {
+        self.slow.inline = nanos(threshold);
+        self
+    }
+
+    /// How long a task may run on a [`Pool`] before it counts as slow: 1 s by default.
+    /// [`Duration::MAX`] turns this off. On other executors the scheduler does not see how long
+    /// tasks run.
+    pub fn slow_on_pool(mut self, threshold: Duration) -> Self {
+        self.slow.pool = nanos(threshold);
+        self
+    }
+
+    /// Calls `hook` for every task that was slow, after it has run, on its thread: on the timer
+    /// thread the hook itself holds up all timers. They are counted and logged in any case. A hook
+    /// that panics does no harm. See [`SlowTask`].
+    pub fn on_slow(mut self, hook: impl Fn(&SlowTask<'_>) + Send + Sync + 'static) -> Self {
+        self.slow.hook = Some(Box::new(hook));
         self
     }
 
@@ -233,7 +266,7 @@ impl Builder {
         let pool =
             Pool::new(&format!("{}-worker", self.thread_name), pool_threads).map_err(|error| {
                 match error {
-                    // It is the name that the caller gave, not the one made of it, that is wrong.
+                    // Report the name that the caller gave, not the one derived from it.
                     ConfigError::ThreadName { .. } => {
                         ConfigError::ThreadName { given: self.thread_name.clone() }
                     }
@@ -245,7 +278,7 @@ impl Builder {
             coalesce: nanos(self.coalesce),
             lanes: LaneSettings { channels, wheel_after, tick, wheel_size: given },
             limit: self.max_pending,
-            reporter: Reporter::new(self.panic_hook),
+            reporter: Reporter::new(self.panic_hook, self.slow),
         };
         let default = self.executor.unwrap_or_else(|| default_executor(&pool));
         let executors = Executors { default, pool };
@@ -258,17 +291,13 @@ impl Builder {
     }
 }
 
-impl fmt::Debug for Builder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Builder")
-            .field("tick_duration", &self.tick)
-            .field("ticks_per_wheel", &self.ticks_per_wheel)
-            .field("coalesce", &self.coalesce)
-            .field("max_pending", &self.max_pending)
-            .field("thread_name", &self.thread_name)
-            .field("pool_threads", &self.pool_threads)
-            .field("shutdown_timeout", &self.shutdown_timeout)
-            .field("close_policy", &self.close_policy)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(|it: Builder|
+    tick_duration: it.tick,
+    ticks_per_wheel: it.ticks_per_wheel,
+    coalesce: it.coalesce,
+    max_pending: it.max_pending,
+    thread_name: it.thread_name,
+    pool_threads: it.pool_threads,
+    shutdown_timeout: it.shutdown_timeout,
+    close_policy: it.close_policy,
+);

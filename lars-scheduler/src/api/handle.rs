@@ -1,13 +1,15 @@
 //! The calling side: stamping deadlines, filling entries, pushing them.
 
-use std::fmt;
+use std::panic::Location;
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
 use crate::api::cancel::Cancellable;
 use crate::api::metrics::Metrics;
 use crate::base::deadline::Deadline;
+use crate::base::debug::debug_fields;
 use crate::base::error::{Refusal, ScheduleError};
+use crate::base::identity::Label;
 use crate::base::raw_task::{RawTask, TaskBody};
 use crate::engine::dispatch::OnExecutor;
 use crate::engine::entry::state::{Cancel, Flags};
@@ -18,7 +20,7 @@ use crate::executor::run_on::RunOn;
 use crate::executor::task::{IntoTask, TaskOptions};
 use crate::sync::{Arc, Ordering};
 
-/// Schedules on a scheduler. Cheap to clone, `Send` and `Sync`.
+/// Schedules tasks on a scheduler. Cheap to clone, `Send` and `Sync`.
 ///
 /// A handle does not keep the scheduler running: when the owner is closed or dropped, calls on its
 /// handles are refused with [`Refusal::Stopped`].
@@ -73,22 +75,22 @@ impl Handle {
 
     /// Runs `task` once, `delay` from now.
     ///
-    /// The deadline is read when the call is made: `now + delay`. A delay that no clock reaches, up
-    /// to [`Duration::MAX`], is accepted and never comes due (`close` runs it like any other that
-    /// is pending). A delay of zero is handed over at once, without waiting for a tick; it never
+    /// The deadline is read when the call is made: `now + delay`. A delay beyond the clock's range,
+    /// up to [`Duration::MAX`], is accepted and never expires (`close` runs the task like any other
+    /// pending one). A delay of zero is handed over at once, without waiting for a tick; it never
     /// runs on the caller's stack.
     ///
     /// # Lateness
     ///
-    /// Never early. With a punctual timer thread the task starts at most one tick, and the time
-    /// that waking a thread takes, after its deadline.
+    /// Never early. If the timer thread is punctual, the task starts at most one tick after its
+    /// deadline, plus the time that waking a thread takes.
     ///
     /// # Ordering
     ///
     /// Tasks with equal deadlines that one thread scheduled start in the order of the calls; tasks
-    /// in different ticks in the order of their ticks. Only a delay of zero, which does not wait
-    /// for a tick, overtakes those that do. (On an executor with several threads they then run side
-    /// by side.)
+    /// in different ticks start in the order of their ticks. Only a delay of zero, which does not
+    /// wait for a tick, overtakes those that do. (On an executor with several threads, tasks then
+    /// run in parallel.)
     ///
     /// # Errors
     ///
@@ -109,18 +111,19 @@ impl Handle {
     /// assert_eq!(receiver.recv()?, "due");
     /// # Ok(()) }
     /// ```
+    #[track_caller]
     pub fn schedule_once<T: IntoTask>(
         &self,
         delay: Duration,
         task: T,
     ) -> Result<Cancellable, ScheduleError<T>> {
         let now = self.live.clock.now();
-        self.schedule(now, Deadline::after(now, delay), task)
+        self.schedule(now, Deadline::after(now, delay), task, Location::caller())
     }
 
     /// Runs `task` once, at `deadline`. A deadline that has passed is now.
     ///
-    /// Otherwise the same as [`schedule_once`](Self::schedule_once).
+    /// Otherwise like [`schedule_once`](Self::schedule_once).
     ///
     /// # Errors
     ///
@@ -137,13 +140,15 @@ impl Handle {
     /// assert!(round.is_pending());
     /// # Ok(()) }
     /// ```
+    #[track_caller]
     pub fn schedule_at<T: IntoTask>(
         &self,
         deadline: Instant,
         task: T,
     ) -> Result<Cancellable, ScheduleError<T>> {
         let now = self.live.clock.now();
-        self.schedule(now, Deadline::at(now, self.live.clock.nanos_at(deadline)), task)
+        let due = Deadline::at(now, self.live.clock.nanos_at(deadline));
+        self.schedule(now, due, task, Location::caller())
     }
 
     /// The scheduler's time: the system's monotonic clock, or a test's.
@@ -164,7 +169,7 @@ impl Handle {
         Metrics::of(&self.live)
     }
 
-    /// How many timers wait. Exact when no other thread is scheduling or cancelling meanwhile.
+    /// How many timers wait. Exact if no other thread schedules or cancels at the same time.
     pub fn pending(&self) -> u64 {
         self.live.pending()
     }
@@ -174,15 +179,15 @@ impl Handle {
         Duration::from_nanos(self.live.tick.nanos())
     }
 
-    /// Whether the scheduler was stopped, closed or dropped, so that it accepts nothing any more.
+    /// Whether the scheduler was stopped, closed or dropped, and so accepts nothing more.
     pub fn is_stopped(&self) -> bool {
         self.live.stop.is_requested()
     }
 
     /// Whether the calling thread is the one that fires the scheduler's timers: its timer thread,
-    /// or, in virtual time, the thread that moves time just now. So it is true inside an inline
-    /// task and in the code that such a task calls, and code that may block asks this first. (It is
-    /// false inside a task that `close` runs.) Takes a lock that is never held for long.
+    /// or, in virtual time, the thread that is moving time. So it is true inside an inline task and
+    /// the code that such a task calls; code that may block can check it first. (It is false inside
+    /// a task that `close` runs.) Takes a lock that is never held for long.
     ///
     /// # Examples
     ///
@@ -210,9 +215,10 @@ impl Handle {
         now: u64,
         due: Deadline,
         task: T,
+        place: &'static Location<'static>,
     ) -> Result<Cancellable, ScheduleError<T>> {
         let (body, options) = task.into_parts();
-        match self.submit(now, due, false, &options, body) {
+        match self.submit((now, due), false, &options, place, body) {
             Ok(handle) => Ok(Cancellable::once(handle)),
             Err((refusal, body)) => Err(ScheduleError::new(refusal, T::from_parts(body, options))),
         }
@@ -223,10 +229,10 @@ impl Handle {
     #[inline]
     pub(crate) fn submit<B: TaskBody>(
         &self,
-        now: u64,
-        due: Deadline,
+        (now, due): (u64, Deadline),
         repeat: bool,
         options: &TaskOptions,
+        place: &'static Location<'static>,
         body: B,
     ) -> Result<EntryHandle, (Refusal, B)> {
         let core = self.core();
@@ -241,7 +247,7 @@ impl Handle {
         // SAFETY: the entry was free, and no other thread has seen it. `enqueue` publishes it, with
         // the handle bit for the handle that is made of it here.
         let (handed_over, handle) = unsafe {
-            (*entry).fill(due.at, self.task_of(options, body));
+            (*entry).fill(due.at, self.task_of(options, place, due.at, body));
             let handed_over = core.enqueue(own, entry, (now, due), flags);
             (handed_over, EntryHandle::new(NonNull::new_unchecked(entry), self.core_address()))
         };
@@ -265,7 +271,7 @@ impl Handle {
         }
     }
 
-    /// Whether so many tasks may come in; takes `places` for them if they need any.
+    /// Whether so many tasks may be accepted; reserves `places` for them if they need any.
     #[inline]
     pub(crate) fn admit(&self, tasks: usize, places: bool) -> Result<(), Refusal> {
         let core = self.core();
@@ -279,12 +285,19 @@ impl Handle {
 
     /// What the entry is filled with.
     #[inline]
-    pub(crate) fn task_of<B: TaskBody>(&self, options: &TaskOptions, body: B) -> RawTask {
+    pub(crate) fn task_of<B: TaskBody>(
+        &self,
+        options: &TaskOptions,
+        place: &'static Location<'static>,
+        due: u64,
+        body: B,
+    ) -> RawTask {
+        let label = Label::at(place).named(options.name);
         match &options.run_on {
-            RunOn::Default | RunOn::Inline => RawTask::new(body),
+            RunOn::Default | RunOn::Inline => RawTask::new(body, label),
             RunOn::Executor(executor) => {
                 let (executor, live) = (executor.clone(), Arc::clone(&self.live));
-                RawTask::new(OnExecutor { body, executor, live })
+                RawTask::new(OnExecutor { body, label, due, executor, live }, label)
             }
         }
     }
@@ -315,11 +328,4 @@ pub(crate) fn flags_of(options: &TaskOptions, immediate: bool) -> Flags {
         .run_on_close(options.run_on_close)
 }
 
-impl fmt::Debug for Handle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Handle")
-            .field("tick", &self.tick_duration())
-            .field("stopped", &self.is_stopped())
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(|it: Handle| tick: it.tick_duration(), stopped: it.is_stopped());

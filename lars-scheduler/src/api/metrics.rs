@@ -12,9 +12,8 @@ use crate::sync::Ordering;
 
 /// A snapshot of a scheduler's counts.
 ///
-/// Each count is exact. Taken while other threads schedule and cancel, the counts of one snapshot
-/// may be a few operations apart from each other; once those threads have returned from their
-/// calls they add up:
+/// Each count is exact. While other threads schedule and cancel, the counts of one snapshot may be
+/// a few operations apart. Once those calls have returned, the counts add up:
 /// `scheduled == fired + cancelled + handed_back + pending`.
 ///
 /// Each run of a repeat counts as one timer scheduled.
@@ -44,7 +43,7 @@ use crate::sync::Ordering;
 pub struct Metrics {
     /// Timers accepted.
     pub scheduled: u64,
-    /// Timers that came due and were run, or handed to their executor.
+    /// Timers that expired: their tasks were run, or handed to their executor.
     pub fired: u64,
     /// Timers whose run was prevented by a cancel.
     pub cancelled: u64,
@@ -61,11 +60,20 @@ pub struct Metrics {
     pub rejected_by_executor: u64,
     /// Tasks that their executor took and dropped without running them.
     pub abandoned_by_executor: u64,
+    /// Tasks that ran for longer than the threshold of
+    /// [`Builder::slow_inline`](crate::Builder::slow_inline) or
+    /// [`Builder::slow_on_pool`](crate::Builder::slow_on_pool). If several ran between two readings
+    /// of the clock, they count as one.
+    pub slow_tasks: u64,
+    /// How often all threads of the scheduler's own pool were found to have been busy for more than
+    /// a second, each with one task, while others waited. Looked at once a second, and after such a
+    /// finding, which is logged, ten seconds later.
+    pub pool_stalls: u64,
     /// How often the timer thread woke up.
     pub wake_ups: u64,
-    /// How often the timer thread went on after a panic of its own.
+    /// How often the timer thread continued after a panic of its own.
     pub restarts: u64,
-    /// Bytes that the scheduler holds for timers, in use or to be used again.
+    /// Bytes that the scheduler holds for timers, in use or to be reused.
     pub timer_memory: usize,
     /// How late the fired timers were.
     pub lateness: Lateness,
@@ -74,9 +82,9 @@ pub struct Metrics {
 /// How long after their deadlines timers were fired: until an inline task began, or until a task
 /// was handed to its executor.
 ///
-/// Inline tasks that wait behind others of their kind are late by what those take. As long as tasks
-/// are fast, the clock is read for each 32nd of them only; so the first slow one among them may be
-/// missing from the lateness of up to 31 that follow it.
+/// Inline tasks wait for those that are due before them, and this counts as lateness. As long as
+/// tasks are fast, the clock is read for every 32nd of them only, so the first slow one may be
+/// missing from the lateness of up to 31 tasks behind it.
 ///
 /// # Examples
 ///
@@ -129,6 +137,8 @@ impl Metrics {
             panicked: core.reporter.panics(),
             rejected_by_executor: core.reporter.rejected(),
             abandoned_by_executor: core.reporter.abandoned(),
+            slow_tasks: core.reporter.slow.count.load(Ordering::Relaxed),
+            pool_stalls: core.reporter.stalls(),
             wake_ups: counts.wake_ups.load(Ordering::Relaxed),
             restarts: counts.restarts.load(Ordering::Relaxed),
             timer_memory: core.timer_memory(),

@@ -1,19 +1,20 @@
 //! What a stop hands back, and the future that it comes with.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use crate::base::clock::real_now;
+use crate::base::debug::debug_fields;
+use crate::base::identity::TaskIdentity;
 use crate::base::wait;
 use crate::engine::stop_word::{Pending, Promised};
 
 /// A task that was accepted, had not started when the scheduler stopped, and was not cancelled.
 ///
-/// It is the holder's now: run it, or drop it. Dropping it drops its captures; its cancelled hook
-/// is not called.
+/// It belongs to you now: run it, or drop it. Dropping it drops its captures; its cancelled hook is
+/// not called.
 ///
 /// # Examples
 ///
@@ -40,9 +41,14 @@ use crate::engine::stop_word::{Pending, Promised};
 pub struct PendingTask(Pending);
 
 impl PendingTask {
-    /// When it would have been due; `None` if never, because no clock runs for so long.
+    /// When it would have been due; `None` if never, because that is beyond the clock's range.
     pub fn due(&self) -> Option<Instant> {
         self.0.due
+    }
+
+    /// Whose it is.
+    pub fn identity(&self) -> TaskIdentity {
+        self.0.identity().expect("it has its task until it is run")
     }
 
     /// Whether it was marked with [`Task::run_on_close`](crate::Task::run_on_close).
@@ -50,13 +56,14 @@ impl PendingTask {
         self.0.flags.runs_on_close()
     }
 
-    /// Whether it is the next run of a repeat. Running it runs that once; the series ends with it.
+    /// Whether it is the next run of a repeat. Running it runs the task once; the series ends with
+    /// it.
     pub fn is_repeat(&self) -> bool {
         self.0.flags.is_repeat()
     }
 
-    /// Runs the task on this thread, now. A panic is contained and reported; says whether there was
-    /// none.
+    /// Runs the task on this thread, now. Returns `false` if it panicked; the panic is contained
+    /// and reported.
     ///
     /// (The next run of a repeat that was cancelled after the stop does nothing.)
     pub fn run(self) -> bool {
@@ -64,14 +71,11 @@ impl PendingTask {
     }
 }
 
-impl fmt::Debug for PendingTask {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PendingTask")
-            .field("due", &self.due())
-            .field("is_repeat", &self.is_repeat())
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(
+    |it: PendingTask| due: it.due(),
+    identity: it.identity(),
+    is_repeat: it.is_repeat(),
+);
 
 /// The result of [`stop`](crate::LightArrayRevolverScheduler::stop): resolves with all pending
 /// tasks, earliest deadline first.
@@ -101,7 +105,7 @@ pub struct StopFuture {
 }
 
 impl StopFuture {
-    /// The future of a request, which has told the tasks that they are handed back if need be.
+    /// The future of a request that has already notified the tasks, if that was asked for.
     pub(crate) fn new(result: Option<Promised>) -> Self {
         Self { result, tells: false }
     }
@@ -111,13 +115,14 @@ impl StopFuture {
         self.result.is_some()
     }
 
-    /// `close` timed out and passes the list on: its tasks are told that they are handed back.
+    /// `close` timed out and passes the list on: from now on its tasks are notified that they are
+    /// handed back.
     pub(crate) fn left(self) -> Self {
         Self { tells: true, ..self }
     }
 
-    /// Blocks until the scheduler has stopped. Not to be called by a task on the timer thread,
-    /// which would wait for itself.
+    /// Blocks until the scheduler has stopped. A task on the timer thread must not call it: it
+    /// would wait for itself.
     pub fn wait(mut self) -> Vec<PendingTask> {
         // Without a deadline it ends with a result.
         wait::block_until(Pin::new(&mut self), None).unwrap_or_default()
@@ -127,7 +132,7 @@ impl StopFuture {
     ///
     /// # Errors
     ///
-    /// The future itself, if that took too long, to go on waiting with.
+    /// The future itself, if that takes too long, so that you can go on waiting.
     ///
     /// # Examples
     ///
@@ -176,8 +181,4 @@ impl Future for StopFuture {
     }
 }
 
-impl fmt::Debug for StopFuture {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StopFuture").field("is_first", &self.is_first()).finish_non_exhaustive()
-    }
-}
+debug_fields!(|it: StopFuture| is_first: it.is_first());

@@ -13,8 +13,8 @@ pub(crate) fn check_period(given: Duration) -> Result<(), Refusal> {
     if given < MIN_PERIOD { Err(Refusal::Period { given, min: MIN_PERIOD }) } else { Ok(()) }
 }
 
-/// What a fixed rate does with runs whose time has passed before they could begin: because a run
-/// took longer than the interval, the executor was busy, or the machine stood still.
+/// What a fixed rate does with missed runs: runs that could not begin in time, because a run took
+/// longer than the interval, the executor was busy, or the machine stood still.
 ///
 /// The words are tokio's. With an interval of 100 ms and a first run that takes 250 ms:
 ///
@@ -26,12 +26,11 @@ pub(crate) fn check_period(given: Duration) -> Result<(), Refusal> {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub enum MissedTickBehavior {
-    /// All runs happen; those whose time has passed follow each other without a pause until the
-    /// schedule has been caught up with. As in Akka and the JDK.
+    /// All runs happen; missed ones follow each other without a pause until the schedule is caught
+    /// up. As in Akka and the JDK.
     #[default]
     Burst,
-    /// Runs whose time has passed are left out; the next one comes at the next multiple of the
-    /// interval.
+    /// Missed runs are left out; the next run is at the next multiple of the interval.
     Skip,
     /// A late run happens at once, and the following ones count from it.
     Delay,
@@ -53,7 +52,7 @@ impl Rate {
         Self { interval: nanos(interval), missed }
     }
 
-    /// When the next run is due, if `elapsed` has passed when that can be decided.
+    /// When the next run is due, if this is decided after `elapsed`.
     pub(crate) fn next(self, elapsed: u64) -> u64 {
         match self.missed {
             MissedTickBehavior::Burst => self.interval,

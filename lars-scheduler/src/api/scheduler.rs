@@ -26,18 +26,18 @@ const MAX_CHANNELS: usize = 16;
 /// After how many timers a thread gets a wheel of its own.
 const WHEEL_AFTER: u64 = if CHECKED { 1 } else { 64 };
 
-/// A process with more schedulers than this is told, once, that it may have a leak.
+/// Beyond this many schedulers in a process, the log warns, once, of a possible leak.
 const MANY: usize = 64;
 
-/// A light array revolver scheduler, after Akka's and Pekko's: one timer thread that turns one
-/// revolving array of buckets, and a lock-free queue into it.
+/// A light array revolver scheduler, after Akka's and Pekko's: one timer thread, timing wheels
+/// where the timers live, and a lock-free way in.
 ///
 /// This is the owner: it stops the thread when it is closed or dropped. Scheduling goes through the
 /// [`Handle`] that it dereferences to, or through clones of that.
 ///
 /// One scheduler serves a whole process; it is made for millions of timers. Every instance has a
-/// thread of its own, so many of them are rarely what one wants. The first time that more than 64
-/// are alive, the log has a warning.
+/// thread of its own, so you rarely want many. The first time that more than 64 are alive, the log
+/// has a warning.
 ///
 /// # Examples
 ///
@@ -131,7 +131,7 @@ impl LightArrayRevolverScheduler {
         let (end, ended) = oneshot::channel();
         let thread = thread::Builder::new().name(thread_name).spawn(move || {
             timer_thread::run(driver, &parker);
-            // Nobody may be interested.
+            // The receiver may be gone.
             let _ = end.send(());
         })?;
         if count_begun(MANY) {
@@ -156,8 +156,8 @@ impl LightArrayRevolverScheduler {
     ///
     /// The first call wins: its future resolves with every task that was accepted, has not started
     /// and was not cancelled, exactly once each. The future of any further call resolves at once,
-    /// with nothing. Neither waits in this call; it may be made from anywhere, the timer thread
-    /// included.
+    /// with nothing. The call itself never waits, so it may be made from anywhere, even on the
+    /// timer thread.
     ///
     /// # Examples
     ///
@@ -178,8 +178,8 @@ impl LightArrayRevolverScheduler {
         self.request_stop(true)
     }
 
-    /// Asks the timer thread to stop. `tells` says whether the tasks are told that they are handed
-    /// back; those that are dealt with at once are not.
+    /// Asks the timer thread to stop. `tells` says whether tasks are notified that they are handed
+    /// back; those that `close` deals with at once are not.
     fn request_stop(&self, tells: bool) -> StopFuture {
         let core = self.handle.core();
         let future = StopFuture::new(core.stop.request(tells));
@@ -213,8 +213,8 @@ impl LightArrayRevolverScheduler {
         let first = stopped.is_first();
         let report = close::close(self.handle.live(), stopped, close_policy, shutdown_timeout)?;
         if first {
-            // The promise was kept, so the thread is about to end. After somebody else's `stop` it
-            // may be occupied for as long as it likes.
+            // The promise was kept, so the thread is about to end. After another caller's `stop`
+            // the thread may still be occupied, for any time.
             self.join(shutdown_timeout);
         }
         Ok(report)
@@ -253,7 +253,7 @@ impl Drop for LightArrayRevolverScheduler {
             return; // dropped by an inline task: the thread stops when that is done
         }
         if self.join(self.settings.shutdown_timeout) {
-            // What was pending, unless another got it.
+            // What was pending, unless another call got it.
             drop(stopped.wait_timeout(Duration::ZERO));
         } else {
             quietly(|| {

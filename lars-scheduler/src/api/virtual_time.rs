@@ -1,16 +1,18 @@
 //! Virtual time: the same driver, turned by a test instead of a thread.
 
-use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::time::Duration;
 
 use crate::api::close::{self, CloseError, CloseReport};
 use crate::api::config::{Builder, OwnerSettings, VIRTUAL_TICK};
 use crate::api::handle::Handle;
+use crate::api::listing::{ListingFuture, TimerQuery};
 use crate::api::pending::StopFuture;
 use crate::base::clock::Clock;
+use crate::base::debug::debug_fields;
 use crate::base::error::ConfigError;
 use crate::base::tick::{LAST_INSTANT, nanos};
+use crate::engine::driver::walk::Walked;
 use crate::engine::driver::{Driver, Intaken, Next};
 use crate::engine::shared::{Core, DefaultExecutor, Executors, Live, Settings};
 use crate::sync::{Arc, Mutex, Parker, relax, thread};
@@ -18,14 +20,14 @@ use crate::sync::{Arc, Mutex, Parker, relax, thread};
 /// A scheduler whose time a test moves: no thread, no sleeping, the same [`Handle`].
 ///
 /// Built by [`Builder::build_virtual`](crate::Builder::build_virtual). Time stands still until one
-/// of the methods below moves it. It then goes from deadline to deadline: at each, the tasks that
-/// are due run, on the calling thread unless they have an executor of their own, in the order of
-/// (deadline, call); what they schedule is part of the same movement if it is due within it. What
-/// they read as [`Handle::now`] is the instant that they are due at.
+/// of the methods below moves it. It then goes from deadline to deadline. At each one the due tasks
+/// run in the order of (deadline, call), on the calling thread unless they have an executor of
+/// their own. Timers that they schedule fire in the same movement if they are due within it. A task
+/// that reads [`Handle::now`] gets the instant at which it is due.
 ///
-/// Time never moves by itself. Calls from several threads are carried out one after the other. A
-/// task that schedules itself again without a delay, forever, keeps time from moving on, as it
-/// would keep a thread busy; [`run_until_idle`](Self::run_until_idle) has a limit for such.
+/// Time never moves by itself. Calls from several threads are carried out one after another. A task
+/// that schedules itself again without a delay, forever, keeps time from moving on, just as it
+/// would keep a thread busy; [`run_until_idle`](Self::run_until_idle) has a limit for such tasks.
 ///
 /// # Examples
 ///
@@ -53,8 +55,9 @@ pub struct VirtualTime {
     settings: OwnerSettings,
 }
 
-/// [`run_until_idle`](VirtualTime::run_until_idle) gave up: something is pending after as many
-/// tasks as it was allowed to run (a repeat that nobody cancels does this), or never comes due.
+/// [`run_until_idle`](VirtualTime::run_until_idle) gave up: something is pending that is never due,
+/// or that is left after as many tasks as it was allowed to run (a repeat that nobody cancels does
+/// this).
 ///
 /// # Examples
 ///
@@ -77,7 +80,7 @@ pub struct VirtualTime {
 pub struct NotIdle {
     /// How many tasks were allowed to run.
     pub limit: usize,
-    /// How many have run. If that is less than the limit, what is pending never comes due.
+    /// How many have run. If that is less than the limit, what is pending is never due.
     pub ran: usize,
     /// How many timers wait.
     pub pending: u64,
@@ -126,7 +129,7 @@ impl VirtualTime {
     ///
     /// # Panics
     ///
-    /// If it is called by a task that this scheduler runs, which would be in two places in time.
+    /// If a task of this scheduler calls it: the task would be at two points in time.
     ///
     /// # Examples
     ///
@@ -207,7 +210,7 @@ impl VirtualTime {
         }
     }
 
-    /// The driver, for one movement of time. Others wait until that is over.
+    /// The driver, for one movement of time. Other callers wait until that is over.
     fn driver(&self) -> impl DerefMut<Target = Driver> {
         assert!(
             !self.handle.core().is_driven_here(),
@@ -217,8 +220,8 @@ impl VirtualTime {
     }
 
     /// Turns the driver until nothing is due now, and moves the clock to the next instant, as long
-    /// as `go_on` says so; it is told that instant, or none if something is due now, and how many
-    /// tasks have run. Those are never more than `limit`.
+    /// as `go_on` says so. `go_on` gets that instant, or none if something is due now, and the
+    /// number of tasks that have run, which never exceeds `limit`.
     fn drive(
         &self,
         driver: &mut Driver,
@@ -231,7 +234,7 @@ impl VirtualTime {
         let mut spins = 0;
         loop {
             if driver.take_in() == Intaken::Gap {
-                // Another thread is in the middle of scheduling something; only it can go on with
+                // Another thread is in the middle of scheduling something, and only it can continue
                 // that.
                 relax(spins);
                 spins = spins.saturating_add(1);
@@ -244,7 +247,7 @@ impl VirtualTime {
             }
             let next = match turn.next {
                 Next::Now | Next::Soon => None,
-                // What was scheduled by the last tasks comes in before time moves on.
+                // Take in what the last tasks scheduled before time moves on.
                 _ if !driver.nothing_to_take_in() => None,
                 Next::Idle => break,
                 Next::At(instant) if instant > LAST_INSTANT => break,
@@ -257,8 +260,41 @@ impl VirtualTime {
                 core.clock.set(instant);
             }
         }
+        Self::walk(driver);
         drop(driving);
         fired
+    }
+
+    /// Lists what is pending. See [`Handle::list`](crate::Handle::list).
+    ///
+    /// Called by a task of this scheduler, its future resolves when that movement of time ends;
+    /// otherwise it is resolved on return.
+    pub fn list(&self, query: TimerQuery) -> ListingFuture {
+        let future = self.handle.list(query);
+        let core = self.handle.core();
+        if !core.is_driven_here() {
+            let mut driver = self.driver.lock();
+            let _driving = Driving::begin(core);
+            Self::walk(&mut driver);
+        }
+        future
+    }
+
+    /// Carries out the listings that were asked for.
+    fn walk(driver: &mut Driver) {
+        let mut spins = 0;
+        loop {
+            let intaken = driver.take_in();
+            match driver.walk(false) {
+                Walked::Idle => return,
+                Walked::More if intaken == Intaken::All => {}
+                // Another thread is in the middle of scheduling something.
+                Walked::More | Walked::Waiting => {
+                    relax(spins);
+                    spins = spins.saturating_add(1);
+                }
+            }
+        }
     }
 
     /// Stops the scheduler, and hands back what is pending. See
@@ -324,8 +360,4 @@ impl Deref for VirtualTime {
     }
 }
 
-impl fmt::Debug for VirtualTime {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("VirtualTime").field("elapsed", &self.elapsed()).finish_non_exhaustive()
-    }
-}
+debug_fields!(|it: VirtualTime| elapsed: it.elapsed());

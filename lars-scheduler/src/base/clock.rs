@@ -26,8 +26,8 @@ impl Clock {
     pub(crate) fn system() -> Self {
         // Read after the origin: an instant of this clock is never ahead of the `Instant` that it
         // stands for, so a deadline given as an `Instant` is not early, only late by the time
-        // between the two readings. That stays for the clock's whole life, so a pair is chosen that
-        // nothing came between.
+        // between the two readings. That difference stays for the clock's whole life, so take a
+        // pair of readings that nothing interrupted.
         let read = |_| {
             let origin = real_now();
             let start = monotonic(origin);
@@ -47,7 +47,7 @@ impl Clock {
     #[inline]
     pub(crate) fn now(&self) -> u64 {
         match &self.source {
-            // Should the system's clock go back behind the start, time stands still.
+            // If the system's clock goes back behind the start, time stands still.
             Source::System { start } => monotonic(self.origin).saturating_sub(*start),
             // Acquire: a thread that reads an instant also sees what was done before it was set.
             Source::Manual(now) => now.load(Ordering::Acquire),

@@ -1,10 +1,11 @@
-//! What can go wrong, with what was handed in handed back.
+//! Errors; those that refuse a task give it back.
 
 use std::fmt;
 use std::time::Duration;
 
 use thiserror::Error;
 
+use crate::base::debug::debug_fields;
 use crate::base::exclusive::Exclusive;
 
 /// A setting or an argument out of its range.
@@ -31,7 +32,7 @@ pub enum ConfigError {
         /// The longest tick.
         max: Duration,
     },
-    /// The wheel's size is no power of two, or out of range.
+    /// The wheel's size is not a power of two, or out of range.
     #[error("ticks_per_wheel is {given}, but it must be a power of two between {min} and {max}")]
     TicksPerWheel {
         /// What was asked for.
@@ -41,7 +42,7 @@ pub enum ConfigError {
         /// The largest wheel.
         max: usize,
     },
-    /// Wake-ups may not be put off for so long.
+    /// Wake-ups may not be delayed for so long.
     #[error("coalesce is {given:?}, but it must be at most {max:?}")]
     Coalesce {
         /// What was asked for.
@@ -63,7 +64,7 @@ pub enum ConfigError {
         /// The most threads of a pool.
         max: usize,
     },
-    /// A thread's name has a NUL byte in it, which no operating system takes.
+    /// A thread's name contains a NUL byte, which no operating system accepts.
     #[error("thread_name is {given:?}, but a thread's name must not contain a NUL byte")]
     ThreadName {
         /// What was asked for.
@@ -124,7 +125,7 @@ pub enum Refusal {
     /// The worker was disposed; its scheduler may go on.
     #[error("the worker has been disposed; nothing can be scheduled on it any more")]
     Disposed,
-    /// The call would have made the timer thread wait for a timer, which is to say for itself.
+    /// The call would have made the timer thread wait for a timer, and so for itself.
     #[error(
         "a call that waits for its time was made on the timer thread, which it would have to wait \
          for"
@@ -134,7 +135,7 @@ pub enum Refusal {
     #[error("the repeated timer has been destroyed; it cannot be started any more")]
     Destroyed,
     /// More timers would be pending than the scheduler was built to hold.
-    #[error("max_pending is {limit}, and with this more timers would be pending")]
+    #[error("max_pending is {limit}, and this call would exceed it")]
     Full {
         /// The scheduler's `max_pending`.
         limit: usize,
@@ -208,11 +209,7 @@ impl<T> ScheduleError<T> {
     }
 }
 
-impl<T> fmt::Debug for ScheduleError<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ScheduleError").field("refusal", &self.refusal).finish_non_exhaustive()
-    }
-}
+debug_fields!(|it: ScheduleError<T>| refusal: it.refusal);
 
 impl<T> fmt::Display for ScheduleError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -1,15 +1,26 @@
 //! A wrapper that makes any value `Sync` by giving no shared access to it.
 
-/// Gives access to its content by `&mut` or by value only, so it is `Sync` whatever the content is.
+/// Gives safe access to its content by `&mut` or by value only, so it is `Sync` whatever the
+/// content is.
 pub(crate) struct Exclusive<T>(T);
 
-// SAFETY: a shared reference to `Exclusive` gives no access to the value inside: no method takes
-// `&self`. What needs `&mut` or ownership is exclusive by the rules of the language.
+// SAFETY: a shared reference to `Exclusive` gives no access to the value inside but by `shared`,
+// whose caller answers for it. What needs `&mut` or ownership is exclusive by the rules of the
+// language.
 unsafe impl<T> Sync for Exclusive<T> {}
 
 impl<T> Exclusive<T> {
     pub(crate) fn new(value: T) -> Self {
         Self(value)
+    }
+
+    /// Shared access after all.
+    ///
+    /// # Safety
+    ///
+    /// Whatever the caller does with it may be done by several threads at once.
+    pub(crate) unsafe fn shared(&self) -> &T {
+        &self.0
     }
 
     pub(crate) fn get_mut(&mut self) -> &mut T {

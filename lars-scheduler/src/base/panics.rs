@@ -1,9 +1,14 @@
 //! Containing panics of foreign code, and reporting them: log, counter, hook.
 
 use std::any::Any;
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
 
+use crate::base::clock::Clock;
+use crate::base::debug::debug_fields;
+use crate::base::identity::TaskIdentity;
+use crate::base::raw_task::Whose;
+use crate::base::slow::{RanOn, SlowTask, SlowTasks};
 use crate::sync::{AtomicU64, Ordering};
 
 /// What was running when it panicked.
@@ -63,57 +68,85 @@ pub struct PanicReport<'a> {
     pub place: PanicIn,
     /// The panic's message, where it had one.
     pub message: &'a str,
+    /// Whose the task is. `None` for what is no task: a hook of the scheduler or of a system built
+    /// on it, the scheduler itself. Of tasks that run together
+    /// ([`TaskBody::run_due`](crate::TaskBody::run_due)) it is the first.
+    pub task: Option<TaskIdentity>,
 }
 
 type PanicHook = Box<dyn Fn(&PanicReport<'_>) + Send + Sync>;
 
-/// Counts what went wrong in foreign code, and tells of it: in the log, and the user's hook. One
-/// per scheduler, shared with the tasks that it hands to executors.
+/// Counts failures of foreign code, and reports them in the log and to the user's hook. One per
+/// scheduler, shared with the tasks that it hands to executors.
 ///
-/// Log subscriber and hook are foreign code too. A panic in one of them ends here, so that no
-/// method of this type panics, and callers need no second net.
+/// Log subscriber and hook are foreign code too. A panic in one of them ends here, so no method of
+/// this type panics, and callers need no precautions of their own.
 #[derive(Default)]
 pub(crate) struct Reporter {
     panicked: AtomicU64,
     abandoned: AtomicU64,
     rejected: AtomicU64,
+    stalls: AtomicU64,
     hook: Option<PanicHook>,
+    pub(crate) slow: SlowTasks,
+    /// The scheduler's; none beside a scheduler.
+    pub(crate) clock: Option<Clock>,
 }
 
-impl fmt::Debug for Reporter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reporter").finish_non_exhaustive()
-    }
-}
+debug_fields!(|_it: Reporter|);
 
 impl Reporter {
-    pub(crate) fn new(hook: Option<PanicHook>) -> Self {
-        let zero = || AtomicU64::new(0);
-        Self { panicked: zero(), abandoned: zero(), rejected: zero(), hook }
+    pub(crate) fn new(hook: Option<PanicHook>, slow: SlowTasks) -> Self {
+        let mut new = Self::default();
+        (new.hook, new.slow) = (hook, slow);
+        new
     }
 
-    /// Runs `code`; a panic in it ends here. Says whether it went well.
+    /// Runs `code`, and contains a panic in it. True if there was none.
     pub(crate) fn contain(&self, place: PanicIn, code: impl FnOnce()) -> bool {
+        self.contain_of(None, place, code)
+    }
+
+    /// Runs `code` of a task.
+    #[inline]
+    pub(crate) fn contain_task(&self, whose: Whose, place: PanicIn, code: impl FnOnce()) -> bool {
+        self.contain_of(Some(whose), place, code)
+    }
+
+    /// Runs `code`, perhaps of a task.
+    #[inline]
+    pub(crate) fn contain_of(
+        &self,
+        whose: Option<Whose>,
+        place: PanicIn,
+        code: impl FnOnce(),
+    ) -> bool {
         // Unwind safety: whatever `code` leaves half done belongs to the caller of the scheduler;
         // our own state is not borrowed by it.
         match catch_unwind(AssertUnwindSafe(code)) {
             Ok(()) => true,
             Err(payload) => {
-                self.panicked(place, payload);
+                self.panicked(whose.map(Whose::identity), place, payload);
                 false
             }
         }
     }
 
-    pub(crate) fn panicked(&self, place: PanicIn, payload: Box<dyn Any + Send>) {
+    pub(crate) fn panicked(
+        &self,
+        task: Option<TaskIdentity>,
+        place: PanicIn,
+        payload: Box<dyn Any + Send>,
+    ) {
         // Relaxed: a statistic.
         self.panicked.fetch_add(1, Ordering::Relaxed);
         let message = message_of(&*payload);
         quietly(|| {
-            tracing::error!(target: "lars_scheduler", ?place, message, "contained a panic");
+            let task = task.as_ref().map(tracing::field::display);
+            tracing::error!(target: "lars_scheduler", ?place, message, task, "contained a panic");
         });
         if let Some(hook) = &self.hook {
-            let report = PanicReport { place, message };
+            let report = PanicReport { place, message, task };
             if let Err(second) = catch_unwind(AssertUnwindSafe(|| hook(&report))) {
                 let message = message_of(&*second);
                 quietly(|| {
@@ -130,12 +163,12 @@ impl Reporter {
     }
 
     /// An executor dropped a task without running it.
-    pub(crate) fn task_abandoned(&self) {
+    pub(crate) fn task_abandoned(&self, task: TaskIdentity) {
         // Relaxed: a statistic.
         self.abandoned.fetch_add(1, Ordering::Relaxed);
         quietly(|| {
             let message = "an executor dropped a task without running it";
-            tracing::warn!(target: "lars_scheduler", "{message}");
+            tracing::warn!(target: "lars_scheduler", %task, "{message}");
         });
     }
 
@@ -143,11 +176,49 @@ impl Reporter {
         self.abandoned.load(Ordering::Relaxed)
     }
 
+    /// Tasks took so long, in nanoseconds, one of them most of it. There is one at least.
+    #[cold]
+    pub(crate) fn slow_task(&self, on: RanOn, took: u64, noted: &[(Whose, u64)]) {
+        let Some(&(first, late)) = noted.first() else { return };
+        self.slow.add();
+        let task = first.identity();
+        let (run_time, lateness) = (Duration::from_nanos(took), Duration::from_nanos(late));
+        let mut others = Vec::new();
+        for other in noted.iter().map(|(whose, _)| whose.identity()) {
+            if other != task && !others.contains(&other) {
+                others.push(other);
+            }
+        }
+        quietly(|| {
+            let or = (!others.is_empty()).then(|| tracing::field::debug(&others));
+            tracing::warn!(
+                target: "lars_scheduler",
+                ?on, %task, ?run_time, ?lateness, or_one_of = or, "a slow task"
+            );
+        });
+        if let Some(hook) = &self.slow.hook {
+            let report = SlowTask { on, task, lateness, run_time, others: &others };
+            quietly(|| hook(&report));
+        }
+    }
+
+    /// All threads of the scheduler's pool were busy for too long while tasks waited.
+    pub(crate) fn pool_stalled(&self) {
+        // Relaxed: a statistic.
+        self.stalls.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn stalls(&self) -> u64 {
+        self.stalls.load(Ordering::Relaxed)
+    }
+
     /// An executor gave a task back.
-    pub(crate) fn task_rejected(&self, reason: &str) {
+    pub(crate) fn task_rejected(&self, task: TaskIdentity, reason: &str) {
         // Relaxed: a statistic.
         self.rejected.fetch_add(1, Ordering::Relaxed);
-        quietly(|| tracing::warn!(target: "lars_scheduler", reason, "an executor rejected a task"));
+        quietly(|| {
+            tracing::warn!(target: "lars_scheduler", %task, reason, "an executor rejected a task");
+        });
     }
 
     pub(crate) fn rejected(&self) -> u64 {
@@ -157,13 +228,14 @@ impl Reporter {
 
 impl Drop for Reporter {
     fn drop(&mut self) {
-        // The last reference may go with a task, on a thread that has more to do.
+        // The last reference may be dropped with a task, on a thread that has more to do.
         quietly(|| drop(self.hook.take()));
+        quietly(|| drop(self.slow.hook.take()));
     }
 }
 
-/// Calls foreign code whose panic nobody needs to hear of: a log subscriber, most of all. A panic
-/// that went further would cost more than the message: a task in our hands, or the process.
+/// Calls foreign code whose panics are dropped: log subscribers, above all. A panic that went
+/// further would cost more than the message: a task in our hands, or the process.
 pub(crate) fn quietly(log: impl FnOnce()) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(log)) {
         dispose(payload);
@@ -211,7 +283,7 @@ mod tests {
             let _ = &bomb;
             std::panic::panic_any(Bomb);
         };
-        let reporter = Reporter::new(Some(Box::new(hook)));
+        let reporter = Reporter::new(Some(Box::new(hook)), SlowTasks::default());
         assert!(!reporter.contain(PanicIn::Task, || std::panic::panic_any(Bomb)));
         assert!(reporter.contain(PanicIn::Task, || ()));
         assert_eq!(reporter.panics(), 1);

@@ -2,21 +2,29 @@
 //!
 //! A body of up to three words lies in the storage itself, so that scheduling it allocates nothing;
 //! a larger one is boxed and its address lies there.
+//!
+//! A task also says whose it is. The table knows the type. The place of the call lies in the word
+//! of the storage that a body of two words, or a box, leaves. A body of exactly three words, or a
+//! name, gets a table of its own: see [`labels`].
 
-use std::any::TypeId;
+mod labels;
+
+use std::any::{TypeId, type_name};
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
 use std::fmt;
 use std::marker::PhantomData;
 use std::mem::{self, ManuallyDrop, MaybeUninit};
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 
-/// What a task does when it runs, is cancelled, or is lost: exactly one of the three, once.
+use crate::base::identity::{Label, TaskIdentity};
+
+/// The body of a task. It is run, cancelled or lost: exactly one of the three, once.
 ///
-/// Every `FnOnce() + Send + 'static` is one. A type of one's own, scheduled through
-/// [`Task::new`](crate::Task::new), can
-/// also do something when it is cancelled, and can be taken apart again when it was refused
-/// ([`Task::into_body`](crate::Task::into_body)), which a closure cannot.
+/// Every `FnOnce() + Send + 'static` is one. A type of your own, scheduled through
+/// [`Task::new`](crate::Task::new), can also do something when it is cancelled, and can be taken
+/// apart again when it was refused ([`Task::into_body`](crate::Task::into_body)), which a closure
+/// cannot.
 ///
 /// A body of up to three words is stored in the timer itself; a larger one is boxed.
 ///
@@ -97,12 +105,12 @@ pub trait TaskBody: Send + Sized + 'static {
     /// ```
     fn lost(self) {}
 
-    /// Whether inline tasks with this type of body that are due one right after the other are run
+    /// Whether inline tasks with this type of body that are due one right after another are run
     /// together, by [`run_due`](Self::run_due). By default they are not.
     const TOGETHER: bool = false;
 
-    /// Runs bodies that are due one right after the other, first to last: for those that can do
-    /// together what would cost more one by one, such as sending to the same queue.
+    /// Runs bodies that are due one right after another, first to last: for tasks that are cheaper
+    /// together, such as sends to the same queue.
     ///
     /// Called on the timer thread, or the thread that moves virtual time, if
     /// [`TOGETHER`](Self::TOGETHER) is set and the tasks are [inline](crate::Task::inline) and have
@@ -156,8 +164,8 @@ pub trait TaskBody: Send + Sized + 'static {
         }
     }
 
-    /// A caller of `stop` is about to be given the task, and may keep it unrun for as long as it
-    /// likes. For tasks that somebody waits for. The task may still be run. Called on the timer
+    /// A caller of `stop` is about to get the task, and may keep it unrun for as long as it likes.
+    /// For tasks whose result somebody waits for: the task may still be run. Called on the timer
     /// thread, or the thread that stops virtual time; not by `close`, which deals with the tasks at
     /// once.
     #[doc(hidden)]
@@ -167,10 +175,17 @@ pub trait TaskBody: Send + Sized + 'static {
     #[doc(hidden)]
     const CANCELLED_IS_DROPPED: bool = false;
 
-    /// Runs the body on this very thread, whatever executor it may have: `close` does that.
+    /// Runs the body on this thread, whatever its executor is: `close` does that.
     #[doc(hidden)]
     fn run_here(self) {
         self.run();
+    }
+
+    /// The type by which the task is known: a body of ours that runs a user's says that of the
+    /// user's.
+    #[doc(hidden)]
+    fn known_as() -> &'static str {
+        type_name::<Self>()
     }
 }
 
@@ -200,9 +215,10 @@ pub(crate) struct RawTask {
     table: &'static Table,
 }
 
-/// The functions of one body type.
+/// The functions of one body type, and what is known of its tasks.
 ///
 /// Those that are given the storage consume the body: it must hold one, and holds none after.
+#[derive(Clone)]
 struct Table {
     run: unsafe fn(*mut Storage),
     run_here: unsafe fn(*mut Storage),
@@ -218,16 +234,51 @@ struct Table {
     of: TypeId,
     /// Whether nothing needs to be done for a body that does not run.
     plain: bool,
+    known_as: fn() -> &'static str,
+    /// Whether the last word of the storage holds the place, as an `Option<&Location>`.
+    keeps_place: bool,
+    /// What is known of all tasks with this table; if the storage keeps the place, nothing.
+    label: Label,
 }
 
 // SAFETY: a `RawTask` is made of a `TaskBody`, which is `Send`, and owns it alone.
 unsafe impl Send for RawTask {}
+
+/// Whose a task is, in two words.
+#[derive(Clone, Copy)]
+pub(crate) struct Whose {
+    table: &'static Table,
+    place: Place,
+}
+
+impl Whose {
+    pub(crate) fn identity(self) -> TaskIdentity {
+        TaskIdentity::new((self.table.known_as)(), Label { place: self.place, ..self.table.label })
+    }
+}
+
+impl fmt::Debug for Whose {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.identity().fmt(f)
+    }
+}
 
 /// Whether a body of type `B` fits the storage.
 const fn fits<B>() -> bool {
     mem::size_of::<B>() <= mem::size_of::<Storage>()
         && mem::align_of::<B>() <= mem::align_of::<Storage>()
 }
+
+/// Whether the storage has a word left beside a body of type `B`, or the box of one.
+const fn keeps_place<B>() -> bool {
+    !fits::<B>() || mem::size_of::<B>() <= mem::size_of::<[usize; LAST_WORD]>()
+}
+
+/// The word that is left.
+const LAST_WORD: usize = INLINE_WORDS - 1;
+
+type Place = Option<&'static Location<'static>>;
+const _: () = assert!(size_of::<Place>() == size_of::<usize>());
 
 /// Reads a body of type `B` out of the storage.
 ///
@@ -265,11 +316,15 @@ impl<B: TaskBody> TableOf<B> {
         together: B::TOGETHER,
         of: TypeId::of::<B>(),
         plain: fits::<B>() && !mem::needs_drop::<B>() && B::CANCELLED_IS_DROPPED,
+        known_as: B::known_as,
+        keeps_place: keeps_place::<B>(),
+        label: Label { name: None, place: None },
     };
 }
 
 impl RawTask {
-    pub(crate) fn new<B: TaskBody>(body: B) -> Self {
+    #[inline]
+    pub(crate) fn new<B: TaskBody>(body: B, label: Label) -> Self {
         let mut storage = Storage::uninit();
         if fits::<B>() {
             // SAFETY: `fits` says that a `B` has room here, suitably aligned.
@@ -279,7 +334,63 @@ impl RawTask {
             // SAFETY: an address fits the storage, which is aligned for words.
             unsafe { storage.as_mut_ptr().cast::<*mut B>().write(boxed) };
         }
-        Self { storage: UnsafeCell::new(storage), table: const { &TableOf::<B>::TABLE } }
+        let mut table = const { &TableOf::<B>::TABLE };
+        if keeps_place::<B>() {
+            // SAFETY: the body, or the address of its box, ends before the last word of the
+            // storage, which has the size and alignment of a `Place`.
+            unsafe { storage.as_mut_ptr().cast::<Place>().add(LAST_WORD).write(label.place) };
+        }
+        if !keeps_place::<B>() || label.name.is_some() {
+            table = labels::labelled(table, label);
+        }
+        Self { storage: UnsafeCell::new(storage), table }
+    }
+
+    /// Whose it is. This may be asked after the body was consumed where it lay: neither the table
+    /// nor the place is a part of it.
+    pub(crate) fn identity(&self) -> TaskIdentity {
+        self.whose().identity()
+    }
+
+    /// Whose it is, to be spelt out later, if need be.
+    #[inline]
+    pub(crate) fn whose(&self) -> Whose {
+        let table = self.table;
+        // SAFETY: `new` wrote the table, and the last word of the storage if the table says so.
+        Whose { table, place: unsafe { Self::place_at(table, self) } }
+    }
+
+    /// The place of a task.
+    ///
+    /// # Safety
+    ///
+    /// As for [`identity_at`](Self::identity_at); the task has this table.
+    #[inline]
+    unsafe fn place_at(table: &Table, this: *const Self) -> Place {
+        if !table.keeps_place {
+            return table.label.place;
+        }
+        // SAFETY: the table says that `new` wrote the place to the last word of the storage. It
+        // stays there when the body is consumed or moved out, and is `Copy`.
+        unsafe {
+            let storage = UnsafeCell::raw_get(&raw const (*this).storage);
+            storage.cast::<Place>().add(LAST_WORD).read()
+        }
+    }
+
+    /// Whose the task at this address is, or was that was moved out of it since.
+    ///
+    /// # Safety
+    ///
+    /// A task was written to this address, and since then nobody has written to its last two words,
+    /// nor does while this reads them.
+    pub(crate) unsafe fn identity_at(this: *const Self) -> TaskIdentity {
+        // SAFETY: `new` wrote the table, which does not change when the body is consumed or moved
+        // out, and is `Copy`.
+        unsafe {
+            let table: &'static Table = (&raw const (*this).table).read();
+            Whose { table, place: Self::place_at(table, this) }.identity()
+        }
     }
 
     /// Runs the body. A panic passes through; the body is gone either way.
@@ -407,6 +518,11 @@ impl Row {
         self.tasks.push_back(task);
     }
 
+    /// Whose the first of them is.
+    pub(crate) fn first(&self) -> Option<Whose> {
+        self.tasks.front().map(RawTask::whose)
+    }
+
     /// Runs them. To be called until the row is empty: a panic passes through, and leaves those
     /// that had not been taken out. There is an end to that: each call takes one out at least.
     pub(crate) fn run(&mut self) {
@@ -433,8 +549,8 @@ impl Row {
     }
 }
 
-/// Bodies that are due one right after the other, first to last; see [`TaskBody::run_due`]. An
-/// iterator that takes them out.
+/// An iterator that takes out task bodies that are due one right after another, first to last. See
+/// [`TaskBody::run_due`].
 ///
 /// # Examples
 ///
@@ -533,18 +649,24 @@ mod tests {
     fn a_body_runs_once_and_drops_its_captures_small_large_or_strictly_aligned() {
         let count = Count::new();
         let (small, large, aligned) = (count.clone(), count.clone(), Aligned(count.clone()));
-        RawTask::new(move || small.add()).run();
+        RawTask::new(move || small.add(), Label::default()).run();
         let ballast = [7_u64; 16];
-        RawTask::new(move || {
-            assert_eq!(ballast[15], 7);
-            large.add();
-        })
+        RawTask::new(
+            move || {
+                assert_eq!(ballast[15], 7);
+                large.add();
+            },
+            Label::default(),
+        )
         .run();
-        RawTask::new(move || {
-            let aligned = &aligned;
-            assert_eq!((&raw const *aligned).addr() % 64, 0);
-            aligned.0.add();
-        })
+        RawTask::new(
+            move || {
+                let aligned = &aligned;
+                assert_eq!((&raw const *aligned).addr() % 64, 0);
+                aligned.0.add();
+            },
+            Label::default(),
+        )
         .run();
         assert_eq!(count.0.get(), 3);
         assert_eq!(Rc::strong_count(&count.0), 1);
@@ -554,12 +676,15 @@ mod tests {
     fn a_body_that_is_dropped_unrun_drops_its_captures() {
         let count = Count::new();
         let (small, large) = (count.clone(), count.clone());
-        drop(RawTask::new(move || small.add()));
+        drop(RawTask::new(move || small.add(), Label::default()));
         let ballast = [0_u64; 16];
-        drop(RawTask::new(move || {
-            let _ = ballast;
-            large.add();
-        }));
+        drop(RawTask::new(
+            move || {
+                let _ = ballast;
+                large.add();
+            },
+            Label::default(),
+        ));
         assert_eq!(count.0.get(), 0);
         assert_eq!(Rc::strong_count(&count.0), 1);
     }
@@ -574,8 +699,8 @@ mod tests {
             }
         }
         let count = Count::new();
-        let small = RawTask::new(Told(count.clone(), ()));
-        let large = RawTask::new(Told(count.clone(), [7_u64; 16]));
+        let small = RawTask::new(Told(count.clone(), ()), Label::default());
+        let large = RawTask::new(Told(count.clone(), [7_u64; 16]), Label::default());
         small.handed_back();
         large.handed_back();
         assert_eq!((count.0.get(), Rc::strong_count(&count.0)), (2, 3));
@@ -595,7 +720,7 @@ mod tests {
         }
         fn for_each_end<B: Copy + Send + 'static>(ballast: B) {
             let count = Count::new();
-            let task = || RawTask::new(Told(count.clone(), ballast));
+            let task = || RawTask::new(Told(count.clone(), ballast), Label::default());
             task().run();
             task().run_here();
             task().cancelled();
@@ -613,10 +738,13 @@ mod tests {
     fn a_panicking_body_drops_its_captures_once() {
         let count = Count::new();
         let inside = count.clone();
-        let task = RawTask::new(move || {
-            inside.add();
-            panic!("expected by this test");
-        });
+        let task = RawTask::new(
+            move || {
+                inside.add();
+                panic!("expected by this test");
+            },
+            Label::default(),
+        );
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| task.run()));
         assert!(result.is_err());
         assert_eq!(Rc::strong_count(&count.0), 1);
@@ -626,12 +754,50 @@ mod tests {
     fn a_refused_body_comes_back_as_it_was() {
         fn round_trip<B: TaskBody>(body: B) -> B {
             // SAFETY: the task is made of a `B` on the same line.
-            unsafe { RawTask::new(body).into_body::<B>() }
+            unsafe { RawTask::new(body, Label::default()).into_body::<B>() }
         }
         let count = Count::new();
         let inside = count.clone();
         let body = round_trip(move || inside.add());
         body();
         assert_eq!(count.0.get(), 1);
+    }
+
+    #[test]
+    fn a_task_says_whose_it_is_whatever_the_size_of_its_body_and_after_it_has_run() {
+        fn check<B: TaskBody + Copy>(body: B) {
+            let place = Location::caller();
+            for name in [None, Some("named")] {
+                let task = ManuallyDrop::new(RawTask::new(body, Label::at(place).named(name)));
+                let known = TaskIdentity::new(type_name::<B>(), Label::at(place).named(name));
+                assert_eq!(task.identity(), known);
+                // SAFETY: the task is not dropped.
+                unsafe { task.run_in_place() };
+                assert_eq!(task.identity(), known);
+            }
+        }
+        check(|| ());
+        let two = [1_usize; 2];
+        check(move || assert_eq!(two[1], 1));
+        let three = [1_usize; 3];
+        check(move || assert_eq!(three[2], 1));
+        let four = [1_usize; 4];
+        check(move || assert_eq!(four[3], 1));
+    }
+
+    #[test]
+    fn tasks_of_one_type_with_different_names_still_run_together() {
+        struct Sum;
+        impl TaskBody for Sum {
+            const TOGETHER: bool = true;
+            fn run(self) {}
+        }
+        let place = Location::caller();
+        let task = |name| RawTask::new(Sum, Label::at(place).named(name));
+        let mut row = Row::default();
+        row.add(task(None));
+        assert!(row.takes(&task(Some("a"))));
+        row.run();
+        assert!(row.is_empty());
     }
 }

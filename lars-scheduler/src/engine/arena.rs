@@ -1,6 +1,6 @@
 //! The memory of the entries: allocated in blocks, reused, and freed at the very end.
 //!
-//! # What keeps it alive
+//! # Lifetime
 //!
 //! Handles, the owner and the driver share the scheduler by reference counts. A cancellable does
 //! not: it would cost two counted references on a shared cache line per timer. Instead its entry's
@@ -13,14 +13,14 @@
 //!   orphan bit in every entry and counts the handle bits that it finds. From then on a handle that
 //!   clears its bit sees the orphan bit and reports here; the last to report frees everything.
 //!
-//! A handle lets go in one of three ways:
+//! A handle releases its entry in one of three ways:
 //!
-//! - With a read-modify-write of the entry's word. It is either gone before the orphan bit is set,
-//!   or counted and told: never both, never neither.
-//! - With a push. It is either gone before the stack is closed, or finds it closed and clears its
-//!   bit instead.
-//! - Behind the gate of its lane. It has either left before the gate is shut, or finds it shut and
-//!   pushes.
+//! - With a read-modify-write of the entry's word. Either it happens before the orphan bit is set,
+//!   or the handle is counted and learns of it: never both, never neither.
+//! - With a push. Either it happens before the stack is closed, or the handle finds the stack
+//!   closed and clears its bit instead.
+//! - Behind the gate of its lane. Either it has left before the gate is shut, or it finds the gate
+//!   shut and pushes.
 
 use std::ptr::NonNull;
 
@@ -34,7 +34,7 @@ use crate::sync::{AtomicIsize, CHECKED, Mutex, Ordering, relax};
 /// on each try gives the processor away, perhaps to the very thread that keeps it busy.
 const PATIENCE: u32 = if CHECKED { 1 } else { 80 };
 
-/// More than there can be entries in the address space.
+/// More entries than the address space can hold.
 const BIAS: isize = isize::MAX / 2;
 
 #[derive(Debug)]
@@ -109,7 +109,12 @@ impl Arena {
         entry
     }
 
-    /// How many entries there is room for, in use or free.
+    /// The blocks that there are now. They live as long as the arena.
+    pub(crate) fn blocks(&self) -> Vec<NonNull<Block>> {
+        self.blocks.lock().clone()
+    }
+
+    /// How many entries there are, in use or free.
     pub(crate) fn capacity(&self) -> usize {
         // SAFETY: blocks live as long as the arena.
         self.blocks.lock().iter().map(|block| unsafe { block.as_ref() }.size()).sum()

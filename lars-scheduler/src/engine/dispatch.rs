@@ -2,26 +2,29 @@
 
 use std::mem::ManuallyDrop;
 
+use crate::base::identity::Label;
 use crate::base::panics::PanicIn;
 use crate::base::raw_task::{RawTask, TaskBody};
 use crate::engine::shared::{DefaultExecutor, Live};
-use crate::executor::chunk::{CHUNK, Chunk};
+use crate::executor::chunk::{CHUNK, Chunk, Timed};
 use crate::executor::pool::Pool;
 use crate::executor::{Executor, Inline, Rejected, Runnable};
 use crate::sync::Arc;
 
-/// Due tasks on their way to a pool, which is given many in one go.
+/// Due tasks on their way to a pool, which gets many in one call.
 ///
 /// Tasks start, or are handed over, in the order in which they are pushed.
 #[derive(Debug)]
 pub(crate) struct Batch {
     /// For the pool; never more than a chunk.
-    tasks: Vec<RawTask>,
+    tasks: Vec<Timed>,
+    /// Whether tasks were handed over since somebody asked.
+    handed_over: bool,
 }
 
 impl Batch {
     pub(crate) fn new() -> Self {
-        Self { tasks: Vec::with_capacity(CHUNK) }
+        Self { tasks: Vec::with_capacity(CHUNK), handed_over: false }
     }
 
     /// Runs a due task, or takes it to hand it to the scheduler's executor.
@@ -29,21 +32,24 @@ impl Batch {
     /// (Inlined, and the task runs where it lies: each copy of its four words waits for the one
     /// before. 6 ns a task.)
     #[inline(always)]
-    pub(crate) fn push(&mut self, live: &Live, task: RawTask, inline: bool) {
+    pub(crate) fn push(&mut self, live: &Live, task: RawTask, due: u64, inline: bool) {
         match &live.executor {
             DefaultExecutor::Pool(pool) if !inline => {
-                self.tasks.push(task);
+                self.tasks.push(Timed { task, due });
                 if self.tasks.len() == CHUNK {
                     self.hand_over(live, pool);
                 }
             }
-            DefaultExecutor::Other(executor) if !inline => hand_over(live, &**executor, task),
+            DefaultExecutor::Other(executor) if !inline => {
+                hand_over(live, &**executor, task, due);
+            }
             _ => {
                 // Tasks before it must not wait until it is done.
                 self.flush(live);
                 let task = ManuallyDrop::new(task);
                 // SAFETY: the task is neither used nor dropped after this.
-                live.reporter.contain(PanicIn::Task, || unsafe { task.run_in_place() });
+                let run = || unsafe { task.run_in_place() };
+                live.reporter.contain_task(task.whose(), PanicIn::Task, run);
             }
         }
     }
@@ -59,10 +65,16 @@ impl Batch {
         }
     }
 
+    /// Whether tasks were handed over since the last call.
+    pub(crate) fn take_handed_over(&mut self) -> bool {
+        std::mem::take(&mut self.handed_over)
+    }
+
     #[inline(never)]
     fn hand_over(&mut self, live: &Live, pool: &Pool) {
+        self.handed_over = true;
         if self.tasks.len() == 1 {
-            self.tasks.drain(..).for_each(|task| hand_over(live, pool, task));
+            self.tasks.drain(..).for_each(|timed| hand_over(live, pool, timed.task, timed.due));
             return;
         }
         let tasks = std::mem::replace(&mut self.tasks, Vec::with_capacity(CHUNK));
@@ -72,7 +84,7 @@ impl Batch {
         for pool in [pool, &live.pool] {
             let Err((back, reason)) = pool.execute_all(chunk) else { return };
             // Counted before they run: a task that looks at the count finds itself in it.
-            (0..back.len()).for_each(|_| live.reporter.task_rejected(&reason));
+            back.identities().for_each(|task| live.reporter.task_rejected(task, &reason));
             chunk = back;
         }
         while let Some(task) = chunk.claim() {
@@ -87,18 +99,20 @@ pub(crate) fn runs_here(live: &Live, inline: bool) -> bool {
     inline || matches!(live.executor, DefaultExecutor::Inline)
 }
 
-/// Hands a task to an executor, or to the next best.
-pub(crate) fn hand_over(live: &Live, executor: &dyn Executor, task: RawTask) {
-    let task = Runnable::of_scheduler(task, &live.reporter);
+/// Hands a task that was due at `due` to an executor, or to a substitute that accepts it.
+pub(crate) fn hand_over(live: &Live, executor: &dyn Executor, task: RawTask, due: u64) {
+    let whose = task.whose();
+    let task = Runnable::of_scheduler(task, due, &live.reporter);
     let mut rejected: Option<Rejected> = None;
-    live.reporter.contain(PanicIn::Executor, || rejected = executor.execute(task).err());
+    live.reporter
+        .contain_task(whose, PanicIn::Executor, || rejected = executor.execute(task).err());
     // An accepted task runs, whatever its executor says: on the pool, or, where not a single thread
     // can be started, here.
     for fallback in [&live.pool as &dyn Executor, &Inline] {
         let Some(refused) = rejected.take() else { return };
         let (task, reason) = refused.into_parts();
         // Counted before it runs: a task that looks at the count finds itself in it.
-        live.reporter.task_rejected(&reason);
+        live.reporter.task_rejected(task.identity(), &reason);
         rejected = fallback.execute(task).err();
     }
 }
@@ -106,13 +120,17 @@ pub(crate) fn hand_over(live: &Live, executor: &dyn Executor, task: RawTask) {
 /// The body of a task that has an executor of its own: an inline one that hands the other over.
 pub(crate) struct OnExecutor<B> {
     pub(crate) body: B,
+    pub(crate) label: Label,
+    /// When it was due, unless that was moved.
+    pub(crate) due: u64,
     pub(crate) executor: std::sync::Arc<dyn Executor>,
     pub(crate) live: Arc<Live>,
 }
 
 impl<B: TaskBody> TaskBody for OnExecutor<B> {
     fn run(self) {
-        hand_over(&self.live, &*self.executor, RawTask::new(self.body));
+        let Self { body, label, executor, live, due } = self;
+        hand_over(&live, &*executor, RawTask::new(body, label), due);
     }
 
     fn run_here(self) {
@@ -129,5 +147,9 @@ impl<B: TaskBody> TaskBody for OnExecutor<B> {
 
     fn handed_back(&self) {
         self.body.handed_back();
+    }
+
+    fn known_as() -> &'static str {
+        B::known_as()
     }
 }

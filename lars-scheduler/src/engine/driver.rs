@@ -1,12 +1,19 @@
-//! The timer side: a value that is turned. It has no thread and reads no clock.
+//! The timer side: a value that is turned. It has no thread of its own and reads no clock.
 //!
 //! A turn takes in what came through the channels, visits the lanes in which something is due,
 //! gathers what is due from all wheels by tick into one list, and fires from that.
 
+mod stall;
+pub(crate) mod walk;
+
+use std::collections::VecDeque;
 use std::ptr;
 
+use self::walk::Walk;
 use crate::base::panics::PanicIn;
 use crate::base::raw_task::Row;
+use crate::base::run_clock::RunClock;
+use crate::base::slow::RanOn;
 use crate::base::tick::{LAST_INSTANT, NEVER};
 use crate::engine::counts::DriverCounts;
 use crate::engine::dispatch::{Batch, runs_here};
@@ -15,7 +22,6 @@ use crate::engine::entry::state::Take;
 use crate::engine::entry::{Entry, Whereabouts};
 use crate::engine::lane::Lane;
 use crate::engine::place::{Drained, drain, meet_cancelled, retire};
-use crate::engine::run_clock::RunClock;
 use crate::engine::shared::{Core, Live};
 use crate::engine::stack::{CancelLink, StackLink};
 use crate::engine::stop_word::Pending;
@@ -25,8 +31,8 @@ use crate::sync::{Arc, CHECKED, relax};
 
 /// How many tasks are fired before the clock is read and the lanes are looked at again.
 const FIRE: usize = 512;
-/// At most how many due entries are taken out of the wheels before they are fired. For those 0.3 ms
-/// the owner of a lane finds its gate shut.
+/// How many due entries are taken out of the wheels at most before they are fired. For that time,
+/// 0.3 ms, the owner of a lane finds its gate shut.
 const GATHER: usize = 256;
 /// How many entries are cascaded in a turn: 0.1 ms of work.
 const CASCADE: usize = 4096;
@@ -53,7 +59,7 @@ pub(crate) struct Turn {
 pub(crate) enum Next {
     /// At once: there is more to do.
     Now,
-    /// As soon as a thread has gone on that was interrupted while it scheduled something.
+    /// As soon as a thread that was interrupted while it scheduled something has continued.
     Soon,
     /// At this instant, or when something earlier is scheduled.
     At(u64),
@@ -67,7 +73,7 @@ pub(crate) enum Next {
 pub(crate) enum Intaken {
     /// Everything that had been pushed into the channels before the call is in the wheel.
     All,
-    /// A producer is in the middle of a push. What it and those behind it push comes later.
+    /// A producer is in the middle of a push. Its entry, and those pushed after it, come later.
     Gap,
 }
 
@@ -106,6 +112,10 @@ pub(crate) struct Driver {
     /// Tasks that have been fired and are handed over together. Empty between turns.
     batch: Batch,
     runs: RunClock,
+    /// When to look whether tasks wait for a pool that does not get on; see `stall`.
+    look_at_pool: Option<u64>,
+    /// The listings under way.
+    walks: VecDeque<Walk>,
     /// Set once everything was handed back.
     finished: bool,
 }
@@ -132,7 +142,9 @@ impl Driver {
             exact_order,
             row: Row::default(),
             batch: Batch::new(),
-            runs: RunClock::new(),
+            runs: RunClock::new(RanOn::TimerThread),
+            look_at_pool: None,
+            walks: VecDeque::new(),
             finished: false,
         }
     }
@@ -236,9 +248,9 @@ impl Driver {
             return Turn { fired: 0, next: Next::Idle, late: 0 };
         }
         self.now = self.now.max(now.min(LAST_INSTANT));
-        self.runs.begin_turn(self.now);
-        // What is due goes to the due list first, behind what is there. So tasks that schedule each
-        // other without a delay cannot keep out a timer whose time has come.
+        self.runs.begin_turn(now, &self.live.reporter);
+        // Due entries go to the end of the due list first. So tasks that schedule each other
+        // without a delay cannot starve a timer whose time has come.
         let gathered = self.gather(self.live.tick.reached_by(self.now));
         let late = self.due.first().map_or(0, |first| {
             // SAFETY: an entry in the due list is alive.
@@ -255,6 +267,11 @@ impl Driver {
         self.run_row();
         self.batch.flush(&self.live);
         self.give_back();
+        if self.exact_order {
+            self.runs.forget();
+        } else {
+            self.watch_pool();
+        }
         let more = gathered == Gathered::More || !self.due.is_empty() || self.more_to_collect;
         let next = if more { Next::Now } else { self.next() };
         Turn { fired, next, late }
@@ -271,11 +288,18 @@ impl Driver {
             self.wheel.next_visit()
         };
         self.visits.update(&self.live.arena.lanes);
-        match own.min(self.visits.earliest()) {
-            NEVER => Next::Idle,
-            0 => Next::Now,
-            tick => Next::At(self.live.tick.start_of(tick)),
-        }
+        let due = match own.min(self.visits.earliest()) {
+            NEVER => None,
+            0 => return Next::Now,
+            tick => Some(self.live.tick.start_of(tick)),
+        };
+        due.into_iter().chain(self.look_at_pool).min().map_or(Next::Idle, Next::At)
+    }
+
+    /// The timer thread is about to sleep.
+    #[inline]
+    pub(crate) fn pause(&mut self) {
+        self.runs.pause(&self.live.clock, &self.live.reporter);
     }
 
     /// Moves what is due up to the tick `target` to the due list: from all wheels, in the order of
@@ -296,9 +320,9 @@ impl Driver {
         let mut moves = if self.due.is_empty() { CASCADE } else { CASCADE_BUSY };
         // (With a tick of 1 ns there is only one deadline in it.)
         let sorted = self.exact_order && self.live.tick.nanos() > 1;
-        // First what does not wait for a tick: half of what is gathered, or tasks that schedule
-        // each other at once would keep the others out. (In virtual time what is left of the tick
-        // that has been reached comes before it.)
+        // First entries that do not wait for a tick, but at most half of what is gathered:
+        // otherwise tasks that schedule each other at once would starve the rest. (In virtual time
+        // the rest of the tick that has been reached comes before them.)
         let due = &mut self.due;
         let most = if self.exact_order { usize::MAX } else { GATHER / 2 };
         let mut at_once = |wheel: &mut Wheel| {
@@ -314,7 +338,7 @@ impl Driver {
             if self.due.len() >= GATHER || self.exact_order && !self.due.is_empty() {
                 break Gathered::More;
             }
-            // What is left of an earlier tick comes first, in whichever wheel it is.
+            // The rest of an earlier tick comes first, in whichever wheel it is.
             let own = next_tick(&mut self.wheel);
             let tick = own.min(self.visits.first());
             if tick > target {
@@ -401,12 +425,12 @@ impl Driver {
         if !(together && self.row.takes(&task)) {
             self.run_row();
         }
-        let begins = self.runs.next(&self.live.clock);
-        self.live.counts.record_fired(begins.saturating_sub(deadline));
+        let late = self.runs.begin(&task, deadline, &self.live.clock, &self.live.reporter);
+        self.live.counts.record_fired(late);
         if together {
             self.row.add(task);
         } else {
-            self.batch.push(&self.live, task, inline);
+            self.batch.push(&self.live, task, deadline, inline);
         }
         true
     }
@@ -415,13 +439,19 @@ impl Driver {
     #[inline]
     fn run_row(&mut self) {
         if !self.row.is_empty() {
-            // Tasks fired before them must not wait until they are done.
-            self.batch.flush(&self.live);
+            self.run_whole_row();
         }
+    }
+
+    #[inline(never)]
+    fn run_whole_row(&mut self) {
+        // Tasks fired before them must not wait until they are done.
+        self.batch.flush(&self.live);
         while !self.row.is_empty() {
             // A task that has run is out of the row, even if it panicked.
-            let row = &mut self.row;
-            self.live.reporter.contain(PanicIn::Task, || row.run());
+            let (first, row) = (self.row.first(), &mut self.row);
+            self.runs.run_now(first);
+            self.live.reporter.contain_of(first, PanicIn::Task, || row.run());
             self.runs.many_ran();
         }
     }
@@ -517,6 +547,7 @@ impl Driver {
             }
         });
         self.give_back();
+        self.end_walks();
         DriverCounts::add(&live.counts.handed_back, pending.len() as u64);
         pending.sort_by_key(|&(deadline, _)| deadline);
         live.stop.resolve(pending.into_iter().map(|(_, task)| task).collect());
@@ -525,12 +556,12 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        // Nobody turns it any more, so producers have to be told.
+        // Nobody will turn it again, so producers have to learn that.
         self.finish();
     }
 }
 
-/// Goes on towards `tick` in one wheel. False if the budget `moves` does not suffice to get there.
+/// Advances one wheel towards `tick`. False if the budget `moves` does not suffice.
 fn step(wheel: &mut Wheel, tick: u64, due: &mut DueList, moves: &mut usize, sorted: bool) -> bool {
     if !wheel.has_due() {
         match wheel.advance(tick, moves) {

@@ -24,6 +24,7 @@
 //! | `state` | everybody, see [`state`] |
 //! | `deadline` | written by the finder before the entry is placed or pushed, and by a handle that has locked it; read by the holder of the wheel and the driver |
 //! | `slot.task` | the finder until the entry is placed or pushed; then the party that moves the state out of `QUEUED` or `ARMED` |
+//! | the last two words of `slot` | as the rest of it; but between two fills anybody may read them who knows that the entry does not become free meanwhile ([`Entry::identity`]) |
 //! | `slot.link` | the canceller after it took the task, until the cancel stack has the entry; then the driver. In a carrier, the entry that it is about |
 //!
 //! Entries live in blocks that are freed only after the scheduler, all its handles and all
@@ -35,6 +36,7 @@ use std::mem::ManuallyDrop;
 use std::ptr;
 
 use self::state::State;
+use crate::base::identity::TaskIdentity;
 use crate::base::raw_task::RawTask;
 use crate::sync::{AtomicPtr, AtomicU64, CHECKED, Ordering, UnsafeCell};
 
@@ -57,7 +59,7 @@ impl Links {
 
     // By the ground rules one party at a time has the links, with one exception: the owner of a
     // lane may ask whether an entry is linked while the driver takes it out of the due list.
-    // Relaxed: the answer is no before and after that.
+    // Relaxed: the answer is no, both before and after that.
 
     #[inline]
     pub(crate) fn next(&self) -> *mut Links {
@@ -77,7 +79,7 @@ impl Links {
     }
 }
 
-/// Where an entry is that is not in an intake for the first time, as its `prev` link tells.
+/// Where an entry is, as its `prev` link tells, unless it is in an intake for the first time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Whereabouts {
     /// In no list, and in no intake but for the first time.
@@ -90,7 +92,7 @@ pub(crate) enum Whereabouts {
     GivenUp,
 }
 
-// Addresses that no links have.
+// Addresses that are not those of any links.
 const QUEUED: *mut Links = ptr::without_provenance_mut(1);
 const GIVEN_UP: *mut Links = ptr::without_provenance_mut(2);
 
@@ -101,7 +103,7 @@ union Slot {
 }
 
 /// One timer, in a cache line of its own: a thread that works on it fetches one line, and disturbs
-/// no other.
+/// no other thread.
 #[repr(C, align(64))]
 pub(crate) struct Entry {
     /// First, so that a pointer to the links is a pointer to the entry.
@@ -109,6 +111,10 @@ pub(crate) struct Entry {
     pub(crate) state: State,
     deadline: AtomicU64,
     slot: UnsafeCell<Slot>,
+    /// For the model checker, which sees accesses to a cell and not to its bytes: what
+    /// [`identity`](Self::identity) reads, apart from the rest of the slot.
+    #[cfg(lars_loom)]
+    whose: UnsafeCell<Option<TaskIdentity>>,
 }
 
 // Four words of task, two of links, state and deadline: one cache line.
@@ -129,6 +135,8 @@ impl Entry {
             state: State::free(lane),
             deadline: AtomicU64::new(0),
             slot: UnsafeCell::new(Slot { link: ptr::null_mut() }),
+            #[cfg(lars_loom)]
+            whose: UnsafeCell::new(None),
         }
     }
 
@@ -154,6 +162,9 @@ impl Entry {
     #[inline]
     pub(crate) unsafe fn fill(&self, deadline: u64, task: RawTask) {
         self.set_deadline(deadline);
+        #[cfg(lars_loom)]
+        // SAFETY: no other thread has seen the entry.
+        self.whose.with_mut(|whose| unsafe { *whose = Some(task.identity()) });
         // SAFETY: no other thread has seen the entry. A free one holds no task, so none is
         // overwritten.
         self.slot.with_mut(|slot| unsafe { slot.write(Slot { task: ManuallyDrop::new(task) }) });
@@ -206,6 +217,23 @@ impl Entry {
     pub(crate) fn set_deadline(&self, deadline: u64) {
         // Relaxed: the push publishes it, or the state word.
         self.deadline.store(deadline, Ordering::Relaxed);
+    }
+
+    /// Whose the task is that the entry was filled with last, even if it was moved out since.
+    ///
+    /// # Safety
+    ///
+    /// The entry was filled with a task, and is not filled anew while this runs: the caller has the
+    /// handle, or knows by other means that the entry cannot become free meanwhile.
+    pub(crate) unsafe fn identity(&self) -> TaskIdentity {
+        #[cfg(lars_loom)]
+        // SAFETY: nobody fills the entry meanwhile.
+        return self.whose.with(|whose| unsafe { (*whose).expect("it was filled with a task") });
+        // SAFETY: the slot was written whole when the entry was filled. Until it is filled anew,
+        // others only read it, or write the link, which lies in the first word: far from the last
+        // two, which are all that is read here.
+        #[cfg(not(lars_loom))]
+        self.slot.with(|slot| unsafe { RawTask::identity_at((&raw const (*slot).task).cast()) })
     }
 
     /// Moves the task out.

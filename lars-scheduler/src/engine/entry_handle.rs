@@ -3,6 +3,7 @@
 use std::ptr::NonNull;
 
 use crate::base::deadline::Deadline;
+use crate::base::identity::TaskIdentity;
 use crate::base::panics::PanicIn;
 use crate::engine::entry::state::{Cancel, Released};
 use crate::engine::entry::{Entry, Whereabouts};
@@ -89,7 +90,8 @@ impl EntryHandle {
             return true;
         }
         // Last, because it runs the caller's code, which may do anything, panic included.
-        core.reporter.contain(PanicIn::Cleanup, move || task.cancelled());
+        let whose = task.whose();
+        core.reporter.contain_task(whose, PanicIn::Cleanup, move || task.cancelled());
         true
     }
 
@@ -128,6 +130,20 @@ impl EntryHandle {
         (how, true)
     }
 
+    /// Whose the task is, or was.
+    pub(crate) fn identity(&self) -> TaskIdentity {
+        // SAFETY: the entry of a handle was filled with a task, and does not become free before the
+        // handle is gone.
+        unsafe { self.entry().identity() }
+    }
+
+    /// The deadline, if the task waits.
+    pub(crate) fn deadline(&self) -> Option<u64> {
+        let deadline = self.entry().deadline();
+        // Asked after the deadline was read: it is that of this task, whatever comes next.
+        self.entry().state.is_waiting().then_some(deadline)
+    }
+
     /// Moves the deadline. True exactly if it holds.
     pub(crate) fn reset(&self, due: Deadline) -> bool {
         let state = &self.entry().state;
@@ -151,7 +167,7 @@ impl EntryHandle {
     }
 
     /// The deadline was moved nearer. If the entry waits in the calling thread's wheel and the gate
-    /// is open, places it anew, unlocks the deadline and returns true.
+    /// is open, places it again, unlocks the deadline and returns true.
     fn place_anew(&self, due: Deadline) -> bool {
         let Some((own, wheel)) = self.own_wheel() else { return false };
         let lane = own.lane;
@@ -204,7 +220,7 @@ impl EntryHandle {
                     None => lanes.channel_of(own).intake.push(carrier),
                 }
             }
-            // A thread that sleeps for long must not let carriers pile up.
+            // Carriers must not pile up while the timer thread sleeps for long.
             core.count_backlog(own, 1);
         }
         // Also if the carrier was sent before: the timer thread may have gone to sleep for longer

@@ -1,10 +1,10 @@
 //! A lane: what one thread uses to schedule and cancel.
 //!
 //! A lane belongs to the one live thread that has its number (`sync::thread_slot`). It has a supply
-//! of free entries, counts, and, once its thread has scheduled enough to deserve one, a wheel of
-//! its own. What only the owner touches it touches with plain loads and stores; the wheel lies
-//! behind a [gate](crate::engine::gate), because the driver visits it when something in it is due.
-//! So a timer that is cancelled by the thread that scheduled it never leaves that thread's core.
+//! of free entries, counts, and, once its thread has scheduled often enough, a wheel of its own.
+//! The owner uses its parts with plain loads and stores; the wheel lies behind a
+//! [gate](crate::engine::gate), because the driver visits it when something in it is due. So a
+//! timer that is cancelled by the thread that scheduled it never leaves that thread's core.
 //!
 //! | what | who may touch it |
 //! |---|---|
@@ -31,20 +31,19 @@ use crate::engine::stack::{CancelLink, FreeLink, Stack, StackLink};
 use crate::engine::wheel::Wheel;
 use crate::sync::{AtomicBool, AtomicPtr, AtomicU64, CHECKED, Ordering, UnsafeCell, thread_slot};
 
-/// How many entries the first block of a lane has: half a kilobyte of them, as most threads have
-/// few timers. Each block after that has twice as many as the one before, up to [`LAST_BLOCK`].
+/// How many entries the first block of a lane has: half a kilobyte, because most threads have few
+/// timers. Each block after that has twice as many as the one before, up to [`LAST_BLOCK`].
 const FIRST_BLOCK: usize = if CHECKED { 2 } else { 8 };
 /// 1 MiB.
 const LAST_BLOCK: usize = if CHECKED { 2 } else { 1 << 14 };
-/// Before a lane allocates a block of so many entries, it looks for idle entries in other lanes. It
-/// takes at most so many: entries beyond its need would lie in its lane, where no other can use
-/// them.
+/// Before a lane allocates a block of this many entries, it looks for idle entries in other lanes.
+/// It takes at most this many: surplus entries in its lane would be of no use to the others.
 const BORROW: usize = if CHECKED { 2 } else { 1 << 10 };
 
 #[derive(Debug)]
 pub(crate) struct Lane {
     number: usize,
-    /// Whether no thread owns it.
+    /// Whether this is the lane of guests, which no thread owns.
     for_guests: bool,
     owners: CachePadded<Owners>,
     back: CachePadded<Back>,
@@ -173,7 +172,7 @@ impl Lane {
         unsafe { self.owners.wheel.load(Ordering::Acquire).as_ref() }
     }
 
-    /// Gives the lane its wheel, which it keeps.
+    /// Gives the lane its wheel, for good.
     pub(crate) fn set_wheel(&self, wheel: *mut LaneWheel) {
         // Release: publishes it.
         self.owners.wheel.store(wheel, Ordering::Release);

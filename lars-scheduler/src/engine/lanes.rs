@@ -1,8 +1,8 @@
 //! All lanes of a scheduler: one for each thread that uses it, made when it first does.
 //!
 //! A lane takes half a kilobyte. Its wheel takes some 20 KB, and is made once the thread has
-//! scheduled enough to deserve it. Until then its timers go through one of a few *channels* into
-//! the driver's own wheel. So ten thousand threads with a timer each cost no wheel, and the driver
+//! scheduled often enough. Until then its timers go through one of a few *channels* into the
+//! driver's own wheel. So ten thousand threads with a timer each cost no wheel, and the driver
 //! looks at none of their lanes.
 
 use std::iter;
@@ -171,7 +171,7 @@ impl Lanes {
         }
     }
 
-    /// The wheel of the calling thread's lane, if it has one or deserves one now.
+    /// The wheel of the calling thread's lane, if it has one or gets one now.
     #[inline]
     pub(crate) fn wheel_of<'a>(&'a self, own: OwnLane<'a>, now: u64) -> Option<&'a LaneWheel> {
         match own.lane.wheel() {
@@ -245,8 +245,8 @@ impl Lanes {
             lane.gate().knock();
         }
         let mut spins = 0;
-        // A handle that is being dropped may be behind a gate, for some nanoseconds or until it
-        // gets a processor.
+        // A thread that drops a handle may be behind a gate, for some nanoseconds or until it gets
+        // a processor.
         while !heavy_fence() || !self.iter().all(|lane| lane.gate().is_free()) {
             relax(spins);
             spins = spins.saturating_add(1);

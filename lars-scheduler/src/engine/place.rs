@@ -11,7 +11,7 @@ use crate::engine::wheel::Wheel;
 pub(crate) enum Drained {
     /// Nothing that was there when it began.
     All,
-    /// A producer is in the middle of a push. What it and those behind it push comes later.
+    /// A producer is in the middle of a push. Its entry, and those pushed after it, come later.
     Gap,
     /// There was more than was asked for.
     More,

@@ -20,8 +20,8 @@ use crate::engine::sleep_word::AfterPush;
 use crate::engine::wheel::Wheel;
 use crate::sync::{CHECKED, give_way};
 
-/// After so many calls of a thread that leave something for the driver to do, a sleeping timer
-/// thread is woken to do it.
+/// After this many calls of one thread that leave work for the driver, a sleeping timer thread is
+/// woken to do it.
 ///
 /// A wake-up costs the caller about 15 µs: 1 ns for each of these calls. The entries that wait for
 /// it take at most 1 MiB, and it takes less than a millisecond to take them in.
@@ -109,7 +109,7 @@ impl Core {
         self.pushed(own, entries, self.pop_by(due))
     }
 
-    /// After a push: looks whether the driver will pop it in time.
+    /// After a push: checks whether the driver will pop the entry in time.
     pub(crate) fn pushed(&self, own: OwnLane<'_>, entries: u64, pop_by: u64) -> AfterPush {
         let seen = self.sleep.after_push(pop_by);
         if seen == AfterPush::Seen {
@@ -118,8 +118,8 @@ impl Core {
         seen
     }
 
-    /// Counts entries that wait for the driver. Now and then it is woken to collect them; otherwise
-    /// a driver that sleeps for an hour would find an hour's worth of them.
+    /// Counts entries that wait for the driver. It is woken now and then to collect them;
+    /// otherwise, after an hour's sleep, it would find an hour's worth of them.
     pub(crate) fn count_backlog(&self, own: OwnLane<'_>, entries: u64) {
         if own.add_backlog(entries, BACKLOG) {
             self.sleep.wake();

@@ -15,6 +15,7 @@ use crate::engine::arena::Arena;
 use crate::engine::counts::DriverCounts;
 use crate::engine::entry::Entry;
 use crate::engine::lanes::LaneSettings;
+use crate::engine::listing::Requests;
 use crate::engine::sleep_word::SleepWord;
 use crate::engine::stop_word::StopWord;
 use crate::executor::Executor;
@@ -84,6 +85,7 @@ pub(crate) struct Core {
     pub(crate) arena: Arena,
     pub(crate) sleep: SleepWord,
     pub(crate) stop: StopWord,
+    pub(crate) requests: Requests,
     pub(crate) clock: Clock,
     pub(crate) tick: Tick,
     pub(crate) coalesce: u64,
@@ -98,17 +100,20 @@ pub(crate) struct Core {
 
 impl Core {
     fn new(settings: Settings, clock: Clock, unparker: Unparker) -> Self {
+        let mut reporter = settings.reporter;
+        reporter.clock = Some(clock.clone());
         Self {
             arena: Arena::new(settings.lanes),
             sleep: SleepWord::new(unparker),
             stop: StopWord::new(),
+            requests: Requests::new(),
             clock,
             tick: settings.tick,
             coalesce: settings.coalesce,
             limit: settings.limit.map(Limit::new),
             counts: DriverCounts::new(),
             refused_early: AtomicU64::new(0),
-            reporter: Arc::new(settings.reporter),
+            reporter: Arc::new(reporter),
             driven_by: Mutex::new(None),
         }
     }

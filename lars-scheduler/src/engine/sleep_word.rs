@@ -29,9 +29,9 @@
 //!
 //! A producer wakes by a compare-and-swap to `AWAKE`, and only the winner pays for the wake-up, so
 //! a sleep costs at most one of them (about 15 µs of the producer's time). The others rely on the
-//! winner: if it is interrupted between the two, what they scheduled waits until it goes on, or
-//! until the thread wakes by itself. So a wake-up may come as late as the system lets a thread wait
-//! for its processor, and is not lost.
+//! winner: if it is interrupted between the two steps, their timers wait until it continues, or
+//! until the thread wakes by itself. So a wake-up may be as late as the system lets a thread wait
+//! for its processor, but it is not lost.
 
 use crossbeam_utils::CachePadded;
 
@@ -85,9 +85,9 @@ impl SleepWord {
     /// Wakes the timer thread if it sleeps.
     pub(crate) fn wake(&self) {
         model_fence();
-        // SeqCst: (2), with the stop word instead of a push. (For a backlog of what was cancelled
-        // or let go it is a hint: if the thread misses those now, it takes them in when it wakes
-        // next.)
+        // SeqCst: (2), with the stop word instead of a push. (For a backlog of cancelled or
+        // released entries it is a hint: if the thread misses them now, it collects them when it
+        // next wakes.)
         let word = self.word.load(Ordering::SeqCst);
         if word != AWAKE && word != LATE && word != STOPPED {
             self.wake_from(word);
@@ -120,7 +120,13 @@ impl SleepWord {
         self.word.load(Ordering::Relaxed) == LATE
     }
 
-    /// The timer thread, which is awake, is behind, or is not any more.
+    /// Whether the timer thread is up, or somebody is waking it.
+    #[cfg(all(test, lars_loom))]
+    pub(crate) fn is_awake(&self) -> bool {
+        self.word.load(Ordering::SeqCst) == AWAKE
+    }
+
+    /// The timer thread is awake, and is late or no longer late.
     pub(crate) fn announce_late(&self, late: bool) {
         // Relaxed: a hint; in all else the two values mean the same.
         self.word.store(if late { LATE } else { AWAKE }, Ordering::Relaxed);
@@ -128,7 +134,7 @@ impl SleepWord {
 
     /// The timer thread is awake.
     pub(crate) fn announce_awake(&self) {
-        // Relaxed: a producer that still sees the instant wakes it for nothing, no worse.
+        // Relaxed: a producer that still sees the instant wakes it needlessly, which is harmless.
         self.word.store(AWAKE, Ordering::Relaxed);
     }
 

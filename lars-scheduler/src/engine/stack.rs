@@ -24,8 +24,8 @@ pub(crate) trait StackLink {
     unsafe fn get(entry: *mut Entry) -> *mut Entry;
 }
 
-/// Links entries that are in no list by `links.next`: free ones, and those that their handle lets
-/// go.
+/// Links entries that are in no list by `links.next`: free ones, and those that their handle
+/// releases.
 #[derive(Debug)]
 pub(crate) enum FreeLink {}
 

@@ -1,4 +1,4 @@
-//! The stop word: a promise that is made once, and what it is kept with.
+//! The stop word: a promise that is made once, and later kept.
 //!
 //! | value | meaning | leaves by |
 //! |---|---|---|
@@ -11,12 +11,13 @@ use std::time::Instant;
 
 use futures::channel::oneshot;
 
+use crate::base::identity::TaskIdentity;
 use crate::base::panics::{PanicIn, Reporter};
 use crate::base::raw_task::RawTask;
 use crate::engine::entry::state::Flags;
 use crate::sync::{Arc, AtomicPtr, Ordering};
 
-/// What the first to ask waits for: the tasks, once the promise is kept.
+/// What the first caller of `stop` waits for: the tasks, once the promise is kept.
 pub(crate) type Promised = oneshot::Receiver<Vec<Pending>>;
 
 struct Promise {
@@ -70,7 +71,7 @@ impl StopWord {
 
     /// Whether the driver has collected what was pending.
     pub(crate) fn is_resolved(&self) -> bool {
-        // Acquire: a thread that sees it sees what became of each entry.
+        // Acquire: a thread that sees it sees how each entry ended.
         self.promise.load(Ordering::Acquire) == stopped()
     }
 
@@ -121,28 +122,32 @@ impl Pending {
         Self { task: Some(task), flags, due, reporter }
     }
 
+    /// Whose it is. It has its task until it is run.
+    pub(crate) fn identity(&self) -> Option<TaskIdentity> {
+        self.task.as_ref().map(RawTask::identity)
+    }
+
     /// Tells the body that it is handed back.
     pub(crate) fn tell(&self) {
         if let Some(task) = &self.task {
-            self.reporter.contain(PanicIn::Cleanup, || task.handed_back());
+            let whose = task.whose();
+            self.reporter.contain_task(whose, PanicIn::Cleanup, || task.handed_back());
         }
     }
 
     /// Runs the task on this thread. Says whether it did not panic.
     pub(crate) fn run(mut self) -> bool {
-        let task = self.task.take();
-        self.reporter.contain(PanicIn::Task, move || {
-            if let Some(task) = task {
-                task.run_here();
-            }
-        })
+        let Some(task) = self.task.take() else { return true };
+        let whose = task.whose();
+        self.reporter.contain_task(whose, PanicIn::Task, move || task.run_here())
     }
 }
 
 impl Drop for Pending {
     fn drop(&mut self) {
         if let Some(task) = self.task.take() {
-            self.reporter.contain(PanicIn::Cleanup, move || drop(task));
+            let whose = task.whose();
+            self.reporter.contain_task(whose, PanicIn::Cleanup, move || drop(task));
         }
     }
 }

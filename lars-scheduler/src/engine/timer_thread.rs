@@ -1,10 +1,11 @@
-//! The timer thread: reads the clock, takes in, turns, sleeps.
+//! The timer thread: reads the clock, drains the channels, turns the driver, sleeps.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use crate::base::panics::PanicIn;
 use crate::engine::counts::DriverCounts;
+use crate::engine::driver::walk::Walked;
 use crate::engine::driver::{Driver, Intaken, Next};
 use crate::engine::sleep_word::FOREVER;
 use crate::sync::{Parker, relax, thread};
@@ -31,7 +32,7 @@ pub(crate) fn run(mut driver: Driver, parker: &Parker) {
     while let Err(payload) = catch_unwind(AssertUnwindSafe(|| drive(&mut driver, parker))) {
         let core = driver.core();
         DriverCounts::add(&core.counts.restarts, 1);
-        core.reporter.panicked(PanicIn::TimerThread, payload);
+        core.reporter.panicked(None, PanicIn::TimerThread, payload);
         // Back off, so that a driver that panics at every turn does not spin.
         crashes = crashes.saturating_add(1);
         thread::sleep(Duration::from_millis(u64::from(crashes.min(100))));
@@ -49,6 +50,7 @@ fn drive(driver: &mut Driver, parker: &Parker) {
         let now = driver.core().clock.now();
         let intaken = driver.take_in();
         let turn = driver.turn(now);
+        let walked = driver.walk(turn.next == Next::Now);
         let core = driver.core();
         if core.stop.is_requested() {
             driver.finish();
@@ -59,10 +61,14 @@ fn drive(driver: &mut Driver, parker: &Parker) {
             core.sleep.announce_late(late);
             announced = None;
         }
-        if turn.next == Next::Now {
+        if walked == Walked::More {
+            // It has visited lanes, so when to turn next has to be asked anew.
+            announced = None;
+        }
+        if turn.next == Next::Now || walked == Walked::More {
             continue;
         }
-        if intaken == Intaken::Gap || turn.next == Next::Soon {
+        if intaken == Intaken::Gap || turn.next == Next::Soon || walked == Walked::Waiting {
             waits = if turn.fired > 0 { 0 } else { waits + 1 };
             if waits < PATIENCE {
                 relax(waits);
@@ -80,7 +86,7 @@ fn drive(driver: &mut Driver, parker: &Parker) {
             // The announcement was made before the notices were looked at, and nothing is due
             // before it: a producer that gives one later sees it, and wakes this thread if need be.
             Some(announced) if announced <= until => sleep(driver, parker, announced),
-            // Once more round, for the notices of producers that did not see the announcement.
+            // Go round once more, for the notices of producers that did not see the announcement.
             _ => {
                 core.sleep.announce_sleep(until);
                 announced = Some(until);
@@ -93,7 +99,8 @@ fn drive(driver: &mut Driver, parker: &Parker) {
 }
 
 /// Sleeps until `instant`, or until woken.
-fn sleep(driver: &Driver, parker: &Parker, instant: u64) {
+fn sleep(driver: &mut Driver, parker: &Parker, instant: u64) {
+    driver.pause();
     let core = driver.core();
     match core.clock.instant(instant) {
         Some(deadline) if instant < FOREVER => parker.park_deadline(deadline),
@@ -103,8 +110,8 @@ fn sleep(driver: &Driver, parker: &Parker, instant: u64) {
     core.sleep.announce_awake();
 }
 
-/// Asks the kernel not to let this thread sleep longer so that wake-ups coincide. By default it may
-/// add 50 µs.
+/// Asks the kernel not to prolong this thread's sleeps in order to batch wake-ups. By default it
+/// may add 50 µs.
 ///
 /// (The threads that it starts inherit this, those of the pool among them.)
 fn sleep_exactly() {

@@ -15,8 +15,8 @@ use crate::engine::place::{Drained, drain};
 use crate::engine::wheel::Wheel;
 use crate::sync::{CHECKED, heavy_fence, relax};
 
-/// How often a gate is looked at before its lane is left for the next turn. An owner that runs is
-/// inside for some twenty nanoseconds.
+/// How often a gate is checked before its lane is left for the next turn. A running owner is inside
+/// for some twenty nanoseconds.
 const PATIENCE: u32 = if CHECKED { 1 } else { 32 };
 
 /// How many entries the driver takes out of a lane's intake in one visit. The owner, which comes a
@@ -240,8 +240,8 @@ impl Visits {
     /// Leaves all lanes that were entered.
     pub(crate) fn leave(&mut self) {
         for visit in self.visits.iter_mut().filter(|visit| visit.stage == Stage::Inside) {
-            // What could not be drained, or detached, is looked at again at once.
-            // SAFETY: inside the gate.
+            // If something could not be drained or detached, look again at once. SAFETY: inside the
+            // gate.
             let left = unsafe { visit.wheel().with(|wheel| wheel.has_any_due()) };
             let next = if visit.drained && !left { visit.next } else { 0 };
             visit.lane().ask_for_visit(next);

@@ -59,11 +59,11 @@ const TICK_BITS: u32 = 5;
 
 /// Slots with fewer entries are cascaded when their first tick comes: that takes at most 0.1 ms.
 const CASCADE_EARLY: u32 = if cfg!(test) { 3 } else { 2048 };
-/// Each time so many entries have come to a slot, the thread that puts them there plans the early
-/// cascade anew.
+/// Each time this many entries have come to a slot, the thread that puts them there plans the early
+/// cascade again.
 const PLAN_EARLY: u32 = 1 << 14;
 /// How long moving one entry down may take, for the start of an early cascade. Measured at 10 to 60
-/// ns; the rest is for the tasks that come due meanwhile, which take turns with it. (A million
+/// ns; the rest is for the tasks that become due meanwhile, which take turns with it. (A million
 /// timers spread over a second delayed others by 17 to 32 ms when this was 100, and by 5 to 9 with
 /// this, where the machine itself accounts for 3 to 5.)
 const NANOS_PER_MOVE: u64 = 400;
@@ -172,8 +172,9 @@ impl Wheel {
         if number == 0 { tick } else { self.visit_for(number, tick) }
     }
 
-    /// By which tick a slot above level 0 that holds `tick` has to be cascaded. For a slot that
-    /// many entries have come to that is said early, once in so many.
+    /// By which tick the slot above level 0 that holds `tick` has to be cascaded. Every
+    /// [`PLAN_EARLY`] entries, the answer is earlier: when the cascade of so full a slot should
+    /// begin.
     #[inline]
     fn visit_for(&self, number: usize, tick: u64) -> u64 {
         let level = &self.levels[number];
@@ -247,7 +248,7 @@ impl Wheel {
     }
 
     /// Moves up to `most` due entries to the driver's list. Those whose deadline was moved further
-    /// out meanwhile are placed anew.
+    /// out meanwhile are placed again.
     pub(crate) fn detach_due(&mut self, due: &mut DueList, most: usize) {
         self.detach(DUE, due, most);
     }
@@ -283,8 +284,8 @@ impl Wheel {
 
     /// Moves on to `now` if nothing has to be done before it. Looks only now and then.
     ///
-    /// A wheel in which little ever comes due is visited rarely. This way it still takes near
-    /// deadlines in at its lowest level.
+    /// A wheel with few expiries is visited rarely. This way it still takes near deadlines at its
+    /// lowest level.
     #[inline]
     pub(crate) fn catch_up(&mut self, now: u64) {
         if now >= self.catch_up_at {
@@ -434,9 +435,9 @@ impl Wheel {
         next
     }
 
-    /// The first tick that has entries, after those were placed anew whose deadlines were moved
-    /// away from it. Looks at all entries of a slot, so it is for virtual time, where the clock
-    /// moves to what this says.
+    /// The first tick that has entries, after placing again those whose deadlines were moved away
+    /// from it. Looks at all entries of a slot, so it is only for virtual time, where the clock
+    /// moves to the returned tick.
     pub(crate) fn next_entry_tick(&mut self) -> Option<u64> {
         loop {
             self.end_cascades();

@@ -1,4 +1,4 @@
-//! Ready executors over what a program may already have.
+//! Executors over thread pools and runtimes that a program may already have.
 
 use futures::task::{Spawn, SpawnExt};
 

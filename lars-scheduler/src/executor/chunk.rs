@@ -6,8 +6,10 @@
 
 use std::mem::ManuallyDrop;
 
+use crate::base::identity::TaskIdentity;
 use crate::base::panics::{PanicIn, Reporter};
 use crate::base::raw_task::RawTask;
+use crate::base::run_clock::RunClock;
 use crate::executor::Runnable;
 use crate::sync::{Arc, AtomicUsize, Ordering};
 
@@ -15,11 +17,18 @@ use crate::sync::{Arc, AtomicUsize, Ordering};
 /// that have a chunk each still begin about in order.
 pub(crate) const CHUNK: usize = 32;
 
+/// A task, and when it was due.
+#[derive(Debug)]
+pub(crate) struct Timed {
+    pub(crate) task: RawTask,
+    pub(crate) due: u64,
+}
+
 /// Tasks in the order in which they are claimed.
 pub(crate) struct Chunk {
     /// Those below `claimed` belong to the threads that claimed them.
-    tasks: Vec<ManuallyDrop<RawTask>>,
-    /// How many have been claimed; more than there are once somebody came too late.
+    tasks: Vec<ManuallyDrop<Timed>>,
+    /// How many have been claimed; exceeds the number of tasks once a worker came too late.
     claimed: AtomicUsize,
     reporter: Arc<Reporter>,
 }
@@ -29,7 +38,7 @@ pub(crate) struct Chunk {
 unsafe impl Sync for Chunk {}
 
 impl Chunk {
-    pub(crate) fn new(tasks: Vec<RawTask>, reporter: &Arc<Reporter>) -> Self {
+    pub(crate) fn new(tasks: Vec<Timed>, reporter: &Arc<Reporter>) -> Self {
         let reporter = Arc::clone(reporter);
         // (In place: it costs nothing.)
         let tasks = tasks.into_iter().map(ManuallyDrop::new).collect();
@@ -38,6 +47,15 @@ impl Chunk {
 
     pub(crate) fn len(&self) -> usize {
         self.tasks.len()
+    }
+
+    pub(crate) fn reporter(&self) -> &Arc<Reporter> {
+        &self.reporter
+    }
+
+    /// Whose the tasks are.
+    pub(crate) fn identities(&self) -> impl Iterator<Item = TaskIdentity> {
+        self.tasks.iter().map(|timed| timed.task.identity())
     }
 
     /// Whether there is a task that nobody has claimed.
@@ -67,25 +85,35 @@ pub(crate) struct Claim<'a> {
 }
 
 impl Claim<'_> {
+    /// The task begins on a thread whose clock this is.
+    #[inline]
+    pub(crate) fn note(&self, runs: &mut RunClock) {
+        if let Some(clock) = &self.chunk.reporter.clock {
+            let Timed { task, due } = &*self.chunk.tasks[self.index];
+            runs.begin(task, *due, clock, &self.chunk.reporter);
+        }
+    }
+
     /// Runs the task where it lies. A panic in it is contained.
     #[inline]
     pub(crate) fn run(self) {
-        let task = &self.chunk.tasks[self.index];
+        let Timed { task, .. } = &*self.chunk.tasks[self.index];
         // SAFETY: there is one claim for each index, and it is used up. Neither another claim nor
         // the chunk's destructor touches the task of an index that was claimed.
-        self.chunk.reporter.contain(PanicIn::Task, || unsafe { task.run_in_place() });
+        let run = || unsafe { task.run_in_place() };
+        self.chunk.reporter.contain_task(task.whose(), PanicIn::Task, run);
     }
 }
 
-/// What nobody has claimed is lost.
+/// Tasks that nobody has claimed are lost.
 impl Drop for Chunk {
     fn drop(&mut self) {
         // Relaxed: nobody else refers to the chunk.
         let claimed = self.claimed.load(Ordering::Relaxed).min(self.tasks.len());
-        for task in &mut self.tasks[claimed..] {
+        for timed in &mut self.tasks[claimed..] {
             // SAFETY: nobody has claimed this task, nor can anybody, and it is taken once.
-            let task = unsafe { ManuallyDrop::take(task) };
-            drop(Runnable::of_scheduler(task, &self.reporter));
+            let Timed { task, due } = unsafe { ManuallyDrop::take(timed) };
+            drop(Runnable::of_scheduler(task, due, &self.reporter));
         }
     }
 }

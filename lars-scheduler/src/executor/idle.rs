@@ -1,4 +1,4 @@
-//! Workers that sleep, and how they are woken, so that no work waits while everybody sleeps.
+//! How workers sleep and are woken, so that no work waits while all of them sleep.
 //!
 //! ```text
 //!   submitter                          worker that found nothing
@@ -9,10 +9,10 @@
 //!                                      park
 //! ```
 //!
-//! Either (1) sees the sleeper and wakes it, or (2) sees the work. While a worker searches, nobody
-//! else is woken for what is pushed: it finds that as well, or fails to and looks again at (2). The
-//! last searcher that finds something wakes the next if there is more. So a burst wakes one worker
-//! after the other, as many as there is work for, and its submitter pays for the first only.
+//! Either (1) sees the sleeper and wakes it, or (2) sees the work. While a worker searches, a push
+//! wakes no other: the searcher finds the work, or finds nothing and looks again at (2). The last
+//! searcher that finds something wakes the next if there is more. So a burst wakes one worker after
+//! another, as many as there is work for, and its submitter pays only for the first.
 
 use crossbeam_utils::CachePadded;
 

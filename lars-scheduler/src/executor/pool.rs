@@ -8,10 +8,9 @@
 //! others in its own queue, and so does each that takes it from there, as long as it has tasks that
 //! nobody has claimed.
 //!
-//! How workers sleep and are woken is told in [`idle`](super::idle).
+//! [`idle`](super::idle) says how workers sleep and are woken.
 
 use std::cell::RefCell;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -21,16 +20,20 @@ use crossbeam_utils::CachePadded;
 use super::chunk::Chunk;
 use super::idle::{Idle, Sleeper};
 use super::{Executor, Rejected, Runnable};
+use crate::base::debug::debug_fields;
 use crate::base::error::ConfigError;
-use crate::base::panics::quietly;
+use crate::base::panics::{Reporter, quietly};
+use crate::base::run_clock::RunClock;
+use crate::base::slow::RanOn;
+use crate::base::wait::park_until;
 use crate::sync::{
-    AtomicBool, AtomicUsize, CHECKED, Mutex, Ordering, Parker, Unparker, fence, real_now, relax,
+    AtomicBool, AtomicU64, AtomicUsize, CHECKED, Mutex, Ordering, Parker, Unparker, fence, relax,
     thread, thread_local,
 };
 
-/// How many tasks a worker runs before it looks elsewhere first: in the shared queue, so that tasks
-/// that submit each other do not keep out the rest, and every other time in the queues of other
-/// workers, so that a burst does not keep out what lies behind a task that blocks.
+/// How many tasks a worker runs before it looks elsewhere first. It looks in the shared queue, so
+/// that tasks that submit each other do not starve the rest; and every other time in the queues of
+/// other workers, so that a burst does not starve the tasks behind one that blocks.
 const LOCAL_RUN: u32 = 61;
 
 /// How often a worker looks for a task before it sleeps.
@@ -38,14 +41,14 @@ const SEARCHES: u32 = if CHECKED { 1 } else { 8 };
 
 /// A pool of threads that run tasks.
 ///
-/// Every scheduler has one of its own, unless it is given another executor; one that is made here
-/// can be shared, and serve other work beside ([`Runnable::new`]). The threads start with the first
-/// task: its submitter starts one, which starts the next.
+/// Every scheduler has one of its own, unless it is given another executor. A pool made by
+/// [`new`](Self::new) can be shared, and run other work as well ([`Runnable::new`]). The threads
+/// start with the first task: its submitter starts one, which starts the next.
 ///
-/// With one thread, tasks that one thread submits run in that order. With several they run side by
-/// side: a few that were submitted later may begin before one that was submitted earlier.
+/// A pool of one thread runs the tasks that one thread submits in that order. With several threads
+/// tasks run in parallel, and one may begin before another that was submitted earlier.
 ///
-/// Dropping the last clone lets the threads finish what was submitted, and end.
+/// When the last clone is dropped, the threads finish what was submitted, and end.
 ///
 /// # Examples
 ///
@@ -90,8 +93,11 @@ struct Shared {
     idle: Idle,
     /// How many tasks have been submitted.
     submitted: CachePadded<AtomicUsize>,
-    /// How many of them each worker has finished. (One count for all would be fought for.)
+    /// How many of them each worker has finished. (One count for all would be contended.)
     finished: Vec<CachePadded<AtomicUsize>>,
+    /// Since when each worker has been at its task, on the clock of the task's scheduler; 0 if it
+    /// has none of a scheduler's.
+    busy_since: Vec<CachePadded<AtomicU64>>,
     /// How many threads wait for tasks to finish, to be looked at without the lock.
     waiting: CachePadded<AtomicUsize>,
     waiters: Mutex<Waiters>,
@@ -156,6 +162,7 @@ impl Pool {
             idle,
             submitted: none(0),
             finished: (0..threads).map(none).collect(),
+            busy_since: (0..threads).map(|_| CachePadded::new(AtomicU64::new(0))).collect(),
             waiting: none(0),
             waiters: Mutex::new(Waiters::default()),
             ending: AtomicBool::new(false),
@@ -184,19 +191,32 @@ impl Pool {
     /// Blocks until no task is unfinished, or until `deadline`; with `None`, for as long as it
     /// takes. Says whether all have finished.
     ///
-    /// A task of the pool that calls this does not wait for itself, nor for others that wait like
-    /// it. It keeps its thread: without another, the tasks that are queued wait until it gives up.
+    /// A task of the pool that calls this waits neither for itself nor for others that do the same.
+    /// It occupies its thread: if there is no other, queued tasks wait until it gives up.
     pub fn wait_idle(&self, deadline: Option<Instant>) -> bool {
         let parker = Parker::new();
         let wait = Wait::begin(&self.guard.shared, parker.unparker(), self.is_current());
         while !wait.is_over() {
-            match deadline {
-                None => parker.park(),
-                Some(deadline) if real_now() >= deadline => return false,
-                Some(deadline) => parker.park_deadline(deadline),
+            if !park_until(&parker, deadline) {
+                return false;
             }
         }
         true
+    }
+
+    /// Whether it is this very pool.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.guard, &other.guard)
+    }
+
+    /// Since when all threads have been busy with a scheduler's tasks, each with the one that it is
+    /// at, on the scheduler's clock; `None` if one of them is not.
+    pub(crate) fn all_busy_since(&self) -> Option<u64> {
+        // Relaxed: a hint.
+        let since = self.guard.shared.busy_since.iter().map(|since| since.load(Ordering::Relaxed));
+        since
+            .map(|since| (since > 0).then_some(since))
+            .try_fold(0, |last, since| Some(since?.max(last)))
     }
 
     /// Takes all tasks of a chunk, or gives it back with the reason.
@@ -360,7 +380,7 @@ impl Shared {
         self.submitted.load(Ordering::Relaxed).wrapping_sub(finished)
     }
 
-    /// A worker has counted the tasks that it finished, and has no other in its hands.
+    /// A worker has counted the tasks that it finished, and holds no other.
     fn tell_waiters(&self) {
         // SeqCst: with the fence in `Wait::begin`. Either we see the waiter, or it sees our count.
         fence(Ordering::SeqCst);
@@ -393,12 +413,14 @@ struct Work<'a> {
     /// How many tasks it has run since it last looked elsewhere first, and how often it has.
     ran: u32,
     looks: u32,
+    runs: RunClock,
 }
 
 impl<'a> Work<'a> {
     fn new(shared: &'a Arc<Shared>, number: usize) -> Self {
         shared.idle.begin_search();
-        Self { shared, number, searching: true, ran: 0, looks: 0 }
+        let runs = RunClock::new(RanOn::Pool);
+        Self { shared, number, searching: true, ran: 0, looks: 0, runs }
     }
 
     fn run(mut self, seat: Seat) {
@@ -407,9 +429,13 @@ impl<'a> Work<'a> {
         LOCAL.with(|slot| *slot.borrow_mut() = Some(local));
         while let Some(job) = self.next(&sleeper) {
             match job {
-                Job::One(task) => {
+                Job::One(mut task) => {
                     self.end_search();
+                    let reporter = task.reporter().map(Arc::clone);
+                    self.begin_job(reporter.as_ref());
+                    task.note(&mut self.runs);
                     task.run();
+                    self.end_job(reporter.as_ref());
                     self.count_finished();
                     self.shared.tell_waiters();
                 }
@@ -439,7 +465,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Looks a few times: more of a burst may be on its way, and to sleep and be woken for it costs
+    /// Looks a few times: more of a burst may be on its way, and sleeping and being woken costs
     /// more than most tasks.
     fn find_patiently(&mut self) -> Option<Job> {
         for spins in 0..SEARCHES {
@@ -490,12 +516,42 @@ impl<'a> Work<'a> {
         }
         self.end_search();
         let mut next = Some(first);
+        self.begin_job(Some(chunk.reporter()));
         while let Some(task) = next {
+            task.note(&mut self.runs);
+            self.say_busy(self.runs.now());
             task.run();
             self.count_finished();
             next = chunk.claim();
         }
+        self.end_job(Some(chunk.reporter()));
         self.shared.tell_waiters();
+    }
+
+    /// Tasks of a scheduler are about to run, if it has a reporter.
+    fn begin_job(&mut self, reporter: Option<&Arc<Reporter>>) {
+        if let Some(reporter) = reporter
+            && let Some(clock) = &reporter.clock
+        {
+            self.runs.begin_turn(clock.now(), reporter);
+            self.say_busy(self.runs.now());
+        }
+    }
+
+    /// They have run.
+    fn end_job(&mut self, reporter: Option<&Arc<Reporter>>) {
+        if let Some(reporter) = reporter
+            && let Some(clock) = &reporter.clock
+        {
+            self.runs.pause(clock, reporter);
+        }
+        self.say_busy(0);
+    }
+
+    /// For [`Pool::all_busy_since`].
+    fn say_busy(&self, since: u64) {
+        // Relaxed: a hint.
+        self.shared.busy_since[self.number].store(since, Ordering::Relaxed);
     }
 
     fn count_finished(&mut self) {
@@ -511,7 +567,7 @@ fn with_own_queue<R>(f: impl FnOnce(&Worker<Job>) -> R) -> R {
     LOCAL.with(|local| f(&local.borrow().as_ref().expect("set when the worker started").queue))
 }
 
-/// Tries until another thread is no longer in the way.
+/// Retries until no other thread interferes.
 fn settle(attempt: impl Fn() -> Steal<Job>) -> Option<Job> {
     loop {
         let stolen = attempt();
@@ -527,19 +583,16 @@ impl Drop for Guard {
     }
 }
 
-impl fmt::Debug for Pool {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pool")
-            .field("name", &self.guard.shared.name)
-            .field("threads", &self.threads())
-            .field("unfinished", &self.unfinished())
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(|it: Pool|
+    name: it.guard.shared.name,
+    threads: it.threads(),
+    unfinished: it.unfinished(),
+);
 
 #[cfg(all(test, not(lars_loom)))]
 mod tests {
     use super::*;
+    use crate::sync::real_now;
     use std::sync::mpsc;
     use std::time::Duration;
 

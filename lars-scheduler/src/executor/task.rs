@@ -1,9 +1,9 @@
-//! What is run: closures with options, and their storage inside an entry.
+//! Tasks: closures with options.
 
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
+use crate::base::debug::debug_fields;
 use crate::base::raw_task::TaskBody;
 use crate::executor::Executor;
 use crate::executor::run_on::RunOn;
@@ -13,6 +13,7 @@ use crate::executor::run_on::RunOn;
 pub(crate) struct TaskOptions {
     pub(crate) run_on: RunOn,
     pub(crate) run_on_close: bool,
+    pub(crate) name: Option<&'static str>,
 }
 
 /// What can be scheduled to run once: any `FnOnce() + Send + 'static`, or a [`Task`] with options.
@@ -77,7 +78,7 @@ impl<F: FnOnce() + Send + 'static> sealed::Parts for F {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoHook;
 
-/// What can be called when a task was cancelled. Every closure, and a few types of this crate.
+/// What is called when a task has been cancelled: any closure, and a few types of this crate.
 ///
 /// # Examples
 ///
@@ -107,7 +108,7 @@ pub trait CancelHook: Send + Sized + 'static {
     fn unhook<F: TaskBody>(body: Self::Hooked<F>) -> (F, Self);
 }
 
-/// Without a hook the body is as it was, and keeps whatever else is known of it.
+/// Without a hook the body stays what it is, with all that its type provides.
 impl CancelHook for NoHook {
     type Hooked<F: TaskBody> = F;
 
@@ -178,8 +179,8 @@ impl<F, C> Task<F, C> {
 
     /// Runs the task on the timer thread itself.
     ///
-    /// For what never blocks and is done within microseconds: a message sent, a waker woken, a
-    /// flag set. While it runs, no other timer of the scheduler fires.
+    /// For tasks that never block and take microseconds: sending a message, waking a waker, setting
+    /// a flag. While it runs, no other timer of the scheduler fires.
     pub fn inline(self) -> Self {
         self.run_on(RunOn::Inline)
     }
@@ -194,6 +195,17 @@ impl<F, C> Task<F, C> {
         self
     }
 
+    /// Gives the task a name, by which logs, hooks and listings know it; see
+    /// [`TaskIdentity`](crate::TaskIdentity).
+    ///
+    /// It says what kind of task this is (`"session timeout"`), not which one of them: the
+    /// scheduler remembers each combination of name, type and place to the end of the process, and
+    /// at most 65,536 of them.
+    pub fn named(mut self, name: &'static str) -> Self {
+        self.options.name = Some(name);
+        self
+    }
+
     /// Marks the task for [`ClosePolicy::RunMarked`](crate::ClosePolicy::RunMarked): when the
     /// scheduler is closed before the task is due, the closing thread runs it.
     pub fn run_on_close(mut self) -> Self {
@@ -201,7 +213,7 @@ impl<F, C> Task<F, C> {
         self
     }
 
-    /// Calls `hook` once when the task has been cancelled, instead of the one that it may have.
+    /// Calls `hook` once when the task has been cancelled. It replaces an earlier hook.
     ///
     /// It runs on the thread that cancelled, inside `cancel()`, after the task's captures have
     /// been dropped. It is not called when the task runs, nor when `stop` hands the task back. A
@@ -211,11 +223,7 @@ impl<F, C> Task<F, C> {
     }
 }
 
-impl<F, C> fmt::Debug for Task<F, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Task").field("options", &self.options).finish_non_exhaustive()
-    }
-}
+debug_fields!(|it: Task<F, C>| options: it.options);
 
 /// The body of a [`Task`] with a hook: what it runs, and the hook.
 pub struct HookedBody<F, C> {
@@ -233,11 +241,7 @@ impl<F, C> HookedBody<F, C> {
     }
 }
 
-impl<F, C> fmt::Debug for HookedBody<F, C> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HookedBody").finish_non_exhaustive()
-    }
-}
+debug_fields!(|_it: HookedBody<F, C>|);
 
 impl<F, C> TaskBody for HookedBody<F, C>
 where
@@ -256,9 +260,13 @@ where
         self.run.lost();
     }
 
+    fn known_as() -> &'static str {
+        F::known_as()
+    }
+
     fn cancelled(self) {
         let Self { run, hook } = self;
-        // The hook is owed its call whatever the body's end does.
+        // The hook must be called even if the body's destructor panics.
         let end = catch_unwind(AssertUnwindSafe(move || run.cancelled()));
         hook.call();
         if let Err(payload) = end {

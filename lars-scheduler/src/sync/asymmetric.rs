@@ -1,7 +1,7 @@
 //! A pair of fences, one of which costs nothing.
 //!
 //! Two threads that each store a flag and then load the other's need a full fence in between, or
-//! both may miss the other's store. Where one of them comes a million times as often as the other,
+//! both may miss the other's store. If one of them does so a million times as often as the other,
 //! the kernel can pay for both: the frequent side keeps its compiler from reordering, and the rare
 //! side asks the kernel to put a fence into every running thread of the process (`membarrier(2)`,
 //! `MEMBARRIER_CMD_PRIVATE_EXPEDITED`, Linux 4.14).

@@ -1,9 +1,9 @@
 //! The primitives on shuttle: threads of a model take turns on one thread of the system, and each
 //! step on one of these may let another go on.
 //!
-//! shuttle knows no weak memory: all orderings are as good as `SeqCst` here, and are loom's
-//! business. What is std's or crossbeam's stays so where no step of it has to be interrupted
-//! halfway: reference counts and the deques of the pools. A call of those is one step.
+//! shuttle knows no weak memory: all orderings are as strong as `SeqCst` here; loom checks
+//! orderings. Types of std and crossbeam stay if no call of theirs has to be interrupted halfway:
+//! reference counts and the deques of the pools. A call of those is one step.
 #![allow(missing_docs)]
 
 mod check;
@@ -40,8 +40,7 @@ pub mod thread {
     }
 }
 
-/// `std`'s cell behind the interface of loom's. A data race is not noticed here, but what it spoils
-/// is.
+/// `std`'s cell behind the interface of loom's. A data race is not noticed here, but its damage is.
 #[derive(Debug)]
 #[repr(transparent)]
 pub struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
@@ -118,8 +117,8 @@ impl Drop for Slot {
     }
 }
 
-/// As the real one: the smallest number that no other thread of the model has, from its first call
-/// to the end of the thread.
+/// Like the real one: the smallest number that no other thread of the model has, from its first
+/// call to the end of the thread.
 pub(crate) fn thread_slot() -> usize {
     SLOT.try_with(|slot| slot.0).unwrap_or(NO_SLOT)
 }

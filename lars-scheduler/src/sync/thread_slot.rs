@@ -18,7 +18,7 @@ use super::NO_SLOT;
 const UNKNOWN: usize = usize::MAX - 1;
 
 thread_local! {
-    /// Without a destructor, so that it can be read at any time in a thread's life, also from the
+    /// Without a destructor, so that it can be read at any time in a thread's life, even from the
     /// destructors of other thread-locals.
     static SLOT: Cell<usize> = const { Cell::new(UNKNOWN) };
     /// What the thread used last that belongs to its number, and in which scheduler. No scheduler

@@ -2,8 +2,8 @@
 //! clock or a timer.
 //!
 //! A [`BackoffPolicy`] is a checked value; [`start`](BackoffPolicy::start) makes a [`Backoff`] of
-//! it for each operation that is retried. [`retry`](crate::retry) retries async work; a task waits
-//! these delays with [`schedule_repeating`](crate::Handle::schedule_repeating):
+//! it for each operation that is retried. [`retry`](crate::retry) retries async work; a plain task
+//! waits with [`schedule_repeating`](crate::Handle::schedule_repeating):
 //!
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -36,8 +36,8 @@ const MIN_FACTOR: f64 = 1.0;
 /// By how much a decorrelated delay may exceed the one before.
 const DECORRELATED_GROWTH: u32 = 3;
 
-/// How chance spreads the delays of many clients that fail at the same moment, so that they do not
-/// return at the same moment. The kinds and their names are those of *Exponential Backoff And
+/// How random jitter spreads the delays of clients that fail at the same moment, so that they do
+/// not return at the same moment. The kinds and their names are those of *Exponential Backoff And
 /// Jitter* in the AWS Architecture Blog.
 ///
 /// `base` is what the delay would be without jitter: `min(cap, initial * factor^n)`. No kind
@@ -117,7 +117,7 @@ pub enum BackoffError {
         /// The first delay.
         initial: Duration,
     },
-    /// There must be an attempt.
+    /// There must be at least one attempt.
     #[error("max_attempts is {given}, but it must be at least {min} (leave it unset for no limit)")]
     MaxAttempts {
         /// What was asked for.
@@ -184,7 +184,7 @@ impl BackoffBuilder {
         self
     }
 
-    /// How chance spreads the delays; not at all by default.
+    /// How jitter spreads the delays; not at all by default.
     pub fn jitter(mut self, jitter: Jitter) -> Self {
         self.policy.jitter = jitter;
         self
@@ -213,7 +213,7 @@ impl BackoffBuilder {
     }
 }
 
-/// How delays grow. A checked value that can be copied around.
+/// How delays grow: a checked value, which is `Copy`.
 ///
 /// [`start`](Self::start) makes a [`Backoff`] of it, one for each operation that is retried.
 ///
@@ -260,7 +260,7 @@ impl BackoffPolicy {
         }
     }
 
-    /// A backoff at its beginning. Each one draws different numbers, or jitter would spread
+    /// A backoff at its beginning. Each one draws different numbers; otherwise jitter would spread
     /// nothing.
     pub fn start(&self) -> Backoff {
         Backoff::new(*self, fastrand::Rng::new())
@@ -313,7 +313,7 @@ impl BackoffPolicy {
     }
 }
 
-/// Delays between attempts, one after the other; made by [`BackoffPolicy::start`].
+/// The delays between attempts, one after another. Made by [`BackoffPolicy::start`].
 ///
 /// Also an [`Iterator`] over the delays. It is not `Clone`: a copy would draw the same numbers, and
 /// clients that share a policy would return at the same moment.
@@ -347,8 +347,8 @@ impl Backoff {
         Self { policy, failures: 0, previous: policy.initial, rng }
     }
 
-    /// To be called when an attempt has failed: how long to wait before the next one, or `None` if
-    /// it was the last. It stays `None` until [`reset`](Self::reset).
+    /// Call it when an attempt has failed: it returns how long to wait before the next one, or
+    /// `None` if that was the last. It stays `None` until [`reset`](Self::reset).
     pub fn next_delay(&mut self) -> Option<Duration> {
         let failures = self.failures.saturating_add(1);
         if self.policy.max_attempts.is_some_and(|max| failures >= max) {
@@ -373,7 +373,7 @@ impl Backoff {
         Some(delay)
     }
 
-    /// To be called when an attempt has succeeded: the delays start over. The random numbers go on.
+    /// Call it when an attempt has succeeded: the delays start over, the random sequence goes on.
     pub fn reset(&mut self) {
         self.failures = 0;
         self.previous = self.policy.initial;

@@ -5,15 +5,15 @@
 //! [`Handle::schedule_calls_with_fixed_delay`] and [`Handle::schedule_calls_at_fixed_rate`] call
 //! again and again, until a run has a result.
 //!
-//! Callers that wait learn of every end: the value, the panic, the cancel, that an executor lost
-//! the call, and that `stop` has handed it back. (A `Future` of the JDK that `shutdownNow` handed
-//! back is neither done nor cancelled, and `get` blocks forever.)
+//! Waiting callers learn how a call ended, in every case: with a value, a panic or a cancel, or
+//! because an executor lost it or `stop` handed it back. (A `Future` of the JDK that `shutdownNow`
+//! handed back is neither done nor cancelled, and `get` blocks forever.)
+
+mod outcome;
 
 mod bodies;
 mod handles;
-mod outcome;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -22,7 +22,7 @@ pub(crate) use self::handles::Target;
 pub use self::handles::{CallCanceller, ScheduledCall};
 pub use self::outcome::{CallError, CallPanic};
 pub(crate) use self::outcome::{CallOutcome, promise};
-use crate::systems::facade::RunOn;
+use crate::systems::facade::{RunOn, debug_fields};
 use crate::systems::when_due::WhenDue;
 use crate::{Executor, Handle, MissedTickBehavior, Periodic, ScheduleError, Task, TaskBody};
 
@@ -86,14 +86,10 @@ impl<F> Call<F> {
     }
 }
 
-impl<F> fmt::Debug for Call<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Call").finish_non_exhaustive()
-    }
-}
+debug_fields!(|_it: Call<F>|);
 
 impl CallOptions {
-    /// Runs on `executor` what does not say where it runs.
+    /// Uses `executor` if the call does not say where it runs.
     pub(crate) fn or_on(mut self, executor: &RunOn) -> Self {
         if matches!(self.run_on, RunOn::Default) {
             self.run_on = executor.clone();
@@ -301,11 +297,7 @@ impl Handle {
         delay: Duration,
         call: C,
     ) -> Result<ScheduledCall<R::Value>, ScheduleError<C>> {
-        let Call { run, options } = call.into_call();
-        let series = Series::new(run, options, ());
-        let due = self.due_after(initial);
-        let (outcome, series) = series.start::<R, C>(self, initial, Rhythm::FixedDelay(delay))?;
-        Ok(ScheduledCall::new(outcome, Arc::new(series), due, self.clone()))
+        self.schedule_calls(initial, Rhythm::FixedDelay(delay), call)
     }
 
     /// Calls `call` after `initial`, and then every `interval` without drift, until a run returns
@@ -324,10 +316,19 @@ impl Handle {
         interval: Duration,
         call: C,
     ) -> Result<ScheduledCall<R::Value>, ScheduleError<C>> {
+        self.schedule_calls(initial, Rhythm::FixedRate(interval), call)
+    }
+
+    fn schedule_calls<R: RunResult, C: IntoRepeatedCall<R>>(
+        &self,
+        initial: Duration,
+        rhythm: Rhythm,
+        call: C,
+    ) -> Result<ScheduledCall<R::Value>, ScheduleError<C>> {
         let Call { run, options } = call.into_call();
         let series = Series::new(run, options, ());
         let due = self.due_after(initial);
-        let (outcome, series) = series.start::<R, C>(self, initial, Rhythm::FixedRate(interval))?;
+        let (outcome, series) = series.start::<R, C>(self, initial, rhythm)?;
         Ok(ScheduledCall::new(outcome, Arc::new(series), due, self.clone()))
     }
 }

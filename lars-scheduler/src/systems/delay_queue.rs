@@ -1,8 +1,8 @@
 //! A queue whose items can be taken when they are due: the JDK's `DelayQueue`.
 //!
-//! For work that has to wait until your own threads or tasks take it: retries, expiries,
-//! cool-downs. It has no thread of its own, and blocking consumers need no scheduler. Async
-//! consumers bring a [`Handle`], whose scheduler wakes them when the first item comes due.
+//! For work that your own threads or tasks take when its time comes: retries, expiries, cool-downs.
+//! It has no thread of its own, and blocking consumers need no scheduler. Async consumers bring a
+//! [`Handle`], whose scheduler wakes them when the first item is due.
 //!
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -26,14 +26,14 @@
 //! The names are the same, and so is the idea that one consumer, the leader, waits for the first
 //! item while the others sleep. The delay is an argument of `put`, so an item need not know it.
 //! Items with equal deadlines keep their order. An item is removed by its key in O(log n), where
-//! the JDK searches the whole queue. A queue can be closed, which tells every consumer that waits.
+//! the JDK searches the whole queue. A queue can be closed, which wakes every waiting consumer.
 
 mod error;
-mod next;
-mod peek;
 mod waiting;
 
-use std::fmt;
+mod next;
+mod peek;
+
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -42,7 +42,7 @@ pub use self::next::{Items, Next, NextError};
 pub use self::peek::Peek;
 use self::waiting::{SharedQueue, wake};
 use crate::Handle;
-use crate::systems::facade::real_now;
+use crate::systems::facade::{debug_fields, real_now};
 use crate::systems::when_due::WhenDue;
 
 /// A queue of items with deadlines: an item is taken when it is due, never before, the earliest
@@ -54,10 +54,9 @@ use crate::systems::when_due::WhenDue;
 /// # Ordering
 ///
 /// By deadline; items with equal deadlines in the order in which they were put. Waiting consumers
-/// are served in the order in which they began to wait, with two exceptions. A consumer that comes
-/// while an item is due may be faster than the one that was just woken for it. And between the
-/// wake-up of a consumer and its next look, a new one waits for the first item in its place, and
-/// may be served first.
+/// are served in the order in which they began to wait, with two exceptions. A consumer that
+/// arrives while an item is due may be faster than the one that was just woken for it. And a
+/// consumer that arrives between another's wake-up and its next check may be served first.
 ///
 /// # Lateness
 ///
@@ -66,8 +65,8 @@ use crate::systems::when_due::WhenDue;
 ///
 /// # Closing
 ///
-/// [`close`](Self::close) ends the waiting: no item can be put in, and no consumer waits any more.
-/// Items stay in the queue, for [`poll`](Self::poll), [`drain`](Self::drain) and
+/// [`close`](Self::close) ends all waiting: no item can be put in, and no consumer waits. Items
+/// stay in the queue, for [`poll`](Self::poll), [`drain`](Self::drain) and
 /// [`take_all`](Self::take_all).
 ///
 /// # Examples
@@ -110,8 +109,7 @@ pub struct DelayQueue<T> {
 
 /// Names one item of one queue. Made by [`DelayQueue::put`].
 ///
-/// A key is good for its item only. Once that is gone it names nothing, and it names nothing in
-/// another queue.
+/// A key names one item of its queue. Once the item is gone, and in other queues, it names nothing.
 ///
 /// # Examples
 ///
@@ -154,8 +152,8 @@ impl<T> DelayQueue<T> {
     /// The clock must not go back. A thread that waits assumes that it keeps pace with the system's
     /// clock, and a future that it keeps pace with its scheduler's; code that makes it jump calls
     /// [`clock_moved`](Self::clock_moved). The clock is read outside of all locks. A panic in it
-    /// passes through the call that read it, and harms nothing; a future then loses its place in
-    /// the line.
+    /// passes through the call that read it, and does no harm, except that a future loses its place
+    /// in the line.
     ///
     /// # Examples
     ///
@@ -182,7 +180,7 @@ impl<T> DelayQueue<T> {
         Self { shared: Arc::new(SharedQueue::new(Box::new(clock))) }
     }
 
-    /// Makes all consumers that wait look at the clock.
+    /// Makes all waiting consumers look at the clock.
     ///
     /// # Examples
     ///
@@ -213,10 +211,10 @@ impl<T> DelayQueue<T> {
         waiting.into_values().for_each(wake);
     }
 
-    /// Puts in an item that is due `delay` from now. The key takes it out again.
+    /// Puts in an item that is due `delay` from now. The key can remove it again.
     ///
-    /// A delay that no clock reaches, up to [`Duration::MAX`], is accepted. The item never comes
-    /// due, but is counted, seen by [`peek`](Self::peek), and can be removed.
+    /// A delay beyond the clock's range, up to [`Duration::MAX`], is accepted. The item is never
+    /// due, but it is counted, [`peek`](Self::peek) shows it, and it can be removed.
     ///
     /// # Errors
     ///
@@ -296,7 +294,7 @@ impl<T> DelayQueue<T> {
     ///
     /// An item is taken out only when the future is ready. Dropping it before that loses nothing:
     /// if it was the leader, or had been woken, the next consumer in the line takes its place. A
-    /// future that was woken and is never polled holds its item up, until another consumer comes.
+    /// future that was woken but is never polled delays its item until another consumer comes.
     ///
     /// # Examples
     ///
@@ -360,7 +358,7 @@ impl<T> DelayQueue<T> {
     }
 
     /// Takes all items, due or not, the earliest first, each with its deadline; `None` for items
-    /// that never come due.
+    /// that are never due.
     pub fn take_all(&self) -> Vec<(Option<Instant>, T)> {
         let all = std::mem::take(&mut self.shared.contents.lock().items);
         all.into_iter().map(|((due, _), item)| (due.instant(), item)).collect()
@@ -388,8 +386,8 @@ impl<T> DelayQueue<T> {
 
     /// Looks at the first item, whether it is due or not.
     ///
-    /// What it returns holds the queue's lock: while it exists, all other calls wait, and a call on
-    /// the same thread waits forever.
+    /// The returned guard holds the queue's lock: while it exists, all other calls wait, and a call
+    /// on the same thread waits forever.
     ///
     /// # Examples
     ///
@@ -422,7 +420,7 @@ impl<T> DelayQueue<T> {
         self.len() == 0
     }
 
-    /// Closes the queue, and wakes every consumer that waits. Items stay in the queue. True if this
+    /// Closes the queue, and wakes every waiting consumer. Items stay in the queue. True if this
     /// call closed it.
     pub fn close(&self) -> bool {
         let mut state = self.shared.contents.lock();
@@ -445,11 +443,4 @@ impl<T> Clone for DelayQueue<T> {
     }
 }
 
-impl<T> fmt::Debug for DelayQueue<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DelayQueue")
-            .field("len", &self.len())
-            .field("closed", &self.is_closed())
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(|it: DelayQueue<T>| len: it.len(), closed: it.is_closed());

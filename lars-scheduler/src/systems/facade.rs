@@ -1,12 +1,13 @@
 //! The inner facade: all that systems use of the folders above and that users of the crate cannot.
 //!
-//! Beyond this module, a system names the crate's public items (as `crate::Name`), the primitives
-//! of `sync`, and other systems. `ci/tidy.py` holds that.
+//! Beyond this module, a system names only the crate's public items (as `crate::Name`), the
+//! primitives of `sync`, and other systems. `ci/tidy.py` enforces that.
 //!
 //! | item | what it is for |
 //! |---|---|
 //! | [`real_now`], [`block_until`], [`park_until`], [`waker_of`] | waiting, with a limit |
 //! | [`message_of`] | what a panic says |
+//! | `debug_fields!` | `Debug` for types with private insides |
 //! | [`RunOn`], with `Task::run_on` and `Periodic::run_on` | where something runs, as a value |
 //! | [`Rate`], [`check_period`] | fixed rates, and the shortest period |
 //! | [`goes_on`] | the verdict of a repeat's run |
@@ -16,6 +17,7 @@
 //! | `Periodic::on_end_from_outside` | a repeat that learns of a cancel, or of a `stop` |
 
 use crate::api::repeat::sealed::Next;
+use crate::base::identity::Label;
 use crate::base::panics::Reporter;
 use crate::base::raw_task::RawTask;
 use crate::engine::dispatch::hand_over;
@@ -25,6 +27,7 @@ use crate::{Executor, Handle, Inline, PanicIn, Periodic, Repeat, TaskBody, Verdi
 
 pub(crate) use crate::api::rate::{Rate, check_period};
 pub(crate) use crate::base::clock::real_now;
+pub(crate) use crate::base::debug::debug_fields;
 pub(crate) use crate::base::panics::message_of;
 pub(crate) use crate::base::wait::{block_until, park_until, waker_of};
 pub(crate) use crate::executor::run_on::RunOn;
@@ -36,8 +39,8 @@ impl Handle {
         self.core().reporter.contain(place, code)
     }
 
-    /// Runs a task now, without a timer: for work that was accepted, and that `max_pending` or the
-    /// end of the scheduler must not refuse any more. [`RunOn::Inline`] is here, on this thread.
+    /// Runs a task now, without a timer: for work that was accepted, and that neither `max_pending`
+    /// nor the end of the scheduler may refuse now. [`RunOn::Inline`] runs it on this thread.
     pub(crate) fn hand_over(&self, run_on: &RunOn, body: impl TaskBody) {
         let live = self.live();
         let executor: &dyn Executor = match (run_on, &live.executor) {
@@ -46,13 +49,13 @@ impl Handle {
             (RunOn::Default, DefaultExecutor::Pool(pool)) => pool,
             (RunOn::Default, DefaultExecutor::Inline) | (RunOn::Inline, _) => &Inline,
         };
-        hand_over(live, executor, RawTask::new(body));
+        hand_over(live, executor, RawTask::new(body, Label::default()), live.clock.now());
     }
 
     /// Runs a task now on the scheduler's own pool, whatever its executor is.
     pub(crate) fn hand_over_to_pool(&self, body: impl TaskBody) {
         let live = self.live();
-        hand_over(live, &live.pool, RawTask::new(body));
+        hand_over(live, &live.pool, RawTask::new(body, Label::default()), live.clock.now());
     }
 }
 
@@ -68,8 +71,8 @@ pub(crate) fn goes_on(verdict: impl Verdict) -> bool {
 }
 
 impl<F> Periodic<F> {
-    /// Calls `cancelled` when the series was cancelled, as `on_cancel` does; and `handed_back` when
-    /// `stop` is about to hand its next run back, on the thread that fires the scheduler's timers.
+    /// Calls `cancelled` when the series was cancelled, like `on_cancel`. Calls `handed_back` when
+    /// `stop` is about to hand back the next run, on the thread that fires the scheduler's timers.
     pub(crate) fn on_end_from_outside<C, H>(
         self,
         cancelled: C,

@@ -52,24 +52,24 @@
 //! - **A waker that panics is contained** on the timer thread, and reported like a task that
 //!   panics.
 //!
-//! The timer thread calls the wakers of all due futures one after the other, outside of any lock. A
-//! waker that blocks holds up other timers; those of the known executors only put the task into a
+//! The timer thread calls the wakers of all due futures one after another, outside any lock. A
+//! waker that blocks delays other timers; the wakers of common executors only put the task into a
 //! queue.
 //!
 //! # Why the result is a `Result`
 //!
-//! A future can outlive the scheduler that it waits for. It must not wait forever then. It must not
-//! be ready as if the time had passed, because nothing here is early. It should not panic, because
-//! then a shutdown in one place would be a bug in another. So it reports the end: every wait ends
-//! with `Ok` when its time has come, with [`Refusal::Stopped`](crate::Refusal::Stopped) if the
-//! scheduler was stopped, closed or dropped first, and with [`Refusal::Full`](crate::Refusal::Full)
-//! if `max_pending` leaves no place for its timer. In tokio this cannot happen, because the runtime
+//! A future can outlive its scheduler. Then it must not wait forever. It must not be ready as if
+//! the time had passed, because nothing here is early. And it should not panic, because a shutdown
+//! in one place would then be a bug in another. So it reports the end: every wait ends with `Ok`
+//! when its time has come, with [`Refusal::Stopped`](crate::Refusal::Stopped) if the scheduler was
+//! stopped, closed or dropped first, and with [`Refusal::Full`](crate::Refusal::Full) if
+//! `max_pending` leaves no place for its timer. In tokio this cannot happen, because the runtime
 //! that polls a sleep also owns its timer, and the output is `()`. If you come from tokio, write
-//! `timers.sleep(d).await?`, or `let _ =` where the end of the scheduler is the end of the task
-//! anyway. Ignoring the result is a compiler warning.
+//! `timers.sleep(d).await?`, or `let _ =` if the task ends with the scheduler anyway. Ignoring the
+//! result is a compiler warning.
 //!
-//! After `close`, `stop` or dropping the owner, every future that waits is woken and ends with
-//! `Stopped`, also while the list from `stop` is kept.
+//! After `close`, `stop` or dropping the owner, every waiting future is woken and ends with
+//! `Stopped`, even while the list from `stop` is kept.
 //!
 //! # Origin
 //!
@@ -95,10 +95,11 @@
 //! [`after`]: crate::Handle::after
 //! [`VirtualTime::block_on`]: crate::VirtualTime::block_on
 
-mod after;
 mod block_on;
-mod interval;
 mod sleep;
+
+mod after;
+mod interval;
 mod timeout;
 
 pub use self::after::After;

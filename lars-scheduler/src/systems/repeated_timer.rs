@@ -1,10 +1,9 @@
 //! A timer that can be started, stopped and pushed back any number of times, after JRaft's
 //! `RepeatedTimer`.
 //!
-//! Protocol engines need timers that are devices rather than tasks: made once, then started and
-//! stopped with the role of their node, pushed back by every heartbeat, with another random timeout
-//! in every round. A [`RepeatedTimer`] is such a device: a trigger, a period, and at most one chain
-//! of runs, whatever is called on it and from where.
+//! Protocol engines make a timer once, start and stop it with the role of their node, and push it
+//! back with every heartbeat; each round has a new random timeout. A [`RepeatedTimer`] is a
+//! trigger, a period, and at most one chain of runs, whatever is called on it and from where.
 //!
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -46,24 +45,25 @@
 //! - **Nothing is held while user code runs.** All methods may be called from the trigger, from the
 //!   hooks, and from any thread.
 //! - **A trigger that panics** is reported like a task that panics
-//!   ([`Builder::on_panic`](crate::Builder::on_panic)), and the chain goes on: a node without its
-//!   election timer would be worse off. Panics in the hooks are reported too; if
+//!   ([`Builder::on_panic`](crate::Builder::on_panic)), and the chain goes on: losing the election
+//!   timer would be worse for the node. Panics in the hooks are reported too; if
 //!   [`adjust_timeout`](RepeatedTimerBuilder::adjust_timeout) panics, the period is used as it is.
 //!
 //! # Pushing back is cheap
 //!
 //! A [`reset`](RepeatedTimer::reset) that moves the trigger further out, as a heartbeat does,
-//! writes down the new time and touches no timer of the scheduler: when the old time comes, the
-//! repeated timer looks, and sleeps on. While the scheduler runs it cannot be refused, not even
-//! when `max_pending` timers are pending. Only a timeout that comes nearer needs another timer.
+//! writes down the new time and touches no timer of the scheduler. At the old time the repeated
+//! timer wakes, sees the new time, and sleeps on. While the scheduler runs it cannot be refused,
+//! not even when `max_pending` timers are pending. Only a timeout that comes nearer needs another
+//! timer.
 //!
 //! # The end
 //!
 //! [`destroy`](RepeatedTimer::destroy) ends the timer for good. So does dropping its last clone:
-//! nothing could stop the timer after that. (A trigger that keeps a clone of its own timer keeps it
-//! alive; it should use the timer that it gets as its argument.) When the scheduler stops, its
-//! repeated timers are stopped, also while the list from `stop` is kept. As with all repeats,
-//! `close` does not run a trigger before its time.
+//! nothing could stop the timer after that. (A clone of the timer in its own trigger keeps the
+//! timer alive; the trigger should use the timer that it gets as its argument.) When the scheduler
+//! stops, its repeated timers are stopped, even while the list from `stop` is kept. As with all
+//! repeats, `close` does not run a trigger before its time.
 //!
 //! # Differences from JRaft
 //!
@@ -76,8 +76,9 @@
 //! | `destroy` from the trigger leaves the timer's thread behind | it leaves nothing behind |
 //! | a period is not checked | zero is refused |
 
-mod builder;
 mod chain;
+
+mod builder;
 
 use std::fmt;
 use std::sync::Arc;
@@ -129,7 +130,7 @@ impl RepeatedTimer {
         RepeatedTimerBuilder::new(handle, period)
     }
 
-    /// A timer with this `period` and no options, stopped. Same as [`builder`](Self::builder) and
+    /// A stopped timer with this `period` and no options. Short for [`builder`](Self::builder) and
     /// `build`.
     ///
     /// # Errors
@@ -158,10 +159,10 @@ impl RepeatedTimer {
         Self::builder(handle, period).build(trigger)
     }
 
-    /// Starts the timer: the first trigger comes one timeout from now. A timer that is started
-    /// stays as it is.
+    /// Starts the timer: the first trigger comes one timeout from now. Does nothing if the timer is
+    /// started.
     ///
-    /// If it was stopped while a trigger runs, it goes on after that run.
+    /// If the timer was stopped while a trigger runs, it goes on after that run.
     ///
     /// # Errors
     ///
@@ -267,16 +268,16 @@ impl RepeatedTimer {
     /// comes one timeout after the end of this run. True if it ran, which it does if the timer is
     /// started and no trigger is running.
     ///
-    /// This call is meant to run a user's code on the caller's stack. A panic of the trigger is
-    /// contained and reported as always.
+    /// The trigger runs on the caller's stack, by design. A panic in it is contained and reported
+    /// as always.
     ///
     /// # Errors
     ///
     /// [`Refusal::Destroyed`] after [`destroy`](Self::destroy). In the other cases the trigger has
     /// run. [`Refusal::Stopped`]: the scheduler was stopped, and so is the timer.
-    /// [`Refusal::Full`]: the next trigger is due sooner than the timer looks, because its timeout
-    /// was shortened or is random. It comes when the timer looks, at the latest when the replaced
-    /// trigger was due, or one period after that.
+    /// [`Refusal::Full`]: the next trigger is due before the timer's planned wake-up, because its
+    /// timeout was shortened or is random. It then comes at that wake-up: at the latest when the
+    /// replaced trigger was due, or one period after that.
     ///
     /// # Examples
     ///
@@ -321,13 +322,13 @@ impl RepeatedTimer {
         self.shared.lock().destroyed
     }
 
-    /// The period, without what `adjust_timeout` makes of it.
+    /// The period, before `adjust_timeout`.
     pub fn period(&self) -> Duration {
         self.shared.lock().period
     }
 
     /// When the next trigger is due. `None` while the timer is stopped, while a trigger runs, and
-    /// if the timeout is beyond what an [`Instant`] can express: then it never comes.
+    /// if the timeout is beyond what an [`Instant`] can express, and so never ends.
     pub fn due(&self) -> Option<Instant> {
         self.shared.due()
     }
@@ -347,7 +348,7 @@ impl fmt::Debug for RepeatedTimer {
 }
 
 /// Why [`stop_and_wait`](RepeatedTimer::stop_and_wait) did not wait to the end. The timer is
-/// stopped nevertheless.
+/// stopped all the same.
 ///
 /// # Examples
 ///
@@ -378,7 +379,7 @@ pub enum StopWaitError {
     /// The trigger had not ended within the limit.
     #[error("the trigger was still running after {limit:?}")]
     Timeout {
-        /// How long it was waited for.
+        /// How long the call waited.
         limit: Duration,
     },
 }

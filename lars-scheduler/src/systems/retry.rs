@@ -35,8 +35,8 @@
 //!
 //! - A pause begins when an attempt has failed, and is never cut short. Jitter stays inside the
 //!   policy's cap.
-//! - One attempt at a time, and at most one for each poll: an operation that fails at once, with
-//!   pauses that are over at once, still lets other tasks run.
+//! - One attempt at a time, and at most one per poll: an operation that fails at once, with pauses
+//!   of zero, still lets other tasks run.
 //! - [`RetryError`] has the last error, the number of attempts and the reason for giving up.
 //! - If the scheduler stops, the retry ends with [`GiveUp::Refused`] when it next has to wait.
 //!
@@ -57,7 +57,8 @@ use crate::systems::future::Sleep;
 use crate::systems::when_due::WhenDue;
 use crate::{Handle, Refusal};
 
-/// The default predicate of a [`Retry`], until [`when`](Retry::when) sets another one: every error.
+/// The default predicate of a [`Retry`], which accepts every error; [`when`](Retry::when) sets
+/// another.
 pub type AnyError<Work> = fn(&<Work as TryFuture>::Error) -> bool;
 
 fn always<E>(_: &E) -> bool {
@@ -70,8 +71,8 @@ impl Handle {
     ///
     /// The attempts follow each other, on the task that polls this, and the first is made by the
     /// first poll. A pause begins when an attempt has failed. [`Retry::when`] limits it to some
-    /// errors. [`Retry::within`] and [`Retry::until`] limit the whole of it. A limit for each
-    /// attempt is a [`timeout`](Self::timeout) in the operation.
+    /// errors. [`Retry::within`] and [`Retry::until`] limit the whole. To limit each attempt, use
+    /// [`timeout`](Self::timeout) in the operation.
     ///
     /// # Errors
     ///
@@ -192,8 +193,8 @@ impl<E> RetryError<E> {
         self.attempts
     }
 
-    /// What the last attempt that ended failed with. `None` only if the deadline came, or the
-    /// scheduler was stopped, during the first attempt.
+    /// The error of the last attempt that ended. `None` only if the deadline came, or the scheduler
+    /// was stopped, during the first attempt.
     pub fn last_error(&self) -> Option<&E> {
         self.last.as_ref()
     }
@@ -225,7 +226,7 @@ pin_project! {
     ///
     /// # Cancel safety
     ///
-    /// Dropping it drops the attempt in flight, and there is no other.
+    /// Dropping it drops the attempt in flight; no other follows.
     ///
     /// # Panics
     ///
@@ -280,8 +281,7 @@ where
     }
 
     /// Limits all attempts and pauses together to `deadline`. An attempt in flight at that time is
-    /// dropped. A pause that would reach it is not begun: the retry fails at once, with the last
-    /// error.
+    /// dropped. If a pause would reach it, the retry fails at once, with the last error.
     ///
     /// As in [`Timeout`](crate::future::Timeout), an attempt that is ready at that very moment
     /// wins.

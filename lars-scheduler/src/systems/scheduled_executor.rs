@@ -2,24 +2,23 @@
 //! or a shared one.
 //!
 //! A scheduler serves all of its users, and is stopped once, for all of them. A
-//! [`ScheduledExecutor`] is one owner's share of it: it knows which of its tasks are not over,
+//! [`ScheduledExecutor`] is one owner's share of it: it knows which of its tasks are unfinished,
 //! waits for them, and cancels them without touching anybody else's. Their results are
 //! [`ScheduledCall`]s.
 //!
 //! # Compared with the JDK
 //!
-//! - Nothing is kept of a cancelled task: there is no policy to choose and nothing to purge.
-//! - A fixed rate that was held up catches up as [`Call::missed_ticks`] says, not always in a
+//! - A cancelled task leaves nothing behind: there is no policy to choose and nothing to purge.
+//! - [`Call::missed_ticks`] says how a fixed rate that was held up catches up; it need not be a
 //!   burst.
-//! - A caller that waits for a task that [`shutdown_now`](ScheduledExecutor::shutdown_now) handed
-//!   back is told at once. A `Future` of the JDK blocks forever.
-//! - A run is not interrupted. A task that may have to end early checks a flag.
+//! - A caller that waits for a task that [`shutdown_now`](ScheduledExecutor::shutdown_now) hands
+//!   back learns of it at once. In the JDK, `get` on such a `Future` blocks forever.
+//! - A run is not interrupted. A task that has to be able to end early checks a flag.
 
 mod invoke;
 mod registry;
 mod shutdown;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,7 +32,7 @@ use crate::systems::call::{
     Call, CallBody, CallError, IntoCall, IntoRepeatedCall, Rhythm, RunResult, ScheduledCall,
     Series, Target, promise,
 };
-use crate::systems::facade::RunOn;
+use crate::systems::facade::{RunOn, debug_fields};
 use crate::systems::when_due::WhenDue;
 use crate::{
     BuildError, Cancellable, Executor, Handle, LightArrayRevolverScheduler, Refusal, ScheduleError,
@@ -78,11 +77,11 @@ pub struct ExecutorCounts {
     pub repeats: usize,
 }
 
-/// Schedules tasks and owns them: it knows which of them are not over, waits for them, and cancels
-/// them without touching anybody else's work on the same scheduler.
+/// Schedules tasks and owns them: it knows which of them are unfinished, waits for them, and
+/// cancels them without touching anybody else's work on the same scheduler.
 ///
 /// After the JDK's `ScheduledExecutorService`. It has no threads: time and threads are the
-/// scheduler's. It keeps nothing of tasks that have run, were cancelled or were lost.
+/// scheduler's. Tasks that have run, were cancelled or were lost leave nothing behind in it.
 ///
 /// All methods may be called from any thread. A task that has not started can be cancelled, even if
 /// its time has come and it waits for a thread of the pool.
@@ -95,7 +94,7 @@ pub struct ExecutorCounts {
 /// changes nothing, except that an executor with a [scheduler of its own](Self::owning) stops that
 /// scheduler.
 ///
-/// Callers that wait for a call learn of its end in all these cases.
+/// Callers that wait for a call learn of its end in each of these cases.
 ///
 /// # Panics
 ///
@@ -195,7 +194,8 @@ impl ScheduledExecutor {
         self.schedule(Duration::ZERO, task)
     }
 
-    /// Runs `task` once, `delay` from now, for its result. Otherwise as [`Handle::schedule_call`].
+    /// Runs `task` once, `delay` from now, for its result. Otherwise like
+    /// [`Handle::schedule_call`].
     ///
     /// # Errors
     ///
@@ -209,8 +209,8 @@ impl ScheduledExecutor {
         self.accept(self.shared.handle.due_after(delay), task, |_| Ok::<_, ScheduleError<()>>(()))
     }
 
-    /// Accepts a one-shot. `limit` is given the task's number and outcome, and makes something that
-    /// is kept with the task until that is over.
+    /// Accepts a one-shot. `limit` gets the task's number and outcome; what it returns is kept
+    /// until the task is over.
     fn accept<T: Send + 'static, C: IntoCall<T>, K: Send + 'static, L>(
         &self,
         due: WhenDue,
@@ -254,7 +254,7 @@ impl ScheduledExecutor {
 
     /// Runs `task` as soon as a thread is free, and gives it up if it is not done after `limit`, by
     /// the scheduler's clock. Its result is then [`CallError::TimedOut`]. A task that has not
-    /// started by then never starts; one that runs goes on, and its value is dropped. Like
+    /// started by then never starts; a running one goes on, and its value is dropped. Like
     /// `submitWithTimeout` of JDK 25.
     ///
     /// # Errors
@@ -303,8 +303,8 @@ impl ScheduledExecutor {
     /// Accepts a task that is due now, and calls at `deadline` what `give_up` makes, unless the
     /// task is over then.
     ///
-    /// Inline: when the time is up, a task that has not started must not start any more, also when
-    /// it is next in the queue of a pool whose threads are all blocked.
+    /// Inline: once the time is up, a task that has not started must not start, even if it is next
+    /// in the queue of a pool whose threads are all blocked.
     fn submit_limited<T: Send + 'static, C: IntoCall<T>, G: FnOnce() + Send + 'static>(
         &self,
         deadline: WhenDue,
@@ -318,9 +318,9 @@ impl ScheduledExecutor {
         })
     }
 
-    /// Runs `task` as soon as a thread is free, and `instead` if that is not done after `limit`, by
-    /// the scheduler's clock; the result is then what `instead` returns. A task that has not
-    /// started by then never starts; one that runs goes on, and its value is dropped.
+    /// Runs `task` as soon as a thread is free, and `instead` if `task` is not done after `limit`,
+    /// by the scheduler's clock; the result is then what `instead` returns. A task that has not
+    /// started by then never starts; a running one goes on, and its value is dropped.
     ///
     /// # Errors
     ///
@@ -344,7 +344,7 @@ impl ScheduledExecutor {
     }
 
     /// Runs `task` after `initial`, and then again and again, each time `delay` after the end of
-    /// the run before. Otherwise as [`Handle::schedule_calls_with_fixed_delay`].
+    /// the run before. Otherwise like [`Handle::schedule_calls_with_fixed_delay`].
     ///
     /// # Errors
     ///
@@ -360,7 +360,7 @@ impl ScheduledExecutor {
     }
 
     /// Runs `task` after `initial`, and then every `interval`, without drift.
-    /// [`Call::missed_ticks`] chooses what happens to missed runs. Otherwise as
+    /// [`Call::missed_ticks`] chooses what happens to missed runs. Otherwise like
     /// [`Handle::schedule_calls_at_fixed_rate`].
     ///
     /// # Errors
@@ -396,7 +396,7 @@ impl ScheduledExecutor {
         let Some(number) = accepted else {
             return Err(ScheduleError::new(Refusal::ShutDown, C::from_call(Call { run, options })));
         };
-        // From here on the entry goes with the member, also if the series is refused.
+        // From here on the entry goes with the member, even if the series is refused.
         let member = Member { shared: Arc::clone(shared), number };
         let series = Series::new(run, options.or_on(&shared.run_on), member);
         let due = shared.handle.due_after(initial);
@@ -428,11 +428,4 @@ impl ScheduledExecutor {
     }
 }
 
-impl fmt::Debug for ScheduledExecutor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ScheduledExecutor")
-            .field("counts", &self.counts())
-            .field("is_shutdown", &self.is_shutdown())
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(|it: ScheduledExecutor| counts: it.counts(), is_shutdown: it.is_shutdown());

@@ -1,9 +1,9 @@
 //! A supervised task: run again and again on an executor, with a timeout for each run and a backoff
 //! when runs time out.
 //!
-//! For what a client does with a server that may be slow: fetch a registry, send a heartbeat,
-//! reload a configuration. The idea is that of Netflix Eureka's `TimedSupervisorTask`, which
-//! SOFARegistry has as well.
+//! For the recurring work of a client whose server may be slow: fetching a registry, sending a
+//! heartbeat, reloading a configuration. The idea comes from Netflix Eureka's
+//! `TimedSupervisorTask`, which SOFARegistry has as well.
 //!
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -45,16 +45,17 @@
 //! | is refused or dropped by the executor | `rejections` | stays |
 //! | returns an error or panics, in time | `failures` | stays |
 //!
-//! The next run is due an interval after that moment. Whatever a given-up run returns later is
-//! ignored, and counted in `late_ends`.
+//! The next run is due an interval after that moment. The result of a given-up run is ignored, and
+//! counted in `late_ends`.
 //!
 //! # What it promises
 //!
-//! - **Nothing waits.** A run is handed over and a deadline is armed; whichever comes first, end or
-//!   deadline, settles the run. Meanwhile neither the timer thread nor a thread of the executor is
-//!   blocked. (Eureka's task blocks a thread of the scheduler in `future.get`.) The executor must
-//!   not run tasks on the timer thread unless they never block: with [`Inline`](crate::Inline) a
-//!   closure cannot time out, because it occupies the thread that would notice.
+//! - **Nothing waits.** A run is handed over and a deadline is armed; the end of the run or the
+//!   deadline, whichever comes first, settles it. Neither the timer thread nor a thread of the
+//!   executor blocks meanwhile. (Eureka's task blocks a thread of the scheduler in `future.get`.)
+//!   The executor must not run tasks on the timer thread unless they never block: with
+//!   [`Inline`](crate::Inline) a closure cannot time out, because it occupies the thread that would
+//!   notice.
 //! - **Cooperation.** A run that is given up is not interrupted. Its [`CancelToken`] is cancelled,
 //!   which the run can check, sleep on or await. If it had not begun, because the executor was
 //!   busy, it never does.
@@ -68,7 +69,7 @@
 //!   the task then waits for that wake-up, at most `max_interval`. Such an event is the next run,
 //!   if the last one ended more than an interval before its deadline; a run that was held back; and
 //!   the deadline of one from `run_now`.
-//! - **It ends** with [`Supervised::cancel`], or when its scheduler stops, also while the list from
+//! - **It ends** with [`Supervised::cancel`], or when its scheduler stops, even while the list from
 //!   `stop` is kept. A run in flight is given up. The task is dropped, at once or with that run.
 //!   Dropping the [`Supervised`] ends nothing.
 //! - **Panics** of the task, the executor, hooks, wakers and destructors are contained, and
@@ -87,15 +88,18 @@
 //!
 //! A blocked poll cannot be dropped: it is a straggler until it returns.
 
-mod future_run;
 mod report;
-mod run;
-mod settings;
-mod state;
-mod supervisor;
 mod token;
 
-use std::fmt;
+mod settings;
+
+mod run;
+
+mod future_run;
+mod state;
+
+mod supervisor;
+
 use std::future::Future;
 use std::time::Duration;
 
@@ -109,6 +113,7 @@ pub use self::settings::{GivenUp, SettingError, SupervisionBuilder};
 use self::supervisor::Supervisor;
 pub use self::token::{CancelToken, Cancelled};
 use crate::sync::Arc;
+use crate::systems::facade::debug_fields;
 use crate::{Cancellable, Executor, Handle, Periodic, Refusal, Repeat, ScheduleError};
 
 /// How tasks are supervised. Made by [`Supervision::every`]; can start any number of tasks.
@@ -301,7 +306,7 @@ pub enum RunNowError {
     #[error("the supervised task has ended")]
     Ended,
     /// More calls than [`on_demand_limit`](SupervisionBuilder::on_demand_limit) allows.
-    #[error("run_now is over its on_demand_limit; the next call is accepted in {retry_in:?}")]
+    #[error("run_now has reached its on_demand_limit; the next call is accepted in {retry_in:?}")]
     TooOften {
         /// When a call will be accepted.
         retry_in: Duration,
@@ -385,11 +390,4 @@ impl Supervised {
     }
 }
 
-impl fmt::Debug for Supervised {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Supervised")
-            .field("ended", &self.is_ended())
-            .field("counts", &self.counts())
-            .finish()
-    }
-}
+debug_fields!(|it: Supervised| ended: it.is_ended(), counts: it.counts());

@@ -10,18 +10,18 @@
 //! timer:  leave the waiting state         then  take the waker out of the slot, and wake it
 //! ```
 //!
-//! Both sides change the slot's one word by read-modify-write operations, which are in one order.
-//! If the timer's comes later, it finds the waker. If it comes earlier, the poll's acquires what
-//! the timer did before, and so the poll sees that the timer does not wait any more. `AtomicWaker`
-//! does that without either side ever waiting for the other: a timer thread must not queue for a
-//! lock whose holder has been descheduled.
+//! Both sides change the slot's one word by read-modify-write operations, which have one order. If
+//! the timer's comes later, it finds the waker. If it comes earlier, the poll's acquires what the
+//! timer did before, so the poll sees that the timer is no longer pending. `AtomicWaker` does that
+//! without making either side wait for the other: a timer thread must not queue for a lock whose
+//! holder has been descheduled.
 
-use std::fmt;
 use std::sync::Arc;
 use std::task::Waker;
 
 use futures::task::AtomicWaker;
 
+use crate::systems::facade::debug_fields;
 use crate::systems::when_due::WhenDue;
 use crate::{Cancellable, Handle, Refusal, Task, TaskBody};
 
@@ -38,7 +38,7 @@ impl WakeTimer {
 
     /// Sees to it that `waker` is woken when `due` has come, with the one in `place` or a new one.
     ///
-    /// One that has a timer keeps it: [`move_to`](Self::move_to) moves that.
+    /// A pending timer stays as it is: [`move_to`](Self::move_to) moves it.
     pub(crate) fn set(
         place: &mut Option<Self>,
         waker: &Waker,
@@ -51,7 +51,7 @@ impl WakeTimer {
         this.slot.register(waker);
         let armed = match this.is_armed() {
             true => Ok(()),
-            // There was no timer yet; or it is over, and its wake-up may have missed this waker.
+            // There was no timer yet, or it has fired, and its wake-up may have missed this waker.
             false => this.arm(handle, due),
         };
         *place = Some(this);
@@ -64,15 +64,15 @@ impl WakeTimer {
     }
 
     fn arm(&mut self, handle: &Handle, due: WhenDue) -> Result<(), Refusal> {
-        // Inline: to wake is all that it does.
+        // Inline: it only wakes.
         let task = Task::new(Ring(Arc::clone(&self.slot))).inline();
         let timer = handle.schedule_due(due, task).map_err(|refused| refused.refusal().clone())?;
         self.timer = Some(timer);
         Ok(())
     }
 
-    /// Moves the timer, if it waits. If it does not, there is nothing to be done: it has woken the
-    /// waker, and the next poll makes another timer.
+    /// Moves the timer if it is pending. Otherwise it has woken the waker, and the next poll makes
+    /// another timer.
     pub(crate) fn move_to(&self, due: WhenDue) {
         if let Some(timer) = &self.timer {
             let _waits = timer.reset_due(due);
@@ -98,14 +98,10 @@ impl Drop for WakeTimer {
     }
 }
 
-impl fmt::Debug for WakeTimer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WakeTimer").field("timer", &self.timer).finish_non_exhaustive()
-    }
-}
+debug_fields!(|it: WakeTimer| timer: it.timer);
 
 /// What the timer does: it wakes the future at its time. It also does so when it is handed back or
-/// dropped unrun, because then the scheduler has stopped, and the future must hear of it. It does
+/// dropped unrun, because then the scheduler has stopped, and the future must learn of it. It does
 /// not when it is cancelled, because only the future cancels it.
 struct Ring(Arc<AtomicWaker>);
 

@@ -1,9 +1,9 @@
 //! Wall-clock times: a task at a time of day, once or by a calendar.
 //!
-//! A scheduler counts monotonic time, which has no dates and does not jump. The daily job of 9:00
-//! needs the other clock, the one on the wall: people set it, NTP corrects it, a suspended machine
-//! finds it hours ahead, and its hours change twice a year. A [`WallClockScheduler`] runs tasks by
-//! that clock, on the threads and with the guarantees of its scheduler:
+//! A scheduler counts monotonic time, which has no dates and does not jump. A daily job at 9:00
+//! needs the wall clock: people set it, NTP corrects it, it is hours ahead after a suspend, and it
+//! changes by an hour twice a year. A [`WallClockScheduler`] runs tasks by that clock, on the
+//! threads and with the guarantees of its scheduler:
 //!
 //! - [`schedule_at_system_time`](WallClockScheduler::schedule_at_system_time): once, at a
 //!   [`SystemTime`];
@@ -34,22 +34,22 @@
 //! | back by 3 hours or more | waits longer, or has run | starts over from the time shown |
 //!
 //! Everything happens when the jump is noticed. A calendar can
-//! [ask](Calendar::runs_again_when_set_back) to run again what has run. Vixie cron, too, draws the
-//! line between an adjustment and a correction at three hours.
+//! [ask](Calendar::runs_again_when_set_back) to run such occurrences again. Like Vixie cron, it
+//! draws the line between an adjustment and a correction at three hours.
 //!
-//! To a timer, a suspended machine looks like a clock that is set forwards. On Linux the
-//! scheduler's time stands still meanwhile; the timer notices within one re-check after the resume.
+//! To a timer, a suspend looks like a clock that is set forwards. On Linux the scheduler's time
+//! stands still meanwhile; the timer notices within one re-check after the resume.
 //!
-//! A change to or from daylight-saving time is no jump, because [`SystemTime`] has no zone. The
-//! calendar deals with it; see `CronSchedule`.
+//! A change to or from daylight-saving time is not a jump, because [`SystemTime`] has no zone. The
+//! calendar handles it; see `CronSchedule`.
 //!
 //! # Panics, stop, close
 //!
 //! A task that panics is contained and reported, and its series ends, as with other repeats of this
 //! crate. `stop` hands back each timer's next look at the clock, marked
-//! [`is_repeat`](crate::PendingTask::is_repeat). If the holder of the list runs it, it runs the
-//! task if its time has come, and otherwise drops it unrun. Until then the timer is pending, and
-//! can be cancelled.
+//! [`is_repeat`](crate::PendingTask::is_repeat). If the holder of the list runs that look, it runs
+//! the task if its time has come, and otherwise drops it unrun. Until then the timer is pending,
+//! and can be cancelled.
 //!
 //! # Cost
 //!
@@ -92,7 +92,6 @@ mod clock;
 mod cron;
 mod timer;
 
-use std::fmt;
 use std::time::{Duration, SystemTime};
 
 pub use self::calendar::{Calendar, MissedRuns};
@@ -104,7 +103,7 @@ pub use self::cron::{CronError, CronSchedule};
 use self::timer::Status;
 pub use self::timer::WallClockTimer;
 use crate::sync::{Arc, Mutex};
-use crate::systems::facade::goes_on;
+use crate::systems::facade::{debug_fields, goes_on};
 use crate::{Handle, Repeat, ScheduleError, Verdict};
 
 /// The longest wait before a timer looks at the clock again, unless it is set.
@@ -180,8 +179,8 @@ impl WallClockScheduler {
     /// The longest wait before a timer looks at the clock again: one minute unless it is set, and
     /// at least 1 ms. A jump of the clock is noticed within this time.
     ///
-    /// With [`Duration::MAX`] it looks only once, when the clock would show the time if it did not
-    /// jump. It is never early even so, but notices no jump before.
+    /// With [`Duration::MAX`] the timer looks only when the clock should show the time. It is still
+    /// never early, but it notices no jump before then.
     ///
     /// # Errors
     ///
@@ -386,11 +385,4 @@ fn wait(at: SystemTime, now: SystemTime, recheck: Duration) -> Duration {
     at.duration_since(now).unwrap_or_default().min(recheck)
 }
 
-impl fmt::Debug for WallClockScheduler {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WallClockScheduler")
-            .field("recheck", &self.recheck)
-            .field("missed_runs", &self.missed)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(|it: WallClockScheduler| recheck: it.recheck, missed_runs: it.missed);

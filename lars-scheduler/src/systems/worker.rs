@@ -1,8 +1,8 @@
-//! A worker: tasks that run one after the other on a shared executor, after RxJava's
+//! A worker: tasks that run one after another on a shared executor, after RxJava's
 //! `Scheduler.Worker`.
 //!
-//! Code that hears of events from many sides wants them one at a time, without a thread of its own.
-//! A [`Worker`] is a queue on the scheduler. Its tasks never overlap, whatever threads run them.
+//! Code that gets events from many sides wants them one at a time, without a thread of its own. A
+//! [`Worker`] is a queue on the scheduler. Its tasks never overlap, whatever threads run them.
 //! Tasks without a delay run in the order of the calls; delayed ones and repeats take their turn
 //! when they are due. Disposing a worker cancels its own tasks, and nothing else.
 //!
@@ -36,9 +36,9 @@
 //! # What it promises
 //!
 //! - **Serial.** Tasks of one worker never overlap, and each sees what earlier ones did. Different
-//!   workers run side by side.
+//!   workers run in parallel.
 //! - **Ordered.** Due tasks run in the order of (due time, call). A task without a delay is due
-//!   when it is scheduled, so the tasks of one thread are first in, first out. A delayed task does
+//!   when it is scheduled, so the tasks of one thread run first in, first out. A delayed task does
 //!   not wait for tasks that were scheduled after it was due.
 //! - **Never early**, and, if the worker is idle, as punctual as the scheduler's own timers.
 //! - **Disposed is disposed.** When [`dispose`](Worker::dispose) has returned, no task of the
@@ -64,12 +64,12 @@
 //! # What it takes from the scheduler
 //!
 //! Each delayed task and each repeat is a timer of the scheduler, so `max_pending` and the counts
-//! apply to them. `close` runs delayed tasks by its policy, one after the other, and ends repeats.
+//! apply to them. `close` runs delayed tasks by its policy, one after another, and ends repeats.
 //! `stop` hands delayed tasks and repeats back one by one: from then on only the holder of the list
 //! runs them. A task without a delay needs a timer only if the worker was idle.
 //!
-//! An executor that drops what it was given loses the task that was first. The others follow by
-//! another timer, or, while `max_pending` timers are pending, on the scheduler's own pool.
+//! If an executor drops what it was given, the worker's first task is lost. The others follow by
+//! another timer, or, if `max_pending` timers are pending, on the scheduler's own pool.
 //!
 //! # Differences from RxJava
 //!
@@ -83,10 +83,13 @@
 //! | `dispose` may interrupt the running task | threads cannot be interrupted in Rust |
 //! | a context set for a task stays in the thread | [it is restored](WorkerBuilder::context) |
 
-mod builder;
 mod context;
-mod drain;
+
 mod job;
+
+mod drain;
+
+mod builder;
 mod task;
 
 use std::fmt;
@@ -105,7 +108,7 @@ use crate::{Handle, MissedTickBehavior, Refusal, ScheduleError, Verdict};
 pub use self::builder::WorkerBuilder;
 pub use self::task::WorkerTask;
 
-/// Runs tasks one after the other. See the [module](self).
+/// Runs tasks one after another. See the [module](self).
 ///
 /// Cheap to clone; all clones are the same worker. Dropping them does **not** dispose it: accepted
 /// tasks run. [`dispose_on_drop`](Self::dispose_on_drop) makes a guard that does.
@@ -173,7 +176,7 @@ impl Worker {
         WorkerBuilder::new(handle)
     }
 
-    /// Runs `task` after all tasks that this thread has scheduled without a delay before.
+    /// Runs `task`, after all tasks that this thread has scheduled without a delay.
     ///
     /// # Ordering
     ///
@@ -191,7 +194,7 @@ impl Worker {
         let context = self.capture();
         let mut jobs = self.shared.lock();
         let accepted = self.check(&jobs).and_then(|()| {
-            // Once there is a drain it runs whatever is ready.
+            // A drain runs whatever is ready.
             let has_drain = jobs.draining || self.shared.is_trampoline();
             if has_drain { Ok(()) } else { self.shared.submit(&mut jobs) }
         });
@@ -204,9 +207,9 @@ impl Worker {
         Ok(self.accept(jobs, number, Job::new(work, now, None, None)))
     }
 
-    /// Runs `task` when `delay` has passed, as soon as the worker gets to it.
+    /// Runs `task` when `delay` has passed, as soon as the worker is free.
     ///
-    /// A delay that no clock reaches, up to [`Duration::MAX`], is accepted and never comes due. A
+    /// A delay beyond the clock's range, up to [`Duration::MAX`], is accepted and never expires. A
     /// delay of zero means [`schedule`](Self::schedule).
     ///
     /// # Lateness
@@ -369,9 +372,9 @@ impl Worker {
     /// Disposes the worker: cancels all outstanding tasks, and refuses new ones. Returns how many
     /// tasks it cancelled.
     ///
-    /// A task that is running goes on; a repeat that is running is cancelled, and does not run
-    /// again. When this has returned the captures of the cancelled tasks have been dropped (a
-    /// running repeat's are when it has run). Disposing again does nothing.
+    /// A running task goes on. A running repeat finishes its run and does not run again. When this
+    /// returns, the captures of the cancelled tasks have been dropped (those of a running repeat
+    /// after its run). Disposing again does nothing.
     ///
     /// # Panics
     ///

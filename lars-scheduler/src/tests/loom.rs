@@ -14,6 +14,7 @@ mod handover;
 mod idle;
 mod intake;
 mod lane;
+mod listing;
 mod repeat;
 mod reset;
 mod sleep;

@@ -1,4 +1,4 @@
-//! To become the owner of a file, and to open it.
+//! Becoming the owner of a file, and opening it.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Seek, Write};
@@ -13,7 +13,7 @@ use crate::error::StartError;
 /// How long a transaction waits for another connection, such as that of the `sqlite3` shell.
 const BUSY: Duration = Duration::from_secs(5);
 
-/// Locks `<path>.lock`, which the system lets go when the process ends, however it ends.
+/// Locks `<path>.lock`. The system releases the lock when the process ends, however it ends.
 pub(super) fn lock(path: &Path) -> Result<File, StartError> {
     let lock_path = lock_path(path);
     let mut file = OpenOptions::new()

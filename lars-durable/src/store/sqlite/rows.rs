@@ -1,9 +1,8 @@
 //! Rows and values, both ways.
 
-use rusqlite::ToSql;
 use rusqlite::types::{FromSql, FromSqlResult, ToSqlOutput, ValueRef};
+use rusqlite::{Result, ToSql};
 
-use super::verbs::Result;
 use crate::model::{Fence, Listed, Loaded, Row};
 use crate::sync::Arc;
 use crate::time::Timestamp;

@@ -1,14 +1,12 @@
 //! The verbs in SQL: each the same, statement for statement, as in the reference.
 
-use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, params};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Result, params};
 
 use super::rows::{self, LISTED, LOADED, PARKED, ROW};
 use crate::model::{Finish, Finished, Loaded, Start, Then, TimerId};
 use crate::store::{Reply, Request};
 use crate::sync::Arc;
 use crate::time::Timestamp;
-
-pub(super) type Result<T> = std::result::Result<T, rusqlite::Error>;
 
 /// One transaction's view of one group.
 pub(super) struct Verbs<'a> {

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use rusqlite::{CachedStatement, OptionalExtension, params};
+use rusqlite::{CachedStatement, OptionalExtension, Result, params};
 
 use super::rows::{self, LISTED_PARKED, PARKED};
-use super::verbs::{Result, Verbs};
+use super::verbs::Verbs;
 use crate::model::{NewTimer, OnConflict, TimerId};
 use crate::store::{How, Placed, Write, Written};
 use crate::sync::Arc;

@@ -33,28 +33,27 @@
 //! # Letting go
 //!
 //! Up to three parties refer to an entry: the engine (the driver, or the owner of its lane behind
-//! the lane's gate), until it has no more to do with it; the handle; and a carrier on its way, of
-//! which more below. The engine sets `LEFT` when it goes and another is still there, and then
-//! forgets the entry. The last one sees to it that the entry is freed:
+//! the lane's gate), until it is done with it; the handle; and a carrier on its way (see below). If
+//! the engine is done while another party remains, it sets `LEFT` and forgets the entry. The last
+//! party makes sure that the entry is freed:
 //!
-//! - the engine frees it itself, also when it goes last because the carrier arrives;
-//! - a handle clears its bit, and that is the last that it does. But if it finds `LEFT`, and no
-//!   carrier on its way, the entry is its own, and it *keeps* its bit while it gives the entry
-//!   back: to the supply of its own lane, behind the gate, or with a push onto the stack of dropped
-//!   entries of the lane that the entry belongs to. The step out of the gate, or the push, is what
-//!   lets go: up to there the bit, or the gate, keeps the scheduler's memory alive, and after it
-//!   the handle touches nothing;
-//! - when the scheduler is gone, the orphan bit tells a handle that it is counted, and waited for
-//!   ([`arena`](crate::engine::arena)).
+//! - the engine frees it itself, even if it is last only because the carrier arrives;
+//! - a handle clears its bit, and touches the entry no more. But if it finds `LEFT`, and no carrier
+//!   on its way, the entry is its own, and it *keeps* its bit while it gives the entry back: to the
+//!   supply of its own lane, behind the gate, or with a push onto the stack of dropped entries of
+//!   the lane that the entry belongs to. Leaving the gate, or the push, is the release: until then
+//!   the bit, or the gate, keeps the scheduler's memory alive, and after it the handle touches
+//!   nothing;
+//! - when the scheduler is gone, the orphan bit tells a handle that it is counted, and that its
+//!   report is awaited ([`arena`](crate::engine::arena)).
 //!
 //! # Moving a deadline
 //!
 //! A handle may change the deadline of an entry that waits. It sets `LOCKED`, against other
 //! handles' calls only. The move holds from the compare-and-swap that adds one to the resets, which
 //! succeeds only if the entry still waits. The driver ignores the lock: it loads the word, then the
-//! deadline, and fires only if its own compare-and-swap finds the word unchanged. (For the count to
-//! wrap around between its two looks, it would have to be held up there while this one deadline is
-//! moved 2^32 times.)
+//! deadline, and fires only if its own compare-and-swap finds the word unchanged. (The count could
+//! only wrap around between its two looks if this one deadline were moved 2^32 times in between.)
 //!
 //! ```text
 //!   further out                              nearer
@@ -66,13 +65,13 @@
 //!
 //! - *Further out*: either the driver fires first, by the old deadline, and the move fails; or it
 //!   sees the new one. The entry stays where it is in the wheel; when it comes up, it is not due
-//!   and is placed anew.
+//!   and is placed again.
 //! - *Nearer*: nothing runs by a deadline that does not hold yet. A driver that fires by the old
-//!   deadline meanwhile is late, not early. Then the owner of the lane places the entry anew. Any
+//!   deadline meanwhile is late, not early. Then the owner of the lane places the entry again. Any
 //!   other thread sends a *carrier*: an entry without a task that goes through the intake and
-//!   brings the consumer of the intake to the other one. Until it has come, `CARRIER_SENT` keeps
-//!   the other from being freed. A handle that moves the deadline nearer once more meanwhile needs
-//!   no second carrier.
+//!   brings the consumer of the intake to the other one. Until the carrier has arrived,
+//!   `CARRIER_SENT` keeps the other entry from being freed. A handle that moves the deadline nearer
+//!   once more meanwhile needs no second carrier.
 //!
 //! All transitions are `AcqRel`: the winner of one sees all that earlier owners did to the entry,
 //! and the next owner sees what the winner did. On x86 they cost as much as relaxed ones.
@@ -158,6 +157,10 @@ impl Flags {
     pub(crate) fn is_local(self) -> bool {
         self.0 & LOCAL != 0
     }
+    /// The lane whose threads use the entry.
+    pub(crate) fn lane(self) -> usize {
+        ((self.0 & LANE) >> LANE_SHIFT) as usize
+    }
     /// Whether a handle or a carrier refers to the entry.
     #[inline]
     fn is_held(self) -> bool {
@@ -193,7 +196,7 @@ pub(crate) enum Take {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Arrived {
-    /// The entry is armed: it has to be placed anew, by the deadline that is read after this.
+    /// The entry is armed: it has to be placed again, by the deadline that is read after this.
     Armed(Flags),
     /// It is in an intake, or does not wait any more: the party that has it deals with it.
     Late,
@@ -370,6 +373,15 @@ impl State {
         }
     }
 
+    /// What the entry is, if it waits, and whether it is armed. For a party that holds the wheel of
+    /// its lane, or, if it is not local, the driver's: then an armed entry stays filled.
+    pub(crate) fn waiting(&self) -> Option<(Flags, bool)> {
+        // Acquire: pairs with the steps of handles. (What was written before the entry was armed is
+        // ordered by the gate or the intake.)
+        let seen = self.0.load(Ordering::Acquire);
+        is_waiting(seen).then_some((Flags(seen), seen & PHASE == ARMED))
+    }
+
     /// What the entry is. Changes nothing.
     #[inline]
     pub(crate) fn flags(&self) -> Flags {
@@ -415,8 +427,8 @@ impl State {
         }
     }
 
-    /// Makes the move of a deadline hold. Says whether the entry still waits; if it does not, there
-    /// is no lock any more, as nobody will ask for it in this life of the entry.
+    /// Makes the move of a deadline hold. True if the entry still waits; if not, the lock need not
+    /// be released, because nobody will ask for it in this life of the entry.
     pub(crate) fn move_deadline(&self, immediate: bool, unlock: bool) -> bool {
         let moved = self.update(|seen| {
             let kept = seen & !IMMEDIATE & if unlock { !LOCKED } else { !0 };
@@ -426,9 +438,9 @@ impl State {
         moved.is_ok()
     }
 
-    /// After the deadline was written that holds since [`move_deadline`](Self::move_deadline). Says
-    /// whether the caller has to send a carrier and give the lock back after that; otherwise this
-    /// has given it back.
+    /// To be called when the deadline has been written that holds since
+    /// [`move_deadline`](Self::move_deadline). True if the caller has to send a carrier and release
+    /// the lock after that; otherwise this has released it.
     pub(crate) fn call_carrier(&self) -> bool {
         let called = self.update(|seen| {
             // A carrier that has not arrived yet reads the deadline after this, which is a release
@@ -443,7 +455,7 @@ impl State {
         called.is_ok_and(|before| before & CARRIER_SENT == 0)
     }
 
-    /// Gives the lock back after the carrier was sent.
+    /// Releases the lock after the carrier was sent.
     pub(crate) fn unlock_deadline(&self) {
         // AcqRel: the next to lock comes after the push of the carrier.
         self.0.fetch_and(!LOCKED, Ordering::AcqRel);

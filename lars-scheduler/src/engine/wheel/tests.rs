@@ -7,6 +7,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
+use crate::base::identity::Label;
 use crate::base::raw_task::RawTask;
 use crate::base::tick::LAST_INSTANT;
 
@@ -85,7 +86,7 @@ impl Both {
         let deadline = self.tick.start_of(tick);
         // SAFETY: the entry is new, and the wheel's alone until `drain` or the end.
         unsafe {
-            (*entry).fill(deadline, RawTask::new(|| ()));
+            (*entry).fill(deadline, RawTask::new(|| (), Label::default()));
             self.wheel.insert(entry);
         }
         // A deadline that has come is due in the next turn, whatever tick it was.

@@ -10,9 +10,10 @@ const STEPS: usize = 200_000;
 /// How many changes of priority are tried in one schedule, from so many to so many.
 const DEPTHS: std::ops::RangeInclusive<usize> = 2..=5;
 
-/// Runs the model in so many schedules, times the environment's `LARS_SHUTTLE`: one half at random
-/// at each step, the other by random priorities that change at a few random steps (Burckhardt and
-/// others, *A Randomized Scheduler with Probabilistic Guarantees of Finding Bugs*, ASPLOS 2010).
+/// Runs the model in this many schedules, times the environment's `LARS_SHUTTLE`: half of them
+/// random at each step, the other half by random priorities that change at a few random steps
+/// (Burckhardt and others, *A Randomized Scheduler with Probabilistic Guarantees of Finding Bugs*,
+/// ASPLOS 2010).
 ///
 /// A schedule that fails is printed. `LARS_SHUTTLE_REPLAY=<schedule>` runs that one again.
 pub fn check(schedules: usize, model: impl Fn() + Send + Sync + 'static) {

@@ -1,4 +1,4 @@
-//! The books of a model: what became of each thing that was handed in.
+//! The books of a model: how each task and message ended.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -122,7 +122,8 @@ impl Ledger {
         self.settle_with(1..=1);
     }
 
-    /// As `settle`, where nobody runs what is left: those accepted may have gone unrun.
+    /// Like `settle`, but accepted tokens may have been dropped unrun, because nobody runs the
+    /// rest.
     pub fn settle_dropped(&self) {
         self.settle_with(0..=1);
     }

@@ -1,7 +1,6 @@
 //! crossbeam's parker: a token, and a thread that sleeps until there is one or time is over.
 //!
-//! As the real one it does not wake up for no reason, so that a wake-up that is lost is not made
-//! good by chance.
+//! Like the real one it does not wake spuriously, so chance cannot make up for a lost wake-up.
 
 use std::sync::Arc;
 use std::time::Instant;

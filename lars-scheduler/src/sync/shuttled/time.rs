@@ -1,8 +1,8 @@
 //! The time of a model: it stands still until the model moves it, and then ends the sleeps whose
 //! end has come.
 //!
-//! If all threads sleep and time is over for none of them, that is a deadlock, and shuttle says so:
-//! a wake-up that is lost does not hide behind a timeout.
+//! If all threads sleep and no sleep has ended, that is a deadlock, and shuttle reports it: a lost
+//! wake-up cannot hide behind a timeout.
 
 use std::cell::RefCell;
 use std::sync::OnceLock;

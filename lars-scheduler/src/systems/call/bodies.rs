@@ -57,6 +57,10 @@ where
         let _promise = promise;
         drop(run);
     }
+
+    fn known_as() -> &'static str {
+        std::any::type_name::<F>()
+    }
 }
 
 /// How the runs of a series follow each other.

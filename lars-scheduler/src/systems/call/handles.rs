@@ -1,6 +1,5 @@
-//! What the caller holds: a future that threads can wait for too, and the right to cancel.
+//! What callers hold: a future that threads can also wait for, and a handle to cancel it.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -8,7 +7,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use super::outcome::{CallError, CallOutcome};
-use crate::systems::facade::{block_until, real_now};
+use crate::systems::facade::{block_until, debug_fields, real_now};
 use crate::systems::when_due::WhenDue;
 use crate::{Cancellable, Handle};
 
@@ -66,11 +65,7 @@ impl CallCanceller {
     }
 }
 
-impl fmt::Debug for CallCanceller {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CallCanceller").field("cancelled", &self.is_cancelled()).finish()
-    }
-}
+debug_fields!(|it: CallCanceller| cancelled: it.is_cancelled());
 
 /// A call that has been scheduled, and its result: the JDK's `ScheduledFuture`.
 ///
@@ -78,13 +73,12 @@ impl fmt::Debug for CallCanceller {
 /// [`get_timeout`](Self::get_timeout). The result of a repeated call is the value that a run broke
 /// off with.
 ///
-/// Callers that wait are told in every case: when the call has returned or panicked, when it was
-/// cancelled, and when it will never run, because its scheduler was stopped or an executor lost it.
+/// Waiting ends in every case: when the call has returned or panicked, when it was cancelled, and
+/// when it will never run, because its scheduler was stopped or an executor lost it.
 ///
-/// A call that `stop` has handed back is ready at once with [`CallError::HandedBack`], for callers
-/// that wait already and for later ones. If the holder of the list runs it, every handle not yet
-/// consumed yields the value from then on. (`close` hands nothing back: callers hear what it did
-/// with the call.)
+/// A call that `stop` has handed back is ready at once with [`CallError::HandedBack`], for present
+/// and later callers. If the holder of the list runs it, every handle not yet consumed yields the
+/// value from then on. (`close` hands nothing back: callers learn what it did with the call.)
 ///
 /// Dropping it does **not** cancel the call, unless [`cancel_on_drop`](Self::cancel_on_drop) was
 /// called.
@@ -134,8 +128,8 @@ impl<T> ScheduledCall<T> {
 
     /// Blocks until there is a result.
     ///
-    /// Not for tasks that run inline: they block the thread that would have to bring the result. In
-    /// virtual time another thread has to move the clock.
+    /// Not for inline tasks: they would block the thread that has to bring the result. In virtual
+    /// time another thread has to move the clock.
     ///
     /// # Errors
     ///
@@ -156,8 +150,8 @@ impl<T> ScheduledCall<T> {
         block_until(Pin::new(&mut self), deadline).ok_or(self)
     }
 
-    /// Whether waiting would return at once: there is a result, whatever it is, or the call was
-    /// handed back by `stop`.
+    /// Whether waiting would return at once: there is a result of any kind, or `stop` has handed
+    /// the call back.
     pub fn is_done(&self) -> bool {
         self.outcome.is_ready()
     }
@@ -179,7 +173,7 @@ impl<T> ScheduledCall<T> {
     /// then [`CallError::Cancelled`].
     ///
     /// A run that has begun is not interrupted. If it belongs to a series and breaks off with a
-    /// value, that is the result all the same.
+    /// value, that is still the result.
     pub fn cancel(&self) -> bool {
         self.target.cancel()
     }
@@ -214,19 +208,12 @@ impl<T> Future for ScheduledCall<T> {
 
     /// # Cancel safety
     ///
-    /// Nothing is lost when it is polled by reference and dropped there. Polled again after it was
-    /// ready, it is ready with [`CallError::Taken`]; or, after [`CallError::HandedBack`], with what
-    /// there is by then.
+    /// Polling by reference and dropping the reference loses nothing. Polled again after it was
+    /// ready, it yields [`CallError::Taken`]; after [`CallError::HandedBack`] it yields what there
+    /// is by then.
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         self.outcome.poll(context)
     }
 }
 
-impl<T> fmt::Debug for ScheduledCall<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ScheduledCall")
-            .field("done", &self.is_done())
-            .field("cancelled", &self.is_cancelled())
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(|it: ScheduledCall<T>| done: it.is_done(), cancelled: it.is_cancelled());

@@ -1,4 +1,4 @@
-//! What becomes of a call: the scheduler has a promise of it, the caller its outcome.
+//! The two sides of a call: the scheduler holds the promise, the caller the outcome.
 
 use std::any::Any;
 use std::fmt;
@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use crate::Refusal;
 use crate::sync::Mutex;
-use crate::systems::facade::{contain, message_of};
+use crate::systems::facade::{contain, debug_fields, message_of};
 
 /// Why a call has no result.
 ///
@@ -52,8 +52,7 @@ pub enum CallError {
     /// back. The holder of that list may still run it; handles that are left then get the value.
     #[error("the call was handed back when its scheduler or its executor was stopped")]
     HandedBack,
-    /// It was not done when its time was up. If it was running, it runs on and its value is
-    /// dropped.
+    /// It was not done when its time was up. A run in progress goes on, and its value is dropped.
     #[error("the call was not done in time")]
     TimedOut,
     /// It was not accepted, and never ran.
@@ -111,11 +110,7 @@ impl fmt::Display for CallPanic {
     }
 }
 
-impl fmt::Debug for CallPanic {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CallPanic").field("message", &self.message).finish_non_exhaustive()
-    }
-}
+debug_fields!(|it: CallPanic| message: it.message);
 
 /// What the two sides share.
 pub(crate) struct CallOutcome<T> {
@@ -153,7 +148,7 @@ impl<T> CallOutcome<T> {
         state.handed_back || matches!(state.phase, Settling::Settled { .. })
     }
 
-    /// Callers that wait, now or later, hear that the call was handed back, until it is settled.
+    /// Present and later callers get `HandedBack`, until the call is settled.
     pub(crate) fn hand_back(&self) {
         let waker = {
             let mut state = self.state.lock();
@@ -222,7 +217,7 @@ impl<T> CallOutcome<T> {
     }
 }
 
-/// Wakes. A panic of the waker stays here: what has become of the call has been written down.
+/// Wakes. A panic of the waker stays here: the outcome is already recorded.
 fn wake(waker: Option<Waker>) {
     contain(|| waker.into_iter().for_each(Waker::wake));
 }
@@ -233,7 +228,7 @@ pub(crate) fn promise<T>() -> (Promise<T>, Arc<CallOutcome<T>>) {
     (Promise { outcome: Arc::clone(&outcome), broken: Broken::Dropped }, outcome)
 }
 
-/// Settles its outcome, by its drop if nothing did before.
+/// Settles its outcome, at the latest when it is dropped.
 pub(crate) struct Promise<T> {
     outcome: Arc<CallOutcome<T>>,
     broken: Broken,

@@ -1,7 +1,6 @@
 //! What a closed queue answers.
 
-use std::fmt;
-
+use crate::systems::facade::debug_fields;
 use thiserror::Error;
 
 /// The queue has been closed. The item is given back.
@@ -34,11 +33,7 @@ impl<T> PutError<T> {
     }
 }
 
-impl<T> fmt::Debug for PutError<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PutError").finish_non_exhaustive()
-    }
-}
+debug_fields!(|_it: PutError<T>|);
 
 /// The queue has been closed, and nothing in it is due.
 ///

@@ -1,6 +1,5 @@
 //! Consumers that are futures.
 
-use std::fmt;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::pin::Pin;
@@ -11,6 +10,7 @@ use futures::Stream;
 use thiserror::Error;
 
 use super::waiting::{Consumer, Found, SharedQueue};
+use crate::systems::facade::debug_fields;
 use crate::systems::wake_timer::WakeTimer;
 use crate::systems::when_due::WhenDue;
 use crate::{Handle, Refusal};
@@ -104,7 +104,7 @@ impl<T> Next<T> {
         }
     }
 
-    /// Gives the timer up, if this leads.
+    /// Gives up the timer, if this leads.
     fn follow(&mut self) {
         if let Some(alarm) = self.timer.as_mut().filter(|_| self.leads) {
             alarm.disarm();
@@ -133,13 +133,9 @@ impl<T> Future for Next<T> {
     }
 }
 
-impl<T> fmt::Debug for Next<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Next").field("leads", &self.leads).finish_non_exhaustive()
-    }
-}
+debug_fields!(|it: Next<T>| leads: it.leads);
 
-/// The items of a queue as they come due. Made by
+/// The items of a queue, as they become due. Made by
 /// [`DelayQueue::stream`](super::DelayQueue::stream).
 ///
 /// It is one consumer among others: several streams share the items.

@@ -8,7 +8,7 @@ use super::DelayKey;
 use super::waiting::Contents;
 use crate::sync::MutexGuard;
 
-/// The first item of a queue, looked at. Dereferences to the item; holds the queue's lock. Made by
+/// A view of a queue's first item. Dereferences to the item, and holds the queue's lock. Made by
 /// [`DelayQueue::peek`](super::DelayQueue::peek).
 ///
 /// # Examples

@@ -5,15 +5,15 @@
 //! it has to go on waiting, it puts a waker back under the same ticket, and so keeps its place in
 //! the line.
 //!
-//! One consumer, the *leader*, comes when the first item is due: a thread that parks with a limit,
-//! or a future with a timer. All others wait without a limit. (The Leader/Followers pattern of
-//! Schmidt et al., *Pattern-Oriented Software Architecture 2*, as the JDK's `DelayQueue` uses it.)
-//! A leader that leaves notifies the next in line, which then leads. An earlier item notifies the
-//! leader, which then waits for a shorter time; no other consumer wakes up.
+//! One consumer, the *leader*, waits for the first item: a thread that parks with a limit, or a
+//! future with a timer. All others wait without a limit. (The Leader/Followers pattern of Schmidt
+//! et al., *Pattern-Oriented Software Architecture 2*, as the JDK's `DelayQueue` uses it.) A leader
+//! that leaves notifies the next in line, which then leads. An earlier item notifies the leader,
+//! which then waits for a shorter time; no other consumer wakes up.
 //!
-//! The rule that nothing is missed: while a consumer waits and an item has a deadline, there is a
-//! leader, or a consumer that was notified and has not looked yet. A consumer that leaves, with an
-//! item or without, restores the rule for the others (`tend`).
+//! The rule that makes sure that nothing is missed: while a consumer waits and an item has a
+//! deadline, there is a leader, or a consumer that was notified and has not looked yet. A consumer
+//! that leaves, with an item or without, restores the rule for the others (`tend`).
 //!
 //! No foreign code runs under the lock: no clock, no waker, no destructor of an item.
 
@@ -108,7 +108,7 @@ impl<T> Contents<T> {
     }
 }
 
-/// Wakes. A panic of the waker stays here: what has been done to the queue is done.
+/// Wakes. A panic of the waker stays here: the queue has been changed already.
 pub(super) fn wake(waker: Waker) {
     contain(|| waker.wake());
 }

@@ -40,8 +40,8 @@ impl Handle {
 pin_project! {
     /// A sleep, and then other work. Made by [`Handle::after`].
     ///
-    /// After the work's result, another poll is another poll of the work, which most futures do not
-    /// expect.
+    /// Polling it again after the work's result polls the work again, which most futures do not
+    /// allow.
     ///
     /// # Cancel safety
     ///

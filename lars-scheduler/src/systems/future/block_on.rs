@@ -27,7 +27,7 @@ use crate::sync::{AtomicBool, Ordering};
 /// # Ok(()) }
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the future waits for something, and no timer is pending that could come due")]
+#[error("the future waits, but no timer is pending that could wake it")]
 pub struct Stalled;
 
 /// Remembers that it was woken.
@@ -48,17 +48,17 @@ impl Woken {
 
 impl VirtualTime {
     /// Runs `future` on this thread, and moves time to the next deadline whenever it waits. So
-    /// hours of async code run in no time, and see each instant exactly.
+    /// hours of async code run in milliseconds, and see each instant exactly.
     ///
     /// All that is due at a deadline runs before the future is polled again. To run several
     /// futures, join them, with `futures::join!` for example, or spawn them on a pool that this
-    /// future runs. To hold time still, poll in another way: time moves only in the methods of
-    /// `VirtualTime`.
+    /// future runs. To hold time still, poll the future by other means: time moves only in the
+    /// methods of `VirtualTime`.
     ///
     /// # Errors
     ///
-    /// [`Stalled`] if the future waits and no timer is pending that could ever come due. A future
-    /// that waits for another thread looks like that as well.
+    /// [`Stalled`] if the future waits and no timer is pending that could ever fire. A future that
+    /// waits for another thread looks the same.
     ///
     /// # Panics
     ///
@@ -94,8 +94,8 @@ impl VirtualTime {
                     return Ok(output);
                 }
             }
-            // Nothing ran, so no timer has woken it; but another thread may have, or the end of a
-            // scheduler that was stopped.
+            // Nothing ran, so no timer has woken it; but another thread may have, or the end of the
+            // scheduler.
             if self.advance_to_next().is_none() && !woken.0.load(Ordering::Acquire) {
                 return Err(Stalled);
             }

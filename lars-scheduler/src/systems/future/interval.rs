@@ -1,4 +1,4 @@
-//! A future that is ready again and again, and the stream of that.
+//! A future that is ready again and again, also as a stream.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -66,9 +66,9 @@ impl Handle {
 /// A future that is ready again and again, to be awaited with [`tick`](Self::tick) or read as a
 /// [`Stream`]. Made by [`Handle::interval`] and [`Handle::interval_at`].
 ///
-/// **Missed ticks.** A tick that was not awaited in time is delivered late, at the next call. A
-/// name chooses what happens to the ticks after it; the names and their meanings are tokio's. With
-/// a period of 100 ms, if the work after the tick at 0 takes 250 ms:
+/// **Missed ticks.** A tick that was not awaited in time is delivered late, at the next call.
+/// [`missed_ticks`](Self::missed_ticks) chooses what happens to the ticks after it; names and
+/// meanings are tokio's. With a period of 100 ms, if the work after the tick at 0 takes 250 ms:
 ///
 /// ```text
 /// due       0     100   200   300   400   500
@@ -80,7 +80,7 @@ impl Handle {
 /// (A [`Periodic`](crate::Periodic) task under `Skip` does not run at 250, because no caller waits
 /// for that run.) For `Delay`, a tick is late if it is delivered more than one tick of the
 /// scheduler plus 5 ms after its time, or more than a period after it if that is shorter. So the
-/// time that waking takes does not move later ticks.
+/// time that waking takes does not shift later ticks.
 ///
 /// **The timer.** Like that of a [`Sleep`]: the first tick that has to wait makes it, and all ticks
 /// share it. Later ticks allocate nothing. An interval that is not polled costs nothing.
@@ -155,9 +155,9 @@ impl Interval {
         let ticked = ready!(self.sleep.poll_deadline(context));
         match &ticked {
             Ok(due) => self.sleep.reset_to(self.after(*due)),
-            // That stays so.
+            // That is final.
             Err(Refusal::Stopped) => {}
-            // That can pass.
+            // That is temporary.
             Err(_) => self.sleep.reset_to(self.sleep.deadline),
         }
         Poll::Ready(ticked)

@@ -15,7 +15,7 @@ use crate::{Handle, Refusal};
 impl Handle {
     /// A future that is ready when `delay` has passed, on any executor.
     ///
-    /// The deadline is fixed by this call: `now + delay`. A delay that no clock reaches, up to
+    /// The deadline is fixed by this call: `now + delay`. A delay beyond the clock's range, up to
     /// [`Duration::MAX`], never ends. See [`Sleep`].
     ///
     /// # Errors
@@ -70,7 +70,7 @@ impl Handle {
 /// A future that is ready at an instant. Made by [`Handle::sleep`] and [`Handle::sleep_until`].
 ///
 /// It is ready with `Ok` when a poll finds that the deadline has passed on the scheduler's clock,
-/// and never before: a wake-up alone proves nothing. If that cannot happen any more it ends with a
+/// and never before: a wake-up alone proves nothing. If that can no longer happen, it ends with a
 /// [`Refusal`]: `Stopped` if the scheduler was stopped, closed or dropped first, `Full` if there
 /// was no place for its timer. [The module](crate::future) says what that means for shutdowns.
 ///
@@ -84,8 +84,8 @@ impl Handle {
 /// executor that is. No poll allocates, except the first one that has to wait. After the sleep was
 /// ready, polls give the same answer, until it is reset.
 ///
-/// It is `Send`, `Sync` and `Unpin`: `&mut sleep` can be polled, in a `select!` in a loop for
-/// example.
+/// It is `Send`, `Sync` and `Unpin`: `&mut sleep` can be polled, for example by a `select!` in a
+/// loop.
 ///
 /// # Cancel safety
 ///
@@ -93,8 +93,8 @@ impl Handle {
 ///
 /// # Lateness
 ///
-/// Woken as punctually as any timer of the scheduler ([`Handle::schedule_once`]); then it is the
-/// executor's turn.
+/// The waker is called as punctually as any timer fires ([`Handle::schedule_once`]); the rest is up
+/// to the executor.
 ///
 /// # Examples
 ///
@@ -145,7 +145,7 @@ impl Sleep {
     }
 
     /// Moves the deadline to `delay` from now, nearer or further out, in any state of the sleep. A
-    /// task that waits for it goes on waiting, for the new deadline, without another poll.
+    /// task that waits for it then waits for the new deadline, without another poll.
     ///
     /// The timer is moved in place, as by [`Cancellable::reset`](crate::Cancellable::reset). Moving
     /// it further out touches nothing that is shared.

@@ -105,13 +105,13 @@ pub enum TimeoutError {
 pin_project! {
     /// Other work with a limit. Made by [`Handle::timeout`] and [`Handle::timeout_at`].
     ///
-    /// Each poll polls the work first, so work that is ready at the very moment when the time is
-    /// over wins. Work that is ready at the first poll needs no timer; otherwise there is one,
-    /// cancelled when the work is ready or this is dropped.
+    /// Each poll polls the work first, so work that is ready at the very end of the time wins. Work
+    /// that is ready at the first poll needs no timer; otherwise there is one, cancelled when the
+    /// work is ready or this is dropped.
     ///
     /// After an error the work is still here. It can be taken out, or polled again by another poll,
-    /// which fails again if the work is not ready. After the work's result, another poll is another
-    /// poll of the work, which most futures do not expect.
+    /// which fails again if the work is not ready. Polling it again after the work's result polls
+    /// the work again, which most futures do not allow.
     ///
     /// # Cancel safety
     ///

@@ -1,12 +1,11 @@
 //! The options of a repeated timer.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::RepeatedTimer;
 use super::chain::{Adjust, DestroyHook, DeviceParts, SharedTimer};
-use crate::systems::facade::{RunOn, check_period};
+use crate::systems::facade::{RunOn, check_period, debug_fields};
 use crate::{Executor, Handle, Refusal};
 
 /// Builds a [`RepeatedTimer`]. Made by [`RepeatedTimer::builder`].
@@ -54,9 +53,9 @@ impl RepeatedTimerBuilder {
     /// `restart`, `reset`, and at the end of each run. This is for elections, whose timeouts have
     /// to differ from node to node and from round to round.
     ///
-    /// It runs on the thread that arms, and several threads may call it at once. It may look at the
-    /// timer and stop it, but must not arm it: that would call it again. A timeout of zero means at
-    /// once.
+    /// It runs on the thread that arms the timer; several threads may call it at once. It may
+    /// inspect the timer and stop it, but must not arm it, because that would call it again. A
+    /// timeout of zero means at once.
     pub fn adjust_timeout(
         mut self,
         adjust: impl Fn(Duration) -> Duration + Send + Sync + 'static,
@@ -83,7 +82,7 @@ impl RepeatedTimerBuilder {
         self
     }
 
-    /// The timer, stopped. `trigger` is what it runs; it gets the timer as its argument.
+    /// Builds the timer, stopped. It runs `trigger`, which gets the timer as its argument.
     ///
     /// # Errors
     ///
@@ -103,8 +102,4 @@ impl RepeatedTimerBuilder {
     }
 }
 
-impl fmt::Debug for RepeatedTimerBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RepeatedTimerBuilder").field("period", &self.period).finish_non_exhaustive()
-    }
-}
+debug_fields!(|it: RepeatedTimerBuilder| period: it.period);

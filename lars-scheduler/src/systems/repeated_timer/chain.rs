@@ -5,10 +5,10 @@
 //! One mutex holds all of the state. While it is held, no user code runs, and nothing is dropped or
 //! cancelled that could own user code: such things are carried out of the critical section first.
 //!
-//! The scheduler's side is an *alarm*: a series whose runs only look at the state. A look triggers
-//! if it is the look of the current alarm (each has a number) and the time has come. So a call that
-//! takes the alarm out of the state, or puts another one in, has stopped the old chain, even if a
-//! look of it is in flight: that look is stale.
+//! The scheduler's side is an *alarm*: a series whose runs, the *looks*, check the state. A look
+//! triggers if its alarm is the current one (each has a number) and the time has come. So a call
+//! that takes the alarm out of the state, or puts another one in, has stopped the old chain, even
+//! if one of its looks is in flight: that look is stale.
 //!
 //! While a trigger runs (`run` is set), no call arms. Calls only change the state, and the end of
 //! the run acts on it. That is why there cannot be two chains.
@@ -39,7 +39,7 @@ pub(super) struct DeviceParts {
     pub(super) on_destroy: Option<DestroyHook>,
 }
 
-/// What a call wants of the next trigger.
+/// How a call changes the next trigger.
 #[derive(Clone, Copy)]
 pub(super) enum How {
     Start,
@@ -213,7 +213,7 @@ impl SharedTimer {
 
     /// The series of an alarm has ended. If the timer did not end it, the scheduler was stopped, or
     /// an executor has lost a look: then the timer is stopped. (While the trigger runs, the end of
-    /// the run sees to it.)
+    /// the run takes care of that.)
     fn alarm_is_over(&self, number: u64) {
         let mut state = self.lock();
         let own = state.alarm.take_if(|alarm| alarm.number == number);
@@ -302,8 +302,8 @@ impl SharedTimer {
         }
     }
 
-    /// Runs the trigger, and then does what the calls during the run have left to do. If the series
-    /// of an alarm runs it, `alarm` is the number of that, and its answer arms the next trigger.
+    /// Runs the trigger, and then acts on the calls that came during the run. If the series of an
+    /// alarm runs it, `alarm` is that alarm's number, and the answer arms the next trigger.
     fn run(
         self: &Arc<Self>,
         mut trigger: Trigger,
@@ -423,7 +423,7 @@ impl AlarmLook {
         let trigger = state.begin_run(true);
         drop(state);
         let timer = RepeatedTimer { shared };
-        // A refusal means stopped: the end of the run has seen to it.
+        // A refusal means that the timer is stopped: the end of the run has done that.
         timer.shared.run(trigger, &timer, Some(self.number)).unwrap_or(Repeat::Stop)
     }
 }

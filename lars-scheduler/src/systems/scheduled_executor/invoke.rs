@@ -71,8 +71,8 @@ pub enum InvokeAnyError<E> {
 }
 
 impl ScheduledExecutor {
-    /// Runs all tasks, and blocks until all are over. The results are in the order of the tasks;
-    /// one that was not accepted has [`CallError::Refused`].
+    /// Runs all tasks, and blocks until all are over. The results are in the order of the tasks; a
+    /// task that was refused has [`CallError::Refused`].
     ///
     /// It waits for threads of the pool, so neither a task on that pool nor an inline task may call
     /// it.
@@ -97,7 +97,7 @@ impl ScheduledExecutor {
 
     /// Runs all tasks, and blocks until all are over or `limit` has passed, by the scheduler's
     /// clock. A task that is not done then has [`CallError::TimedOut`]: either it never starts, or
-    /// its value is dropped. Otherwise as [`invoke_all`](Self::invoke_all).
+    /// its value is dropped. Otherwise like [`invoke_all`](Self::invoke_all).
     pub fn invoke_all_timeout<T, F>(
         &self,
         tasks: impl IntoIterator<Item = F>,
@@ -110,15 +110,15 @@ impl ScheduledExecutor {
         wait_for_all(self.submit_all_until(tasks, limit))
     }
 
-    /// Runs all tasks, and blocks until one of them succeeds; returns its value, and cancels those
-    /// that have not started. The values of others that run are dropped.
+    /// Runs all tasks, blocks until one of them succeeds, and returns its value. Tasks that have
+    /// not started are cancelled; the values of other running ones are dropped.
     ///
     /// It waits for threads of the pool, so neither a task on that pool nor an inline task may call
     /// it.
     ///
     /// # Errors
     ///
-    /// [`InvokeAnyError::AllFailed`] with what became of each, in the order in which they ended;
+    /// [`InvokeAnyError::AllFailed`] with the error of each, in the order in which they ended;
     /// [`InvokeAnyError::NoTasks`].
     ///
     /// # Examples

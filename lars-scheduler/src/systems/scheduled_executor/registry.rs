@@ -1,5 +1,4 @@
-//! The work that an executor has accepted and that is not over: one entry for each task, gone when
-//! the task is.
+//! An executor's unfinished work: one entry for each accepted task, removed when the task is over.
 //!
 //! A one-shot waits here, not in its timer: the timer only holds the number of the entry
 //! (`Firing`). The thread that takes the entry out owns the task: the timer starts it, a cancel
@@ -20,12 +19,12 @@ use crate::systems::facade::{RunOn, contain};
 use crate::systems::when_due::WhenDue;
 use crate::{CancelOnDrop, Handle, TaskBody};
 
-/// A task, whatever it calls and returns. If it is dropped unrun, callers that wait for it are
-/// told.
+/// A task, whatever it calls and returns. If it is dropped unrun, waiting callers learn of it.
 pub(super) trait AnyTask: Send {
     fn run(self: Box<Self>);
     fn cancel(self: Box<Self>);
-    /// What to tell that the task is handed back. That wakes foreign code, so not under the lock.
+    /// The outcome to notify when the task is handed back. That wakes foreign code, so not under
+    /// the lock.
     fn awaited(&self) -> Arc<dyn HandBack>;
 }
 
@@ -181,7 +180,7 @@ impl Expired {
     }
 }
 
-/// A one-shot that runs. It is over when this is dropped, also by a panic.
+/// A running one-shot. It is over when this is dropped, even by a panic.
 pub(super) struct Running {
     shared: Arc<SharedExecutor>,
     completes: u64,

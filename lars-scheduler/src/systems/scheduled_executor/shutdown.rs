@@ -1,6 +1,5 @@
 //! The end of an executor: what it still runs, what it hands back, and how to wait for it.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -8,11 +7,11 @@ use super::ScheduledExecutor;
 use super::registry::{AnyTask, Registry, Repeat, WaitingTask};
 use crate::sync::Parker;
 use crate::systems::call::Target;
-use crate::systems::facade::{contain, park_until, real_now};
+use crate::systems::facade::{contain, debug_fields, park_until, real_now};
 use crate::systems::when_due::WhenDue;
 
-/// What [`ScheduledExecutor::shutdown`] does with one-shots that are not due yet. What is due runs
-/// in any case.
+/// What [`ScheduledExecutor::shutdown`] does with one-shots that are not due yet. Due ones run in
+/// any case.
 ///
 /// # Examples
 ///
@@ -72,7 +71,7 @@ pub enum PeriodicTasks {
     Continue,
 }
 
-/// What becomes of accepted work when an executor is shut down.
+/// How accepted work is treated when an executor is shut down.
 ///
 /// ```
 /// use lars_scheduler::scheduled_executor::{DelayedTasks, PeriodicTasks, ShutdownPolicy};
@@ -124,11 +123,12 @@ impl ScheduledExecutor {
     }
 
     /// Refuses new work from now on, cancels the series, and hands back every one-shot that was
-    /// accepted and has not started, the earliest deadline first. What runs is not interrupted.
+    /// accepted and has not started, the earliest deadline first. Running tasks are not
+    /// interrupted.
     ///
-    /// (In the JDK, threads that wait for such a task never hear of it again. Here they hear at
-    /// once that it was [handed back](crate::call::CallError::HandedBack). If it is run, handles
-    /// that are left get the value; if it is dropped, they get
+    /// (In the JDK, threads that wait for such a task wait forever. Here they learn at once that it
+    /// was [handed back](crate::call::CallError::HandedBack). If it is run, handles that are left
+    /// get the value; if it is dropped, they get
     /// [`CallError::Dropped`](crate::call::CallError::Dropped).)
     ///
     /// # Examples
@@ -157,7 +157,7 @@ impl ScheduledExecutor {
         unstarted
     }
 
-    /// Does the work of `shutdown_now`, without telling the callers that wait.
+    /// Does the work of `shutdown_now`, without notifying waiting callers.
     fn end_now(&self) -> Vec<UnstartedTask> {
         let (waiting, series) = self.shared.change(|registry| {
             registry.is_shut_down = true;
@@ -232,7 +232,7 @@ impl Drop for ScheduledExecutor {
 
 /// A one-shot that was accepted by an executor and had not started when [`shutdown_now`] took it.
 ///
-/// It belongs to the holder now: run it, or drop it. Handles of its result learn of either.
+/// It belongs to you now: run it, or drop it. Handles of its result learn of either.
 ///
 /// [`shutdown_now`]: ScheduledExecutor::shutdown_now
 ///
@@ -281,8 +281,4 @@ impl Drop for UnstartedTask {
     }
 }
 
-impl fmt::Debug for UnstartedTask {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("UnstartedTask").field("due", &self.due()).finish_non_exhaustive()
-    }
-}
+debug_fields!(|it: UnstartedTask| due: it.due());

@@ -167,8 +167,8 @@ impl<Fut: Future<Output: Completion> + Send + 'static> FutureRun<Fut> {
         }
     }
 
-    /// There will be no further poll: the executor has dropped one, or the future has dropped all
-    /// of its wakers.
+    /// There will be no further poll: the executor has dropped the poll, or the future has dropped
+    /// all of its wakers.
     fn abandoned(&self) {
         let content = self.slot.lock().content.take();
         if let Some((future, run)) = content {

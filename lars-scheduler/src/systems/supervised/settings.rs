@@ -13,7 +13,7 @@ use crate::sync::Arc;
 /// Eureka's bound: the interval grows to at most ten times the first one.
 const DEFAULT_GROWTH: u32 = 10;
 
-/// The shortest time for anything. Zero would run without end, or give every run up at once.
+/// The shortest interval and timeout. Zero would run without end, or give up every run at once.
 const SHORTEST: Duration = Duration::from_nanos(1);
 
 /// What happens to a future whose run is given up, because its time is over or the supervision has
@@ -103,7 +103,7 @@ pub enum SettingError {
         /// What was asked for.
         given: f64,
     },
-    /// With no run allowed there would be none.
+    /// If no run were allowed, none would ever run.
     #[error("max_concurrent is {given}, but it must be at least 1")]
     MaxConcurrent {
         /// What was asked for.

@@ -1,4 +1,4 @@
-//! What moves the state of a supervised task: looks at the right time, and the ends of runs.
+//! What changes the state of a supervised task: looks at the right time, and the ends of runs.
 //!
 //! # Looks
 //!
@@ -20,7 +20,6 @@
 //! code runs: executors, tasks, wakers, hooks and destructors are called after it is released.
 
 use std::any::Any;
-use std::fmt;
 use std::panic::resume_unwind;
 use std::time::Instant;
 
@@ -29,6 +28,7 @@ use super::run::{Ending, Owner, Run, Runner};
 use super::settings::{GivenUp, Settings};
 use super::state::{Nudge, Phase, Settled, State};
 use crate::sync::{Arc, Mutex};
+use crate::systems::facade::debug_fields;
 use crate::systems::when_due::WhenDue;
 use crate::{Executor, Handle, PanicIn, Refusal, Repeat, Runnable, Task};
 
@@ -160,7 +160,7 @@ impl Supervisor {
         (self as &dyn Owner).execute(Runnable::new(move || runner.execute(run)), "run");
     }
 
-    /// Sees to it that the series or the nudge looks when `due` has come, or before.
+    /// Makes sure that the series or the nudge looks at `due`, or before.
     fn wake_by(self: &Arc<Self>, state: &mut State, due: WhenDue) -> Result<(), Refusal> {
         if state.wake <= due {
             return Ok(());
@@ -344,8 +344,4 @@ impl Owner for Supervisor {
     }
 }
 
-impl fmt::Debug for Supervisor {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Supervisor").field("counts", &self.counts()).finish_non_exhaustive()
-    }
-}
+debug_fields!(|it: Supervisor| counts: it.counts());

@@ -1,7 +1,6 @@
 //! The token that tells a run that it was given up.
 
 use std::any::Any;
-use std::fmt;
 use std::future::Future;
 use std::mem;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,6 +9,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use crate::sync::{Arc, AtomicBool, Condvar, Mutex, Ordering};
+use crate::systems::facade::debug_fields;
 
 /// Tells a run that it was given up: its time is over, or the supervision has ended.
 ///
@@ -76,7 +76,7 @@ impl CancelToken {
         }
     }
 
-    /// Cancels, once, and wakes all that wait. `report` is given the panics of wakers.
+    /// Cancels, once, and wakes all waiters. `report` gets the panics of wakers.
     pub(super) fn cancel(&self, report: impl Fn(Box<dyn Any + Send>)) {
         let wakers = {
             let mut waiting = self.inner.waiting.lock();
@@ -170,11 +170,7 @@ impl Wakers {
     }
 }
 
-impl fmt::Debug for CancelToken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CancelToken").field("cancelled", &self.is_cancelled()).finish()
-    }
-}
+debug_fields!(|it: CancelToken| cancelled: it.is_cancelled());
 
 /// Ready when its token is cancelled. Made by [`CancelToken::cancelled`].
 ///
@@ -247,8 +243,4 @@ impl Drop for Cancelled {
     }
 }
 
-impl fmt::Debug for Cancelled {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cancelled").field("token", &self.token).finish_non_exhaustive()
-    }
-}
+debug_fields!(|it: Cancelled| token: it.token);

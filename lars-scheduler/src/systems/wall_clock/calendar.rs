@@ -1,4 +1,4 @@
-//! Which occurrence is next, on a clock that may jump.
+//! The next occurrence, on a clock that may jump.
 
 use std::time::{Duration, SystemTime};
 
@@ -53,7 +53,7 @@ impl<F: Fn(SystemTime) -> Option<SystemTime> + Send + 'static> Calendar for F {
 /// What a repeated timer does with occurrences in the past: the clock was set forwards, the machine
 /// was suspended, the executor was busy, or a run took too long.
 ///
-/// The job of every hour, the machine asleep from 9:30 to 12:10:
+/// An hourly job, on a machine that sleeps from 9:30 to 12:10:
 ///
 /// ```text
 /// occurrences   9:00   10:00   11:00   12:00          13:00
@@ -68,7 +68,7 @@ pub enum MissedRuns {
     /// `Persistent=` and anacron.
     #[default]
     Once,
-    /// A run for each, one after the other without a pause. Like
+    /// A run for each, one after another without a pause. Like
     /// [`MissedTickBehavior::Burst`](crate::MissedTickBehavior::Burst).
     Burst,
     /// An occurrence that is late by more than this is left out; any other runs. The grace should
@@ -126,8 +126,9 @@ impl<C: Calendar> Progress<C> {
         }
     }
 
-    /// A clock that was set back far is believed. One that was set back a little shows settled
-    /// times again, which do not run again unless the calendar asks for it.
+    /// A clock that was set back far is taken as correct. One that was set back a little shows
+    /// times again that have been dealt with; they do not run again unless the calendar asks for
+    /// it.
     fn follow_back(&mut self, now: SystemTime) {
         if let Ok(back) = self.settled.duration_since(now)
             && !back.is_zero()

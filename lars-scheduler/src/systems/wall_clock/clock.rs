@@ -1,18 +1,18 @@
 //! The clock on the wall: the system's, a closure, or one that a test moves.
 
-use std::fmt;
 use std::time::{Duration, Instant, SystemTime};
 
 use crate::Handle;
 use crate::sync::{Arc, Mutex};
+use crate::systems::facade::debug_fields;
 
 /// Tells the time of day. It may jump, both ways.
 ///
 /// Every `Fn() -> SystemTime + Send + Sync + 'static` is one.
 ///
 /// It is read when a timer looks whether it is due, on the thread that would run the task, and when
-/// a task is scheduled, on the calling thread. It must not block. A panic in a look is treated like
-/// one of the task: it is contained and reported, and ends the timer.
+/// a task is scheduled, on the calling thread. It must not block. A panic while a timer reads it is
+/// treated like a panic of the task: it is contained and reported, and ends the timer.
 ///
 /// # Examples
 ///
@@ -152,10 +152,4 @@ impl WallClock for VirtualWallClock {
     }
 }
 
-impl fmt::Debug for VirtualWallClock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("VirtualWallClock")
-            .field("set", &self.set.lock().wall)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(|it: VirtualWallClock| set: it.set.lock().wall);

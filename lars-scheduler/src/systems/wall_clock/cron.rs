@@ -6,7 +6,6 @@
 
 mod expression;
 
-use std::fmt;
 use std::time::SystemTime;
 
 use croner::Cron;
@@ -16,6 +15,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use self::expression::Expression;
 use super::calendar::{CORRECTION, Calendar};
+use crate::systems::facade::debug_fields;
 
 /// A cron expression in a time zone.
 ///
@@ -110,7 +110,7 @@ pub enum CronError {
         given: usize,
     },
     /// It is longer than any expression needs to be.
-    #[error("the cron expression has {given} bytes, but it must not have more than {max}")]
+    #[error("the cron expression has {given} bytes, but at most {max} are allowed")]
     TooLong {
         /// How long it is, in bytes.
         given: usize,
@@ -304,11 +304,4 @@ impl Calendar for CronSchedule {
     }
 }
 
-impl fmt::Debug for CronSchedule {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CronSchedule")
-            .field("text", &self.text)
-            .field("zone", &self.zone.iana_name())
-            .finish()
-    }
-}
+debug_fields!(|it: CronSchedule| text: it.text, zone: it.zone.iana_name());

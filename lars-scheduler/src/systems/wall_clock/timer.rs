@@ -1,4 +1,5 @@
-//! The caller's side of a wall-clock timer, and the state that it shares with the looks.
+//! The caller's side of a wall-clock timer, and the state that it shares with the timer's looks at
+//! the clock.
 
 use std::fmt;
 use std::time::SystemTime;
@@ -102,7 +103,7 @@ pub struct WallClockTimer {
 }
 
 impl WallClockTimer {
-    /// Cancels the timer, from any thread, also from inside its own task.
+    /// Cancels the timer, from any thread, even from inside its own task.
     ///
     /// For a one-shot, `true` means that this call prevented the run: exactly one caller gets it.
     /// `false` means that it runs, has run, was cancelled before, or ended with its scheduler.

@@ -1,13 +1,12 @@
 //! The options of a worker.
 
-use std::fmt;
 use std::sync::Arc;
 
 use super::Worker;
 use super::context::{Capture, ContextHook};
 use super::drain::{Mode, SharedWorker};
 use crate::sync::Mutex;
-use crate::systems::facade::RunOn;
+use crate::systems::facade::{RunOn, debug_fields};
 use crate::{Executor, Handle};
 
 /// Builds a [`Worker`]. Made by [`Worker::builder`].
@@ -57,10 +56,11 @@ impl WorkerBuilder {
     /// task of the worker is running, and otherwise after that task. So tasks that schedule tasks
     /// make a queue, and not a deeper stack.
     ///
-    /// `schedule_after` waits until the delay has passed and the task has run, and also for tasks
-    /// that others schedule meanwhile. A repeat is waited for until it ends. If another thread runs
-    /// the worker's tasks already, that thread runs the new one, and the call returns. It also
-    /// returns when the scheduler stops. (In virtual time, another thread has to move the clock.)
+    /// `schedule_after` returns when the delay has passed and the task has run, and so have tasks
+    /// that others schedule meanwhile. Scheduling a repeat returns when it has ended. If another
+    /// thread is already running the worker's tasks, that thread runs the new one too, and the call
+    /// returns at once. It also returns when the scheduler stops. (In virtual time, another thread
+    /// has to move the clock.)
     ///
     /// [`executor`](Self::executor) and [`inline`](Self::inline) have no effect on a trampoline. (A
     /// task on the timer thread that uses an idle trampoline does not wait for delayed tasks of
@@ -85,10 +85,10 @@ impl WorkerBuilder {
     /// Gives each task the context that it was scheduled in.
     ///
     /// `capture` is called on the thread that schedules, once for each task. `enter` is called on
-    /// the thread that runs the task, before each run; what it returns is kept during the run and
-    /// dropped after it, even after a panic. Its destructor restores what was there before. If
-    /// `context` is called more than once, contexts are entered in the order of the calls and left
-    /// in the opposite order.
+    /// the thread that runs the task, before each run. The guard that it returns is kept during the
+    /// run and dropped after it, even after a panic; its destructor restores the previous context.
+    /// If `context` is called more than once, contexts are entered in the order of the calls and
+    /// left in the opposite order.
     ///
     /// A hook that panics is reported, and the task runs without that context.
     ///
@@ -152,11 +152,4 @@ impl WorkerBuilder {
     }
 }
 
-impl fmt::Debug for WorkerBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WorkerBuilder")
-            .field("mode", &(self.mode)(self.run_on.clone()))
-            .field("contexts", &self.hooks.len())
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(|it: WorkerBuilder| mode: (it.mode)(it.run_on.clone()), contexts: it.hooks.len());

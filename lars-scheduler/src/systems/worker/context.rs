@@ -13,7 +13,7 @@ pub(super) trait Capture: Send + Sync {
 
 /// What was captured for one task.
 pub(super) trait Captured: Send {
-    /// Enters the context; it is left when what this returns is dropped.
+    /// Enters the context, which is left when the returned guard is dropped.
     fn enter(&self) -> Box<dyn Any>;
 }
 
@@ -65,8 +65,7 @@ impl Context {
         Self(captured)
     }
 
-    /// Runs `code` in the context, and leaves that again, whatever happens. True if `code` did not
-    /// panic.
+    /// Runs `code` in the context, and leaves that again in any case. True if `code` did not panic.
     pub(super) fn run(&self, handle: &Handle, code: impl FnOnce()) -> bool {
         let mut entered = Vec::new();
         for captured in &self.0 {

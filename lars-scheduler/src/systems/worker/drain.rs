@@ -10,11 +10,11 @@
 //! critical section in which it sees that nothing is ready, so no job is left behind. Only the
 //! drain runs jobs: that is why they never overlap.
 //!
-//! Three things come from the scheduler: a [`Drain`], which is on its way to the executor; a
-//! [`Fire`], when a delayed job is due; a [`JobLook`], when a periodic job may be. The last two
-//! become the drain if there is none.
+//! Three tasks come from the scheduler: a [`Drain`], on its way to the executor; a [`Fire`], when a
+//! delayed job is due; and a [`JobLook`], when a periodic job may be due. The last two become the
+//! drain if there is none.
 //!
-//! A busy drain does not wait for timers: it takes what is due by itself. But it takes nothing that
+//! A busy drain does not wait for timers: it takes due jobs by itself. But it takes no job that
 //! `stop` has handed back (`Job::claim`): that is up to the holder of the list.
 
 use std::time::Duration;
@@ -120,7 +120,7 @@ impl SharedWorker {
             self.run(jobs, number);
             if matches!(self.mode, Mode::Fair(_)) {
                 let mut jobs = self.lock();
-                // What was accepted is run: here, if it cannot be elsewhere.
+                // An accepted task must run: here, if it cannot run elsewhere.
                 if jobs.first_ready().is_some() && self.submit(&mut jobs).is_ok() {
                     return;
                 }
@@ -167,7 +167,7 @@ impl SharedWorker {
             && matches!(job.stage, JobStage::Waiting | JobStage::LeftToTimer)
             && is_due(job)
         {
-            // One that runs before its time stands behind those whose time has come.
+            // A job that runs before its time comes after those whose time has come.
             let due = job.due.min(self.handle.due_after(Duration::ZERO));
             jobs.move_to(number, due, JobStage::Ready);
         }
@@ -205,8 +205,8 @@ impl SharedWorker {
             if let Err(refusal) = sent {
                 stopped = refusal == Refusal::Stopped;
                 if !stopped {
-                    // There is no place for a timer, and waiting for one could take forever. (Any
-                    // thread may have dropped the task, so the others do not run here.)
+                    // There is no place for a timer, and waiting for one could take forever. (Do
+                    // not run the others here: any thread may have dropped the task.)
                     self.handle.hand_over_to_pool(Drain(Arc::clone(self)));
                 }
             }
@@ -273,7 +273,7 @@ impl JobLook {
         let Some(job) = jobs.all.get(&self.number) else { return Repeat::Stop };
         match (&job.rule, job.stage) {
             (_, JobStage::Waiting) => job.due.repeat(),
-            // Another drain will run it. When the run after that one is due is known at its end; it
+            // Another drain will run it. The end of that run decides when the next one is due; it
             // is not before this:
             (Some(rule), _) => rule.look_again(handle.now()).repeat(),
             (None, _) => Repeat::Stop,

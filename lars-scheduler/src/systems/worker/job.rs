@@ -9,7 +9,7 @@ use crate::systems::facade::Rate;
 use crate::systems::when_due::WhenDue;
 use crate::{Cancellable, Handle, PanicIn};
 
-/// What has become of a job, for the holders of its `WorkerTask`.
+/// How a job ended, for the holders of its `WorkerTask`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Fate {
@@ -232,7 +232,7 @@ impl Jobs {
         }
     }
 
-    /// The timer of a job has been handed back: the job is not ours any more, unless it is running.
+    /// The timer of a job has been handed back: the job is no longer ours, unless it is running.
     pub(super) fn leave_to_timer(&mut self, number: u64) {
         if let Some(job) = self.all.get(&number)
             && job.stage != JobStage::Running

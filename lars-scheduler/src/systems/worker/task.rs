@@ -1,10 +1,10 @@
 //! One task of a worker, as its caller sees it.
 
-use std::fmt;
 use std::sync::{Arc, Weak};
 
 use super::drain::SharedWorker;
 use super::job::{Fate, Ticket};
+use crate::systems::facade::debug_fields;
 
 /// A task of a [`Worker`](super::Worker), as its caller sees it.
 ///
@@ -99,11 +99,4 @@ impl WorkerTask {
     }
 }
 
-impl fmt::Debug for WorkerTask {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WorkerTask")
-            .field("done", &self.is_done())
-            .field("cancelled", &self.is_cancelled())
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(|it: WorkerTask| done: it.is_done(), cancelled: it.is_cancelled());

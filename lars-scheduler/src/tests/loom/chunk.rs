@@ -3,14 +3,16 @@
 use loom::thread;
 
 use super::{Token, check};
+use crate::base::identity::Label;
 use crate::base::panics::Reporter;
 use crate::base::raw_task::RawTask;
-use crate::executor::chunk::Chunk;
+use crate::executor::chunk::{Chunk, Timed};
 use crate::sync::Arc;
 
 fn chunk(tasks: usize) -> (Chunk, Vec<Arc<super::Fate>>) {
     let (tokens, fates): (Vec<_>, _) = (0..tasks).map(|_| Token::new()).unzip();
-    let tasks = tokens.into_iter().map(|token| RawTask::new(move || token.run()));
+    let task = |token: Token| RawTask::new(move || token.run(), Label::default());
+    let tasks = tokens.into_iter().map(|token| Timed { task: task(token), due: 0 });
     (Chunk::new(tasks.collect(), &Arc::new(Reporter::default())), fates)
 }
 

@@ -3,6 +3,7 @@
 use loom::thread;
 
 use super::check;
+use crate::base::identity::Label;
 use crate::base::raw_task::RawTask;
 use crate::engine::entry::Entry;
 use crate::engine::intake::{Intake, Pop};
@@ -22,7 +23,7 @@ fn entry() -> Boxed {
 fn fill_and_push(intake: &Intake, entry: Boxed) {
     // SAFETY: the entry is new, and freed at the end of the model.
     unsafe {
-        (*entry.0).fill(7, RawTask::new(|| ()));
+        (*entry.0).fill(7, RawTask::new(|| (), Label::default()));
         intake.push(entry.0);
     }
 }

@@ -1,0 +1,273 @@
+//! What is pending, while the scheduler runs.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use futures::channel::oneshot;
+
+use crate::api::handle::Handle;
+use crate::base::clock::{Clock, real_now};
+use crate::base::identity::TaskIdentity;
+use crate::base::wait;
+use crate::engine::listing::{Filter, Findings};
+
+/// How many timers a listing has at most, unless it is asked for more or fewer.
+const DEFAULT_LIMIT: usize = 100;
+
+/// Which of the pending timers a [`Listing`] has: all of them by default, the first 100 that are
+/// due one by one, the others counted.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::{LightArrayRevolverScheduler, Task, TimerKind, TimerQuery};
+/// use std::time::Duration;
+///
+/// let scheduler = LightArrayRevolverScheduler::new()?;
+/// let minute = Duration::from_secs(60);
+/// for session in 0..1_000 {
+///     let task = Task::new(move || println!("session {session} has timed out"));
+///     scheduler.schedule_once(minute, task.named("session timeout"))?;
+/// }
+/// let _ = scheduler.schedule_with_fixed_delay(minute, minute, || println!("heartbeat"))?;
+///
+/// let listing = scheduler.list(TimerQuery::new().limit(3)).wait();
+/// assert_eq!((listing.matched, listing.timers.len()), (1_001, 3));
+/// let (most, others) = (&listing.groups[0], listing.groups.len() - 1);
+/// assert_eq!((most.identity.name(), most.count, others), (Some("session timeout"), 1_000, 1));
+///
+/// let repeats = scheduler.list(TimerQuery::new().kind(TimerKind::Repeat)).wait();
+/// assert_eq!(repeats.matched, 1);
+/// let soon = scheduler.list(TimerQuery::new().due_within(Duration::from_secs(1))).wait();
+/// assert_eq!(soon.matched, 0);
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone)]
+#[must_use = "a query does nothing until it is passed to `list`"]
+pub struct TimerQuery {
+    filter: Filter,
+}
+
+impl Default for TimerQuery {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl TimerQuery {
+    /// All timers, the first 100 of them one by one.
+    pub fn new() -> Self {
+        Self { filter: Filter { limit: DEFAULT_LIMIT, ..Filter::default() } }
+    }
+
+    /// Only those whose [label](TaskIdentity::label) contains this: the name, or, of timers without
+    /// one, the type.
+    pub fn label(mut self, part: impl Into<String>) -> Self {
+        self.filter.label = Some(part.into());
+        self
+    }
+
+    /// Only those whose place contains this; a place reads `src/session.rs:42:14`.
+    pub fn place(mut self, part: impl Into<String>) -> Self {
+        self.filter.place = Some(part.into());
+        self
+    }
+
+    /// Only those of this kind.
+    pub fn kind(mut self, kind: TimerKind) -> Self {
+        self.filter.repeats = Some(kind == TimerKind::Repeat);
+        self
+    }
+
+    /// Only those that are due within this time from when they are looked at, or are due already.
+    pub fn due_within(mut self, time: Duration) -> Self {
+        self.filter.due_within = Some(time);
+        self
+    }
+
+    /// How many timers are listed one by one, those that are due first; 100 by default. It does not
+    /// limit what is counted.
+    ///
+    /// Each takes some 80 bytes; with zero there are only the counts.
+    pub fn limit(mut self, timers: usize) -> Self {
+        self.filter.limit = timers;
+        self
+    }
+}
+
+/// Whether a timer is one of many.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum TimerKind {
+    /// It runs once.
+    Once,
+    /// It is the next run of a repeat.
+    Repeat,
+}
+
+/// A timer that was pending when it was looked at.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct PendingTimer {
+    /// Whose it is.
+    pub identity: TaskIdentity,
+    /// What it is.
+    pub kind: TimerKind,
+    /// Whether it was scheduled to run on the timer thread, or has an executor of its own, to which
+    /// the timer thread hands it over.
+    pub inline: bool,
+    /// When it is due; `None` if never.
+    pub due: Option<Instant>,
+    /// How long that is from [`Listing::taken_at`]; zero if it was due before. `None` if never.
+    pub remaining: Option<Duration>,
+}
+
+/// How many pending timers have the same identity.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct TimerGroup {
+    /// Whose they are.
+    pub identity: TaskIdentity,
+    /// How many.
+    pub count: u64,
+    /// When the first of them is due; `None` if never.
+    pub first_due: Option<Instant>,
+}
+
+/// What is pending; see [`Handle::list`].
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct Listing {
+    /// Those that are due first, in this order, as many as the query allows.
+    pub timers: Vec<PendingTimer>,
+    /// All that the query takes, by identity, the largest group first.
+    pub groups: Vec<TimerGroup>,
+    /// How many the query takes.
+    pub matched: u64,
+    /// How many timers could not be looked at, so that it is not known whether the query takes
+    /// them: their threads stood in the middle of a call for 100 ms. Almost always zero.
+    pub unseen: u64,
+    /// When the listing was complete. `None` if the scheduler had stopped.
+    pub taken_at: Option<Instant>,
+}
+
+impl Listing {
+    fn of(findings: Findings, clock: &Clock) -> Self {
+        let (matched, unseen, now) = (findings.matched, findings.unseen, findings.taken_at);
+        let end = now.unwrap_or_default();
+        let (timers, groups) = findings.into_parts();
+        let timer = |found: crate::engine::listing::Found| {
+            let due = clock.instant(found.due);
+            PendingTimer {
+                identity: found.identity,
+                kind: if found.repeat { TimerKind::Repeat } else { TimerKind::Once },
+                inline: found.inline,
+                due,
+                remaining: due.map(|_| Duration::from_nanos(found.due.saturating_sub(end))),
+            }
+        };
+        let group = |group: crate::engine::listing::Group| TimerGroup {
+            identity: group.identity,
+            count: group.count,
+            first_due: clock.instant(group.earliest),
+        };
+        Self {
+            timers: timers.into_iter().map(timer).collect(),
+            groups: groups.into_iter().map(group).collect(),
+            matched,
+            unseen,
+            taken_at: now.and_then(|now| clock.instant(now)),
+        }
+    }
+}
+
+/// The result of [`Handle::list`], to be awaited or waited for.
+#[must_use = "the listing is in it"]
+pub struct ListingFuture {
+    findings: oneshot::Receiver<Findings>,
+    clock: Clock,
+}
+
+impl ListingFuture {
+    /// Blocks until the listing is there. Not to be called by a task on the timer thread, which
+    /// would wait for itself.
+    pub fn wait(mut self) -> Listing {
+        // Without a deadline it ends with a result.
+        wait::block_until(Pin::new(&mut self), None).unwrap_or_default()
+    }
+
+    /// Blocks until the listing is there, but not longer than `limit`.
+    ///
+    /// # Errors
+    ///
+    /// The future itself, to go on waiting with: an inline task may occupy the timer thread.
+    pub fn wait_timeout(mut self, limit: Duration) -> Result<Listing, Self> {
+        let deadline = real_now().checked_add(limit);
+        wait::block_until(Pin::new(&mut self), deadline).ok_or(self)
+    }
+}
+
+impl Future for ListingFuture {
+    type Output = Listing;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Listing> {
+        let findings = Pin::new(&mut self.findings).poll(context);
+        findings.map(|findings| match findings {
+            Ok(findings) => Listing::of(findings, &self.clock),
+            // The scheduler is gone, and nothing is pending.
+            Err(oneshot::Canceled) => Listing::default(),
+        })
+    }
+}
+
+impl fmt::Debug for ListingFuture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ListingFuture").finish_non_exhaustive()
+    }
+}
+
+impl Handle {
+    /// Lists what is pending: the timers that are due first, one by one, and all by identity,
+    /// counted.
+    ///
+    /// The timer thread does it, some 500 timers at a time between two turns, so no timer is late
+    /// by more than what such a step takes, about 50 µs. (Threads that schedule go on meanwhile,
+    /// by the way that they take while the timer thread visits their wheels.) Dropping the future
+    /// ends it.
+    ///
+    /// # What it has
+    ///
+    /// A timer that was pending before the call, and still is when the listing is complete, is in
+    /// it exactly once, with the deadline that it had when it was looked at. One that is scheduled,
+    /// fired or cancelled meanwhile is in it once or not at all. Each run of a repeat is a timer of
+    /// its own: a series that runs meanwhile may be in it for two runs, or for none. Tasks that
+    /// were fired and wait in their executors are not pending. After a stop nothing is.
+    ///
+    /// In virtual time it is done at once by
+    /// [`VirtualTime::list`](crate::VirtualTime::list); through a handle, when time is moved next.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_scheduler::{LightArrayRevolverScheduler, TimerQuery};
+    /// use std::time::Duration;
+    ///
+    /// let scheduler = LightArrayRevolverScheduler::new()?;
+    /// let _ = scheduler.schedule_once(Duration::from_secs(30), || println!("time is up"))?;
+    /// for timer in scheduler.list(TimerQuery::new()).wait().timers {
+    ///     println!("{} in {:?}", timer.identity, timer.remaining);
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn list(&self, query: TimerQuery) -> ListingFuture {
+        let core = self.core();
+        let findings = core.requests.ask(query.filter);
+        core.sleep.wake();
+        ListingFuture { findings, clock: core.clock.clone() }
+    }
+}

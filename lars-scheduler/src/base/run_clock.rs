@@ -1,0 +1,168 @@
+//! When each task of a turn begins, from few readings of the clock; and which took too long.
+
+use crate::base::clock::Clock;
+use crate::base::panics::Reporter;
+use crate::base::raw_task::{RawTask, Whose};
+use crate::base::slow::RanOn;
+
+/// One reading stands for at most so many tasks. At 25 ns a reading, a task pays 0.8 ns.
+const STRIDE: u32 = 32;
+/// Tasks that took longer than this since the last reading, in nanoseconds, have the clock read
+/// before the next one: what it costs is nothing beside them.
+const LONG: u64 = 10_000;
+/// For how many tasks after a slow one the clock is read before each.
+const CAREFUL: u32 = 1_000;
+
+/// The instant at which a task begins, for the record of its lateness.
+///
+/// The clock is read again before a task that follows a slow one, and before every 32nd of those
+/// that follow each other fast. So an instant is too early at most by what the tasks of one such
+/// stride took, the first time that one of them is slow.
+///
+/// What ran between two readings is noted. If too much time lies between them, it is reported.
+#[derive(Debug)]
+pub(crate) struct RunClock {
+    on: RanOn,
+    /// The last reading.
+    now: u64,
+    /// For how many tasks more it stands.
+    left: u32,
+    /// For how many the next one will stand, if tasks are as fast as they were.
+    stride: u32,
+    /// For how many readings more it stands for one task only.
+    careful: u32,
+    /// What has begun since the last reading, and how late. Those beyond the first are left out.
+    noted: Vec<(Whose, u64)>,
+}
+
+impl RunClock {
+    pub(crate) fn new(on: RanOn) -> Self {
+        let noted = Vec::with_capacity(STRIDE as usize);
+        Self { on, now: 0, left: 0, stride: 1, careful: 0, noted }
+    }
+
+    /// A turn begins, with a fresh reading.
+    pub(crate) fn begin_turn(&mut self, now: u64, reporter: &Reporter) {
+        self.close(now, reporter);
+        self.now = now;
+        self.left = 1;
+    }
+
+    /// A task that was due at `deadline` begins. Returns how late it is.
+    #[inline]
+    pub(crate) fn begin(
+        &mut self,
+        task: &RawTask,
+        deadline: u64,
+        clock: &Clock,
+        reporter: &Reporter,
+    ) -> u64 {
+        if self.left == 0 {
+            self.read(clock, reporter);
+        }
+        self.left -= 1;
+        let late = self.now.saturating_sub(deadline);
+        if self.noted.len() < STRIDE as usize {
+            self.noted.push((task.whose(), late));
+        }
+        late
+    }
+
+    /// Many tasks have run since the last reading.
+    pub(crate) fn many_ran(&mut self) {
+        self.left = 0;
+    }
+
+    /// Tasks like this one are about to run that were noted before, perhaps before the last
+    /// reading.
+    pub(crate) fn run_now(&mut self, first: Option<Whose>) {
+        if let Some(first) = first
+            && self.noted.is_empty()
+        {
+            self.noted.push((first, 0));
+        }
+    }
+
+    /// No task runs now, and time goes by.
+    #[inline]
+    pub(crate) fn pause(&mut self, clock: &Clock, reporter: &Reporter) {
+        if !self.noted.is_empty() {
+            self.read(clock, reporter);
+            self.left = 0;
+        }
+    }
+
+    /// No task has taken any time, because time stood still.
+    pub(crate) fn forget(&mut self) {
+        self.noted.clear();
+    }
+
+    /// The last reading.
+    pub(crate) fn now(&self) -> u64 {
+        self.now
+    }
+
+    fn read(&mut self, clock: &Clock, reporter: &Reporter) {
+        let before = self.now;
+        let now = before.max(clock.now());
+        self.close(now, reporter);
+        self.now = now;
+        let slow = now - before > LONG || self.careful > 0;
+        self.careful = self.careful.saturating_sub(1);
+        self.stride = if slow { 1 } else { (2 * self.stride).min(STRIDE) };
+        self.left = self.stride;
+    }
+
+    /// What has begun since the last reading was over by `now`.
+    #[inline]
+    fn close(&mut self, now: u64, reporter: &Reporter) {
+        let took = now.saturating_sub(self.now);
+        if took > reporter.slow.limit(self.on) && !self.noted.is_empty() {
+            self.careful = CAREFUL;
+            reporter.slow_task(self.on, took, &self.noted);
+        }
+        self.noted.clear();
+    }
+}
+
+#[cfg(all(test, not(lars_loom)))]
+mod tests {
+    use super::*;
+    use crate::base::identity::Label;
+
+    /// The latenesses of tasks that take so long, in nanoseconds, due at zero.
+    fn latenesses(tasks: &[u64]) -> Vec<u64> {
+        let clock = Clock::manual(0);
+        let reporter = Reporter::default();
+        let mut runs = RunClock::new(RanOn::TimerThread);
+        runs.begin_turn(0, &reporter);
+        let task = RawTask::new(|| (), Label::default());
+        let run = |&takes: &u64| {
+            let late = runs.begin(&task, 0, &clock, &reporter);
+            clock.set(clock.now() + takes);
+            late
+        };
+        tasks.iter().map(run).collect()
+    }
+
+    #[test]
+    fn what_waits_behind_slow_tasks_of_the_same_turn_is_late_by_what_they_take() {
+        assert_eq!(latenesses(&[20_000; 5]), [0, 20_000, 40_000, 60_000, 80_000]);
+    }
+
+    #[test]
+    fn a_slow_task_among_fast_ones_is_missed_by_less_than_a_stride() {
+        let mut tasks = [10; 100];
+        tasks[50] = 1_000_000;
+        let late = latenesses(&tasks);
+        assert!(late[50] < 1_000 && late[51 + STRIDE as usize] > 1_000_000);
+        assert!(late.windows(2).all(|pair| pair[0] <= pair[1]));
+    }
+
+    #[test]
+    fn fast_tasks_share_their_readings() {
+        let mut late = latenesses(&[1; 1_600]);
+        late.dedup();
+        assert!(late.len() < 60, "{} readings", late.len());
+    }
+}

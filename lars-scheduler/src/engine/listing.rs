@@ -1,0 +1,223 @@
+//! What a listing of the pending timers asks for, and what it has found so far. The walk itself is
+//! the driver's: see `driver::walk`.
+
+use std::collections::{BinaryHeap, HashMap};
+use std::time::Duration;
+
+use futures::channel::oneshot;
+
+use crate::base::identity::TaskIdentity;
+use crate::base::panics::quietly;
+use crate::base::tick::nanos;
+use crate::sync::{AtomicBool, Mutex, Ordering};
+
+/// Which of the pending timers a listing has, and how many.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Filter {
+    /// What the name contains, or, if it has none, the type.
+    pub(crate) label: Option<String>,
+    /// What the place contains, as `file:line:column`.
+    pub(crate) place: Option<String>,
+    pub(crate) repeats: Option<bool>,
+    pub(crate) due_within: Option<Duration>,
+    pub(crate) limit: usize,
+}
+
+/// One timer that was found.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Found {
+    pub(crate) identity: TaskIdentity,
+    pub(crate) due: u64,
+    pub(crate) repeat: bool,
+    pub(crate) inline: bool,
+}
+
+/// Ordered by deadline, so that the first to leave a full heap is the last to be due.
+#[derive(Debug)]
+struct ByDue(Found);
+
+impl PartialEq for ByDue {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.due == other.0.due
+    }
+}
+impl Eq for ByDue {}
+impl PartialOrd for ByDue {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for ByDue {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.0.due.cmp(&other.0.due)
+    }
+}
+
+/// All timers of one identity.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Group {
+    pub(crate) identity: TaskIdentity,
+    pub(crate) count: u64,
+    pub(crate) earliest: u64,
+    /// Whether the filter takes this identity: asked once for all timers of it.
+    wanted: bool,
+}
+
+/// The addresses by which identities are told from each other without comparing their texts. (One
+/// type may have several. Those groups are put together at the end.)
+type Key = (Option<*const u8>, *const u8, Option<*const ()>);
+
+fn key(identity: &TaskIdentity) -> Key {
+    let place = identity.place().map(|place| std::ptr::from_ref(place).cast());
+    (identity.name().map(str::as_ptr), identity.type_name().as_ptr(), place)
+}
+
+/// What a listing has found.
+#[derive(Debug, Default)]
+pub(crate) struct Findings {
+    nearest: BinaryHeap<ByDue>,
+    groups: HashMap<Key, Group>,
+    /// How many timers the filter takes.
+    pub(crate) matched: u64,
+    /// How many timers could not be looked at.
+    pub(crate) unseen: u64,
+    /// When the walk ended; `None` if the scheduler had stopped.
+    pub(crate) taken_at: Option<u64>,
+}
+
+// SAFETY: the addresses in the keys are of what lives forever and does not change, and only
+// compared.
+unsafe impl Send for Findings {}
+
+impl Findings {
+    /// Adds a timer, if the filter takes it.
+    pub(crate) fn add(&mut self, found: Found, filter: &Filter, now: u64) {
+        let group = self.groups.entry(key(&found.identity)).or_insert_with(|| Group {
+            identity: found.identity,
+            count: 0,
+            earliest: u64::MAX,
+            wanted: filter.takes(&found.identity),
+        });
+        let near =
+            filter.due_within.is_none_or(|within| found.due <= now.saturating_add(nanos(within)));
+        if !group.wanted || !near || filter.repeats.is_some_and(|wanted| wanted != found.repeat) {
+            return;
+        }
+        group.count += 1;
+        group.earliest = group.earliest.min(found.due);
+        self.matched += 1;
+        if self.nearest.len() < filter.limit {
+            self.nearest.push(ByDue(found));
+        } else if let Some(mut last) = self.nearest.peek_mut()
+            && found.due < last.0.due
+        {
+            *last = ByDue(found);
+        }
+    }
+
+    /// The timers that are due next, in order, and all groups that have any, the largest first.
+    pub(crate) fn into_parts(self) -> (Vec<Found>, Vec<Group>) {
+        let timers = self.nearest.into_sorted_vec().into_iter().map(|by_due| by_due.0).collect();
+        let mut groups = HashMap::new();
+        for group in self.groups.into_values().filter(|group| group.count > 0) {
+            groups
+                .entry(group.identity)
+                .and_modify(|same: &mut Group| {
+                    same.count += group.count;
+                    same.earliest = same.earliest.min(group.earliest);
+                })
+                .or_insert(group);
+        }
+        let mut groups: Vec<Group> = groups.into_values().collect();
+        groups.sort_by_key(|group| (std::cmp::Reverse(group.count), group.earliest));
+        (timers, groups)
+    }
+}
+
+impl Filter {
+    fn takes(&self, identity: &TaskIdentity) -> bool {
+        let place = || identity.place().map(ToString::to_string).unwrap_or_default();
+        self.label.as_ref().is_none_or(|label| identity.label().contains(label))
+            && self.place.as_ref().is_none_or(|wanted| place().contains(wanted))
+    }
+}
+
+/// A listing that somebody waits for.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) filter: Filter,
+    pub(crate) findings: Findings,
+    sender: oneshot::Sender<Findings>,
+}
+
+impl Request {
+    pub(crate) fn resolve(self) {
+        // Wakers are foreign code. If nobody waits any more, so be it.
+        quietly(|| drop(self.sender.send(self.findings)));
+    }
+
+    /// Resolves with what is pending when the scheduler has stopped.
+    pub(crate) fn resolve_empty(self) {
+        Self { findings: Findings::default(), ..self }.resolve();
+    }
+
+    /// Whether nobody waits for it any more.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.sender.is_canceled()
+    }
+}
+
+/// The listings that the driver has not begun. `None` once it has stopped.
+#[derive(Debug)]
+pub(crate) struct Requests {
+    /// Whether there is one: a notice of `sleep_word`, beside the stop word.
+    asked: AtomicBool,
+    waiting: Mutex<Option<Vec<Request>>>,
+}
+
+impl Requests {
+    pub(crate) fn new() -> Self {
+        Self { asked: AtomicBool::new(false), waiting: Mutex::new(Some(Vec::new())) }
+    }
+
+    /// Asks for a listing. The caller wakes the timer thread after this. When the scheduler has
+    /// stopped nothing is pending.
+    pub(crate) fn ask(&self, filter: Filter) -> oneshot::Receiver<Findings> {
+        let (sender, receiver) = oneshot::channel();
+        let request = Request { filter, findings: Findings::default(), sender };
+        let mut waiting = self.waiting.lock();
+        match &mut *waiting {
+            Some(waiting) => {
+                waiting.push(request);
+                // SeqCst: (1) of `sleep_word`.
+                self.asked.store(true, Ordering::SeqCst);
+            }
+            None => {
+                drop(waiting);
+                request.resolve();
+            }
+        }
+        receiver
+    }
+
+    /// Whether somebody has asked. Looked at by the driver once a turn.
+    #[inline]
+    pub(crate) fn is_asked(&self) -> bool {
+        // SeqCst: (4) of `sleep_word`, like the stop word.
+        self.asked.load(Ordering::SeqCst)
+    }
+
+    /// What has been asked for.
+    pub(crate) fn take(&self) -> Vec<Request> {
+        let mut waiting = self.waiting.lock();
+        // Relaxed: written under the lock, and the lock orders what was pushed.
+        self.asked.store(false, Ordering::Relaxed);
+        waiting.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// The scheduler has stopped: nothing is pending.
+    pub(crate) fn close(&self) {
+        let waiting = self.waiting.lock().take();
+        waiting.into_iter().flatten().for_each(Request::resolve);
+    }
+}
