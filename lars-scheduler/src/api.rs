@@ -19,4 +19,7 @@ pub(crate) mod config;
 
 pub(crate) mod scheduler;
 
+pub(crate) mod turned;
+
+pub(crate) mod timer_driver;
 pub(crate) mod virtual_time;

@@ -19,4 +19,5 @@ pub(crate) mod raw_task;
 pub(crate) mod panics;
 
 pub(crate) mod run_clock;
+pub(crate) mod threads;
 pub(crate) mod wait;

@@ -108,8 +108,8 @@ impl Wheel {
         // SAFETY: the entry is free, nobody else refers to it, and it lives as long as the wheel,
         // in whose allocation it is.
         unsafe {
-            (*entry)
-                .fill(crate::base::tick::nanos(deadline), RawTask::new(|| (), Label::default()));
+            let task = |task| RawTask::write(task, || (), Label::default());
+            (*entry).fill(crate::base::tick::nanos(deadline), task);
             (*entry).state.publish(0, Flags::default());
             let Arm::Armed(_) = (*entry).state.arm() else { unreachable!("it was just queued") };
             self.wheel.insert(entry);

@@ -13,7 +13,10 @@
 //!   [`cancel_on_drop`](Cancellable::cancel_on_drop).
 //! - Starting and stopping: [`Builder`], [`stop`](LightArrayRevolverScheduler::stop),
 //!   [`close`](LightArrayRevolverScheduler::close).
-//! - In tests: [`VirtualTime`].
+//! - To look inside: [`list`](Handle::list), [`metrics`](Handle::metrics), [`TaskIdentity`],
+//!   [`Builder::on_slow`], [`Builder::on_panic`].
+//! - Without a thread, in an event loop: [`TimerDriver`].
+//! - In tests, and for the time of games and simulations: [`VirtualTime`].
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // In dependency order: a folder uses only those above it.
 
@@ -42,6 +45,9 @@ mod pages {
     #[doc = include_str!("../../docs/semantics.md")]
     struct Semantics;
 
+    #[doc = include_str!("../../docs/observability.md")]
+    struct Observability;
+
     #[doc = include_str!("../../docs/systems.md")]
     struct Systems;
 }
@@ -53,10 +59,22 @@ pub mod idle {
     pub use crate::executor::idle::{Idle, Sleeper};
 }
 
+/// How panics of foreign code are contained, for the crates on top. No part of the public
+/// interface: it may change in any release.
+#[doc(hidden)]
+pub mod panics {
+    pub use crate::base::panics::{contain, quietly};
+}
+
 /// The primitives of the shuttle build, for those of the crates on top.
 #[cfg(lars_shuttle)]
 #[doc(hidden)]
 pub use self::sync::shuttled as shuttle_sync;
+
+/// Those of the loom build.
+#[cfg(lars_loom)]
+#[doc(hidden)]
+pub use self::sync::model as loom_sync;
 
 pub use self::api::cancel::{CancelOnDrop, Cancellable};
 pub use self::api::close::{CloseError, ClosePolicy, CloseReport};
@@ -68,14 +86,16 @@ pub use self::api::listing::{
 pub use self::api::metrics::{Lateness, Metrics};
 pub use self::api::pending::{PendingTask, StopFuture};
 pub use self::api::rate::MissedTickBehavior;
-pub use self::api::repeat::{IntoPeriodic, Periodic, Repeat, Verdict};
+pub use self::api::repeat::{IntoPeriodic, Periodic, Repeat, Start, Verdict};
 pub use self::api::scheduler::LightArrayRevolverScheduler;
+pub use self::api::timer_driver::TimerDriver;
 pub use self::api::virtual_time::{NotIdle, VirtualTime};
 pub use self::base::error::{BuildError, ConfigError, Refusal, ScheduleError};
 pub use self::base::identity::TaskIdentity;
 pub use self::base::panics::{PanicIn, PanicReport};
 pub use self::base::raw_task::{Due, TaskBody};
 pub use self::base::slow::{RanOn, SlowTask};
+pub use self::base::threads::{ThreadKind, ThreadStart};
 #[cfg(feature = "rayon")]
 pub use self::executor::RayonExecutor;
 #[cfg(feature = "tokio")]

@@ -119,25 +119,57 @@ mod real {
 }
 
 #[cfg(lars_loom)]
-mod model {
-    pub(crate) use loom::cell::UnsafeCell;
+pub mod model {
+    pub use loom::cell::UnsafeCell;
     pub(crate) use loom::sync::Arc;
-    pub(crate) use loom::sync::atomic::{
-        AtomicBool, AtomicIsize, AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence,
-    };
+    pub use loom::sync::MutexGuard;
+    pub(crate) use loom::sync::atomic::AtomicIsize;
+    pub use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
     use std::time::Instant;
+
+    pub(crate) use loom::sync::MutexGuard;
 
     /// loom's mutex with parking_lot's interface.
     #[derive(Debug)]
-    pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
+    pub struct Mutex<T>(loom::sync::Mutex<T>);
 
     impl<T> Mutex<T> {
-        pub(crate) fn new(value: T) -> Self {
+        pub fn new(value: T) -> Self {
             Self(loom::sync::Mutex::new(value))
         }
 
-        pub(crate) fn lock(&self) -> loom::sync::MutexGuard<'_, T> {
+        pub fn lock(&self) -> MutexGuard<'_, T> {
             self.0.lock().expect("no model panics while it holds a lock")
+        }
+    }
+
+    impl<T: Default> Default for Mutex<T> {
+        fn default() -> Self {
+            Self::new(T::default())
+        }
+    }
+
+    /// loom's condition variable, without timeouts.
+    #[derive(Debug)]
+    pub struct Condvar(loom::sync::Condvar);
+
+    impl Default for Condvar {
+        fn default() -> Self {
+            Self(loom::sync::Condvar::new())
+        }
+    }
+
+    impl Condvar {
+        pub fn wait<'a, T>(
+            &self,
+            guard: MutexGuard<'a, T>,
+            _deadline: Option<Instant>,
+        ) -> MutexGuard<'a, T> {
+            self.0.wait(guard).expect("no model panics while it holds a lock")
+        }
+
+        pub fn notify_all(&self) {
+            self.0.notify_all();
         }
     }
 

@@ -4,9 +4,13 @@ use std::panic::Location;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
+use lars_scheduler::call::Call;
+use lars_scheduler::repeated_timer::RepeatedTimer;
+use lars_scheduler::supervised::Supervision;
+use lars_scheduler::worker::Worker;
 use lars_scheduler::{
-    Builder, Executor, LightArrayRevolverScheduler, PanicIn, Periodic, Pool, Task, TaskBody,
-    TaskIdentity,
+    Builder, Executor, Inline, LightArrayRevolverScheduler, PanicIn, Periodic, Pool, Task,
+    TaskBody, TaskIdentity, TimerQuery,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -160,4 +164,24 @@ fn a_series_says_when_its_next_run_is_due() {
     assert_eq!(series.remaining(), Some(10 * SECOND));
     series.cancel();
     assert_eq!((series.deadline(), series.remaining()), (None, None));
+}
+
+#[test]
+fn timers_of_systems_have_the_names_that_those_were_given() {
+    let time = builder().build_virtual().unwrap();
+    let line = line!() + 1;
+    let call = time.schedule_call(SECOND, Call::new(|| 1).named("call")).unwrap();
+    let worker = Worker::builder(&time).named("worker").build();
+    worker.schedule_after(2 * SECOND, || ()).unwrap();
+    worker.schedule_with_fixed_delay(3 * SECOND, SECOND, || ()).unwrap();
+    let timer = RepeatedTimer::builder(&time, 4 * SECOND).named("repeated").build(|_| ()).unwrap();
+    timer.start().unwrap();
+    let refresh = Supervision::every(5 * SECOND).named("supervised").build().unwrap();
+    let refresh = refresh.start(&time, Inline, |_| ()).unwrap();
+    let listing = time.list(TimerQuery::new()).wait();
+    let names: Vec<_> = listing.timers.iter().map(|timer| timer.identity.label()).collect();
+    assert_eq!(names, ["call", "worker", "worker", "repeated", "supervised"]);
+    is_ours(listing.timers[0].identity, Some("call"));
+    assert_eq!(listing.timers[0].identity.place().unwrap().line(), line);
+    drop((call, refresh));
 }

@@ -840,3 +840,34 @@ fn a_cancellable_of_a_repeat_that_outlives_its_scheduler_keeps_no_thread() {
     eventually("its threads have ended", || threads() == 0);
     assert!(!held.cancel());
 }
+
+#[test]
+fn repeats_that_start_at_an_instant_run_together_whenever_they_were_scheduled() {
+    let time = virtual_time();
+    let (notes, start) = (Notes::new(), time.now() + secs(10));
+    let note = |name| {
+        let (notes, clock) = (notes.clone(), time.handle());
+        move || notes.add((name, clock.now() - start))
+    };
+    let rate = time.schedule_at_fixed_rate(start, secs(1), note("rate")).unwrap();
+    time.advance(secs(3));
+    let delay = time.schedule_with_fixed_delay(start, secs(1), note("delay")).unwrap();
+    let asked = note("asked");
+    let asked = time.schedule_repeating(start, move || {
+        asked();
+        Repeat::Stop
+    });
+    asked.unwrap();
+    time.advance(secs(8));
+    let zero = Duration::ZERO;
+    assert_eq!(
+        notes.take(),
+        [("rate", zero), ("delay", zero), ("asked", zero), ("rate", secs(1)), ("delay", secs(1)),]
+    );
+    // One that has passed is now.
+    let _ = time.schedule_at_fixed_rate(start, secs(60), note("late")).unwrap();
+    assert_eq!(time.advance(zero), 1);
+    assert_eq!(notes.take(), [("late", secs(1))]);
+    rate.cancel();
+    delay.cancel();
+}

@@ -1,4 +1,16 @@
-//! Values, one answer, and containing panics.
+//! Values, one answer, and guarding against panics.
+
+/// `Debug` for a type whose fields cannot all be shown, or need not be.
+macro_rules! show {
+    ([$($given:tt)*] $type:ty, $name:literal, |$it:ident| $($field:ident: $value:expr),+) => {
+        impl<$($given)*> ::std::fmt::Debug for $type {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                let $it = self;
+                f.debug_struct($name)$(.field(stringify!($field), &$value))+.finish_non_exhaustive()
+            }
+        }
+    };
+}
 
 pub(crate) mod panics;
 pub(crate) mod stop_reason;

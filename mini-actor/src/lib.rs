@@ -14,6 +14,7 @@
 
 mod sync;
 
+#[macro_use]
 mod base;
 
 mod dispatcher;
@@ -43,7 +44,9 @@ pub use self::base::supervision::{Directive, Failure, Panic, Supervision};
 pub use self::cell::dead_letters::{DeadLetter, Subscription, Undelivered};
 pub use self::cell::registry::SystemMetrics;
 pub use self::mailbox::overflow::Overflow;
-pub use self::refs::address::{ActorMetrics, ActorRef, Recipient, Termination, WeakActorRef};
+pub use self::refs::address::{
+    ActorMetrics, ActorRef, Recipient, Telling, Termination, Watched, WeakActorRef,
+};
 pub use self::refs::ask::{Ask, Reply};
 pub use self::refs::sends::Scheduler;
 pub use self::refs::system::System;

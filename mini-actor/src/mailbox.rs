@@ -2,6 +2,6 @@
 
 pub(crate) mod overflow;
 
-mod block;
+pub(crate) mod block;
 
 pub(crate) mod queue;

@@ -1,4 +1,4 @@
-//! The only file of this crate that names std, parking_lot, crossbeam or loom primitives, so that
+//! The only file of this crate that names std, parking_lot or loom primitives, so that
 //! one build flag, `--cfg lars_loom`, puts the model checker underneath, and another, `--cfg
 //! lars_shuttle`, the primitives of the scheduler's own shuttles.
 #![allow(clippy::disallowed_methods)]
@@ -17,8 +17,10 @@ pub(crate) use self::real::*;
 
 #[cfg(lars_shuttle)]
 pub(crate) use self::below::{real_now, thread, thread_local};
+#[cfg(lars_shuttle)]
+pub(crate) use shuttle::thread::LocalKey;
 #[cfg(not(lars_shuttle))]
-pub(crate) use std::{thread, thread_local};
+pub(crate) use std::{thread, thread::LocalKey, thread_local};
 
 /// Counts and flags that no loom model looks into.
 pub(crate) mod plain {
@@ -43,11 +45,9 @@ mod real {
 
     #[cfg(lars_shuttle)]
     pub(crate) use below::{
-        AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering, Parker, Unparker, fence,
+        AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence,
     };
     pub(crate) use below::{Mutex, MutexGuard};
-    #[cfg(not(lars_shuttle))]
-    pub(crate) use crossbeam_utils::sync::{Parker, Unparker};
     #[cfg(not(lars_shuttle))]
     pub(crate) use std::sync::atomic::{
         AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence,
@@ -104,14 +104,13 @@ mod real {
 #[cfg(lars_loom)]
 mod model {
     use std::mem::MaybeUninit;
-    use std::time::Instant;
 
-    pub(crate) use loom::alloc::{alloc, dealloc};
-    pub(crate) use loom::cell::UnsafeCell;
-    pub(crate) use loom::sync::MutexGuard;
-    pub(crate) use loom::sync::atomic::{
-        AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence,
+    pub(crate) use lars_scheduler::loom_sync::{
+        AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering,
+        UnsafeCell, fence,
     };
+    pub(crate) use loom::alloc::{alloc, dealloc};
+    pub(crate) use loom::sync::atomic::AtomicU8;
 
     /// Makes a cell of memory, with nothing in it, that the model knows of.
     ///
@@ -121,77 +120,6 @@ mod model {
     pub(crate) unsafe fn write_uninit<T>(cell: *mut UnsafeCell<MaybeUninit<T>>) {
         // SAFETY: the memory can be written, and nobody but the caller has it.
         unsafe { cell.write(UnsafeCell::new(MaybeUninit::uninit())) };
-    }
-
-    /// loom's mutex with parking_lot's interface.
-    #[derive(Debug)]
-    pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
-
-    impl<T> Mutex<T> {
-        pub(crate) fn new(value: T) -> Self {
-            Self(loom::sync::Mutex::new(value))
-        }
-
-        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-            self.0.lock().expect("no model panics while it holds a lock")
-        }
-    }
-
-    impl<T: Default> Default for Mutex<T> {
-        fn default() -> Self {
-            Self::new(T::default())
-        }
-    }
-
-    /// loom's condition variable, without time-outs.
-    #[derive(Debug)]
-    pub(crate) struct Condvar(loom::sync::Condvar);
-
-    impl Default for Condvar {
-        fn default() -> Self {
-            Self(loom::sync::Condvar::new())
-        }
-    }
-
-    impl Condvar {
-        pub(crate) fn wait<'a, T>(
-            &self,
-            guard: MutexGuard<'a, T>,
-            _deadline: Option<Instant>,
-        ) -> MutexGuard<'a, T> {
-            self.0.wait(guard).expect("no model panics while it holds a lock")
-        }
-
-        pub(crate) fn notify_all(&self) {
-            self.0.notify_all();
-        }
-    }
-
-    /// A parker that the model can put to sleep and wake.
-    #[derive(Debug)]
-    pub(crate) struct Parker(Unparker);
-
-    #[derive(Debug, Clone)]
-    pub(crate) struct Unparker(std::sync::Arc<loom::sync::Notify>);
-
-    impl Parker {
-        pub(crate) fn new() -> Self {
-            Self(Unparker(std::sync::Arc::new(loom::sync::Notify::new())))
-        }
-
-        pub(crate) fn unparker(&self) -> &Unparker {
-            &self.0
-        }
-
-        pub(crate) fn park(&self) {
-            self.0.0.wait();
-        }
-    }
-
-    impl Unparker {
-        pub(crate) fn unpark(&self) {
-            self.0.notify();
-        }
     }
 }
 

@@ -40,7 +40,6 @@
 //! ```
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::ops::Deref;
 use std::time::Duration;
 
@@ -164,8 +163,6 @@ pub struct TestKit {
 
 struct Inner {
     time: Arc<VirtualTime>,
-    /// What deadlines are rounded up to.
-    tick: Duration,
     system: crate::refs::system::System,
     records: Arc<Records>,
     _subscription: Subscription,
@@ -199,7 +196,6 @@ impl Builder {
         }));
         let kept = Arc::clone(&records);
         self.on_stop = Some(Box::new(move |gone| kept.terminations.lock().push(gone)));
-        let tick = self.tick.unwrap_or(Duration::from_nanos(1));
         let (system, time) = self.build_manual()?;
         let kept = Arc::clone(&records);
         let subscription = system.on_dead_letter(move |letter| {
@@ -209,8 +205,7 @@ impl Builder {
                 reason: letter.reason,
             });
         });
-        let system_seen = system.system();
-        let inner = Inner { time, tick, system: system_seen, records, _subscription: subscription };
+        let inner = Inner { time, system: system.system(), records, _subscription: subscription };
         Ok(TestKit { inner: Arc::new(inner), system })
     }
 }
@@ -425,7 +420,7 @@ impl Inner {
     /// `enough`. Says whether it was. Stops before that if the scheduler is stopped, or time ends.
     fn advance_over_ticks(&self, target: Duration, enough: impl Fn() -> bool) -> bool {
         let now = self.time.elapsed();
-        let tick = self.tick.as_nanos().max(1);
+        let tick = self.time.tick_duration().as_nanos();
         // All timers fire on ticks. A mark beyond the last of them would take time beyond the
         // target.
         let beyond = target.as_nanos() % tick;
@@ -464,14 +459,7 @@ impl Deref for TestKit {
     }
 }
 
-impl fmt::Debug for TestKit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TestKit")
-            .field("system", &self.system)
-            .field("elapsed", &self.elapsed())
-            .finish_non_exhaustive()
-    }
-}
+show!([] TestKit, "TestKit", |it| system: it.system, elapsed: it.elapsed());
 
 struct Keeper<M>(Arc<Mutex<VecDeque<M>>>);
 
@@ -630,8 +618,4 @@ impl<M: Send + 'static> Probe<M> {
     }
 }
 
-impl<M> fmt::Debug for Probe<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Probe").field("actor", &self.actor).finish_non_exhaustive()
-    }
-}
+show!([M] Probe<M>, "Probe", |it| actor: it.actor);

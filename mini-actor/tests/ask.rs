@@ -496,3 +496,36 @@ fn a_restart_is_not_held_up_by_a_child_that_waits_for_an_answer_of_its_parent() 
     let told = asked_by_a_child_and_restarted(block_on);
     assert_eq!(told, Err(AskError::Restarting("/parent".into())));
 }
+
+#[test]
+fn a_recipient_is_asked_for_what_it_takes() {
+    struct Question(u64, Reply<u64>);
+
+    let kit = TestKit::new("test").unwrap();
+    let clerk = kit.probe::<Question>("clerk");
+    let desk = clerk.actor().map(|(number, reply)| Question(number, reply));
+    let answer = desk.ask(|reply| (7, reply), SECOND);
+    let Question(number, reply) = clerk.expect_message();
+    reply.send(2 * number);
+    assert_eq!(answer.wait(), Ok(14));
+
+    let answer = desk.ask(|reply| (8, reply), SECOND);
+    kit.advance(SECOND);
+    assert_eq!(answer.wait(), Err(AskError::Timeout(SECOND)));
+
+    clerk.actor().stop();
+    kit.settle();
+    let answer = desk.ask(|reply| (9, reply), SECOND);
+    assert_eq!(answer.wait(), Err(AskError::Stopped("/clerk".into())));
+    assert_eq!(kit.scheduler().timers().pending(), 0);
+}
+
+#[test]
+fn a_question_that_its_mapping_panics_about_leaves_no_timer() {
+    let kit = TestKit::new("test").unwrap();
+    let clerk = kit.probe::<Reply<u64>>("clerk");
+    let desk = clerk.actor().map(|_: Reply<u64>| panic!("expected by this test"));
+    let ask = || desk.ask(|reply| reply, SECOND);
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(ask)).is_err());
+    assert_eq!(kit.scheduler().timers().pending(), 0);
+}

@@ -5,8 +5,9 @@ mod common;
 
 use std::sync::{Arc, Barrier, mpsc};
 
-use common::{Event, LONG, all, probe};
-use mini_actor::{Actor, ActorSystem, Context, SpawnError, StopReason};
+use common::{Call, Event, LONG, SECOND, Script, all, probe};
+use mini_actor::test_kit::TestKit;
+use mini_actor::{Actor, ActorSystem, Context, Props, SpawnError, StopReason, Supervision};
 
 #[test]
 fn an_actor_is_started_receives_in_order_and_is_stopped_and_dropped_after_what_was_queued() {
@@ -234,4 +235,59 @@ fn a_send_error_passes_into_the_usual_boxed_errors_whatever_the_message() {
     send(&runner).unwrap();
     system.close().unwrap();
     assert!(send(&runner).unwrap_err().to_string().contains("\"/runner\" has stopped"));
+}
+
+#[test]
+fn actors_without_a_name_have_one_each_that_nobody_else_can_take() {
+    let kit = TestKit::new("test").unwrap();
+    let idle = || Props::once(|| Script::new(|_: Call<()>, _| ()));
+    let first = kit.spawn_anonymous(idle()).unwrap();
+    let second = kit.spawn_anonymous(idle().pinned()).unwrap();
+    assert_eq!((first.path(), second.path()), ("/$1", "/$2"));
+    assert_eq!(kit.find::<()>("/$2"), Some(second));
+    let parent = kit.probe::<String>("parent");
+    let report = parent.actor().clone();
+    let script = move |call: Call<()>, ctx: &mut Context<Script<()>>| {
+        if call == Call::Started {
+            let props = Props::once(|| Script::new(|_: Call<()>, _| ()));
+            let child = ctx.spawn_anonymous(props).unwrap();
+            report.tell(child.path().to_owned()).unwrap();
+            assert_eq!(ctx.children().len(), 1);
+        }
+    };
+    kit.spawn("family", move || Script::new(script)).unwrap();
+    assert_eq!(parent.expect_message(), "/family/$3");
+    let refused = kit.spawn("$4", || Script::new(|_: Call<()>, _| ())).unwrap_err();
+    assert!(refused.to_string().contains("\"$4\"") && refused.to_string().contains("no '$'"));
+}
+
+#[test]
+fn what_an_earlier_incarnation_has_piped_can_be_told_from_what_this_one_has() {
+    let kit = TestKit::new("test").unwrap();
+    let probe = kit.probe::<(u64, u64)>("probe");
+    let report = probe.actor().clone();
+    let script = move || {
+        let report = report.clone();
+        Script::new(move |call: Call<Option<u64>>, ctx: &mut Context<Script<Option<u64>>>| {
+            match call {
+                Call::Message(Some(piped_by)) => {
+                    report.tell((piped_by, ctx.incarnation())).unwrap();
+                }
+                Call::Message(None) => {
+                    let (by, timers) = (ctx.incarnation(), ctx.scheduler().timers().clone());
+                    ctx.pipe_to_self(timers.sleep(SECOND), move |_| Some(by));
+                    if by == 0 {
+                        panic!("expected by this test");
+                    }
+                }
+                _ => {}
+            }
+        })
+    };
+    let props = Props::new(script).supervision(Supervision::restart());
+    let actor = kit.spawn_with("actor", props).unwrap();
+    actor.tell(None).unwrap();
+    actor.tell(None).unwrap();
+    kit.advance(SECOND);
+    assert_eq!([probe.expect_message(), probe.expect_message()], [(0, 1), (1, 1)]);
 }

@@ -7,9 +7,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use common::{Event, LONG, all, probe};
+use common::{Call, Event, LONG, Script, all, probe};
 use lars_scheduler::Refusal;
-use mini_actor::ActorSystem;
+use mini_actor::test_kit::TestKit;
+use mini_actor::{ActorSystem, AskError, Context, Reply};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -318,4 +319,84 @@ fn a_burst_for_a_bounded_mailbox_goes_by_its_policy() {
         assert_eq!(received.try_iter().collect::<Vec<_>>(), expected.collect::<Vec<_>>());
         assert_eq!(kit.dead_letters().len(), 60, "{policy:?}");
     }
+}
+
+#[test]
+fn a_message_is_scheduled_for_a_moment() {
+    let kit = TestKit::new("test").unwrap();
+    let (probe, second) = (kit.probe::<u32>("probe"), Duration::from_secs(1));
+    let scheduler = kit.scheduler();
+    let begin = scheduler.timers().now();
+    kit.advance(3 * second);
+    let _ = scheduler.schedule_at(begin + 5 * second, probe.actor(), 5).unwrap();
+    let _ = scheduler.schedule_at(begin + 4 * second, probe.actor(), 4).unwrap();
+    let _ = scheduler.schedule_once(2 * second, probe.actor(), 6).unwrap();
+    let gone = scheduler.schedule_at(begin + 6 * second, probe.actor(), 7).unwrap();
+    assert!(gone.cancel());
+    // A moment that has passed is now.
+    let _ = scheduler.schedule_at(begin, probe.actor(), 1).unwrap();
+    assert_eq!(probe.expect_message(), 1);
+    for (at, message) in [(4, 4), (5, 5), (5, 6)] {
+        assert_eq!(probe.expect_message_within(2 * second), message);
+        assert_eq!(kit.elapsed(), at * second);
+    }
+    probe.expect_no_message_for(10 * second);
+    kit.close().unwrap();
+    let refused = scheduler.schedule_at(begin, probe.actor(), 8).unwrap_err();
+    assert_eq!(refused.into_task(), 8);
+}
+
+#[test]
+fn settings_of_the_scheduler_are_those_of_the_system() {
+    let (ms, minute) = (Duration::from_millis(1), Duration::from_secs(60));
+    let kit = ActorSystem::builder("test")
+        .scheduler(move |scheduler| scheduler.tick_duration(10 * ms).max_pending(2))
+        .build_virtual()
+        .unwrap();
+    let probe = kit.probe::<Reply<u32>>("probe");
+    assert_eq!(kit.scheduler().timers().tick_duration(), 10 * ms);
+    let ask = || probe.actor().ask(|reply| reply, minute);
+    let open = [ask(), ask()];
+    assert_eq!(ask().wait(), Err(AskError::NoTimer(Refusal::Full { limit: 2 })));
+    drop(open);
+    drop(ask());
+
+    let wrong = ActorSystem::builder("test").scheduler(|scheduler| scheduler.ticks_per_wheel(3));
+    assert!(wrong.build().unwrap_err().to_string().contains('3'));
+    let system = ActorSystem::builder("test")
+        .tick_duration(7 * ms)
+        .scheduler(|scheduler| scheduler.coalesce(Duration::from_millis(1)))
+        .build()
+        .unwrap();
+    assert_eq!(system.scheduler().timers().tick_duration(), 7 * ms);
+}
+
+#[test]
+fn a_periodic_timer_that_finds_no_place_ends_and_leaves_the_actor_its_others() {
+    let kit = ActorSystem::builder("test")
+        .scheduler(|scheduler| scheduler.max_pending(2))
+        .build_virtual()
+        .unwrap();
+    let probe = kit.probe::<&'static str>("probe");
+    let (report, second) = (probe.actor().clone(), Duration::from_secs(1));
+    let script = move |call: Call<&'static str>, ctx: &mut Context<Script<&'static str>>| {
+        match call {
+            Call::Started => {
+                let tick = || "tick";
+                ctx.timers().start_with_fixed_delay("beat", second, second, tick).unwrap();
+                ctx.timers().start_single("late", 5 * second, "late").unwrap();
+            }
+            Call::Message(message) => {
+                // Takes the place that the tick has left.
+                let hour = Duration::from_secs(3600);
+                drop(ctx.scheduler().timers().schedule_once(hour, || ()));
+                report.tell(message).unwrap();
+            }
+            _ => {}
+        }
+    };
+    kit.spawn("actor", move || Script::new(script)).unwrap();
+    kit.advance(10 * second);
+    let told: Vec<_> = std::iter::from_fn(|| probe.try_message()).collect();
+    assert_eq!(told, ["tick", "late"]);
 }

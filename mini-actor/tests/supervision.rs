@@ -785,3 +785,49 @@ fn a_message_that_was_stashed_counts_once() {
     kit.settle();
     assert_eq!((actor.metrics().processed, kit.metrics().processed), (5, 5));
 }
+
+/// Parses lines.
+struct Parser(Vec<u32>);
+
+impl Parser {
+    fn parse(&mut self, line: &str) -> Result<(), std::num::ParseIntError> {
+        self.0.push(line.parse()?);
+        Ok(())
+    }
+}
+
+impl mini_actor::Actor for Parser {
+    type Message = &'static str;
+
+    fn receive(&mut self, line: &'static str, ctx: &mut Context<Self>) {
+        self.parse(line).unwrap_or_else(|error| ctx.fail(error));
+    }
+
+    fn keep(line: &&'static str) -> Option<&'static str> {
+        Some(line)
+    }
+
+    fn restarting(&mut self, failure: mini_actor::Failure<&'static str>, _: &mut Context<Self>) {
+        assert_eq!(failure.message, Some("a dozen"));
+        assert_eq!(self.0, [12]);
+    }
+}
+
+#[test]
+fn an_error_of_a_handler_goes_to_supervision_as_a_panic_does() {
+    let kit = TestKit::new("test").unwrap();
+    let supervision = Supervision::decide(|panic| match panic.message.as_str() {
+        "invalid digit found in string" => Directive::Restart,
+        _ => Directive::Stop,
+    });
+    let props = Props::new(|| Parser(Vec::new())).supervision(supervision);
+    let parser = kit.spawn_with("parser", props).unwrap();
+    for line in ["12", "a dozen", "13", ""] {
+        parser.tell(line).unwrap();
+    }
+    let failures = kit.panics();
+    let decided: Vec<_> = failures.iter().map(|failure| failure.directive).collect();
+    assert_eq!(decided, [Directive::Restart, Directive::Stop]);
+    assert_eq!((parser.metrics().processed, parser.metrics().restarts), (4, 1));
+    assert!(parser.is_stopped());
+}

@@ -154,3 +154,27 @@ fn an_actor_that_watches_one_that_has_gone_each_time_it_is_told_stops_when_it_is
     kit.settle();
     assert!(watcher.is_stopped());
 }
+
+#[test]
+fn a_recipient_can_be_watched_and_unwatched() {
+    let kit = TestKit::new("test").unwrap();
+    let (first, second) = (kit.probe::<u64>("first"), kit.probe::<u64>("second"));
+    let office = kit.probe::<(u64, StopReason)>("office");
+    let report = office.actor().clone();
+    let watched = [first.actor().map(u64::from), second.actor().map(|number: u8| number.into())];
+    let (ids, expected) = (watched.clone().map(|it| it.id()), [first.actor(), second.actor()]);
+    assert_eq!(ids, expected.map(ActorRef::id));
+    let script = move |call: Call<()>, ctx: &mut Context<Script<()>>| match call {
+        Call::Started => watched.iter().for_each(|recipient| ctx.watch(recipient)),
+        Call::Message(()) => assert!(ctx.unwatch(&watched[1]) && !ctx.unwatch(&watched[1])),
+        Call::Gone(gone) => report.tell((gone.id, gone.reason)).unwrap(),
+        _ => {}
+    };
+    let guard = kit.spawn("guard", move || Script::new(script)).unwrap();
+    guard.tell(()).unwrap();
+    kit.settle();
+    second.actor().stop();
+    first.actor().kill();
+    assert_eq!(office.expect_message(), (ids[0], StopReason::Killed));
+    assert_eq!(office.try_message(), None);
+}

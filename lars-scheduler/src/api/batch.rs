@@ -5,7 +5,7 @@ use std::ptr::{self, NonNull};
 use std::time::Duration;
 
 use crate::api::cancel::Cancellable;
-use crate::api::handle::{Handle, body_of, flags_of};
+use crate::api::handle::{Handle, body_of, flags_of, is_wrapped};
 use crate::base::deadline::Deadline;
 use crate::base::error::{Refusal, ScheduleError};
 use crate::base::tick::NEVER;
@@ -54,7 +54,7 @@ impl Handle {
     ) -> Result<Vec<Cancellable>, Refused<T>> {
         // First the caller's code, to its end: what follows calls none.
         let batch: Vec<(Duration, T)> = batch.into_iter().collect();
-        match self.admit(batch.len(), true) {
+        match self.core().admit(batch.len(), true) {
             Ok(()) if batch.is_empty() => Ok(Vec::new()),
             Ok(()) => self.schedule_admitted(batch),
             Err(refusal) => Err(ScheduleError::new(refusal, batch)),
@@ -90,9 +90,10 @@ impl Handle {
             // both are pushed below. `publish` sets the handle bit for the handle that is made of
             // it.
             unsafe {
-                (*entry).fill(due.at, self.task_of(&options, place, due.at, body));
+                let found = NonNull::new_unchecked(entry);
+                self.fill(found, due.at, &options, place, body);
                 (*entry).state.publish(own.lane.number(), flags);
-                handles.push(EntryHandle::new(NonNull::new_unchecked(entry), self.core_address()));
+                handles.push(EntryHandle::new(found, self.core_address()));
                 if first.is_null() {
                     first = entry;
                 } else {
@@ -136,9 +137,10 @@ impl Handle {
                             number == 0 || handle.entry().state.cancel() != Cancel::TooLate;
                         assert!(cancelled, "a part of a chain was drained");
                         let (delay, options) = std::mem::take(&mut kept[number]);
+                        let wrapped = is_wrapped(&options);
                         // SAFETY: we cancelled it, and the task was made with these options of the
                         // body that belongs to `T`.
-                        let body = unsafe { body_of(&options, handle.entry().take_task()) };
+                        let body = unsafe { body_of(wrapped, handle.entry().take_task()) };
                         (delay, T::from_parts(body, options))
                     };
                     let batch = handles.into_iter().enumerate().map(take_back).collect();

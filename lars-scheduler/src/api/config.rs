@@ -8,6 +8,7 @@ use crate::base::debug::debug_fields;
 use crate::base::error::ConfigError;
 use crate::base::panics::{PanicReport, Reporter};
 use crate::base::slow::{SlowTask, SlowTasks};
+use crate::base::threads::{OnThreadStart, ThreadStart};
 use crate::base::tick::{Tick, nanos};
 use crate::engine::lanes::LaneSettings;
 use crate::engine::shared::{DefaultExecutor, Executors, Settings};
@@ -74,6 +75,7 @@ pub struct Builder {
     executor: Option<DefaultExecutor>,
     panic_hook: Option<PanicHook>,
     slow: SlowTasks,
+    pub(crate) on_thread_start: OnThreadStart,
 }
 
 /// The settings that only the owner needs.
@@ -98,6 +100,7 @@ impl Builder {
             executor: None,
             panic_hook: None,
             slow: SlowTasks { inline: SLOW_INLINE, pool: SLOW_ON_POOL, ..SlowTasks::default() },
+            on_thread_start: OnThreadStart::default(),
         }
     }
 
@@ -215,6 +218,34 @@ impl Builder {
         self
     }
 
+    /// Calls `hook` on each thread that the scheduler starts, before that does anything else: the
+    /// timer thread, and the threads of its own pool. For what belongs to a thread: its affinity,
+    /// its priority, a registration with a profiler. A hook that panics does no harm.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_scheduler::{LightArrayRevolverScheduler, ThreadKind};
+    /// use std::sync::mpsc;
+    ///
+    /// let (sender, threads) = mpsc::channel();
+    /// let scheduler = LightArrayRevolverScheduler::builder()
+    ///     .thread_name("timers")
+    ///     .on_thread_start(move |thread| drop(sender.send((thread.kind, thread.name.to_owned()))))
+    ///     .build()?;
+    /// assert_eq!(threads.recv()?, (ThreadKind::Timer, "timers".to_owned()));
+    /// # drop(scheduler);
+    /// # Ok(()) }
+    /// ```
+    pub fn on_thread_start(
+        mut self,
+        hook: impl Fn(&ThreadStart<'_>) + Send + Sync + 'static,
+    ) -> Self {
+        self.on_thread_start = OnThreadStart(Some(Arc::new(hook)));
+        self
+    }
+
     /// How long a task may run on the timer thread before it counts as slow: 10 ms by default.
     /// [`Duration::MAX`] turns this off.
     ///
@@ -263,16 +294,20 @@ impl Builder {
         }
         let pool_threads =
             self.pool_threads.unwrap_or_else(|| num_cpus::get().min(Pool::MAX_THREADS));
-        let pool =
-            Pool::new(&format!("{}-worker", self.thread_name), pool_threads).map_err(|error| {
-                match error {
-                    // Report the name that the caller gave, not the one derived from it.
-                    ConfigError::ThreadName { .. } => {
-                        ConfigError::ThreadName { given: self.thread_name.clone() }
-                    }
-                    other => other,
+        let pool = Pool::with_hook(
+            &format!("{}-worker", self.thread_name),
+            pool_threads,
+            self.on_thread_start,
+        )
+        .map_err(|error| {
+            match error {
+                // Report the name that the caller gave, not the one derived from it.
+                ConfigError::ThreadName { .. } => {
+                    ConfigError::ThreadName { given: self.thread_name.clone() }
                 }
-            })?;
+                other => other,
+            }
+        })?;
         let settings = Settings {
             tick,
             coalesce: nanos(self.coalesce),

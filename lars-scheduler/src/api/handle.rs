@@ -12,13 +12,14 @@ use crate::base::error::{Refusal, ScheduleError};
 use crate::base::identity::Label;
 use crate::base::raw_task::{RawTask, TaskBody};
 use crate::engine::dispatch::OnExecutor;
+use crate::engine::entry::Entry;
 use crate::engine::entry::state::{Cancel, Flags};
 use crate::engine::entry_handle::EntryHandle;
 use crate::engine::shared::{Core, Live};
 use crate::engine::sleep_word::AfterPush;
 use crate::executor::run_on::RunOn;
 use crate::executor::task::{IntoTask, TaskOptions};
-use crate::sync::{Arc, Ordering};
+use crate::sync::Arc;
 
 /// Schedules tasks on a scheduler. Cheap to clone, `Send` and `Sync`.
 ///
@@ -111,14 +112,16 @@ impl Handle {
     /// assert_eq!(receiver.recv()?, "due");
     /// # Ok(()) }
     /// ```
+    // (Inlined, and `schedule` and `put` with it, so that neither the task nor the result goes
+    // through memory; see `Core::begin`.)
+    #[inline(always)]
     #[track_caller]
     pub fn schedule_once<T: IntoTask>(
         &self,
         delay: Duration,
         task: T,
     ) -> Result<Cancellable, ScheduleError<T>> {
-        let now = self.live.clock.now();
-        self.schedule(now, Deadline::after(now, delay), task, Location::caller())
+        self.schedule(|now| Deadline::after(now, delay), task, Location::caller())
     }
 
     /// Runs `task` once, at `deadline`. A deadline that has passed is now.
@@ -146,9 +149,8 @@ impl Handle {
         deadline: Instant,
         task: T,
     ) -> Result<Cancellable, ScheduleError<T>> {
-        let now = self.live.clock.now();
-        let due = Deadline::at(now, self.live.clock.nanos_at(deadline));
-        self.schedule(now, due, task, Location::caller())
+        let at = self.live.clock.nanos_at(deadline);
+        self.schedule(|now| Deadline::at(now, at), task, Location::caller())
     }
 
     /// The scheduler's time: the system's monotonic clock, or a test's.
@@ -209,96 +211,156 @@ impl Handle {
         self.core().is_driven_here()
     }
 
-    #[inline]
+    #[inline(always)]
     fn schedule<T: IntoTask>(
         &self,
-        now: u64,
-        due: Deadline,
+        due: impl FnOnce(u64) -> Deadline,
+        task: T,
+        place: &'static Location<'static>,
+    ) -> Result<Cancellable, ScheduleError<T>> {
+        let (now, entry) = self.core().begin();
+        // SAFETY: `begin` found the entry on this thread.
+        unsafe { self.schedule_in(entry, (now, due(now)), task, place) }
+    }
+
+    /// Schedules for callers that have read the clock.
+    pub(crate) fn schedule_with<T: IntoTask>(
+        &self,
+        (now, due): (u64, Deadline),
+        task: T,
+        place: &'static Location<'static>,
+    ) -> Result<Cancellable, ScheduleError<T>> {
+        let core = self.core();
+        let entry = core.find(core.arena.lanes.of_this_thread(), true);
+        // SAFETY: `find` found the entry on this thread.
+        unsafe { self.schedule_in(entry, (now, due), task, place) }
+    }
+
+    /// # Safety
+    ///
+    /// [`Core::find`] found the entry, if there is one, on this thread, and no other thread has seen
+    /// it since.
+    #[inline(always)]
+    unsafe fn schedule_in<T: IntoTask>(
+        &self,
+        entry: Option<NonNull<Entry>>,
+        (now, due): (u64, Deadline),
         task: T,
         place: &'static Location<'static>,
     ) -> Result<Cancellable, ScheduleError<T>> {
         let (body, options) = task.into_parts();
-        match self.submit((now, due), false, &options, place, body) {
+        let Some(entry) = entry else {
+            return Err(ScheduleError::new(self.core().refusal(), T::from_parts(body, options)));
+        };
+        // SAFETY: `find` found the entry on this thread.
+        match unsafe { self.put(entry, (now, due), false, &options, place, body) } {
             Ok(handle) => Ok(Cancellable::once(handle)),
             Err((refusal, body)) => Err(ScheduleError::new(refusal, T::from_parts(body, options))),
         }
     }
 
-    /// Finds an entry, fills it, and hands it over. On an error the body is given back and will not
-    /// run.
-    #[inline]
+    /// Schedules a run of a repeat, which has its room for all of its runs; see `repeat::Room`. On
+    /// an error the body is given back and will not run.
     pub(crate) fn submit<B: TaskBody>(
         &self,
+        (now, due): (u64, Deadline),
+        options: &TaskOptions,
+        place: &'static Location<'static>,
+        body: B,
+    ) -> Result<EntryHandle, (Refusal, B)> {
+        let core = self.core();
+        match core.find(core.arena.lanes.of_this_thread(), false) {
+            // SAFETY: `find` found the entry on this thread.
+            Some(entry) => unsafe { self.put(entry, (now, due), true, options, place, body) },
+            None => Err((core.refusal(), body)),
+        }
+    }
+
+    /// Fills an entry, and hands it over. On an error the body is given back and will not run.
+    ///
+    /// # Safety
+    ///
+    /// [`Core::find`] found the entry on this thread, and no other thread has seen it since.
+    #[inline(always)]
+    unsafe fn put<B: TaskBody>(
+        &self,
+        entry: NonNull<Entry>,
         (now, due): (u64, Deadline),
         repeat: bool,
         options: &TaskOptions,
         place: &'static Location<'static>,
         body: B,
     ) -> Result<EntryHandle, (Refusal, B)> {
-        let core = self.core();
-        // A repeat has its room for all of its runs; see `repeat::Room`.
-        if let Err(refusal) = self.admit(1, !repeat) {
-            return Err((refusal, body));
-        }
-        let own = core.arena.lanes.of_this_thread();
-        let entry = core.arena.find(own);
-        own.count_accepted(1);
         let flags = flags_of(options, due.immediate).repeat(repeat);
         // SAFETY: the entry was free, and no other thread has seen it. `enqueue` publishes it, with
         // the handle bit for the handle that is made of it here.
         let (handed_over, handle) = unsafe {
-            (*entry).fill(due.at, self.task_of(options, place, due.at, body));
-            let handed_over = core.enqueue(own, entry, (now, due), flags);
-            (handed_over, EntryHandle::new(NonNull::new_unchecked(entry), self.core_address()))
+            self.fill(entry, due.at, options, place, body);
+            let handed_over = self.core().enqueue(entry.as_ptr(), now, due.at, flags);
+            (handed_over, EntryHandle::new(entry, self.core_address()))
         };
-        if handed_over == AfterPush::Seen {
-            return Ok(handle);
+        match handed_over {
+            AfterPush::Seen => Ok(handle),
+            // (Taken apart: otherwise all results would be built where this call writes its own.)
+            AfterPush::Stopped => match self.take_back(handle, repeat, is_wrapped(options)) {
+                Ok(handle) => Ok(handle),
+                Err((refusal, body)) => Err((refusal, body)),
+            },
         }
+    }
+
+    /// The driver has stopped, and may have taken the entry before that: takes the task back if it
+    /// has not.
+    #[cold]
+    fn take_back<B: TaskBody>(
+        &self,
+        handle: EntryHandle,
+        repeat: bool,
+        wrapped: bool,
+    ) -> Result<EntryHandle, (Refusal, B)> {
+        let core = self.core();
         match handle.entry().state.cancel() {
             // The last drain came after the push, and has the task.
             Cancel::TooLate => Ok(handle),
             // It came before; nobody will look into the intake again.
             Cancel::WhileQueued | Cancel::WhileArmed => {
-                // SAFETY: this call moved the state out of `QUEUED` or `ARMED`, and the task was
-                // made of this body's type above, with these options.
-                let body = unsafe { body_of(options, handle.entry().take_task()) };
+                // SAFETY: this call moved the state out of `QUEUED` or `ARMED`, and the caller made
+                // the task of this body's type, wrapped or not.
+                let body = unsafe { body_of(wrapped, handle.entry().take_task()) };
                 if !repeat {
                     core.release_places(1);
                 }
-                own.count_refused(1);
+                core.arena.lanes.of_this_thread().count_refused(1);
                 Err((Refusal::Stopped, body))
             }
         }
     }
 
-    /// Whether so many tasks may be accepted; reserves `places` for them if they need any.
+    /// Fills a free entry with a task made of `body`.
+    ///
+    /// # Safety
+    ///
+    /// The calling thread found the entry free, and no other thread has seen it since.
     #[inline]
-    pub(crate) fn admit(&self, tasks: usize, places: bool) -> Result<(), Refusal> {
-        let core = self.core();
-        if core.stop.is_requested() {
-            // Relaxed: a statistic.
-            core.refused_early.fetch_add(tasks as u64, Ordering::Relaxed);
-            return Err(Refusal::Stopped);
-        }
-        if places { core.reserve_places(tasks) } else { Ok(()) }
-    }
-
-    /// What the entry is filled with.
-    #[inline]
-    pub(crate) fn task_of<B: TaskBody>(
+    pub(crate) unsafe fn fill<B: TaskBody>(
         &self,
+        entry: NonNull<Entry>,
+        due: u64,
         options: &TaskOptions,
         place: &'static Location<'static>,
-        due: u64,
         body: B,
-    ) -> RawTask {
+    ) {
         let label = Label::at(place).named(options.name);
-        match &options.run_on {
-            RunOn::Default | RunOn::Inline => RawTask::new(body, label),
-            RunOn::Executor(executor) => {
-                let (executor, live) = (executor.clone(), Arc::clone(&self.live));
-                RawTask::new(OnExecutor { body, label, due, executor, live }, label)
-            }
+        // SAFETY: the entry is free, and nobody but the caller refers to it. `task` points to room
+        // for one.
+        unsafe {
+            entry.as_ref().fill(due, |task| match &options.run_on {
+                RunOn::Default | RunOn::Inline => RawTask::write(task, body, label),
+                RunOn::Executor(executor) => {
+                    let (executor, live) = (executor.clone(), Arc::clone(&self.live));
+                    RawTask::write(task, OnExecutor { body, label, due, executor, live }, label);
+                }
+            });
         }
     }
 }
@@ -307,16 +369,16 @@ impl Handle {
 ///
 /// # Safety
 ///
-/// `Handle::task_of` made the task of a `B`, with these options.
-pub(crate) unsafe fn body_of<B: TaskBody>(options: &TaskOptions, task: RawTask) -> B {
-    // SAFETY: `task_of` made the task of a `B` with these options, and it chooses between these two
-    // types.
-    unsafe {
-        match &options.run_on {
-            RunOn::Default | RunOn::Inline => task.into_body::<B>(),
-            RunOn::Executor(_) => task.into_body::<OnExecutor<B>>().body,
-        }
-    }
+/// `Handle::fill` made the task of a `B`, with options of which [`is_wrapped`] says `wrapped`.
+pub(crate) unsafe fn body_of<B: TaskBody>(wrapped: bool, task: RawTask) -> B {
+    // SAFETY: `fill` made the task of a `B`, and chose between these two types.
+    unsafe { if wrapped { task.into_body::<OnExecutor<B>>().body } else { task.into_body::<B>() } }
+}
+
+/// Whether a task with these options is made of a body in an [`OnExecutor`].
+#[inline]
+pub(crate) fn is_wrapped(options: &TaskOptions) -> bool {
+    matches!(options.run_on, RunOn::Executor(_))
 }
 
 /// What the driver has to know of a task.

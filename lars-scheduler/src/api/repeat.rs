@@ -28,6 +28,56 @@ use crate::executor::run_on::RunOn;
 use crate::executor::task::{CancelHook, NoHook, TaskOptions};
 use crate::sync::{Ordering, UnsafeCell};
 
+/// When the first run of a repeat is due: after a delay, or at an instant. Made from a [`Duration`]
+/// or an [`Instant`].
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::LightArrayRevolverScheduler;
+/// use std::time::Duration;
+///
+/// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+/// let second = Duration::from_secs(1);
+/// let start = time.now() + 10 * second;
+/// // Both run at 10, 11, 12 … seconds, although the second is scheduled later.
+/// let one = time.schedule_at_fixed_rate(start, second, || println!("one"))?;
+/// time.advance(3 * second);
+/// let other = time.schedule_at_fixed_rate(start, second, || println!("other"))?;
+/// assert_eq!(time.advance(7 * second), 2);
+/// # (one.cancel(), other.cancel());
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Start {
+    /// This long after the call that schedules it. Zero means at once, through the scheduler.
+    After(Duration),
+    /// At this instant. One that has passed means now.
+    At(Instant),
+}
+
+impl Start {
+    fn deadline(self, now: u64, handle: &Handle) -> Deadline {
+        match self {
+            Self::After(delay) => Deadline::after(now, delay),
+            Self::At(instant) => Deadline::at(now, handle.core().clock.nanos_at(instant)),
+        }
+    }
+}
+
+impl From<Duration> for Start {
+    fn from(delay: Duration) -> Self {
+        Self::After(delay)
+    }
+}
+
+impl From<Instant> for Start {
+    fn from(instant: Instant) -> Self {
+        Self::At(instant)
+    }
+}
+
 /// What happens next, as a task of [`schedule_repeating`](Handle::schedule_repeating) returns it.
 ///
 /// # Examples
@@ -118,6 +168,12 @@ impl<F, C> Periodic<F, C> {
     /// Gives the task a name. See [`Task::named`](crate::Task::named).
     pub fn named(mut self, name: &'static str) -> Self {
         self.name = Some(name);
+        self
+    }
+
+    /// Gives the task the name of the system that it belongs to, if that has one.
+    pub(crate) fn named_after(mut self, system: Option<&'static str>) -> Self {
+        self.name = system;
         self
     }
 
@@ -284,12 +340,12 @@ impl Handle {
     #[track_caller]
     pub fn schedule_with_fixed_delay<R: Verdict, T: IntoPeriodic<R>>(
         &self,
-        initial: Duration,
+        initial: impl Into<Start>,
         delay: Duration,
         task: T,
     ) -> Result<Cancellable, ScheduleError<T>> {
         self.schedule_series(
-            initial,
+            initial.into(),
             Some(delay),
             |_| Rule::Delay(nanos(delay)),
             task,
@@ -337,12 +393,12 @@ impl Handle {
     #[track_caller]
     pub fn schedule_at_fixed_rate<R: Verdict, T: IntoPeriodic<R>>(
         &self,
-        initial: Duration,
+        initial: impl Into<Start>,
         interval: Duration,
         task: T,
     ) -> Result<Cancellable, ScheduleError<T>> {
         let rule = |missed| Rule::Rate(Rate::new(interval, missed));
-        self.schedule_series(initial, Some(interval), rule, task, Location::caller())
+        self.schedule_series(initial.into(), Some(interval), rule, task, Location::caller())
     }
 
     /// Runs `task` after `initial`, and then whenever it asks for: each run returns when the next
@@ -372,16 +428,16 @@ impl Handle {
     #[track_caller]
     pub fn schedule_repeating<T: IntoPeriodic<Repeat>>(
         &self,
-        initial: Duration,
+        initial: impl Into<Start>,
         task: T,
     ) -> Result<Cancellable, ScheduleError<T>> {
-        self.schedule_series(initial, None, |_| Rule::Asked, task, Location::caller())
+        self.schedule_series(initial.into(), None, |_| Rule::Asked, task, Location::caller())
     }
 
     #[allow(private_bounds)]
     fn schedule_series<R: sealed::Answer, T: IntoPeriodic<R>>(
         &self,
-        initial: Duration,
+        initial: Start,
         period: Option<Duration>,
         rule: impl FnOnce(MissedTickBehavior) -> Rule,
         task: T,
@@ -398,7 +454,7 @@ impl Handle {
         };
         let task = task.into_periodic();
         let now = self.core().clock.now();
-        let first = Deadline::after(now, initial);
+        let first = initial.deadline(now, self);
         let options = TaskOptions { run_on: task.run_on, run_on_close: false, name: task.name };
         let identity = TaskIdentity::new(type_name::<T::Run>(), Label::at(place).named(task.name));
         let cell = Arc::new(SeriesCell::new(self, identity, first.at));
@@ -419,7 +475,7 @@ impl Handle {
             place,
         });
         let run = Run { series: Arc::clone(&series) };
-        match self.submit((now, first), true, &options, place, run) {
+        match self.submit((now, first), &options, place, run) {
             Ok(handle) => {
                 cell.armed(FIRST, handle);
                 Ok(Cancellable::series(cell))
@@ -458,7 +514,7 @@ struct Room(Handle);
 
 impl Room {
     fn take(handle: &Handle) -> Result<Self, Refusal> {
-        handle.admit(1, true)?;
+        handle.core().admit(1, true)?;
         Ok(Self(handle.clone()))
     }
 }
@@ -560,7 +616,7 @@ where
         let run = Self { series: Arc::clone(&series) };
         let due = Deadline { at: next, immediate };
         series.cell.arm_for(next);
-        match series.handle.submit((now, due), true, &options, series.place, run) {
+        match series.handle.submit((now, due), &options, series.place, run) {
             Ok(handle) => series.cell.armed(number, handle),
             // The scheduler has stopped, and the series ends with it.
             Err((_, run)) => run.lost(),

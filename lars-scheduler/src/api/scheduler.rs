@@ -14,6 +14,7 @@ use crate::api::pending::StopFuture;
 use crate::base::clock::Clock;
 use crate::base::error::BuildError;
 use crate::base::panics::quietly;
+use crate::base::threads::{OnThreadStart, ThreadKind};
 use crate::base::wait;
 use crate::engine::driver::Driver;
 use crate::engine::shared::{DefaultExecutor, Executors, Live, Settings};
@@ -24,7 +25,12 @@ use crate::sync::{Arc, CHECKED, Mutex, Parker, count_begun, count_ended, real_no
 /// The most channels for threads without a wheel.
 const MAX_CHANNELS: usize = 16;
 /// After how many timers a thread gets a wheel of its own.
-const WHEEL_AFTER: u64 = if CHECKED { 1 } else { 64 };
+pub(crate) const WHEEL_AFTER: u64 = if CHECKED { 1 } else { 64 };
+
+/// How many channels there are on this machine.
+pub(crate) fn channels() -> usize {
+    num_cpus::get().next_power_of_two().min(MAX_CHANNELS)
+}
 
 /// Beyond this many schedulers in a process, the log warns, once, of a possible leak.
 const MANY: usize = 64;
@@ -97,11 +103,10 @@ impl Builder {
     /// # Ok(()) }
     /// ```
     pub fn build(self) -> Result<LightArrayRevolverScheduler, BuildError> {
-        let thread_name = self.thread_name.clone();
-        let channels = num_cpus::get().next_power_of_two().min(MAX_CHANNELS);
+        let thread = (self.thread_name.clone(), self.on_thread_start.clone());
         let pool = |pool: &Pool| DefaultExecutor::Pool(pool.clone());
-        let checked = self.check(DEFAULT_TICK, channels, Some(WHEEL_AFTER), pool)?;
-        Ok(LightArrayRevolverScheduler::start(checked, thread_name)?)
+        let checked = self.check(DEFAULT_TICK, channels(), Some(WHEEL_AFTER), pool)?;
+        Ok(LightArrayRevolverScheduler::start(checked, thread)?)
     }
 }
 
@@ -122,14 +127,15 @@ impl LightArrayRevolverScheduler {
 
     fn start(
         (settings, executors, owner): (Settings, Executors, OwnerSettings),
-        thread_name: String,
+        (name, on_start): (String, OnThreadStart),
     ) -> io::Result<Self> {
         let parker = Parker::new();
         let unparker = parker.unparker().clone();
         let live = Live::new(settings, executors, Clock::system(), unparker);
         let driver = Driver::new(Arc::clone(&live), owner.wheel_size, false);
         let (end, ended) = oneshot::channel();
-        let thread = thread::Builder::new().name(thread_name).spawn(move || {
+        let thread = thread::Builder::new().name(name.clone()).spawn(move || {
+            on_start.call(ThreadKind::Timer, &name);
             timer_thread::run(driver, &parker);
             // The receiver may be gone.
             let _ = end.send(());

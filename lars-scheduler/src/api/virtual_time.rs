@@ -1,21 +1,22 @@
 //! Virtual time: the same driver, turned by a test instead of a thread.
 
-use std::ops::{Deref, DerefMut};
+use std::ops::Deref;
 use std::time::Duration;
 
-use crate::api::close::{self, CloseError, CloseReport};
-use crate::api::config::{Builder, OwnerSettings, VIRTUAL_TICK};
+use crate::api::close::{CloseError, CloseReport};
+use crate::api::config::{Builder, VIRTUAL_TICK};
 use crate::api::handle::Handle;
 use crate::api::listing::{ListingFuture, TimerQuery};
 use crate::api::pending::StopFuture;
+use crate::api::turned::{Turned, Turning};
 use crate::base::clock::Clock;
 use crate::base::debug::debug_fields;
 use crate::base::error::ConfigError;
 use crate::base::tick::{LAST_INSTANT, nanos};
-use crate::engine::driver::walk::Walked;
-use crate::engine::driver::{Driver, Intaken, Next};
-use crate::engine::shared::{Core, DefaultExecutor, Executors, Live, Settings};
-use crate::sync::{Arc, Mutex, Parker, relax, thread};
+use crate::engine::driver::{Intaken, Next};
+use crate::engine::shared::DefaultExecutor;
+use crate::engine::sleep_word::Alarm;
+use crate::sync::relax;
 
 /// A scheduler whose time a test moves: no thread, no sleeping, the same [`Handle`].
 ///
@@ -49,10 +50,8 @@ use crate::sync::{Arc, Mutex, Parker, relax, thread};
 /// # Ok(()) }
 /// ```
 pub struct VirtualTime {
-    handle: Handle,
-    driver: Mutex<Driver>,
+    turned: Turned,
     start: u64,
-    settings: OwnerSettings,
 }
 
 /// [`run_until_idle`](VirtualTime::run_until_idle) gave up: something is pending that is never due,
@@ -100,28 +99,22 @@ impl Builder {
         // One channel, and no wheels but the driver's: the order of all calls is the order of the
         // intake.
         let checked = self.check(VIRTUAL_TICK, 1, None, |_| DefaultExecutor::Inline)?;
-        Ok(VirtualTime::new(checked))
+        // No thread sleeps, so there is nobody to wake.
+        let turned = Turned::new(checked, Clock::manual(0), Alarm::None, true);
+        let start = turned.core().clock.now();
+        Ok(VirtualTime { turned, start })
     }
 }
 
 impl VirtualTime {
-    fn new((settings, executors, owner): (Settings, Executors, OwnerSettings)) -> Self {
-        let clock = Clock::manual(0);
-        let parker = Parker::new();
-        let live = Live::new(settings, executors, clock, parker.unparker().clone());
-        let start = live.clock.now();
-        let driver = Driver::new(Arc::clone(&live), owner.wheel_size, true);
-        Self { handle: Handle::new(live), driver: Mutex::new(driver), start, settings: owner }
-    }
-
     /// A handle to schedule with, to be cloned and passed around.
     pub fn handle(&self) -> Handle {
-        self.handle.clone()
+        self.turned.handle.clone()
     }
 
     /// How far time has been moved.
     pub fn elapsed(&self) -> Duration {
-        Duration::from_nanos(self.handle.core().clock.now() - self.start)
+        Duration::from_nanos(self.turned.core().clock.now() - self.start)
     }
 
     /// Moves time forwards by `duration` and returns how many tasks ran. An advance of zero runs
@@ -148,11 +141,11 @@ impl VirtualTime {
     /// # Ok(()) }
     /// ```
     pub fn advance(&self, duration: Duration) -> usize {
-        let mut driver = self.driver();
-        let clock = &self.handle.core().clock;
+        let mut turning = self.begin();
+        let clock = &self.turned.core().clock;
         let target = clock.now().saturating_add(nanos(duration));
         let fired =
-            self.drive(&mut driver, usize::MAX, |next, _| next.is_none_or(|next| next <= target));
+            self.drive(&mut turning, usize::MAX, |next, _| next.is_none_or(|next| next <= target));
         clock.set(target);
         fired
     }
@@ -184,10 +177,11 @@ impl VirtualTime {
     /// # Ok(()) }
     /// ```
     pub fn advance_to_next(&self) -> Option<Duration> {
-        let mut driver = self.driver();
-        let clock = &self.handle.core().clock;
+        let mut turning = self.begin();
+        let clock = &self.turned.core().clock;
         let before = clock.now();
-        let fired = self.drive(&mut driver, usize::MAX, |next, fired| next.is_none() || fired == 0);
+        let until_some_ran = |next: Option<u64>, fired| next.is_none() || fired == 0;
+        let fired = self.drive(&mut turning, usize::MAX, until_some_ran);
         let moved = clock.now() - before;
         (fired > 0).then_some(Duration::from_nanos(moved))
     }
@@ -203,20 +197,16 @@ impl VirtualTime {
     ///
     /// As for [`advance`](Self::advance).
     pub fn run_until_idle(&self, limit: usize) -> Result<usize, NotIdle> {
-        let fired = self.drive(&mut self.driver(), limit, |_, fired| fired < limit);
-        match self.handle.pending() {
+        let fired = self.drive(&mut self.begin(), limit, |_, fired| fired < limit);
+        match self.turned.handle.pending() {
             0 => Ok(fired),
             pending => Err(NotIdle { limit, ran: fired, pending }),
         }
     }
 
-    /// The driver, for one movement of time. Other callers wait until that is over.
-    fn driver(&self) -> impl DerefMut<Target = Driver> {
-        assert!(
-            !self.handle.core().is_driven_here(),
-            "virtual time was moved from inside one of its own tasks"
-        );
-        self.driver.lock()
+    /// The driver, for one movement of time. Others wait until that is over.
+    fn begin(&self) -> Turning<'_> {
+        self.turned.begin().expect("virtual time was moved from inside one of its own tasks")
     }
 
     /// Turns the driver until nothing is due now, and moves the clock to the next instant, as long
@@ -224,31 +214,29 @@ impl VirtualTime {
     /// number of tasks that have run, which never exceeds `limit`.
     fn drive(
         &self,
-        driver: &mut Driver,
+        turning: &mut Turning<'_>,
         limit: usize,
         go_on: impl Fn(Option<u64>, usize) -> bool,
     ) -> usize {
-        let core = self.handle.core();
-        let driving = Driving::begin(core);
+        let clock = &self.turned.core().clock;
         let mut fired = 0;
         let mut spins = 0;
         loop {
-            if driver.take_in() == Intaken::Gap {
-                // Another thread is in the middle of scheduling something, and only it can continue
+            let step = turning.turn(clock.now(), limit - fired);
+            fired += step.fired;
+            if step.ended {
+                break;
+            }
+            if step.intaken == Intaken::Gap {
+                // Another thread is in the middle of scheduling something; only it can go on with
                 // that.
                 relax(spins);
                 spins = spins.saturating_add(1);
             }
-            let turn = driver.turn_within(core.clock.now(), limit - fired);
-            fired += turn.fired;
-            if core.stop.is_requested() {
-                driver.finish();
-                break;
-            }
-            let next = match turn.next {
+            let next = match step.next {
                 Next::Now | Next::Soon => None,
-                // Take in what the last tasks scheduled before time moves on.
-                _ if !driver.nothing_to_take_in() => None,
+                // What was scheduled by the last tasks comes in before time moves on.
+                _ if !turning.nothing_to_take_in() => None,
                 Next::Idle => break,
                 Next::At(instant) if instant > LAST_INSTANT => break,
                 Next::At(instant) => Some(instant),
@@ -257,11 +245,10 @@ impl VirtualTime {
                 break;
             }
             if let Some(instant) = next {
-                core.clock.set(instant);
+                clock.set(instant);
             }
         }
-        Self::walk(driver);
-        drop(driving);
+        turning.walk_to_the_end();
         fired
     }
 
@@ -270,31 +257,11 @@ impl VirtualTime {
     /// Called by a task of this scheduler, its future resolves when that movement of time ends;
     /// otherwise it is resolved on return.
     pub fn list(&self, query: TimerQuery) -> ListingFuture {
-        let future = self.handle.list(query);
-        let core = self.handle.core();
-        if !core.is_driven_here() {
-            let mut driver = self.driver.lock();
-            let _driving = Driving::begin(core);
-            Self::walk(&mut driver);
+        let future = self.turned.handle.list(query);
+        if let Some(mut turning) = self.turned.begin() {
+            turning.walk_to_the_end();
         }
         future
-    }
-
-    /// Carries out the listings that were asked for.
-    fn walk(driver: &mut Driver) {
-        let mut spins = 0;
-        loop {
-            let intaken = driver.take_in();
-            match driver.walk(false) {
-                Walked::Idle => return,
-                Walked::More if intaken == Intaken::All => {}
-                // Another thread is in the middle of scheduling something.
-                Walked::More | Walked::Waiting => {
-                    relax(spins);
-                    spins = spins.saturating_add(1);
-                }
-            }
-        }
     }
 
     /// Stops the scheduler, and hands back what is pending. See
@@ -303,19 +270,7 @@ impl VirtualTime {
     /// Called by a task of this scheduler, its future resolves when that movement of time ends;
     /// otherwise it is resolved on return.
     pub fn stop(&self) -> StopFuture {
-        let core = self.handle.core();
-        let future = StopFuture::new(core.stop.request(true));
-        if !core.is_driven_here() {
-            self.finish(core);
-        }
-        future
-    }
-
-    fn finish(&self, core: &Core) {
-        let mut driver = self.driver.lock();
-        // Wakers are called here, and may come back to the scheduler.
-        let _driving = Driving::begin(core);
-        driver.finish();
+        self.turned.stop()
     }
 
     /// Stops the scheduler and runs what is pending. See
@@ -325,30 +280,7 @@ impl VirtualTime {
     ///
     /// [`CloseError::OnTimerThread`] if it is called by a task of this scheduler.
     pub fn close(&self) -> Result<CloseReport, CloseError> {
-        let core = self.handle.core();
-        if core.is_driven_here() {
-            return Err(CloseError::OnTimerThread);
-        }
-        let OwnerSettings { close_policy, shutdown_timeout, .. } = self.settings;
-        let stopped = StopFuture::new(core.stop.request(false));
-        self.finish(core);
-        close::close(self.handle.live(), stopped, close_policy, shutdown_timeout)
-    }
-}
-
-/// Marks the calling thread as the one that turns the driver.
-struct Driving<'a>(&'a Core);
-
-impl<'a> Driving<'a> {
-    fn begin(core: &'a Core) -> Self {
-        *core.driven_by.lock() = Some(thread::current().id());
-        Self(core)
-    }
-}
-
-impl Drop for Driving<'_> {
-    fn drop(&mut self) {
-        *self.0.driven_by.lock() = None;
+        self.turned.close()
     }
 }
 
@@ -356,7 +288,7 @@ impl Deref for VirtualTime {
     type Target = Handle;
 
     fn deref(&self) -> &Handle {
-        &self.handle
+        &self.turned.handle
     }
 }
 

@@ -4,7 +4,12 @@
 use std::time::{Duration, Instant};
 
 use crate::base::tick::LAST_INSTANT;
-use crate::sync::{Arc, AtomicU64, Ordering};
+use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Ordering, thread_slot};
+
+/// How far a coarse reading may be behind, in nanoseconds: twice the longest period of the kernel's
+/// own tick. (While no processor ticks it may be behind by more. Who reads it then believes that it
+/// is earlier than it is.)
+pub(crate) const LAG: u64 = 20_000_000;
 
 /// A monotonic clock. Its origin is the instant at which its scheduler was built.
 #[derive(Debug, Clone)]
@@ -19,7 +24,17 @@ enum Source {
     /// is suspended), and what it showed at the origin or a moment later.
     System { start: u64 },
     /// A number that a test moves.
-    Manual(Arc<AtomicU64>),
+    Manual(Arc<Manual>),
+}
+
+#[derive(Debug)]
+struct Manual {
+    now: AtomicU64,
+    /// The thread that moves the clock whenever nothing else is left to do, as its number plus one;
+    /// 0 if there is none.
+    follows: AtomicUsize,
+    /// Another thread has looked at the time meanwhile, to wait for it.
+    seen_elsewhere: AtomicBool,
 }
 
 impl Clock {
@@ -40,7 +55,12 @@ impl Clock {
 
     /// A clock that stands at `start` until it is moved.
     pub(crate) fn manual(start: u64) -> Self {
-        Self { origin: Instant::now(), source: Source::Manual(Arc::new(AtomicU64::new(start))) }
+        let manual = Manual {
+            now: AtomicU64::new(start),
+            follows: AtomicUsize::new(0),
+            seen_elsewhere: AtomicBool::new(false),
+        };
+        Self { origin: Instant::now(), source: Source::Manual(Arc::new(manual)) }
     }
 
     /// Nanoseconds since the origin.
@@ -50,16 +70,62 @@ impl Clock {
             // If the system's clock goes back behind the start, time stands still.
             Source::System { start } => monotonic(self.origin).saturating_sub(*start),
             // Acquire: a thread that reads an instant also sees what was done before it was set.
-            Source::Manual(now) => now.load(Ordering::Acquire),
+            Source::Manual(manual) => manual.now.load(Ordering::Acquire),
+        }
+    }
+
+    /// A reading that costs a quarter of [`now`](Self::now)'s, where there is such a thing (5 ns):
+    /// never ahead of it, and usually behind it by less than [`LAG`].
+    #[inline]
+    pub(crate) fn coarse(&self) -> u64 {
+        match &self.source {
+            Source::System { start } => coarse(self.origin).saturating_sub(*start),
+            Source::Manual(_) => self.now(),
         }
     }
 
     /// Moves a manual clock forwards to `instant`; never back, and not beyond its range.
     pub(crate) fn set(&self, instant: u64) {
-        if let Source::Manual(now) = &self.source {
+        if let Source::Manual(manual) = &self.source {
             // Release: see `now`.
-            now.fetch_max(instant.min(LAST_INSTANT), Ordering::AcqRel);
+            manual.now.fetch_max(instant.min(LAST_INSTANT), Ordering::AcqRel);
         }
+    }
+
+    /// From now on the calling thread moves a manual clock whenever it has nothing else to do. No
+    /// other thread may wait for that time: it would race with the clock.
+    pub(crate) fn follow_this_thread(&self) {
+        if let Source::Manual(manual) = &self.source {
+            // Relaxed: a check, which no memory depends on.
+            manual.seen_elsewhere.store(false, Ordering::Relaxed);
+            manual.follows.store(thread_slot().wrapping_add(1), Ordering::Relaxed);
+        }
+    }
+
+    /// The end of that.
+    pub(crate) fn follow_nobody(&self) {
+        if let Source::Manual(manual) = &self.source {
+            // Relaxed: see `follow_this_thread`.
+            manual.follows.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// The calling thread looks whether its time has come.
+    #[inline]
+    pub(crate) fn note_waiter(&self) {
+        if let Source::Manual(manual) = &self.source {
+            // Relaxed: see `follow_this_thread`.
+            let follows = manual.follows.load(Ordering::Relaxed);
+            if follows != 0 && follows != thread_slot().wrapping_add(1) {
+                manual.seen_elsewhere.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Whether another thread has waited for the time of a clock that follows this one.
+    pub(crate) fn has_waiter_elsewhere(&self) -> bool {
+        // Relaxed: see `follow_this_thread`.
+        matches!(&self.source, Source::Manual(it) if it.seen_elsewhere.load(Ordering::Relaxed))
     }
 
     /// The instant as the standard library's type; `None` for one that the clock never shows, or
@@ -84,10 +150,24 @@ impl Clock {
 #[cfg(all(target_os = "linux", not(any(lars_loom, lars_shuttle))))]
 #[inline]
 fn monotonic(_origin: Instant) -> u64 {
+    read(libc::CLOCK_MONOTONIC)
+}
+
+/// The same clock at the kernel's last tick: a look at memory that the kernel shares, and not at a
+/// counter.
+#[cfg(all(target_os = "linux", not(any(lars_loom, lars_shuttle))))]
+#[inline]
+fn coarse(_origin: Instant) -> u64 {
+    read(libc::CLOCK_MONOTONIC_COARSE)
+}
+
+#[cfg(all(target_os = "linux", not(any(lars_loom, lars_shuttle))))]
+#[inline]
+fn read(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the pointer is to the local `time`. The clock exists on every Linux, so this does
+    // SAFETY: the pointer is to the local `time`. Both clocks exist on every Linux, so this does
     // not fail.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
     // Since boot: neither is negative, and 584 years of nanoseconds fit.
     (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
 }
@@ -96,6 +176,11 @@ fn monotonic(_origin: Instant) -> u64 {
 #[cfg(not(all(target_os = "linux", not(any(lars_loom, lars_shuttle)))))]
 fn monotonic(origin: Instant) -> u64 {
     crate::base::tick::nanos(real_now().saturating_duration_since(origin))
+}
+
+#[cfg(not(all(target_os = "linux", not(any(lars_loom, lars_shuttle)))))]
+fn coarse(origin: Instant) -> u64 {
+    monotonic(origin)
 }
 
 /// The monotonic time now, for waits that have nothing to do with a scheduler's clock.
@@ -113,6 +198,18 @@ mod tests {
         assert_eq!(clock.now(), 9);
         clock.set(u64::MAX);
         assert_eq!(clock.now(), LAST_INSTANT);
+    }
+
+    #[test]
+    fn a_coarse_reading_is_never_ahead_and_does_not_stand_still() {
+        let clock = Clock::system();
+        let before = clock.coarse();
+        while clock.coarse() == before {
+            let coarse = clock.coarse();
+            assert!(coarse <= clock.now());
+        }
+        let manual = Clock::manual(7);
+        assert_eq!((manual.coarse(), manual.now()), (7, 7));
     }
 
     #[test]

@@ -236,10 +236,26 @@ impl Drop for Reporter {
 
 /// Calls foreign code whose panics are dropped: log subscribers, above all. A panic that went
 /// further would cost more than the message: a task in our hands, or the process.
-pub(crate) fn quietly(log: impl FnOnce()) {
+pub fn quietly(log: impl FnOnce()) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(log)) {
         dispose(payload);
     }
+}
+
+/// Runs foreign code; a panic in it ends here and gives its message.
+#[inline]
+pub fn contain<R>(code: impl FnOnce() -> R) -> Result<R, String> {
+    // Unwind safety: whatever `code` leaves half done is dropped, or its owner decides to go on
+    // with it.
+    catch_unwind(AssertUnwindSafe(code)).map_err(told)
+}
+
+/// What a panic said, and the end of its payload.
+#[cold]
+fn told(payload: Box<dyn Any + Send>) -> String {
+    let message = message_of(&*payload).to_owned();
+    dispose(payload);
+    message
 }
 
 /// What a panic says.

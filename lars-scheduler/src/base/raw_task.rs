@@ -244,16 +244,23 @@ struct Table {
 // SAFETY: a `RawTask` is made of a `TaskBody`, which is `Send`, and owns it alone.
 unsafe impl Send for RawTask {}
 
-/// Whose a task is, in two words.
+/// Whose a task is, in two words, to be spelt out if need be. Copying them takes no decision.
 #[derive(Clone, Copy)]
 pub(crate) struct Whose {
     table: &'static Table,
-    place: Place,
+    /// The place, if the table says that the storage keeps it; otherwise a part of the body.
+    last_word: MaybeUninit<Place>,
 }
 
 impl Whose {
     pub(crate) fn identity(self) -> TaskIdentity {
-        TaskIdentity::new((self.table.known_as)(), Label { place: self.place, ..self.table.label })
+        let Self { table, last_word } = self;
+        let mut label = table.label;
+        if table.keeps_place {
+            // SAFETY: the table says that `RawTask::new` wrote the place there.
+            label.place = unsafe { last_word.assume_init() };
+        }
+        TaskIdentity::new((table.known_as)(), label)
     }
 }
 
@@ -325,25 +332,42 @@ impl<B: TaskBody> TableOf<B> {
 impl RawTask {
     #[inline]
     pub(crate) fn new<B: TaskBody>(body: B, label: Label) -> Self {
-        let mut storage = Storage::uninit();
-        if fits::<B>() {
-            // SAFETY: `fits` says that a `B` has room here, suitably aligned.
-            unsafe { storage.as_mut_ptr().cast::<B>().write(body) };
-        } else {
-            let boxed = Box::into_raw(Box::new(body));
-            // SAFETY: an address fits the storage, which is aligned for words.
-            unsafe { storage.as_mut_ptr().cast::<*mut B>().write(boxed) };
+        let mut task = MaybeUninit::uninit();
+        // SAFETY: `write` is given room for a task, and initializes it.
+        unsafe {
+            Self::write(task.as_mut_ptr(), body, label);
+            task.assume_init()
         }
+    }
+
+    /// Writes a task made of `body` to `this`, without a copy on the way.
+    ///
+    /// # Safety
+    ///
+    /// `this` may be written, and is aligned for a task. What is there is overwritten.
+    #[inline]
+    pub(crate) unsafe fn write<B: TaskBody>(this: *mut Self, body: B, label: Label) {
+        debug_assert!(!this.is_null());
         let mut table = const { &TableOf::<B>::TABLE };
-        if keeps_place::<B>() {
-            // SAFETY: the body, or the address of its box, ends before the last word of the
-            // storage, which has the size and alignment of a `Place`.
-            unsafe { storage.as_mut_ptr().cast::<Place>().add(LAST_WORD).write(label.place) };
-        }
         if !keeps_place::<B>() || label.name.is_some() {
             table = labels::labelled(table, label);
         }
-        Self { storage: UnsafeCell::new(storage), table }
+        // SAFETY: `this` may be written. `fits` says that a `B` has room in the storage, suitably
+        // aligned; an address fits it in any case. Where the place is kept, the body, or the
+        // address of its box, ends before the last word of the storage, which has the size and
+        // alignment of a `Place`.
+        unsafe {
+            let storage = UnsafeCell::raw_get(&raw const (*this).storage);
+            if fits::<B>() {
+                storage.cast::<B>().write(body);
+            } else {
+                storage.cast::<*mut B>().write(Box::into_raw(Box::new(body)));
+            }
+            if keeps_place::<B>() {
+                storage.cast::<Place>().add(LAST_WORD).write(label.place);
+            }
+            (&raw mut (*this).table).write(table);
+        }
     }
 
     /// Whose it is. This may be asked after the body was consumed where it lay: neither the table
@@ -355,27 +379,8 @@ impl RawTask {
     /// Whose it is, to be spelt out later, if need be.
     #[inline]
     pub(crate) fn whose(&self) -> Whose {
-        let table = self.table;
-        // SAFETY: `new` wrote the table, and the last word of the storage if the table says so.
-        Whose { table, place: unsafe { Self::place_at(table, self) } }
-    }
-
-    /// The place of a task.
-    ///
-    /// # Safety
-    ///
-    /// As for [`identity_at`](Self::identity_at); the task has this table.
-    #[inline]
-    unsafe fn place_at(table: &Table, this: *const Self) -> Place {
-        if !table.keeps_place {
-            return table.label.place;
-        }
-        // SAFETY: the table says that `new` wrote the place to the last word of the storage. It
-        // stays there when the body is consumed or moved out, and is `Copy`.
-        unsafe {
-            let storage = UnsafeCell::raw_get(&raw const (*this).storage);
-            storage.cast::<Place>().add(LAST_WORD).read()
-        }
+        // SAFETY: `self` was made by `new`.
+        unsafe { Self::whose_at(self) }
     }
 
     /// Whose the task at this address is, or was that was moved out of it since.
@@ -384,12 +389,17 @@ impl RawTask {
     ///
     /// A task was written to this address, and since then nobody has written to its last two words,
     /// nor does while this reads them.
-    pub(crate) unsafe fn identity_at(this: *const Self) -> TaskIdentity {
+    #[inline]
+    pub(crate) unsafe fn whose_at(this: *const Self) -> Whose {
         // SAFETY: `new` wrote the table, which does not change when the body is consumed or moved
-        // out, and is `Copy`.
+        // out, and is `Copy`. Nobody writes to the last word of the storage. It is copied as it is,
+        // initialized or not.
         unsafe {
-            let table: &'static Table = (&raw const (*this).table).read();
-            Whose { table, place: Self::place_at(table, this) }.identity()
+            let storage = UnsafeCell::raw_get(&raw const (*this).storage);
+            Whose {
+                table: (&raw const (*this).table).read(),
+                last_word: storage.cast::<MaybeUninit<Place>>().add(LAST_WORD).read(),
+            }
         }
     }
 
@@ -422,6 +432,7 @@ impl RawTask {
 
     /// Whether the task may be forgotten instead of being cancelled: it owns nothing and has no
     /// hook.
+    #[inline]
     pub(crate) fn is_plain(&self) -> bool {
         self.table.plain
     }

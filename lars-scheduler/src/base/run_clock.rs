@@ -1,12 +1,17 @@
 //! When each task of a turn begins, from few readings of the clock; and which took too long.
 
+use std::mem::MaybeUninit;
+
 use crate::base::clock::Clock;
+use crate::base::debug::debug_fields;
 use crate::base::panics::Reporter;
 use crate::base::raw_task::{RawTask, Whose};
 use crate::base::slow::RanOn;
 
 /// One reading stands for at most so many tasks. At 25 ns a reading, a task pays 0.8 ns.
 const STRIDE: u32 = 32;
+/// How many tasks are noted: those of a stride, and one for those that run together.
+const NOTED: usize = 2 * STRIDE as usize;
 /// Tasks that took longer than this since the last reading, in nanoseconds, have the clock read
 /// before the next one: what it costs is nothing beside them.
 const LONG: u64 = 10_000;
@@ -20,7 +25,6 @@ const CAREFUL: u32 = 1_000;
 /// stride took, the first time that one of them is slow.
 ///
 /// What ran between two readings is noted. If too much time lies between them, it is reported.
-#[derive(Debug)]
 pub(crate) struct RunClock {
     on: RanOn,
     /// The last reading.
@@ -31,14 +35,17 @@ pub(crate) struct RunClock {
     stride: u32,
     /// For how many readings more it stands for one task only.
     careful: u32,
-    /// What has begun since the last reading, and how late. Those beyond the first are left out.
-    noted: Vec<(Whose, u64)>,
+    /// What has begun since the last reading, and how late: the first `noted` of them.
+    tasks: [MaybeUninit<(Whose, u64)>; NOTED],
+    noted: usize,
 }
+
+debug_fields!(|it: RunClock| on: it.on, now: it.now);
 
 impl RunClock {
     pub(crate) fn new(on: RanOn) -> Self {
-        let noted = Vec::with_capacity(STRIDE as usize);
-        Self { on, now: 0, left: 0, stride: 1, careful: 0, noted }
+        let tasks = [const { MaybeUninit::uninit() }; NOTED];
+        Self { on, now: 0, left: 0, stride: 1, careful: 0, tasks, noted: 0 }
     }
 
     /// A turn begins, with a fresh reading.
@@ -62,10 +69,15 @@ impl RunClock {
         }
         self.left -= 1;
         let late = self.now.saturating_sub(deadline);
-        if self.noted.len() < STRIDE as usize {
-            self.noted.push((task.whose(), late));
-        }
+        self.note(task.whose(), late);
         late
+    }
+
+    #[inline]
+    fn note(&mut self, whose: Whose, late: u64) {
+        // There are no more than `STRIDE` between two readings; more would overwrite the first.
+        self.tasks[self.noted % NOTED].write((whose, late));
+        self.noted += 1;
     }
 
     /// Many tasks have run since the last reading.
@@ -77,16 +89,16 @@ impl RunClock {
     /// reading.
     pub(crate) fn run_now(&mut self, first: Option<Whose>) {
         if let Some(first) = first
-            && self.noted.is_empty()
+            && self.noted == 0
         {
-            self.noted.push((first, 0));
+            self.note(first, 0);
         }
     }
 
     /// No task runs now, and time goes by.
     #[inline]
     pub(crate) fn pause(&mut self, clock: &Clock, reporter: &Reporter) {
-        if !self.noted.is_empty() {
+        if self.noted > 0 {
             self.read(clock, reporter);
             self.left = 0;
         }
@@ -94,7 +106,7 @@ impl RunClock {
 
     /// No task has taken any time, because time stood still.
     pub(crate) fn forget(&mut self) {
-        self.noted.clear();
+        self.noted = 0;
     }
 
     /// The last reading.
@@ -117,11 +129,14 @@ impl RunClock {
     #[inline]
     fn close(&mut self, now: u64, reporter: &Reporter) {
         let took = now.saturating_sub(self.now);
-        if took > reporter.slow.limit(self.on) && !self.noted.is_empty() {
+        if took > reporter.slow.limit(self.on) && self.noted > 0 {
             self.careful = CAREFUL;
-            reporter.slow_task(self.on, took, &self.noted);
+            let tasks = self.tasks[..self.noted.min(NOTED)].iter();
+            // SAFETY: `note` has written the first `noted` of them.
+            let tasks: Vec<_> = tasks.map(|task| unsafe { task.assume_init() }).collect();
+            reporter.slow_task(self.on, took, &tasks);
         }
-        self.noted.clear();
+        self.noted = 0;
     }
 }
 

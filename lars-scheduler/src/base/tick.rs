@@ -23,6 +23,11 @@ pub(crate) fn nanos(delay: Duration) -> u64 {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Tick {
     nanos: u64,
+    /// 2^(64 + `shift`) divided by that, rounded up.
+    reciprocal: u64,
+    shift: u32,
+    /// Up to where a multiplication by that divides.
+    limit: u64,
 }
 
 impl Tick {
@@ -39,7 +44,14 @@ impl Tick {
                 max: Self::MAX,
             });
         }
-        Ok(Self { nanos: nanos(length) })
+        let nanos = nanos(length);
+        if nanos == 1 {
+            return Ok(Self { nanos, reciprocal: 0, shift: 0, limit: 0 });
+        }
+        let shift = (nanos - 1).ilog2();
+        let reciprocal = (1_u128 << (64 + shift)).div_ceil(u128::from(nanos));
+        let reciprocal = u64::try_from(reciprocal).expect("nanos is more than 2^shift");
+        Ok(Self { nanos, reciprocal, shift, limit: (1 << 63) - nanos })
     }
 
     pub(crate) fn nanos(self) -> u64 {
@@ -49,13 +61,39 @@ impl Tick {
     /// The first tick that is not before `deadline`: a task fires here, so it is never early.
     #[inline]
     pub(crate) fn at_or_after(self, deadline: u64) -> u64 {
-        deadline.div_ceil(self.nanos)
+        if deadline < self.limit {
+            self.divide(deadline + (self.nanos - 1))
+        } else {
+            self.divide_far(deadline, u64::div_ceil)
+        }
     }
 
     /// The last tick that `now` has reached.
     #[inline]
     pub(crate) fn reached_by(self, now: u64) -> u64 {
-        now / self.nanos
+        if now < self.limit {
+            self.divide(now)
+        } else {
+            self.divide_far(now, |now, nanos| now / nanos)
+        }
+    }
+
+    /// The quotient of a value below 2^63, by a multiplication: a division takes several
+    /// nanoseconds of each call that schedules something.
+    ///
+    /// T. Granlund and P. L. Montgomery, *Division by Invariant Integers using Multiplication*
+    /// (PLDI 1994), theorem 4.2: with 2^s < n <= 2^(s + 1) and r = 2^(64 + s) / n rounded up, r * n
+    /// is more than 2^(64 + s) by less than n, and so by at most 2^(s + 1). Then v * r / 2^(64 + s)
+    /// rounded down is v / n rounded down for all v up to 2^63.
+    #[inline]
+    fn divide(self, value: u64) -> u64 {
+        let product = u128::from(value) * u128::from(self.reciprocal);
+        (product >> 64) as u64 >> self.shift
+    }
+
+    #[cold]
+    fn divide_far(self, value: u64, divide: fn(u64, u64) -> u64) -> u64 {
+        if self.nanos == 1 { value } else { divide(value, self.nanos) }
     }
 
     /// The instant at which tick number `tick` begins.
@@ -87,6 +125,25 @@ mod tests {
             let last = tick.at_or_after(NEVER);
             assert!(tick.start_of(last) == NEVER);
             assert!(tick.reached_by(LAST_INSTANT) < last || length == 1 && last == NEVER);
+        }
+    }
+
+    #[test]
+    fn dividing_by_multiplication_is_exact() {
+        let lengths = [1, 2, 3, 7, 10, 999, 1_000, 1_000_000, 999_999_999, 3_600_000_000_000];
+        for nanos in lengths.into_iter().chain((0..41).map(|bit| 1 << bit)) {
+            let tick = Tick::new(Duration::from_nanos(nanos)).unwrap();
+            let (last, half) = (u64::MAX / nanos * nanos, 1 << 63);
+            let near =
+                [0, nanos, 7 * nanos, half / nanos * nanos, half - nanos, half, last, u64::MAX];
+            let mut random = fastrand::Rng::with_seed(nanos);
+            let values = near
+                .into_iter()
+                .flat_map(|at| [at.saturating_sub(1), at, at.saturating_add(1), random.u64(..=at)]);
+            for value in values {
+                assert_eq!(tick.reached_by(value), value / nanos, "{value}, {nanos}");
+                assert_eq!(tick.at_or_after(value), value.div_ceil(nanos), "{value}, {nanos}");
+            }
         }
     }
 

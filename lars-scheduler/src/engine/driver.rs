@@ -21,7 +21,7 @@ use crate::engine::due::DueList;
 use crate::engine::entry::state::Take;
 use crate::engine::entry::{Entry, Whereabouts};
 use crate::engine::lane::Lane;
-use crate::engine::place::{Drained, drain, meet_cancelled, retire};
+use crate::engine::place::{Drained, drain, meet_cancelled, unlink_cancelled};
 use crate::engine::shared::{Core, Live};
 use crate::engine::stack::{CancelLink, StackLink};
 use crate::engine::stop_word::Pending;
@@ -41,6 +41,10 @@ const CASCADE_BUSY: usize = 512;
 /// How many cancelled entries are collected before tasks are fired again: 0.3 ms of work, if each
 /// is a cache miss.
 const COLLECT: usize = if CHECKED { 2 } else { 256 };
+
+/// How often the driver looks for lanes whose owners do not come to collect what others cancel, in
+/// nanoseconds.
+const LOOK_AGAIN: u64 = 1_000_000_000;
 
 /// What a [`turn`](Driver::turn) left.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,13 +102,15 @@ pub(crate) struct Driver {
     now: u64,
     /// What is left of the cancel stack that was taken last.
     cancelled: *mut Entry,
+    /// When the driver looks next for lanes whose owners do not come.
+    look_at: u64,
     /// The number of the cancel stack that is looked at next.
     next_stack: usize,
     /// Cancelled entries in the wheels of lanes that have to be visited first.
     to_unlink: Vec<*mut Entry>,
     more_to_collect: bool,
-    /// Lanes that get entries back at the end of the step.
-    going_back: Vec<*const Lane>,
+    /// Lanes that get entries back at the end of the step, and their numbers.
+    going_back: Vec<(usize, *const Lane)>,
     /// Whether due entries are sorted by deadline inside a tick: in virtual time.
     exact_order: bool,
     /// Tasks that have been fired and run together. Empty between turns.
@@ -135,6 +141,7 @@ impl Driver {
             due: DueList::new(),
             now,
             cancelled: ptr::null_mut(),
+            look_at: now.saturating_add(LOOK_AGAIN),
             next_stack: 0,
             to_unlink: Vec::new(),
             more_to_collect: false,
@@ -181,8 +188,8 @@ impl Driver {
         outcome
     }
 
-    /// Collects entries that were cancelled while they were armed. Those in the wheels of lanes are
-    /// put aside, for the visits.
+    /// Collects entries that were cancelled while they were armed: those in the driver's own wheel,
+    /// and those that the owners of lanes passed on, which are put aside for the visits.
     fn collect(&mut self) {
         let live = Arc::clone(&self.live);
         // (Virtual time collects everything, so that no cancelled timer is ever the next deadline.)
@@ -223,7 +230,7 @@ impl Driver {
             self.next_stack = number + 1;
             self.cancelled = match channels.get(number) {
                 Some(channel) => channel.cancelled.take_all(),
-                None => self.visits.wheel(number - channels.len()).cancelled.take_all(),
+                None => self.visits.wheel(number - channels.len()).passed_on.take_all(),
             };
         }
         let entry = self.cancelled;
@@ -312,10 +319,14 @@ impl Driver {
         let live = Arc::clone(&self.live);
         self.visits.update(&live.arena.lanes);
         self.collect();
+        if self.now >= self.look_at {
+            self.look_at = self.now.saturating_add(LOOK_AGAIN);
+            live.have_collected();
+        }
         self.visits.want_those_due_by(target);
         self.visits.enter();
         let back = &mut self.going_back;
-        self.visits.begin(|entry| free(&live, back, entry));
+        self.visits.begin(COLLECT, |entry| free(&live, back, entry));
         self.unlink_in_lanes();
         let mut moves = if self.due.is_empty() { CASCADE } else { CASCADE_BUSY };
         // (With a tick of 1 ns there is only one deadline in it.)
@@ -475,7 +486,7 @@ impl Driver {
     }
 
     fn give_back(&mut self) {
-        for lane in self.going_back.drain(..) {
+        for (_, lane) in self.going_back.drain(..) {
             // SAFETY: lanes live as long as the core, of which the driver, the caller, has a share.
             unsafe { (*lane).flush() };
         }
@@ -507,7 +518,7 @@ impl Driver {
         loop {
             let back = &mut self.going_back;
             self.visits.enter();
-            self.visits.begin(|entry| free(&live, back, entry));
+            self.visits.begin(0, |entry| free(&live, back, entry));
             if !self.visits.is_waiting() && self.drain_channels() == Intaken::All {
                 break;
             }
@@ -574,36 +585,23 @@ fn step(wheel: &mut Wheel, tick: u64, due: &mut DueList, moves: &mut usize, sort
     true
 }
 
-/// An entry has come from a cancel stack.
-///
-/// # Safety
-///
-/// The canceller is done with the entry. The entry belongs to this wheel. The caller is the driver,
-/// and holds the wheel.
-unsafe fn unlink_cancelled(entry: *mut Entry, wheel: &mut Wheel, mut free: impl FnMut(*mut Entry)) {
-    debug_assert!(!entry.is_null());
-    // SAFETY: a cancelled entry is alive until it is retired. The driver holds its wheel, so it may
-    // touch the links. `retire` is called when the entry is in no list and on no stack any more.
-    unsafe {
-        match (*entry).whereabouts() {
-            Whereabouts::Linked => wheel.unlink(entry),
-            Whereabouts::Nowhere => {}
-            // The party that pops it retires it.
-            Whereabouts::Queued => return (*entry).set_whereabouts(Whereabouts::GivenUp),
-            Whereabouts::GivenUp => unreachable!("it is on one stack, once"),
-        }
-        retire(entry, &mut free);
-    }
-}
-
 /// Sends an entry that nobody refers to back to its lane, at the end of the step.
-fn free(live: &Live, going_back: &mut Vec<*const Lane>, entry: *mut Entry) {
+fn free(live: &Live, going_back: &mut Vec<(usize, *const Lane)>, entry: *mut Entry) {
     // SAFETY: only the driver calls this, and it has found that nobody else refers to the entry.
+    // Lanes live as long as the core, of which the driver has a share.
     unsafe {
-        (*entry).state.set_free();
-        let lane = live.arena.lanes.lane((*entry).state.lane());
-        if lane.take_back(entry) {
-            going_back.push(lane);
+        let number = (*entry).state.set_free();
+        match going_back.last() {
+            // In a burst nearly all are of one lane, which need not be looked up.
+            Some(&(last, lane)) if last == number => {
+                let _ = (*lane).take_back(entry);
+            }
+            _ => {
+                let lane = live.arena.lanes.lane(number);
+                if lane.take_back(entry) {
+                    going_back.push((number, lane));
+                }
+            }
         }
     }
 }

@@ -99,7 +99,21 @@ const GIVEN_UP: *mut Links = ptr::without_provenance_mut(2);
 /// The task, or, once a canceller has taken it, the link of the cancel stack.
 union Slot {
     task: ManuallyDrop<RawTask>,
-    link: *mut Entry,
+    link: Link,
+}
+
+#[derive(Clone, Copy)]
+struct Link {
+    next: *mut Entry,
+    /// An entry that is a few places further on in the cancel stack, or was: to be fetched ahead,
+    /// and not to be followed.
+    hint: *mut Entry,
+}
+
+impl Link {
+    fn to(next: *mut Entry) -> Self {
+        Self { next, hint: ptr::null_mut() }
+    }
 }
 
 /// One timer, in a cache line of its own: a thread that works on it fetches one line, and disturbs
@@ -134,7 +148,7 @@ impl Entry {
             links: Links::new(),
             state: State::free(lane),
             deadline: AtomicU64::new(0),
-            slot: UnsafeCell::new(Slot { link: ptr::null_mut() }),
+            slot: UnsafeCell::new(Slot { link: Link::to(ptr::null_mut()) }),
             #[cfg(lars_loom)]
             whose: UnsafeCell::new(None),
         }
@@ -154,20 +168,23 @@ impl Entry {
         entry.cast()
     }
 
-    /// Writes deadline and task into a free entry.
+    /// Writes deadline and task into a free entry. `write` is given the place of the task, and has
+    /// to write one there.
     ///
     /// # Safety
     ///
     /// The caller found the entry free, and no other thread has seen it since.
     #[inline]
-    pub(crate) unsafe fn fill(&self, deadline: u64, task: RawTask) {
+    pub(crate) unsafe fn fill(&self, deadline: u64, write: impl FnOnce(*mut RawTask)) {
         self.set_deadline(deadline);
-        #[cfg(lars_loom)]
-        // SAFETY: no other thread has seen the entry.
-        self.whose.with_mut(|whose| unsafe { *whose = Some(task.identity()) });
         // SAFETY: no other thread has seen the entry. A free one holds no task, so none is
         // overwritten.
-        self.slot.with_mut(|slot| unsafe { slot.write(Slot { task: ManuallyDrop::new(task) }) });
+        self.slot.with_mut(|slot| write(unsafe { &raw mut (*slot).task }.cast()));
+        #[cfg(lars_loom)]
+        // SAFETY: no other thread has seen the entry, and a task has just been written.
+        self.whose.with_mut(|whose| unsafe {
+            *whose = Some(self.slot.with(|slot| (*slot).task.identity()));
+        });
     }
 
     /// Makes a free entry the carrier that brings the consumer of the intake to `about`.
@@ -178,7 +195,7 @@ impl Entry {
     pub(crate) unsafe fn fill_carrier(&self, about: *mut Entry) {
         debug_assert!(!about.is_null());
         // SAFETY: no other thread has seen the entry, and a free one holds no task.
-        self.slot.with_mut(|slot| unsafe { slot.write(Slot { link: about }) });
+        self.slot.with_mut(|slot| unsafe { slot.write(Slot { link: Link::to(about) }) });
     }
 
     /// Where the entry is. Only the holder of its wheel and the driver ask.
@@ -233,7 +250,8 @@ impl Entry {
         // others only read it, or write the link, which lies in the first word: far from the last
         // two, which are all that is read here.
         #[cfg(not(lars_loom))]
-        self.slot.with(|slot| unsafe { RawTask::identity_at((&raw const (*slot).task).cast()) })
+        self.slot
+            .with(|slot| unsafe { RawTask::whose_at((&raw const (*slot).task).cast()).identity() })
     }
 
     /// Moves the task out.
@@ -248,6 +266,17 @@ impl Entry {
         self.slot.with_mut(|slot| unsafe { ManuallyDrop::take(&mut (*slot).task) })
     }
 
+    /// Whether the task may be forgotten instead of being taken out and dropped.
+    ///
+    /// # Safety
+    ///
+    /// The caller moved the state out of `QUEUED` or `ARMED`, and has not taken the task out.
+    #[inline]
+    pub(crate) unsafe fn has_plain_task(&self) -> bool {
+        // SAFETY: by the state table the task is there, and belongs to the caller.
+        self.slot.with(|slot| unsafe { (*slot).task.is_plain() })
+    }
+
     /// Sets the cancel stack's link.
     ///
     /// # Safety
@@ -255,7 +284,30 @@ impl Entry {
     /// The caller cancelled the armed entry, took the task and has not pushed the entry yet.
     pub(crate) unsafe fn set_cancel_link(&self, next: *mut Entry) {
         // SAFETY: the canceller has the slot until it pushes the entry, and has taken the task out.
-        self.slot.with_mut(|slot| unsafe { (*slot).link = next });
+        self.slot.with_mut(|slot| unsafe { (*slot).link.next = next });
+    }
+
+    /// Makes the slot of an entry a link of the cancel stack.
+    ///
+    /// # Safety
+    ///
+    /// The caller cancelled the armed entry, took the task and has not pushed the entry yet.
+    pub(crate) unsafe fn make_link(&self, hint: *mut Entry) {
+        // SAFETY: the canceller has the slot until it pushes the entry, and has taken the task out.
+        // (Only the link: whose the task was stays to be seen.)
+        self.slot.with_mut(|slot| unsafe {
+            (&raw mut (*slot).link).write(Link { next: ptr::null_mut(), hint });
+        });
+    }
+
+    /// An entry that may come up soon; not to be followed.
+    ///
+    /// # Safety
+    ///
+    /// The caller took the entry from the cancel stack.
+    pub(crate) unsafe fn hint(&self) -> *mut Entry {
+        // SAFETY: the slot holds a link, which the push published, and nobody writes it after that.
+        self.slot.with(|slot| unsafe { (*slot).link.hint })
     }
 
     /// The cancel stack's link; in a carrier, the entry that it is about.
@@ -265,6 +317,17 @@ impl Entry {
     /// The caller took the entry from the cancel stack, or the carrier from the intake.
     pub(crate) unsafe fn link(&self) -> *mut Entry {
         // SAFETY: the slot holds a link, which the push published, and nobody writes it after that.
-        self.slot.with(|slot| unsafe { (*slot).link })
+        self.slot.with(|slot| unsafe { (*slot).link.next })
+    }
+}
+
+/// Fetches an entry that will perhaps be needed soon. Every address is allowed.
+#[inline(always)]
+pub(crate) fn prefetch(_entry: *mut Entry) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a prefetch is a hint: it does not access the memory, so every address is allowed.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(_entry.cast());
     }
 }

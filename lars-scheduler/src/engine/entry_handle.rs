@@ -27,13 +27,21 @@ impl EntryHandle {
     /// # Safety
     ///
     /// The entry's handle bit is set and stands for this handle; the entry belongs to this core.
+    #[inline]
     pub(crate) unsafe fn new(entry: NonNull<Entry>, core: NonNull<Core>) -> Self {
         Self { entry, core }
     }
 
     /// Gives the handle away as its entry's address; the bit stays set.
     pub(crate) fn into_entry(self) -> *mut Entry {
-        std::mem::ManuallyDrop::new(self).entry.as_ptr()
+        self.into_parts().0.as_ptr()
+    }
+
+    /// Gives the handle away as what [`new`](Self::new) makes it of; the bit stays set.
+    #[inline]
+    pub(crate) fn into_parts(self) -> (NonNull<Entry>, NonNull<Core>) {
+        let this = std::mem::ManuallyDrop::new(self);
+        (this.entry, this.core)
     }
 
     pub(crate) fn entry(&self) -> &Entry {
@@ -51,7 +59,7 @@ impl EntryHandle {
     fn own_wheel(&self) -> Option<(OwnLane<'_>, &LaneWheel)> {
         let (lane, local) = self.entry().state.home();
         let own = local.then(|| self.core().arena.lanes.own(lane))??;
-        Some((own, own.lane.wheel()?))
+        Some((own, own.wheel()?))
     }
 
     #[inline]
@@ -75,7 +83,10 @@ impl EntryHandle {
         }
         // SAFETY: the caller's cancel moved the state out of `QUEUED` or `ARMED`, and takes the
         // task only here.
-        let task = unsafe { self.entry().take_task() };
+        let task = unsafe {
+            let entry = self.entry();
+            (!entry.has_plain_task()).then(|| entry.take_task())
+        };
         let core = self.core();
         if core.limit.is_some() && !self.entry().state.flags().is_repeat() {
             core.release_places(1);
@@ -85,28 +96,32 @@ impl EntryHandle {
         if how == Cancel::WhileArmed && !unlinked {
             self.have_unlinked(own);
         }
-        if task.is_plain() {
-            std::mem::forget(task);
-            return true;
+        if let Some(task) = task {
+            // Last, because it runs the caller's code, which may do anything, panic included.
+            let whose = task.whose();
+            core.reporter.contain_task(whose, PanicIn::Cleanup, move || task.cancelled());
         }
-        // Last, because it runs the caller's code, which may do anything, panic included.
-        let whose = task.whose();
-        core.reporter.contain_task(whose, PanicIn::Cleanup, move || task.cancelled());
         true
     }
 
-    /// Sends the cancelled entry to the driver, which unlinks it.
+    /// Sends the cancelled entry to the holder of its wheel, which unlinks it: the owner of its
+    /// lane or the driver.
     #[inline(never)]
     fn have_unlinked(&self, own: OwnLane<'_>) {
         let core = self.core();
         let entry = self.entry.as_ptr();
-        let stack = match own.lane.wheel() {
+        let lanes = &core.arena.lanes;
+        let (lane, local) = self.entry().state.home();
+        let stack = match lanes.lane(lane).wheel().filter(|_| local) {
             Some(wheel) => &wheel.cancelled,
-            None => &core.arena.lanes.channel_of(own).cancelled,
+            None => &lanes.channel_of(own).cancelled,
         };
         // SAFETY: this cancel has taken the task, so the slot is empty and nobody else touches it.
-        // The driver frees the entry only after this handle has let it go.
-        unsafe { stack.push_chain(entry, entry) };
+        // The engine frees the entry only after this handle has let it go.
+        unsafe {
+            self.entry().make_link(own.remember_cancelled(entry));
+            stack.push_chain(entry, entry);
+        }
         // (An entry that was not armed is in an intake, and was counted there.)
         core.count_backlog(own, 1);
     }

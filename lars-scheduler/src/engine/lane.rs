@@ -24,7 +24,7 @@ use crossbeam_utils::CachePadded;
 
 use crate::base::tick::NEVER;
 use crate::engine::block::Block;
-use crate::engine::entry::Entry;
+use crate::engine::entry::{Entry, prefetch};
 use crate::engine::gate::Gate;
 use crate::engine::intake::Intake;
 use crate::engine::stack::{CancelLink, FreeLink, Stack, StackLink};
@@ -40,21 +40,34 @@ const LAST_BLOCK: usize = if CHECKED { 2 } else { 1 << 14 };
 /// It takes at most this many: surplus entries in its lane would be of no use to the others.
 const BORROW: usize = if CHECKED { 2 } else { 1 << 10 };
 
+/// In one of so many calls the owner of a lane looks for entries that other threads cancelled: it
+/// takes a line that they write from their caches.
+const LOOK: u32 = if CHECKED { 1 } else { 64 };
+/// How many cancelled entries ahead one is fetched from the cache of the core that cancelled it.
+const AHEAD: usize = 8;
+
 #[derive(Debug)]
 pub(crate) struct Lane {
-    number: usize,
-    /// Whether this is the lane of guests, which no thread owns.
-    for_guests: bool,
     owners: CachePadded<Owners>,
+    /// The wheel once more, for other threads: the owner writes the line of its own copy all the
+    /// time.
+    wheel: CachePadded<AtomicPtr<LaneWheel>>,
     back: CachePadded<Back>,
     /// Entries on their way back to this lane, to be pushed in one chain. Only the driver uses it.
     going_back: UnsafeCell<Chain>,
 }
 
-/// Only the owner writes these, except where a field says otherwise.
+/// Only the owner writes these, except where a field says otherwise. In this order what a call
+/// needs is in one cache line.
 #[derive(Debug)]
+#[repr(C)]
 struct Owners {
     gate: Gate,
+    /// Whether no thread owns it.
+    for_guests: bool,
+    /// Locked by the guest that uses the supply of the lane for guests. Only ever tried.
+    locked: AtomicBool,
+    number: u32,
     /// A tick: nothing in the wheel or its intake needs a visit of the driver before it.
     earliest: AtomicU64,
     wheel: AtomicPtr<LaneWheel>,
@@ -67,8 +80,8 @@ struct Owners {
     refused: AtomicU64,
     /// What the driver has to look at: entries pushed, and armed entries cancelled.
     backlog: AtomicU64,
-    /// Locked by the guest that uses the supply of the lane for guests. Only ever tried.
-    locked: AtomicBool,
+    /// The last entries of other lanes that the owner cancelled, in turn.
+    recent: UnsafeCell<[*mut Entry; AHEAD]>,
 }
 
 /// Free entries on their way back.
@@ -94,9 +107,20 @@ pub(crate) struct LaneWheel {
     wheel: UnsafeCell<Wheel>,
     /// For entries that find the gate shut, and for carriers from other threads.
     pub(crate) intake: Intake,
-    /// Local entries of any lane that were cancelled by the owner of this one, for the driver to
-    /// unlink.
+    /// Entries of this lane that were cancelled while they were armed, and not by the owner behind
+    /// the gate. For the party behind the gate.
     pub(crate) cancelled: CachePadded<Stack<CancelLink>>,
+    /// What is left of the chain that was taken from that stack last. Behind the gate; anybody may
+    /// ask whether it is null.
+    rest: AtomicPtr<Entry>,
+    /// In how many calls the owner looks at that stack next. Behind the gate.
+    look_in: UnsafeCell<u32>,
+    /// Whether the driver is asked to look, because the owner does not come.
+    abandoned: AtomicBool,
+    /// How many entries the lane had given out when a canceller looked whether the owner comes.
+    accepted_then: AtomicU64,
+    /// What the owner found on that stack that was not in the wheel any more, for the driver.
+    pub(crate) passed_on: CachePadded<Stack<CancelLink>>,
     lane: NonNull<Lane>,
     /// How many wheels were made before this one.
     pub(crate) number: usize,
@@ -111,7 +135,8 @@ unsafe impl Send for LaneWheel {}
 // behind the gate.
 unsafe impl Sync for LaneWheel {}
 
-// SAFETY: only the owner touches `supply`, or a guest that holds `locked`; only the driver touches
+// SAFETY: only the owner touches `recent`, whose pointers nobody follows. Only the owner touches
+// `supply`, or a guest that holds `locked`; only the driver touches
 // `going_back`. Nobody else refers to the free entries in them.
 unsafe impl Send for Lane {}
 // SAFETY: shared references reach `supply` only through `OpenSupply`, which one thread has at a
@@ -132,10 +157,11 @@ struct Supply {
 impl Lane {
     pub(crate) fn new(number: usize, for_guests: bool) -> Self {
         Self {
-            number,
-            for_guests,
             owners: CachePadded::new(Owners {
                 gate: Gate::new(),
+                for_guests,
+                locked: AtomicBool::new(false),
+                number: u32::try_from(number).expect("a lane's number has 16 bits"),
                 earliest: AtomicU64::new(NEVER),
                 wheel: AtomicPtr::new(ptr::null_mut()),
                 supply: UnsafeCell::new(Supply {
@@ -147,8 +173,9 @@ impl Lane {
                 cancelled: AtomicU64::new(0),
                 refused: AtomicU64::new(0),
                 backlog: AtomicU64::new(0),
-                locked: AtomicBool::new(false),
+                recent: UnsafeCell::new([ptr::null_mut(); AHEAD]),
             }),
+            wheel: CachePadded::new(AtomicPtr::new(ptr::null_mut())),
             back: CachePadded::new(Back { returned: Stack::new(), dropped: Stack::new() }),
             going_back: UnsafeCell::new(Chain { first: ptr::null_mut(), last: ptr::null_mut() }),
         }
@@ -156,7 +183,7 @@ impl Lane {
 
     #[inline]
     pub(crate) fn number(&self) -> usize {
-        self.number
+        self.owners.number as usize
     }
 
     #[inline]
@@ -169,13 +196,15 @@ impl Lane {
     pub(crate) fn wheel(&self) -> Option<&LaneWheel> {
         // Acquire: pairs with `set_wheel`.
         // SAFETY: the pointer is null or the lane's wheel, which lives as long as the lane.
-        unsafe { self.owners.wheel.load(Ordering::Acquire).as_ref() }
+        unsafe { self.wheel.load(Ordering::Acquire).as_ref() }
     }
 
     /// Gives the lane its wheel, for good.
     pub(crate) fn set_wheel(&self, wheel: *mut LaneWheel) {
+        // Relaxed: only the owner, the caller, loads it.
+        self.owners.wheel.store(wheel, Ordering::Relaxed);
         // Release: publishes it.
-        self.owners.wheel.store(wheel, Ordering::Release);
+        self.wheel.store(wheel, Ordering::Release);
     }
 
     /// By which tick the driver has to visit the lane.
@@ -217,7 +246,7 @@ impl Lane {
         // SAFETY: only the driver, the caller, touches the chain, and only it refers to the entry.
         self.going_back.with_mut(|chain| unsafe {
             let chain = &mut *chain;
-            debug_assert_eq!((*entry).state.lane(), self.number);
+            debug_assert_eq!((*entry).state.lane(), self.number());
             FreeLink::set(entry, chain.first);
             let first = chain.first.is_null();
             if first {
@@ -362,6 +391,11 @@ impl LaneWheel {
             wheel: UnsafeCell::new(wheel),
             intake: Intake::new(),
             cancelled: CachePadded::new(Stack::new()),
+            rest: AtomicPtr::new(ptr::null_mut()),
+            look_in: UnsafeCell::new(LOOK),
+            abandoned: AtomicBool::new(false),
+            accepted_then: AtomicU64::new(u64::MAX),
+            passed_on: CachePadded::new(Stack::new()),
             lane: NonNull::from(lane),
             // SAFETY: `older` is null or a wheel, and wheels live until all lanes are dropped
             // together.
@@ -373,6 +407,78 @@ impl LaneWheel {
     pub(crate) fn lane(&self) -> &Lane {
         // SAFETY: the lane owns this wheel, and drops it at its own end.
         unsafe { self.lane.as_ref() }
+    }
+
+    /// Counts calls. True in one of [`LOOK`]: then the owner looks for cancelled entries.
+    ///
+    /// # Safety
+    ///
+    /// The caller is behind the gate of the lane.
+    #[inline]
+    pub(crate) unsafe fn is_time_to_look(&self) -> bool {
+        // SAFETY: the caller is behind the gate, where there is one party at a time.
+        self.look_in.with_mut(|left| unsafe {
+            *left -= 1;
+            let now = *left == 0;
+            if now {
+                *left = LOOK;
+            }
+            now
+        })
+    }
+
+    /// The next entry of this lane that was cancelled while it was armed. The caller has it until
+    /// it is retired, or passed on.
+    ///
+    /// # Safety
+    ///
+    /// The caller is behind the gate of the lane.
+    #[inline]
+    pub(crate) unsafe fn next_cancelled(&self) -> Option<*mut Entry> {
+        // Relaxed: only the party behind the gate writes it.
+        let rest = self.rest.load(Ordering::Relaxed);
+        let entry = if rest.is_null() { self.cancelled.take_all() } else { rest };
+        if entry.is_null() {
+            return None;
+        }
+        // SAFETY: the stack gave up the chain, so nobody else touches its links.
+        let next = unsafe {
+            prefetch((*entry).hint());
+            CancelLink::get(entry)
+        };
+        self.rest.store(next, Ordering::Relaxed);
+        Some(entry)
+    }
+
+    /// Whether cancelled entries wait for the party behind the gate.
+    fn has_cancelled(&self) -> bool {
+        // Relaxed, and in `is_empty`: a hint.
+        !self.cancelled.is_empty() || !self.rest.load(Ordering::Relaxed).is_null()
+    }
+
+    /// Asks the driver to collect what is cancelled, if there is any and the owner has not come
+    /// since this was asked last. (It may have ended.)
+    pub(crate) fn have_collected(&self) {
+        let accepted = self.lane().accepted();
+        // Relaxed: a hint.
+        let then = self.accepted_then.swap(accepted, Ordering::Relaxed);
+        if self.has_cancelled() && accepted.wrapping_sub(then) < u64::from(LOOK) {
+            // Relaxed: `ask_for_visit` publishes it.
+            self.abandoned.store(true, Ordering::Relaxed);
+            self.lane().ask_for_visit(0);
+        }
+    }
+
+    /// Whether the driver has been asked to collect, and has not been told that it is done.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        // Relaxed: asked for behind the gate, after the request for the visit was taken back.
+        self.abandoned.load(Ordering::Relaxed)
+    }
+
+    /// The driver has collected everything.
+    pub(crate) fn set_collected(&self) {
+        // Relaxed: if this overtakes a canceller that asks again, another will.
+        self.abandoned.store(false, Ordering::Relaxed);
     }
 
     /// The wheel itself.
@@ -391,12 +497,11 @@ impl LaneWheel {
 
 /// The lane that the calling thread uses.
 ///
-/// `owner` is true only in the one thread that has the lane's number, and this value does not leave
-/// its thread. That is why plain stores are enough.
+/// Only the one thread that has the lane's number has this value of it, which does not leave its
+/// thread. That is why plain stores are enough. (The one exception is the lane for guests.)
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OwnLane<'a> {
     pub(crate) lane: &'a Lane,
-    owner: bool,
     not_send: PhantomData<*const ()>,
 }
 
@@ -406,14 +511,33 @@ impl<'a> OwnLane<'a> {
     /// The calling thread has the lane's number, or the lane is the one for guests.
     #[inline]
     pub(crate) unsafe fn new(lane: &'a Lane) -> Self {
-        debug_assert!(CHECKED || lane.for_guests || lane.number == thread_slot());
-        Self { lane, owner: !lane.for_guests, not_send: PhantomData }
+        debug_assert!(CHECKED || lane.owners.for_guests || lane.number() == thread_slot());
+        Self { lane, not_send: PhantomData }
     }
 
     /// Whether the calling thread is the owner, and not a guest.
     #[inline]
     pub(crate) fn is_owner(self) -> bool {
-        self.owner
+        !self.lane.owners.for_guests
+    }
+
+    /// Fetches the entry that will be taken next.
+    #[inline]
+    pub(crate) fn prefetch(self) {
+        // (Guests share their supply.)
+        if self.is_owner() {
+            // SAFETY: only the owner, the calling thread, touches the supply.
+            self.lane.owners.supply.with(|supply| prefetch(unsafe { (*supply).used }));
+        }
+    }
+
+    /// The wheel of the lane, if it has one.
+    #[inline]
+    pub(crate) fn wheel(self) -> Option<&'a LaneWheel> {
+        // Relaxed: the calling thread has set it, or a thread that had its number before; or the
+        // lane is the guests', and it is null.
+        // SAFETY: the pointer is null or the lane's wheel, which lives as long as the lane.
+        unsafe { self.lane.owners.wheel.load(Ordering::Relaxed).as_ref() }
     }
 
     /// Opens the supply of free entries. `None` if the lane is the guests', and another guest has
@@ -421,7 +545,7 @@ impl<'a> OwnLane<'a> {
     #[inline]
     pub(crate) fn open(self) -> Option<OpenSupply<'a>> {
         // Acquire: pairs with the release of the guest that closed it last; we see what it did.
-        if !self.owner && self.lane.owners.locked.swap(true, Ordering::Acquire) {
+        if !self.is_owner() && self.lane.owners.locked.swap(true, Ordering::Acquire) {
             return None;
         }
         Some(OpenSupply { own: self })
@@ -435,7 +559,7 @@ impl<'a> OwnLane<'a> {
     /// refers to it.
     #[inline]
     pub(crate) unsafe fn put_own(self, entry: *mut Entry) {
-        debug_assert!(self.owner);
+        debug_assert!(self.is_owner());
         // SAFETY: an owner's supply is always open to it. The entry is free, belongs to this lane,
         // and nobody else refers to it.
         unsafe { OpenSupply { own: self }.put(entry) };
@@ -458,6 +582,20 @@ impl<'a> OwnLane<'a> {
         self.add(&self.lane.owners.refused, count);
     }
 
+    /// Remembers an entry that the calling thread has cancelled, and leaves to others to unlink.
+    /// Returns the one that it remembered some calls ago.
+    pub(crate) fn remember_cancelled(self, entry: *mut Entry) -> *mut Entry {
+        if !self.is_owner() {
+            return ptr::null_mut();
+        }
+        // Relaxed: the owner, the calling thread, is the only writer.
+        let number = self.lane.owners.backlog.load(Ordering::Relaxed) as usize;
+        // SAFETY: only the owner touches it.
+        self.lane.owners.recent.with_mut(|recent| unsafe {
+            std::mem::replace(&mut (&mut *recent)[number % AHEAD], entry)
+        })
+    }
+
     /// Counts `items` that the driver has to look at. True if that completes another `limit` of
     /// them.
     #[inline]
@@ -471,7 +609,7 @@ impl<'a> OwnLane<'a> {
     fn add(self, count: &AtomicU64, more: u64) -> u64 {
         // Release: pairs with the loads of a snapshot, so that the schedule is counted before its
         // end.
-        if self.owner {
+        if self.is_owner() {
             // No read-modify-write: nobody else writes.
             let before = count.load(Ordering::Relaxed);
             count.store(before + more, Ordering::Release);
@@ -524,7 +662,7 @@ impl<'a> OpenSupply<'a> {
             }
             if chain.is_null() {
                 return match supply.newest {
-                    Some(block) => block.as_ref().write_next(lane.number),
+                    Some(block) => block.as_ref().write_next(lane.number()),
                     None => ptr::null_mut(),
                 };
             }
@@ -543,7 +681,7 @@ impl<'a> OpenSupply<'a> {
         // SAFETY: `open` made us the only user of the supply. The entry is free and nobody else
         // refers to it, so its link may be written.
         self.own.lane.owners.supply.with_mut(|supply| unsafe {
-            debug_assert_eq!((*entry).state.lane(), self.own.lane.number);
+            debug_assert_eq!((*entry).state.lane(), self.own.lane.number());
             FreeLink::set(entry, (*supply).used);
             (*supply).used = entry;
         });
@@ -583,7 +721,7 @@ impl<'a> OpenSupply<'a> {
 impl Drop for OpenSupply<'_> {
     #[inline]
     fn drop(&mut self) {
-        if !self.own.owner {
+        if !self.own.is_owner() {
             // Release: pairs with the acquire in `open`.
             self.own.lane.owners.locked.store(false, Ordering::Release);
         }

@@ -15,8 +15,8 @@ use crate::engine::lane::{Lane, LaneWheel, OwnLane};
 use crate::engine::stack::{CancelLink, Stack};
 use crate::engine::wheel::Wheel;
 use crate::sync::{
-    AtomicPtr, CHECKED, Mutex, NO_SLOT, Ordering, heavy_fence, number_scheduler, prepare_fences,
-    relax, remember, remembered, thread_slot,
+    AtomicBool, AtomicPtr, CHECKED, Mutex, NO_SLOT, Ordering, heavy_fence, number_scheduler,
+    prepare_fences, relax, remember, remembered, thread_slot,
 };
 use crossbeam_utils::CachePadded;
 
@@ -24,6 +24,10 @@ use crossbeam_utils::CachePadded;
 const SEGMENT: usize = if CHECKED { 4 } else { 64 };
 /// How many segments.
 const SEGMENTS: usize = if CHECKED { 1 } else { (LAST_LANE + 1) / SEGMENT };
+
+/// How many lanes get wheels, at most. The driver looks at each of them in each turn, which takes
+/// 0.1 µs; the threads of all others share its own wheel.
+const MOST_WHEELS: usize = 256;
 
 type Segment = [AtomicPtr<Lane>; SEGMENT];
 
@@ -57,6 +61,8 @@ pub(crate) struct Lanes {
     settings: LaneSettings,
     /// The newest wheel; each knows the one before.
     wheels: AtomicPtr<LaneWheel>,
+    /// Whether there are as many wheels as there may be.
+    all_wheels: AtomicBool,
     /// Whether it is too late to make a wheel. Locked while one is made.
     closed: Mutex<bool>,
 }
@@ -80,6 +86,7 @@ impl Lanes {
             channels: (0..settings.channels).map(channel).collect(),
             settings,
             wheels: AtomicPtr::new(ptr::null_mut()),
+            all_wheels: AtomicBool::new(false),
             closed: Mutex::new(false),
         }
     }
@@ -174,13 +181,18 @@ impl Lanes {
     /// The wheel of the calling thread's lane, if it has one or gets one now.
     #[inline]
     pub(crate) fn wheel_of<'a>(&'a self, own: OwnLane<'a>, now: u64) -> Option<&'a LaneWheel> {
-        match own.lane.wheel() {
+        match own.wheel() {
             Some(wheel) => Some(wheel),
-            None if own.is_owner() && self.settings.wheel_after? <= own.lane.accepted() => {
-                self.make_wheel(own, now)
-            }
+            None if self.deserves_wheel(own) => self.make_wheel(own, now),
             None => None,
         }
+    }
+
+    fn deserves_wheel(&self, own: OwnLane<'_>) -> bool {
+        // Relaxed: a hint, which saves the lock.
+        own.is_owner()
+            && !self.all_wheels.load(Ordering::Relaxed)
+            && self.settings.wheel_after.is_some_and(|after| after <= own.lane.accepted())
     }
 
     #[cold]
@@ -192,6 +204,11 @@ impl Lanes {
         }
         // Relaxed: all writers hold the lock.
         let older = self.wheels.load(Ordering::Relaxed);
+        // SAFETY: the pointer is null or a wheel, which lives as long as `self`.
+        if unsafe { older.as_ref() }.is_some_and(|older| older.number + 1 == MOST_WHEELS) {
+            self.all_wheels.store(true, Ordering::Relaxed);
+            return None;
+        }
         let wheel = LaneWheel::boxed(own.lane, wheel, older);
         own.lane.set_wheel(wheel);
         // SeqCst: comes before the first request for a visit, in the order of `sleep_word`. The
@@ -199,7 +216,7 @@ impl Lanes {
         // sees the announcement. As a release it publishes the wheel.
         self.wheels.store(wheel, Ordering::SeqCst);
         drop(closed);
-        own.lane.wheel()
+        own.wheel()
     }
 
     /// No wheel is made after this.

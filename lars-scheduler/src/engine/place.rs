@@ -102,6 +102,32 @@ pub(crate) unsafe fn retire(entry: *mut Entry, free: &mut impl FnMut(*mut Entry)
     }
 }
 
+/// An entry has come from a cancel stack.
+///
+/// # Safety
+///
+/// The canceller is done with the entry. The entry belongs to this wheel. The caller is the driver,
+/// and holds the wheel.
+pub(crate) unsafe fn unlink_cancelled(
+    entry: *mut Entry,
+    wheel: &mut Wheel,
+    mut free: impl FnMut(*mut Entry),
+) {
+    debug_assert!(!entry.is_null());
+    // SAFETY: a cancelled entry is alive until it is retired. The driver holds its wheel, so it may
+    // touch the links. `retire` is called when the entry is in no list and on no stack any more.
+    unsafe {
+        match (*entry).whereabouts() {
+            Whereabouts::Linked => wheel.unlink(entry),
+            Whereabouts::Nowhere => {}
+            // The party that pops it retires it.
+            Whereabouts::Queued => return (*entry).set_whereabouts(Whereabouts::GivenUp),
+            Whereabouts::GivenUp => unreachable!("it is on one stack, once"),
+        }
+        retire(entry, &mut free);
+    }
+}
+
 /// A carrier has come: the deadline of the entry that it is about was moved nearer.
 ///
 /// # Safety

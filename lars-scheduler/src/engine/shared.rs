@@ -16,11 +16,11 @@ use crate::engine::counts::DriverCounts;
 use crate::engine::entry::Entry;
 use crate::engine::lanes::LaneSettings;
 use crate::engine::listing::Requests;
-use crate::engine::sleep_word::SleepWord;
+use crate::engine::sleep_word::{Alarm, SleepWord};
 use crate::engine::stop_word::StopWord;
 use crate::executor::Executor;
 use crate::executor::pool::Pool;
-use crate::sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering, Unparker, thread};
+use crate::sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering, thread};
 
 /// Where tasks go that do not say otherwise.
 pub(crate) enum DefaultExecutor {
@@ -40,6 +40,10 @@ pub(crate) struct Limit {
 impl Limit {
     pub(crate) fn new(max: usize) -> Self {
         Self { max, used: CachePadded::new(AtomicUsize::new(0)) }
+    }
+
+    pub(crate) fn max(&self) -> usize {
+        self.max
     }
 
     /// Reserves so many places, or none if fewer are left.
@@ -99,12 +103,12 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    fn new(settings: Settings, clock: Clock, unparker: Unparker) -> Self {
+    fn new(settings: Settings, clock: Clock, alarm: Alarm) -> Self {
         let mut reporter = settings.reporter;
         reporter.clock = Some(clock.clone());
         Self {
             arena: Arena::new(settings.lanes),
-            sleep: SleepWord::new(unparker),
+            sleep: SleepWord::new(alarm),
             stop: StopWord::new(),
             requests: Requests::new(),
             clock,
@@ -131,6 +135,17 @@ impl Core {
             0 => 0,
             tick => self.tick.start_of(tick).saturating_add(self.coalesce),
         }
+    }
+
+    /// Whether so many tasks may come in; takes `places` for them if they need any.
+    #[inline]
+    pub(crate) fn admit(&self, tasks: usize, places: bool) -> Result<(), Refusal> {
+        if self.stop.is_requested() {
+            // Relaxed: a statistic.
+            self.refused_early.fetch_add(tasks as u64, Ordering::Relaxed);
+            return Err(Refusal::Stopped);
+        }
+        if places { self.reserve_places(tasks) } else { Ok(()) }
     }
 
     /// Takes a place for each of so many timers, or for all runs of a repeat.
@@ -224,9 +239,9 @@ impl Live {
         settings: Settings,
         executors: Executors,
         clock: Clock,
-        unparker: Unparker,
+        alarm: impl Into<Alarm>,
     ) -> Arc<Self> {
-        let core = Arc::new(Core::new(settings, clock, unparker));
+        let core = Arc::new(Core::new(settings, clock, alarm.into()));
         let Executors { default, pool } = executors;
         Arc::new(Self { core: ManuallyDrop::new(core), executor: default, pool })
     }

@@ -35,6 +35,7 @@
 
 use crossbeam_utils::CachePadded;
 
+use crate::base::debug::debug_fields;
 use crate::sync::{AtomicU64, Ordering, Unparker, model_fence};
 
 const AWAKE: u64 = 0;
@@ -53,15 +54,43 @@ pub(crate) enum AfterPush {
     Stopped,
 }
 
+/// How the party that sleeps is woken.
+pub(crate) enum Alarm {
+    /// The timer thread, which is parked.
+    Unpark(Unparker),
+    /// The owner of a scheduler that has no thread. The function does not panic.
+    Call(Box<dyn Fn() + Send + Sync>),
+    /// Nobody sleeps.
+    None,
+}
+
+impl Alarm {
+    fn raise(&self) {
+        match self {
+            Self::Unpark(unparker) => unparker.unpark(),
+            Self::Call(wake) => wake(),
+            Self::None => {}
+        }
+    }
+}
+
+impl From<Unparker> for Alarm {
+    fn from(unparker: Unparker) -> Self {
+        Self::Unpark(unparker)
+    }
+}
+
+debug_fields!(|_it: Alarm|);
+
 #[derive(Debug)]
 pub(crate) struct SleepWord {
     word: CachePadded<AtomicU64>,
-    unparker: Unparker,
+    alarm: Alarm,
 }
 
 impl SleepWord {
-    pub(crate) fn new(unparker: Unparker) -> Self {
-        Self { word: CachePadded::new(AtomicU64::new(AWAKE)), unparker }
+    pub(crate) fn new(alarm: impl Into<Alarm>) -> Self {
+        Self { word: CachePadded::new(AtomicU64::new(AWAKE)), alarm: alarm.into() }
     }
 
     /// Called after each push, with the instant by which the driver must have popped it.
@@ -99,7 +128,7 @@ impl SleepWord {
         // Relaxed: the exchange decides who pays. If it fails, another is about to wake the thread,
         // or it has woken by itself; in both cases it looks at the intake before it sleeps again.
         if self.word.compare_exchange(word, AWAKE, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-            self.unparker.unpark();
+            self.alarm.raise();
         }
     }
 
@@ -130,6 +159,12 @@ impl SleepWord {
     pub(crate) fn announce_late(&self, late: bool) {
         // Relaxed: a hint; in all else the two values mean the same.
         self.word.store(if late { LATE } else { AWAKE }, Ordering::Relaxed);
+    }
+
+    /// Whether nobody has ended the sleep that was announced last.
+    pub(crate) fn stays_asleep(&self) -> bool {
+        // Relaxed: who ends it later raises the alarm after this.
+        self.word.load(Ordering::Relaxed) != AWAKE
     }
 
     /// The timer thread is awake.

@@ -133,6 +133,12 @@ impl<L: StackLink> Stack<L> {
         put.is_ok()
     }
 
+    /// Whether nothing is on it now.
+    pub(crate) fn is_empty(&self) -> bool {
+        // Relaxed: a hint.
+        self.head.load(Ordering::Relaxed).is_null()
+    }
+
     /// Takes everything: a chain to be followed with [`StackLink::get`], newest first.
     pub(crate) fn take_all(&self) -> *mut Entry {
         // Relaxed peek: an empty stack costs no exchange, and what this misses is seen next time.

@@ -11,7 +11,7 @@ use crate::base::tick::NEVER;
 use crate::engine::entry::Entry;
 use crate::engine::lane::{Lane, LaneWheel};
 use crate::engine::lanes::Lanes;
-use crate::engine::place::{Drained, drain};
+use crate::engine::place::{Drained, drain, unlink_cancelled};
 use crate::engine::wheel::Wheel;
 use crate::sync::{CHECKED, heavy_fence, relax};
 
@@ -40,6 +40,8 @@ struct Visit {
     stage: Stage,
     /// Inside: whether the intake was drained, so that the wheel may be moved on.
     drained: bool,
+    /// Inside: whether there are cancelled entries that the driver has to collect.
+    uncollected: bool,
     /// Inside: the next tick for which there is something to do.
     next: u64,
 }
@@ -94,7 +96,8 @@ impl Visits {
         let known = self.visits.len();
         let mut wheel = newest;
         while wheel != self.newest {
-            self.visits.push(Visit { wheel, stage: Stage::Outside, drained: false, next: NEVER });
+            let (stage, drained, uncollected) = (Stage::Outside, false, false);
+            self.visits.push(Visit { wheel, stage, drained, uncollected, next: NEVER });
             // SAFETY: `wheel` is one of the list of wheels, which live as long as the core.
             wheel = unsafe { (*wheel).older };
         }
@@ -167,8 +170,9 @@ impl Visits {
         self.has_rest || self.visits.iter().any(|visit| visit.stage == Stage::Knocked)
     }
 
-    /// Drains the intakes of the lanes that were entered.
-    pub(crate) fn begin(&mut self, mut free: impl FnMut(*mut Entry)) {
+    /// Drains the intakes of the lanes that were entered. Where the owner does not come, collects
+    /// up to `most` cancelled entries.
+    pub(crate) fn begin(&mut self, most: usize, mut free: impl FnMut(*mut Entry)) {
         self.has_rest = false;
         for visit in self.visits.iter_mut().filter(|visit| visit.stage == Stage::Inside) {
             visit.lane().begin_visit();
@@ -176,12 +180,16 @@ impl Visits {
             // given the intake of this wheel, and `free` does not ask for the wheel.
             let (drained, next) = unsafe {
                 visit.wheel().with(|wheel| {
-                    let intake = &visit.wheel().intake;
-                    let drained = drain(intake, wheel, TAKE_OVER, &mut free) == Drained::All;
+                    let lane = visit.wheel();
+                    let drained = drain(&lane.intake, wheel, TAKE_OVER, &mut free) == Drained::All;
+                    if lane.is_abandoned() {
+                        collect(lane, wheel, most, &mut free);
+                    }
                     (drained, next_tick(wheel))
                 })
             };
             visit.drained = drained;
+            visit.uncollected = visit.wheel().is_abandoned();
             visit.next = next;
             self.has_rest |= !drained;
         }
@@ -243,11 +251,34 @@ impl Visits {
             // If something could not be drained or detached, look again at once. SAFETY: inside the
             // gate.
             let left = unsafe { visit.wheel().with(|wheel| wheel.has_any_due()) };
-            let next = if visit.drained && !left { visit.next } else { 0 };
+            let done = visit.drained && !visit.uncollected && !left;
+            let next = if done { visit.next } else { 0 };
             visit.lane().ask_for_visit(next);
             visit.lane().gate().open();
             visit.stage = Stage::Outside;
         }
+    }
+}
+
+/// Collects up to `most` entries of a lane that were cancelled.
+///
+/// # Safety
+///
+/// The caller is the driver, and behind the gate of the lane, whose wheel this is.
+unsafe fn collect(
+    lane: &LaneWheel,
+    wheel: &mut Wheel,
+    most: usize,
+    free: &mut impl FnMut(*mut Entry),
+) {
+    for _ in 0..most {
+        // SAFETY: the driver, the caller, is behind the gate.
+        let Some(entry) = (unsafe { lane.next_cancelled() }) else {
+            return lane.set_collected();
+        };
+        // SAFETY: its canceller has pushed the entry, and is done with it. The entry belongs to
+        // this lane, and the driver holds the wheel.
+        unsafe { unlink_cancelled(entry, wheel, &mut *free) };
     }
 }
 

@@ -33,9 +33,10 @@ use std::fmt;
 
 use self::bitmap::Bitmap;
 use self::list::Lists;
+use crate::base::deadline::Deadline;
 use crate::base::tick::{NEVER, Tick};
 use crate::engine::due::{Detached, DueList};
-use crate::engine::entry::{Entry, Whereabouts};
+use crate::engine::entry::{Entry, Whereabouts, prefetch};
 
 /// The list of entries that are due.
 const DUE: usize = 0;
@@ -107,6 +108,8 @@ impl Level {
 
 pub(crate) struct Wheel {
     tick: Tick,
+    /// The last tick that each level accepts: the border, in one cache line for all levels.
+    accepts: Vec<u64>,
     levels: Vec<Level>,
     lists: Lists,
     /// All ticks up to this one have been visited.
@@ -144,7 +147,10 @@ impl Wheel {
             slots = UPPER_SLOTS;
         }
         let lists = Lists::new(first_list + slots);
-        let mut wheel = Self { tick, levels, lists, reached: tick.reached_by(now), catch_up_at: 0 };
+        // The top level accepts them all.
+        let accepts = vec![u64::MAX; levels.len()];
+        let reached = tick.reached_by(now);
+        let mut wheel = Self { tick, accepts, levels, lists, reached, catch_up_at: 0 };
         wheel.raise_borders();
         wheel.open_empty_slots();
         wheel
@@ -160,8 +166,17 @@ impl Wheel {
     #[inline]
     pub(crate) unsafe fn insert(&mut self, entry: *mut Entry) -> u64 {
         debug_assert!(!entry.is_null());
-        // SAFETY: the entry is alive.
-        let tick = self.tick.at_or_after(unsafe { (*entry).deadline() });
+        // SAFETY: the entry is alive and in no list, and nobody but the caller touches its links.
+        unsafe { self.insert_at(entry, (*entry).deadline()) }
+    }
+
+    /// # Safety
+    ///
+    /// As for [`insert`](Self::insert). The entry has this deadline.
+    #[inline]
+    unsafe fn insert_at(&mut self, entry: *mut Entry, deadline: u64) -> u64 {
+        debug_assert!(!entry.is_null());
+        let tick = self.tick.at_or_after(deadline);
         if tick <= self.reached {
             // SAFETY: the entry is alive and in no list, and nobody but the caller touches its
             // links.
@@ -196,14 +211,15 @@ impl Wheel {
     #[inline]
     unsafe fn insert_below(&mut self, top: usize, entry: *mut Entry, tick: u64) -> usize {
         debug_assert!(top < self.levels.len());
-        let mut number = 0;
-        while number < top && tick >> self.levels[number + 1].shift >= self.levels[number].opened {
-            number += 1;
-        }
+        let below = self.accepts[..top].iter().position(|&last| tick <= last);
+        let number = below.unwrap_or(top);
         let level = &mut self.levels[number];
         let slot = level.slot_of(tick);
         level.occupied.insert(slot);
-        level.entered[slot] = level.entered[slot].saturating_add(1);
+        // (Nothing is cascaded from the lowest level.)
+        if number > 0 {
+            level.entered[slot] = level.entered[slot].saturating_add(1);
+        }
         let list = level.first_list + slot;
         // SAFETY: the entry is alive and in no list, and nobody but the caller touches its links.
         unsafe { self.lists.push_back(list, entry) };
@@ -240,6 +256,23 @@ impl Wheel {
         // SAFETY: the entry is alive, the caller's, and in no list.
         unsafe { self.lists.push_back(AT_ONCE, entry) };
         0
+    }
+
+    /// The same for an entry of which the caller has the deadline at hand. (Loading what was stored
+    /// a moment ago takes 1 ns.)
+    ///
+    /// # Safety
+    ///
+    /// As for [`place`](Self::place). The entry has this deadline.
+    #[inline]
+    pub(crate) unsafe fn place_at(&mut self, entry: *mut Entry, due: Deadline) -> u64 {
+        debug_assert!(!entry.is_null());
+        if due.immediate {
+            // SAFETY: the entry is alive, the caller's, and in no list.
+            return unsafe { self.place(entry, true) };
+        }
+        // SAFETY: the entry is alive, the caller's, and in no list.
+        unsafe { self.insert_at(entry, due.at) }
     }
 
     /// Moves up to `most` entries that do not wait for a tick to the driver's list.
@@ -363,8 +396,16 @@ impl Wheel {
         // Nothing is left of the slot at the border: the rest was moved down too, or was cancelled.
         if level.cascading && self.levels[number - 1].opened as usize & mask == slot {
             self.levels[number].cascading = false;
-            self.levels[number - 1].opened += 1;
+            self.open_to(number - 1, self.levels[number - 1].opened + 1);
         }
+    }
+
+    /// Moves the border of a level, counted in slots of the level above.
+    fn open_to(&mut self, number: usize, opened: u64) {
+        debug_assert!(opened > 0);
+        self.levels[number].opened = opened;
+        let end = u128::from(opened) << self.levels[number + 1].shift;
+        self.accepts[number] = u64::try_from(end - 1).unwrap_or(u64::MAX);
     }
 
     /// Ends cascades of slots whose rest was cancelled: the entries moved down from them may be
@@ -605,8 +646,9 @@ impl Wheel {
         for number in 0..self.levels.len() - 1 {
             let shift = self.levels[number + 1].shift;
             let slots = (next >> shift) + u64::from(next & ((1 << shift) - 1) != 0);
-            let opened = &mut self.levels[number].opened;
-            *opened = (*opened).max(slots);
+            if slots > self.levels[number].opened {
+                self.open_to(number, slots);
+            }
         }
     }
 
@@ -615,7 +657,7 @@ impl Wheel {
     fn open_empty_slots(&mut self) {
         for number in (0..self.levels.len() - 1).rev() {
             while self.can_open(number) && self.next_slot_is_empty(number) {
-                self.levels[number].opened += 1;
+                self.open_to(number, self.levels[number].opened + 1);
             }
         }
     }
@@ -641,20 +683,10 @@ impl Wheel {
     }
 }
 
-/// How many entries ahead of the one that is looked at the next ones are guessed to lie.
+/// How many entries ahead of the one that is looked at the next ones are guessed to lie: entries
+/// that a thread scheduled in a row mostly lie in a row in memory, and a list of a million can only
+/// be followed as fast as its links arrive.
 const AHEAD: usize = 32;
-
-/// Fetches an entry that may be needed soon. Entries that a thread scheduled in a row mostly lie in
-/// a row in memory, and a list of a million can only be followed as fast as its links arrive.
-#[inline(always)]
-fn prefetch(_entry: *mut Entry) {
-    #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a prefetch is a hint: it does not access the memory, so every address is allowed.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(_entry.cast());
-    }
-}
 
 /// `value << shift`, saturating.
 fn shift_left(value: u64, shift: u32) -> u64 {

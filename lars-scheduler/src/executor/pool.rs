@@ -25,6 +25,7 @@ use crate::base::error::ConfigError;
 use crate::base::panics::{Reporter, quietly};
 use crate::base::run_clock::RunClock;
 use crate::base::slow::RanOn;
+use crate::base::threads::{OnThreadStart, ThreadKind};
 use crate::base::wait::park_until;
 use crate::sync::{
     AtomicBool, AtomicU64, AtomicUsize, CHECKED, Mutex, Ordering, Parker, Unparker, fence, relax,
@@ -106,6 +107,7 @@ struct Shared {
     /// What the threads need that have not been started, the next one last.
     unstarted: Mutex<Vec<Seat>>,
     name: String,
+    on_start: OnThreadStart,
 }
 
 /// Threads that wait until tasks have finished.
@@ -144,6 +146,15 @@ impl Pool {
     /// [`ConfigError::PoolThreads`] if `threads` is zero or more than
     /// [`MAX_THREADS`](Self::MAX_THREADS); [`ConfigError::ThreadName`] if the name has a NUL byte.
     pub fn new(name: &str, threads: usize) -> Result<Self, ConfigError> {
+        Self::with_hook(name, threads, OnThreadStart::default())
+    }
+
+    /// A pool each thread of which calls the hook before it runs tasks.
+    pub(crate) fn with_hook(
+        name: &str,
+        threads: usize,
+        on_start: OnThreadStart,
+    ) -> Result<Self, ConfigError> {
         if threads == 0 || threads > Self::MAX_THREADS {
             return Err(ConfigError::PoolThreads { given: threads, max: Self::MAX_THREADS });
         }
@@ -169,6 +180,7 @@ impl Pool {
             started: AtomicBool::new(false),
             unstarted: Mutex::new(seats),
             name: name.to_owned(),
+            on_start,
         };
         Ok(Self { guard: Arc::new(Guard { shared: Arc::new(shared) }) })
     }
@@ -292,7 +304,8 @@ fn start_next(shared: &Arc<Shared>, unstarted: &[Seat]) -> std::io::Result<()> {
         return Ok(());
     }
     let shared = Arc::clone(shared);
-    let thread = thread::Builder::new().name(format!("{}-{running}", shared.name));
+    let name = format!("{}-{running}", shared.name);
+    let thread = thread::Builder::new().name(name.clone());
     thread.spawn(move || {
         let mut unstarted = shared.unstarted.lock();
         let seat = unstarted.pop().expect("a thread is started for each seat");
@@ -309,6 +322,8 @@ fn start_next(shared: &Arc<Shared>, unstarted: &[Seat]) -> std::io::Result<()> {
                 );
             });
         }
+        // After the next thread was started, which need not wait for the hook.
+        shared.on_start.call(ThreadKind::Pool { number: running }, &name);
         Work::new(&shared, running).run(seat);
     })?;
     Ok(())

@@ -206,6 +206,12 @@ impl<F, C> Task<F, C> {
         self
     }
 
+    /// Gives the task the name of the system that it belongs to, if that has one.
+    pub(crate) fn named_after(mut self, system: Option<&'static str>) -> Self {
+        self.options.name = system;
+        self
+    }
+
     /// Marks the task for [`ClosePolicy::RunMarked`](crate::ClosePolicy::RunMarked): when the
     /// scheduler is closed before the task is due, the closing thread runs it.
     pub fn run_on_close(mut self) -> Self {

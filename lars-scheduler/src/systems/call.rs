@@ -51,6 +51,7 @@ pub(crate) struct CallOptions {
     run_on: RunOn,
     run_on_close: bool,
     missed: MissedTickBehavior,
+    name: Option<&'static str>,
 }
 
 impl<F> Call<F> {
@@ -68,6 +69,12 @@ impl<F> Call<F> {
     /// Runs the call on `executor` instead of the scheduler's own.
     pub fn executor(mut self, executor: Arc<dyn Executor>) -> Self {
         self.options.run_on = RunOn::Executor(executor);
+        self
+    }
+
+    /// Gives the call a name. See [`Task::named`].
+    pub fn named(mut self, name: &'static str) -> Self {
+        self.options.name = Some(name);
         self
     }
 
@@ -98,12 +105,13 @@ impl CallOptions {
     }
 
     pub(crate) fn task<B: TaskBody>(&self, body: B) -> Task<B> {
-        let task = Task::new(body).run_on(self.run_on.clone());
+        let task = Task::new(body).run_on(self.run_on.clone()).named_after(self.name);
         if self.run_on_close { task.run_on_close() } else { task }
     }
 
     pub(crate) fn periodic<F>(&self, run: F) -> Periodic<F> {
-        Periodic::new(run).missed_ticks(self.missed).run_on(self.run_on.clone())
+        let series = Periodic::new(run).missed_ticks(self.missed).named_after(self.name);
+        series.run_on(self.run_on.clone())
     }
 }
 
@@ -218,6 +226,7 @@ impl Handle {
     /// # Ok(()) }
     /// ```
     #[doc(alias = "schedule", alias = "ScheduledFuture", alias = "Callable")]
+    #[track_caller]
     pub fn schedule_call<T: Send + 'static, C: IntoCall<T>>(
         &self,
         delay: Duration,
@@ -231,6 +240,7 @@ impl Handle {
     /// # Errors
     ///
     /// As for [`schedule_once`](Self::schedule_once).
+    #[track_caller]
     pub fn schedule_call_at<T: Send + 'static, C: IntoCall<T>>(
         &self,
         deadline: Instant,
@@ -239,6 +249,7 @@ impl Handle {
         self.schedule_call_due(WhenDue::At(deadline), call)
     }
 
+    #[track_caller]
     fn schedule_call_due<T: Send + 'static, C: IntoCall<T>>(
         &self,
         due: WhenDue,
@@ -291,6 +302,7 @@ impl Handle {
     /// assert_eq!(answer.get()?, 3);
     /// # Ok(()) }
     /// ```
+    #[track_caller]
     pub fn schedule_calls_with_fixed_delay<R: RunResult, C: IntoRepeatedCall<R>>(
         &self,
         initial: Duration,
@@ -310,6 +322,7 @@ impl Handle {
     /// # Errors
     ///
     /// As for [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate).
+    #[track_caller]
     pub fn schedule_calls_at_fixed_rate<R: RunResult, C: IntoRepeatedCall<R>>(
         &self,
         initial: Duration,
@@ -319,6 +332,7 @@ impl Handle {
         self.schedule_calls(initial, Rhythm::FixedRate(interval), call)
     }
 
+    #[track_caller]
     fn schedule_calls<R: RunResult, C: IntoRepeatedCall<R>>(
         &self,
         initial: Duration,

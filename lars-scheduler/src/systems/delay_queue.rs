@@ -374,6 +374,49 @@ impl<T> DelayQueue<T> {
         }
     }
 
+    /// Moves the deadline of an item to `delay` from now, nearer or further out, in O(log n).
+    /// Returns its new key; the old one names nothing any more. `None` if the item was taken
+    /// before.
+    ///
+    /// Among items with equal deadlines it is the last. A closed queue moves its items as well.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_scheduler::delay_queue::DelayQueue;
+    /// use std::time::Duration;
+    ///
+    /// let sessions = DelayQueue::new();
+    /// let hour = Duration::from_secs(3600);
+    /// let first = sessions.put("session 7", hour)?;
+    /// let second = sessions.reset(first, Duration::ZERO).expect("it is there"); // log out
+    /// assert_eq!(sessions.reset(first, hour), None);
+    /// assert_eq!(sessions.remaining(second), Some(Duration::ZERO));
+    /// assert_eq!(sessions.poll(), Some("session 7"));
+    /// # Ok(()) }
+    /// ```
+    pub fn reset(&self, key: DelayKey, delay: Duration) -> Option<DelayKey> {
+        self.reset_due(key, WhenDue::after(self.shared.now(), delay))
+    }
+
+    /// Moves the deadline of an item to `deadline`. Otherwise like [`reset`](Self::reset).
+    pub fn reset_at(&self, key: DelayKey, deadline: Instant) -> Option<DelayKey> {
+        self.reset_due(key, WhenDue::At(deadline))
+    }
+
+    fn reset_due(&self, key: DelayKey, due: WhenDue) -> Option<DelayKey> {
+        if key.queue != self.shared.id {
+            return None;
+        }
+        let mut state = self.shared.contents.lock();
+        let item = state.items.remove(&(key.due, key.sequence))?;
+        let (sequence, to_wake) = state.push(due, item);
+        drop(state);
+        to_wake.into_iter().for_each(wake);
+        Some(DelayKey { due, sequence, ..key })
+    }
+
     /// How long it is until an item is due: zero if it is, [`Duration::MAX`] if it never will be,
     /// `None` if it was taken.
     pub fn remaining(&self, key: DelayKey) -> Option<Duration> {

@@ -9,6 +9,7 @@
 //! | [`timeout`], [`timeout_at`] | [`Timeout`]: other work, with a limit |
 //! | [`interval`], [`interval_at`] | [`Interval`]: ready again and again; a `Stream` |
 //! | [`after`] | [`After`]: a sleep, and then other work |
+//! | [`FutureExt`] | the same as methods of the other work |
 //! | [`VirtualTime::block_on`] | hours of async code in no time, for tests |
 //!
 //! [`retry`](crate::retry) repeats work that fails.
@@ -36,7 +37,9 @@
 //! # Promises
 //!
 //! - **Never early.** The scheduler's clock decides whether a future's time has come. A wake-up
-//!   alone proves nothing.
+//!   alone proves nothing. (A poll reads the exact clock only if the deadline is less than 20 ms
+//!   away, or has passed. Otherwise it looks at the kernel's coarse one, which costs a quarter of
+//!   that.)
 //! - **A deadline is fixed when the future is made**, as with all timers of this crate, and not
 //!   when it is first polled.
 //! - **At most one timer for each future, and none before it is polled.** The first poll that has
@@ -44,9 +47,10 @@
 //!   whose work is ready at once has none. A reset moves the timer in place.
 //! - **A deadline that has passed is ready at the first poll**, without a timer.
 //! - **Any waker, any thread, any executor.** The waker of the last poll is the one that is woken.
-//!   A future may be polled by one executor first and by another later.
-//! - **A poll does not allocate**, except the first one that has to wait (one small block, for the
-//!   waker).
+//!   A future may be polled by one executor first and by another later. A poll with another waker
+//!   makes another timer, in place of the one before.
+//! - **Nothing allocates**: not the first poll that has to wait either. (A waker may, when it is
+//!   cloned.)
 //! - **Cancel-safe.** All state is in the future. A `select!` that abandons it after a poll loses
 //!   nothing.
 //! - **A waker that panics is contained** on the timer thread, and reported like a task that
@@ -83,8 +87,8 @@
 //! # Virtual time
 //!
 //! A test that polls by hand and moves [`VirtualTime`](crate::VirtualTime) sees every instant
-//! exactly. [`block_on`](crate::VirtualTime::block_on) does both for a whole piece of async code.
-//! Time never moves by itself.
+//! exactly. [`block_on`](crate::VirtualTime::block_on) does both for a whole piece of async code,
+//! and `VirtualTime::with_tokio` for code that spawns tokio's tasks. Time never moves by itself.
 //!
 //! [`sleep`]: crate::Handle::sleep
 //! [`sleep_until`]: crate::Handle::sleep_until
@@ -96,14 +100,31 @@
 //! [`VirtualTime::block_on`]: crate::VirtualTime::block_on
 
 mod block_on;
+mod closing;
 mod sleep;
 
 mod after;
+#[cfg(feature = "hyper")]
+mod hyper;
 mod interval;
 mod timeout;
 
+mod extension;
+#[cfg(feature = "tokio")]
+mod tokio;
+#[cfg(feature = "tower")]
+mod tower;
+
 pub use self::after::After;
-pub use self::block_on::Stalled;
+pub use self::block_on::BlockOnError::{self, Stalled};
+pub use self::closing::Closing;
+pub use self::extension::FutureExt;
+#[cfg(feature = "hyper")]
+pub use self::hyper::HyperTimer;
 pub use self::interval::Interval;
 pub use self::sleep::Sleep;
 pub use self::timeout::{Timeout, TimeoutError};
+#[cfg(feature = "tokio")]
+pub use self::tokio::TokioInVirtualTime;
+#[cfg(feature = "tower")]
+pub use self::tower::{LimitedRequest, TimeoutLayer, TimeoutService};

@@ -241,7 +241,8 @@ impl Supervision {
         let end = EndOnDrop(Arc::clone(&supervisor));
         let at_stop = Arc::clone(&supervisor);
         // A `cancel` of the series comes after the supervision has ended.
-        let series = Periodic::new(move || end.turn()).inline().on_end_from_outside(
+        let series = Periodic::new(move || end.turn()).inline().named_after(self.settings.name);
+        let series = series.on_end_from_outside(
             || (),
             move || {
                 at_stop.end();

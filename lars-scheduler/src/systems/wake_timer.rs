@@ -2,119 +2,147 @@
 //!
 //! # Ground rules
 //!
-//! The future and its timer share one waker slot and nothing else. The timer's own state says
-//! whether it is over. The order of the steps on both sides makes it impossible to miss a wake-up:
+//! The task of the timer *is* the waker: nothing is shared with the future, nothing is allocated,
+//! and no wake-up can be missed. The future knows by which waker it made the timer. As long as that
+//! timer waits, its copy of the waker exists, so another waker with the same data and the same
+//! functions wakes the same task, and a poll with it has nothing to do. A poll with another waker
+//! makes another timer.
 //!
 //! ```text
-//! poll:   put the waker into the slot     then  look whether the timer waits
-//! timer:  leave the waiting state         then  take the waker out of the slot, and wake it
+//! poll:   the timer waits, and the waker is its own:   nothing to do; it will wake it
+//!         otherwise:                                   cancel what is left, make a timer
+//! timer:  leave the waiting state, then wake
 //! ```
-//!
-//! Both sides change the slot's one word by read-modify-write operations, which have one order. If
-//! the timer's comes later, it finds the waker. If it comes earlier, the poll's acquires what the
-//! timer did before, so the poll sees that the timer is no longer pending. `AtomicWaker` does that
-//! without making either side wait for the other: a timer thread must not queue for a lock whose
-//! holder has been descheduled.
 
-use std::sync::Arc;
+use std::cell::Cell;
 use std::task::Waker;
 
-use futures::task::AtomicWaker;
-
-use crate::systems::facade::debug_fields;
-use crate::systems::when_due::WhenDue;
+use crate::sync::thread_slot;
+use crate::systems::facade::{Moment, debug_fields};
 use crate::{Cancellable, Handle, Refusal, Task, TaskBody};
 
 /// A timer that wakes a task. Dropping it cancels the timer.
 pub(crate) struct WakeTimer {
-    slot: Arc<AtomicWaker>,
-    timer: Option<Cancellable>,
+    timer: Cancellable,
+    /// The timer's copy of the waker. Never followed, only compared, while that copy exists.
+    wakes: Identity,
+}
+
+/// What tells one waker from another: the addresses of its data and of its functions.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Identity(usize, usize);
+
+impl Identity {
+    #[inline]
+    fn of(waker: &Waker) -> Self {
+        let functions: *const _ = waker.vtable();
+        Self(waker.data().addr(), functions.addr())
+    }
 }
 
 impl WakeTimer {
-    fn new() -> Self {
-        Self { slot: Arc::new(AtomicWaker::new()), timer: None }
+    /// Whether the timer waits.
+    #[inline]
+    pub(crate) fn is_pending(&self) -> bool {
+        self.timer.is_pending()
     }
 
-    /// Sees to it that `waker` is woken when `due` has come, with the one in `place` or a new one.
+    /// Whether the timer waits, and will wake `waker`.
+    #[inline]
+    fn will_wake(&self, waker: &Waker) -> bool {
+        // Compared first: if they are equal and the timer waits after that, its copy existed when
+        // they were compared.
+        self.wakes == Identity::of(waker) && self.timer.is_pending()
+    }
+
+    /// Sees to it that `waker` is woken when `deadline` has come, by the timer in `place` or a new
+    /// one. A timer in `place` has this deadline already: [`move_to`](Self::move_to) moves it.
     ///
-    /// A pending timer stays as it is: [`move_to`](Self::move_to) moves it.
+    /// # Errors
+    ///
+    /// There is no timer then.
+    #[inline]
     pub(crate) fn set(
         place: &mut Option<Self>,
         waker: &Waker,
         handle: &Handle,
-        due: WhenDue,
+        (now, deadline): (Moment, Moment),
     ) -> Result<(), Refusal> {
-        // Out of its place meanwhile: if the waker's own code panics in here, it is dropped with
-        // its slot, which may be stuck in the middle of a registration.
-        let mut this = place.take().unwrap_or_else(Self::new);
-        this.slot.register(waker);
-        let armed = match this.is_armed() {
-            true => Ok(()),
-            // There was no timer yet, or it has fired, and its wake-up may have missed this waker.
-            false => this.arm(handle, due),
-        };
-        *place = Some(this);
-        armed
-    }
-
-    /// Whether a timer waits, which will wake the registered waker.
-    fn is_armed(&self) -> bool {
-        self.timer.as_ref().is_some_and(Cancellable::is_pending)
-    }
-
-    fn arm(&mut self, handle: &Handle, due: WhenDue) -> Result<(), Refusal> {
-        // Inline: it only wakes.
-        let task = Task::new(Ring(Arc::clone(&self.slot))).inline();
-        let timer = handle.schedule_due(due, task).map_err(|refused| refused.refusal().clone())?;
-        self.timer = Some(timer);
+        if place.as_ref().is_some_and(|timer| timer.will_wake(waker)) {
+            return Ok(());
+        }
+        // The code of a user, which may panic; nothing has changed yet.
+        let waker = waker.clone();
+        // Out of its place first: where places are limited, this one is for the new timer.
+        *place = None;
+        let wakes = Identity::of(&waker);
+        // Inline: to wake is all that it does.
+        let ring = Ring { waker: Cell::new(Some(waker)), thread: thread_slot() };
+        let task = Task::new(ring).inline();
+        let timer = handle.schedule_from(now, deadline, task)?;
+        *place = Some(Self { timer, wakes });
         Ok(())
     }
 
-    /// Moves the timer if it is pending. Otherwise it has woken the waker, and the next poll makes
-    /// another timer.
-    pub(crate) fn move_to(&self, due: WhenDue) {
-        if let Some(timer) = &self.timer {
-            let _waits = timer.reset_due(due);
-        }
-    }
-
-    /// Cancels the timer, and drops the waker.
-    pub(crate) fn disarm(&mut self) {
-        self.cancel();
-        drop(self.slot.take());
-    }
-
-    fn cancel(&mut self) {
-        if let Some(timer) = self.timer.take() {
-            timer.cancel();
-        }
+    /// Moves the timer, if it waits. If it does not, there is nothing to be done: it has woken the
+    /// waker, and the next poll makes another timer.
+    #[inline]
+    pub(crate) fn move_to(&self, now: Moment, deadline: Moment) {
+        let _waits = self.timer.reset_from(now, deadline);
     }
 }
 
 impl Drop for WakeTimer {
+    #[inline]
     fn drop(&mut self) {
-        self.cancel();
+        self.timer.cancel();
     }
 }
 
 debug_fields!(|it: WakeTimer| timer: it.timer);
 
 /// What the timer does: it wakes the future at its time. It also does so when it is handed back or
-/// dropped unrun, because then the scheduler has stopped, and the future must learn of it. It does
+/// dropped unrun, because then the scheduler has stopped, and the future must hear of it. It does
 /// not when it is cancelled, because only the future cancels it.
-struct Ring(Arc<AtomicWaker>);
+///
+/// (A list of what was handed back, which somebody may keep, keeps no waker.)
+struct Ring {
+    waker: Cell<Option<Waker>>,
+    /// The number of the thread that made the timer.
+    thread: usize,
+}
+
+thread_local! {
+    /// Whether this thread has fired a timer that another thread made.
+    static WOKE_ELSEWHERE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether this thread has fired a timer that another thread made, since it was asked last.
+pub(crate) fn take_woke_elsewhere() -> bool {
+    WOKE_ELSEWHERE.take()
+}
+
+impl Ring {
+    fn wake(&self) {
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+}
 
 impl TaskBody for Ring {
     fn run(self) {
-        self.0.wake();
+        if self.thread != thread_slot() {
+            WOKE_ELSEWHERE.set(true);
+        }
+        self.wake();
     }
 
     fn handed_back(&self) {
-        self.0.wake();
+        self.wake();
     }
 
     fn lost(self) {
-        self.0.wake();
+        self.wake();
     }
 }

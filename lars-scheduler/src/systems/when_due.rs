@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use crate::systems::facade::Moment;
 use crate::{Cancellable, Handle, Repeat, ScheduleError, Task, TaskBody};
 
 /// When something is due. The order is that of time, and never is last.
@@ -63,6 +64,22 @@ impl Handle {
         WhenDue::after(self.now(), delay)
     }
 
+    /// When something is due that happens at this point of the scheduler's time.
+    #[inline]
+    pub(crate) fn due_at(&self, moment: Moment) -> WhenDue {
+        self.instant_of(moment).map_or(WhenDue::Never, WhenDue::At)
+    }
+
+    /// The point of the scheduler's time.
+    #[inline]
+    pub(crate) fn moment_of_due(&self, due: WhenDue) -> Moment {
+        match due {
+            WhenDue::At(instant) => self.moment_of(instant),
+            WhenDue::Never => Moment::NEVER,
+        }
+    }
+
+    #[track_caller]
     pub(crate) fn schedule_due<B: TaskBody>(
         &self,
         due: WhenDue,

@@ -59,6 +59,7 @@ fn scheduler_waking(unparker: Unparker, limit: Option<usize>) -> (Handle, Driver
 fn check(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound.get_or_insert(preemptions);
+    builder.max_branches = builder.max_branches.max(10_000);
     builder.check(model);
 }
 

@@ -1122,3 +1122,41 @@ fn a_clock_that_panics_in_the_poll_of_the_leader_does_not_hold_up_the_others() {
     let woken: usize = wakers.iter().map(|woken| woken.0.load(Ordering::SeqCst)).sum();
     assert!(woken > 0, "an item has been due for a minute, and nobody of two has been told");
 }
+
+#[test]
+fn an_item_that_is_reset_comes_at_its_new_deadline_and_its_old_key_names_nothing() {
+    let time = virtual_time();
+    let queue_of = |clock: Handle| DelayQueue::with_clock(move || clock.now());
+    let queue = queue_of(time.handle());
+    let moved = queue.put('a', ms(10)).unwrap();
+    queue.put('b', ms(20)).unwrap();
+    let behind = queue.reset(moved, ms(20)).unwrap();
+    assert_eq!((queue.reset(moved, ms(1)), queue.remove(moved)), (None, None));
+    assert_eq!(queue.remaining(behind), Some(ms(20)));
+    time.advance(ms(20));
+    assert_eq!(queue.drain(), ['b', 'a'], "the last of equal ones");
+    assert_eq!(queue.reset(behind, ms(1)), None);
+
+    let never = queue.put('c', Duration::MAX).unwrap();
+    let other: DelayQueue<char> = queue_of(time.handle());
+    assert_eq!(other.reset(never, ms(1)), None, "a key of another queue");
+    let now = queue.reset_at(never, time.now()).unwrap();
+    queue.close();
+    let later = queue.reset(now, ms(5)).unwrap();
+    assert_eq!(queue.poll(), None);
+    let _ = queue.reset(later, Duration::ZERO).unwrap();
+    assert_eq!(queue.poll(), Some('c'));
+}
+
+#[test]
+fn a_consumer_that_waits_for_an_item_gets_it_when_that_is_moved_nearer() {
+    let queue = DelayQueue::new();
+    let key = queue.put('a', secs(3600)).unwrap();
+    let consumer = {
+        let queue = queue.clone();
+        thread::spawn(move || queue.take())
+    };
+    thread::sleep(ms(5)); // so that it may wait; if not, it finds the item due
+    assert!(queue.reset(key, ms(1)).is_some());
+    assert_eq!(consumer.join().unwrap(), Ok('a'));
+}

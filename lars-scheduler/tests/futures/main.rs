@@ -6,6 +6,7 @@ mod common;
 
 mod after;
 mod block_on;
+mod closing;
 mod executors;
 mod interval;
 mod races;
@@ -13,6 +14,7 @@ mod reset;
 mod sleep;
 mod stop;
 mod timeout;
+mod tokio_time;
 mod wakers;
 
 use std::future::Future;

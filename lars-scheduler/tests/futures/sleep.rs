@@ -178,6 +178,21 @@ fn the_last_waker_is_woken_and_no_other() {
 }
 
 #[test]
+fn a_poll_by_another_task_takes_the_one_place_over_when_places_are_limited() {
+    let time = LightArrayRevolverScheduler::builder().max_pending(1).build_virtual().unwrap();
+    let ((first, one), (second, another)) = (Bell::new(), Bell::new());
+    let mut sleep = time.sleep(ms(10));
+    for waker in [&one, &another, &another] {
+        assert!(poll(&mut sleep, waker).is_pending());
+        assert_eq!(time.pending(), 1);
+    }
+    assert_eq!(time.metrics().scheduled, 2, "one for each task");
+    time.advance(ms(10));
+    assert_eq!((first.rung(), second.rung()), (0, 1));
+    assert_eq!(poll(&mut sleep, &another), READY);
+}
+
+#[test]
 fn a_hundred_thousand_sleeps_are_woken_in_one_batch_each_exactly_once() {
     let many = scaled(100_000, 300);
     let time = virtual_time();

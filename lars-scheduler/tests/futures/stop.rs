@@ -142,3 +142,16 @@ fn a_sleep_without_a_place_says_so_and_can_be_tried_again() {
     time.advance(ms(4));
     assert_eq!(poll(&mut second, &waker), READY);
 }
+
+#[test]
+fn a_list_that_was_handed_back_keeps_no_waker_of_a_future() {
+    let time = virtual_time();
+    let (bell, waker) = Bell::new();
+    let mut sleep = time.sleep(ms(10));
+    assert!(poll(&mut sleep, &waker).is_pending());
+    let kept = time.stop().wait();
+    assert_eq!((kept.len(), bell.rung()), (1, 1));
+    assert_eq!(Arc::strong_count(&bell), 2);
+    drop(kept);
+    assert_eq!(bell.rung(), 1);
+}

@@ -2,21 +2,22 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
+use std::panic::resume_unwind;
 use std::time::{Duration, Instant};
 
-use lars_scheduler::{Cancellable, Refusal, Task, TaskBody};
+use lars_scheduler::{Cancellable, Refusal, TaskBody};
 
 use crate::actor::timers::{Timers, check_period};
 use crate::base::error::StashFull;
 use crate::base::stop_reason::{StopReason, Terminated};
 use crate::base::supervision::Failure;
 use crate::cell::home::Cell;
-use crate::cell::signal::{Resident, Signal, Watcher};
+use crate::cell::signal::{Due, Resident, Signal, Watcher};
 use crate::dispatcher::workers::about_to_block;
-use crate::refs::address::ActorRef;
+use crate::refs::address::{ActorRef, Watched};
 use crate::refs::sends::Scheduler;
 use crate::refs::system::System;
-use crate::sync::Arc;
+use crate::sync::{Arc, Ordering};
 
 /// An actor: state that is touched by one message at a time.
 ///
@@ -223,6 +224,61 @@ impl<A: Actor> Context<A> {
         self.stopping = true;
     }
 
+    /// Fails, as a panic would: the error is logged, counted, shown to
+    /// [`Builder::on_panic`](crate::Builder::on_panic), and decided on by the actor's
+    /// [`Supervision`](crate::Supervision). Does not return. What the calls on the way here hold is
+    /// dropped, as it is in a panic; the hook of [`std::panic::set_hook`] is not called.
+    ///
+    /// # Panics
+    ///
+    /// Always, which ends at the actor. To be called by the actor itself, on the thread that it
+    /// runs on.
+    ///
+    /// # Examples
+    ///
+    /// A handler that returns a `Result`:
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use mini_actor::test_kit::TestKit;
+    /// use mini_actor::{Actor, Context, Props, Supervision};
+    /// use std::num::ParseIntError;
+    ///
+    /// struct Sum(u64);
+    ///
+    /// impl Sum {
+    ///     fn add(&mut self, line: &str) -> Result<(), ParseIntError> {
+    ///         self.0 += line.parse::<u64>()?;
+    ///         Ok(())
+    ///     }
+    /// }
+    ///
+    /// impl Actor for Sum {
+    ///     type Message = &'static str;
+    ///     fn receive(&mut self, line: &'static str, ctx: &mut Context<Self>) {
+    ///         self.add(line).unwrap_or_else(|error| ctx.fail(error));
+    ///     }
+    /// }
+    ///
+    /// let kit = TestKit::new("test")?;
+    /// let sum = kit.spawn_with("sum", Props::new(|| Sum(0)).supervision(Supervision::restart()))?;
+    /// sum.tell("12")?;
+    /// sum.tell("a dozen")?;
+    /// assert_eq!(kit.panics()[0].panic.message, "invalid digit found in string");
+    /// assert_eq!(sum.metrics().restarts, 1);
+    /// # Ok(()) }
+    /// ```
+    pub fn fail(&self, error: impl fmt::Display) -> ! {
+        resume_unwind(Box::new(error.to_string()))
+    }
+
+    /// How often this actor has been restarted. What is to come back to this incarnation, and to no
+    /// later one, is marked with it: see [`pipe_to_self`](Self::pipe_to_self).
+    pub fn incarnation(&self) -> u64 {
+        // Relaxed: written by this actor's own activations.
+        self.myself.cell().restarts.load(Ordering::Relaxed)
+    }
+
     /// The system, to spawn actors without a parent.
     pub fn system(&self) -> &System {
         &self.system
@@ -294,8 +350,10 @@ impl<A: Actor> Context<A> {
     /// stopped already. Watching twice is watching once, also by an actor that was restarted: what
     /// its predecessor watched, it watches, and what ended in between it is told of after its
     /// [`started`](Actor::started).
-    pub fn watch<M: Send + 'static>(&mut self, other: &ActorRef<M>) {
-        let other = Arc::clone(other.cell()) as Arc<dyn Resident>;
+    ///
+    /// The other is given as an [`ActorRef`] or a [`Recipient`](crate::Recipient).
+    pub fn watch(&mut self, other: impl Into<Watched>) {
+        let other = other.into().0;
         if self.watching.contains_key(&other.id()) {
             return;
         }
@@ -313,14 +371,8 @@ impl<A: Actor> Context<A> {
 
     /// Ends watching: [`Actor::terminated`] is not called any more for that actor, also if it has
     /// stopped and this is only on its way. Says whether it was watched, and had not been told of.
-    pub fn unwatch<M: Send + 'static>(&mut self, other: &ActorRef<M>) -> bool {
-        match self.watching.remove(&other.id()) {
-            Some(watched) => {
-                unwatch(watched);
-                true
-            }
-            None => false,
-        }
+    pub fn unwatch(&mut self, other: impl Into<Watched>) -> bool {
+        self.watching.remove(&other.into().0.id()).map(unwatch).is_some()
     }
 
     /// Stops watching `id`; true if it was watched.
@@ -409,7 +461,7 @@ impl<A: Actor> Context<A> {
         check_period(after)?;
         let generation = self.quiet_generation + 1;
         let since = self.system.registry().timers.now();
-        let armed = Some(self.arm_quiet(generation, after)?);
+        let armed = Some(self.system.registry().arm(after, self.quiet_check(generation))?);
         self.cancel_receive_timeout();
         self.quiet_generation = generation;
         self.quiet = Some(Box::new(Quiet { after, generation, since, armed }));
@@ -428,18 +480,14 @@ impl<A: Actor> Context<A> {
         }
     }
 
-    fn arm_quiet(&self, generation: u64, delay: Duration) -> Result<Cancellable, Refusal> {
-        let check = QuietCheck { cell: Arc::clone(self.myself.cell()), generation };
-        let timers = &self.system.registry().timers;
-        timers
-            .schedule_once(delay, Task::new(check).inline())
-            .map_err(|error| error.refusal().clone())
+    fn quiet_check(&self, generation: u64) -> QuietCheck<A::Message> {
+        QuietCheck { cell: Arc::clone(self.myself.cell()), generation }
     }
 
     /// Looks again later.
     fn arm_quiet_again(&mut self, delay: Duration) {
-        // Refused only while the system is being closed; then there are no timeouts any more.
-        let armed = self.arm_quiet(self.quiet_generation, delay).ok();
+        let check = self.quiet_check(self.quiet_generation);
+        let armed = self.system.registry().arm_for(self.myself.path(), delay, check);
         if let Some(quiet) = &mut self.quiet {
             quiet.armed = armed;
         }
@@ -519,16 +567,10 @@ impl<M: Send + 'static> TaskBody for QuietCheck<M> {
         // Read before the place among the messages: what has come by now is received first.
         let fired = self.cell.registry.timers.now();
         let generation = self.generation;
-        self.cell.send_signal_at(|at| Signal::Quiet { at, generation, fired });
+        self.cell.send_signal_at(|at| Signal::Due(at, Due::Quiet { generation, fired }));
     }
 }
 
-impl<A: Actor> fmt::Debug for Context<A> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Context")
-            .field("myself", &self.myself)
-            .field("children", &self.children.len())
-            .field("stopping", &self.stopping)
-            .finish_non_exhaustive()
-    }
-}
+show!([A: Actor] Context<A>, "Context", |it|
+    myself: it.myself, children: it.children.len(), stopping: it.stopping
+);

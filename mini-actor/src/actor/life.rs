@@ -12,18 +12,16 @@
 //!            Paused
 //! ```
 
+use lars_scheduler::panics::{contain, quietly};
+use lars_scheduler::{Cancellable, TaskBody};
 use std::collections::VecDeque;
-use std::time::Instant;
-
-use lars_scheduler::{Cancellable, Task, TaskBody};
 
 use crate::actor::context::{Actor, Context};
-use crate::base::panics::{contain, quietly};
 use crate::base::stop_reason::{StopReason, Terminated};
 use crate::base::supervision::{Directive, Failure, Panic, Restarts, Supervision};
 use crate::cell::dead_letters::Undelivered;
 use crate::cell::home::{Cell, Life, Progress, Turn};
-use crate::cell::signal::{Resident, Signal, Watcher};
+use crate::cell::signal::{Due, Resident, Signal, Watcher};
 use crate::sync::{Arc, Ordering, real_now};
 
 /// What makes an actor.
@@ -53,33 +51,6 @@ enum Phase {
     Over,
 }
 
-/// Something whose turn comes behind so many messages.
-enum Due {
-    Tick {
-        at: u64,
-        generation: u64,
-    },
-    Quiet {
-        at: u64,
-        generation: u64,
-        fired: Instant,
-    },
-    /// The end of another actor. They are told one at a time, so that a great many ends at once
-    /// do not keep other actors from their turn.
-    Gone {
-        at: u64,
-        gone: Terminated,
-    },
-}
-
-impl Due {
-    fn at(&self) -> u64 {
-        match self {
-            Self::Tick { at, .. } | Self::Quiet { at, .. } | Self::Gone { at, .. } => *at,
-        }
-    }
-}
-
 /// How an actor is supervised, and how often it has been restarted.
 struct Supervised {
     rules: Supervision,
@@ -101,7 +72,11 @@ pub(crate) struct Incarnations<A: Actor> {
     actor: Option<A>,
     ctx: Context<A>,
     phase: Phase,
-    due: VecDeque<Due>,
+    /// What is due, each behind so many messages.
+    due: VecDeque<(u64, Due)>,
+    /// Panics that children have escalated. They are decided on one at a time, so that a great many
+    /// at once do not keep other actors from their turn.
+    escalated: VecDeque<Panic>,
     /// It is to stop behind so many messages.
     stop: Option<(u64, StopReason)>,
     /// And behind so many of those that are due.
@@ -133,6 +108,7 @@ impl<A: Actor> Incarnations<A> {
             ctx,
             phase: Phase::Unborn,
             due: VecDeque::new(),
+            escalated: VecDeque::new(),
             stop: None,
             due_before_stop: 0,
             childless: false,
@@ -202,21 +178,20 @@ impl<A: Actor> Incarnations<A> {
     #[inline]
     fn receive_with(
         &mut self,
-        cell: &Cells<A>,
+        turn: &TurnOf<'_, A>,
         from_stash: bool,
         take: impl FnOnce(&mut Context<A>) -> Option<A::Message>,
     ) -> bool {
         let (mut received, mut counts) = (false, false);
-        self.call_keeping(cell, |actor, ctx, kept| {
+        self.call_keeping(turn.cell(), |actor, ctx, kept| {
             let Some(message) = take(ctx) else {
                 return;
             };
             received = true;
             if !from_stash {
-                // Relaxed: a statistic, written by one activation at a time. Before the call, so
-                // that an actor that closes its system counts the message as one from before that.
-                let before = cell.processed.load(Ordering::Relaxed);
-                cell.processed.store(before + 1, Ordering::Relaxed);
+                // Before the call, so that an actor that closes its system counts the message as
+                // one from before that.
+                turn.count_one();
             }
             counts = ctx.receive_timeout().is_some() && A::influences_receive_timeout(&message);
             *kept = A::keep(&message).map(Box::new);
@@ -229,37 +204,42 @@ impl<A: Actor> Incarnations<A> {
         received
     }
 
-    /// Handles what is next: an unstashed message, what is due, or a message. Returns whether there
-    /// was anything.
+    /// Handles what is next: a failure, an unstashed message, what is due, or a message. Returns
+    /// whether there was anything.
     #[inline]
     fn next(&mut self, turn: &TurnOf<'_, A>) -> bool {
-        if !self.ctx.unstashed.is_empty() {
-            return self.receive_with(turn.cell(), true, |ctx| ctx.unstashed.pop_front());
-        }
-        if let Some(due) = self.due.front()
-            && due.at() <= turn.position()
-            && let Some(due) = self.due.pop_front()
-        {
-            self.due_before_stop = self.due_before_stop.saturating_sub(1);
-            self.handle_due(turn.cell(), due);
+        if let Some(panic) = self.escalated.pop_front() {
+            self.failed(turn.cell(), panic, None);
             return true;
         }
-        self.receive_with(turn.cell(), false, |_| turn.pop())
+        if !self.ctx.unstashed.is_empty() {
+            return self.receive_with(turn, true, |ctx| ctx.unstashed.pop_front());
+        }
+        if let Some((at, _)) = self.due.front()
+            && *at <= turn.position()
+            && let Some((_, due)) = self.due.pop_front()
+        {
+            self.due_before_stop = self.due_before_stop.saturating_sub(1);
+            self.handle_due(turn, due);
+            return true;
+        }
+        self.receive_with(turn, false, |_| turn.pop())
     }
 
-    fn handle_due(&mut self, cell: &Cells<A>, due: Due) {
+    fn handle_due(&mut self, turn: &TurnOf<'_, A>, due: Due) {
+        let cell = turn.cell();
         match due {
-            Due::Tick { generation, .. } => {
-                self.receive_with(cell, false, |ctx| ctx.timers().take(generation));
+            Due::Tick(generation) => {
+                self.receive_with(turn, false, |ctx| ctx.timers().take(generation));
                 self.ctx.timers().handled(generation);
             }
-            Due::Quiet { generation, fired, .. } => {
+            Due::Quiet { generation, fired } => {
                 if self.ctx.is_quiet(generation, fired) {
                     self.call(cell, A::receive_timeout);
                     self.ctx.quiet_again(generation);
                 }
             }
-            Due::Gone { gone, .. } => {
+            Due::Gone(gone) => {
                 // It counts as watched until here: an actor that watches again meanwhile watches
                 // once, and one that unwatches is told nothing.
                 if self.ctx.was_watching(gone.id) {
@@ -285,26 +265,25 @@ impl<A: Actor> Incarnations<A> {
                 Phase::Ending { .. } | Phase::Over => {}
                 _ => self.end(cell, reason),
             },
-            Signal::Terminated { at, gone } => {
-                // Before the actor is told: it may then ask which children are left.
-                self.child_gone(cell, gone.id);
+            Signal::Due(at, due) => {
+                if let Due::Gone(gone) = &due {
+                    // Before the actor is told: it may then ask which children are left.
+                    self.child_gone(cell, gone.id);
+                }
                 if !matches!(self.phase, Phase::Ending { .. } | Phase::Over) {
-                    self.due.push_back(Due::Gone { at, gone });
+                    self.due.push_back((at, due));
                 }
             }
             Signal::ChildGone(id) => self.child_gone(cell, id),
             Signal::ChildFailed(panic) => match self.phase {
-                Phase::Alive | Phase::Draining { .. } => self.failed(cell, panic, None),
+                Phase::Alive | Phase::Draining { .. } => self.escalated.push_back(panic),
+                // It fails anyway.
                 _ => {}
             },
             Signal::Revive(number) => {
                 if self.phase == Phase::Paused && number == self.revival {
                     self.revive(cell);
                 }
-            }
-            Signal::Tick { at, generation } => self.due.push_back(Due::Tick { at, generation }),
-            Signal::Quiet { at, generation, fired } => {
-                self.due.push_back(Due::Quiet { at, generation, fired });
             }
         }
     }
@@ -370,9 +349,10 @@ impl<A: Actor> Incarnations<A> {
         }
     }
 
-    /// Forgets the timers of one incarnation. The next one is still to be told of ends.
-    fn forget_timers(&mut self) {
-        self.due.retain(|due| matches!(due, Due::Gone { .. }));
+    /// Forgets what was due to one incarnation. The next one is still to be told of ends.
+    fn forget_due(&mut self) {
+        self.escalated.clear();
+        self.due.retain(|(_, due)| matches!(due, Due::Gone(_)));
         self.due_before_stop = 0;
         self.childless = false;
     }
@@ -387,7 +367,7 @@ impl<A: Actor> Incarnations<A> {
         cell.restarts.fetch_add(1, Ordering::Relaxed);
         cell.registry.restarts.fetch_add(1, Ordering::Relaxed);
         self.ctx.end_timers();
-        self.forget_timers();
+        self.forget_due();
         if let Some(mut actor) = self.actor.take() {
             let ctx = &mut self.ctx;
             self_report(cell, contain(|| actor.restarting(failure, ctx)));
@@ -415,8 +395,8 @@ impl<A: Actor> Incarnations<A> {
         self.phase = Phase::Restarting;
         if !pause.is_zero() && self.stop.is_none() {
             let revive = Revive { cell: Arc::clone(cell), number: self.revival };
-            // Refused only while the system is being closed; then nobody waits.
-            self.pause = cell.registry.timers.schedule_once(pause, Task::new(revive).inline()).ok();
+            // If it is refused the actor does not wait.
+            self.pause = cell.registry.arm_for(&cell.path, pause, revive);
             if self.pause.is_some() {
                 self.phase = Phase::Paused;
             }
@@ -453,6 +433,7 @@ impl<A: Actor> Incarnations<A> {
         self.ctx.end_timers();
         self.end_pause();
         self.due.clear();
+        self.escalated.clear();
         let accepted = cell.mailbox.close();
         cell.mailbox.suspend(false);
         for child in self.ctx.children.values() {
@@ -469,6 +450,9 @@ impl<A: Actor> Incarnations<A> {
     /// is nothing to do in this one but to wait.
     fn settle(&mut self, turn: &TurnOf<'_, A>) -> Option<bool> {
         let cell = turn.cell();
+        if !self.escalated.is_empty() {
+            return None;
+        }
         match self.phase {
             Phase::Unborn => {
                 self.start(cell);
@@ -498,7 +482,7 @@ impl<A: Actor> Incarnations<A> {
                 }
                 if !std::mem::replace(&mut self.childless, true) {
                     // It is told of the ends that have come. Later ones do not put its own end off.
-                    let last = self.due.iter().rposition(|due| matches!(due, Due::Gone { .. }));
+                    let last = self.due.iter().rposition(|(_, due)| matches!(due, Due::Gone(_)));
                     if let Some(last) = last {
                         self.due_before_stop = last + 1;
                         return None;

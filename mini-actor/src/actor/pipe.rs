@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::task::{Context as TaskContext, Poll, Wake, Waker};
 
 use crate::actor::context::{Actor, Context};
-use crate::base::panics::{contain, quietly};
+use crate::base::panics::guard;
 use crate::dispatcher::workers::{Activate, Dispatcher, Task};
 use crate::sync::plain::AtomicU8;
 use crate::sync::{Arc, Mutex, Ordering};
@@ -52,15 +52,7 @@ impl Pipe {
     /// Drops the future, if it is still there. Its destructor is foreign code.
     fn let_go(&self) {
         let work = self.work.lock().take();
-        if let Err(message) = contain(|| drop(work)) {
-            quietly(|| {
-                tracing::error!(
-                    target: "mini_actor",
-                    message,
-                    "a piped future panicked when it was dropped"
-                );
-            });
-        }
+        guard("the destructor of a piped future", || drop(work));
     }
 }
 
@@ -79,8 +71,9 @@ impl Activate for Pipe {
         let waker = Waker::from(Arc::clone(&self));
         let mut work = self.work.lock();
         if let Some(future) = &mut *work {
-            match contain(|| future.as_mut().poll(&mut TaskContext::from_waker(&waker))) {
-                Ok(Poll::Pending) => {
+            let mut context = TaskContext::from_waker(&waker);
+            match guard("a piped future", || future.as_mut().poll(&mut context)) {
+                Some(Poll::Pending) => {
                     drop(work);
                     let woken = self
                         .state
@@ -98,10 +91,7 @@ impl Activate for Pipe {
                     self.state.store(SCHEDULED, Ordering::Release);
                     return true;
                 }
-                Ok(Poll::Ready(())) => {}
-                Err(message) => quietly(|| {
-                    tracing::error!(target: "mini_actor", message, "a piped future panicked");
-                }),
+                Some(Poll::Ready(())) | None => {}
             }
         }
         drop(work);
@@ -117,21 +107,28 @@ impl<A: Actor> Context<A> {
     /// The future is polled by the threads of the system, woken by whatever it waits for. One that
     /// needs the context of a runtime (tokio's sockets and timers) is spawned there, and its join
     /// handle is piped. If the actor has stopped, the message is a dead letter; a future or a `map`
-    /// that panics is logged, and nothing comes of it.
+    /// that panics is logged, and nothing comes of it. The result of a future that an earlier
+    /// incarnation has piped comes to the one that is there then; marked with
+    /// [`incarnation`](Self::incarnation) it can be told from others.
     ///
     /// # Examples
     ///
     /// ```
     /// # use mini_actor::{Actor, Context};
     /// # struct Fetcher;
-    /// # enum Event { Fetch, Fetched(String) }
+    /// # enum Event { Fetch, Fetched(u64, String) }
     /// # async fn fetch() -> String { "page".to_owned() }
     /// # impl Actor for Fetcher {
     /// #     type Message = Event;
     /// fn receive(&mut self, event: Event, ctx: &mut Context<Self>) {
     ///     match event {
-    ///         Event::Fetch => ctx.pipe_to_self(fetch(), Event::Fetched),
-    ///         Event::Fetched(page) => println!("{page}"),
+    ///         Event::Fetch => {
+    ///             let by = ctx.incarnation();
+    ///             ctx.pipe_to_self(fetch(), move |page| Event::Fetched(by, page));
+    ///         }
+    ///         // An actor that was restarted meanwhile knows nothing of the question.
+    ///         Event::Fetched(by, page) if by == ctx.incarnation() => println!("{page}"),
+    ///         Event::Fetched(..) => {}
     ///     }
     /// }
     /// # }

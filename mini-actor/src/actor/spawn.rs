@@ -1,6 +1,5 @@
 //! Starting actors.
 
-use std::fmt;
 use std::marker::PhantomData;
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use crate::dispatcher::workers::{Dispatcher, Pool};
 use crate::mailbox::overflow::{Capacity, Overflow};
 use crate::refs::address::ActorRef;
 use crate::refs::system::System;
-use crate::sync::Arc;
+use crate::sync::{Arc, Ordering};
 
 /// How an actor is made, and how it lives.
 ///
@@ -100,16 +99,9 @@ impl<A: Actor> Props<A> {
     }
 }
 
-impl<A: Actor> fmt::Debug for Props<A> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Props")
-            .field("capacity", &self.capacity)
-            .field("supervision", &self.supervision)
-            .field("stash", &self.stash)
-            .field("pinned", &self.pinned)
-            .finish_non_exhaustive()
-    }
-}
+show!([A: Actor] Props<A>, "Props", |it|
+    capacity: it.capacity, supervision: it.supervision, stash: it.stash, pinned: it.pinned
+);
 
 impl System {
     /// Starts an actor without a parent. `factory` makes it, on a thread of the system, before its
@@ -140,7 +132,42 @@ impl System {
         name: &str,
         props: Props<A>,
     ) -> Result<ActorRef<A::Message>, SpawnError> {
-        let cell = make(self, name, None, props)?;
+        let cell = make(self, Some(name), None, props)?;
+        cell.schedule();
+        Ok(ActorRef::new(cell))
+    }
+
+    /// Starts an actor without a parent that nobody looks for by name. Its name is `$` and a number
+    /// that no other actor of the system has.
+    ///
+    /// # Errors
+    ///
+    /// As for [`spawn_with`](Self::spawn_with), but for those about names.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use mini_actor::{Actor, Context};
+    /// use mini_actor::Props;
+    /// use mini_actor::test_kit::TestKit;
+    /// # struct Job;
+    /// # impl Actor for Job {
+    /// #     type Message = u32;
+    /// #     fn receive(&mut self, _: u32, _: &mut Context<Self>) {}
+    /// # }
+    ///
+    /// let kit = TestKit::new("test")?;
+    /// let jobs: Result<Vec<_>, _> =
+    ///     (0..3).map(|_| kit.spawn_anonymous(Props::once(|| Job))).collect();
+    /// assert_eq!(jobs?[0].path(), "/$1");
+    /// # Ok(()) }
+    /// ```
+    pub fn spawn_anonymous<A: Actor>(
+        &self,
+        props: Props<A>,
+    ) -> Result<ActorRef<A::Message>, SpawnError> {
+        let cell = make(self, None, None, props)?;
         cell.schedule();
         Ok(ActorRef::new(cell))
     }
@@ -173,6 +200,27 @@ impl<A: Actor> Context<A> {
         name: &str,
         props: Props<B>,
     ) -> Result<ActorRef<B::Message>, SpawnError> {
+        self.spawn_child(Some(name), props)
+    }
+
+    /// Starts a child that nobody looks for by name. Otherwise as [`System::spawn_anonymous`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`System::spawn_anonymous`]; and [`SpawnError::Stopping`] once this actor has begun
+    /// to stop its children.
+    pub fn spawn_anonymous<B: Actor>(
+        &mut self,
+        props: Props<B>,
+    ) -> Result<ActorRef<B::Message>, SpawnError> {
+        self.spawn_child(None, props)
+    }
+
+    fn spawn_child<B: Actor>(
+        &mut self,
+        name: Option<&str>,
+        props: Props<B>,
+    ) -> Result<ActorRef<B::Message>, SpawnError> {
         if self.closing {
             return Err(SpawnError::Stopping { path: self.myself().path().to_owned() });
         }
@@ -188,11 +236,11 @@ impl<A: Actor> Context<A> {
 /// Makes an actor's home, and enters it into the tree. It is counted as scheduled, and has to be.
 fn make<A: Actor>(
     system: &System,
-    name: &str,
+    name: Option<&str>,
     parent: Option<Arc<dyn Resident>>,
     props: Props<A>,
 ) -> Result<Arc<Cell<A::Message>>, SpawnError> {
-    if !is_name(name) {
+    if let Some(name) = name.filter(|name| !is_name(name)) {
         return Err(SpawnError::Name { given: name.to_owned(), rule: NAME_RULE });
     }
     if matches!(props.capacity, Capacity::Bounded(0, _)) {
@@ -205,28 +253,29 @@ fn make<A: Actor>(
     }
     let registry = Arc::clone(system.registry());
     let above = parent.as_deref().map_or("", |parent| parent.path());
-    let path: Arc<str> = format!("{above}/{name}").into();
+    let path: Arc<str> = match name {
+        Some(name) => format!("{above}/{name}"),
+        // Relaxed: only has to be unique.
+        None => format!("{above}/${}", 1 + registry.anonymous.fetch_add(1, Ordering::Relaxed)),
+    }
+    .into();
     let wants_thread = props.pinned && matches!(registry.dispatcher, Dispatcher::Pool(_));
-    // A thread is not started for a name that is taken.
-    let reserved = wants_thread.then(|| registry.reserve(Arc::clone(&path))).transpose()?;
-    let pinned = if wants_thread {
-        let pool = Pool::start_own(&format!("{}{path}", registry.name))
-            .map_err(|error| SpawnError::Thread(error.to_string()))?;
-        Some(Dispatcher::Pool(pool))
-    } else {
-        None
-    };
+    let mut pinned = None;
+    if wants_thread {
+        // A thread is not started for a name that is taken.
+        registry.reserve(&path)?;
+        let pool = Pool::start_own(&format!("{}{path}", registry.name)).map_err(|error| {
+            registry.give_up(&path);
+            SpawnError::Thread(error.to_string())
+        })?;
+        pinned = Some(Dispatcher::Pool(pool));
+    }
     let origin = Origin { path, registry: Arc::clone(&registry), capacity: props.capacity, pinned };
     let cell = Cell::new(origin, |cell| {
         let ctx = Context::new(cell, system.clone(), props.stash);
         Box::new(Incarnations::new(props.factory, props.supervision, parent, ctx))
     });
-    let resident = Arc::clone(&cell) as Arc<dyn Resident>;
-    let entered = match reserved {
-        Some(reserved) => reserved.enter(resident),
-        None => registry.enter(resident),
-    };
-    if let Err(error) = entered {
+    if let Err(error) = registry.enter(Arc::clone(&cell) as _, wants_thread) {
         cell.discard();
         return Err(error);
     }

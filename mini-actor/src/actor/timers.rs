@@ -8,15 +8,14 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
 use std::time::{Duration, Instant};
 
-use lars_scheduler::{Cancellable, Handle, MissedTickBehavior, Refusal, Task, TaskBody};
+use lars_scheduler::panics::contain;
+use lars_scheduler::{Cancellable, Handle, MissedTickBehavior, Refusal, TaskBody};
 
-use crate::base::panics::contain;
 use crate::base::supervision::{Directive, Panic};
 use crate::cell::home::Cell;
-use crate::cell::signal::Signal;
+use crate::cell::signal::{Due, Signal};
 use crate::sync::Arc;
 
 /// What a timer is known by in its actor: a name, a number, or both. A name alone, a number alone
@@ -81,15 +80,9 @@ impl From<u64> for TimerKey {
     }
 }
 
-impl From<(&'static str, u64)> for TimerKey {
-    fn from((name, number): (&'static str, u64)) -> Self {
-        Self { name: Some(Cow::Borrowed(name)), number: Some(number) }
-    }
-}
-
-impl From<(String, u64)> for TimerKey {
-    fn from((name, number): (String, u64)) -> Self {
-        Self { name: Some(Cow::Owned(name)), number: Some(number) }
+impl<N: Into<Cow<'static, str>>> From<(N, u64)> for TimerKey {
+    fn from((name, number): (N, u64)) -> Self {
+        Self { name: Some(name.into()), number: Some(number) }
     }
 }
 
@@ -177,7 +170,7 @@ struct DueTick<M: Send + 'static> {
 
 impl<M: Send + 'static> TaskBody for DueTick<M> {
     fn run(self) {
-        self.cell.send_signal_at(|at| Signal::Tick { at, generation: self.generation });
+        self.cell.send_signal_at(|at| Signal::Due(at, Due::Tick(self.generation)));
     }
 }
 
@@ -305,7 +298,7 @@ impl<M: Send + 'static> Timers<M> {
         let generation = self.next;
         self.next += 1;
         let nominal = self.handle().now().checked_add(initial);
-        let armed = Some(self.arm(generation, initial)?);
+        let armed = Some(self.cell.registry.arm(initial, self.due(generation))?);
         if let Some(old) = self.generations.insert(key.clone(), generation) {
             self.forget(old);
         }
@@ -313,11 +306,17 @@ impl<M: Send + 'static> Timers<M> {
         Ok(())
     }
 
-    fn arm(&self, generation: u64, delay: Duration) -> Result<Cancellable, Refusal> {
-        let due = DueTick { cell: Arc::clone(&self.cell), generation };
-        self.handle()
-            .schedule_once(delay, Task::new(due).inline())
-            .map_err(|error| error.refusal().clone())
+    fn due(&self, generation: u64) -> DueTick<M> {
+        DueTick { cell: Arc::clone(&self.cell), generation }
+    }
+
+    /// Arms a periodic timer anew. If it cannot be, nothing more comes of it.
+    fn arm(&mut self, generation: u64, delay: Duration) {
+        let cell = &self.cell;
+        let armed = cell.registry.arm_for(&cell.path, delay, self.due(generation));
+        if let Some(timer) = self.timers.get_mut(&generation) {
+            timer.armed = armed;
+        }
     }
 
     fn forget(&mut self, generation: u64) {
@@ -363,9 +362,8 @@ impl<M: Send + 'static> Timers<M> {
                 (missed, next)
             }
         };
-        if let Rule::Rate(..) = timer.rule {
-            let armed = next.map(|next| self.arm(generation, next.saturating_duration_since(now)));
-            self.armed(generation, armed.and_then(Result::ok));
+        if let Some(next) = next {
+            self.arm(generation, next.saturating_duration_since(now));
         }
         match &mut self.timers.get_mut(&generation)?.source {
             Source::Every(make) => Some(make(missed)),
@@ -378,16 +376,8 @@ impl<M: Send + 'static> Timers<M> {
         if let Some(Timer { rule: Rule::Delay(delay), armed: None, .. }) =
             self.timers.get(&generation)
         {
-            let armed = self.arm(generation, *delay).ok();
-            self.armed(generation, armed);
-        }
-    }
-
-    /// A periodic timer has been armed anew, or could not be since the system is being closed; then
-    /// it is left as it is, and nothing more comes of it.
-    fn armed(&mut self, generation: u64, armed: Option<Cancellable>) {
-        if let Some(timer) = self.timers.get_mut(&generation) {
-            timer.armed = armed;
+            let delay = *delay;
+            self.arm(generation, delay);
         }
     }
 }
@@ -425,8 +415,4 @@ fn following(
     }
 }
 
-impl<M: Send + 'static> fmt::Debug for Timers<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Timers").field("active", &self.generations).finish_non_exhaustive()
-    }
-}
+show!([M: Send + 'static] Timers<M>, "Timers", |it| active: it.generations);

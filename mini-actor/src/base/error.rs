@@ -3,6 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
+use lars_scheduler::Refusal;
 use thiserror::Error;
 
 use crate::sync::Arc;
@@ -81,8 +82,8 @@ struct Exclusive<M>(M);
 unsafe impl<M> Sync for Exclusive<M> {}
 
 impl<M> SendError<M> {
-    pub(crate) fn new(message: M, reason: Unsendable, recipient: Arc<str>) -> Self {
-        Self { message: Exclusive(message), reason, recipient }
+    pub(crate) fn new(message: M, reason: Unsendable, recipient: &Arc<str>) -> Self {
+        Self { message: Exclusive(message), reason, recipient: Arc::clone(recipient) }
     }
 
     /// The message, as it was handed in.
@@ -101,14 +102,7 @@ impl<M> SendError<M> {
     }
 }
 
-impl<M> fmt::Debug for SendError<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SendError")
-            .field("recipient", &self.recipient)
-            .field("reason", &self.reason)
-            .finish_non_exhaustive()
-    }
-}
+show!([M] SendError<M>, "SendError", |it| recipient: it.recipient, reason: it.reason);
 
 impl<M> fmt::Display for SendError<M> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -161,6 +155,9 @@ pub enum AskError {
     /// any more, the time-out included; or it was, and all actors have stopped without an answer.
     #[error("the actor system is being closed")]
     Closed,
+    /// The time-out could not be scheduled, so the actor was not asked.
+    #[error("the time-out cannot be scheduled: {0}")]
+    NoTimer(Refusal),
     /// No answer came in time. One that comes later is a dead letter.
     #[error("no answer within {0:?}")]
     Timeout(Duration),
@@ -351,8 +348,9 @@ pub struct StashFull<M> {
 
 /// What names must be like.
 pub(crate) const NAME_RULE: &str =
-    "a name must have 1 to 255 bytes, and neither '/' nor control characters";
+    "a name must have 1 to 255 bytes, neither '/' nor control characters, and no '$' in front";
 
 pub(crate) fn is_name(name: &str) -> bool {
-    !name.is_empty() && name.len() <= 255 && !name.contains(|c: char| c == '/' || c.is_control())
+    let is_good = |c: char| c != '/' && !c.is_control();
+    (1..=255).contains(&name.len()) && !name.starts_with('$') && name.chars().all(is_good)
 }

@@ -3,7 +3,7 @@
 use std::task::{Context, Poll, Waker};
 use std::time::Instant;
 
-use crate::base::panics::{contain, quietly};
+use crate::base::panics::guard;
 use crate::sync::{Condvar, Mutex, real_now};
 
 /// Why no value comes.
@@ -47,10 +47,8 @@ impl<T> OneShot<T> {
                 self.settled.notify_all();
                 // Outside the lock: it is foreign code. Its panic must not reach the thread that
                 // settles, which may be unwinding.
-                if let Some(waker) = waker
-                    && let Err(error) = contain(|| waker.wake())
-                {
-                    quietly(|| tracing::error!(target: "mini_actor", error, "a waker panicked"));
+                if let Some(waker) = waker {
+                    guard("a waker", || waker.wake());
                 }
                 Ok(())
             }

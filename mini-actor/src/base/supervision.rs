@@ -1,6 +1,5 @@
 //! What happens to an actor that panics.
 
-use std::fmt;
 use std::time::Duration;
 
 use lars_scheduler::backoff::{Backoff, BackoffPolicy};
@@ -137,14 +136,7 @@ pub struct Failure<M> {
     pub message: Option<M>,
 }
 
-impl<M> fmt::Debug for Failure<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Failure")
-            .field("panic", &self.panic)
-            .field("message_kept", &self.message.is_some())
-            .finish()
-    }
-}
+show!([M] Failure<M>, "Failure", |it| panic: it.panic, message_kept: it.message.is_some());
 
 type Decide = Arc<dyn Fn(&Panic) -> Directive + Send + Sync>;
 
@@ -169,14 +161,13 @@ type Decide = Arc<dyn Fn(&Panic) -> Directive + Send + Sync>;
 pub struct Supervision {
     decide: Decide,
     pub(crate) limit: Option<(u32, Duration)>,
-    pub(crate) backoff: Option<(Duration, Duration)>,
-    policy: Option<BackoffPolicy>,
+    backoff: Option<BackoffPolicy>,
 }
 
 impl Supervision {
     /// Decides for each panic anew. A decision that panics itself is to stop.
     pub fn decide(decide: impl Fn(&Panic) -> Directive + Send + Sync + 'static) -> Self {
-        Self { decide: Arc::new(decide), limit: None, backoff: None, policy: None }
+        Self { decide: Arc::new(decide), limit: None, backoff: None }
     }
 
     /// A panicking actor goes on with its next message.
@@ -212,8 +203,9 @@ impl Supervision {
     /// from `first` again once the actor has run for `longest` without a panic. Messages wait as
     /// long.
     pub fn backoff(mut self, first: Duration, longest: Duration) -> Self {
-        self.backoff = Some((first, longest.max(first)));
-        self.policy = None;
+        let policy = BackoffPolicy::builder().initial(first).cap(longest.max(first));
+        // A pause that begins with nothing stays at that.
+        self.backoff = policy.build().ok();
         self
     }
 
@@ -240,8 +232,7 @@ impl Supervision {
     /// # Ok(()) }
     /// ```
     pub fn backoff_policy(mut self, policy: BackoffPolicy) -> Self {
-        self.policy = Some(policy);
-        self.backoff = None;
+        self.backoff = Some(policy);
         self
     }
 
@@ -256,24 +247,14 @@ impl Default for Supervision {
     }
 }
 
-impl fmt::Debug for Supervision {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Supervision")
-            .field("limit", &self.limit)
-            .field("backoff", &self.backoff)
-            .field("policy", &self.policy)
-            .finish_non_exhaustive()
-    }
-}
+show!([] Supervision, "Supervision", |it| limit: it.limit, backoff: it.backoff);
 
 /// The restarts of one actor so far.
 #[derive(Debug, Default)]
 pub(crate) struct Restarts {
     /// When the last ones were, within the window of the limit.
     recent: std::collections::VecDeque<std::time::Instant>,
-    /// In a row, for the backoff.
-    in_a_row: u32,
-    /// The delays of a policy.
+    /// The pauses.
     delays: Option<Backoff>,
     /// The end of the last pause.
     last: Option<std::time::Instant>,
@@ -299,24 +280,16 @@ impl Restarts {
             self.recent.push_back(now);
         }
         let well_for = self.last.map(|last| now.saturating_duration_since(last));
-        let pause = if let Some(policy) = rules.policy {
-            let delays = self.delays.get_or_insert_with(|| {
-                seed.map_or_else(|| policy.start(), |seed| policy.start_with_seed(seed))
-            });
-            if well_for.is_some_and(|time| time >= policy.cap()) {
-                delays.reset();
-            }
-            delays.next_delay()?
-        } else if let Some((first, longest)) = rules.backoff {
-            if well_for.is_some_and(|time| time >= longest) {
-                self.in_a_row = 0;
-            }
-            let factor = 1_u32.checked_shl(self.in_a_row).unwrap_or(u32::MAX);
-            self.in_a_row = (self.in_a_row + 1).min(31);
-            first.saturating_mul(factor).min(longest)
-        } else {
+        let Some(policy) = rules.backoff else {
             return Some(Duration::ZERO);
         };
+        let delays = self.delays.get_or_insert_with(|| {
+            seed.map_or_else(|| policy.start(), |seed| policy.start_with_seed(seed))
+        });
+        if well_for.is_some_and(|time| time >= policy.cap()) {
+            delays.reset();
+        }
+        let pause = delays.next_delay()?;
         // It has run since the end of the pause.
         self.last = now.checked_add(pause).or(Some(now));
         Some(pause)

@@ -1,10 +1,13 @@
 //! Messages that reached nobody.
 
 use std::any::{Any, type_name};
+use std::borrow::Borrow;
 use std::cell::Cell;
-use std::fmt;
 
-use crate::base::panics::{contain, quietly};
+use lars_scheduler::panics::quietly;
+
+use crate::base::panics::guard;
+use crate::dispatcher::workers::Set;
 use crate::sync::plain::AtomicU64;
 use crate::sync::{Arc, Mutex, Ordering, Weak, thread_local};
 
@@ -81,15 +84,9 @@ pub struct DeadLetter<'a> {
     pub message: &'a (dyn Any + Send),
 }
 
-impl fmt::Debug for DeadLetter<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DeadLetter")
-            .field("recipient", &self.recipient)
-            .field("message_type", &self.message_type)
-            .field("reason", &self.reason)
-            .finish_non_exhaustive()
-    }
-}
+show!([] DeadLetter<'_>, "DeadLetter", |it|
+    recipient: it.recipient, message_type: it.message_type, reason: it.reason
+);
 
 pub(crate) type Hook = Arc<dyn Fn(&DeadLetter<'_>) + Send + Sync>;
 
@@ -159,11 +156,7 @@ impl Drop for Subscription {
     }
 }
 
-impl fmt::Debug for Subscription {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Subscription").field("number", &self.number).finish_non_exhaustive()
-    }
-}
+show!([] Subscription, "Subscription", |it| number: it.number);
 
 thread_local! {
     /// What this thread does with a dead letter now: the bits below.
@@ -173,14 +166,13 @@ thread_local! {
 const LOGS: u8 = 1;
 const SHOWS: u8 = 2;
 
-/// Runs `code`, which must not panic, unless the same thread is already inside such a call. A hook
+/// Runs `code`, unless the same thread is already inside such a call. A hook
 /// or a log subscriber may send messages, and so cause the next dead letter: it would never end.
 fn not_within_itself(what: u8, code: impl FnOnce()) {
     let before = DOING.with(Cell::get);
     if before & what == 0 {
-        DOING.with(|doing| doing.set(before | what));
+        let _doing = Set::enter(&DOING, before | what);
         code();
-        DOING.with(|doing| doing.set(before));
     }
 }
 
@@ -200,21 +192,14 @@ impl DeadLetters {
     /// Counts, tells, and drops a message. Whatever the hooks or the message's destructor do, the
     /// caller goes on.
     #[cold]
-    pub(crate) fn bury<M: Send + 'static>(&self, recipient: &str, reason: Undelivered, message: M) {
+    pub(crate) fn bury<M: Send + 'static>(
+        &self,
+        recipient: &str,
+        reason: Undelivered,
+        message: impl Borrow<M>,
+    ) {
         // Relaxed: a statistic.
         self.count.fetch_add(1, Ordering::Relaxed);
-        let report = |told: Result<(), String>| {
-            if let Err(error) = told {
-                quietly(|| {
-                    tracing::error!(
-                        target: "mini_actor",
-                        recipient,
-                        error,
-                        "a dead letter panicked"
-                    );
-                });
-            }
-        };
         let message_type = type_name::<M>();
         not_within_itself(LOGS, || {
             quietly(|| {
@@ -232,13 +217,14 @@ impl DeadLetters {
             let hooks: Vec<Hook> =
                 self.hooks.lock().all.iter().map(|(_, hook)| Arc::clone(hook)).collect();
             for hook in hooks {
-                let letter = DeadLetter { recipient, message_type, reason, message: &message };
-                report(contain(|| hook(&letter)));
+                let message: &M = message.borrow();
+                let letter = DeadLetter { recipient, message_type, reason, message };
+                guard("a hook for dead letters", || hook(&letter));
                 // It may be the last reference to one that has just been unsubscribed.
-                report(contain(|| drop(hook)));
+                guard("the destructor of a hook for dead letters", || drop(hook));
             }
         });
-        report(contain(|| drop(message)));
+        guard(format_args!("a dead letter for {recipient:?}"), || drop(message));
     }
 
     /// Drops all hooks. The system is over, and they may hold what keeps its memory.
@@ -246,7 +232,7 @@ impl DeadLetters {
         let hooks = std::mem::take(&mut self.hooks.lock().all);
         // Outside the lock: their destructors are foreign code.
         for (_, hook) in hooks {
-            drop(contain(|| drop(hook)));
+            guard("the destructor of a hook for dead letters", || drop(hook));
         }
     }
 

@@ -2,24 +2,28 @@
 //! activations touch.
 
 use std::any::Any;
+use std::borrow::Borrow;
 use std::panic::resume_unwind;
 use std::time::Instant;
 
 use crate::base::error::Unsendable;
-use crate::base::panics::contain;
+use crate::base::panics::guard;
 use crate::base::stop_reason::{StopReason, Terminated};
 use crate::cell::askers::Askers;
 use crate::cell::dead_letters::Undelivered;
 use crate::cell::registry::Registry;
-use crate::cell::signal::{Lane, Resident, Signal, Watchers};
-use crate::dispatcher::workers::{Activate, Dispatcher, Inside, Mapping, Task, is_shared_thread};
+use crate::cell::signal::{Due, Lane, Resident, Signal, Watchers};
+use crate::dispatcher::workers::{
+    Activate, Dispatcher, Inside, Mapping, Tally, Task, is_shared_thread,
+};
+use crate::mailbox::block::Parcel;
 use crate::mailbox::overflow::{Capacity, Overflow};
 use crate::mailbox::queue::{Mailbox, Refused, Sent, Unsent};
 use crate::sync::plain::{AtomicU64, StaticU64};
 use crate::sync::{Arc, Ordering, UnsafeCell, real_now, relax};
 
 /// A message of more bytes is not passed on by value more often than it has to be.
-const LARGE: usize = 4096;
+pub(crate) const LARGE: usize = 4096;
 
 /// Whether a sender waits for room, where the policy says that it may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +52,7 @@ pub(crate) trait Life<M>: Send {
 /// The right of the one activation to read the mailbox.
 pub(crate) struct Turn<'a, M> {
     cell: &'a Arc<Cell<M>>,
+    tally: &'a Tally,
 }
 
 impl<'a, M> Turn<'a, M> {
@@ -55,7 +60,7 @@ impl<'a, M> Turn<'a, M> {
     ///
     /// The caller is the cell's one activation, as long as this exists.
     unsafe fn new(cell: &'a Arc<Cell<M>>) -> Self {
-        Self { cell }
+        Self { cell, tally: cell.dispatcher.tally() }
     }
 
     pub(crate) fn cell(&self) -> &'a Arc<Cell<M>> {
@@ -66,6 +71,15 @@ impl<'a, M> Turn<'a, M> {
     pub(crate) fn pop(&self) -> Option<M> {
         // SAFETY: a turn exists inside the one activation only.
         unsafe { self.cell.mailbox.pop() }
+    }
+
+    /// Counts a message as received.
+    #[inline]
+    pub(crate) fn count_one(&self) {
+        let received = &self.cell.processed;
+        // Relaxed: a statistic, written by one activation at a time.
+        received.store(received.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        self.tally.add_one();
     }
 
     /// How many messages have been taken out.
@@ -144,8 +158,8 @@ impl<M: Send + 'static> Cell<M> {
     }
 
     #[cold]
-    pub(crate) fn bury(&self, reason: Undelivered, message: M) {
-        self.registry.dead_letters.bury(&self.path, reason, message);
+    pub(crate) fn bury(&self, reason: Undelivered, message: impl Borrow<M>) {
+        self.registry.dead_letters.bury::<M>(&self.path, reason, message);
     }
 
     /// Sends a message, by the policy of the mailbox; gives it back if that says so.
@@ -159,7 +173,7 @@ impl<M: Send + 'static> Cell<M> {
             Err((Refused::Closed, message)) => Err((Unsendable::Stopped, message)),
             Err((Refused::Full, message)) if size_of::<M>() > LARGE => {
                 // Moved to the heap at once, rather than from frame to frame.
-                let offered = self.offer(Box::new(message), |message| *message, wait);
+                let offered = self.offer(Box::new(message), |message| message, wait);
                 offered.map_err(|(reason, message)| (reason, *message))
             }
             Err((Refused::Full, message)) => self.offer(message, |message| message, wait),
@@ -168,10 +182,10 @@ impl<M: Send + 'static> Cell<M> {
 
     /// Sends what `make` makes of `given`, by the policy of the mailbox; gives that back if it says
     /// so.
-    pub(crate) fn offer<P>(
+    pub(crate) fn offer<P, B: Parcel<M>>(
         self: &Arc<Self>,
         mut given: P,
-        make: impl Fn(P) -> M,
+        make: impl Fn(P) -> B,
         wait: Wait,
     ) -> Result<(), (Unsendable, P)> {
         let mut deadline = None;
@@ -212,15 +226,30 @@ impl<M: Send + 'static> Cell<M> {
                     self.bury(Undelivered::Full, make(given));
                     return Ok(());
                 }
-                (Overflow::DropOldest, _) => match self.mailbox.evict() {
-                    Some(oldest) => self.bury(Undelivered::Full, oldest),
-                    // It may be the one that this thread is just making.
-                    None if Mapping::is_running() => return Err((Unsendable::Full, given)),
-                    // Its sender is about to write it, or others were faster.
-                    None => relax(&mut spins),
-                },
+                (Overflow::DropOldest, _) => {
+                    // One function for each, so that large messages are in the frame of neither.
+                    let bury =
+                        if size_of::<M>() > LARGE { Self::bury_large } else { Self::bury_one };
+                    if !bury(self) {
+                        // It may be the one that this thread is just making.
+                        if Mapping::is_running() {
+                            return Err((Unsendable::Full, given));
+                        }
+                        // Its sender is about to write it, or others were faster.
+                        relax(&mut spins);
+                    }
+                }
             }
         }
+    }
+
+    /// Makes the oldest message a dead letter. `false` if there is none to be taken out now.
+    fn bury_one(&self) -> bool {
+        self.mailbox.evict().map(|oldest| self.bury(Undelivered::Full, oldest)).is_some()
+    }
+
+    fn bury_large(&self) -> bool {
+        self.mailbox.evict_boxed().map(|oldest| self.bury(Undelivered::Full, oldest)).is_some()
     }
 
     /// Whether waiting for room can end. On a thread that actors share it might not: as many
@@ -236,7 +265,16 @@ impl<M: Send + 'static> Cell<M> {
     /// Delivers a message that nobody waits for; if that is not possible it becomes a dead letter.
     /// Says whether the actor is still there.
     pub(crate) fn deliver(self: &Arc<Self>, message: M) -> bool {
-        match self.send(message, Wait::Never) {
+        self.delivered(self.send(message, Wait::Never))
+    }
+
+    /// As [`deliver`](Self::deliver), for a large one.
+    pub(crate) fn deliver_boxed(self: &Arc<Self>, message: Box<M>) -> bool {
+        self.delivered(self.offer(message, |message| message, Wait::Never))
+    }
+
+    fn delivered(&self, sent: Result<(), (Unsendable, impl Borrow<M>)>) -> bool {
+        match sent {
             Ok(()) => true,
             Err((reason, message)) => {
                 let (reason, there) = match reason {
@@ -339,7 +377,7 @@ impl<M: Send + 'static> Activate for Cell<M> {
             if run == Progress::Gone {
                 // The destructors of what the supervision's closure holds are foreign code.
                 let life = life.take();
-                drop(contain(|| drop(life)));
+                guard("what an actor left", || drop(life));
             }
             run
         });
@@ -376,6 +414,10 @@ impl<M: Send + 'static> Resident for Cell<M> {
         &self.askers
     }
 
+    fn is_stopped(&self) -> bool {
+        self.mailbox.is_closed()
+    }
+
     fn signal(self: Arc<Self>, signal: Signal) {
         self.send_signal(signal);
     }
@@ -385,7 +427,7 @@ impl<M: Send + 'static> Resident for Cell<M> {
     }
 
     fn tell_end(self: Arc<Self>, gone: Terminated) {
-        self.send_signal_at(|at| Signal::Terminated { at, gone });
+        self.send_signal_at(|at| Signal::Due(at, Due::Gone(gone)));
     }
 
     fn processed(&self) -> u64 {

@@ -1,14 +1,15 @@
 //! What the actors of a system share: threads, dead letters, and the tree of living actors.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 
 use hashbrown::HashTable;
-use lars_scheduler::{Handle, PendingTask};
+use lars_scheduler::panics::quietly;
+use lars_scheduler::{Cancellable, Handle, PendingTask, Refusal, Task, TaskBody};
 
 use crate::base::error::SpawnError;
-use crate::base::panics::{contain, quietly};
+use crate::base::panics::guard;
 use crate::base::stop_reason::{StopReason, Terminated};
 use crate::base::supervision::{Directive, Panic};
 use crate::cell::dead_letters::DeadLetters;
@@ -41,9 +42,8 @@ pub(crate) struct Registry {
     on_panic: Mutex<Option<PanicHook>>,
     pub(crate) panics: AtomicU64,
     pub(crate) restarts: AtomicU64,
-    stopped: AtomicU64,
-    /// Messages received by actors that have stopped.
-    retired: AtomicU64,
+    /// How many actors without a name there were.
+    pub(crate) anonymous: AtomicU64,
     tree: Mutex<Tree>,
     /// Signalled when the last actor goes.
     all_gone: Condvar,
@@ -59,6 +59,12 @@ struct Tree {
     hasher: RandomState,
     /// Names of actors that are about to enter.
     reserved: HashSet<Arc<str>>,
+    /// By number, those that have threads of their own.
+    pinned: BTreeMap<u64, Arc<dyn Resident>>,
+    /// Messages received by those that had, and have stopped.
+    retired: u64,
+    /// How many actors have stopped.
+    stopped: u64,
     closing: bool,
     /// The owner has gone.
     disowned: bool,
@@ -70,6 +76,9 @@ impl Tree {
             actors: HashTable::new(),
             hasher: RandomState::new(),
             reserved: HashSet::new(),
+            pinned: BTreeMap::new(),
+            retired: 0,
+            stopped: 0,
             closing: false,
             disowned: false,
         }
@@ -105,31 +114,6 @@ impl Tree {
 
     fn actors(&self) -> impl Iterator<Item = &Arc<dyn Resident>> {
         self.actors.iter().map(|(_, actor)| actor)
-    }
-}
-
-/// Keeps a name free for an actor that is being made, until it enters or this is dropped.
-pub(crate) struct Reservation<'a> {
-    registry: &'a Registry,
-    path: Arc<str>,
-}
-
-impl Reservation<'_> {
-    /// Enters the actor that the name was reserved for.
-    pub(crate) fn enter(self, actor: Arc<dyn Resident>) -> Result<(), SpawnError> {
-        debug_assert_eq!(*self.path, **actor.path());
-        let mut tree = self.registry.tree.lock();
-        tree.reserved.remove(&self.path);
-        tree.check(&self.registry.name, &self.path)?;
-        tree.insert(actor);
-        // The lock is let go before `self` is dropped, which takes it.
-        Ok(())
-    }
-}
-
-impl Drop for Reservation<'_> {
-    fn drop(&mut self) {
-        self.registry.tree.lock().reserved.remove(&self.path);
     }
 }
 
@@ -188,8 +172,7 @@ impl Registry {
             on_panic: Mutex::new(on_panic),
             panics: AtomicU64::new(0),
             restarts: AtomicU64::new(0),
-            stopped: AtomicU64::new(0),
-            retired: AtomicU64::new(0),
+            anonymous: AtomicU64::new(0),
             tree: Mutex::new(Tree::new()),
             all_gone: Condvar::default(),
             unsent: Mutex::new(Some(Vec::new())),
@@ -199,11 +182,6 @@ impl Registry {
     /// What tells this system from others.
     pub(crate) fn key(&self) -> usize {
         std::ptr::from_ref(self).addr()
-    }
-
-    /// What the timer thread is called.
-    pub(crate) fn timer_thread(name: &str) -> String {
-        format!("{name}-scheduler")
     }
 
     /// Whether the calling thread runs an actor of this system, or is one of its own.
@@ -216,19 +194,55 @@ impl Registry {
         self.timers.is_timer_thread()
     }
 
-    pub(crate) fn enter(&self, actor: Arc<dyn Resident>) -> Result<(), SpawnError> {
+    /// Runs `body` on the timer thread, after `delay`.
+    pub(crate) fn arm(&self, delay: Duration, body: impl TaskBody) -> Result<Cancellable, Refusal> {
+        let armed = self.timers.schedule_once(delay, Task::new(body).inline());
+        armed.map_err(|error| error.refusal().clone())
+    }
+
+    /// As [`arm`](Self::arm), for an actor that counts on it and has nobody to give an error to.
+    /// Refused while the system is being closed, when nobody waits; or else that is logged.
+    pub(crate) fn arm_for(
+        &self,
+        actor: &str,
+        delay: Duration,
+        body: impl TaskBody,
+    ) -> Option<Cancellable> {
+        let report = |refusal: Refusal| {
+            if refusal != Refusal::Stopped {
+                quietly(|| {
+                    tracing::error!(target: "mini_actor", actor, %refusal, "a timer has ended");
+                });
+            }
+        };
+        self.arm(delay, body).map_err(report).ok()
+    }
+
+    /// Enters an actor into the tree. The name of a `pinned` one has been reserved.
+    pub(crate) fn enter(&self, actor: Arc<dyn Resident>, pinned: bool) -> Result<(), SpawnError> {
         let mut tree = self.tree.lock();
+        if pinned {
+            tree.reserved.remove(actor.path());
+        }
         tree.check(&self.name, actor.path())?;
+        if pinned {
+            tree.pinned.insert(actor.id(), Arc::clone(&actor));
+        }
         tree.insert(actor);
         Ok(())
     }
 
-    /// Reserves a name, for an actor that costs something before it can enter.
-    pub(crate) fn reserve(&self, path: Arc<str>) -> Result<Reservation<'_>, SpawnError> {
+    /// Keeps a name free for an actor that costs something before it can enter, until it does or
+    /// [`give_up`](Self::give_up) is called.
+    pub(crate) fn reserve(&self, path: &Arc<str>) -> Result<(), SpawnError> {
         let mut tree = self.tree.lock();
-        tree.check(&self.name, &path)?;
-        tree.reserved.insert(Arc::clone(&path));
-        Ok(Reservation { registry: self, path })
+        tree.check(&self.name, path)?;
+        tree.reserved.insert(Arc::clone(path));
+        Ok(())
+    }
+
+    pub(crate) fn give_up(&self, path: &Arc<str>) {
+        self.tree.lock().reserved.remove(path);
     }
 
     pub(crate) fn leave(&self, actor: &dyn Resident, reason: StopReason) {
@@ -237,9 +251,8 @@ impl Registry {
             hook(Terminated { id: actor.id(), path, reason });
         }
         let mut tree = self.tree.lock();
-        // Relaxed: statistics. Under the lock, so that it counts in one place at each time.
-        self.stopped.fetch_add(1, Ordering::Relaxed);
-        self.retired.fetch_add(actor.processed(), Ordering::Relaxed);
+        tree.stopped += 1;
+        tree.retired += tree.pinned.remove(&actor.id()).map_or(0, |pinned| pinned.processed());
         let gone = tree.remove(actor.path());
         let last = tree.actors.is_empty();
         let end = last && tree.closing;
@@ -276,7 +289,7 @@ impl Registry {
         self.dead_letters.release();
         let on_panic = self.on_panic.lock().take();
         // Outside the lock: its destructor is foreign code.
-        drop(contain(|| drop(on_panic)));
+        guard("the destructor of the panic hook", || drop(on_panic));
     }
 
     /// No actor is alive, and none will be: tells those that asked, and ends the threads.
@@ -374,28 +387,24 @@ impl Registry {
         });
         // Called outside the lock: it is foreign code.
         let hook = self.on_panic.lock().clone();
-        if let Some(hook) = hook
-            && let Err(error) = contain(|| hook(panic, directive))
-        {
-            quietly(
-                || tracing::error!(target: "mini_actor", error, "the panic hook panicked itself"),
-            );
+        if let Some(hook) = hook {
+            guard("the panic hook", || hook(panic, directive));
         }
     }
 
     pub(crate) fn metrics(&self) -> SystemMetrics {
-        // Relaxed, here and below: statistics.
-        let (alive, stopped, processed) = {
+        let (alive, stopped, pinned) = {
             let tree = self.tree.lock();
-            let running: u64 = tree.actors().map(|actor| actor.processed()).sum();
-            // Under the lock as well: an actor that leaves is counted here or there.
-            let retired = self.retired.load(Ordering::Relaxed);
-            (tree.actors.len(), self.stopped.load(Ordering::Relaxed), running + retired)
+            // Few, each of which has a thread. Those that share threads are counted there: a sum
+            // over all actors would keep the tree from those that spawn and stop.
+            let pinned: u64 = tree.pinned.values().map(|actor| actor.processed()).sum();
+            (tree.actors.len(), tree.stopped, pinned + tree.retired)
         };
+        // Relaxed: statistics.
         SystemMetrics {
             alive,
             stopped,
-            processed,
+            processed: pinned + self.dispatcher.received(),
             panicked: self.panics.load(Ordering::Relaxed),
             restarts: self.restarts.load(Ordering::Relaxed),
             dead_letters: self.dead_letters.count(),
@@ -405,15 +414,6 @@ impl Registry {
 
 fn is_root(path: &str) -> bool {
     path.rfind('/') == Some(0)
-}
-
-impl std::fmt::Debug for Registry {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Registry")
-            .field("name", &self.name)
-            .field("alive", &self.alive())
-            .finish_non_exhaustive()
-    }
 }
 
 #[cfg(all(test, not(lars_loom), not(lars_shuttle)))]
@@ -437,14 +437,15 @@ mod tests {
     fn a_reserved_name_is_taken_until_the_reservation_ends() {
         let system = ActorSystem::builder("test").threads(1).build().unwrap();
         let registry = system.registry();
-        let reserved = registry.reserve("/a".into()).unwrap();
+        let path = "/a".into();
+        registry.reserve(&path).unwrap();
         let taken = SpawnError::NameTaken { path: "/a".to_owned() };
-        assert_eq!(registry.reserve("/a".into()).map(drop), Err(taken.clone()));
+        assert_eq!(registry.reserve(&path), Err(taken.clone()));
         assert_eq!(system.spawn("a", || Idle).unwrap_err(), taken);
         assert_eq!(system.metrics().alive, 0);
-        drop(reserved);
+        registry.give_up(&path);
         let actor = system.spawn("a", || Idle).unwrap();
-        assert_eq!(registry.reserve("/a".into()).map(drop), Err(taken));
+        assert_eq!(registry.reserve(&path), Err(taken));
         assert_eq!(system.find::<()>("/a"), Some(actor));
     }
 

@@ -19,20 +19,25 @@ pub(crate) enum Signal {
     Stop { at: u64, reason: StopReason },
     /// Stop before the next message.
     Kill(StopReason),
-    /// A watched actor has stopped; with how many messages were accepted before, its own among
-    /// them.
-    Terminated { at: u64, gone: Terminated },
+    /// Something is due behind so many messages.
+    Due(u64, Due),
     /// A child has stopped.
     ChildGone(u64),
     /// A child escalates.
     ChildFailed(Panic),
     /// The pause before a restart is over; with the number of the restart.
     Revive(u64),
-    /// A keyed timer is due, behind so many messages; with the timer's generation.
-    Tick { at: u64, generation: u64 },
-    /// The receive timeout may be due; with how many messages were accepted before, and when its
-    /// timer fired.
-    Quiet { at: u64, generation: u64, fired: Instant },
+}
+
+/// What is received in its turn, as a message is.
+pub(crate) enum Due {
+    /// A keyed timer; with its generation.
+    Tick(u64),
+    /// Perhaps the receive timeout; with when its timer fired.
+    Quiet { generation: u64, fired: Instant },
+    /// A watched actor has stopped, whose messages come before. Ends are told one at a time, so
+    /// that a great many at once do not keep other actors from their turn.
+    Gone(Terminated),
 }
 
 /// The signals of one actor.
@@ -78,6 +83,8 @@ pub(crate) trait Resident: Send + Sync {
     fn path(&self) -> &Arc<str>;
     fn watchers(&self) -> &Watchers;
     fn askers(&self) -> &Askers;
+    /// Whether it receives nothing any more.
+    fn is_stopped(&self) -> bool;
     /// Puts a signal into its lane. If it has stopped, nothing happens.
     fn signal(self: Arc<Self>, signal: Signal);
     /// Asks it to stop after what is queued.

@@ -21,12 +21,12 @@ use std::ptr;
 use std::time::Instant;
 
 use crossbeam_deque::{Injector, Steal, Stealer, Worker as Queue};
+use lars_scheduler::idle::{Idle, Sleeper};
 
-use crate::base::panics::contain;
-use crate::dispatcher::idle::Idle;
-use crate::sync::plain::AtomicBool;
+use crate::base::panics::guard;
+use crate::sync::plain::{AtomicBool, AtomicU64};
 use crate::sync::{
-    Arc, Condvar, Mutex, Ordering, Parker, fence, real_now, round_again, thread, thread_local,
+    Arc, Condvar, LocalKey, Mutex, Ordering, fence, real_now, round_again, thread, thread_local,
     yield_now,
 };
 
@@ -72,43 +72,82 @@ impl Dispatcher {
     }
 
     pub(crate) fn as_manual(&self) -> Option<&Manual> {
+        if let Self::Manual(manual) = self { Some(manual) } else { None }
+    }
+
+    fn shared(&self) -> Option<&Arc<Shared>> {
+        if let Self::Pool(pool) = self { Some(&pool.shared) } else { None }
+    }
+
+    /// Where the calling thread, which runs an actor here, counts the messages that it receives.
+    pub(crate) fn tally(&self) -> &Tally {
         match self {
-            Self::Pool(_) => None,
-            Self::Manual(manual) => Some(manual),
+            Self::Pool(pool) => {
+                debug_assert!(pool.shared.is_current());
+                &pool.shared.tallies[with_current(|worker| worker.number).unwrap_or(0)]
+            }
+            Self::Manual(manual) => &manual.tally,
+        }
+    }
+
+    /// How many messages have been received here.
+    pub(crate) fn received(&self) -> u64 {
+        let count = |tally: &Tally| tally.count.load(Ordering::Relaxed);
+        match self {
+            Self::Pool(pool) => pool.shared.tallies.iter().map(count).sum(),
+            Self::Manual(manual) => count(&manual.tally),
         }
     }
 
     /// Whether the threads end, or have ended.
     pub(crate) fn is_ending(&self) -> bool {
-        match self {
-            // Acquire: as in `work`.
-            Self::Pool(pool) => pool.shared.ending.load(Ordering::Acquire),
-            Self::Manual(_) => false,
-        }
+        // Acquire: as in `work`.
+        self.shared().is_some_and(|shared| shared.ending.load(Ordering::Acquire))
     }
 
     /// How many threads have not ended.
     pub(crate) fn running(&self) -> usize {
-        match self {
-            Self::Pool(pool) => *pool.shared.running.lock(),
-            Self::Manual(_) => 0,
-        }
+        self.shared().map_or(0, |shared| *shared.running.lock())
     }
 
     /// Waits until the threads have ended, until `deadline` at most.
     pub(crate) fn wait_ended(&self, deadline: Option<Instant>) {
-        if let Self::Pool(pool) = self {
-            let mut running = pool.shared.running.lock();
+        if let Some(shared) = self.shared() {
+            let mut running = shared.running.lock();
             while *running > 0 && deadline.is_none_or(|deadline| real_now() < deadline) {
-                running = pool.shared.ended.wait(running, deadline);
+                running = shared.ended.wait(running, deadline);
             }
         }
     }
 
     /// Lets the threads finish what is scheduled, and end.
     pub(crate) fn end(&self) {
-        if let Self::Pool(pool) = self {
-            pool.shared.end();
+        if let Some(shared) = self.shared() {
+            shared.end();
+        }
+    }
+}
+
+/// How many messages have been received on one thread, or in virtual time by any.
+#[repr(align(64))]
+pub(crate) struct Tally {
+    count: AtomicU64,
+    /// Whether one thread writes it.
+    alone: bool,
+}
+
+impl Tally {
+    fn new(alone: bool) -> Self {
+        Self { count: AtomicU64::new(0), alone }
+    }
+
+    #[inline]
+    pub(crate) fn add_one(&self) {
+        // Relaxed, here and where it is read: a statistic.
+        if self.alone {
+            self.count.store(self.count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        } else {
+            self.count.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
@@ -121,11 +160,16 @@ pub(crate) const LAST_TURNS: usize = 1 << 20;
 pub(crate) struct Manual {
     queue: Mutex<VecDeque<Task>>,
     running: Mutex<Option<thread::ThreadId>>,
+    tally: Tally,
 }
 
 impl Manual {
     pub(crate) fn new() -> Self {
-        Self { queue: Mutex::new(VecDeque::new()), running: Mutex::new(None) }
+        Self {
+            queue: Mutex::new(VecDeque::new()),
+            running: Mutex::new(None),
+            tally: Tally::new(false),
+        }
     }
 
     /// Runs until nothing is scheduled, or `limit` activations are over. Returns how many there
@@ -157,6 +201,8 @@ struct Shared {
     own: bool,
     injector: Injector<Task>,
     stealers: Vec<Stealer<Task>>,
+    /// One of each thread.
+    tallies: Vec<Tally>,
     idle: Idle,
     ending: AtomicBool,
     /// Threads that have not ended.
@@ -167,6 +213,8 @@ struct Shared {
 /// A worker, in its thread's frame.
 struct Worker {
     shared: Arc<Shared>,
+    /// Among the workers of its pool.
+    number: usize,
     queue: Queue<Task>,
     /// The thread's own, and never borrowed while foreign code runs.
     slot: UnsafeCell<Option<Task>>,
@@ -240,25 +288,26 @@ impl Pool {
         #[cfg(test)]
         STARTED_FROM_HERE.with(|started| started.set(started.get() + 1));
         let queues: Vec<Queue<Task>> = (0..threads).map(|_| Queue::new_fifo()).collect();
-        let parkers: Vec<Parker> = (0..threads).map(|_| Parker::new()).collect();
+        let (idle, sleepers) = Idle::new(threads);
         let shared = Arc::new(Shared {
             own,
             injector: Injector::new(),
             stealers: queues.iter().map(Queue::stealer).collect(),
-            idle: Idle::new(parkers.iter().map(|parker| parker.unparker().clone()).collect()),
+            tallies: (0..threads).map(|_| Tally::new(true)).collect(),
+            idle,
             ending: AtomicBool::new(false),
             running: Mutex::new(0),
             ended: Condvar::default(),
         });
         // If a thread cannot be started, dropping this ends those that were.
         let pool = Arc::new(Self { shared });
-        for (number, (queue, parker)) in queues.into_iter().zip(parkers).enumerate() {
+        for (number, (queue, sleeper)) in queues.into_iter().zip(sleepers).enumerate() {
             let running = Running::new(&pool.shared);
             let thread = thread::Builder::new().name(format!("{name}-{number}")).stack_size(STACK);
             thread.spawn(move || {
                 let shared = Arc::clone(&running.0);
                 let (slot, blocks) = (UnsafeCell::new(None), Cell::new(false));
-                work(Worker { shared, queue, slot, blocks }, number, &parker);
+                work(Worker { shared, number, queue, slot, blocks }, &sleeper);
                 drop(running);
             })?;
         }
@@ -327,7 +376,7 @@ impl Shared {
         loop {
             match self.injector.steal() {
                 // Its destructors are foreign code.
-                Steal::Success(task) => drop(contain(|| drop(task))),
+                Steal::Success(task) => drop(guard("what was scheduled last", || drop(task))),
                 Steal::Retry => {}
                 Steal::Empty => break,
             }
@@ -405,16 +454,17 @@ impl Worker {
     }
 }
 
-fn work(worker: Worker, number: usize, parker: &Parker) {
+fn work(worker: Worker, sleeper: &Sleeper) {
     let shared = &*worker.shared;
-    let _current = Current::enter(&worker);
+    // Dropped before the worker is.
+    let _current = Set::enter(&CURRENT, &raw const worker);
     shared.idle.begin_search();
     let mut searching = true;
     let (mut round, mut slot_turns, mut searches) = (0, 0, 0);
     loop {
         round = if round > 1 { round - 1 } else { worker.begin_round() };
         let task = worker.next(&mut slot_turns);
-        if let Some(task) = task.or_else(|| shared.steal(number, &worker.queue)) {
+        if let Some(task) = task.or_else(|| shared.steal(worker.number, &worker.queue)) {
             searches = 0;
             if searching {
                 searching = false;
@@ -422,7 +472,7 @@ fn work(worker: Worker, number: usize, parker: &Parker) {
             }
             // What a task runs of others is contained inside; this is for a log subscriber that
             // panics.
-            let again = contain(|| Arc::clone(&task).activate());
+            let again = guard("an activation", || Arc::clone(&task).activate());
             worker.blocks.set(false);
             if again.unwrap_or(true) {
                 // SAFETY: looked at by this thread alone.
@@ -434,7 +484,7 @@ fn work(worker: Worker, number: usize, parker: &Parker) {
                 round_again();
             } else {
                 // It may be the last reference, and its destructors are foreign code.
-                drop(contain(|| drop(task)));
+                guard("what an actor left", || drop(task));
             }
             continue;
         }
@@ -453,26 +503,26 @@ fn work(worker: Worker, number: usize, parker: &Parker) {
         if shared.ending.load(Ordering::Acquire) && !shared.has_tasks() {
             break;
         }
-        shared
-            .idle
-            .sleep(number, parker, || shared.has_tasks() || shared.ending.load(Ordering::Acquire));
+        shared.idle.sleep(sleeper, || shared.has_tasks() || shared.ending.load(Ordering::Acquire));
     }
 }
 
-/// Makes a worker the calling thread's until this is dropped: before the worker is, also in a
-/// panic.
-struct Current;
+/// Sets a value of the calling thread until this is dropped, also in a panic.
+pub(crate) struct Set<T: Copy + 'static> {
+    place: &'static LocalKey<Cell<T>>,
+    before: T,
+}
 
-impl Current {
-    fn enter(worker: &Worker) -> Self {
-        CURRENT.with(|current| current.set(worker));
-        Self
+impl<T: Copy + 'static> Set<T> {
+    #[inline]
+    pub(crate) fn enter(place: &'static LocalKey<Cell<T>>, value: T) -> Self {
+        Self { place, before: place.with(|place| place.replace(value)) }
     }
 }
 
-impl Drop for Current {
+impl<T: Copy + 'static> Drop for Set<T> {
     fn drop(&mut self) {
-        CURRENT.with(|current| current.set(ptr::null()));
+        self.place.with(|place| place.set(self.before));
     }
 }
 
@@ -482,12 +532,14 @@ thread_local! {
 }
 
 /// Marks the calling thread as running an actor, until it is dropped.
-pub(crate) struct Inside((usize, u64));
+pub(crate) struct Inside {
+    _set: Set<(usize, u64)>,
+}
 
 impl Inside {
     #[inline]
     pub(crate) fn enter(system: usize, actor: u64) -> Self {
-        Self(RUNNING.with(|running| running.replace((system, actor))))
+        Self { _set: Set::enter(&RUNNING, (system, actor)) }
     }
 
     /// Whether the calling thread runs an actor of this system.
@@ -513,28 +565,18 @@ thread_local! {
 }
 
 /// Marks the calling thread as making a message, until it is dropped.
-pub(crate) struct Mapping(bool);
+pub(crate) struct Mapping {
+    _set: Set<bool>,
+}
 
 impl Mapping {
     pub(crate) fn enter() -> Self {
-        Self(MAPPING.with(|mapping| mapping.replace(true)))
+        Self { _set: Set::enter(&MAPPING, true) }
     }
 
     /// Whether the calling thread does, so that a mailbox might wait for it.
     pub(crate) fn is_running() -> bool {
         MAPPING.with(Cell::get)
-    }
-}
-
-impl Drop for Mapping {
-    fn drop(&mut self) {
-        MAPPING.with(|mapping| mapping.set(self.0));
-    }
-}
-
-impl Drop for Inside {
-    fn drop(&mut self) {
-        RUNNING.with(|running| running.set(self.0));
     }
 }
 

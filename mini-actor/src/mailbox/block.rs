@@ -17,11 +17,12 @@
 //! mebibytes would overflow.
 
 use std::alloc::{Layout, handle_alloc_error};
+use std::borrow::Borrow;
 use std::mem::{MaybeUninit, needs_drop};
 use std::ptr;
 
 use crate::sync::{
-    AtomicPtr, AtomicU8, AtomicUsize, CHECKED, Ordering, UnsafeCell, alloc, dealloc, write_uninit,
+    AtomicPtr, AtomicU8, CHECKED, Ordering, UnsafeCell, alloc, dealloc, write_uninit,
 };
 
 /// The initial state: nobody has put anything in.
@@ -30,6 +31,37 @@ const EMPTY: u8 = 0;
 const FULL: u8 = 1;
 /// No message comes: making it panicked.
 const VOID: u8 = 2;
+
+/// A message on its way into a slot: as it is, or in a box. A large one is not handed from frame to
+/// frame, which would overflow the stack of an ordinary thread in a build without optimization.
+pub(crate) trait Parcel<T>: Borrow<T> {
+    /// Moves the message to where it stays.
+    ///
+    /// # Safety
+    ///
+    /// The place can be written, and holds nothing that has to be dropped.
+    unsafe fn unpack(self, place: *mut T);
+}
+
+impl<T> Parcel<T> for T {
+    #[inline]
+    unsafe fn unpack(self, place: *mut T) {
+        // SAFETY: the caller says that it can be written.
+        unsafe { place.write(self) };
+    }
+}
+
+impl<T> Parcel<T> for Box<T> {
+    unsafe fn unpack(self, place: *mut T) {
+        let message = Box::into_raw(self);
+        // SAFETY: the message is moved: what is left in the box is taken for memory without a
+        // value, and freed as that. The place can be written, and is not in the box.
+        unsafe {
+            ptr::copy_nonoverlapping(message, place, 1);
+            drop(Box::from_raw(message.cast::<MaybeUninit<T>>()));
+        }
+    }
+}
 
 /// Room for one message.
 pub(super) struct Slot<T> {
@@ -54,14 +86,14 @@ impl<T> Slot<T> {
     /// The slot is in a block that has not been freed. The caller has taken the slot, and has put
     /// nothing in since. The reader may free the block as soon as this has put the message in.
     #[inline]
-    pub(super) unsafe fn fill(slot: *const Self, message: T) {
+    pub(super) unsafe fn fill(slot: *const Self, message: impl Parcel<T>) {
         debug_assert!(!slot.is_null());
         // SAFETY: the block is there, because its reader waits for this slot.
         let slot = unsafe { &*slot };
         debug_assert_eq!(slot.state.load(Ordering::Relaxed), EMPTY, "the slot is filled twice");
         // SAFETY: the one sender that has taken the slot writes; the reader does not read before
         // the state says so.
-        slot.value.with_mut(|value| unsafe { (*value).write(message) });
+        slot.value.with_mut(|value| unsafe { message.unpack(value.cast()) });
         // Release: the value goes with it. The last access to the block.
         slot.state.store(FULL, Ordering::Release);
     }
@@ -110,7 +142,7 @@ pub(super) struct Block<T> {
     /// The block behind this one, in the queue or among the spare ones.
     pub(super) next: AtomicPtr<Block<T>>,
     /// Among the spare ones: how many there are from here on. The reader's.
-    pub(super) depth: AtomicUsize,
+    pub(super) depth: UnsafeCell<usize>,
     slots: [Slot<T>; 0],
 }
 
@@ -153,7 +185,7 @@ impl<T> Block<T> {
         // SAFETY: just allocated, and nobody else has it.
         unsafe {
             (&raw mut (*block).next).write(AtomicPtr::new(ptr::null_mut()));
-            (&raw mut (*block).depth).write(AtomicUsize::new(0));
+            (&raw mut (*block).depth).write(UnsafeCell::new(0));
         }
         for number in 0..Self::SLOTS {
             // SAFETY: there are so many slots, in memory that was just allocated. Only their states
@@ -189,6 +221,9 @@ impl<T> Block<T> {
     /// it.
     pub(super) unsafe fn free(block: *mut Self) {
         debug_assert!(!block.is_null());
+        // A reader that still looked at it would be in a race with this, which a model sees.
+        // SAFETY: nobody else has the block.
+        unsafe { &(*block).depth }.with_mut(|_| ());
         // What stands for an atomic in a model has something to drop.
         if needs_drop::<Slot<T>>() || needs_drop::<Self>() {
             for number in 0..Self::SLOTS {

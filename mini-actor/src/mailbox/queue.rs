@@ -66,12 +66,15 @@
 //! So no thread can hold a reference to a spare block when the activation frees it.
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::ops::Deref;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
+use std::task::{Poll, Waker};
 use std::time::Instant;
 
-use crate::mailbox::block::{Block, Found, Slot};
+use crate::base::panics::guard;
+use crate::mailbox::block::{Block, Found, Parcel, Slot};
 use crate::mailbox::overflow::{Capacity, Overflow};
 use crate::sync::{
     AtomicPtr, AtomicU64, AtomicUsize, CHECKED, Condvar, Mutex, Ordering, UnsafeCell, fence,
@@ -145,13 +148,43 @@ struct Next<T> {
 struct Bound {
     capacity: u64,
     waiting: AtomicUsize,
-    /// Whether actors that send must not wait, now.
-    lock: Mutex<bool>,
+    lock: Mutex<Waiting>,
     room: Condvar,
     overflow: Overflow,
 }
 
+#[derive(Default)]
+struct Waiting {
+    /// Whether actors that send must not wait, now.
+    barred: bool,
+    /// The number of the next future that waits.
+    next: u64,
+    /// Of futures; by their numbers, so that one that is dropped leaves.
+    wakers: BTreeMap<u64, Waker>,
+}
+
 impl Bound {
+    /// Wakes the threads that wait, and `most` of the futures. One that finds no room then waits
+    /// anew; one that goes without having used it wakes the next.
+    fn wake(&self, most: usize) {
+        let mut wakers = Vec::new();
+        {
+            let mut waiting = self.lock.lock();
+            while wakers.len() < most
+                && let Some((_, waker)) = waiting.wakers.pop_first()
+            {
+                wakers.push(waker);
+            }
+        }
+        // Relaxed: a number that is too large costs a look.
+        self.waiting.fetch_sub(wakers.len(), Ordering::Relaxed);
+        self.room.notify_all();
+        // Outside the lock: they are foreign code.
+        for waker in wakers {
+            guard("a waker", || waker.wake());
+        }
+    }
+
     /// Whether senders take messages out, so that the reader's side needs the lock.
     fn evicts(&self) -> bool {
         self.overflow == Overflow::DropOldest
@@ -238,7 +271,7 @@ impl<T> Mailbox<T> {
             Capacity::Bounded(limit, policy) => Some(Box::new(Bound {
                 capacity: limit as u64,
                 waiting: AtomicUsize::new(0),
-                lock: Mutex::new(false),
+                lock: Mutex::default(),
                 room: Condvar::default(),
                 overflow: policy,
             })),
@@ -337,10 +370,10 @@ impl<T> Mailbox<T> {
     }
 
     /// Puts in what `make` makes of `given`, or gives that back.
-    pub(crate) fn send_with<P>(
+    pub(crate) fn send_with<P, B: Parcel<T>>(
         &self,
         given: P,
-        make: impl FnOnce(P) -> T,
+        make: impl FnOnce(P) -> B,
     ) -> Result<Sent, Unsent<P>> {
         let (slot, sent) = match self.reserve(1) {
             Ok((slot, _, sent)) => (slot, sent),
@@ -530,9 +563,10 @@ impl<T> Mailbox<T> {
         // Acquire: its depth as an earlier reader left it.
         let mut top = self.middle.spare.load(Ordering::Acquire);
         loop {
-            // SAFETY: only the reader frees blocks. If this one has been taken meanwhile, it is in
-            // use, and its depth still what a reader wrote.
-            let depth = unsafe { top.as_ref() }.map_or(0, |top| top.depth.load(Ordering::Relaxed));
+            // SAFETY: only the reader frees blocks, and this is the only one. If the block has been
+            // taken meanwhile, it is in use, and its depth still what a reader wrote.
+            let depth = unsafe { top.as_ref() }
+                .map_or(0, |top| top.depth.with_mut(|depth| unsafe { *depth }));
             if depth >= Self::SPARE {
                 // Relaxed: a number that only says when to look.
                 self.middle.blocks.fetch_sub(1, Ordering::Relaxed);
@@ -543,7 +577,8 @@ impl<T> Mailbox<T> {
             }
             // SAFETY: it is out of the queue and not on the stack yet, so nobody else has it.
             let read = unsafe { &*block };
-            read.depth.store(depth + 1, Ordering::Relaxed);
+            // SAFETY: the depth belongs to the reader.
+            read.depth.with_mut(|place| unsafe { *place = depth + 1 });
             read.next.store(top, Ordering::Relaxed);
             // Release: a sender that takes it sees it as we leave it. Senders take all or nothing,
             // so a block that is found on top again has the same below it.
@@ -609,11 +644,8 @@ impl<T> Mailbox<T> {
         bound.waiting.fetch_add(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         let mut in_time = true;
-        while !self.is_closed()
-            && self.accepted().saturating_sub(self.head.taken.load(Ordering::Acquire))
-                >= bound.capacity
-        {
-            if actor && *guard || deadline.is_some_and(|deadline| real_now() >= deadline) {
+        while !self.has_room_or_end(bound) {
+            if actor && guard.barred || deadline.is_some_and(|deadline| real_now() >= deadline) {
                 in_time = false;
                 break;
             }
@@ -623,31 +655,107 @@ impl<T> Mailbox<T> {
         in_time
     }
 
-    /// Lets actors that send wait for room, or no longer, those included that do.
-    pub(crate) fn let_actors_wait(&self, wait: bool) {
-        if let Some(bound) = &self.middle.bound {
-            *bound.lock.lock() = !wait;
-            if !wait {
-                bound.room.notify_all();
+    /// Whether it is worth trying again to send.
+    fn has_room_or_end(&self, bound: &Bound) -> bool {
+        // Acquire: as in `reserve`.
+        let taken = self.head.taken.load(Ordering::Acquire);
+        self.is_closed() || self.accepted().saturating_sub(taken) < bound.capacity
+    }
+
+    /// Waits as [`wait_for_room`](Self::wait_for_room) does, in a future, which waits by the number
+    /// in `place`. It may be woken although there is no room.
+    pub(crate) fn poll_room(
+        &self,
+        place: &mut Option<u64>,
+        waker: &Waker,
+        actor: bool,
+    ) -> Poll<bool> {
+        let Some(bound) = &self.middle.bound else {
+            return Poll::Ready(true);
+        };
+        // Cloned and dropped outside the lock: it is foreign code.
+        let waker = waker.clone();
+        let mut waiting = bound.lock.lock();
+        if actor && waiting.barred {
+            drop(waiting);
+            self.leave_room(place, false);
+            return Poll::Ready(false);
+        }
+        let number = *place.get_or_insert(waiting.next);
+        waiting.next = waiting.next.max(number + 1);
+        let before = waiting.wakers.insert(number, waker);
+        if before.is_none() {
+            bound.waiting.fetch_add(1, Ordering::Relaxed);
+        }
+        // SeqCst fence, as in `wait_for_room`.
+        fence(Ordering::SeqCst);
+        let ready = self.has_room_or_end(bound);
+        drop(waiting);
+        drop(before);
+        if ready {
+            self.leave_room(place, false);
+            return Poll::Ready(true);
+        }
+        Poll::Pending
+    }
+
+    /// A future does not wait any more. If it was woken and has not `used` the room, another may be
+    /// waiting for that.
+    pub(crate) fn leave_room(&self, place: &mut Option<u64>, used: bool) {
+        if let Some(bound) = &self.middle.bound
+            && let Some(number) = place.take()
+        {
+            let left = bound.lock.lock().wakers.remove(&number);
+            match left {
+                Some(_) => drop(bound.waiting.fetch_sub(1, Ordering::Relaxed)),
+                None if used => {}
+                None => bound.wake(1),
             }
         }
     }
 
-    fn wake_waiting(bound: &Bound) {
+    /// Lets actors that send wait for room, or no longer, those included that do.
+    pub(crate) fn let_actors_wait(&self, wait: bool) {
+        if let Some(bound) = &self.middle.bound {
+            bound.lock.lock().barred = !wait;
+            if !wait {
+                bound.wake(usize::MAX);
+            }
+        }
+    }
+
+    fn wake_waiting(bound: &Bound, most: usize) {
         // SeqCst fence: see `wait_for_room`.
         fence(Ordering::SeqCst);
         if bound.waiting.load(Ordering::Relaxed) > 0 {
-            drop(bound.lock.lock());
-            bound.room.notify_all();
+            bound.wake(most);
         }
     }
 
     /// Takes the oldest message out, as a sender that needs room for a newer one.
     pub(crate) fn evict(&self) -> Option<T> {
+        // SAFETY: the message is read once, since its slot is empty then.
+        self.evict_with(|message| unsafe { message.read() })
+    }
+
+    /// As [`evict`](Self::evict), for a message that is too large to be handed from frame to frame.
+    pub(crate) fn evict_boxed(&self) -> Option<Box<T>> {
+        self.evict_with(|message| {
+            let mut evicted = Box::new_uninit();
+            // SAFETY: the message is moved into the new box, since its slot is empty then.
+            unsafe {
+                ptr::copy_nonoverlapping(message, evicted.as_mut_ptr(), 1);
+                evicted.assume_init()
+            }
+        })
+    }
+
+    /// `read` moves the message out.
+    fn evict_with<R>(&self, read: impl FnMut(*mut T) -> R) -> Option<R> {
         let bound = self.middle.bound.as_deref().filter(|bound| bound.evicts())?;
         let _reader = bound.lock.lock();
         // SAFETY: all readers of a mailbox that evicts hold the lock, as this one does.
-        unsafe { self.take(Some(bound)) }
+        unsafe { self.take_with(Some(bound), read) }
     }
 
     /// Takes the next message out, if it is there yet.
@@ -673,7 +781,7 @@ impl<T> Mailbox<T> {
                 let message = unsafe { self.take(Some(bound)) };
                 // A slot whose message panicked on its way makes room as well.
                 if self.head.taken.load(Ordering::Relaxed) != before {
-                    Self::wake_waiting(bound);
+                    Self::wake_waiting(bound, 1);
                 }
                 message
             }
@@ -795,7 +903,7 @@ impl<T> Mailbox<T> {
             word = self.tail.word.load(Ordering::Acquire);
         }
         if let Some(bound) = &self.middle.bound {
-            Self::wake_waiting(bound);
+            Self::wake_waiting(bound, usize::MAX);
         }
         Self::count(word / ONE)
     }
@@ -883,8 +991,13 @@ impl<T> Mailbox<T> {
 
 impl<T> Drop for Mailbox<T> {
     fn drop(&mut self) {
-        // SAFETY: nobody else is left. A message is there until it is dropped, once.
-        while let Some(()) = unsafe { self.take_with(None, |message| message.drop_in_place()) } {}
+        // The destructors of messages are foreign code: a panic in one must not keep the others.
+        let drop_one = |message: *mut T| {
+            // SAFETY: a message is there until it is dropped, once.
+            guard("the destructor of a message", || unsafe { message.drop_in_place() });
+        };
+        // SAFETY: nobody else is left.
+        while let Some(()) = unsafe { self.take_with(None, drop_one) } {}
         self.head.next.with_mut(|next| {
             // SAFETY: nobody else is left.
             let last = unsafe { (*next).block };

@@ -1,18 +1,18 @@
 //! References to actors.
 
-use std::fmt;
 use std::future::Future;
 use std::hash::{Hash, Hasher};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use crate::base::error::SendError;
+use crate::base::error::{SendError, Unsendable};
 use crate::base::oneshot::{NoValue, OneShot};
 use crate::base::stop_reason::StopReason;
 use crate::cell::home::{Cell, Wait};
+use crate::cell::registry::Registry;
 use crate::cell::signal::{Resident, Signal, Watcher};
-use crate::dispatcher::workers::{about_to_block, polled_and_pending};
+use crate::dispatcher::workers::{Inside, about_to_block, polled_and_pending};
 use crate::sync::{Arc, Ordering, Weak, real_now};
 
 /// A reference to an actor that receives messages of type `M`. Cheap to clone, `Send` and `Sync`.
@@ -102,9 +102,50 @@ impl<M: Send + 'static> ActorRef<M> {
     /// receive becomes a dead letter.
     #[inline]
     pub fn tell(&self, message: M) -> Result<(), SendError<M>> {
-        self.cell.send(message, Wait::Until(None)).map_err(|(reason, message)| {
-            SendError::new(message, reason, Arc::clone(&self.cell.path))
-        })
+        let sent = self.cell.send(message, Wait::Until(None));
+        sent.map_err(|(reason, message)| SendError::new(message, reason, &self.cell.path))
+    }
+
+    /// Sends as [`tell`](Self::tell), as soon as there is room: the future waits where a full
+    /// mailbox would refuse the message, whether its policy is
+    /// [`Fail`](crate::Overflow::Fail) or [`Block`](crate::Overflow::Block), without a limit, and
+    /// keeps no thread. Nothing is sent before it is polled; dropping it withdraws the message.
+    /// Senders that wait get room in no particular order.
+    ///
+    /// An actor that is to wait pipes it: [`Context::pipe_to_self`](crate::Context::pipe_to_self).
+    ///
+    /// # Errors
+    ///
+    /// [`SendError`], from the result, if the actor stops before there is room. An actor that waits
+    /// for it with an executor of its own gets it also where it must not wait at all: see
+    /// [`Overflow::Block`](crate::Overflow::Block).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use mini_actor::{Actor, ActorSystem, Context};
+    /// use mini_actor::{Overflow, Props};
+    /// # struct Printer;
+    /// # impl Actor for Printer {
+    /// #     type Message = u32;
+    /// #     fn receive(&mut self, _: u32, _: &mut Context<Self>) {}
+    /// # }
+    ///
+    /// let system = ActorSystem::new("demo")?;
+    /// let props = Props::new(|| Printer).bounded(1, Overflow::Fail);
+    /// let printer = system.spawn_with("printer", props)?;
+    /// futures::executor::block_on(async {
+    ///     for page in 0..100 {
+    ///         printer.tell_when_room(page).await?; // none is refused
+    ///     }
+    ///     Ok::<_, mini_actor::SendError<u32>>(())
+    /// })?;
+    /// assert_eq!(system.close()?.dead_letters, 0);
+    /// # Ok(()) }
+    /// ```
+    pub fn tell_when_room(&self, message: M) -> Telling<M> {
+        Telling { cell: Arc::clone(&self.cell), message: Some(message), place: None }
     }
 
     /// Stops the actor after what is in its mailbox now. Its children are stopped first; while they
@@ -190,7 +231,8 @@ impl<M: Send + 'static> ActorRef<M> {
         &self,
         map: impl Fn(P) -> M + Send + Sync + 'static,
     ) -> Recipient<P> {
-        Recipient { target: Arc::new(Mapped { cell: Arc::clone(&self.cell), map }) }
+        let cell = Arc::clone(&self.cell);
+        Recipient { target: Arc::new(Mapped { home: Arc::clone(&cell) as _, cell, map }) }
     }
 
     pub(crate) fn cell(&self) -> &Arc<Cell<M>> {
@@ -218,11 +260,7 @@ impl<M> Hash for ActorRef<M> {
     }
 }
 
-impl<M> fmt::Debug for ActorRef<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ActorRef").field(&&*self.cell.path).finish()
-    }
-}
+show!([M] ActorRef<M>, "ActorRef", |it| path: &*it.cell.path);
 
 /// A reference to an actor that does not keep its memory. Actors live as long as they do, whoever
 /// refers to them; this is for those who hold very many references for a long time.
@@ -264,41 +302,50 @@ impl<M> Clone for WeakActorRef<M> {
     }
 }
 
-impl<M> fmt::Debug for WeakActorRef<M> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("WeakActorRef").field(&self.upgrade()).finish()
+show!([M] WeakActorRef<M>, "WeakActorRef", |it| actor: it.upgrade());
+
+/// An actor that is to be [watched](crate::Context::watch), as it is known: made of an [`ActorRef`]
+/// or a [`Recipient`].
+pub struct Watched(pub(crate) Arc<dyn Resident>);
+
+impl<M: Send + 'static> From<&ActorRef<M>> for Watched {
+    fn from(actor: &ActorRef<M>) -> Self {
+        Self(Arc::clone(&actor.cell) as _)
     }
 }
 
-trait Accept<P>: Send + Sync {
-    fn accept(&self, given: P) -> Result<(), SendError<P>>;
-    fn path(&self) -> &str;
-    fn id(&self) -> u64;
-    fn is_stopped(&self) -> bool;
+impl<P> From<&Recipient<P>> for Watched {
+    fn from(recipient: &Recipient<P>) -> Self {
+        Self(Arc::clone(recipient.target.home()))
+    }
+}
+
+show!([] Watched, "Watched", |it| path: it.0.path());
+
+pub(crate) trait Accept<P>: Send + Sync {
+    fn accept(&self, given: P, wait: Wait) -> Result<(), (Unsendable, P)>;
+    fn home(&self) -> &Arc<dyn Resident>;
+    fn registry(&self) -> &Arc<Registry>;
 }
 
 struct Mapped<M, F> {
     cell: Arc<Cell<M>>,
+    /// The cell without its type.
+    home: Arc<dyn Resident>,
     map: F,
 }
 
 impl<P, M: Send + 'static, F: Fn(P) -> M + Send + Sync> Accept<P> for Mapped<M, F> {
-    fn accept(&self, given: P) -> Result<(), SendError<P>> {
-        self.cell
-            .offer(given, &self.map, Wait::Until(None))
-            .map_err(|(reason, given)| SendError::new(given, reason, Arc::clone(&self.cell.path)))
+    fn accept(&self, given: P, wait: Wait) -> Result<(), (Unsendable, P)> {
+        self.cell.offer(given, &self.map, wait)
     }
 
-    fn path(&self) -> &str {
-        &self.cell.path
+    fn home(&self) -> &Arc<dyn Resident> {
+        &self.home
     }
 
-    fn id(&self) -> u64 {
-        self.cell.id
-    }
-
-    fn is_stopped(&self) -> bool {
-        self.cell.mailbox.is_closed()
+    fn registry(&self) -> &Arc<Registry> {
+        &self.cell.registry
     }
 }
 
@@ -335,7 +382,7 @@ impl<P, M: Send + 'static, F: Fn(P) -> M + Send + Sync> Accept<P> for Mapped<M, 
 /// # Ok(()) }
 /// ```
 pub struct Recipient<P> {
-    target: Arc<dyn Accept<P>>,
+    pub(crate) target: Arc<dyn Accept<P>>,
 }
 
 impl<P> Recipient<P> {
@@ -345,17 +392,23 @@ impl<P> Recipient<P> {
     ///
     /// [`SendError`] gives back what was handed in, before it was made into a message.
     pub fn tell(&self, given: P) -> Result<(), SendError<P>> {
-        self.target.accept(given)
+        let sent = self.target.accept(given, Wait::Until(None));
+        sent.map_err(|(reason, given)| SendError::new(given, reason, self.target.home().path()))
     }
 
     /// The path of the actor.
     pub fn path(&self) -> &str {
-        self.target.path()
+        self.target.home().path()
+    }
+
+    /// The number of the actor, as [`ActorRef::id`].
+    pub fn id(&self) -> u64 {
+        self.target.home().id()
     }
 
     /// Whether the actor receives nothing any more.
     pub fn is_stopped(&self) -> bool {
-        self.target.is_stopped()
+        self.target.home().is_stopped()
     }
 }
 
@@ -368,17 +421,63 @@ impl<P> Clone for Recipient<P> {
 /// Equal if they refer to the same actor, however they make its messages.
 impl<P> PartialEq for Recipient<P> {
     fn eq(&self, other: &Self) -> bool {
-        self.target.id() == other.target.id()
+        self.id() == other.id()
     }
 }
 
 impl<P> Eq for Recipient<P> {}
 
-impl<P> fmt::Debug for Recipient<P> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Recipient").field(&self.path()).finish()
+show!([P] Recipient<P>, "Recipient", |it| path: it.path());
+
+/// A message that waits for room. Made by [`ActorRef::tell_when_room`].
+#[must_use = "nothing is sent before it is polled"]
+pub struct Telling<M: Send + 'static> {
+    cell: Arc<Cell<M>>,
+    /// Until it has been sent or given back.
+    message: Option<M>,
+    /// The number under which it waits.
+    place: Option<u64>,
+}
+
+/// The message is moved in and out, and never pinned.
+impl<M: Send + 'static> Unpin for Telling<M> {}
+
+impl<M: Send + 'static> Future for Telling<M> {
+    type Output = Result<(), SendError<M>>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Self { cell, message, place } = &mut *self;
+        while let Some(given) = message.take() {
+            let Err((reason, given)) = cell.send(given, Wait::Never) else {
+                cell.mailbox.leave_room(place, true);
+                return Poll::Ready(Ok(()));
+            };
+            let room = match reason {
+                Unsendable::Full => {
+                    cell.mailbox.poll_room(place, context.waker(), Inside::any_actor())
+                }
+                Unsendable::Stopped => Poll::Ready(false),
+            };
+            if room == Poll::Ready(false) {
+                return Poll::Ready(Err(SendError::new(given, reason, &cell.path)));
+            }
+            *message = Some(given);
+            if room.is_pending() {
+                polled_and_pending();
+                break;
+            }
+        }
+        Poll::Pending
     }
 }
+
+impl<M: Send + 'static> Drop for Telling<M> {
+    fn drop(&mut self) {
+        self.cell.mailbox.leave_room(&mut self.place, false);
+    }
+}
+
+show!([M: Send + 'static] Telling<M>, "Telling", |it| path: &*it.cell.path);
 
 /// Settles a termination, also when its actor goes with a system that nobody runs any more.
 struct End(Arc<OneShot<StopReason>>);
@@ -465,8 +564,4 @@ impl Future for Termination {
     }
 }
 
-impl fmt::Debug for Termination {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Termination").finish_non_exhaustive()
-    }
-}
+show!([] Termination, "Termination", |it| open: it.shot.is_open());

@@ -1,22 +1,22 @@
 //! Questions: a message with a way back, and a limit for the answer.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use lars_scheduler::{Cancellable, Task, TaskBody};
+use lars_scheduler::{Cancellable, Refusal, TaskBody};
 
 use crate::base::error::{AskError, Unsendable};
 use crate::base::oneshot::{NoValue, OneShot};
+use crate::base::panics::guard;
 use crate::cell::askers::{Waits, weak};
 use crate::cell::dead_letters::Undelivered;
 use crate::cell::home::Wait;
 use crate::cell::registry::Registry;
 use crate::cell::signal::Resident;
 use crate::dispatcher::workers::{Inside, LAST_TURNS, about_to_block, polled_and_pending};
-use crate::refs::address::ActorRef;
+use crate::refs::address::{ActorRef, Recipient};
 use crate::sync::plain::AtomicBool;
 use crate::sync::{Arc, Mutex, Ordering, real_now};
 
@@ -115,7 +115,7 @@ impl<T: Send + 'static> Reply<T> {
         match question.shot.settle(Ok(answer)) {
             Ok(()) => question.cancel_timer(),
             Err(Ok(answer)) => {
-                self.registry.dead_letters.bury(&self.asked, Undelivered::Late, answer);
+                self.registry.dead_letters.bury::<T>(&self.asked, Undelivered::Late, answer);
             }
             Err(Err(_)) => {}
         }
@@ -137,11 +137,7 @@ impl<T: Send + 'static> Drop for Reply<T> {
     }
 }
 
-impl<T: Send + 'static> fmt::Debug for Reply<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reply").field("asked", &self.asked).finish_non_exhaustive()
-    }
-}
+show!([T: Send + 'static] Reply<T>, "Reply", |it| asked: it.asked);
 
 /// The answer to a question. Made by [`ActorRef::ask`].
 ///
@@ -227,53 +223,106 @@ impl<M: Send + 'static> ActorRef<M> {
         make: impl FnOnce(Reply<T>) -> M,
         timeout: Duration,
     ) -> Ask<T> {
-        let registry = Arc::clone(&self.cell().registry);
-        let asked = Arc::clone(&self.cell().path);
-        let real = registry.dispatcher.as_manual().is_none();
-        let deadline = if real { real_now().checked_add(timeout) } else { None };
-        let question =
-            Arc::new(Question { shot: OneShot::new(), timer: Mutex::new(None), deadline });
-        let ask = |state| Ask {
-            state,
-            registry: Arc::clone(&registry),
-            to: Arc::clone(self.cell()) as Arc<_>,
-            limit: timeout,
-            by_actor: AtomicBool::new(false),
-        };
-        let give_up = Task::new(GiveUp { question: Arc::clone(&question) });
-        {
-            // Held over the scheduling, so that a timer that fires at once finds itself here.
-            let mut timer = question.timer.lock();
-            match registry.timers.schedule_once(timeout, give_up.inline()) {
-                Ok(scheduled) => *timer = Some(scheduled),
-                Err(_) => return ask(Err(AskError::Closed)),
-            }
-        }
-        let reply = Reply {
-            question: Some(Arc::clone(&question)),
-            registry: Arc::clone(&registry),
-            asked: Arc::clone(&asked),
-        };
-        match self.cell().send(make(reply), Wait::Until(deadline)) {
-            Ok(()) => ask(Ok(question)),
-            Err((reason, message)) => {
-                // Its reply settles the question and cancels the timer, if the message has still
-                // got it.
-                drop(message);
-                question.cancel_timer();
-                ask(Err(match reason {
-                    Unsendable::Stopped => AskError::Stopped(Arc::clone(&asked)),
-                    Unsendable::Full if deadline.is_some_and(|deadline| real_now() >= deadline) => {
-                        AskError::Timeout(timeout)
-                    }
-                    Unsendable::Full => AskError::Full(Arc::clone(&asked)),
-                }))
-            }
-        }
+        let to = Arc::clone(self.cell()) as Arc<dyn Resident>;
+        let send = |reply, wait| self.cell().send(make(reply), wait);
+        Ask::begin(to, &self.cell().registry, timeout, send)
+    }
+}
+
+impl<P> Recipient<P> {
+    /// Asks, as [`ActorRef::ask`]: `make` makes what the recipient takes, with a [`Reply`] in it.
+    ///
+    /// # Errors
+    ///
+    /// [`AskError`], from the result, as for [`ActorRef::ask`].
+    ///
+    /// # Panics
+    ///
+    /// If `make` does, or the mapping of the recipient.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use mini_actor::test_kit::TestKit;
+    /// use mini_actor::{Recipient, Reply};
+    /// use std::time::Duration;
+    ///
+    /// enum Request {
+    ///     Price(&'static str, Reply<u32>),
+    /// }
+    ///
+    /// let kit = TestKit::new("test")?;
+    /// let shop = kit.probe::<Request>("shop");
+    /// /// All that a customer knows of it.
+    /// type Prices = Recipient<(&'static str, Reply<u32>)>;
+    /// let prices: Prices = shop.actor().map(|(article, reply)| Request::Price(article, reply));
+    ///
+    /// let price = prices.ask(|reply| ("tea", reply), Duration::from_secs(1));
+    /// let Request::Price("tea", reply) = shop.expect_message() else { panic!("it was tea") };
+    /// reply.send(3);
+    /// assert_eq!(price.wait()?, 3);
+    /// # Ok(()) }
+    /// ```
+    pub fn ask<T: Send + 'static>(
+        &self,
+        make: impl FnOnce(Reply<T>) -> P,
+        timeout: Duration,
+    ) -> Ask<T> {
+        let (to, registry) = (Arc::clone(self.target.home()), self.target.registry());
+        Ask::begin(to, registry, timeout, |reply, wait| self.target.accept(make(reply), wait))
     }
 }
 
 impl<T: Send + 'static> Ask<T> {
+    /// Asks `to`: `send` sends it the question with this reply in it, or gives that back.
+    fn begin<P>(
+        to: Arc<dyn Resident>,
+        registry: &Arc<Registry>,
+        limit: Duration,
+        send: impl FnOnce(Reply<T>, Wait) -> Result<(), (Unsendable, P)>,
+    ) -> Self {
+        let asked = Arc::clone(to.path());
+        let is_real = registry.dispatcher.as_manual().is_none();
+        let deadline = is_real.then(|| real_now().checked_add(limit)).flatten();
+        let question =
+            Arc::new(Question { shot: OneShot::new(), timer: Mutex::new(None), deadline });
+        let ask = |state| Self {
+            state,
+            registry: Arc::clone(registry),
+            to,
+            limit,
+            by_actor: AtomicBool::new(false),
+        };
+        {
+            // Held over the scheduling, so that a timer that fires at once finds itself here.
+            let mut timer = question.timer.lock();
+            match registry.arm(limit, GiveUp { question: Arc::clone(&question) }) {
+                Ok(scheduled) => *timer = Some(scheduled),
+                Err(Refusal::Stopped) => return ask(Err(AskError::Closed)),
+                Err(refusal) => return ask(Err(AskError::NoTimer(refusal))),
+            }
+        }
+        let reply = Reply {
+            question: Some(Arc::clone(&question)),
+            registry: Arc::clone(registry),
+            asked: Arc::clone(&asked),
+        };
+        let Err((reason, message)) = send(reply, Wait::Until(deadline)) else {
+            return ask(Ok(question));
+        };
+        // Its reply settles the question and cancels the timer, if the message has still got it.
+        guard("the destructor of a question", || drop(message));
+        question.cancel_timer();
+        ask(Err(match reason {
+            Unsendable::Stopped => AskError::Stopped(asked),
+            Unsendable::Full if deadline.is_some_and(|deadline| real_now() >= deadline) => {
+                AskError::Timeout(limit)
+            }
+            Unsendable::Full => AskError::Full(asked),
+        }))
+    }
+
     /// Blocks until the answer has come, or the time-out, also while the system is closed.
     ///
     /// To be called by an actor only if it cannot be helped: it keeps a thread of the system from
@@ -353,14 +402,10 @@ impl<T: Send + 'static> Drop for Ask<T> {
             let unseen = question.shot.abandon();
             question.cancel_timer();
             if let Some(answer) = unseen {
-                self.registry.dead_letters.bury(self.to.path(), Undelivered::Late, answer);
+                self.registry.dead_letters.bury::<T>(self.to.path(), Undelivered::Late, answer);
             }
         }
     }
 }
 
-impl<T: Send + 'static> fmt::Debug for Ask<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ask").field("asked", self.to.path()).field("limit", &self.limit).finish()
-    }
-}
+show!([T: Send + 'static] Ask<T>, "Ask", |it| asked: it.to.path(), limit: it.limit);

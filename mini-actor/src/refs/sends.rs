@@ -1,13 +1,13 @@
 //! Scheduled message sends.
 
 use std::ops::ControlFlow;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lars_scheduler::{
     Cancellable, Due, Handle, MissedTickBehavior, Periodic, ScheduleError, Task, TaskBody,
 };
 
-use crate::cell::home::Cell;
+use crate::cell::home::{Cell, LARGE};
 use crate::refs::address::ActorRef;
 use crate::sync::Arc;
 
@@ -82,6 +82,23 @@ impl<M: Send + 'static> TaskBody for Delivery<M> {
     }
 }
 
+/// The send of a large message, which is not handed from frame to frame on the timer thread.
+struct LargeDelivery<M> {
+    to: Arc<Cell<M>>,
+    message: Box<M>,
+}
+
+impl<M: Send + 'static> TaskBody for LargeDelivery<M> {
+    fn run(self) {
+        self.to.deliver_boxed(self.message);
+    }
+}
+
+enum When {
+    In(Duration),
+    At(Instant),
+}
+
 impl Scheduler {
     pub(crate) fn new(timers: Handle) -> Self {
         Self { timers }
@@ -127,10 +144,83 @@ impl Scheduler {
         to: &ActorRef<M>,
         message: M,
     ) -> Result<Cancellable, ScheduleError<M>> {
-        let delivery = Delivery { to: Arc::clone(to.cell()), message };
-        self.timers
-            .schedule_once(delay, Task::new(delivery).inline().run_on_close())
-            .map_err(|refused| refused.map(|task| task.into_body().message))
+        self.send_at(When::In(delay), to, message)
+    }
+
+    /// Sends `message` to the actor once, at `deadline`. A deadline that has passed is now.
+    ///
+    /// Otherwise as [`schedule_once`](Self::schedule_once). The scheduler's time is
+    /// [`Handle::now`], in virtual time as well.
+    ///
+    /// # Errors
+    ///
+    /// As for [`schedule_once`](Self::schedule_once).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use mini_actor::test_kit::TestKit;
+    /// use std::time::Duration;
+    ///
+    /// let kit = TestKit::new("test")?;
+    /// let probe = kit.probe::<&'static str>("probe");
+    /// let end = kit.scheduler().timers().now() + Duration::from_secs(30);
+    /// kit.advance(Duration::from_secs(10)); // which the sender need not know of
+    /// let _ = kit.scheduler().schedule_at(end, probe.actor(), "time is up")?;
+    /// assert_eq!(probe.expect_message_within(Duration::from_secs(20)), "time is up");
+    /// # Ok(()) }
+    /// ```
+    pub fn schedule_at<M: Send + 'static>(
+        &self,
+        deadline: Instant,
+        to: &ActorRef<M>,
+        message: M,
+    ) -> Result<Cancellable, ScheduleError<M>> {
+        self.send_at(When::At(deadline), to, message)
+    }
+
+    fn send_at<M: Send + 'static>(
+        &self,
+        when: When,
+        to: &ActorRef<M>,
+        message: M,
+    ) -> Result<Cancellable, ScheduleError<M>> {
+        // One function for each, so that a large message is not in the frames of both.
+        let send = if size_of::<M>() > LARGE { Self::send_large } else { Self::send_small };
+        send(self, when, Arc::clone(to.cell()), message)
+    }
+
+    fn send_small<M: Send + 'static>(
+        &self,
+        when: When,
+        to: Arc<Cell<M>>,
+        message: M,
+    ) -> Result<Cancellable, ScheduleError<M>> {
+        let sent = self.schedule(when, Delivery { to, message });
+        sent.map_err(|refused| refused.map(|task| task.into_body().message))
+    }
+
+    fn send_large<M: Send + 'static>(
+        &self,
+        when: When,
+        to: Arc<Cell<M>>,
+        message: M,
+    ) -> Result<Cancellable, ScheduleError<M>> {
+        let sent = self.schedule(when, LargeDelivery { to, message: Box::new(message) });
+        sent.map_err(|refused| refused.map(|task| *task.into_body().message))
+    }
+
+    fn schedule<B: TaskBody>(
+        &self,
+        when: When,
+        body: B,
+    ) -> Result<Cancellable, ScheduleError<Task<B>>> {
+        let task = Task::new(body).inline().run_on_close();
+        match when {
+            When::In(delay) => self.timers.schedule_once(delay, task),
+            When::At(deadline) => self.timers.schedule_at(deadline, task),
+        }
     }
 
     /// Sends a clone of `message` after `initial`, and then again and again, each time `delay`
@@ -209,12 +299,23 @@ fn repeated<M: Clone + Send + 'static>(
     message: M,
 ) -> impl FnMut() -> ControlFlow<()> + Send + 'static {
     let to = Arc::clone(to.cell());
+    let message = Box::new(message);
+    // One function for each, so that a large message is in the frame of one only.
+    let send = if size_of::<M>() > LARGE { send_large_clone } else { send_clone };
     move || {
         // Asked first, so that a series ends without a dead letter where it can.
-        if !to.mailbox.is_closed() && to.deliver(message.clone()) {
+        if !to.mailbox.is_closed() && send(&to, &message) {
             ControlFlow::Continue(())
         } else {
             ControlFlow::Break(())
         }
     }
+}
+
+fn send_clone<M: Clone + Send + 'static>(to: &Arc<Cell<M>>, message: &M) -> bool {
+    to.deliver(message.clone())
+}
+
+fn send_large_clone<M: Clone + Send + 'static>(to: &Arc<Cell<M>>, message: &M) -> bool {
+    to.deliver_boxed(Box::new(message.clone()))
 }

@@ -1,7 +1,5 @@
 //! A system as its actors and users see it.
 
-use std::fmt;
-
 use crate::cell::dead_letters::{DeadLetter, Subscription};
 use crate::cell::home::Cell;
 use crate::cell::registry::{Registry, SystemMetrics};
@@ -92,8 +90,4 @@ impl System {
     }
 }
 
-impl fmt::Debug for System {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("System").field(&self.registry.name).finish()
-    }
-}
+show!([] System, "System", |it| name: it.registry.name);

@@ -102,19 +102,14 @@ impl CloseReport {
 
 impl fmt::Display for CloseReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { sent, dropped, repeats_ended, timers_ended, received, undelivered, .. } = self;
+        let (stopped, running, letters) =
+            (self.actors_stopped, self.running.len(), self.dead_letters);
         write!(
             f,
-            "scheduled messages sent: {}, dropped: {}, repeats ended: {}, timers ended: {}; \
-             received: {}, undelivered: {}; actors stopped: {}, running: {}; dead letters: {}",
-            self.sent,
-            self.dropped,
-            self.repeats_ended,
-            self.timers_ended,
-            self.received,
-            self.undelivered,
-            self.actors_stopped,
-            self.running.len(),
-            self.dead_letters
+            "scheduled messages sent: {sent}, dropped: {dropped}, repeats ended: {repeats_ended}, \
+             timers ended: {timers_ended}; received: {received}, undelivered: {undelivered}; \
+             actors stopped: {stopped}, running: {running}; dead letters: {letters}"
         )?;
         if self.threads > 0 {
             write!(f, "; threads running: {}", self.threads)?;

@@ -1,6 +1,5 @@
 //! The owner of a system: builds it, closes it.
 
-use std::fmt;
 use std::future::Future;
 use std::ops::Deref;
 use std::pin::Pin;
@@ -8,13 +7,14 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use lars_scheduler::{
-    Executor, LightArrayRevolverScheduler, PendingTask, Rejected, Runnable, StopFuture, VirtualTime,
+    Executor, Handle, LightArrayRevolverScheduler, PendingTask, Rejected, Runnable, StopFuture,
+    VirtualTime,
 };
 
 use crate::base::error::{BuildError, NAME_RULE, is_name};
 use crate::base::supervision::{Directive, Panic};
 use crate::cell::dead_letters::{DeadLetter, Hook};
-use crate::cell::registry::{PanicHook, Registry, Rules, StopHook};
+use crate::cell::registry::{PanicHook, Registry, Rules, StopHook, SystemMetrics};
 use crate::dispatcher::workers::{Activate, Dispatcher, LAST_TURNS, Manual, Pool, Task};
 use crate::refs::system::System;
 use crate::sync::plain::AtomicBool;
@@ -25,6 +25,8 @@ use crate::system::close::{CloseError, ClosePolicy, CloseReport};
 const MAX_THROUGHPUT: usize = 1 << 20;
 /// The most threads of a system.
 const MAX_THREADS: usize = 1024;
+
+type SetScheduler = Box<dyn FnOnce(lars_scheduler::Builder) -> lars_scheduler::Builder + Send>;
 
 /// Builds a system. Made by [`ActorSystem::builder`].
 ///
@@ -54,7 +56,7 @@ pub struct Builder {
     threads: usize,
     throughput: usize,
     time_slice: Option<Duration>,
-    pub(crate) tick: Option<Duration>,
+    scheduler: SetScheduler,
     shutdown_timeout: Duration,
     close_policy: ClosePolicy,
     on_dead_letter: Option<Hook>,
@@ -89,8 +91,41 @@ impl Builder {
 
     /// The tick of the scheduler: what deadlines are rounded up to; 1 ms by default, 1 ns in
     /// virtual time.
-    pub fn tick_duration(mut self, tick: Duration) -> Self {
-        self.tick = Some(tick);
+    pub fn tick_duration(self, tick: Duration) -> Self {
+        self.scheduler(move |scheduler| scheduler.tick_duration(tick))
+    }
+
+    /// Sets anything else of the scheduler, by its own builder. What it is handed has the settings
+    /// that a system needs: the name of its thread, an executor that runs closures on the threads
+    /// of the actors, and the `shutdown_timeout`. They may be changed as well. (The scheduler's own
+    /// close policy means nothing here: see [`close_policy`](Self::close_policy).)
+    ///
+    /// With a limit of pending timers, timers of actors and time-outs of questions count against
+    /// it. Beyond it, starting one is refused. A periodic timer of an actor that finds no place
+    /// when it is to be armed again ends, which is logged as an error.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use mini_actor::ActorSystem;
+    /// use std::time::Duration;
+    ///
+    /// let system = ActorSystem::builder("server")
+    ///     .scheduler(|scheduler| scheduler.ticks_per_wheel(4096).max_pending(1_000_000))
+    ///     .scheduler(|scheduler| scheduler.coalesce(Duration::from_millis(1)))
+    ///     .build()?;
+    /// # drop(system);
+    /// let wrong = ActorSystem::builder("server").scheduler(|scheduler| scheduler.max_pending(0));
+    /// assert!(wrong.build().is_err());
+    /// # Ok(()) }
+    /// ```
+    pub fn scheduler(
+        mut self,
+        set: impl FnOnce(lars_scheduler::Builder) -> lars_scheduler::Builder + Send + 'static,
+    ) -> Self {
+        let before = self.scheduler;
+        self.scheduler = Box::new(move |scheduler| set(before(scheduler)));
         self
     }
 
@@ -141,18 +176,14 @@ impl Builder {
     ///
     /// [`BuildError`] names the setting that is out of its range, or says which thread could not be
     /// started.
-    pub fn build(self) -> Result<ActorSystem, BuildError> {
+    pub fn build(mut self) -> Result<ActorSystem, BuildError> {
         self.check()?;
         let pool = Pool::start(&format!("{}-actors", self.name), self.threads)
             .map_err(BuildError::Dispatcher)?;
         let dispatcher = Dispatcher::Pool(pool);
-        let scheduler = LightArrayRevolverScheduler::builder()
-            .tick_duration(self.tick.unwrap_or(Duration::from_millis(1)))
-            .thread_name(Registry::timer_thread(&self.name))
-            .shutdown_timeout(self.shutdown_timeout)
-            .executor(OnDispatcher(dispatcher.clone()))
-            .build()?;
-        Ok(self.finish(dispatcher, Owner::Thread(scheduler)))
+        let scheduler = self.scheduler_on(&dispatcher).build()?;
+        let handle = scheduler.handle();
+        Ok(self.finish(dispatcher, handle, Box::new(move || scheduler.stop())))
     }
 
     /// A system without threads, in virtual time.
@@ -161,14 +192,19 @@ impl Builder {
         self.check()?;
         // A slice is of real time, and so different each time.
         self.time_slice = None;
-        let mut builder = LightArrayRevolverScheduler::builder();
-        if let Some(tick) = self.tick {
-            builder = builder.tick_duration(tick);
-        }
         let dispatcher = Dispatcher::Manual(Arc::new(Manual::new()));
-        let time = builder.executor(OnDispatcher(dispatcher.clone())).build_virtual()?;
-        let time = Arc::new(time);
-        Ok((self.finish(dispatcher, Owner::Virtual(Arc::clone(&time))), time))
+        let time = Arc::new(self.scheduler_on(&dispatcher).build_virtual()?);
+        let stopped = Arc::clone(&time);
+        let system = self.finish(dispatcher, time.handle(), Box::new(move || stopped.stop()));
+        Ok((system, time))
+    }
+
+    fn scheduler_on(&mut self, dispatcher: &Dispatcher) -> lars_scheduler::Builder {
+        let set = std::mem::replace(&mut self.scheduler, Box::new(|scheduler| scheduler));
+        set(LightArrayRevolverScheduler::builder()
+            .thread_name(format!("{}-scheduler", self.name))
+            .shutdown_timeout(self.shutdown_timeout)
+            .executor(OnDispatcher(dispatcher.clone())))
     }
 
     fn check(&self) -> Result<(), BuildError> {
@@ -184,19 +220,19 @@ impl Builder {
         Ok(())
     }
 
-    fn finish(self, dispatcher: Dispatcher, owner: Owner) -> ActorSystem {
+    fn finish(self, dispatcher: Dispatcher, timers: Handle, stop: Stop) -> ActorSystem {
         let rules = Rules {
             throughput: self.throughput as u32,
             time_slice: self.time_slice,
             on_stop: self.on_stop,
         };
-        let registry = Registry::new(self.name, owner.handle(), dispatcher, rules, self.on_panic);
+        let registry = Registry::new(self.name, timers, dispatcher, rules, self.on_panic);
         if let Some(hook) = self.on_dead_letter {
             registry.dead_letters.subscribe(hook).forever();
         }
         ActorSystem {
             system: System::new(Arc::new(registry)),
-            owner,
+            stop,
             shutdown_timeout: self.shutdown_timeout,
             close_policy: self.close_policy,
             busy: AtomicBool::new(false),
@@ -205,19 +241,10 @@ impl Builder {
     }
 }
 
-impl fmt::Debug for Builder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Builder")
-            .field("name", &self.name)
-            .field("threads", &self.threads)
-            .field("throughput", &self.throughput)
-            .field("time_slice", &self.time_slice)
-            .field("tick_duration", &self.tick)
-            .field("shutdown_timeout", &self.shutdown_timeout)
-            .field("close_policy", &self.close_policy)
-            .finish_non_exhaustive()
-    }
-}
+show!([] Builder, "Builder", |it|
+    name: it.name, threads: it.threads, throughput: it.throughput, time_slice: it.time_slice,
+    shutdown_timeout: it.shutdown_timeout, close_policy: it.close_policy
+);
 
 /// Runs closures of the scheduler on the threads of the actors.
 struct OnDispatcher(Dispatcher);
@@ -244,27 +271,8 @@ impl Activate for Closure {
     }
 }
 
-/// What moves time.
-enum Owner {
-    Thread(LightArrayRevolverScheduler),
-    Virtual(Arc<VirtualTime>),
-}
-
-impl Owner {
-    fn handle(&self) -> lars_scheduler::Handle {
-        match self {
-            Self::Thread(scheduler) => scheduler.handle(),
-            Self::Virtual(time) => time.handle(),
-        }
-    }
-
-    fn stop(&self) -> StopFuture {
-        match self {
-            Self::Thread(scheduler) => scheduler.stop(),
-            Self::Virtual(time) => time.stop(),
-        }
-    }
-}
+/// Stops the scheduler, which it owns.
+type Stop = Box<dyn Fn() -> StopFuture + Send + Sync>;
 
 /// A system of actors: their threads, their scheduler, and the tree of living actors.
 ///
@@ -303,7 +311,7 @@ impl Owner {
 /// ```
 pub struct ActorSystem {
     system: System,
-    owner: Owner,
+    stop: Stop,
     shutdown_timeout: Duration,
     close_policy: ClosePolicy,
     /// Somebody is just beginning to close.
@@ -314,13 +322,8 @@ pub struct ActorSystem {
 /// How far a close has come.
 #[derive(Default)]
 struct Closing {
-    begun: bool,
-    /// Received before it began.
-    processed: u64,
-    /// Dead letters from before it began.
-    dead_letters: u64,
-    /// How many actors lived when it began.
-    alive: usize,
+    /// The counts when it began, if it has.
+    before: Option<SystemMetrics>,
     /// The scheduler's promise, until it is kept.
     pending: Option<StopFuture>,
     report: CloseReport,
@@ -343,7 +346,7 @@ impl ActorSystem {
             threads: num_cpus::get().min(MAX_THREADS),
             throughput: 64,
             time_slice: None,
-            tick: None,
+            scheduler: Box::new(|scheduler| scheduler),
             shutdown_timeout: Duration::from_secs(5),
             close_policy: ClosePolicy::default(),
             on_dead_letter: None,
@@ -416,9 +419,11 @@ impl ActorSystem {
         let metrics = registry.metrics();
         closing.report.running = registry.paths();
         closing.report.threads = registry.dispatcher.running();
-        closing.report.actors_stopped = closing.alive.saturating_sub(metrics.alive);
-        closing.report.received = metrics.processed.saturating_sub(closing.processed);
-        closing.report.undelivered = metrics.dead_letters - closing.dead_letters;
+        // (Another thread may be just about to begin.)
+        let before = closing.before.unwrap_or(metrics);
+        closing.report.actors_stopped = before.alive.saturating_sub(metrics.alive);
+        closing.report.received = metrics.processed.saturating_sub(before.processed);
+        closing.report.undelivered = metrics.dead_letters.saturating_sub(before.dead_letters);
         closing.report.dead_letters = metrics.dead_letters;
         let report = closing.report.clone();
         drop(closing);
@@ -434,13 +439,9 @@ impl ActorSystem {
     fn begin_close(&self, registry: &Arc<Registry>, deadline: Option<Instant>) {
         let pending = {
             let mut closing = self.closing.lock();
-            if !closing.begun {
-                closing.begun = true;
-                let metrics = registry.metrics();
-                closing.processed = metrics.processed;
-                closing.dead_letters = metrics.dead_letters;
-                closing.alive = metrics.alive;
-                closing.pending = Some(self.owner.stop());
+            if closing.before.is_none() {
+                closing.before = Some(registry.metrics());
+                closing.pending = Some((self.stop)());
             }
             closing.pending.take()
         };
@@ -479,16 +480,32 @@ struct Collect {
 
 impl Collect {
     fn see_to(&self, tasks: Vec<PendingTask>) {
-        let mut closing = self.closing.lock();
-        closing.report.scheduler_stopped = true;
-        let sorted = closing.sort(tasks, self.policy);
-        drop(closing);
+        // What is kept is kept until the actors have stopped.
+        let [mut sent, mut dropped, mut kept] = [const { Vec::new() }; 3];
+        {
+            let report = &mut self.closing.lock().report;
+            report.scheduler_stopped = true;
+            for task in tasks {
+                let (count, tasks) = if task.is_repeat() {
+                    (&mut report.repeats_ended, &mut dropped)
+                } else if !task.runs_on_close() {
+                    // A closure, or what belongs to one actor or question.
+                    (&mut report.timers_ended, &mut kept)
+                } else if self.policy == ClosePolicy::SendPending {
+                    (&mut report.sent, &mut sent)
+                } else {
+                    (&mut report.dropped, &mut dropped)
+                };
+                *count += 1;
+                tasks.push(task);
+            }
+        }
         // Outside the lock: marked closures and destructors are foreign code.
-        for task in sorted.send {
+        for task in sent {
             task.run();
         }
-        drop(sorted.drop);
-        self.registry.keep_unsent(sorted.keep);
+        drop(dropped);
+        self.registry.keep_unsent(kept);
     }
 
     /// Takes what is there, or waits to be woken.
@@ -517,39 +534,6 @@ impl Wake for Collect {
     }
 }
 
-impl Closing {
-    /// Says what becomes of the tasks.
-    fn sort(&mut self, tasks: Vec<PendingTask>, policy: ClosePolicy) -> Sorted {
-        let mut sorted = Sorted::default();
-        for task in tasks {
-            if task.is_repeat() {
-                self.report.repeats_ended += 1;
-                sorted.drop.push(task);
-            } else if !task.runs_on_close() {
-                // A closure, or what belongs to one actor or question.
-                self.report.timers_ended += 1;
-                sorted.keep.push(task);
-            } else if policy == ClosePolicy::SendPending {
-                self.report.sent += 1;
-                sorted.send.push(task);
-            } else {
-                self.report.dropped += 1;
-                sorted.drop.push(task);
-            }
-        }
-        sorted
-    }
-}
-
-/// What becomes of what the scheduler gave back.
-#[derive(Default)]
-struct Sorted {
-    send: Vec<PendingTask>,
-    drop: Vec<PendingTask>,
-    /// Until the actors have stopped.
-    keep: Vec<PendingTask>,
-}
-
 impl Deref for ActorSystem {
     type Target = System;
 
@@ -558,15 +542,11 @@ impl Deref for ActorSystem {
     }
 }
 
-impl fmt::Debug for ActorSystem {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ActorSystem").field(&self.system.name()).finish()
-    }
-}
+show!([] ActorSystem, "ActorSystem", |it| name: it.system.name());
 
 impl Drop for ActorSystem {
     fn drop(&mut self) {
-        drop(self.owner.stop());
+        drop((self.stop)());
         let registry = self.system.registry();
         registry.close();
         if let Some(manual) = registry.dispatcher.as_manual()

@@ -8,7 +8,7 @@ use lars_scheduler::VirtualTime;
 
 use crate::sync::Arc;
 use crate::system::owner::Builder;
-use crate::{Actor, ActorRef, ActorSystem, Context, Props, Terminated};
+use crate::{Actor, ActorRef, ActorSystem, Context, Directive, Props, Supervision, Terminated};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -174,6 +174,72 @@ fn ends_of_others_count_against_the_throughput() {
     // It starts, and its children start and end: each has its turn before it is told.
     set.run(21);
     assert!(in_one_turn(&set) <= 4);
+}
+
+/// Escalates at once.
+struct Failing;
+
+impl Actor for Failing {
+    type Message = ();
+
+    fn started(&mut self, _: &mut Context<Self>) {
+        panic!("expected by this test");
+    }
+
+    fn receive(&mut self, (): (), _: &mut Context<Self>) {}
+}
+
+#[test]
+fn failures_of_children_count_against_the_throughput() {
+    let set = Set::new(ActorSystem::builder("test").throughput(4));
+    let (log, failures) = (set.log.clone(), set.log.clone());
+    let supervision = Supervision::decide(move |_| {
+        failures.send("failure".to_owned()).unwrap();
+        Directive::Resume
+    });
+    let act: Act = |what, ctx| {
+        if what == "started" {
+            for number in 0..20 {
+                let props = Props::once(|| Failing).supervision(Supervision::escalate());
+                ctx.spawn_with(&format!("child-{number}"), props).unwrap();
+            }
+        }
+    };
+    let busy = Props::once(move || Scripted { log, act }).supervision(supervision);
+    set.system.spawn_with("busy", busy).unwrap();
+    // It starts, and each child fails before it has a turn again.
+    set.run(21);
+    let in_one = in_one_turn(&set);
+    assert!((1..=4).contains(&in_one), "{in_one} in one turn");
+    set.run(1_000);
+    assert_eq!(set.system.metrics().panicked, 20);
+}
+
+#[test]
+fn a_failure_that_has_come_is_decided_on_before_messages() {
+    let set = turn_by_turn();
+    let (log, failures) = (set.log.clone(), set.log.clone());
+    let supervision = Supervision::decide(move |_| {
+        failures.send("failure".to_owned()).unwrap();
+        Directive::Restart
+    });
+    let act: Act = |what, ctx| {
+        if what == "fail" {
+            for name in ["first", "second"] {
+                let props = Props::once(|| Failing).supervision(Supervision::escalate());
+                ctx.spawn_with(name, props).unwrap();
+            }
+        }
+    };
+    let parent = Props::new(move || Scripted { log: log.clone(), act }).supervision(supervision);
+    let parent = set.system.spawn_with("parent", parent).unwrap();
+    for message in ["fail", "more", "most"] {
+        parent.tell(message).unwrap();
+    }
+    set.run(1_000);
+    // The second failure belongs to the incarnation that the first one ended.
+    assert_eq!(set.told(), ["fail", "failure", "more", "most"]);
+    assert_eq!(parent.metrics().restarts, 1);
 }
 
 #[test]

@@ -142,6 +142,16 @@ pub(crate) fn columns(workload: Workload) -> &'static [Column] {
                 ]
             }
         }
+        Workload::W17 => {
+            const {
+                &[
+                    less("ns", "CPU ns: made, polled, dropped"),
+                    less("reset_ns", "moved, polled"),
+                    less("poll_ns", "polled"),
+                    less("tick_ns", "ticked"),
+                ]
+            }
+        }
         Workload::A1 => const { &[less("ns", "ns/round trip"), less("faults", "faults")] },
         Workload::A2 | Workload::A4 => {
             const {
@@ -196,6 +206,7 @@ pub(crate) fn title(workload: Workload) -> &'static str {
         Workload::W9 => "W9, cancelled by another thread",
         Workload::W12 => "W12, moving deadlines",
         Workload::W13 => "W13, load curve",
+        Workload::W17 => "W17, async",
         Workload::A1 => "A1, ping-pong",
         Workload::A2 => "A2, many to one",
         Workload::A3 => "A3, scheduled sends",

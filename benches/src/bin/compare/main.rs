@@ -25,6 +25,7 @@ mod results;
 mod run;
 #[cfg(feature = "peers")]
 mod runtime;
+mod sleeps;
 mod subprocess;
 mod summary;
 mod table;

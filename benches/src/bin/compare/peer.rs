@@ -2,10 +2,11 @@
 
 use crate::actors::Actors;
 use crate::record::{Case, Outcome, Workload};
+use crate::sleeps::Sleeps;
 use crate::timers::Timers;
 use crate::workload;
 
-/// A timer or an actor system.
+/// A timer, its futures, or an actor system.
 #[derive(Clone, Copy)]
 pub(crate) struct Peer {
     /// What it is called in tables and options.
@@ -28,6 +29,17 @@ impl Peer {
             tick_us: T::TICK_US,
             workloads: T::WORKLOADS,
             measure: workload::measure::<T>,
+        }
+    }
+
+    /// Futures that wait for time. The name may be that of a timer as well.
+    pub(crate) fn sleeps<S: Sleeps>() -> Self {
+        Self {
+            name: S::NAME,
+            about: S::ABOUT,
+            tick_us: S::TICK_US,
+            workloads: &Workload::FUTURES,
+            measure: workload::measure_sleeps::<S>,
         }
     }
 

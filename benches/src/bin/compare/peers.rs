@@ -1,11 +1,12 @@
 //! All that is compared.
 
 mod actors;
+mod sleeps;
 mod timers;
 
 use crate::peer::Peer;
 
-/// Timers and actor systems, ours first among their kind.
+/// Timers, futures and actor systems, ours first among their kind.
 pub(crate) fn all() -> Vec<Peer> {
-    [timers::all(), actors::all()].concat()
+    [timers::all(), sleeps::all(), actors::all()].concat()
 }

@@ -74,6 +74,10 @@ pub(crate) fn chosen_peers(choice: &Choice, no_ours: bool) -> Result<Vec<Peer>, 
     Ok(all.into_iter().filter(is_chosen).collect())
 }
 
+fn all_workloads() -> impl Iterator<Item = Workload> {
+    Workload::TIMERS.into_iter().chain(Workload::FUTURES).chain(Workload::ACTORS)
+}
+
 /// The cases of the chosen workloads, or of all.
 fn cases(only: &[Workload], factor: f64) -> Vec<Case> {
     let is_chosen = |workload| only.is_empty() || only.contains(&workload);
@@ -84,7 +88,7 @@ fn cases(only: &[Workload], factor: f64) -> Vec<Case> {
     // Before memory is looked at.
     let rest = millis(1_000).min(1_000);
     let mut cases = Vec::new();
-    for workload in Workload::TIMERS.into_iter().chain(Workload::ACTORS) {
+    for workload in all_workloads() {
         if !is_chosen(workload) {
             continue;
         }
@@ -92,7 +96,7 @@ fn cases(only: &[Workload], factor: f64) -> Vec<Case> {
             cases.push(Case { workload, producers, n, millis });
         };
         match workload {
-            Workload::W1 | Workload::W2 => {
+            Workload::W1 | Workload::W2 | Workload::W17 => {
                 for producers in [1, 2, 4] {
                     case(producers, scaled(1_000_000), rest);
                 }

@@ -38,6 +38,8 @@ pub(crate) enum Workload {
     W12,
     /// W8 at a given rate, from low to high.
     W13,
+    /// Futures: made, moved, polled.
+    W17,
     /// Two actors, one message.
     A1,
     /// Many producers, one actor.
@@ -94,6 +96,7 @@ impl Workload {
         Self::W9,
         Self::W12,
     ];
+    pub(crate) const FUTURES: [Self; 1] = [Self::W17];
     pub(crate) const ACTORS: [Self; 5] = [Self::A1, Self::A2, Self::A3, Self::A4, Self::A6];
 
     pub(crate) fn is_actors(self) -> bool {

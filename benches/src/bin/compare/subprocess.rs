@@ -65,8 +65,10 @@ pub(crate) fn measure(peer: &Peer, case: &Case, limit: Duration) -> Outcome {
 
 /// The other side of it: one measurement, one line.
 pub(crate) fn answer(measure: &Measure) -> ExitCode {
-    let Some(peer) = peers::all().into_iter().find(|peer| peer.name == measure.peer) else {
-        eprintln!("there is no peer {}", measure.peer);
+    let wanted =
+        |peer: &Peer| peer.name == measure.peer && peer.workloads.contains(&measure.workload);
+    let Some(peer) = peers::all().into_iter().find(wanted) else {
+        eprintln!("no peer {} is measured with {}", measure.peer, measure.workload);
         return ExitCode::FAILURE;
     };
     let case = Case {
@@ -75,10 +77,6 @@ pub(crate) fn answer(measure: &Measure) -> ExitCode {
         n: measure.n,
         millis: measure.millis,
     };
-    if !peer.workloads.contains(&case.workload) {
-        eprintln!("{} is not measured with {}", peer.name, case.workload);
-        return ExitCode::FAILURE;
-    }
     // A thread that fails must not leave the others waiting for it.
     std::panic::set_hook(Box::new(|info| {
         eprintln!("{}", info.to_string().replace('\n', " "));

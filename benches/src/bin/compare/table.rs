@@ -57,6 +57,8 @@ fn ratio(value: f64, base: f64) -> String {
 fn heading(case: &Case) -> String {
     let what = match (case.workload, case.producers) {
         (Workload::W13, _) => format!(": {} timers/s", number(case.rate())),
+        (Workload::W17, 1) => ": 1 thread".to_owned(),
+        (Workload::W17, several) => format!(": {several} threads"),
         (Workload::W1 | Workload::W2 | Workload::W8 | Workload::A2, 1) => ": 1 producer".to_owned(),
         (Workload::W1 | Workload::W2 | Workload::W8 | Workload::A2, several) => {
             format!(": {several} producers")

@@ -3,6 +3,7 @@
 mod burst;
 mod cancelled_elsewhere;
 mod fan;
+mod futures;
 mod idle;
 pub(crate) mod lateness;
 pub(crate) mod load_curve;
@@ -23,6 +24,7 @@ mod unpaused;
 use crate::actors::Actors;
 use crate::process;
 use crate::record::{Case, Outcome, Workload};
+use crate::sleeps::Sleeps;
 use crate::timers::Timers;
 
 /// Runs the workload on these timers.
@@ -41,9 +43,19 @@ pub(crate) fn measure<T: Timers>(case: &Case) -> Outcome {
         Workload::W9 => cancelled_elsewhere::measure::<T>(case, &mut outcome),
         Workload::W12 => moves::measure::<T>(case, &mut outcome),
         Workload::W13 => load_curve::measure::<T>(case, &mut outcome),
-        Workload::A1 | Workload::A2 | Workload::A3 | Workload::A4 | Workload::A6 => {
+        _ => {
             outcome.problems.push(format!("{} is not for timers", case.workload));
         }
+    }
+    outcome
+}
+
+/// Runs the workload on these futures.
+pub(crate) fn measure_sleeps<S: Sleeps>(case: &Case) -> Outcome {
+    let mut outcome = Outcome::default();
+    match case.workload {
+        Workload::W17 => futures::measure::<S>(case, &mut outcome),
+        _ => outcome.problems.push(format!("{} is not for futures", case.workload)),
     }
     outcome
 }

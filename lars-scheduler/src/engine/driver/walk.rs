@@ -127,7 +127,7 @@ impl Driver {
         }
         self.visits.enter();
         let back = &mut self.going_back;
-        self.visits.begin(|entry| super::free(&live, back, entry));
+        self.visits.begin(0, |entry| super::free(&live, back, entry));
         let now = live.clock.now();
         for pointer in step {
             // SAFETY: as above.

@@ -361,10 +361,11 @@ impl State {
         }
     }
 
-    /// A step of the engine's. Nobody else changes the word if there is no handle.
+    /// A step of the engine's. Nobody else changes the word if there is no handle; but when the
+    /// driver fires, the owner of the lane may be the one to whom a carrier comes.
     #[inline]
     fn step(&self, from: u64, to: u64) -> Result<u64, u64> {
-        if from & (HANDLE | ORPHAN) == 0 {
+        if from & (HANDLE | ORPHAN | CARRIER_SENT) == 0 {
             // Relaxed: the engine tells itself.
             self.0.store(to, Ordering::Relaxed);
             Ok(from)
@@ -511,12 +512,14 @@ impl State {
 
     /// `TAKEN` or `CANCELLED` to `FREE`: by the engine, once nobody else refers to the entry; by
     /// the handle behind the gate, if that went last; or by the thread that ends the scheduler.
+    /// Returns the number of the entry's lane.
     #[inline]
-    pub(crate) fn set_free(&self) {
+    pub(crate) fn set_free(&self) -> usize {
         // Relaxed: nobody else refers to the entry; the push onto the returned stack publishes it.
         // (At the end of the scheduler nobody uses it again.)
         let lane = self.0.load(Ordering::Relaxed) & LANE;
         self.0.store(lane | FREE, Ordering::Relaxed);
+        (lane >> LANE_SHIFT) as usize
     }
 
     pub(crate) fn is_cancelled(&self) -> bool {

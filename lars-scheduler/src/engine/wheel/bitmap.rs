@@ -26,9 +26,12 @@ impl Bitmap {
     #[inline]
     pub(crate) fn insert(&mut self, number: usize) {
         let (word, bit) = (number / 64, 1 << (number % 64));
-        self.members += usize::from(self.words[word] & bit == 0);
-        self.words[word] |= bit;
-        self.summary[word / 64] |= 1 << (word % 64);
+        // Mostly it is a member already.
+        if self.words[word] & bit == 0 {
+            self.members += 1;
+            self.words[word] |= bit;
+            self.summary[word / 64] |= 1 << (word % 64);
+        }
     }
 
     #[inline]

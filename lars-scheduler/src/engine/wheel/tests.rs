@@ -86,7 +86,7 @@ impl Both {
         let deadline = self.tick.start_of(tick);
         // SAFETY: the entry is new, and the wheel's alone until `drain` or the end.
         unsafe {
-            (*entry).fill(deadline, RawTask::new(|| (), Label::default()));
+            (*entry).fill(deadline, |task| RawTask::write(task, || (), Label::default()));
             self.wheel.insert(entry);
         }
         // A deadline that has come is due in the next turn, whatever tick it was.

@@ -105,6 +105,7 @@ impl<F, V: Send + 'static, K: Send + Sync + 'static> Series<F, V, K> {
     }
 
     /// Schedules it. A call that is refused is given back.
+    #[track_caller]
     pub(crate) fn start<R, C>(
         self,
         handle: &Handle,

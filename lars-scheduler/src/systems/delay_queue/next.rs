@@ -92,7 +92,8 @@ impl<T> Next<T> {
             Found::NotYet(due) => {
                 let remaining = due.remaining(self.consumer.queue.now());
                 self.leads = true;
-                let due = self.handle.due_after(remaining);
+                let now = self.handle.moment();
+                let due = (now, now.after(remaining));
                 match WakeTimer::set(&mut self.timer, waker, &self.handle, due) {
                     Ok(()) => Poll::Pending,
                     Err(refusal) => {
@@ -106,9 +107,7 @@ impl<T> Next<T> {
 
     /// Gives up the timer, if this leads.
     fn follow(&mut self) {
-        if let Some(alarm) = self.timer.as_mut().filter(|_| self.leads) {
-            alarm.disarm();
-        }
+        self.timer = None;
         self.leads = false;
     }
 

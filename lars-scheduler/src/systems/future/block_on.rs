@@ -7,9 +7,10 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use crate::VirtualTime;
 use crate::sync::{AtomicBool, Ordering};
+use crate::systems::facade::Following;
+use crate::systems::wake_timer::take_woke_elsewhere;
 
-/// [`VirtualTime::block_on`] gave up: the future waits for something other than a timer of this
-/// scheduler.
+/// [`VirtualTime::block_on`] gave up.
 ///
 /// # Examples
 ///
@@ -17,7 +18,7 @@ use crate::sync::{AtomicBool, Ordering};
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use futures::channel::oneshot;
 /// use lars_scheduler::LightArrayRevolverScheduler;
-/// use lars_scheduler::future::Stalled;
+/// use lars_scheduler::future::Stalled; // a `BlockOnError`
 ///
 /// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
 /// let (sender, mut answer) = oneshot::channel();
@@ -27,8 +28,20 @@ use crate::sync::{AtomicBool, Ordering};
 /// # Ok(()) }
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the future waits, but no timer is pending that could wake it")]
-pub struct Stalled;
+#[non_exhaustive]
+pub enum BlockOnError {
+    /// The future waits for something other than a timer of this scheduler.
+    #[error("the future waits for something, and no timer is pending that could come due")]
+    Stalled,
+    /// A task on another thread waits for this scheduler's time, which moves as soon as the thread
+    /// that blocks has nothing to do. What that task has to do before the next deadline would race
+    /// with it.
+    #[error(
+        "a task on another thread waits for virtual time, which this thread moves whenever it has \
+         nothing to do: keep everything on one thread"
+    )]
+    OtherThread,
+}
 
 /// Remembers that it was woken.
 struct Woken(AtomicBool);
@@ -57,8 +70,11 @@ impl VirtualTime {
     ///
     /// # Errors
     ///
-    /// [`Stalled`] if the future waits and no timer is pending that could ever fire. A future that
-    /// waits for another thread looks the same.
+    /// [`Stalled`](BlockOnError::Stalled) if the future waits and no timer is pending that could
+    /// ever come due. A future that waits for another thread looks like that as well.
+    /// [`OtherThread`](BlockOnError::OtherThread) if a task on another thread waits for this time,
+    /// as those of a runtime with several threads do. For tokio's tasks there is
+    /// `with_tokio`, with the feature `tokio`.
     ///
     /// # Panics
     ///
@@ -83,21 +99,30 @@ impl VirtualTime {
     /// assert_eq!(time.block_on(std::future::pending::<()>()), Err(Stalled));
     /// # Ok(()) }
     /// ```
-    pub fn block_on<F: Future>(&self, future: F) -> Result<F::Output, Stalled> {
+    pub fn block_on<F: Future>(&self, future: F) -> Result<F::Output, BlockOnError> {
         let mut future = pin!(future);
+        let following = Following::begin(self);
+        take_woke_elsewhere();
         let woken = Arc::new(Woken(AtomicBool::new(true)));
         let waker = Waker::from(Arc::clone(&woken));
         let mut context = Context::from_waker(&waker);
         loop {
             while woken.take() {
                 if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
-                    return Ok(output);
+                    return match following.has_waiter_elsewhere() {
+                        false => Ok(output),
+                        true => Err(BlockOnError::OtherThread),
+                    };
                 }
             }
-            // Nothing ran, so no timer has woken it; but another thread may have, or the end of the
-            // scheduler.
-            if self.advance_to_next().is_none() && !woken.0.load(Ordering::Acquire) {
-                return Err(Stalled);
+            // Nothing ran, so no timer has woken it; but another thread may have, or the end of a
+            // scheduler that was stopped.
+            let moved = self.advance_to_next();
+            if take_woke_elsewhere() || following.has_waiter_elsewhere() {
+                return Err(BlockOnError::OtherThread);
+            }
+            if moved.is_none() && !woken.0.load(Ordering::Acquire) {
+                return Err(BlockOnError::Stalled);
             }
         }
     }

@@ -82,8 +82,8 @@ impl Handle {
 /// scheduler plus 5 ms after its time, or more than a period after it if that is shorter. So the
 /// time that waking takes does not shift later ticks.
 ///
-/// **The timer.** Like that of a [`Sleep`]: the first tick that has to wait makes it, and all ticks
-/// share it. Later ticks allocate nothing. An interval that is not polled costs nothing.
+/// **The timer.** Like that of a [`Sleep`]: each tick that has to wait makes one. Nothing is
+/// allocated. An interval that is not polled costs nothing.
 ///
 /// **The end.** When the scheduler has stopped, each `tick` fails with [`Refusal::Stopped`]; the
 /// stream yields that error once, and ends. [`Refusal::Full`] is temporary: the tick is not lost,
@@ -199,17 +199,16 @@ impl Interval {
     /// When the next tick is due after one that was due at `due` and is delivered now.
     fn after(&self, due: Instant) -> WhenDue {
         let handle = self.sleep.handle();
-        let now = handle.now();
-        let late = now.saturating_duration_since(due);
         match self.missed {
             MissedTickBehavior::Burst => WhenDue::after(due, self.period),
             MissedTickBehavior::Skip => {
                 let rate = Rate::new(self.period, self.missed);
-                WhenDue::At(due).count_on(now, |elapsed| rate.multiple_beyond(elapsed))
+                WhenDue::At(due).count_on(handle.now(), |elapsed| rate.multiple_beyond(elapsed))
             }
             MissedTickBehavior::Delay => {
+                let now = handle.now();
                 let punctual = PUNCTUAL.saturating_add(handle.tick_duration());
-                let is_late = late > punctual.min(self.period);
+                let is_late = now.saturating_duration_since(due) > punctual.min(self.period);
                 WhenDue::after(if is_late { now } else { due }, self.period)
             }
         }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::FusedFuture;
 
+use crate::systems::facade::Moment;
 use crate::systems::wake_timer::WakeTimer;
 use crate::systems::when_due::WhenDue;
 use crate::{Handle, Refusal};
@@ -40,7 +41,8 @@ impl Handle {
     /// # }
     /// ```
     pub fn sleep(&self, delay: Duration) -> Sleep {
-        Sleep::new(self.clone(), self.due_after(delay))
+        let at = self.moment().after(delay);
+        Sleep::new(self.clone(), self.due_at(at), at)
     }
 
     /// A future that is ready at `deadline`, or at once if that has passed.
@@ -63,7 +65,13 @@ impl Handle {
     /// # Ok(()) }
     /// ```
     pub fn sleep_until(&self, deadline: Instant) -> Sleep {
-        Sleep::new(self.clone(), WhenDue::At(deadline))
+        self.sleep_until_due(WhenDue::At(deadline))
+    }
+}
+
+impl Handle {
+    pub(crate) fn sleep_until_due(&self, due: WhenDue) -> Sleep {
+        Sleep::new(self.clone(), due, self.moment_of_due(due))
     }
 }
 
@@ -80,8 +88,10 @@ impl Handle {
 /// timer fires inline: the waker is called on the timer thread, together with those of all sleeps
 /// that are due in the same tick.
 ///
-/// **Polling.** Each poll replaces the waker: the last one is woken, on whatever task, thread or
-/// executor that is. No poll allocates, except the first one that has to wait. After the sleep was
+/// **Polling.** The waker of the last poll is woken, on whatever task, thread or executor that is.
+/// A poll with the same waker as before only looks whether the timer waits. A poll with another one
+/// cancels the timer and makes another. (With `max_pending` reached, some other thread can take
+/// the place in between; then the sleep ends with `Full`.) No poll allocates. After the sleep was
 /// ready, polls give the same answer, until it is reset.
 ///
 /// It is `Send`, `Sync` and `Unpin`: `&mut sleep` can be polled, for example by a `select!` in a
@@ -123,6 +133,8 @@ impl Handle {
 pub struct Sleep {
     handle: Handle,
     pub(super) deadline: WhenDue,
+    /// The same in the scheduler's time.
+    at: Moment,
     /// Present from the first poll that had to wait.
     timer: Option<WakeTimer>,
     /// How it ended: with its deadline, or too soon.
@@ -130,8 +142,9 @@ pub struct Sleep {
 }
 
 impl Sleep {
-    fn new(handle: Handle, deadline: WhenDue) -> Self {
-        Self { handle, deadline, timer: None, outcome: None }
+    #[inline]
+    fn new(handle: Handle, deadline: WhenDue, at: Moment) -> Self {
+        Self { handle, deadline, at, timer: None, outcome: None }
     }
 
     /// When it is ready; `None` if that is later than what the platform's clock can express.
@@ -141,7 +154,7 @@ impl Sleep {
 
     /// Whether the deadline has passed, by the scheduler's clock.
     pub fn is_elapsed(&self) -> bool {
-        self.passed().is_some()
+        self.passed().is_ok()
     }
 
     /// Moves the deadline to `delay` from now, nearer or further out, in any state of the sleep. A
@@ -173,7 +186,9 @@ impl Sleep {
     /// # Ok(()) }
     /// ```
     pub fn reset(&mut self, delay: Duration) {
-        self.reset_to(self.handle.due_after(delay));
+        let now = self.handle.moment();
+        let at = now.after(delay);
+        self.move_to(now, self.handle.due_at(at), at);
     }
 
     /// Moves the deadline to `deadline`, or to now if that has passed. Otherwise like
@@ -183,10 +198,18 @@ impl Sleep {
     }
 
     pub(crate) fn reset_to(&mut self, deadline: WhenDue) {
-        self.deadline = deadline;
+        let at = self.handle.moment_of_due(deadline);
+        // Without a timer there is nothing to compare the new deadline with yet.
+        let now = if self.timer.is_some() { self.handle.moment() } else { at };
+        self.move_to(now, deadline, at);
+    }
+
+    #[inline]
+    fn move_to(&mut self, now: Moment, deadline: WhenDue, at: Moment) {
+        (self.deadline, self.at) = (deadline, at);
         self.outcome = None;
-        if let Some(alarm) = &self.timer {
-            alarm.move_to(deadline);
+        if let Some(timer) = &self.timer {
+            timer.move_to(now, at);
         }
     }
 
@@ -194,16 +217,24 @@ impl Sleep {
         &self.handle
     }
 
-    /// Drops the timer, as if the sleep had never been polled. The deadline stays.
-    pub(crate) fn disarm(&mut self) {
-        if let Some(alarm) = &mut self.timer {
-            alarm.disarm();
+    /// The deadline, if it has passed; otherwise a reading of the clock.
+    #[inline]
+    fn passed(&self) -> Result<Instant, Moment> {
+        let passed = match &self.timer {
+            // It is over, so the time has come, or the scheduler has stopped.
+            Some(timer) if !timer.is_pending() => self.handle.has_passed(self.at),
+            _ => self.handle.may_have_passed(self.at),
+        };
+        match (passed, self.deadline) {
+            (Ok(()), WhenDue::At(deadline)) => Ok(deadline),
+            (Ok(()), WhenDue::Never) => Err(self.at),
+            (Err(now), _) => Err(now),
         }
     }
 
-    /// The deadline, if it has passed.
-    fn passed(&self) -> Option<Instant> {
-        self.deadline().filter(|&deadline| self.handle.now() >= deadline)
+    /// Drops the timer, as if the sleep had never been polled. The deadline stays.
+    pub(crate) fn disarm(&mut self) {
+        self.timer = None;
     }
 
     fn end(&mut self, outcome: Result<Instant, Refusal>) -> Poll<Result<Instant, Refusal>> {
@@ -220,14 +251,15 @@ impl Sleep {
         if let Some(outcome) = &self.outcome {
             return Poll::Ready(outcome.clone());
         }
-        if let Some(deadline) = self.passed() {
-            return self.end(Ok(deadline));
-        }
-        match WakeTimer::set(&mut self.timer, context.waker(), &self.handle, self.deadline) {
+        let now = match self.passed() {
+            Ok(deadline) => return self.end(Ok(deadline)),
+            Err(now) => now,
+        };
+        match WakeTimer::set(&mut self.timer, context.waker(), &self.handle, (now, self.at)) {
             Ok(()) => Poll::Pending,
             // The time may have come meanwhile; then there is no need for a timer.
             Err(refusal) => {
-                let outcome = self.passed().ok_or(refusal);
+                let outcome = self.passed().map_err(|_| refusal);
                 self.end(outcome)
             }
         }

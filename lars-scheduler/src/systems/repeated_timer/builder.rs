@@ -39,6 +39,7 @@ pub struct RepeatedTimerBuilder {
     handle: Handle,
     period: Duration,
     run_on: RunOn,
+    name: Option<&'static str>,
     adjust: Option<Adjust>,
     on_destroy: Option<DestroyHook>,
 }
@@ -46,7 +47,8 @@ pub struct RepeatedTimerBuilder {
 impl RepeatedTimerBuilder {
     pub(super) fn new(handle: &Handle, period: Duration) -> Self {
         let run_on = RunOn::Default;
-        Self { handle: handle.clone(), period, run_on, adjust: None, on_destroy: None }
+        let name = None;
+        Self { handle: handle.clone(), period, run_on, name, adjust: None, on_destroy: None }
     }
 
     /// Computes a timeout from the period each time before a trigger is armed: in `start`,
@@ -67,6 +69,12 @@ impl RepeatedTimerBuilder {
     /// Calls `hook` once when the timer has been [destroyed](RepeatedTimer::destroy).
     pub fn on_destroy(mut self, hook: impl FnOnce() + Send + 'static) -> Self {
         self.on_destroy = Some(Box::new(hook));
+        self
+    }
+
+    /// Gives the timers of this timer a name. See [`Task::named`](crate::Task::named).
+    pub fn named(mut self, name: &'static str) -> Self {
+        self.name = Some(name);
         self
     }
 
@@ -98,7 +106,7 @@ impl RepeatedTimerBuilder {
             adjust: self.adjust,
             on_destroy: self.on_destroy,
         };
-        Ok(RepeatedTimer { shared: SharedTimer::new(self.handle, self.run_on, parts) })
+        Ok(RepeatedTimer { shared: SharedTimer::new(self.handle, (self.run_on, self.name), parts) })
     }
 }
 

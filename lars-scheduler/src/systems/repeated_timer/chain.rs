@@ -50,6 +50,7 @@ pub(super) enum How {
 pub(super) struct SharedTimer {
     handle: Handle,
     run_on: RunOn,
+    name: Option<&'static str>,
     device: Mutex<Device>,
 }
 
@@ -90,7 +91,11 @@ pub(super) struct TriggerRun {
 }
 
 impl SharedTimer {
-    pub(super) fn new(handle: Handle, run_on: RunOn, parts: DeviceParts) -> Arc<Self> {
+    pub(super) fn new(
+        handle: Handle,
+        (run_on, name): (RunOn, Option<&'static str>),
+        parts: DeviceParts,
+    ) -> Arc<Self> {
         let device = Device {
             period: parts.period,
             started: false,
@@ -105,7 +110,7 @@ impl SharedTimer {
             runs: 0,
             waiting: Vec::new(),
         };
-        Arc::new(Self { handle, run_on, device: Mutex::new(device) })
+        Arc::new(Self { handle, run_on, name, device: Mutex::new(device) })
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Device> {
@@ -203,6 +208,7 @@ impl SharedTimer {
         };
         let series = Periodic::new(move || look.look())
             .run_on(self.run_on.clone())
+            .named_after(self.name)
             .on_end_from_outside(|| (), handed_back);
         let series = self.handle.schedule_repeating(timeout, series)?;
         state.due = due;

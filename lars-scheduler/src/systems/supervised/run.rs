@@ -7,7 +7,7 @@ use super::report::{Completion, Outcome};
 use super::settings::GivenUp;
 use super::token::CancelToken;
 use crate::sync::Arc;
-use crate::systems::facade::message_of;
+use crate::systems::facade::{message_of, quietly};
 use crate::{Executor, Runnable};
 
 /// The side that handed the run over, and learns of its end.
@@ -34,12 +34,14 @@ impl dyn Owner {
         self.contain(|| {
             if let Err(rejected) = self.executor().execute(work) {
                 let reason = rejected.reason();
-                tracing::warn!(
-                    target: "lars_scheduler",
-                    what,
-                    reason,
-                    "an executor rejected a part of a supervised task"
-                );
+                quietly(|| {
+                    tracing::warn!(
+                        target: "lars_scheduler",
+                        what,
+                        reason,
+                        "an executor rejected a part of a supervised task"
+                    );
+                });
                 drop(rejected);
             }
         });

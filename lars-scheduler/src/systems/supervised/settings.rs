@@ -152,6 +152,7 @@ pub(super) struct Settings {
     pub(super) given_up: GivenUp,
     pub(super) on_demand: Option<OnDemand>,
     pub(super) on_settled: Option<SettledHook>,
+    pub(super) name: Option<&'static str>,
 }
 
 /// A limit to how often `run_now` is accepted.
@@ -221,6 +222,7 @@ pub struct SupervisionBuilder {
     given_up: GivenUp,
     on_demand: Option<(u32, Duration)>,
     on_settled: Option<SettledHook>,
+    name: Option<&'static str>,
 }
 
 impl SupervisionBuilder {
@@ -236,7 +238,14 @@ impl SupervisionBuilder {
             given_up: GivenUp::default(),
             on_demand: None,
             on_settled: None,
+            name: None,
         }
+    }
+
+    /// Gives the timers of the supervision a name. See [`Task::named`](crate::Task::named).
+    pub fn named(mut self, name: &'static str) -> Self {
+        self.name = Some(name);
+        self
     }
 
     /// How long a run may take from the hand-over to the executor, including the time that it waits
@@ -351,6 +360,7 @@ impl SupervisionBuilder {
                 given_up: self.given_up,
                 on_demand,
                 on_settled: self.on_settled,
+                name: self.name,
             },
         })
     }

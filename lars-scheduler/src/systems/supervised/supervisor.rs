@@ -28,7 +28,7 @@ use super::run::{Ending, Owner, Run, Runner};
 use super::settings::{GivenUp, Settings};
 use super::state::{Nudge, Phase, Settled, State};
 use crate::sync::{Arc, Mutex};
-use crate::systems::facade::debug_fields;
+use crate::systems::facade::{debug_fields, quietly};
 use crate::systems::when_due::WhenDue;
 use crate::{Executor, Handle, PanicIn, Refusal, Repeat, Runnable, Task};
 
@@ -181,7 +181,10 @@ impl Supervisor {
                 supervisor.act(Looker::Nudge);
             }
         };
-        match self.timers.schedule_due(due, Task::new(look).inline()) {
+        match self
+            .timers
+            .schedule_due(due, Task::new(look).inline().named_after(self.settings.name))
+        {
             Ok(timer) => {
                 state.nudge = Some(Nudge { at: due, timer });
                 Ok(())
@@ -265,7 +268,7 @@ impl Supervisor {
     /// Reports a settled run to the log and the hook.
     fn tell(&self, run: Settled) {
         let Settled { report, hook, .. } = run;
-        self.contain(|| {
+        quietly(|| {
             let RunReport { number, outcome, .. } = &report;
             match outcome {
                 Outcome::Success => {

@@ -34,6 +34,7 @@ use crate::{Executor, Handle};
 pub struct WorkerBuilder {
     handle: Handle,
     run_on: RunOn,
+    name: Option<&'static str>,
     mode: fn(RunOn) -> Mode,
     hooks: Vec<Box<dyn Capture>>,
 }
@@ -41,7 +42,7 @@ pub struct WorkerBuilder {
 impl WorkerBuilder {
     pub(super) fn new(handle: &Handle) -> Self {
         let (run_on, hooks) = (RunOn::Default, Vec::new());
-        Self { handle: handle.clone(), run_on, mode: Mode::Eager, hooks }
+        Self { handle: handle.clone(), run_on, name: None, mode: Mode::Eager, hooks }
     }
 
     /// Runs one task, and then goes to the end of the executor's queue. This is for workers that
@@ -67,6 +68,12 @@ impl WorkerBuilder {
     /// others; those run on the timer thread when they are due.)
     pub fn trampoline(mut self) -> Self {
         self.mode = |_| Mode::Trampoline;
+        self
+    }
+
+    /// Gives the timers of the worker a name. See [`Task::named`](crate::Task::named).
+    pub fn named(mut self, name: &'static str) -> Self {
+        self.name = Some(name);
         self
     }
 
@@ -146,8 +153,9 @@ impl WorkerBuilder {
 
     /// The worker.
     pub fn build(self) -> Worker {
-        let Self { handle, run_on, mode, hooks } = self;
-        let shared = SharedWorker { handle, mode: mode(run_on), hooks, jobs: Mutex::default() };
+        let Self { handle, run_on, name, mode, hooks } = self;
+        let shared =
+            SharedWorker { handle, name, mode: mode(run_on), hooks, jobs: Mutex::default() };
         Worker { shared: Arc::new(shared) }
     }
 }

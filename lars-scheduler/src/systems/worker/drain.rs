@@ -41,6 +41,7 @@ pub(super) enum Mode {
 
 pub(super) struct SharedWorker {
     pub(super) handle: Handle,
+    pub(super) name: Option<&'static str>,
     pub(super) mode: Mode,
     pub(super) hooks: Vec<Box<dyn Capture>>,
     pub(super) jobs: Mutex<Jobs>,
@@ -64,7 +65,7 @@ impl SharedWorker {
     }
 
     fn schedule<B: TaskBody>(&self, delay: Duration, body: B) -> Result<Cancellable, Refusal> {
-        let task = Task::new(body).run_on(self.run_on());
+        let task = Task::new(body).run_on(self.run_on()).named_after(self.name);
         self.handle.schedule_once(delay, task).map_err(|refused| refused.refusal().clone())
     }
 
@@ -95,6 +96,7 @@ impl SharedWorker {
         let handed_back = move || worker.lock().leave_to_timer(number);
         let series = Periodic::new(move || look.look())
             .run_on(self.run_on())
+            .named_after(self.name)
             .on_end_from_outside(|| (), handed_back);
         self.handle.schedule_repeating(initial, series)
     }

@@ -6,6 +6,7 @@ use loom::thread;
 
 use super::{Token, check, drive, scheduler, scheduler_waking};
 use crate::api::pending::StopFuture;
+use crate::engine::driver::Next;
 use crate::engine::gate::Gate;
 use crate::sync::{Arc, Parker, UnsafeCell, heavy_fence, take_slot};
 
@@ -135,14 +136,73 @@ fn a_local_timer_that_another_thread_cancels_is_unlinked_and_its_entry_used_agai
         take_slot(0);
         let timer = handle.schedule_once(SOON, || ()).unwrap();
         let canceller = thread::spawn(move || timer.cancel());
-        // The driver may find it cancelled in the wheel, in the due list, or on the stack first.
+        // The driver may find it cancelled in the wheel or in the due list.
         let _ = driver.turn(5);
         let _ = canceller.join().unwrap();
+        // The owner finds it on the stack, and passes it on if the driver has had it.
+        drop(handle.schedule_once(LATER, || ()));
         let _ = driver.turn(5);
         let _ = driver.turn(5);
         let memory = handle.metrics().timer_memory;
-        drop((handle.schedule_once(LATER, || ()), handle.schedule_once(LATER, || ())));
+        drop(handle.schedule_once(LATER, || ()));
         assert_eq!(handle.metrics().timer_memory, memory);
+    });
+}
+
+#[test]
+fn what_another_thread_cancels_is_collected_by_the_owner_beside_the_driver_that_fires_it() {
+    check(2, || {
+        let (handle, mut driver) = scheduler();
+        take_slot(0);
+        let (token, fate) = Token::new();
+        let timer = handle.schedule_once(NOW, move || token.run()).unwrap();
+        let block = handle.metrics().timer_memory;
+        let canceller = thread::spawn(move || usize::from(timer.cancel()));
+        let driving = thread::spawn(move || {
+            let _ = driver.turn(0);
+            driver
+        });
+        // With each call the owner looks at what was cancelled. It may be in the wheel, in the due
+        // list, or on its way out of that.
+        let schedule = || drop(handle.schedule_once(LATER, || ()).unwrap());
+        schedule();
+        let cancelled = canceller.join().unwrap();
+        let mut driver = driving.join().unwrap();
+        // (The driver may have left the gate shut, which keeps the owner out once.)
+        for _ in 0..2 {
+            schedule();
+            let _ = driver.turn(0);
+            let _ = driver.turn(0);
+        }
+        assert_eq!((cancelled + fate.runs(), fate.drops()), (1, 1));
+        schedule();
+        // Four of them wait, in two blocks of two: one of them is the first timer's.
+        assert_eq!(handle.metrics().timer_memory, 2 * block);
+        assert_eq!(handle.metrics().pending, 4);
+    });
+}
+
+#[test]
+fn what_is_cancelled_in_the_wheel_of_an_owner_that_does_not_come_is_collected_by_the_driver() {
+    check(2, || {
+        let (handle, mut driver) = scheduler();
+        take_slot(0);
+        let timer = handle.schedule_once(LATER, || ()).unwrap();
+        let canceller = {
+            let handle = handle.clone();
+            thread::spawn(move || {
+                assert!(timer.cancel());
+                drop(timer);
+                // The first time it only sees how many timers the owner has scheduled.
+                handle.core().have_collected();
+                handle.core().have_collected();
+            })
+        };
+        let _ = driver.turn(0);
+        canceller.join().unwrap();
+        let turn = driver.turn(0);
+        assert_eq!(turn.next, Next::Idle, "there is nothing left in the wheel");
+        assert_eq!(handle.metrics().pending, 0);
     });
 }
 

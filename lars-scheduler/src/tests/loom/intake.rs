@@ -23,7 +23,7 @@ fn entry() -> Boxed {
 fn fill_and_push(intake: &Intake, entry: Boxed) {
     // SAFETY: the entry is new, and freed at the end of the model.
     unsafe {
-        (*entry.0).fill(7, RawTask::new(|| (), Label::default()));
+        (*entry.0).fill(7, |task| RawTask::write(task, || (), Label::default()));
         intake.push(entry.0);
     }
 }

@@ -2,7 +2,7 @@
 //! wake-up is a deadlock: time does not go on by itself.
 
 use super::*;
-use crate::sync::{advance, check, thread};
+use crate::sync::{Arc, Mutex, Parker, advance, check, on_read, real_now, thread};
 
 #[test]
 fn a_task_without_delay_wakes_a_thread_that_sleeps_for_ever() {
@@ -64,6 +64,39 @@ fn a_deadline_that_is_moved_nearer_ends_the_sleep() {
     });
 }
 
+/// The same without a thread: a loop that waits as long as a turn said misses no call of the hook.
+#[test]
+fn a_loop_that_waits_until_it_has_to_turn_or_the_hook_is_called_misses_nothing() {
+    check(8_000, || {
+        let ledger = Ledger::new();
+        let parker = Parker::new();
+        let hook = parker.unparker().clone();
+        let mut driver = builder().build_driver(move || hook.unpark()).unwrap();
+        let threads: Vec<_> = (0..2)
+            .map(|_| {
+                let (handle, ledger) = (driver.handle(), ledger.clone());
+                thread::spawn(move || {
+                    for delay in [TICK, Duration::ZERO] {
+                        let (number, _) = schedule(&ledger, &handle, delay).unwrap();
+                        advance(delay + TICK);
+                        ledger.wait_run(number);
+                    }
+                })
+            })
+            .collect();
+        while ledger.total_ran() < 4 {
+            match driver.turn(real_now()) {
+                _ if ledger.total_ran() == 4 => {}
+                Some(next) => parker.park_deadline(next),
+                None => parker.park(),
+            }
+        }
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        drop(driver);
+        ledger.settle();
+    });
+}
+
 #[test]
 fn a_stop_ends_the_sleep() {
     check(5_000, || {
@@ -112,9 +145,8 @@ fn nothing_runs_before_its_time_however_time_moves() {
     });
 }
 
-/// The timer thread reads the clock after it has taken in. What it takes in was stamped before
-/// that, and so is due. By an older reading it would wait for the next tick, which never comes
-/// here.
+/// What is taken in may have been stamped after the clock was read. By that reading alone it would
+/// wait for the next tick, which never comes here.
 #[test]
 fn a_task_without_delay_is_due_when_it_is_taken_in_however_time_moves() {
     check(8_000, || {
@@ -135,5 +167,46 @@ fn a_task_without_delay_is_due_when_it_is_taken_in_however_time_moves() {
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         drop(scheduler);
         ledger.settle();
+    });
+}
+
+/// The timer thread reads the clock before it takes in. By a later reading it would fire what is
+/// due at a later tick while what is due at an earlier one has come in between, and waits outside.
+#[test]
+fn a_timer_that_comes_while_the_clock_is_read_runs_before_those_of_later_ticks() {
+    check(2_000, || {
+        let (scheduler, ledger) = (inline(), Ledger::new());
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let later = {
+            let (handle, ledger) = (scheduler.handle(), ledger.clone());
+            let log = Arc::clone(&order);
+            move |delay| {
+                let (token, log) = (ledger.token(), Arc::clone(&log));
+                let number = token.number;
+                let task = move || {
+                    log.lock().push(delay);
+                    token.run();
+                };
+                enter(&ledger, number, handle.schedule_once(ticks(delay), task)).unwrap();
+            }
+        };
+        later(3);
+        let handle = scheduler.handle();
+        on_read(move || {
+            let now = handle.is_timer_thread();
+            if now {
+                let later = later.clone();
+                thread::spawn(move || later(1)).join().unwrap();
+                advance(ticks(5));
+            }
+            now
+        });
+        // If the timer thread has read the clock before and sleeps.
+        schedule(&ledger, &scheduler, Duration::ZERO).unwrap();
+        // The first of all is due after time has moved, and so after the other two have come.
+        (0..3).for_each(|number| ledger.wait_run(number));
+        drop(scheduler);
+        ledger.settle();
+        assert_eq!(*order.lock(), [1, 3]);
     });
 }

@@ -570,3 +570,68 @@ fn large_messages_of_two_senders_race_with_their_reader() {
         assert_eq!(seen, [[1; 4], [2; 4]]);
     });
 }
+
+/// Wakes the thread that waits in the model.
+struct Woken(loom::sync::Notify);
+
+impl std::task::Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.0.notify();
+    }
+}
+
+/// Waits for room as a future does, in a loop that is its executor.
+fn wait_as_a_future(mailbox: &Mailbox<u32>) -> bool {
+    let woken = Arc::new(Woken(loom::sync::Notify::new()));
+    let waker = std::task::Waker::from(Arc::clone(&woken));
+    let mut place = None;
+    loop {
+        match mailbox.poll_room(&mut place, &waker, true) {
+            std::task::Poll::Ready(room) => {
+                mailbox.leave_room(&mut place, room);
+                return room;
+            }
+            std::task::Poll::Pending => woken.0.wait(),
+        }
+    }
+}
+
+#[test]
+fn a_future_that_waits_for_room_is_woken_when_there_is_some() {
+    check(|| {
+        let mailbox = Arc::new(Mailbox::new(Capacity::Bounded(1, Overflow::Fail)));
+        mailbox.send(0).map(drop).unwrap();
+        let sender = {
+            let mailbox = Arc::clone(&mailbox);
+            thread::spawn(move || {
+                while mailbox.send(1).is_err() {
+                    assert!(wait_as_a_future(&mailbox));
+                }
+            })
+        };
+        let mut seen = Vec::new();
+        while seen.len() < 2 {
+            // SAFETY: we are the activation.
+            match unsafe { mailbox.pop() } {
+                Some(message) => seen.push(message),
+                None => yield_now(),
+            }
+        }
+        assert_eq!(seen, [0, 1]);
+        sender.join().unwrap();
+    });
+}
+
+#[test]
+fn a_future_of_an_actor_that_waits_for_room_or_is_about_to_is_told_that_it_must_not() {
+    check(|| {
+        let mailbox = Arc::new(Mailbox::new(Capacity::Bounded(1, Overflow::Fail)));
+        mailbox.send(0_u32).map(drop).unwrap();
+        let waiting = {
+            let mailbox = Arc::clone(&mailbox);
+            thread::spawn(move || wait_as_a_future(&mailbox))
+        };
+        mailbox.let_actors_wait(false);
+        assert!(!waiting.join().unwrap(), "there is no room");
+    });
+}

@@ -28,7 +28,7 @@ fn an_activation_that_has_seen_less_than_was_taken_out_is_followed_by_another() 
     let mailbox = Mailbox::new(Capacity::Unbounded);
     // SAFETY: the test is the only activation.
     let seen = unsafe { mailbox.position() };
-    assert!(mailbox.send_with((), |()| panic!("expected by this test")).is_err());
+    assert!(mailbox.send_with((), |()| -> u32 { panic!("expected by this test") }).is_err());
     // SAFETY: the test is the only activation.
     unsafe {
         assert_eq!(mailbox.pop(), None::<u32>);
@@ -79,11 +79,34 @@ fn messages_left_in_a_mailbox_are_dropped_with_it() {
     }
 }
 
+/// Panics when it is dropped, and counts that.
+struct Bomb(Arc<std::sync::atomic::AtomicU64>);
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        panic!("expected by this test");
+    }
+}
+
+#[test]
+fn all_messages_left_in_a_mailbox_are_dropped_although_their_destructors_panic() {
+    for left in [1, SLOTS, SLOTS + 1, 3 * SLOTS] {
+        let dropped = Arc::default();
+        let mailbox = Mailbox::new(Capacity::Unbounded);
+        for _ in 0..left {
+            assert!(mailbox.send(Bomb(Arc::clone(&dropped))).is_ok());
+        }
+        drop(mailbox);
+        assert_eq!(dropped.load(Ordering::Relaxed), left);
+    }
+}
+
 #[test]
 fn a_message_whose_making_panics_leaves_no_gap() {
     let mailbox = Mailbox::new(Capacity::Unbounded);
     let _ = mailbox.send(1).unwrap();
-    match mailbox.send_with((), |()| panic!("expected by this test")) {
+    match mailbox.send_with((), |()| -> u32 { panic!("expected by this test") }) {
         Err(Unsent::Panicked(Sent::Counted, _)) => {}
         _ => panic!("it panicked"),
     }

@@ -1,0 +1,15 @@
+//! Timers for async code.
+
+#[cfg(feature = "peers")]
+mod others;
+mod ours;
+
+use crate::peer::Peer;
+
+/// All of them, ours first.
+pub(super) fn all() -> Vec<Peer> {
+    let all = vec![Peer::sleeps::<ours::Lars>()];
+    #[cfg(feature = "peers")]
+    let all = [all, others::all()].concat();
+    all
+}

@@ -1,0 +1,63 @@
+//! lars-scheduler's futures.
+
+use std::future::{Future, pending};
+use std::pin::{Pin, pin};
+use std::task::Context;
+use std::time::{Duration, Instant};
+
+use lars_scheduler::future::{Interval, Sleep};
+use lars_scheduler::{Handle, LightArrayRevolverScheduler};
+
+use crate::sleeps::{Access, Sleeps};
+
+pub(crate) struct Lars {
+    scheduler: LightArrayRevolverScheduler,
+}
+
+impl Sleeps for Lars {
+    const NAME: &'static str = "lars-scheduler";
+    const ABOUT: &'static str = "this crate: its futures, with the default settings";
+    const TICK_US: Option<u64> = Some(1_000);
+
+    type Access<'a> = Handle;
+
+    fn start() -> Self {
+        let scheduler = LightArrayRevolverScheduler::new().expect("the scheduler starts");
+        Self { scheduler }
+    }
+
+    fn access(&self) -> Handle {
+        self.scheduler.handle()
+    }
+}
+
+impl Access for Handle {
+    type Sleep = Sleep;
+    type Interval = Interval;
+
+    fn make_poll_drop(&self, limit: Duration, context: &mut Context<'_>) {
+        let timeout = pin!(self.timeout(limit, pending::<()>()));
+        assert!(timeout.poll(context).is_pending());
+    }
+
+    fn sleep(&self, delay: Duration) -> Pin<Box<Sleep>> {
+        Box::pin(Handle::sleep(self, delay))
+    }
+
+    fn reset(&self, mut sleep: Pin<&mut Sleep>, delay: Duration) {
+        sleep.reset(delay);
+    }
+
+    fn poll(&self, sleep: Pin<&mut Sleep>, context: &mut Context<'_>) -> bool {
+        sleep.poll(context).is_ready()
+    }
+
+    fn interval(&self, ago: Duration, period: Duration) -> Option<Interval> {
+        let start = Instant::now().checked_sub(ago).expect("the machine has run for longer");
+        Some(self.interval_at(start, period).expect("the period is not zero"))
+    }
+
+    fn tick(&self, interval: &mut Interval, context: &mut Context<'_>) -> bool {
+        interval.poll_tick(context).is_ready()
+    }
+}

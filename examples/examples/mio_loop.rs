@@ -1,0 +1,159 @@
+//! One thread for sockets and timers: an event loop of mio that turns the timers itself. No timer
+//! thread, no pool.
+//!
+//! ```sh
+//! cargo run --release -p examples --example mio_loop
+//! ```
+//!
+//! An echo server on the loopback interface disconnects who says nothing for 50 ms. Three clients
+//! on threads of their own talk to it, and one of them falls silent.
+#![allow(clippy::disallowed_methods)]
+
+use std::collections::HashMap;
+use std::error::Error;
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lars_scheduler::{Cancellable, LightArrayRevolverScheduler};
+use mio::net::{TcpListener, TcpStream};
+use mio::{Events, Interest, Poll, Token, Waker};
+
+const LISTENER: Token = Token(0);
+/// Something other than a socket: the timers have to be turned earlier, or the program is over.
+const WAKER: Token = Token(1);
+const FIRST_CLIENT: usize = 2;
+const IDLE: Duration = Duration::from_millis(50);
+
+struct Connection {
+    stream: TcpStream,
+    /// Moved with each message.
+    idle: Cancellable,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut poll = Poll::new()?;
+    let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
+    // The hook interrupts `poll`. It is called only if a timer is due before the loop wakes anyway.
+    let hook = Arc::clone(&waker);
+    let mut timers = LightArrayRevolverScheduler::builder()
+        .build_driver(move || hook.wake().expect("the loop can be woken"))?;
+
+    let mut listener = TcpListener::bind("127.0.0.1:0".parse()?)?;
+    poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
+    let clients = start_clients(listener.local_addr()?, &waker);
+
+    // Tasks run inside `turn`, on this thread. They leave notes, as the connections are borrowed by
+    // the loop.
+    let (idlers, silent) = mpsc::channel::<Token>();
+    let mut connections = HashMap::new();
+    let mut next_token = FIRST_CLIENT;
+    let mut disconnected = 0;
+    let mut events = Events::with_capacity(64);
+    while !clients.is_over() {
+        let next = timers.turn(Instant::now());
+        for token in silent.try_iter() {
+            connections.remove(&token);
+            disconnected += 1;
+        }
+        let timeout = next.map(|next| next.saturating_duration_since(Instant::now()));
+        match poll.poll(&mut events, timeout) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            polled => polled?,
+        }
+        for event in &events {
+            match event.token() {
+                WAKER => {} // to turn, or to look whether all is over
+                LISTENER => {
+                    while let Ok((mut stream, _)) = listener.accept() {
+                        let token = Token(next_token);
+                        next_token += 1;
+                        poll.registry().register(&mut stream, token, Interest::READABLE)?;
+                        let idlers = idlers.clone();
+                        let gone = move || idlers.send(token).expect("the loop is there");
+                        let idle = timers.schedule_once(IDLE, gone)?;
+                        connections.insert(token, Connection { stream, idle });
+                    }
+                }
+                token => {
+                    let Some(connection) = connections.get_mut(&token) else { continue };
+                    if !echo(connection) {
+                        let gone = connections.remove(&token).expect("it was there a line ago");
+                        gone.idle.cancel();
+                    }
+                }
+            }
+        }
+    }
+    let echoed = clients.join();
+    println!("{echoed} messages came back, {disconnected} connection was idle for {IDLE:?}");
+    assert_eq!((echoed, disconnected), (3 * 10, 1));
+    assert_eq!(timers.close()?.ran, 0);
+    Ok(())
+}
+
+/// Sends back what there is, and puts the idle timeout off. False at the end of the connection.
+fn echo(connection: &mut Connection) -> bool {
+    let mut buffer = [0; 64];
+    loop {
+        match connection.stream.read(&mut buffer) {
+            Ok(0) => return false,
+            Ok(count) => {
+                connection.idle.reset(IDLE);
+                // (So few bytes always fit into the socket's buffer.)
+                if connection.stream.write_all(&buffer[..count]).is_err() {
+                    return false;
+                }
+            }
+            Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
+        }
+    }
+}
+
+/// Three clients, and how many messages each of them got back.
+struct Clients {
+    threads: Vec<thread::JoinHandle<u32>>,
+    ended: Arc<Mutex<usize>>,
+}
+
+impl Clients {
+    fn is_over(&self) -> bool {
+        *self.ended.lock().expect("no client panics") == self.threads.len()
+    }
+
+    fn join(self) -> u32 {
+        self.threads.into_iter().map(|it| it.join().expect("no client panics")).sum()
+    }
+}
+
+fn start_clients(address: SocketAddr, waker: &Arc<Waker>) -> Clients {
+    let ended = Arc::new(Mutex::new(0));
+    let threads = (0..3)
+        .map(|number| {
+            let (ended, waker) = (Arc::clone(&ended), Arc::clone(waker));
+            thread::spawn(move || {
+                let echoed = talk(address, number == 0).expect("the server answers");
+                *ended.lock().expect("no client panics") += 1;
+                waker.wake().expect("the loop is there");
+                echoed
+            })
+        })
+        .collect();
+    Clients { threads, ended }
+}
+
+/// Ten messages; one that falls silent then waits until it is disconnected.
+fn talk(address: SocketAddr, falls_silent: bool) -> io::Result<u32> {
+    let mut stream = std::net::TcpStream::connect(address)?;
+    let mut buffer = [0; 5];
+    for _ in 0..10 {
+        stream.write_all(b"hello")?;
+        stream.read_exact(&mut buffer)?;
+    }
+    if falls_silent {
+        assert_eq!(stream.read(&mut buffer)?, 0, "the server hangs up");
+    }
+    Ok(10)
+}

@@ -1,0 +1,74 @@
+//! The scheduler's threads on processors of their own: the timer thread on the last one that this
+//! process may use, the threads of the pool on the others.
+//!
+//! A timer thread that shares its processor with nobody is woken without delay. The hook of
+//! `Builder::on_thread_start` runs on each thread before anything else does; what it does there is
+//! up to the system, here Linux.
+//!
+//!     cargo run --release -p examples --example pinned_threads
+
+use std::error::Error;
+
+#[cfg(target_os = "linux")]
+fn main() -> Result<(), Box<dyn Error>> {
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
+    use lars_scheduler::{LightArrayRevolverScheduler, Task, ThreadKind};
+    use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+    use nix::unistd::Pid;
+
+    // The calling thread.
+    const HERE: Pid = Pid::from_raw(0);
+
+    let allowed = sched_getaffinity(HERE)?;
+    let processors: Vec<usize> =
+        (0..CpuSet::count()).filter(|&cpu| allowed.is_set(cpu).unwrap_or(false)).collect();
+    let (&for_timers, rest) = processors.split_last().ok_or("no processor is allowed")?;
+    let for_tasks = if rest.is_empty() { vec![for_timers] } else { rest.to_vec() };
+    println!("timers on processor {for_timers}, tasks on {for_tasks:?}");
+
+    let threads = for_tasks.len();
+    let scheduler = LightArrayRevolverScheduler::builder()
+        .pool_threads(threads)
+        .on_thread_start(move |thread| {
+            let processor = match thread.kind {
+                ThreadKind::Pool { number, .. } => for_tasks[number % for_tasks.len()],
+                _ => for_timers,
+            };
+            let mut set = CpuSet::new();
+            match set.set(processor).and_then(|()| sched_setaffinity(HERE, &set)) {
+                Ok(()) => println!("{} is on processor {processor}", thread.name),
+                Err(error) => eprintln!("{} runs anywhere: {error}", thread.name),
+            }
+        })
+        .build()?;
+
+    // Where tasks find themselves.
+    let (sender, receiver) = mpsc::channel();
+    let report = move || {
+        let here = sched_getaffinity(HERE).map(|set| {
+            (0..CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap_or(false)).collect::<Vec<_>>()
+        });
+        drop(sender.send((thread::current().name().map(str::to_owned), here)));
+    };
+    let ms = Duration::from_millis;
+    scheduler.schedule_once(ms(1), Task::new(report.clone()).inline())?;
+    scheduler.schedule_once(ms(20), report)?;
+    for (name, processors) in receiver.iter().take(2) {
+        let processors = processors?;
+        println!("a task ran on {}, on processor {processors:?}", name.unwrap_or_default());
+        if processors.len() != 1 {
+            return Err("a thread is not pinned".into());
+        }
+    }
+    scheduler.close()?;
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+fn main() -> Result<(), Box<dyn Error>> {
+    println!("this example pins threads as Linux does");
+    Ok(())
+}

@@ -1,0 +1,224 @@
+//! A scheduler without a thread: its owner turns it, on the system's clock.
+
+use std::ops::Deref;
+use std::time::Instant;
+
+use crate::api::close::{CloseError, CloseReport};
+use crate::api::config::{Builder, DEFAULT_TICK};
+use crate::api::handle::Handle;
+use crate::api::pending::StopFuture;
+use crate::api::scheduler::{WHEEL_AFTER, channels};
+use crate::api::turned::Turned;
+use crate::base::clock::Clock;
+use crate::base::debug::debug_fields;
+use crate::base::error::ConfigError;
+use crate::base::panics::{PanicIn, Reporter};
+use crate::engine::driver::walk::Walked;
+use crate::engine::driver::{Intaken, Next};
+use crate::engine::shared::DefaultExecutor;
+use crate::engine::sleep_word::{Alarm, FOREVER};
+use crate::sync::relax;
+
+/// How many steps of up to 512 tasks a turn takes before it lets its caller look at other things.
+const STEPS: u32 = 8;
+
+/// A scheduler without a thread, for event loops: the loop [`turn`](Self::turn)s it, and learns
+/// when it has to do so next.
+///
+/// Built by [`Builder::build_driver`]. It has the same [`Handle`] as a scheduler with a thread, for
+/// any number of threads, and keeps the same promises: never early, exact cancel, nothing lost. Its
+/// tasks run on the thread that turns it, inside `turn`, unless they have an executor of their own.
+///
+/// How late a timer is is up to the loop: it fires at the first turn after its tick.
+///
+/// The time is the system's. For time that goes by its own rules, as in a game that can be paused
+/// or a simulation, there is [`VirtualTime`](crate::VirtualTime).
+///
+/// # Examples
+///
+/// A loop that does nothing else. `examples/mio_loop.rs` has one that waits for sockets.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::LightArrayRevolverScheduler;
+/// use std::sync::mpsc::{self, RecvTimeoutError};
+/// use std::time::{Duration, Instant};
+///
+/// let (events, inbox) = mpsc::channel();
+/// let wake = events.clone();
+/// // The hook: interrupt the wait of the loop.
+/// let mut timers = LightArrayRevolverScheduler::builder()
+///     .build_driver(move || drop(wake.send("turn")))?;
+/// let done = events.clone();
+/// let _ = timers.schedule_once(Duration::from_millis(5), move || drop(done.send("done")))?;
+///
+/// loop {
+///     let next = timers.turn(Instant::now());
+///     let event = match next {
+///         Some(next) => inbox.recv_timeout(next.saturating_duration_since(Instant::now())),
+///         None => inbox.recv().map_err(|_| RecvTimeoutError::Disconnected),
+///     };
+///     match event {
+///         Ok("done") => break,
+///         Ok(_) | Err(RecvTimeoutError::Timeout) => {} // turn again
+///         Err(RecvTimeoutError::Disconnected) => unreachable!("the hook has a sender"),
+///     }
+/// }
+/// # Ok(()) }
+/// ```
+pub struct TimerDriver {
+    turned: Turned,
+}
+
+impl Builder {
+    /// A scheduler without a thread, to be turned by an event loop. See [`TimerDriver`].
+    ///
+    /// `wake` is called when the loop has to turn earlier than the last [`turn`](TimerDriver::turn)
+    /// said: something is due before that, or somebody stops the scheduler. It is called on the
+    /// thread that caused it, which is the loop's own too, and by at most one thread between two
+    /// turns. It should do no more than to interrupt the loop's wait: a `mio::Waker`, a winit
+    /// `EventLoopProxy`, an eventfd. A panic in it is contained and logged. A loop that turns at
+    /// short intervals anyway needs none: `|| ()`.
+    ///
+    /// One default differs: tasks run inline, on the thread that turns. `thread_name` only names
+    /// the threads of the pool.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError`] if a setting is out of its range.
+    pub fn build_driver(
+        self,
+        wake: impl Fn() + Send + Sync + 'static,
+    ) -> Result<TimerDriver, ConfigError> {
+        let inline = |_: &_| DefaultExecutor::Inline;
+        let checked = self.check(DEFAULT_TICK, channels(), Some(WHEEL_AFTER), inline)?;
+        let contained = move || {
+            Reporter::default().contain(PanicIn::Cleanup, &wake);
+        };
+        let alarm = Alarm::Call(Box::new(contained));
+        Ok(TimerDriver { turned: Turned::new(checked, Clock::system(), alarm, false) })
+    }
+}
+
+impl TimerDriver {
+    /// A handle to schedule with, to be cloned and passed around.
+    pub fn handle(&self) -> Handle {
+        self.turned.handle.clone()
+    }
+
+    /// Fires what is due at `now`, and says when to turn next: at that instant, or earlier if the
+    /// wake hook was called; `None` if nothing is pending. An instant that has passed means at
+    /// once.
+    ///
+    /// A turn that comes too early does nothing, and one that comes late makes the timers late and
+    /// nothing else. `now` is the time of the loop, [`Instant::now`]. An instant that has not come
+    /// yet counts as now, so that nothing is early.
+    ///
+    /// After some thousand tasks a turn returns although there is more to do, so that the loop can
+    /// look at its other events. Tasks that schedule each other without a delay do not hold it up.
+    ///
+    /// # Panics
+    ///
+    /// Never: the panic of a task is contained, counted and reported.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_scheduler::LightArrayRevolverScheduler;
+    /// use std::time::{Duration, Instant};
+    ///
+    /// let mut timers = LightArrayRevolverScheduler::builder().build_driver(|| ())?;
+    /// assert_eq!(timers.turn(Instant::now()), None);
+    /// let begin = Instant::now();
+    /// let _ = timers.schedule_once(Duration::from_millis(2), || println!("due"))?;
+    /// while let Some(next) = timers.turn(Instant::now()) {
+    ///     std::thread::sleep(next.saturating_duration_since(Instant::now()));
+    /// }
+    /// assert!(begin.elapsed() >= Duration::from_millis(2));
+    /// # Ok(()) }
+    /// ```
+    pub fn turn(&mut self, now: Instant) -> Option<Instant> {
+        let core = self.turned.core();
+        let now = core.clock.nanos_at(now).min(core.clock.now());
+        let at_once = core.clock.instant(now);
+        core.sleep.announce_awake();
+        let mut turning = self.turned.begin()?;
+        let mut announced = None;
+        for step in 0..STEPS {
+            let turned = turning.turn(now, usize::MAX);
+            if turned.ended {
+                return None;
+            }
+            let walked = turning.walk(turned.next == Next::Now);
+            if walked == Walked::More {
+                // It has visited lanes, so when to turn next has to be asked anew.
+                announced = None;
+            }
+            let until = match turned.next {
+                _ if turned.intaken == Intaken::Gap || walked != Walked::Idle => None,
+                Next::Now | Next::Soon => None,
+                Next::At(instant) => Some(instant.saturating_add(core.coalesce).min(FOREVER)),
+                Next::Idle => Some(FOREVER),
+            };
+            match (until, announced) {
+                // The announcement was made before the notices were looked at, and nothing is due
+                // before it: a producer that gives one later sees it, and calls the hook.
+                (Some(until), Some(announced))
+                    if announced <= until && core.sleep.stays_asleep() =>
+                {
+                    turning.pause();
+                    return core.clock.instant(announced);
+                }
+                (Some(until), _) => {
+                    core.sleep.announce_sleep(until);
+                    announced = Some(until);
+                }
+                (None, _) => {
+                    announced = None;
+                    if turned.next != Next::Now && walked != Walked::More {
+                        // Another thread is in the middle of scheduling something.
+                        relax(step);
+                    }
+                }
+            }
+        }
+        turning.pause();
+        core.sleep.announce_awake();
+        at_once
+    }
+
+    /// Stops the scheduler, and hands back what is pending. See
+    /// [`LightArrayRevolverScheduler::stop`](crate::LightArrayRevolverScheduler::stop). The future
+    /// is resolved on return.
+    pub fn stop(&self) -> StopFuture {
+        self.turned.stop()
+    }
+
+    /// Stops the scheduler and runs what is pending. See
+    /// [`LightArrayRevolverScheduler::close`](crate::LightArrayRevolverScheduler::close).
+    ///
+    /// # Errors
+    ///
+    /// [`CloseError::OnTimerThread`] if it is called by a task of this scheduler.
+    pub fn close(&self) -> Result<CloseReport, CloseError> {
+        self.turned.close()
+    }
+}
+
+impl Drop for TimerDriver {
+    /// Stops without running anything: pending tasks are dropped.
+    fn drop(&mut self) {
+        self.turned.end();
+    }
+}
+
+impl Deref for TimerDriver {
+    type Target = Handle;
+
+    fn deref(&self) -> &Handle {
+        &self.turned.handle
+    }
+}
+
+debug_fields!(|it: TimerDriver| handle: it.turned.handle);

@@ -1,0 +1,86 @@
+//! Closing a scheduler without blocking the thread that asks for it.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use futures::channel::oneshot;
+
+use crate::sync::{Arc, Mutex, thread};
+use crate::systems::facade::debug_fields;
+use crate::{CloseError, CloseReport, LightArrayRevolverScheduler};
+
+impl LightArrayRevolverScheduler {
+    /// Closes the scheduler on a thread of its own, and is ready with the report: for async code,
+    /// which must not block.
+    ///
+    /// It does what [`close`](Self::close) does. The pending tasks run on that thread, and not on
+    /// the executor that polls this. The scheduler refuses new tasks as soon as the thread has
+    /// begun. Dropping the future changes nothing: the scheduler is closed all the same, and the
+    /// owner is dropped after that.
+    ///
+    /// (Should the system have no thread left, this call closes the scheduler itself, and blocks.)
+    ///
+    /// # Errors
+    ///
+    /// As for [`close`](Self::close): [`CloseError::Timeout`] if an inline task occupies the timer
+    /// thread for longer than the `shutdown_timeout`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_scheduler::LightArrayRevolverScheduler;
+    /// use std::time::Duration;
+    ///
+    /// let scheduler = LightArrayRevolverScheduler::new()?;
+    /// futures::executor::block_on(async {
+    ///     let _ = scheduler.schedule_once(Duration::from_secs(3600), || println!("flushed"))?;
+    ///     let report = scheduler.close_async().await?; // prints "flushed"
+    ///     assert_eq!(report.ran, 1);
+    ///     Ok(())
+    /// })
+    /// # }
+    /// ```
+    pub fn close_async(self) -> Closing {
+        let (sender, receiver) = oneshot::channel();
+        // Taken out by the thread, or by this call if there is no thread.
+        let work = Arc::new(Mutex::new(Some((self, sender))));
+        let close = {
+            let work = Arc::clone(&work);
+            move || {
+                let taken = work.lock().take();
+                if let Some((scheduler, sender)) = taken {
+                    // Nobody may be interested.
+                    let _ = sender.send(scheduler.close());
+                }
+            }
+        };
+        let thread = thread::Builder::new().name("lars-scheduler-close".to_owned());
+        if thread.spawn(close.clone()).is_err() {
+            close();
+        }
+        Closing { report: receiver }
+    }
+}
+
+/// A scheduler that is being closed. Made by [`LightArrayRevolverScheduler::close_async`].
+#[must_use = "the report says what became of the pending tasks"]
+pub struct Closing {
+    report: oneshot::Receiver<Result<CloseReport, CloseError>>,
+}
+
+impl Future for Closing {
+    type Output = Result<CloseReport, CloseError>;
+
+    /// # Panics
+    ///
+    /// If it is polled again after it was ready.
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.report)
+            .poll(context)
+            .map(|report| report.expect("`close` does not panic, and it answers once"))
+    }
+}
+
+debug_fields!(|_it: Closing|);

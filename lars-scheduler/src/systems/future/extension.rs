@@ -1,0 +1,48 @@
+//! Time limits as methods of futures.
+
+use std::future::Future;
+use std::time::{Duration, Instant};
+
+use super::after::After;
+use super::timeout::Timeout;
+use crate::Handle;
+
+/// Time as methods of futures, for chains of calls.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::LightArrayRevolverScheduler;
+/// use lars_scheduler::future::{FutureExt, TimeoutError};
+/// use std::future::{pending, ready};
+/// use std::time::Duration;
+///
+/// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+/// let second = Duration::from_secs(1);
+/// time.block_on(async {
+///     assert_eq!(ready(42).timeout(&time, second).await, Ok(42));
+///     assert_eq!(pending::<u32>().timeout(&time, second).await, Err(TimeoutError::Elapsed));
+///     assert_eq!(ready(7).after(&time, second).await, Ok(7)); // a second later
+/// })?;
+/// assert_eq!(time.elapsed(), 2 * second);
+/// # Ok(()) }
+/// ```
+pub trait FutureExt: Future + Sized {
+    /// This future, for at most `limit`, which counts from this call. See [`Handle::timeout`].
+    fn timeout(self, timers: &Handle, limit: Duration) -> Timeout<Self> {
+        timers.timeout(limit, self)
+    }
+
+    /// This future, until `deadline` at most. See [`Handle::timeout_at`].
+    fn timeout_at(self, timers: &Handle, deadline: Instant) -> Timeout<Self> {
+        timers.timeout_at(deadline, self)
+    }
+
+    /// This future, when `delay` has passed, counted from this call. See [`Handle::after`].
+    fn after(self, timers: &Handle, delay: Duration) -> After<Self> {
+        timers.after(delay, self)
+    }
+}
+
+impl<F: Future> FutureExt for F {}

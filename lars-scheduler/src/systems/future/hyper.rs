@@ -1,0 +1,82 @@
+//! Timers for hyper.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use ::hyper::rt::{Sleep, Timer};
+
+use super::sleep::Sleep as OurSleep;
+use crate::Handle;
+
+/// Timers for hyper, with the feature `hyper`: what the `timer` methods of its builders take.
+///
+/// Hyper's sleeps have no result. One that the scheduler refuses, because it has stopped or is
+/// full, never ends: hyper then has no time-out there, rather than one before its time.
+///
+/// A connection's sleep is moved in place, also nearer.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use hyper::rt::Timer;
+/// use lars_scheduler::LightArrayRevolverScheduler;
+/// use lars_scheduler::future::HyperTimer;
+/// use std::time::Duration;
+///
+/// let scheduler = LightArrayRevolverScheduler::new()?;
+/// let timer = HyperTimer::new(&scheduler);
+/// // hyper::server::conn::http1::Builder::new().timer(timer.clone()).header_read_timeout(…)
+/// futures::executor::block_on(timer.sleep(Duration::from_millis(2)));
+/// # Ok(()) }
+/// ```
+#[derive(Debug, Clone)]
+pub struct HyperTimer {
+    handle: Handle,
+}
+
+impl HyperTimer {
+    /// Timers of this scheduler.
+    pub fn new(handle: &Handle) -> Self {
+        Self { handle: handle.clone() }
+    }
+}
+
+impl Timer for HyperTimer {
+    fn sleep(&self, duration: Duration) -> Pin<Box<dyn Sleep>> {
+        Box::pin(WithoutResult(self.handle.sleep(duration)))
+    }
+
+    fn sleep_until(&self, deadline: Instant) -> Pin<Box<dyn Sleep>> {
+        Box::pin(WithoutResult(self.handle.sleep_until(deadline)))
+    }
+
+    fn now(&self) -> Instant {
+        self.handle.now()
+    }
+
+    fn reset(&self, sleep: &mut Pin<Box<dyn Sleep>>, new_deadline: Instant) {
+        match sleep.as_mut().downcast_mut_pin::<WithoutResult>() {
+            Some(mut ours) => ours.0.reset_at(new_deadline),
+            None => *sleep = self.sleep_until(new_deadline),
+        }
+    }
+}
+
+struct WithoutResult(OurSleep);
+
+impl Sleep for WithoutResult {}
+
+impl Future for WithoutResult {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        match Pin::new(&mut self.0).poll(context) {
+            Poll::Ready(Ok(())) => Poll::Ready(()),
+            // A refused sleep never ends.
+            Poll::Ready(Err(_)) | Poll::Pending => Poll::Pending,
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Tokio's tasks in virtual time.
+
+use std::future::{Future, poll_fn};
+use std::io;
+use std::ops::Deref;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+
+use ::tokio::runtime::{Builder, Runtime};
+use futures::task::AtomicWaker;
+
+use super::block_on::BlockOnError;
+use crate::VirtualTime;
+use crate::sync::{AtomicBool, Mutex, Ordering};
+use crate::systems::facade::{Following, debug_fields};
+use crate::systems::wake_timer::take_woke_elsewhere;
+
+/// A tokio runtime of one thread, whose waiting moves virtual time, with the feature `tokio`: for
+/// tests of code that spawns tasks. Made by [`VirtualTime::with_tokio`].
+///
+/// When no task has anything to do, time moves to the next deadline of the scheduler. So all that
+/// is due at a deadline, and all that follows from it in any task, happens before time moves on.
+///
+/// It dereferences to the [`VirtualTime`].
+///
+/// **What moves time** are the timers of this scheduler. Tokio's own timers and sockets are not
+/// enabled: `tokio::time::sleep` panics here, instead of waiting in another time. Code under test
+/// takes its time from a [`Handle`](crate::Handle).
+///
+/// **Other threads** have no part in virtual time. While a task waits for `spawn_blocking`, time
+/// moves on, or, if nothing is due, [`block_on`](Self::block_on) gives up.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::LightArrayRevolverScheduler;
+/// use std::time::Duration;
+///
+/// let test = LightArrayRevolverScheduler::builder().build_virtual()?.with_tokio()?;
+/// let timers = test.handle();
+/// let hour = Duration::from_secs(3600);
+/// let answer = test.block_on(async {
+///     let clock = timers.clone();
+///     let worker = tokio::spawn(async move { clock.sleep(hour).await.map(|()| "done") });
+///     timers.timeout(2 * hour, worker).await
+/// })?;
+/// assert_eq!(answer???, "done");
+/// assert_eq!(test.elapsed(), hour);
+/// # Ok(()) }
+/// ```
+pub struct TokioInVirtualTime {
+    runtime: Runtime,
+    shared: Arc<Shared>,
+    /// Held by the one call of `block_on` at a time.
+    blocks: Mutex<()>,
+}
+
+struct Shared {
+    time: VirtualTime,
+    /// The future of `block_on` has something to do.
+    woken: AtomicBool,
+    /// The waker of `block_on`.
+    main: AtomicWaker,
+    failed: Mutex<Option<BlockOnError>>,
+}
+
+impl Shared {
+    fn wake_main(&self) {
+        // Release, and Acquire where it is read: the poll sees what was done before the wake-up.
+        self.woken.store(true, Ordering::Release);
+        self.main.wake();
+    }
+
+    /// The runtime's thread has nothing to do, unless it is the future of `block_on` that has.
+    fn idle(&self) {
+        if self.woken.load(Ordering::Acquire) {
+            return;
+        }
+        take_woke_elsewhere();
+        let moved = self.time.advance_to_next();
+        let error = match moved {
+            _ if take_woke_elsewhere() => BlockOnError::OtherThread,
+            // Something that another thread, or a scheduler that ends, has woken meanwhile.
+            None if !self.woken.load(Ordering::Acquire) => BlockOnError::Stalled,
+            _ => return,
+        };
+        *self.failed.lock() = Some(error);
+        self.wake_main();
+    }
+}
+
+struct Main(Arc<Shared>);
+
+impl Wake for Main {
+    fn wake(self: Arc<Self>) {
+        self.0.wake_main();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.0.wake_main();
+    }
+}
+
+impl VirtualTime {
+    /// A tokio runtime of one thread in this time. See
+    /// [`TokioInVirtualTime`](crate::future::TokioInVirtualTime).
+    ///
+    /// # Errors
+    ///
+    /// If tokio cannot build its runtime.
+    pub fn with_tokio(self) -> io::Result<TokioInVirtualTime> {
+        let shared = Arc::new(Shared {
+            time: self,
+            woken: AtomicBool::new(false),
+            main: AtomicWaker::new(),
+            failed: Mutex::new(None),
+        });
+        let parks = Arc::clone(&shared);
+        let runtime = Builder::new_current_thread().on_thread_park(move || parks.idle()).build()?;
+        Ok(TokioInVirtualTime { runtime, shared, blocks: Mutex::new(()) })
+    }
+}
+
+impl TokioInVirtualTime {
+    /// Runs `future` and all spawned tasks on this thread, and moves time to the next deadline
+    /// whenever all of them wait. Calls of several threads are carried out one after the other.
+    ///
+    /// # Errors
+    ///
+    /// As for [`VirtualTime::block_on`]: [`BlockOnError::Stalled`] if all tasks wait and no timer
+    /// is pending, and [`BlockOnError::OtherThread`] if a task on another thread waits for this
+    /// time.
+    ///
+    /// # Panics
+    ///
+    /// If it is called inside of a runtime. Panics of the future pass through.
+    pub fn block_on<F: Future>(&self, future: F) -> Result<F::Output, BlockOnError> {
+        let _one_at_a_time = self.blocks.lock();
+        let shared = &self.shared;
+        *shared.failed.lock() = None;
+        shared.woken.store(true, Ordering::Release);
+        let following = Following::begin(&shared.time);
+        let mut future = pin!(future);
+        let waker = Waker::from(Arc::new(Main(Arc::clone(shared))));
+        self.runtime.block_on(poll_fn(|context| {
+            shared.main.register(context.waker());
+            let mut polled = Poll::Pending;
+            if shared.woken.swap(false, Ordering::AcqRel) {
+                polled = future.as_mut().poll(&mut Context::from_waker(&waker)).map(Ok);
+            }
+            if following.has_waiter_elsewhere() {
+                return Poll::Ready(Err(BlockOnError::OtherThread));
+            }
+            match shared.failed.lock().take() {
+                Some(error) if polled.is_pending() => Poll::Ready(Err(error)),
+                _ => polled,
+            }
+        }))
+    }
+
+    /// The runtime, to enter it or to spawn on it from outside.
+    pub fn runtime(&self) -> &Runtime {
+        &self.runtime
+    }
+}
+
+impl Deref for TokioInVirtualTime {
+    type Target = VirtualTime;
+
+    fn deref(&self) -> &VirtualTime {
+        &self.shared.time
+    }
+}
+
+debug_fields!(|it: TokioInVirtualTime| time: it.shared.time);

@@ -1,0 +1,102 @@
+//! Tokio's tasks in virtual time.
+
+use lars_scheduler::future::{BlockOnError, Stalled};
+use tokio::runtime;
+
+use crate::common::{Notes, ms, scaled, secs, virtual_time};
+
+#[cfg(feature = "tokio")]
+#[test]
+fn tasks_of_tokio_see_each_instant_exactly_and_in_order() {
+    for _ in 0..scaled(50, 2) {
+        let test = virtual_time().with_tokio().unwrap();
+        let (timers, start, notes) = (test.handle(), test.now(), Notes::new());
+        let notes_of_all = notes.clone();
+        test.block_on(async {
+            let tasks: Vec<_> = (1..=20)
+                .rev()
+                .map(|number| {
+                    let (timers, notes) = (timers.clone(), notes.clone());
+                    tokio::spawn(async move {
+                        timers.sleep(ms(number)).await.unwrap();
+                        // A task of its own, at the same instant.
+                        let clock = timers.clone();
+                        let now = tokio::spawn(async move { clock.now() }).await.unwrap();
+                        notes.add((number, (now - start).as_millis() as u64));
+                    })
+                })
+                .collect();
+            for task in tasks {
+                task.await.unwrap();
+            }
+        })
+        .unwrap();
+        let expected: Vec<_> = (1..=20).map(|number| (number, number)).collect();
+        assert_eq!(notes_of_all.take(), expected);
+        assert_eq!(test.elapsed(), ms(20));
+    }
+}
+
+#[cfg(feature = "tokio")]
+#[test]
+fn time_stands_still_while_a_task_or_the_blocked_future_has_something_to_do() {
+    let test = virtual_time().with_tokio().unwrap();
+    let timers = test.handle();
+    let start = test.now();
+    test.block_on(async {
+        let clock = timers.clone();
+        let sleeper = tokio::spawn(async move { clock.sleep(secs(1)).await });
+        for _ in 0..1000 {
+            tokio::task::yield_now().await;
+            assert_eq!(timers.now(), start);
+        }
+        sleeper.await.unwrap().unwrap();
+        assert_eq!(timers.now(), start + secs(1));
+    })
+    .unwrap();
+}
+
+#[cfg(feature = "tokio")]
+#[test]
+fn all_tasks_that_wait_without_a_timer_are_an_error_and_the_runtime_can_be_used_again() {
+    let test = virtual_time().with_tokio().unwrap();
+    let (sender, receiver) = futures::channel::oneshot::channel();
+    let task = test.runtime().spawn(receiver);
+    assert!(matches!(test.block_on(std::future::pending::<()>()), Err(Stalled)));
+    sender.send(7).unwrap();
+    assert_eq!(test.block_on(task).unwrap().unwrap(), Ok(7));
+}
+
+/// It gave a wrong order in silence, once in a while.
+#[test]
+fn tasks_on_other_threads_that_wait_for_virtual_time_are_an_error_and_no_wrong_order() {
+    let runtime = runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
+    for _ in 0..scaled(50, 2) {
+        let time = virtual_time();
+        let timers = time.handle();
+        let ended = time.block_on(async {
+            let tasks = [5, 10].map(|delay| {
+                let timers = timers.clone();
+                runtime.spawn(async move { timers.sleep(ms(delay)).await })
+            });
+            for task in tasks {
+                task.await.unwrap().unwrap();
+            }
+        });
+        // (Stalled if the tasks have not begun when there is nothing else to do.)
+        assert!(matches!(ended, Err(BlockOnError::OtherThread | Stalled)), "{ended:?}");
+    }
+}
+
+#[test]
+fn a_timer_that_another_thread_waits_for_ends_block_on() {
+    let time = virtual_time();
+    let timers = time.handle();
+    let runtime = runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+    let clock = timers.clone();
+    let _task = runtime.spawn(async move { clock.sleep(ms(5)).await });
+    crate::common::eventually("the task waits", || timers.pending() == 1);
+    let ended = time.block_on(timers.sleep(ms(10)));
+    assert_eq!(ended, Err(BlockOnError::OtherThread));
+    assert_eq!(time.elapsed(), ms(5), "and not a step further");
+}
