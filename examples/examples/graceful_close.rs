@@ -1,4 +1,4 @@
-//! Ending well: what each close policy does with the pending tasks, and how `stop` hands them back.
+//! Shutting down: what each close policy does with pending tasks, and how `stop` hands them back.
 #![allow(clippy::disallowed_methods)]
 
 use std::error::Error;

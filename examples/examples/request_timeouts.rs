@@ -1,5 +1,5 @@
-//! Questions under load, to actors of which some are slow: who answers in time is heard, who does
-//! not is not waited for, and every single question is accounted for.
+//! Questions under load, to actors of which some are slow: answers in time are received, late ones
+//! are not waited for, and every question is accounted for.
 //!
 //! ```text
 //! cargo run --release -p examples --example request_timeouts
@@ -93,7 +93,7 @@ fn run() -> Result<bool, Box<dyn Error>> {
             (number, at, servers[number % SERVERS].ask(make, TIMEOUT))
         })
         .collect();
-    println!("Asked in {:.1?}; {} time-outs are pending.", began.elapsed(), {
+    println!("Asked in {:.1?}; {} timeouts are pending.", began.elapsed(), {
         system.scheduler().timers().pending()
     });
 
@@ -124,11 +124,11 @@ fn run() -> Result<bool, Box<dyn Error>> {
     let checks = [
         ("every question has one end", account.answered + account.timed_out == QUESTIONS),
         ("no answer is wrong", account.wrong == 0),
-        ("no time-out is early", account.early == 0),
+        ("no timeout is early", account.early == 0),
         // A machine that stands still may add some of the fast ones.
         ("the slow servers are not waited for", account.timed_out >= late),
         ("late answers are dead letters", report.dead_letters >= late as u64),
-        ("an answer cancels its time-out", timers.cancelled >= account.answered as u64),
+        ("an answer cancels its timeout", timers.cancelled >= account.answered as u64),
         ("no timer is left", timers.pending == 0),
     ];
     for (what, holds) in checks {

@@ -119,6 +119,7 @@ mod real {
 }
 
 #[cfg(lars_loom)]
+#[allow(missing_docs)]
 pub mod model {
     pub use loom::cell::UnsafeCell;
     pub(crate) use loom::sync::Arc;
@@ -126,8 +127,6 @@ pub mod model {
     pub(crate) use loom::sync::atomic::AtomicIsize;
     pub use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
     use std::time::Instant;
-
-    pub(crate) use loom::sync::MutexGuard;
 
     /// loom's mutex with parking_lot's interface.
     #[derive(Debug)]

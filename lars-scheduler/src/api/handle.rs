@@ -238,8 +238,8 @@ impl Handle {
 
     /// # Safety
     ///
-    /// [`Core::find`] found the entry, if there is one, on this thread, and no other thread has seen
-    /// it since.
+    /// [`Core::find`] found the entry, if there is one, on this thread, and no other thread has
+    /// seen it since.
     #[inline(always)]
     unsafe fn schedule_in<T: IntoTask>(
         &self,
