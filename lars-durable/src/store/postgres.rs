@@ -8,17 +8,20 @@
 //! server lets go only when the earlier session is over. So a batch whose answer was lost is either
 //! committed or will never be when it is sent again.
 
-mod bell;
 mod completion;
 mod connect;
 mod errors;
-mod keep;
 mod rows;
-mod runs;
-mod schema;
-mod session;
-mod transaction;
 mod values;
+
+mod session;
+
+mod bell;
+mod schema;
+mod transaction;
+
+mod keep;
+mod runs;
 mod writes;
 
 use std::fmt;
