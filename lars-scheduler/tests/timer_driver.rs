@@ -8,7 +8,7 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lars_scheduler::{LightArrayRevolverScheduler, Task, TimerDriver};
+use lars_scheduler::{LightArrayRevolverScheduler, Task, TimerDriver, TimerQuery};
 
 use crate::common::{Notes, PATIENCE, ms, scaled, secs};
 
@@ -86,6 +86,21 @@ fn the_hook_is_called_once_and_only_for_what_is_due_before_the_turn_that_was_nam
     assert_eq!(calls.load(Ordering::SeqCst), before + 1, "once for both");
     let next = driver.turn(Instant::now()).unwrap();
     assert!(next < Instant::now() + secs(21));
+}
+
+#[test]
+fn what_is_pending_is_listed_at_once_by_the_owner_and_at_the_next_turn_for_a_handle() {
+    let (mut driver, calls) = driver();
+    for delay in [60, 30] {
+        let _ = driver.schedule_once(secs(delay), || ()).unwrap();
+    }
+    assert_eq!(driver.list(TimerQuery::new()).wait().timers.len(), 2);
+    assert!(driver.turn(Instant::now()).is_some());
+    let before = calls.load(Ordering::SeqCst);
+    let listing = driver.handle().list(TimerQuery::new());
+    assert_eq!(calls.load(Ordering::SeqCst), before + 1, "the loop has to turn");
+    assert!(driver.turn(Instant::now()).is_some());
+    assert_eq!(listing.wait().timers.len(), 2);
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::time::Instant;
 use crate::api::close::{CloseError, CloseReport};
 use crate::api::config::{Builder, DEFAULT_TICK};
 use crate::api::handle::Handle;
+use crate::api::listing::{ListingFuture, TimerQuery};
 use crate::api::pending::StopFuture;
 use crate::api::scheduler::{WHEEL_AFTER, channels};
 use crate::api::turned::Turned;
@@ -186,6 +187,12 @@ impl TimerDriver {
         turning.pause();
         core.sleep.announce_awake();
         at_once
+    }
+
+    /// Lists what is pending. See [`Handle::list`]. The future is resolved on return; through a
+    /// handle it is at the next turn.
+    pub fn list(&self, query: TimerQuery) -> ListingFuture {
+        self.turned.list(query)
     }
 
     /// Stops the scheduler, and hands back what is pending. See

@@ -3,6 +3,7 @@
 use crate::api::close::{self, CloseError, CloseReport};
 use crate::api::config::OwnerSettings;
 use crate::api::handle::Handle;
+use crate::api::listing::{ListingFuture, TimerQuery};
 use crate::api::pending::StopFuture;
 use crate::base::clock::Clock;
 use crate::engine::driver::walk::Walked;
@@ -39,6 +40,16 @@ impl Turned {
     pub(crate) fn begin(&self) -> Option<Turning<'_>> {
         let core = self.core();
         (!core.is_driven_here()).then(|| Turning::new(self.driver.lock(), core))
+    }
+
+    /// Lists what is pending. Called by a task that this scheduler runs, its future resolves later;
+    /// otherwise it is resolved on return.
+    pub(crate) fn list(&self, query: TimerQuery) -> ListingFuture {
+        let future = self.handle.list(query);
+        if let Some(mut turning) = self.begin() {
+            turning.walk_to_the_end();
+        }
+        future
     }
 
     /// Stops the scheduler. Called by a task that it runs, its future resolves at the end of the

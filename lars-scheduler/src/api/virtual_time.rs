@@ -257,11 +257,7 @@ impl VirtualTime {
     /// Called by a task of this scheduler, its future resolves when that movement of time ends;
     /// otherwise it is resolved on return.
     pub fn list(&self, query: TimerQuery) -> ListingFuture {
-        let future = self.turned.handle.list(query);
-        if let Some(mut turning) = self.turned.begin() {
-            turning.walk_to_the_end();
-        }
-        future
+        self.turned.list(query)
     }
 
     /// Stops the scheduler, and hands back what is pending. See
