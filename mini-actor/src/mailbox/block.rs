@@ -63,9 +63,6 @@ impl<T> Parcel<T> for Box<T> {
     }
 }
 
-/// The depth of a block that has been freed.
-pub(super) const FREED: usize = usize::MAX;
-
 /// Room for one message.
 pub(super) struct Slot<T> {
     state: AtomicU8,
@@ -224,9 +221,6 @@ impl<T> Block<T> {
     /// it.
     pub(super) unsafe fn free(block: *mut Self) {
         debug_assert!(!block.is_null());
-        // Relaxed: nobody sees it, which the models check.
-        // SAFETY: nobody else has the block.
-        unsafe { &(*block).depth }.store(FREED, Ordering::Relaxed);
         // What stands for an atomic in a model has something to drop.
         if needs_drop::<Slot<T>>() || needs_drop::<Self>() {
             for number in 0..Self::SLOTS {

@@ -74,7 +74,7 @@ use std::task::{Poll, Waker};
 use std::time::Instant;
 
 use crate::base::panics::guard;
-use crate::mailbox::block::{Block, FREED, Found, Parcel, Slot};
+use crate::mailbox::block::{Block, Found, Parcel, Slot};
 use crate::mailbox::overflow::{Capacity, Overflow};
 use crate::sync::{
     AtomicPtr, AtomicU64, AtomicUsize, CHECKED, Condvar, Mutex, Ordering, UnsafeCell, fence,
@@ -567,7 +567,6 @@ impl<T> Mailbox<T> {
             // taken meanwhile, it is in use, and its depth still what a reader wrote.
             // Relaxed: the reader's own.
             let depth = unsafe { top.as_ref() }.map_or(0, |top| top.depth.load(Ordering::Relaxed));
-            assert!(!CHECKED || depth != FREED, "the block on top has been freed");
             if depth >= Self::SPARE {
                 // Relaxed: a number that only says when to look.
                 self.middle.blocks.fetch_sub(1, Ordering::Relaxed);
