@@ -22,7 +22,7 @@ use std::mem::{MaybeUninit, needs_drop};
 use std::ptr;
 
 use crate::sync::{
-    AtomicPtr, AtomicU8, CHECKED, Ordering, UnsafeCell, alloc, dealloc, write_uninit,
+    AtomicPtr, AtomicU8, AtomicUsize, CHECKED, Ordering, UnsafeCell, alloc, dealloc, write_uninit,
 };
 
 /// The initial state: nobody has put anything in.
@@ -142,7 +142,7 @@ pub(super) struct Block<T> {
     /// The block behind this one, in the queue or among the spare ones.
     pub(super) next: AtomicPtr<Block<T>>,
     /// Among the spare ones: how many there are from here on. The reader's.
-    pub(super) depth: UnsafeCell<usize>,
+    pub(super) depth: AtomicUsize,
     slots: [Slot<T>; 0],
 }
 
@@ -185,7 +185,7 @@ impl<T> Block<T> {
         // SAFETY: just allocated, and nobody else has it.
         unsafe {
             (&raw mut (*block).next).write(AtomicPtr::new(ptr::null_mut()));
-            (&raw mut (*block).depth).write(UnsafeCell::new(0));
+            (&raw mut (*block).depth).write(AtomicUsize::new(0));
         }
         for number in 0..Self::SLOTS {
             // SAFETY: there are so many slots, in memory that was just allocated. Only their states
@@ -221,9 +221,6 @@ impl<T> Block<T> {
     /// it.
     pub(super) unsafe fn free(block: *mut Self) {
         debug_assert!(!block.is_null());
-        // A reader that still looked at it would be in a race with this, which a model sees.
-        // SAFETY: nobody else has the block.
-        unsafe { &(*block).depth }.with_mut(|_| ());
         // What stands for an atomic in a model has something to drop.
         if needs_drop::<Slot<T>>() || needs_drop::<Self>() {
             for number in 0..Self::SLOTS {

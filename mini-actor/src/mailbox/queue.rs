@@ -565,8 +565,8 @@ impl<T> Mailbox<T> {
         loop {
             // SAFETY: only the reader frees blocks, and this is the only one. If the block has been
             // taken meanwhile, it is in use, and its depth still what a reader wrote.
-            let depth = unsafe { top.as_ref() }
-                .map_or(0, |top| top.depth.with_mut(|depth| unsafe { *depth }));
+            // Relaxed: the reader's own.
+            let depth = unsafe { top.as_ref() }.map_or(0, |top| top.depth.load(Ordering::Relaxed));
             if depth >= Self::SPARE {
                 // Relaxed: a number that only says when to look.
                 self.middle.blocks.fetch_sub(1, Ordering::Relaxed);
@@ -577,8 +577,7 @@ impl<T> Mailbox<T> {
             }
             // SAFETY: it is out of the queue and not on the stack yet, so nobody else has it.
             let read = unsafe { &*block };
-            // SAFETY: the depth belongs to the reader.
-            read.depth.with_mut(|place| unsafe { *place = depth + 1 });
+            read.depth.store(depth + 1, Ordering::Relaxed);
             read.next.store(top, Ordering::Relaxed);
             // Release: a sender that takes it sees it as we leave it. Senders take all or nothing,
             // so a block that is found on top again has the same below it.
