@@ -224,7 +224,7 @@ impl Handle {
     }
 
     /// Schedules for callers that have read the clock.
-    #[cfg(not(lars_loom))]
+    #[cfg(not(lars_loom))] // no model has systems
     pub(crate) fn schedule_with<T: IntoTask>(
         &self,
         (now, due): (u64, Deadline),
