@@ -127,8 +127,6 @@ pub mod model {
     pub use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence};
     use std::time::Instant;
 
-    pub(crate) use loom::sync::MutexGuard;
-
     /// loom's mutex with parking_lot's interface.
     #[derive(Debug)]
     pub struct Mutex<T>(loom::sync::Mutex<T>);
