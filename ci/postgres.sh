@@ -1,21 +1,28 @@
 #!/usr/bin/env bash
-# Durable timers on a real PostgreSQL, which the tests start in a temporary directory: the conformance suite, one process,
-# several processes to which everything happens. Installs Debian's server and pooler if they are missing and this is root;
-# without them it fails. LARS_CLUSTER_SECONDS=<n> lets things go wrong for longer.
+# Durable timers on a real PostgreSQL, which the tests start in a temporary directory: the
+# conformance suite, nodes of one process, and several processes to which everything happens.
+# Installs Debian's server and pooler if they are missing and this is root; without them it fails.
+# LARS_CLUSTER_SECONDS=<n> lets things go wrong for longer.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-have() { compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null && [ -x /usr/sbin/pgbouncer ]; }
+have() {
+    compgen -G '/usr/lib/postgresql/*/bin/initdb' >/dev/null && [ -x /usr/sbin/pgbouncer ]
+}
 if ! have && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     export DEBIAN_FRONTEND=noninteractive
     apt-get update -qq
     apt-get install -y -qq --no-install-recommends postgresql-common >/dev/null
     # The tests make clusters of their own.
-    sed -i 's/^#\?create_main_cluster.*/create_main_cluster = false/' /etc/postgresql-common/createcluster.conf
+    sed -i 's/^#\?create_main_cluster.*/create_main_cluster = false/' \
+        /etc/postgresql-common/createcluster.conf
     apt-get install -y -qq --no-install-recommends postgresql pgbouncer >/dev/null
     service pgbouncer stop >/dev/null 2>&1 || true
 fi
-have || { echo "no PostgreSQL, or no PgBouncer (Debian: apt-get install postgresql pgbouncer)" >&2; exit 1; }
+if ! have; then
+    echo "no PostgreSQL, or no PgBouncer (Debian: apt-get install postgresql pgbouncer)" >&2
+    exit 1
+fi
 
 export LARS_REQUIRE_POSTGRES=1 LARS_CLUSTER_SECONDS="${LARS_CLUSTER_SECONDS:-45}"
 cargo test -p lars-durable --features postgres --lib -- --nocapture postgres:: conformance::

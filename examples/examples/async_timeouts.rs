@@ -1,9 +1,9 @@
-//! Time-outs, an idle connection, a heartbeat and a retry in async code: without a runtime, under
-//! tokio, and in virtual time. The code is the same.
+//! Timeouts, an idle connection, a heartbeat and a retry in async code: without a runtime, under
+//! tokio, and in virtual time. The code is the same in all three.
 //!
-//! The first run needs nothing but a thread that polls. In the second the very same futures are a
-//! task of a tokio runtime that has no timers of its own switched on. In the third nothing sleeps,
-//! and every figure is exact.
+//! The first run needs nothing but a thread that polls. In the second, the same futures are a task
+//! of a tokio runtime whose own timers are disabled. In the third nothing sleeps, and every figure
+//! is exact.
 #![allow(clippy::disallowed_methods)]
 
 use std::error::Error;
@@ -36,9 +36,9 @@ type Failure = Box<dyn Error + Send + Sync>;
 struct Story {
     answered: usize,
     timed_out: usize,
-    /// How long after its limit the latest time-out was noticed.
+    /// How long after its limit the latest timeout was noticed.
     latest: Duration,
-    /// For the time-outs, and how many of them were cancelled because the answer had come.
+    /// For the timeouts, and how many of them were cancelled because the answer had come.
     timers: u64,
     cancelled: u64,
     /// From the last request to the end of the idle connection.
@@ -120,7 +120,7 @@ async fn story(timers: Handle, end: impl FnOnce()) -> Result<Story, Failure> {
     let after = timers.metrics();
     let answered = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
     let late: Vec<_> = outcomes.into_iter().filter_map(Result::err).collect();
-    let latest = late.iter().max().copied().flatten().ok_or("a time-out that is no time-out")?;
+    let latest = late.iter().max().copied().flatten().ok_or("a timeout that is no timeout")?;
 
     let (idle_for, idle_timers) = idle_connection(&timers).await?;
     let beats = heartbeat(&timers).await?;

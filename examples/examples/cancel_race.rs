@@ -91,8 +91,8 @@ fn race() -> Result<bool, Box<dyn Error>> {
     for (thread, total) in cancelled.iter().enumerate() {
         println!("  cancelled by thread {thread}  {total:>8}");
     }
-    println!("  won by nobody          {undecided:>8}");
-    println!("  won more than once     {several:>8}\n");
+    println!("  no winner              {undecided:>8}");
+    println!("  several winners        {several:>8}\n");
 
     let metrics = scheduler.metrics();
     let cancelled: u64 = cancelled.iter().sum();
@@ -108,7 +108,7 @@ fn race() -> Result<bool, Box<dyn Error>> {
         println!("  {} {what}", if holds { "ok    " } else { "FAILED" });
     }
     if fired == 0 || cancelled == 0 {
-        println!("  note   one side won them all, on a machine that stood still: run it again");
+        println!("  note   one side won them all, because the machine stood still: run it again");
     }
     Ok(checks.iter().all(|(_, holds)| *holds))
 }

@@ -45,13 +45,13 @@ fn run() -> Result<(), Box<dyn Error>> {
     println!(
         "\nSomebody sets the clock a day ahead on Friday noon, and sets it right a day later."
     );
-    println!("One run makes up for what it jumped over, and it is Sunday morning twice.\n");
+    println!("One run makes up for the skipped ones, and Sunday morning comes twice.\n");
     let week = a_week("2026-06-11T12:00", DAY)?;
     let made_up = "12:01"; // the jump is noticed within a minute
     let report = ["09:00", made_up, "09:00", "09:00", "09:00", "09:00", "09:00", "09:00"];
     check(&week, "report", &report)?;
 
-    println!("\nEvery run was by the clock on the wall, to the nanosecond.");
+    println!("\nEvery run was on time by the wall clock, to the nanosecond.");
     Ok(())
 }
 

@@ -1,6 +1,6 @@
-//! Retries, as many services have them: several producers say when something is to be tried again,
-//! some of it turns out to be needless, and several consumers, threads and async tasks, take what
-//! is due from one delay queue.
+//! Retries as in many services. Several producers schedule attempts, and withdraw those that turn
+//! out to be needless. Several consumers, threads and async tasks, take due items from one delay
+//! queue.
 #![allow(clippy::disallowed_methods)]
 
 use std::error::Error;
@@ -116,7 +116,7 @@ fn serve() -> Result<bool, Box<dyn Error>> {
         println!("taken after a later one by the same consumer: {out_of_order}");
     } else {
         // An item that is put in late can only be taken late.
-        println!("the producers were held up, so that nothing can be said of the order");
+        println!("the producers were held up, so the order was not checked");
     }
     println!("timers left behind: {}", scheduler.pending());
     let in_order = out_of_order == 0 || !in_time;

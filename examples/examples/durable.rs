@@ -1,13 +1,13 @@
-//! Timers that survive the process: this program schedules some thousands of them, is killed with
-//! SIGKILL in the middle, again and again, and starts anew each time. In the end everything that
-//! was accepted has fired, and it accounts for that.
+//! Timers that survive the process: this program schedules some thousands of them. It is killed
+//! with SIGKILL again and again, and restarts each time. In the end every accepted timer has fired,
+//! and the program accounts for all of them.
 //!
 //! ```sh
 //! cargo run --release -p examples --example durable
 //! ```
 //!
-//! The program that you start only looks on. It starts copies of itself, which do the work on one
-//! SQLite file, and kills all but the last. What callers and handlers see, they write into a log,
+//! The program that you start only watches. It starts copies of itself, which do the work on one
+//! SQLite file, and kills all but the last. Callers and handlers write what they see into a log,
 //! which outlives them; at the end the log is compared with what was accepted. It exits with an
 //! error if a timer is missing, early, or ran twice without a kill.
 

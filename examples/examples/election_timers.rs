@@ -1,9 +1,9 @@
 //! Five nodes elect a leader, the leader dies, and they elect again: with two repeated timers each.
 //!
-//! The election timer of a node has another random time-out in every round, and every heartbeat of
-//! a leader pushes it back. Who hears nothing for that long stands for election; a majority of all
-//! five makes a leader. First it is done in real time, to be watched; then with two hundred seeds
-//! in virtual time, where the bounds can be checked.
+//! The election timer of a node has a new random timeout in every round, and every heartbeat of a
+//! leader pushes it back. A node that hears nothing for that long stands for election; a majority
+//! of all five makes it leader. The election runs in real time, to be watched, and then with two
+//! hundred seeds in virtual time, where the bounds can be checked.
 #![allow(clippy::disallowed_methods)]
 
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use lars_scheduler::{Handle, LightArrayRevolverScheduler, VirtualTime};
 
 const NODES: usize = 5;
 const MAJORITY: usize = NODES / 2 + 1;
-/// The time-outs of elections are between one and two of these.
+/// The timeouts of elections are between one and two of these.
 const ELECTION: Duration = Duration::from_millis(150);
 const HEARTBEAT: Duration = Duration::from_millis(40);
 /// A message takes up to this, in milliseconds.

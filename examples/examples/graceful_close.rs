@@ -1,4 +1,4 @@
-//! Ending well: what each close policy does with the pending tasks, and how `stop` hands them back.
+//! Shutting down: what each close policy does with pending tasks, and how `stop` hands them back.
 #![allow(clippy::disallowed_methods)]
 
 use std::error::Error;
@@ -62,7 +62,7 @@ fn policies() -> Result<(), Box<dyn Error>> {
             "all one-shots, the earliest first",
             &["flush the journal", "refresh the cache", "send the digest"],
         ),
-        (ClosePolicy::RunMarked, "those that asked for it", &["flush the journal"]),
+        (ClosePolicy::RunMarked, "only the marked ones", &["flush the journal"]),
         (ClosePolicy::RunNone, "none", &[]),
     ];
     for (policy, says, runs) in expected {
@@ -103,7 +103,7 @@ fn handed_back() -> Result<(), Box<dyn Error>> {
         let (kind, fate) = match (task.is_repeat(), task.runs_on_close()) {
             (true, _) => ("repeat", "dropped"),
             (false, true) => ("marked one-shot", "run now"),
-            (false, false) => ("one-shot", "kept for a restart, say; here dropped"),
+            (false, false) => ("one-shot", "dropped here; a service might save it"),
         };
         println!("  due {due}: {kind}, {fate}");
         one_shots += usize::from(!task.is_repeat());

@@ -2,10 +2,10 @@
 //! they stay away.
 //!
 //! Every lease is one timer. A heartbeat moves its deadline out, in place (`Cancellable::reset`),
-//! so the registry never sweeps through its leases and a renewal never touches a queue that is
-//! shared. Ten minutes of 20,000 services, in virtual time: most are healthy, some crash, some are
-//! slow, some stand still for longer than their lease and come back, some say goodbye. At the end
-//! it is known of each when it should have expired, to the nanosecond.
+//! so the registry never sweeps through its leases, and a renewal never touches a shared queue. The
+//! example runs ten minutes of 20,000 services in virtual time: most are healthy, some crash, some
+//! are slow, some pause for longer than their lease and come back, some say goodbye. At the end
+//! each lease's expiry is checked, to the nanosecond.
 #![allow(clippy::disallowed_methods)]
 
 use std::error::Error;

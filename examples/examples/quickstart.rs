@@ -38,7 +38,7 @@ fn timers() -> Result<(), Box<dyn Error>> {
 
     let start = Instant::now();
     let beat = timers.schedule_with_fixed_delay(ms(0), Duration::from_secs(1), || {
-        println!("  beat, and again a second after this one has ended");
+        println!("  beat; the next one is due a second after this one ends");
     })?;
     let (sender, ticks) = mpsc::channel();
     let tick = timers.schedule_at_fixed_rate(ms(0), ms(100), move || {
@@ -93,7 +93,7 @@ fn actors() -> Result<(), Box<dyn Error>> {
     let every = system.scheduler().schedule_with_fixed_delay(ms(0), ms(10), &counter, 1)?;
     // 1 was told, 5 come after 20 ms, the others one by one.
     let total = totals.iter().find(|total| *total >= 12).unwrap_or_default();
-    println!("  told 1, sent 5 after 20 ms and 1 every 10 ms: {total}");
+    println!("  told 1, sent 5 after 20 ms and 1 every 10 ms; the total is {total}");
     ensure(total >= 12, "the messages stopped coming")?;
     ensure(every.cancel(), "the periodic send ended by itself")?;
 

@@ -51,7 +51,7 @@ const CASES: [Case; 4] = [
     },
     Case {
         name: "rate, Delay",
-        says: "a late run happens at once, and the schedule starts anew from it",
+        says: "a late run happens at once, and the schedule starts over from it",
         series: Series::Rate(MissedTickBehavior::Delay),
         starts: &[0, 250, 350, 450, 550, 650],
     },

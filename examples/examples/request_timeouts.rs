@@ -1,5 +1,5 @@
-//! Questions under load, to actors of which some are slow: who answers in time is heard, who does
-//! not is not waited for, and every single question is accounted for.
+//! Questions under load, to actors of which some are slow: answers in time are received, late ones
+//! are not waited for, and every question is accounted for.
 //!
 //! ```text
 //! cargo run --release -p examples --example request_timeouts
@@ -93,7 +93,7 @@ fn run() -> Result<bool, Box<dyn Error>> {
             (number, at, servers[number % SERVERS].ask(make, TIMEOUT))
         })
         .collect();
-    println!("Asked in {:.1?}; {} time-outs are pending.", began.elapsed(), {
+    println!("Asked in {:.1?}; {} timeouts are pending.", began.elapsed(), {
         system.scheduler().timers().pending()
     });
 
@@ -111,10 +111,11 @@ fn run() -> Result<bool, Box<dyn Error>> {
     }
     println!("All settled after {:.1?}: {account:?}", began.elapsed());
 
-    // The slow servers go on and answer late. Those answers are dead letters.
-    let late = QUESTIONS / SLOW;
+    // Every question that timed out is answered late. Those answers are dead letters. (On a busy
+    // machine some of the fast servers are late, too.)
+    let late = account.timed_out as u64;
     let give_up = Instant::now() + Duration::from_secs(30);
-    while system.metrics().dead_letters < late as u64 && Instant::now() < give_up {
+    while system.metrics().dead_letters < late && Instant::now() < give_up {
         std::thread::sleep(Duration::from_millis(10));
     }
     let timers = system.scheduler().timers().metrics();
@@ -124,11 +125,11 @@ fn run() -> Result<bool, Box<dyn Error>> {
     let checks = [
         ("every question has one end", account.answered + account.timed_out == QUESTIONS),
         ("no answer is wrong", account.wrong == 0),
-        ("no time-out is early", account.early == 0),
-        // A machine that stands still may add some of the fast ones.
-        ("the slow servers are not waited for", account.timed_out >= late),
-        ("late answers are dead letters", report.dead_letters >= late as u64),
-        ("an answer cancels its time-out", timers.cancelled >= account.answered as u64),
+        ("no timeout is early", account.early == 0),
+        ("the slow servers are not waited for", account.timed_out >= QUESTIONS / SLOW),
+        ("late answers are dead letters", report.dead_letters == late),
+        // An answer cancels its timeout, unless that is firing at the same moment.
+        ("every timer fired or was cancelled", timers.scheduled == timers.fired + timers.cancelled),
         ("no timer is left", timers.pending == 0),
     ];
     for (what, holds) in checks {

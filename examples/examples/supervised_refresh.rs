@@ -1,11 +1,11 @@
 //! A client that refreshes its copy of a registry while the registry becomes slow, fails, and
 //! recovers.
 //!
-//! Refreshing is a supervised task: every ten seconds, three seconds for a run, and each run that
-//! takes longer doubles the interval, up to a minute, so that the clients do not finish off a
-//! server that is in trouble. The runs are futures, polled by whoever wakes them; nothing waits for
-//! them. In virtual time the day is over at once, and what happens can be compared with what
-//! should, run by run.
+//! Refreshing is a supervised task. It runs every ten seconds and has three seconds for each run. A
+//! run that takes longer doubles the interval, up to a minute, so that the clients do not finish
+//! off a server in trouble. The runs are futures, polled by the thread that wakes them; nothing
+//! waits for them. In virtual time the day is over at once, and every run is compared with what
+//! should have happened.
 #![allow(clippy::disallowed_methods)]
 
 use std::error::Error;

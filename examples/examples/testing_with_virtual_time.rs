@@ -1,5 +1,5 @@
-//! How an actor with timers is tested: a day of a circuit breaker, in a few microseconds and
-//! without sleeping.
+//! How to test an actor with timers: a day of a circuit breaker, in microseconds and without
+//! sleeping.
 //!
 //! ```text
 //! cargo run --release -p examples --example testing_with_virtual_time
@@ -118,7 +118,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     call(true)?;
     assert_eq!(changes.expect_message(), State::Closed);
 
-    println!("A breaker that nobody needs goes after six hours, and leaves nothing behind.");
+    println!("An unused breaker stops after six hours, and leaves nothing behind.");
     changes.expect_no_message_for(6 * HOUR - Duration::from_nanos(1));
     assert!(!breaker.is_stopped());
     kit.advance(Duration::from_nanos(1));

@@ -50,12 +50,12 @@ fn run() -> Result<(), Box<dyn Error>> {
 
     let failures = attempts.iter().filter(|attempt| !attempt.succeeded).count();
     println!(
-        "A year with {} attempts, {failures} of them in vain, took {took:.1?}.\n",
+        "A year with {} attempts, {failures} of them failed, took {took:.1?}.\n",
         attempts.len(),
     );
-    println!("  day   server down   attempts in vain   noticed that it is up after");
+    println!("  day   server down    failed attempts   noticed that it is up after");
     for (from, lasts) in OUTAGES {
-        let in_vain = attempts
+        let failed = attempts
             .iter()
             .filter(|attempt| attempt.at >= from && attempt.at < from + lasts)
             .count();
@@ -64,7 +64,7 @@ fn run() -> Result<(), Box<dyn Error>> {
             .find(|attempt| attempt.at >= from + lasts)
             .ok_or("the job has not come back")?;
         println!(
-            "  {:>3}   {:>11}   {in_vain:>16}   {:>8}",
+            "  {:>3}   {:>11}   {failed:>16}   {:>8}",
             from.as_secs() / DAY.as_secs(),
             in_words(lasts),
             in_words(recovered.at - (from + lasts)),
@@ -78,7 +78,7 @@ fn run() -> Result<(), Box<dyn Error>> {
         .take_while(|attempt| attempt.at < from + lasts + LONGEST_PAUSE)
         .collect();
     for attempt in shown {
-        let result = if attempt.succeeded { "copied" } else { "in vain" };
+        let result = if attempt.succeeded { "copied" } else { "failed" };
         println!("  + {:>8}  {result}", in_words(attempt.at - from));
     }
 

@@ -1,5 +1,5 @@
-//! A pool of workers that fail now and then: a parent that keeps them busy, supervision that
-//! restarts them with a growing pause, and no job that is lost or done twice.
+//! A pool of workers that fail now and then: a parent keeps them busy, supervision restarts them
+//! with a growing pause, and no job is lost or done twice.
 //!
 //! ```text
 //! cargo run --release -p examples --example worker_pool

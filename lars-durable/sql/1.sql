@@ -99,7 +99,6 @@ CREATE TABLE lars.batch (
     token  bigint      NOT NULL,
     at     timestamptz NOT NULL
 ) WITH (fillfactor = 50);
-CREATE INDEX batch_at ON lars.batch USING brin (at);
 
 -- The first of `count` identities that nobody else has. A sequence keeps no block for one session,
 -- so two draws must not meet; a lock of the session goes before the transaction ends.

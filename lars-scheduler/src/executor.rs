@@ -167,28 +167,34 @@ impl Runnable {
         task.as_ref().map_or_else(TaskIdentity::of_type::<Self>, RawTask::identity)
     }
 
-    /// The task begins on a thread whose clock this is.
-    pub(crate) fn note(&mut self, runs: &mut RunClock) {
-        if let Some(reporter) = &self.reporter
-            && let Some(clock) = &reporter.clock
-            && let Some(task) = self.task.get_mut()
-        {
-            runs.begin(task, self.due, clock, reporter);
-        }
-    }
-
-    pub(crate) fn reporter(&self) -> Option<&Arc<Reporter>> {
-        self.reporter.as_ref()
+    /// The task begins on a thread of a pool, whose clock this is. Says when, if it is the task of
+    /// a scheduler.
+    pub(crate) fn begin(&mut self, runs: &mut RunClock) -> Option<u64> {
+        let reporter = self.reporter.as_ref()?;
+        let clock = reporter.clock.as_ref()?;
+        runs.begin_turn(clock.now(), reporter);
+        runs.begin(self.task.get_mut().as_ref()?, self.due, clock, reporter);
+        Some(runs.now())
     }
 
     /// Runs the task. A panic in it is contained and reported.
-    pub fn run(mut self) {
+    pub fn run(self) {
+        self.run_then(|_| ());
+    }
+
+    /// [Runs](Self::run) the task that has begun on a thread whose clock this is.
+    pub(crate) fn run_on(self, runs: &mut RunClock) {
+        self.run_then(|reporter| runs.end(reporter));
+    }
+
+    fn run_then(mut self, then: impl FnOnce(&Reporter)) {
         let Some(task) = self.task.get_mut().take() else { return };
         let whose = task.whose();
         let run = move || task.run();
         match self.reporter.take() {
             Some(reporter) => {
                 reporter.contain_task(whose, PanicIn::Task, run);
+                then(&reporter);
             }
             None => {
                 Reporter::default().contain_task(whose, PanicIn::Task, run);

@@ -119,6 +119,7 @@ mod real {
 }
 
 #[cfg(lars_loom)]
+#[allow(missing_docs)]
 pub mod model {
     pub use loom::cell::UnsafeCell;
     pub(crate) use loom::sync::Arc;

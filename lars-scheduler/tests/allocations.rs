@@ -37,7 +37,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// One round of everything: time-outs that are cancelled, timers that fire, runs of the repeat.
+/// One round of everything: timeouts that are cancelled, timers that fire, runs of the repeat.
 fn round(time: &VirtualTime, count: &Arc<AtomicU64>) {
     for number in 0..200_u64 {
         let count = Arc::clone(count);

@@ -468,7 +468,7 @@ fn threads_beyond_those_that_get_a_wheel_schedule_and_cancel_as_others_do() {
             scope.spawn(|| {
                 for _ in 0..100 {
                     let runs = Arc::clone(&runs);
-                    let run = move || drop(runs.fetch_add(1, Ordering::Relaxed));
+                    let run = move || _ = runs.fetch_add(1, Ordering::Relaxed);
                     drop(scheduler.schedule_once(Duration::from_millis(1), run).unwrap());
                     assert!(scheduler.schedule_once(secs(30), || ()).unwrap().cancel());
                 }

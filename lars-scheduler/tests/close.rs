@@ -211,7 +211,7 @@ fn a_refusal_passes_through_the_usual_boxed_errors() {
     assert!(refused(&time).unwrap_err().to_string().contains("stopped"));
 }
 
-/// Netty loses time-outs that race with its stop: 25 of ten million accepted ones neither fired nor
+/// Netty loses timeouts that race with its stop: 25 of ten million accepted ones neither fired nor
 /// were returned.
 #[test]
 fn every_task_accepted_in_a_race_with_stop_has_run_or_is_handed_back() {
@@ -261,7 +261,7 @@ fn every_task_accepted_in_a_race_with_stop_has_run_or_is_handed_back() {
     }
 }
 
-/// After Netty's stop its count of pending time-outs stays where it was, and each refused call adds
+/// After Netty's stop its count of pending timeouts stays where it was, and each refused call adds
 /// one more.
 #[test]
 fn nothing_is_pending_after_a_stop_and_refused_calls_do_not_change_that() {

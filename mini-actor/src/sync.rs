@@ -106,8 +106,7 @@ mod model {
     use std::mem::MaybeUninit;
 
     pub(crate) use lars_scheduler::loom_sync::{
-        AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering,
-        UnsafeCell, fence,
+        AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Condvar, Mutex, Ordering, UnsafeCell, fence,
     };
     pub(crate) use loom::alloc::{alloc, dealloc};
     pub(crate) use loom::sync::atomic::AtomicU8;

@@ -81,7 +81,12 @@ fn periodic_sends_go_on_until_cancelled() {
         }
     }
     assert!(delay.cancel() && rate.cancel());
-    assert_eq!(system.scheduler().timers().pending(), 0);
+    // One that is just being sent keeps its place until that is over.
+    let begin = Instant::now();
+    while system.scheduler().timers().pending() > 0 {
+        assert!(begin.elapsed() < LONG);
+        std::thread::yield_now();
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //!
 //! The server speaks TCP on the loopback device, with one thread for all input and output. Every
 //! connection is a session, an actor with two timers: an idle timeout, which each request cancels
-//! and arms anew, and a heartbeat at a fixed rate, which writes a line to the client. All timers
+//! and arms again, and a heartbeat at a fixed rate, which writes a line to the client. All timers
 //! are on the one scheduler of the actor system.
 //!
 //! The clients are on a thread of their own. Most of them send requests, get answers and hang up in

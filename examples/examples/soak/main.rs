@@ -1,6 +1,6 @@
 //! A long run of what servers do with timers, audited every second.
 //!
-//! Workers keep connections: each has an idle time-out that its requests move, a time-out for the
+//! Workers keep connections: each has an idle timeout that its requests move, a timeout for the
 //! request that is under way, and a heartbeat, which is a repeat. Between them they post tasks
 //! without a delay, send probes in batches, and keep a few timers that are hours away. Some tasks
 //! panic. Every second the workers are halted and the books compared with the scheduler's: each

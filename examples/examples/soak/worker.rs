@@ -155,7 +155,7 @@ impl Worker {
         self.free.push(receipt);
     }
 
-    /// The answer to the request under way arrives, or a request is sent, which has a time-out.
+    /// The answer to the request under way arrives, or a request is sent, which has a timeout.
     fn request(&mut self) {
         let number = self.any_connection();
         self.open_connection(number);
@@ -170,7 +170,7 @@ impl Worker {
         self.connections[number].request = self.once(limit, true);
     }
 
-    /// Something arrives: the idle time-out begins anew.
+    /// Something arrives: the idle timeout begins anew.
     fn traffic(&mut self) {
         let number = self.any_connection();
         self.open_connection(number);

@@ -15,7 +15,7 @@ use crate::time::Mono;
 /// The number of a call.
 pub(crate) type CallId = u64;
 
-/// What a call is told when it is carried out.
+/// The answer to a call that was carried out.
 pub(crate) type Answer = Written;
 
 /// Identities are drawn in blocks; a new one when fewer than half of it are left.
@@ -45,9 +45,9 @@ struct Ids(VecDeque<Range<TimerId>>);
 struct Call {
     id: CallId,
     write: Write,
-    /// After this the caller is told that the store cannot be used.
+    /// After this the call fails: the store cannot be used.
     patience: Mono,
-    /// Its caller was told that the outcome is not known.
+    /// Its caller has been answered that the outcome is not known.
     given_up: bool,
     /// What the store said to an earlier try.
     reason: Option<String>,

@@ -10,7 +10,7 @@ use crate::sync::Arc;
 /// it doubles.
 pub(super) const PUT_OFF: (i64, i64) = (15_000_000, 600_000_000);
 
-/// What a node is told when it is made. Times are in microseconds.
+/// The settings that a node is made with. Times are in microseconds.
 #[derive(Debug, Clone)]
 pub(crate) struct NodeSettings {
     pub(crate) handlers: Vec<HandlerSettings>,

@@ -17,7 +17,7 @@ pub enum OnConflict {
     Fail,
 }
 
-/// When something is due: by the store's clock, or counted from it inside of the statement.
+/// When something is due: by the store's clock, or counted from it inside the statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum When {
     At(Timestamp),

@@ -216,7 +216,7 @@ fn starts_happen_in_the_order_of_due_and_identity() {
     let mut rng = fastrand::Rng::with_seed(3);
     let mut expected = Vec::new();
     for number in 0..500_i64 {
-        // Many of them inside of one millisecond.
+        // Many of them within one millisecond.
         let due = SECOND + rng.i64(0..20) * 400;
         bench.schedule(due, &number.to_string(), None);
         expected.push((due, number));

@@ -64,7 +64,7 @@ fn after_a_power_cut_at_any_sync_the_file_opens_and_has_all_that_was_acknowledge
     disk.watch();
     let (mut acknowledged, mut cancelled) = (BTreeSet::new(), BTreeSet::new());
     let mut images: Vec<(Image, BTreeSet<TimerId>, BTreeSet<TimerId>)> = Vec::new();
-    // Enough for the log to be written back into the file, and begun anew, several times.
+    // Enough for the log to be written back into the file, and restarted, several times.
     for id in 1..=160 {
         let size = rng.usize(1..60_000);
         store.transact(&[timer(id, size)]).unwrap();

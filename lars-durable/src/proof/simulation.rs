@@ -3,7 +3,7 @@
 //!
 //! The nodes are the engine itself, and the store is the reference with a network before it:
 //! requests take their time, are lost, are carried out without an answer; notifications are lost or
-//! come in another order; nodes are killed, frozen and started anew; the store's clock jumps. In
+//! come in another order; nodes are killed, frozen and restarted; the store's clock jumps. In
 //! the end the faults stop, all series are cancelled, and everything that was accepted has to be
 //! over.
 //!

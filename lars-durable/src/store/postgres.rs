@@ -8,18 +8,30 @@
 //! server lets go only when the earlier session is over. So a batch whose answer was lost is either
 //! committed or will never be when it is sent again.
 
-mod bell;
-mod completion;
-mod connect;
-mod errors;
-mod keep;
-mod rows;
-mod runs;
-mod schema;
-mod session;
-mod transaction;
+// In the order in which they may use each other.
 mod values;
+
+mod errors;
+
+mod connect;
+
+mod session;
+
+mod rows;
+
+mod transaction;
+
+mod keep;
+
+mod runs;
+
 mod writes;
+
+mod completion;
+
+mod schema;
+
+mod bell;
 
 use std::fmt;
 use std::time::Duration;

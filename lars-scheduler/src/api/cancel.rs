@@ -49,9 +49,10 @@ impl Target {
     #[inline(always)]
     fn lend(&self) -> Lent<'_> {
         match self.core {
-            // SAFETY: `Cancellable::once` took these two out of a handle, which they stand for.
             Some(core) => {
-                Lent::Once(ManuallyDrop::new(unsafe { EntryHandle::new(self.of.cast(), core) }))
+                // SAFETY: `Cancellable::once` took these two out of a handle, which they stand for.
+                let handle = unsafe { EntryHandle::new(self.of.cast(), core) };
+                Lent::Once(ManuallyDrop::new(handle))
             }
             // SAFETY: `Cancellable::series` made it of a box, which lives as long as `self`.
             None => Lent::Series(&**unsafe { self.of.cast::<Arc<dyn Series>>().as_ref() }),

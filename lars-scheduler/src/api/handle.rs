@@ -224,6 +224,7 @@ impl Handle {
     }
 
     /// Schedules for callers that have read the clock.
+    #[cfg(not(lars_loom))]
     pub(crate) fn schedule_with<T: IntoTask>(
         &self,
         (now, due): (u64, Deadline),
@@ -238,8 +239,8 @@ impl Handle {
 
     /// # Safety
     ///
-    /// [`Core::find`] found the entry, if there is one, on this thread, and no other thread has seen
-    /// it since.
+    /// [`Core::find`] found the entry, if there is one, on this thread, and no other thread has
+    /// seen it since.
     #[inline(always)]
     unsafe fn schedule_in<T: IntoTask>(
         &self,

@@ -22,7 +22,7 @@ pub(crate) fn check_period(given: Duration) -> Result<(), Refusal> {
 /// nominal   0     100   200   300   400   500
 /// Burst     0─────────────┤250 250 300   400   500     all runs happen, late ones at once
 /// Skip      0─────────────┤      300   400   500       missed runs are left out
-/// Delay     0─────────────┤250         350   450       the schedule starts anew after a late run
+/// Delay     0─────────────┤250         350   450       the schedule starts over after a late run
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
 pub enum MissedTickBehavior {

@@ -172,6 +172,7 @@ impl<F, C> Periodic<F, C> {
     }
 
     /// Gives the task the name of the system that it belongs to, if that has one.
+    #[cfg(not(lars_loom))] // no model has systems
     pub(crate) fn named_after(mut self, system: Option<&'static str>) -> Self {
         self.name = system;
         self
@@ -215,30 +216,30 @@ pub(crate) mod sealed {
 
     /// What a run says about the next one.
     #[derive(Debug, Clone, Copy)]
-    pub enum Next {
+    pub enum NextRun {
         ByRule,
         Asked(Repeat),
     }
 
     pub trait Answer: 'static {
-        fn next(self) -> Next;
+        fn next(self) -> NextRun;
     }
 
     impl Answer for () {
-        fn next(self) -> Next {
-            Next::ByRule
+        fn next(self) -> NextRun {
+            NextRun::ByRule
         }
     }
 
     impl Answer for ControlFlow<()> {
-        fn next(self) -> Next {
-            if self.is_break() { Next::Asked(Repeat::Stop) } else { Next::ByRule }
+        fn next(self) -> NextRun {
+            if self.is_break() { NextRun::Asked(Repeat::Stop) } else { NextRun::ByRule }
         }
     }
 
     impl Answer for Repeat {
-        fn next(self) -> Next {
-            Next::Asked(self)
+        fn next(self) -> NextRun {
+            NextRun::Asked(self)
         }
     }
 
@@ -671,17 +672,17 @@ impl<F, C: CancelHook> Plan<F, C> {
     }
 
     /// When the next run is due, and whether that is at once.
-    fn next(&mut self, answer: sealed::Next, handle: &Handle, now: u64) -> Option<(u64, bool)> {
+    fn next(&mut self, answer: sealed::NextRun, handle: &Handle, now: u64) -> Option<(u64, bool)> {
         let next = match (self.rule, answer) {
-            (_, sealed::Next::Asked(Repeat::Stop)) | (Rule::Asked, sealed::Next::ByRule) => {
+            (_, sealed::NextRun::Asked(Repeat::Stop)) | (Rule::Asked, sealed::NextRun::ByRule) => {
                 return None;
             }
-            (_, sealed::Next::Asked(Repeat::After(delay))) => now.saturating_add(nanos(delay)),
-            (_, sealed::Next::Asked(Repeat::At(instant))) => {
+            (_, sealed::NextRun::Asked(Repeat::After(delay))) => now.saturating_add(nanos(delay)),
+            (_, sealed::NextRun::Asked(Repeat::At(instant))) => {
                 handle.core().clock.nanos_at(instant).max(now)
             }
-            (Rule::Delay(delay), sealed::Next::ByRule) => now.saturating_add(delay),
-            (Rule::Rate(rate), sealed::Next::ByRule) => {
+            (Rule::Delay(delay), sealed::NextRun::ByRule) => now.saturating_add(delay),
+            (Rule::Rate(rate), sealed::NextRun::ByRule) => {
                 self.nominal.saturating_add(rate.next(now.saturating_sub(self.nominal)))
             }
         };

@@ -104,6 +104,13 @@ impl RunClock {
         }
     }
 
+    /// The tasks that this reporter belongs to are over for now.
+    pub(crate) fn end(&mut self, reporter: &Reporter) {
+        if let Some(clock) = &reporter.clock {
+            self.pause(clock, reporter);
+        }
+    }
+
     /// No task has taken any time, because time stood still.
     pub(crate) fn forget(&mut self) {
         self.noted = 0;

@@ -284,7 +284,7 @@ impl Lane {
     }
 
     /// The stack to which a handle outside the gate gives back the entry that was left to it. The
-    /// push lets go of the scheduler: the lane may be freed before the push returns. So it must not
+    /// push releases the scheduler: the lane may be freed before the push returns. So it must not
     /// happen inside a function that borrows the lane.
     pub(crate) fn dropped(&self) -> &Stack<FreeLink> {
         &self.back.dropped
@@ -341,7 +341,7 @@ impl Lane {
     /// There is no driver any more, and nobody schedules.
     pub(crate) unsafe fn close(&self) {
         // SAFETY: from here on the stack is only taken from by `take_all_unless_closed`. The
-        // handles that pushed these entries have let go of them, so nobody else refers to them.
+        // handles that pushed these entries have released them, so nobody else refers to them.
         unsafe {
             let mut entry = self.back.dropped.close();
             while !entry.is_null() {

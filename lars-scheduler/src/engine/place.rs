@@ -138,7 +138,7 @@ unsafe fn arrive(wheel: &mut Wheel, carrier: *mut Entry, free: &mut impl FnMut(*
     debug_assert!(!carrier.is_null());
     // SAFETY: nobody else refers to a popped carrier. `CARRIER_SENT` keeps the entry that it is
     // about from being freed before `carrier_arrived`. After that it is touched only if it is still
-    // armed, and then the holder of its wheel may place it anew, or if nobody else refers to it.
+    // armed, and then the holder of its wheel may place it again, or if nobody else refers to it.
     unsafe {
         let about = (*carrier).link();
         match (*about).state.carrier_arrived() {

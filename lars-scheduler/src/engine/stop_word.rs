@@ -22,7 +22,7 @@ pub(crate) type Promised = oneshot::Receiver<Vec<Pending>>;
 
 struct Promise {
     tasks: oneshot::Sender<Vec<Pending>>,
-    /// Whether the tasks are told that they are handed back.
+    /// Whether the tasks are notified that they are handed back.
     tells: bool,
 }
 
@@ -41,7 +41,7 @@ impl StopWord {
     }
 
     /// Asks to stop. The first to ask gets the promise; the others get nothing. `tells` says
-    /// whether the tasks are told that they are handed back.
+    /// whether the tasks are notified that they are handed back.
     pub(crate) fn request(&self, tells: bool) -> Option<Promised> {
         let (tasks, result) = oneshot::channel();
         let promise = Box::into_raw(Box::new(Promise { tasks, tells }));

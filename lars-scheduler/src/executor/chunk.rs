@@ -49,8 +49,15 @@ impl Chunk {
         self.tasks.len()
     }
 
-    pub(crate) fn reporter(&self) -> &Arc<Reporter> {
+    pub(crate) fn reporter(&self) -> &Reporter {
         &self.reporter
+    }
+
+    /// Tasks of the chunk are about to begin on a thread whose clock this is.
+    pub(crate) fn begin(&self, runs: &mut RunClock) {
+        if let Some(clock) = &self.reporter.clock {
+            runs.begin_turn(clock.now(), &self.reporter);
+        }
     }
 
     /// Whose the tasks are.
@@ -87,7 +94,7 @@ pub(crate) struct Claim<'a> {
 impl Claim<'_> {
     /// The task begins on a thread whose clock this is.
     #[inline]
-    pub(crate) fn note(&self, runs: &mut RunClock) {
+    pub(crate) fn begin(&self, runs: &mut RunClock) {
         if let Some(clock) = &self.chunk.reporter.clock {
             let Timed { task, due } = &*self.chunk.tasks[self.index];
             runs.begin(task, *due, clock, &self.chunk.reporter);

@@ -22,7 +22,7 @@ use super::idle::{Idle, Sleeper};
 use super::{Executor, Rejected, Runnable};
 use crate::base::debug::debug_fields;
 use crate::base::error::ConfigError;
-use crate::base::panics::{Reporter, quietly};
+use crate::base::panics::quietly;
 use crate::base::run_clock::RunClock;
 use crate::base::slow::RanOn;
 use crate::base::threads::{OnThreadStart, ThreadKind};
@@ -446,11 +446,10 @@ impl<'a> Work<'a> {
             match job {
                 Job::One(mut task) => {
                     self.end_search();
-                    let reporter = task.reporter().cloned();
-                    self.begin_job(reporter.as_ref());
-                    task.note(&mut self.runs);
-                    task.run();
-                    self.end_job(reporter.as_ref());
+                    let since = task.begin(&mut self.runs);
+                    self.say_busy(since.unwrap_or(0));
+                    task.run_on(&mut self.runs);
+                    self.say_busy(0);
                     self.count_finished();
                     self.shared.tell_waiters();
                 }
@@ -531,36 +530,17 @@ impl<'a> Work<'a> {
         }
         self.end_search();
         let mut next = Some(first);
-        self.begin_job(Some(chunk.reporter()));
+        chunk.begin(&mut self.runs);
         while let Some(task) = next {
-            task.note(&mut self.runs);
+            task.begin(&mut self.runs);
             self.say_busy(self.runs.now());
             task.run();
             self.count_finished();
             next = chunk.claim();
         }
-        self.end_job(Some(chunk.reporter()));
-        self.shared.tell_waiters();
-    }
-
-    /// Tasks of a scheduler are about to run, if it has a reporter.
-    fn begin_job(&mut self, reporter: Option<&crate::sync::Arc<Reporter>>) {
-        if let Some(reporter) = reporter
-            && let Some(clock) = &reporter.clock
-        {
-            self.runs.begin_turn(clock.now(), reporter);
-            self.say_busy(self.runs.now());
-        }
-    }
-
-    /// They have run.
-    fn end_job(&mut self, reporter: Option<&crate::sync::Arc<Reporter>>) {
-        if let Some(reporter) = reporter
-            && let Some(clock) = &reporter.clock
-        {
-            self.runs.pause(clock, reporter);
-        }
+        self.runs.end(chunk.reporter());
         self.say_busy(0);
+        self.shared.tell_waiters();
     }
 
     /// For [`Pool::all_busy_since`].

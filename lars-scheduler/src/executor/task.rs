@@ -207,6 +207,7 @@ impl<F, C> Task<F, C> {
     }
 
     /// Gives the task the name of the system that it belongs to, if that has one.
+    #[cfg(not(lars_loom))] // no model has systems
     pub(crate) fn named_after(mut self, system: Option<&'static str>) -> Self {
         self.options.name = system;
         self

@@ -29,7 +29,7 @@ pub use check::check;
 pub use ledger::{Ledger, Token};
 pub use lock::{Condvar, Mutex, MutexGuard};
 pub use park::{Parker, Unparker};
-pub use time::{advance, on_read};
+pub use time::advance;
 
 pub mod thread {
     pub use shuttle::thread::{Builder, JoinHandle, ThreadId, current, spawn, yield_now};

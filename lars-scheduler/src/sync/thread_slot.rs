@@ -59,8 +59,8 @@ pub(crate) fn thread_slot() -> usize {
     }
 }
 
-/// What [`remember`] was told last, if that was for this scheduler; null if not. Saves those who
-/// would look it up by their number three loads that wait for each other.
+/// What the last call of [`remember`] stored, if it was for this scheduler; null if not. Saves
+/// three dependent loads, which a look-up by the number would need.
 #[inline]
 pub(crate) fn remembered(scheduler: u64) -> *const () {
     let (of, what) = LAST.get();

@@ -151,7 +151,7 @@ impl<T> DelayQueue<T> {
     ///
     /// The clock must not go back. A thread that waits assumes that it keeps pace with the system's
     /// clock, and a future that it keeps pace with its scheduler's; code that makes it jump calls
-    /// [`clock_moved`](Self::clock_moved). The clock is read outside of all locks. A panic in it
+    /// [`clock_moved`](Self::clock_moved). The clock is read outside all locks. A panic in it
     /// passes through the call that read it, and does no harm, except that a future loses its place
     /// in the line.
     ///

@@ -22,7 +22,7 @@
 use std::panic::Location;
 use std::time::{Duration, Instant};
 
-use crate::api::repeat::sealed::Next;
+use crate::api::repeat::sealed::NextRun;
 use crate::base::clock::LAG;
 use crate::base::deadline::Deadline;
 use crate::base::identity::Label;
@@ -175,7 +175,7 @@ impl Drop for Following<'_> {
 
 /// Whether a repeat goes on after a run that returned `verdict`.
 pub(crate) fn goes_on(verdict: impl Verdict) -> bool {
-    !matches!(verdict.next(), Next::Asked(Repeat::Stop))
+    !matches!(verdict.next(), NextRun::Asked(Repeat::Stop))
 }
 
 impl<F> Periodic<F> {

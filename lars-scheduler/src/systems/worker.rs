@@ -160,7 +160,7 @@ impl Worker {
     /// let (inner, note) = (worker.clone(), Arc::clone(&log));
     /// worker.schedule(move || {
     ///     let later = Arc::clone(&note);
-    ///     // Not inside of this task, but after it.
+    ///     // Not inside this task, but after it.
     ///     inner.schedule(move || later.lock().unwrap().push("second")).unwrap();
     ///     note.lock().unwrap().push("first");
     /// })?;

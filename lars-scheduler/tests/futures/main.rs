@@ -1,4 +1,4 @@
-//! Async adapters: sleeps, time-outs, intervals, and work that begins later.
+//! Async adapters: sleeps, timeouts, intervals, and work that begins later.
 #![allow(clippy::disallowed_methods, missing_docs)]
 
 #[path = "../common/mod.rs"]

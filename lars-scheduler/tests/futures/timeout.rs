@@ -1,4 +1,4 @@
-//! Time-outs: who wins, what it costs, what is left of the work.
+//! Timeouts: who wins, what it costs, what is left of the work.
 
 use std::future::{pending, poll_fn, ready};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -170,7 +170,7 @@ fn without_a_timer_work_that_waits_is_refused_with_the_reason() {
     );
 }
 
-/// The main job of time-outs: all are armed, none of them fires.
+/// The main job of timeouts: all are armed, none of them fires.
 #[test]
 fn time_outs_of_requests_that_are_all_answered_leave_nothing() {
     let scheduler = LightArrayRevolverScheduler::new().unwrap();

@@ -270,7 +270,7 @@ impl World {
         Mono(self.now + self.members[node].origin)
     }
 
-    /// Steps inside of a process wait while it is frozen. `None` if they are of another life.
+    /// Steps inside a process wait while it is frozen. `None` if they are of another life.
     fn alive(&self, node: usize, life: u32) -> Option<i64> {
         let member = &self.members[node];
         (member.life == life && member.node.is_some()).then_some(member.frozen_until)

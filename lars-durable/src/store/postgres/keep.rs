@@ -7,6 +7,9 @@ use crate::model::{BucketNo, NodeId};
 use crate::store::{Keep, Renewed, Reply};
 use crate::sync::Arc;
 
+/// For so long the last batch of a writer is known: thirty days.
+const SILENT: i64 = 30 * 86_400_000_000;
+
 impl Transaction<'_> {
     pub(super) async fn keep(&self, keep: &Keep) -> Result<Reply> {
         Ok(match keep {
@@ -14,6 +17,9 @@ impl Transaction<'_> {
                 let join = "INSERT INTO lars.node (id, grp, serves, started_at)
                             VALUES ($1, $2, $3, $4) ON CONFLICT (id) DO NOTHING";
                 self.query(join, &[&Id(*node), &self.group, serves, &self.clock]).await?;
+                // Writers that have been silent for so long are gone.
+                let silent = self.clock.plus(-SILENT);
+                self.query("DELETE FROM lars.batch WHERE at < $1", &[&silent]).await?;
                 // The first node of a group makes its buckets.
                 let make = "INSERT INTO lars.bucket (grp, bucket)
                             SELECT $1, place FROM lars.meta,

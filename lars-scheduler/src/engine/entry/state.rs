@@ -60,7 +60,7 @@
 //!   set LOCKED                               set LOCKED
 //!   write the deadline                       add one to the resets: it holds
 //!   add one to the resets, clear LOCKED      write the deadline
-//!                                            place the entry anew, or send a carrier; clear LOCKED
+//!                                            re-place the entry, or send a carrier; clear LOCKED
 //! ```
 //!
 //! - *Further out*: either the driver fires first, by the old deadline, and the move fails; or it

@@ -13,12 +13,7 @@ use shuttle::thread::{self, Thread};
 std::thread_local! {
     /// One thread of the system runs all threads of a model, so this is the model's.
     static TIME: RefCell<Time> = const { RefCell::new(Time { now: 0, sleepers: Vec::new() }) };
-    /// What happens when the clock is read.
-    static ON_READ: RefCell<Option<Hook>> = const { RefCell::new(None) };
 }
-
-/// Returns whether it is over.
-type Hook = Box<dyn FnMut() -> bool>;
 
 struct Time {
     now: u64,
@@ -33,22 +28,10 @@ fn origin() -> Instant {
 
 pub(super) fn begin() {
     TIME.with_borrow_mut(|time| *time = Time { now: 0, sleepers: Vec::new() });
-    drop(ON_READ.take());
-}
-
-/// Calls `hook` just before the clock is read, whoever reads it, until it returns true: for what is
-/// to happen between two steps of a thread. It is not called inside itself.
-pub fn on_read(hook: impl FnMut() -> bool + 'static) {
-    ON_READ.set(Some(Box::new(hook)));
 }
 
 /// Nanoseconds since the beginning.
 pub(super) fn now() -> u64 {
-    if let Some(mut hook) = ON_READ.take()
-        && !hook()
-    {
-        ON_READ.set(Some(hook));
-    }
     TIME.with_borrow(|time| time.now)
 }
 

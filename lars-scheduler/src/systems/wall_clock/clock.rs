@@ -78,7 +78,7 @@ impl WallClock for SystemClock {
     }
 }
 
-/// A wall clock for tests: it follows a scheduler's time, and jumps when it is told to.
+/// A wall clock for tests: it follows a scheduler's time, and jumps when told to.
 ///
 /// Over [`VirtualTime`](crate::VirtualTime) the test controls both kinds of time: `advance` moves
 /// them together, and the methods here move the wall clock alone, as setting the clock or

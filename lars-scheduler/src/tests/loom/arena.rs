@@ -48,8 +48,8 @@ fn the_memory_outlives_the_last_of_handles_driver_and_cancellables_and_goes_with
         let (token, fate) = Token::new();
         let one = handle.schedule_once(LATER, move || token.run()).unwrap();
         let two = handle.schedule_once(LATER, || ()).unwrap();
-        // Three parties let go at the same time; loom tracks that all memory is freed, once, after
-        // all of them.
+        // Three parties release it at the same time; loom tracks that all memory is freed, once,
+        // after all of them.
         let first = thread::spawn(move || drop(one));
         let second = thread::spawn(move || {
             assert!(!two.is_cancelled());

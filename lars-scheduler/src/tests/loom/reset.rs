@@ -135,7 +135,7 @@ fn an_entry_is_not_used_again_before_its_carrier_has_come_although_its_handle_ha
         let task = handle.schedule_once(SOON, || ()).unwrap();
         let _ = driver.take_in();
         let mover = thread::spawn(move || {
-            // This is the lane that is looked at first: an entry let go there may be seen before
+            // This is the lane that is looked at first: an entry released there may be seen before
             // the carrier.
             take_slot(0);
             let _ = task.reset(Duration::from_nanos(3));

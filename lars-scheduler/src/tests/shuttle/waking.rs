@@ -2,7 +2,7 @@
 //! wake-up is a deadlock: time does not go on by itself.
 
 use super::*;
-use crate::sync::{Arc, Mutex, Parker, advance, check, on_read, real_now, thread};
+use crate::sync::{Parker, advance, check, real_now, thread};
 
 #[test]
 fn a_task_without_delay_wakes_a_thread_that_sleeps_for_ever() {
@@ -167,46 +167,5 @@ fn a_task_without_delay_is_due_when_it_is_taken_in_however_time_moves() {
         threads.into_iter().for_each(|thread| thread.join().unwrap());
         drop(scheduler);
         ledger.settle();
-    });
-}
-
-/// The timer thread reads the clock before it takes in. By a later reading it would fire what is
-/// due at a later tick while what is due at an earlier one has come in between, and waits outside.
-#[test]
-fn a_timer_that_comes_while_the_clock_is_read_runs_before_those_of_later_ticks() {
-    check(2_000, || {
-        let (scheduler, ledger) = (inline(), Ledger::new());
-        let order = Arc::new(Mutex::new(Vec::new()));
-        let later = {
-            let (handle, ledger) = (scheduler.handle(), ledger.clone());
-            let log = Arc::clone(&order);
-            move |delay| {
-                let (token, log) = (ledger.token(), Arc::clone(&log));
-                let number = token.number;
-                let task = move || {
-                    log.lock().push(delay);
-                    token.run();
-                };
-                enter(&ledger, number, handle.schedule_once(ticks(delay), task)).unwrap();
-            }
-        };
-        later(3);
-        let handle = scheduler.handle();
-        on_read(move || {
-            let now = handle.is_timer_thread();
-            if now {
-                let later = later.clone();
-                thread::spawn(move || later(1)).join().unwrap();
-                advance(ticks(5));
-            }
-            now
-        });
-        // If the timer thread has read the clock before and sleeps.
-        schedule(&ledger, &scheduler, Duration::ZERO).unwrap();
-        // The first of all is due after time has moved, and so after the other two have come.
-        (0..3).for_each(|number| ledger.wait_run(number));
-        drop(scheduler);
-        ledger.settle();
-        assert_eq!(*order.lock(), [1, 3]);
     });
 }

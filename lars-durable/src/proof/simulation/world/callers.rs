@@ -1,4 +1,4 @@
-//! Callers: what they ask for, and what they are told.
+//! Callers: their calls, and the answers.
 
 use super::{Asked, SECOND, Step, World};
 use crate::error::Error;

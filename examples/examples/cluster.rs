@@ -1,0 +1,318 @@
+//! Timers that several machines share: three processes on one PostgreSQL schedule and run some ten
+//! thousands of them; one is killed with SIGKILL, another is frozen for longer than its lease. In
+//! the end everything that was accepted has fired, and the program accounts for that.
+//!
+//! ```sh
+//! cargo run --release -p examples --features postgres --example cluster
+//! ```
+//!
+//! The program that you start only looks on. It starts a PostgreSQL in a temporary directory
+//! (Debian: `apt-get install postgresql`), and copies of itself, which do the work. It exits with
+//! an error if a timer is missing, or early, or ran twice although its node was neither killed nor
+//! frozen.
+
+// It measures real time.
+#![allow(clippy::disallowed_methods)]
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::net::TcpListener;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use clap::Parser;
+use lars_durable::{Durable, Fired, Payload, Schedule};
+use serde::{Deserialize, Serialize};
+
+type AnyError = Box<dyn std::error::Error>;
+
+/// Three processes, one PostgreSQL, and what may happen to them.
+#[derive(Parser)]
+struct Options {
+    /// How many timers are scheduled, by all nodes together.
+    #[arg(long, default_value_t = 30_000)]
+    timers: u64,
+    /// Over how many seconds they are due.
+    #[arg(long, default_value_t = 15)]
+    seconds: u64,
+    /// For the copies of this program that do the work: which one it is.
+    #[arg(long, hide = true, requires = "directory")]
+    node: Option<u64>,
+    /// Where the server is, and the logs.
+    #[arg(long, hide = true)]
+    directory: Option<PathBuf>,
+    #[arg(long, hide = true)]
+    parameters: Option<String>,
+}
+
+const NODES: u64 = 3;
+const LEASE: Duration = Duration::from_secs(3);
+
+#[derive(Serialize, Deserialize)]
+struct Numbered(u64);
+
+impl Payload for Numbered {
+    const NAME: &'static str = "numbered";
+}
+
+fn main() -> Result<ExitCode, AnyError> {
+    let options = Options::parse();
+    match (&options.node, &options.directory, &options.parameters) {
+        (Some(node), Some(directory), Some(parameters)) => {
+            work(&options, *node, directory, parameters)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        _ => look_on(&options),
+    }
+}
+
+/// What a node does: it schedules its share, and runs whatever is due in its buckets.
+fn work(options: &Options, node: u64, directory: &Path, parameters: &str) -> Result<(), AnyError> {
+    let log = |name: &str| -> Result<Arc<File>, AnyError> {
+        let path = directory.join(format!("{name}-{node}"));
+        Ok(Arc::new(OpenOptions::new().create(true).append(true).open(path)?))
+    };
+    let (runs, accepted) = (log("runs")?, log("accepted")?);
+    let run = move |due: &Fired<Numbered>| {
+        let early = SystemTime::now() < due.due();
+        let (tag, late) = (due.payload().0, due.lateness().as_micros());
+        let line = format!("{tag} {node} {late} {early}\n");
+        (&*runs).write_all(line.as_bytes()).map_err(|error| error.to_string())
+    };
+    let durable = Durable::postgres(parameters).lease(LEASE).handle(run).start()?;
+    let timers = durable.timers();
+    // One that is started again has done this before.
+    let again = accepted.metadata()?.len() > 0;
+    let timers_left = if again { 0 } else { options.timers };
+    let mine: Vec<u64> = (0..timers_left).filter(|tag| tag % NODES == node).collect();
+    for tags in mine.chunks(500) {
+        let batch = tags.iter().map(|tag| -> Schedule<_> {
+            let after = tag * options.seconds * 1_000 / options.timers;
+            let timer = timers.schedule_once(Duration::from_millis(after), Numbered(*tag));
+            timer.key(format!("timer/{tag}"))
+        });
+        // Each has a key, so it may be repeated.
+        while timers.schedule_batch(batch.clone().collect::<Vec<_>>()).wait().is_err() {}
+        let lines: String = tags.iter().map(|tag| format!("{tag}\n")).collect();
+        (&*accepted).write_all(lines.as_bytes())?;
+    }
+    loop {
+        std::thread::park();
+    }
+}
+
+/// A PostgreSQL of its own, gone with this value.
+struct Server {
+    programs: PathBuf,
+    directory: PathBuf,
+    port: u16,
+}
+
+impl Server {
+    fn start() -> Result<Option<Self>, AnyError> {
+        let Some(programs) = programs() else { return Ok(None) };
+        let name = format!("lars-cluster-{}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
+        let server = Self { programs, directory, port };
+        let data = server.data();
+        server.run("initdb", &["-D", &data, "-A", "trust", "-U", "postgres", "-E", "UTF8"])?;
+        let options = format!("-p {port} -k {data} -c listen_addresses=127.0.0.1");
+        let log = format!("{data}/log");
+        server.run("pg_ctl", &["-D", &data, "-w", "-l", &log, "-o", &options, "start"])?;
+        Ok(Some(server))
+    }
+
+    fn data(&self) -> String {
+        self.directory.display().to_string()
+    }
+
+    fn parameters(&self) -> String {
+        format!("host=127.0.0.1 port={} user=postgres dbname=postgres", self.port)
+    }
+
+    /// PostgreSQL refuses to be root's.
+    fn run(&self, program: &str, arguments: &[&str]) -> Result<(), AnyError> {
+        let path = self.programs.join(program);
+        let root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
+        let mut command = if root {
+            let mut command = Command::new("setpriv");
+            command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups"]).arg(path);
+            command
+        } else {
+            Command::new(path)
+        };
+        let status = command.args(arguments).current_dir("/").stdout(Stdio::null()).status()?;
+        if status.success() { Ok(()) } else { Err(format!("{program}: {status}").into()) }
+    }
+
+    /// What `psql` says, a line for each row.
+    fn ask(&self, sql: &str) -> String {
+        let port = self.port.to_string();
+        let output = Command::new(self.programs.join("psql"))
+            .args(["-h", "127.0.0.1", "-p", &port, "-U", "postgres", "-XAtc", sql])
+            .output();
+        output.map_or_else(
+            |error| error.to_string(),
+            |output| String::from_utf8_lossy(&output.stdout).trim().to_owned(),
+        )
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.run("pg_ctl", &["-D", &self.data(), "-m", "immediate", "stop"]);
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+fn programs() -> Option<PathBuf> {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?;
+    let mut found: Vec<PathBuf> = versions
+        .filter_map(|version| Some(version.ok()?.path().join("bin")))
+        .filter(|programs| programs.join("initdb").exists())
+        .collect();
+    found.sort();
+    found.pop()
+}
+
+/// The nodes end with this value.
+struct Nodes(Vec<Child>);
+
+impl Drop for Nodes {
+    fn drop(&mut self) {
+        for node in &mut self.0 {
+            let _ = node.kill();
+            let _ = node.wait();
+        }
+    }
+}
+
+fn spawn(options: &Options, node: u64, logs: &Path, server: &Server) -> Result<Child, AnyError> {
+    Ok(Command::new(std::env::current_exe()?)
+        .args(["--node", &node.to_string(), "--parameters", &server.parameters()])
+        .args(["--timers", &options.timers.to_string()])
+        .args(["--seconds", &options.seconds.to_string()])
+        .arg("--directory")
+        .arg(logs)
+        .spawn()?)
+}
+
+fn signal(node: &Child, signal: &str) -> Result<(), AnyError> {
+    Command::new("kill").args([signal, &node.id().to_string()]).status()?;
+    Ok(())
+}
+
+/// What the handlers of all nodes have seen: by timer, the nodes that ran it.
+#[derive(Default)]
+struct Seen {
+    runs: BTreeMap<u64, Vec<u64>>,
+    late: Vec<u64>,
+    early: usize,
+    accepted: usize,
+}
+
+fn seen(logs: &Path) -> Seen {
+    let mut seen = Seen::default();
+    for node in 0..NODES {
+        let read = |name: &str| {
+            std::fs::read_to_string(logs.join(format!("{name}-{node}"))).unwrap_or_default()
+        };
+        seen.accepted += read("accepted").lines().count();
+        for line in read("runs").lines() {
+            let words: Vec<&str> = line.split(' ').collect();
+            let [tag, node, late, early] = words[..] else { continue };
+            if let (Ok(tag), Ok(node), Ok(late)) = (tag.parse(), node.parse(), late.parse()) {
+                seen.runs.entry(tag).or_default().push(node);
+                seen.late.push(late);
+                seen.early += usize::from(early == "true");
+            }
+        }
+    }
+    seen.late.sort_unstable();
+    seen
+}
+
+fn look_on(options: &Options) -> Result<ExitCode, AnyError> {
+    let Some(server) = Server::start()? else {
+        println!("there is no PostgreSQL on this machine (Debian: apt-get install postgresql)");
+        return Ok(ExitCode::FAILURE);
+    };
+    let logs = std::env::temp_dir().join(format!("lars-cluster-logs-{}", std::process::id()));
+    std::fs::create_dir_all(&logs)?;
+    let mut nodes = Nodes(Vec::new());
+    for node in 0..NODES {
+        nodes.0.push(spawn(options, node, &logs, &server)?);
+    }
+    let begun = Instant::now();
+    // When what happens happens, from when all timers are accepted.
+    let mut plan = vec![
+        (2, "node 1 is killed"),
+        (4, "node 2 is frozen"),
+        (10, "node 2 goes on"),
+        (11, "node 1 is started again"),
+    ];
+    let (mut all_accepted, mut before) = (None, 0);
+    let end = Instant::now() + Duration::from_secs(options.seconds * 4 + 120);
+    while Instant::now() < end {
+        std::thread::sleep(Duration::from_secs(1));
+        let seen = seen(&logs);
+        let owners = "SELECT string_agg(buckets::text || CASE WHEN lives THEN '' ELSE ' of a dead \
+                      node' END, ' + ') FROM lars.owners WHERE owner IS NOT NULL";
+        let epochs = server.ask("SELECT sum(epoch) - 64 FROM lars.bucket");
+        let late = seen.late.get(seen.late.len() / 2).map_or(0, |late| late / 1_000);
+        println!(
+            "{:>3} s: {} accepted, {} fired ({}/s), half of them less than {late} ms late; buckets \
+             {}; {epochs} taken over",
+            begun.elapsed().as_secs(),
+            seen.accepted,
+            seen.runs.len(),
+            seen.runs.len() - before,
+            server.ask(owners),
+        );
+        before = seen.runs.len();
+        if all_accepted.is_none() && seen.accepted as u64 >= options.timers {
+            all_accepted = Some(Instant::now());
+        }
+        let since = all_accepted.map(|at| at.elapsed().as_secs());
+        while let Some((at, what)) = plan.first().copied()
+            && since.is_some_and(|since| since >= at)
+        {
+            plan.remove(0);
+            println!("       {what}");
+            match at {
+                2 => nodes.0[1].kill()?,
+                4 => signal(&nodes.0[2], "-STOP")?,
+                10 => signal(&nodes.0[2], "-CONT")?,
+                _ => {
+                    nodes.0[1].wait()?;
+                    nodes.0[1] = spawn(options, 1, &logs, &server)?;
+                }
+            }
+        }
+        let left = server.ask("SELECT count(*) FROM lars.timer");
+        if plan.is_empty() && seen.runs.len() as u64 >= options.timers && left == "0" {
+            break;
+        }
+    }
+    drop(nodes);
+    let seen = seen(&logs);
+    let _ = std::fs::remove_dir_all(&logs);
+    let missing = (0..options.timers).filter(|tag| !seen.runs.contains_key(tag)).count();
+    let again: Vec<&Vec<u64>> = seen.runs.values().filter(|nodes| nodes.len() > 1).collect();
+    // A second run follows a node that was killed or frozen.
+    let unexplained = again.iter().filter(|nodes| nodes.iter().all(|node| *node == 0)).count();
+    println!(
+        "{} timers fired; {missing} missing, {} early, {} more than once, {unexplained} of them \
+         without a reason",
+        seen.runs.len(),
+        seen.early,
+        again.len()
+    );
+    let good = missing == 0 && seen.early == 0 && unexplained == 0;
+    Ok(if good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
