@@ -1,4 +1,5 @@
 //! Tokio's tasks in virtual time.
+#![cfg_attr(not(feature = "tokio"), allow(unused_imports))]
 
 use lars_scheduler::future::{BlockOnError, Stalled};
 use tokio::runtime;
