@@ -147,6 +147,11 @@ fn what_is_pending_is_handed_back_by_stop_run_by_close_and_dropped_with_the_driv
     assert!(pending.pop().unwrap().run());
     assert!(driver.is_stopped() && driver.schedule_once(secs(1), || ()).is_err());
 
+    let (mut driver, _) = self::driver();
+    drop(driver.stop());
+    assert_eq!(driver.turn(Instant::now()), None);
+    assert!(driver.is_stopped() && driver.schedule_once(secs(1), || ()).is_err());
+
     let (driver, _) = self::driver();
     let _ = driver.schedule_once(secs(60), note("closed")).unwrap();
     assert_eq!(driver.close().unwrap().ran, 1);

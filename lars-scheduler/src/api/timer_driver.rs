@@ -143,8 +143,12 @@ impl TimerDriver {
         let core = self.turned.core();
         let now = core.clock.nanos_at(now).min(core.clock.now());
         let at_once = core.clock.instant(now);
-        core.sleep.announce_awake();
         let mut turning = self.turned.begin()?;
+        if core.stop.is_resolved() {
+            // The word says that nobody comes any more, to late producers as well, and keeps on.
+            return None;
+        }
+        core.sleep.announce_awake();
         let mut announced = None;
         for step in 0..STEPS {
             let turned = turning.turn(now, usize::MAX);

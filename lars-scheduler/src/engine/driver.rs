@@ -255,7 +255,10 @@ impl Driver {
             return Turn { fired: 0, next: Next::Idle, late: 0 };
         }
         self.now = self.now.max(now.min(LAST_INSTANT));
-        self.runs.begin_turn(now, &self.live.reporter);
+        // Read anew: the caller's instant may be an event loop's, an earlier step's, or from before
+        // much was taken in, and that time is not to be blamed on a task.
+        let begins = if self.exact_order { now } else { self.live.clock.now() };
+        self.runs.begin_turn(begins, &self.live.reporter);
         // Due entries go to the end of the due list first. So tasks that schedule each other
         // without a delay cannot starve a timer whose time has come.
         let gathered = self.gather(self.live.tick.reached_by(self.now));

@@ -96,7 +96,9 @@ pub(crate) enum Whereabouts {
 const QUEUED: *mut Links = ptr::without_provenance_mut(1);
 const GIVEN_UP: *mut Links = ptr::without_provenance_mut(2);
 
-/// The task, or, once a canceller has taken it, the link of the cancel stack.
+/// The task, or, once a canceller has taken it, the link of the cancel stack, which lies in the first
+/// two words.
+#[repr(C)]
 union Slot {
     task: ManuallyDrop<RawTask>,
     link: Link,
@@ -247,8 +249,8 @@ impl Entry {
         // SAFETY: nobody fills the entry meanwhile.
         return self.whose.with(|whose| unsafe { (*whose).expect("it was filled with a task") });
         // SAFETY: the slot was written whole when the entry was filled. Until it is filled anew,
-        // others only read it, or write the link, which lies in the first word: far from the last
-        // two, which are all that is read here.
+        // others only read it, or write the link, which lies in the first two words: apart from the
+        // last two, which are all that is read here.
         #[cfg(not(lars_loom))]
         self.slot
             .with(|slot| unsafe { RawTask::whose_at((&raw const (*slot).task).cast()).identity() })
@@ -263,7 +265,8 @@ impl Entry {
     pub(crate) unsafe fn take_task(&self) -> RawTask {
         // SAFETY: one party moves the state out of `QUEUED` or `ARMED`, and by the state table the
         // task is there and belongs to it. The caller takes it once.
-        self.slot.with_mut(|slot| unsafe { ManuallyDrop::take(&mut (*slot).task) })
+        // By the pointer: a `&mut` would claim the last words too, which others may be reading.
+        self.slot.with_mut(|slot| unsafe { (&raw const (*slot).task).cast::<RawTask>().read() })
     }
 
     /// Whether the task may be forgotten instead of being taken out and dropped.

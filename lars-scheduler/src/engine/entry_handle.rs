@@ -235,6 +235,9 @@ impl EntryHandle {
                     None => lanes.channel_of(own).intake.push(carrier),
                 }
             }
+            // The next to lock comes after the push. And the wake hook of an event loop, which may
+            // run below, is foreign code: whoever waits for the deadline must not wait for that.
+            state.unlock_deadline();
             // Carriers must not pile up while the timer thread sleeps for long.
             core.count_backlog(own, 1);
         }
@@ -245,9 +248,6 @@ impl EntryHandle {
             home.ask_for_visit(if due.immediate { 0 } else { core.tick.at_or_after(due.at) });
         }
         let _ = core.sleep.after_push(core.pop_by(due));
-        if send {
-            state.unlock_deadline();
-        }
     }
 }
 

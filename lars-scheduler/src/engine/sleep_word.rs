@@ -36,6 +36,7 @@
 use crossbeam_utils::CachePadded;
 
 use crate::base::debug::debug_fields;
+use crate::base::panics::quietly;
 use crate::sync::{AtomicU64, Ordering, Unparker, model_fence};
 
 const AWAKE: u64 = 0;
@@ -77,6 +78,16 @@ impl Alarm {
 impl From<Unparker> for Alarm {
     fn from(unparker: Unparker) -> Self {
         Self::Unpark(unparker)
+    }
+}
+
+/// What the owner's function holds is foreign code too.
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        if let Self::Call(wake) = self {
+            let wake = std::mem::replace(wake, Box::new(|| ()));
+            quietly(|| drop(wake));
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use futures::channel::oneshot;
 
 use crate::sync::{Arc, Mutex, thread};
-use crate::systems::facade::debug_fields;
+use crate::systems::facade::{debug_fields, quietly};
 use crate::{CloseError, CloseReport, LightArrayRevolverScheduler};
 
 impl LightArrayRevolverScheduler {
@@ -51,8 +51,9 @@ impl LightArrayRevolverScheduler {
             move || {
                 let taken = work.lock().take();
                 if let Some((scheduler, sender)) = taken {
-                    // Nobody may be interested.
-                    let _ = sender.send(scheduler.close());
+                    let report = scheduler.close();
+                    // Nobody may be interested, and the waker of who is may panic.
+                    quietly(|| drop(sender.send(report)));
                 }
             }
         };

@@ -97,6 +97,25 @@ fn a_loop_that_waits_until_it_has_to_turn_or_the_hook_is_called_misses_nothing()
     });
 }
 
+/// A loop turns once more after any event, also after the one that stopped its scheduler.
+#[test]
+fn what_is_scheduled_while_a_loop_stops_and_turns_again_is_handed_back_or_refused() {
+    check(8_000, || {
+        let ledger = Ledger::new();
+        let mut driver = builder().build_driver(|| ()).unwrap();
+        let producer = {
+            let (handle, ledger) = (driver.handle(), ledger.clone());
+            thread::spawn(move || drop(schedule(&ledger, &handle, ticks(1000))))
+        };
+        let stopped = driver.stop();
+        assert_eq!(driver.turn(real_now()), None);
+        producer.join().unwrap();
+        stopped.wait().into_iter().for_each(|task| assert!(task.run()));
+        drop(driver);
+        ledger.settle();
+    });
+}
+
 #[test]
 fn a_stop_ends_the_sleep() {
     check(5_000, || {
