@@ -310,11 +310,15 @@ impl<M: Send + 'static> Timers<M> {
         DueTick { cell: Arc::clone(&self.cell), generation }
     }
 
-    /// Arms a periodic timer anew. If it cannot be, nothing more comes of it.
+    /// Arms a periodic timer again. If there is no place for it, its key ends now, and the rest
+    /// when its last message has been handled.
     fn arm(&mut self, generation: u64, delay: Duration) {
         let cell = &self.cell;
         let armed = cell.registry.arm_for(&cell.path, delay, self.due(generation));
         if let Some(timer) = self.timers.get_mut(&generation) {
+            if armed.is_none() {
+                self.generations.remove(&timer.key);
+            }
             timer.armed = armed;
         }
     }
@@ -378,6 +382,11 @@ impl<M: Send + 'static> Timers<M> {
         {
             let delay = *delay;
             self.arm(generation, delay);
+        }
+        if let Some(timer) = self.timers.get(&generation)
+            && self.generations.get(&timer.key) != Some(&generation)
+        {
+            self.forget(generation);
         }
     }
 }
