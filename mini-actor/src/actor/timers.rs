@@ -310,7 +310,7 @@ impl<M: Send + 'static> Timers<M> {
         DueTick { cell: Arc::clone(&self.cell), generation }
     }
 
-    /// Arms a periodic timer anew. If it cannot be, nothing more comes of it.
+    /// Arms a periodic timer again. If that is refused, the timer ends.
     fn arm(&mut self, generation: u64, delay: Duration) {
         let cell = &self.cell;
         let armed = cell.registry.arm_for(&cell.path, delay, self.due(generation));
