@@ -28,16 +28,34 @@ pub(crate) struct WakeTimer {
     wakes: Identity,
 }
 
-/// What tells one waker from another: the addresses of its data and of its functions.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Identity(usize, usize);
+/// What tells one waker from another: the addresses of its data and of its functions. Those of the
+/// functions may differ between a waker and its clone, because a compiler may keep several copies of
+/// a constant.
+#[derive(Clone, Copy)]
+struct Identity {
+    data: usize,
+    functions: [usize; 2],
+}
 
 impl Identity {
     #[inline]
-    fn of(waker: &Waker) -> Self {
-        let functions: *const _ = waker.vtable();
-        Self(waker.data().addr(), functions.addr())
+    fn of(original: &Waker, copy: &Waker) -> Self {
+        let data = copy.data().addr();
+        let own = functions_of(copy);
+        // A copy with other data says nothing about who else may get the original's address.
+        let first = if original.data().addr() == data { functions_of(original) } else { own };
+        Self { data, functions: [first, own] }
     }
+
+    #[inline]
+    fn is_of(&self, waker: &Waker) -> bool {
+        self.data == waker.data().addr() && self.functions.contains(&functions_of(waker))
+    }
+}
+
+fn functions_of(waker: &Waker) -> usize {
+    let functions: *const _ = waker.vtable();
+    functions.addr()
 }
 
 impl WakeTimer {
@@ -52,7 +70,7 @@ impl WakeTimer {
     fn will_wake(&self, waker: &Waker) -> bool {
         // Compared first: if they are equal and the timer waits after that, its copy existed when
         // they were compared.
-        self.wakes == Identity::of(waker) && self.timer.is_pending()
+        self.wakes.is_of(waker) && self.timer.is_pending()
     }
 
     /// Makes sure that `waker` is woken at `deadline`, by the timer in `place` or a new one. A
@@ -72,12 +90,12 @@ impl WakeTimer {
             return Ok(());
         }
         // The code of a user, which may panic; nothing has changed yet.
-        let waker = waker.clone();
+        let copy = waker.clone();
         // Out of its place first: where places are limited, this one is for the new timer.
         *place = None;
-        let wakes = Identity::of(&waker);
+        let wakes = Identity::of(waker, &copy);
         // Inline: to wake is all that it does.
-        let ring = Ring { waker: Cell::new(Some(waker)), thread: thread_slot() };
+        let ring = Ring { waker: Cell::new(Some(copy)), thread: thread_slot() };
         let task = Task::new(ring).inline();
         let timer = handle.schedule_from(now, deadline, task)?;
         *place = Some(Self { timer, wakes });
