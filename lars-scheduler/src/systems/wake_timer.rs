@@ -29,8 +29,8 @@ pub(crate) struct WakeTimer {
 }
 
 /// What tells one waker from another: the addresses of its data and of its functions. Those of the
-/// functions may differ between a waker and its clone, because a compiler may keep several copies of
-/// a constant.
+/// functions may differ between a waker and its clone, because a compiler may keep several copies
+/// of a constant.
 #[derive(Clone, Copy)]
 struct Identity {
     data: usize,
