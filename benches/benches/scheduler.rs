@@ -104,7 +104,7 @@ fn cancel(c: &mut Criterion) {
     group.finish();
 }
 
-/// A ring of 10,000 request time-outs: each step cancels the oldest and schedules a new one.
+/// A ring of 10,000 request timeouts: each step cancels the oldest and schedules a new one.
 fn request_timeouts(c: &mut Criterion) {
     c.bench_function("request_timeouts/10000", |b| {
         let scheduler = scheduler();
@@ -119,7 +119,7 @@ fn request_timeouts(c: &mut Criterion) {
     });
 }
 
-/// 10,000 idle time-outs: each step moves one of them to 30 s from now.
+/// 10,000 idle timeouts: each step moves one of them to 30 s from now.
 fn reset(c: &mut Criterion) {
     c.bench_function("reset/10000", |b| {
         let scheduler = scheduler();

@@ -1,5 +1,5 @@
-//! What other crates have an interface for, and takes some lines here: a round-robin pool, a topic,
-//! a stream piped in, and a handler that returns a `Result`.
+//! Patterns for which other crates have an interface, and which take a few lines here: a
+//! round-robin pool, a topic, a stream that is piped in, and a handler that returns a `Result`.
 #![allow(clippy::disallowed_methods)]
 
 use std::collections::BTreeMap;
@@ -74,7 +74,7 @@ fn pool() -> Result<(), Box<dyn Error>> {
     ensure(shares == [Some(3); 3], "the jobs were not shared out")
 }
 
-/// Passes what is published on to all that have subscribed. Who stops is forgotten.
+/// Passes on what is published to all subscribers. A subscriber that stops is forgotten.
 #[derive(Default)]
 struct Topic {
     subscribers: BTreeMap<u64, Recipient<String>>,
@@ -96,7 +96,7 @@ impl Actor for Topic {
             }
             ForTopic::Publish(news) => {
                 for subscriber in self.subscribers.values() {
-                    // One that has no room misses it.
+                    // A subscriber without room misses it.
                     let _ = subscriber.tell(news.clone());
                 }
             }
@@ -124,8 +124,8 @@ fn topic() -> Result<(), Box<dyn Error>> {
     ensure(kit.dead_letters().is_empty(), "the topic wrote to one that had stopped")
 }
 
-/// Receives the items of a stream, one at a time: the next is asked for when one has been handled,
-/// so a stream that is faster than its actor waits.
+/// Receives the items of a stream one at a time. It asks for the next when one has been handled, so
+/// a stream that is faster than its actor waits.
 struct Reader {
     lines: Option<Lines>,
     out: ActorRef<String>,
@@ -150,7 +150,7 @@ impl Actor for Reader {
             ctx.stop();
             return;
         };
-        // Not before the one that it is passed on to has room, which keeps no thread.
+        // Waits for room in the next actor's mailbox, without occupying a thread.
         let out = self.out.clone();
         let next = async move {
             let _ = out.tell_when_room(line).await;
@@ -160,7 +160,7 @@ impl Actor for Reader {
     }
 }
 
-/// Keeps nothing.
+/// Prints each line.
 struct Printer;
 
 impl Actor for Printer {
@@ -182,7 +182,7 @@ fn piped_stream() -> Result<(), Box<dyn Error>> {
     ensure(printer.metrics().processed == 5, "not all lines were passed on")
 }
 
-/// Adds numbers up. A line that is none fails the actor, and its supervision decides.
+/// Adds numbers up. A line that is not a number fails the actor, and its supervision decides.
 struct Sum(u64);
 
 impl Sum {

@@ -1,12 +1,12 @@
-//! Timers that several machines share: three processes on one PostgreSQL schedule and run some ten
-//! thousands of them; one is killed with SIGKILL, another is frozen for longer than its lease. In
-//! the end everything that was accepted has fired, and the program accounts for that.
+//! Timers that several machines share. Three processes on one PostgreSQL server schedule and run
+//! 30,000 of them. One process is killed with SIGKILL, another is frozen for longer than its lease.
+//! In the end every accepted timer has fired, and the program accounts for all of them.
 //!
 //! ```sh
 //! cargo run --release -p examples --features postgres --example cluster
 //! ```
 //!
-//! The program that you start only looks on. It starts a PostgreSQL in a temporary directory
+//! The program that you start only watches. It starts a PostgreSQL server in a temporary directory
 //! (Debian: `apt-get install postgresql`), and copies of itself, which do the work. It exits with
 //! an error if a timer is missing, or early, or ran twice although its node was neither killed nor
 //! frozen.
@@ -30,16 +30,16 @@ use serde::{Deserialize, Serialize};
 
 type AnyError = Box<dyn std::error::Error>;
 
-/// Three processes, one PostgreSQL, and what may happen to them.
+/// Three processes share the timers of one PostgreSQL server. One is killed, another is frozen.
 #[derive(Parser)]
 struct Options {
-    /// How many timers are scheduled, by all nodes together.
+    /// How many timers all nodes together schedule.
     #[arg(long, default_value_t = 30_000)]
     timers: u64,
     /// Over how many seconds they are due.
     #[arg(long, default_value_t = 15)]
     seconds: u64,
-    /// For the copies of this program that do the work: which one it is.
+    /// The number of this copy, if it is one of those that do the work.
     #[arg(long, hide = true, requires = "directory")]
     node: Option<u64>,
     /// Where the server is, and the logs.
@@ -105,7 +105,7 @@ fn work(options: &Options, node: u64, directory: &Path, parameters: &str) -> Res
     }
 }
 
-/// A PostgreSQL of its own, gone with this value.
+/// A PostgreSQL server, which ends when this is dropped.
 struct Server {
     programs: PathBuf,
     directory: PathBuf,
@@ -135,7 +135,7 @@ impl Server {
         format!("host=127.0.0.1 port={} user=postgres dbname=postgres", self.port)
     }
 
-    /// PostgreSQL refuses to be root's.
+    /// Runs a program of PostgreSQL, which refuses to run as root.
     fn run(&self, program: &str, arguments: &[&str]) -> Result<(), AnyError> {
         let path = self.programs.join(program);
         let root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
@@ -180,7 +180,7 @@ fn programs() -> Option<PathBuf> {
     found.pop()
 }
 
-/// The nodes end with this value.
+/// The nodes, which end when this is dropped.
 struct Nodes(Vec<Child>);
 
 impl Drop for Nodes {
@@ -249,7 +249,7 @@ fn look_on(options: &Options) -> Result<ExitCode, AnyError> {
         nodes.0.push(spawn(options, node, &logs, &server)?);
     }
     let begun = Instant::now();
-    // When what happens happens, from when all timers are accepted.
+    // What happens, and how many seconds after the last timer was accepted.
     let mut plan = vec![
         (2, "node 1 is killed"),
         (4, "node 2 is frozen"),
@@ -304,7 +304,7 @@ fn look_on(options: &Options) -> Result<ExitCode, AnyError> {
     let _ = std::fs::remove_dir_all(&logs);
     let missing = (0..options.timers).filter(|tag| !seen.runs.contains_key(tag)).count();
     let again: Vec<&Vec<u64>> = seen.runs.values().filter(|nodes| nodes.len() > 1).collect();
-    // A second run follows a node that was killed or frozen.
+    // A second run is allowed only after a node that was killed or frozen.
     let unexplained = again.iter().filter(|nodes| nodes.iter().all(|node| *node == 0)).count();
     println!(
         "{} timers fired; {missing} missing, {} early, {} more than once, {unexplained} of them \

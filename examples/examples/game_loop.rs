@@ -1,13 +1,13 @@
-//! Game time: virtual time that a frame moves on. It can be paused, slowed down and run fast, and a
-//! recorded game replays exactly.
+//! Game time is virtual time that each frame advances. It can be paused, slowed down or sped up,
+//! and a recorded game replays exactly.
 //!
 //! ```sh
 //! cargo run --release -p examples --example game_loop
 //! ```
 //!
-//! A tower shoots every 400 ms of game time, and a spell ends after two seconds of it. The game is
-//! played at 60 frames a second, with a pause and a stretch of slow motion. The same input gives
-//! the same log, whatever the machine does.
+//! A tower shoots every 400 ms of game time, and a spell ends after two seconds. The game runs at
+//! 60 frames a second, with a pause and a stretch of slow motion. The same input gives the same
+//! log, whatever the machine does.
 
 use std::error::Error;
 use std::sync::mpsc;
@@ -27,7 +27,7 @@ enum Input {
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // Recorded, so that it can be played again: a second, a pause, slow motion, and on.
+    // The recorded input: a second of play, a pause, slow motion, and normal speed again.
     let inputs: Vec<_> =
         [(60, Input::Plays), (600, Input::Pauses), (120, Input::SlowMotion), (60, Input::Plays)]
             .into_iter()
@@ -53,7 +53,7 @@ fn play(inputs: &[Input]) -> Result<Vec<(Duration, &'static str)>, Box<dyn Error
     let start = time.now();
     let note = |what| {
         let (clock, events) = (time.handle(), events.clone());
-        // A task sees the exact instant it is due at, also in the middle of a frame.
+        // A task sees its exact deadline, even in the middle of a frame.
         move || events.send((clock.now() - start, what)).expect("the game is still played")
     };
     let reload = Duration::from_millis(400);

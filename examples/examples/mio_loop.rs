@@ -1,12 +1,12 @@
-//! One thread for sockets and timers: an event loop of mio that turns the timers itself. No timer
-//! thread, no pool.
+//! One thread for sockets and timers: a mio event loop that turns the timers itself. There is no
+//! timer thread, and no pool.
 //!
 //! ```sh
 //! cargo run --release -p examples --example mio_loop
 //! ```
 //!
-//! An echo server on the loopback interface disconnects who says nothing for 50 ms. Three clients
-//! on threads of their own talk to it, and one of them falls silent.
+//! An echo server on the loopback interface disconnects every client that says nothing for 50 ms.
+//! Three clients on threads of their own talk to it, and one of them falls silent.
 #![allow(clippy::disallowed_methods)]
 
 use std::collections::HashMap;
@@ -22,7 +22,7 @@ use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token, Waker};
 
 const LISTENER: Token = Token(0);
-/// Something other than a socket: the timers have to be turned earlier, or the program is over.
+/// No socket: the timers have to be turned earlier, or the program is over.
 const WAKER: Token = Token(1);
 const FIRST_CLIENT: usize = 2;
 const IDLE: Duration = Duration::from_millis(50);
@@ -45,8 +45,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
     let clients = start_clients(listener.local_addr()?, &waker);
 
-    // Tasks run inside `turn`, on this thread. They leave notes, as the connections are borrowed by
-    // the loop.
+    // Tasks run inside `turn`, on this thread. The loop borrows the connections, so tasks only
+    // leave notes.
     let (idlers, silent) = mpsc::channel::<Token>();
     let mut connections = HashMap::new();
     let mut next_token = FIRST_CLIENT;
@@ -94,7 +94,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Sends back what there is, and puts the idle timeout off. False at the end of the connection.
+/// Sends back what has come, and moves the idle timeout. False at the end of the connection.
 fn echo(connection: &mut Connection) -> bool {
     let mut buffer = [0; 64];
     loop {

@@ -1,9 +1,9 @@
-//! The scheduler's threads on processors of their own: the timer thread on the last one that this
-//! process may use, the threads of the pool on the others.
+//! Pins the scheduler's threads to processors: the timer thread to the last one that this process
+//! may use, the threads of the pool to the others.
 //!
 //! A timer thread that shares its processor with nobody is woken without delay. The hook of
-//! `Builder::on_thread_start` runs on each thread before anything else does; what it does there is
-//! up to the system, here Linux.
+//! `Builder::on_thread_start` runs on each thread before anything else does. How it pins the thread
+//! depends on the system, here Linux.
 //!
 //!     cargo run --release -p examples --example pinned_threads
 
@@ -45,7 +45,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         })
         .build()?;
 
-    // Where tasks find themselves.
+    // Where tasks run.
     let (sender, receiver) = mpsc::channel();
     let report = move || {
         let here = sched_getaffinity(HERE).map(|set| {

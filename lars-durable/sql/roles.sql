@@ -1,5 +1,5 @@
--- For people who do not let programs create tables: run 1.sql as the owner, then this, as the owner,
--- with the role of the nodes:
+-- If your programs may not create tables: as the owner, run 1.sql and then this, with the name of
+-- the nodes' role:
 --
 --     psql -v ON_ERROR_STOP=1 -v node=shop -f roles.sql
 

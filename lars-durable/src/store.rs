@@ -37,7 +37,7 @@ pub(crate) trait Store: Send {
 pub(crate) enum Backend {
     /// One store for all lanes: what they have to send goes into one transaction.
     One(Box<dyn Store>),
-    /// A store and a thread for each lane, so that a slow batch does not cost the lease.
+    /// A store and a thread for each lane, so that a slow batch cannot cost the node its lease.
     #[cfg(feature = "postgres")]
     Lanes {
         keeper: Box<dyn Store>,
@@ -57,7 +57,7 @@ impl Backend {
     }
 }
 
-/// What nodes tell each other. All of it may be lost: it is found out later.
+/// What nodes tell each other. All of it may be lost; then it is found out later.
 #[cfg(feature = "postgres")]
 #[derive(Debug)]
 pub(crate) enum Ring {

@@ -16,7 +16,7 @@
 //! - To look inside: [`list`](Handle::list), [`metrics`](Handle::metrics), [`TaskIdentity`],
 //!   [`Builder::on_slow`], [`Builder::on_panic`].
 //! - Without a thread, in an event loop: [`TimerDriver`].
-//! - In tests, and for the time of games and simulations: [`VirtualTime`].
+//! - In tests, games and simulations: [`VirtualTime`].
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // In dependency order: a folder uses only those above it.
 
@@ -59,7 +59,7 @@ pub mod idle {
     pub use crate::executor::idle::{Idle, Sleeper};
 }
 
-/// How panics of foreign code are contained, for the crates on top. No part of the public
+/// Containing the panics of foreign code, for the crates on top. Not part of the public
 /// interface: it may change in any release.
 #[doc(hidden)]
 pub mod panics {

@@ -93,9 +93,9 @@ impl Durable {
     /// Timers in a PostgreSQL database (14 or newer), which any number of nodes share. `parameters`
     /// are those of libpq, such as `"host=db user=shop dbname=shop"`, or a URL.
     ///
-    /// Every node has four connections, on threads of its own, so it can be used from everywhere:
-    /// workers of a runtime, actors, destructors. Connections are not encrypted, and
-    /// `sslmode=require` is refused, unless there is a [connector](Builder::tls).
+    /// Every node has four connections, on threads of its own. So calls can be made anywhere: in
+    /// workers of a runtime, in actors, in destructors. Without a [connector](Builder::tls)
+    /// connections are not encrypted, and `sslmode=require` is refused.
     ///
     /// # Examples
     ///
@@ -150,8 +150,8 @@ impl Durable {
         }
     }
 
-    /// Stops starting timers, waits for running handlers, and releases the file. Nothing runs
-    /// early: pending timers stay in the file.
+    /// Stops starting timers, waits for running handlers, and releases the file, or in PostgreSQL
+    /// its buckets. Nothing runs early: pending timers stay in the store.
     ///
     /// # Errors
     ///
@@ -272,7 +272,7 @@ impl Builder {
         self
     }
 
-    /// When commits of an SQLite file are flushed to the disk: every time unless it is set.
+    /// When commits to an SQLite file are flushed to the disk: every time unless it is set.
     pub fn synchronous(mut self, synchronous: Synchronous) -> Self {
         self.synchronous = synchronous;
         self
@@ -294,9 +294,9 @@ impl Builder {
         self
     }
 
-    /// Whether nodes of PostgreSQL tell each other of timers that are due within the window, and of
-    /// buckets that are free: yes unless it is set. Without, a timer for another node that is due
-    /// within its window may be three seconds late.
+    /// Whether nodes on PostgreSQL notify each other of timers that are due within the window, and
+    /// of free buckets: yes unless it is set. Without notifications, a timer that is made for
+    /// another node and due within its window may be some three seconds late.
     #[cfg(feature = "postgres")]
     pub fn notifications(mut self, notifications: bool) -> Self {
         if let Place::Postgres(postgres) = &mut self.place {
@@ -305,14 +305,14 @@ impl Builder {
         self
     }
 
-    /// Opens the store, makes or upgrades its schema, and starts the node: one thread for the
-    /// engine, one for the wheel, and those of the executor. Timers that became due while no node
-    /// was running start at once.
+    /// Opens the store, creates or upgrades its schema, and starts the node: one thread for the
+    /// engine, one for the wheel, those of the executor, and on PostgreSQL one for each connection.
+    /// Timers that became due while no node was running start at once.
     ///
     /// # Errors
     ///
-    /// [`StartError`]: another owner, a file that is not a database, a newer schema, a setting out
-    /// of range.
+    /// [`StartError`]: another owner, a file that is not a database, a server that does not answer
+    /// or refuses the node, a newer schema, a setting out of range.
     pub fn start(self) -> Result<Durable, StartError> {
         self.check()?;
         let backend = self.open()?;
@@ -365,7 +365,7 @@ impl Builder {
         PostgresStore::prepare(&place)?;
         let lane = || Box::new(PostgresStore::new(place.clone()));
         let (keeper, writer) = (lane(), lane());
-        // Where many rows are dead and cannot be removed, a load takes long.
+        // A load takes long where many rows are dead and cannot be removed.
         let runner = StorePlace { limit: self.lease, ..place.clone() };
         let runner = Box::new(PostgresStore::new(runner));
         let bell = postgres.notifications.then(|| Box::new(place));

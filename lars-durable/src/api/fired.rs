@@ -58,20 +58,22 @@ impl<P> Fired<P> {
         Self { acknowledged, ..self }
     }
 
-    /// Acknowledges the run in the handler's own transaction: what the handler does to the same
-    /// database and the end of the timer are committed together, or not at all. That makes the
-    /// handler effectively once.
+    /// Acknowledges the run in the handler's own transaction. What the handler writes to the same
+    /// database and the end of the run are committed together, or not at all. That is
+    /// effectively once.
     ///
-    /// `execute` is given one statement with two parameters, `$1` and `$2`, both `bigint`. It runs
-    /// it in the transaction, with any driver, and returns how many rows it changed. For a repeat
-    /// the statement plans the next run. Commit after this, and then end the handler well. If the
-    /// transaction is rolled back, the handler has to fail, or the timer counts as done.
+    /// `execute` gets a statement with two parameters, `$1` and `$2`, both `bigint`. It executes
+    /// the statement in the transaction, with any driver, and returns how many rows that changed.
+    /// For a repeat the statement plans the next run. After this call, commit, and return success
+    /// from the handler. If the transaction is rolled back, return a failure; otherwise the timer
+    /// counts as done.
     ///
     /// # Errors
     ///
-    /// [`CompleteError`]; roll the transaction back. [`Stale`](CompleteError::Stale): another run
-    /// has begun, whose fence is greater; also if the handler runs [at most
-    /// once](super::Handler::at_most_once), whose timers are over before they run.
+    /// [`CompleteError`]; roll the transaction back. [`Stale`](CompleteError::Stale) means that
+    /// another run has begun, with a greater fence, or that the timer is gone. An
+    /// [at-most-once](super::Handler::at_most_once) handler always gets it, because its timers are
+    /// deleted before they run.
     ///
     /// # Examples
     ///
@@ -113,8 +115,8 @@ impl<P> Fired<P> {
         }
     }
 
-    /// The statement of [`complete_in`](Self::complete_in) and its parameters, for a driver whose
-    /// calls are awaited. If it changes no row, roll the transaction back.
+    /// The statement of [`complete_in`](Self::complete_in) and its parameters, for drivers whose
+    /// calls are awaited. If it changes no row, roll the transaction back and fail.
     ///
     /// # Errors
     ///
@@ -163,8 +165,8 @@ impl<P> Fired<P> {
         self.row.attempt
     }
 
-    /// The fencing token of this run: greater than that of every earlier run of this timer, in this
-    /// process and in earlier ones. If your store refuses a token smaller than one it has seen, the
+    /// The fencing token of this run: greater than that of every earlier run of this timer, in
+    /// whatever process. If your store refuses a token smaller than one it has seen, the
     /// handler's writes happen effectively once.
     pub fn fence(&self) -> u64 {
         self.fence

@@ -20,13 +20,13 @@ pub(super) const LONGEST_WAIT: i64 = 1_000_000;
 /// What is overdue by more than this, and is not here, was missed.
 const SWEEP_GRACE: i64 = 1_000_000;
 
-/// After so long the finish of a row that somebody held is tried again.
+/// How long after a failed try the finish of a row that somebody holds is tried again.
 const HELD: i64 = 500_000;
 
 /// A sweep takes at most this part of the runner's time.
 const SWEEP_SHARE: i64 = 40;
 
-/// However slow sweeps are, there is one in this time.
+/// The longest pause between two sweeps, however slow they are.
 const LONGEST_SWEEP: i64 = 10_000_000;
 
 /// A run to be begun.

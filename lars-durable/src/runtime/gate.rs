@@ -11,7 +11,7 @@ pub(crate) struct Gate {
     /// Nothing may begin at this instant or later.
     valid_until: AtomicI64,
     closed: AtomicBool,
-    /// How far the local clock is at most ahead of the store's: `UNKNOWN`, or an estimate.
+    /// The most by which the local clock may be ahead of the store's: `UNKNOWN`, or an estimate.
     #[cfg(feature = "postgres")]
     ahead: AtomicI64,
 }
@@ -55,7 +55,7 @@ impl Gate {
         self.store_clock.as_ref().map(|clock| clock())
     }
 
-    /// What the store's clock shows, or at least shows; `None` if that is not known here.
+    /// What the store's clock shows, or a lower bound of that; `None` if it is not known here.
     pub(crate) fn store_now(&self) -> Option<Timestamp> {
         let here = self.local_store_now();
         #[cfg(feature = "postgres")]

@@ -36,13 +36,13 @@ pub(super) enum Input {
     },
     /// The wheel says that something is due.
     Alarm,
-    /// A lane's thread is through with its batch.
+    /// A lane's thread has finished its batch.
     #[cfg(feature = "postgres")]
     Replied {
         lane: Lane,
         result: Result<Committed, StoreError>,
     },
-    /// Another node put these timers into this node's window, perhaps.
+    /// Another node made these timers, perhaps in this node's window.
     #[cfg(feature = "postgres")]
     Near(Vec<(BucketNo, TimerId)>),
     /// Another node gave buckets back.

@@ -1,4 +1,4 @@
-//! A thread for each lane of a store that has a session for each.
+//! One thread per lane, for a store with one session per lane.
 
 use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -10,7 +10,7 @@ use crate::engine::Lane;
 use crate::store::{Bell, Place, Request, Ring, Store, StoreError};
 use crate::sync::Arc;
 
-/// The ways to the threads. When it is dropped they end, each after what it is at.
+/// The channels to the threads. Dropping them ends each thread after its current batch.
 pub(super) struct Lanes {
     keeper: Sender<Vec<Request>>,
     writer: Sender<Vec<Request>>,

@@ -1,12 +1,12 @@
 //! Timers in a PostgreSQL database, shared by many nodes.
 //!
 //! Each lane of the engine has a store of its own: a session, used by one thread, which turns a
-//! runtime of its own. So no thread of a user ever waits inside of a client, and every transaction
-//! has a deadline that does not depend on the server.
+//! runtime of its own. So no thread of a user ever waits inside a client, and every transaction has
+//! a deadline that does not depend on the server.
 //!
-//! A session is never used beside its predecessor: it holds an advisory lock of its lane, which the
-//! server lets go only when the earlier session is over. So a batch whose answer was lost is either
-//! committed or will never be when it is sent again.
+//! A session never runs beside its predecessor. It holds an advisory lock of its lane, which the
+//! server releases only when the earlier session is over. So when a batch whose answer was lost is
+//! sent again, the first one is committed or never will be.
 
 // In the order in which they may use each other.
 mod values;
@@ -51,10 +51,10 @@ use crate::error::StartError;
 use crate::sync::Arc;
 use crate::time::{Clock, micros};
 
-/// How often a transaction that met another one is tried again before the engine hears of it.
+/// How often a transaction that conflicted with another is tried before the engine hears of it.
 const TRIES: u32 = 8;
 
-/// How long a lane waits for a row that somebody holds, before it goes around it.
+/// How long a lane waits for a row that somebody holds, before it leaves that row alone.
 const LOCK_PATIENCE: Duration = Duration::from_millis(250);
 
 /// Where the database is, and how a node uses it.
@@ -65,8 +65,8 @@ pub(crate) struct Place {
     pub(crate) group: Arc<str>,
     /// How long a transaction may take.
     pub(crate) limit: Duration,
-    /// How long a transaction may be open while nothing is asked of it: what a process that is
-    /// frozen holds, it holds no longer.
+    /// How long a transaction may be open while nothing is asked of it. A frozen process holds its
+    /// rows no longer than that.
     pub(crate) idle_limit: Duration,
     pub(crate) notifications: bool,
     /// Instead of the database's clock; for tests.
@@ -107,8 +107,8 @@ impl Place {
 /// One lane's session.
 pub(crate) struct PostgresStore {
     place: Place,
-    /// Made by the thread that uses it. Shared with the calls of itself: only the runtime drives
-    /// what is asked of it.
+    /// Made by the thread that uses it. Shared, so that a call can drive it while `self` is
+    /// borrowed.
     runtime: Option<Arc<Runtime>>,
     session: Option<Session>,
     /// The session before, which may not have ended.
@@ -125,7 +125,7 @@ impl PostgresStore {
         Self { place, runtime: None, session: None, earlier: None, lock, last_batch: None }
     }
 
-    /// Makes or upgrades the schema, and makes sure that the server will do.
+    /// Creates or upgrades the schema, and checks that the server is suitable.
     pub(crate) fn prepare(place: &Place) -> Result<(), StartError> {
         Self::prepare_with(place, &schema::UPGRADES)
     }
@@ -211,7 +211,7 @@ impl Store for PostgresStore {
             if failure.ends_session() {
                 self.drop_session();
             } else if let Some(session) = &self.session {
-                // Whatever this says: a session that cannot roll back is over.
+                // Whatever the failure says: a session that cannot roll back is over.
                 let rolled_back = runtime
                     .block_on(async { tokio::time::timeout(limit, session.rollback()).await });
                 if !matches!(rolled_back, Ok(Ok(()))) {
@@ -242,7 +242,7 @@ impl Store for PostgresStore {
 
 impl Drop for PostgresStore {
     fn drop(&mut self) {
-        // Tells the server, so that the lock goes at once.
+        // Tells the server, so that it releases the lock at once.
         if let (Some(session), Some(runtime)) = (self.session.take(), &self.runtime) {
             let farewell = session.close();
             let limit = Duration::from_millis(500);
@@ -255,7 +255,7 @@ fn runtime() -> Result<Runtime, StartError> {
     Ok(tokio::runtime::Builder::new_current_thread().enable_all().build()?)
 }
 
-/// A time as the server's settings take it.
+/// A time in the unit of the server's settings.
 fn milliseconds(limit: Duration) -> i64 {
     (micros(limit) / 1_000).max(1)
 }

@@ -19,14 +19,14 @@ pub(crate) trait Series: Send + Sync {
     fn is_cancelled(&self) -> bool;
     fn is_waiting(&self) -> bool;
     fn identity(&self) -> TaskIdentity;
-    /// When the timer is due that waits, and the clock that says so.
+    /// The deadline of the timer that waits, and the clock that it is read on.
     fn due(&self) -> Option<(u64, &Clock)>;
 }
 
 /// What a cancellable refers to: an [`EntryHandle`], or an `Arc<dyn Series>`, owned.
 ///
-/// Two words, and not an enum of the two: that has three, is passed in memory, and where it is
-/// moved a processor waits for the stores of the one before (4 ns each time).
+/// Two words, and not an enum of the two. The enum has three words and is passed in memory; each
+/// move waits for the stores of the last one (4 ns).
 struct Target {
     /// The entry of the handle. Without a core, the series, in a box.
     of: NonNull<()>,
@@ -250,11 +250,11 @@ impl Cancellable {
         }
     }
 
-    /// When the task is due; for a repeat, its next run. `None` if it does not wait (see
-    /// [`is_pending`](Self::is_pending)), or is never due, because no clock runs for so long.
+    /// When the task is due; for a repeat, when its next run is. `None` if it does not wait (see
+    /// [`is_pending`](Self::is_pending)), or if its deadline is beyond the clock's range.
     ///
-    /// A task that another thread moves just now has the deadline from before or after the move. A
-    /// run of a repeat that waits in its executor is past its deadline.
+    /// If another thread is moving the deadline, this may be the old one or the new one. A run of a
+    /// repeat that waits in its executor is past its deadline.
     ///
     /// # Examples
     ///

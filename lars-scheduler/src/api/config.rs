@@ -218,9 +218,10 @@ impl Builder {
         self
     }
 
-    /// Calls `hook` on each thread that the scheduler starts, before that does anything else: the
-    /// timer thread, and the threads of its own pool. For what belongs to a thread: its affinity,
-    /// its priority, a registration with a profiler. A hook that panics does no harm.
+    /// Calls `hook` on each thread that the scheduler starts, before the thread does anything else:
+    /// on the timer thread, and on the threads of the scheduler's own pool. Use it to set a
+    /// thread's affinity or priority, or to register it with a profiler. A hook that panics does no
+    /// harm.
     ///
     /// # Examples
     ///
@@ -264,9 +265,9 @@ impl Builder {
         self
     }
 
-    /// Calls `hook` for every task that was slow, after it has run, on its thread: on the timer
-    /// thread the hook itself holds up all timers. They are counted and logged in any case. A hook
-    /// that panics does no harm. See [`SlowTask`].
+    /// Calls `hook` for every slow task, after it has run, on its thread. On the timer thread the
+    /// hook itself holds up all timers. Slow tasks are counted and logged in any case. A hook that
+    /// panics does no harm. See [`SlowTask`].
     pub fn on_slow(mut self, hook: impl Fn(&SlowTask<'_>) + Send + Sync + 'static) -> Self {
         self.slow.hook = Some(Box::new(hook));
         self

@@ -17,8 +17,8 @@ use crate::engine::listing::{Filter, Findings};
 /// How many timers a listing has at most, unless it is asked for more or fewer.
 const DEFAULT_LIMIT: usize = 100;
 
-/// Which of the pending timers a [`Listing`] has: all of them by default, the first 100 that are
-/// due one by one, the others counted.
+/// Which of the pending timers a [`Listing`] has. By default all are counted, and the 100 that are
+/// due first are listed one by one.
 ///
 /// # Examples
 ///
@@ -59,7 +59,7 @@ impl Default for TimerQuery {
 }
 
 impl TimerQuery {
-    /// All timers, the first 100 of them one by one.
+    /// All timers, the 100 that are due first one by one.
     pub fn new() -> Self {
         Self { filter: Filter { limit: DEFAULT_LIMIT, ..Filter::default() } }
     }
@@ -83,23 +83,23 @@ impl TimerQuery {
         self
     }
 
-    /// Only those that are due within this time from when they are looked at, or are due already.
+    /// Only those that are due already, or within this time from when they are looked at.
     pub fn due_within(mut self, time: Duration) -> Self {
         self.filter.due_within = Some(time);
         self
     }
 
-    /// How many timers are listed one by one, those that are due first; 100 by default. It does not
-    /// limit what is counted.
+    /// How many timers are listed one by one: those that are due first, 100 by default. All are
+    /// counted in any case.
     ///
-    /// Each takes some 80 bytes; with zero there are only the counts.
+    /// Each takes some 80 bytes. With zero there are only the counts.
     pub fn limit(mut self, timers: usize) -> Self {
         self.filter.limit = timers;
         self
     }
 }
 
-/// Whether a timer is one of many.
+/// Whether a timer runs once or belongs to a repeat.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TimerKind {
@@ -115,10 +115,11 @@ pub enum TimerKind {
 pub struct PendingTimer {
     /// Whose it is.
     pub identity: TaskIdentity,
-    /// What it is.
+    /// Whether it belongs to a repeat.
     pub kind: TimerKind,
-    /// Whether it was scheduled to run on the timer thread, or has an executor of its own, to which
-    /// the timer thread hands it over.
+    /// Whether it asked for the timer thread ([`Task::inline`](crate::Task::inline)), or for an
+    /// executor of its own, to which that thread hands it over. `false` means that it runs where
+    /// the scheduler runs tasks by default.
     pub inline: bool,
     /// When it is due; `None` if never.
     pub due: Option<Instant>,
@@ -148,8 +149,8 @@ pub struct Listing {
     pub groups: Vec<TimerGroup>,
     /// How many the query takes.
     pub matched: u64,
-    /// How many timers could not be looked at, so that it is not known whether the query takes
-    /// them: their threads stood in the middle of a call for 100 ms. Almost always zero.
+    /// How many timers could not be looked at, because their threads stood in the middle of a call
+    /// for 100 ms. The query may take them or not. Almost always zero.
     pub unseen: u64,
     /// When the listing was complete. `None` if the scheduler had stopped.
     pub taken_at: Option<Instant>,
@@ -185,7 +186,7 @@ impl Listing {
     }
 }
 
-/// The result of [`Handle::list`], to be awaited or waited for.
+/// A listing that is under way, to be awaited or waited for. Made by [`Handle::list`].
 #[must_use = "the listing is in it"]
 pub struct ListingFuture {
     findings: oneshot::Receiver<Findings>,
@@ -193,8 +194,8 @@ pub struct ListingFuture {
 }
 
 impl ListingFuture {
-    /// Blocks until the listing is there. Not to be called by a task on the timer thread, which
-    /// would wait for itself.
+    /// Blocks until the listing is there. Do not call it in a task on the timer thread: that would
+    /// wait for itself.
     pub fn wait(mut self) -> Listing {
         // Without a deadline it ends with a result.
         wait::block_until(Pin::new(&mut self), None).unwrap_or_default()
@@ -204,7 +205,7 @@ impl ListingFuture {
     ///
     /// # Errors
     ///
-    /// The future itself, to go on waiting with: an inline task may occupy the timer thread.
+    /// The future itself, so that you can wait again: an inline task may occupy the timer thread.
     pub fn wait_timeout(mut self, limit: Duration) -> Result<Listing, Self> {
         let deadline = real_now().checked_add(limit);
         wait::block_until(Pin::new(&mut self), deadline).ok_or(self)
@@ -231,24 +232,23 @@ impl fmt::Debug for ListingFuture {
 }
 
 impl Handle {
-    /// Lists what is pending: the timers that are due first, one by one, and all by identity,
-    /// counted.
+    /// Lists what is pending: the timers that are due first one by one, and all of them counted by
+    /// identity.
     ///
-    /// The timer thread does it, some 500 timers at a time between two turns, so no timer is late
-    /// by more than what such a step takes, about 50 µs. (Threads that schedule go on meanwhile,
-    /// by the way that they take while the timer thread visits their wheels.) Dropping the future
-    /// ends it.
+    /// The timer thread does it between its turns, some 500 timers at a time. Such a step takes
+    /// about 50 µs, and no timer is late by more than that. Threads that schedule need not wait.
+    /// Dropping the future ends the listing.
     ///
-    /// # What it has
+    /// # What is in it
     ///
     /// A timer that was pending before the call, and still is when the listing is complete, is in
     /// it exactly once, with the deadline that it had when it was looked at. One that is scheduled,
     /// fired or cancelled meanwhile is in it once or not at all. Each run of a repeat is a timer of
     /// its own: a series that runs meanwhile may be in it for two runs, or for none. Tasks that
-    /// were fired and wait in their executors are not pending. After a stop nothing is.
+    /// were fired and wait in their executors are not pending. After a stop nothing is pending.
     ///
-    /// In virtual time it is done at once by
-    /// [`VirtualTime::list`](crate::VirtualTime::list); through a handle, when time is moved next.
+    /// In virtual time [`VirtualTime::list`](crate::VirtualTime::list) does it at once. A listing
+    /// that a handle asks for is done when time moves next.
     ///
     /// # Examples
     ///

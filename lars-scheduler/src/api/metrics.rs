@@ -65,9 +65,9 @@ pub struct Metrics {
     /// [`Builder::slow_on_pool`](crate::Builder::slow_on_pool). If several ran between two readings
     /// of the clock, they count as one.
     pub slow_tasks: u64,
-    /// How often all threads of the scheduler's own pool were found to have been busy for more than
-    /// a second, each with one task, while others waited. Looked at once a second, and after such a
-    /// finding, which is logged, ten seconds later.
+    /// How often the scheduler's own pool was found to be stalled: each thread had been busy with
+    /// one task for more than a second, while other tasks waited. While tasks wait the pool is
+    /// looked at once a second; after a stall, which is logged, again ten seconds later.
     pub pool_stalls: u64,
     /// How often the timer thread woke up.
     pub wake_ups: u64,

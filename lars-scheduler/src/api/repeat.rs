@@ -51,7 +51,7 @@ use crate::sync::{Ordering, UnsafeCell};
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Start {
-    /// This long after the call that schedules it. Zero means at once, through the scheduler.
+    /// This long after the call that schedules it. Zero means at once, but never inside the call.
     After(Duration),
     /// At this instant. One that has passed means now.
     At(Instant),

@@ -23,17 +23,17 @@ use crate::sync::relax;
 /// How many steps of up to 512 tasks a turn takes before it lets its caller look at other things.
 const STEPS: u32 = 8;
 
-/// A scheduler without a thread, for event loops: the loop [`turn`](Self::turn)s it, and learns
-/// when it has to do so next.
+/// A scheduler without a thread, for event loops. The loop [`turn`](Self::turn)s it, and learns
+/// when to turn it next.
 ///
 /// Built by [`Builder::build_driver`]. It has the same [`Handle`] as a scheduler with a thread, for
 /// any number of threads, and keeps the same promises: never early, exact cancel, nothing lost. Its
 /// tasks run on the thread that turns it, inside `turn`, unless they have an executor of their own.
 ///
-/// How late a timer is is up to the loop: it fires at the first turn after its tick.
+/// A timer fires at the first turn after its tick, so the loop decides how late it is.
 ///
-/// The time is the system's. For time that goes by its own rules, as in a game that can be paused
-/// or a simulation, there is [`VirtualTime`](crate::VirtualTime).
+/// The time is the system's. For time with rules of its own, as in a simulation or a game that can
+/// be paused, there is [`VirtualTime`](crate::VirtualTime).
 ///
 /// # Examples
 ///
@@ -75,14 +75,14 @@ impl Builder {
     /// A scheduler without a thread, to be turned by an event loop. See [`TimerDriver`].
     ///
     /// `wake` is called when the loop has to turn earlier than the last [`turn`](TimerDriver::turn)
-    /// said: something is due before that, or somebody stops the scheduler. It is called on the
-    /// thread that caused it, which is the loop's own too, and by at most one thread between two
-    /// turns. It should do no more than to interrupt the loop's wait: a `mio::Waker`, a winit
-    /// `EventLoopProxy`, an eventfd. A panic in it is contained and logged. A loop that turns at
-    /// short intervals anyway needs none: `|| ()`.
+    /// said, because something is due before that, or somebody stops the scheduler. It is called at
+    /// most once between two turns, on the thread that caused it; that may be the loop's own. It
+    /// should only interrupt the loop's wait: by a `mio::Waker`, a winit `EventLoopProxy`, an
+    /// eventfd. A panic in it is contained and logged. A loop that turns at short intervals anyway
+    /// needs no hook: pass `|| ()`.
     ///
-    /// One default differs: tasks run inline, on the thread that turns. `thread_name` only names
-    /// the threads of the pool.
+    /// Two settings mean something else here. By default tasks run inline, on the thread that
+    /// turns. And `thread_name` names only the threads of the pool.
     ///
     /// # Errors
     ///
@@ -107,16 +107,16 @@ impl TimerDriver {
         self.turned.handle.clone()
     }
 
-    /// Fires what is due at `now`, and says when to turn next: at that instant, or earlier if the
-    /// wake hook was called; `None` if nothing is pending. An instant that has passed means at
-    /// once.
+    /// Fires what is due at `now`, and returns the instant of the next turn. Turn earlier if the
+    /// wake hook is called. An instant that has passed means at once; `None` means that nothing is
+    /// pending.
     ///
-    /// A turn that comes too early does nothing, and one that comes late makes the timers late and
-    /// nothing else. `now` is the time of the loop, [`Instant::now`]. An instant that has not come
-    /// yet counts as now, so that nothing is early.
+    /// A turn that comes too early does nothing. One that comes late makes timers late, and does no
+    /// other harm. `now` is the time of the loop: [`Instant::now`]. An instant that has not come
+    /// yet counts as the present, so nothing is early.
     ///
-    /// After some thousand tasks a turn returns although there is more to do, so that the loop can
-    /// look at its other events. Tasks that schedule each other without a delay do not hold it up.
+    /// After some thousand tasks a turn returns even if more are due, so that the loop can look at
+    /// its other events. Tasks that schedule each other without a delay do not hold it up.
     ///
     /// # Panics
     ///
@@ -193,8 +193,8 @@ impl TimerDriver {
         at_once
     }
 
-    /// Lists what is pending. See [`Handle::list`]. The future is resolved on return; through a
-    /// handle it is at the next turn.
+    /// Lists what is pending. See [`Handle::list`]. The future is resolved on return. A listing
+    /// that a handle asks for is resolved by the next turn.
     pub fn list(&self, query: TimerQuery) -> ListingFuture {
         self.turned.list(query)
     }

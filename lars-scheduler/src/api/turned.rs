@@ -35,8 +35,8 @@ impl Turned {
         self.handle.core()
     }
 
-    /// The driver, to turn it. Others wait until that is over. `None` if the calling thread is
-    /// turning it already.
+    /// The driver, to be turned by the caller; others wait until it is done. `None` if the calling
+    /// thread is turning it already.
     pub(crate) fn begin(&self) -> Option<Turning<'_>> {
         let core = self.core();
         (!core.is_driven_here()).then(|| Turning::new(self.driver.lock(), core))
@@ -103,8 +103,8 @@ impl<'a> Turning<'a> {
         Self { driver, core }
     }
 
-    /// Takes in, and fires at most `most` tasks that are due at `now`. If the scheduler was asked
-    /// to stop, everything else is handed back then.
+    /// Takes in what was scheduled, and fires at most `most` tasks that are due at `now`. If the
+    /// scheduler was asked to stop, everything else is handed back after that.
     pub(crate) fn turn(&mut self, now: u64, most: usize) -> Step {
         let intaken = self.driver.take_in();
         let Turn { fired, next, .. } = self.driver.turn_within(now, most);
@@ -150,7 +150,7 @@ impl<'a> Turning<'a> {
 
 impl Drop for Turning<'_> {
     fn drop(&mut self) {
-        // Before the lock is released, or the next one's mark would be taken away.
+        // Before the lock is released; later it would remove the next thread's mark.
         *self.core.driven_by.lock() = None;
     }
 }

@@ -8,8 +8,8 @@ use crate::base::tick::LAST_INSTANT;
 use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Ordering, thread_slot};
 
 /// How far a coarse reading may be behind, in nanoseconds: twice the longest period of the kernel's
-/// own tick. (While no processor ticks it may be behind by more. Who reads it then believes that it
-/// is earlier than it is.)
+/// own tick. (While no processor ticks it may be behind by more. A reader then takes the time for
+/// earlier than it is.)
 pub(crate) const LAG: u64 = 20_000_000;
 
 /// A monotonic clock. Its origin is the instant at which its scheduler was built.
@@ -75,8 +75,8 @@ impl Clock {
         }
     }
 
-    /// A reading that costs a quarter of [`now`](Self::now)'s, where there is such a thing (5 ns):
-    /// never ahead of it, and usually behind it by less than [`LAG`].
+    /// A reading at a quarter of the cost of [`now`](Self::now) (5 ns), where the system has one.
+    /// It is never ahead of `now`, and usually behind it by less than [`LAG`].
     #[inline]
     pub(crate) fn coarse(&self) -> u64 {
         match &self.source {
@@ -103,7 +103,7 @@ impl Clock {
         }
     }
 
-    /// The end of that.
+    /// Ends what [`follow_this_thread`](Self::follow_this_thread) began.
     pub(crate) fn follow_nobody(&self) {
         if let Source::Manual(manual) = &self.source {
             // Relaxed: see `follow_this_thread`.
@@ -111,7 +111,7 @@ impl Clock {
         }
     }
 
-    /// The calling thread looks whether its time has come.
+    /// Notes that the calling thread looks whether its time has come.
     #[inline]
     pub(crate) fn note_waiter(&self) {
         if let Source::Manual(manual) = &self.source {

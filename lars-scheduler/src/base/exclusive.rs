@@ -14,11 +14,11 @@ impl<T> Exclusive<T> {
         Self(value)
     }
 
-    /// Shared access after all.
+    /// Gives shared access.
     ///
     /// # Safety
     ///
-    /// Whatever the caller does with it may be done by several threads at once.
+    /// What the caller does with it must be allowed for several threads at once.
     pub(crate) unsafe fn shared(&self) -> &T {
         &self.0
     }

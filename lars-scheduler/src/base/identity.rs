@@ -4,13 +4,13 @@ use std::any::type_name;
 use std::fmt;
 use std::panic::Location;
 
-/// Whose a task is: the type of its body, the place of the call that scheduled it, and the name
-/// that it was given, if any.
+/// Whose a task is: the type of its body, the place of the call that scheduled it, and its name, if
+/// it has one.
 ///
-/// It is in every [`PanicReport`](crate::PanicReport) of a task, in the log, with each
+/// You find it in every [`PanicReport`](crate::PanicReport) of a task, in the log, in each
 /// [`PendingTask`](crate::PendingTask), and in the [`Listing`](crate::Listing) of what is pending.
-/// It costs a timer no memory: the type is known to the functions that run the body, and the place
-/// is kept with the captures.
+/// It makes no timer larger: the functions that run the body know the type, and the place is kept
+/// with the captures.
 ///
 /// # Examples
 ///
@@ -47,25 +47,28 @@ impl TaskIdentity {
         Self::new(type_name::<T>(), Label::default())
     }
 
-    /// The name that it was given, by [`Task::named`](crate::Task::named) or
-    /// [`Periodic::named`](crate::Periodic::named).
+    /// The name that [`Task::named`](crate::Task::named),
+    /// [`Periodic::named`](crate::Periodic::named) or the system that made the task gave it.
     pub fn name(&self) -> Option<&'static str> {
         self.name
     }
 
-    /// The type of its body. That of a closure says in which function it was written.
+    /// The type of its body. A closure's type names the function that contains it.
     pub fn type_name(&self) -> &'static str {
         self.type_name
     }
 
     /// The place of the call that scheduled it. `None` for a [`Runnable`](crate::Runnable) that was
-    /// never scheduled, and for tasks with captures of exactly three words, or with names, if the
-    /// program has scheduled such tasks with 65,536 different combinations of type, place and name.
+    /// never scheduled.
+    ///
+    /// Tasks with a name, or with captures of exactly three words, share a table of 65,536
+    /// combinations of type, place and name. When it is full, new combinations have neither name
+    /// nor place.
     pub fn place(&self) -> Option<&'static Location<'static>> {
         self.place
     }
 
-    /// The name if it has one, and its type if not.
+    /// The name, or the type if it has no name.
     pub fn label(&self) -> &'static str {
         self.name.unwrap_or(self.type_name)
     }

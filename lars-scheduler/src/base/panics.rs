@@ -68,9 +68,9 @@ pub struct PanicReport<'a> {
     pub place: PanicIn,
     /// The panic's message, where it had one.
     pub message: &'a str,
-    /// Whose the task is. `None` for what is no task: a hook of the scheduler or of a system built
-    /// on it, the scheduler itself. Of tasks that run together
-    /// ([`TaskBody::run_due`](crate::TaskBody::run_due)) it is the first.
+    /// Whose the task is. `None` if no task panicked, but a hook of the scheduler or of a system on
+    /// it, or the scheduler itself. If tasks ran together
+    /// ([`TaskBody::run_due`](crate::TaskBody::run_due)), it is the first of them.
     pub task: Option<TaskIdentity>,
 }
 
@@ -176,7 +176,8 @@ impl Reporter {
         self.abandoned.load(Ordering::Relaxed)
     }
 
-    /// Tasks took so long, in nanoseconds, one of them most of it. There is one at least.
+    /// `noted` took so long together, in nanoseconds; one of them most of it. There is at least
+    /// one.
     #[cold]
     pub(crate) fn slow_task(&self, on: RanOn, took: u64, noted: &[(Whose, u64)]) {
         let Some(&(first, late)) = noted.first() else { return };
@@ -202,7 +203,7 @@ impl Reporter {
         }
     }
 
-    /// All threads of the scheduler's pool were busy for too long while tasks waited.
+    /// Counts that all threads of the scheduler's pool were busy for too long while tasks waited.
     pub(crate) fn pool_stalled(&self) {
         // Relaxed: a statistic.
         self.stalls.fetch_add(1, Ordering::Relaxed);

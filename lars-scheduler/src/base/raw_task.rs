@@ -3,9 +3,9 @@
 //! A body of up to three words lies in the storage itself, so that scheduling it allocates nothing;
 //! a larger one is boxed and its address lies there.
 //!
-//! A task also says whose it is. The table knows the type. The place of the call lies in the word
-//! of the storage that a body of two words, or a box, leaves. A body of exactly three words, or a
-//! name, gets a table of its own: see [`labels`].
+//! A task also knows whose it is. The table knows the type. The place of the call lies in the word
+//! of the storage that a body of up to two words, or a box, leaves free. A task with a body of
+//! exactly three words, or with a name, gets a table of its own: see [`labels`].
 
 mod labels;
 
@@ -181,8 +181,8 @@ pub trait TaskBody: Send + Sized + 'static {
         self.run();
     }
 
-    /// The type by which the task is known: a body of ours that runs a user's says that of the
-    /// user's.
+    /// The type by which the task is known. A body of ours that runs a user's code gives the type
+    /// of that code.
     #[doc(hidden)]
     fn known_as() -> &'static str {
         type_name::<Self>()
@@ -237,14 +237,15 @@ struct Table {
     known_as: fn() -> &'static str,
     /// Whether the last word of the storage holds the place, as an `Option<&Location>`.
     keeps_place: bool,
-    /// What is known of all tasks with this table; if the storage keeps the place, nothing.
+    /// The label of all tasks with this table. Empty if the storage keeps the place.
     label: Label,
 }
 
 // SAFETY: a `RawTask` is made of a `TaskBody`, which is `Send`, and owns it alone.
 unsafe impl Send for RawTask {}
 
-/// Whose a task is, in two words, to be spelt out if need be. Copying them takes no decision.
+/// Whose a task is, in two words, from which the identity can be made later. Copying them takes no
+/// branch.
 #[derive(Clone, Copy)]
 pub(crate) struct Whose {
     table: &'static Table,
@@ -281,7 +282,7 @@ const fn keeps_place<B>() -> bool {
     !fits::<B>() || mem::size_of::<B>() <= mem::size_of::<[usize; LAST_WORD]>()
 }
 
-/// The word that is left.
+/// The word that is left beside the body.
 const LAST_WORD: usize = INLINE_WORDS - 1;
 
 type Place = Option<&'static Location<'static>>;
@@ -370,13 +371,13 @@ impl RawTask {
         }
     }
 
-    /// Whose it is. This may be asked after the body was consumed where it lay: neither the table
-    /// nor the place is a part of it.
+    /// Whose it is. This may be asked even after the body was consumed in place: neither the table
+    /// nor the place is a part of the body.
     pub(crate) fn identity(&self) -> TaskIdentity {
         self.whose().identity()
     }
 
-    /// Whose it is, to be spelt out later, if need be.
+    /// Whose it is, from which the identity can be made later.
     #[inline]
     pub(crate) fn whose(&self) -> Whose {
         // SAFETY: `self` was made by `new`.

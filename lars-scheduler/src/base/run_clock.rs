@@ -1,4 +1,4 @@
-//! When each task of a turn begins, from few readings of the clock; and which took too long.
+//! When each task of a turn begins, from few readings of the clock, and which task took too long.
 
 use std::mem::MaybeUninit;
 
@@ -12,19 +12,19 @@ use crate::base::slow::RanOn;
 const STRIDE: u32 = 32;
 /// How many tasks are noted: those of a stride, and one for those that run together.
 const NOTED: usize = 2 * STRIDE as usize;
-/// Tasks that took longer than this since the last reading, in nanoseconds, have the clock read
-/// before the next one: what it costs is nothing beside them.
+/// If tasks took longer than this since the last reading, in nanoseconds, the clock is read before
+/// the next one: beside them a reading costs nothing.
 const LONG: u64 = 10_000;
 /// For how many tasks after a slow one the clock is read before each.
 const CAREFUL: u32 = 1_000;
 
 /// The instant at which a task begins, for the record of its lateness.
 ///
-/// The clock is read again before a task that follows a slow one, and before every 32nd of those
-/// that follow each other fast. So an instant is too early at most by what the tasks of one such
-/// stride took, the first time that one of them is slow.
+/// The clock is read again before a task that follows a slow one, and before every 32nd task while
+/// tasks are fast. So an instant is too early by no more than the tasks of one such stride took,
+/// and only when one of them is slow for the first time.
 ///
-/// What ran between two readings is noted. If too much time lies between them, it is reported.
+/// What runs between two readings is noted, and reported if too much time lies between them.
 pub(crate) struct RunClock {
     on: RanOn,
     /// The last reading.
@@ -85,8 +85,8 @@ impl RunClock {
         self.left = 0;
     }
 
-    /// Tasks like this one are about to run that were noted before, perhaps before the last
-    /// reading.
+    /// Tasks that were noted before are about to run. If a reading has come in between, the first
+    /// of them is noted again.
     pub(crate) fn run_now(&mut self, first: Option<Whose>) {
         if let Some(first) = first
             && self.noted == 0
@@ -95,7 +95,7 @@ impl RunClock {
         }
     }
 
-    /// No task runs now, and time goes by.
+    /// No task runs from now on, although time passes.
     #[inline]
     pub(crate) fn pause(&mut self, clock: &Clock, reporter: &Reporter) {
         if self.noted > 0 {

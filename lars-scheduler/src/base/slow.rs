@@ -1,4 +1,4 @@
-//! Tasks that run for too long: what is too long, and what is told of them.
+//! Tasks that run for too long: what is too long, and what is reported.
 
 use std::fmt;
 use std::time::Duration;
@@ -23,10 +23,10 @@ pub enum RanOn {
 ///
 /// # How exact it is
 ///
-/// As long as tasks are fast, the clock is read for each 32nd of them only. So the first slow one
-/// may have to share its report with others that ran between the same two readings: they are in
-/// [`others`](Self::others), and the run time is that of all together. After it the clock is read
-/// around each of the next thousand, so if it is slow again it is named alone.
+/// As long as tasks are fast, the clock is read only for every 32nd of them. So the first slow task
+/// may share its report with others that ran between the same two readings. Those are in
+/// [`others`](Self::others), and the run time is that of all together. For the next thousand tasks
+/// the clock is read for each. If the task is slow again, it is named alone.
 ///
 /// # Examples
 ///
@@ -52,22 +52,22 @@ pub enum RanOn {
 pub struct SlowTask<'a> {
     /// Where it ran.
     pub on: RanOn,
-    /// Whose it is. Of tasks that run together ([`TaskBody::run_due`](crate::TaskBody::run_due)) it
-    /// is one of them.
+    /// Whose it is. If tasks ran together ([`TaskBody::run_due`](crate::TaskBody::run_due)), it is
+    /// one of them.
     pub task: TaskIdentity,
     /// How long after its deadline it began.
     pub lateness: Duration,
-    /// How long it ran, by the clock on the wall: on a busy machine a part of that is the time in
-    /// which its thread had no processor.
+    /// How long it ran, in real time. On a busy machine that includes the time in which its thread
+    /// had no processor.
     pub run_time: Duration,
-    /// Other tasks that ran between the same two readings of the clock and are not like it: one of
-    /// them may have been the slow one. Mostly empty.
+    /// Tasks with other identities that ran between the same two readings of the clock. One of them
+    /// may have been the slow one. Mostly empty.
     pub others: &'a [TaskIdentity],
 }
 
 pub(crate) type SlowHook = Box<dyn Fn(&SlowTask<'_>) + Send + Sync>;
 
-/// What is too long, in nanoseconds, and who is told.
+/// What is too long, in nanoseconds, and the hook that is told.
 pub(crate) struct SlowTasks {
     pub(crate) inline: u64,
     pub(crate) pool: u64,

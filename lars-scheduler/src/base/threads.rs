@@ -1,4 +1,4 @@
-//! The threads of a scheduler, for the hook that each of them calls first.
+//! The hook that each thread of a scheduler calls first.
 
 use std::fmt;
 use std::sync::Arc;

@@ -26,7 +26,7 @@ pub(crate) struct Tick {
     /// 2^(64 + `shift`) divided by that, rounded up.
     reciprocal: u64,
     shift: u32,
-    /// Up to where a multiplication by that divides.
+    /// The multiplication serves only instants before this one.
     limit: u64,
 }
 

@@ -96,8 +96,8 @@ pub(crate) enum Whereabouts {
 const QUEUED: *mut Links = ptr::without_provenance_mut(1);
 const GIVEN_UP: *mut Links = ptr::without_provenance_mut(2);
 
-/// The task, or, once a canceller has taken it, the link of the cancel stack, which lies in the first
-/// two words.
+/// The task, or, once a canceller has taken it, the link of the cancel stack, which lies in the
+/// first two words.
 #[repr(C)]
 union Slot {
     task: ManuallyDrop<RawTask>,

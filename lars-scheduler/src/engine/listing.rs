@@ -11,12 +11,12 @@ use crate::base::panics::quietly;
 use crate::base::tick::nanos;
 use crate::sync::{AtomicBool, Mutex, Ordering};
 
-/// Which of the pending timers a listing has, and how many.
+/// Which of the pending timers a listing has, and how many of them one by one.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Filter {
-    /// What the name contains, or, if it has none, the type.
+    /// A part of the name, or of the type if there is no name.
     pub(crate) label: Option<String>,
-    /// What the place contains, as `file:line:column`.
+    /// A part of the place, which reads `file:line:column`.
     pub(crate) place: Option<String>,
     pub(crate) repeats: Option<bool>,
     pub(crate) due_within: Option<Duration>,
@@ -59,12 +59,12 @@ pub(crate) struct Group {
     pub(crate) identity: TaskIdentity,
     pub(crate) count: u64,
     pub(crate) earliest: u64,
-    /// Whether the filter takes this identity: asked once for all timers of it.
+    /// Whether the filter takes this identity: found out once for all its timers.
     wanted: bool,
 }
 
-/// The addresses by which identities are told from each other without comparing their texts. (One
-/// type may have several. Those groups are put together at the end.)
+/// The addresses that tell identities apart without comparing their texts. (A type name may have
+/// several addresses. Such groups are put together at the end.)
 type Key = (Option<*const u8>, *const u8, Option<*const ()>);
 
 fn key(identity: &TaskIdentity) -> Key {
@@ -152,7 +152,7 @@ pub(crate) struct Request {
 
 impl Request {
     pub(crate) fn resolve(self) {
-        // Wakers are foreign code. If nobody waits any more, so be it.
+        // Wakers are foreign code. Perhaps nobody waits any more, which does no harm.
         quietly(|| drop(self.sender.send(self.findings)));
     }
 

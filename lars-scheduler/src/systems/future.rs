@@ -38,8 +38,7 @@
 //!
 //! - **Never early.** The scheduler's clock decides whether a future's time has come. A wake-up
 //!   alone proves nothing. (A poll reads the exact clock only if the deadline is less than 20 ms
-//!   away, or has passed. Otherwise it looks at the kernel's coarse one, which costs a quarter of
-//!   that.)
+//!   away, or has passed. Otherwise it reads the kernel's coarse clock, at a quarter of the cost.)
 //! - **A deadline is fixed when the future is made**, as with all timers of this crate, and not
 //!   when it is first polled.
 //! - **At most one timer for each future, and none before it is polled.** The first poll that has
@@ -48,8 +47,8 @@
 //! - **A deadline that has passed is ready at the first poll**, without a timer.
 //! - **Any waker, any thread, any executor.** The waker of the last poll is the one that is woken.
 //!   A future may be polled by one executor first and by another later. A poll with another waker
-//!   makes another timer, in place of the one before.
-//! - **Nothing allocates**: not the first poll that has to wait either. (A waker may, when it is
+//!   replaces the timer.
+//! - **Nothing allocates**, not even the first poll that has to wait. (A waker may, when it is
 //!   cloned.)
 //! - **Cancel-safe.** All state is in the future. A `select!` that abandons it after a poll loses
 //!   nothing.

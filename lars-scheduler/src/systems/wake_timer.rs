@@ -3,10 +3,10 @@
 //! # Ground rules
 //!
 //! The task of the timer *is* the waker: nothing is shared with the future, nothing is allocated,
-//! and no wake-up can be missed. The future knows by which waker it made the timer. As long as that
-//! timer waits, its copy of the waker exists, so another waker with the same data and the same
-//! functions wakes the same task, and a poll with it has nothing to do. A poll with another waker
-//! makes another timer.
+//! and no wake-up can be missed. The future knows with which waker it made the timer. While that
+//! timer waits, its copy of the waker exists. So a waker with the same data and the same functions
+//! wakes the same task, and a poll with it has nothing to do. A poll with another waker makes a new
+//! timer.
 //!
 //! ```text
 //! poll:   the timer waits, and the waker is its own:   nothing to do; it will wake it
@@ -29,8 +29,8 @@ pub(crate) struct WakeTimer {
 }
 
 /// What tells one waker from another: the addresses of its data and of its functions. Those of the
-/// functions may differ between a waker and its clone, because a compiler may keep several copies of
-/// a constant.
+/// functions may differ between a waker and its clone, because a compiler may keep several copies
+/// of a constant.
 #[derive(Clone, Copy)]
 struct Identity {
     data: usize,
@@ -73,12 +73,12 @@ impl WakeTimer {
         self.wakes.is_of(waker) && self.timer.is_pending()
     }
 
-    /// Sees to it that `waker` is woken when `deadline` has come, by the timer in `place` or a new
-    /// one. A timer in `place` has this deadline already: [`move_to`](Self::move_to) moves it.
+    /// Makes sure that `waker` is woken at `deadline`, by the timer in `place` or a new one. A
+    /// timer in `place` has this deadline already: [`move_to`](Self::move_to) moves it.
     ///
     /// # Errors
     ///
-    /// There is no timer then.
+    /// If the scheduler refuses the timer. There is none then.
     #[inline]
     pub(crate) fn set(
         place: &mut Option<Self>,
@@ -119,11 +119,11 @@ impl Drop for WakeTimer {
 
 debug_fields!(|it: WakeTimer| timer: it.timer);
 
-/// What the timer does: it wakes the future at its time. It also does so when it is handed back or
-/// dropped unrun, because then the scheduler has stopped, and the future must hear of it. It does
+/// The timer's task: it wakes the future at its time. It also does so when it is handed back or
+/// dropped unrun, because then the scheduler has stopped, and the future must learn of it. It does
 /// not when it is cancelled, because only the future cancels it.
 ///
-/// (A list of what was handed back, which somebody may keep, keeps no waker.)
+/// (Somebody may keep the list of what was handed back. It keeps no waker.)
 struct Ring {
     waker: Cell<Option<Waker>>,
     /// The number of the thread that made the timer.

@@ -224,15 +224,15 @@ impl<A: Actor> Context<A> {
         self.stopping = true;
     }
 
-    /// Fails, as a panic would: the error is logged, counted, shown to
-    /// [`Builder::on_panic`](crate::Builder::on_panic), and decided on by the actor's
-    /// [`Supervision`](crate::Supervision). Does not return. What the calls on the way here hold is
-    /// dropped, as it is in a panic; the hook of [`std::panic::set_hook`] is not called.
+    /// Fails the actor, as a panic would, and does not return. The error is logged, counted and
+    /// shown to [`Builder::on_panic`](crate::Builder::on_panic); the actor's
+    /// [`Supervision`](crate::Supervision) decides what follows. The stack unwinds as in a panic,
+    /// but the hook of [`std::panic::set_hook`] is not called.
     ///
     /// # Panics
     ///
-    /// Always, which ends at the actor. To be called by the actor itself, on the thread that it
-    /// runs on.
+    /// Always; the panic ends at the actor. Only the actor itself may call this, on the thread that
+    /// it runs on.
     ///
     /// # Examples
     ///
@@ -272,8 +272,8 @@ impl<A: Actor> Context<A> {
         resume_unwind(Box::new(error.to_string()))
     }
 
-    /// How often this actor has been restarted. What is to come back to this incarnation, and to no
-    /// later one, is marked with it: see [`pipe_to_self`](Self::pipe_to_self).
+    /// How often this actor has been restarted. Put it into what only this incarnation should
+    /// receive: see [`pipe_to_self`](Self::pipe_to_self).
     pub fn incarnation(&self) -> u64 {
         // Relaxed: written by this actor's own activations.
         self.myself.cell().restarts.load(Ordering::Relaxed)
@@ -351,7 +351,7 @@ impl<A: Actor> Context<A> {
     /// its predecessor watched, it watches, and what ended in between it is told of after its
     /// [`started`](Actor::started).
     ///
-    /// The other is given as an [`ActorRef`] or a [`Recipient`](crate::Recipient).
+    /// Takes an [`ActorRef`] or a [`Recipient`](crate::Recipient).
     pub fn watch(&mut self, other: impl Into<Watched>) {
         let other = other.into().0;
         if self.watching.contains_key(&other.id()) {

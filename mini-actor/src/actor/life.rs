@@ -74,8 +74,8 @@ pub(crate) struct Incarnations<A: Actor> {
     phase: Phase,
     /// What is due, each behind so many messages.
     due: VecDeque<(u64, Due)>,
-    /// Panics that children have escalated. They are decided on one at a time, so that a great many
-    /// at once do not keep other actors from their turn.
+    /// Panics that children have escalated. They are handled one at a time, so that many at once do
+    /// not keep other actors from their turn.
     escalated: VecDeque<Panic>,
     /// It is to stop behind so many messages.
     stop: Option<(u64, StopReason)>,
@@ -189,8 +189,8 @@ impl<A: Actor> Incarnations<A> {
             };
             received = true;
             if !from_stash {
-                // Before the call, so that an actor that closes its system counts the message as
-                // one from before that.
+                // Before the call: an actor that closes its system counts this message as received
+                // before that.
                 turn.count_one();
             }
             counts = ctx.receive_timeout().is_some() && A::influences_receive_timeout(&message);
@@ -395,7 +395,7 @@ impl<A: Actor> Incarnations<A> {
         self.phase = Phase::Restarting;
         if !pause.is_zero() && self.stop.is_none() {
             let revive = Revive { cell: Arc::clone(cell), number: self.revival };
-            // If it is refused the actor does not wait.
+            // If it is refused, the actor does not wait.
             self.pause = cell.registry.arm_for(&cell.path, pause, revive);
             if self.pause.is_some() {
                 self.phase = Phase::Paused;

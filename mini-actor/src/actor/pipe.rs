@@ -107,9 +107,9 @@ impl<A: Actor> Context<A> {
     /// The future is polled by the threads of the system, woken by whatever it waits for. One that
     /// needs the context of a runtime (tokio's sockets and timers) is spawned there, and its join
     /// handle is piped. If the actor has stopped, the message is a dead letter; a future or a `map`
-    /// that panics is logged, and nothing comes of it. The result of a future that an earlier
-    /// incarnation has piped comes to the one that is there then; marked with
-    /// [`incarnation`](Self::incarnation) it can be told from others.
+    /// that panics is logged, and nothing comes of it. If the actor is restarted meanwhile, the
+    /// result reaches the new incarnation. Put [`incarnation`](Self::incarnation) into it to
+    /// recognize that, as below.
     ///
     /// # Examples
     ///

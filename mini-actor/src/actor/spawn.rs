@@ -137,12 +137,12 @@ impl System {
         Ok(ActorRef::new(cell))
     }
 
-    /// Starts an actor without a parent that nobody looks for by name. Its name is `$` and a number
-    /// that no other actor of the system has.
+    /// Starts an actor without a parent, which nobody looks for by name. It is called `$` and a
+    /// number that no other actor of the system has.
     ///
     /// # Errors
     ///
-    /// As for [`spawn_with`](Self::spawn_with), but for those about names.
+    /// As for [`spawn_with`](Self::spawn_with), except those about names.
     ///
     /// # Examples
     ///
@@ -203,7 +203,7 @@ impl<A: Actor> Context<A> {
         self.spawn_child(Some(name), props)
     }
 
-    /// Starts a child that nobody looks for by name. Otherwise as [`System::spawn_anonymous`].
+    /// Starts a child that nobody looks for by name. Otherwise like [`System::spawn_anonymous`].
     ///
     /// # Errors
     ///

@@ -152,11 +152,11 @@ pub enum AskError {
     #[error("the actor {0:?} has a full mailbox")]
     Full(Arc<str>),
     /// The system is being closed. Either the actor was not asked, because nothing can be scheduled
-    /// any more, the time-out included; or it was, and all actors have stopped without an answer.
+    /// any more, the timeout included; or it was, and all actors have stopped without an answer.
     #[error("the actor system is being closed")]
     Closed,
-    /// The time-out could not be scheduled, so the actor was not asked.
-    #[error("the time-out cannot be scheduled: {0}")]
+    /// The timeout could not be scheduled, so the actor was not asked.
+    #[error("the timeout cannot be scheduled: {0}")]
     NoTimer(Refusal),
     /// No answer came in time. One that comes later is a dead letter.
     #[error("no answer within {0:?}")]

@@ -1,10 +1,10 @@
-//! Foreign code that is run for nobody in particular.
+//! Running foreign code that belongs to no actor.
 
 use std::fmt::Display;
 
 use lars_scheduler::panics::{contain, quietly};
 
-/// Runs foreign code that no actor is to answer for. A panic in it ends here, and is logged: `what`
+/// Runs foreign code that belongs to no actor. A panic in it ends here, and is logged: `what`
 /// panicked.
 pub(crate) fn guard<R>(what: impl Display, code: impl FnOnce() -> R) -> Option<R> {
     let report = |message: String| {

@@ -42,7 +42,7 @@ pub enum Undelivered {
     Stopped,
     /// The actor's mailbox was full, and its policy drops messages, or nobody was there to be told.
     Full,
-    /// It is an answer that came after the asker's time-out, or whose asker has gone.
+    /// It is an answer that came after the asker's timeout, or whose asker has gone.
     Late,
 }
 

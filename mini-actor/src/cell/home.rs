@@ -227,11 +227,11 @@ impl<M: Send + 'static> Cell<M> {
                     return Ok(());
                 }
                 (Overflow::DropOldest, _) => {
-                    // One function for each, so that large messages are in the frame of neither.
+                    // A function for each case, so that large messages are in neither frame.
                     let bury =
                         if size_of::<M>() > LARGE { Self::bury_large } else { Self::bury_one };
                     if !bury(self) {
-                        // It may be the one that this thread is just making.
+                        // It may be the message that this thread is making.
                         if Mapping::is_running() {
                             return Err((Unsendable::Full, given));
                         }
@@ -268,7 +268,7 @@ impl<M: Send + 'static> Cell<M> {
         self.delivered(self.send(message, Wait::Never))
     }
 
-    /// As [`deliver`](Self::deliver), for a large one.
+    /// Like [`deliver`](Self::deliver), for a large message.
     pub(crate) fn deliver_boxed(self: &Arc<Self>, message: Box<M>) -> bool {
         self.delivered(self.offer(message, |message| message, Wait::Never))
     }

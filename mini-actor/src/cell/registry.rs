@@ -47,7 +47,7 @@ pub(crate) struct Registry {
     tree: Mutex<Tree>,
     /// Signalled when the last actor goes.
     all_gone: Condvar,
-    /// What the scheduler gave back when the system was closed, and nobody runs: time-outs of
+    /// What the scheduler gave back when the system was closed, and nobody runs: timeouts of
     /// questions, timers. `None` when nothing is kept any more.
     unsent: Mutex<Option<Vec<PendingTask>>>,
 }
@@ -200,8 +200,8 @@ impl Registry {
         armed.map_err(|error| error.refusal().clone())
     }
 
-    /// As [`arm`](Self::arm), for an actor that counts on it and has nobody to give an error to.
-    /// Refused while the system is being closed, when nobody waits; or else that is logged.
+    /// Like [`arm`](Self::arm), for an actor that relies on it and has nobody to give an error to.
+    /// A refusal is logged, unless the system is being closed: then nobody waits.
     pub(crate) fn arm_for(
         &self,
         actor: &str,
@@ -232,7 +232,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Keeps a name free for an actor that costs something before it can enter, until it does or
+    /// Reserves a name for an actor that costs something before it can enter, until it enters or
     /// [`give_up`](Self::give_up) is called.
     pub(crate) fn reserve(&self, path: &Arc<str>) -> Result<(), SpawnError> {
         let mut tree = self.tree.lock();
@@ -395,8 +395,8 @@ impl Registry {
     pub(crate) fn metrics(&self) -> SystemMetrics {
         let (alive, stopped, pinned) = {
             let tree = self.tree.lock();
-            // Few, each of which has a thread. Those that share threads are counted there: a sum
-            // over all actors would keep the tree from those that spawn and stop.
+            // There are few of these, because each has a thread. Actors that share threads are
+            // counted there: a sum over all of them would hold up those that spawn and stop.
             let pinned: u64 = tree.pinned.values().map(|actor| actor.processed()).sum();
             (tree.actors.len(), tree.stopped, pinned + tree.retired)
         };

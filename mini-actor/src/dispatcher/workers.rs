@@ -79,7 +79,7 @@ impl Dispatcher {
         if let Self::Pool(pool) = self { Some(&pool.shared) } else { None }
     }
 
-    /// Where the calling thread, which runs an actor here, counts the messages that it receives.
+    /// Where the calling thread, which runs an actor, counts the messages received.
     pub(crate) fn tally(&self) -> &Tally {
         match self {
             Self::Pool(pool) => {

@@ -32,8 +32,8 @@ const FULL: u8 = 1;
 /// No message comes: making it panicked.
 const VOID: u8 = 2;
 
-/// A message on its way into a slot: as it is, or in a box. A large one is not handed from frame to
-/// frame, which would overflow the stack of an ordinary thread in a build without optimization.
+/// A message on its way into a slot: as it is, or in a box. A large one is not passed from frame to
+/// frame: without optimization that would overflow the stack of an ordinary thread.
 pub(crate) trait Parcel<T>: Borrow<T> {
     /// Moves the message to where it stays.
     ///
@@ -54,8 +54,8 @@ impl<T> Parcel<T> for T {
 impl<T> Parcel<T> for Box<T> {
     unsafe fn unpack(self, place: *mut T) {
         let message = Box::into_raw(self);
-        // SAFETY: the message is moved: what is left in the box is taken for memory without a
-        // value, and freed as that. The place can be written, and is not in the box.
+        // SAFETY: the message is moved, and the box is then treated as memory without a value, and
+        // freed. The place can be written, and is not in the box.
         unsafe {
             ptr::copy_nonoverlapping(message, place, 1);
             drop(Box::from_raw(message.cast::<MaybeUninit<T>>()));

@@ -155,17 +155,17 @@ struct Bound {
 
 #[derive(Default)]
 struct Waiting {
-    /// Whether actors that send must not wait, now.
+    /// Whether actors that send must not wait at present.
     barred: bool,
     /// The number of the next future that waits.
     next: u64,
-    /// Of futures; by their numbers, so that one that is dropped leaves.
+    /// Of futures, by their numbers, so that one that is dropped can be removed.
     wakers: BTreeMap<u64, Waker>,
 }
 
 impl Bound {
-    /// Wakes the threads that wait, and `most` of the futures. One that finds no room then waits
-    /// anew; one that goes without having used it wakes the next.
+    /// Wakes the threads that wait, and `most` of the futures. A future that then finds no room
+    /// waits again. One that is dropped without having used the room wakes the next.
     fn wake(&self, most: usize) {
         let mut wakers = Vec::new();
         {
@@ -176,7 +176,7 @@ impl Bound {
                 wakers.push(waker);
             }
         }
-        // Relaxed: a number that is too large costs a look.
+        // Relaxed: a number that is too large only costs a look.
         self.waiting.fetch_sub(wakers.len(), Ordering::Relaxed);
         self.room.notify_all();
         // Outside the lock: they are foreign code.
@@ -563,8 +563,8 @@ impl<T> Mailbox<T> {
         // Acquire: its depth as an earlier reader left it.
         let mut top = self.middle.spare.load(Ordering::Acquire);
         loop {
-            // SAFETY: only the reader frees blocks, and this is the only one. If the block has been
-            // taken meanwhile, it is in use, and its depth still what a reader wrote.
+            // SAFETY: only the reader frees blocks, and this is the only reader. If the block has
+            // been taken meanwhile, it is in use, and its depth is still what a reader wrote.
             // Relaxed: the reader's own.
             let depth = unsafe { top.as_ref() }.map_or(0, |top| top.depth.load(Ordering::Relaxed));
             if depth >= Self::SPARE {
@@ -661,8 +661,8 @@ impl<T> Mailbox<T> {
         self.is_closed() || self.accepted().saturating_sub(taken) < bound.capacity
     }
 
-    /// Waits as [`wait_for_room`](Self::wait_for_room) does, in a future, which waits by the number
-    /// in `place`. It may be woken although there is no room.
+    /// Like [`wait_for_room`](Self::wait_for_room), for a future. The number in `place` identifies
+    /// it. It may be woken although there is no room.
     pub(crate) fn poll_room(
         &self,
         place: &mut Option<u64>,
@@ -698,8 +698,8 @@ impl<T> Mailbox<T> {
         Poll::Pending
     }
 
-    /// A future does not wait any more. If it was woken and has not `used` the room, another may be
-    /// waiting for that.
+    /// A future no longer waits. If it was woken and has not `used` the room, another future may be
+    /// waiting for that room.
     pub(crate) fn leave_room(&self, place: &mut Option<u64>, used: bool) {
         if let Some(bound) = &self.middle.bound
             && let Some(number) = place.take()
@@ -737,7 +737,8 @@ impl<T> Mailbox<T> {
         self.evict_with(|message| unsafe { message.read() })
     }
 
-    /// As [`evict`](Self::evict), for a message that is too large to be handed from frame to frame.
+    /// Like [`evict`](Self::evict), for a message that is too large to be passed from frame to
+    /// frame.
     pub(crate) fn evict_boxed(&self) -> Option<Box<T>> {
         self.evict_with(|message| {
             let mut evicted = Box::new_uninit();
@@ -990,7 +991,7 @@ impl<T> Mailbox<T> {
 
 impl<T> Drop for Mailbox<T> {
     fn drop(&mut self) {
-        // The destructors of messages are foreign code: a panic in one must not keep the others.
+        // The destructors of messages are foreign code: if one panics, the others must still run.
         let drop_one = |message: *mut T| {
             // SAFETY: a message is there until it is dropped, once.
             guard("the destructor of a message", || unsafe { message.drop_in_place() });

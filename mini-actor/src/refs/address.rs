@@ -106,18 +106,17 @@ impl<M: Send + 'static> ActorRef<M> {
         sent.map_err(|(reason, message)| SendError::new(message, reason, &self.cell.path))
     }
 
-    /// Sends as [`tell`](Self::tell), as soon as there is room: the future waits where a full
-    /// mailbox would refuse the message, whether its policy is
-    /// [`Fail`](crate::Overflow::Fail) or [`Block`](crate::Overflow::Block), without a limit, and
-    /// keeps no thread. Nothing is sent before it is polled; dropping it withdraws the message.
-    /// Senders that wait get room in no particular order.
+    /// Sends like [`tell`](Self::tell), as soon as there is room. If the mailbox is full and its
+    /// policy is [`Fail`](crate::Overflow::Fail) or [`Block`](crate::Overflow::Block), the future
+    /// waits, without a limit and without occupying a thread. Nothing is sent before it is polled;
+    /// dropping it withdraws the message. Senders that wait get room in no particular order.
     ///
-    /// An actor that is to wait pipes it: [`Context::pipe_to_self`](crate::Context::pipe_to_self).
+    /// An actor that has to wait pipes it: [`Context::pipe_to_self`](crate::Context::pipe_to_self).
     ///
     /// # Errors
     ///
-    /// [`SendError`], from the result, if the actor stops before there is room. An actor that waits
-    /// for it with an executor of its own gets it also where it must not wait at all: see
+    /// The future gives a [`SendError`] if the actor stops before there is room. An actor that
+    /// blocks on it with an executor of its own also gets one where it must not wait at all: see
     /// [`Overflow::Block`](crate::Overflow::Block).
     ///
     /// # Examples
@@ -304,8 +303,7 @@ impl<M> Clone for WeakActorRef<M> {
 
 show!([M] WeakActorRef<M>, "WeakActorRef", |it| actor: it.upgrade());
 
-/// An actor that is to be [watched](crate::Context::watch), as it is known: made of an [`ActorRef`]
-/// or a [`Recipient`].
+/// An actor to be [watched](crate::Context::watch). Made of an [`ActorRef`] or a [`Recipient`].
 pub struct Watched(pub(crate) Arc<dyn Resident>);
 
 impl<M: Send + 'static> From<&ActorRef<M>> for Watched {
@@ -401,7 +399,7 @@ impl<P> Recipient<P> {
         self.target.home().path()
     }
 
-    /// The number of the actor, as [`ActorRef::id`].
+    /// The number of the actor; the same as [`ActorRef::id`].
     pub fn id(&self) -> u64 {
         self.target.home().id()
     }

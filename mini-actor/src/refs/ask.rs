@@ -20,7 +20,7 @@ use crate::refs::address::{ActorRef, Recipient};
 use crate::sync::plain::AtomicBool;
 use crate::sync::{Arc, Mutex, Ordering, real_now};
 
-/// What asker, answerer and time-out share.
+/// What asker, answerer and timeout share.
 struct Question<T> {
     shot: OneShot<T>,
     /// Set right after the question was made; taken by the first that has no more use for it.
@@ -47,7 +47,7 @@ impl<T: Send> Waits for Question<T> {
     }
 }
 
-/// The time-out.
+/// The timeout.
 struct GiveUp<T: Send + 'static> {
     question: Arc<Question<T>>,
 }
@@ -106,7 +106,7 @@ pub struct Reply<T: Send + 'static> {
 }
 
 impl<T: Send + 'static> Reply<T> {
-    /// Answers. An answer that comes after the time-out, or to an asker who does not wait any more,
+    /// Answers. An answer that comes after the timeout, or to an asker who does not wait any more,
     /// becomes a dead letter.
     pub fn send(mut self, answer: T) {
         let Some(question) = self.question.take() else {
@@ -179,7 +179,7 @@ impl<M: Send + 'static> ActorRef<M> {
     /// Asks the actor: sends the message that `make` makes with a [`Reply`] in it, and gives what
     /// will be answered, within `timeout`.
     ///
-    /// The time-out costs one scheduled timer, which the answer cancels. It is never early.
+    /// The timeout costs one scheduled timer, which the answer cancels. It is never early.
     ///
     /// A full mailbox with [`Overflow::Block`](crate::Overflow::Block) lets the caller wait for
     /// room as [`tell`](Self::tell) does, here and not in the future that it returns; that counts
@@ -230,7 +230,7 @@ impl<M: Send + 'static> ActorRef<M> {
 }
 
 impl<P> Recipient<P> {
-    /// Asks, as [`ActorRef::ask`]: `make` makes what the recipient takes, with a [`Reply`] in it.
+    /// Asks like [`ActorRef::ask`]: `make` makes what the recipient takes, with a [`Reply`] in it.
     ///
     /// # Errors
     ///
@@ -275,7 +275,7 @@ impl<P> Recipient<P> {
 }
 
 impl<T: Send + 'static> Ask<T> {
-    /// Asks `to`: `send` sends it the question with this reply in it, or gives that back.
+    /// Asks `to`: `send` sends the question with this reply in it, or gives it back.
     fn begin<P>(
         to: Arc<dyn Resident>,
         registry: &Arc<Registry>,
@@ -323,7 +323,7 @@ impl<T: Send + 'static> Ask<T> {
         }))
     }
 
-    /// Blocks until the answer has come, or the time-out, also while the system is closed.
+    /// Blocks until the answer has come, or the timeout, also while the system is closed.
     ///
     /// To be called by an actor only if it cannot be helped: it keeps a thread of the system from
     /// others, and if all of them wait nobody answers.

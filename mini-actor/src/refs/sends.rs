@@ -82,7 +82,7 @@ impl<M: Send + 'static> TaskBody for Delivery<M> {
     }
 }
 
-/// The send of a large message, which is not handed from frame to frame on the timer thread.
+/// The send of a large message, which is not passed from frame to frame on the timer thread.
 struct LargeDelivery<M> {
     to: Arc<Cell<M>>,
     message: Box<M>,
@@ -107,7 +107,7 @@ impl Scheduler {
     /// Sends `message` to the actor once, `delay` from now.
     ///
     /// When the system is closed before that, the message is sent then, unless the system's
-    /// [`close_policy`](crate::Builder::close_policy) says otherwise. (For the time-outs and ticks
+    /// [`close_policy`](crate::Builder::close_policy) says otherwise. (For the timeouts and ticks
     /// of an actor itself, see [`Context::timers`](crate::Context::timers): those are never sent
     /// before their time.)
     ///
@@ -147,10 +147,10 @@ impl Scheduler {
         self.send_at(When::In(delay), to, message)
     }
 
-    /// Sends `message` to the actor once, at `deadline`. A deadline that has passed is now.
+    /// Sends `message` to the actor once, at `deadline`, or at once if that has passed.
     ///
-    /// Otherwise as [`schedule_once`](Self::schedule_once). The scheduler's time is
-    /// [`Handle::now`], in virtual time as well.
+    /// Otherwise like [`schedule_once`](Self::schedule_once). [`Handle::now`] is the scheduler's
+    /// time, in virtual time as well.
     ///
     /// # Errors
     ///
@@ -186,7 +186,7 @@ impl Scheduler {
         to: &ActorRef<M>,
         message: M,
     ) -> Result<Cancellable, ScheduleError<M>> {
-        // One function for each, so that a large message is not in the frames of both.
+        // A function for each case, so that a large message is in one frame only.
         let send = if size_of::<M>() > LARGE { Self::send_large } else { Self::send_small };
         send(self, when, Arc::clone(to.cell()), message)
     }
@@ -300,7 +300,7 @@ fn repeated<M: Clone + Send + 'static>(
 ) -> impl FnMut() -> ControlFlow<()> + Send + 'static {
     let to = Arc::clone(to.cell());
     let message = Box::new(message);
-    // One function for each, so that a large message is in the frame of one only.
+    // A function for each case, so that a large message is in one frame only.
     let send = if size_of::<M>() > LARGE { send_large_clone } else { send_clone };
     move || {
         // Asked first, so that a series ends without a dead letter where it can.

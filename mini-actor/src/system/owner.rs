@@ -95,14 +95,15 @@ impl Builder {
         self.scheduler(move |scheduler| scheduler.tick_duration(tick))
     }
 
-    /// Sets anything else of the scheduler, by its own builder. What it is handed has the settings
-    /// that a system needs: the name of its thread, an executor that runs closures on the threads
-    /// of the actors, and the `shutdown_timeout`. They may be changed as well. (The scheduler's own
-    /// close policy means nothing here: see [`close_policy`](Self::close_policy).)
+    /// Changes any other setting of the scheduler, by the scheduler's own builder. The builder that
+    /// `set` gets has the settings that a system needs: the name of the thread, an executor that
+    /// runs closures on the threads of the actors, and the `shutdown_timeout`. You may change these
+    /// too. (The scheduler's own close policy has no effect: see
+    /// [`close_policy`](Self::close_policy).)
     ///
-    /// With a limit of pending timers, timers of actors and time-outs of questions count against
-    /// it. Beyond it, starting one is refused. A periodic timer of an actor that finds no place
-    /// when it is to be armed again ends, which is logged as an error.
+    /// Timers of actors and timeouts of questions count against `max_pending`. Beyond the limit,
+    /// starting one is refused. A periodic timer of an actor that finds no place when it is armed
+    /// again ends, and an error is logged.
     ///
     /// # Examples
     ///
@@ -388,7 +389,7 @@ impl ActorSystem {
     ///    try to schedule is refused.
     /// 3. Questions that are still open get [`AskError::Closed`](crate::AskError::Closed), and the
     ///    threads end. Until then a thread that waits for an answer waits no longer than its
-    ///    time-out; a future has nobody left to wake it at that moment. So when the limit is over,
+    ///    timeout; a future has nobody left to wake it at that moment. So when the limit is over,
     ///    questions that are open get that error as well, although actors still run.
     ///
     /// It always returns. When the limit is over, closing goes on by itself, and the report names
@@ -480,7 +481,7 @@ struct Collect {
 
 impl Collect {
     fn see_to(&self, tasks: Vec<PendingTask>) {
-        // What is kept is kept until the actors have stopped.
+        // Kept until the actors have stopped.
         let [mut sent, mut dropped, mut kept] = [const { Vec::new() }; 3];
         {
             let report = &mut self.closing.lock().report;

@@ -17,7 +17,7 @@ pub(crate) enum Workload {
     W1,
     /// Schedule one and cancel it at once.
     W2,
-    /// A ring of outstanding request time-outs.
+    /// A ring of outstanding request timeouts.
     #[value(name = "W2b")]
     W2b,
     /// All due at one moment.

@@ -31,8 +31,8 @@ pub(crate) trait Access {
     /// A type without values if there are no intervals.
     type Interval;
 
-    /// Makes a time-out for work that does not end, polls it once, and drops it. A peer that has no
-    /// time-outs does that with a sleep.
+    /// Makes a timeout for work that does not end, polls it once, and drops it. A peer that has no
+    /// timeouts does that with a sleep.
     fn make_poll_drop(&self, limit: Duration, context: &mut Context<'_>);
 
     fn sleep(&self, delay: Duration) -> Pin<Box<Self::Sleep>>;

@@ -1,5 +1,5 @@
-//! Notifications: what other nodes would find out with their next sweep or renewal, they are told
-//! at once. Everything here may be lost; nothing depends on it but latency.
+//! Notifications: nodes are told at once what their next sweep or renewal would find anyway.
+//! Everything here may be lost; only latency depends on it.
 
 use std::io;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::store::Ring;
 /// Timers that are near, from one node to the others.
 pub(crate) type Near = Vec<(BucketNo, TimerId)>;
 
-/// For so long notifications are gathered before they are sent.
+/// How long notifications are gathered before they are sent.
 const GATHER: Duration = Duration::from_millis(5);
 
 /// The longest notification: the server's limit is 8,000 bytes.
@@ -33,7 +33,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// What is said when a bucket has no owner any more.
 const FREE: &str = "free";
 
-/// The way out. Dropped, the thread ends.
+/// The way out. Dropping it ends the thread.
 pub(crate) struct Bell(UnboundedSender<Near>);
 
 impl Bell {
@@ -72,7 +72,7 @@ async fn ring(place: Place, mut receiver: UnboundedReceiver<Near>, hear: impl Fn
     }
 }
 
-/// Until the node ends, or the connection.
+/// Talks and listens until the node ends, or the connection.
 async fn connected(
     place: &Place,
     receiver: &mut UnboundedReceiver<Near>,
@@ -130,7 +130,7 @@ async fn tell(
     Ok(())
 }
 
-/// Carries `talk` out while the connection is read, which it needs.
+/// Carries `talk` out, and reads the connection meanwhile, without which `talk` would not end.
 async fn while_hearing<T>(
     talk: impl Future<Output = Result<T, Failure>>,
     messages: &mut Messages,
@@ -184,7 +184,7 @@ fn payloads(timers: &[(BucketNo, TimerId)]) -> Vec<String> {
     payloads
 }
 
-/// What cannot be read was not said.
+/// Ignores what it cannot read.
 fn timers_of(payload: &str) -> Near {
     let pairs = payload.split(',').filter_map(|pair| pair.split_once(':'));
     pairs.filter_map(|(bucket, id)| Some((bucket.parse().ok()?, id.parse().ok()?))).collect()

@@ -3,14 +3,14 @@
 use crate::model::{Next, Row, Series, When};
 use crate::time::Timestamp;
 
-// Remembers the key, if it is to be.
+// Remembers the key, if the timer asks for that.
 const USED: &str = "INSERT INTO lars.used_key (grp, key, until)
      SELECT grp, key, lars.clock() + remember * interval '1 microsecond'";
 const REMEMBERS: &str = "key IS NOT NULL AND remember > 0";
 const ON_CONFLICT: &str = "ON CONFLICT (grp, key) DO UPDATE SET until = EXCLUDED.until";
 
-/// The end of a good run of `row`; `$1` is the timer, `$2` the fence. All that is put into the text
-/// is numbers.
+/// The end of a successful run of `row`; `$1` is the timer, `$2` the fence. Only numbers are put
+/// into the text.
 pub(crate) fn completion(row: &Row, clock: Timestamp) -> String {
     let series = row.series.as_deref().and_then(Series::parse);
     match series.map(|series| series.next(row.planned, clock, row.key.as_deref())) {

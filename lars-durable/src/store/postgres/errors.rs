@@ -1,5 +1,5 @@
-//! What the server's errors mean, and how they are told: never with a value of a row, a connection
-//! string or a statement.
+//! What the server's errors mean, and how they are reported: never with a value of a row, a
+//! connection string or a statement.
 
 use std::error::Error as _;
 use std::time::Duration;
@@ -30,7 +30,7 @@ enum Kind {
     Broken,
     /// As `Broken`, before anything was asked.
     Idle,
-    /// The schema, the server or the role will not do.
+    /// The schema, the server or the role is not suitable.
     Unfit,
 }
 
@@ -111,7 +111,7 @@ fn kind(error: &Error) -> Kind {
     }
 }
 
-/// The error for people, with a cure for what they can cure.
+/// The error for people, with advice where they can help.
 pub(super) fn words(error: &Error) -> String {
     let Some(database) = error.as_db_error() else {
         // The client's own, such as "error connecting to server", and what is below it.

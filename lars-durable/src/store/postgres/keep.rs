@@ -7,7 +7,7 @@ use crate::model::{BucketNo, NodeId};
 use crate::store::{Keep, Renewed, Reply};
 use crate::sync::Arc;
 
-/// For so long the last batch of a writer is known: thirty days.
+/// How long the last batch of a writer is remembered: thirty days.
 const SILENT: i64 = 30 * 86_400_000_000;
 
 impl Transaction<'_> {

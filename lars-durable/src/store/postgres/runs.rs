@@ -243,7 +243,7 @@ impl Transaction<'_> {
         self.done(&done, outcomes).await
     }
 
-    /// Deletes them, and remembers the keys that are to be.
+    /// Deletes them, and remembers the keys of those that ask for it.
     async fn done(
         &self,
         done: &[(TimerId, i64)],

@@ -1,4 +1,4 @@
-//! The tables, how a database comes to have them, and whether the server will do.
+//! The tables, how a database comes to have them, and whether the server is suitable.
 
 use futures::StreamExt;
 use tokio_postgres::{Client, Error};
@@ -12,10 +12,10 @@ use crate::error::StartError;
 /// released never change.
 pub(super) const UPGRADES: [&str; 1] = [include_str!("../../../sql/1.sql")];
 
-/// Who makes or upgrades the schema holds this lock: the others wait, and find it made.
+/// Whoever creates or upgrades the schema holds this lock. The others wait, and find it done.
 const LOCK: i64 = 4_713_022_045_823_907_890;
 
-/// The oldest server that this was made for.
+/// The oldest server that this works with.
 const OLDEST: i32 = 140_000;
 
 pub(super) async fn prepare(place: &Place, upgrades: &[&str]) -> Result<(), StartError> {
@@ -78,8 +78,8 @@ async fn check_server(client: &Client) -> Result<(), StartError> {
     Ok(())
 }
 
-/// Whether a client keeps its session between two transactions. Through a pooler that lends
-/// sessions to transactions it does not, as soon as another one is in need of them.
+/// Whether a client keeps its session between two transactions. Behind a pooler in transaction mode
+/// it loses the session as soon as another client needs one.
 async fn check_sessions(place: &Place, client: &Client) -> Result<(), StartError> {
     let pid = "SELECT pg_catalog.pg_backend_pid()";
     let mine = |rows: Vec<tokio_postgres::SimpleQueryMessage>| {
@@ -91,7 +91,7 @@ async fn check_sessions(place: &Place, client: &Client) -> Result<(), StartError
     let before = mine(client.simple_query(pid).await.map_err(refused)?);
     let (other, messages) = open_client(place).await.map_err(failed)?;
     tokio::spawn(messages.for_each(|_| std::future::ready(())));
-    // It takes the session that is free, which is the one that this client has just used.
+    // Behind such a pooler this takes the free session, which the first client has just used.
     other.batch_execute("BEGIN; SELECT 1").await.map_err(refused)?;
     let after = mine(client.simple_query(pid).await.map_err(refused)?);
     other.batch_execute("COMMIT").await.map_err(refused)?;

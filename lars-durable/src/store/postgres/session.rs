@@ -30,8 +30,8 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// Connects, ends the `earlier` session of this lane, and waits until the server has let its
-    /// lock go.
+    /// Connects, ends the `earlier` session of this lane, and waits until the server has released
+    /// its lock.
     pub(super) async fn open(
         place: &Place,
         earlier: Option<&SessionId>,
@@ -120,7 +120,7 @@ pub(super) async fn open_client(place: &Place) -> Result<(Client, Messages), Fai
     let (client, mut messages) = place.connect.connect(&place.config).await?;
     let limit = milliseconds(place.limit);
     let (idle, locks) = (milliseconds(place.idle_limit), milliseconds(LOCK_PATIENCE));
-    // A frozen process holds no row for longer than its lease. What is committed is flushed.
+    // A frozen process holds no row for longer than its lease. Every commit is flushed.
     let settings = format!(
         "SET statement_timeout = {limit};
          SET lock_timeout = {locks};

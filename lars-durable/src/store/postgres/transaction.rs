@@ -15,7 +15,7 @@ pub(super) type Result<T> = std::result::Result<T, Failure>;
 pub(super) struct Transaction<'a> {
     session: &'a Session,
     pub(super) group: &'a str,
-    /// Whether others are told at once what they would find out later.
+    /// Whether other nodes are notified of what they would find out later.
     pub(super) notifies: bool,
     /// What the server's clock showed at the beginning: every date of the transaction counts from
     /// it.
@@ -101,7 +101,7 @@ impl<'a> Transaction<'a> {
         Ok(replies)
     }
 
-    /// Says what the last batch of calls is that this session knows to be committed.
+    /// Returns the last batch of calls that this session knows to be committed.
     pub(super) async fn commit(self) -> Result<Option<(u128, i64)>> {
         #[cfg(test)]
         crate::failpoint::may_die("before-commit");

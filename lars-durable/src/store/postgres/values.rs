@@ -67,7 +67,7 @@ impl<'a> FromSql<'a> for Id {
     accepts!(UUID);
 }
 
-/// A text that a database takes: one with a NUL byte would be refused for ever.
+/// A text that a database accepts: one with a NUL byte would be refused forever.
 pub(super) fn text(text: &str) -> Cow<'_, str> {
     if text.contains('\0') { text.replace('\0', "\u{fffd}").into() } else { text.into() }
 }

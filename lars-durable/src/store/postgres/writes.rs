@@ -1,9 +1,9 @@
 //! What callers ask for, in SQL.
 //!
-//! Calls that follow each other and are decided by their keys are carried out together: the rows of
-//! all their keys are read, the calls are worked off in their order on what was read, and what
-//! comes of it is written, with one statement for each kind of change. If another transaction takes
-//! one of the keys meanwhile, the unique index refuses the insert, and all of it is tried again.
+//! Consecutive calls that their keys decide are carried out together. The rows of all their keys
+//! are read, the calls are applied in order to what was read, and the result is written, with one
+//! statement for each kind of change. If another transaction takes one of the keys meanwhile, the
+//! unique index refuses the insert, and all of it is tried again.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -33,7 +33,7 @@ struct Insert<'a> {
     planned: Timestamp,
 }
 
-/// What the calls of one group have come to.
+/// What the calls of one group change.
 #[derive(Default)]
 struct Changes<'a> {
     holders: HashMap<&'a str, Holder>,

@@ -1,12 +1,12 @@
 //! Tables for tasks whose storage has no room for the place, and for those that have names.
 //!
-//! Such a table is a copy of the one of the body type, with the label in it. There is one for each
-//! combination of type, place and name, made at the first task and kept to the end of the process.
-//! A program has few of them, because a place is a place in its source. A thread remembers those
-//! that it used last, so it rarely takes the lock.
+//! Such a table is a copy of the body type's table, with the label in it. There is one for each
+//! combination of type, place and name. It is made for the first such task, and kept to the end of
+//! the process. A program has few of them, because a place is a place in its source. A thread
+//! remembers those that it used last, so it rarely takes the lock.
 //!
 //! (Not through `crate::sync`: what a thread finds here does not depend on when it looks, so the
-//! model checkers have nothing to explore, and their primitives do not outlive a model.)
+//! model checkers have nothing to explore. Nor do their primitives outlive a model.)
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -18,8 +18,8 @@ use crate::sync::GlobalMutex;
 
 use super::Table;
 
-/// How many tables there may be at most: names that a program makes up at run time, and leaks, must
-/// not fill the memory here as well. Tasks beyond that have no label.
+/// How many tables there may be at most. A program that makes up names at run time, and leaks them,
+/// must not fill the memory here as well. Tasks beyond that have no label.
 const MAX_TABLES: usize = 1 << 16;
 
 /// How many tables a thread remembers: a power of two.

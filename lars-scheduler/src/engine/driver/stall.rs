@@ -1,9 +1,9 @@
-//! Noticing that the scheduler's own pool does not get on: all of its threads are busy with tasks
-//! that take long, and others wait. Then "a slow task delays no other" has come to its end.
+//! Noticing that the scheduler's own pool is stalled: all its threads are busy with tasks that take
+//! long, and others wait. Then slow tasks do delay others.
 //!
 //! The driver looks a second after it has handed more tasks over than the pool has threads, and
 //! then once a second until no task waits. So this wakes the timer thread at most once a second,
-//! and not at all while there are threads enough.
+//! and not at all while there are enough threads.
 
 use super::Driver;
 use crate::base::panics::quietly;
@@ -26,7 +26,7 @@ impl Driver {
         }
     }
 
-    /// Tasks have been handed over.
+    /// Plans a look at the pool, if more tasks have been handed over than it has threads.
     fn plan_look(&mut self) {
         let pool = &self.live.pool;
         // (Another pool is shared with others, whose clocks may not be ours.)

@@ -1,9 +1,9 @@
 //! The walk that lists what is pending, step by step between turns.
 //!
 //! It goes through the memory of the entries, block by block, and not through the wheels. So it
-//! needs no place in a list that changes meanwhile: a timer stays in its entry from the call that
-//! schedules it until it is fired or cancelled, whatever wheel and level it is in. Each entry is
-//! looked at once, and so is each timer that is pending from the first step to the last.
+//! needs no position in a list that changes meanwhile: a timer stays in its entry from the call
+//! that schedules it until it is fired or cancelled, whatever wheel and level it is in. Each entry
+//! is looked at once, and so is each timer that is pending from the first step to the last.
 //!
 //! # What a step may read
 //!
@@ -15,9 +15,9 @@
 //! step ends, but for two things that handles may do: move the deadline, which is atomic, and take
 //! the task out to cancel it, which leaves the identity where it is ([`Entry::identity`]).
 //!
-//! What is still in an intake, and what belongs to a lane whose owner is inside just now, is put
-//! aside and looked at again after the first pass. That the state word is read as armed *behind the
-//! gate* is what counts: outside it says nothing.
+//! Entries that are still in an intake, or belong to a lane whose owner is inside just now, are put
+//! aside and looked at again after the first pass. The state word must be read as armed *behind the
+//! gate*: outside it says nothing.
 
 use std::ptr::NonNull;
 
@@ -33,8 +33,8 @@ const STEP: usize = if CHECKED { 4 } else { 512 };
 const STEP_BUSY: usize = if CHECKED { 1 } else { 64 };
 /// How many entries may be put aside, to be looked at again.
 const ASIDE: usize = if CHECKED { 8 } else { 1 << 16 };
-/// How often in a row looking at them again may be in vain: with the pauses of the timer thread for
-/// about 100 ms.
+/// How often in a row looking at them again may be in vain. With the pauses of the timer thread
+/// that takes about 100 ms.
 const IN_VAIN: u32 = if CHECKED { 1 } else { 2_048 };
 
 /// What a [`walk`](Driver::walk) left.
@@ -59,7 +59,7 @@ pub(super) struct Walk {
     /// The first entry that has not been looked at: its block and its number in that.
     next: (usize, usize),
     aside: Vec<NonNull<Entry>>,
-    /// How often in a row all that was looked at again had to be put aside once more.
+    /// How often in a row everything that was looked at again had to be put aside once more.
     in_vain: u32,
 }
 

@@ -33,9 +33,8 @@ pub enum BlockOnError {
     /// The future waits for something other than a timer of this scheduler.
     #[error("the future waits for something, and no timer is pending that could come due")]
     Stalled,
-    /// A task on another thread waits for this scheduler's time, which moves as soon as the thread
-    /// that blocks has nothing to do. What that task has to do before the next deadline would race
-    /// with it.
+    /// A task on another thread waits for this scheduler's time. That time moves as soon as the
+    /// blocked thread has nothing to do, so it would race with what the task still has to do.
     #[error(
         "a task on another thread waits for virtual time, which this thread moves whenever it has \
          nothing to do: keep everything on one thread"

@@ -11,15 +11,15 @@ use crate::systems::facade::{debug_fields, quietly};
 use crate::{CloseError, CloseReport, LightArrayRevolverScheduler};
 
 impl LightArrayRevolverScheduler {
-    /// Closes the scheduler on a thread of its own, and is ready with the report: for async code,
-    /// which must not block.
+    /// Closes the scheduler on a new thread, for async code that must not block. The future is
+    /// ready with the report.
     ///
-    /// It does what [`close`](Self::close) does. The pending tasks run on that thread, and not on
-    /// the executor that polls this. The scheduler refuses new tasks as soon as the thread has
-    /// begun. Dropping the future changes nothing: the scheduler is closed all the same, and the
-    /// owner is dropped after that.
+    /// It does what [`close`](Self::close) does. The pending tasks run on the new thread, and not
+    /// on the executor that polls the future. The scheduler refuses tasks as soon as the thread has
+    /// begun. If you drop the future, the scheduler is closed anyway, and its owner is dropped
+    /// after that.
     ///
-    /// (Should the system have no thread left, this call closes the scheduler itself, and blocks.)
+    /// (If the system has no thread left, this call closes the scheduler itself, and blocks.)
     ///
     /// # Errors
     ///

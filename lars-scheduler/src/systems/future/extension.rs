@@ -1,4 +1,4 @@
-//! Time limits as methods of futures.
+//! Timeouts and delays as methods of futures.
 
 use std::future::Future;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use super::after::After;
 use super::timeout::Timeout;
 use crate::Handle;
 
-/// Time as methods of futures, for chains of calls.
+/// Timeouts and delays as methods of futures.
 ///
 /// # Examples
 ///
@@ -29,17 +29,17 @@ use crate::Handle;
 /// # Ok(()) }
 /// ```
 pub trait FutureExt: Future + Sized {
-    /// This future, for at most `limit`, which counts from this call. See [`Handle::timeout`].
+    /// Limits this future to `limit`, counted from this call. See [`Handle::timeout`].
     fn timeout(self, timers: &Handle, limit: Duration) -> Timeout<Self> {
         timers.timeout(limit, self)
     }
 
-    /// This future, until `deadline` at most. See [`Handle::timeout_at`].
+    /// Limits this future to the time until `deadline`. See [`Handle::timeout_at`].
     fn timeout_at(self, timers: &Handle, deadline: Instant) -> Timeout<Self> {
         timers.timeout_at(deadline, self)
     }
 
-    /// This future, when `delay` has passed, counted from this call. See [`Handle::after`].
+    /// Starts this future when `delay` has passed, counted from this call. See [`Handle::after`].
     fn after(self, timers: &Handle, delay: Duration) -> After<Self> {
         timers.after(delay, self)
     }

@@ -10,12 +10,12 @@ use ::hyper::rt::{Sleep, Timer};
 use super::sleep::Sleep as OurSleep;
 use crate::Handle;
 
-/// Timers for hyper, with the feature `hyper`: what the `timer` methods of its builders take.
+/// Timers for hyper, with the feature `hyper`. Pass it to the `timer` methods of hyper's builders.
 ///
-/// Hyper's sleeps have no result. One that the scheduler refuses, because it has stopped or is
-/// full, never ends: hyper then has no time-out there, rather than one before its time.
+/// Hyper's sleeps have no result. If the scheduler refuses one, because it has stopped or is full,
+/// that sleep never ends. So hyper has no timeout then, rather than one before its time.
 ///
-/// A connection's sleep is moved in place, also nearer.
+/// A connection's sleep is moved in place, nearer as well as further out.
 ///
 /// # Examples
 ///

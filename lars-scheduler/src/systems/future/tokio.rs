@@ -16,20 +16,21 @@ use crate::sync::{AtomicBool, Mutex, Ordering};
 use crate::systems::facade::{Following, debug_fields};
 use crate::systems::wake_timer::take_woke_elsewhere;
 
-/// A tokio runtime of one thread, whose waiting moves virtual time, with the feature `tokio`: for
-/// tests of code that spawns tasks. Made by [`VirtualTime::with_tokio`].
+/// A tokio runtime of one thread in virtual time, for tests of code that spawns tasks (feature
+/// `tokio`). Made by [`VirtualTime::with_tokio`].
 ///
-/// When no task has anything to do, time moves to the next deadline of the scheduler. So all that
-/// is due at a deadline, and all that follows from it in any task, happens before time moves on.
+/// When no task has anything to do, time moves to the scheduler's next deadline. So everything that
+/// is due at a deadline, and everything that follows from it in any task, happens before time moves
+/// on.
 ///
 /// It dereferences to the [`VirtualTime`].
 ///
-/// **What moves time** are the timers of this scheduler. Tokio's own timers and sockets are not
-/// enabled: `tokio::time::sleep` panics here, instead of waiting in another time. Code under test
-/// takes its time from a [`Handle`](crate::Handle).
+/// **Only timers of this scheduler** move time. Tokio's own timers and sockets are not enabled:
+/// `tokio::time::sleep` panics, instead of waiting in another time. Code under test takes its time
+/// from a [`Handle`](crate::Handle).
 ///
-/// **Other threads** have no part in virtual time. While a task waits for `spawn_blocking`, time
-/// moves on, or, if nothing is due, [`block_on`](Self::block_on) gives up.
+/// **Other threads** take no part in virtual time. While a task waits for `spawn_blocking`, time
+/// moves on. If no timer is pending then, [`block_on`](Self::block_on) gives up.
 ///
 /// # Examples
 ///
@@ -53,7 +54,7 @@ use crate::systems::wake_timer::take_woke_elsewhere;
 pub struct TokioInVirtualTime {
     runtime: Runtime,
     shared: Arc<Shared>,
-    /// Held by the one call of `block_on` at a time.
+    /// Held by `block_on`, one call at a time.
     blocks: Mutex<()>,
 }
 
@@ -73,7 +74,7 @@ impl Shared {
         self.main.wake();
     }
 
-    /// The runtime's thread has nothing to do, unless it is the future of `block_on` that has.
+    /// The runtime's thread has nothing to do, unless the future of `block_on` has been woken.
     fn idle(&self) {
         if self.woken.load(Ordering::Acquire) {
             return;
@@ -82,7 +83,7 @@ impl Shared {
         let moved = self.time.advance_to_next();
         let error = match moved {
             _ if take_woke_elsewhere() => BlockOnError::OtherThread,
-            // Something that another thread, or a scheduler that ends, has woken meanwhile.
+            // Unless another thread, or a scheduler that ends, has woken something meanwhile.
             None if !self.woken.load(Ordering::Acquire) => BlockOnError::Stalled,
             _ => return,
         };

@@ -15,7 +15,7 @@ use crate::Handle;
 
 type BoxError = Box<dyn Error + Send + Sync>;
 
-/// A layer that limits the time of each request, with the feature `tower`.
+/// A layer that limits the time of each request (feature `tower`).
 ///
 /// A request that takes too long is dropped, and fails with a
 /// [`TimeoutError`](super::TimeoutError).
@@ -53,7 +53,7 @@ pub struct TimeoutLayer {
 }
 
 impl TimeoutLayer {
-    /// `limit` for each request, counted from the call, by the timers of this scheduler.
+    /// Limits each request to `limit`, counted from its call, by the timers of this scheduler.
     pub fn new(handle: &Handle, limit: Duration) -> Self {
         Self { handle: handle.clone(), limit }
     }

@@ -1,4 +1,4 @@
-//! Questions: their answers, their time-outs, and the end.
+//! Questions: their answers, their timeouts, and the end.
 
 use std::sync::Arc;
 

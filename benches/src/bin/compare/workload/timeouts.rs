@@ -1,4 +1,4 @@
-//! W2b: request time-outs. A ring of outstanding timers; each step cancels the oldest and schedules
+//! W2b: request timeouts. A ring of outstanding timers; each step cancels the oldest and schedules
 //! a new one.
 
 use std::collections::VecDeque;
