@@ -11,6 +11,8 @@ if ! rustup component add --toolchain nightly miri rust-src >/dev/null 2>&1 \
     exit 0
 fi
 export CARGO_TARGET_DIR=target/miri
+# Miri takes seconds to print one, and some tests panic a hundred times on purpose.
+export RUST_BACKTRACE=0
 
 export MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-strict-provenance"
 cargo +nightly miri test -p lars-scheduler --lib -- \

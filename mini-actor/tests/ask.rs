@@ -359,7 +359,7 @@ fn a_waker_of_an_asker_that_panics_does_not_fail_the_actor_that_answers() {
     oracle.tell(Question::Release).unwrap();
     kit.settle();
     assert!(!oracle.is_stopped());
-    assert_eq!(kit.scheduler().timers().pending(), 0, "the time-out was not cancelled");
+    assert_eq!(kit.scheduler().timers().pending(), 0, "the timeout was not cancelled");
     assert_eq!(ask.wait(), Ok(7));
 }
 

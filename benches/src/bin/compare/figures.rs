@@ -196,7 +196,7 @@ pub(crate) fn title(workload: Workload) -> &'static str {
     match workload {
         Workload::W1 => "W1, schedule",
         Workload::W2 => "W2, schedule and cancel",
-        Workload::W2b => "W2b, request time-outs",
+        Workload::W2b => "W2b, request timeouts",
         Workload::W3 => "W3, burst",
         Workload::W4 => "W4, steady precision",
         Workload::W5 => "W5, idle",
