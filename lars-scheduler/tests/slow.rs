@@ -170,13 +170,17 @@ fn a_pool_whose_threads_are_all_busy_for_a_second_while_a_task_waits_is_noticed(
     let scheduler = builder().pool_threads(2).build().unwrap();
     let (release, hold) = channel::<()>();
     let hold = std::sync::Arc::new(std::sync::Mutex::new(hold));
+    let (begins, begun) = channel();
     for _ in 0..2 {
-        let hold = std::sync::Arc::clone(&hold);
+        let (hold, begins) = (std::sync::Arc::clone(&hold), begins.clone());
         let block = move || {
+            begins.send(()).unwrap();
             let _ = hold.lock().unwrap().recv();
         };
         scheduler.schedule_once(Duration::ZERO, block).unwrap();
     }
+    // Both are busy before there is a third task, or a thread might run that one first.
+    begun.iter().take(2).for_each(drop);
     let (sender, ran) = channel();
     scheduler.schedule_once(Duration::from_millis(1), move || sender.send(()).unwrap()).unwrap();
     while scheduler.metrics().pool_stalls == 0 {
