@@ -100,7 +100,7 @@ pub use self::base::threads::{ThreadKind, ThreadStart};
 pub use self::executor::RayonExecutor;
 #[cfg(feature = "tokio")]
 pub use self::executor::TokioExecutor;
-pub use self::executor::pool::Pool;
+pub use self::executor::pool::{Pool, PoolBuilder};
 pub use self::executor::task::{IntoTask, NoHook, Task};
 pub use self::executor::{Executor, Inline, Rejected, Runnable, SpawnExecutor};
 

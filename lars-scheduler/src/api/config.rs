@@ -70,6 +70,8 @@ pub struct Builder {
     max_pending: Option<usize>,
     pub(crate) thread_name: String,
     pool_threads: Option<usize>,
+    pool_queue: Option<usize>,
+    pool_stack_size: Option<usize>,
     shutdown_timeout: Duration,
     close_policy: ClosePolicy,
     executor: Option<DefaultExecutor>,
@@ -95,6 +97,8 @@ impl Builder {
             max_pending: None,
             thread_name: DEFAULT_NAME.to_owned(),
             pool_threads: None,
+            pool_queue: None,
+            pool_stack_size: None,
             shutdown_timeout: DEFAULT_SHUTDOWN,
             close_policy: ClosePolicy::default(),
             executor: None,
@@ -196,6 +200,60 @@ impl Builder {
         self
     }
 
+    /// How many tasks may wait for a thread of the default pool; at least 1, and no limit by
+    /// default.
+    ///
+    /// While so many wait, further timers that are due stay in the scheduler until there is room.
+    /// Nothing is lost, nothing runs on the timer thread instead, and that thread does not block:
+    /// inline tasks run on time. The timers that wait are pending as before. They can be cancelled
+    /// and moved, `stop` hands them back, and they keep their places within
+    /// [`max_pending`](Self::max_pending). So both limits together bound the memory: if the pool
+    /// does not get on, schedule calls are refused in the end. The log says when the queue is full,
+    /// and [`Metrics::held_for_pool`](crate::Metrics::held_for_pool) counts the timers that had to
+    /// wait.
+    ///
+    /// The limit does not hold for work that has no timer to wait in: what another executor
+    /// rejected, and what a worker or a future hands over at once. Nor does it hold in virtual
+    /// time, which would have to wait for the pool's threads. For a pool of your own there is
+    /// [`PoolBuilder::queue`](crate::PoolBuilder::queue). If several schedulers share it, each
+    /// looks for room by itself, so together they can exceed the limit for a moment.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_scheduler::LightArrayRevolverScheduler;
+    /// use std::sync::mpsc;
+    /// use std::time::Duration;
+    ///
+    /// let scheduler =
+    ///     LightArrayRevolverScheduler::builder().pool_threads(1).pool_queue(1).build()?;
+    /// let (release, hold) = mpsc::channel::<()>();
+    /// let _ = scheduler.schedule_once(Duration::ZERO, move || hold.recv().unwrap_or_default())?;
+    /// let (sender, ran) = mpsc::channel();
+    /// for number in 0..3 {
+    ///     let sender = sender.clone();
+    ///     let _ = scheduler.schedule_once(Duration::ZERO, move || drop(sender.send(number)))?;
+    /// }
+    /// while scheduler.metrics().held_for_pool < 2 {
+    ///     std::thread::yield_now();
+    /// }
+    /// drop(release); // the task that occupies the thread ends
+    /// assert_eq!((ran.recv()?, ran.recv()?, ran.recv()?), (0, 1, 2));
+    /// # Ok(()) }
+    /// ```
+    pub fn pool_queue(mut self, limit: usize) -> Self {
+        self.pool_queue = Some(limit);
+        self
+    }
+
+    /// The stack size of each thread of the default pool, in bytes, from 64 KiB to 1 GiB; by
+    /// default that of std, which is 2 MiB unless `RUST_MIN_STACK` says otherwise.
+    pub fn pool_stack_size(mut self, bytes: usize) -> Self {
+        self.pool_stack_size = Some(bytes);
+        self
+    }
+
     /// How long [`close`](crate::LightArrayRevolverScheduler::close) waits, in all, for the timer
     /// thread and for unfinished tasks on the scheduler's own pool; 5 s by default. Dropping the
     /// owner waits as long for the timer thread.
@@ -293,14 +351,10 @@ impl Builder {
         if self.max_pending == Some(0) {
             return Err(ConfigError::MaxPending { given: 0 });
         }
-        let pool_threads =
-            self.pool_threads.unwrap_or_else(|| num_cpus::get().min(Pool::MAX_THREADS));
-        let pool = Pool::with_hook(
-            &format!("{}-worker", self.thread_name),
-            pool_threads,
-            self.on_thread_start,
-        )
-        .map_err(|error| {
+        let mut pool = Pool::builder(format!("{}-worker", self.thread_name));
+        (pool.threads, pool.queue) = (self.pool_threads, self.pool_queue);
+        (pool.stack_size, pool.on_start) = (self.pool_stack_size, self.on_thread_start);
+        let pool = pool.build().map_err(|error| {
             match error {
                 // Report the name that the caller gave, not the one derived from it.
                 ConfigError::ThreadName { .. } => {
@@ -334,6 +388,8 @@ debug_fields!(|it: Builder|
     max_pending: it.max_pending,
     thread_name: it.thread_name,
     pool_threads: it.pool_threads,
+    pool_queue: it.pool_queue,
+    pool_stack_size: it.pool_stack_size,
     shutdown_timeout: it.shutdown_timeout,
     close_policy: it.close_policy,
 );
