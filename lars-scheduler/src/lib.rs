@@ -108,6 +108,6 @@ pub use self::executor::{Executor, Inline, Rejected, Runnable, SpawnExecutor};
 pub use self::systems::backoff;
 #[cfg(not(lars_loom))]
 pub use self::systems::{
-    call, delay_queue, future, repeated_timer, retry, scheduled_executor, supervised, wall_clock,
-    worker,
+    call, debounce, delay_queue, future, repeated_timer, retry, scheduled_executor, supervised,
+    wall_clock, worker,
 };

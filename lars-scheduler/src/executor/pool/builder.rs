@@ -74,8 +74,9 @@ impl PoolBuilder {
     ///
     /// If the pool is the executor of a scheduler ([`Builder::executor`]), its due timers wait in
     /// the scheduler; see [`Builder::pool_queue`]. A task that names the pool itself
-    /// ([`Task::executor`](crate::Task::executor)) and is rejected runs on the scheduler's own pool.
+    /// ([`Task::executor`]) and is rejected runs on the scheduler's own pool.
     ///
+    /// [`Task::executor`]: crate::Task::executor
     /// [`Builder::executor`]: crate::Builder::executor
     /// [`Builder::pool_queue`]: crate::Builder::pool_queue
     pub fn queue(mut self, limit: usize) -> Self {
