@@ -88,6 +88,7 @@ pub use self::api::pending::{PendingTask, StopFuture};
 pub use self::api::rate::MissedTickBehavior;
 pub use self::api::repeat::{IntoPeriodic, Periodic, Repeat, Start, Verdict};
 pub use self::api::scheduler::LightArrayRevolverScheduler;
+pub use self::api::settings::Settings;
 pub use self::api::timer_driver::TimerDriver;
 pub use self::api::virtual_time::{NotIdle, VirtualTime};
 pub use self::base::error::{BuildError, ConfigError, Refusal, ScheduleError};

@@ -4,10 +4,11 @@ use std::ops::Deref;
 use std::time::Duration;
 
 use crate::api::close::{CloseError, CloseReport};
-use crate::api::config::{Builder, VIRTUAL_TICK};
+use crate::api::config::Builder;
 use crate::api::handle::Handle;
 use crate::api::listing::{ListingFuture, TimerQuery};
 use crate::api::pending::StopFuture;
+use crate::api::settings::VIRTUAL_TICK;
 use crate::api::turned::{Turned, Turning};
 use crate::base::clock::Clock;
 use crate::base::debug::debug_fields;
