@@ -448,8 +448,8 @@ impl ActorSystem {
     ///
     /// 1. Nothing can be scheduled any more, and the messages that are scheduled are sent now,
     ///    before their time, or dropped, by [`Builder::close_policy`]. Periodic sends and the
-    ///    actors' own timers end. (On a scheduler of somebody else, messages that are scheduled stay
-    ///    there: see [`Builder::on_scheduler`].)
+    ///    actors' own timers end. (On a scheduler of somebody else, scheduled messages stay there:
+    ///    see [`Builder::on_scheduler`].)
     /// 2. Nobody can be spawned any more. Every actor without a parent is asked to stop: it
     ///    receives what is in its mailbox, then its children stop in the same way, then it stops.
     ///    Actors still receive and send meanwhile, to whoever has not closed its mailbox; what they
