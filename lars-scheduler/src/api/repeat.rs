@@ -297,7 +297,8 @@ enum Rule {
 /// todo!() }`.)
 #[diagnostic::on_unimplemented(
     message = "a repeated task returns nothing or `ControlFlow<()>`, not `{Self}`",
-    note = "end the closure with a semicolon if its result does not matter"
+    note = "end the closure with a semicolon if its result does not matter",
+    note = "for async work there is `handle.interval(period)`, a stream to await in a loop"
 )]
 pub trait Verdict: sealed::Answer {}
 
