@@ -40,7 +40,7 @@ pub mod bench;
 mod tests;
 
 /// The examples of the pages beside the crate.
-#[cfg(all(doctest, feature = "cron"))]
+#[cfg(all(doctest, feature = "cron", feature = "serde"))]
 mod pages {
     #[doc = include_str!("../../docs/semantics.md")]
     struct Semantics;

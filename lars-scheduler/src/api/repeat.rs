@@ -472,9 +472,6 @@ impl Handle {
                 number: FIRST,
                 _room: room,
             })),
-            missed: task.missed,
-            name: options.name,
-            place,
         });
         let run = Run { series: Arc::clone(&series) };
         match self.submit((now, first), &options, place, run) {
@@ -488,8 +485,8 @@ impl Handle {
                     run: plan.run,
                     hook: plan.hook,
                     run_on: options.run_on,
-                    missed: series.missed,
-                    name: series.name,
+                    missed: task.missed,
+                    name: options.name,
                 };
                 Err(ScheduleError::new(refusal, T::from_periodic(periodic)))
             }
@@ -531,9 +528,6 @@ struct RunningSeries<F, C> {
     cell: Arc<SeriesCell>,
     handle: Handle,
     run_on: RunOn,
-    missed: MissedTickBehavior,
-    name: Option<&'static str>,
-    place: &'static Location<'static>,
     /// `None` once the series is over.
     plan: UnsafeCell<Option<Plan<F, C>>>,
 }
@@ -611,14 +605,15 @@ where
             return;
         }
         let run_on = series.run_on.clone();
-        let options = TaskOptions { run_on, run_on_close: false, name: series.name };
+        let (name, place) = series.cell.label();
+        let options = TaskOptions { run_on, run_on_close: false, name };
         // SAFETY: the series' `Run` has been used up here; the plan goes back before the next one
         // is made, which is then the only one.
         unsafe { series.put_plan(plan) };
         let run = Self { series: Arc::clone(&series) };
         let due = Deadline { at: next, immediate };
         series.cell.arm_for(next);
-        match series.handle.submit((now, due), &options, series.place, run) {
+        match series.handle.submit((now, due), &options, place, run) {
             Ok(handle) => series.cell.armed(number, handle),
             // The scheduler has stopped, and the series ends with it.
             Err((_, run)) => run.lost(),
