@@ -3,6 +3,13 @@
 pub(crate) mod debug;
 pub(crate) mod exclusive;
 
+#[cfg(feature = "histogram")]
+pub(crate) mod buckets;
+
+pub(crate) mod durations;
+
+pub(crate) mod runs;
+
 pub(crate) mod error;
 
 pub(crate) mod tick;

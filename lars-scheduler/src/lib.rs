@@ -83,13 +83,14 @@ pub use self::api::handle::Handle;
 pub use self::api::listing::{
     Listing, ListingFuture, PendingTimer, TimerGroup, TimerKind, TimerQuery,
 };
-pub use self::api::metrics::{Lateness, Metrics};
+pub use self::api::metrics::{Metrics, PoolMetrics};
 pub use self::api::pending::{PendingTask, StopFuture};
 pub use self::api::rate::MissedTickBehavior;
 pub use self::api::repeat::{IntoPeriodic, Periodic, Repeat, Start, Verdict};
 pub use self::api::scheduler::LightArrayRevolverScheduler;
 pub use self::api::timer_driver::TimerDriver;
 pub use self::api::virtual_time::{NotIdle, VirtualTime};
+pub use self::base::durations::Durations;
 pub use self::base::error::{BuildError, ConfigError, Refusal, ScheduleError};
 pub use self::base::identity::TaskIdentity;
 pub use self::base::panics::{PanicIn, PanicReport};

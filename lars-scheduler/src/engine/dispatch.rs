@@ -18,30 +18,33 @@ use crate::sync::Arc;
 pub(crate) struct Batch {
     /// For the pool; never more than a chunk.
     tasks: Vec<Timed>,
+    /// When the last of them was pushed.
+    pushed: u64,
     /// Whether tasks were handed over since somebody asked.
     handed_over: bool,
 }
 
 impl Batch {
     pub(crate) fn new() -> Self {
-        Self { tasks: Vec::with_capacity(CHUNK), handed_over: false }
+        Self { tasks: Vec::with_capacity(CHUNK), pushed: 0, handed_over: false }
     }
 
-    /// Runs a due task, or takes it to hand it to the scheduler's executor.
+    /// Runs a due task, or takes it to hand it to the scheduler's executor. It is `now`.
     ///
     /// (Inlined, and the task runs where it lies: each copy of its four words waits for the one
     /// before. 6 ns a task.)
     #[inline(always)]
-    pub(crate) fn push(&mut self, live: &Live, task: RawTask, due: u64, inline: bool) {
+    pub(crate) fn push(&mut self, live: &Live, task: RawTask, due: u64, now: u64, inline: bool) {
         match &live.executor {
             DefaultExecutor::Pool(pool) if !inline => {
                 self.tasks.push(Timed { task, due });
+                self.pushed = now;
                 if self.tasks.len() == CHUNK {
                     self.hand_over(live, pool);
                 }
             }
             DefaultExecutor::Other(executor) if !inline => {
-                hand_over(live, &**executor, task, due);
+                hand_over(live, &**executor, task, due, now);
             }
             _ => {
                 // Tasks before it must not wait until it is done.
@@ -74,11 +77,12 @@ impl Batch {
     fn hand_over(&mut self, live: &Live, pool: &Pool) {
         self.handed_over = true;
         if self.tasks.len() == 1 {
-            self.tasks.drain(..).for_each(|timed| hand_over(live, pool, timed.task, timed.due));
+            let Self { tasks, pushed, .. } = self;
+            tasks.drain(..).for_each(|timed| hand_over(live, pool, timed.task, timed.due, *pushed));
             return;
         }
         let tasks = std::mem::replace(&mut self.tasks, Vec::with_capacity(CHUNK));
-        let mut chunk = Chunk::new(tasks, &live.reporter);
+        let mut chunk = Chunk::new(tasks, self.pushed, &live.reporter);
         // Accepted tasks run: on the other pool, or, where not a single thread can be started,
         // here.
         for pool in [pool, &live.pool] {
@@ -99,10 +103,11 @@ pub(crate) fn runs_here(live: &Live, inline: bool) -> bool {
     inline || matches!(live.executor, DefaultExecutor::Inline)
 }
 
-/// Hands a task that was due at `due` to an executor, or to a substitute that accepts it.
-pub(crate) fn hand_over(live: &Live, executor: &dyn Executor, task: RawTask, due: u64) {
+/// Hands a task that was due at `due` to an executor, or to a substitute that accepts it. It is
+/// `now`.
+pub(crate) fn hand_over(live: &Live, executor: &dyn Executor, task: RawTask, due: u64, now: u64) {
     let whose = task.whose();
-    let task = Runnable::of_scheduler(task, due, &live.reporter);
+    let task = Runnable::of_scheduler(task, due, now, &live.reporter);
     let mut rejected: Option<Rejected> = None;
     live.reporter
         .contain_task(whose, PanicIn::Executor, || rejected = executor.execute(task).err());
@@ -130,8 +135,11 @@ pub(crate) struct OnExecutor<B> {
 impl<B: TaskBody> TaskBody for OnExecutor<B> {
     fn run(self) {
         let Self { body, label, executor, live, due } = self;
-        hand_over(&live, &*executor, RawTask::new(body, label), due);
+        let now = live.clock.now();
+        hand_over(&live, &*executor, RawTask::new(body, label), due, now);
     }
+
+    const HANDS_OVER: bool = true;
 
     fn run_here(self) {
         self.body.run();

@@ -13,7 +13,6 @@ use self::walk::Walk;
 use crate::base::panics::PanicIn;
 use crate::base::raw_task::Row;
 use crate::base::run_clock::RunClock;
-use crate::base::slow::RanOn;
 use crate::base::tick::{LAST_INSTANT, NEVER};
 use crate::engine::counts::DriverCounts;
 use crate::engine::dispatch::{Batch, runs_here};
@@ -149,7 +148,7 @@ impl Driver {
             exact_order,
             row: Row::default(),
             batch: Batch::new(),
-            runs: RunClock::new(RanOn::TimerThread),
+            runs: RunClock::new(),
             look_at_pool: None,
             walks: VecDeque::new(),
             finished: false,
@@ -435,16 +434,21 @@ impl Driver {
         }
         // Foreign code runs from here on. Its panics are contained.
         let inline = flags.is_inline();
-        let together = task.is_together() && runs_here(&self.live, inline);
+        let here = runs_here(&self.live, inline);
+        let together = here && task.is_together();
         if !(together && self.row.takes(&task)) {
             self.run_row();
         }
         let late = self.runs.begin(&task, deadline, &self.live.clock, &self.live.reporter);
-        self.live.counts.record_fired(late);
+        DriverCounts::add(&self.live.counts.fired, 1);
+        // (The thread that runs another task records how late it is.)
+        if here && !task.hands_over() {
+            self.live.counts.lateness.record(late, 1);
+        }
         if together {
             self.row.add(task);
         } else {
-            self.batch.push(&self.live, task, deadline, inline);
+            self.batch.push(&self.live, task, deadline, self.runs.now(), inline);
         }
         true
     }

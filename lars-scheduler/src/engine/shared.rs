@@ -236,20 +236,33 @@ pub(crate) struct Live {
 
 impl Live {
     pub(crate) fn new(
-        settings: Settings,
+        mut settings: Settings,
         executors: Executors,
         clock: Clock,
         alarm: impl Into<Alarm>,
     ) -> Arc<Self> {
-        let core = Arc::new(Core::new(settings, clock, alarm.into()));
         let Executors { default, pool } = executors;
+        settings.reporter.runs = pool_of_tasks(&default, &pool).runs();
+        let core = Arc::new(Core::new(settings, clock, alarm.into()));
         Arc::new(Self { core: ManuallyDrop::new(core), executor: default, pool })
+    }
+
+    /// The pool to which tasks go: the scheduler's own, unless it was given another.
+    pub(crate) fn pool_of_tasks(&self) -> &Pool {
+        pool_of_tasks(&self.executor, &self.pool)
     }
 
     /// The address that entries' handles keep. It may reach all of the allocation, counts included,
     /// so that the last orphan can take the share back with it.
     pub(crate) fn address(&self) -> *const Core {
         Arc::as_ptr(&self.core)
+    }
+}
+
+fn pool_of_tasks<'a>(default: &'a DefaultExecutor, own: &'a Pool) -> &'a Pool {
+    match default {
+        DefaultExecutor::Pool(pool) => pool,
+        DefaultExecutor::Inline | DefaultExecutor::Other(_) => own,
     }
 }
 

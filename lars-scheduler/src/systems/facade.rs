@@ -127,13 +127,15 @@ impl Handle {
             (RunOn::Default, DefaultExecutor::Pool(pool)) => pool,
             (RunOn::Default, DefaultExecutor::Inline) | (RunOn::Inline, _) => &Inline,
         };
-        hand_over(live, executor, RawTask::new(body, Label::default()), live.clock.now());
+        let now = live.clock.now();
+        hand_over(live, executor, RawTask::new(body, Label::default()), now, now);
     }
 
     /// Runs a task now on the scheduler's own pool, whatever its executor is.
     pub(crate) fn hand_over_to_pool(&self, body: impl TaskBody) {
         let live = self.live();
-        hand_over(live, &live.pool, RawTask::new(body, Label::default()), live.clock.now());
+        let now = live.clock.now();
+        hand_over(live, &live.pool, RawTask::new(body, Label::default()), now, now);
     }
 }
 
