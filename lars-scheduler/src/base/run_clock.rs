@@ -122,7 +122,7 @@ impl RunClock {
         self.noted += 1;
     }
 
-    /// Many tasks have run since the last reading.
+    /// Much has happened since the last reading.
     pub(crate) fn many_ran(&mut self) {
         self.left = 0;
     }

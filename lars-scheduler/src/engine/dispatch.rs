@@ -13,51 +13,47 @@ use crate::sync::Arc;
 
 /// Due tasks on their way to a pool, which gets many in one call.
 ///
-/// Tasks start, or are handed over, in the order in which they are pushed.
+/// Tasks start, or are handed over, in the order in which they come.
 #[derive(Debug)]
 pub(crate) struct Batch {
     /// For the pool; never more than a chunk.
     tasks: Vec<Timed>,
-    /// When the last of them was pushed.
-    pushed: u64,
     /// Whether tasks were handed over since somebody asked.
     handed_over: bool,
 }
 
 impl Batch {
     pub(crate) fn new() -> Self {
-        Self { tasks: Vec::with_capacity(CHUNK), pushed: 0, handed_over: false }
+        Self { tasks: Vec::with_capacity(CHUNK), handed_over: false }
     }
 
-    /// Runs a due task, or takes it to hand it to the scheduler's executor. It is `now`.
+    /// Takes a due task to hand it to the pool, the scheduler's default executor. True if it was
+    /// handed over.
+    #[inline]
+    pub(crate) fn add(&mut self, live: &Live, pool: &Pool, task: RawTask, due: u64) -> bool {
+        self.tasks.push(Timed { task, due });
+        let full = self.tasks.len() == CHUNK;
+        if full {
+            self.hand_over(live, pool);
+        }
+        full
+    }
+
+    /// Runs a due task.
     ///
     /// (Inlined, and the task runs where it lies: each copy of its four words waits for the one
     /// before. 6 ns a task.)
     #[inline(always)]
-    pub(crate) fn push(&mut self, live: &Live, task: RawTask, due: u64, now: u64, inline: bool) {
-        match &live.executor {
-            DefaultExecutor::Pool(pool) if !inline => {
-                self.tasks.push(Timed { task, due });
-                self.pushed = now;
-                if self.tasks.len() == CHUNK {
-                    self.hand_over(live, pool);
-                }
-            }
-            DefaultExecutor::Other(executor) if !inline => {
-                hand_over(live, &**executor, task, due, now);
-            }
-            _ => {
-                // Tasks before it must not wait until it is done.
-                self.flush(live);
-                let task = ManuallyDrop::new(task);
-                // SAFETY: the task is neither used nor dropped after this.
-                let run = || unsafe { task.run_in_place() };
-                live.reporter.contain_task(task.whose(), PanicIn::Task, run);
-            }
-        }
+    pub(crate) fn run(&mut self, live: &Live, task: RawTask) {
+        // Tasks before it must not wait until it is done.
+        self.flush(live);
+        let task = ManuallyDrop::new(task);
+        // SAFETY: the task is neither used nor dropped after this.
+        let run = || unsafe { task.run_in_place() };
+        live.reporter.contain_task(task.whose(), PanicIn::Task, run);
     }
 
-    /// Hands over what was pushed. Call it before anything that may take long, and at the end of
+    /// Hands over what was added. Call it before anything that may take long, and at the end of
     /// each turn.
     #[inline]
     pub(crate) fn flush(&mut self, live: &Live) {
@@ -76,13 +72,15 @@ impl Batch {
     #[inline(never)]
     fn hand_over(&mut self, live: &Live, pool: &Pool) {
         self.handed_over = true;
+        let now = live.clock.now();
         if self.tasks.len() == 1 {
-            let Self { tasks, pushed, .. } = self;
-            tasks.drain(..).for_each(|timed| hand_over(live, pool, timed.task, timed.due, *pushed));
+            self.tasks
+                .drain(..)
+                .for_each(|timed| hand_over(live, pool, timed.task, timed.due, now));
             return;
         }
         let tasks = std::mem::replace(&mut self.tasks, Vec::with_capacity(CHUNK));
-        let mut chunk = Chunk::new(tasks, self.pushed, &live.reporter);
+        let mut chunk = Chunk::new(tasks, now, &live.reporter);
         // Accepted tasks run: on the other pool, or, where not a single thread can be started,
         // here.
         for pool in [pool, &live.pool] {
@@ -97,10 +95,22 @@ impl Batch {
     }
 }
 
-/// Whether [`Batch::push`] runs such a task where it is called.
+/// Where a due task goes.
+pub(crate) enum Way<'a> {
+    /// It runs on the thread that turns the driver.
+    Here,
+    Pool(&'a Pool),
+    Other(&'a dyn Executor),
+}
+
+/// Where a due task goes, `inline` or not.
 #[inline]
-pub(crate) fn runs_here(live: &Live, inline: bool) -> bool {
-    inline || matches!(live.executor, DefaultExecutor::Inline)
+pub(crate) fn way_of(live: &Live, inline: bool) -> Way<'_> {
+    match &live.executor {
+        DefaultExecutor::Pool(pool) if !inline => Way::Pool(pool),
+        DefaultExecutor::Other(executor) if !inline => Way::Other(&**executor),
+        _ => Way::Here,
+    }
 }
 
 /// Hands a task that was due at `due` to an executor, or to a substitute that accepts it. It is
