@@ -189,16 +189,23 @@ impl Runnable {
 
     /// Runs the task. A panic in it is contained and reported.
     pub fn run(self) {
-        if let Some(reporter) = &self.reporter
-            && let Some(clock) = &reporter.clock
-        {
-            // Not on a pool, whose threads need not read the clock for each task.
-            let now = clock.now();
-            let at = reporter.runs.elsewhere();
-            at.began(now.saturating_sub(self.due));
-            at.waited(now.saturating_sub(self.handed_over), 1);
-        }
-        self.run_then(|_| ());
+        let began = self.begin_elsewhere();
+        self.run_then(|reporter| {
+            if let (Some(began), Some(clock)) = (began, &reporter.clock) {
+                reporter.runs.elsewhere().took(clock.now().saturating_sub(began), 1);
+            }
+        });
+    }
+
+    /// The task begins on a thread that has no run clock, and so reads the clock for each. Says
+    /// when, if it is the task of a scheduler.
+    fn begin_elsewhere(&self) -> Option<u64> {
+        let reporter = self.reporter.as_ref()?;
+        let now = reporter.clock.as_ref()?.now();
+        let at = reporter.runs.elsewhere();
+        at.began(now.saturating_sub(self.due));
+        at.waited(now.saturating_sub(self.handed_over), 1);
+        Some(now)
     }
 
     /// [Runs](Self::run) the task that has begun on a thread whose clock this is.

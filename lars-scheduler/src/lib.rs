@@ -40,7 +40,7 @@ pub mod bench;
 mod tests;
 
 /// The examples of the pages beside the crate.
-#[cfg(all(doctest, feature = "cron"))]
+#[cfg(all(doctest, feature = "cron", feature = "metrics"))]
 mod pages {
     #[doc = include_str!("../../docs/semantics.md")]
     struct Semantics;
@@ -84,6 +84,9 @@ pub use self::api::listing::{
     Listing, ListingFuture, PendingTimer, TimerGroup, TimerKind, TimerQuery,
 };
 pub use self::api::metrics::{Metrics, PoolMetrics};
+#[cfg(feature = "metrics")]
+#[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
+pub use self::api::metrics_reporter::MetricsReporter;
 pub use self::api::pending::{PendingTask, StopFuture};
 pub use self::api::rate::MissedTickBehavior;
 pub use self::api::repeat::{IntoPeriodic, Periodic, Repeat, Start, Verdict};
