@@ -25,6 +25,7 @@ pub(crate) mod raw_task;
 
 pub(crate) mod panics;
 
+pub(crate) mod in_span;
 pub(crate) mod run_clock;
 pub(crate) mod threads;
 pub(crate) mod wait;

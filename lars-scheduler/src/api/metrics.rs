@@ -120,8 +120,8 @@ pub struct PoolMetrics {
     ///
     /// Recorded when the clock is read next, after the run.
     pub queue_time: Durations,
-    /// How long tasks ran, on this pool or another executor. Its sum, over some time, by that time, is how
-    /// many threads were busy.
+    /// How long tasks ran, on this pool or another executor. The sum of an interval, divided by
+    /// its length, is how many threads were busy.
     ///
     /// Recorded after the run. As long as tasks are fast, a thread of a pool reads the clock for
     /// every 32nd of them only, and each counts as having taken an equal part of the time. The sum

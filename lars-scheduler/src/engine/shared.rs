@@ -74,6 +74,7 @@ pub(crate) struct Settings {
     pub(crate) coalesce: u64,
     pub(crate) lanes: LaneSettings,
     pub(crate) limit: Option<usize>,
+    pub(crate) capture_spans: bool,
     pub(crate) reporter: Reporter,
 }
 
@@ -230,6 +231,8 @@ impl fmt::Debug for Core {
 pub(crate) struct Live {
     core: ManuallyDrop<Arc<Core>>,
     pub(crate) executor: DefaultExecutor,
+    /// Whether tasks run in the spans in which they were scheduled.
+    pub(crate) capture_spans: bool,
     /// The scheduler's own. Its threads finish what they have, even while cancellables exist.
     pub(crate) pool: Pool,
 }
@@ -243,8 +246,9 @@ impl Live {
     ) -> Arc<Self> {
         let Executors { default, pool } = executors;
         settings.reporter.runs = pool_of_tasks(&default, &pool).runs();
+        let capture_spans = settings.capture_spans;
         let core = Arc::new(Core::new(settings, clock, alarm.into()));
-        Arc::new(Self { core: ManuallyDrop::new(core), executor: default, pool })
+        Arc::new(Self { core: ManuallyDrop::new(core), executor: default, capture_spans, pool })
     }
 
     /// The pool to which tasks go: the scheduler's own, unless it was given another.

@@ -107,13 +107,13 @@ use thiserror::Error;
 
 use self::future_run::FutureRunner;
 pub use self::report::{Completion, Counts, Outcome, RunReport};
-use self::run::{ClosureRunner, Runner};
+use self::run::{ClosureRunner, Runner, SpanRunner};
 use self::settings::Settings;
 pub use self::settings::{GivenUp, SettingError, SupervisionBuilder};
 use self::supervisor::Supervisor;
 pub use self::token::{CancelToken, Cancelled};
 use crate::sync::Arc;
-use crate::systems::facade::debug_fields;
+use crate::systems::facade::{CapturedSpan, debug_fields};
 use crate::{Cancellable, Executor, Handle, Periodic, Refusal, Repeat, ScheduleError};
 
 /// How tasks are supervised. Made by [`Supervision::every`]; can start any number of tasks.
@@ -184,7 +184,11 @@ impl Supervision {
         R: Completion,
     {
         let runner = Arc::new(ClosureRunner(run));
-        self.start_runner(timers, executor, Arc::clone(&runner) as Arc<dyn Runner>)
+        let mut started: Arc<dyn Runner> = Arc::<ClosureRunner<F>>::clone(&runner);
+        if timers.captures_spans() {
+            started = Arc::new(SpanRunner { span: CapturedSpan::here(), runner: started });
+        }
+        self.start_runner(timers, executor, started)
             .map_err(|refused| give_back(refused, runner).map(|runner| runner.0))
     }
 

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tracing::Span;
+
 use super::Worker;
 use super::context::{Capture, ContextHook};
 use super::drain::{Mode, SharedWorker};
@@ -101,20 +103,9 @@ impl WorkerBuilder {
     ///
     /// # Examples
     ///
-    /// Tracing spans:
-    ///
-    /// ```
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # use lars_scheduler::worker::Worker;
-    /// # let scheduler = lars_scheduler::LightArrayRevolverScheduler::new()?;
-    /// let worker = Worker::builder(&scheduler)
-    ///     .context(tracing::Span::current, |span| span.clone().entered())
-    ///     .build();
-    /// # worker.dispose();
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// A thread-local:
+    /// A thread-local. (For tracing spans there is
+    /// [`Builder::capture_spans`](crate::Builder::capture_spans), which is for all tasks. Those are
+    /// entered before these contexts.)
     ///
     /// ```
     /// use lars_scheduler::worker::Worker;
@@ -153,7 +144,11 @@ impl WorkerBuilder {
 
     /// The worker.
     pub fn build(self) -> Worker {
-        let Self { handle, run_on, name, mode, hooks } = self;
+        let Self { handle, run_on, name, mode, mut hooks } = self;
+        if handle.captures_spans() {
+            let enter = Arc::new(|span: &Span| span.clone().entered());
+            hooks.insert(0, Box::new(ContextHook { capture: Span::current, enter }));
+        }
         let shared =
             SharedWorker { handle, name, mode: mode(run_on), hooks, jobs: Mutex::default() };
         Worker { shared: Arc::new(shared) }

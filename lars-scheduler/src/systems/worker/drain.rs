@@ -66,7 +66,10 @@ impl SharedWorker {
 
     fn schedule<B: TaskBody>(&self, delay: Duration, body: B) -> Result<Cancellable, Refusal> {
         let task = Task::new(body).run_on(self.run_on()).named_after(self.name);
-        self.handle.schedule_once(delay, task).map_err(|refused| refused.refusal().clone())
+        // It runs the jobs of others, each of which has its own span.
+        self.handle
+            .outside_spans(|| self.handle.schedule_once(delay, task))
+            .map_err(|refused| refused.refusal().clone())
     }
 
     /// Sends a drain to the executor.
@@ -98,7 +101,7 @@ impl SharedWorker {
             .run_on(self.run_on())
             .named_after(self.name)
             .on_end_from_outside(|| (), handed_back);
-        self.handle.schedule_repeating(initial, series)
+        self.handle.outside_spans(|| self.handle.schedule_repeating(initial, series))
     }
 
     /// Runs what is ready. The caller has put the flag up, or was given it.
