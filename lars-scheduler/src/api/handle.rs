@@ -352,7 +352,7 @@ impl Handle {
         place: &'static Location<'static>,
         body: B,
     ) {
-        let label = Label::at(place).named(options.name);
+        let label = options.label.or_at(place);
         // SAFETY: the entry is free, and nobody but the caller refers to it. `task` points to room
         // for one.
         unsafe {

@@ -11,7 +11,7 @@
 //! | [`RunOn`], with `Task::run_on` and `Periodic::run_on` | where something runs, as a value |
 //! | [`Rate`], [`check_period`] | fixed rates, and the shortest period |
 //! | [`goes_on`] | the verdict of a repeat's run |
-//! | `Task::named_after`, `Periodic::named_after` | a timer of a system that may have a name |
+//! | [`Label`], with `Task::labelled` and `Periodic::labelled` | whose a timer of a system is |
 //! | `Runnable::of_body` | work for an executor that learns if that loses it |
 //! | [`Moment`], with `Handle::moment` and others | deadlines without a second reading of the clock |
 //! | [`Following`] | virtual time that one thread moves, and no other may wait for |
@@ -27,7 +27,6 @@ use std::time::{Duration, Instant};
 use crate::api::repeat::sealed::NextRun;
 use crate::base::clock::LAG;
 use crate::base::deadline::Deadline;
-use crate::base::identity::Label;
 use crate::base::in_span::InSpan;
 use crate::base::panics::Reporter;
 use crate::base::raw_task::RawTask;
@@ -43,6 +42,7 @@ use crate::{
 pub(crate) use crate::api::rate::{Rate, check_period};
 pub(crate) use crate::base::clock::real_now;
 pub(crate) use crate::base::debug::debug_fields;
+pub(crate) use crate::base::identity::Label;
 pub(crate) use crate::base::in_span::CapturedSpan;
 pub(crate) use crate::base::panics::{message_of, quietly};
 pub(crate) use crate::base::wait::{block_until, park_until, waker_of};

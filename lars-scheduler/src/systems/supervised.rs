@@ -101,6 +101,7 @@ mod state;
 mod supervisor;
 
 use std::future::Future;
+use std::panic::Location;
 use std::time::Duration;
 
 use thiserror::Error;
@@ -113,7 +114,7 @@ pub use self::settings::{GivenUp, SettingError, SupervisionBuilder};
 use self::supervisor::Supervisor;
 pub use self::token::{CancelToken, Cancelled};
 use crate::sync::Arc;
-use crate::systems::facade::{CapturedSpan, debug_fields};
+use crate::systems::facade::{CapturedSpan, Label, debug_fields};
 use crate::{Cancellable, Executor, Handle, Periodic, Refusal, Repeat, ScheduleError};
 
 /// How tasks are supervised. Made by [`Supervision::every`]; can start any number of tasks.
@@ -173,6 +174,7 @@ impl Supervision {
     /// # Examples
     ///
     /// See the [module](self).
+    #[track_caller]
     pub fn start<F, R>(
         &self,
         timers: &Handle,
@@ -220,6 +222,7 @@ impl Supervision {
     /// assert_eq!(task.counts().interval, secs(80));
     /// # Ok(()) }
     /// ```
+    #[track_caller]
     pub fn start_future<F, Fut>(
         &self,
         timers: &Handle,
@@ -235,17 +238,20 @@ impl Supervision {
             .map_err(|refused| give_back(refused, runner).map(|runner| runner.0))
     }
 
+    #[track_caller]
     fn start_runner(
         &self,
         timers: &Handle,
         executor: impl Executor,
         runner: Arc<dyn Runner>,
     ) -> Result<Supervised, ScheduleError<()>> {
-        let supervisor = Supervisor::new(timers, Box::new(executor), self.settings.clone(), runner);
+        let label = Label::at(Location::caller()).named(self.settings.name);
+        let settings = self.settings.clone();
+        let supervisor = Supervisor::new(timers, Box::new(executor), settings, label, runner);
         let end = EndOnDrop(Arc::clone(&supervisor));
         let at_stop = Arc::clone(&supervisor);
         // A `cancel` of the series comes after the supervision has ended.
-        let series = Periodic::new(move || end.turn()).inline().named_after(self.settings.name);
+        let series = Periodic::new(move || end.turn()).inline().labelled(label);
         let series = series.on_end_from_outside(
             || (),
             move || {

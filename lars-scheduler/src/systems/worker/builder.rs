@@ -1,5 +1,6 @@
 //! The options of a worker.
 
+use std::panic::Location;
 use std::sync::Arc;
 
 use tracing::Span;
@@ -8,7 +9,7 @@ use super::Worker;
 use super::context::{Capture, ContextHook};
 use super::drain::{Mode, SharedWorker};
 use crate::sync::Mutex;
-use crate::systems::facade::{RunOn, debug_fields};
+use crate::systems::facade::{Label, RunOn, debug_fields};
 use crate::{Executor, Handle};
 
 /// Builds a [`Worker`]. Made by [`Worker::builder`].
@@ -143,14 +144,16 @@ impl WorkerBuilder {
     }
 
     /// The worker.
+    #[track_caller]
     pub fn build(self) -> Worker {
         let Self { handle, run_on, name, mode, mut hooks } = self;
+        let label = Label::at(Location::caller()).named(name);
         if handle.captures_spans() {
             let enter = Arc::new(|span: &Span| span.clone().entered());
             hooks.insert(0, Box::new(ContextHook { capture: Span::current, enter }));
         }
         let shared =
-            SharedWorker { handle, name, mode: mode(run_on), hooks, jobs: Mutex::default() };
+            SharedWorker { handle, label, mode: mode(run_on), hooks, jobs: Mutex::default() };
         Worker { shared: Arc::new(shared) }
     }
 }
