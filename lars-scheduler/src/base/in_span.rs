@@ -1,7 +1,7 @@
 //! Tasks that run in the `tracing` span in which they were scheduled.
 //!
-//! A log subscriber is foreign code. If it panics when a span is looked up, entered, left or closed,
-//! the task runs without the span, and nothing else happens.
+//! A log subscriber is foreign code. If it panics when a span is looked up, entered, left or
+//! closed, the task runs without the span, and nothing else happens.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 

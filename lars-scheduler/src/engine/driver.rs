@@ -436,7 +436,8 @@ impl Driver {
         let live = &self.live;
         let way = way_of(live, flags.is_inline());
         let together = matches!(way, Way::Here) && task.is_together();
-        if !self.row.is_empty() && !(together && self.row.takes(&task)) {
+        let stays = together && self.row.takes(&task);
+        if !(stays || self.row.is_empty()) {
             run_whole_row(live, &mut self.row, &mut self.batch, &mut self.runs);
         }
         DriverCounts::add(&live.counts.fired, 1);
