@@ -101,6 +101,7 @@ pub(crate) struct Label {
     pub(crate) place: Option<&'static Location<'static>>,
 }
 
+#[cfg_attr(lars_loom, allow(dead_code))] // no model has the systems that use some of this
 impl Label {
     /// The label of an unnamed task that was scheduled here.
     #[inline]
@@ -111,5 +112,17 @@ impl Label {
     #[inline]
     pub(crate) fn named(self, name: Option<&'static str>) -> Self {
         Self { name, ..self }
+    }
+
+    /// The same; but of a task that was scheduled here, if it does not say where.
+    #[inline]
+    pub(crate) fn or_at(self, place: &'static Location<'static>) -> Self {
+        Self { place: self.place.or(Some(place)), ..self }
+    }
+}
+
+impl From<Option<&'static str>> for Label {
+    fn from(name: Option<&'static str>) -> Self {
+        Self { name, place: None }
     }
 }

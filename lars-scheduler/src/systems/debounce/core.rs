@@ -211,7 +211,7 @@ impl<T: Send + 'static> Shared<T> {
 
     fn task<B: TaskBody>(&self, body: B) -> Task<B> {
         let options = &self.options;
-        let task = Task::new(body).run_on(options.run_on.clone()).named_after(options.name);
+        let task = Task::new(body).run_on(options.run_on.clone()).labelled(options.name);
         if options.run_on_close { task.run_on_close() } else { task }
     }
 
