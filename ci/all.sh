@@ -5,7 +5,8 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 failed=()
-for step in lint test docs features loom shuttle miri fuzz durable postgres benches deny; do
+steps=(lint test docs features msrv targets loom shuttle miri fuzz durable postgres benches deny)
+for step in "${steps[@]}"; do
     printf '\n===== %s =====\n' "$step"
     start=$SECONDS
     if bash "ci/$step.sh"; then

@@ -3,7 +3,7 @@
 
 mod common;
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
@@ -616,30 +616,37 @@ fn a_body_of_ones_own_runs_like_a_closure() {
 
 #[test]
 fn every_thread_may_schedule_and_everything_runs_once_in_the_order_of_its_thread() {
-    const THREADS: usize = 4;
     let per_thread = scaled(2_000, 20);
     let scheduler = LightArrayRevolverScheduler::builder().inline().build().unwrap();
     let (sender, receiver) = mpsc::channel();
-    let deadline = scheduler.now() + ms(20);
-    thread::scope(|scope| {
-        for thread in 0..THREADS {
+    let deadline = scheduler.now() + ms(100);
+    // How many calls of each thread had returned before the deadline; the order is that of those.
+    let in_time = thread::scope(|scope| {
+        let schedule = |thread| {
             let (timers, sender) = (scheduler.handle(), sender.clone());
             scope.spawn(move || {
+                let mut in_time = 0;
                 for number in 0..per_thread {
                     let sender = sender.clone();
                     let run = move || sender.send((thread, number)).unwrap();
                     let _ = timers.schedule_at(deadline, run).unwrap();
+                    in_time += usize::from(timers.now() < deadline);
                 }
-            });
-        }
+                in_time
+            })
+        };
+        let threads = [0, 1, 2, 3].map(schedule);
+        threads.map(|thread| thread.join().unwrap())
     });
-    let mut seen: HashMap<usize, Vec<usize>> = HashMap::new();
-    for _ in 0..THREADS * per_thread {
-        let (thread, number) = receiver.recv_timeout(PATIENCE).unwrap();
-        seen.entry(thread).or_default().push(number);
+    let mut seen = in_time.map(|_| Vec::new());
+    for _ in 0..seen.len() * per_thread {
+        let (thread, number): (usize, usize) = receiver.recv_timeout(PATIENCE).unwrap();
+        seen[thread].push(number);
     }
-    for numbers in seen.values() {
-        assert_eq!(*numbers, (0..per_thread).collect::<Vec<_>>());
+    for (numbers, in_time) in seen.into_iter().zip(in_time) {
+        let ordered = numbers.iter().filter(|&&number| number < in_time);
+        assert!(ordered.eq(&(0..in_time).collect::<Vec<_>>()), "of {in_time} in time");
+        assert_eq!(numbers.iter().collect::<HashSet<_>>().len(), per_thread);
     }
     settle(&scheduler);
     assert!(receiver.try_recv().is_err());
