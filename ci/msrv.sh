@@ -16,7 +16,8 @@ while read -r crate version; do
     # The first release of a version has the patch number 0.
     toolchain="$version.0"
     if ! rustup toolchain list 2>/dev/null | grep -q "^$toolchain" \
-        && ! timeout 300 rustup toolchain install --profile minimal "$toolchain" >/dev/null 2>&1; then
+        && ! timeout 300 rustup toolchain install --profile minimal "$toolchain" \
+            >/dev/null 2>&1; then
         echo "!!!!! SKIPPED: Rust $toolchain cannot be had, so $crate was not checked with it !!!!!"
         continue
     fi
