@@ -22,7 +22,8 @@ bash ci/miri.sh >"$miri_log" 2>&1 &
 miri=$!
 trap 'kill "$miri" 2>/dev/null || true; rm -f "$miri_log"' EXIT
 
-for step in lint test docs features loom shuttle fuzz durable postgres benches deny; do
+steps=(lint test docs features loom shuttle fuzz durable postgres benches msrv targets deny)
+for step in "${steps[@]}"; do
     printf '\n===== %s =====\n' "$step"
     start=$SECONDS
     if bash "ci/$step.sh"; then passed=true; else passed=false; fi

@@ -6,6 +6,7 @@ rustup component add rustfmt clippy >/dev/null 2>&1 || true
 
 cargo fmt --all --check
 cargo fmt --manifest-path fuzz/Cargo.toml --check
+cargo fmt --manifest-path examples/wasm/Cargo.toml --check
 cargo clippy --workspace --all-targets --all-features -- -D warnings
 # The code as the model checker sees it, and as the randomised scheduler does.
 RUSTFLAGS="--cfg lars_loom" cargo clippy --target-dir target/loom \
@@ -14,3 +15,4 @@ RUSTFLAGS="--cfg lars_shuttle" cargo clippy --target-dir target/shuttle \
     -p lars-scheduler -p mini-actor --lib --profile loom -- -D warnings \
     -A clippy::result_large_err -A clippy::large_enum_variant # its atomics are large
 python3 ci/tidy.py
+python3 ci/figures.py --check

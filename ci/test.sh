@@ -1,21 +1,11 @@
 #!/usr/bin/env bash
-# The tests, as the README runs them, and once more with every feature. The crates must also compile
-# with the minimal Rust version that Cargo.toml states; that is checked where it is installed.
+# The tests, as the README runs them, and once more with every feature; the examples.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 cargo test
 cargo test -p lars-scheduler --all-features --lib --tests
 cargo test -p mini-actor --features serde --test serde
-
-msrv=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
-if rustup toolchain list 2>/dev/null | grep -q "^$msrv"; then
-    toolchain=$(rustup toolchain list | sed -n "s/^\($msrv[^ ]*\).*/\1/p" | head -n 1)
-    cargo "+$toolchain" check --target-dir target/msrv \
-        -p lars-scheduler -p mini-actor -p lars-durable
-else
-    echo "!!!!! SKIPPED: Rust $msrv is not installed; $(rustc --version) was used !!!!!"
-fi
 
 # The examples check themselves.
 for example in quickstart rate_vs_delay cancel_race graceful_close virtual_time daily_report \

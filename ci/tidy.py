@@ -14,6 +14,8 @@
 - No line of code, comment, script, manifest or prose is longer than 100 columns. The rows of tables
   may be.
 - Every path in the table "Where do I change …?" of docs/architecture.md exists.
+- Every link from one page to a file or to a heading leads somewhere, and docs/SUMMARY.md lists
+  every page below docs.
 """
 
 import pathlib
@@ -165,6 +167,55 @@ if not named:
 for path in named:
     if not (ROOT / path).exists():
         problems.append(f"docs/architecture.md: names the path `{path}`, which does not exist")
+
+
+
+def prose_of(page):
+    """The page without its blocks of code."""
+    return re.sub(r"^ *(```+).*?^ *\1 *$", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+
+
+def anchors_of(page):
+    """What the headings of a page are called in links to them."""
+    found = set()
+    for heading in re.findall(r"^#+ +(.*?) *$", prose_of(page), re.MULTILINE):
+        heading = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", heading)
+        name = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        # A second one of the same name gets a number.
+        if name in found:
+            name += f"-{sum(other.startswith(name) for other in found)}"
+        found.add(name)
+    return found
+
+
+pages = subprocess.run(
+    ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "*.md"],
+    cwd=ROOT,
+    capture_output=True,
+    text=True,
+    check=True,
+)
+pages = [ROOT / name for name in pages.stdout.split("\0") if name and (ROOT / name).exists()]
+for page in pages:
+    where = page.relative_to(ROOT)
+    text = re.sub(r"`[^`]*`", "", prose_of(page))
+    for link in re.findall(r"\]\(([^)\s]+)\)", text):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path) if path else page
+        if not target.exists():
+            problems.append(f"{where}: links to `{link}`, which does not exist")
+        elif anchor and target.suffix == ".md" and anchor not in anchors_of(target):
+            problems.append(f"{where}: links to `{link}`, where there is no such heading")
+
+summary = ROOT / "docs" / "SUMMARY.md"
+listed = re.findall(r"\]\(([^)]+)\)", summary.read_text())
+for page in pages:
+    if (ROOT / "docs") in page.parents and page != summary:
+        name = page.relative_to(ROOT / "docs").as_posix()
+        if listed.count(name) != 1:
+            problems.append(f"docs/SUMMARY.md: lists {name} {listed.count(name)} times")
 
 for problem in problems:
     print(problem)

@@ -9,4 +9,20 @@ mod pages {
     struct Semantics;
     #[doc = include_str!("../../docs/actors.md")]
     struct Actors;
+    #[doc = include_str!("../../docs/how-to/request-timeouts.md")]
+    struct RequestTimeouts;
+    #[doc = include_str!("../../docs/how-to/idle-connections.md")]
+    struct IdleConnections;
+    #[doc = include_str!("../../docs/how-to/retries.md")]
+    struct Retries;
+    #[doc = include_str!("../../docs/how-to/periodic-refresh.md")]
+    struct PeriodicRefresh;
+    #[doc = include_str!("../../docs/how-to/graceful-shutdown.md")]
+    struct GracefulShutdown;
+    #[doc = include_str!("../../docs/how-to/testing.md")]
+    struct Testing;
+    #[doc = include_str!("../../docs/how-to/metrics.md")]
+    struct Metrics;
+    #[doc = include_str!("../../docs/how-to/game-loop.md")]
+    struct GameLoop;
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::api::pending::{PendingTask, StopFuture};
-use crate::base::clock::real_now;
+use crate::base::clock::limit_of_wait;
 use crate::engine::shared::Live;
 
 /// What `close` does with pending tasks.
@@ -141,7 +141,7 @@ pub(crate) fn close(
     policy: ClosePolicy,
     limit: Duration,
 ) -> Result<CloseReport, CloseError> {
-    let deadline = real_now().checked_add(limit);
+    let deadline = limit_of_wait(limit);
     let pending = stopped
         .wait_timeout(limit)
         .map_err(|pending| CloseError::Timeout { limit, pending: pending.left() })?;

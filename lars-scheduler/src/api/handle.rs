@@ -159,7 +159,7 @@ impl Handle {
     /// # Panics
     ///
     /// If virtual time was advanced beyond what an [`Instant`] can express; that is more than a
-    /// hundred years on all platforms known.
+    /// hundred years on all platforms known. On `wasm32-unknown-unknown`, which has no `Instant`.
     pub fn now(&self) -> Instant {
         self.live
             .clock

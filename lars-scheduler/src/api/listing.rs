@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use futures::channel::oneshot;
 
 use crate::api::handle::Handle;
-use crate::base::clock::{Clock, real_now};
+use crate::base::clock::{Clock, limit_of_wait};
 use crate::base::identity::TaskIdentity;
 use crate::base::wait;
 use crate::engine::listing::{Filter, Findings};
@@ -207,7 +207,7 @@ impl ListingFuture {
     ///
     /// The future itself, so that you can wait again: an inline task may occupy the timer thread.
     pub fn wait_timeout(mut self, limit: Duration) -> Result<Listing, Self> {
-        let deadline = real_now().checked_add(limit);
+        let deadline = limit_of_wait(limit);
         wait::block_until(Pin::new(&mut self), deadline).ok_or(self)
     }
 }

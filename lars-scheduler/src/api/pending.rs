@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use crate::base::clock::real_now;
+use crate::base::clock::limit_of_wait;
 use crate::base::debug::debug_fields;
 use crate::base::identity::TaskIdentity;
 use crate::base::wait;
@@ -153,7 +153,7 @@ impl StopFuture {
     /// # Ok(()) }
     /// ```
     pub fn wait_timeout(mut self, limit: Duration) -> Result<Vec<PendingTask>, Self> {
-        let deadline = real_now().checked_add(limit);
+        let deadline = limit_of_wait(limit);
         match wait::block_until(Pin::new(&mut self), deadline) {
             Some(pending) => Ok(pending),
             None => Err(self),

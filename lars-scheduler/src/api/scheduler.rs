@@ -12,7 +12,7 @@ use crate::api::config::{Builder, OwnerSettings};
 use crate::api::handle::Handle;
 use crate::api::pending::StopFuture;
 use crate::api::settings::DEFAULT_TICK;
-use crate::base::clock::Clock;
+use crate::base::clock::{Clock, SYSTEM_HAS_ONE, limit_of_wait};
 use crate::base::error::BuildError;
 use crate::base::panics::quietly;
 use crate::base::threads::{OnThreadStart, ThreadKind};
@@ -21,7 +21,7 @@ use crate::engine::driver::Driver;
 use crate::engine::shared::{DefaultExecutor, Executors, Live, Settings};
 use crate::engine::timer_thread;
 use crate::executor::pool::Pool;
-use crate::sync::{Arc, CHECKED, Mutex, Parker, count_begun, count_ended, real_now, thread};
+use crate::sync::{Arc, CHECKED, Mutex, Parker, count_begun, count_ended, thread};
 
 /// The most channels for threads without a wheel.
 const MAX_CHANNELS: usize = 16;
@@ -130,6 +130,12 @@ impl LightArrayRevolverScheduler {
         (settings, executors, owner): (Settings, Executors, OwnerSettings),
         (name, on_start): (String, OnThreadStart),
     ) -> io::Result<Self> {
+        if !SYSTEM_HAS_ONE {
+            return Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                "this platform has neither a clock nor threads: use `Builder::build_virtual`",
+            ));
+        }
         let parker = Parker::new();
         let unparker = parker.unparker().clone();
         let live = Live::new(settings, executors, Clock::system(), unparker);
@@ -230,7 +236,7 @@ impl LightArrayRevolverScheduler {
     /// Waits for the end of the thread, for at most that long. Says whether it has ended.
     fn join(&self, limit: Duration) -> bool {
         let Some(mut timer) = self.thread.lock().take() else { return true };
-        let deadline = real_now().checked_add(limit);
+        let deadline = limit_of_wait(limit);
         if wait::block_until(Pin::new(&mut timer.ended), deadline).is_none() {
             *self.thread.lock() = Some(timer);
             return false;

@@ -88,6 +88,11 @@ impl Builder {
     /// # Errors
     ///
     /// [`ConfigError`] if a setting is out of its range.
+    ///
+    /// # Panics
+    ///
+    /// On `wasm32-unknown-unknown`, which has no clock. Use
+    /// [`build_virtual`](Builder::build_virtual) there.
     pub fn build_driver(
         self,
         wake: impl Fn() + Send + Sync + 'static,

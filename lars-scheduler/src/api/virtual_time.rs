@@ -96,6 +96,11 @@ impl Builder {
     /// # Errors
     ///
     /// [`ConfigError`] if a setting is out of its range.
+    ///
+    /// # Platforms
+    ///
+    /// This reads no clock on `wasm32-unknown-unknown`, which has none. (There [`Handle::now`]
+    /// panics, because nothing can make an `Instant`.)
     pub fn build_virtual(self) -> Result<VirtualTime, ConfigError> {
         // One channel, and no wheels but the driver's: the order of all calls is the order of the
         // intake.

@@ -12,10 +12,15 @@ use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Ordering, thread_slot
 /// earlier than it is.)
 pub(crate) const LAG: u64 = 20_000_000;
 
+/// Whether `Instant::now` works. On `wasm32-unknown-unknown` it panics.
+pub(crate) const SYSTEM_HAS_ONE: bool =
+    !cfg!(all(target_family = "wasm", any(target_os = "unknown", target_os = "none")));
+
 /// A monotonic clock. Its origin is the instant at which its scheduler was built.
 #[derive(Debug, Clone)]
 pub(crate) struct Clock {
-    origin: Instant,
+    /// `None` for a manual clock where the system has none: see [`SYSTEM_HAS_ONE`].
+    origin: Option<Instant>,
     source: Source,
 }
 
@@ -23,7 +28,7 @@ pub(crate) struct Clock {
 enum Source {
     /// `std`'s monotonic clock (`CLOCK_MONOTONIC` on Linux: it stands still while the machine
     /// is suspended), and what it showed at the origin or a moment later.
-    System { start: u64 },
+    System { origin: Instant, start: u64 },
     /// A number that a test moves.
     Manual(Arc<Manual>),
 }
@@ -51,7 +56,7 @@ impl Clock {
         };
         let (_, origin, start) =
             (0..5).map(read).min_by_key(|&(took, ..)| took).expect("five are not none");
-        Self { origin, source: Source::System { start } }
+        Self { origin: Some(origin), source: Source::System { origin, start } }
     }
 
     /// A clock that stands at `start` until it is moved.
@@ -61,7 +66,7 @@ impl Clock {
             follows: AtomicUsize::new(0),
             seen_elsewhere: AtomicBool::new(false),
         };
-        Self { origin: Instant::now(), source: Source::Manual(Arc::new(manual)) }
+        Self { origin: SYSTEM_HAS_ONE.then(Instant::now), source: Source::Manual(Arc::new(manual)) }
     }
 
     /// Nanoseconds since the origin.
@@ -69,7 +74,7 @@ impl Clock {
     pub(crate) fn now(&self) -> u64 {
         match &self.source {
             // If the system's clock goes back behind the start, time stands still.
-            Source::System { start } => monotonic(self.origin).saturating_sub(*start),
+            Source::System { origin, start } => monotonic(*origin).saturating_sub(*start),
             // Acquire: a thread that reads an instant also sees what was done before it was set.
             Source::Manual(manual) => manual.now.load(Ordering::Acquire),
         }
@@ -80,7 +85,7 @@ impl Clock {
     #[inline]
     pub(crate) fn coarse(&self) -> u64 {
         match &self.source {
-            Source::System { start } => coarse(self.origin).saturating_sub(*start),
+            Source::System { origin, start } => coarse(*origin).saturating_sub(*start),
             Source::Manual(_) => self.now(),
         }
     }
@@ -89,7 +94,7 @@ impl Clock {
     #[inline]
     pub(crate) fn key(&self) -> Option<(Instant, u64)> {
         match &self.source {
-            Source::System { start } => Some((self.origin, *start)),
+            Source::System { origin, start } => Some((*origin, *start)),
             Source::Manual(_) => None,
         }
     }
@@ -141,14 +146,15 @@ impl Clock {
     /// The instant as the standard library's type; `None` for one that the clock never shows, or
     /// that the platform cannot express.
     pub(crate) fn instant(&self, nanos: u64) -> Option<Instant> {
-        let instant = || self.origin.checked_add(Duration::from_nanos(nanos));
-        (nanos <= LAST_INSTANT).then(instant).flatten()
+        let instant = |origin: Instant| origin.checked_add(Duration::from_nanos(nanos));
+        if nanos <= LAST_INSTANT { self.origin.and_then(instant) } else { None }
     }
 
     /// Nanoseconds between the origin and `instant`; an instant before the origin is the origin.
     #[inline]
     pub(crate) fn nanos_at(&self, instant: Instant) -> u64 {
-        crate::base::tick::nanos(instant.saturating_duration_since(self.origin))
+        // (Where there is no origin, there is no `Instant` to pass either.)
+        self.origin.map_or(0, |it| crate::base::tick::nanos(instant.saturating_duration_since(it)))
     }
 }
 
@@ -195,6 +201,12 @@ fn coarse(origin: Instant) -> u64 {
 
 /// The monotonic time now, for waits that have nothing to do with a scheduler's clock.
 pub(crate) use crate::sync::real_now;
+
+/// When a wait of at most `limit` ends; `None` if that is beyond the clock's range. Where there is
+/// no clock, there is no other thread to wait for.
+pub(crate) fn limit_of_wait(limit: Duration) -> Option<Instant> {
+    if SYSTEM_HAS_ONE { real_now().checked_add(limit) } else { None }
+}
 
 #[cfg(all(test, not(lars_loom)))]
 mod tests {

@@ -16,6 +16,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::mem::{self, ManuallyDrop, MaybeUninit};
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
+use std::ptr;
 
 use crate::base::identity::{Label, TaskIdentity};
 
@@ -234,9 +235,9 @@ struct Table {
     run_due: unsafe fn(&mut VecDeque<RawTask>),
     together: bool,
     hands_over: bool,
-    /// The body type. (Tables of different types may share an address, and one type may have
-    /// several.)
-    of: TypeId,
+    /// The body type. (One type may have several tables. This is a function because `TypeId::of` is
+    /// const from Rust 1.91 on only.)
+    of: fn() -> TypeId,
     /// Whether nothing needs to be done for a body that does not run.
     plain: bool,
     known_as: fn() -> &'static str,
@@ -328,7 +329,7 @@ impl<B: TaskBody> TableOf<B> {
         run_due: |tasks| B::run_due(&mut Due { tasks, body: PhantomData }),
         together: B::TOGETHER,
         hands_over: B::HANDS_OVER,
-        of: TypeId::of::<B>(),
+        of: TypeId::of::<B>,
         plain: fits::<B>() && !mem::needs_drop::<B>() && B::CANCELLED_IS_DROPPED,
         known_as: B::known_as,
         keeps_place: keeps_place::<B>(),
@@ -471,13 +472,21 @@ impl RawTask {
         self.table.hands_over
     }
 
+    /// Whether both are made of the same body type.
+    #[inline]
+    fn is_same_type(&self, other: &Self) -> bool {
+        let (mine, others) = (self.table.of, other.table.of);
+        // One function has one answer. Two may have the same: each codegen unit can have its own.
+        ptr::fn_addr_eq(mine, others) || mine() == others()
+    }
+
     /// The body, if it is a `B`, as all are.
     ///
     /// # Safety
     ///
     /// The task was made of a `B`.
     unsafe fn body<B: TaskBody>(&self) -> &B {
-        debug_assert!(self.table.of == TypeId::of::<B>());
+        debug_assert!((self.table.of)() == TypeId::of::<B>());
         let storage = self.storage.get().cast_const();
         // SAFETY: the storage holds a `B`, or the address of a boxed one, borrowed as long as the
         // task is.
@@ -490,7 +499,7 @@ impl RawTask {
     ///
     /// The task was made of a `B`.
     pub(crate) unsafe fn into_body<B: TaskBody>(self) -> B {
-        debug_assert!(self.table.of == TypeId::of::<B>());
+        debug_assert!((self.table.of)() == TypeId::of::<B>());
         let this = ManuallyDrop::new(self);
         // SAFETY: the body is a `B`, and `this` is not used again.
         unsafe { take::<B>(this.storage.get()) }
@@ -530,7 +539,7 @@ impl Row {
     /// Whether the task has the type of those that are there, and there is room.
     #[inline]
     pub(crate) fn takes(&self, task: &RawTask) -> bool {
-        let same = |first: &RawTask| first.table.of == task.table.of;
+        let same = |first: &RawTask| first.is_same_type(task);
         self.tasks.front().is_none_or(same) && self.tasks.len() < ROW
     }
 

@@ -202,12 +202,12 @@ fn threads_that_are_interrupted_anywhere_lose_no_timer_and_hold_up_none_for_ever
 }
 
 /// Leaves the process so much address space beyond what it has.
-fn leave_memory(bytes: u64) {
+fn leave_memory(bytes: libc::rlim_t) {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-    let pages: u64 = statm.split(' ').next().unwrap().parse().unwrap();
+    let pages: libc::rlim_t = statm.split(' ').next().unwrap().parse().unwrap();
     // SAFETY: asks for a number, and sets a limit of this process from a local value.
     unsafe {
-        let used = pages * libc::sysconf(libc::_SC_PAGESIZE) as u64;
+        let used = pages * libc::sysconf(libc::_SC_PAGESIZE) as libc::rlim_t;
         let limit = libc::rlimit { rlim_cur: used + bytes, rlim_max: libc::RLIM_INFINITY };
         assert_eq!(libc::setrlimit(libc::RLIMIT_AS, &raw const limit), 0);
     }

@@ -88,6 +88,10 @@ pub(crate) fn draw(results: &Results, directory: &Path) -> Result<Vec<Plot>, Box
         ),
         (plot(Workload::W13, "w13-load.svg", "Lateness of 99 in 100, by load"), by_load(results)),
         (
+            plot(Workload::W17, "w17-threads.svg", "Futures: a timeout made, polled and dropped"),
+            by_producers(results, Workload::W17, "ns"),
+        ),
+        (
             plot(Workload::A1, "actors.svg", "Actors: cost of a message"),
             bars(
                 results,
@@ -139,7 +143,7 @@ fn by_producers(results: &Results, workload: Workload, key: &str) -> Option<Draw
         .iter()
         .map(|case| ((case.producers as f64).log2(), case.producers.to_string()))
         .collect();
-    drawing(Lines { x_title: "producers", y_title: "ns per operation", x_marks, lines })
+    drawing(Lines { x_title: "threads", y_title: "ns per operation", x_marks, lines })
 }
 
 fn by_pending(results: &Results) -> Option<Drawing> {

@@ -98,12 +98,13 @@ impl ScheduledExecutor {
             let cancelled: Vec<WaitingTask> = match policy.delayed {
                 DelayedTasks::Run => Vec::new(),
                 DelayedTasks::Cancel => {
-                    let later = |waiting: &WaitingTask| waiting.due > now;
-                    registry
-                        .waiting
-                        .extract_if(.., |_, task| later(task))
-                        .map(|(_, task)| task)
-                        .collect()
+                    let waiting = &mut registry.waiting;
+                    let later: Vec<u64> = waiting
+                        .iter()
+                        .filter(|(_, task)| task.due > now)
+                        .map(|(&number, _)| number)
+                        .collect();
+                    later.iter().filter_map(|number| waiting.remove(number)).collect()
                 }
             };
             let series = match policy.periodic {

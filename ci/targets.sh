@@ -1,0 +1,79 @@
+#!/usr/bin/env bash
+# Platforms other than this machine's: the crates compile for them, the module for wasm runs in
+# Node, the tests run as 32-bit programs, and Miri runs some of them on a big-endian machine. What
+# cannot be had here is said loudly and skipped.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+export CARGO_TARGET_DIR=target/targets
+
+skip() {
+    printf '!!!!! SKIPPED: %s !!!!!\n' "$1"
+}
+
+# Also adds the target if it is missing.
+has_target() {
+    rustup target add "$1" >/dev/null 2>&1 \
+        || rustup target list --installed 2>/dev/null | grep -qx "$1"
+}
+
+# Which crates compile for a target. mini-actor needs threads; it compiles for wasm32 all the same,
+# and works there in virtual time. lars-durable compiles SQLite, which takes a C compiler for the
+# target: so it is checked where gcc can produce code.
+check() {
+    local target=$1
+    shift
+    if has_target "$target"; then
+        printf -- '--- %s: %s\n' "$target" "$*"
+        cargo check --quiet --locked --lib --target "$target" "$@"
+    else
+        skip "the target $target cannot be had on this machine"
+    fi
+}
+
+for target in x86_64-pc-windows-gnu aarch64-apple-darwin aarch64-unknown-linux-gnu \
+    i686-unknown-linux-gnu s390x-unknown-linux-gnu; do
+    check "$target" -p lars-scheduler -p mini-actor --all-features
+done
+wasm=wasm32-unknown-unknown
+check "$wasm" -p lars-scheduler -p mini-actor --features lars-scheduler/cron,mini-actor/test-kit
+
+if ! has_target "$wasm"; then
+    skip "the target $wasm cannot be had on this machine"
+elif ! command -v node >/dev/null; then
+    skip "the example for wasm needs Node to run"
+else
+    cargo build --quiet --release --target "$wasm" --manifest-path examples/wasm/Cargo.toml
+    node examples/wasm/run.mjs "$CARGO_TARGET_DIR/$wasm/release/wasm.wasm"
+fi
+
+# A linker and C library for 32 bits.
+can_link_32() {
+    echo 'int main(void) { return 0; }' | gcc -m32 -x c -o /dev/null - 2>/dev/null
+}
+if ! can_link_32 && [ "$(id -u)" = 0 ]; then
+    { apt-get update && apt-get install --yes gcc-multilib; } >/dev/null 2>&1 || true
+fi
+if ! has_target i686-unknown-linux-gnu; then
+    skip "the target i686-unknown-linux-gnu cannot be had on this machine"
+elif ! can_link_32; then
+    skip "gcc cannot link 32-bit programs here (gcc-multilib)"
+else
+    target=(--quiet --target i686-unknown-linux-gnu)
+    check i686-unknown-linux-gnu -p lars-durable
+    cargo test "${target[@]}" -p lars-scheduler -p mini-actor --lib --tests
+fi
+
+# Big-endian, by Miri: the state words, the task's storage, the wheel, the mailbox.
+big=s390x-unknown-linux-gnu
+if ! rustup component add --toolchain nightly miri rust-src >/dev/null 2>&1 \
+    && ! cargo +nightly miri --version >/dev/null 2>&1; then
+    skip "miri cannot be had on this machine"
+else
+    export RUST_BACKTRACE=0
+    export MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-strict-provenance"
+    cargo +nightly miri test --quiet --target "$big" -p lars-scheduler --lib -- \
+        raw_task:: entry:: wheel:: tick:: sleep_word:: stop_word:: \
+        --skip an_early_cascade --skip what_happens_between_the_steps_of_a_cascade
+    cargo +nightly miri test --quiet --target "$big" -p mini-actor --lib -- \
+        mailbox:: --skip wait_for_room
+fi
