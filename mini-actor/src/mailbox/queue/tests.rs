@@ -406,3 +406,14 @@ fn messages_with_an_alignment_of_their_own_lie_as_they_must() {
     let received = std::iter::from_fn(|| unsafe { mailbox.pop() }).map(|message| message.0);
     assert!(received.eq(0..100));
 }
+
+#[cfg(not(lars_shuttle))]
+#[test]
+fn the_parts_of_a_mailbox_begin_a_cache_line_apart() {
+    use std::mem::offset_of;
+    assert_eq!(offset_of!(Mailbox<u64>, tail), 0);
+    assert_eq!(offset_of!(Mailbox<u64>, middle), LINE);
+    assert_eq!(offset_of!(Mailbox<u64>, head), 2 * LINE);
+    // So that the first two words of a part lie on one line wherever an allocator puts it.
+    assert_eq!(align_of::<Mailbox<u64>>(), 2 * size_of::<u64>());
+}
