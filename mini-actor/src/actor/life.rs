@@ -208,6 +208,10 @@ impl<A: Actor> Incarnations<A> {
     /// whether there was anything.
     #[inline]
     fn next(&mut self, turn: &TurnOf<'_, A>) -> bool {
+        if matches!(self.phase, Phase::Ending { .. }) {
+            let left = turn.pop();
+            return left.map(|message| turn.cell().bury(Undelivered::Stopped, message)).is_some();
+        }
         if let Some(panic) = self.escalated.pop_front() {
             self.failed(turn.cell(), panic, None);
             return true;
@@ -501,10 +505,10 @@ impl<A: Actor> Incarnations<A> {
             Phase::Restarting => Some(self.settle_restart(cell)),
             Phase::Paused => Some(false),
             Phase::Ending { reason, accepted } => {
-                while let Some(message) = turn.pop() {
-                    cell.bury(Undelivered::Stopped, message);
+                if turn.position() < accepted {
+                    return None;
                 }
-                if turn.position() < accepted || !self.ctx.children.is_empty() {
+                if !self.ctx.children.is_empty() {
                     return Some(false);
                 }
                 self.over(cell, reason);
