@@ -152,8 +152,9 @@ impl<T> Block<T> {
     pub(super) const SLOTS: u64 = {
         let size = size_of::<Slot<T>>();
         if CHECKED {
-            // Few enough that a model meets the end of a block, and once the extreme.
-            if size <= 16 { 3 } else { 1 }
+            // Few enough that a model meets the end of a block, and once the extreme. (A checker's
+            // slots are larger.)
+            if size_of::<T>() <= 8 { 3 } else { 1 }
         } else {
             match size {
                 0..=32 => 31,

@@ -43,6 +43,7 @@ fn receive(mailbox: &Mailbox<u32>, seen: &mut Vec<u32>, count: usize) {
 
 /// A mailbox that nobody is scheduled for, whose next message is the nth of a block.
 fn idle(nth: u32) -> Mailbox<u32> {
+    const { assert!(Block::<u32>::SLOTS == 3) };
     let mailbox = Mailbox::new(Capacity::Unbounded);
     for _ in 0..nth {
         mailbox.send(9).map(drop).unwrap();

@@ -361,6 +361,18 @@ fn a_mailbox_in_use_makes_no_blocks() {
 }
 
 #[test]
+fn a_mailbox_in_use_keeps_so_many_spare_blocks_and_no_more() {
+    let mailbox = Mailbox::new(Capacity::Unbounded);
+    for number in 0..2 * Mailbox::<u64>::SPARE as u64 * SLOTS {
+        mailbox.send(number).map(drop).unwrap();
+    }
+    // SAFETY: the test is the only activation.
+    while unsafe { mailbox.pop() }.is_some() {}
+    // And the one that the next message goes into.
+    assert_eq!(mailbox.blocks(), Mailbox::<u64>::SPARE + 1);
+}
+
+#[test]
 fn a_block_has_a_kibibyte_at_most_or_one_slot() {
     fn check<T>() {
         let (bytes, slots) = (Block::<T>::LAYOUT.size(), Block::<T>::SLOTS);
