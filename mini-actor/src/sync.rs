@@ -89,6 +89,9 @@ mod real {
     /// The memory can be written, and nobody else has it.
     pub(crate) unsafe fn write_uninit<T>(_: *mut UnsafeCell<MaybeUninit<T>>) {}
 
+    /// Lets a model fail if another thread may still look at these.
+    pub(crate) fn nobody_looks_at<T>(_: &mut AtomicPtr<T>, _: &mut AtomicUsize) {}
+
     impl<T> UnsafeCell<T> {
         pub(crate) const fn new(value: T) -> Self {
             Self(std::cell::UnsafeCell::new(value))
@@ -119,6 +122,13 @@ mod model {
     pub(crate) unsafe fn write_uninit<T>(cell: *mut UnsafeCell<MaybeUninit<T>>) {
         // SAFETY: the memory can be written, and nobody but the caller has it.
         unsafe { cell.write(UnsafeCell::new(MaybeUninit::uninit())) };
+    }
+
+    /// Fails if another thread may still look at these: for memory that is about to be freed. (The
+    /// model's own atomics do not say that they are dropped.)
+    pub(crate) fn nobody_looks_at<T>(link: &mut AtomicPtr<T>, number: &mut AtomicUsize) {
+        link.with_mut(|_| ());
+        number.with_mut(|_| ());
     }
 }
 

@@ -128,6 +128,13 @@ struct Quiet {
     armed: Option<Cancellable>,
 }
 
+/// What an actor has put aside.
+struct Stash<M> {
+    aside: VecDeque<M>,
+    /// What is to be received next.
+    unstashed: VecDeque<M>,
+}
+
 /// Passed to an actor with each call.
 ///
 /// # Examples
@@ -180,10 +187,8 @@ pub struct Context<A: Actor> {
     timers: Option<Box<Timers<A::Message>>>,
     quiet: Option<Box<Quiet>>,
     quiet_generation: u64,
-    stash: VecDeque<A::Message>,
+    stash: Option<Box<Stash<A::Message>>>,
     stash_capacity: usize,
-    /// What was stashed and is to be received next.
-    pub(crate) unstashed: VecDeque<A::Message>,
     /// By their numbers, and so in the order in which they were spawned.
     pub(crate) children: BTreeMap<u64, Arc<dyn Resident>>,
     /// By their numbers, each with this actor's number among its watchers.
@@ -202,9 +207,8 @@ impl<A: Actor> Context<A> {
             timers: None,
             quiet: None,
             quiet_generation: 0,
-            stash: VecDeque::new(),
+            stash: None,
             stash_capacity,
-            unstashed: VecDeque::new(),
             children: BTreeMap::new(),
             watching: BTreeMap::new(),
             stopping: false,
@@ -387,26 +391,39 @@ impl<A: Actor> Context<A> {
     /// [`StashFull`] gives the message back if as many are stashed as
     /// [`Props::stash`](crate::Props::stash) says.
     pub fn stash(&mut self, message: A::Message) -> Result<(), StashFull<A::Message>> {
-        if self.stash.len() >= self.stash_capacity {
+        if self.stashed() >= self.stash_capacity {
             return Err(StashFull { capacity: self.stash_capacity, message });
         }
-        self.stash.push_back(message);
+        let new = || Box::new(Stash { aside: VecDeque::new(), unstashed: VecDeque::new() });
+        self.stash.get_or_insert_with(new).aside.push_back(message);
         Ok(())
     }
 
     /// How many messages are stashed.
     pub fn stashed(&self) -> usize {
-        self.stash.len()
+        self.stash.as_ref().map_or(0, |stash| stash.aside.len())
     }
 
     /// Lets all stashed messages be received next, in the order in which they were stashed, before
     /// those in the mailbox.
     pub fn unstash_all(&mut self) {
-        // Those that were to be received next already come after those that are put back now: they
-        // were received, and stashed, later.
-        while let Some(message) = self.stash.pop_back() {
-            self.unstashed.push_front(message);
+        if let Some(stash) = &mut self.stash {
+            // Those that were to be received next already come after those that are put back now:
+            // they were received, and stashed, later.
+            while let Some(message) = stash.aside.pop_back() {
+                stash.unstashed.push_front(message);
+            }
         }
+    }
+
+    /// Whether an unstashed message is to be received next.
+    #[inline]
+    pub(crate) fn has_unstashed(&self) -> bool {
+        self.stash.as_ref().is_some_and(|stash| !stash.unstashed.is_empty())
+    }
+
+    pub(crate) fn next_unstashed(&mut self) -> Option<A::Message> {
+        self.stash.as_mut()?.unstashed.pop_front()
     }
 
     /// Lets [`Actor::receive_timeout`] be called when no message has been received for `after`,

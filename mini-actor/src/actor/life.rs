@@ -55,6 +55,9 @@ enum Phase {
 struct Supervised {
     rules: Supervision,
     restarts: Restarts,
+    /// The number of the restart that a pause leads to, and its timer.
+    revival: u64,
+    pause: Option<Cancellable>,
 }
 
 pub(crate) struct Incarnations<A: Actor> {
@@ -64,9 +67,6 @@ pub(crate) struct Incarnations<A: Actor> {
     /// Here and not in the cell: a reference to a stopped actor keeps the cell, and would keep, and
     /// at last drop, all generations above it.
     parent: Option<Arc<dyn Resident>>,
-    /// The number of the restart that a pause leads to, and its timer.
-    revival: u64,
-    pause: Option<Cancellable>,
     /// It is just being made and started.
     starting: bool,
     actor: Option<A>,
@@ -98,11 +98,11 @@ impl<A: Actor> Incarnations<A> {
     ) -> Self {
         Self {
             factory,
-            supervised: supervision
-                .map(|rules| Box::new(Supervised { rules, restarts: Restarts::default() })),
+            supervised: supervision.map(|rules| {
+                let restarts = Restarts::default();
+                Box::new(Supervised { rules, restarts, revival: 0, pause: None })
+            }),
             parent,
-            revival: 0,
-            pause: None,
             starting: false,
             actor: None,
             ctx,
@@ -208,12 +208,16 @@ impl<A: Actor> Incarnations<A> {
     /// whether there was anything.
     #[inline]
     fn next(&mut self, turn: &TurnOf<'_, A>) -> bool {
+        if matches!(self.phase, Phase::Ending { .. }) {
+            let left = turn.pop();
+            return left.map(|message| turn.cell().bury(Undelivered::Stopped, message)).is_some();
+        }
         if let Some(panic) = self.escalated.pop_front() {
             self.failed(turn.cell(), panic, None);
             return true;
         }
-        if !self.ctx.unstashed.is_empty() {
-            return self.receive_with(turn, true, |ctx| ctx.unstashed.pop_front());
+        if self.ctx.has_unstashed() {
+            return self.receive_with(turn, true, Context::next_unstashed);
         }
         if let Some((at, _)) = self.due.front()
             && *at <= turn.position()
@@ -281,7 +285,8 @@ impl<A: Actor> Incarnations<A> {
                 _ => {}
             },
             Signal::Revive(number) => {
-                if self.phase == Phase::Paused && number == self.revival {
+                let awaited = self.supervised.as_ref().map(|supervised| supervised.revival);
+                if self.phase == Phase::Paused && awaited == Some(number) {
                     self.revive(cell);
                 }
             }
@@ -391,14 +396,16 @@ impl<A: Actor> Incarnations<A> {
         for child in self.ctx.children.values() {
             Arc::clone(child).stop_for(StopReason::Parent);
         }
-        self.revival += 1;
         self.phase = Phase::Restarting;
-        if !pause.is_zero() && self.stop.is_none() {
-            let revive = Revive { cell: Arc::clone(cell), number: self.revival };
-            // If it is refused, the actor does not wait.
-            self.pause = cell.registry.arm_for(&cell.path, pause, revive);
-            if self.pause.is_some() {
-                self.phase = Phase::Paused;
+        if let Some(supervised) = &mut self.supervised {
+            supervised.revival += 1;
+            if !pause.is_zero() && self.stop.is_none() {
+                let revive = Revive { cell: Arc::clone(cell), number: supervised.revival };
+                // If it is refused, the actor does not wait.
+                supervised.pause = cell.registry.arm_for(&cell.path, pause, revive);
+                if supervised.pause.is_some() {
+                    self.phase = Phase::Paused;
+                }
             }
         }
     }
@@ -411,7 +418,7 @@ impl<A: Actor> Incarnations<A> {
     }
 
     fn end_pause(&mut self) {
-        if let Some(pause) = self.pause.take() {
+        if let Some(pause) = self.supervised.as_mut().and_then(|it| it.pause.take()) {
             pause.cancel();
         }
     }
@@ -464,10 +471,7 @@ impl<A: Actor> Incarnations<A> {
             }
             Phase::Alive => {
                 let (at, reason) = self.stop?;
-                if turn.position() < at
-                    || self.due_before_stop > 0
-                    || !self.ctx.unstashed.is_empty()
-                {
+                if turn.position() < at || self.due_before_stop > 0 || self.ctx.has_unstashed() {
                     return None;
                 }
                 if !self.ctx.closing {
@@ -492,7 +496,7 @@ impl<A: Actor> Incarnations<A> {
                 Some(true)
             }
             Phase::Draining { reason, accepted } => {
-                if turn.position() < accepted || !self.ctx.unstashed.is_empty() {
+                if turn.position() < accepted || self.ctx.has_unstashed() {
                     return None;
                 }
                 self.over(cell, reason);
@@ -501,10 +505,10 @@ impl<A: Actor> Incarnations<A> {
             Phase::Restarting => Some(self.settle_restart(cell)),
             Phase::Paused => Some(false),
             Phase::Ending { reason, accepted } => {
-                while let Some(message) = turn.pop() {
-                    cell.bury(Undelivered::Stopped, message);
+                if turn.position() < accepted {
+                    return None;
                 }
-                if turn.position() < accepted || !self.ctx.children.is_empty() {
+                if !self.ctx.children.is_empty() {
                     return Some(false);
                 }
                 self.over(cell, reason);
@@ -526,7 +530,7 @@ impl<A: Actor> Incarnations<A> {
         // What the hook may have started.
         self.ctx.end_timers();
         self.ctx.unstash_all();
-        while let Some(message) = self.ctx.unstashed.pop_front() {
+        while let Some(message) = self.ctx.next_unstashed() {
             cell.bury(Undelivered::Stopped, message);
         }
         let factory = std::mem::replace(&mut self.factory, Factory::Once(None));

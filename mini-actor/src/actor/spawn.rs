@@ -254,7 +254,7 @@ fn make<A: Actor>(
     let registry = Arc::clone(system.registry());
     let above = parent.as_deref().map_or("", |parent| parent.path());
     let path: Arc<str> = match name {
-        Some(name) => format!("{above}/{name}"),
+        Some(name) => [above, "/", name].concat(),
         // Relaxed: only has to be unique.
         None => format!("{above}/${}", 1 + registry.anonymous.fetch_add(1, Ordering::Relaxed)),
     }

@@ -53,9 +53,11 @@ pub(crate) struct Registry {
 }
 
 struct Tree {
-    /// By path. The path stands in the actor, and its hash beside it, so that a table of a million
-    /// grows without looking at each.
-    actors: HashTable<(u64, Arc<dyn Resident>)>,
+    /// By path, in tables by some bits of its hash. The path stands in the actor, and its hash
+    /// beside it, so that a table grows without looking at each. And only one of them grows at a
+    /// time: a single one of a million would hold up everybody for milliseconds.
+    actors: [HashTable<(u64, Arc<dyn Resident>)>; TABLES],
+    alive: usize,
     hasher: RandomState,
     /// Names of actors that are about to enter.
     reserved: HashSet<Arc<str>>,
@@ -70,10 +72,14 @@ struct Tree {
     disowned: bool,
 }
 
+/// How many tables the actors of a system are in.
+const TABLES: usize = 64;
+
 impl Tree {
     fn new() -> Self {
         Self {
-            actors: HashTable::new(),
+            actors: [const { HashTable::new() }; TABLES],
+            alive: 0,
             hasher: RandomState::new(),
             reserved: HashSet::new(),
             pinned: BTreeMap::new(),
@@ -84,36 +90,45 @@ impl Tree {
         }
     }
 
-    fn find(&self, path: &str) -> Option<&Arc<dyn Resident>> {
-        let hash = self.hasher.hash_one(path);
-        let found = self.actors.find(hash, |(_, actor)| **actor.path() == *path);
+    /// The number of the table for a hash: by bits that the table itself does not use.
+    const fn table(hash: u64) -> usize {
+        (hash >> 40) as usize % TABLES
+    }
+
+    /// An actor by its path and the hash of that.
+    fn find(&self, hash: u64, path: &str) -> Option<&Arc<dyn Resident>> {
+        let found = self.actors[Self::table(hash)].find(hash, |(_, it)| **it.path() == *path);
         found.map(|(_, actor)| actor)
     }
 
-    /// Whether an actor of this path may enter.
-    fn check(&self, system: &str, path: &str) -> Result<(), SpawnError> {
+    /// Whether an actor of this path may enter; and if so, the hash of that.
+    fn check(&self, system: &str, path: &str) -> Result<u64, SpawnError> {
         if self.closing {
             return Err(SpawnError::Closed { system: system.to_owned() });
         }
-        if self.find(path).is_some() || self.reserved.contains(path) {
+        let hash = self.hasher.hash_one(path);
+        if self.find(hash, path).is_some() || self.reserved.contains(path) {
             return Err(SpawnError::NameTaken { path: path.to_owned() });
         }
-        Ok(())
+        Ok(hash)
     }
 
-    fn insert(&mut self, actor: Arc<dyn Resident>) {
-        let hash = self.hasher.hash_one(&**actor.path());
-        self.actors.insert_unique(hash, (hash, actor), |&(hash, _)| hash);
+    fn insert(&mut self, hash: u64, actor: Arc<dyn Resident>) {
+        self.alive += 1;
+        let table = &mut self.actors[Self::table(hash)];
+        table.insert_unique(hash, (hash, actor), |&(hash, _)| hash);
     }
 
     fn remove(&mut self, path: &str) -> Option<Arc<dyn Resident>> {
         let hash = self.hasher.hash_one(path);
-        let entry = self.actors.find_entry(hash, |(_, actor)| **actor.path() == *path);
-        entry.ok().map(|entry| entry.remove().0.1)
+        let table = &mut self.actors[Self::table(hash)];
+        let entry = table.find_entry(hash, |(_, actor)| **actor.path() == *path).ok()?;
+        self.alive -= 1;
+        Some(entry.remove().0.1)
     }
 
     fn actors(&self) -> impl Iterator<Item = &Arc<dyn Resident>> {
-        self.actors.iter().map(|(_, actor)| actor)
+        self.actors.iter().flatten().map(|(_, actor)| actor)
     }
 }
 
@@ -224,11 +239,11 @@ impl Registry {
         if pinned {
             tree.reserved.remove(actor.path());
         }
-        tree.check(&self.name, actor.path())?;
+        let hash = tree.check(&self.name, actor.path())?;
         if pinned {
             tree.pinned.insert(actor.id(), Arc::clone(&actor));
         }
-        tree.insert(actor);
+        tree.insert(hash, actor);
         Ok(())
     }
 
@@ -254,7 +269,7 @@ impl Registry {
         tree.stopped += 1;
         tree.retired += tree.pinned.remove(&actor.id()).map_or(0, |pinned| pinned.processed());
         let gone = tree.remove(actor.path());
-        let last = tree.actors.is_empty();
+        let last = tree.alive == 0;
         let end = last && tree.closing;
         let over = last && tree.disowned;
         drop(tree);
@@ -276,7 +291,7 @@ impl Registry {
         let over = {
             let mut tree = self.tree.lock();
             tree.disowned = true;
-            tree.actors.is_empty()
+            tree.alive == 0
         };
         if over {
             self.release();
@@ -312,11 +327,12 @@ impl Registry {
     }
 
     pub(crate) fn find(&self, path: &str) -> Option<Arc<dyn Resident>> {
-        self.tree.lock().find(path).cloned()
+        let tree = self.tree.lock();
+        tree.find(tree.hasher.hash_one(path), path).cloned()
     }
 
     pub(crate) fn alive(&self) -> usize {
-        self.tree.lock().actors.len()
+        self.tree.lock().alive
     }
 
     /// The paths of the living, sorted.
@@ -357,7 +373,7 @@ impl Registry {
     /// Waits until nobody is alive, until `deadline` at most. Says whether nobody is.
     pub(crate) fn wait_until_empty(&self, deadline: Option<Instant>) -> bool {
         let mut tree = self.tree.lock();
-        while !tree.actors.is_empty() {
+        while tree.alive > 0 {
             if deadline.is_some_and(|deadline| real_now() >= deadline) {
                 return false;
             }
@@ -398,7 +414,7 @@ impl Registry {
             // There are few of these, because each has a thread. Actors that share threads are
             // counted there: a sum over all of them would hold up those that spawn and stop.
             let pinned: u64 = tree.pinned.values().map(|actor| actor.processed()).sum();
-            (tree.actors.len(), tree.stopped, pinned + tree.retired)
+            (tree.alive, tree.stopped, pinned + tree.retired)
         };
         // Relaxed: statistics.
         SystemMetrics {
@@ -414,62 +430,4 @@ impl Registry {
 
 fn is_root(path: &str) -> bool {
     path.rfind('/') == Some(0)
-}
-
-#[cfg(all(test, not(lars_loom), not(lars_shuttle)))]
-mod tests {
-    use std::thread;
-
-    use super::*;
-    use crate::actor::context::{Actor, Context};
-    use crate::actor::spawn::Props;
-    use crate::dispatcher::workers::STARTED_FROM_HERE;
-    use crate::system::owner::ActorSystem;
-
-    struct Idle;
-
-    impl Actor for Idle {
-        type Message = ();
-        fn receive(&mut self, (): (), _: &mut Context<Self>) {}
-    }
-
-    #[test]
-    fn a_reserved_name_is_taken_until_the_reservation_ends() {
-        let system = ActorSystem::builder("test").threads(1).build().unwrap();
-        let registry = system.registry();
-        let path = "/a".into();
-        registry.reserve(&path).unwrap();
-        let taken = SpawnError::NameTaken { path: "/a".to_owned() };
-        assert_eq!(registry.reserve(&path), Err(taken.clone()));
-        assert_eq!(system.spawn("a", || Idle).unwrap_err(), taken);
-        assert_eq!(system.metrics().alive, 0);
-        registry.give_up(&path);
-        let actor = system.spawn("a", || Idle).unwrap();
-        assert_eq!(registry.reserve(&path), Err(taken));
-        assert_eq!(system.find::<()>("/a"), Some(actor));
-    }
-
-    #[test]
-    fn a_name_that_is_taken_starts_no_thread() {
-        let system = ActorSystem::builder("test").threads(1).build().unwrap();
-        let _first = system.spawn_with("a", Props::new(|| Idle).pinned()).unwrap();
-        let before = STARTED_FROM_HERE.with(std::cell::Cell::get);
-        for _ in 0..10 {
-            let refused = system.spawn_with("a", Props::new(|| Idle).pinned()).unwrap_err();
-            assert_eq!(refused, SpawnError::NameTaken { path: "/a".to_owned() });
-        }
-        assert_eq!(STARTED_FROM_HERE.with(std::cell::Cell::get), before);
-    }
-
-    #[test]
-    fn pinned_actors_that_race_for_a_name_get_it_once() {
-        let system = ActorSystem::builder("test").threads(1).build().unwrap();
-        let spawned: usize = thread::scope(|scope| {
-            let race = || system.spawn_with("a", Props::new(|| Idle).pinned()).is_ok();
-            let threads: Vec<_> = (0..4).map(|_| scope.spawn(race)).collect();
-            threads.into_iter().map(|thread| usize::from(thread.join().unwrap())).sum()
-        });
-        assert_eq!(spawned, 1);
-        assert_eq!(system.metrics().alive, 1);
-    }
 }

@@ -22,7 +22,8 @@ use std::mem::{MaybeUninit, needs_drop};
 use std::ptr;
 
 use crate::sync::{
-    AtomicPtr, AtomicU8, AtomicUsize, CHECKED, Ordering, UnsafeCell, alloc, dealloc, write_uninit,
+    AtomicPtr, AtomicU8, AtomicUsize, CHECKED, Ordering, UnsafeCell, alloc, dealloc,
+    nobody_looks_at, write_uninit,
 };
 
 /// The initial state: nobody has put anything in.
@@ -151,8 +152,9 @@ impl<T> Block<T> {
     pub(super) const SLOTS: u64 = {
         let size = size_of::<Slot<T>>();
         if CHECKED {
-            // Few enough that a model meets the end of a block, and once the extreme.
-            if size <= 16 { 3 } else { 1 }
+            // Few enough that a model meets the end of a block, and once the extreme. (A checker's
+            // slots are larger.)
+            if size_of::<T>() <= 8 { 3 } else { 1 }
         } else {
             match size {
                 0..=32 => 31,
@@ -221,6 +223,8 @@ impl<T> Block<T> {
     /// it.
     pub(super) unsafe fn free(block: *mut Self) {
         debug_assert!(!block.is_null());
+        // SAFETY: nobody else has the block.
+        unsafe { nobody_looks_at(&mut (*block).next, &mut (*block).depth) };
         // What stands for an atomic in a model has something to drop.
         if needs_drop::<Slot<T>>() || needs_drop::<Self>() {
             for number in 0..Self::SLOTS {

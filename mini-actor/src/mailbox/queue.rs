@@ -67,7 +67,7 @@
 
 use std::any::Any;
 use std::collections::BTreeMap;
-use std::ops::Deref;
+use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr;
 use std::task::{Poll, Waker};
@@ -121,6 +121,7 @@ pub(crate) enum Sent {
 }
 
 /// The senders' side.
+#[repr(C)]
 struct Tail<T> {
     word: AtomicU64,
     /// The block of the word's position, unless that is no slot.
@@ -130,6 +131,7 @@ struct Tail<T> {
 }
 
 /// The reader's side.
+#[repr(C)]
 struct Head<T> {
     next: UnsafeCell<Next<T>>,
     /// How many messages have been taken out. Exact in a bounded mailbox, up to date after each
@@ -191,39 +193,34 @@ impl Bound {
     }
 }
 
-// In this order in memory, see `Middle`.
-#[repr(C)]
+/// The parts begin [`LINE`] bytes after each other. So the first two words of each, which are those
+/// in constant use, never share a cache line with those of another, wherever the whole begins. It
+/// does not begin a line: memory that is aligned so far takes an allocator much longer.
+#[repr(C, align(16))]
 pub(crate) struct Mailbox<T> {
-    tail: Line<Tail<T>>,
-    middle: Line<Middle<T>>,
-    head: Line<Head<T>>,
+    tail: Tail<T>,
+    _apart: Gap<{ LINE.saturating_sub(size_of::<Tail<()>>()) }>,
+    middle: Middle<T>,
+    _and: Gap<{ LINE.saturating_sub(size_of::<Middle<()>>()) }>,
+    head: Head<T>,
 }
+
+const LINE: usize = 64;
+
+struct Gap<const BYTES: usize>([MaybeUninit<u8>; BYTES]);
 
 /// What is written seldom. Between the senders' side and the reader's, so that these do not lie on
 /// neighbouring cache lines, which some processors fetch together.
+#[repr(C)]
 struct Middle<T> {
-    /// The first block, once there is one.
-    first: AtomicPtr<Block<T>>,
+    bound: Option<Box<Bound>>,
     /// Blocks that have been read, for the next thread that hangs a block on and finds `free`
     /// empty: it takes all.
     spare: AtomicPtr<Block<T>>,
+    /// The first block, once there is one.
+    first: AtomicPtr<Block<T>>,
     /// How many blocks there are, in use or not.
     blocks: AtomicUsize,
-    bound: Option<Box<Bound>>,
-}
-
-/// Begins a cache line. (crossbeam's `CachePadded` takes two where neighbouring lines are fetched
-/// together, which is too much for an actor that does nothing.)
-#[repr(align(64))]
-struct Line<T>(T);
-
-impl<T> Deref for Line<T> {
-    type Target = T;
-
-    #[inline]
-    fn deref(&self) -> &T {
-        &self.0
-    }
 }
 
 // SAFETY: a slot's value is written by the one sender that took the slot, and passes to the reader
@@ -278,21 +275,23 @@ impl<T> Mailbox<T> {
         };
         let position = Block::<T>::SLOTS;
         Self {
-            tail: Line(Tail {
+            tail: Tail {
                 word: AtomicU64::new((position * ONE) | SCHEDULED | BARE),
                 block: AtomicPtr::new(ptr::null_mut()),
                 free: AtomicPtr::new(ptr::null_mut()),
-            }),
-            head: Line(Head {
+            },
+            _apart: Gap([MaybeUninit::uninit(); _]),
+            middle: Middle {
+                bound,
+                spare: AtomicPtr::new(ptr::null_mut()),
+                first: AtomicPtr::new(ptr::null_mut()),
+                blocks: AtomicUsize::new(0),
+            },
+            _and: Gap([MaybeUninit::uninit(); _]),
+            head: Head {
                 next: UnsafeCell::new(Next { position, block: ptr::null_mut() }),
                 taken: AtomicU64::new(0),
-            }),
-            middle: Line(Middle {
-                first: AtomicPtr::new(ptr::null_mut()),
-                spare: AtomicPtr::new(ptr::null_mut()),
-                blocks: AtomicUsize::new(0),
-                bound,
-            }),
+            },
         }
     }
 
@@ -398,7 +397,7 @@ impl<T> Mailbox<T> {
     /// room for. Returns the first, and how many they are, at least one.
     #[inline]
     fn reserve(&self, wanted: usize) -> Result<(*const Slot<T>, usize, Sent), Refused> {
-        let tail = &*self.tail;
+        let tail = &self.tail;
         let mut made: *mut Block<T> = ptr::null_mut();
         let mut spins = 0;
         // Acquire, here and below: the block of this position is seen as the sender that hung it on

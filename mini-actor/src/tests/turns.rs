@@ -8,7 +8,9 @@ use lars_scheduler::VirtualTime;
 
 use crate::sync::Arc;
 use crate::system::owner::Builder;
-use crate::{Actor, ActorRef, ActorSystem, Context, Directive, Props, Supervision, Terminated};
+use crate::{
+    Actor, ActorRef, ActorSystem, Context, Directive, Props, StopReason, Supervision, Terminated,
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -174,6 +176,24 @@ fn ends_of_others_count_against_the_throughput() {
     // It starts, and its children start and end: each has its turn before it is told.
     set.run(21);
     assert!(in_one_turn(&set) <= 4);
+}
+
+#[test]
+fn messages_that_a_killed_actor_leaves_count_against_the_throughput() {
+    let set = Set::new(ActorSystem::builder("test").throughput(4));
+    let busy = set.spawn("busy", |_, _| {});
+    set.run(10);
+    for _ in 0..20 {
+        busy.tell("left").unwrap();
+    }
+    busy.kill();
+    let buried = || set.system.system().metrics().dead_letters;
+    for turns in 1..=5 {
+        assert_eq!(set.run(1), 1);
+        assert!(buried() <= 4 * turns, "{} in {turns} turns", buried());
+    }
+    set.run(10);
+    assert_eq!((buried(), busy.termination().wait(Duration::ZERO)), (20, Some(StopReason::Killed)));
 }
 
 /// Escalates at once.

@@ -17,8 +17,33 @@ fn check(model: impl Fn() + Sync + Send + 'static) {
     builder.check(model);
 }
 
+/// Runs `code` on a thread of its own.
+fn beside<T, R>(
+    mailbox: &Arc<Mailbox<T>>,
+    code: impl FnOnce(Arc<Mailbox<T>>) -> R + 'static,
+) -> thread::JoinHandle<R>
+where
+    T: Send + 'static,
+    R: 'static,
+{
+    let mailbox = Arc::clone(mailbox);
+    thread::spawn(move || code(mailbox))
+}
+
+/// Takes messages out until there are so many.
+fn receive(mailbox: &Mailbox<u32>, seen: &mut Vec<u32>, count: usize) {
+    while seen.len() < count {
+        // SAFETY: we are the activation.
+        match unsafe { mailbox.pop() } {
+            Some(message) => seen.push(message),
+            None => yield_now(),
+        }
+    }
+}
+
 /// A mailbox that nobody is scheduled for, whose next message is the nth of a block.
 fn idle(nth: u32) -> Mailbox<u32> {
+    const { assert!(Block::<u32>::SLOTS == 3) };
     let mailbox = Mailbox::new(Capacity::Unbounded);
     for _ in 0..nth {
         mailbox.send(9).map(drop).unwrap();
@@ -94,19 +119,10 @@ fn the_same_while_one_of_the_senders_hangs_on_a_block() {
 fn the_first_message_of_all_races_with_closing_and_is_given_back_or_counted() {
     check(|| {
         let mailbox = Arc::new(Mailbox::new(Capacity::Unbounded));
-        let sender = {
-            let mailbox = Arc::clone(&mailbox);
-            thread::spawn(move || mailbox.send(1))
-        };
+        let sender = beside(&mailbox, move |mailbox| mailbox.send(1));
         let accepted = mailbox.close();
         let mut seen = Vec::new();
-        while (seen.len() as u64) < accepted {
-            // SAFETY: we are the activation.
-            match unsafe { mailbox.pop() } {
-                Some(message) => seen.push(message),
-                None => yield_now(),
-            }
-        }
+        receive(&mailbox, &mut seen, accepted as usize);
         match sender.join().unwrap() {
             Ok(_) => assert_eq!(seen, [1]),
             Err((Refused::Closed, 1)) => assert!(seen.is_empty()),
@@ -120,19 +136,10 @@ fn a_message_that_races_with_closing_is_given_back_or_counted() {
     check(|| {
         let mailbox = Arc::new(Mailbox::new(Capacity::Unbounded));
         assert_eq!(mailbox.send(0), Ok(Sent::Counted));
-        let sender = {
-            let mailbox = Arc::clone(&mailbox);
-            thread::spawn(move || mailbox.send(1))
-        };
+        let sender = beside(&mailbox, move |mailbox| mailbox.send(1));
         let accepted = mailbox.close();
         let mut seen = Vec::new();
-        while (seen.len() as u64) < accepted {
-            // SAFETY: we are the activation.
-            match unsafe { mailbox.pop() } {
-                Some(message) => seen.push(message),
-                None => yield_now(),
-            }
-        }
+        receive(&mailbox, &mut seen, accepted as usize);
         match sender.join().unwrap() {
             Ok(_) => assert_eq!(seen, [0, 1]),
             Err((Refused::Closed, 1)) => assert_eq!(seen, [0]),
@@ -207,82 +214,17 @@ fn a_bounded_mailbox_never_holds_more_than_its_capacity() {
 }
 
 #[test]
-fn a_sender_that_waits_for_room_is_woken_when_there_is_some() {
-    check(|| {
-        let mailbox = Arc::new(Mailbox::new(Capacity::Bounded(1, Overflow::Block(Duration::MAX))));
-        mailbox.send(0).map(drop).unwrap();
-        let sender = {
-            let mailbox = Arc::clone(&mailbox);
-            thread::spawn(move || {
-                while mailbox.send(1).is_err() {
-                    assert!(mailbox.wait_for_room(None, true));
-                }
-            })
-        };
-        let mut seen = Vec::new();
-        while seen.len() < 2 {
-            // SAFETY: we are the activation.
-            match unsafe { mailbox.pop() } {
-                Some(message) => seen.push(message),
-                None => yield_now(),
-            }
-        }
-        assert_eq!(seen, [0, 1]);
-        sender.join().unwrap();
-    });
-}
-
-#[test]
-fn a_sender_that_waits_for_room_is_woken_when_a_slot_without_a_message_makes_it() {
-    check(|| {
-        let mailbox = Arc::new(Mailbox::new(Capacity::Bounded(1, Overflow::Block(Duration::MAX))));
-        // As by a mapping that panics.
-        mailbox.send_some(1, &mut std::iter::empty()).map(drop).unwrap();
-        let sender = {
-            let mailbox = Arc::clone(&mailbox);
-            thread::spawn(move || {
-                while mailbox.send(1).is_err() {
-                    assert!(mailbox.wait_for_room(None, false));
-                }
-            })
-        };
-        // SAFETY: we are the activation.
-        while unsafe { mailbox.pop() }.is_none() {
-            yield_now();
-        }
-        sender.join().unwrap();
-    });
-}
-
-#[test]
-fn an_actor_that_waits_for_room_or_is_about_to_is_told_that_it_must_not() {
-    check(|| {
-        let mailbox = Arc::new(Mailbox::new(Capacity::Bounded(1, Overflow::Block(Duration::MAX))));
-        mailbox.send(0_u32).map(drop).unwrap();
-        let waiting = {
-            let mailbox = Arc::clone(&mailbox);
-            thread::spawn(move || mailbox.wait_for_room(None, true))
-        };
-        mailbox.let_actors_wait(false);
-        assert!(!waiting.join().unwrap(), "there is no room");
-    });
-}
-
-#[test]
 fn the_oldest_message_is_received_or_evicted_and_never_both() {
     check(|| {
         let mailbox = Arc::new(Mailbox::new(Capacity::Bounded(1, Overflow::DropOldest)));
         mailbox.send(0).map(drop).unwrap();
-        let sender = {
-            let mailbox = Arc::clone(&mailbox);
-            thread::spawn(move || {
-                let mut evicted = Vec::new();
-                while mailbox.send(1).is_err() {
-                    evicted.extend(mailbox.evict());
-                }
-                evicted
-            })
-        };
+        let sender = beside(&mailbox, move |mailbox| {
+            let mut evicted = Vec::new();
+            while mailbox.send(1).is_err() {
+                evicted.extend(mailbox.evict());
+            }
+            evicted
+        });
         // SAFETY: we are the activation.
         let mut seen: Vec<u32> = unsafe { mailbox.pop() }.into_iter().collect();
         seen.extend(sender.join().unwrap());
@@ -302,10 +244,7 @@ fn the_last_message_of_a_closed_mailbox_is_evicted_and_an_activation_sees_its_en
     check(|| {
         let mailbox = Arc::new(Mailbox::new(Capacity::Bounded(1, Overflow::DropOldest)));
         mailbox.send(0_u32).map(drop).unwrap();
-        let sender = {
-            let mailbox = Arc::clone(&mailbox);
-            thread::spawn(move || mailbox.evict())
-        };
+        let sender = beside(&mailbox, move |mailbox| mailbox.evict());
         let accepted = mailbox.close();
         // What an activation does, and those that it asks for.
         let ended = loop {
@@ -335,14 +274,11 @@ fn a_block_that_is_given_back_while_others_are_hung_on_is_used_by_one_of_them() 
         for number in 0..5 {
             mailbox.send(number).map(drop).unwrap();
         }
-        let sender = {
-            let mailbox = Arc::clone(&mailbox);
-            thread::spawn(move || {
-                for number in 5..9 {
-                    mailbox.send(number).map(drop).unwrap();
-                }
-            })
-        };
+        let sender = beside(&mailbox, move |mailbox| {
+            for number in 5..9 {
+                mailbox.send(number).map(drop).unwrap();
+            }
+        });
         let mut seen = Vec::new();
         for _ in 0..6 {
             // SAFETY: we are the activation.
@@ -406,33 +342,24 @@ fn a_row_that_races_with_closing_is_counted_as_far_as_it_came() {
     check(|| {
         let mailbox = Arc::new(Mailbox::new(Capacity::Unbounded));
         assert_eq!(mailbox.send(0), Ok(Sent::Counted));
-        let row = {
-            let mailbox = Arc::clone(&mailbox);
-            thread::spawn(move || {
-                let mut messages = 1..4;
-                let mut sent = 0;
-                while sent < 3 {
-                    match mailbox.send_some(3 - sent, &mut messages) {
-                        Ok((taken, _)) => sent += taken,
-                        Err(refused) => {
-                            assert_eq!(refused, Refused::Closed);
-                            break;
-                        }
+        let row = beside(&mailbox, move |mailbox| {
+            let mut messages = 1..4;
+            let mut sent = 0;
+            while sent < 3 {
+                match mailbox.send_some(3 - sent, &mut messages) {
+                    Ok((taken, _)) => sent += taken,
+                    Err(refused) => {
+                        assert_eq!(refused, Refused::Closed);
+                        break;
                     }
                 }
-                assert_eq!(messages.len(), 3 - sent, "what was not sent is still there");
-                sent as u64
-            })
-        };
+            }
+            assert_eq!(messages.len(), 3 - sent, "what was not sent is still there");
+            sent as u64
+        });
         let accepted = mailbox.close();
         let mut seen = Vec::new();
-        while (seen.len() as u64) < accepted {
-            // SAFETY: we are the activation.
-            match unsafe { mailbox.pop() } {
-                Some(message) => seen.push(message),
-                None => yield_now(),
-            }
-        }
+        receive(&mailbox, &mut seen, accepted as usize);
         assert_eq!(accepted, 1 + row.join().unwrap());
         assert_eq!(seen, (0..accepted as u32).collect::<Vec<_>>());
     });
@@ -477,16 +404,13 @@ fn end(mailbox: &Mailbox<u32>, seen: &mut Vec<u32>) {
 fn spare_blocks_are_given_back_while_a_sender_hangs_a_block_on() {
     check(|| {
         let mailbox = Arc::new(after_a_burst(2, Capacity::Unbounded));
-        let sender = {
-            let mailbox = Arc::clone(&mailbox);
-            thread::spawn(move || {
-                // The last slot of a block, and the first of the next one.
-                let first = mailbox.send(1).unwrap() == Sent::Schedule;
-                let second = mailbox.send(2).unwrap() == Sent::Schedule;
-                assert!(!(first && second) || mailbox.depth() < 2, "two activations at once");
-                first || second
-            })
-        };
+        let sender = beside(&mailbox, move |mailbox| {
+            // The last slot of a block, and the first of the next one.
+            let first = mailbox.send(1).unwrap() == Sent::Schedule;
+            let second = mailbox.send(2).unwrap() == Sent::Schedule;
+            assert!(!(first && second) || mailbox.depth() < 2, "two activations at once");
+            first || second
+        });
         let mut seen = Vec::new();
         end(&mailbox, &mut seen);
         if sender.join().unwrap() {
@@ -504,13 +428,10 @@ fn a_suspended_mailbox_gives_spare_blocks_back_while_a_sender_hangs_a_block_on()
     check(|| {
         let mailbox = Arc::new(after_a_burst(2, Capacity::Unbounded));
         mailbox.suspend(true);
-        let sender = {
-            let mailbox = Arc::clone(&mailbox);
-            thread::spawn(move || {
-                mailbox.send(1).map(drop).unwrap();
-                mailbox.send(2).map(drop).unwrap();
-            })
-        };
+        let sender = beside(&mailbox, move |mailbox| {
+            mailbox.send(1).map(drop).unwrap();
+            mailbox.send(2).map(drop).unwrap();
+        });
         // SAFETY: we are the activation.
         assert!(!unsafe { mailbox.finish(Some(mailbox.position())) });
         sender.join().unwrap();
@@ -534,10 +455,7 @@ fn a_suspended_mailbox_gives_spare_blocks_back_while_a_sender_evicts_the_last_of
             assert_eq!(unsafe { mailbox.pop() }, Some(number));
         }
         mailbox.suspend(true);
-        let sender = {
-            let mailbox = Arc::clone(&mailbox);
-            thread::spawn(move || mailbox.evict())
-        };
+        let sender = beside(&mailbox, move |mailbox| mailbox.evict());
         // SAFETY: we are the activation.
         assert!(!unsafe { mailbox.finish(Some(mailbox.position())) });
         assert_eq!(sender.join().unwrap(), Some(3));
@@ -596,42 +514,72 @@ fn wait_as_a_future(mailbox: &Mailbox<u32>) -> bool {
     }
 }
 
-#[test]
-fn a_future_that_waits_for_room_is_woken_when_there_is_some() {
-    check(|| {
-        let mailbox = Arc::new(Mailbox::new(Capacity::Bounded(1, Overflow::Fail)));
-        mailbox.send(0).map(drop).unwrap();
-        let sender = {
-            let mailbox = Arc::clone(&mailbox);
-            thread::spawn(move || {
-                while mailbox.send(1).is_err() {
-                    assert!(wait_as_a_future(&mailbox));
-                }
-            })
-        };
-        let mut seen = Vec::new();
-        while seen.len() < 2 {
-            // SAFETY: we are the activation.
-            match unsafe { mailbox.pop() } {
-                Some(message) => seen.push(message),
-                None => yield_now(),
+/// Waits for room as a thread does.
+fn wait_as_a_thread(mailbox: &Mailbox<u32>) -> bool {
+    mailbox.wait_for_room(None, true)
+}
+
+fn a_message(mailbox: &Mailbox<u32>) {
+    mailbox.send(0).map(drop).unwrap();
+}
+
+/// As a mapping that panics leaves it.
+fn a_slot_without_one(mailbox: &Mailbox<u32>) {
+    mailbox.send_some(1, &mut std::iter::empty()).map(drop).unwrap();
+}
+
+fn a_sender_is_woken(
+    overflow: Overflow,
+    wait: fn(&Mailbox<u32>) -> bool,
+    fill: fn(&Mailbox<u32>),
+    received: &'static [u32],
+) {
+    check(move || {
+        let mailbox = Arc::new(Mailbox::new(Capacity::Bounded(1, overflow)));
+        fill(&mailbox);
+        let sender = beside(&mailbox, move |mailbox| {
+            while mailbox.send(1).is_err() {
+                assert!(wait(&mailbox));
             }
-        }
-        assert_eq!(seen, [0, 1]);
+        });
+        let mut seen = Vec::new();
+        receive(&mailbox, &mut seen, received.len());
+        assert_eq!(seen, received);
         sender.join().unwrap();
     });
 }
 
 #[test]
-fn a_future_of_an_actor_that_waits_for_room_or_is_about_to_is_told_that_it_must_not() {
-    check(|| {
-        let mailbox = Arc::new(Mailbox::new(Capacity::Bounded(1, Overflow::Fail)));
-        mailbox.send(0_u32).map(drop).unwrap();
-        let waiting = {
-            let mailbox = Arc::clone(&mailbox);
-            thread::spawn(move || wait_as_a_future(&mailbox))
-        };
+fn a_sender_that_waits_for_room_is_woken_when_there_is_some() {
+    a_sender_is_woken(Overflow::Block(Duration::MAX), wait_as_a_thread, a_message, &[0, 1]);
+}
+
+#[test]
+fn a_sender_that_waits_for_room_is_woken_when_a_slot_without_a_message_makes_it() {
+    a_sender_is_woken(Overflow::Block(Duration::MAX), wait_as_a_thread, a_slot_without_one, &[1]);
+}
+
+#[test]
+fn a_future_that_waits_for_room_is_woken_when_there_is_some() {
+    a_sender_is_woken(Overflow::Fail, wait_as_a_future, a_message, &[0, 1]);
+}
+
+fn an_actor_is_told_that_it_must_not_wait(overflow: Overflow, wait: fn(&Mailbox<u32>) -> bool) {
+    check(move || {
+        let mailbox = Arc::new(Mailbox::new(Capacity::Bounded(1, overflow)));
+        a_message(&mailbox);
+        let waiting = beside(&mailbox, move |mailbox| wait(&mailbox));
         mailbox.let_actors_wait(false);
         assert!(!waiting.join().unwrap(), "there is no room");
     });
+}
+
+#[test]
+fn an_actor_that_waits_for_room_or_is_about_to_is_told_that_it_must_not() {
+    an_actor_is_told_that_it_must_not_wait(Overflow::Block(Duration::MAX), wait_as_a_thread);
+}
+
+#[test]
+fn a_future_of_an_actor_that_waits_for_room_or_is_about_to_is_told_that_it_must_not() {
+    an_actor_is_told_that_it_must_not_wait(Overflow::Fail, wait_as_a_future);
 }

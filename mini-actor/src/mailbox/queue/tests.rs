@@ -361,6 +361,18 @@ fn a_mailbox_in_use_makes_no_blocks() {
 }
 
 #[test]
+fn a_mailbox_in_use_keeps_so_many_spare_blocks_and_no_more() {
+    let mailbox = Mailbox::new(Capacity::Unbounded);
+    for number in 0..2 * Mailbox::<u64>::SPARE as u64 * SLOTS {
+        mailbox.send(number).map(drop).unwrap();
+    }
+    // SAFETY: the test is the only activation.
+    while unsafe { mailbox.pop() }.is_some() {}
+    // And the one that the next message goes into.
+    assert_eq!(mailbox.blocks(), Mailbox::<u64>::SPARE + 1);
+}
+
+#[test]
 fn a_block_has_a_kibibyte_at_most_or_one_slot() {
     fn check<T>() {
         let (bytes, slots) = (Block::<T>::LAYOUT.size(), Block::<T>::SLOTS);
@@ -405,4 +417,15 @@ fn messages_with_an_alignment_of_their_own_lie_as_they_must() {
     // SAFETY: the test is the only activation.
     let received = std::iter::from_fn(|| unsafe { mailbox.pop() }).map(|message| message.0);
     assert!(received.eq(0..100));
+}
+
+#[cfg(not(lars_shuttle))]
+#[test]
+fn the_parts_of_a_mailbox_begin_a_cache_line_apart() {
+    use std::mem::offset_of;
+    assert_eq!(offset_of!(Mailbox<u64>, tail), 0);
+    assert_eq!(offset_of!(Mailbox<u64>, middle), LINE);
+    assert_eq!(offset_of!(Mailbox<u64>, head), 2 * LINE);
+    // So that the first two words of a part lie on one line wherever an allocator puts it.
+    assert_eq!(align_of::<Mailbox<u64>>(), 2 * size_of::<u64>());
 }

@@ -1,0 +1,68 @@
+//! What watching leaves behind at an actor that lives on: nothing.
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+use crate::cell::signal::Resident;
+use crate::{Actor, ActorRef, ActorSystem, Context, StopReason};
+
+const LONG: Duration = Duration::from_secs(60);
+
+struct Idle;
+
+impl Actor for Idle {
+    type Message = ();
+    fn receive(&mut self, (): (), _: &mut Context<Self>) {}
+}
+
+#[test]
+fn a_termination_that_is_dropped_leaves_nothing_at_a_living_actor() {
+    let system = ActorSystem::builder("test").threads(1).build().unwrap();
+    let actor = system.spawn("a", || Idle).unwrap();
+    for _ in 0..100 {
+        assert_eq!(actor.termination().wait(Duration::ZERO), None);
+    }
+    assert_eq!(actor.cell().watchers().len(), 0);
+    let kept = actor.termination();
+    assert_eq!(actor.cell().watchers().len(), 1);
+    actor.stop();
+    assert_eq!(kept.wait(LONG), Some(StopReason::Asked));
+}
+
+/// Watches, and tells the test that it does.
+struct Session(ActorRef<()>, mpsc::Sender<()>);
+
+impl Actor for Session {
+    type Message = ();
+    fn started(&mut self, ctx: &mut Context<Self>) {
+        ctx.watch(&self.0);
+        self.1.send(()).unwrap();
+    }
+    fn receive(&mut self, (): (), ctx: &mut Context<Self>) {
+        ctx.stop();
+    }
+}
+
+#[test]
+fn actors_that_stop_or_unwatch_leave_nothing_at_what_they_watched() {
+    let system = ActorSystem::builder("test").threads(1).build().unwrap();
+    let bus = system.spawn("bus", || Idle).unwrap();
+    let (watching, ready) = mpsc::channel();
+    let sessions: Vec<_> = (0..50)
+        .map(|number| {
+            let (bus, watching) = (bus.clone(), watching.clone());
+            system.spawn(&format!("s{number}"), || Session(bus, watching)).unwrap()
+        })
+        .collect();
+    for _ in &sessions {
+        ready.recv_timeout(LONG).unwrap();
+    }
+    assert_eq!(bus.cell().watchers().len(), 50);
+    for session in sessions.iter().rev() {
+        session.tell(()).unwrap();
+    }
+    for session in &sessions {
+        assert_eq!(session.termination().wait(LONG), Some(StopReason::Itself));
+    }
+    assert_eq!(bus.cell().watchers().len(), 0);
+}
