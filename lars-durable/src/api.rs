@@ -6,12 +6,23 @@ mod outcome;
 mod payload;
 mod timers;
 
+#[cfg(feature = "actors")]
+mod address;
+
 mod schedule;
 
 mod handler;
 
 mod durable;
 
+#[cfg(feature = "actors")]
+mod actors;
+
+#[cfg(feature = "test-kit")]
+pub mod test_kit;
+
+#[cfg(feature = "actors")]
+pub use self::actors::{Delivery, DurableActor, DurableContext, Envelope, Hosted, Kind, Reminders};
 pub use self::durable::{Builder, Durable, Metrics};
 pub use self::fired::Fired;
 pub use self::handler::Handler;

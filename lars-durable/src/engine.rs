@@ -33,6 +33,8 @@ mod lane;
 mod settings;
 
 mod lease;
+#[cfg(feature = "actors")]
+mod tenants;
 mod window;
 
 mod calls;
@@ -71,6 +73,9 @@ pub(crate) enum Output {
     Notify(Vec<(BucketNo, TimerId)>),
     /// Nothing may begin at this instant or later.
     ValidUntil(Mono),
+    /// Whoever lives in this bucket for runs of up to this epoch is to go; at once, if it is `lost`.
+    #[cfg(feature = "actors")]
+    Vacate { bucket: BucketNo, epoch: u32, lost: bool },
     /// The node has left. `abandoned` runs had not ended.
     Closed { abandoned: usize },
 }
@@ -85,6 +90,8 @@ pub(crate) struct Node {
     calls: Calls,
     window: Window,
     runs: Runs,
+    #[cfg(feature = "actors")]
+    tenants: tenants::Tenants,
     closing: Closing,
     counts: Counts,
     tallies: Vec<HandlerCounts>,
@@ -124,6 +131,8 @@ impl Node {
             calls: Calls::new(&mut rng),
             window: Window::new(&settings),
             runs: Runs::new(&settings),
+            #[cfg(feature = "actors")]
+            tenants: tenants::Tenants::default(),
             tallies: (settings.handlers.iter())
                 .map(|handler| {
                     let name = Arc::clone(&handler.name);
@@ -169,6 +178,8 @@ impl Node {
         self.keep(now);
         self.write(now);
         self.run(now);
+        #[cfg(feature = "actors")]
+        self.vacate(now);
         self.close_down(now);
         self.set_alarms(now);
     }
@@ -186,7 +197,10 @@ impl Node {
     /// When there is something to do, if nothing comes in before. What is due has alarms of its
     /// own.
     pub(crate) fn next_turn(&self) -> Mono {
-        self.next_keep().min(self.next_write()).min(self.next_run())
+        let next = self.next_keep().min(self.next_write()).min(self.next_run());
+        #[cfg(feature = "actors")]
+        let next = next.min(self.next_vacate());
+        next
     }
 
     pub(crate) fn counts(&self) -> Counts {

@@ -62,8 +62,25 @@ pub struct Builder {
 enum Place {
     Memory,
     Sqlite(PathBuf),
+    #[cfg(feature = "test-kit")]
+    Virtual(VirtualPlace),
     #[cfg(feature = "postgres")]
     Postgres(Postgres),
+}
+
+/// A store in virtual time.
+#[cfg(feature = "test-kit")]
+pub(super) struct VirtualPlace {
+    pub(super) store: MemoryStore,
+    pub(super) time: lars_scheduler::Handle,
+    pub(super) seed: u64,
+}
+
+#[cfg(feature = "test-kit")]
+impl fmt::Debug for VirtualPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("VirtualPlace").finish_non_exhaustive()
+    }
 }
 
 /// A database, as the user names it.
@@ -150,6 +167,14 @@ impl Durable {
             resident: counts.resident,
             in_flight: counts.in_flight,
         }
+    }
+
+    /// Ends the node as if its process had died: nothing is recorded any more, the lease ends by
+    /// itself, and its actors are killed. For [virtual time](super::test_kit); elsewhere it is a
+    /// drop.
+    #[cfg(feature = "test-kit")]
+    pub fn kill(mut self) {
+        self.runtime.kill();
     }
 
     /// What there is to see of the whole group: nodes, leases, buckets, and what waits, runs and
@@ -241,6 +266,12 @@ impl Builder {
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
+    }
+
+    /// A node on this store, in virtual time.
+    #[cfg(feature = "test-kit")]
+    pub(super) fn on(store: MemoryStore, time: lars_scheduler::Handle, seed: u64) -> Self {
+        Self::new(Place::Virtual(VirtualPlace { store, time, seed }))
     }
 
     /// Runs a closure for each timer with this payload, on the executor, with the default settings
@@ -370,10 +401,7 @@ impl Builder {
         let backend = self.open()?;
         let executor = match self.executor {
             Some(executor) => executor,
-            None => Arc::new(
-                Pool::new("lars-durable-pool", self.threads)
-                    .map_err(|_| setting("threads", self.threads, "from 1 to 1024"))?,
-            ),
+            None => own_executor(&self.place, self.threads)?,
         };
         let (handlers, runners): (Vec<_>, Vec<_>) =
             self.handlers.into_iter().map(Handler::into_parts).unzip();
@@ -391,12 +419,21 @@ impl Builder {
             max_deaths: 3,
         };
         let name = self.name.unwrap_or_else(default_name);
+        #[cfg(feature = "test-kit")]
+        if let Place::Virtual(VirtualPlace { time, seed, .. }) = self.place {
+            let rng = fastrand::Rng::with_seed(seed);
+            let runtime =
+                Runtime::start_virtual(name, settings, backend, runners, executor, (time, rng))?;
+            return Ok(Durable { runtime, close_limit: self.close_limit });
+        }
         let runtime = Runtime::start(name, settings, backend, runners, executor)?;
         Ok(Durable { runtime, close_limit: self.close_limit })
     }
 
     fn open(&self) -> Result<Backend, StartError> {
         Ok(match &self.place {
+            #[cfg(feature = "test-kit")]
+            Place::Virtual(place) => Backend::One(Box::new(place.store.clone())),
             Place::Memory => Backend::One(Box::new(MemoryStore::new(1, system_clock()))),
             Place::Sqlite(path) => {
                 Backend::One(Box::new(SqliteStore::open(path, &self.group, self.synchronous)?))
@@ -462,6 +499,17 @@ impl Builder {
             }
         }
         Ok(())
+    }
+}
+
+/// Where handlers run if nobody says so.
+fn own_executor(place: &Place, threads: usize) -> Result<Arc<dyn Executor>, StartError> {
+    match place {
+        #[cfg(feature = "test-kit")]
+        Place::Virtual(place) => Ok(Arc::new(super::test_kit::OnTime(place.time.clone()))),
+        _ => Pool::new("lars-durable-pool", threads)
+            .map(|pool| Arc::new(pool) as Arc<dyn Executor>)
+            .map_err(|_| setting("threads", threads, "from 1 to 1024")),
     }
 }
 

@@ -92,8 +92,16 @@ impl Node {
             self.drop_run(id);
         } else if soon && (deleted || self.lease.is_valid(now)) {
             run.stage = Stage::Running(Arc::clone(&row));
-            let (fence, handler) = (run.fence, run.handler);
-            self.out.push(Output::Launch(Launch { row, fence, handler, at, deleted }));
+            let launch = Launch {
+                row,
+                #[cfg(feature = "actors")]
+                bucket: run.resident.bucket,
+                fence: run.fence,
+                handler: run.handler,
+                at,
+                deleted,
+            };
+            self.out.push(Output::Launch(launch));
         } else {
             run.stage = Stage::Held(row);
         }
@@ -113,7 +121,7 @@ impl Node {
 
     /// The handler of a launched run has recorded its end in a transaction of its own, if that
     /// commits.
-    #[cfg(feature = "postgres")]
+    #[cfg(any(feature = "postgres", feature = "actors"))]
     pub(crate) fn acknowledged(&mut self, id: TimerId, fence: Fence) {
         if let Some(run) = self.runs.runs.get_mut(&id).filter(|run| run.fence == fence) {
             run.acknowledged = true;
@@ -150,6 +158,8 @@ impl Node {
             }
             RunEnd::RetryAfter { micros, error } => retry(error, micros),
             RunEnd::Park { reason } => Then::Park { reason },
+            #[cfg(feature = "actors")]
+            RunEnd::GiveBack { micros } => Then::GiveBack { after: micros },
             RunEnd::TooNew => Then::GiveBack { after: PUT_OFF.0 },
         };
         match then {

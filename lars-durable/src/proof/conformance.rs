@@ -131,6 +131,7 @@ impl Bench {
             bucket: 0,
             when: When::After(after),
             offset: 0,
+            home: None,
             key: None,
             conflict: OnConflict::Keep,
             handler: "handler".into(),

@@ -14,7 +14,7 @@ use super::ending::Ending;
 use super::inbox::{Input, Then};
 #[cfg(feature = "postgres")]
 use super::lanes::Lanes;
-use super::{Report, Run, RunHandler, Shared, contain};
+use super::{Handlers, Report, Run, Shared, contain};
 use crate::engine::{CallId, Lane, Launch, Node, Output, RunEnd};
 use crate::error::Error;
 use crate::model::LOOK;
@@ -41,7 +41,7 @@ enum Sessions {
 pub(super) struct Driver {
     node: Node,
     store: Sessions,
-    handlers: Arc<[Box<dyn RunHandler>]>,
+    handlers: Handlers,
     shared: Arc<Shared>,
     clock: MonoClock,
     answers: HashMap<CallId, Then>,
@@ -56,7 +56,7 @@ impl Driver {
     pub(super) fn new(
         node: Node,
         backend: Backend,
-        handlers: Vec<Box<dyn RunHandler>>,
+        handlers: Handlers,
         shared: Arc<Shared>,
         clock: MonoClock,
     ) -> io::Result<Self> {
@@ -70,7 +70,7 @@ impl Driver {
         Ok(Self {
             node,
             store,
-            handlers: handlers.into(),
+            handlers,
             shared,
             clock,
             answers: HashMap::new(),
@@ -98,6 +98,30 @@ impl Driver {
             }
         }
         self.end()
+    }
+
+    /// Does all that is to be done now, on a store with one session. Says after how long there is
+    /// something to do, if nothing comes in before; `None` when the node has ended.
+    #[cfg(feature = "test-kit")]
+    pub(super) fn step(&mut self) -> Option<Duration> {
+        loop {
+            let inputs = self.shared.inbox.take(None);
+            let nothing = inputs.is_empty();
+            for input in inputs {
+                self.take_in(input);
+            }
+            self.turn();
+            if self.closed.is_some() || self.is_overdue() {
+                self.finish();
+                return None;
+            }
+            if !self.batches.is_empty() {
+                self.transact();
+                self.turn();
+            } else if nothing {
+                return self.patience();
+            }
+        }
     }
 
     /// How long to wait for an input.
@@ -132,8 +156,12 @@ impl Driver {
                 Sessions::Lanes(lanes) => lanes.look(then),
             },
             Input::Ended { id, fence, end } => self.node.ended(now, id, fence, end),
-            #[cfg(feature = "postgres")]
+            #[cfg(any(feature = "postgres", feature = "actors"))]
             Input::Acknowledged { id, fence } => self.node.acknowledged(id, fence),
+            #[cfg(feature = "actors")]
+            Input::MovedIn { bucket, epoch } => self.node.moved_in(bucket, epoch),
+            #[cfg(feature = "actors")]
+            Input::MovedOut { bucket } => self.node.moved_out(bucket),
             Input::Alarm => {}
             #[cfg(feature = "postgres")]
             Input::Replied { lane, result } => {
@@ -151,7 +179,8 @@ impl Driver {
             Input::Close { limit } => {
                 self.node.close();
                 let give_up = now.plus(micros(limit));
-                self.closing = Some((give_up, give_up.plus(micros(FAREWELL))));
+                let first = self.closing.map_or(give_up, |(earlier, _)| earlier.min(give_up));
+                self.closing = Some((first, first.plus(micros(FAREWELL))));
             }
         }
     }
@@ -201,6 +230,12 @@ impl Driver {
                         }
                     }
                 },
+                #[cfg(feature = "actors")]
+                Output::Vacate { bucket, epoch, lost } => {
+                    for handler in &*self.handlers {
+                        handler.vacate(bucket, epoch, lost);
+                    }
+                }
                 Output::Closed { abandoned } => self.closed = Some(abandoned),
             }
         }
@@ -244,14 +279,14 @@ impl Driver {
 
     fn set_alarm(&self, now: Mono, at: Mono) {
         let shared = Arc::clone(&self.shared);
-        let alarm = Task::new(move || drop(shared.inbox.push(Input::Alarm))).inline();
+        let alarm = Task::new(move || drop(shared.push(Input::Alarm))).inline();
         // A wheel that has stopped belongs to a node that is ending.
         drop(self.shared.timers.schedule_once(until(now, at), alarm));
     }
 
     fn launch(&self, now: Mono, launch: Launch) {
         let (shared, handlers) = (Arc::clone(&self.shared), Arc::clone(&self.handlers));
-        let at = launch.at;
+        let (at, short) = (launch.at, self.handlers[launch.handler].is_short());
         let ending = Ending::new(Arc::clone(&shared), launch.row.id, launch.fence);
         let begin = move || {
             if shared.gate.opens(launch.row.deadline, launch.deleted) {
@@ -263,7 +298,11 @@ impl Driver {
             }
         };
         // If it is refused, it is dropped, and its ending says so.
-        drop(self.shared.timers.schedule_once(until(now, at), begin));
+        if short {
+            drop(self.shared.timers.schedule_once(until(now, at), Task::new(begin).inline()));
+        } else {
+            drop(self.shared.timers.schedule_once(until(now, at), begin));
+        }
     }
 
     fn is_overdue(&self) -> bool {
@@ -271,6 +310,11 @@ impl Driver {
     }
 
     fn end(mut self) -> usize {
+        self.finish();
+        self.closed.unwrap_or_else(|| self.node.counts().in_flight)
+    }
+
+    fn finish(&mut self) {
         for input in self.shared.inbox.end() {
             match input {
                 Input::Call { then, .. } => then(Err(crate::error::Refused::Closed.into())),
@@ -285,7 +329,6 @@ impl Driver {
             let reason = "the node was closed before the store answered".into();
             then(Err(Error::OutcomeUnknown { reason }));
         }
-        self.closed.unwrap_or_else(|| self.node.counts().in_flight)
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::engine::Lane;
 use crate::engine::{Answer, RunEnd};
 use crate::error::Error;
-#[cfg(feature = "postgres")]
+#[cfg(any(feature = "postgres", feature = "actors"))]
 use crate::model::BucketNo;
 use crate::model::{Fence, Look, TimerId};
 #[cfg(feature = "postgres")]
@@ -36,10 +36,21 @@ pub(super) enum Input {
         end: RunEnd,
     },
     /// The handler of this run has recorded its end itself, perhaps; that it ended follows.
-    #[cfg(feature = "postgres")]
+    #[cfg(any(feature = "postgres", feature = "actors"))]
     Acknowledged {
         id: TimerId,
         fence: Fence,
+    },
+    /// An actor lives in this bucket.
+    #[cfg(feature = "actors")]
+    MovedIn {
+        bucket: BucketNo,
+        epoch: u32,
+    },
+    /// One that lived there has gone.
+    #[cfg(feature = "actors")]
+    MovedOut {
+        bucket: BucketNo,
     },
     /// The wheel says that something is due.
     Alarm,

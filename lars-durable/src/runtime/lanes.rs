@@ -30,7 +30,7 @@ impl Lanes {
         let hear = Arc::clone(shared);
         let hear = move |ring| {
             // A node that has ended does not care.
-            let _ = hear.inbox.push(match ring {
+            let _ = hear.push(match ring {
                 Ring::Near(timers) => Input::Near(timers),
                 Ring::Free => Input::Free,
                 Ring::Deaf => Input::Deaf,
@@ -99,6 +99,6 @@ fn work(lane: Lane, mut store: Box<dyn Store>, batches: &Receiver<Vec<Request>>,
             // A defect. What the store did is not known, so the batch is repeated.
             Err(StoreError { reason: panic, unknown: true })
         });
-        let _ = shared.inbox.push(Input::Replied { lane, result });
+        let _ = shared.push(Input::Replied { lane, result });
     }
 }

@@ -119,6 +119,7 @@ impl Sequence {
             bucket: 0,
             when: self.when(),
             offset: self.rng.i64(0..3),
+            home: None,
             key: (id % 2 == 0).then(|| (id % 6).to_string().into()),
             conflict: all[usize::try_from(id).unwrap() % 3],
             handler: "handler".into(),

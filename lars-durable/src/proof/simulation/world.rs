@@ -461,6 +461,9 @@ impl World {
                     self.at(self.now + delay, Step::Apply { node, life, lane, requests });
                 }
                 // Each is kept, as in the wheel: a node sets an alarm once.
+                // Nobody lives in a bucket here.
+                #[cfg(feature = "actors")]
+                Output::Vacate { .. } => {}
                 Output::Alarm { at } => self.at((at.0 - origin).max(self.now), Step::Turn(node)),
                 Output::Launch(launch) => {
                     let at = (launch.at.0 - origin).max(self.now) + self.rng.i64(0..500);
