@@ -73,7 +73,8 @@ pub(crate) enum Output {
     Notify(Vec<(BucketNo, TimerId)>),
     /// Nothing may begin at this instant or later.
     ValidUntil(Mono),
-    /// Whoever lives in this bucket for runs of up to this epoch is to go; at once, if it is `lost`.
+    /// Whoever lives in this bucket for runs of up to this epoch has to go; at once, if it is
+    /// `lost`.
     #[cfg(feature = "actors")]
     Vacate { bucket: BucketNo, epoch: u32, lost: bool },
     /// The node has left. `abandoned` runs had not ended.

@@ -30,6 +30,8 @@ use self::lateness::Lateness;
 pub(crate) use self::report::Report;
 pub use self::submitted::Submitted;
 pub(crate) use self::submitted::promise;
+#[cfg(feature = "test-kit")]
+pub(crate) use self::turner::OnTime;
 use crate::engine::{Answer, Counts, Launch, Node, NodeSettings};
 use crate::error::{Error, Refused, StartError};
 #[cfg(feature = "actors")]

@@ -170,7 +170,7 @@ impl Durable {
     }
 
     /// Ends the node as if its process had died: nothing is recorded any more, the lease ends by
-    /// itself, and its actors are killed. For [virtual time](super::test_kit); elsewhere it is a
+    /// itself, and its actors are killed. For [virtual time](crate::test_kit); elsewhere it is a
     /// drop.
     #[cfg(feature = "test-kit")]
     pub fn kill(mut self) {
@@ -506,7 +506,7 @@ impl Builder {
 fn own_executor(place: &Place, threads: usize) -> Result<Arc<dyn Executor>, StartError> {
     match place {
         #[cfg(feature = "test-kit")]
-        Place::Virtual(place) => Ok(Arc::new(super::test_kit::OnTime(place.time.clone()))),
+        Place::Virtual(place) => Ok(Arc::new(crate::runtime::OnTime(place.time.clone()))),
         _ => Pool::new("lars-durable-pool", threads)
             .map(|pool| Arc::new(pool) as Arc<dyn Executor>)
             .map_err(|_| setting("threads", threads, "from 1 to 1024")),

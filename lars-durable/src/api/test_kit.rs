@@ -36,9 +36,8 @@
 //! ```
 
 use std::fmt;
-use std::time::Duration;
 
-use lars_scheduler::{Executor, Handle, Rejected, Runnable, Task};
+use lars_scheduler::Handle;
 
 use super::durable::Builder;
 use crate::store::MemoryStore;
@@ -88,19 +87,5 @@ impl Store {
 impl fmt::Debug for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Store").finish_non_exhaustive()
-    }
-}
-
-/// Runs tasks as tasks of a scheduler, now.
-pub(super) struct OnTime(pub(super) Handle);
-
-impl Executor for OnTime {
-    fn execute(&self, task: Runnable) -> Result<(), Rejected> {
-        let refused = self.0.schedule_once(Duration::ZERO, Task::new(move || task.run()).inline());
-        match refused {
-            Ok(_) => Ok(()),
-            // A scheduler that has stopped drops the task, and whoever waits for it is told.
-            Err(_) => Ok(()),
-        }
     }
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use lars_scheduler::{Cancellable, Handle, Task};
+use lars_scheduler::{Cancellable, Executor, Handle, Rejected, Runnable, Task};
 
 use super::Shared;
 use super::driver::Driver;
@@ -64,4 +64,16 @@ impl Shared {
 /// Nobody turns it yet, or a thread does.
 pub(super) fn nobody() -> Mutex<Weak<Turner>> {
     Mutex::new(Weak::new())
+}
+
+/// Runs tasks as tasks of a scheduler, now.
+pub(crate) struct OnTime(pub(crate) Handle);
+
+impl Executor for OnTime {
+    fn execute(&self, task: Runnable) -> Result<(), Rejected> {
+        // A scheduler that has stopped drops the task, and whoever waits for it is told.
+        let task = Task::new(move || task.run()).inline();
+        drop(self.0.schedule_once(Duration::ZERO, task));
+        Ok(())
+    }
 }
