@@ -163,12 +163,13 @@ impl Builder {
 }
 
 impl Timers {
-    /// A durable message for the actor at `address`, wherever it lives, due now. The address is the kind, which is the message's
-    /// [`NAME`](Payload::NAME), a slash, and a name; 255 bytes at most.
+    /// A durable message for the actor at `address`, wherever it lives, due now. The address is the
+    /// kind, which is the message's [`NAME`](Payload::NAME), a slash, and a name; 255 bytes at
+    /// most.
     ///
     /// All messages and reminders of one actor come from one node, in the order of (due, identity),
-    /// and one at a time: the next when the one before is acknowledged. (A message that failed comes
-    /// again later, and so out of order.)
+    /// and one at a time: the next when the one before is acknowledged. (A message that failed
+    /// comes again later, and so out of order.)
     pub fn tell<P: Payload>(&self, address: &str, message: P) -> Schedule<Once> {
         self.tell_after(address, Duration::ZERO, message)
     }
