@@ -297,6 +297,22 @@ fn a_message_that_always_panics_is_parked_after_its_attempts() {
 }
 
 #[test]
+fn properties_that_panic_fail_the_message_and_nothing_else() {
+    let bench = Bench::new();
+    let times = std::sync::atomic::AtomicUsize::new(0);
+    let kind = bench.kind().props(move |props| {
+        let before = times.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        assert!(before > 0, "on purpose");
+        props
+    });
+    let node = bench.node_with(kind);
+    say(&node, "order/17", "hello");
+    bench.kit.advance(5 * SECOND);
+    let notes = bench.notes_of("hello");
+    assert_eq!((notes.len(), notes[0].attempt), (1, 2));
+}
+
+#[test]
 fn a_full_mailbox_puts_a_message_off_and_costs_it_no_attempt() {
     let bench = Bench::new();
     let small = bench.kind().props(|props| props.bounded(1, Overflow::Fail));

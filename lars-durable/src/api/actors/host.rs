@@ -16,7 +16,7 @@ use crate::api::address::open;
 use crate::api::payload::Payload;
 use crate::engine::{Launch, RunEnd};
 use crate::model::{BucketNo, TimerId};
-use crate::runtime::{Run, Shared};
+use crate::runtime::{Run, Shared, contain};
 use crate::sync::{Arc, Mutex, Weak};
 use crate::time::Timestamp;
 
@@ -65,6 +65,15 @@ struct Tenant<M> {
     epoch: u32,
     /// It gets nothing any more, and its successor is made when it has gone.
     leaving: bool,
+}
+
+/// Why an actor could not be made.
+#[derive(Debug, thiserror::Error)]
+enum CannotSpawn {
+    #[error("the properties of the actor: {0}")]
+    Panicked(String),
+    #[error(transparent)]
+    Refused(SpawnError),
 }
 
 /// What is to be done next for an actor.
@@ -254,13 +263,16 @@ impl<A: DurableActor> Host<A> {
             }))
         };
         let name = format!("{}:{}", A::Reminder::NAME, place.name);
-        let spawned = match self.system.spawn_with(&name, props()) {
+        // The properties are set by foreign code.
+        let spawned = contain(|| match self.system.spawn_with(&name, props()) {
             // It can be found by its address only, not by its name.
             Err(SpawnError::NameTaken { .. } | SpawnError::Name { .. }) => {
                 self.system.spawn_anonymous(props())
             }
             spawned => spawned,
-        };
+        });
+        let spawned = spawned.map_err(CannotSpawn::Panicked);
+        let spawned = spawned.and_then(|spawned| spawned.map_err(CannotSpawn::Refused));
         let mut state = home.state.lock();
         state.spawning = false;
         let actor = match spawned {
@@ -285,10 +297,10 @@ impl<A: DurableActor> Host<A> {
         &self,
         place: &Place,
         letters: impl Iterator<Item = Letter>,
-        error: &SpawnError,
+        error: &CannotSpawn,
     ) {
         place.shared.moved_out(place.bucket);
-        if matches!(error, SpawnError::Closed { .. }) {
+        if matches!(error, CannotSpawn::Refused(SpawnError::Closed { .. })) {
             give_back(letters, NO_SYSTEM);
             place.shared.leave(FAREWELL);
             return;
