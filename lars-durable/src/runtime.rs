@@ -213,10 +213,11 @@ impl Runtime {
     /// up.
     pub(crate) fn close(&mut self, limit: Duration) -> usize {
         #[cfg(feature = "test-kit")]
-        if self.turner.take().is_some() {
+        if let Some(turning) = self.turner.take() {
             self.shared.gate.close();
             // It goes on while time is moved.
             self.shared.push(Input::Close { limit });
+            drop(turning);
             return 0;
         }
         let Some(thread) = self.thread.take() else { return 0 };
