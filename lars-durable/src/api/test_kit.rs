@@ -25,11 +25,11 @@
 //!     store.node().handle(move |due: &Fired<Invoice>| drop(sent.send(due.payload().0)))
 //! };
 //! let (one, two) = (node().start()?, node().start()?);
-//! let week = Duration::from_secs(7 * 86_400);
-//! one.timers().schedule_once(week, Invoice(17)).key("invoice/17").submit().wait()?;
-//! time.advance(week / 2);
+//! let hour = Duration::from_secs(3_600);
+//! one.timers().schedule_once(hour, Invoice(17)).key("invoice/17").submit().wait()?;
+//! time.advance(hour / 2);
 //! one.kill(); // whoever has the timer: the other node takes it over
-//! time.advance(week / 2 + Duration::from_secs(20));
+//! time.advance(hour / 2 + Duration::from_secs(20));
 //! assert_eq!(invoices.try_iter().collect::<Vec<_>>(), [17]);
 //! # drop(two);
 //! # Ok(()) }
