@@ -17,16 +17,16 @@
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
-use std::net::TcpListener;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Child, Command, ExitCode};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use clap::Parser;
 use lars_durable::{Durable, Fired, Payload, Schedule};
 use serde::{Deserialize, Serialize};
+
+use self::server::Server;
 
 type AnyError = Box<dyn std::error::Error>;
 
@@ -48,6 +48,9 @@ struct Options {
     #[arg(long, hide = true)]
     parameters: Option<String>,
 }
+
+#[path = "shared/server.rs"]
+mod server;
 
 const NODES: u64 = 3;
 const LEASE: Duration = Duration::from_secs(3);
@@ -103,81 +106,6 @@ fn work(options: &Options, node: u64, directory: &Path, parameters: &str) -> Res
     loop {
         std::thread::park();
     }
-}
-
-/// A PostgreSQL server, which ends when this is dropped.
-struct Server {
-    programs: PathBuf,
-    directory: PathBuf,
-    port: u16,
-}
-
-impl Server {
-    fn start() -> Result<Option<Self>, AnyError> {
-        let Some(programs) = programs() else { return Ok(None) };
-        let name = format!("lars-cluster-{}", std::process::id());
-        let directory = std::env::temp_dir().join(name);
-        let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
-        let server = Self { programs, directory, port };
-        let data = server.data();
-        server.run("initdb", &["-D", &data, "-A", "trust", "-U", "postgres", "-E", "UTF8"])?;
-        let options = format!("-p {port} -k {data} -c listen_addresses=127.0.0.1");
-        let log = format!("{data}/log");
-        server.run("pg_ctl", &["-D", &data, "-w", "-l", &log, "-o", &options, "start"])?;
-        Ok(Some(server))
-    }
-
-    fn data(&self) -> String {
-        self.directory.display().to_string()
-    }
-
-    fn parameters(&self) -> String {
-        format!("host=127.0.0.1 port={} user=postgres dbname=postgres", self.port)
-    }
-
-    /// Runs a program of PostgreSQL, which refuses to run as root.
-    fn run(&self, program: &str, arguments: &[&str]) -> Result<(), AnyError> {
-        let path = self.programs.join(program);
-        let root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
-        let mut command = if root {
-            let mut command = Command::new("setpriv");
-            command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups"]).arg(path);
-            command
-        } else {
-            Command::new(path)
-        };
-        let status = command.args(arguments).current_dir("/").stdout(Stdio::null()).status()?;
-        if status.success() { Ok(()) } else { Err(format!("{program}: {status}").into()) }
-    }
-
-    /// What `psql` says, a line for each row.
-    fn ask(&self, sql: &str) -> String {
-        let port = self.port.to_string();
-        let output = Command::new(self.programs.join("psql"))
-            .args(["-h", "127.0.0.1", "-p", &port, "-U", "postgres", "-XAtc", sql])
-            .output();
-        output.map_or_else(
-            |error| error.to_string(),
-            |output| String::from_utf8_lossy(&output.stdout).trim().to_owned(),
-        )
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.run("pg_ctl", &["-D", &self.data(), "-m", "immediate", "stop"]);
-        let _ = std::fs::remove_dir_all(&self.directory);
-    }
-}
-
-fn programs() -> Option<PathBuf> {
-    let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?;
-    let mut found: Vec<PathBuf> = versions
-        .filter_map(|version| Some(version.ok()?.path().join("bin")))
-        .filter(|programs| programs.join("initdb").exists())
-        .collect();
-    found.sort();
-    found.pop()
 }
 
 /// The nodes, which end when this is dropped.
@@ -238,7 +166,7 @@ fn seen(logs: &Path) -> Seen {
 }
 
 fn look_on(options: &Options) -> Result<ExitCode, AnyError> {
-    let Some(server) = Server::start()? else {
+    let Some(server) = Server::start("cluster")? else {
         println!("there is no PostgreSQL on this machine (Debian: apt-get install postgresql)");
         return Ok(ExitCode::FAILURE);
     };

@@ -33,6 +33,8 @@ mod lane;
 mod settings;
 
 mod lease;
+#[cfg(feature = "actors")]
+mod tenants;
 mod window;
 
 mod calls;
@@ -53,6 +55,7 @@ use self::window::Window;
 use crate::error::Error;
 use crate::model::{BucketNo, TimerId};
 use crate::store::{Committed, Request, StoreError};
+use crate::sync::Arc;
 use crate::time::{Mono, Timestamp};
 
 /// What a node wants done.
@@ -70,6 +73,10 @@ pub(crate) enum Output {
     Notify(Vec<(BucketNo, TimerId)>),
     /// Nothing may begin at this instant or later.
     ValidUntil(Mono),
+    /// Whoever lives in this bucket for runs of up to this epoch has to go; at once, if it is
+    /// `lost`.
+    #[cfg(feature = "actors")]
+    Vacate { bucket: BucketNo, epoch: u32, lost: bool },
     /// The node has left. `abandoned` runs had not ended.
     Closed { abandoned: usize },
 }
@@ -84,8 +91,11 @@ pub(crate) struct Node {
     calls: Calls,
     window: Window,
     runs: Runs,
+    #[cfg(feature = "actors")]
+    tenants: tenants::Tenants,
     closing: Closing,
     counts: Counts,
+    tallies: Vec<HandlerCounts>,
     out: Vec<Output>,
 }
 
@@ -105,6 +115,16 @@ pub(crate) struct Counts {
     pub(crate) in_flight: usize,
 }
 
+/// What a node has done for one handler since it was made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct HandlerCounts {
+    pub(crate) name: Arc<str>,
+    pub(crate) started: u64,
+    pub(crate) done: u64,
+    pub(crate) retried: u64,
+    pub(crate) parked: u64,
+}
+
 impl Node {
     pub(crate) fn new(settings: NodeSettings, mut rng: fastrand::Rng, now: Mono) -> Self {
         Self {
@@ -112,6 +132,14 @@ impl Node {
             calls: Calls::new(&mut rng),
             window: Window::new(&settings),
             runs: Runs::new(&settings),
+            #[cfg(feature = "actors")]
+            tenants: tenants::Tenants::default(),
+            tallies: (settings.handlers.iter())
+                .map(|handler| {
+                    let name = Arc::clone(&handler.name);
+                    HandlerCounts { name, started: 0, done: 0, retried: 0, parked: 0 }
+                })
+                .collect(),
             settings,
             rng,
             clock: ClockEstimate::default(),
@@ -151,6 +179,8 @@ impl Node {
         self.keep(now);
         self.write(now);
         self.run(now);
+        #[cfg(feature = "actors")]
+        self.vacate(now);
         self.close_down(now);
         self.set_alarms(now);
     }
@@ -168,11 +198,23 @@ impl Node {
     /// When there is something to do, if nothing comes in before. What is due has alarms of its
     /// own.
     pub(crate) fn next_turn(&self) -> Mono {
-        self.next_keep().min(self.next_write()).min(self.next_run())
+        let next = self.next_keep().min(self.next_write()).min(self.next_run());
+        #[cfg(feature = "actors")]
+        let next = next.min(self.next_vacate());
+        next
     }
 
     pub(crate) fn counts(&self) -> Counts {
         let (resident, in_flight) = (self.window.len(), self.runs.len());
         Counts { resident, in_flight, ..self.counts }
+    }
+
+    pub(crate) fn lease(&self) -> i64 {
+        self.settings.lease
+    }
+
+    /// In the order of the handlers.
+    pub(crate) fn handler_counts(&self) -> &[HandlerCounts] {
+        &self.tallies
     }
 }

@@ -96,6 +96,19 @@ pub enum Refused {
     /// The cron expression or its zone is wrong.
     #[error(transparent)]
     Cron(#[from] CronError),
+    /// The address of an actor is wrong, or not one of the message's kind.
+    #[cfg(feature = "actors")]
+    #[error(
+        "the address is {given:?}, but it must be {kind:?}, a slash and a name, up to {max} bytes"
+    )]
+    Address {
+        /// The address.
+        given: String,
+        /// The kind that receives this message.
+        kind: &'static str,
+        /// The limit.
+        max: usize,
+    },
     /// Too many calls wait for their answers.
     #[error("too many calls wait for their answers: the limit is {max}")]
     PendingCalls {

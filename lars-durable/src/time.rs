@@ -67,18 +67,27 @@ pub(crate) fn micros(duration: Duration) -> i64 {
 }
 
 /// The local monotonic clock.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct MonoClock {
-    origin: Duration,
+#[derive(Clone)]
+pub(crate) enum MonoClock {
+    Machine {
+        origin: Duration,
+    },
+    /// Time that a test moves.
+    #[cfg(feature = "test-kit")]
+    Virtual(Arc<dyn Fn() -> Mono + Send + Sync>),
 }
 
 impl MonoClock {
     pub(crate) fn start() -> Self {
-        Self { origin: monotonic() }
+        Self::Machine { origin: monotonic() }
     }
 
-    pub(crate) fn now(self) -> Mono {
-        Mono(micros(monotonic().saturating_sub(self.origin)))
+    pub(crate) fn now(&self) -> Mono {
+        match self {
+            Self::Machine { origin } => Mono(micros(monotonic().saturating_sub(*origin))),
+            #[cfg(feature = "test-kit")]
+            Self::Virtual(clock) => clock(),
+        }
     }
 }
 

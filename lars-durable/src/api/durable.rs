@@ -15,12 +15,13 @@ use tokio_postgres::{
 
 use super::fired::Fired;
 use super::handler::Handler;
+use super::inspect::Inspection;
 use super::outcome::IntoOutcome;
 use super::payload::Payload;
 use super::timers::Timers;
 use crate::engine::NodeSettings;
 use crate::error::{CloseError, StartError};
-use crate::runtime::Runtime;
+use crate::runtime::{Runtime, Submitted, promise};
 use crate::store::{Backend, MemoryStore, SqliteStore, Synchronous};
 #[cfg(feature = "postgres")]
 use crate::store::{Connect, Place as StorePlace, PostgresStore, Tls};
@@ -44,6 +45,7 @@ pub struct Durable {
 pub struct Builder {
     place: Place,
     group: String,
+    name: Option<String>,
     handlers: Vec<Handler>,
     executor: Option<Arc<dyn Executor>>,
     threads: usize,
@@ -60,8 +62,25 @@ pub struct Builder {
 enum Place {
     Memory,
     Sqlite(PathBuf),
+    #[cfg(feature = "test-kit")]
+    Virtual(VirtualPlace),
     #[cfg(feature = "postgres")]
     Postgres(Postgres),
+}
+
+/// A store in virtual time.
+#[cfg(feature = "test-kit")]
+pub(super) struct VirtualPlace {
+    pub(super) store: MemoryStore,
+    pub(super) time: lars_scheduler::Handle,
+    pub(super) seed: u64,
+}
+
+#[cfg(feature = "test-kit")]
+impl fmt::Debug for VirtualPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("VirtualPlace").finish_non_exhaustive()
+    }
 }
 
 /// A database, as the user names it.
@@ -150,6 +169,56 @@ impl Durable {
         }
     }
 
+    /// Ends the node as if its process had died: nothing is recorded any more, the lease ends by
+    /// itself, and its actors are killed. For [virtual time](crate::test_kit); elsewhere it is a
+    /// drop.
+    #[cfg(feature = "test-kit")]
+    pub fn kill(mut self) {
+        self.runtime.kill();
+    }
+
+    /// What there is to see of the whole group: nodes, leases, buckets, and what waits, runs and
+    /// fails, by handler.
+    ///
+    /// A look reads a bounded number of rows, however many timers there are, and changes nothing.
+    /// It takes milliseconds; on PostgreSQL up to some seconds, if dead rows are many (see
+    /// [`Inspection::counts_took_too_long`]). It has a connection of its own there, which is opened
+    /// with the first call. So it delays neither timers nor calls.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unavailable`](crate::Error::Unavailable).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_durable::{Durable, Fired, Payload};
+    /// use std::time::Duration;
+    ///
+    /// #[derive(serde::Serialize, serde::Deserialize)]
+    /// struct Remind { order: u64 }
+    /// impl Payload for Remind { const NAME: &'static str = "remind"; }
+    ///
+    /// let durable = Durable::in_memory().handle(|_: &Fired<Remind>| ()).start()?;
+    /// let day = Duration::from_secs(86_400);
+    /// durable.timers().schedule_once(day, Remind { order: 17 }).submit().wait()?;
+    /// let seen = durable.inspect().wait()?;
+    /// let remind = seen.handler("remind").ok_or("it is there")?;
+    /// assert_eq!((remind.pending.value, remind.pending.at_least), (1, false));
+    /// # Ok(()) }
+    /// ```
+    pub fn inspect(&self) -> Submitted<Inspection> {
+        let (promise, submitted) = promise();
+        self.runtime.shared.look(move |look| {
+            let unavailable = |error: crate::store::StoreError| crate::error::Error::Unavailable {
+                reason: error.reason,
+            };
+            promise.fill(look.map(Inspection::of).map_err(unavailable));
+        });
+        submitted
+    }
+
     /// Stops starting timers, waits for running handlers, and releases the file, or in PostgreSQL
     /// its buckets. Nothing runs early: pending timers stay in the store.
     ///
@@ -171,6 +240,7 @@ impl Builder {
         Self {
             place,
             group: "default".into(),
+            name: None,
             handlers: Vec::new(),
             executor: None,
             threads: num_cpus::get().max(4),
@@ -189,6 +259,19 @@ impl Builder {
     pub fn group(mut self, name: impl Into<String>) -> Self {
         self.group = name.into();
         self
+    }
+
+    /// What people see the node by: `host:pid` unless it is set, at most 64 bytes. It decides
+    /// nothing, and need not be unique.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// A node on this store, in virtual time.
+    #[cfg(feature = "test-kit")]
+    pub(super) fn on(store: MemoryStore, time: lars_scheduler::Handle, seed: u64) -> Self {
+        Self::new(Place::Virtual(VirtualPlace { store, time, seed }))
     }
 
     /// Runs a closure for each timer with this payload, on the executor, with the default settings
@@ -318,10 +401,7 @@ impl Builder {
         let backend = self.open()?;
         let executor = match self.executor {
             Some(executor) => executor,
-            None => Arc::new(
-                Pool::new("lars-durable-pool", self.threads)
-                    .map_err(|_| setting("threads", self.threads, "from 1 to 1024"))?,
-            ),
+            None => own_executor(&self.place, self.threads)?,
         };
         let (handlers, runners): (Vec<_>, Vec<_>) =
             self.handlers.into_iter().map(Handler::into_parts).unzip();
@@ -338,12 +418,22 @@ impl Builder {
             sweep: 2_000_000,
             max_deaths: 3,
         };
-        let runtime = Runtime::start(settings, backend, runners, executor)?;
+        let name = self.name.unwrap_or_else(default_name);
+        #[cfg(feature = "test-kit")]
+        if let Place::Virtual(VirtualPlace { time, seed, .. }) = self.place {
+            let rng = fastrand::Rng::with_seed(seed);
+            let runtime =
+                Runtime::start_virtual(name, settings, backend, runners, executor, (time, rng))?;
+            return Ok(Durable { runtime, close_limit: self.close_limit });
+        }
+        let runtime = Runtime::start(name, settings, backend, runners, executor)?;
         Ok(Durable { runtime, close_limit: self.close_limit })
     }
 
     fn open(&self) -> Result<Backend, StartError> {
         Ok(match &self.place {
+            #[cfg(feature = "test-kit")]
+            Place::Virtual(place) => Backend::One(Box::new(place.store.clone())),
             Place::Memory => Backend::One(Box::new(MemoryStore::new(1, system_clock()))),
             Place::Sqlite(path) => {
                 Backend::One(Box::new(SqliteStore::open(path, &self.group, self.synchronous)?))
@@ -368,8 +458,10 @@ impl Builder {
         // A load takes long where many rows are dead and cannot be removed.
         let runner = StorePlace { limit: self.lease, ..place.clone() };
         let runner = Box::new(PostgresStore::new(runner));
+        let limit = self.lease.max(Duration::from_secs(5));
+        let looker = Box::new(PostgresStore::new(StorePlace { limit, ..place.clone() }));
         let bell = postgres.notifications.then(|| Box::new(place));
-        Ok(Backend::Lanes { keeper, writer, runner, bell })
+        Ok(Backend::Lanes { keeper, writer, runner, looker, bell })
     }
 
     fn check(&self) -> Result<(), StartError> {
@@ -390,6 +482,9 @@ impl Builder {
             let given = format!("{:?}", self.group);
             return Err(setting("group", given, "from 1 to 64 bytes without NUL"));
         }
+        if let Some(name) = self.name.as_ref().filter(|name| name.len() > 64) {
+            return Err(setting("name", format!("{name:?}"), "at most 64 bytes"));
+        }
         let mut names = BTreeSet::new();
         for handler in &self.handlers {
             let settings = &handler.settings;
@@ -405,6 +500,25 @@ impl Builder {
         }
         Ok(())
     }
+}
+
+/// Where handlers run if nobody says so.
+fn own_executor(place: &Place, threads: usize) -> Result<Arc<dyn Executor>, StartError> {
+    match place {
+        #[cfg(feature = "test-kit")]
+        Place::Virtual(place) => Ok(Arc::new(crate::runtime::OnTime(place.time.clone()))),
+        _ => Pool::new("lars-durable-pool", threads)
+            .map(|pool| Arc::new(pool) as Arc<dyn Executor>)
+            .map_err(|_| setting("threads", threads, "from 1 to 1024")),
+    }
+}
+
+/// `host:pid`, as far as the host's name is known.
+fn default_name() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    let host = host.or_else(|| std::env::var("HOSTNAME").ok());
+    let host: String = host.unwrap_or_default().trim().chars().take(40).collect();
+    format!("{host}:{}", std::process::id())
 }
 
 fn setting(name: &'static str, given: impl fmt::Display, limit: &'static str) -> StartError {

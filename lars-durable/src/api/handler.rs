@@ -165,6 +165,12 @@ impl Handler {
         self
     }
 
+    /// One whose runs are done by `runner`.
+    #[cfg(feature = "actors")]
+    pub(super) fn of(settings: HandlerSettings, runner: Box<dyn RunHandler>) -> Self {
+        Self { settings, time_limit: None, make: Box::new(|_| runner) }
+    }
+
     pub(super) fn into_parts(self) -> (HandlerSettings, Box<dyn RunHandler>) {
         let Self { settings, time_limit, make } = self;
         (settings, make(time_limit))

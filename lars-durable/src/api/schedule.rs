@@ -7,6 +7,8 @@ use std::time::{Duration, SystemTime};
 use lars_scheduler::MissedTickBehavior;
 use lars_scheduler::wall_clock::MissedRuns;
 
+#[cfg(feature = "actors")]
+use super::address::letter;
 use super::payload::Payload;
 use super::timers::{Accepted, Timers, check_key};
 use crate::error::{Error, Refused};
@@ -54,6 +56,8 @@ pub(super) struct Draft {
     key: Option<Arc<str>>,
     conflict: OnConflict,
     remember: i64,
+    #[cfg(feature = "actors")]
+    home: Option<(Arc<str>, Arc<str>)>,
     handler: &'static str,
     version: u16,
     payload: String,
@@ -74,6 +78,8 @@ impl<K> Schedule<K> {
             key: None,
             conflict: OnConflict::default(),
             remember: 0,
+            #[cfg(feature = "actors")]
+            home: None,
             handler: P::NAME,
             version: P::VERSION,
             payload,
@@ -129,6 +135,18 @@ impl<K> Schedule<K> {
         }
     }
 
+    /// A message for the actor with this address and name.
+    #[cfg(feature = "actors")]
+    pub(super) fn for_actor(self, address: &Arc<str>, name: &Arc<str>) -> Self {
+        self.set(|draft| draft.home = Some((Arc::clone(address), Arc::clone(name))))
+    }
+
+    /// Is refused when it is submitted.
+    #[cfg(feature = "actors")]
+    pub(super) fn refused(self, refused: Refused) -> Self {
+        Self { timer: self.timer.and(Err(refused)), ..self }
+    }
+
     /// Checks everything.
     pub(super) fn into_new(self) -> Result<NewTimer, Refused> {
         let draft = self.timer?;
@@ -159,7 +177,15 @@ impl<K> Schedule<K> {
                 (when, offset, Some(series))
             }
         };
+        #[cfg(not(feature = "actors"))]
+        let (home, payload) = (None, draft.payload);
+        #[cfg(feature = "actors")]
+        let (home, payload) = match draft.home {
+            Some((address, name)) => (Some(address), letter(&name, draft.payload)?),
+            None => (None, draft.payload),
+        };
         Ok(NewTimer {
+            home,
             id: 0,
             bucket: 0,
             when,
@@ -168,7 +194,7 @@ impl<K> Schedule<K> {
             conflict: draft.conflict,
             handler: draft.handler.into(),
             payload_version: draft.version,
-            payload: draft.payload.into(),
+            payload: payload.into(),
             series: series.map(|series| series.to_text().into()),
             remember: draft.remember,
         })

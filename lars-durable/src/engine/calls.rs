@@ -144,7 +144,7 @@ impl Node {
         }
         timer.id = self.calls.ids.draw();
         let buckets = self.lease.buckets;
-        timer.bucket = match &timer.key {
+        timer.bucket = match timer.home.as_ref().or(timer.key.as_ref()) {
             Some(key) => bucket_of(key, buckets),
             None => self.window.any_bucket().unwrap_or_else(|| self.rng.u16(..buckets)),
         };

@@ -61,6 +61,8 @@ impl Node {
     /// Waits no longer for what runs: it is given back, and runs again elsewhere. What it says
     /// later is ignored.
     pub(crate) fn abandon(&mut self) {
+        #[cfg(feature = "actors")]
+        self.tenants.forget();
         for (id, fence) in self.runs.abandon() {
             self.closing.abandoned += 1;
             self.runs.finishes.push_back(Finish { id, fence, then: Then::GiveBack { after: 0 } });
@@ -68,6 +70,10 @@ impl Node {
     }
 
     pub(super) fn may_leave(&self) -> bool {
+        #[cfg(feature = "actors")]
+        if !self.tenants.are_gone() {
+            return false;
+        }
         matches!(self.closing.stage, Stage::Draining | Stage::Leaving)
             && self.runs.is_idle()
             && self.calls.is_idle()

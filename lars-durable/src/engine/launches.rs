@@ -20,6 +20,9 @@ impl Node {
     ) {
         for row in rows {
             self.counts.started += 1;
+            if let Some(run) = self.runs.runs.get(&row.id) {
+                self.tallies[run.handler].started += 1;
+            }
             self.prepare(now, Arc::new(row));
         }
         for (id, due) in moved {
@@ -89,8 +92,16 @@ impl Node {
             self.drop_run(id);
         } else if soon && (deleted || self.lease.is_valid(now)) {
             run.stage = Stage::Running(Arc::clone(&row));
-            let (fence, handler) = (run.fence, run.handler);
-            self.out.push(Output::Launch(Launch { row, fence, handler, at, deleted }));
+            let launch = Launch {
+                row,
+                #[cfg(feature = "actors")]
+                bucket: run.resident.bucket,
+                fence: run.fence,
+                handler: run.handler,
+                at,
+                deleted,
+            };
+            self.out.push(Output::Launch(launch));
         } else {
             run.stage = Stage::Held(row);
         }
@@ -110,7 +121,7 @@ impl Node {
 
     /// The handler of a launched run has recorded its end in a transaction of its own, if that
     /// commits.
-    #[cfg(feature = "postgres")]
+    #[cfg(any(feature = "postgres", feature = "actors"))]
     pub(crate) fn acknowledged(&mut self, id: TimerId, fence: Fence) {
         if let Some(run) = self.runs.runs.get_mut(&id).filter(|run| run.fence == fence) {
             run.acknowledged = true;
@@ -122,12 +133,15 @@ impl Node {
         let Some(run) = self.runs.runs.get(&id).filter(|run| run.fence == fence) else { return };
         let Stage::Running(row) = &run.stage else { return };
         let row = Arc::clone(row);
-        let handler = &self.settings.handlers[run.handler];
+        let (place, handler) = (run.handler, &self.settings.handlers[run.handler]);
         if handler.at_most_once {
             // It is over already, whatever it says.
             match end {
                 RunEnd::NotBegun => self.launch(now, id),
-                _ => drop(self.drop_run(id)),
+                _ => {
+                    self.tallies[place].done += 1;
+                    drop(self.drop_run(id));
+                }
             }
             return;
         }
@@ -144,11 +158,19 @@ impl Node {
             }
             RunEnd::RetryAfter { micros, error } => retry(error, micros),
             RunEnd::Park { reason } => Then::Park { reason },
+            #[cfg(feature = "actors")]
+            RunEnd::GiveBack { micros } => Then::GiveBack { after: micros },
             RunEnd::TooNew => Then::GiveBack { after: PUT_OFF.0 },
         };
         match then {
-            Then::Done | Then::Next { .. } => self.counts.done += 1,
-            Then::Retry { .. } => self.counts.retried += 1,
+            Then::Done | Then::Next { .. } => {
+                self.counts.done += 1;
+                self.tallies[place].done += 1;
+            }
+            Then::Retry { .. } => {
+                self.counts.retried += 1;
+                self.tallies[place].retried += 1;
+            }
             Then::Park { .. } | Then::GiveBack { .. } => {}
         }
         self.finish(id, then);
@@ -196,7 +218,10 @@ impl Node {
         let Some(run) = self.drop_run(id) else { return };
         match finished {
             Finished::Gone => {}
-            Finished::Parked => self.counts.parked += 1,
+            Finished::Parked => {
+                self.counts.parked += 1;
+                self.tallies[run.handler].parked += 1;
+            }
             Finished::Stale if run.acknowledged => {
                 // The handler's transaction has ended it; a series has another place now.
                 self.runs.notified([id]);

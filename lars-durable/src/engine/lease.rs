@@ -91,7 +91,8 @@ impl Node {
         } else if let Some(Claim { dead, buckets }) = self.lease.claim.take() {
             Keep::Claim { node, dead, buckets }
         } else if now >= self.lease.next_renewal {
-            Keep::Renew { node }
+            // Who sends it fills in what the node says of itself.
+            Keep::Renew { node, report: None }
         } else {
             return;
         };
@@ -210,7 +211,10 @@ impl Node {
 
     /// Buckets that are being given back, and of which nothing runs any more.
     fn drained_buckets(&self) -> Vec<BucketNo> {
-        self.window.draining().filter(|bucket| !self.runs.has_bucket(*bucket)).collect()
+        let empty = |bucket: &BucketNo| !self.runs.has_bucket(*bucket);
+        #[cfg(feature = "actors")]
+        let empty = |bucket: &BucketNo| empty(bucket) && !self.tenants.live_in(*bucket);
+        self.window.draining().filter(empty).collect()
     }
 
     /// This node was declared dead: it begins again under a new identity. What runs is left to end;

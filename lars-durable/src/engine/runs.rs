@@ -33,6 +33,8 @@ const LONGEST_SWEEP: i64 = 10_000_000;
 #[derive(Debug, Clone)]
 pub(crate) struct Launch {
     pub(crate) row: Arc<Row>,
+    #[cfg(feature = "actors")]
+    pub(crate) bucket: BucketNo,
     pub(crate) fence: Fence,
     /// The handler's place in the settings.
     pub(crate) handler: usize,
@@ -54,6 +56,11 @@ pub(crate) enum RunEnd {
     },
     Park {
         reason: String,
+    },
+    /// It has not happened, and is put off by so many microseconds.
+    #[cfg(feature = "actors")]
+    GiveBack {
+        micros: i64,
     },
     /// Its payload is newer than the handler: another node may know it.
     TooNew,

@@ -41,6 +41,8 @@ pub(crate) struct NewTimer {
     pub(crate) when: When,
     /// How much later than planned it is due; for repeats that are spread.
     pub(crate) offset: i64,
+    /// Timers of one home share a bucket, whatever their keys. It is not stored.
+    pub(crate) home: Option<Arc<str>>,
     pub(crate) key: Option<Arc<str>>,
     pub(crate) conflict: OnConflict,
     pub(crate) handler: Arc<str>,

@@ -33,6 +33,9 @@ struct Bench {
     closed: bool,
     /// The keeper gets no answers any more.
     deaf: bool,
+    /// Buckets that actors had to leave, whether at once, and when.
+    #[cfg(feature = "actors")]
+    vacated: Vec<(crate::model::BucketNo, bool, i64)>,
     valid_until: i64,
     next_call: u64,
 }
@@ -81,6 +84,8 @@ impl Bench {
             most_resident: 0,
             closed: false,
             deaf: false,
+            #[cfg(feature = "actors")]
+            vacated: Vec::new(),
             valid_until: i64::MIN,
             next_call: 0,
         };
@@ -120,6 +125,11 @@ impl Bench {
                     Output::Alarm { at } => drop(self.alarms.insert(at.0)),
                     Output::Launch(launch) => self.launched.push(launch),
                     Output::Answer { result, .. } => drop(result.unwrap()),
+                    #[cfg(feature = "actors")]
+                    Output::Vacate { bucket, lost, .. } => {
+                        let now = self.now;
+                        self.vacated.push((bucket, lost, now));
+                    }
                     Output::Closed { .. } => self.closed = true,
                     Output::ValidUntil(until) => self.valid_until = until.0,
                     Output::Notify(_) => {}
@@ -184,6 +194,7 @@ impl Bench {
             bucket: 0,
             when: When::At(Timestamp(START + due)),
             offset: 0,
+            home: None,
             key: Some(format!("key {payload} {due}").into()),
             conflict: OnConflict::Fail,
             handler: "handler".into(),
@@ -195,9 +206,10 @@ impl Bench {
     }
 
     fn parked(&mut self) -> Vec<(String, String)> {
-        let write = Request::Write(Write::Parked { after: 0, limit: 100 });
+        let write =
+            Request::Write(Write::Parked { after: 0, handler: None, limit: 100, scan: 100 });
         let reply = self.store.transact(&[write]).unwrap().replies.pop();
-        let Some(Reply::Written(Written::Listed(timers))) = reply else { panic!() };
+        let Some(Reply::Written(Written::Page(timers, _))) = reply else { panic!() };
         timers.into_iter().map(|it| (it.payload, it.parked.unwrap().0)).collect()
     }
 
@@ -256,6 +268,32 @@ fn nothing_starts_from_a_fifth_before_the_end_of_a_lease_that_is_not_renewed() {
     }
     bench.run_until(30 * SECOND, done);
     assert_eq!(bench.texts(), ["1", "7"]);
+}
+
+#[cfg(feature = "actors")]
+#[test]
+fn actors_are_told_to_go_at_once_when_the_lease_ends_by_itself() {
+    let mut bench = Bench::new();
+    bench.node().moved_in(0, 1);
+    bench.run_until(20 * SECOND, done);
+    assert!(bench.vacated.is_empty(), "the lease is renewed");
+    bench.deaf = true;
+    bench.run_until(60 * SECOND, done);
+    assert_eq!(bench.vacated, [(0, true, bench.valid_until)], "once, and not before");
+}
+
+#[cfg(feature = "actors")]
+#[test]
+fn a_node_that_closes_leaves_when_its_actors_have_gone() {
+    let mut bench = Bench::new();
+    bench.node().moved_in(0, 1);
+    bench.node().close();
+    bench.run_until(5 * SECOND, done);
+    assert_eq!(bench.vacated, [(0, false, 0)]);
+    assert!(!bench.closed);
+    bench.node().moved_out(0);
+    bench.run_until(6 * SECOND, done);
+    assert!(bench.closed);
 }
 
 #[test]

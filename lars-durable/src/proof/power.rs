@@ -37,6 +37,7 @@ fn timer(id: TimerId, size: usize) -> Request {
         bucket: 0,
         when: When::After(3_600_000_000),
         offset: 0,
+        home: None,
         key: Some(format!("key {id}").into()),
         conflict: OnConflict::Fail,
         handler: "handler".into(),

@@ -14,10 +14,11 @@ use super::ending::Ending;
 use super::inbox::{Input, Then};
 #[cfg(feature = "postgres")]
 use super::lanes::Lanes;
-use super::{Run, RunHandler, Shared, contain};
+use super::{Handlers, Report, Run, Shared, contain};
 use crate::engine::{CallId, Lane, Launch, Node, Output, RunEnd};
 use crate::error::Error;
-use crate::store::{Backend, Committed, Request, Store};
+use crate::model::LOOK;
+use crate::store::{Backend, Committed, Keep, Request, Store, StoreError};
 use crate::sync::Arc;
 use crate::time::{Mono, MonoClock, micros};
 
@@ -40,7 +41,7 @@ enum Sessions {
 pub(super) struct Driver {
     node: Node,
     store: Sessions,
-    handlers: Arc<[Box<dyn RunHandler>]>,
+    handlers: Handlers,
     shared: Arc<Shared>,
     clock: MonoClock,
     answers: HashMap<CallId, Then>,
@@ -55,21 +56,21 @@ impl Driver {
     pub(super) fn new(
         node: Node,
         backend: Backend,
-        handlers: Vec<Box<dyn RunHandler>>,
+        handlers: Handlers,
         shared: Arc<Shared>,
         clock: MonoClock,
     ) -> io::Result<Self> {
         let store = match backend {
             Backend::One(store) => Sessions::One(store),
             #[cfg(feature = "postgres")]
-            Backend::Lanes { keeper, writer, runner, bell } => {
-                Sessions::Lanes(Lanes::start([keeper, writer, runner], bell, &shared)?)
+            Backend::Lanes { keeper, writer, runner, looker, bell } => {
+                Sessions::Lanes(Lanes::start([keeper, writer, runner], looker, bell, &shared)?)
             }
         };
         Ok(Self {
             node,
             store,
-            handlers: handlers.into(),
+            handlers,
             shared,
             clock,
             answers: HashMap::new(),
@@ -99,6 +100,30 @@ impl Driver {
         self.end()
     }
 
+    /// Does all that is to be done now, on a store with one session. Says after how long there is
+    /// something to do, if nothing comes in before; `None` when the node has ended.
+    #[cfg(feature = "test-kit")]
+    pub(super) fn step(&mut self) -> Option<Duration> {
+        loop {
+            let inputs = self.shared.inbox.take(None);
+            let nothing = inputs.is_empty();
+            for input in inputs {
+                self.take_in(input);
+            }
+            self.turn();
+            if self.closed.is_some() || self.is_overdue() {
+                self.finish();
+                return None;
+            }
+            if !self.batches.is_empty() {
+                self.transact();
+                self.turn();
+            } else if nothing {
+                return self.patience();
+            }
+        }
+    }
+
     /// How long to wait for an input.
     fn patience(&self) -> Option<Duration> {
         if !self.batches.is_empty() {
@@ -120,9 +145,23 @@ impl Driver {
                 self.answers.insert(self.next_call, then);
                 self.node.call(now, self.next_call, write);
             }
+            Input::Look { then } => match &mut self.store {
+                Sessions::One(store) => {
+                    let look = store.look(LOOK);
+                    if let Err(panic) = contain(|| then(look)) {
+                        tracing::error!(target: "lars_durable", %panic, "a waker panicked");
+                    }
+                }
+                #[cfg(feature = "postgres")]
+                Sessions::Lanes(lanes) => lanes.look(then),
+            },
             Input::Ended { id, fence, end } => self.node.ended(now, id, fence, end),
-            #[cfg(feature = "postgres")]
+            #[cfg(any(feature = "postgres", feature = "actors"))]
             Input::Acknowledged { id, fence } => self.node.acknowledged(id, fence),
+            #[cfg(feature = "actors")]
+            Input::MovedIn { bucket, epoch } => self.node.moved_in(bucket, epoch),
+            #[cfg(feature = "actors")]
+            Input::MovedOut { bucket } => self.node.moved_out(bucket),
             Input::Alarm => {}
             #[cfg(feature = "postgres")]
             Input::Replied { lane, result } => {
@@ -140,7 +179,8 @@ impl Driver {
             Input::Close { limit } => {
                 self.node.close();
                 let give_up = now.plus(micros(limit));
-                self.closing = Some((give_up, give_up.plus(micros(FAREWELL))));
+                let first = self.closing.map_or(give_up, |(earlier, _)| earlier.min(give_up));
+                self.closing = Some((first, first.plus(micros(FAREWELL))));
             }
         }
     }
@@ -160,11 +200,14 @@ impl Driver {
         self.shared.gate.set_ahead(self.node.clock_ahead(now));
         for output in self.node.take_outputs() {
             match output {
-                Output::Send { lane, requests } => match &self.store {
-                    Sessions::One(_) => self.batches.push((lane, requests)),
-                    #[cfg(feature = "postgres")]
-                    Sessions::Lanes(lanes) => lanes.send(lane, requests),
-                },
+                Output::Send { lane, mut requests } => {
+                    self.fill_report(&mut requests);
+                    match &self.store {
+                        Sessions::One(_) => self.batches.push((lane, requests)),
+                        #[cfg(feature = "postgres")]
+                        Sessions::Lanes(lanes) => lanes.send(lane, requests),
+                    }
+                }
                 Output::Alarm { at } => self.set_alarm(now, at),
                 Output::Launch(launch) => self.launch(now, launch),
                 Output::Answer { call, result } => {
@@ -187,8 +230,22 @@ impl Driver {
                         }
                     }
                 },
+                #[cfg(feature = "actors")]
+                Output::Vacate { bucket, epoch, lost } => {
+                    for handler in &*self.handlers {
+                        handler.vacate(bucket, epoch, lost);
+                    }
+                }
                 Output::Closed { abandoned } => self.closed = Some(abandoned),
             }
+        }
+    }
+
+    /// What the node says of itself goes with its renewal.
+    fn fill_report(&self, requests: &mut [Request]) {
+        if let [Request::Keep(Keep::Renew { report, .. })] = requests {
+            let said = Report::of(&self.shared, self.node.handler_counts(), self.node.lease());
+            *report = serde_json::to_string(&said).ok().map(Arc::from);
         }
     }
 
@@ -222,25 +279,30 @@ impl Driver {
 
     fn set_alarm(&self, now: Mono, at: Mono) {
         let shared = Arc::clone(&self.shared);
-        let alarm = Task::new(move || drop(shared.inbox.push(Input::Alarm))).inline();
+        let alarm = Task::new(move || drop(shared.push(Input::Alarm))).inline();
         // A wheel that has stopped belongs to a node that is ending.
         drop(self.shared.timers.schedule_once(until(now, at), alarm));
     }
 
     fn launch(&self, now: Mono, launch: Launch) {
         let (shared, handlers) = (Arc::clone(&self.shared), Arc::clone(&self.handlers));
-        let at = launch.at;
+        let (at, short) = (launch.at, self.handlers[launch.handler].is_short());
         let ending = Ending::new(Arc::clone(&shared), launch.row.id, launch.fence);
         let begin = move || {
             if shared.gate.opens(launch.row.deadline, launch.deleted) {
                 let handler = launch.handler;
+                shared.began(handler, launch.row.deadline);
                 handlers[handler].run(Run { launch, ending, shared });
             } else {
                 ending.say(RunEnd::NotBegun);
             }
         };
         // If it is refused, it is dropped, and its ending says so.
-        drop(self.shared.timers.schedule_once(until(now, at), begin));
+        if short {
+            drop(self.shared.timers.schedule_once(until(now, at), Task::new(begin).inline()));
+        } else {
+            drop(self.shared.timers.schedule_once(until(now, at), begin));
+        }
     }
 
     fn is_overdue(&self) -> bool {
@@ -248,16 +310,25 @@ impl Driver {
     }
 
     fn end(mut self) -> usize {
+        self.finish();
+        self.closed.unwrap_or_else(|| self.node.counts().in_flight)
+    }
+
+    fn finish(&mut self) {
         for input in self.shared.inbox.end() {
-            if let Input::Call { then, .. } = input {
-                then(Err(crate::error::Refused::Closed.into()));
+            match input {
+                Input::Call { then, .. } => then(Err(crate::error::Refused::Closed.into())),
+                Input::Look { then } => {
+                    let reason = "the node was closed".into();
+                    then(Err(StoreError { reason, unknown: false }));
+                }
+                _ => {}
             }
         }
         for (_, then) in self.answers.drain() {
             let reason = "the node was closed before the store answered".into();
             then(Err(Error::OutcomeUnknown { reason }));
         }
-        self.closed.unwrap_or_else(|| self.node.counts().in_flight)
     }
 }
 

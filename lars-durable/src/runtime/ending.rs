@@ -5,7 +5,7 @@ use super::inbox::Input;
 use crate::engine::RunEnd;
 use crate::model::{Fence, TimerId};
 use crate::sync::Arc;
-#[cfg(feature = "postgres")]
+#[cfg(any(feature = "postgres", feature = "actors"))]
 use crate::sync::{AtomicBool, Ordering};
 
 /// Says how a run ended; if nobody does, that it was lost.
@@ -14,7 +14,7 @@ pub(crate) struct Ending {
     id: TimerId,
     fence: Fence,
     /// The handler has recorded the end itself, perhaps.
-    #[cfg(feature = "postgres")]
+    #[cfg(any(feature = "postgres", feature = "actors"))]
     acknowledged: Arc<AtomicBool>,
 }
 
@@ -24,13 +24,13 @@ impl Ending {
             shared: Some(shared),
             id,
             fence,
-            #[cfg(feature = "postgres")]
+            #[cfg(any(feature = "postgres", feature = "actors"))]
             acknowledged: Arc::default(),
         }
     }
 
     /// To be set when the handler has recorded the end itself.
-    #[cfg(feature = "postgres")]
+    #[cfg(any(feature = "postgres", feature = "actors"))]
     pub(crate) fn acknowledged(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.acknowledged)
     }
@@ -43,12 +43,12 @@ impl Ending {
         if let Some(shared) = self.shared.take() {
             let (id, fence) = (self.id, self.fence);
             // Relaxed: the inbox's lock orders it, and it was set by this run.
-            #[cfg(feature = "postgres")]
+            #[cfg(any(feature = "postgres", feature = "actors"))]
             if self.acknowledged.load(Ordering::Relaxed) {
-                let _ = shared.inbox.push(Input::Acknowledged { id, fence });
+                let _ = shared.push(Input::Acknowledged { id, fence });
             }
             // A node that has ended does not care.
-            let _ = shared.inbox.push(Input::Ended { id, fence, end });
+            let _ = shared.push(Input::Ended { id, fence, end });
         }
     }
 }

@@ -6,16 +6,19 @@ use std::time::Duration;
 use crate::engine::Lane;
 use crate::engine::{Answer, RunEnd};
 use crate::error::Error;
-#[cfg(feature = "postgres")]
+#[cfg(any(feature = "postgres", feature = "actors"))]
 use crate::model::BucketNo;
-use crate::model::{Fence, TimerId};
-use crate::store::Write;
+use crate::model::{Fence, Look, TimerId};
 #[cfg(feature = "postgres")]
-use crate::store::{Committed, StoreError};
+use crate::store::Committed;
+use crate::store::{StoreError, Write};
 use crate::sync::{Condvar, Mutex};
 
 /// What gets the answer of a call.
 pub(super) type Then = Box<dyn FnOnce(Result<Answer, Error>) + Send>;
+
+/// What gets what a look into the store shows.
+pub(super) type LookThen = Box<dyn FnOnce(Result<Look, StoreError>) + Send>;
 
 /// What comes from outside.
 pub(super) enum Input {
@@ -23,16 +26,31 @@ pub(super) enum Input {
         write: Write,
         then: Box<dyn FnOnce(Result<Answer, Error>) + Send>,
     },
+    /// What people want to see.
+    Look {
+        then: LookThen,
+    },
     Ended {
         id: TimerId,
         fence: Fence,
         end: RunEnd,
     },
     /// The handler of this run has recorded its end itself, perhaps; that it ended follows.
-    #[cfg(feature = "postgres")]
+    #[cfg(any(feature = "postgres", feature = "actors"))]
     Acknowledged {
         id: TimerId,
         fence: Fence,
+    },
+    /// An actor lives in this bucket.
+    #[cfg(feature = "actors")]
+    MovedIn {
+        bucket: BucketNo,
+        epoch: u32,
+    },
+    /// One that lived there has gone.
+    #[cfg(feature = "actors")]
+    MovedOut {
+        bucket: BucketNo,
     },
     /// The wheel says that something is due.
     Alarm,

@@ -54,12 +54,26 @@ use crate::sync::Arc;
 /// assert_eq!(probe.expect_message_within(Duration::from_secs(2)), 3);
 /// assert_eq!(TimerKey::from("beat"), TimerKey::from("beat".to_owned()));
 /// assert_ne!(TimerKey::from("beat"), TimerKey::from(("beat", 0)));
+/// assert_eq!(TimerKey::from(("beat", 7)).name(), Some("beat"));
+/// assert_eq!(TimerKey::from(7).number(), Some(7));
 /// # Ok(()) }
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct TimerKey {
     name: Option<Cow<'static, str>>,
     number: Option<u64>,
+}
+
+impl TimerKey {
+    /// The name, if it has one.
+    pub fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
+    /// The number, if it has one.
+    pub fn number(&self) -> Option<u64> {
+        self.number
+    }
 }
 
 impl From<&'static str> for TimerKey {

@@ -106,6 +106,40 @@ impl<M: Send + 'static> ActorRef<M> {
         sent.map_err(|(reason, message)| SendError::new(message, reason, &self.cell.path))
     }
 
+    /// Sends like [`tell`](Self::tell), and never waits for room: a full mailbox that blocks is
+    /// treated as one that [fails](crate::Overflow::Fail).
+    ///
+    /// # Errors
+    ///
+    /// As for [`tell`](Self::tell).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use mini_actor::{Actor, Context};
+    /// use mini_actor::test_kit::TestKit;
+    /// use mini_actor::{Overflow, Props, Unsendable};
+    /// use std::time::Duration;
+    /// # struct Printer;
+    /// # impl Actor for Printer {
+    /// #     type Message = u32;
+    /// #     fn receive(&mut self, _: u32, _: &mut Context<Self>) {}
+    /// # }
+    ///
+    /// let kit = TestKit::new("test")?;
+    /// let minute = Duration::from_secs(60);
+    /// let props = Props::new(|| Printer).bounded(1, Overflow::Block(minute));
+    /// let printer = kit.spawn_with("printer", props)?;
+    /// printer.try_tell(1)?;
+    /// assert_eq!(printer.try_tell(2).unwrap_err().reason(), Unsendable::Full);
+    /// # Ok(()) }
+    /// ```
+    pub fn try_tell(&self, message: M) -> Result<(), SendError<M>> {
+        let sent = self.cell.send(message, Wait::Never);
+        sent.map_err(|(reason, message)| SendError::new(message, reason, &self.cell.path))
+    }
+
     /// Sends like [`tell`](Self::tell), as soon as there is room. If the mailbox is full and its
     /// policy is [`Fail`](crate::Overflow::Fail) or [`Block`](crate::Overflow::Block), the future
     /// waits, without a limit and without occupying a thread. Nothing is sent before it is polled;

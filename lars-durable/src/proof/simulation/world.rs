@@ -461,6 +461,9 @@ impl World {
                     self.at(self.now + delay, Step::Apply { node, life, lane, requests });
                 }
                 // Each is kept, as in the wheel: a node sets an alarm once.
+                // Nobody lives in a bucket here.
+                #[cfg(feature = "actors")]
+                Output::Vacate { .. } => {}
                 Output::Alarm { at } => self.at((at.0 - origin).max(self.now), Step::Turn(node)),
                 Output::Launch(launch) => {
                     let at = (launch.at.0 - origin).max(self.now) + self.rng.i64(0..500);
@@ -622,10 +625,10 @@ impl World {
     }
 
     fn list_what_is_left(&mut self) {
-        let write = Write::Parked { after: 0, limit: usize::MAX };
+        let write = Write::Parked { after: 0, handler: None, limit: usize::MAX, scan: usize::MAX };
         let committed = self.store.transact(&[Request::Write(write)]).expect("it does not fail");
         for reply in committed.replies {
-            if let Reply::Written(Written::Listed(timers)) = reply {
+            if let Reply::Written(Written::Page(timers, _)) = reply {
                 for timer in timers {
                     let tag = timer.payload.parse().expect("payloads are tags");
                     self.events.push(Event::Left { tag, parked: true });

@@ -113,6 +113,7 @@ impl World {
             bucket: 0,
             when,
             offset: 0,
+            home: None,
             key: key.map(|key| key.to_string().into()),
             conflict,
             handler: if kind == Kind::AtMostOnce { "once".into() } else { "tag".into() },

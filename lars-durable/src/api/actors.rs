@@ -1,0 +1,24 @@
+//! Actors by name, reminded by durable timers, one live copy on all nodes.
+//!
+//! A *kind* is a handler whose runs are messages. The address of an actor decides the bucket of all
+//! its timers, so one node has them all, and makes the actor there when the first one is due.
+
+// In the order in which they may use each other.
+mod place;
+
+mod delivery;
+
+mod scope;
+
+mod reminders;
+
+mod hosted;
+
+mod host;
+
+mod kind;
+
+pub use self::delivery::Delivery;
+pub use self::hosted::{DurableActor, DurableContext, Envelope, Hosted};
+pub use self::kind::Kind;
+pub use self::reminders::Reminders;

@@ -1,0 +1,400 @@
+//! The actors of one kind on this node: made when a message is due, given one at a time, and sent
+//! away when their bucket goes.
+
+use std::collections::{BTreeMap, HashMap};
+use std::future::Future;
+use std::pin::Pin;
+use std::task::Context;
+use std::time::Duration;
+
+use futures::task::{ArcWake, waker_ref};
+use mini_actor::{ActorRef, Props, SpawnError, System, Termination, Unsendable};
+
+use super::hosted::{DurableActor, Envelope, Hosted, Letter};
+use super::place::{Ledger, Place, Receipt, Wanted};
+use crate::api::address::open;
+use crate::api::payload::Payload;
+use crate::engine::{Launch, RunEnd};
+use crate::model::{BucketNo, TimerId};
+use crate::runtime::{Run, Shared, contain};
+use crate::sync::{Arc, Mutex, Weak};
+use crate::time::Timestamp;
+
+/// How long a message whose actor has a full mailbox is put off: microseconds.
+const FULL: i64 = 1_000_000;
+
+/// How long a message that nobody can receive, because the system is closed, is put off.
+const NO_SYSTEM: i64 = 1_000_000;
+
+/// How long a node whose actor system is closed waits for what runs.
+pub(super) const FAREWELL: Duration = Duration::from_secs(5);
+
+pub(super) type Make<A> = dyn Fn(&str) -> A + Send + Sync;
+pub(super) type SetProps<A> = dyn Fn(Props<Hosted<A>>) -> Props<Hosted<A>> + Send + Sync;
+
+type Homes<M> = HashMap<Arc<str>, Arc<Home<M>>>;
+
+pub(super) struct Host<A: DurableActor> {
+    pub(super) system: System,
+    pub(super) make: Arc<Make<A>>,
+    pub(super) set_props: Arc<SetProps<A>>,
+    pub(super) silence: Duration,
+    /// By name. Locked before the state of a home, and that before its ledger; nothing is called
+    /// while one of them is locked.
+    homes: Mutex<Homes<A::Message>>,
+    /// Up to which epoch nobody may live in a bucket.
+    vacated: Mutex<HashMap<BucketNo, u32>>,
+}
+
+/// What there is of one actor.
+struct Home<M> {
+    place: Arc<Place>,
+    state: Mutex<State<M>>,
+}
+
+struct State<M> {
+    /// In the order of their deadlines.
+    waiting: BTreeMap<(Timestamp, TimerId), Letter>,
+    actor: Option<Tenant<M>>,
+    spawning: bool,
+}
+
+struct Tenant<M> {
+    actor: ActorRef<Envelope<M>>,
+    /// In which its bucket was owned when it was made.
+    epoch: u32,
+    /// It gets nothing any more, and its successor is made when it has gone.
+    leaving: bool,
+}
+
+/// Why an actor could not be made.
+#[derive(Debug, thiserror::Error)]
+enum CannotSpawn {
+    #[error("the properties of the actor: {0}")]
+    Panicked(String),
+    #[error(transparent)]
+    Refused(SpawnError),
+}
+
+/// What is to be done next for an actor.
+enum Step<M> {
+    Nothing,
+    /// Make the actor, in this epoch.
+    Spawn(u32),
+    Send(ActorRef<Envelope<M>>, Letter),
+    Kill(ActorRef<Envelope<M>>),
+    /// Nobody wants it any more.
+    Void(Letter),
+}
+
+impl<M: Send + 'static> Home<M> {
+    fn next(&self) -> Step<M> {
+        let mut state = self.state.lock();
+        let mut ledger = self.place.ledger.lock();
+        let State { waiting, actor, spawning } = &mut *state;
+        let Some(first) = waiting.first_entry().filter(|_| !ledger.in_hand) else {
+            return Step::Nothing;
+        };
+        let (id, key) = (first.get().receipt.id, first.get().receipt.key.as_ref());
+        match key.and_then(|key| ledger.keys.get(key)) {
+            Some(Wanted::Asking(_)) => return Step::Nothing,
+            Some(Wanted::Nothing) => return Step::Void(first.remove()),
+            Some(Wanted::Only(wanted)) if *wanted != id => return Step::Void(first.remove()),
+            Some(Wanted::Only(_)) | None => {}
+        }
+        let epoch = first.get().fence.epoch();
+        match actor {
+            Some(tenant) if tenant.leaving => Step::Nothing,
+            Some(tenant) if tenant.epoch != epoch => {
+                // In between, the bucket may have been another node's.
+                tenant.leaving = true;
+                Step::Kill(tenant.actor.clone())
+            }
+            Some(tenant) => {
+                let mut letter = first.remove();
+                (letter.receipt.in_hand, ledger.in_hand) = (true, true);
+                Step::Send(tenant.actor.clone(), letter)
+            }
+            None if *spawning => Step::Nothing,
+            None => {
+                *spawning = true;
+                Step::Spawn(epoch)
+            }
+        }
+    }
+
+    /// Takes a letter back that could not be handed over.
+    fn take_back(&self, state: &mut State<M>, mut letter: Letter) {
+        letter.receipt.in_hand = false;
+        self.place.ledger.lock().in_hand = false;
+        state.waiting.insert((letter.row.deadline, letter.row.id), letter);
+    }
+
+    fn is_empty(&self) -> bool {
+        let state = self.state.lock();
+        let Ledger { in_hand, open, .. } = *self.place.ledger.lock();
+        state.waiting.is_empty()
+            && state.actor.is_none()
+            && !state.spawning
+            && !in_hand
+            && open == 0
+    }
+}
+
+fn give_back(letters: impl IntoIterator<Item = Letter>, micros: i64) {
+    for letter in letters {
+        letter.receipt.say(RunEnd::GiveBack { micros });
+    }
+}
+
+impl<A: DurableActor> Host<A> {
+    pub(super) fn new(
+        system: System,
+        make: Arc<Make<A>>,
+        set_props: Arc<SetProps<A>>,
+        silence: Duration,
+    ) -> Self {
+        let (homes, vacated) = (Mutex::default(), Mutex::default());
+        Self { system, make, set_props, silence, homes, vacated }
+    }
+
+    /// A message is due.
+    pub(super) fn deliver(self: &Arc<Self>, run: Run) {
+        let Run { launch: Launch { row, bucket, fence, .. }, ending, shared } = run;
+        let name: Arc<str> = match open(&row.payload) {
+            Ok((name, _)) => name.into(),
+            Err(reason) => return ending.say(RunEnd::Park { reason }),
+        };
+        if self.is_vacated(bucket, fence.epoch()) {
+            return ending.say(RunEnd::GiveBack { micros: 0 });
+        }
+        let home = {
+            let mut homes = self.homes.lock();
+            let home = homes
+                .entry(Arc::clone(&name))
+                .or_insert_with(|| self.new_home(&name, bucket, &shared));
+            let place = Arc::clone(&home.place);
+            let receipt = Receipt::new(place, row.id, row.key.clone(), ending);
+            let key = (row.deadline, row.id);
+            let before = home.state.lock().waiting.insert(key, Letter { row, fence, receipt });
+            debug_assert!(before.is_none(), "a timer runs once at a time");
+            Arc::clone(home)
+        };
+        self.pump(&home);
+    }
+
+    fn new_home(
+        self: &Arc<Self>,
+        name: &Arc<str>,
+        bucket: BucketNo,
+        shared: &Arc<Shared>,
+    ) -> Arc<Home<A::Message>> {
+        let host = Arc::downgrade(self);
+        Arc::new_cyclic(|home: &Weak<Home<A::Message>>| {
+            let home = Weak::clone(home);
+            let pump = Box::new(move || {
+                if let (Some(host), Some(home)) = (host.upgrade(), home.upgrade()) {
+                    host.pump(&home);
+                }
+            });
+            let place = Place {
+                address: format!("{}/{name}", A::Reminder::NAME).into(),
+                name: Arc::clone(name),
+                bucket,
+                shared: Arc::clone(shared),
+                ledger: Mutex::default(),
+                pump,
+            };
+            let state = State { waiting: BTreeMap::new(), actor: None, spawning: false };
+            Home { place: Arc::new(place), state: Mutex::new(state) }
+        })
+    }
+
+    /// Does what is to be done for one actor.
+    fn pump(self: &Arc<Self>, home: &Arc<Home<A::Message>>) {
+        loop {
+            match home.next() {
+                Step::Nothing => break,
+                Step::Void(letter) => letter.receipt.say(RunEnd::Done),
+                Step::Kill(actor) => actor.kill(),
+                Step::Spawn(epoch) => self.spawn(home, epoch),
+                Step::Send(actor, letter) => self.send(home, &actor, letter),
+            }
+        }
+        self.forget_if_empty(home);
+    }
+
+    fn forget_if_empty(&self, home: &Arc<Home<A::Message>>) {
+        let mut homes = self.homes.lock();
+        let same = homes.get(&home.place.name).is_some_and(|here| Arc::ptr_eq(here, home));
+        let gone = if same && home.is_empty() { homes.remove(&home.place.name) } else { None };
+        drop(homes);
+        drop(gone);
+    }
+
+    fn send(
+        &self,
+        home: &Home<A::Message>,
+        actor: &ActorRef<Envelope<A::Message>>,
+        letter: Letter,
+    ) {
+        let Err(refused) = actor.try_tell(Envelope::of(letter)) else { return };
+        let reason = refused.reason();
+        let Some(letter) = refused.into_message().into_letter() else { return };
+        let mut state = home.state.lock();
+        home.take_back(&mut state, letter);
+        if reason == Unsendable::Full {
+            let letters = std::mem::take(&mut state.waiting);
+            drop(state);
+            give_back(letters.into_values(), FULL);
+        } else if let Some(tenant) = state.actor.as_mut().filter(|tenant| tenant.actor == *actor) {
+            // It has closed its mailbox, and its end is about to be known.
+            tenant.leaving = true;
+        }
+    }
+
+    fn spawn(self: &Arc<Self>, home: &Arc<Home<A::Message>>, epoch: u32) {
+        let place = &home.place;
+        place.shared.moved_in(place.bucket, epoch);
+        let props = || {
+            let (make, place, silence) = (self.make.clone(), Arc::clone(place), self.silence);
+            (self.set_props)(Props::new(move || {
+                Hosted::new(make(&place.name), Arc::clone(&place), silence)
+            }))
+        };
+        let name = format!("{}:{}", A::Reminder::NAME, place.name);
+        // The properties are set by foreign code.
+        let spawned = contain(|| match self.system.spawn_with(&name, props()) {
+            // It can be found by its address only, not by its name.
+            Err(SpawnError::NameTaken { .. } | SpawnError::Name { .. }) => {
+                self.system.spawn_anonymous(props())
+            }
+            spawned => spawned,
+        });
+        let spawned = spawned.map_err(CannotSpawn::Panicked);
+        let spawned = spawned.and_then(|spawned| spawned.map_err(CannotSpawn::Refused));
+        let mut state = home.state.lock();
+        state.spawning = false;
+        let actor = match spawned {
+            Ok(actor) => actor,
+            Err(error) => {
+                let letters = std::mem::take(&mut state.waiting);
+                drop(state);
+                self.cannot_spawn(place, letters.into_values(), &error);
+                return;
+            }
+        };
+        state.actor = Some(Tenant { actor: actor.clone(), epoch, leaving: false });
+        drop(state);
+        self.watch(home, &actor);
+        if self.is_vacated(place.bucket, epoch) {
+            // Meanwhile.
+            self.send_away(home, epoch, true);
+        }
+    }
+
+    fn cannot_spawn(
+        &self,
+        place: &Place,
+        letters: impl Iterator<Item = Letter>,
+        error: &CannotSpawn,
+    ) {
+        place.shared.moved_out(place.bucket);
+        if matches!(error, CannotSpawn::Refused(SpawnError::Closed { .. })) {
+            give_back(letters, NO_SYSTEM);
+            place.shared.leave(FAREWELL);
+            return;
+        }
+        for letter in letters {
+            letter.receipt.say(RunEnd::Retry { error: error.to_string() });
+        }
+    }
+
+    /// Is told when the actor has gone, by the thread that ends it.
+    fn watch(
+        self: &Arc<Self>,
+        home: &Arc<Home<A::Message>>,
+        actor: &ActorRef<Envelope<A::Message>>,
+    ) {
+        let (host, home, id) = (Arc::downgrade(self), Arc::clone(home), actor.id());
+        let told = Box::new(move || {
+            let mut state = home.state.lock();
+            if state.actor.as_ref().is_some_and(|tenant| tenant.actor.id() == id) {
+                state.actor = None;
+                home.place.ledger.lock().keys.clear();
+            }
+            drop(state);
+            home.place.shared.moved_out(home.place.bucket);
+            if let Some(host) = host.upgrade() {
+                host.pump(&home);
+            }
+        });
+        let end = Arc::new(EndWatch(Mutex::new(Some((actor.termination(), told)))));
+        EndWatch::look(&end);
+    }
+
+    fn is_vacated(&self, bucket: BucketNo, epoch: u32) -> bool {
+        self.vacated.lock().get(&bucket).is_some_and(|vacated| epoch <= *vacated)
+    }
+
+    /// Everybody who lives in `bucket` because of a run of up to this epoch has to go.
+    pub(super) fn vacate(&self, bucket: BucketNo, epoch: u32, lost: bool) {
+        let mut vacated = self.vacated.lock();
+        let before = vacated.entry(bucket).or_insert(epoch);
+        *before = epoch.max(*before);
+        drop(vacated);
+        let concerned: Vec<Arc<Home<A::Message>>> = (self.homes.lock().values())
+            .filter(|home| home.place.bucket == bucket)
+            .cloned()
+            .collect();
+        for home in concerned {
+            self.send_away(&home, epoch, lost);
+        }
+    }
+
+    fn send_away(&self, home: &Arc<Home<A::Message>>, epoch: u32, lost: bool) {
+        let mut state = home.state.lock();
+        let letters = std::mem::take(&mut state.waiting);
+        let (back, rest): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            letters.into_iter().partition(|(_, letter)| letter.fence.epoch() <= epoch);
+        state.waiting = rest;
+        let leaves = state.actor.as_mut().filter(|tenant| tenant.epoch <= epoch).map(|tenant| {
+            tenant.leaving = true;
+            tenant.actor.clone()
+        });
+        drop(state);
+        match leaves {
+            Some(actor) if lost => actor.kill(),
+            Some(actor) => actor.stop(),
+            None => {}
+        }
+        give_back(back.into_values(), 0);
+        self.forget_if_empty(home);
+    }
+}
+
+type Told = Box<dyn FnOnce() + Send>;
+
+/// Waits for the end of an actor without a thread.
+struct EndWatch(Mutex<Option<(Termination, Told)>>);
+
+impl EndWatch {
+    fn look(watch: &Arc<Self>) {
+        let waker = waker_ref(watch);
+        let mut waits = watch.0.lock();
+        let Some((termination, _)) = waits.as_mut() else { return };
+        if Pin::new(termination).poll(&mut Context::from_waker(&waker)).is_ready() {
+            let told = waits.take();
+            drop(waits);
+            if let Some((_, told)) = told {
+                told();
+            }
+        }
+    }
+}
+
+impl ArcWake for EndWatch {
+    fn wake_by_ref(watch: &Arc<Self>) {
+        EndWatch::look(watch);
+    }
+}

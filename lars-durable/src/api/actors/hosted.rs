@@ -1,0 +1,215 @@
+//! An actor that durable messages make and reach.
+
+use std::fmt;
+use std::time::Duration;
+
+use mini_actor::{Actor, Context, Failure, StopReason, Terminated};
+
+use super::delivery::Delivery;
+use super::place::{Place, Receipt};
+use super::reminders::Reminders;
+use super::scope::{self, Handled, Scope, within};
+use crate::api::address::open;
+use crate::api::payload::{Payload, Unreadable, read};
+use crate::api::timers::Timers;
+use crate::engine::RunEnd;
+use crate::model::{Fence, Row};
+use crate::sync::Arc;
+
+/// An actor with a name, of which there is one in the whole group.
+///
+/// Its hooks are those of an [`Actor`], and its context can do what that of an actor can, and has
+/// [`reminders`](DurableContext::reminders).
+///
+/// It is made when a message for it is due, and stops after a
+/// [silence](super::Kind::passivate_after). So what it has to know must be in a database of yours;
+/// what it has to do later is a reminder.
+///
+/// # Examples
+///
+/// See [`Kind`](super::Kind).
+pub trait DurableActor: Send + Sized + 'static {
+    /// What can be sent to it durably. Its [`NAME`](Payload::NAME) is the kind of actor.
+    type Reminder: Payload;
+
+    /// What it receives: the same, or more. What is not durable comes from the actor itself, its
+    /// children, and those whom it has given a reference.
+    type Message: From<Self::Reminder> + Send + 'static;
+
+    /// Called before the first message, and again of each new actor after a restart.
+    fn started(&mut self, ctx: &mut Context<Hosted<Self>>) {
+        let _ = ctx;
+    }
+
+    /// Called with each message. A durable one is acknowledged when this returns, and comes again
+    /// if it panics.
+    fn receive(&mut self, message: Self::Message, ctx: &mut Context<Hosted<Self>>);
+
+    /// Called once when an actor that it watches has stopped.
+    fn terminated(&mut self, gone: Terminated, ctx: &mut Context<Hosted<Self>>) {
+        let _ = (gone, ctx);
+    }
+
+    /// Called of an actor that has panicked and is about to be replaced by a new one.
+    fn restarting(&mut self, ctx: &mut Context<Hosted<Self>>) {
+        let _ = ctx;
+    }
+
+    /// Called once, after the last message, whatever the reason.
+    fn stopped(&mut self, reason: StopReason, ctx: &mut Context<Hosted<Self>>) {
+        let _ = (reason, ctx);
+    }
+}
+
+/// What an actor's context can do beside what mini-actor's can.
+pub trait DurableContext<P> {
+    /// The actor's reminders.
+    fn reminders(&mut self) -> Reminders<P>;
+
+    /// Its address, such as `order/17`.
+    fn address(&self) -> String;
+
+    /// What is known of the durable message that is being received; `None` in all other hooks, and
+    /// for a message that is not durable.
+    fn delivery(&self) -> Option<Delivery>;
+}
+
+impl<A: DurableActor> DurableContext<A::Reminder> for Context<Hosted<A>> {
+    fn reminders(&mut self) -> Reminders<A::Reminder> {
+        let Scope { place, .. } = scope::current();
+        Reminders::new(Timers::new(Arc::clone(&place.shared)), place)
+    }
+
+    fn address(&self) -> String {
+        scope::current().place.address.to_string()
+    }
+
+    fn delivery(&self) -> Option<Delivery> {
+        scope::current().handled.map(|handled| handled.delivery)
+    }
+}
+
+/// What a [`DurableActor`] is for mini-actor: an [`Actor`] that gives it its messages.
+pub struct Hosted<A> {
+    actor: A,
+    place: Arc<Place>,
+    silence: Duration,
+}
+
+/// What a [`Hosted`] actor is sent: a durable message, or, by [`From`], any other.
+pub struct Envelope<M>(Content<M>);
+
+enum Content<M> {
+    Plain(M),
+    Durable(Letter),
+}
+
+/// A durable message on its way to its actor.
+pub(super) struct Letter {
+    pub(super) row: Arc<Row>,
+    pub(super) fence: Fence,
+    pub(super) receipt: Receipt,
+}
+
+impl<M> From<M> for Envelope<M> {
+    fn from(message: M) -> Self {
+        Self(Content::Plain(message))
+    }
+}
+
+impl<M> Envelope<M> {
+    pub(super) fn of(letter: Letter) -> Self {
+        Self(Content::Durable(letter))
+    }
+
+    /// The letter that it was made of.
+    pub(super) fn into_letter(self) -> Option<Letter> {
+        match self.0 {
+            Content::Durable(letter) => Some(letter),
+            Content::Plain(_) => None,
+        }
+    }
+}
+
+impl<A: DurableActor> Hosted<A> {
+    pub(super) fn new(actor: A, place: Arc<Place>, silence: Duration) -> Self {
+        Self { actor, place, silence }
+    }
+
+    fn scope(&self) -> Scope {
+        Scope { place: Arc::clone(&self.place), handled: None }
+    }
+
+    fn receive_letter(&mut self, letter: Letter, ctx: &mut Context<Self>) {
+        let Letter { row, fence, receipt } = letter;
+        let gate = &self.place.shared.gate;
+        if !gate.is_valid() {
+            // Another copy may live elsewhere by now.
+            return receipt.say(RunEnd::GiveBack { micros: 0 });
+        }
+        let message = open(&row.payload)
+            .map_err(Unreadable::Broken)
+            .and_then(|(_, json)| read::<A::Reminder>(row.payload_version, json));
+        let message = match message {
+            Ok(message) => message,
+            Err(Unreadable::TooNew) => return receipt.say(RunEnd::TooNew),
+            Err(Unreadable::Broken(reason)) => return receipt.say(RunEnd::Park { reason }),
+        };
+        let delivery = Delivery::new(&row, fence, gate.store_now());
+        let handled = Some(Handled { delivery, replaced: receipt.replaced() });
+        self.place.ledger.lock().failed = None;
+        let scope = Scope { place: Arc::clone(&self.place), handled };
+        // A panic drops the receipt, which then says so.
+        within(scope, || self.actor.receive(message.into(), ctx));
+        receipt.acknowledge();
+    }
+}
+
+impl<A: DurableActor> Actor for Hosted<A> {
+    type Message = Envelope<A::Message>;
+
+    fn started(&mut self, ctx: &mut Context<Self>) {
+        // Refused only while the system is being closed, which ends the actor anyway.
+        let _ = ctx.set_receive_timeout(self.silence);
+        within(self.scope(), || self.actor.started(ctx));
+    }
+
+    fn receive(&mut self, envelope: Self::Message, ctx: &mut Context<Self>) {
+        match envelope.0 {
+            Content::Durable(letter) => self.receive_letter(letter, ctx),
+            Content::Plain(message) => {
+                within(self.scope(), || self.actor.receive(message, ctx));
+            }
+        }
+    }
+
+    fn receive_timeout(&mut self, ctx: &mut Context<Self>) {
+        // What comes until the mailbox is closed is received, and what comes later makes a new one.
+        ctx.myself().stop();
+    }
+
+    fn terminated(&mut self, gone: Terminated, ctx: &mut Context<Self>) {
+        within(self.scope(), || self.actor.terminated(gone, ctx));
+    }
+
+    fn restarting(&mut self, _: Failure<Self::Message>, ctx: &mut Context<Self>) {
+        within(self.scope(), || self.actor.restarting(ctx));
+    }
+
+    fn stopped(&mut self, reason: StopReason, ctx: &mut Context<Self>) {
+        within(self.scope(), || self.actor.stopped(reason, ctx));
+    }
+}
+
+impl<A> fmt::Debug for Hosted<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hosted").field("address", &self.place.address).finish_non_exhaustive()
+    }
+}
+
+impl<M> fmt::Debug for Envelope<M> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let durable = matches!(self.0, Content::Durable(_));
+        f.debug_struct("Envelope").field("durable", &durable).finish_non_exhaustive()
+    }
+}

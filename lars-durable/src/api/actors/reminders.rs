@@ -1,0 +1,169 @@
+//! The reminders of an actor, by key.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::time::Duration;
+
+use mini_actor::{MissedTickBehavior, TimerKey};
+
+use super::place::{Place, Wanted};
+use super::scope;
+use crate::api::payload::Payload;
+use crate::api::schedule::Schedule;
+use crate::api::timers::{TimerInfo, Timers, check_key};
+use crate::error::Refused;
+use crate::model::OnConflict;
+use crate::runtime::Submitted;
+use crate::store::{Write, Written};
+use crate::sync::{Arc, Ordering};
+
+/// The reminders of an actor, each with a key: from
+/// [`DurableContext::reminders`](super::DurableContext::reminders). They are like
+/// [`Context::timers`](mini_actor::Context::timers), and survive the actor, the process and the
+/// machine.
+///
+/// - Starting a reminder replaces the one with the same key. Of one that was replaced or cancelled
+///   nothing is received any more, even if it is due and on its way.
+/// - They outlive their actor: one that is due when there is no actor makes it.
+/// - Calls return at once, and take effect in their order. The message that is being handled counts
+///   as received only when what its handler asked here is committed. If that fails, the message
+///   comes again. (What was asked outside of such a handler, as in
+///   [`started`](super::DurableActor::started), and fails, is logged.)
+/// - A periodic reminder sends the same message each time, and one at a time.
+///
+/// In the store the key of a reminder is that of a timer: `order/17::payment` for the name
+/// `payment`, `order/17:3` for the number 3, `order/17:3:item` for both. So other code can cancel
+/// it with [`Timers::cancel`].
+pub struct Reminders<P> {
+    timers: Timers,
+    place: Arc<Place>,
+    payload: PhantomData<fn() -> P>,
+}
+
+impl<P: Payload> Reminders<P> {
+    pub(super) fn new(timers: Timers, place: Arc<Place>) -> Self {
+        Self { timers, place, payload: PhantomData }
+    }
+
+    /// Sends `message` once, `delay` from now.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`] with the value and the limit that it breaks. Nothing is changed.
+    pub fn start_single(
+        &mut self,
+        key: impl Into<TimerKey>,
+        delay: Duration,
+        message: P,
+    ) -> Result<(), Refused> {
+        let schedule = self.timers.schedule_once(delay, message);
+        self.start(&key.into(), schedule)
+    }
+
+    /// Sends `message` after `initial`, and then again and again, `delay` after the one before was
+    /// acknowledged.
+    ///
+    /// # Errors
+    ///
+    /// As for [`start_single`](Self::start_single); [`Refused::PeriodZero`].
+    pub fn start_with_fixed_delay(
+        &mut self,
+        key: impl Into<TimerKey>,
+        initial: Duration,
+        delay: Duration,
+        message: P,
+    ) -> Result<(), Refused> {
+        let schedule = self.timers.schedule_with_fixed_delay(initial, delay, message);
+        self.start(&key.into(), schedule)
+    }
+
+    /// Sends `message` after `initial`, and then every `interval`, without drift. Of those whose
+    /// time has passed while nobody could receive them one is sent, as by
+    /// [`MissedTickBehavior::Skip`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`start_with_fixed_delay`](Self::start_with_fixed_delay).
+    pub fn start_at_fixed_rate(
+        &mut self,
+        key: impl Into<TimerKey>,
+        initial: Duration,
+        interval: Duration,
+        message: P,
+    ) -> Result<(), Refused> {
+        self.start_at_fixed_rate_missed(key, initial, interval, MissedTickBehavior::Skip, message)
+    }
+
+    /// As [`start_at_fixed_rate`](Self::start_at_fixed_rate), with a choice of what becomes of
+    /// missed ones.
+    ///
+    /// # Errors
+    ///
+    /// As for [`start_with_fixed_delay`](Self::start_with_fixed_delay).
+    pub fn start_at_fixed_rate_missed(
+        &mut self,
+        key: impl Into<TimerKey>,
+        initial: Duration,
+        interval: Duration,
+        missed: MissedTickBehavior,
+        message: P,
+    ) -> Result<(), Refused> {
+        let schedule = self.timers.schedule_at_fixed_rate(initial, interval, message);
+        self.start(&key.into(), schedule.missed(missed))
+    }
+
+    /// Ends a reminder; nothing of it is received any more.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused::KeySize`] and [`Refused::KeyNul`].
+    pub fn cancel(&mut self, key: impl Into<TimerKey>) -> Result<(), Refused> {
+        let key = self.place.key(&key.into());
+        check_key(&key)?;
+        self.ask(key.clone(), Write::Cancel { key: key.into() }, |written| match written {
+            Written::Prevented { .. } => None,
+            _ => Some(Wanted::Nothing),
+        });
+        Ok(())
+    }
+
+    /// The reminder with this key, as it is in the store.
+    pub fn get(&self, key: impl Into<TimerKey>) -> Submitted<Option<TimerInfo>> {
+        self.timers.get(&self.place.key(&key.into()))
+    }
+
+    fn start<K>(&self, key: &TimerKey, schedule: Schedule<K>) -> Result<(), Refused> {
+        let key = self.place.key(key);
+        let schedule = schedule.for_actor(&self.place.address, &self.place.name);
+        let timer = schedule.key(key.clone()).on_conflict(OnConflict::Replace).into_new()?;
+        let write = Write::Schedule(Arc::new(vec![timer]));
+        self.ask(key, write, |written| match written {
+            Written::Scheduled(placed) => placed.first().map(|placed| Wanted::Only(placed.id)),
+            _ => None,
+        });
+        Ok(())
+    }
+
+    fn ask(
+        &self,
+        key: String,
+        write: Write,
+        wanted: impl FnOnce(Written) -> Option<Wanted> + Send + 'static,
+    ) {
+        self.place.asks(&key);
+        if let Some(handled) = scope::current().handled
+            && handled.delivery.key.as_ref() == Some(&key)
+        {
+            // Relaxed: read by the end of this run.
+            handled.replaced.store(true, Ordering::Relaxed);
+        }
+        let place = Arc::clone(&self.place);
+        self.place.shared.call(write, move |answer| place.answered(&key, answer.map(wanted)));
+    }
+}
+
+impl<P> fmt::Debug for Reminders<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reminders").field("address", &self.place.address).finish_non_exhaustive()
+    }
+}

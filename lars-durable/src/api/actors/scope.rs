@@ -1,0 +1,46 @@
+//! What an actor's hook is called for, where the hook cannot be told: an actor knows its own place
+//! only by the thread that runs it.
+
+use std::cell::RefCell;
+
+use super::delivery::Delivery;
+use super::place::Place;
+use crate::sync::{Arc, AtomicBool};
+
+#[derive(Clone)]
+pub(super) struct Scope {
+    pub(super) place: Arc<Place>,
+    pub(super) handled: Option<Handled>,
+}
+
+/// A message that is being received.
+#[derive(Clone)]
+pub(super) struct Handled {
+    pub(super) delivery: Delivery,
+    /// To be set when its row has gone, because its key went to another reminder.
+    pub(super) replaced: Arc<AtomicBool>,
+}
+
+thread_local! {
+    static SCOPE: RefCell<Option<Scope>> = const { RefCell::new(None) };
+}
+
+/// Puts back what was there before, even if a hook panics.
+struct Entered(Option<Scope>);
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        SCOPE.set(self.0.take());
+    }
+}
+
+pub(super) fn within<R>(scope: Scope, hook: impl FnOnce() -> R) -> R {
+    let _entered = Entered(SCOPE.replace(Some(scope)));
+    hook()
+}
+
+/// Of the hook that this thread is calling.
+pub(super) fn current() -> Scope {
+    let scope = SCOPE.with_borrow(Clone::clone);
+    scope.expect("an actor's context is passed to its hooks, and these are called within a scope")
+}

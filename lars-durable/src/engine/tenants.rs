@@ -1,0 +1,76 @@
+//! Those who live in a bucket beyond a run: actors. A bucket is given back when they have gone, and
+//! they have to go when it is lost.
+
+use std::collections::BTreeMap;
+
+use super::{Node, Output};
+use crate::model::BucketNo;
+use crate::time::Mono;
+
+#[derive(Debug, Default)]
+pub(super) struct Tenants(BTreeMap<BucketNo, Tenancy>);
+
+#[derive(Debug)]
+struct Tenancy {
+    living: usize,
+    /// The epoch of the last one that came.
+    epoch: u32,
+    /// They know that they have to go: and whether at once.
+    told: Option<bool>,
+}
+
+impl Tenants {
+    pub(super) fn live_in(&self, bucket: BucketNo) -> bool {
+        self.0.contains_key(&bucket)
+    }
+
+    pub(super) fn are_gone(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(super) fn forget(&mut self) {
+        self.0.clear();
+    }
+}
+
+impl Node {
+    /// Somebody lives in `bucket` from now on, because of a run of this epoch.
+    pub(crate) fn moved_in(&mut self, bucket: BucketNo, epoch: u32) {
+        let none = Tenancy { living: 0, epoch, told: None };
+        let tenancy = self.tenants.0.entry(bucket).or_insert(none);
+        tenancy.living += 1;
+        if epoch > tenancy.epoch {
+            (tenancy.epoch, tenancy.told) = (epoch, None);
+        }
+    }
+
+    /// Somebody who lived there has gone.
+    pub(crate) fn moved_out(&mut self, bucket: BucketNo) {
+        if let Some(tenancy) = self.tenants.0.get_mut(&bucket) {
+            tenancy.living -= 1;
+            if tenancy.living == 0 {
+                self.tenants.0.remove(&bucket);
+            }
+        }
+    }
+
+    /// The lease ends by itself.
+    pub(super) fn next_vacate(&self) -> Mono {
+        let waits = self.tenants.0.values().any(|tenancy| tenancy.told.is_none());
+        if waits { self.lease.valid_until } else { Mono::NEVER }
+    }
+
+    /// Tells those who have to go.
+    pub(super) fn vacate(&mut self, now: Mono) {
+        let (valid, closing) = (self.lease.is_valid(now), self.closing.is_closing());
+        for (bucket, tenancy) in &mut self.tenants.0 {
+            let lost = !valid || self.window.epoch(*bucket) != Some(tenancy.epoch);
+            let leaves = closing || self.window.starts_in(*bucket).is_none();
+            if tenancy.told.is_none_or(|told| lost && !told) && (lost || leaves) {
+                tenancy.told = Some(lost);
+                let (bucket, epoch) = (*bucket, tenancy.epoch);
+                self.out.push(Output::Vacate { bucket, epoch, lost });
+            }
+        }
+    }
+}
