@@ -26,6 +26,8 @@ pub use self::submitted::Submitted;
 pub(crate) use self::submitted::promise;
 use crate::engine::{Answer, Counts, Launch, Node, NodeSettings};
 use crate::error::{Error, Refused, StartError};
+#[cfg(feature = "postgres")]
+use crate::store::Seen;
 use crate::store::{Backend, Write};
 use crate::sync::{Arc, AtomicUsize, Mutex, Ordering};
 use crate::time::MonoClock;
@@ -79,15 +81,23 @@ impl Runtime {
                 other => StartError::Thread(std::io::Error::other(other.to_string())),
             })?;
         let clock = MonoClock::start();
+        let seen = backend.seen();
         let shared = Arc::new(Shared {
             inbox: Inbox::default(),
-            gate: Gate::new(clock, backend.local_clock()),
+            gate: Gate::new(clock, &seen),
             timers: scheduler.handle(),
             executor,
             calls: AtomicUsize::new(0),
             counts: Mutex::new(Counts::default()),
         });
-        let node = Node::new(settings, fastrand::Rng::new(), clock.now());
+        let now = clock.now();
+        #[cfg_attr(not(feature = "postgres"), expect(unused_mut))]
+        let mut node = Node::new(settings, fastrand::Rng::new(), now);
+        // Calls that need the store's time may come before its first reply.
+        #[cfg(feature = "postgres")]
+        if let Seen::There(shown) = seen {
+            node.observe(now, now, shown);
+        }
         let driver = Driver::new(node, backend, handlers, Arc::clone(&shared), clock)?;
         let here = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("lars-durable".into()).spawn(move || {

@@ -344,9 +344,14 @@ impl Builder {
 
     fn open(&self) -> Result<Backend, StartError> {
         Ok(match &self.place {
-            Place::Memory => Backend::One(Box::new(MemoryStore::new(1, system_clock()))),
+            Place::Memory => {
+                let store = Box::new(MemoryStore::new(1, system_clock()));
+                Backend::One { store, clock: system_clock() }
+            }
             Place::Sqlite(path) => {
-                Backend::One(Box::new(SqliteStore::open(path, &self.group, self.synchronous)?))
+                let store = SqliteStore::open(path, &self.group, self.synchronous)?;
+                let clock = store.clock();
+                Backend::One { store: Box::new(store), clock }
             }
             #[cfg(feature = "postgres")]
             Place::Postgres(postgres) => self.open_postgres(postgres)?,
@@ -362,14 +367,14 @@ impl Builder {
             self.lease / 3,
             postgres.notifications,
         )?;
-        PostgresStore::prepare(&place)?;
+        let seen = PostgresStore::prepare(&place)?;
         let lane = || Box::new(PostgresStore::new(place.clone()));
         let (keeper, writer) = (lane(), lane());
         // A load takes long where many rows are dead and cannot be removed.
         let runner = StorePlace { limit: self.lease, ..place.clone() };
         let runner = Box::new(PostgresStore::new(runner));
         let bell = postgres.notifications.then(|| Box::new(place));
-        Ok(Backend::Lanes { keeper, writer, runner, bell })
+        Ok(Backend::Lanes { keeper, writer, runner, bell, seen })
     }
 
     fn check(&self) -> Result<(), StartError> {

@@ -60,9 +60,9 @@ impl Driver {
         clock: MonoClock,
     ) -> io::Result<Self> {
         let store = match backend {
-            Backend::One(store) => Sessions::One(store),
+            Backend::One { store, .. } => Sessions::One(store),
             #[cfg(feature = "postgres")]
-            Backend::Lanes { keeper, writer, runner, bell } => {
+            Backend::Lanes { keeper, writer, runner, bell, .. } => {
                 Sessions::Lanes(Lanes::start([keeper, writer, runner], bell, &shared)?)
             }
         };

@@ -71,10 +71,6 @@ impl Store for MemoryStore {
         let replies = requests.iter().map(|request| tables.carry_out(request, clock)).collect();
         Ok(Committed { clock, replies })
     }
-
-    fn local_clock(&self) -> Option<Clock> {
-        Some(Arc::clone(&self.clock))
-    }
 }
 
 impl Tables {

@@ -49,7 +49,7 @@ use self::transaction::Transaction;
 use super::{Committed, Request, Store, StoreError};
 use crate::error::StartError;
 use crate::sync::Arc;
-use crate::time::{Clock, micros};
+use crate::time::{Clock, Timestamp, micros};
 
 /// How often a transaction that conflicted with another is tried before the engine hears of it.
 const TRIES: u32 = 8;
@@ -125,13 +125,14 @@ impl PostgresStore {
         Self { place, runtime: None, session: None, earlier: None, lock, last_batch: None }
     }
 
-    /// Creates or upgrades the schema, and checks that the server is suitable.
-    pub(crate) fn prepare(place: &Place) -> Result<(), StartError> {
+    /// Creates or upgrades the schema, and checks that the server is suitable. Returns what the
+    /// database's clock shows.
+    pub(crate) fn prepare(place: &Place) -> Result<Timestamp, StartError> {
         Self::prepare_with(place, &schema::UPGRADES)
     }
 
     /// With other scripts; for tests.
-    pub(crate) fn prepare_with(place: &Place, upgrades: &[&str]) -> Result<(), StartError> {
+    pub(crate) fn prepare_with(place: &Place, upgrades: &[&str]) -> Result<Timestamp, StartError> {
         let limit = place.limit.max(Duration::from_secs(10)) * 3;
         let work = async {
             let prepared = schema::prepare(place, upgrades);
@@ -233,10 +234,6 @@ impl Store for PostgresStore {
             }
             return Err(StoreError { reason: failure.into_reason(), unknown });
         }
-    }
-
-    fn local_clock(&self) -> Option<Clock> {
-        None
     }
 }
 

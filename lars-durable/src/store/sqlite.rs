@@ -58,6 +58,10 @@ impl SqliteStore {
         Self::open_with(path, None, group, synchronous, system_clock())
     }
 
+    pub(crate) fn clock(&self) -> Clock {
+        Arc::clone(&self.clock)
+    }
+
     /// With another clock, and another VFS of SQLite.
     pub(crate) fn open_with(
         path: &Path,
@@ -173,10 +177,6 @@ impl Store for SqliteStore {
                 Err(nothing_done(error))
             }
         }
-    }
-
-    fn local_clock(&self) -> Option<Clock> {
-        Some(Arc::clone(&self.clock))
     }
 }
 
