@@ -49,6 +49,19 @@ struct Options {
     parameters: Option<String>,
 }
 
+/// What there is to say on a machine without a server.
+const MISSING: &str = "\
+!!!!! There is no PostgreSQL on this machine, so this example can show nothing. !!!!!
+
+It needs the programs of a server (initdb, postgres, pg_ctl, psql), version 14 or newer, in
+/usr/lib/postgresql/<version>/bin or in the PATH. It starts a server of its own, in a temporary
+directory; none has to run. To install them:
+
+    Debian, Ubuntu    sudo apt-get install postgresql
+    Fedora            sudo dnf install postgresql-server
+    macOS             brew install postgresql@17   (and its bin directory into the PATH)
+";
+
 const NODES: u64 = 3;
 const LEASE: Duration = Duration::from_secs(3);
 
@@ -170,14 +183,18 @@ impl Drop for Server {
     }
 }
 
+/// Where the programs are: Debian's newest version, or else the first in the PATH.
 fn programs() -> Option<PathBuf> {
-    let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?;
+    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten();
     let mut found: Vec<PathBuf> = versions
         .filter_map(|version| Some(version.ok()?.path().join("bin")))
         .filter(|programs| programs.join("initdb").exists())
         .collect();
     found.sort();
-    found.pop()
+    let path = || std::env::var_os("PATH");
+    let anywhere =
+        || std::env::split_paths(&path()?).find(|programs| programs.join("initdb").exists());
+    found.pop().or_else(anywhere)
 }
 
 /// The nodes, which end when this is dropped.
@@ -239,7 +256,7 @@ fn seen(logs: &Path) -> Seen {
 
 fn look_on(options: &Options) -> Result<ExitCode, AnyError> {
     let Some(server) = Server::start()? else {
-        println!("there is no PostgreSQL on this machine (Debian: apt-get install postgresql)");
+        eprintln!("{MISSING}");
         return Ok(ExitCode::FAILURE);
     };
     let logs = std::env::temp_dir().join(format!("lars-cluster-logs-{}", std::process::id()));

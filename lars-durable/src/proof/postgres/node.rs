@@ -179,7 +179,7 @@ fn a_timer_that_sql_makes_runs_and_one_that_is_rolled_back_does_not() {
         "SELECT lars.schedule('default', 'tagged', '1', '1 s', fixed_rate => '0')",
         "SELECT lars.schedule('default', 'tagged', '1', '1 s', fixed_delay => '-1 s')",
         "SELECT lars.schedule('default', 'tagged', '1', '1 s', fixed_rate => '1 s', missed => 'x')",
-        "SELECT lars.schedule('default', 'tagged', '1', '1 s', fixed_rate => '1', fixed_delay => '1')",
+        "SELECT lars.schedule('g', 'tagged', '1', '1 s', fixed_rate => '1', fixed_delay => '1')",
     ] {
         assert!(client.try_execute(wrong).is_err(), "{wrong}");
     }

@@ -111,8 +111,8 @@ impl Plan {
         }
     }
 
-    /// Two nodes whose clocks are a twenty-fifth apart; again and again one of them cannot renew its
-    /// lease for some time.
+    /// Two nodes whose clocks are a twenty-fifth apart. Again and again one of them cannot renew
+    /// its lease for some time.
     pub(super) fn of_clocks_apart(seed: u64) -> Self {
         let faults = Faults { cuts: 12, ..Faults::default() };
         let (nodes, buckets, horizon) = (2, 8, 40_000_000);

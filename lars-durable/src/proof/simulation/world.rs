@@ -654,7 +654,7 @@ impl World {
             });
             if let Some(robbed) = robbed {
                 return Err(format!(
-                    "bucket {bucket} is taken from node {robbed}, whose lease still holds: {:?}\n{}",
+                    "bucket {bucket} is taken from node {robbed}, whose lease holds: {:?}\n{}",
                     self.plan,
                     self.lines()
                 ));
