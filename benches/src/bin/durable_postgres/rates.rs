@@ -213,7 +213,8 @@ pub(crate) fn resets(server: &Server, report: &mut Report, count: u64) -> Result
                     let key = ((n * 8 + caller) % keys).to_string();
                     open.push_back(timers.reset(&key, HOUR + Duration::from_millis(n)));
                     if open.len() == 125 {
-                        open.pop_front().map(|call| assert!(call.wait().expect("answered")));
+                        let moved = open.pop_front().map(|call| call.wait().expect("answered"));
+                        assert_eq!(moved, Some(true));
                     }
                 }
                 for call in open {

@@ -22,7 +22,8 @@ fn fill(connection: &Connection, pending: u64) -> Result<(), AnyError> {
                                  payload_version, payload)
          SELECT n, 'default', n % 64, due, due, due, 'job', 1, n::text
            FROM generate_series({first}::bigint, {last}) AS n,
-                LATERAL (SELECT now() + interval '2 hours' + n % 100000 * interval '1 s') AS d (due);
+                LATERAL (SELECT now() + interval '2 hours' + n % 100000 * interval '1 s')
+                AS d (due);
          ANALYZE lars.timer; CHECKPOINT"
     ))
 }

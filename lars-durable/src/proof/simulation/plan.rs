@@ -48,6 +48,11 @@ pub(super) struct Faults {
 }
 
 impl Faults {
+    /// Whether the only thing that fails is that a node cannot renew its lease.
+    pub(super) fn is_cuts_only(&self) -> bool {
+        self.any() && !Self { cuts: 0, ..self.clone() }.any()
+    }
+
     pub(super) fn any(&self) -> bool {
         let Self { lost, unanswered, slow, unheard, kills, freezes, closes, jumps, poison, .. } =
             self;

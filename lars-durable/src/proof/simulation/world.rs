@@ -20,6 +20,11 @@ use crate::time::{Mono, Timestamp};
 
 const SECOND: i64 = 1_000_000;
 
+const LEASE: i64 = 3 * SECOND;
+
+/// A node that could not reach the store tries again after so long, at the latest.
+const PAUSE: i64 = 3 * SECOND;
+
 /// How long before its deadline a start is recorded.
 const LEAD: i64 = 5_000;
 
@@ -98,8 +103,9 @@ struct Member {
     rate: i64,
     /// Until then its lease cannot be renewed.
     cut_until: i64,
-    /// As which the store knows it.
+    /// As which the store knows it, and when it last renewed its lease.
     identity: NodeId,
+    renewed_at: i64,
     open_calls: BTreeMap<u64, Asked>,
 }
 
@@ -156,6 +162,7 @@ impl World {
                 rate: plan.rates[place],
                 cut_until: 0,
                 identity: 0,
+                renewed_at: 0,
                 open_calls: BTreeMap::new(),
             })
             .collect();
@@ -423,7 +430,7 @@ impl World {
         NodeSettings {
             handlers: vec![handler("tag", false), handler("once", true)],
             window: 3 * SECOND,
-            lease: 3 * SECOND,
+            lease: LEASE,
             lead: LEAD,
             max_resident: self.plan.max_resident,
             max_in_flight: 64,
@@ -459,7 +466,7 @@ impl World {
         self.ahead = self.ahead.max(START);
         for node in 0..self.plan.nodes {
             self.members[node].frozen_until = self.members[node].frozen_until.min(self.now);
-            self.members[node].cut_until = 0;
+            self.members[node].cut_until = self.members[node].cut_until.min(self.now);
             self.at(self.now, Step::Restart(node));
         }
         // Again and again, because a run that is under way makes a cancel too late.
@@ -550,7 +557,11 @@ impl World {
         } else {
             let committed = self.store.transact(requests);
             if let (Some(before), Ok(committed)) = (before, &committed) {
-                self.taken(&before, &committed.replies)?;
+                self.taken(node, &before, &committed.replies)?;
+            }
+            let renews = |request: &Request| matches!(request, Request::Keep(Keep::Renew { .. }));
+            if self.members[node].life == life && requests.iter().any(renews) {
+                self.members[node].renewed_at = self.now;
             }
             if self.chance(self.plan.faults.unanswered) {
                 (self.rng.i64(1_000..500_000), error(true))
@@ -634,9 +645,11 @@ impl World {
         renewed.buckets.iter().map(|(bucket, owner, _)| (*bucket, *owner)).collect()
     }
 
-    /// Nothing is taken from a node that may still begin runs.
+    /// Nothing is taken from a node that may still begin runs; and what is taken from one that
+    /// lives, but cannot renew its lease, is not taken late.
     fn taken(
         &self,
+        taker: usize,
         before: &BTreeMap<BucketNo, Option<NodeId>>,
         replies: &[Reply],
     ) -> Result<(), String> {
@@ -646,19 +659,24 @@ impl World {
         });
         for (bucket, _) in claimed.flatten() {
             let Some(Some(owner)) = before.get(bucket) else { continue };
-            let robbed = (0..self.plan.nodes).find(|node| {
-                let member = &self.members[*node];
-                member.node.is_some()
-                    && member.identity == *owner
-                    && self.mono(*node) < member.valid_until
-            });
-            if let Some(robbed) = robbed {
-                return Err(format!(
-                    "bucket {bucket} is taken from node {robbed}, whose lease holds: {:?}\n{}",
-                    self.plan,
-                    self.lines()
-                ));
-            }
+            let lives = |member: &Member| member.node.is_some() && member.identity == *owner;
+            let Some(robbed) = self.members.iter().position(lives) else { continue };
+            let member = &self.members[robbed];
+            let wrong = if self.mono(robbed) < member.valid_until {
+                "whose lease holds"
+            } else if self.plan.faults.is_cuts_only()
+                && self.members[taker].cut_until + PAUSE < member.renewed_at
+                && self.now - member.renewed_at > LEASE * 4 / 3 * 102 / 100 + 100_000
+            {
+                "which has been silent for too long"
+            } else {
+                continue;
+            };
+            let lines = self.lines();
+            return Err(format!(
+                "bucket {bucket} is taken from node {robbed}, {wrong}: {:?}\n{lines}",
+                self.plan
+            ));
         }
         Ok(())
     }
