@@ -22,7 +22,8 @@ pub(crate) fn draw(report: &Report, directory: &Path) -> Result<(), AnyError> {
     let late: Vec<Series> = report
         .late
         .iter()
-        .zip([OURS, BARE, OTHER, BLACK, GREEN, MAGENTA].into_iter().cycle())
+        .filter(|(name, _)| name.ends_with("pending"))
+        .zip([BARE, OURS, OTHER, BLACK, GREEN, MAGENTA].into_iter().cycle())
         .map(|((name, late), color)| {
             // Of how many runs one is later, so that the last percentiles can be told apart.
             let point = |(part, micros): &(f64, i64)| {
