@@ -6,6 +6,7 @@ cd "$(dirname "$0")/.."
 
 cargo test
 cargo test -p lars-scheduler --all-features --lib --tests
+cargo test -p mini-actor --features serde --test serde
 
 msrv=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 if rustup toolchain list 2>/dev/null | grep -q "^$msrv"; then

@@ -15,6 +15,8 @@ pub(crate) mod rate;
 
 pub(crate) mod repeat;
 
+pub(crate) mod settings;
+
 pub(crate) mod config;
 
 pub(crate) mod scheduler;

@@ -40,7 +40,7 @@ pub mod bench;
 mod tests;
 
 /// The examples of the pages beside the crate.
-#[cfg(all(doctest, feature = "cron"))]
+#[cfg(all(doctest, feature = "cron", feature = "serde"))]
 mod pages {
     #[doc = include_str!("../../docs/semantics.md")]
     struct Semantics;
@@ -88,6 +88,7 @@ pub use self::api::pending::{PendingTask, StopFuture};
 pub use self::api::rate::MissedTickBehavior;
 pub use self::api::repeat::{IntoPeriodic, Periodic, Repeat, Start, Verdict};
 pub use self::api::scheduler::LightArrayRevolverScheduler;
+pub use self::api::settings::Settings;
 pub use self::api::timer_driver::TimerDriver;
 pub use self::api::virtual_time::{NotIdle, VirtualTime};
 pub use self::base::error::{BuildError, ConfigError, Refusal, ScheduleError};
@@ -100,7 +101,7 @@ pub use self::base::threads::{ThreadKind, ThreadStart};
 pub use self::executor::RayonExecutor;
 #[cfg(feature = "tokio")]
 pub use self::executor::TokioExecutor;
-pub use self::executor::pool::Pool;
+pub use self::executor::pool::{Pool, PoolBuilder};
 pub use self::executor::task::{IntoTask, NoHook, Task};
 pub use self::executor::{Executor, Inline, Rejected, Runnable, SpawnExecutor};
 
@@ -108,6 +109,6 @@ pub use self::executor::{Executor, Inline, Rejected, Runnable, SpawnExecutor};
 pub use self::systems::backoff;
 #[cfg(not(lars_loom))]
 pub use self::systems::{
-    call, delay_queue, future, repeated_timer, retry, scheduled_executor, supervised, wall_clock,
-    worker,
+    call, debounce, delay_queue, future, repeated_timer, retry, scheduled_executor, supervised,
+    wall_clock, worker,
 };

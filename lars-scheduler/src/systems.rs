@@ -17,6 +17,8 @@ mod wake_timer;
 #[cfg(not(lars_loom))]
 pub mod call;
 #[cfg(not(lars_loom))]
+pub mod debounce;
+#[cfg(not(lars_loom))]
 pub mod delay_queue;
 #[cfg(not(lars_loom))]
 pub mod future;

@@ -18,12 +18,15 @@ thread_local! {
     /// Allocations of this thread. (The harness has threads of its own, which allocate when they
     /// like.)
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
+    /// Their bytes.
+    static BYTES: Cell<usize> = const { Cell::new(0) };
 }
 
 // SAFETY: passes everything on to the system's allocator, and counts.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALLOCATIONS.with(|count| count.set(count.get() + 1));
+        BYTES.with(|bytes| bytes.set(bytes.get() + layout.size()));
         // SAFETY: the caller keeps the contract of `alloc`, which is the system allocator's too.
         unsafe { System.alloc(layout) }
     }
@@ -122,4 +125,17 @@ fn making_polling_waking_and_resetting_a_future_allocate_nothing() {
     let mut another = pin!(time.sleep(ms(1)));
     assert!(another.as_mut().poll(&mut Context::from_waker(&wakers[0])).is_pending());
     assert_eq!(ALLOCATIONS.get() - before, 0);
+}
+
+#[test]
+fn a_repeat_takes_no_more_than_is_written_down() {
+    let time = LightArrayRevolverScheduler::builder().build_virtual().unwrap();
+    let second = Duration::from_secs(1);
+    let start = || time.schedule_at_fixed_rate(second, second, || ()).unwrap();
+    let _first = start(); // with the memory for timers
+    let (allocations, bytes) = (ALLOCATIONS.get(), BYTES.get());
+    let _second = start();
+    let (allocations, bytes) = (ALLOCATIONS.get() - allocations, BYTES.get() - bytes);
+    // Beside the 64 bytes of its timer, where an address has 64 bits.
+    assert!(allocations <= 3 && bytes <= 224, "{allocations} allocations of {bytes} bytes");
 }

@@ -134,7 +134,7 @@ const SYSTEMS: [System; 16] = [
         begin: |time, notes| {
             let (worker, missed) = (Worker::new(time), MissedTickBehavior::Burst);
             let task = move || notes.add(());
-            let task = worker.schedule_at_fixed_rate(SECOND, SECOND, missed, task).unwrap();
+            let task = worker.schedule_at_fixed_rate_missed(SECOND, SECOND, missed, task).unwrap();
             Box::new(move || task.is_done())
         },
         told: false,
@@ -298,7 +298,7 @@ fn a_busy_worker_does_not_run_what_was_handed_back_although_it_is_due() {
 fn a_busy_worker_does_not_run_a_repeat_that_was_handed_back_although_it_is_due() {
     let (notes, list) = stop_while_busy(|worker, notes| {
         let missed = MissedTickBehavior::Burst;
-        worker.schedule_at_fixed_rate(SECOND, SECOND, missed, move || notes.add(1)).unwrap();
+        worker.schedule_at_fixed_rate_missed(SECOND, SECOND, missed, move || notes.add(1)).unwrap();
     });
     assert!(notes.take().is_empty());
     assert_eq!(list.len(), 1);

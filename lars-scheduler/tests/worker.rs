@@ -180,7 +180,7 @@ fn a_delay_that_no_clock_reaches_never_comes_due_and_can_be_cancelled() {
     let never = worker.schedule_after(Duration::MAX, || panic!("never")).unwrap();
     let run = || -> () { panic!("never") };
     let series = worker.schedule_with_fixed_delay(Duration::MAX, Duration::MAX, run).unwrap();
-    let rate = worker.schedule_at_fixed_rate(
+    let rate = worker.schedule_at_fixed_rate_missed(
         Duration::ZERO,
         Duration::MAX,
         MissedTickBehavior::Skip,
@@ -251,7 +251,9 @@ fn delayed_and_periodic_tasks_overlap_with_nothing_either() {
         };
         let period = Duration::from_micros(300);
         worker.schedule_with_fixed_delay(period, period, task()).unwrap();
-        worker.schedule_at_fixed_rate(period, period, MissedTickBehavior::Burst, task()).unwrap();
+        worker
+            .schedule_at_fixed_rate_missed(period, period, MissedTickBehavior::Burst, task())
+            .unwrap();
         let one_shots = scaled(300, 5) as u64;
         for number in 0..one_shots {
             worker.schedule_after(Duration::from_micros(number * 10), task()).unwrap();
@@ -413,7 +415,12 @@ fn periodic_tasks_run_at_their_times() {
             move || notes.add((clock.now() - start).as_millis())
         };
         worker
-            .schedule_at_fixed_rate(ms(1_000), ms(2_000), MissedTickBehavior::Burst, clock(&rate))
+            .schedule_at_fixed_rate_missed(
+                ms(1_000),
+                ms(2_000),
+                MissedTickBehavior::Burst,
+                clock(&rate),
+            )
             .unwrap();
         worker.schedule_with_fixed_delay(ms(500), ms(1_500), clock(&delay)).unwrap();
         time.advance(ms(999));
@@ -463,7 +470,7 @@ fn starts_around_a_long_task(
 fn missed_runs_of_a_fixed_rate_are_made_up_for_left_out_or_put_off_by_name() {
     let rate = |missed, busy, until| {
         let schedule = |worker: &Worker, task| {
-            worker.schedule_at_fixed_rate(ms(5), ms(10), missed, task).unwrap()
+            worker.schedule_at_fixed_rate_missed(ms(5), ms(10), missed, task).unwrap()
         };
         starts_around_a_long_task(schedule, busy, until)
     };
@@ -492,7 +499,8 @@ fn a_period_of_zero_is_refused_and_the_task_given_back() {
     let refused = worker.schedule_with_fixed_delay(ms(1), Duration::ZERO, || ()).unwrap_err();
     assert_eq!(refused.to_string(), "the period is 0ns, but it must be at least 1ns");
     let missed = MissedTickBehavior::Burst;
-    let refused = worker.schedule_at_fixed_rate(ms(1), Duration::ZERO, missed, || ()).unwrap_err();
+    let refused =
+        worker.schedule_at_fixed_rate_missed(ms(1), Duration::ZERO, missed, || ()).unwrap_err();
     assert_eq!(refused.refusal(), &Refusal::Period { given: Duration::ZERO, min: ns(1) });
     assert_eq!((worker.outstanding(), time.pending()), (0, 0));
 }
@@ -518,11 +526,11 @@ fn a_periodic_task_ends_by_its_own_handle_by_its_answer_and_by_a_panic() {
 
         let counter = Arc::clone(&count);
         let answered = worker
-            .schedule_at_fixed_rate(ms(1), ms(1), MissedTickBehavior::Burst, move || match counter
-                .fetch_add(1, Ordering::SeqCst)
-            {
-                2 => ControlFlow::Break(()),
-                _ => ControlFlow::Continue(()),
+            .schedule_at_fixed_rate_missed(ms(1), ms(1), MissedTickBehavior::Burst, move || {
+                match counter.fetch_add(1, Ordering::SeqCst) {
+                    2 => ControlFlow::Break(()),
+                    _ => ControlFlow::Continue(()),
+                }
             })
             .unwrap();
         time.advance(ms(400));
@@ -751,7 +759,7 @@ fn a_disposed_worker_keeps_nothing_alive() {
     }
     let held = Arc::clone(&payload);
     worker
-        .schedule_at_fixed_rate(ms(1), ms(1), MissedTickBehavior::Burst, move || {
+        .schedule_at_fixed_rate_missed(ms(1), ms(1), MissedTickBehavior::Burst, move || {
             let _ = &held;
         })
         .unwrap();
@@ -1105,7 +1113,7 @@ fn on_the_pool_immediate_delayed_and_periodic_tasks_all_run() {
     let periodic = move || {
         let _ = sender.send(3);
     };
-    worker.schedule_at_fixed_rate(ms(1), ms(1), missed, periodic).unwrap();
+    worker.schedule_at_fixed_rate_missed(ms(1), ms(1), missed, periodic).unwrap();
     let first: Vec<_> = receiver.iter().take(20).collect();
     assert_eq!(first.iter().filter(|&&n| n == 1).count(), 1);
     assert!(first.contains(&3));

@@ -52,5 +52,6 @@ pub use self::refs::sends::Scheduler;
 pub use self::refs::system::System;
 pub use self::system::close::{CloseError, ClosePolicy, CloseReport};
 pub use self::system::owner::{ActorSystem, Builder};
+pub use self::system::settings::Settings;
 pub use lars_scheduler::backoff;
 pub use lars_scheduler::{Cancellable, MissedTickBehavior, Refusal, ScheduleError};

@@ -2,4 +2,6 @@
 
 pub(crate) mod close;
 
+pub(crate) mod settings;
+
 pub(crate) mod owner;

@@ -43,7 +43,7 @@ use std::collections::VecDeque;
 use std::ops::Deref;
 use std::time::Duration;
 
-use lars_scheduler::{Task, VirtualTime};
+use lars_scheduler::VirtualTime;
 
 use crate::actor::context::{Actor, Context};
 use crate::base::error::BuildError;
@@ -52,8 +52,7 @@ use crate::base::supervision::{Directive, Panic};
 use crate::cell::dead_letters::{Subscription, Undelivered};
 use crate::cell::signal::Resident;
 use crate::refs::address::ActorRef;
-use crate::sync::plain::AtomicBool;
-use crate::sync::{Arc, Mutex, Ordering};
+use crate::sync::{Arc, Mutex};
 use crate::system::owner::{ActorSystem, Builder};
 
 /// Activations without time moving after which a test kit gives up.
@@ -407,47 +406,17 @@ impl Inner {
             return true;
         }
         let target = self.time.elapsed().saturating_add(duration);
-        if self.advance_over_ticks(target, &enough) {
-            return true;
+        let ahead = || target.saturating_sub(self.time.elapsed());
+        while self.time.advance_to_next_within(ahead()).is_some() {
+            self.settle();
+            if enough() {
+                return true;
+            }
         }
         // Nothing is due on the rest of the way.
-        self.time.advance(target.saturating_sub(self.time.elapsed()));
+        self.time.advance(ahead());
         self.settle();
         enough()
-    }
-
-    /// Moves time to the last tick that is not beyond `target`, if there is one ahead, or until
-    /// `enough`. Says whether it was. Stops before that if the scheduler is stopped, or time ends.
-    fn advance_over_ticks(&self, target: Duration, enough: impl Fn() -> bool) -> bool {
-        let now = self.time.elapsed();
-        let tick = self.time.tick_duration().as_nanos();
-        // All timers fire on ticks. A mark beyond the last of them would take time beyond the
-        // target.
-        let beyond = target.as_nanos() % tick;
-        let beyond = Duration::from_nanos(u64::try_from(beyond).unwrap_or(u64::MAX));
-        let ahead = target.saturating_sub(beyond).saturating_sub(now);
-        if ahead.is_zero() {
-            return false;
-        }
-        let reached = Arc::new(AtomicBool::new(false));
-        let there = Arc::clone(&reached);
-        // Relaxed, here and below: one thread.
-        let mark = Task::new(move || there.store(true, Ordering::Relaxed)).inline();
-        let Ok(mark) = self.time.schedule_once(ahead, mark) else {
-            // The scheduler has been stopped, and nothing is due any more.
-            return false;
-        };
-        let mut satisfied = false;
-        while !satisfied && !reached.load(Ordering::Relaxed) && !self.time.is_stopped() {
-            if self.time.advance_to_next().is_none() {
-                // Not even the mark: it lies beyond the end of time.
-                break;
-            }
-            self.settle();
-            satisfied = enough();
-        }
-        mark.cancel();
-        satisfied
     }
 }
 

@@ -116,7 +116,7 @@ fn messages_put_it_off_at_the_cost_of_one_timer_in_all() {
         kit.advance(ms(10));
     }
     // The one that was set, and one to look again after the first second.
-    assert_eq!(kit.scheduler().timers().metrics().scheduled - 100, 2);
+    assert_eq!(kit.scheduler().timers().metrics().scheduled, 2);
     // The last message came ten milliseconds ago.
     probe.expect_no_message_for(ms(990) - Duration::from_nanos(1));
     assert_eq!(probe.expect_message_within(Duration::from_nanos(1)), (1, SECOND));

@@ -454,3 +454,16 @@ fn panics_and_ends_are_kept_for_the_test_in_their_order() {
     assert_eq!(message, "/goes-on has not stopped within 1s");
     assert_eq!(kit.elapsed(), 4 * SECOND);
 }
+
+#[test]
+fn time_stops_at_what_is_waited_for_although_no_other_timer_has_a_place() {
+    let builder = ActorSystem::builder("test").scheduler(|scheduler| scheduler.max_pending(1));
+    let kit = builder.build_virtual().unwrap();
+    let probe = kit.probe("probe");
+    let _only = every(&kit, probe.actor(), 1, 1);
+    for second in 1..=3 {
+        assert_eq!(probe.expect_message_within(10 * SECOND), 1);
+        assert_eq!(kit.elapsed(), second * SECOND);
+    }
+    assert_eq!(kit.scheduler().timers().metrics().refused, 0);
+}

@@ -4,29 +4,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::api::close::ClosePolicy;
+use crate::api::settings::Settings;
 use crate::base::debug::debug_fields;
 use crate::base::error::ConfigError;
 use crate::base::panics::{PanicReport, Reporter};
-use crate::base::slow::{SlowTask, SlowTasks};
+use crate::base::slow::{SlowHook, SlowTask, SlowTasks};
 use crate::base::threads::{OnThreadStart, ThreadStart};
 use crate::base::tick::{Tick, nanos};
 use crate::engine::lanes::LaneSettings;
-use crate::engine::shared::{DefaultExecutor, Executors, Settings};
+use crate::engine::shared::{DefaultExecutor, Executors, Settings as CheckedSettings};
 use crate::engine::wheel::Wheel;
 use crate::executor::Executor;
 use crate::executor::pool::Pool;
-
-/// The tick of a scheduler in real time.
-pub(crate) const DEFAULT_TICK: Duration = Duration::from_millis(1);
-/// The tick of a scheduler in virtual time: everything fires at its exact deadline.
-pub(crate) const VIRTUAL_TICK: Duration = Tick::MIN;
-const DEFAULT_WHEEL: usize = 512;
-const DEFAULT_NAME: &str = "lars-scheduler";
-/// How long a task may run on the timer thread, in nanoseconds.
-const SLOW_INLINE: u64 = 10_000_000;
-/// How long a task may run on the pool.
-const SLOW_ON_POOL: u64 = 1_000_000_000;
-const DEFAULT_SHUTDOWN: Duration = Duration::from_secs(5);
 
 type PanicHook = Box<dyn Fn(&PanicReport<'_>) + Send + Sync>;
 
@@ -64,17 +53,10 @@ type PanicHook = Box<dyn Fn(&PanicReport<'_>) + Send + Sync>;
 /// ```
 #[must_use = "a builder does nothing until it builds"]
 pub struct Builder {
-    tick: Option<Duration>,
-    ticks_per_wheel: usize,
-    coalesce: Duration,
-    max_pending: Option<usize>,
-    pub(crate) thread_name: String,
-    pool_threads: Option<usize>,
-    shutdown_timeout: Duration,
-    close_policy: ClosePolicy,
+    pub(crate) settings: Settings,
     executor: Option<DefaultExecutor>,
     panic_hook: Option<PanicHook>,
-    slow: SlowTasks,
+    slow_hook: Option<SlowHook>,
     pub(crate) on_thread_start: OnThreadStart,
 }
 
@@ -89,19 +71,19 @@ pub(crate) struct OwnerSettings {
 impl Builder {
     pub(crate) fn new() -> Self {
         Self {
-            tick: None,
-            ticks_per_wheel: DEFAULT_WHEEL,
-            coalesce: Duration::ZERO,
-            max_pending: None,
-            thread_name: DEFAULT_NAME.to_owned(),
-            pool_threads: None,
-            shutdown_timeout: DEFAULT_SHUTDOWN,
-            close_policy: ClosePolicy::default(),
+            settings: Settings::default(),
             executor: None,
             panic_hook: None,
-            slow: SlowTasks { inline: SLOW_INLINE, pool: SLOW_ON_POOL, ..SlowTasks::default() },
+            slow_hook: None,
             on_thread_start: OnThreadStart::default(),
         }
+    }
+
+    /// Takes all settings that are plain values from `settings`, in the place of those set before:
+    /// from a file, for example. See [`Settings`].
+    pub fn settings(mut self, settings: Settings) -> Self {
+        self.settings = settings;
+        self
     }
 
     /// The length of a tick, to which deadlines are rounded up. From 1 ns to 1 h; 1 ms by default.
@@ -110,7 +92,7 @@ impl Builder {
     /// nothing while nothing is due: the thread sleeps until the next deadline, not until the next
     /// tick.
     pub fn tick_duration(mut self, tick: Duration) -> Self {
-        self.tick = Some(tick);
+        self.settings.tick_duration = Some(tick);
         self
     }
 
@@ -119,7 +101,7 @@ impl Builder {
     /// Timers beyond one revolution wait on overflow levels and are moved down once or twice. Much
     /// larger arrays save that, and cost memory: 24 bytes a tick.
     pub fn ticks_per_wheel(mut self, ticks: usize) -> Self {
-        self.ticks_per_wheel = ticks;
+        self.settings.ticks_per_wheel = ticks;
         self
     }
 
@@ -134,7 +116,7 @@ impl Builder {
     /// (On Linux the thread asks for a timer slack of 1 ns, so that the kernel does not add 50 µs
     /// of its own.)
     pub fn coalesce(mut self, window: Duration) -> Self {
-        self.coalesce = window;
+        self.settings.coalesce = window;
         self
     }
 
@@ -143,14 +125,14 @@ impl Builder {
     ///
     /// A limit needs one exact count, so all threads that schedule then share one more cache line.
     pub fn max_pending(mut self, limit: usize) -> Self {
-        self.max_pending = Some(limit);
+        self.settings.max_pending = Some(limit);
         self
     }
 
     /// The name of the timer thread; `lars-scheduler` by default. The threads of the pool have this
     /// name with `-worker-0` and so on appended.
     pub fn thread_name(mut self, name: impl Into<String>) -> Self {
-        self.thread_name = name.into();
+        self.settings.thread_name = Some(name.into());
         self
     }
 
@@ -192,7 +174,61 @@ impl Builder {
     /// How many threads the default pool has, from 1 to [`Pool::MAX_THREADS`]; by default as many
     /// as the machine has cores. They start when the first task is due.
     pub fn pool_threads(mut self, threads: usize) -> Self {
-        self.pool_threads = Some(threads);
+        self.settings.pool_threads = Some(threads);
+        self
+    }
+
+    /// How many tasks may wait for a thread of the default pool; at least 1, and no limit by
+    /// default.
+    ///
+    /// While so many wait, further timers that are due stay in the scheduler until there is room.
+    /// Nothing is lost, nothing runs on the timer thread instead, and that thread does not block:
+    /// inline tasks run on time. The timers that wait are pending as before. They can be cancelled
+    /// and moved, `stop` hands them back, and they keep their places within
+    /// [`max_pending`](Self::max_pending). So both limits together bound the memory: if the pool
+    /// does not get on, schedule calls are refused in the end. The log says when the queue is full,
+    /// and [`Metrics::held_for_pool`](crate::Metrics::held_for_pool) counts the timers that had to
+    /// wait.
+    ///
+    /// The limit does not hold for work that has no timer to wait in: what another executor
+    /// rejected, and what a worker or a future hands over at once. Nor does it hold in virtual
+    /// time, which would have to wait for the pool's threads. For a pool of your own there is
+    /// [`PoolBuilder::queue`](crate::PoolBuilder::queue). If several schedulers share it, each
+    /// looks for room by itself, so together they can exceed the limit for a moment.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_scheduler::LightArrayRevolverScheduler;
+    /// use std::sync::mpsc;
+    /// use std::time::Duration;
+    ///
+    /// let scheduler =
+    ///     LightArrayRevolverScheduler::builder().pool_threads(1).pool_queue(1).build()?;
+    /// let (release, hold) = mpsc::channel::<()>();
+    /// let _ = scheduler.schedule_once(Duration::ZERO, move || hold.recv().unwrap_or_default())?;
+    /// let (sender, ran) = mpsc::channel();
+    /// for number in 0..3 {
+    ///     let sender = sender.clone();
+    ///     let _ = scheduler.schedule_once(Duration::ZERO, move || drop(sender.send(number)))?;
+    /// }
+    /// while scheduler.metrics().held_for_pool < 2 {
+    ///     std::thread::yield_now();
+    /// }
+    /// drop(release); // the task that occupies the thread ends
+    /// assert_eq!((ran.recv()?, ran.recv()?, ran.recv()?), (0, 1, 2));
+    /// # Ok(()) }
+    /// ```
+    pub fn pool_queue(mut self, limit: usize) -> Self {
+        self.settings.pool_queue = Some(limit);
+        self
+    }
+
+    /// The stack size of each thread of the default pool, in bytes, from 64 KiB to 1 GiB; by
+    /// default that of std, which is 2 MiB unless `RUST_MIN_STACK` says otherwise.
+    pub fn pool_stack_size(mut self, bytes: usize) -> Self {
+        self.settings.pool_stack_size = Some(bytes);
         self
     }
 
@@ -200,14 +236,14 @@ impl Builder {
     /// thread and for unfinished tasks on the scheduler's own pool; 5 s by default. Dropping the
     /// owner waits as long for the timer thread.
     pub fn shutdown_timeout(mut self, limit: Duration) -> Self {
-        self.shutdown_timeout = limit;
+        self.settings.shutdown_timeout = limit;
         self
     }
 
     /// What [`close`](crate::LightArrayRevolverScheduler::close) does with pending tasks; by
     /// default it runs them.
     pub fn close_policy(mut self, policy: ClosePolicy) -> Self {
-        self.close_policy = policy;
+        self.settings.close_policy = policy;
         self
     }
 
@@ -253,7 +289,7 @@ impl Builder {
     /// A slow task is counted and logged, and passed to the hook of [`on_slow`](Self::on_slow).
     /// In virtual time no task is slow, because time stands still while it runs.
     pub fn slow_inline(mut self, threshold: Duration) -> Self {
-        self.slow.inline = nanos(threshold);
+        self.settings.slow_inline = threshold;
         self
     }
 
@@ -261,7 +297,7 @@ impl Builder {
     /// [`Duration::MAX`] turns this off. On other executors the scheduler does not see how long
     /// tasks run.
     pub fn slow_on_pool(mut self, threshold: Duration) -> Self {
-        self.slow.pool = nanos(threshold);
+        self.settings.slow_on_pool = threshold;
         self
     }
 
@@ -269,7 +305,7 @@ impl Builder {
     /// hook itself holds up all timers. Slow tasks are counted and logged in any case. A hook that
     /// panics does no harm. See [`SlowTask`].
     pub fn on_slow(mut self, hook: impl Fn(&SlowTask<'_>) + Send + Sync + 'static) -> Self {
-        self.slow.hook = Some(Box::new(hook));
+        self.slow_hook = Some(Box::new(hook));
         self
     }
 
@@ -280,60 +316,51 @@ impl Builder {
         channels: usize,
         wheel_after: Option<u64>,
         default_executor: impl FnOnce(&Pool) -> DefaultExecutor,
-    ) -> Result<(Settings, Executors, OwnerSettings), ConfigError> {
-        let tick = Tick::new(self.tick.unwrap_or(default_tick))?;
-        if self.coalesce > Tick::MAX {
-            return Err(ConfigError::Coalesce { given: self.coalesce, max: Tick::MAX });
+    ) -> Result<(CheckedSettings, Executors, OwnerSettings), ConfigError> {
+        let given = self.settings;
+        let tick = Tick::new(given.tick_duration.unwrap_or(default_tick))?;
+        if given.coalesce > Tick::MAX {
+            return Err(ConfigError::Coalesce { given: given.coalesce, max: Tick::MAX });
         }
         let (min, max) = Wheel::SIZES;
-        let given = self.ticks_per_wheel;
-        if !given.is_power_of_two() || given < min || given > max {
-            return Err(ConfigError::TicksPerWheel { given, min, max });
+        let wheel_size = given.ticks_per_wheel;
+        if !wheel_size.is_power_of_two() || wheel_size < min || wheel_size > max {
+            return Err(ConfigError::TicksPerWheel { given: wheel_size, min, max });
         }
-        if self.max_pending == Some(0) {
+        if given.max_pending == Some(0) {
             return Err(ConfigError::MaxPending { given: 0 });
         }
-        let pool_threads =
-            self.pool_threads.unwrap_or_else(|| num_cpus::get().min(Pool::MAX_THREADS));
-        let pool = Pool::with_hook(
-            &format!("{}-worker", self.thread_name),
-            pool_threads,
-            self.on_thread_start,
-        )
-        .map_err(|error| {
+        let mut pool = Pool::builder(format!("{}-worker", given.name()));
+        (pool.threads, pool.queue) = (given.pool_threads, given.pool_queue);
+        (pool.stack_size, pool.on_start) = (given.pool_stack_size, self.on_thread_start);
+        let pool = pool.build().map_err(|error| {
             match error {
                 // Report the name that the caller gave, not the one derived from it.
                 ConfigError::ThreadName { .. } => {
-                    ConfigError::ThreadName { given: self.thread_name.clone() }
+                    ConfigError::ThreadName { given: given.name().to_owned() }
                 }
                 other => other,
             }
         })?;
-        let settings = Settings {
+        let (inline, on_pool) = (nanos(given.slow_inline), nanos(given.slow_on_pool));
+        let mut slow = SlowTasks { inline, pool: on_pool, ..SlowTasks::default() };
+        slow.hook = self.slow_hook;
+        let settings = CheckedSettings {
             tick,
-            coalesce: nanos(self.coalesce),
-            lanes: LaneSettings { channels, wheel_after, tick, wheel_size: given },
-            limit: self.max_pending,
-            reporter: Reporter::new(self.panic_hook, self.slow),
+            coalesce: nanos(given.coalesce),
+            lanes: LaneSettings { channels, wheel_after, tick, wheel_size },
+            limit: given.max_pending,
+            reporter: Reporter::new(self.panic_hook, slow),
         };
         let default = self.executor.unwrap_or_else(|| default_executor(&pool));
         let executors = Executors { default, pool };
         let owner = OwnerSettings {
-            wheel_size: given,
-            shutdown_timeout: self.shutdown_timeout,
-            close_policy: self.close_policy,
+            wheel_size,
+            shutdown_timeout: given.shutdown_timeout,
+            close_policy: given.close_policy,
         };
         Ok((settings, executors, owner))
     }
 }
 
-debug_fields!(|it: Builder|
-    tick_duration: it.tick,
-    ticks_per_wheel: it.ticks_per_wheel,
-    coalesce: it.coalesce,
-    max_pending: it.max_pending,
-    thread_name: it.thread_name,
-    pool_threads: it.pool_threads,
-    shutdown_timeout: it.shutdown_timeout,
-    close_policy: it.close_policy,
-);
+debug_fields!(|it: Builder| settings: it.settings);

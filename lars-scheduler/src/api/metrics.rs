@@ -69,6 +69,9 @@ pub struct Metrics {
     /// one task for more than a second, while other tasks waited. While tasks wait the pool is
     /// looked at once a second; after a stall, which is logged, again ten seconds later.
     pub pool_stalls: u64,
+    /// Timers that were due and had to wait for room, because the queue of the pool was full
+    /// ([`Builder::pool_queue`](crate::Builder::pool_queue)). Those that wait now are `pending`.
+    pub held_for_pool: u64,
     /// How often the timer thread woke up.
     pub wake_ups: u64,
     /// How often the timer thread continued after a panic of its own.
@@ -139,6 +142,7 @@ impl Metrics {
             abandoned_by_executor: core.reporter.abandoned(),
             slow_tasks: core.reporter.slow.count.load(Ordering::Relaxed),
             pool_stalls: core.reporter.stalls(),
+            held_for_pool: counts.held_for_pool.load(Ordering::Relaxed),
             wake_ups: counts.wake_ups.load(Ordering::Relaxed),
             restarts: counts.restarts.load(Ordering::Relaxed),
             timer_memory: core.timer_memory(),

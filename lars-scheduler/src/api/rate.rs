@@ -25,6 +25,8 @@ pub(crate) fn check_period(given: Duration) -> Result<(), Refusal> {
 /// Delay     0─────────────┤250         350   450       the schedule starts over after a late run
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize, serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum MissedTickBehavior {
     /// All runs happen; missed ones follow each other without a pause until the schedule is caught
     /// up. As in Akka and the JDK.

@@ -297,7 +297,8 @@ enum Rule {
 /// todo!() }`.)
 #[diagnostic::on_unimplemented(
     message = "a repeated task returns nothing or `ControlFlow<()>`, not `{Self}`",
-    note = "end the closure with a semicolon if its result does not matter"
+    note = "end the closure with a semicolon if its result does not matter",
+    note = "for async work there is `handle.interval(period)`, a stream to await in a loop"
 )]
 pub trait Verdict: sealed::Answer {}
 
@@ -471,9 +472,6 @@ impl Handle {
                 number: FIRST,
                 _room: room,
             })),
-            missed: task.missed,
-            name: options.name,
-            place,
         });
         let run = Run { series: Arc::clone(&series) };
         match self.submit((now, first), &options, place, run) {
@@ -487,8 +485,8 @@ impl Handle {
                     run: plan.run,
                     hook: plan.hook,
                     run_on: options.run_on,
-                    missed: series.missed,
-                    name: series.name,
+                    missed: task.missed,
+                    name: options.name,
                 };
                 Err(ScheduleError::new(refusal, T::from_periodic(periodic)))
             }
@@ -530,9 +528,6 @@ struct RunningSeries<F, C> {
     cell: Arc<SeriesCell>,
     handle: Handle,
     run_on: RunOn,
-    missed: MissedTickBehavior,
-    name: Option<&'static str>,
-    place: &'static Location<'static>,
     /// `None` once the series is over.
     plan: UnsafeCell<Option<Plan<F, C>>>,
 }
@@ -595,11 +590,12 @@ where
             }
         };
         let run_on = series.run_on.clone();
-        let options = TaskOptions { run_on, run_on_close: false, name: series.name };
+        let (name, place) = series.cell.label();
+        let options = TaskOptions { run_on, run_on_close: false, name };
         // (This is the only `Run` again: the one before was used up here.)
         let run = Self { series: Arc::clone(&series) };
         series.cell.arm_for(due.at);
-        match series.handle.submit((now, due), &options, series.place, run) {
+        match series.handle.submit((now, due), &options, place, run) {
             Ok(handle) => series.cell.armed(number, handle),
             // The scheduler has stopped, and the series ends with it.
             Err((_, run)) => run.lost(),

@@ -8,9 +8,10 @@ use std::time::Duration;
 use futures::channel::oneshot;
 
 use crate::api::close::{self, CloseError, CloseReport};
-use crate::api::config::{Builder, DEFAULT_TICK, OwnerSettings};
+use crate::api::config::{Builder, OwnerSettings};
 use crate::api::handle::Handle;
 use crate::api::pending::StopFuture;
+use crate::api::settings::DEFAULT_TICK;
 use crate::base::clock::Clock;
 use crate::base::error::BuildError;
 use crate::base::panics::quietly;
@@ -103,7 +104,7 @@ impl Builder {
     /// # Ok(()) }
     /// ```
     pub fn build(self) -> Result<LightArrayRevolverScheduler, BuildError> {
-        let thread = (self.thread_name.clone(), self.on_thread_start.clone());
+        let thread = (self.settings.name().to_owned(), self.on_thread_start.clone());
         let pool = |pool: &Pool| DefaultExecutor::Pool(pool.clone());
         let checked = self.check(DEFAULT_TICK, channels(), Some(WHEEL_AFTER), pool)?;
         Ok(LightArrayRevolverScheduler::start(checked, thread)?)

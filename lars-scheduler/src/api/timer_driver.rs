@@ -4,11 +4,12 @@ use std::ops::Deref;
 use std::time::Instant;
 
 use crate::api::close::{CloseError, CloseReport};
-use crate::api::config::{Builder, DEFAULT_TICK};
+use crate::api::config::Builder;
 use crate::api::handle::Handle;
 use crate::api::listing::{ListingFuture, TimerQuery};
 use crate::api::pending::StopFuture;
 use crate::api::scheduler::{WHEEL_AFTER, channels};
+use crate::api::settings::DEFAULT_TICK;
 use crate::api::turned::Turned;
 use crate::base::clock::Clock;
 use crate::base::debug::debug_fields;

@@ -4,10 +4,11 @@ use std::ops::Deref;
 use std::time::Duration;
 
 use crate::api::close::{CloseError, CloseReport};
-use crate::api::config::{Builder, VIRTUAL_TICK};
+use crate::api::config::Builder;
 use crate::api::handle::Handle;
 use crate::api::listing::{ListingFuture, TimerQuery};
 use crate::api::pending::StopFuture;
+use crate::api::settings::VIRTUAL_TICK;
 use crate::api::turned::{Turned, Turning};
 use crate::base::clock::Clock;
 use crate::base::debug::debug_fields;
@@ -177,10 +178,41 @@ impl VirtualTime {
     /// # Ok(()) }
     /// ```
     pub fn advance_to_next(&self) -> Option<Duration> {
+        self.advance_to_next_within(Duration::MAX)
+    }
+
+    /// Moves time to the next deadline, as [`advance_to_next`](Self::advance_to_next) does, if it
+    /// is not further away than `limit`. Otherwise nothing runs, and the answer is `None`. (If a
+    /// timer was moved, time may have moved to its old deadline.) For code that looks at something
+    /// after each step on the way to an instant.
+    ///
+    /// # Panics
+    ///
+    /// As for [`advance`](Self::advance).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_scheduler::LightArrayRevolverScheduler;
+    /// use std::time::Duration;
+    ///
+    /// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+    /// let hour = Duration::from_secs(3600);
+    /// let _ = time.schedule_once(hour, || ())?;
+    /// let _ = time.schedule_once(3 * hour, || ())?;
+    /// assert_eq!(time.advance_to_next_within(2 * hour), Some(hour));
+    /// assert_eq!(time.advance_to_next_within(hour), None);
+    /// assert_eq!(time.elapsed(), hour);
+    /// # Ok(()) }
+    /// ```
+    pub fn advance_to_next_within(&self, limit: Duration) -> Option<Duration> {
         let mut turning = self.begin();
         let clock = &self.turned.core().clock;
         let before = clock.now();
-        let until_some_ran = |next: Option<u64>, fired| next.is_none() || fired == 0;
+        let last = before.saturating_add(nanos(limit));
+        let until_some_ran =
+            |next: Option<u64>, fired| next.is_none_or(|next| fired == 0 && next <= last);
         let fired = self.drive(&mut turning, usize::MAX, until_some_ran);
         let moved = clock.now() - before;
         (fired > 0).then_some(Duration::from_nanos(moved))

@@ -64,6 +64,24 @@ pub enum ConfigError {
         /// The most threads of a pool.
         max: usize,
     },
+    /// A queue without a place would take no task.
+    #[error("pool_queue is {given}, but it must be at least {min} (leave it unset for no limit)")]
+    PoolQueue {
+        /// What was asked for.
+        given: usize,
+        /// The shortest queue.
+        min: usize,
+    },
+    /// The stack of the pool's threads is too small or too large.
+    #[error("pool_stack_size is {given} bytes, but it must be between {min} and {max}")]
+    PoolStackSize {
+        /// What was asked for.
+        given: usize,
+        /// The smallest stack.
+        min: usize,
+        /// The largest stack.
+        max: usize,
+    },
     /// A thread's name contains a NUL byte, which no operating system accepts.
     #[error("thread_name is {given:?}, but a thread's name must not contain a NUL byte")]
     ThreadName {

@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use crate::base::panics::quietly;
 
-/// A thread of a scheduler that has just started; see
-/// [`Builder::on_thread_start`](crate::Builder::on_thread_start).
+/// A thread of a scheduler or a pool that has just started; see
+/// [`Builder::on_thread_start`](crate::Builder::on_thread_start) and
+/// [`PoolBuilder::on_thread_start`](crate::PoolBuilder::on_thread_start).
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct ThreadStart<'a> {
@@ -22,7 +23,7 @@ pub struct ThreadStart<'a> {
 pub enum ThreadKind {
     /// It fires the timers, and runs inline tasks.
     Timer,
-    /// It runs tasks of the scheduler's own pool.
+    /// It runs tasks of a pool.
     #[non_exhaustive]
     Pool {
         /// Its number among the threads of the pool, from zero on.

@@ -10,6 +10,8 @@ use crate::sync::{AtomicU64, Ordering};
 pub(crate) struct DriverCounts {
     pub(crate) fired: AtomicU64,
     pub(crate) handed_back: AtomicU64,
+    /// Due timers that had to wait for room in the pool.
+    pub(crate) held_for_pool: AtomicU64,
     pub(crate) wake_ups: AtomicU64,
     pub(crate) restarts: AtomicU64,
     pub(crate) lateness_max: AtomicU64,
@@ -23,6 +25,7 @@ impl DriverCounts {
         Self {
             fired: AtomicU64::new(0),
             handed_back: AtomicU64::new(0),
+            held_for_pool: AtomicU64::new(0),
             wake_ups: AtomicU64::new(0),
             restarts: AtomicU64::new(0),
             lateness_max: AtomicU64::new(0),

@@ -74,7 +74,8 @@ impl Batch {
     fn hand_over(&mut self, live: &Live, pool: &Pool) {
         self.handed_over = true;
         if self.tasks.len() == 1 {
-            self.tasks.drain(..).for_each(|timed| hand_over(live, pool, timed.task, timed.due));
+            let one = |timed: Timed| hand_over_to_pool(live, pool, timed.task, timed.due);
+            self.tasks.drain(..).for_each(one);
             return;
         }
         let tasks = std::mem::replace(&mut self.tasks, Vec::with_capacity(CHUNK));
@@ -101,19 +102,34 @@ pub(crate) fn runs_here(live: &Live, inline: bool) -> bool {
 
 /// Hands a task that was due at `due` to an executor, or to a substitute that accepts it.
 pub(crate) fn hand_over(live: &Live, executor: &dyn Executor, task: RawTask, due: u64) {
+    hand_over_by(live, task, due, |task| executor.execute(task));
+}
+
+/// Hands a task to the scheduler's executor, which is a pool, whether that is full or not.
+pub(crate) fn hand_over_to_pool(live: &Live, pool: &Pool, task: RawTask, due: u64) {
+    hand_over_by(live, task, due, |task| pool.admit(task));
+}
+
+fn hand_over_by(
+    live: &Live,
+    task: RawTask,
+    due: u64,
+    execute: impl FnOnce(Runnable) -> Result<(), Rejected>,
+) {
     let whose = task.whose();
     let task = Runnable::of_scheduler(task, due, &live.reporter);
     let mut rejected: Option<Rejected> = None;
-    live.reporter
-        .contain_task(whose, PanicIn::Executor, || rejected = executor.execute(task).err());
-    // An accepted task runs, whatever its executor says: on the pool, or, where not a single thread
-    // can be started, here.
-    for fallback in [&live.pool as &dyn Executor, &Inline] {
+    live.reporter.contain_task(whose, PanicIn::Executor, || rejected = execute(task).err());
+    // An accepted task runs, whatever its executor says: on the pool, full or not, or, where not a
+    // single thread can be started, here.
+    let fallbacks: [&dyn Fn(Runnable) -> Result<(), Rejected>; 2] =
+        [&|task| live.pool.admit(task), &|task| Inline.execute(task)];
+    for fallback in fallbacks {
         let Some(refused) = rejected.take() else { return };
         let (task, reason) = refused.into_parts();
         // Counted before it runs: a task that looks at the count finds itself in it.
         live.reporter.task_rejected(task.identity(), &reason);
-        rejected = fallback.execute(task).err();
+        rejected = fallback(task).err();
     }
 }
 

@@ -3,12 +3,14 @@
 //! A turn takes in what came through the channels, visits the lanes in which something is due,
 //! gathers what is due from all wheels by tick into one list, and fires from that.
 
+mod held;
 mod stall;
 pub(crate) mod walk;
 
 use std::collections::VecDeque;
 use std::ptr;
 
+use self::held::Held;
 use self::walk::Walk;
 use crate::base::panics::PanicIn;
 use crate::base::raw_task::Row;
@@ -99,6 +101,7 @@ pub(crate) struct Driver {
     wheel: Wheel,
     visits: Visits,
     due: DueList,
+    held: Held,
     /// The latest instant that the driver was turned to.
     now: u64,
     /// What is left of the cancel stack that was taken last.
@@ -135,11 +138,13 @@ impl Driver {
     pub(crate) fn new(live: Arc<Live>, wheel_size: usize, exact_order: bool) -> Self {
         let now = live.clock.now();
         let wheel = Wheel::new(live.tick, wheel_size, now);
+        let held = Held::new(&live, exact_order);
         Self {
             live,
             wheel,
             visits: Visits::new(),
             due: DueList::new(),
+            held,
             now,
             cancelled: ptr::null_mut(),
             look_at: now.saturating_add(LOOK_AGAIN),
@@ -267,6 +272,7 @@ impl Driver {
             // SAFETY: an entry in the due list is alive.
             self.now.saturating_sub(unsafe { (*first).deadline() })
         });
+        self.grant_room();
         let mut seen = 0;
         let mut fired = 0;
         while seen < most.min(FIRE)
@@ -290,6 +296,9 @@ impl Driver {
 
     /// When to turn next, if there is nothing to do now.
     fn next(&mut self) -> Next {
+        if self.has_room_for_held() {
+            return Next::Now;
+        }
         if self.visits.is_waiting() {
             return Next::Soon;
         }
@@ -419,8 +428,11 @@ impl Driver {
         });
     }
 
-    /// Fires one entry that has left the due list, unless it was cancelled.
+    /// Fires one entry that has left the due list, unless it was cancelled or has to wait for room.
     fn fire(&mut self, entry: *mut Entry) -> bool {
+        if self.held.has_limit() && self.must_wait(entry) {
+            return false;
+        }
         // SAFETY: the entry has just left the due list, so it is alive, and only the driver touches
         // its links. The task is taken only where `take` gave it to the driver. An entry is freed
         // only where nobody else refers to it.
@@ -571,6 +583,10 @@ impl Driver {
             }
         };
         // In the order in which `gather` would come to them. The gates stay shut.
+        self.held.give_up();
+        while let Some(entry) = self.held.pop() {
+            hand_back(entry);
+        }
         while let Some(entry) = self.due.pop() {
             hand_back(entry);
         }

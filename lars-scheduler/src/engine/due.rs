@@ -75,6 +75,31 @@ impl DueList {
         self.len += chain.len;
     }
 
+    /// Moves the first entries of another list, at most so many, to the front of this one. Says
+    /// how many.
+    pub(crate) fn put_first(&mut self, others: &mut Self, most: usize) -> usize {
+        let mut moved = Detached::default();
+        while moved.len < most
+            && let Some(entry) = others.pop()
+        {
+            moved.add(entry);
+        }
+        let len = moved.len;
+        if len > 0 {
+            let rest = std::mem::replace(self, Self::new());
+            // SAFETY: entries of a list are armed or cancelled, say that they are queued, stay
+            // alive, and `pop` leaves the link to the next as it is. Both chains are out of their
+            // lists, and neither is empty.
+            unsafe {
+                self.append(moved);
+                if !rest.is_empty() {
+                    self.append(Detached { first: rest.first, last: rest.last, len: rest.len });
+                }
+            }
+        }
+        len
+    }
+
     /// The first entry, still in the list.
     pub(crate) fn first(&self) -> Option<*mut Entry> {
         (!self.first.is_null()).then_some(self.first)

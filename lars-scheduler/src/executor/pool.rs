@@ -10,6 +10,9 @@
 //!
 //! [`idle`](super::idle) says how workers sleep and are woken.
 
+mod builder;
+mod room;
+
 use std::cell::RefCell;
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,6 +20,8 @@ use std::time::Instant;
 use crossbeam_deque::{Injector, Steal, Stealer, Worker};
 use crossbeam_utils::CachePadded;
 
+pub use self::builder::PoolBuilder;
+use self::room::{ForRoom, QueueLimit};
 use super::chunk::Chunk;
 use super::idle::{Idle, Sleeper};
 use super::{Executor, Rejected, Runnable};
@@ -25,7 +30,7 @@ use crate::base::error::ConfigError;
 use crate::base::panics::quietly;
 use crate::base::run_clock::RunClock;
 use crate::base::slow::RanOn;
-use crate::base::threads::{OnThreadStart, ThreadKind};
+use crate::base::threads::ThreadKind;
 use crate::base::wait::park_until;
 use crate::sync::{
     AtomicBool, AtomicU64, AtomicUsize, CHECKED, Mutex, Ordering, Parker, Unparker, fence, relax,
@@ -48,6 +53,9 @@ const SEARCHES: u32 = if CHECKED { 1 } else { 8 };
 ///
 /// A pool of one thread runs the tasks that one thread submits in that order. With several threads
 /// tasks run in parallel, and one may begin before another that was submitted earlier.
+///
+/// [`builder`](Self::builder) makes a pool whose queue has a limit, and sets the stack size of its
+/// threads.
 ///
 /// When the last clone is dropped, the threads finish what was submitted, and end.
 ///
@@ -102,12 +110,13 @@ struct Shared {
     /// How many threads wait for tasks to finish, to be looked at without the lock.
     waiting: CachePadded<AtomicUsize>,
     waiters: Mutex<Waiters>,
+    limit: QueueLimit,
     ending: AtomicBool,
     started: AtomicBool,
     /// What the threads need that have not been started, the next one last.
     unstarted: Mutex<Vec<Seat>>,
-    name: String,
-    on_start: OnThreadStart,
+    /// With the name of the threads, and what else they are started with.
+    settings: PoolBuilder,
 }
 
 /// Threads that wait until tasks have finished.
@@ -118,6 +127,7 @@ struct Waiters {
     waits: u64,
     /// How many of them are threads of this pool, whose tasks nobody waits for.
     inside: usize,
+    for_room: Vec<ForRoom>,
 }
 
 /// What one worker needs to run.
@@ -146,21 +156,11 @@ impl Pool {
     /// [`ConfigError::PoolThreads`] if `threads` is zero or more than
     /// [`MAX_THREADS`](Self::MAX_THREADS); [`ConfigError::ThreadName`] if the name has a NUL byte.
     pub fn new(name: &str, threads: usize) -> Result<Self, ConfigError> {
-        Self::with_hook(name, threads, OnThreadStart::default())
+        Self::builder(name).threads(threads).build()
     }
 
-    /// A pool each thread of which calls the hook before it runs tasks.
-    pub(crate) fn with_hook(
-        name: &str,
-        threads: usize,
-        on_start: OnThreadStart,
-    ) -> Result<Self, ConfigError> {
-        if threads == 0 || threads > Self::MAX_THREADS {
-            return Err(ConfigError::PoolThreads { given: threads, max: Self::MAX_THREADS });
-        }
-        if name.contains('\0') {
-            return Err(ConfigError::ThreadName { given: name.to_owned() });
-        }
+    /// A pool with these settings, which the builder has checked.
+    fn with(settings: PoolBuilder, threads: usize) -> Self {
         let (idle, sleepers) = Idle::new(threads);
         let seat = |sleeper| Seat { sleeper, queue: Worker::new_fifo() };
         let mut seats: Vec<Seat> = sleepers.into_iter().map(seat).collect();
@@ -176,13 +176,13 @@ impl Pool {
             busy_since: (0..threads).map(|_| CachePadded::new(AtomicU64::new(0))).collect(),
             waiting: none(0),
             waiters: Mutex::new(Waiters::default()),
+            limit: QueueLimit::new(settings.queue, threads),
             ending: AtomicBool::new(false),
             started: AtomicBool::new(false),
             unstarted: Mutex::new(seats),
-            name: name.to_owned(),
-            on_start,
+            settings,
         };
-        Ok(Self { guard: Arc::new(Guard { shared: Arc::new(shared) }) })
+        Self { guard: Arc::new(Guard { shared: Arc::new(shared) }) }
     }
 
     /// How many threads the pool has, or will have once it is used.
@@ -231,7 +231,16 @@ impl Pool {
             .try_fold(0, |last, since| Some(since?.max(last)))
     }
 
-    /// Takes all tasks of a chunk, or gives it back with the reason.
+    /// Takes a task that was accepted elsewhere, whether there is room or not.
+    pub(crate) fn admit(&self, task: Runnable) -> Result<(), Rejected> {
+        match self.guard.shared.make_ready() {
+            Ok(()) => self.guard.shared.submit(Job::One(task), 1),
+            Err(reason) => return Err(Rejected::new(task, reason)),
+        }
+        Ok(())
+    }
+
+    /// Takes all tasks of a chunk, whether there is room or not, or gives it back with the reason.
     pub(crate) fn execute_all(&self, chunk: Chunk) -> Result<(), (Chunk, String)> {
         let tasks = chunk.len();
         match self.guard.shared.make_ready() {
@@ -243,11 +252,18 @@ impl Pool {
 }
 
 impl Executor for Pool {
+    /// # Errors
+    ///
+    /// [`Rejected`] if the queue is [full](PoolBuilder::queue), or if no thread can be started.
     fn execute(&self, task: Runnable) -> Result<(), Rejected> {
-        match self.guard.shared.make_ready() {
-            Ok(()) => self.guard.shared.submit(Job::One(task), 1),
-            Err(reason) => return Err(Rejected::new(task, reason)),
+        let shared = &self.guard.shared;
+        if let Err(reason) = shared.make_ready() {
+            return Err(Rejected::new(task, reason));
         }
+        if let Err(reason) = shared.count_if_room() {
+            return Err(Rejected::new(task, reason));
+        }
+        shared.push(Job::One(task));
         Ok(())
     }
 
@@ -304,8 +320,11 @@ fn start_next(shared: &Arc<Shared>, unstarted: &[Seat]) -> std::io::Result<()> {
         return Ok(());
     }
     let shared = Arc::clone(shared);
-    let name = format!("{}-{running}", shared.name);
-    let thread = thread::Builder::new().name(name.clone());
+    let name = format!("{}-{running}", shared.settings.name);
+    let mut thread = thread::Builder::new().name(name.clone());
+    if let Some(bytes) = shared.settings.stack_size {
+        thread = thread.stack_size(bytes);
+    }
     thread.spawn(move || {
         let mut unstarted = shared.unstarted.lock();
         let seat = unstarted.pop().expect("a thread is started for each seat");
@@ -323,7 +342,7 @@ fn start_next(shared: &Arc<Shared>, unstarted: &[Seat]) -> std::io::Result<()> {
             });
         }
         // After the next thread was started, which need not wait for the hook.
-        shared.on_start.call(ThreadKind::Pool { number: running }, &name);
+        shared.settings.on_start.call(ThreadKind::Pool { number: running }, &name);
         Work::new(&shared, running).run(seat);
     })?;
     Ok(())
@@ -353,6 +372,11 @@ impl Shared {
     fn submit(self: &Arc<Self>, job: Job, tasks: usize) {
         // Relaxed: the push publishes it to the worker, whose count publishes it to waiters.
         self.submitted.fetch_add(tasks, Ordering::Relaxed);
+        self.push(job);
+    }
+
+    /// Queues a job whose tasks have been counted.
+    fn push(&self, job: Job) {
         let mut job = Some(job);
         self.with_local(|local| local.queue.push(job.take().expect("taken once")));
         if let Some(job) = job {
@@ -388,11 +412,15 @@ impl Shared {
 
     fn unfinished(&self) -> usize {
         // First what has finished, then what was submitted: so the difference is never too small.
-        // Acquire: if all have finished, their effects are seen, and their submissions are counted
-        // below.
-        let load = |count: &CachePadded<AtomicUsize>| count.load(Ordering::Acquire);
-        let finished = self.finished.iter().map(load).fold(0, usize::wrapping_add);
+        let finished = self.finished_in_all();
         self.submitted.load(Ordering::Relaxed).wrapping_sub(finished)
+    }
+
+    fn finished_in_all(&self) -> usize {
+        // Acquire: if all have finished, their effects are seen, and their submissions are counted
+        // by a load after this.
+        let load = |count: &CachePadded<AtomicUsize>| count.load(Ordering::Acquire);
+        self.finished.iter().map(load).fold(0, usize::wrapping_add)
     }
 
     /// A worker has counted the tasks that it finished, and holds no other.
@@ -401,7 +429,12 @@ impl Shared {
         fence(Ordering::SeqCst);
         // Relaxed: after the fence.
         if self.waiting.load(Ordering::Relaxed) > 0 {
-            self.wake_waiters(&self.waiters.lock());
+            let mut waiters = self.waiters.lock();
+            self.wake_waiters(&waiters);
+            let for_room = self.take_those_for_room(&mut waiters);
+            drop(waiters);
+            // Without the lock: it may call a hook of an event loop.
+            for_room.into_iter().for_each(ForRoom::wake);
         }
     }
 
@@ -579,8 +612,9 @@ impl Drop for Guard {
 }
 
 debug_fields!(|it: Pool|
-    name: it.guard.shared.name,
+    name: it.guard.shared.settings.name,
     threads: it.threads(),
+    queue_limit: it.queue_limit(),
     unfinished: it.unfinished(),
 );
 

@@ -37,11 +37,31 @@ pub(crate) struct TaskOptions {
 /// assert_eq!(time.advance(Duration::from_secs(60)), 2);
 /// # Ok(()) }
 /// ```
+///
+/// A future is no task: nothing would poll it. The compiler says so, and what to write instead.
+///
+/// ```compile_fail,E0277
+/// # let timers = lars_scheduler::LightArrayRevolverScheduler::new().unwrap();
+/// # let minute = std::time::Duration::from_secs(60);
+/// // error: `{async block}` cannot be scheduled
+/// let _ = timers.schedule_once(minute, async { println!("never polled") });
+/// ```
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # use std::time::Duration;
+/// let timers = lars_scheduler::LightArrayRevolverScheduler::new()?;
+/// let later = timers.after(Duration::from_millis(1), async { "polled by its executor" });
+/// assert_eq!(futures::executor::block_on(later)?, "polled by its executor");
+/// # Ok(()) }
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be scheduled",
     label = "neither an `FnOnce() + Send + 'static` nor a `Task` of one",
     note = "the closure must return nothing and own what it uses (`move`), and all of that must be \
-            `Send`"
+            `Send`",
+    note = "to run a future later, use `handle.after(delay, future)`, which any executor can run, \
+            or spawn it from a closure: `move || drop(runtime.spawn(future))`"
 )]
 pub trait IntoTask: sealed::Parts {}
 

@@ -61,6 +61,8 @@ const DECORRELATED_GROWTH: u32 = 3;
 /// # Ok(()) }
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize, serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Jitter {
     /// `base`, exactly.
@@ -217,6 +219,9 @@ impl BackoffBuilder {
 ///
 /// [`start`](Self::start) makes a [`Backoff`] of it, one for each operation that is retried.
 ///
+/// With the feature `serde` it can be read and written; what is read is checked. A field that is
+/// missing has the default of the builder's method of that name, and an unknown field is an error.
+///
 /// # Examples
 ///
 /// ```
@@ -237,12 +242,54 @@ impl BackoffBuilder {
 /// # Ok(()) }
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize, serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(try_from = "unchecked::Policy"))]
 pub struct BackoffPolicy {
+    #[cfg_attr(feature = "serde", serde(with = "humantime_serde"))]
     initial: Duration,
     factor: f64,
+    #[cfg_attr(feature = "serde", serde(with = "humantime_serde"))]
     cap: Duration,
     max_attempts: Option<u32>,
     jitter: Jitter,
+}
+
+/// A policy as it is read, to be checked.
+#[cfg(feature = "serde")]
+mod unchecked {
+    use std::time::Duration;
+
+    use super::{BackoffBuilder, BackoffError, BackoffPolicy, Jitter};
+
+    #[derive(serde::Deserialize)]
+    #[serde(default, deny_unknown_fields)]
+    pub(super) struct Policy {
+        #[serde(with = "humantime_serde")]
+        initial: Duration,
+        factor: f64,
+        #[serde(with = "humantime_serde")]
+        cap: Duration,
+        max_attempts: Option<u32>,
+        jitter: Jitter,
+    }
+
+    impl Default for Policy {
+        fn default() -> Self {
+            let BackoffPolicy { initial, factor, cap, max_attempts, jitter } =
+                BackoffPolicy::builder().policy;
+            Self { initial, factor, cap, max_attempts, jitter }
+        }
+    }
+
+    impl TryFrom<Policy> for BackoffPolicy {
+        type Error = BackoffError;
+
+        fn try_from(read: Policy) -> Result<Self, BackoffError> {
+            let Policy { initial, factor, cap, max_attempts, jitter } = read;
+            let policy = Self { initial, factor, cap, max_attempts, jitter };
+            BackoffBuilder { policy }.build()
+        }
+    }
 }
 
 impl BackoffPolicy {

@@ -29,7 +29,7 @@ use crate::base::identity::Label;
 use crate::base::panics::Reporter;
 use crate::base::raw_task::RawTask;
 use crate::base::tick::NEVER;
-use crate::engine::dispatch::hand_over;
+use crate::engine::dispatch::{hand_over, hand_over_to_pool};
 use crate::engine::shared::DefaultExecutor;
 use crate::executor::task::{CancelHook, HookedBody};
 use crate::{
@@ -121,19 +121,23 @@ impl Handle {
     /// nor the end of the scheduler may refuse now. [`RunOn::Inline`] runs it on this thread.
     pub(crate) fn hand_over(&self, run_on: &RunOn, body: impl TaskBody) {
         let live = self.live();
+        let (task, now) = (RawTask::new(body, Label::default()), live.clock.now());
         let executor: &dyn Executor = match (run_on, &live.executor) {
             (RunOn::Executor(executor), _) => &**executor,
             (RunOn::Default, DefaultExecutor::Other(executor)) => &**executor,
-            (RunOn::Default, DefaultExecutor::Pool(pool)) => pool,
+            (RunOn::Default, DefaultExecutor::Pool(pool)) => {
+                return hand_over_to_pool(live, pool, task, now);
+            }
             (RunOn::Default, DefaultExecutor::Inline) | (RunOn::Inline, _) => &Inline,
         };
-        hand_over(live, executor, RawTask::new(body, Label::default()), live.clock.now());
+        hand_over(live, executor, task, now);
     }
 
     /// Runs a task now on the scheduler's own pool, whatever its executor is.
     pub(crate) fn hand_over_to_pool(&self, body: impl TaskBody) {
         let live = self.live();
-        hand_over(live, &live.pool, RawTask::new(body, Label::default()), live.clock.now());
+        let (task, now) = (RawTask::new(body, Label::default()), live.clock.now());
+        hand_over_to_pool(live, &live.pool, task, now);
     }
 }
 

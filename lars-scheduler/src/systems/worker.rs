@@ -294,8 +294,8 @@ impl Worker {
     }
 
     /// Runs `task` after `initial`, and then every `interval`: the nth run is due at `first + n *
-    /// interval`, without drift. `missed` says what happens to runs that were missed because the
-    /// worker was busy or the machine stood still.
+    /// interval`, without drift. Runs that were missed because the worker was busy or the machine
+    /// stood still are all made up for.
     ///
     /// The series ends like that of [`schedule_with_fixed_delay`](Self::schedule_with_fixed_delay).
     ///
@@ -312,19 +312,46 @@ impl Worker {
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use lars_scheduler::{MissedTickBehavior, worker::Worker};
+    /// use lars_scheduler::worker::Worker;
     /// use std::time::Duration;
     /// let time = lars_scheduler::LightArrayRevolverScheduler::builder().build_virtual()?;
     /// let worker = Worker::new(&time);
     /// let second = Duration::from_secs(1);
-    /// let sample = worker.schedule_at_fixed_rate(second, second, MissedTickBehavior::Skip, || {
-    ///     println!("sample");
-    /// })?;
+    /// let sample = worker.schedule_at_fixed_rate(second, second, || println!("sample"))?;
     /// time.advance(10 * second);
     /// assert!(sample.cancel());
     /// # Ok(()) }
     /// ```
     pub fn schedule_at_fixed_rate<R: Verdict, F: FnMut() -> R + Send + 'static>(
+        &self,
+        initial: Duration,
+        interval: Duration,
+        task: F,
+    ) -> Result<WorkerTask, ScheduleError<F>> {
+        self.schedule_at_fixed_rate_missed(initial, interval, MissedTickBehavior::Burst, task)
+    }
+
+    /// As [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate), with a choice of what happens
+    /// to runs that were missed.
+    ///
+    /// # Errors
+    ///
+    /// As for [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_scheduler::{MissedTickBehavior, worker::Worker};
+    /// use std::time::Duration;
+    /// let time = lars_scheduler::LightArrayRevolverScheduler::builder().build_virtual()?;
+    /// let worker = Worker::new(&time);
+    /// let (second, skip) = (Duration::from_secs(1), MissedTickBehavior::Skip);
+    /// worker.schedule_at_fixed_rate_missed(second, second, skip, || println!("sample"))?;
+    /// time.advance(10 * second);
+    /// # Ok(()) }
+    /// ```
+    pub fn schedule_at_fixed_rate_missed<R: Verdict, F: FnMut() -> R + Send + 'static>(
         &self,
         initial: Duration,
         interval: Duration,

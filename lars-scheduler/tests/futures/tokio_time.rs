@@ -101,3 +101,28 @@ fn a_timer_that_another_thread_waits_for_ends_block_on() {
     assert_eq!(ended, Err(BlockOnError::OtherThread));
     assert_eq!(time.elapsed(), ms(5), "and not a step further");
 }
+
+/// The message of the panic of `nested`, which is called inside of `block_on`.
+#[cfg(feature = "tokio")]
+fn panic_inside(nested: impl Fn(&lars_scheduler::future::TokioInVirtualTime)) -> String {
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    let test = virtual_time().with_tokio().unwrap();
+    let ended = catch_unwind(AssertUnwindSafe(|| test.block_on(async { nested(&test) })));
+    let payload = ended.unwrap_err();
+    // It can be used again.
+    assert_eq!(test.block_on(async { 7 }).unwrap(), 7);
+    let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap()
+}
+
+#[cfg(feature = "tokio")]
+#[test]
+fn blocking_inside_of_a_runtime_panics_and_does_not_wait_forever() {
+    let own = panic_inside(|test| test.block_on(async {}).unwrap());
+    assert!(own.contains("await the future instead"), "{own}");
+    let other = panic_inside(|_| {
+        let other = virtual_time().with_tokio().unwrap();
+        other.block_on(async {}).unwrap();
+    });
+    assert!(other.contains("runtime"), "{other}"); // tokio's own words
+}

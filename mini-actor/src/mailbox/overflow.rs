@@ -33,6 +33,8 @@ use std::time::Duration;
 /// # Ok(()) }
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize, serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Overflow {
     /// Gives it back to the sender in the error.
@@ -44,7 +46,7 @@ pub enum Overflow {
     /// is to wait has a thread of its own ([`Props::pinned`](crate::Props::pinned)); it does not
     /// wait either while the receiver is restarted and its children have not all stopped: it may be
     /// one of these, whose end the restart waits for.
-    Block(Duration),
+    Block(#[cfg_attr(feature = "serde", serde(with = "humantime_serde"))] Duration),
     /// Makes the message a dead letter.
     DropNewest,
     /// Accepts it, and makes the oldest message in the mailbox a dead letter.

@@ -31,6 +31,8 @@ use crate::sync::Arc;
 /// # Ok(()) }
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize, serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum ClosePolicy {
     /// Sends them now, earliest deadline first.
@@ -86,8 +88,8 @@ pub struct CloseReport {
     /// Threads of the system that have not ended, because of an actor, or of a closure or future
     /// that is running. (Those of pinned actors end with them and are not counted.)
     pub threads: usize,
-    /// Whether the scheduler has handed back what it had. If a task occupies its thread, it has not
-    /// yet.
+    /// Whether the system's own scheduler has handed back what it had. If a task occupies its
+    /// thread, it has not yet. True if somebody else owns the scheduler.
     pub scheduler_stopped: bool,
     /// Dead letters in all of the system's life.
     pub dead_letters: u64,

@@ -20,6 +20,7 @@ use crate::refs::system::System;
 use crate::sync::plain::AtomicBool;
 use crate::sync::{Arc, Mutex, Ordering, real_now};
 use crate::system::close::{CloseError, ClosePolicy, CloseReport};
+use crate::system::settings::Settings;
 
 /// The most messages of one activation.
 const MAX_THROUGHPUT: usize = 1 << 20;
@@ -57,6 +58,8 @@ pub struct Builder {
     throughput: usize,
     time_slice: Option<Duration>,
     scheduler: SetScheduler,
+    /// A scheduler that somebody else owns.
+    foreign: Option<Handle>,
     shutdown_timeout: Duration,
     close_policy: ClosePolicy,
     on_dead_letter: Option<Hook>,
@@ -66,6 +69,18 @@ pub struct Builder {
 }
 
 impl Builder {
+    /// Takes all settings that are plain values from `settings`, in the place of those set before:
+    /// from a file, for example. See [`Settings`].
+    pub fn settings(self, settings: Settings) -> Self {
+        let Settings { threads, throughput, time_slice, shutdown_timeout, close_policy, .. } =
+            settings;
+        let mut scheduler = settings.scheduler;
+        scheduler.thread_name.get_or_insert_with(|| scheduler_name(&self.name));
+        let threads = threads.unwrap_or_else(default_threads);
+        Self { threads, throughput, time_slice, shutdown_timeout, close_policy, ..self }
+            .scheduler(|builder| builder.settings(scheduler))
+    }
+
     /// How many threads run the actors, from 1 to 1,024; as many as the machine has cores by
     /// default.
     pub fn threads(mut self, threads: usize) -> Self {
@@ -130,6 +145,43 @@ impl Builder {
         self
     }
 
+    /// Puts the system on a scheduler that somebody else owns, instead of one of its own: one timer
+    /// thread for the actors and for the rest of a program.
+    ///
+    /// The system does not stop that scheduler. When it is closed, its actors' timers, their
+    /// receive timeouts and the time limits of its questions end with the actors. Messages that
+    /// are scheduled stay with the scheduler, whatever the
+    /// [`close_policy`](Self::close_policy) says: they become dead letters when they are due,
+    /// because their receivers have stopped, and periodic sends end then.
+    ///
+    /// Close the system before its scheduler. If the scheduler goes first, the actors run on
+    /// without timers: starting one is refused with [`Refusal::Stopped`](crate::Refusal::Stopped).
+    /// And its `close` runs pending one-shots before their time, the actors' timers and timeouts
+    /// among them, unless its close policy forbids it.
+    ///
+    /// Closures on [`Scheduler::timers`](crate::Scheduler::timers) run where that scheduler runs
+    /// its tasks, not on the threads of the actors. What [`scheduler`](Self::scheduler) sets has no
+    /// effect. A system of the test kit has a scheduler of its own in any case.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_scheduler::LightArrayRevolverScheduler;
+    /// use mini_actor::ActorSystem;
+    /// use std::time::Duration;
+    ///
+    /// let timers = LightArrayRevolverScheduler::new()?;
+    /// let system = ActorSystem::builder("server").on_scheduler(&timers).build()?;
+    /// assert!(system.close()?.is_complete());
+    /// let _ = timers.schedule_once(Duration::from_secs(1), || println!("it runs on"))?;
+    /// # Ok(()) }
+    /// ```
+    pub fn on_scheduler(mut self, scheduler: &Handle) -> Self {
+        self.foreign = Some(scheduler.clone());
+        self
+    }
+
     /// How long [`ActorSystem::close`] waits; 5 s by default.
     pub fn shutdown_timeout(mut self, limit: Duration) -> Self {
         self.shutdown_timeout = limit;
@@ -182,9 +234,12 @@ impl Builder {
         let pool = Pool::start(&format!("{}-actors", self.name), self.threads)
             .map_err(BuildError::Dispatcher)?;
         let dispatcher = Dispatcher::Pool(pool);
+        if let Some(handle) = self.foreign.take() {
+            return Ok(self.finish(dispatcher, handle, None));
+        }
         let scheduler = self.scheduler_on(&dispatcher).build()?;
         let handle = scheduler.handle();
-        Ok(self.finish(dispatcher, handle, Box::new(move || scheduler.stop())))
+        Ok(self.finish(dispatcher, handle, Some(Box::new(move || scheduler.stop()))))
     }
 
     /// A system without threads, in virtual time.
@@ -196,14 +251,15 @@ impl Builder {
         let dispatcher = Dispatcher::Manual(Arc::new(Manual::new()));
         let time = Arc::new(self.scheduler_on(&dispatcher).build_virtual()?);
         let stopped = Arc::clone(&time);
-        let system = self.finish(dispatcher, time.handle(), Box::new(move || stopped.stop()));
+        let stop: Stop = Box::new(move || stopped.stop());
+        let system = self.finish(dispatcher, time.handle(), Some(stop));
         Ok((system, time))
     }
 
     fn scheduler_on(&mut self, dispatcher: &Dispatcher) -> lars_scheduler::Builder {
         let set = std::mem::replace(&mut self.scheduler, Box::new(|scheduler| scheduler));
         set(LightArrayRevolverScheduler::builder()
-            .thread_name(format!("{}-scheduler", self.name))
+            .thread_name(scheduler_name(&self.name))
             .shutdown_timeout(self.shutdown_timeout)
             .executor(OnDispatcher(dispatcher.clone())))
     }
@@ -221,7 +277,7 @@ impl Builder {
         Ok(())
     }
 
-    fn finish(self, dispatcher: Dispatcher, timers: Handle, stop: Stop) -> ActorSystem {
+    fn finish(self, dispatcher: Dispatcher, timers: Handle, stop: Option<Stop>) -> ActorSystem {
         let rules = Rules {
             throughput: self.throughput as u32,
             time_slice: self.time_slice,
@@ -246,6 +302,14 @@ show!([] Builder, "Builder", |it|
     name: it.name, threads: it.threads, throughput: it.throughput, time_slice: it.time_slice,
     shutdown_timeout: it.shutdown_timeout, close_policy: it.close_policy
 );
+
+fn scheduler_name(system: &str) -> String {
+    format!("{system}-scheduler")
+}
+
+fn default_threads() -> usize {
+    num_cpus::get().min(MAX_THREADS)
+}
 
 /// Runs closures of the scheduler on the threads of the actors.
 struct OnDispatcher(Dispatcher);
@@ -272,7 +336,7 @@ impl Activate for Closure {
     }
 }
 
-/// Stops the scheduler, which it owns.
+/// Stops the system's own scheduler, which it owns.
 type Stop = Box<dyn Fn() -> StopFuture + Send + Sync>;
 
 /// A system of actors: their threads, their scheduler, and the tree of living actors.
@@ -312,7 +376,8 @@ type Stop = Box<dyn Fn() -> StopFuture + Send + Sync>;
 /// ```
 pub struct ActorSystem {
     system: System,
-    stop: Stop,
+    /// `None` if somebody else owns the scheduler.
+    stop: Option<Stop>,
     shutdown_timeout: Duration,
     close_policy: ClosePolicy,
     /// Somebody is just beginning to close.
@@ -344,10 +409,11 @@ impl ActorSystem {
     pub fn builder(name: impl Into<String>) -> Builder {
         Builder {
             name: name.into(),
-            threads: num_cpus::get().min(MAX_THREADS),
+            threads: default_threads(),
             throughput: 64,
             time_slice: None,
             scheduler: Box::new(|scheduler| scheduler),
+            foreign: None,
             shutdown_timeout: Duration::from_secs(5),
             close_policy: ClosePolicy::default(),
             on_dead_letter: None,
@@ -382,7 +448,8 @@ impl ActorSystem {
     ///
     /// 1. Nothing can be scheduled any more, and the messages that are scheduled are sent now,
     ///    before their time, or dropped, by [`Builder::close_policy`]. Periodic sends and the
-    ///    actors' own timers end.
+    ///    actors' own timers end. (On a scheduler of somebody else, scheduled messages stay there:
+    ///    see [`Builder::on_scheduler`].)
     /// 2. Nobody can be spawned any more. Every actor without a parent is asked to stop: it
     ///    receives what is in its mailbox, then its children stop in the same way, then it stops.
     ///    Actors still receive and send meanwhile, to whoever has not closed its mailbox; what they
@@ -442,7 +509,9 @@ impl ActorSystem {
             let mut closing = self.closing.lock();
             if closing.before.is_none() {
                 closing.before = Some(registry.metrics());
-                closing.pending = Some((self.stop)());
+                closing.pending = self.stop.as_ref().map(|stop| stop());
+                // Nothing to wait for, if it is somebody else's.
+                closing.report.scheduler_stopped = self.stop.is_none();
             }
             closing.pending.take()
         };
@@ -547,7 +616,9 @@ show!([] ActorSystem, "ActorSystem", |it| name: it.system.name());
 
 impl Drop for ActorSystem {
     fn drop(&mut self) {
-        drop((self.stop)());
+        if let Some(stop) = &self.stop {
+            drop(stop());
+        }
         let registry = self.system.registry();
         registry.close();
         if let Some(manual) = registry.dispatcher.as_manual()

@@ -16,6 +16,7 @@
 //! because the new timer has already fired and begun run `n + 1`, there is nothing to do. The
 //! numbers keep a slow thread from taking a later marker for its own.
 
+use std::panic::Location;
 use std::ptr::NonNull;
 
 use crate::api::cancel::Series;
@@ -80,6 +81,11 @@ impl SeriesCell {
             clock: handle.core().clock.clone(),
             due: AtomicU64::new(due),
         }
+    }
+
+    /// The name of the series, and the place that scheduled it.
+    pub(super) fn label(&self) -> (Option<&'static str>, &'static Location<'static>) {
+        (self.identity.name(), self.identity.place().expect("a series has its place"))
     }
 
     /// The next timer is about to be armed for this deadline.

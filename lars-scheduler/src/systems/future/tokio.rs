@@ -12,7 +12,8 @@ use futures::task::AtomicWaker;
 
 use super::block_on::BlockOnError;
 use crate::VirtualTime;
-use crate::sync::{AtomicBool, Mutex, Ordering};
+use crate::sync::thread::{self, ThreadId};
+use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering};
 use crate::systems::facade::{Following, debug_fields};
 use crate::systems::wake_timer::take_woke_elsewhere;
 
@@ -56,6 +57,8 @@ pub struct TokioInVirtualTime {
     shared: Arc<Shared>,
     /// Held by `block_on`, one call at a time.
     blocks: Mutex<()>,
+    /// The thread that holds it.
+    blocked: Mutex<Option<ThreadId>>,
 }
 
 struct Shared {
@@ -120,7 +123,12 @@ impl VirtualTime {
         });
         let parks = Arc::clone(&shared);
         let runtime = Builder::new_current_thread().on_thread_park(move || parks.idle()).build()?;
-        Ok(TokioInVirtualTime { runtime, shared, blocks: Mutex::new(()) })
+        Ok(TokioInVirtualTime {
+            runtime,
+            shared,
+            blocks: Mutex::new(()),
+            blocked: Mutex::new(None),
+        })
     }
 }
 
@@ -136,9 +144,10 @@ impl TokioInVirtualTime {
     ///
     /// # Panics
     ///
-    /// If it is called inside of a runtime. Panics of the future pass through.
+    /// If it is called inside of a runtime, this one or another, by code that the runtime runs on
+    /// this thread. Panics of the future pass through.
     pub fn block_on<F: Future>(&self, future: F) -> Result<F::Output, BlockOnError> {
-        let _one_at_a_time = self.blocks.lock();
+        let _one_at_a_time = OneAtATime::begin(self);
         let shared = &self.shared;
         *shared.failed.lock() = None;
         shared.woken.store(true, Ordering::Release);
@@ -164,6 +173,34 @@ impl TokioInVirtualTime {
     /// The runtime, to enter it or to spawn on it from outside.
     pub fn runtime(&self) -> &Runtime {
         &self.runtime
+    }
+}
+
+/// A call of `block_on`, while others wait.
+struct OneAtATime<'a> {
+    blocked: &'a Mutex<Option<ThreadId>>,
+    _lock: MutexGuard<'a, ()>,
+}
+
+impl<'a> OneAtATime<'a> {
+    fn begin(test: &'a TokioInVirtualTime) -> Self {
+        let (blocked, this) = (&test.blocked, thread::current().id());
+        // (Tokio says so of other runtimes. Here the lock would wait for its own thread.)
+        assert!(
+            *blocked.lock() != Some(this),
+            "`block_on` of a runtime in virtual time was called by code that this runtime runs on \
+             the same thread; await the future instead, or spawn it"
+        );
+        let lock = test.blocks.lock();
+        *blocked.lock() = Some(this);
+        Self { blocked, _lock: lock }
+    }
+}
+
+impl Drop for OneAtATime<'_> {
+    fn drop(&mut self) {
+        // Before the lock is released; later it would remove the next thread's mark.
+        *self.blocked.lock() = None;
     }
 }
 

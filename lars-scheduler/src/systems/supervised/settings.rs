@@ -45,6 +45,8 @@ const SHORTEST: Duration = Duration::from_nanos(1);
 /// # Ok(()) }
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize, serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum GivenUp {
     /// It is polled once more, so that it sees its token cancelled and can end by itself; if it is
     /// still pending then, it is dropped. Both happen on the executor, never on the timer thread.

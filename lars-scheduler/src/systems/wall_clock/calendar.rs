@@ -63,6 +63,8 @@ impl<F: Fn(SystemTime) -> Option<SystemTime> + Send + 'static> Calendar for F {
 /// Skip(15 min)  9:00                   12:10          13:00   here that of 12:00 is not
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Deserialize, serde::Serialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum MissedRuns {
     /// One run, at once, for all missed occurrences; then the next occurrence. Like systemd's
     /// `Persistent=` and anacron.
@@ -73,7 +75,7 @@ pub enum MissedRuns {
     Burst,
     /// An occurrence that is late by more than this is left out; any other runs. The grace should
     /// be longer than the re-check; see [`recheck`](super::WallClockScheduler::recheck).
-    Skip(Duration),
+    Skip(#[cfg_attr(feature = "serde", serde(with = "humantime_serde"))] Duration),
 }
 
 /// How far a series has come.

@@ -117,3 +117,31 @@ fn schedulers_may_share_a_pool_and_end_one_after_the_other() {
         ledger.settle();
     });
 }
+
+#[test]
+fn what_waits_for_room_in_the_pool_is_not_slept_through() {
+    check(6_000, || {
+        let ledger = Ledger::new();
+        let scheduler = builder().pool_threads(1).pool_queue(1).build().unwrap();
+        // One may run and one be queued. The others wait in the scheduler.
+        let numbers: Vec<_> =
+            (0..4).map(|_| schedule(&ledger, &scheduler, Duration::ZERO).unwrap().0).collect();
+        numbers.into_iter().for_each(|number| ledger.wait_run(number));
+        drop(scheduler);
+        ledger.settle();
+    });
+}
+
+#[test]
+fn what_waits_for_room_in_the_pool_has_one_fate_if_the_scheduler_stops() {
+    check(4_000, || {
+        let ledger = Ledger::new();
+        let scheduler = builder().pool_threads(1).pool_queue(1).build().unwrap();
+        for _ in 0..4 {
+            schedule(&ledger, &scheduler, Duration::ZERO);
+        }
+        scheduler.close().unwrap();
+        drop(scheduler);
+        ledger.settle();
+    });
+}

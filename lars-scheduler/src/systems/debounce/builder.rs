@@ -1,0 +1,183 @@
+//! The options of a debounce and of a throttle.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use thiserror::Error;
+
+use super::core::{Options, Rule, Shared};
+use super::{Debounce, Throttle};
+use crate::systems::facade::{RunOn, debug_fields};
+use crate::{Executor, Handle};
+
+/// An option out of its range.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum DebounceError {
+    /// Without a wait there is nothing to debounce.
+    #[error("the wait is {given:?}, but it must be at least {min:?}")]
+    Wait {
+        /// What was asked for.
+        given: Duration,
+        /// The shortest wait.
+        min: Duration,
+    },
+    /// Without an interval there is nothing to throttle.
+    #[error("the interval is {given:?}, but it must be at least {min:?}")]
+    Interval {
+        /// What was asked for.
+        given: Duration,
+        /// The shortest interval.
+        min: Duration,
+    },
+    /// A value would have to run before its wait is over.
+    #[error("max_wait is {given:?}, but it must be at least the wait, {min:?}")]
+    MaxWait {
+        /// What was asked for.
+        given: Duration,
+        /// The wait.
+        min: Duration,
+    },
+    /// Nothing would ever run.
+    #[error("leading and trailing are both false, but at least one must be true")]
+    NoEdge,
+}
+
+const MIN: Duration = Duration::from_nanos(1);
+
+/// Builds a [`Debounce`]. Made by [`Debounce::builder`].
+#[must_use = "a builder does nothing until it builds"]
+pub struct DebounceBuilder {
+    handle: Handle,
+    wait: Duration,
+    max_wait: Option<Duration>,
+    options: Options,
+}
+
+/// Builds a [`Throttle`]. Made by [`Throttle::builder`].
+#[must_use = "a builder does nothing until it builds"]
+pub struct ThrottleBuilder {
+    handle: Handle,
+    interval: Duration,
+    options: Options,
+}
+
+/// The options of both.
+macro_rules! common {
+    ($builder:ident, $leading:literal) => {
+        impl $builder {
+            #[doc = concat!("Whether the first call of a window runs at once; ", $leading)]
+            /// by default.
+            pub fn leading(mut self, leading: bool) -> Self {
+                self.options.leading = leading;
+                self
+            }
+
+            /// Whether the last call of a window runs at its end; true by default.
+            pub fn trailing(mut self, trailing: bool) -> Self {
+                self.options.trailing = trailing;
+                self
+            }
+
+            /// Gives its timers a name. See [`Task::named`](crate::Task::named).
+            pub fn named(mut self, name: &'static str) -> Self {
+                self.options.name = Some(name);
+                self
+            }
+
+            /// Runs the action on the timer thread itself. See
+            /// [`Task::inline`](crate::Task::inline).
+            pub fn inline(mut self) -> Self {
+                self.options.run_on = RunOn::Inline;
+                self
+            }
+
+            /// Runs the action on `executor` instead of the scheduler's own.
+            pub fn executor(mut self, executor: Arc<dyn Executor>) -> Self {
+                self.options.run_on = RunOn::Executor(executor);
+                self
+            }
+
+            /// Marks its values for [`ClosePolicy::RunMarked`](crate::ClosePolicy::RunMarked). See
+            /// [`Task::run_on_close`](crate::Task::run_on_close).
+            pub fn run_on_close(mut self) -> Self {
+                self.options.run_on_close = true;
+                self
+            }
+        }
+    };
+}
+
+common!(DebounceBuilder, "false");
+common!(ThrottleBuilder, "true");
+
+fn options(leading: bool) -> Options {
+    Options { leading, trailing: true, run_on: RunOn::Default, name: None, run_on_close: false }
+}
+
+fn check_edges(options: &Options) -> Result<(), DebounceError> {
+    if options.leading || options.trailing { Ok(()) } else { Err(DebounceError::NoEdge) }
+}
+
+impl DebounceBuilder {
+    pub(super) fn new(handle: &Handle, wait: Duration) -> Self {
+        Self { handle: handle.clone(), wait, max_wait: None, options: options(false) }
+    }
+
+    /// How long a value may wait although the calls do not pause; no limit by default. It counts
+    /// from the first call that waits. With the leading edge alone, that edge comes again after so
+    /// long.
+    pub fn max_wait(mut self, max: Duration) -> Self {
+        self.max_wait = Some(max);
+        self
+    }
+
+    /// Builds the debounce.
+    ///
+    /// # Errors
+    ///
+    /// [`DebounceError`] for a wait of zero, a `max_wait` that is shorter than the wait, or no edge
+    /// at all.
+    pub fn build<T: Send + 'static>(
+        self,
+        action: impl FnMut(T) + Send + 'static,
+    ) -> Result<Debounce<T>, DebounceError> {
+        let Self { handle, wait, max_wait, options } = self;
+        if wait < MIN {
+            return Err(DebounceError::Wait { given: wait, min: MIN });
+        }
+        if let Some(given) = max_wait.filter(|max| *max < wait) {
+            return Err(DebounceError::MaxWait { given, min: wait });
+        }
+        check_edges(&options)?;
+        let how = (Rule::Debounce { wait, max_wait }, options);
+        Ok(Debounce { shared: Shared::new(handle, how, Box::new(action)) })
+    }
+}
+
+impl ThrottleBuilder {
+    pub(super) fn new(handle: &Handle, interval: Duration) -> Self {
+        Self { handle: handle.clone(), interval, options: options(true) }
+    }
+
+    /// Builds the throttle.
+    ///
+    /// # Errors
+    ///
+    /// [`DebounceError`] for an interval of zero, or no edge at all.
+    pub fn build<T: Send + 'static>(
+        self,
+        action: impl FnMut(T) + Send + 'static,
+    ) -> Result<Throttle<T>, DebounceError> {
+        let Self { handle, interval, options } = self;
+        if interval < MIN {
+            return Err(DebounceError::Interval { given: interval, min: MIN });
+        }
+        check_edges(&options)?;
+        let how = (Rule::Throttle { interval }, options);
+        Ok(Throttle { shared: Shared::new(handle, how, Box::new(action)) })
+    }
+}
+
+debug_fields!(|it: DebounceBuilder| wait: it.wait, max_wait: it.max_wait, options: it.options);
+debug_fields!(|it: ThrottleBuilder| interval: it.interval, options: it.options);

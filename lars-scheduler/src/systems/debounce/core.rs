@@ -1,0 +1,321 @@
+//! What a debounce and a throttle have in common: one value that waits, its timer, one action.
+//!
+//! # Ground rules
+//!
+//! One mutex holds all of the state. While it is held no user code runs, and no value is dropped:
+//! what is superseded is carried out of the critical section first.
+//!
+//! Each value that waits has a timer of its own from the call that brought it, so nothing that was
+//! accepted depends on a timer that may be refused later. A newer value takes the place of the old
+//! one, and its timer. The timer's task has a number. If that is not the number of what waits, the
+//! task is stale and does nothing.
+//!
+//! Only the party that has taken the action out of the state runs it.
+
+use std::mem;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::sync::Mutex;
+use crate::systems::facade::RunOn;
+use crate::systems::when_due::WhenDue;
+use crate::{Cancellable, Handle, PanicIn, Refusal, ScheduleError, Task, TaskBody};
+
+/// When a window ends.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Rule {
+    Debounce { wait: Duration, max_wait: Option<Duration> },
+    Throttle { interval: Duration },
+}
+
+/// How a value runs.
+#[derive(Debug, Clone)]
+pub(super) struct Options {
+    pub(super) leading: bool,
+    pub(super) trailing: bool,
+    pub(super) run_on: RunOn,
+    pub(super) name: Option<&'static str>,
+    pub(super) run_on_close: bool,
+}
+
+type Action<T> = Box<dyn FnMut(T) + Send>;
+
+pub(super) struct Shared<T> {
+    handle: Handle,
+    rule: Rule,
+    options: Options,
+    state: Mutex<State<T>>,
+}
+
+struct State<T> {
+    /// `None` while it runs.
+    action: Option<Action<T>>,
+    /// The newest value that came due while the action ran.
+    overdue: Option<T>,
+    waiting: Option<Waiting<T>>,
+    /// How many timers there have been for values that wait.
+    timers: u64,
+    /// Calls before this are not at a leading edge.
+    window_end: WhenDue,
+    /// Calls from this on are, although the calls did not pause.
+    lead_again: WhenDue,
+    /// `stop` has handed back what waits.
+    handed_back: bool,
+}
+
+/// The value that waits for the trailing edge.
+struct Waiting<T> {
+    value: T,
+    number: u64,
+    due: WhenDue,
+    /// It is not put off beyond this.
+    latest: WhenDue,
+    timer: Cancellable,
+}
+
+impl<T: Send + 'static> Shared<T> {
+    pub(super) fn new(
+        handle: Handle,
+        (rule, options): (Rule, Options),
+        action: Action<T>,
+    ) -> Arc<Self> {
+        let state = State {
+            action: Some(action),
+            overdue: None,
+            waiting: None,
+            timers: 0,
+            window_end: WhenDue::At(handle.now()),
+            lead_again: WhenDue::Never,
+            handed_back: false,
+        };
+        Arc::new(Self { handle, rule, options, state: Mutex::new(state) })
+    }
+
+    #[track_caller]
+    pub(super) fn call(self: &Arc<Self>, value: T) -> Result<(), ScheduleError<T>> {
+        let mut state = self.state.lock();
+        let now = self.handle.now();
+        if state.handed_back {
+            return Err(ScheduleError::new(Refusal::Stopped, value));
+        }
+        let leads = state.window_end.has_come(now) || state.lead_again.has_come(now);
+        let superseded = if state.waiting.is_some() {
+            Some(self.supersede(&mut state, value, now)?)
+        } else if self.options.leading && leads {
+            self.lead(&mut state, value, now)?;
+            None
+        } else if self.options.trailing {
+            self.wait(&mut state, value, now)?;
+            None
+        } else {
+            Some(value)
+        };
+        if let Rule::Debounce { wait, .. } = self.rule {
+            state.window_end = WhenDue::after(now, wait);
+        }
+        drop(state);
+        drop(superseded);
+        Ok(())
+    }
+
+    /// Puts a newer value in the place of the one that waits, which it returns.
+    #[track_caller]
+    fn supersede(
+        self: &Arc<Self>,
+        state: &mut State<T>,
+        value: T,
+        now: std::time::Instant,
+    ) -> Result<T, ScheduleError<T>> {
+        let State { waiting: Some(waiting), timers, .. } = state else { return Ok(value) };
+        if let Rule::Debounce { wait, .. } = self.rule {
+            let due = WhenDue::after(now, wait).min(waiting.latest);
+            if !reset(&waiting.timer, due) {
+                // Its task has been fired, and would be early for this value. From here on it is
+                // stale.
+                match self.arm(*timers + 1, due) {
+                    Ok(timer) => {
+                        *timers += 1;
+                        (waiting.number, waiting.timer) = (*timers, timer);
+                    }
+                    Err(refusal) => return Err(ScheduleError::new(refusal, value)),
+                }
+            }
+            waiting.due = due;
+        }
+        Ok(mem::replace(&mut waiting.value, value))
+    }
+
+    /// Runs a value at the leading edge.
+    #[track_caller]
+    fn lead(
+        self: &Arc<Self>,
+        state: &mut State<T>,
+        value: T,
+        now: std::time::Instant,
+    ) -> Result<(), ScheduleError<T>> {
+        let task = self.task(Lead { shared: Arc::clone(self), value });
+        self.handle
+            .schedule_once(Duration::ZERO, task)
+            .map_err(|refused| refused.map(|task| task.into_body().value))?;
+        match self.rule {
+            // With a trailing edge it is that which comes after `max_wait`.
+            Rule::Debounce { max_wait: Some(max), .. } if !self.options.trailing => {
+                state.lead_again = WhenDue::after(now, max);
+            }
+            Rule::Debounce { .. } => {}
+            Rule::Throttle { interval } => state.window_end = WhenDue::after(now, interval),
+        }
+        Ok(())
+    }
+
+    /// Lets a value wait for the trailing edge.
+    #[track_caller]
+    fn wait(
+        self: &Arc<Self>,
+        state: &mut State<T>,
+        value: T,
+        now: std::time::Instant,
+    ) -> Result<(), ScheduleError<T>> {
+        let (due, latest) = match self.rule {
+            Rule::Debounce { wait, max_wait } => {
+                let latest = max_wait.map_or(WhenDue::Never, |max| WhenDue::after(now, max));
+                (WhenDue::after(now, wait).min(latest), latest)
+            }
+            Rule::Throttle { interval } => {
+                if state.window_end.has_come(now) {
+                    state.window_end = WhenDue::after(now, interval);
+                }
+                (state.window_end, state.window_end)
+            }
+        };
+        match self.arm(state.timers + 1, due) {
+            Ok(timer) => {
+                state.timers += 1;
+                let number = state.timers;
+                state.waiting = Some(Waiting { value, number, due, latest, timer });
+                Ok(())
+            }
+            Err(refusal) => Err(ScheduleError::new(refusal, value)),
+        }
+    }
+
+    #[track_caller]
+    fn arm(self: &Arc<Self>, number: u64, due: WhenDue) -> Result<Cancellable, Refusal> {
+        let task = self.task(Trail { shared: Arc::clone(self), number });
+        let armed = match due {
+            WhenDue::At(instant) => self.handle.schedule_at(instant, task),
+            WhenDue::Never => self.handle.schedule_once(Duration::MAX, task),
+        };
+        armed.map_err(ScheduleError::into_refusal)
+    }
+
+    fn task<B: TaskBody>(&self, body: B) -> Task<B> {
+        let options = &self.options;
+        let task = Task::new(body).run_on(options.run_on.clone()).named_after(options.name);
+        if options.run_on_close { task.run_on_close() } else { task }
+    }
+
+    pub(super) fn flush(&self) -> Result<bool, Refusal> {
+        let mut state = self.state.lock();
+        if state.handed_back {
+            return Err(Refusal::Stopped);
+        }
+        let now = WhenDue::At(self.handle.now());
+        let Some(waiting) = &mut state.waiting else { return Ok(false) };
+        // (If its task has been fired, it runs soon.)
+        reset(&waiting.timer, now);
+        (waiting.due, waiting.latest) = (now, now);
+        Ok(true)
+    }
+
+    pub(super) fn cancel(&self) -> Option<T> {
+        let waiting = self.state.lock().waiting.take()?;
+        // (A task that was fired is stale now.)
+        waiting.timer.cancel();
+        Some(waiting.value)
+    }
+
+    pub(super) fn is_pending(&self) -> bool {
+        self.state.lock().waiting.is_some()
+    }
+
+    /// Takes what waits, if it has this number.
+    fn take(&self, number: u64) -> Option<T> {
+        let mut state = self.state.lock();
+        state.waiting.take_if(|waiting| waiting.number == number).map(|waiting| waiting.value)
+    }
+
+    /// Runs the action with a value that is due, now or after the run that is under way.
+    fn run(&self, value: T) {
+        let mut state = self.state.lock();
+        let Some(mut action) = state.action.take() else {
+            let superseded = state.overdue.replace(value);
+            drop(state);
+            drop(superseded);
+            return;
+        };
+        let mut next = Some(value);
+        while let Some(value) = next.take() {
+            drop(state);
+            self.handle.contain(PanicIn::Task, || action(value));
+            state = self.state.lock();
+            next = state.overdue.take();
+        }
+        state.action = Some(action);
+    }
+}
+
+impl<T> Shared<T> {
+    pub(super) fn rule(&self) -> Rule {
+        self.rule
+    }
+}
+
+/// Moves a timer. False if it has been fired or handed back.
+fn reset(timer: &Cancellable, due: WhenDue) -> bool {
+    match due {
+        WhenDue::At(instant) => timer.reset_at(instant),
+        WhenDue::Never => timer.reset(Duration::MAX),
+    }
+}
+
+/// The task of a leading edge, which has its value with it.
+struct Lead<T> {
+    shared: Arc<Shared<T>>,
+    value: T,
+}
+
+impl<T: Send + 'static> TaskBody for Lead<T> {
+    fn run(self) {
+        self.shared.run(self.value);
+    }
+}
+
+/// The task of a trailing edge.
+struct Trail<T> {
+    shared: Arc<Shared<T>>,
+    number: u64,
+}
+
+impl<T: Send + 'static> TaskBody for Trail<T> {
+    fn run(self) {
+        let shared = &self.shared;
+        if let Some(value) = shared.take(self.number) {
+            if let Rule::Throttle { interval } = shared.rule {
+                shared.state.lock().window_end = WhenDue::after(shared.handle.now(), interval);
+            }
+            shared.run(value);
+        }
+    }
+
+    fn lost(self) {
+        drop(self.shared.take(self.number));
+    }
+
+    fn handed_back(&self) {
+        let mut state = self.shared.state.lock();
+        if state.waiting.as_ref().is_some_and(|waiting| waiting.number == self.number) {
+            state.handed_back = true;
+        }
+    }
+}
