@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Durable timers on a real PostgreSQL, which the tests start in a temporary directory: the
-# conformance suite, nodes of one process, and several processes to which everything happens.
-# Installs Debian's server and pooler if they are missing and this is root; without them it fails.
-# LARS_CLUSTER_SECONDS=<n> lets things go wrong for longer.
+# conformance suite, nodes of one process, a snapshot that is held, and several processes to which
+# everything happens. Installs Debian's server and pooler if they are missing and this is root;
+# without them it fails. LARS_CLUSTER_SECONDS=<n> lets things go wrong for longer, and
+# LARS_HELD_SECONDS=<n> holds the snapshot for longer.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -16,7 +17,7 @@ if ! have && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     # The tests make clusters of their own.
     sed -i 's/^#\?create_main_cluster.*/create_main_cluster = false/' \
         /etc/postgresql-common/createcluster.conf
-    apt-get install -y -qq --no-install-recommends postgresql pgbouncer >/dev/null
+    apt-get install -y -qq --no-install-recommends postgresql pgbouncer openssl >/dev/null
     service pgbouncer stop >/dev/null 2>&1 || true
 fi
 if ! have; then
@@ -25,4 +26,5 @@ if ! have; then
 fi
 
 export LARS_REQUIRE_POSTGRES=1 LARS_CLUSTER_SECONDS="${LARS_CLUSTER_SECONDS:-45}"
+export LARS_HELD_SECONDS="${LARS_HELD_SECONDS:-30}"
 cargo test -p lars-durable --features postgres --lib -- --nocapture postgres:: conformance::

@@ -167,7 +167,7 @@ fn seen(logs: &Path) -> Seen {
 
 fn look_on(options: &Options) -> Result<ExitCode, AnyError> {
     let Some(server) = Server::start("cluster")? else {
-        println!("there is no PostgreSQL on this machine (Debian: apt-get install postgresql)");
+        eprintln!("{}", server::MISSING);
         return Ok(ExitCode::FAILURE);
     };
     let logs = std::env::temp_dir().join(format!("lars-cluster-logs-{}", std::process::id()));

@@ -224,7 +224,7 @@ fn expected(number: u64) -> &'static [State] {
 
 fn look_on(options: &Options) -> Result<ExitCode, AnyError> {
     let Some(server) = Server::start("orders")? else {
-        println!("there is no PostgreSQL on this machine (Debian: apt-get install postgresql)");
+        eprintln!("{}", server::MISSING);
         return Ok(ExitCode::FAILURE);
     };
     let directory = std::env::temp_dir().join(format!("lars-orders-states-{}", std::process::id()));

@@ -125,12 +125,19 @@ END $$;
 CREATE FUNCTION lars.channel(grp text) RETURNS text LANGUAGE sql IMMUTABLE
     AS $$ SELECT 'lars_' || pg_catalog.md5(grp) $$;
 
--- Makes a timer in the caller's transaction. Returns its identity: that of the timer that has the
--- key already, if there is one; NULL if the key is remembered of one that has run.
--- The delay counts from this call; an interval of days follows the time zone of the session.
+-- Makes a timer in the caller's transaction. Returns its identity.
+--
+-- The delay counts from this call; an interval of days follows the time zone of the session. With
+-- `fixed_delay` the timer runs again so long after the end of each run; with `fixed_rate` so long
+-- after what each run was planned for, and `missed` ('burst', 'skip' or 'delay') says what becomes
+-- of runs whose time has passed. In these two a month has 30 days. If a timer has the key,
+-- `on_conflict` says what happens: 'keep' changes nothing and returns the identity of that timer,
+-- or NULL if the key is only remembered; 'replace' takes its place; 'fail' raises unique_violation.
 CREATE FUNCTION lars.schedule(
     grp text, handler text, payload text, delay interval,
-    key text DEFAULT NULL, payload_version int DEFAULT 1, remember interval DEFAULT NULL
+    key text DEFAULT NULL, payload_version int DEFAULT 1, remember interval DEFAULT NULL,
+    on_conflict text DEFAULT 'keep',
+    fixed_delay interval DEFAULT NULL, fixed_rate interval DEFAULT NULL, missed text DEFAULT 'burst'
 ) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
@@ -139,6 +146,8 @@ DECLARE
     number bigint;
     other  bigint;
     keep   bigint := coalesce(extract(epoch FROM schedule.remember) * 1000000, 0);
+    period bigint := extract(epoch FROM coalesce(schedule.fixed_delay, schedule.fixed_rate)) * 1000000;
+    series text;
     place  smallint;
 BEGIN
     IF schedule.grp IS NULL OR schedule.handler IS NULL OR schedule.payload IS NULL OR due IS NULL THEN
@@ -160,25 +169,54 @@ BEGIN
     IF keep > 0 AND schedule.key IS NULL THEN
         RAISE null_value_not_allowed USING MESSAGE = 'remember needs a key';
     END IF;
-    IF schedule.key IS NOT NULL AND EXISTS (
+    IF schedule.on_conflict NOT IN ('keep', 'replace', 'fail') IS NOT FALSE THEN
+        RAISE invalid_parameter_value USING MESSAGE = format(
+            'on_conflict is %L, but it must be keep, replace or fail', schedule.on_conflict);
+    END IF;
+    IF schedule.missed NOT IN ('burst', 'skip', 'delay') IS NOT FALSE THEN
+        RAISE invalid_parameter_value USING MESSAGE = format(
+            'missed is %L, but it must be burst, skip or delay', schedule.missed);
+    END IF;
+    IF schedule.fixed_delay IS NOT NULL AND schedule.fixed_rate IS NOT NULL THEN
+        RAISE invalid_parameter_value USING MESSAGE = 'fixed_delay and fixed_rate exclude each other';
+    END IF;
+    IF period < 1 THEN
+        RAISE invalid_parameter_value USING MESSAGE = format(
+            'the period is %s, but it must be at least 1 microsecond',
+            coalesce(schedule.fixed_delay, schedule.fixed_rate));
+    END IF;
+    IF schedule.fixed_delay IS NOT NULL THEN
+        series := jsonb_build_object('kind', 'fixed_delay', 'delay', period);
+    ELSIF schedule.fixed_rate IS NOT NULL THEN
+        series := jsonb_build_object('kind', 'fixed_rate', 'every', period, 'missed', schedule.missed);
+    END IF;
+    IF schedule.key IS NOT NULL AND schedule.on_conflict <> 'replace' AND EXISTS (
         SELECT FROM lars.used_key u
          WHERE u.grp = schedule.grp AND u.key = schedule.key AND u.until > now_is) THEN
-        RETURN NULL;
+        IF schedule.on_conflict = 'keep' THEN
+            RETURN NULL;
+        END IF;
+        RAISE unique_violation USING MESSAGE = 'the key of the timer is remembered';
     END IF;
     number := lars.draw(1);
     SELECT (abs(hashtextextended(coalesce(schedule.key, number::text), 0) % m.buckets))::smallint
       INTO place FROM lars.meta m;
     LOOP
+        IF schedule.on_conflict = 'replace' THEN
+            DELETE FROM lars.timer t WHERE t.grp = schedule.grp AND t.key = schedule.key;
+        END IF;
         INSERT INTO lars.timer (id, grp, bucket, due_at, deadline, planned_at, key, handler,
-                                payload_version, payload, remember)
+                                payload_version, payload, repeat, remember)
         VALUES (number, schedule.grp, place, due, due, due, schedule.key, schedule.handler,
-                schedule.payload_version, schedule.payload, keep)
+                schedule.payload_version, schedule.payload, series, keep)
         ON CONFLICT (grp, key) WHERE key IS NOT NULL DO NOTHING;
         EXIT WHEN FOUND;
         SELECT t.id INTO other FROM lars.timer t
          WHERE t.grp = schedule.grp AND t.key = schedule.key;
-        IF FOUND THEN
+        IF FOUND AND schedule.on_conflict = 'keep' THEN
             RETURN other;
+        ELSIF FOUND AND schedule.on_conflict = 'fail' THEN
+            RAISE unique_violation USING MESSAGE = 'a timer with this key exists';
         END IF;
     END LOOP;
     IF due < now_is + interval '1 minute' THEN

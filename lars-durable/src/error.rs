@@ -191,6 +191,20 @@ pub enum StartError {
         /// The newest version that this crate knows.
         known: i64,
     },
+    /// An older version of this crate made the schema in the database, and this node could not
+    /// upgrade it.
+    #[error(
+        "the schema `lars` has version {found}, but this crate needs {known}, and could not \
+         upgrade it (run the newer scripts of sql/ as its owner): {reason}"
+    )]
+    OlderDatabase {
+        /// The version in the database.
+        found: i64,
+        /// The version that this crate needs.
+        known: i64,
+        /// What the server says.
+        reason: String,
+    },
     /// A setting is out of range.
     #[error("{name} is {given}, but it must be {limit}")]
     Setting {

@@ -1,4 +1,6 @@
-//! Places at which a process of the kill test may die.
+//! What can be made to go wrong inside a process of the tests, by its environment.
+
+use std::time::{Duration, SystemTime};
 
 use crate::sync::{AtomicUsize, Ordering};
 
@@ -15,4 +17,24 @@ pub(crate) fn may_die(place: &str) {
     if here == place && PASSED.fetch_add(1, Ordering::Relaxed) + 1 == count {
         std::process::abort();
     }
+}
+
+/// How many seconds the wall clock is wrong.
+pub(crate) const WALL_CLOCK: &str = "LARS_WALL_CLOCK_OFF_BY";
+
+/// The wall clock, as this process sees it.
+pub(crate) fn shifted(now: SystemTime) -> SystemTime {
+    let Ok(seconds) = std::env::var(WALL_CLOCK) else { return now };
+    let seconds: i64 = seconds.parse().expect("seconds");
+    let by = Duration::from_secs(seconds.unsigned_abs());
+    if seconds < 0 { now - by } else { now + by }
+}
+
+/// Set where no notification of another node is heard.
+#[cfg(feature = "postgres")]
+pub(crate) const DEAF: &str = "LARS_DEAF";
+
+#[cfg(feature = "postgres")]
+pub(crate) fn is_deaf() -> bool {
+    std::env::var_os(DEAF).is_some()
 }

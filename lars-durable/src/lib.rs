@@ -13,10 +13,10 @@
 
 mod sync;
 
-mod time;
-
 #[cfg(test)]
 mod failpoint;
+
+mod time;
 
 mod error;
 mod model;

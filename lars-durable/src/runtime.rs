@@ -37,6 +37,8 @@ use crate::error::{Error, Refused, StartError};
 #[cfg(feature = "actors")]
 use crate::model::BucketNo;
 use crate::model::Look;
+#[cfg(feature = "postgres")]
+use crate::store::Seen;
 use crate::store::{Backend, StoreError, Write};
 #[cfg(feature = "test-kit")]
 use crate::sync::Weak;
@@ -125,9 +127,10 @@ impl Runtime {
                 other => StartError::Thread(std::io::Error::other(other.to_string())),
             })?;
         let clock = MonoClock::start();
+        let seen = backend.seen();
         let shared = Arc::new(Shared {
             inbox: Inbox::default(),
-            gate: Gate::new(clock.clone(), backend.local_clock()),
+            gate: Gate::new(clock.clone(), &seen),
             timers: scheduler.handle(),
             executor,
             calls: AtomicUsize::new(0),
@@ -137,7 +140,14 @@ impl Runtime {
             #[cfg(feature = "test-kit")]
             turner: turner::nobody(),
         });
-        let node = Node::new(settings, fastrand::Rng::new(), clock.now());
+        let now = clock.now();
+        #[cfg_attr(not(feature = "postgres"), expect(unused_mut))]
+        let mut node = Node::new(settings, fastrand::Rng::new(), now);
+        // Calls that need the store's time may come before its first reply.
+        #[cfg(feature = "postgres")]
+        if let Seen::There(shown) = seen {
+            node.observe(now, now, shown);
+        }
         let handlers: Handlers = handlers.into();
         handlers.iter().for_each(|handler| handler.bind(&shared));
         let driver = Driver::new(node, backend, handlers, Arc::clone(&shared), clock)?;
@@ -176,7 +186,7 @@ impl Runtime {
         }));
         let shared = Arc::new(Shared {
             inbox: Inbox::default(),
-            gate: Gate::new(clock.clone(), backend.local_clock()),
+            gate: Gate::new(clock.clone(), &backend.seen()),
             timers: time.clone(),
             executor,
             calls: AtomicUsize::new(0),
@@ -299,10 +309,8 @@ impl Shared {
 
     /// A run begins.
     fn began(&self, handler: usize, deadline: Timestamp) {
-        if let Some(now) = self.gate.store_now() {
-            let late = now.since(deadline).as_micros();
-            self.lateness[handler].record(self.gate.now(), u64::try_from(late).unwrap_or(u64::MAX));
-        }
+        let late = self.gate.store_now().since(deadline).as_micros();
+        self.lateness[handler].record(self.gate.now(), u64::try_from(late).unwrap_or(u64::MAX));
     }
 
     fn answered(&self) {

@@ -31,16 +31,13 @@ pub(crate) trait Store: Send {
     /// What people want to see: not of one instant, and written by nobody. At most `limit` timers,
     /// those due first of each bucket, and `limit` parked ones are counted.
     fn look(&mut self, limit: usize) -> Result<Look, StoreError>;
-
-    /// The store's clock, if it is one of this process. Without it, the time is estimated from the
-    /// replies.
-    fn local_clock(&self) -> Option<Clock>;
 }
 
 /// Where the batches of a node go.
 pub(crate) enum Backend {
-    /// One store for all lanes: what they have to send goes into one transaction.
-    One(Box<dyn Store>),
+    /// One store for all lanes: what they have to send goes into one transaction. Its clock is one
+    /// of this process.
+    One { store: Box<dyn Store>, clock: Clock },
     /// A store and a thread for each lane, so that a slow batch cannot cost the node its lease.
     #[cfg(feature = "postgres")]
     Lanes {
@@ -50,15 +47,26 @@ pub(crate) enum Backend {
         /// For looks, which may take long.
         looker: Box<dyn Store>,
         bell: Option<Box<Place>>,
+        /// What the database's clock showed before the node began.
+        seen: Timestamp,
     },
 }
 
+/// What is known of the store's clock when a node begins.
+pub(crate) enum Seen {
+    /// It is one of this process.
+    Here(Clock),
+    /// It is not, and has shown this.
+    #[cfg(feature = "postgres")]
+    There(Timestamp),
+}
+
 impl Backend {
-    pub(crate) fn local_clock(&self) -> Option<Clock> {
+    pub(crate) fn seen(&self) -> Seen {
         match self {
-            Self::One(store) => store.local_clock(),
+            Self::One { clock, .. } => Seen::Here(Arc::clone(clock)),
             #[cfg(feature = "postgres")]
-            Self::Lanes { .. } => None,
+            Self::Lanes { seen, .. } => Seen::There(*seen),
         }
     }
 }

@@ -116,5 +116,14 @@ pub(crate) fn system_clock() -> Clock {
     // Two microseconds behind: one for the rounding up here, and one for that of the local clock,
     // with which it is compared. Without them a timer was early by half a microsecond, once in a
     // thousand.
-    Arc::new(|| Timestamp::from_system(SystemTime::now()).plus(-2))
+    Arc::new(|| Timestamp::from_system(wall_clock()).plus(-2))
+}
+
+/// The only place that reads the machine's wall clock. Nothing on PostgreSQL may come here: there,
+/// the database's clock decides.
+fn wall_clock() -> SystemTime {
+    let now = SystemTime::now();
+    #[cfg(test)]
+    let now = crate::failpoint::shifted(now);
+    now
 }

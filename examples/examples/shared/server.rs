@@ -7,6 +7,19 @@ use std::process::{Command, Stdio};
 
 type AnyError = Box<dyn std::error::Error>;
 
+/// What there is to say on a machine without a server.
+pub(crate) const MISSING: &str = "\
+!!!!! There is no PostgreSQL on this machine, so this example can show nothing. !!!!!
+
+It needs the programs of a server (initdb, postgres, pg_ctl, psql), version 14 or newer, in
+/usr/lib/postgresql/<version>/bin or in the PATH. It starts a server of its own, in a temporary
+directory; none has to run. To install them:
+
+    Debian, Ubuntu    sudo apt-get install postgresql
+    Fedora            sudo dnf install postgresql-server
+    macOS             brew install postgresql@17   (and its bin directory into the PATH)
+";
+
 /// A PostgreSQL server, which ends when this is dropped.
 pub(crate) struct Server {
     programs: PathBuf,
@@ -74,12 +87,16 @@ impl Drop for Server {
     }
 }
 
+/// Where the programs are: Debian's newest version, or else the first in the PATH.
 fn programs() -> Option<PathBuf> {
-    let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?;
+    let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten();
     let mut found: Vec<PathBuf> = versions
         .filter_map(|version| Some(version.ok()?.path().join("bin")))
         .filter(|programs| programs.join("initdb").exists())
         .collect();
     found.sort();
-    found.pop()
+    let path = || std::env::var_os("PATH");
+    let anywhere =
+        || std::env::split_paths(&path()?).find(|programs| programs.join("initdb").exists());
+    found.pop().or_else(anywhere)
 }

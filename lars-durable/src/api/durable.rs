@@ -433,10 +433,18 @@ impl Builder {
     fn open(&self) -> Result<Backend, StartError> {
         Ok(match &self.place {
             #[cfg(feature = "test-kit")]
-            Place::Virtual(place) => Backend::One(Box::new(place.store.clone())),
-            Place::Memory => Backend::One(Box::new(MemoryStore::new(1, system_clock()))),
+            Place::Virtual(place) => {
+                let (store, clock) = (Box::new(place.store.clone()), place.store.clock());
+                Backend::One { store, clock }
+            }
+            Place::Memory => {
+                let store = Box::new(MemoryStore::new(1, system_clock()));
+                Backend::One { store, clock: system_clock() }
+            }
             Place::Sqlite(path) => {
-                Backend::One(Box::new(SqliteStore::open(path, &self.group, self.synchronous)?))
+                let store = SqliteStore::open(path, &self.group, self.synchronous)?;
+                let clock = store.clock();
+                Backend::One { store: Box::new(store), clock }
             }
             #[cfg(feature = "postgres")]
             Place::Postgres(postgres) => self.open_postgres(postgres)?,
@@ -452,7 +460,7 @@ impl Builder {
             self.lease / 3,
             postgres.notifications,
         )?;
-        PostgresStore::prepare(&place)?;
+        let seen = PostgresStore::prepare(&place)?;
         let lane = || Box::new(PostgresStore::new(place.clone()));
         let (keeper, writer) = (lane(), lane());
         // A load takes long where many rows are dead and cannot be removed.
@@ -461,7 +469,7 @@ impl Builder {
         let limit = self.lease.max(Duration::from_secs(5));
         let looker = Box::new(PostgresStore::new(StorePlace { limit, ..place.clone() }));
         let bell = postgres.notifications.then(|| Box::new(place));
-        Ok(Backend::Lanes { keeper, writer, runner, looker, bell })
+        Ok(Backend::Lanes { keeper, writer, runner, looker, bell, seen })
     }
 
     fn check(&self) -> Result<(), StartError> {

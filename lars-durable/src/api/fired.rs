@@ -39,7 +39,7 @@ impl<P> Fired<P> {
         limit: Option<Duration>,
         shared: Arc<Shared>,
     ) -> Self {
-        let began = shared.gate.store_now().unwrap_or(row.deadline);
+        let began = shared.gate.store_now();
         Self {
             payload,
             row,
@@ -64,9 +64,13 @@ impl<P> Fired<P> {
     ///
     /// `execute` gets a statement with two parameters, `$1` and `$2`, both `bigint`. It executes
     /// the statement in the transaction, with any driver, and returns how many rows that changed.
-    /// For a repeat the statement plans the next run. After this call, commit, and return success
-    /// from the handler. If the transaction is rolled back, return a failure; otherwise the timer
-    /// counts as done.
+    /// For a repeat the statement plans the next run. After this call, commit, and return.
+    ///
+    /// Whether the timer is done is then decided by that transaction alone, whatever the handler
+    /// returns: once the handler has returned, the node looks at the timer's row. If the
+    /// transaction was committed, the timer is done, even if the handler failed because the answer
+    /// to its commit was lost. If it was rolled back, the run has failed, and is retried. If it is
+    /// still open, it holds the row, and the node waits for its end.
     ///
     /// # Errors
     ///
@@ -110,13 +114,20 @@ impl<P> Fired<P> {
             CompleteError::Failed(never) => match never {},
         })?;
         match execute(&statement, parameters)? {
-            0 => Err(CompleteError::Stale),
+            0 => {
+                // Nothing was recorded: the run ends as the handler says, if it may end at all.
+                // Relaxed: read by the end of this run.
+                self.acknowledged.store(false, Ordering::Relaxed);
+                Err(CompleteError::Stale)
+            }
             _ => Ok(()),
         }
     }
 
     /// The statement of [`complete_in`](Self::complete_in) and its parameters, for drivers whose
-    /// calls are awaited. If it changes no row, roll the transaction back and fail.
+    /// calls are awaited. If it changes no row, roll the transaction back and fail. From this call
+    /// on the run counts as acknowledged only if the row says so: ask for the statement only to
+    /// execute it.
     ///
     /// # Errors
     ///
@@ -126,7 +137,7 @@ impl<P> Fired<P> {
         if self.shared.gate.local_store_now().is_some() {
             return Err(CompleteError::NotInPostgres);
         }
-        let clock = self.shared.gate.store_now().unwrap_or(self.row.deadline);
+        let clock = self.shared.gate.store_now();
         let statement = completion(&self.row, clock.max(self.row.deadline));
         // Relaxed: read by the end of this run.
         self.acknowledged.store(true, Ordering::Relaxed);
@@ -181,7 +192,7 @@ impl<P> Fired<P> {
     /// What is left of the handler's time limit; `None` without one. A closure is not interrupted
     /// when nothing is left; a future is dropped.
     pub fn remaining(&self) -> Option<Duration> {
-        let ran = self.shared.gate.store_now().map_or(Duration::ZERO, |now| now.since(self.began));
+        let ran = self.shared.gate.store_now().since(self.began);
         self.limit.map(|limit| limit.saturating_sub(ran))
     }
 }

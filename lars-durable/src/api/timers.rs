@@ -159,7 +159,7 @@ impl Timers {
     }
 
     pub(super) fn now(&self) -> Timestamp {
-        self.shared.gate.store_now().unwrap_or_else(|| Timestamp::from_system(SystemTime::now()))
+        self.shared.gate.store_now()
     }
 
     /// Prevents the run of the timer with this key, if it has not started. Starts are recorded 5 ms

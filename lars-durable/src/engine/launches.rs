@@ -9,6 +9,9 @@ use crate::model::{Fence, Finish, Finished, Next, Row, Series, Then, TimerId};
 use crate::sync::Arc;
 use crate::time::{Mono, Timestamp, micros};
 
+/// What is kept of a run that acknowledged itself, and did not.
+const UNCOMMITTED: &str = "the transaction that acknowledges it was not committed";
+
 impl Node {
     /// Starts are recorded, or came too late.
     pub(super) fn started(
@@ -149,8 +152,16 @@ impl Node {
             true => Then::Park { reason: format!("attempt {} failed: {error}", row.attempt) },
             false => Then::Retry { after, error },
         };
+        let own = run.acknowledged;
         let then = match end {
             RunEnd::NotBegun => return self.launch(now, id),
+            // The row knows whether the handler's transaction was committed: if it still has this
+            // fence, it was not, and the run has failed. If that transaction is still open, it
+            // holds the row, and the finish waits.
+            RunEnd::Done if own => {
+                let delay = handler.delay(id.unsigned_abs(), row.attempt);
+                retry(UNCOMMITTED.into(), micros(delay))
+            }
             RunEnd::Done => self.after_success(now, &row),
             RunEnd::Retry { error } => {
                 let delay = handler.delay(id.unsigned_abs(), row.attempt);
@@ -163,6 +174,8 @@ impl Node {
             RunEnd::TooNew => Then::GiveBack { after: PUT_OFF.0 },
         };
         match then {
+            // What has become of it shows when the finish is recorded.
+            _ if own => {}
             Then::Done | Then::Next { .. } => {
                 self.counts.done += 1;
                 self.tallies[place].done += 1;
@@ -224,6 +237,8 @@ impl Node {
             }
             Finished::Stale if run.acknowledged => {
                 // The handler's transaction has ended it; a series has another place now.
+                self.counts.done += 1;
+                self.tallies[run.handler].done += 1;
                 self.runs.notified([id]);
             }
             Finished::Stale => {
@@ -231,6 +246,10 @@ impl Node {
                 tracing::warn!(target: "lars_durable", id, "a newer run has taken over");
             }
             Finished::Again { due } => {
+                if run.acknowledged && matches!(finish.then, Then::Retry { .. }) {
+                    self.counts.retried += 1;
+                    self.tallies[run.handler].retried += 1;
+                }
                 let handler = Arc::clone(self.window.name(run.resident));
                 self.near(run.resident.bucket, (due, id), &handler);
             }

@@ -186,6 +186,9 @@ impl Node {
                 dead.push((*node, *renewals));
             } else {
                 serving += usize::from(*serves);
+                // Not a whole round later, because a renewal came a little too soon.
+                let dead_at = since.plus(self.settings.lease);
+                self.lease.next_renewal = self.lease.next_renewal.min(dead_at);
             }
         }
         let lives = |owner: &NodeId| {

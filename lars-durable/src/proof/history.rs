@@ -63,6 +63,9 @@ pub(super) enum Event {
     },
     /// Something was made to go wrong.
     Fault,
+    /// The store's clock is being set, or every node has noticed by now. In between nobody can say
+    /// what is early, nor what a delay counts from.
+    Unsteady(bool),
     /// What is in the store when everything is over.
     Left {
         tag: Tag,
@@ -146,6 +149,7 @@ struct Checker {
     /// Resets of a key that have no answer, and what they ask for.
     open_resets: BTreeMap<u64, (usize, Vec<i64>)>,
     faults: bool,
+    unsteady: bool,
     summary: Summary,
 }
 
@@ -153,6 +157,7 @@ impl Checker {
     fn see(&mut self, event: Event) -> Result<(), String> {
         match event {
             Event::Asked { tag, key, not_before, kind, replaces } => {
+                let not_before = if self.unsteady { i64::MIN } else { not_before };
                 let mut timer = Timer {
                     key,
                     kind,
@@ -208,6 +213,7 @@ impl Checker {
             }
             Event::CancelAnswered { key, answer } => self.cancelled(key, answer)?,
             Event::ResetAsked { key, not_before } => {
+                let not_before = if self.unsteady { i64::MIN } else { not_before };
                 let (open, bounds) = self.open_resets.entry(key).or_default();
                 *open += 1;
                 bounds.push(not_before);
@@ -239,6 +245,19 @@ impl Checker {
                 timer.parked |= end == End::Park;
             }
             Event::Fault => self.faults = true,
+            Event::Unsteady(unsteady) => {
+                self.unsteady = unsteady;
+                // What has no answer may count from the other time.
+                for timer in self.timers.values_mut().filter(|timer| !timer.accepted) {
+                    timer.not_before = i64::MIN;
+                }
+                let open = self.open_resets.iter_mut().filter(|(_, (open, _))| *open > 0);
+                for (key, (_, bounds)) in open {
+                    bounds.push(i64::MIN);
+                    let of_key = self.timers.values_mut().filter(|it| it.key == Some(*key));
+                    of_key.for_each(|timer| timer.perhaps.push(i64::MIN));
+                }
+            }
             Event::Left { tag, parked } => {
                 let timer = self.timer(tag)?;
                 (timer.left, timer.parked) = (true, parked);
@@ -279,7 +298,7 @@ impl Checker {
     }
 
     fn began(&mut self, tag: Tag, fence: i64, planned: i64, clock: i64) -> Result<(), String> {
-        let faults = self.faults;
+        let (faults, unsteady) = (self.faults, self.unsteady);
         self.summary.runs += 1;
         let timer = self.timer(tag)?;
         if timer.refused {
@@ -288,7 +307,8 @@ impl Checker {
         let bound = timer.perhaps.iter().copied().fold(timer.not_before, i64::min);
         // Later runs, and later attempts, count from a clock that may have been set back meanwhile.
         let first = timer.last.is_none_or(|(_, _, ended)| ended.is_none());
-        if clock < bound && first && (timer.last.is_none() || timer.kind == Kind::Once) {
+        if clock < bound && !unsteady && first && (timer.last.is_none() || timer.kind == Kind::Once)
+        {
             return Err(format!("it is early by {} us", bound - clock));
         }
         let newest = timer.fences.last().copied();

@@ -9,10 +9,12 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
+
+use lars_scheduler::MissedTickBehavior::{Burst, Skip};
 
 use super::history::{self, Answer, End, Event, Kind, Summary, Tag};
 use super::tempdir::Directory;
@@ -145,15 +147,19 @@ pub(super) fn call_for_ever(timers: &Timers, log: &Log, seed: u64, pause: u64) -
 
 /// What is seen, where it outlives the process.
 #[derive(Clone)]
-pub(super) struct Log(Arc<File>);
+pub(super) struct Log {
+    file: Arc<File>,
+    /// How far the store's clock is ahead of the machine's, in microseconds, if it was set.
+    ahead: PathBuf,
+}
 
 impl Log {
     pub(super) fn open(directory: &Path) -> Self {
         let mut options = OpenOptions::new();
         let file = options.create(true).append(true).open(directory.join("log")).unwrap();
-        let log = Self(Arc::new(file));
+        let log = Self { file: Arc::new(file), ahead: directory.join("ahead") };
         // Ends a line that the last life may have left unfinished.
-        (&*log.0).write_all(b"\n").unwrap();
+        (&*log.file).write_all(b"\n").unwrap();
         log.note(Event::Fault);
         log
     }
@@ -161,24 +167,38 @@ impl Log {
     pub(super) fn note(&self, event: Event) {
         let mut line = serde_json::to_vec(&event).unwrap();
         line.push(b'\n');
-        (&*self.0).write_all(&line).unwrap();
+        (&*self.file).write_all(&line).unwrap();
     }
-}
 
-fn clock() -> i64 {
-    Timestamp::from_system(SystemTime::now()).0
-}
+    /// The store's clock is set: for everybody with this log.
+    #[cfg(feature = "postgres")]
+    pub(super) fn set_ahead(&self, micros: i64) {
+        let new = self.ahead.with_extension("new");
+        std::fs::write(&new, micros.to_string()).unwrap();
+        std::fs::rename(new, &self.ahead).unwrap();
+    }
 
-/// A bound that a store keeps whose clock counts whole microseconds.
-fn bound() -> i64 {
-    clock() - 1
+    fn ahead(&self) -> Option<i64> {
+        std::fs::read_to_string(&self.ahead).ok()?.parse().ok()
+    }
+
+    /// What the store's clock shows.
+    fn clock(&self) -> i64 {
+        Timestamp::from_system(SystemTime::now()).0 + self.ahead().unwrap_or(0)
+    }
+
+    /// A bound that a store keeps whose clock counts whole microseconds.
+    fn bound(&self) -> i64 {
+        self.clock() - 1
+    }
 }
 
 pub(super) fn start(builder: crate::Builder, log: &Log, seed: u64) -> Durable {
     let run = move |log: Log, tag: Tag, fence: u64, planned: SystemTime| {
         let fence = i64::try_from(fence).unwrap();
         let planned = Timestamp::from_system(planned).0;
-        log.note(Event::Began { tag, fence, planned, clock: clock() });
+        let clock = log.clock();
+        log.note(Event::Began { tag, fence, planned, clock });
         let roll = fastrand::u8(..100);
         if roll < 20 {
             std::thread::sleep(Duration::from_micros(fastrand::u64(0..20_000)));
@@ -191,7 +211,8 @@ pub(super) fn start(builder: crate::Builder, log: &Log, seed: u64) -> Durable {
             15 => (End::Park, Outcome::Park("chance".into())),
             _ => (End::Done, Outcome::Done),
         };
-        log.note(Event::Ended { tag, fence, end, clock: clock() });
+        let clock = log.clock();
+        log.note(Event::Ended { tag, fence, end, clock });
         outcome
     };
     let (one, other) = (log.clone(), log.clone());
@@ -208,7 +229,7 @@ fn one_call(timers: &Timers, log: &Log, rng: &mut fastrand::Rng) {
         0 => cancel(timers, log, key),
         1 => {
             let after = rng.u64(0..50_000);
-            let not_before = bound() + i64::try_from(after).unwrap();
+            let not_before = log.bound() + i64::try_from(after).unwrap();
             log.note(Event::ResetAsked { key, not_before });
             let moved = timers.reset(&key.to_string(), Duration::from_micros(after)).wait().ok();
             log.note(Event::ResetAnswered { key, moved });
@@ -222,7 +243,7 @@ fn schedule(timers: &Timers, log: &Log, rng: &mut fastrand::Rng, key: u64) {
     let after = Duration::from_micros(rng.u64(0..60_000));
     let every = Duration::from_micros(rng.u64(5_000..50_000));
     let micros = |duration: Duration| i64::try_from(duration.as_micros()).unwrap();
-    let not_before = bound() + micros(after);
+    let not_before = log.bound() + micros(after);
     let conflict = *rng.choice(&[OnConflict::Keep, OnConflict::Replace, OnConflict::Fail]).unwrap();
     let replaces = conflict == OnConflict::Replace;
     let asked = |key, kind| {
@@ -238,7 +259,9 @@ fn schedule(timers: &Timers, log: &Log, rng: &mut fastrand::Rng, key: u64) {
         1 => {
             asked(Some(key), Kind::Rate(micros(every)));
             let timer = timers.schedule_at_fixed_rate(after, every, Tagged(tag)).key(text);
-            timer.on_conflict(conflict).submit()
+            // Not an hour's runs, after a clock that is set forward by an hour.
+            let missed = if log.ahead().is_some() { Skip } else { Burst };
+            timer.missed(missed).on_conflict(conflict).submit()
         }
         2 => {
             asked(None, Kind::AtMostOnce);

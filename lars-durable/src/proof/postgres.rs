@@ -3,11 +3,16 @@
 //! The tests start one in a temporary directory. Where there is none they say so and do nothing;
 //! with `LARS_REQUIRE_POSTGRES=1`, which `ci/postgres.sh` sets, that is a failure.
 
+mod acknowledging;
+mod clocks;
 mod cluster;
+mod deploy;
+mod held;
 mod looks;
 mod node;
 mod opening;
 mod proxy;
+mod secrets;
 mod server;
 
 pub(crate) use self::server::server;

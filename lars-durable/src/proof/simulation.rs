@@ -3,7 +3,8 @@
 //!
 //! The nodes are the engine itself, and the store is the reference with a network before it:
 //! requests take their time, are lost, are carried out without an answer; notifications are lost or
-//! come in another order; nodes are killed, frozen and restarted; the store's clock jumps. In
+//! come in another order; nodes are killed, frozen and restarted; the store's clock jumps, and
+//! those of the nodes run too fast or too slowly. In
 //! the end the faults stop, all series are cancelled, and everything that was accepted has to be
 //! over.
 //!
@@ -81,6 +82,17 @@ fn nothing_accepted_is_lost_early_or_twice_under_one_owner_whatever_fails() {
         checked.into_inner()
     );
     assert!(repeated > 0 && prevented > 0 && runs > accepted / 2, "the histories are too tame");
+}
+
+#[test]
+fn leases_hold_between_nodes_whose_clocks_run_a_twenty_fifth_apart() {
+    let mut repeated = 0;
+    for seed in 0..setting("LARS_SIM_CLOCKS").unwrap_or(60) {
+        let events = World::new(Plan::of_clocks_apart(seed)).run();
+        let checked = events.and_then(|events| history::check(&events));
+        repeated += checked.unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}")).repeated;
+    }
+    assert!(repeated > 0, "no bucket changed its owner while it was busy");
 }
 
 #[test]

@@ -61,9 +61,9 @@ impl Driver {
         clock: MonoClock,
     ) -> io::Result<Self> {
         let store = match backend {
-            Backend::One(store) => Sessions::One(store),
+            Backend::One { store, .. } => Sessions::One(store),
             #[cfg(feature = "postgres")]
-            Backend::Lanes { keeper, writer, runner, looker, bell } => {
+            Backend::Lanes { keeper, writer, runner, looker, bell, .. } => {
                 Sessions::Lanes(Lanes::start([keeper, writer, runner], looker, bell, &shared)?)
             }
         };

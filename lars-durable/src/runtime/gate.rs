@@ -1,36 +1,38 @@
 //! The last check before a run begins, on the thread that runs it.
 
-use crate::sync::{AtomicBool, AtomicI64, Ordering};
+use crate::store::Seen;
+use crate::sync::{Arc, AtomicBool, AtomicI64, Ordering};
 use crate::time::{Clock, Mono, MonoClock, Timestamp};
 
 /// Whether a run may begin: its time has come, the lease holds, and the node is open.
 pub(crate) struct Gate {
     clock: MonoClock,
-    /// The store's clock, where it is one of this process.
-    store_clock: Option<Clock>,
+    store_clock: StoreClock,
     /// Nothing may begin at this instant or later.
     valid_until: AtomicI64,
     closed: AtomicBool,
-    /// The most by which the local clock may be ahead of the store's: `UNKNOWN`, or an estimate.
-    #[cfg(feature = "postgres")]
-    ahead: AtomicI64,
 }
 
-/// Nothing is known of the store's clock.
-#[cfg(feature = "postgres")]
-const UNKNOWN: i64 = i64::MAX;
+/// What is known here of the store's clock.
+enum StoreClock {
+    /// It is one of this process.
+    Local(Clock),
+    /// The most by which the local clock may be ahead of it, estimated from what it showed.
+    #[cfg(feature = "postgres")]
+    Estimated(AtomicI64),
+}
 
 impl Gate {
-    pub(super) fn new(clock: MonoClock, store_clock: Option<Clock>) -> Self {
-        let valid_until = AtomicI64::new(i64::MIN);
-        Self {
-            clock,
-            store_clock,
-            valid_until,
-            closed: AtomicBool::new(false),
+    pub(super) fn new(clock: MonoClock, seen: &Seen) -> Self {
+        let store_clock = match seen {
+            Seen::Here(clock) => StoreClock::Local(Arc::clone(clock)),
             #[cfg(feature = "postgres")]
-            ahead: AtomicI64::new(UNKNOWN),
-        }
+            Seen::There(shown) => {
+                StoreClock::Estimated(AtomicI64::new(clock.now().0.saturating_sub(shown.0)))
+            }
+        };
+        let valid_until = AtomicI64::new(i64::MIN);
+        Self { clock, store_clock, valid_until, closed: AtomicBool::new(false) }
     }
 
     pub(super) fn set_valid_until(&self, until: Mono) {
@@ -46,8 +48,10 @@ impl Gate {
 
     #[cfg(feature = "postgres")]
     pub(super) fn set_ahead(&self, ahead: Option<i64>) {
-        // Relaxed, as the load: the number alone says everything.
-        self.ahead.store(ahead.unwrap_or(UNKNOWN), Ordering::Relaxed);
+        if let (StoreClock::Estimated(known), Some(ahead)) = (&self.store_clock, ahead) {
+            // Relaxed, as the load: the number alone says everything.
+            known.store(ahead, Ordering::Relaxed);
+        }
     }
 
     pub(super) fn now(&self) -> Mono {
@@ -56,18 +60,22 @@ impl Gate {
 
     /// What the store's clock shows, if it is one of this process.
     pub(crate) fn local_store_now(&self) -> Option<Timestamp> {
-        self.store_clock.as_ref().map(|clock| clock())
+        match &self.store_clock {
+            StoreClock::Local(clock) => Some(clock()),
+            #[cfg(feature = "postgres")]
+            StoreClock::Estimated(_) => None,
+        }
     }
 
-    /// What the store's clock shows, or a lower bound of that; `None` if it is not known here.
-    pub(crate) fn store_now(&self) -> Option<Timestamp> {
-        let here = self.local_store_now();
-        #[cfg(feature = "postgres")]
-        let here = here.or_else(|| match self.ahead.load(Ordering::Relaxed) {
-            UNKNOWN => None,
-            ahead => Some(Timestamp(self.clock.now().0.saturating_sub(ahead))),
-        });
-        here
+    /// What the store's clock shows, or a lower bound of that.
+    pub(crate) fn store_now(&self) -> Timestamp {
+        match &self.store_clock {
+            StoreClock::Local(clock) => clock(),
+            #[cfg(feature = "postgres")]
+            StoreClock::Estimated(ahead) => {
+                Timestamp(self.clock.now().0.saturating_sub(ahead.load(Ordering::Relaxed)))
+            }
+        }
     }
 
     /// Whether this node's lease holds, as far as this process knows.
@@ -77,7 +85,7 @@ impl Gate {
 
     /// `deleted` are the rows of handlers that run at most once: nobody else can run them.
     pub(super) fn opens(&self, deadline: Timestamp, deleted: bool) -> bool {
-        let due = self.store_now().is_none_or(|now| now >= deadline);
-        due && (deleted || !self.closed.load(Ordering::Relaxed) && self.is_valid())
+        self.store_now() >= deadline
+            && (deleted || !self.closed.load(Ordering::Relaxed) && self.is_valid())
     }
 }

@@ -72,6 +72,11 @@ impl MemoryStore {
         let tables = Tables { next_id: 1, buckets, ..Tables::default() };
         Self { tables: Arc::new(Mutex::new(tables)), clock }
     }
+
+    #[cfg(feature = "test-kit")]
+    pub(crate) fn clock(&self) -> Clock {
+        Arc::clone(&self.clock)
+    }
 }
 
 impl Store for MemoryStore {
@@ -85,10 +90,6 @@ impl Store for MemoryStore {
 
     fn look(&mut self, limit: usize) -> Result<Look, StoreError> {
         Ok(self.tables.lock().look((self.clock)(), limit))
-    }
-
-    fn local_clock(&self) -> Option<Clock> {
-        Some(Arc::clone(&self.clock))
     }
 }
 

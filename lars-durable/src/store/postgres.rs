@@ -52,7 +52,7 @@ use super::{Committed, Request, Store, StoreError};
 use crate::error::StartError;
 use crate::model::Look;
 use crate::sync::Arc;
-use crate::time::{Clock, micros};
+use crate::time::{Clock, Timestamp, micros};
 
 /// How often a transaction that conflicted with another is tried before the engine hears of it.
 const TRIES: u32 = 8;
@@ -128,13 +128,14 @@ impl PostgresStore {
         Self { place, runtime: None, session: None, earlier: None, lock, last_batch: None }
     }
 
-    /// Creates or upgrades the schema, and checks that the server is suitable.
-    pub(crate) fn prepare(place: &Place) -> Result<(), StartError> {
+    /// Creates or upgrades the schema, and checks that the server is suitable. Returns what the
+    /// database's clock shows.
+    pub(crate) fn prepare(place: &Place) -> Result<Timestamp, StartError> {
         Self::prepare_with(place, &schema::UPGRADES)
     }
 
     /// With other scripts; for tests.
-    pub(crate) fn prepare_with(place: &Place, upgrades: &[&str]) -> Result<(), StartError> {
+    pub(crate) fn prepare_with(place: &Place, upgrades: &[&str]) -> Result<Timestamp, StartError> {
         let limit = place.limit.max(Duration::from_secs(10)) * 3;
         let work = async {
             let prepared = schema::prepare(place, upgrades);
@@ -275,10 +276,6 @@ impl Store for PostgresStore {
             }
         }
         unreachable!("the second try returns")
-    }
-
-    fn local_clock(&self) -> Option<Clock> {
-        None
     }
 }
 

@@ -69,6 +69,10 @@ impl SqliteStore {
         Self::open_with(path, None, group, synchronous, system_clock())
     }
 
+    pub(crate) fn clock(&self) -> Clock {
+        Arc::clone(&self.clock)
+    }
+
     /// With another clock, and another VFS of SQLite.
     pub(crate) fn open_with(
         path: &Path,
@@ -219,10 +223,6 @@ impl Store for SqliteStore {
             parked: Some(parked),
             database: None,
         })
-    }
-
-    fn local_clock(&self) -> Option<Clock> {
-        Some(Arc::clone(&self.clock))
     }
 }
 

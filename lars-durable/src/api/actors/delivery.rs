@@ -27,14 +27,14 @@ pub struct Delivery {
 }
 
 impl Delivery {
-    pub(super) fn new(row: &Row, fence: Fence, now: Option<Timestamp>) -> Self {
+    pub(super) fn new(row: &Row, fence: Fence, now: Timestamp) -> Self {
         Self {
             id: row.id.unsigned_abs(),
             key: row.key.clone(),
             fence: fence.0.unsigned_abs(),
             attempt: row.attempt,
             due: row.planned.to_system().unwrap_or(SystemTime::UNIX_EPOCH),
-            lateness: now.map_or(Duration::ZERO, |now| now.since(row.deadline)),
+            lateness: now.since(row.deadline),
         }
     }
 }

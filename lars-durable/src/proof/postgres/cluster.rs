@@ -1,7 +1,8 @@
 //! Several real processes on one server, and everything that happens to them: they are killed at
 //! any moment and between a commit and its answer, frozen for longer than their lease, cut off from
-//! the server; its sessions are ended, and it crashes itself. What callers and handlers saw goes
-//! through the checker.
+//! the server; its sessions are ended, and it crashes itself; the database's clock is set by an
+//! hour, and those of two nodes are a day off all the time; some nodes hear no notification. What
+//! callers and handlers saw goes through the checker.
 //!
 //! `LARS_CLUSTER_SECONDS=600 cargo test -p lars-durable --features postgres --lib cluster` goes on
 //! for so long; `LARS_CLUSTER_SEED` chooses what happens.
@@ -9,12 +10,13 @@
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use super::super::history::Event;
 use super::super::kill::{Log, call_for_ever, cancel_series, check, note_parked, start};
 use super::super::tempdir::Directory;
 use super::proxy::Proxy;
 use super::server::{Server, connect};
 use crate::Durable;
-use crate::failpoint::DIE;
+use crate::failpoint::{DEAF, DIE, WALL_CLOCK};
 
 const PARAMETERS: &str = "LARS_CLUSTER_PARAMETERS";
 const DIRECTORY: &str = "LARS_CLUSTER_DIRECTORY";
@@ -44,6 +46,7 @@ impl Nodes {
             .env(DIRECTORY, self.directory.path())
             .env(SEED, seed.to_string())
             .env_remove(DIE)
+            .env(WALL_CLOCK, [0, 86_400, -86_400][place].to_string())
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         command
@@ -56,7 +59,30 @@ impl Nodes {
             1 => command.env(DIE, format!("after-commit:{}", rng.u32(20..400))),
             _ => &mut command,
         };
+        if rng.u8(..3) == 0 {
+            command.env(DEAF, "1");
+        }
         command.spawn().unwrap()
+    }
+
+    /// Sets the database's clock, so far ahead of the machine's.
+    fn set_clock(&self, server: &Server, log: &Log, hours: i64) {
+        log.note(Event::Unsteady(true));
+        log.set_ahead(hours * 3_600_000_000);
+        let set = format!(
+            "CREATE OR REPLACE FUNCTION lars.clock() RETURNS timestamptz LANGUAGE sql VOLATILE
+                 AS $$ SELECT pg_catalog.clock_timestamp() + interval '{hours} hours' $$"
+        );
+        // The server may be starting, and the first node has not made the schema yet.
+        let done = (0..2_400).any(|_| {
+            let client = server.try_connect();
+            let set = client.is_some_and(|client| client.try_execute(&set).is_ok());
+            set || {
+                std::thread::sleep(Duration::from_millis(50));
+                false
+            }
+        });
+        assert!(done, "the clock cannot be set");
     }
 
     fn signal(&self, place: usize, signal: &str) {
@@ -86,13 +112,14 @@ fn nothing_is_lost_early_or_twice_under_one_owner_whatever_happens_to_nodes_and_
     let proxied = format!("host=127.0.0.1 port={} user=postgres dbname=postgres", proxy.port);
     let direct = server.parameters("postgres");
     let directory = Directory::new("cluster");
+    let log = Log::open(directory.path());
     let mut nodes = Nodes { direct, proxied, directory, children: Vec::new() };
     for place in 0..NODES {
         let child = nodes.spawn(place, &mut rng);
         nodes.children.push(child);
     }
     let end = Instant::now() + Duration::from_secs(seconds);
-    let mut happened = [0; 7];
+    let mut happened = [0; 8];
     while Instant::now() < end {
         std::thread::sleep(Duration::from_millis(rng.u64(200..1_200)));
         let place = rng.usize(..NODES);
@@ -128,10 +155,16 @@ fn nothing_is_lost_early_or_twice_under_one_owner_whatever_happens_to_nodes_and_
                 std::thread::sleep(Duration::from_millis(rng.u64(100..2_000)));
                 proxy.pass();
             }
-            _ => {
+            6 => {
                 proxy.cut();
                 std::thread::sleep(Duration::from_millis(rng.u64(50..1_000)));
                 proxy.pass();
+            }
+            _ => {
+                nodes.set_clock(&server, &log, rng.i64(-1..=1));
+                // By then a node has noticed, or its lease is over.
+                std::thread::sleep(2 * LEASE);
+                log.note(Event::Unsteady(false));
             }
         }
         for place in 0..NODES {
@@ -144,6 +177,9 @@ fn nothing_is_lost_early_or_twice_under_one_owner_whatever_happens_to_nodes_and_
         let _ = child.kill();
         child.wait().unwrap();
     }
+    // So that everything comes due.
+    nodes.set_clock(&server, &log, 1);
+    log.note(Event::Unsteady(false));
     let status = nodes.command(1, 0).stderr(Stdio::inherit()).status().unwrap();
     let log = std::fs::read_to_string(nodes.directory.path().join("log")).unwrap();
     let client = server.try_connect().unwrap();
@@ -153,7 +189,8 @@ fn nothing_is_lost_early_or_twice_under_one_owner_whatever_happens_to_nodes_and_
     );
     assert!(status.success(), "the last node ended with {status}; left: {left:?}");
     let summary = check(&log);
-    println!("killed, frozen, terminated, crashed, held, slow, cut: {happened:?}; {summary:?}");
+    let what = "killed, frozen, terminated, crashed, held, slow, cut, clock set";
+    println!("{what}: {happened:?}; {summary:?}");
     assert!(summary.accepted > 0 && summary.runs > 0, "the nodes did nothing");
 }
 

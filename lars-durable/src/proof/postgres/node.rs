@@ -17,18 +17,18 @@ impl Payload for Tagged {
 
 /// What a handler saw.
 #[derive(Debug, Clone, Copy)]
-struct Seen {
-    tag: u64,
-    at: SystemTime,
-    due: SystemTime,
-    fence: u64,
+pub(super) struct Seen {
+    pub(super) tag: u64,
+    pub(super) at: SystemTime,
+    pub(super) due: SystemTime,
+    pub(super) fence: u64,
 }
 
-const LEASE: Duration = Duration::from_secs(2);
+pub(super) const LEASE: Duration = Duration::from_secs(2);
 /// A machine that is busy with other things may take long.
-const PATIENCE: Duration = Duration::from_secs(300);
+pub(super) const PATIENCE: Duration = Duration::from_secs(300);
 
-fn node(builder: Builder) -> (Durable, Receiver<Seen>) {
+pub(super) fn node(builder: Builder) -> (Durable, Receiver<Seen>) {
     let (sender, receiver) = channel();
     let sender = Mutex::new(sender);
     let run = move |due: &Fired<Tagged>| {
@@ -39,12 +39,12 @@ fn node(builder: Builder) -> (Durable, Receiver<Seen>) {
     (builder.lease(LEASE).handle(run).start().unwrap(), receiver)
 }
 
-fn schedule(timers: &Timers, after: Duration, tag: u64) {
+pub(super) fn schedule(timers: &Timers, after: Duration, tag: u64) {
     timers.schedule_once(after, Tagged(tag)).submit().wait().unwrap();
 }
 
 /// Until the nodes own all buckets between them.
-fn settle(database: &Database, nodes: i64) {
+pub(super) fn settle(database: &Database, nodes: i64) {
     let client = database.client();
     let sql = "SELECT count(*) FROM (SELECT owner FROM lars.bucket WHERE owner IN
                 (SELECT id FROM lars.node WHERE serves)
@@ -174,10 +174,54 @@ fn a_timer_that_sql_makes_runs_and_one_that_is_rolled_back_does_not() {
         "SELECT lars.schedule('default', 'tagged', '1', interval '1 s', payload_version => -1)",
         "SELECT lars.schedule('default', 'tagged', '1', interval '1 s', remember => '1 s')",
         "SELECT lars.schedule('default', 'tagged', to_json(repeat('x', 65535))::text, '1 s')",
+        "SELECT lars.schedule('default', 'tagged', '1', '1 s', on_conflict => 'overwrite')",
+        "SELECT lars.schedule('default', 'tagged', '1', '1 s', on_conflict => NULL)",
+        "SELECT lars.schedule('default', 'tagged', '1', '1 s', fixed_rate => '0')",
+        "SELECT lars.schedule('default', 'tagged', '1', '1 s', fixed_delay => '-1 s')",
+        "SELECT lars.schedule('default', 'tagged', '1', '1 s', fixed_rate => '1 s', missed => 'x')",
+        "SELECT lars.schedule('g', 'tagged', '1', '1 s', fixed_rate => '1', fixed_delay => '1')",
     ] {
         assert!(client.try_execute(wrong).is_err(), "{wrong}");
     }
     assert_eq!(client.number("SELECT count(*) FROM lars.timer"), 0);
+    durable.close().unwrap();
+}
+
+#[test]
+fn repeats_that_sql_makes_run_by_the_same_rules_and_may_replace_or_refuse() {
+    let Some(server) = server() else { return };
+    let database = server.database();
+    let (durable, runs) = node(database.durable());
+    let client = database.client();
+    let make = |tag: u64, rest: &str| {
+        format!("SELECT lars.schedule('default', 'tagged', '{tag}', '1 hour', 'key', {rest})")
+    };
+    let first = client.number(&make(1, "fixed_delay => '1 s'"));
+    let refused = client.try_execute(&make(2, "on_conflict => 'fail'")).unwrap_err();
+    assert_eq!(refused.code().unwrap().code(), "23505");
+    assert_eq!(client.number(&make(2, "on_conflict => 'keep'")), first);
+    let other = client.number(&make(3, "on_conflict => 'replace', fixed_rate => '100 ms'"));
+    assert_ne!(other, first);
+    assert_eq!(client.number("SELECT count(*) FROM lars.timer"), 1);
+
+    let timers = durable.timers();
+    assert!(timers.get("key").wait().unwrap().unwrap().repeats);
+    assert!(timers.reset("key", Duration::ZERO).wait().unwrap());
+    let dues: Vec<SystemTime> = (0..3).map(|_| runs.recv_timeout(PATIENCE).unwrap().due).collect();
+    for pair in dues.windows(2) {
+        assert_eq!(pair[1].duration_since(pair[0]).unwrap(), Duration::from_millis(100));
+    }
+    while timers.cancel("key").wait().unwrap() != Cancel::NotFound {}
+
+    while runs.recv_timeout(Duration::from_millis(300)).is_ok() {}
+    client.execute(
+        "SELECT lars.schedule('default', 'tagged', '4', '0', 'key', fixed_delay => '100 ms')",
+    );
+    let ends: Vec<Seen> = (0..3).map(|_| runs.recv_timeout(PATIENCE).unwrap()).collect();
+    for pair in ends.windows(2) {
+        assert!(pair[1].at.duration_since(pair[0].at).unwrap() >= Duration::from_millis(100));
+    }
+    while timers.cancel("key").wait().unwrap() != Cancel::NotFound {}
     durable.close().unwrap();
 }
 

@@ -100,6 +100,27 @@ fn a_server_that_will_not_do_is_named_and_no_error_shows_the_password() {
     assert!(!format!("{place:?}").contains(secret));
 }
 
+#[test]
+fn an_older_schema_that_may_not_be_upgraded_is_refused_with_both_numbers() {
+    let Some(server) = server() else { return };
+    let database = server.database();
+    let (role, parameters) = role(&database);
+    let first = include_str!("../../../sql/1.sql");
+    let owner = database.client();
+    owner.execute(first);
+    owner.execute(&include_str!("../../../sql/roles.sql").replace(":\"node\"", &role));
+    let second = "ALTER TABLE lars.timer ADD COLUMN note text";
+    let place = database.place_with(&parameters);
+    match PostgresStore::prepare_with(&place, &[first, second]).map(drop).unwrap_err() {
+        StartError::OlderDatabase { found, known, reason } => {
+            assert_eq!((found, known), (1, 2));
+            assert!(reason.contains("42501"), "{reason}");
+        }
+        other => panic!("{other}"),
+    }
+    assert_eq!(owner.number("SELECT version FROM lars.meta"), 1);
+}
+
 /// A pooler in front of the server, if there is one on this machine.
 struct Pooler(std::process::Child, crate::proof::tempdir::Directory);
 
@@ -179,7 +200,7 @@ fn an_upgrade_runs_under_a_lock_once_and_older_nodes_go_on() {
     let place = database.place();
     let upgrade = |place: &Place| {
         let second = "ALTER TABLE lars.timer ADD COLUMN note text; SELECT pg_sleep(0.2)";
-        PostgresStore::prepare_with(place, &[include_str!("../../../sql/1.sql"), second])
+        PostgresStore::prepare_with(place, &[include_str!("../../../sql/1.sql"), second]).map(drop)
     };
     std::thread::scope(|scope| {
         for _ in 0..3 {

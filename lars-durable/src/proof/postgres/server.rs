@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
@@ -144,6 +144,11 @@ impl Server {
 
     pub(crate) fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Where its files are.
+    pub(crate) fn data(&self) -> &Path {
+        &self.data
     }
 
     pub(crate) fn parameters(&self, database: &str) -> String {

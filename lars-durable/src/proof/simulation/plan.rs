@@ -13,7 +13,15 @@ pub(super) struct Plan {
     pub(super) concurrency: usize,
     pub(super) max_resident: usize,
     pub(super) batch: usize,
+    /// How fast the local clock of each node runs, in millionths of the store's.
+    pub(super) rates: Vec<i64>,
 }
+
+/// A clock that runs as it should.
+pub(super) const TRUE_RATE: i64 = 1_000_000;
+
+/// How far from that the estimate of the store's clock allows for, in millionths.
+const ALLOWED: i64 = 200;
 
 /// How likely each fault is, in a thousand.
 #[derive(Debug, Clone, Default)]
@@ -31,6 +39,8 @@ pub(super) struct Faults {
     pub(super) freezes: u32,
     pub(super) closes: u32,
     pub(super) jumps: u32,
+    /// How often a node cannot renew its lease for some seconds, while its other lanes go on.
+    pub(super) cuts: u32,
     /// A run kills its process.
     pub(super) poison: u32,
     /// A run freezes its process between the look and the start.
@@ -38,6 +48,11 @@ pub(super) struct Faults {
 }
 
 impl Faults {
+    /// Whether the only thing that fails is that a node cannot renew its lease.
+    pub(super) fn is_cuts_only(&self) -> bool {
+        self.any() && !Self { cuts: 0, ..self.clone() }.any()
+    }
+
     pub(super) fn any(&self) -> bool {
         let Self { lost, unanswered, slow, unheard, kills, freezes, closes, jumps, poison, .. } =
             self;
@@ -48,6 +63,7 @@ impl Faults {
             + freezes
             + closes
             + jumps
+            + self.cuts
             + poison
             + self.freeze_at_start
             > 0
@@ -71,11 +87,23 @@ impl Plan {
                 freezes: some(3),
                 closes: some(2),
                 jumps: some(2),
+                cuts: some(2),
                 poison: some(30),
                 freeze_at_start: some(30),
             };
         }
+        // Half of the histories with clocks that run alike, a quarter with good clocks, a quarter
+        // with very bad ones. (A store with one node has that node's clock. And one that jumps too
+        // looks as if it ran at any rate.)
+        let apart = match rng.u8(..4) {
+            0 | 1 => 0,
+            2 => ALLOWED,
+            _ if nodes == 1 || faults.jumps > 0 => 0,
+            _ => 20_000,
+        };
+        let rates = (0..nodes).map(|_| TRUE_RATE + rng.i64(-apart..=apart)).collect();
         Self {
+            rates,
             seed,
             nodes,
             buckets: *rng.choice(&[1, 1, 2, 4, 8]).expect("not empty"),
@@ -86,5 +114,20 @@ impl Plan {
             max_resident: *rng.choice(&[3, 10, 1_000, 1_000]).expect("not empty"),
             batch: *rng.choice(&[1, 7, 1_000, 1_000]).expect("not empty"),
         }
+    }
+
+    /// Two nodes whose clocks are a twenty-fifth apart. Again and again one of them cannot renew
+    /// its lease for some time.
+    pub(super) fn of_clocks_apart(seed: u64) -> Self {
+        let faults = Faults { cuts: 12, ..Faults::default() };
+        let (nodes, buckets, horizon) = (2, 8, 40_000_000);
+        let rates = vec![TRUE_RATE - 20_000, TRUE_RATE + 20_000];
+        Self { nodes, buckets, horizon, faults, rates, ..Self::of(seed) }
+    }
+
+    /// Whether a clock runs so badly that the estimate of the store's clock may be early, by less
+    /// than the lead.
+    pub(super) fn has_bad_clocks(&self) -> bool {
+        self.rates.iter().any(|rate| (rate - TRUE_RATE).abs() > ALLOWED)
     }
 }

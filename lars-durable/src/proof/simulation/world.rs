@@ -8,15 +8,25 @@ use std::time::Duration;
 
 use lars_scheduler::backoff::BackoffPolicy;
 
-use super::plan::Plan;
+use super::plan::{Plan, TRUE_RATE};
 use crate::engine::{HandlerSettings, Lane, Launch, Node, NodeSettings, Output, RunEnd};
-use crate::model::{BucketNo, Fence, Loaded, TimerId};
+use crate::model::{BucketNo, Fence, Loaded, NodeId, TimerId};
 use crate::proof::history::{End, Event, Tag};
-use crate::store::{Committed, MemoryStore, Reply, Request, Store, StoreError, Write, Written};
+use crate::store::{
+    Committed, Keep, MemoryStore, Reply, Request, Store, StoreError, Write, Written,
+};
 use crate::sync::{Arc, AtomicI64, Ordering};
 use crate::time::{Mono, Timestamp};
 
 const SECOND: i64 = 1_000_000;
+
+const LEASE: i64 = 3 * SECOND;
+
+/// A node that could not reach the store tries again after so long, at the latest.
+const PAUSE: i64 = 3 * SECOND;
+
+/// How long before its deadline a start is recorded.
+const LEAD: i64 = 5_000;
 
 /// What the store's clock shows in the beginning.
 const START: i64 = 1_700_000_000 * SECOND;
@@ -71,6 +81,7 @@ enum Step {
     Freeze(usize, i64),
     Close(usize),
     Jump(i64),
+    Cut(usize, i64),
     /// The faults stop, and all series are cancelled.
     Heal,
     /// No handler is paused.
@@ -87,8 +98,14 @@ struct Member {
     turn_at: i64,
     valid_until: Mono,
     closing: bool,
-    /// How far its clock is from the line of time.
+    /// What its clock shows in the beginning, and how fast it runs, in millionths.
     origin: i64,
+    rate: i64,
+    /// Until then its lease cannot be renewed.
+    cut_until: i64,
+    /// As which the store knows it, and when it last renewed its lease.
+    identity: NodeId,
+    renewed_at: i64,
     open_calls: BTreeMap<u64, Asked>,
 }
 
@@ -134,7 +151,7 @@ impl World {
             Arc::new(move || Timestamp(here.load(Ordering::Relaxed))),
         );
         let members = (0..plan.nodes)
-            .map(|_| Member {
+            .map(|place| Member {
                 node: None,
                 life: 0,
                 frozen_until: 0,
@@ -142,6 +159,10 @@ impl World {
                 valid_until: Mono(i64::MIN),
                 closing: false,
                 origin: rng.i64(0..1_000 * SECOND),
+                rate: plan.rates[place],
+                cut_until: 0,
+                identity: 0,
+                renewed_at: 0,
                 open_calls: BTreeMap::new(),
             })
             .collect();
@@ -196,6 +217,11 @@ impl World {
             let (at, node) = (self.rng.i64(0..horizon), node(&mut self.rng, self.plan.nodes));
             let long = self.rng.i64(0..10 * SECOND);
             self.at(at, Step::Freeze(node, long));
+        }
+        for _ in 0..faults.cuts {
+            let (at, node) = (self.rng.i64(0..horizon), node(&mut self.rng, self.plan.nodes));
+            let long = self.rng.i64(0..8 * SECOND);
+            self.at(at, Step::Cut(node, long));
         }
         for _ in 0..faults.jumps {
             let at = self.rng.i64(0..horizon);
@@ -267,7 +293,17 @@ impl World {
     }
 
     fn mono(&self, node: usize) -> Mono {
-        Mono(self.now + self.members[node].origin)
+        let Member { origin, rate, .. } = self.members[node];
+        Mono(origin + self.now * rate / TRUE_RATE)
+    }
+
+    /// When the clock of a node shows `at`.
+    fn when(&self, node: usize, at: Mono) -> i64 {
+        let Member { origin, rate, .. } = self.members[node];
+        let left = i128::from(at.0.saturating_sub(origin)) * i128::from(TRUE_RATE);
+        // Rounded up, so that it is not before.
+        let when = -(-left).div_euclid(i128::from(rate));
+        i64::try_from(when).unwrap_or(i64::MAX).max(self.now)
     }
 
     /// Steps inside a process wait while it is frozen. `None` if they are of another life.
@@ -289,7 +325,9 @@ impl World {
                     self.turn(node);
                 }
             }
-            Step::Apply { node, life, lane, requests } => self.apply(node, life, lane, &requests),
+            Step::Apply { node, life, lane, requests } => {
+                self.apply(node, life, lane, &requests)?;
+            }
             Step::Reply { node, life, lane, result } => {
                 if let Some(frozen) = self.alive(node, life) {
                     if frozen > self.now {
@@ -344,6 +382,11 @@ impl World {
                 self.ahead += by;
                 self.jumped = true;
             }
+            Step::Cut(node, long) => {
+                let until = self.now + long;
+                let member = &mut self.members[node];
+                member.cut_until = member.cut_until.max(until);
+            }
             Step::Heal => self.heal(),
             Step::Resume => {
                 let resume = Write::Pause { handler: "tag".into(), paused: false };
@@ -387,8 +430,8 @@ impl World {
         NodeSettings {
             handlers: vec![handler("tag", false), handler("once", true)],
             window: 3 * SECOND,
-            lease: 3 * SECOND,
-            lead: 5_000,
+            lease: LEASE,
+            lead: LEAD,
             max_resident: self.plan.max_resident,
             max_in_flight: 64,
             ramp: 4,
@@ -423,6 +466,7 @@ impl World {
         self.ahead = self.ahead.max(START);
         for node in 0..self.plan.nodes {
             self.members[node].frozen_until = self.members[node].frozen_until.min(self.now);
+            self.members[node].cut_until = self.members[node].cut_until.min(self.now);
             self.at(self.now, Step::Restart(node));
         }
         // Again and again, because a run that is under way makes a cancel too late.
@@ -445,8 +489,7 @@ impl World {
         if self.members[node].node.is_none() {
             return;
         }
-        let (now, life, origin) =
-            (self.mono(node), self.members[node].life, self.members[node].origin);
+        let (now, life) = (self.mono(node), self.members[node].life);
         let member = self.member(node);
         member.turn(now);
         let outputs = member.take_outputs();
@@ -464,9 +507,9 @@ impl World {
                 // Nobody lives in a bucket here.
                 #[cfg(feature = "actors")]
                 Output::Vacate { .. } => {}
-                Output::Alarm { at } => self.at((at.0 - origin).max(self.now), Step::Turn(node)),
+                Output::Alarm { at } => self.at(self.when(node, at), Step::Turn(node)),
                 Output::Launch(launch) => {
-                    let at = (launch.at.0 - origin).max(self.now) + self.rng.i64(0..500);
+                    let at = self.when(node, launch.at) + self.rng.i64(0..500);
                     self.at(at, Step::Begin { node, life, launch, looked: None });
                 }
                 Output::Answer { call, result } => self.answered(node, call, result),
@@ -488,18 +531,41 @@ impl World {
             }
         }
         if next != Mono::NEVER {
-            self.turn_at(node, (next.0.saturating_sub(origin)).max(self.now + 1));
+            self.turn_at(node, self.when(node, next).max(self.now + 1));
         }
     }
 
-    fn apply(&mut self, node: usize, life: u32, lane: Lane, requests: &[Request]) {
+    fn apply(
+        &mut self,
+        node: usize,
+        life: u32,
+        lane: Lane,
+        requests: &[Request],
+    ) -> Result<(), String> {
+        for request in requests {
+            if let Request::Keep(Keep::Join { node: identity, .. }) = request
+                && self.members[node].life == life
+            {
+                self.members[node].identity = *identity;
+            }
+        }
+        let claims = |request: &Request| matches!(request, Request::Keep(Keep::Claim { .. }));
+        let before = requests.iter().any(claims).then(|| self.owners());
         let error = |unknown| Err(StoreError { reason: "simulated".into(), unknown });
-        let (back, result) = if self.chance(self.plan.faults.lost) {
+        let cut = lane == Lane::Keeper && self.members[node].cut_until > self.now;
+        let (back, result) = if cut || self.chance(self.plan.faults.lost) {
             // It is not known on this side that it did not arrive.
             let unknown = self.rng.bool();
             (self.rng.i64(1_000..500_000), error(unknown))
         } else {
             let committed = self.store.transact(requests);
+            if let (Some(before), Ok(committed)) = (before, &committed) {
+                self.taken(node, &before, &committed.replies)?;
+            }
+            let renews = |request: &Request| matches!(request, Request::Keep(Keep::Renew { .. }));
+            if self.members[node].life == life && requests.iter().any(renews) {
+                self.members[node].renewed_at = self.now;
+            }
             if self.chance(self.plan.faults.unanswered) {
                 (self.rng.i64(1_000..500_000), error(true))
             } else {
@@ -507,6 +573,7 @@ impl World {
             }
         };
         self.at(self.now + back, Step::Reply { node, life, lane, result });
+        Ok(())
     }
 
     fn begin(
@@ -535,7 +602,9 @@ impl World {
             return Ok(());
         }
         let tag: Tag = launch.row.payload.parse().expect("payloads are tags");
-        let clock = looked.unwrap_or_else(|| self.store_now());
+        // A start is not recorded before the lead, whatever the local clock shows.
+        let allowed = if self.plan.has_bad_clocks() { LEAD } else { 0 };
+        let clock = looked.unwrap_or_else(|| self.store_now()) + allowed;
         let planned = launch.row.planned.0;
         self.events.push(Event::Began { tag, fence: fence.0, planned, clock });
         if !self.plan.faults.any() && self.is_roomy() && self.is_settled(&launch) {
@@ -565,6 +634,53 @@ impl World {
             _ => RunEnd::Done,
         };
         self.at(self.now + long, Step::End { node, life, tag, id, fence, end });
+        Ok(())
+    }
+
+    /// What the store says of its owners.
+    fn owners(&mut self) -> BTreeMap<BucketNo, Option<NodeId>> {
+        // A renewal of a node that does not exist changes nothing.
+        let look = Request::Keep(Keep::Renew { node: 0, report: None });
+        let committed = self.store.transact(&[look]).expect("the reference does not fail");
+        let [Reply::Renewed(renewed)] = &committed.replies[..] else {
+            unreachable!("a renewal is answered by a renewal");
+        };
+        renewed.buckets.iter().map(|(bucket, owner, _)| (*bucket, *owner)).collect()
+    }
+
+    /// Nothing is taken from a node that may still begin runs; and what is taken from one that
+    /// lives, but cannot renew its lease, is not taken late.
+    fn taken(
+        &self,
+        taker: usize,
+        before: &BTreeMap<BucketNo, Option<NodeId>>,
+        replies: &[Reply],
+    ) -> Result<(), String> {
+        let claimed = replies.iter().filter_map(|reply| match reply {
+            Reply::Claimed(claimed) => Some(claimed),
+            _ => None,
+        });
+        for (bucket, _) in claimed.flatten() {
+            let Some(Some(owner)) = before.get(bucket) else { continue };
+            let lives = |member: &Member| member.node.is_some() && member.identity == *owner;
+            let Some(robbed) = self.members.iter().position(lives) else { continue };
+            let member = &self.members[robbed];
+            let wrong = if self.mono(robbed) < member.valid_until {
+                "whose lease holds"
+            } else if self.plan.faults.is_cuts_only()
+                && self.members[taker].cut_until + PAUSE < member.renewed_at
+                && self.now - member.renewed_at > LEASE * 4 / 3 * 102 / 100 + 100_000
+            {
+                "which has been silent for too long"
+            } else {
+                continue;
+            };
+            let lines = self.lines();
+            return Err(format!(
+                "bucket {bucket} is taken from node {robbed}, {wrong}: {:?}\n{lines}",
+                self.plan
+            ));
+        }
         Ok(())
     }
 

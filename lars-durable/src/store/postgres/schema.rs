@@ -7,6 +7,7 @@ use super::errors::words;
 use super::session::open_client;
 use super::{Failure, Place};
 use crate::error::StartError;
+use crate::time::Timestamp;
 
 /// One script for each version of the schema, each from the version before it. Scripts that were
 /// released never change.
@@ -18,7 +19,8 @@ const LOCK: i64 = 4_713_022_045_823_907_890;
 /// The oldest server that this works with.
 const OLDEST: i32 = 140_000;
 
-pub(super) async fn prepare(place: &Place, upgrades: &[&str]) -> Result<(), StartError> {
+/// Returns what the database's clock shows.
+pub(super) async fn prepare(place: &Place, upgrades: &[&str]) -> Result<Timestamp, StartError> {
     let (client, messages) = open_client(place).await.map_err(failed)?;
     tokio::spawn(messages.for_each(|_| std::future::ready(())));
     check_server(&client).await?;
@@ -26,7 +28,7 @@ pub(super) async fn prepare(place: &Place, upgrades: &[&str]) -> Result<(), Star
     let known = i64::try_from(upgrades.len()).unwrap_or(i64::MAX);
     // Most starts find the schema as it should be, perhaps with a role that may not change it.
     if version(&client).await? == known {
-        return Ok(());
+        return clock(&client).await;
     }
     // Another node may be making it, which takes longer than other statements.
     let begin = "SET statement_timeout = 0; SET lock_timeout = 0; BEGIN";
@@ -39,12 +41,27 @@ pub(super) async fn prepare(place: &Place, upgrades: &[&str]) -> Result<(), Star
     }
     for (number, script) in (1..).zip(upgrades) {
         if number > found {
-            client.batch_execute(script).await.map_err(refused)?;
+            let upgraded = client.batch_execute(script).await;
+            upgraded.map_err(|error| not_upgraded(found, known, &error))?;
         }
     }
     let set = "UPDATE lars.meta SET version = $1 WHERE version < $1";
     client.query(set, &[&i32::try_from(known).unwrap_or(i32::MAX)]).await.map_err(refused)?;
-    client.batch_execute("COMMIT").await.map_err(refused)
+    client.batch_execute("COMMIT").await.map_err(refused)?;
+    clock(&client).await
+}
+
+async fn clock(client: &Client) -> Result<Timestamp, StartError> {
+    let row = client.query_one("SELECT lars.clock()", &[]).await.map_err(refused)?;
+    Ok(row.get(0))
+}
+
+/// An older schema, and somebody who may not change it.
+fn not_upgraded(found: i64, known: i64, error: &Error) -> StartError {
+    if found == 0 {
+        return StartError::Database { reason: words(error) };
+    }
+    StartError::OlderDatabase { found, known, reason: words(error) }
 }
 
 /// The schema's version; zero for a database that has none.

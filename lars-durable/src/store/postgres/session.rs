@@ -10,6 +10,7 @@ use tokio_postgres::{Client, Error, Row, Statement};
 
 use super::connect::Messages;
 use super::errors::Failure;
+use super::values::Hidden;
 use super::{LOCK_PATIENCE, Place, milliseconds};
 
 /// A session, as the server knows it.
@@ -95,7 +96,9 @@ impl Session {
                 statement
             }
         };
-        self.client.query(&statement, parameters).await
+        let hidden: Vec<Hidden<'_>> = parameters.iter().map(|it| Hidden(*it)).collect();
+        let hidden: Vec<&(dyn ToSql + Sync)> = hidden.iter().map(|it| it as _).collect();
+        self.client.query(&statement, &hidden).await
     }
 
     pub(super) async fn execute(&self, sql: &str) -> Result<(), Error> {

@@ -2,9 +2,10 @@
 
 use std::borrow::Cow;
 use std::error::Error;
+use std::fmt;
 
 use bytes::BytesMut;
-use tokio_postgres::types::{FromSql, IsNull, ToSql, Type, accepts, to_sql_checked};
+use tokio_postgres::types::{Format, FromSql, IsNull, ToSql, Type, accepts, to_sql_checked};
 
 use crate::time::Timestamp;
 
@@ -20,6 +21,33 @@ const END: i64 = 9_223_371_331_200_000_000;
 /// A random identity, as a `uuid`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Id(pub(super) u128);
+
+/// A parameter that does not show: the client logs parameters, and they hold keys and payloads.
+#[derive(Clone, Copy)]
+pub(super) struct Hidden<'a>(pub(super) &'a (dyn ToSql + Sync));
+
+impl fmt::Debug for Hidden<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("_")
+    }
+}
+
+impl ToSql for Hidden<'_> {
+    fn to_sql(&self, ty: &Type, out: &mut BytesMut) -> Result<IsNull, Boxed> {
+        self.0.to_sql_checked(ty, out)
+    }
+
+    fn accepts(_: &Type) -> bool {
+        // What is inside is asked when it is written.
+        true
+    }
+
+    fn encode_format(&self, ty: &Type) -> Format {
+        self.0.encode_format(ty)
+    }
+
+    to_sql_checked!();
+}
 
 impl ToSql for Timestamp {
     fn to_sql(&self, _: &Type, out: &mut BytesMut) -> Result<IsNull, Boxed> {

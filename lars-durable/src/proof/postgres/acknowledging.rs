@@ -1,0 +1,76 @@
+//! Ends of runs that handlers record in transactions of their own: the transaction decides.
+
+use std::sync::Mutex;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use lars_scheduler::backoff::BackoffPolicy;
+
+use super::node::{LEASE, PATIENCE, Tagged};
+use super::server::{Connected, connect, server};
+use crate::{Fired, Handler};
+
+/// Writes its effect and acknowledges, in a transaction that stays open.
+fn acknowledge(due: &Fired<Tagged>, parameters: &str) -> Connected {
+    let client = connect(parameters);
+    client.execute(&format!("BEGIN; INSERT INTO effect VALUES ({})", due.payload().0));
+    due.complete_in(|statement, [id, fence]| client.run(statement, id, fence)).unwrap();
+    client
+}
+
+#[test]
+fn whether_a_run_is_done_is_decided_by_the_transaction_that_acknowledges_it() {
+    let Some(server) = server() else { return };
+    let database = server.database();
+    let parameters = database.parameters();
+    database.client().execute("CREATE TABLE effect (tag bigint)");
+    let (sender, runs) = channel();
+    let (open, opened) = channel();
+    let (sender, open) = (Mutex::new(sender), Mutex::new(open));
+    let run = move |due: &Fired<Tagged>| -> Result<(), String> {
+        let (tag, attempt) = (due.payload().0, due.attempt());
+        sender.lock().unwrap().send((tag, attempt)).unwrap();
+        match (tag, attempt) {
+            // Rolled back, and nobody says so.
+            (1, 1) => acknowledge(due, &parameters).execute("ROLLBACK"),
+            // Asked for, and never executed.
+            (2, 1) => drop(due.completion().unwrap()),
+            // Committed, but the answer was lost.
+            (3, 1) => {
+                acknowledge(due, &parameters).execute("COMMIT");
+                return Err("the answer was lost".into());
+            }
+            // Still open when the handler returns.
+            (4 | 5, 1) => open.lock().unwrap().send((tag, acknowledge(due, &parameters))).unwrap(),
+            _ => acknowledge(due, &parameters).execute("COMMIT"),
+        }
+        Ok(())
+    };
+    let backoff = BackoffPolicy::builder().initial(Duration::from_millis(10)).build().unwrap();
+    let handler = Handler::new(run).backoff(backoff);
+    let durable = database.durable().lease(LEASE).handler(handler).start().unwrap();
+    let timers = durable.timers();
+    for tag in 1..=5 {
+        timers.schedule_once(Duration::ZERO, Tagged(tag)).submit().wait().unwrap();
+    }
+    for _ in 0..2 {
+        let (tag, client) = opened.recv_timeout(PATIENCE).unwrap();
+        // Longer than a lane waits for a row.
+        std::thread::sleep(Duration::from_millis(700));
+        client.execute(if tag == 4 { "COMMIT" } else { "ROLLBACK" });
+    }
+    let end = Instant::now() + PATIENCE;
+    let client = database.client();
+    while client.number("SELECT count(*) FROM lars.timer") > 0 || durable.metrics().in_flight > 0 {
+        assert!(Instant::now() < end, "{:?}", durable.metrics());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let mut seen: Vec<(u64, u32)> = runs.try_iter().collect();
+    seen.sort_unstable();
+    assert_eq!(seen, [(1, 1), (1, 2), (2, 1), (2, 2), (3, 1), (4, 1), (5, 1), (5, 2)]);
+    let effects = client.text("SELECT string_agg(tag::text, ' ' ORDER BY tag) FROM effect");
+    assert_eq!(effects.unwrap(), "1 2 3 4 5", "each effect once, and none is missing");
+    let metrics = durable.metrics();
+    assert_eq!((metrics.done, metrics.retried, metrics.stale), (5, 3, 0), "{metrics:?}");
+    durable.close().unwrap();
+}

@@ -1,0 +1,65 @@
+//! Rolling deploys: nodes of two releases at once.
+
+use std::collections::BTreeSet;
+use std::sync::Mutex;
+use std::sync::mpsc::channel;
+use std::time::{Duration, Instant};
+
+use super::node::{LEASE, PATIENCE, Tagged, node, settle};
+use super::server::server;
+use crate::{Fired, Payload};
+
+/// What only the newer release knows.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Newer(u64);
+
+impl Payload for Newer {
+    const NAME: &'static str = "newer";
+}
+
+#[test]
+fn timers_that_only_the_newer_nodes_know_are_left_to_them_uncounted() {
+    const TIMERS: u64 = 64;
+    let Some(server) = server() else { return };
+    let database = server.database();
+    let (older, _runs) = node(database.durable());
+    settle(&database, 1);
+    let (sender, runs) = channel();
+    let sender = Mutex::new(sender);
+    let run = move |due: &Fired<Newer>| {
+        sender.lock().unwrap().send((due.payload().0, due.attempt())).unwrap();
+    };
+    let newer = database.durable().handle(|_: &Fired<Tagged>| ()).handle(run);
+    let newer = newer.lease(LEASE).start().unwrap();
+    settle(&database, 2);
+    let timers = newer.timers();
+    for tag in 0..TIMERS {
+        let timer = timers.schedule_once(Duration::ZERO, Newer(tag)).key(format!("key {tag}"));
+        timer.submit().wait().unwrap();
+    }
+    // Those in the buckets of the older node are put off by it; the others run.
+    let client = database.client();
+    let put_off = "SELECT count(*) FROM lars.timer WHERE due_at > planned_at AND fence IS NULL";
+    let mut seen = BTreeSet::new();
+    let end = Instant::now() + PATIENCE;
+    let see = |seen: &mut BTreeSet<u64>| {
+        for (tag, attempt) in runs.try_iter() {
+            assert!(seen.insert(tag), "{tag} runs twice");
+            assert_eq!(attempt, 1, "a run that the older node could not make counts");
+        }
+    };
+    while seen.len() as i64 + client.number(put_off) < TIMERS as i64 {
+        assert!(Instant::now() < end, "some are neither run nor put off");
+        see(&mut seen);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(client.number(put_off) > 0, "the older node had no bucket");
+    assert_eq!(older.metrics().parked, 0);
+    older.close().unwrap();
+    while seen.len() < TIMERS as usize {
+        assert!(Instant::now() < end, "some never run");
+        see(&mut seen);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    newer.close().unwrap();
+}

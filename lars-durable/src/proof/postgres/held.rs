@@ -1,0 +1,68 @@
+//! A transaction elsewhere that stays open: dead rows cannot be removed, and timers run on.
+//!
+//! `LARS_HELD_SECONDS=600 cargo test --release -p lars-durable --features postgres --lib held`
+//! holds it for ten minutes.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant, SystemTime};
+
+use super::node::{PATIENCE, Tagged, node, schedule, settle};
+use super::server::server;
+
+const SECONDS: &str = "LARS_HELD_SECONDS";
+
+/// Timers a second. (Lateness is measured by the benches; here it is counted.)
+const RATE: u64 = 200;
+
+#[test]
+fn beside_a_snapshot_that_is_held_every_timer_runs_and_starts_stay_hot_updates() {
+    let Some(server) = server() else { return };
+    let seconds = std::env::var(SECONDS).map_or(8, |seconds| seconds.parse().unwrap());
+    let database = server.database();
+    let (durable, runs) = node(database.durable());
+    settle(&database, 1);
+    let timers = durable.timers();
+    schedule(&timers, Duration::from_secs(86_400), u64::MAX);
+    let holder = database.client();
+    let rows = "SELECT count(*) FROM lars.timer";
+    holder.execute("BEGIN ISOLATION LEVEL REPEATABLE READ");
+    assert_eq!(holder.number(rows), 1);
+
+    let mut epochs = BTreeMap::new();
+    let first = SystemTime::now() + Duration::from_secs(1);
+    for second in 0..seconds {
+        let batch = (0..RATE).map(|n| {
+            let due = first + Duration::from_micros((second * RATE + n) * 1_000_000 / RATE);
+            timers.schedule_at(due, Tagged(second * RATE + n))
+        });
+        timers.schedule_batch(batch).wait().unwrap();
+        std::thread::sleep(Duration::from_secs(1));
+    }
+    let end = Instant::now() + PATIENCE;
+    while epochs.len() < usize::try_from(seconds * RATE).unwrap() {
+        assert!(Instant::now() < end, "{} of {} have run", epochs.len(), seconds * RATE);
+        let Ok(seen) = runs.recv_timeout(Duration::from_millis(100)) else { continue };
+        assert!(seen.at >= seen.due, "{} is early", seen.tag);
+        let before = epochs.insert(seen.tag, seen.fence >> 32);
+        assert!(before != Some(seen.fence >> 32), "{} runs twice under one owner", seen.tag);
+    }
+    assert_eq!(holder.number(rows), 1, "the snapshot was not held");
+    durable.close().unwrap();
+
+    // A session sends its statistics when it ends, at the latest.
+    let client = database.client();
+    let updates = |column: &str| {
+        let sql = format!("SELECT {column} FROM pg_stat_user_tables WHERE relname = 'timer'");
+        client.number(&sql)
+    };
+    while updates("n_tup_upd") < i64::try_from(seconds * RATE).unwrap() {
+        assert!(Instant::now() < end, "the statistics never come");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    client.execute("VACUUM lars.timer");
+    let (all, hot, dead) = (updates("n_tup_upd"), updates("n_tup_hot_upd"), updates("n_dead_tup"));
+    println!("{all} updates, {hot} of them HOT; {dead} dead rows that VACUUM has to leave");
+    assert!(hot * 10 >= all * 9, "{hot} of {all} updates are HOT");
+    assert!(dead > 0, "nothing was held");
+    holder.execute("COMMIT");
+}
