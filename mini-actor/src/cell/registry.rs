@@ -1,6 +1,7 @@
 //! What the actors of a system share: threads, dead letters, and the tree of living actors.
 
-use std::collections::{BTreeMap, HashSet};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,7 @@ use crate::cell::dead_letters::DeadLetters;
 use crate::cell::signal::Resident;
 use crate::dispatcher::workers::{Dispatcher, Inside};
 use crate::sync::plain::AtomicU64;
-use crate::sync::{Arc, Condvar, Mutex, Ordering, real_now};
+use crate::sync::{Arc, CHECKED, Condvar, Mutex, Ordering, real_now};
 
 pub(crate) type PanicHook = Arc<dyn Fn(&Panic, Directive) + Send + Sync>;
 
@@ -31,6 +32,14 @@ pub(crate) struct Rules {
     /// Called with the end of each actor. Must not panic.
     pub(crate) on_stop: Option<StopHook>,
 }
+
+/// An actor and its depth, the deepest first, of equal ones by path.
+type Ranked = (Reverse<u64>, Arc<str>);
+
+/// How many places of the table [`Registry::deepest`] looks at before it lets others in.
+const STEP: usize = if CHECKED { 2 } else { 512 };
+/// How often it begins again because the table has grown meanwhile.
+const AGAIN: usize = 3;
 
 pub(crate) struct Registry {
     pub(crate) name: String,
@@ -325,6 +334,42 @@ impl Registry {
             self.tree.lock().actors().map(|actor| Arc::clone(actor.path())).collect();
         paths.sort_unstable();
         paths
+    }
+
+    /// The actors with the most messages waiting, the deepest first. The lock is never held for
+    /// long, whatever the number of actors.
+    pub(crate) fn deepest(&self, limit: usize) -> Vec<Arc<dyn Resident>> {
+        let mut deepest = BinaryHeap::new();
+        let (mut next, mut places, mut begun) = (0, 0, 0);
+        loop {
+            let tree = self.tree.lock();
+            let now = tree.actors.num_buckets();
+            if now != places && begun <= AGAIN {
+                // The actors have other places in a table of another size.
+                (next, places, begun) = (0, now, begun + 1);
+                deepest.clear();
+            }
+            let end = now.min(next + STEP);
+            for place in next..end {
+                let Some((_, actor)) = tree.actors.get_bucket(place) else { continue };
+                let ranked: Ranked = (Reverse(actor.depth()), Arc::clone(actor.path()));
+                if deepest.len() < limit {
+                    deepest.push(ranked);
+                } else if deepest.peek().is_some_and(|last| ranked < *last) {
+                    deepest.pop();
+                    deepest.push(ranked);
+                }
+            }
+            next = end;
+            if next >= now {
+                break;
+            }
+        }
+        let paths = deepest.into_sorted_vec().into_iter().map(|(_, path)| path);
+        // If the table never stopped growing, some were looked at twice.
+        let mut seen = HashSet::new();
+        let once = paths.filter(|path| seen.insert(Arc::clone(path)));
+        once.filter_map(|path| self.find(&path)).collect()
     }
 
     /// Accepts no more actors, and asks those without a parent to stop, in the order in which they
