@@ -11,7 +11,7 @@ msrv=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml | head -n 1)
 if rustup toolchain list 2>/dev/null | grep -q "^$msrv"; then
     toolchain=$(rustup toolchain list | sed -n "s/^\($msrv[^ ]*\).*/\1/p" | head -n 1)
     cargo "+$toolchain" check --target-dir target/msrv \
-        -p lars-scheduler -p mini-actor -p lars-durable
+        -p lars-scheduler -p mini-actor -p lars-durable -p lars-top
 else
     echo "!!!!! SKIPPED: Rust $msrv is not installed; $(rustc --version) was used !!!!!"
 fi
