@@ -22,7 +22,9 @@ CREATE TABLE lars.node (
     grp        text        NOT NULL,
     serves     boolean     NOT NULL,    -- it has handlers
     renewals   bigint      NOT NULL DEFAULT 0,
-    started_at timestamptz NOT NULL
+    started_at timestamptz NOT NULL,
+    renewed_at timestamptz NOT NULL,    -- for people
+    report     text                     -- JSON: what the node says of itself
 ) WITH (fillfactor = 50);
 
 CREATE TABLE lars.bucket (
@@ -202,12 +204,48 @@ BEGIN
     RETURN 'not found';
 END $$;
 
--- For psql: `SELECT * FROM lars.overview LIMIT 20`.
+-- For psql: `SELECT * FROM lars.overview LIMIT 20`. The next 100 timers of each bucket: the views
+-- read no more, however many there are.
 CREATE VIEW lars.overview AS
-SELECT id, grp, handler, key, attempt, deaths, fence IS NOT NULL AS started, repeat, deadline,
-       last_error
-  FROM lars.timer
- ORDER BY due_at;
+SELECT t.*
+  FROM lars.bucket b CROSS JOIN LATERAL (
+       SELECT id, grp, handler, key, attempt, deaths, fence IS NOT NULL AS started, repeat,
+              deadline, last_error
+         FROM lars.timer
+        WHERE timer.grp = b.grp AND timer.bucket = b.bucket
+        ORDER BY due_at, id LIMIT 100) t
+ ORDER BY t.deadline;
+
+-- The next 1,000 timers of each bucket, counted by handler. "more": a bucket has more than that.
+CREATE VIEW lars.by_handler AS
+SELECT grp, handler,
+       count(*) FILTER (WHERE fence IS NULL) AS pending,
+       count(*) FILTER (WHERE fence IS NULL AND deadline <= now) AS overdue,
+       count(*) FILTER (WHERE fence IS NULL AND attempt > 0) AS retrying,
+       count(*) FILTER (WHERE fence IS NOT NULL) AS running,
+       min(deadline) FILTER (WHERE fence IS NULL) AS next_due,
+       bool_or(place = 1000) AS more
+  FROM (SELECT lars.clock() AS now OFFSET 0) AS clock CROSS JOIN lars.bucket b CROSS JOIN LATERAL (
+       SELECT handler, deadline, attempt, fence, row_number() OVER (ORDER BY due_at, id) AS place
+         FROM lars.timer t
+        WHERE t.grp = b.grp AND t.bucket = b.bucket
+        ORDER BY due_at, id LIMIT 1000) AS first
+ GROUP BY grp, handler;
+
+-- Dead rows of the timers' table, and the transaction that keeps VACUUM from removing them.
+CREATE VIEW lars.health AS
+SELECT greatest(c.reltuples, 0)::bigint AS rows, pg_stat_get_dead_tuples(c.oid) AS dead_rows,
+       greatest(pg_stat_get_last_vacuum_time(c.oid), pg_stat_get_last_autovacuum_time(c.oid))
+           AS vacuumed_at,
+       a.pid AS oldest_pid, clock_timestamp() - a.xact_start AS oldest_age, a.state AS oldest_state,
+       a.application_name AS oldest_application
+  FROM pg_class c LEFT JOIN (
+       SELECT pid, xact_start, state, application_name FROM pg_stat_activity
+        WHERE datname = current_database() AND pid <> pg_backend_pid()
+          AND (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL)
+          AND xact_start IS NOT NULL AND backend_type <> 'autovacuum worker'
+        ORDER BY xact_start LIMIT 1) AS a ON true
+ WHERE c.oid = 'lars.timer'::regclass;
 
 -- Who owns how much.
 CREATE VIEW lars.owners AS

@@ -53,6 +53,7 @@ use self::window::Window;
 use crate::error::Error;
 use crate::model::{BucketNo, TimerId};
 use crate::store::{Committed, Request, StoreError};
+use crate::sync::Arc;
 use crate::time::{Mono, Timestamp};
 
 /// What a node wants done.
@@ -86,6 +87,7 @@ pub(crate) struct Node {
     runs: Runs,
     closing: Closing,
     counts: Counts,
+    tallies: Vec<HandlerCounts>,
     out: Vec<Output>,
 }
 
@@ -105,6 +107,16 @@ pub(crate) struct Counts {
     pub(crate) in_flight: usize,
 }
 
+/// What a node has done for one handler since it was made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct HandlerCounts {
+    pub(crate) name: Arc<str>,
+    pub(crate) started: u64,
+    pub(crate) done: u64,
+    pub(crate) retried: u64,
+    pub(crate) parked: u64,
+}
+
 impl Node {
     pub(crate) fn new(settings: NodeSettings, mut rng: fastrand::Rng, now: Mono) -> Self {
         Self {
@@ -112,6 +124,12 @@ impl Node {
             calls: Calls::new(&mut rng),
             window: Window::new(&settings),
             runs: Runs::new(&settings),
+            tallies: (settings.handlers.iter())
+                .map(|handler| {
+                    let name = Arc::clone(&handler.name);
+                    HandlerCounts { name, started: 0, done: 0, retried: 0, parked: 0 }
+                })
+                .collect(),
             settings,
             rng,
             clock: ClockEstimate::default(),
@@ -174,5 +192,14 @@ impl Node {
     pub(crate) fn counts(&self) -> Counts {
         let (resident, in_flight) = (self.window.len(), self.runs.len());
         Counts { resident, in_flight, ..self.counts }
+    }
+
+    pub(crate) fn lease(&self) -> i64 {
+        self.settings.lease
+    }
+
+    /// In the order of the handlers.
+    pub(crate) fn handler_counts(&self) -> &[HandlerCounts] {
+        &self.tallies
     }
 }

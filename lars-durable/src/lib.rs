@@ -3,6 +3,7 @@
 //! # Where it is
 //!
 //! - A node: [`Durable`], its [`Builder`] and [`Handler`]s, and [`close`](Durable::close).
+//! - To look inside: [`Durable::inspect`], [`Timers::parked`].
 //! - To schedule: [`Timers`], with the options of [`Schedule`]; every call returns a [`Submitted`].
 //! - What a timer carries: [`Payload`]. What a handler sees: [`Fired`]; what it says: [`Outcome`].
 //! - Errors: [`Error`], whose variants say what is known of the outcome; [`StartError`].
@@ -27,8 +28,10 @@ mod runtime;
 mod api;
 
 pub use self::api::{
-    Accepted, Builder, Cancel, Cron, Durable, Fired, Handler, IntoOutcome, Metrics, Once, Outcome,
-    Parked, Payload, Placement, Rate, Repeated, Schedule, TimerInfo, Timers, UpgradeError,
+    Accepted, Builder, Cancel, Count, Cron, DatabaseInspection, Durable, Fired, Handler,
+    HandlerInspection, Inspection, IntoOutcome, Metrics, NodeInspection, OldestSnapshot, Once,
+    Outcome, Parked, ParkedPage, ParkedQuery, Payload, Percentiles, Placement, Rate, Repeated,
+    Schedule, TimerInfo, Timers, UpgradeError,
 };
 #[cfg(feature = "postgres")]
 pub use self::error::CompleteError;

@@ -1,8 +1,12 @@
 //! The data that store and engine share: identities, timers, series.
 
+mod inspection;
 mod series;
 mod timer;
 
+pub(crate) use self::inspection::{Counted, LOOK, Look, LookedHandler, LookedNode, MAX_NODES};
+#[cfg(feature = "postgres")]
+pub(crate) use self::inspection::{LookedDatabase, LookedSnapshot};
 pub(crate) use self::series::{MissedTick, Next, Series, cron as cron_series};
 pub use self::timer::OnConflict;
 pub(crate) use self::timer::{Finish, Finished, Listed, Loaded, NewTimer, Row, Start, Then, When};

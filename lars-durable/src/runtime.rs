@@ -5,9 +5,11 @@ mod gate;
 mod inbox;
 #[cfg(feature = "postgres")]
 mod lanes;
+mod lateness;
 mod submitted;
 
 mod ending;
+mod report;
 
 mod driver;
 
@@ -22,13 +24,16 @@ pub(crate) use self::ending::Ending;
 pub(crate) use self::future_task::spawn;
 use self::gate::Gate;
 use self::inbox::{Inbox, Input};
+use self::lateness::Lateness;
+pub(crate) use self::report::Report;
 pub use self::submitted::Submitted;
 pub(crate) use self::submitted::promise;
 use crate::engine::{Answer, Counts, Launch, Node, NodeSettings};
 use crate::error::{Error, Refused, StartError};
-use crate::store::{Backend, Write};
+use crate::model::Look;
+use crate::store::{Backend, StoreError, Write};
 use crate::sync::{Arc, AtomicUsize, Mutex, Ordering};
-use crate::time::MonoClock;
+use crate::time::{MonoClock, Timestamp};
 
 /// How many calls may wait for their answers.
 const MAX_CALLS: usize = 65_536;
@@ -54,6 +59,10 @@ pub(crate) struct Shared {
     /// Calls that wait for their answers.
     calls: AtomicUsize,
     counts: Mutex<Counts>,
+    /// What the node is called, for people.
+    name: String,
+    /// Of each handler.
+    lateness: Vec<Lateness>,
 }
 
 /// A running node. Dropping it closes it, without waiting for what runs.
@@ -65,6 +74,7 @@ pub(crate) struct Runtime {
 
 impl Runtime {
     pub(crate) fn start(
+        name: String,
         settings: NodeSettings,
         backend: Backend,
         handlers: Vec<Box<dyn RunHandler>>,
@@ -86,6 +96,8 @@ impl Runtime {
             executor,
             calls: AtomicUsize::new(0),
             counts: Mutex::new(Counts::default()),
+            name,
+            lateness: handlers.iter().map(|_| Lateness::new(clock.now())).collect(),
         });
         let node = Node::new(settings, fastrand::Rng::new(), clock.now());
         let driver = Driver::new(node, backend, handlers, Arc::clone(&shared), clock)?;
@@ -142,6 +154,22 @@ impl Shared {
         {
             self.calls.fetch_sub(1, Ordering::Relaxed);
             then(Err(Refused::Closed.into()));
+        }
+    }
+
+    /// Looks into the store; `then` gets what there is to see, on a thread of the engine.
+    pub(crate) fn look(&self, then: impl FnOnce(Result<Look, StoreError>) + Send + 'static) {
+        if let Some(Input::Look { then }) = self.inbox.push(Input::Look { then: Box::new(then) }) {
+            let reason = "the node is closed".into();
+            then(Err(StoreError { reason, unknown: false }));
+        }
+    }
+
+    /// A run begins.
+    fn began(&self, handler: usize, deadline: Timestamp) {
+        if let Some(now) = self.gate.store_now() {
+            let late = now.since(deadline).as_micros();
+            self.lateness[handler].record(self.gate.now(), u64::try_from(late).unwrap_or(u64::MAX));
         }
     }
 

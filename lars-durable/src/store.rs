@@ -18,7 +18,7 @@ pub(crate) use self::postgres::{Bell, Connect, Place, PostgresStore, Tls, comple
 pub(crate) use self::sqlite::SqliteStore;
 pub use self::sqlite::Synchronous;
 use crate::model::{
-    BucketNo, Finish, Finished, Listed, Loaded, NewTimer, NodeId, Row, Start, TimerId, When,
+    BucketNo, Finish, Finished, Listed, Loaded, Look, NewTimer, NodeId, Row, Start, TimerId, When,
 };
 use crate::sync::Arc;
 use crate::time::{Clock, Timestamp};
@@ -27,6 +27,10 @@ use crate::time::{Clock, Timestamp};
 pub(crate) trait Store: Send {
     /// Carries out `requests` in one transaction, in their order; one reply for each.
     fn transact(&mut self, requests: &[Request]) -> Result<Committed, StoreError>;
+
+    /// What people want to see: not of one instant, and written by nobody. At most `limit` timers,
+    /// those due first of each bucket, and `limit` parked ones are counted.
+    fn look(&mut self, limit: usize) -> Result<Look, StoreError>;
 
     /// The store's clock, if it is one of this process. Without it, the time is estimated from the
     /// replies.
@@ -43,6 +47,8 @@ pub(crate) enum Backend {
         keeper: Box<dyn Store>,
         writer: Box<dyn Store>,
         runner: Box<dyn Store>,
+        /// For looks, which may take long.
+        looker: Box<dyn Store>,
         bell: Option<Box<Place>>,
     },
 }
@@ -124,8 +130,9 @@ pub(crate) enum Request {
 pub(crate) enum Keep {
     /// A new node. Repeating it changes nothing.
     Join { node: NodeId, serves: bool },
-    /// The node lives; and what it has to know of the others.
-    Renew { node: NodeId },
+    /// The node lives, and says this of itself to people, as JSON; and what it has to know of the
+    /// others.
+    Renew { node: NodeId, report: Option<Arc<str>> },
     /// Buries nodes that were seen dead with so many renewals, and takes buckets that nobody owns.
     Claim { node: NodeId, dead: Vec<(NodeId, u64)>, buckets: Vec<BucketNo> },
     /// Gives buckets back.
@@ -153,10 +160,13 @@ pub(crate) enum Write {
         handler: Arc<str>,
         paused: bool,
     },
-    /// A page of what was parked, by identity.
+    /// A page of what was parked, by identity: of one handler or of all. At most `scan` timers are
+    /// looked at.
     Parked {
         after: TimerId,
+        handler: Option<Arc<str>>,
         limit: usize,
+        scan: usize,
     },
     RetryParked {
         id: TimerId,
@@ -229,6 +239,8 @@ pub(crate) enum Written {
         handler: Arc<str>,
     },
     Listed(Vec<Listed>),
+    /// A page, and behind which identity the next one begins, if there is one.
+    Page(Vec<Listed>, Option<TimerId>),
     Applied,
     /// What was parked waits again.
     Placed(Placed),

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::{Directory, LONG, Note, note, telling};
-use lars_durable::{Durable, Fired, Handler, Outcome, Payload, Timers, UpgradeError};
+use lars_durable::{Durable, Fired, Handler, Outcome, ParkedQuery, Payload, Timers, UpgradeError};
 use lars_scheduler::backoff::BackoffPolicy;
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +20,7 @@ fn quick() -> BackoffPolicy {
 /// Waits until a timer is parked, and says why.
 fn parked(timers: &Timers) -> lars_durable::Parked {
     loop {
-        if let Some(parked) = timers.parked(0, 10).wait().unwrap().pop() {
+        if let Some(parked) = timers.parked(ParkedQuery::new()).wait().unwrap().timers.pop() {
             return parked;
         }
         std::thread::sleep(Duration::from_millis(1));

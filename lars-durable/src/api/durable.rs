@@ -15,12 +15,13 @@ use tokio_postgres::{
 
 use super::fired::Fired;
 use super::handler::Handler;
+use super::inspect::Inspection;
 use super::outcome::IntoOutcome;
 use super::payload::Payload;
 use super::timers::Timers;
 use crate::engine::NodeSettings;
 use crate::error::{CloseError, StartError};
-use crate::runtime::Runtime;
+use crate::runtime::{Runtime, Submitted, promise};
 use crate::store::{Backend, MemoryStore, SqliteStore, Synchronous};
 #[cfg(feature = "postgres")]
 use crate::store::{Connect, Place as StorePlace, PostgresStore, Tls};
@@ -44,6 +45,7 @@ pub struct Durable {
 pub struct Builder {
     place: Place,
     group: String,
+    name: Option<String>,
     handlers: Vec<Handler>,
     executor: Option<Arc<dyn Executor>>,
     threads: usize,
@@ -150,6 +152,48 @@ impl Durable {
         }
     }
 
+    /// What there is to see of the whole group: nodes, leases, buckets, and what waits, runs and
+    /// fails, by handler.
+    ///
+    /// A look reads a bounded number of rows, however many timers there are, and changes nothing.
+    /// It takes milliseconds; on PostgreSQL up to some seconds, if dead rows are many (see
+    /// [`Inspection::counts_took_too_long`]). It has a connection of its own there, which is opened
+    /// with the first call. So it delays neither timers nor calls.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unavailable`](crate::Error::Unavailable).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_durable::{Durable, Fired, Payload};
+    /// use std::time::Duration;
+    ///
+    /// #[derive(serde::Serialize, serde::Deserialize)]
+    /// struct Remind { order: u64 }
+    /// impl Payload for Remind { const NAME: &'static str = "remind"; }
+    ///
+    /// let durable = Durable::in_memory().handle(|_: &Fired<Remind>| ()).start()?;
+    /// let day = Duration::from_secs(86_400);
+    /// durable.timers().schedule_once(day, Remind { order: 17 }).submit().wait()?;
+    /// let seen = durable.inspect().wait()?;
+    /// let remind = seen.handler("remind").ok_or("it is there")?;
+    /// assert_eq!((remind.pending.value, remind.pending.at_least), (1, false));
+    /// # Ok(()) }
+    /// ```
+    pub fn inspect(&self) -> Submitted<Inspection> {
+        let (promise, submitted) = promise();
+        self.runtime.shared.look(move |look| {
+            let unavailable = |error: crate::store::StoreError| crate::error::Error::Unavailable {
+                reason: error.reason,
+            };
+            promise.fill(look.map(Inspection::of).map_err(unavailable));
+        });
+        submitted
+    }
+
     /// Stops starting timers, waits for running handlers, and releases the file, or in PostgreSQL
     /// its buckets. Nothing runs early: pending timers stay in the store.
     ///
@@ -171,6 +215,7 @@ impl Builder {
         Self {
             place,
             group: "default".into(),
+            name: None,
             handlers: Vec::new(),
             executor: None,
             threads: num_cpus::get().max(4),
@@ -188,6 +233,13 @@ impl Builder {
     /// unique in a group.
     pub fn group(mut self, name: impl Into<String>) -> Self {
         self.group = name.into();
+        self
+    }
+
+    /// What people see the node by: `host:pid` unless it is set, at most 64 bytes. It decides
+    /// nothing, and need not be unique.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
         self
     }
 
@@ -338,7 +390,8 @@ impl Builder {
             sweep: 2_000_000,
             max_deaths: 3,
         };
-        let runtime = Runtime::start(settings, backend, runners, executor)?;
+        let name = self.name.unwrap_or_else(default_name);
+        let runtime = Runtime::start(name, settings, backend, runners, executor)?;
         Ok(Durable { runtime, close_limit: self.close_limit })
     }
 
@@ -368,8 +421,10 @@ impl Builder {
         // A load takes long where many rows are dead and cannot be removed.
         let runner = StorePlace { limit: self.lease, ..place.clone() };
         let runner = Box::new(PostgresStore::new(runner));
+        let limit = self.lease.max(Duration::from_secs(5));
+        let looker = Box::new(PostgresStore::new(StorePlace { limit, ..place.clone() }));
         let bell = postgres.notifications.then(|| Box::new(place));
-        Ok(Backend::Lanes { keeper, writer, runner, bell })
+        Ok(Backend::Lanes { keeper, writer, runner, looker, bell })
     }
 
     fn check(&self) -> Result<(), StartError> {
@@ -390,6 +445,9 @@ impl Builder {
             let given = format!("{:?}", self.group);
             return Err(setting("group", given, "from 1 to 64 bytes without NUL"));
         }
+        if let Some(name) = self.name.as_ref().filter(|name| name.len() > 64) {
+            return Err(setting("name", format!("{name:?}"), "at most 64 bytes"));
+        }
         let mut names = BTreeSet::new();
         for handler in &self.handlers {
             let settings = &handler.settings;
@@ -405,6 +463,14 @@ impl Builder {
         }
         Ok(())
     }
+}
+
+/// `host:pid`, as far as the host's name is known.
+fn default_name() -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    let host = host.or_else(|| std::env::var("HOSTNAME").ok());
+    let host: String = host.unwrap_or_default().trim().chars().take(40).collect();
+    format!("{host}:{}", std::process::id())
 }
 
 fn setting(name: &'static str, given: impl fmt::Display, limit: &'static str) -> StartError {

@@ -14,8 +14,9 @@ use crate::time::{Timestamp, micros};
 /// The longest key.
 const MAX_KEY: usize = 512;
 
-/// The longest page of parked timers.
+/// The longest page of parked timers, and how many are looked at for it.
 const MAX_PAGE: usize = 1_000;
+const MAX_SCAN: usize = 10_000;
 
 /// Schedules, cancels, moves and shows timers of one group. Cheap to clone, `Send` and `Sync`.
 ///
@@ -100,6 +101,58 @@ pub struct Parked {
     pub deaths: u32,
 }
 
+/// Which parked timers to show. From the beginning, of all handlers, 100 of them, unless it is set.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use = "it asks nothing by itself"]
+pub struct ParkedQuery {
+    after: u64,
+    handler: Option<Arc<str>>,
+    limit: usize,
+}
+
+/// A page of parked timers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ParkedPage {
+    /// In the order of their identities.
+    pub timers: Vec<Parked>,
+    /// Where the next page begins, for [`ParkedQuery::after`]; `None` if this was the last. At most
+    /// 10,000 timers are looked at for a page. So a page of one handler may be short, or empty, and
+    /// not the last.
+    pub next: Option<u64>,
+}
+
+impl Default for ParkedQuery {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ParkedQuery {
+    /// The first 100, of all handlers.
+    pub fn new() -> Self {
+        Self { after: 0, handler: None, limit: 100 }
+    }
+
+    /// Those of this handler only.
+    pub fn handler(mut self, name: &str) -> Self {
+        self.handler = Some(name.into());
+        self
+    }
+
+    /// Those behind this identity, or behind a page: [`ParkedPage::next`].
+    pub fn after(mut self, place: u64) -> Self {
+        self.after = place;
+        self
+    }
+
+    /// How many there are on a page: from 1 to 1,000; more is less, and zero is one.
+    pub fn limit(mut self, timers: usize) -> Self {
+        self.limit = timers.clamp(1, MAX_PAGE);
+        self
+    }
+}
+
 impl Timers {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
         Self { shared }
@@ -164,14 +217,43 @@ impl Timers {
         self.write(Write::Pause { handler: handler.into(), paused }, |_| ())
     }
 
-    /// A page of up to `limit` parked timers (at most 1,000) with identities greater than `after`,
-    /// in their order. Begin with zero.
-    pub fn parked(&self, after: u64, limit: usize) -> Submitted<Vec<Parked>> {
+    /// A page of the timers that were given up, in the order of their identities.
+    ///
+    /// # Examples
+    ///
+    /// All of a handler run again, once the reason is gone:
+    ///
+    /// ```
+    /// use lars_durable::{Error, ParkedQuery, Timers};
+    ///
+    /// fn retry_all(timers: &Timers, handler: &str) -> Result<u64, Error> {
+    ///     let (mut query, mut retried) = (ParkedQuery::new().handler(handler), 0);
+    ///     loop {
+    ///         let page = timers.parked(query.clone()).wait()?;
+    ///         for parked in &page.timers {
+    ///             retried += u64::from(timers.retry_parked(parked.timer.id).wait()?);
+    ///         }
+    ///         match page.next {
+    ///             Some(next) => query = query.after(next),
+    ///             None => return Ok(retried),
+    ///         }
+    ///     }
+    /// }
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let durable = lars_durable::Durable::in_memory().start()?;
+    /// # assert_eq!(retry_all(&durable.timers(), "invoice")?, 0);
+    /// # Ok(()) }
+    /// ```
+    pub fn parked(&self, query: ParkedQuery) -> Submitted<ParkedPage> {
+        let ParkedQuery { after, handler, limit } = query;
         let after = i64::try_from(after).unwrap_or(i64::MAX);
-        let write = Write::Parked { after, limit: limit.min(MAX_PAGE) };
+        let write = Write::Parked { after, handler, limit, scan: MAX_SCAN };
         self.write(write, |written| match written {
-            Written::Listed(timers) => timers.into_iter().filter_map(Parked::of).collect(),
-            _ => Vec::new(),
+            Written::Page(timers, next) => ParkedPage {
+                timers: timers.into_iter().filter_map(Parked::of).collect(),
+                next: next.map(i64::unsigned_abs),
+            },
+            _ => ParkedPage { timers: Vec::new(), next: None },
         })
     }
 

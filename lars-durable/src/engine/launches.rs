@@ -20,6 +20,9 @@ impl Node {
     ) {
         for row in rows {
             self.counts.started += 1;
+            if let Some(run) = self.runs.runs.get(&row.id) {
+                self.tallies[run.handler].started += 1;
+            }
             self.prepare(now, Arc::new(row));
         }
         for (id, due) in moved {
@@ -122,12 +125,15 @@ impl Node {
         let Some(run) = self.runs.runs.get(&id).filter(|run| run.fence == fence) else { return };
         let Stage::Running(row) = &run.stage else { return };
         let row = Arc::clone(row);
-        let handler = &self.settings.handlers[run.handler];
+        let (place, handler) = (run.handler, &self.settings.handlers[run.handler]);
         if handler.at_most_once {
             // It is over already, whatever it says.
             match end {
                 RunEnd::NotBegun => self.launch(now, id),
-                _ => drop(self.drop_run(id)),
+                _ => {
+                    self.tallies[place].done += 1;
+                    drop(self.drop_run(id));
+                }
             }
             return;
         }
@@ -147,8 +153,14 @@ impl Node {
             RunEnd::TooNew => Then::GiveBack { after: PUT_OFF.0 },
         };
         match then {
-            Then::Done | Then::Next { .. } => self.counts.done += 1,
-            Then::Retry { .. } => self.counts.retried += 1,
+            Then::Done | Then::Next { .. } => {
+                self.counts.done += 1;
+                self.tallies[place].done += 1;
+            }
+            Then::Retry { .. } => {
+                self.counts.retried += 1;
+                self.tallies[place].retried += 1;
+            }
             Then::Park { .. } | Then::GiveBack { .. } => {}
         }
         self.finish(id, then);
@@ -196,7 +208,10 @@ impl Node {
         let Some(run) = self.drop_run(id) else { return };
         match finished {
             Finished::Gone => {}
-            Finished::Parked => self.counts.parked += 1,
+            Finished::Parked => {
+                self.counts.parked += 1;
+                self.tallies[run.handler].parked += 1;
+            }
             Finished::Stale if run.acknowledged => {
                 // The handler's transaction has ended it; a series has another place now.
                 self.runs.notified([id]);

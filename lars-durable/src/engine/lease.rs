@@ -91,7 +91,8 @@ impl Node {
         } else if let Some(Claim { dead, buckets }) = self.lease.claim.take() {
             Keep::Claim { node, dead, buckets }
         } else if now >= self.lease.next_renewal {
-            Keep::Renew { node }
+            // Who sends it fills in what the node says of itself.
+            Keep::Renew { node, report: None }
         } else {
             return;
         };

@@ -1,12 +1,13 @@
 //! One suite for all stores: what each verb promises, and that a store does the same as the
 //! reference, whatever is asked of it in whatever order.
 
+mod looks;
 mod sequences;
 mod verbs;
 
 use crate::model::{
-    BucketNo, Fence, Finish, Finished, NewTimer, NodeId, OnConflict, Row, Start, Then, TimerId,
-    When,
+    BucketNo, Fence, Finish, Finished, Listed, NewTimer, NodeId, OnConflict, Row, Start, Then,
+    TimerId, When,
 };
 use crate::store::{
     Keep, MemoryStore, Placed, Reply, Request, SqliteStore, Store, Synchronous, Write, Written,
@@ -88,7 +89,7 @@ impl Bench {
         let keep = |keep| Request::Keep(keep);
         let replies = bench.ask(&[
             keep(Keep::Join { node: NODE, serves: true }),
-            keep(Keep::Renew { node: NODE }),
+            keep(Keep::Renew { node: NODE, report: None }),
             keep(Keep::Claim { node: NODE, dead: Vec::new(), buckets: vec![0] }),
         ]);
         let Reply::Claimed(claimed) = &replies[2] else { panic!("{replies:?}") };
@@ -142,6 +143,14 @@ impl Bench {
 
     fn keyed(&mut self, after: i64, key: &str) -> NewTimer {
         NewTimer { key: Some(key.into()), ..self.timer(after) }
+    }
+
+    /// A page of what is parked.
+    fn parked(&mut self, after: TimerId, limit: usize) -> (Vec<Listed>, Option<TimerId>) {
+        match self.write(Write::Parked { after, handler: None, limit, scan: 1_000 }) {
+            Written::Page(page, next) => (page, next),
+            other => panic!("{other:?}"),
+        }
     }
 
     fn schedule(&mut self, timers: Vec<NewTimer>) -> Vec<Placed> {

@@ -18,7 +18,9 @@ use super::history::{self, Answer, End, Event, Kind, Summary, Tag};
 use super::tempdir::Directory;
 use crate::failpoint::DIE;
 use crate::time::Timestamp;
-use crate::{Cancel, Durable, Fired, Handler, OnConflict, Outcome, Payload, Placement, Timers};
+use crate::{
+    Cancel, Durable, Fired, Handler, OnConflict, Outcome, ParkedQuery, Payload, Placement, Timers,
+};
 
 /// Kills of `cargo test`, and how many of them one file gets.
 const KILLS: u64 = 24;
@@ -302,12 +304,11 @@ pub(super) fn cancel_series(timers: &Timers, log: &Log) {
 }
 
 pub(super) fn note_parked(timers: &Timers, log: &Log) {
-    let mut after = 0;
-    loop {
-        let page = timers.parked(after, 100).wait().unwrap();
-        let Some(last) = page.last() else { break };
-        after = last.timer.id;
-        for parked in page {
+    let mut query = Some(ParkedQuery::new());
+    while let Some(asked) = query.take() {
+        let page = timers.parked(asked.clone()).wait().unwrap();
+        query = page.next.map(|next| asked.after(next));
+        for parked in page.timers {
             let tag = serde_json::from_str(&parked.timer.payload).unwrap();
             log.note(Event::Left { tag, parked: true });
         }

@@ -195,9 +195,10 @@ impl Bench {
     }
 
     fn parked(&mut self) -> Vec<(String, String)> {
-        let write = Request::Write(Write::Parked { after: 0, limit: 100 });
+        let write =
+            Request::Write(Write::Parked { after: 0, handler: None, limit: 100, scan: 100 });
         let reply = self.store.transact(&[write]).unwrap().replies.pop();
-        let Some(Reply::Written(Written::Listed(timers))) = reply else { panic!() };
+        let Some(Reply::Written(Written::Page(timers, _))) = reply else { panic!() };
         timers.into_iter().map(|it| (it.payload, it.parked.unwrap().0)).collect()
     }
 

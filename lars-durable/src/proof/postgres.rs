@@ -4,6 +4,7 @@
 //! with `LARS_REQUIRE_POSTGRES=1`, which `ci/postgres.sh` sets, that is a failure.
 
 mod cluster;
+mod looks;
 mod node;
 mod opening;
 mod proxy;

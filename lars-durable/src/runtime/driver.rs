@@ -14,10 +14,11 @@ use super::ending::Ending;
 use super::inbox::{Input, Then};
 #[cfg(feature = "postgres")]
 use super::lanes::Lanes;
-use super::{Run, RunHandler, Shared, contain};
+use super::{Report, Run, RunHandler, Shared, contain};
 use crate::engine::{CallId, Lane, Launch, Node, Output, RunEnd};
 use crate::error::Error;
-use crate::store::{Backend, Committed, Request, Store};
+use crate::model::LOOK;
+use crate::store::{Backend, Committed, Keep, Request, Store, StoreError};
 use crate::sync::Arc;
 use crate::time::{Mono, MonoClock, micros};
 
@@ -62,8 +63,8 @@ impl Driver {
         let store = match backend {
             Backend::One(store) => Sessions::One(store),
             #[cfg(feature = "postgres")]
-            Backend::Lanes { keeper, writer, runner, bell } => {
-                Sessions::Lanes(Lanes::start([keeper, writer, runner], bell, &shared)?)
+            Backend::Lanes { keeper, writer, runner, looker, bell } => {
+                Sessions::Lanes(Lanes::start([keeper, writer, runner], looker, bell, &shared)?)
             }
         };
         Ok(Self {
@@ -120,6 +121,16 @@ impl Driver {
                 self.answers.insert(self.next_call, then);
                 self.node.call(now, self.next_call, write);
             }
+            Input::Look { then } => match &mut self.store {
+                Sessions::One(store) => {
+                    let look = store.look(LOOK);
+                    if let Err(panic) = contain(|| then(look)) {
+                        tracing::error!(target: "lars_durable", %panic, "a waker panicked");
+                    }
+                }
+                #[cfg(feature = "postgres")]
+                Sessions::Lanes(lanes) => lanes.look(then),
+            },
             Input::Ended { id, fence, end } => self.node.ended(now, id, fence, end),
             #[cfg(feature = "postgres")]
             Input::Acknowledged { id, fence } => self.node.acknowledged(id, fence),
@@ -160,11 +171,14 @@ impl Driver {
         self.shared.gate.set_ahead(self.node.clock_ahead(now));
         for output in self.node.take_outputs() {
             match output {
-                Output::Send { lane, requests } => match &self.store {
-                    Sessions::One(_) => self.batches.push((lane, requests)),
-                    #[cfg(feature = "postgres")]
-                    Sessions::Lanes(lanes) => lanes.send(lane, requests),
-                },
+                Output::Send { lane, mut requests } => {
+                    self.fill_report(&mut requests);
+                    match &self.store {
+                        Sessions::One(_) => self.batches.push((lane, requests)),
+                        #[cfg(feature = "postgres")]
+                        Sessions::Lanes(lanes) => lanes.send(lane, requests),
+                    }
+                }
                 Output::Alarm { at } => self.set_alarm(now, at),
                 Output::Launch(launch) => self.launch(now, launch),
                 Output::Answer { call, result } => {
@@ -189,6 +203,14 @@ impl Driver {
                 },
                 Output::Closed { abandoned } => self.closed = Some(abandoned),
             }
+        }
+    }
+
+    /// What the node says of itself goes with its renewal.
+    fn fill_report(&self, requests: &mut [Request]) {
+        if let [Request::Keep(Keep::Renew { report, .. })] = requests {
+            let said = Report::of(&self.shared, self.node.handler_counts(), self.node.lease());
+            *report = serde_json::to_string(&said).ok().map(Arc::from);
         }
     }
 
@@ -234,6 +256,7 @@ impl Driver {
         let begin = move || {
             if shared.gate.opens(launch.row.deadline, launch.deleted) {
                 let handler = launch.handler;
+                shared.began(handler, launch.row.deadline);
                 handlers[handler].run(Run { launch, ending, shared });
             } else {
                 ending.say(RunEnd::NotBegun);
@@ -249,8 +272,13 @@ impl Driver {
 
     fn end(mut self) -> usize {
         for input in self.shared.inbox.end() {
-            if let Input::Call { then, .. } = input {
-                then(Err(crate::error::Refused::Closed.into()));
+            match input {
+                Input::Call { then, .. } => then(Err(crate::error::Refused::Closed.into())),
+                Input::Look { then } => {
+                    let reason = "the node was closed".into();
+                    then(Err(StoreError { reason, unknown: false }));
+                }
+                _ => {}
             }
         }
         for (_, then) in self.answers.drain() {

@@ -50,6 +50,10 @@ impl Gate {
         self.ahead.store(ahead.unwrap_or(UNKNOWN), Ordering::Relaxed);
     }
 
+    pub(super) fn now(&self) -> Mono {
+        self.clock.now()
+    }
+
     /// What the store's clock shows, if it is one of this process.
     pub(crate) fn local_store_now(&self) -> Option<Timestamp> {
         self.store_clock.as_ref().map(|clock| clock())

@@ -8,20 +8,27 @@ use crate::engine::{Answer, RunEnd};
 use crate::error::Error;
 #[cfg(feature = "postgres")]
 use crate::model::BucketNo;
-use crate::model::{Fence, TimerId};
-use crate::store::Write;
+use crate::model::{Fence, Look, TimerId};
 #[cfg(feature = "postgres")]
-use crate::store::{Committed, StoreError};
+use crate::store::Committed;
+use crate::store::{StoreError, Write};
 use crate::sync::{Condvar, Mutex};
 
 /// What gets the answer of a call.
 pub(super) type Then = Box<dyn FnOnce(Result<Answer, Error>) + Send>;
+
+/// What gets what a look into the store shows.
+pub(super) type LookThen = Box<dyn FnOnce(Result<Look, StoreError>) + Send>;
 
 /// What comes from outside.
 pub(super) enum Input {
     Call {
         write: Write,
         then: Box<dyn FnOnce(Result<Answer, Error>) + Send>,
+    },
+    /// What people want to see.
+    Look {
+        then: LookThen,
     },
     Ended {
         id: TimerId,

@@ -2,13 +2,14 @@
 //!
 //! Clones share the tables, so that several nodes of a simulation meet in one store.
 
+mod looks;
 mod writes;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Committed, How, Keep, Placed, Renewed, Reply, Request, Store, StoreError};
 use crate::model::{
-    BucketNo, Fence, Finish, Finished, Listed, Loaded, NodeId, Row, Start, Then, TimerId,
+    BucketNo, Fence, Finish, Finished, Listed, Loaded, Look, NodeId, Row, Start, Then, TimerId,
 };
 use crate::sync::{Arc, Mutex};
 use crate::time::{Clock, Timestamp};
@@ -29,12 +30,22 @@ struct Tables {
     used_keys: BTreeMap<Arc<str>, Timestamp>,
     parked: BTreeMap<TimerId, (Stored, String, Timestamp)>,
     paused: BTreeSet<Arc<str>>,
-    nodes: BTreeMap<NodeId, (u64, bool)>,
+    nodes: BTreeMap<NodeId, Member>,
     buckets: Vec<(Option<NodeId>, u32)>,
     /// The last batch of each writer.
     batches: BTreeMap<u128, i64>,
     /// The writes of this transaction were carried out before.
     repeats: bool,
+}
+
+/// A node that has joined.
+#[derive(Debug)]
+struct Member {
+    renewals: u64,
+    serves: bool,
+    joined: Timestamp,
+    renewed: Timestamp,
+    report: Option<Arc<str>>,
 }
 
 #[derive(Debug, Clone)]
@@ -72,6 +83,10 @@ impl Store for MemoryStore {
         Ok(Committed { clock, replies })
     }
 
+    fn look(&mut self, limit: usize) -> Result<Look, StoreError> {
+        Ok(self.tables.lock().look((self.clock)(), limit))
+    }
+
     fn local_clock(&self) -> Option<Clock> {
         Some(Arc::clone(&self.clock))
     }
@@ -80,7 +95,7 @@ impl Store for MemoryStore {
 impl Tables {
     fn carry_out(&mut self, request: &Request, now: Timestamp) -> Reply {
         match request {
-            Request::Keep(keep) => self.keep(keep),
+            Request::Keep(keep) => self.keep(keep, now),
             Request::Write(write) => Reply::Written(self.write(write, now)),
             Request::Batch { writer, token } => {
                 self.repeats = self.batches.insert(*writer, *token) == Some(*token);
@@ -120,14 +135,18 @@ impl Tables {
         }
     }
 
-    fn keep(&mut self, keep: &Keep) -> Reply {
+    fn keep(&mut self, keep: &Keep, now: Timestamp) -> Reply {
         match keep {
             Keep::Join { node, serves } => {
-                self.nodes.entry(*node).or_insert((0, *serves));
+                let (joined, renewed, report) = (now, now, None);
+                let member = Member { renewals: 0, serves: *serves, joined, renewed, report };
+                self.nodes.entry(*node).or_insert(member);
                 let buckets = BucketNo::try_from(self.buckets.len()).expect("made of a BucketNo");
                 return Reply::Joined { buckets };
             }
-            Keep::Renew { node } => return Reply::Renewed(self.renew(*node)),
+            Keep::Renew { node, report } => {
+                return Reply::Renewed(self.renew(*node, report.as_ref(), now));
+            }
             Keep::Claim { node, dead, buckets } => {
                 return Reply::Claimed(self.claim(*node, dead, buckets));
             }
@@ -149,17 +168,21 @@ impl Tables {
         Reply::Done
     }
 
-    fn renew(&mut self, node: NodeId) -> Renewed {
+    fn renew(&mut self, node: NodeId, report: Option<&Arc<str>>, now: Timestamp) -> Renewed {
         let alive = match self.nodes.get_mut(&node) {
-            Some((renewals, _)) => {
-                *renewals += 1;
+            Some(member) => {
+                member.renewals += 1;
+                member.renewed = now;
+                member.report = report.cloned().or(member.report.take());
                 true
             }
             None => false,
         };
         Renewed {
             alive,
-            nodes: self.nodes.iter().map(|(id, (seen, serves))| (*id, *seen, *serves)).collect(),
+            nodes: (self.nodes.iter())
+                .map(|(id, member)| (*id, member.renewals, member.serves))
+                .collect(),
             buckets: (0..)
                 .zip(&self.buckets)
                 .map(|(no, (own, epoch))| (no, *own, *epoch))
@@ -175,7 +198,7 @@ impl Tables {
         buckets: &[BucketNo],
     ) -> Vec<(BucketNo, u32)> {
         for (dead, seen) in dead {
-            if self.nodes.get(dead).is_some_and(|(renewals, _)| renewals == seen) {
+            if self.nodes.get(dead).is_some_and(|member| member.renewals == *seen) {
                 self.nodes.remove(dead);
             }
         }

@@ -23,6 +23,8 @@ mod transaction;
 
 mod keep;
 
+mod looks;
+
 mod runs;
 
 mod writes;
@@ -48,6 +50,7 @@ use self::session::{Session, SessionId};
 use self::transaction::Transaction;
 use super::{Committed, Request, Store, StoreError};
 use crate::error::StartError;
+use crate::model::Look;
 use crate::sync::Arc;
 use crate::time::{Clock, micros};
 
@@ -150,20 +153,44 @@ impl PostgresStore {
         })
     }
 
+    /// Makes sure that there is a session.
+    async fn open(&mut self) -> Result<(), Failure> {
+        if self.session.is_none() {
+            let opened = Session::open(&self.place, self.earlier.as_ref(), Some(self.lock)).await?;
+            self.earlier = Some(opened.id().clone());
+            self.session = Some(opened);
+        }
+        Ok(())
+    }
+
+    /// The runtime of the thread that uses this.
+    fn runtime(&mut self) -> Result<Arc<Runtime>, StartError> {
+        if let Some(runtime) = &self.runtime {
+            return Ok(Arc::clone(runtime));
+        }
+        Ok(Arc::clone(self.runtime.insert(Arc::new(runtime()?))))
+    }
+
+    async fn look_once(&mut self, limit: usize) -> Result<Look, Failure> {
+        self.open().await?;
+        let Some(session) = &self.session else { return Err(Failure::unfit("no session")) };
+        let mut transaction =
+            Transaction::begin(session, &self.place.group, false, None, false).await?;
+        if let Some(clock) = &self.place.clock {
+            transaction.clock = clock();
+        }
+        let look = looks::look(&transaction, limit).await?;
+        session.rollback().await?;
+        Ok(look)
+    }
+
     async fn attempt(
         &mut self,
         requests: &[Request],
         around_locks: bool,
     ) -> Result<Committed, Failure> {
-        let session = match &self.session {
-            Some(session) => session,
-            None => {
-                let opened =
-                    Session::open(&self.place, self.earlier.as_ref(), Some(self.lock)).await?;
-                self.earlier = Some(opened.id().clone());
-                self.session.insert(opened)
-            }
-        };
+        self.open().await?;
+        let Some(session) = &self.session else { return Err(Failure::unfit("no session")) };
         let (group, channel) = (&*self.place.group, self.place.notifications);
         let mut transaction =
             Transaction::begin(session, group, channel, self.last_batch, around_locks).await?;
@@ -185,15 +212,8 @@ impl PostgresStore {
 
 impl Store for PostgresStore {
     fn transact(&mut self, requests: &[Request]) -> Result<Committed, StoreError> {
-        let runtime = match &self.runtime {
-            Some(runtime) => Arc::clone(runtime),
-            None => match runtime() {
-                Ok(runtime) => Arc::clone(self.runtime.insert(Arc::new(runtime))),
-                Err(error) => {
-                    return Err(StoreError { reason: error.to_string(), unknown: false });
-                }
-            },
-        };
+        let failed = |error: StartError| StoreError { reason: error.to_string(), unknown: false };
+        let runtime = self.runtime().map_err(failed)?;
         let (mut around_locks, mut reopened) = (false, false);
         let mut tries = 0;
         loop {
@@ -233,6 +253,28 @@ impl Store for PostgresStore {
             }
             return Err(StoreError { reason: failure.into_reason(), unknown });
         }
+    }
+
+    fn look(&mut self, limit: usize) -> Result<Look, StoreError> {
+        let failed = |reason| StoreError { reason, unknown: false };
+        let runtime = self.runtime().map_err(|error| failed(error.to_string()))?;
+        // A session that has ended meanwhile is opened again, once.
+        for last in [false, true] {
+            let patience = self.place.limit;
+            let result = runtime
+                .block_on(async { tokio::time::timeout(patience, self.look_once(limit)).await });
+            match result.unwrap_or_else(|_| Err(Failure::late(patience))) {
+                Ok(look) => return Ok(look),
+                Err(failure) => {
+                    // Nothing is lost with it, and it need not be rolled back.
+                    self.drop_session();
+                    if last || !failure.was_idle() {
+                        return Err(failed(failure.into_reason()));
+                    }
+                }
+            }
+        }
+        unreachable!("the second try returns")
     }
 
     fn local_clock(&self) -> Option<Clock> {

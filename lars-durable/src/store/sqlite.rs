@@ -4,6 +4,7 @@
 //! buckets: the process that has the file open is the owner, and each opening adds one to the
 //! epoch. A row with a fence of an older epoch was running when its process died.
 
+mod looks;
 mod open;
 mod rows;
 mod schema;
@@ -17,9 +18,9 @@ use rusqlite::{Connection, ErrorCode};
 
 use super::{Committed, Keep, Renewed, Reply, Request, Store, StoreError};
 use crate::error::StartError;
-use crate::model::{BucketNo, NodeId};
+use crate::model::{BucketNo, Look, LookedNode, NodeId};
 use crate::sync::Arc;
-use crate::time::{Clock, system_clock};
+use crate::time::{Clock, Timestamp, system_clock};
 
 /// How often a commit reaches the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
@@ -40,9 +41,19 @@ pub(crate) struct SqliteStore {
     epoch: u32,
     node: Option<NodeId>,
     owns_bucket: bool,
+    /// What the node says of itself.
+    about: About,
     clock: Clock,
     /// Locked as long as the file is open.
     _lock: File,
+}
+
+/// The node, as people see it.
+#[derive(Debug, Clone)]
+struct About {
+    joined: Timestamp,
+    renewed: Timestamp,
+    report: Option<Arc<str>>,
 }
 
 /// The one bucket.
@@ -72,17 +83,25 @@ impl SqliteStore {
         let mut connection = open::connect(path, vfs, synchronous)?;
         let epoch = schema::prepare(&mut connection, path)?;
         let group = Arc::from(group);
-        Ok(Self { connection, group, epoch, node: None, owns_bucket: false, clock, _lock: lock })
+        let about = About { joined: clock(), renewed: clock(), report: None };
+        let (node, owns_bucket, _lock) = (None, false, lock);
+        Ok(Self { connection, group, epoch, node, owns_bucket, about, clock, _lock })
     }
 
     fn keep(&mut self, keep: &Keep) -> Result<Reply, rusqlite::Error> {
         Ok(match keep {
             Keep::Join { node, .. } => {
                 self.node = Some(*node);
+                let now = (self.clock)();
+                self.about = About { joined: now, renewed: now, report: None };
                 Reply::Joined { buckets: 1 }
             }
-            Keep::Renew { node } => {
+            Keep::Renew { node, report } => {
                 let alive = self.node == Some(*node);
+                if alive {
+                    self.about.renewed = (self.clock)();
+                    self.about.report = report.clone().or(self.about.report.take());
+                }
                 let owner = self.node.filter(|_| self.owns_bucket);
                 Reply::Renewed(Renewed {
                     alive,
@@ -173,6 +192,33 @@ impl Store for SqliteStore {
                 Err(nothing_done(error))
             }
         }
+    }
+
+    fn look(&mut self, limit: usize) -> Result<Look, StoreError> {
+        let clock = (self.clock)();
+        let (connection, group) = (&self.connection, &self.group);
+        let counted = || {
+            let timers = looks::timers(connection, group, clock, limit)?;
+            let parked = looks::parked(connection, group, limit)?;
+            Ok((timers, parked, verbs::paused(connection, group)?))
+        };
+        let (timers, parked, paused) = counted().map_err(|error: rusqlite::Error| {
+            let (reason, unknown) = (reason(&error), false);
+            StoreError { reason, unknown }
+        })?;
+        let About { joined, renewed, report } = self.about.clone();
+        let serves = true;
+        let node = self.node.map(|id| LookedNode { id, serves, joined, renewed, report });
+        let owner = self.node.filter(|_| self.owns_bucket);
+        Ok(Look {
+            clock,
+            nodes: node.into_iter().collect(),
+            buckets: vec![(BUCKET, owner, self.epoch)],
+            paused,
+            timers: Some(timers),
+            parked: Some(parked),
+            database: None,
+        })
     }
 
     fn local_clock(&self) -> Option<Clock> {

@@ -53,7 +53,11 @@ impl Sequence {
             6 => Request::Write(Write::Cancel { key }),
             7 => Request::Write(Write::Reset { key, when: self.when() }),
             8 => Request::Write(Write::Get { key }),
-            9 => Request::Write(Write::Parked { after: id, limit: 3 }),
+            9 => {
+                let (handler, scan) =
+                    ((id % 2 == 0).then(|| "handler".into()), self.rng.usize(1..9));
+                Request::Write(Write::Parked { after: id, handler, limit: 3, scan })
+            }
             10 if self.rng.bool() => Request::Write(Write::RetryParked { id }),
             10 => Request::Write(Write::DiscardParked { id }),
             11..=14 => {

@@ -335,14 +335,12 @@ fn what_is_parked_is_kept_with_its_reason_and_can_run_again_or_go() {
             assert_eq!(bench.finish(placed.id, fence, park), Finished::Parked);
         }
         assert!(bench.ids().is_empty());
-        let page = Write::Parked { after: 0, limit: 1 };
-        let Written::Listed(parked) = bench.write(page) else { panic!() };
-        assert_eq!(parked.len(), 1);
+        let (parked, next) = bench.parked(0, 1);
+        assert_eq!((parked.len(), next), (1, Some(placed[0].id)));
         assert_eq!(parked[0].id, placed[0].id);
         assert_eq!(parked[0].parked, Some(("poison".into(), Timestamp(START))));
-        let page = Write::Parked { after: placed[0].id, limit: 10 };
-        let Written::Listed(parked) = bench.write(page) else { panic!() };
-        assert_eq!(parked.len(), 1);
+        let (parked, next) = bench.parked(placed[0].id, 10);
+        assert_eq!((parked.len(), next), (1, None));
 
         bench.later(SECOND);
         let Written::Placed(again) = bench.write(Write::RetryParked { id: placed[0].id }) else {
@@ -368,17 +366,15 @@ fn a_parked_timer_whose_key_is_taken_by_now_stays_parked() {
         bench.schedule(vec![other]);
         let retry = Write::RetryParked { id };
         assert_eq!(bench.write(retry), Written::KeyTaken("key".into()));
-        let Written::Listed(parked) = bench.write(Write::Parked { after: 0, limit: 9 }) else {
-            panic!()
-        };
-        assert_eq!(parked.len(), 1);
+        assert_eq!(bench.parked(0, 9).0.len(), 1);
     });
 }
 
 #[test]
 fn paused_handlers_are_told_with_each_renewal() {
     for_each_store(|bench| {
-        let paused = |bench: &mut Bench| match bench.one(Request::Keep(Keep::Renew { node: NODE }))
+        let paused = |bench: &mut Bench| match bench
+            .one(Request::Keep(Keep::Renew { node: NODE, report: None }))
         {
             Reply::Renewed(renewed) => (renewed.alive, renewed.paused),
             other => panic!("{other:?}"),

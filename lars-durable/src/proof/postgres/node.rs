@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::server::{Database, server};
-use crate::{Builder, Cancel, Durable, Error, Fired, Outcome, Payload, Timers};
+use crate::{Builder, Cancel, Durable, Error, Fired, Outcome, ParkedQuery, Payload, Timers};
 
 #[derive(serde::Serialize, serde::Deserialize)]
 pub(super) struct Tagged(pub(super) u64);
@@ -383,7 +383,7 @@ fn a_message_with_a_nul_byte_stops_nothing() {
         assert!(Instant::now() < end, "{:?}", durable.metrics());
         std::thread::sleep(Duration::from_millis(10));
     }
-    let parked = timers.parked(0, 10).wait().unwrap();
+    let parked = timers.parked(ParkedQuery::new()).wait().unwrap().timers;
     assert_eq!(parked[0].reason, "a NUL \u{fffd} byte");
     drop(durable);
 }

@@ -622,10 +622,10 @@ impl World {
     }
 
     fn list_what_is_left(&mut self) {
-        let write = Write::Parked { after: 0, limit: usize::MAX };
+        let write = Write::Parked { after: 0, handler: None, limit: usize::MAX, scan: usize::MAX };
         let committed = self.store.transact(&[Request::Write(write)]).expect("it does not fail");
         for reply in committed.replies {
-            if let Reply::Written(Written::Listed(timers)) = reply {
+            if let Reply::Written(Written::Page(timers, _)) = reply {
                 for timer in timers {
                     let tag = timer.payload.parse().expect("payloads are tags");
                     self.events.push(Event::Left { tag, parked: true });

@@ -35,14 +35,8 @@ impl Tables {
                 }
                 Written::Applied
             }
-            Write::Parked { after, limit } => {
-                let page = self.parked.range(after + 1..).take(*limit);
-                Written::Listed(
-                    page.map(|(id, (timer, reason, at))| {
-                        timer.listed(*id, Some((reason.clone(), *at)))
-                    })
-                    .collect(),
-                )
+            Write::Parked { after, handler, limit, scan } => {
+                self.page(*after, handler.as_ref(), *limit, *scan)
             }
             Write::RetryParked { id } => self.retry_parked(*id, now),
             Write::DiscardParked { id } => match self.parked.remove(id) {
@@ -50,6 +44,27 @@ impl Tables {
                 None => Written::NotFound,
             },
         }
+    }
+
+    fn page(
+        &self,
+        after: TimerId,
+        handler: Option<&Arc<str>>,
+        limit: usize,
+        scan: usize,
+    ) -> Written {
+        let mut range = self.parked.range(after.saturating_add(1)..);
+        let (mut page, mut last) = (Vec::new(), None);
+        for (id, (timer, reason, at)) in range.by_ref().take(scan) {
+            last = Some(*id);
+            if handler.is_none_or(|handler| *handler == timer.handler) {
+                page.push(timer.listed(*id, Some((reason.clone(), *at))));
+            }
+            if page.len() >= limit {
+                break;
+            }
+        }
+        Written::Page(page, last.filter(|_| range.next().is_some()))
     }
 
     fn schedule(&mut self, timers: &[NewTimer], now: Timestamp) -> Written {

@@ -14,8 +14,8 @@ impl Transaction<'_> {
     pub(super) async fn keep(&self, keep: &Keep) -> Result<Reply> {
         Ok(match keep {
             Keep::Join { node, serves } => {
-                let join = "INSERT INTO lars.node (id, grp, serves, started_at)
-                            VALUES ($1, $2, $3, $4) ON CONFLICT (id) DO NOTHING";
+                let join = "INSERT INTO lars.node (id, grp, serves, started_at, renewed_at)
+                            VALUES ($1, $2, $3, $4, $4) ON CONFLICT (id) DO NOTHING";
                 self.query(join, &[&Id(*node), &self.group, serves, &self.clock]).await?;
                 // Writers that have been silent for so long are gone.
                 let silent = self.clock.plus(-SILENT);
@@ -30,7 +30,9 @@ impl Transaction<'_> {
                 let buckets = bucket(self.query(sql, &[&self.group]).await?[0].get(0));
                 Reply::Joined { buckets }
             }
-            Keep::Renew { node } => Reply::Renewed(self.renew(*node).await?),
+            Keep::Renew { node, report } => {
+                Reply::Renewed(self.renew(*node, report.as_deref()).await?)
+            }
             Keep::Claim { node, dead, buckets } => {
                 Reply::Claimed(self.claim(*node, dead, buckets).await?)
             }
@@ -62,9 +64,12 @@ impl Transaction<'_> {
         Ok(())
     }
 
-    async fn renew(&self, node: NodeId) -> Result<Renewed> {
-        let renew = "UPDATE lars.node SET renewals = renewals + 1 WHERE id = $1 RETURNING 1";
-        let alive = !self.query(renew, &[&Id(node)]).await?.is_empty();
+    async fn renew(&self, node: NodeId, report: Option<&str>) -> Result<Renewed> {
+        // The date and the report are for people; the number of renewals decides.
+        let renew = "UPDATE lars.node SET renewals = renewals + 1, renewed_at = $2,
+                            report = coalesce($3, report) WHERE id = $1 RETURNING 1";
+        let alive = self.query(renew, &[&Id(node), &self.clock, &report]).await?;
+        let alive = !alive.is_empty();
         let nodes = self
             .query("SELECT id, renewals, serves FROM lars.node WHERE grp = $1", &[&self.group])
             .await?;

@@ -113,6 +113,10 @@ impl<'a> Transaction<'a> {
         Ok(self.last_batch)
     }
 
+    pub(super) fn session(&self) -> &'a Session {
+        self.session
+    }
+
     pub(super) async fn query(
         &self,
         sql: &'static str,

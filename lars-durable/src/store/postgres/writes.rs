@@ -7,10 +7,12 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+use tokio_postgres::types::ToSql;
+
 use super::rows::{self, bucket};
 use super::transaction::{Result, Transaction};
 use super::values::text;
-use crate::model::{BucketNo, NewTimer, OnConflict, TimerId};
+use crate::model::{BucketNo, Listed, NewTimer, OnConflict, TimerId};
 use crate::store::{How, Placed, Write, Written};
 use crate::sync::Arc;
 use crate::time::Timestamp;
@@ -222,13 +224,8 @@ impl Transaction<'_> {
                 self.query(sql, &[&self.group, &handler.as_ref()]).await?;
                 Ok(Written::Applied)
             }
-            Write::Parked { after, limit } => {
-                let limit = i64::try_from(*limit).unwrap_or(i64::MAX);
-                let sql = "SELECT id, key, handler, payload_version, payload, deadline, attempt,
-                                  deaths, repeat IS NOT NULL, last_error, false, reason, parked_at
-                             FROM lars.parked WHERE grp = $1 AND id > $2 ORDER BY id LIMIT $3";
-                let found = self.query(sql, &[&self.group, after, &limit]).await?;
-                Ok(Written::Listed(found.iter().map(rows::listed).collect()))
+            Write::Parked { after, handler, limit, scan } => {
+                self.page(*after, handler.as_deref(), *limit, *scan).await
             }
             Write::RetryParked { id } => self.retry_parked(*id).await,
             Write::DiscardParked { id } => {
@@ -263,6 +260,41 @@ impl Transaction<'_> {
             }
         }
         Ok(Written::Scheduled(all))
+    }
+
+    async fn page(
+        &self,
+        after: TimerId,
+        handler: Option<&str>,
+        limit: usize,
+        scan: usize,
+    ) -> Result<Written> {
+        let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        let sql = "SELECT id, key, handler, payload_version, payload, deadline, attempt, deaths,
+                          repeat IS NOT NULL, last_error, false, reason, parked_at
+                     FROM (SELECT * FROM lars.parked WHERE grp = $1 AND id > $2
+                            ORDER BY id LIMIT $3) AS first
+                    WHERE $4::text IS NULL OR handler = $4 ORDER BY id LIMIT $5";
+        let handler = handler.map(text);
+        let handler = handler.as_deref();
+        let parameters: [&(dyn ToSql + Sync); 5] =
+            [&self.group, &after, &number(scan), &handler, &number(limit)];
+        let found = self.query(sql, &parameters).await?;
+        let page: Vec<Listed> = found.iter().map(rows::listed).collect();
+        let last = match page.last().filter(|_| page.len() >= limit) {
+            Some(last) => Some(last.id),
+            None => {
+                let sql = "SELECT max(id) FROM (SELECT id FROM lars.parked
+                            WHERE grp = $1 AND id > $2 ORDER BY id LIMIT $3) AS first";
+                self.query(sql, &[&self.group, &after, &number(scan)]).await?[0].get(0)
+            }
+        };
+        let more = "SELECT 1 FROM lars.parked WHERE grp = $1 AND id > $2 LIMIT 1";
+        let next = match last {
+            Some(last) if self.query(more, &[&self.group, &last]).await?.is_empty() => None,
+            last => last,
+        };
+        Ok(Written::Page(page, next))
     }
 
     async fn retry_parked(&self, id: TimerId) -> Result<Written> {

@@ -49,6 +49,7 @@ CREATE TABLE lars_parked (
     reason          TEXT    NOT NULL,
     parked_at       INTEGER NOT NULL
 ) STRICT;
+CREATE INDEX lars_parked_group ON lars_parked (grp, id);
 
 CREATE TABLE lars_used_key (
     grp   TEXT    NOT NULL,
@@ -63,11 +64,32 @@ CREATE TABLE lars_paused (
     PRIMARY KEY (grp, handler)
 ) STRICT, WITHOUT ROWID;
 
--- For the shell: `SELECT * FROM lars_overview LIMIT 20`.
+-- For the shell: the next 1,000 timers of each group. They read no more than that, however many
+-- there are: the groups are found by jumps through the index.
+CREATE VIEW lars_group AS
+WITH RECURSIVE each (grp) AS (
+    SELECT min(grp) FROM lars_timer
+    UNION ALL
+    SELECT (SELECT min(t.grp) FROM lars_timer t WHERE t.grp > each.grp) FROM each
+     WHERE each.grp IS NOT NULL
+)
+SELECT grp FROM each WHERE grp IS NOT NULL;
+
 CREATE VIEW lars_overview AS
 SELECT id, grp, handler, key, attempt, deaths, fence IS NOT NULL AS started, repeat,
        CASE deadline WHEN 9223372036854775807 THEN 'never'
             ELSE strftime('%Y-%m-%d %H:%M:%f', deadline / 1e6, 'unixepoch') END AS deadline_utc,
        last_error
   FROM lars_timer
+ WHERE id IN (SELECT value FROM lars_group g, json_each((
+                 SELECT json_group_array(id) FROM (
+                        SELECT t.id FROM lars_timer t WHERE t.grp = g.grp AND t.bucket = 0
+                         ORDER BY t.due_at, t.id LIMIT 1000))))
  ORDER BY due_at;
+
+-- The same timers by handler. With 1,000 of a group, there may be more.
+CREATE VIEW lars_by_handler AS
+SELECT grp, handler, sum(NOT started) AS pending, sum(started) AS running,
+       sum(NOT started AND attempt > 0) AS retrying, min(deadline_utc) AS next_utc
+  FROM lars_overview
+ GROUP BY grp, handler;

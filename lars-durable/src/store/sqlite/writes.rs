@@ -6,7 +6,7 @@ use rusqlite::{CachedStatement, OptionalExtension, Result, params};
 
 use super::rows::{self, LISTED_PARKED, PARKED};
 use super::verbs::Verbs;
-use crate::model::{NewTimer, OnConflict, TimerId};
+use crate::model::{Listed, NewTimer, OnConflict, TimerId};
 use crate::store::{How, Placed, Write, Written};
 use crate::sync::Arc;
 use crate::time::Timestamp;
@@ -39,15 +39,8 @@ impl Verbs<'_> {
                 self.execute(sql, params![self.group, handler])?;
                 Ok(Written::Applied)
             }
-            Write::Parked { after, limit } => {
-                let sql = format!(
-                    "SELECT {LISTED_PARKED} FROM lars_parked WHERE grp = ?1 AND id > ?2
-                      ORDER BY id LIMIT ?3"
-                );
-                let mut statement = self.prepare(&sql)?;
-                let limit = i64::try_from(*limit).unwrap_or(i64::MAX);
-                let page = statement.query_map(params![self.group, after, limit], rows::listed)?;
-                Ok(Written::Listed(page.collect::<Result<_>>()?))
+            Write::Parked { after, handler, limit, scan } => {
+                self.page(*after, handler.as_deref(), *limit, *scan)
             }
             Write::RetryParked { id } => self.retry_parked(*id),
             Write::DiscardParked { id } => {
@@ -58,6 +51,40 @@ impl Verbs<'_> {
                 })
             }
         }
+    }
+
+    fn page(
+        &self,
+        after: TimerId,
+        handler: Option<&str>,
+        limit: usize,
+        scan: usize,
+    ) -> Result<Written> {
+        let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        let sql = format!(
+            "SELECT {LISTED_PARKED} FROM (SELECT * FROM lars_parked WHERE grp = ?1 AND id > ?2
+                                           ORDER BY id LIMIT ?3)
+              WHERE ?4 IS NULL OR handler = ?4 ORDER BY id LIMIT ?5"
+        );
+        let parameters = params![self.group, after, number(scan), handler, number(limit)];
+        let mut statement = self.prepare(&sql)?;
+        let page: Vec<Listed> =
+            statement.query_map(parameters, rows::listed)?.collect::<Result<_>>()?;
+        let last = match page.last().filter(|_| page.len() >= limit) {
+            Some(last) => Some(last.id),
+            None => {
+                let sql = "SELECT max(id) FROM (SELECT id FROM lars_parked
+                            WHERE grp = ?1 AND id > ?2 ORDER BY id LIMIT ?3)";
+                let parameters = params![self.group, after, number(scan)];
+                self.prepare(sql)?.query_row(parameters, |row| row.get(0))?
+            }
+        };
+        let more = "SELECT 1 FROM lars_parked WHERE grp = ?1 AND id > ?2 LIMIT 1";
+        let next = match last {
+            Some(last) if self.prepare(more)?.exists(params![self.group, last])? => Some(last),
+            _ => None,
+        };
+        Ok(Written::Page(page, next))
     }
 
     fn schedule(&self, timers: &[NewTimer]) -> Result<Written> {

@@ -1,0 +1,107 @@
+//! What a look shows on a real server, and that it stays bounded.
+
+use std::time::{Duration, Instant};
+
+use super::server::server;
+use crate::{Durable, Fired, Inspection, Payload};
+
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Note;
+
+impl Payload for Note {
+    const NAME: &'static str = "note";
+}
+
+/// Looks until it finds what it waits for.
+fn until(durable: &Durable, enough: impl Fn(&Inspection) -> bool) -> Inspection {
+    let end = Instant::now() + Duration::from_secs(120);
+    loop {
+        let seen = durable.inspect().wait().unwrap();
+        if enough(&seen) {
+            return seen;
+        }
+        assert!(Instant::now() < end, "{seen:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_node_without_handlers_sees_the_others_and_their_leases() {
+    let Some(server) = server() else { return };
+    let database = server.database();
+    let lease = Duration::from_secs(2);
+    let node = |name: &str| database.durable().lease(lease).name(name);
+    let (one, two) = (
+        node("one").handle(|_: &Fired<Note>| ()).start().unwrap(),
+        node("two").handle(|_: &Fired<Note>| ()).start().unwrap(),
+    );
+    let looker = node("looker").start().unwrap();
+    for _ in 0..10 {
+        looker.timers().schedule_once(Duration::ZERO, Note).submit().wait().unwrap();
+    }
+    let seen = until(&looker, |seen| {
+        seen.free_buckets == 0
+            && seen.nodes.iter().filter(|node| node.serves && node.buckets > 0).count() == 2
+            && seen.handler("note").is_some_and(|handler| handler.done == 10)
+    });
+    let mut names: Vec<&str> = seen.nodes.iter().map(|node| &*node.name).collect();
+    names.sort_unstable();
+    assert_eq!((names, seen.buckets), (vec!["looker", "one", "two"], 64));
+    assert!(seen.nodes.iter().all(|node| node.lease_left <= lease));
+    let handler = seen.handler("note").unwrap();
+    assert_eq!((handler.nodes, handler.pending.value), (2, 0));
+    assert!(handler.lateness.is_some());
+    one.close().unwrap();
+    two.close().unwrap();
+    let seen = until(&looker, |seen| seen.nodes.len() == 1);
+    assert_eq!(seen.free_buckets, 64);
+}
+
+#[test]
+fn the_transaction_that_keeps_dead_rows_is_named_with_its_process() {
+    let Some(server) = server() else { return };
+    let database = server.database();
+    let looker = database.durable().start().unwrap();
+    let other = database.client();
+    other.execute(
+        "SET application_name = 'report';
+         BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM lars.timer",
+    );
+    let pid = other.number("SELECT pg_backend_pid()::bigint");
+    let seen = until(&looker, |seen| {
+        let oldest = seen.database.as_ref().and_then(|it| it.oldest_snapshot.as_ref());
+        oldest.is_some_and(|oldest| i64::from(oldest.pid) == pid)
+    });
+    let oldest = seen.database.unwrap().oldest_snapshot.unwrap();
+    assert_eq!((&*oldest.application, &*oldest.state), ("report", "idle in transaction"));
+    assert!(oldest.age > Duration::ZERO);
+    let health = database.client().number("SELECT oldest_pid::bigint FROM lars.health");
+    assert_eq!(health, pid);
+    other.execute("COMMIT");
+}
+
+#[test]
+fn views_and_looks_read_a_bounded_number_of_rows() {
+    let Some(server) = server() else { return };
+    let database = server.database();
+    let looker = database.durable().start().unwrap();
+    // The client-only node has made the buckets; nobody owns them.
+    until(&looker, |seen| seen.buckets == 64);
+    let client = database.client();
+    client.execute(
+        "INSERT INTO lars.timer (id, grp, bucket, due_at, deadline, planned_at, handler,
+                                 payload_version, payload)
+         SELECT n, 'default', n % 64, now() + n * interval '1 s', now() + n * interval '1 s', now(),
+                'note', 1, '{}' FROM generate_series(1, 100000) AS n;
+         ANALYZE lars.timer",
+    );
+    assert_eq!(client.number("SELECT count(*) FROM lars.overview"), 6_400);
+    let sql = "SELECT pending FROM lars.by_handler WHERE more";
+    assert_eq!(client.number(sql), 64_000);
+    let seen = looker.inspect().wait().unwrap();
+    let pending = seen.handler("note").unwrap().pending;
+    assert!(pending.at_least && pending.value == 50_000 / 64 * 64, "{pending:?}");
+    // However slow the server is, it goes by the index.
+    let plan = client.text("EXPLAIN (FORMAT JSON) SELECT * FROM lars.by_handler").unwrap();
+    assert!(plan.contains(r#""Index Name": "timer_due""#), "{plan}");
+}
