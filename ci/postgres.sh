@@ -25,4 +25,5 @@ if ! have; then
 fi
 
 export LARS_REQUIRE_POSTGRES=1 LARS_CLUSTER_SECONDS="${LARS_CLUSTER_SECONDS:-45}"
+cargo test -p lars-top --features durable --test durable
 cargo test -p lars-durable --features postgres --lib -- --nocapture postgres:: conformance::

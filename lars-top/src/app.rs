@@ -1,6 +1,7 @@
 //! The state of a view, and what keys do to it.
 
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
+use ratatui::Frame;
 
 use crate::source::News;
 use crate::trend::Trend;
@@ -118,6 +119,12 @@ pub struct App {
     pub(crate) page: Page,
     /// By the page's number, an index into its orders.
     orders: [usize; Page::ALL.len()],
+    pub(crate) controls: Controls,
+}
+
+/// What keys change in every kind of view.
+#[derive(Debug, Default)]
+pub(crate) struct Controls {
     pub(crate) filter: String,
     /// The filter is being typed.
     pub(crate) typing: bool,
@@ -150,7 +157,7 @@ impl App {
         match news {
             News::Snapshot(snapshot) => {
                 self.trouble = None;
-                if !self.paused {
+                if !self.controls.paused {
                     self.trend.add(snapshot);
                 }
             }
@@ -160,20 +167,68 @@ impl App {
 
     /// Does what a key says.
     pub fn press(&mut self, key: KeyEvent) -> Flow {
+        let code = match self.controls.press(key) {
+            Ok(flow) => return flow,
+            Err(code) => code,
+        };
+        let (number, pages) = (self.page as usize, Page::ALL.len());
+        match code {
+            KeyCode::Char('s') => {
+                let orders = self.page.orders().len().max(1);
+                self.orders[number] = (self.orders[number] + 1) % orders;
+                self.controls.scrolled = 0;
+            }
+            KeyCode::Tab | KeyCode::Right => self.turn_to(Page::ALL[(number + 1) % pages]),
+            KeyCode::BackTab | KeyCode::Left => {
+                self.turn_to(Page::ALL[(number + pages - 1) % pages]);
+            }
+            KeyCode::Char(digit @ '1'..='9') => {
+                if let Some(page) = Page::ALL.get(digit as usize - '1' as usize) {
+                    self.turn_to(*page);
+                }
+            }
+            _ => {}
+        }
+        Flow::On
+    }
+
+    /// Shows this page.
+    pub fn turn_to(&mut self, page: Page) {
+        self.page = page;
+        self.controls.scrolled = 0;
+    }
+
+    pub(crate) fn order(&self) -> Option<Order> {
+        self.page.orders().get(self.orders[self.page as usize]).copied()
+    }
+}
+
+impl Controls {
+    /// Does what a key says, or gives it back if it means something in one kind of view only.
+    pub(crate) fn press(&mut self, key: KeyEvent) -> Result<Flow, KeyCode> {
         if key.kind == KeyEventKind::Release {
-            return Flow::On;
+            return Ok(Flow::On);
         }
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
         match key.code {
-            KeyCode::Char('c') if control => return Flow::Quit,
-            KeyCode::Char('l') if control => return Flow::Redraw,
-            _ if control => return Flow::On,
-            _ if self.typing => self.press_in_filter(key.code),
+            KeyCode::Char('c') if control => return Ok(Flow::Quit),
+            KeyCode::Char('l') if control => return Ok(Flow::Redraw),
+            _ if control => {}
+            code if self.typing => self.press_in_filter(code),
             _ if self.help => self.help = false,
-            KeyCode::Char('q') => return Flow::Quit,
-            code => self.press_in_page(code),
+            KeyCode::Char('q') => return Ok(Flow::Quit),
+            KeyCode::Char('p' | ' ') => self.paused = !self.paused,
+            KeyCode::Char('h' | '?') => self.help = true,
+            KeyCode::Char('/' | 'f') => self.typing = true,
+            KeyCode::Esc => self.filter.clear(),
+            KeyCode::Down => self.scrolled += 1,
+            KeyCode::Up => self.scrolled = self.scrolled.saturating_sub(1),
+            KeyCode::PageDown => self.scrolled += 10,
+            KeyCode::PageUp => self.scrolled = self.scrolled.saturating_sub(10),
+            KeyCode::Home => self.scrolled = 0,
+            other => return Err(other),
         }
-        Flow::On
+        Ok(Flow::On)
     }
 
     fn press_in_filter(&mut self, code: KeyCode) {
@@ -189,49 +244,17 @@ impl App {
         self.scrolled = 0;
     }
 
-    fn press_in_page(&mut self, code: KeyCode) {
-        let (number, pages) = (self.page as usize, Page::ALL.len());
-        match code {
-            KeyCode::Char('p' | ' ') => self.paused = !self.paused,
-            KeyCode::Char('h' | '?') => self.help = true,
-            KeyCode::Char('/' | 'f') => self.typing = true,
-            KeyCode::Char('s') => {
-                let orders = self.page.orders().len().max(1);
-                self.orders[number] = (self.orders[number] + 1) % orders;
-                self.scrolled = 0;
-            }
-            KeyCode::Esc => self.filter.clear(),
-            KeyCode::Tab | KeyCode::Right => self.turn_to(Page::ALL[(number + 1) % pages]),
-            KeyCode::BackTab | KeyCode::Left => {
-                self.turn_to(Page::ALL[(number + pages - 1) % pages]);
-            }
-            KeyCode::Char(digit @ '1'..='9') => {
-                if let Some(page) = Page::ALL.get(digit as usize - '1' as usize) {
-                    self.turn_to(*page);
-                }
-            }
-            KeyCode::Down => self.scrolled += 1,
-            KeyCode::Up => self.scrolled = self.scrolled.saturating_sub(1),
-            KeyCode::PageDown => self.scrolled += 10,
-            KeyCode::PageUp => self.scrolled = self.scrolled.saturating_sub(10),
-            KeyCode::Home => self.scrolled = 0,
-            _ => {}
-        }
-    }
-
-    /// Shows this page.
-    pub fn turn_to(&mut self, page: Page) {
-        self.page = page;
-        self.scrolled = 0;
-    }
-
-    pub(crate) fn order(&self) -> Option<Order> {
-        self.page.orders().get(self.orders[self.page as usize]).copied()
-    }
-
     /// Whether the filter takes a row with these texts, whatever their case.
     pub(crate) fn takes(&self, texts: &[&str]) -> bool {
         let wanted = self.filter.to_lowercase();
         wanted.is_empty() || texts.iter().any(|text| text.to_lowercase().contains(&wanted))
     }
+}
+
+/// A view that a terminal can show.
+pub(crate) trait View {
+    type News: Send + 'static;
+    fn tell(&mut self, news: Self::News);
+    fn press(&mut self, key: KeyEvent) -> Flow;
+    fn draw(&self, frame: &mut Frame<'_>);
 }

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use crate::source::{News, Outlet, Source};
 
 /// Snapshots of the program that serves at `path`.
-pub(crate) fn source(path: PathBuf) -> io::Result<Source> {
+pub(crate) fn source(path: PathBuf) -> io::Result<Source<News>> {
     Source::start(move |outlet| follow(&path, &outlet))
 }
 
 /// Follows the program that serves at `path`, whatever becomes of it, as long as the view lasts.
 #[cfg(unix)]
-fn follow(path: &Path, outlet: &Outlet) {
+fn follow(path: &Path, outlet: &Outlet<News>) {
     loop {
         let trouble = unix::connection(path, outlet);
         if !outlet.send(News::Trouble(trouble)) {
@@ -24,7 +24,7 @@ fn follow(path: &Path, outlet: &Outlet) {
 
 /// Says that there is nothing to connect to on this platform.
 #[cfg(not(unix))]
-fn follow(path: &Path, outlet: &Outlet) {
+fn follow(path: &Path, outlet: &Outlet<News>) {
     let trouble = crate::serve::ServeError::Unavailable;
     outlet.send(News::Trouble(format!("{}: {trouble}", path.display())));
 }
@@ -48,7 +48,7 @@ mod unix {
     const GLANCE: Duration = Duration::from_millis(200);
 
     /// One connection from its beginning to its end. Returns why it ended, or did not begin.
-    pub(super) fn connection(path: &Path, outlet: &Outlet) -> String {
+    pub(super) fn connection(path: &Path, outlet: &Outlet<News>) -> String {
         match UnixStream::connect(path) {
             Ok(socket) => {
                 let end = follow(socket, outlet);
@@ -79,7 +79,7 @@ mod unix {
         }
     }
 
-    fn follow(mut socket: UnixStream, outlet: &Outlet) -> String {
+    fn follow(mut socket: UnixStream, outlet: &Outlet<News>) -> String {
         let timeouts = socket
             .set_read_timeout(Some(GLANCE))
             .and_then(|()| socket.set_write_timeout(Some(SILENCE)));

@@ -30,6 +30,10 @@ mod terminal;
 
 mod svg;
 
+#[cfg(feature = "durable")]
+#[cfg_attr(docsrs, doc(cfg(feature = "durable")))]
+pub mod durable;
+
 pub use self::app::{App, Flow, Page};
 pub use self::probe::{Probe, SlowLog};
 pub use self::serve::{ServeError, Server, serve};

@@ -21,29 +21,29 @@ pub enum News {
 
 /// A thread that gets snapshots, and where they arrive. It ends soon after this is dropped.
 #[derive(Debug)]
-pub(crate) struct Source {
-    news: Receiver<News>,
+pub(crate) struct Source<N> {
+    news: Receiver<N>,
     ended: Arc<AtomicBool>,
 }
 
 /// The thread's side.
-pub(crate) struct Outlet {
-    sender: SyncSender<News>,
+pub(crate) struct Outlet<N> {
+    sender: SyncSender<N>,
     ended: Arc<AtomicBool>,
 }
 
-impl Source {
-    /// Snapshots of this process.
-    pub(crate) fn of_probe(probe: Probe) -> std::io::Result<Self> {
-        Self::start(move |outlet| {
-            while outlet.send(News::Snapshot(Box::new(probe.snapshot()))) {
-                outlet.pause(EVERY);
-            }
-        })
-    }
+/// Snapshots of this process.
+pub(crate) fn of_probe(probe: Probe) -> std::io::Result<Source<News>> {
+    Source::start(move |outlet| {
+        while outlet.send(News::Snapshot(Box::new(probe.snapshot()))) {
+            outlet.pause(EVERY);
+        }
+    })
+}
 
+impl<N: Send + 'static> Source<N> {
     /// What `run` sends, on a thread of its own.
-    pub(crate) fn start(run: impl FnOnce(Outlet) + Send + 'static) -> std::io::Result<Self> {
+    pub(crate) fn start(run: impl FnOnce(Outlet<N>) + Send + 'static) -> std::io::Result<Self> {
         // Few: a view that is stopped shows what is new when it goes on.
         let (sender, news) = sync_channel(2);
         let ended = Arc::new(AtomicBool::new(false));
@@ -53,21 +53,21 @@ impl Source {
     }
 
     /// What has come since the last call.
-    pub(crate) fn news(&self) -> impl Iterator<Item = News> + '_ {
+    pub(crate) fn news(&self) -> impl Iterator<Item = N> + '_ {
         self.news.try_iter()
     }
 }
 
-impl Drop for Source {
+impl<N> Drop for Source<N> {
     fn drop(&mut self) {
         // Relaxed: nothing else is passed on by it.
         self.ended.store(true, Ordering::Relaxed);
     }
 }
 
-impl Outlet {
+impl<N> Outlet<N> {
     /// Passes something on, unless the view does not take it; says whether there is a view.
-    pub(crate) fn send(&self, news: News) -> bool {
+    pub(crate) fn send(&self, news: N) -> bool {
         match self.sender.try_send(news) {
             Ok(()) | Err(TrySendError::Full(_)) => !self.has_ended(),
             Err(TrySendError::Disconnected(_)) => false,

@@ -13,10 +13,10 @@ use crossterm::terminal::{
 use ratatui::Terminal;
 use ratatui::backend::CrosstermBackend;
 
-use crate::app::{App, Flow};
+use crate::app::{App, Flow, View};
 use crate::connect;
 use crate::probe::Probe;
-use crate::source::Source;
+use crate::source::{self, Source};
 use crate::sync::{Arc, AtomicBool, Mutex, Ordering};
 
 /// The longest time between two frames, and until a key has its effect.
@@ -29,7 +29,7 @@ const FRAME: Duration = Duration::from_millis(50);
 /// If the standard output is no terminal, or the terminal cannot be written to.
 pub fn show(probe: Probe) -> io::Result<()> {
     let app = App::new("the first snapshot");
-    run(app, &Source::of_probe(probe)?, &AtomicBool::new(false))
+    run(app, &source::of_probe(probe)?, &AtomicBool::new(false))
 }
 
 /// Shows the program that [serves](crate::serve) at `path` until the user leaves the view. It may
@@ -87,7 +87,7 @@ impl Live {
     /// If the standard output is no terminal.
     pub fn start(probe: Probe) -> io::Result<Self> {
         check_terminal()?;
-        let source = Source::of_probe(probe)?;
+        let source = source::of_probe(probe)?;
         let state = Arc::new(State::default());
         let shared = Arc::clone(&state);
         let thread = thread::Builder::new().name("lars-top".to_owned()).spawn(move || {
@@ -154,16 +154,20 @@ fn check_terminal() -> io::Result<()> {
     Err(io::Error::other("the view needs a terminal, and the standard input or output is none"))
 }
 
-fn run(mut app: App, source: &Source, close: &AtomicBool) -> io::Result<()> {
+pub(crate) fn run<V: View>(
+    mut view: V,
+    source: &Source<V::News>,
+    close: &AtomicBool,
+) -> io::Result<()> {
     let mut screen = Screen::new()?;
     while !close.load(Ordering::Relaxed) {
-        source.news().for_each(|news| app.tell(news));
-        screen.terminal.draw(|frame| app.draw(frame))?;
+        source.news().for_each(|news| view.tell(news));
+        screen.terminal.draw(|frame| view.draw(frame))?;
         if event::poll(FRAME)? {
             // All that have come, before the next frame.
             loop {
                 if let Event::Key(key) = event::read()? {
-                    match app.press(key) {
+                    match view.press(key) {
                         Flow::On => {}
                         Flow::Redraw => screen.terminal.clear()?,
                         Flow::Quit => return Ok(()),

@@ -8,21 +8,23 @@ mod threads;
 mod timers;
 mod wheel;
 
+use crossterm::event::KeyEvent;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Modifier, Style, Stylize};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, BorderType, Clear, Paragraph, Row, Table, Wrap};
 
-use crate::app::{App, Page};
+use crate::app::{App, Controls, Flow, Order, Page, View};
 use crate::snapshot::Snapshot;
+use crate::source::News;
 use crate::text::time;
 
-const ACCENT: Color = Color::Cyan;
-const GOOD: Color = Color::Green;
-const WARN: Color = Color::Yellow;
-const BAD: Color = Color::Red;
-const FAINT: Color = Color::DarkGray;
+pub(crate) const ACCENT: Color = Color::Cyan;
+pub(crate) const GOOD: Color = Color::Green;
+pub(crate) const WARN: Color = Color::Yellow;
+pub(crate) const BAD: Color = Color::Red;
+pub(crate) const FAINT: Color = Color::DarkGray;
 
 const KEYS: [(&str, &str); 9] = [
     ("1 … 6, Tab, ← →", "turn to a page"),
@@ -53,8 +55,8 @@ impl App {
             None => frame.render_widget(self.waiting(), body),
         }
         frame.render_widget(self.foot(), foot);
-        if self.help {
-            help(frame, body);
+        if self.controls.help {
+            help(frame, body, 0);
         }
     }
 
@@ -79,7 +81,7 @@ impl App {
                 spans.push("  STOPPED".bold().fg(BAD));
             }
         }
-        if self.paused {
+        if self.controls.paused {
             spans.push("  PAUSED".bold().fg(WARN));
         }
         if self.trouble.is_some() && self.trend.last().is_some() {
@@ -97,27 +99,8 @@ impl App {
     }
 
     fn foot(&self) -> Line<'_> {
-        if self.typing {
-            return Line::from(vec![
-                " filter: ".fg(ACCENT),
-                Span::raw(&self.filter),
-                "█".into(),
-                "   Enter keeps it, Esc ends it".fg(FAINT),
-            ]);
-        }
-        if let Some(trouble) = &self.trouble
-            && self.trend.last().is_some()
-        {
-            return Line::from(format!(" {trouble}").fg(BAD));
-        }
-        let mut spans = vec![" q quit  p pause  / filter  s sort  h help".fg(FAINT)];
-        if let Some(order) = self.order() {
-            spans.push(format!("   by {}", order.title()).fg(ACCENT));
-        }
-        if !self.filter.is_empty() {
-            spans.push(format!("   only “{}”", self.filter).fg(WARN));
-        }
-        Line::from(spans)
+        let trouble = self.trouble.as_deref().filter(|_| self.trend.last().is_some());
+        foot(&self.controls, trouble, self.order().map(Order::title))
     }
 
     /// Before the first snapshot.
@@ -133,17 +116,62 @@ impl App {
     }
 }
 
-fn help(frame: &mut Frame<'_>, area: Rect) {
-    let area = area.centered(Constraint::Length(72), Constraint::Length(KEYS.len() as u16 + 2));
+impl View for App {
+    type News = News;
+
+    fn tell(&mut self, news: News) {
+        self.tell(news);
+    }
+
+    fn press(&mut self, key: KeyEvent) -> Flow {
+        self.press(key)
+    }
+
+    fn draw(&self, frame: &mut Frame<'_>) {
+        self.draw(frame);
+    }
+}
+
+/// The last line: the filter that is being typed, what is wrong, or what keys there are.
+pub(crate) fn foot<'a>(
+    controls: &'a Controls,
+    trouble: Option<&'a str>,
+    order: Option<&'static str>,
+) -> Line<'a> {
+    if controls.typing {
+        return Line::from(vec![
+            " filter: ".fg(ACCENT),
+            Span::raw(&controls.filter),
+            "█".into(),
+            "   Enter keeps it, Esc ends it".fg(FAINT),
+        ]);
+    }
+    if let Some(trouble) = trouble {
+        return Line::from(format!(" {trouble}").fg(BAD));
+    }
+    let mut spans = vec![" q quit  p pause  / filter  s sort  h help".fg(FAINT)];
+    if let Some(order) = order {
+        spans.push(format!("   by {order}").fg(ACCENT));
+    }
+    if !controls.filter.is_empty() {
+        spans.push(format!("   only “{}”", controls.filter).fg(WARN));
+    }
+    Line::from(spans)
+}
+
+/// The keys, over what is there. `first` says how many are left out, because a view has no pages.
+pub(crate) fn help(frame: &mut Frame<'_>, area: Rect, first: usize) {
+    let keys = &KEYS[first..];
+    let area = area.centered(Constraint::Length(72), Constraint::Length(keys.len() as u16 + 2));
     let key = |(key, does): &(&'static str, &'static str)| {
         Line::from(vec![format!(" {key:<20}").fg(ACCENT), (*does).into()])
     };
-    let lines: Vec<Line<'_>> = KEYS.iter().map(key).collect();
+    let lines: Vec<Line<'_>> = keys.iter().map(key).collect();
     frame.render_widget(Clear, area);
     frame.render_widget(Paragraph::new(lines).block(block("Keys")), area);
 }
 
-fn block(title: &str) -> Block<'_> {
+pub(crate) fn block(title: &str) -> Block<'_> {
     Block::bordered()
         .border_type(BorderType::Rounded)
         .border_style(Style::new().fg(FAINT))
@@ -151,7 +179,7 @@ fn block(title: &str) -> Block<'_> {
 }
 
 /// A table with bold titles, from the row that was scrolled to.
-fn table<'a, const N: usize>(
+pub(crate) fn table<'a, const N: usize>(
     titles: [&'static str; N],
     widths: [Constraint; N],
     rows: Vec<Row<'a>>,

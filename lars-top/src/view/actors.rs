@@ -46,7 +46,7 @@ fn lines(app: &App, actors: &Actors) -> Vec<Line<'static>> {
 
 fn draw_busiest(app: &App, frame: &mut Frame<'_>, area: Rect, actors: &Actors) {
     let mut busiest: Vec<&Actor> =
-        actors.busiest.iter().filter(|actor| app.takes(&[&actor.path])).collect();
+        actors.busiest.iter().filter(|actor| app.controls.takes(&[&actor.path])).collect();
     match app.order() {
         Some(Order::Received) => busiest.sort_by_key(|actor| std::cmp::Reverse(actor.processed)),
         Some(Order::Restarts) => busiest.sort_by_key(|actor| std::cmp::Reverse(actor.restarts)),
@@ -75,11 +75,15 @@ fn draw_busiest(app: &App, frame: &mut Frame<'_>, area: Rect, actors: &Actors) {
         _ => format!("The deepest mailboxes, {} ago", time(actors.age)),
     };
     let rows = busiest.iter().map(row).collect();
-    frame.render_widget(table(titles, widths, rows, app.scrolled).block(block(&title)), area);
+    frame.render_widget(
+        table(titles, widths, rows, app.controls.scrolled).block(block(&title)),
+        area,
+    );
 }
 
 fn draw_letters(app: &App, frame: &mut Frame<'_>, area: Rect, actors: &Actors) {
-    let letters = actors.letters.iter().filter(|it| app.takes(&[&it.recipient, &it.message]));
+    let letters =
+        actors.letters.iter().filter(|it| app.controls.takes(&[&it.recipient, &it.message]));
     let room = usize::from(area.width).saturating_sub(11 + 12 + 8);
     let (recipient, message) = (room / 2, room - room / 2);
     let row = |letter: &crate::snapshot::Letter| {

@@ -18,7 +18,7 @@ const ENDS: [u64; 11] =
 pub(super) fn draw(app: &App, frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot) {
     let [top, middle, bottom] = Layout::vertical([
         Constraint::Length(9),
-        Constraint::Length(wheel_height(snapshot)),
+        Constraint::Length(wheel_height(snapshot, area.width)),
         Constraint::Min(0),
     ])
     .areas(area);
@@ -128,9 +128,12 @@ fn whole(micros: u64) -> String {
     }
 }
 
-fn wheel_height(snapshot: &Snapshot) -> u16 {
+/// From this width on, a level has one line.
+const WIDE: u16 = 66 + 52;
+
+fn wheel_height(snapshot: &Snapshot, width: u16) -> u16 {
     let levels = snapshot.pending.as_ref().map_or(1, |it| levels::shown(&it.levels).count());
-    levels as u16 * 2 + 2
+    levels as u16 * if width >= WIDE { 1 } else { 2 } + 2
 }
 
 fn draw_wheel(frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot) {
@@ -139,8 +142,16 @@ fn draw_wheel(frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot) {
         Some(pending) => {
             let most = levels::fullest(&pending.levels);
             for (number, level) in levels::shown(&pending.levels) {
-                lines.push(levels::about(number, level));
-                lines.push(levels::cells(level, most, usize::from(area.width).saturating_sub(2)));
+                let about = levels::about(number, level);
+                let width = usize::from(area.width).saturating_sub(2);
+                if area.width >= WIDE {
+                    let mut line = levels::cells(level, most, 64);
+                    line.push_span("  ");
+                    line.extend(about);
+                    lines.push(line);
+                } else {
+                    lines.extend([about, levels::cells(level, most, width)]);
+                }
             }
         }
         None => lines.push(" being listed …".fg(FAINT).into()),
@@ -150,7 +161,7 @@ fn draw_wheel(frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot) {
 
 fn draw_groups(app: &App, frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot) {
     let groups = snapshot.pending.iter().flat_map(|pending| &pending.groups);
-    let wanted = groups.filter(|group| app.takes(&[&group.label, &group.place]));
+    let wanted = groups.filter(|group| app.controls.takes(&[&group.label, &group.place]));
     let width = usize::from(area.width).saturating_sub(14);
     let row = |group: &crate::snapshot::Group| {
         Row::new([format!("{:>9}", grouped(group.count)), tail(&group.label, width)])

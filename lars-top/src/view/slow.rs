@@ -20,7 +20,7 @@ pub(super) fn draw(app: &App, frame: &mut Frame<'_>, area: Rect, snapshot: &Snap
         frame.render_widget(Paragraph::new(text.fg(FAINT)).block(block(&title)), area);
         return;
     }
-    let taken = |slow: &&Slow| app.takes(&[&slow.label, &slow.place]);
+    let taken = |slow: &&Slow| app.controls.takes(&[&slow.label, &slow.place]);
     let mut all: Vec<&Slow> = snapshot.slow.iter().filter(taken).collect();
     match app.order() {
         Some(Order::RunTime) => all.sort_by_key(|slow| std::cmp::Reverse(slow.run_time)),
@@ -53,5 +53,8 @@ pub(super) fn draw(app: &App, frame: &mut Frame<'_>, area: Rect, snapshot: &Snap
     ];
     let titles = ["        ago", "    ran for", " began late", "thread", "task", "scheduled at"];
     let rows = all.iter().map(row).collect();
-    frame.render_widget(table(titles, widths, rows, app.scrolled).block(block(&title)), area);
+    frame.render_widget(
+        table(titles, widths, rows, app.controls.scrolled).block(block(&title)),
+        area,
+    );
 }

@@ -22,7 +22,7 @@ pub(super) fn draw(app: &App, frame: &mut Frame<'_>, area: Rect, snapshot: &Snap
     }
     let shares = |thread: &Thread| app.trend.shares(thread.id).unwrap_or_default();
     let mut threads: Vec<_> = snapshot.threads.iter().map(|it| (it, shares(it))).collect();
-    threads.retain(|(thread, _)| app.takes(&[&thread.name]));
+    threads.retain(|(thread, _)| app.controls.takes(&[&thread.name]));
     match app.order() {
         Some(Order::Waiting) => threads.sort_by(|one, other| other.1.1.total_cmp(&one.1.1)),
         Some(Order::Name) => threads.sort_by(|one, other| one.0.name.cmp(&other.0.name)),
@@ -47,7 +47,10 @@ pub(super) fn draw(app: &App, frame: &mut Frame<'_>, area: Rect, snapshot: &Snap
     ];
     let rows = threads.iter().map(row).collect();
     let title = format!("{} threads", snapshot.threads.len());
-    frame.render_widget(table(titles, widths, rows, app.scrolled).block(block(&title)), below);
+    frame.render_widget(
+        table(titles, widths, rows, app.controls.scrolled).block(block(&title)),
+        below,
+    );
 }
 
 fn executor(counts: &Counts) -> Line<'static> {

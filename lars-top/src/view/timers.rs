@@ -15,7 +15,7 @@ pub(super) fn draw(app: &App, frame: &mut Frame<'_>, area: Rect, snapshot: &Snap
         return;
     };
     let [above, below] = Layout::vertical([Constraint::Fill(2), Constraint::Fill(1)]).areas(area);
-    let taken = |group: &&Group| app.takes(&[&group.label, &group.place]);
+    let taken = |group: &&Group| app.controls.takes(&[&group.label, &group.place]);
     let mut groups: Vec<&Group> = pending.groups.iter().filter(taken).collect();
     match app.order() {
         Some(Order::FirstDue) => groups.sort_by_key(|group| group.first_due.unwrap_or(u64::MAX)),
@@ -47,9 +47,13 @@ pub(super) fn draw(app: &App, frame: &mut Frame<'_>, area: Rect, snapshot: &Snap
     ];
     let titles = ["  pending", "share", "   first due", "whose", "scheduled at"];
     let rows = groups.iter().map(row).collect();
-    frame.render_widget(table(titles, widths, rows, app.scrolled).block(block(&title)), above);
+    frame.render_widget(
+        table(titles, widths, rows, app.controls.scrolled).block(block(&title)),
+        above,
+    );
 
-    let next = pending.next.iter().filter(|timer| app.takes(&[&timer.label, &timer.place]));
+    let next =
+        pending.next.iter().filter(|timer| app.controls.takes(&[&timer.label, &timer.place]));
     let row = |timer: &crate::snapshot::Timer| {
         Row::new([
             format!("{:>12}", or_never(timer.remaining)),
