@@ -1,20 +1,38 @@
 #!/usr/bin/env bash
-# Every check, one after another; each is a script that can also be run alone. A step whose tools
-# are not installed and cannot be fetched says so loudly and is skipped.
+# Every check; each is a script that can also be run alone. A step whose tools are not installed and
+# cannot be fetched says so loudly and is skipped. The steps run one after another, except Miri: it
+# keeps one core busy for as long as half of the others take, so it runs beside them, and its output
+# comes last.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 failed=()
-for step in lint test docs features loom shuttle miri fuzz durable postgres benches deny; do
+# $1: the step, $2: whether it passed, $3: the seconds it took
+report() {
+    if "$2"; then
+        printf '===== %s: passed in %d s =====\n' "$1" "$3"
+    else
+        printf '===== %s: FAILED after %d s =====\n' "$1" "$3"
+        failed+=("$1")
+    fi
+}
+
+miri_log=$(mktemp)
+bash ci/miri.sh >"$miri_log" 2>&1 &
+miri=$!
+trap 'kill "$miri" 2>/dev/null || true; rm -f "$miri_log"' EXIT
+
+for step in lint test docs features loom shuttle fuzz durable postgres benches deny; do
     printf '\n===== %s =====\n' "$step"
     start=$SECONDS
-    if bash "ci/$step.sh"; then
-        printf '===== %s: passed in %d s =====\n' "$step" $((SECONDS - start))
-    else
-        printf '===== %s: FAILED after %d s =====\n' "$step" $((SECONDS - start))
-        failed+=("$step")
-    fi
+    if bash "ci/$step.sh"; then passed=true; else passed=false; fi
+    report "$step" "$passed" $((SECONDS - start))
 done
+
+printf '\n===== miri, which ran beside the others =====\n'
+if wait "$miri"; then passed=true; else passed=false; fi
+cat "$miri_log"
+report miri "$passed" "$SECONDS"
 
 if ((${#failed[@]} > 0)); then
     printf '\nFAILED: %s\n' "${failed[*]}"

@@ -6,7 +6,7 @@
 
 mod cell;
 
-use std::any::type_name;
+use std::any::{Any, type_name};
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::sync::Arc;
@@ -565,14 +565,6 @@ impl<F, C> RunningSeries<F, C> {
         let plan = self.plan.with_mut(|plan| unsafe { (*plan).take() });
         plan.expect("a series that has its `Run` has its plan")
     }
-
-    /// # Safety
-    ///
-    /// The caller holds the series' `Run`.
-    unsafe fn put_plan(&self, new: Plan<F, C>) {
-        // SAFETY: the caller holds the series' `Run`, without which nobody touches the plan.
-        self.plan.with_mut(|plan| unsafe { *plan = Some(new) });
-    }
 }
 
 impl<R, F, C> TaskBody for Run<F, C>
@@ -583,40 +575,30 @@ where
 {
     fn run(self) {
         let Self { series } = self;
-        // SAFETY: this was the series' `Run`.
-        let mut plan = unsafe { series.take_plan() };
-        let number = plan.number.wrapping_add(1);
-        plan.number = number;
-        if !series.cell.begin(number) {
-            // Cancelled after the timer fired, while the run waited for its executor.
-            plan.cancelled(&series);
-            return;
-        }
-        let answer = match catch_unwind(AssertUnwindSafe(|| (plan.run)().next())) {
-            Ok(answer) => answer,
-            Err(payload) => {
+        // Where it lies: moved out and back, its dozen words are copied twice.
+        let done = series.plan.with_mut(|plan| {
+            // SAFETY: `self` is the series' `Run`, without which nobody touches the plan. The next
+            // `Run` is made after this reference is gone.
+            let plan = unsafe { (*plan).as_mut() };
+            plan.expect("a series that has its `Run` has its plan").run_once(&series)
+        });
+        // SAFETY: `self` is the series' `Run`.
+        let plan = || unsafe { series.take_plan() };
+        let (number, now, due) = match done {
+            Done::Next { number, now, due } => (number, now, due),
+            Done::Cancelled => return plan().cancelled(&series),
+            Done::Ended => return series.end(plan()),
+            Done::Panicked(payload) => {
                 // The series ends before the panic is reported, so that the hook finds it ended.
-                series.end(plan);
+                series.end(plan());
                 resume_unwind(payload);
             }
         };
-        let now = series.handle.core().clock.now();
-        let Some((next, immediate)) = plan.next(answer, &series.handle, now) else {
-            series.end(plan);
-            return;
-        };
-        if series.cell.is_cancelled() {
-            plan.cancelled(&series);
-            return;
-        }
         let run_on = series.run_on.clone();
         let options = TaskOptions { run_on, run_on_close: false, name: series.name };
-        // SAFETY: the series' `Run` has been used up here; the plan goes back before the next one
-        // is made, which is then the only one.
-        unsafe { series.put_plan(plan) };
+        // (This is the only `Run` again: the one before was used up here.)
         let run = Self { series: Arc::clone(&series) };
-        let due = Deadline { at: next, immediate };
-        series.cell.arm_for(next);
+        series.cell.arm_for(due.at);
         match series.handle.submit((now, due), &options, series.place, run) {
             Ok(handle) => series.cell.armed(number, handle),
             // The scheduler has stopped, and the series ends with it.
@@ -662,6 +644,44 @@ impl<F, C: CancelHook> RunningSeries<F, C> {
     }
 }
 
+/// What a run has led to.
+enum Done {
+    /// The run of this number was over at this instant, and the next one is due then.
+    Next {
+        number: usize,
+        now: u64,
+        due: Deadline,
+    },
+    /// The series was cancelled before the run or during it.
+    Cancelled,
+    /// The series ends by itself.
+    Ended,
+    Panicked(Box<dyn Any + Send>),
+}
+
+impl<R: sealed::Answer, F: FnMut() -> R, C> Plan<F, C> {
+    /// Runs the closure, unless the series has been cancelled.
+    #[inline]
+    fn run_once(&mut self, series: &RunningSeries<F, C>) -> Done {
+        let number = self.number.wrapping_add(1);
+        self.number = number;
+        if !series.cell.begin(number) {
+            // Cancelled after the timer fired, while the run waited for its executor.
+            return Done::Cancelled;
+        }
+        let answer = match catch_unwind(AssertUnwindSafe(|| (self.run)().next())) {
+            Ok(answer) => answer,
+            Err(payload) => return Done::Panicked(payload),
+        };
+        let now = series.handle.core().clock.now();
+        match self.next(answer, &series.handle, now) {
+            None => Done::Ended,
+            Some(_) if series.cell.is_cancelled() => Done::Cancelled,
+            Some((at, immediate)) => Done::Next { number, now, due: Deadline { at, immediate } },
+        }
+    }
+}
+
 impl<F, C: CancelHook> Plan<F, C> {
     /// The series was cancelled: drops the captures and tells the hook.
     fn cancelled<F2, C2>(self, series: &RunningSeries<F2, C2>) {
@@ -670,7 +690,9 @@ impl<F, C: CancelHook> Plan<F, C> {
         reporter.contain(PanicIn::Cleanup, move || drop(run));
         reporter.contain(PanicIn::Cleanup, move || hook.call());
     }
+}
 
+impl<F, C> Plan<F, C> {
     /// When the next run is due, and whether that is at once.
     fn next(&mut self, answer: sealed::NextRun, handle: &Handle, now: u64) -> Option<(u64, bool)> {
         let next = match (self.rule, answer) {

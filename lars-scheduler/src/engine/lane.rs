@@ -113,6 +113,8 @@ pub(crate) struct LaneWheel {
     /// What is left of the chain that was taken from that stack last. Behind the gate; anybody may
     /// ask whether it is null.
     rest: AtomicPtr<Entry>,
+    /// How many chains were taken from that stack. Behind the gate; anybody may read it.
+    chains: AtomicU64,
     /// In how many calls the owner looks at that stack next. Behind the gate.
     look_in: UnsafeCell<u32>,
     /// Whether the driver is asked to look, because the owner does not come.
@@ -392,6 +394,7 @@ impl LaneWheel {
             intake: Intake::new(),
             cancelled: CachePadded::new(Stack::new()),
             rest: AtomicPtr::new(ptr::null_mut()),
+            chains: AtomicU64::new(0),
             look_in: UnsafeCell::new(LOOK),
             abandoned: AtomicBool::new(false),
             accepted_then: AtomicU64::new(u64::MAX),
@@ -436,10 +439,14 @@ impl LaneWheel {
     #[inline]
     pub(crate) unsafe fn next_cancelled(&self) -> Option<*mut Entry> {
         // Relaxed: only the party behind the gate writes it.
-        let rest = self.rest.load(Ordering::Relaxed);
-        let entry = if rest.is_null() { self.cancelled.take_all() } else { rest };
+        let mut entry = self.rest.load(Ordering::Relaxed);
         if entry.is_null() {
-            return None;
+            entry = self.cancelled.take_all();
+            if entry.is_null() {
+                return None;
+            }
+            // Relaxed, both: only the party behind the gate writes it; to others it is a hint.
+            self.chains.store(self.chains.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         }
         // SAFETY: the stack gave up the chain, so nobody else touches its links.
         let next = unsafe {
@@ -457,16 +464,33 @@ impl LaneWheel {
     }
 
     /// Asks the driver to collect what is cancelled, if there is any and the owner has not come
-    /// since this was asked last. (It may have ended.)
-    pub(crate) fn have_collected(&self) {
+    /// since this was asked last. (It may have ended.) Says whether some is left to the owner.
+    pub(crate) fn have_collected(&self) -> bool {
         let accepted = self.lane().accepted();
         // Relaxed: a hint.
         let then = self.accepted_then.swap(accepted, Ordering::Relaxed);
-        if self.has_cancelled() && accepted.wrapping_sub(then) < u64::from(LOOK) {
-            // Relaxed: `ask_for_visit` publishes it.
-            self.abandoned.store(true, Ordering::Relaxed);
-            self.lane().ask_for_visit(0);
+        if !self.has_cancelled() {
+            return false;
         }
+        let comes = accepted.wrapping_sub(then) >= u64::from(LOOK);
+        if !comes {
+            self.ask_to_collect();
+        }
+        comes
+    }
+
+    /// What the owner has to collect, if there is any: the number of the chain that it is at, or
+    /// of the last one.
+    pub(crate) fn uncollected(&self) -> Option<u64> {
+        // Relaxed: a hint.
+        self.has_cancelled().then(|| self.chains.load(Ordering::Relaxed))
+    }
+
+    /// Asks the driver to collect what is cancelled.
+    pub(crate) fn ask_to_collect(&self) {
+        // Relaxed: `ask_for_visit` publishes it.
+        self.abandoned.store(true, Ordering::Relaxed);
+        self.lane().ask_for_visit(0);
     }
 
     /// Whether the driver has been asked to collect, and has not been told that it is done.

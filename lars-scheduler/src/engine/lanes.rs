@@ -63,6 +63,9 @@ pub(crate) struct Lanes {
     wheels: AtomicPtr<LaneWheel>,
     /// Whether there are as many wheels as there may be.
     all_wheels: AtomicBool,
+    /// Whether an owner may have left cancelled entries in its lane, so that the driver has to look
+    /// at it again.
+    owners_watched: AtomicBool,
     /// Whether it is too late to make a wheel. Locked while one is made.
     closed: Mutex<bool>,
 }
@@ -87,6 +90,7 @@ impl Lanes {
             settings,
             wheels: AtomicPtr::new(ptr::null_mut()),
             all_wheels: AtomicBool::new(false),
+            owners_watched: AtomicBool::new(false),
             closed: Mutex::new(false),
         }
     }
@@ -217,6 +221,18 @@ impl Lanes {
         self.wheels.store(wheel, Ordering::SeqCst);
         drop(closed);
         own.wheel()
+    }
+
+    /// Has the driver look whether owners get on with what is cancelled in their lanes, or not any
+    /// more.
+    pub(crate) fn watch_owners(&self, on: bool) {
+        // Relaxed: a hint. If one that is set here is missed, another follows.
+        self.owners_watched.store(on, Ordering::Relaxed);
+    }
+
+    pub(crate) fn are_owners_watched(&self) -> bool {
+        // Relaxed: a hint.
+        self.owners_watched.load(Ordering::Relaxed)
     }
 
     /// No wheel is made after this.

@@ -174,13 +174,17 @@ impl Core {
         }
     }
 
-    /// Asks the driver to collect what is cancelled in lanes whose owners do not come.
+    /// Asks the driver to collect what is cancelled in lanes whose owners do not come, and to see
+    /// whether the owners that come are fast enough.
     #[cold]
     pub(crate) fn have_collected(&self) {
-        let mut next = self.arena.lanes.newest_wheel();
+        let lanes = &self.arena.lanes;
+        let mut next = lanes.newest_wheel();
         // SAFETY: wheels live as long as the lanes, and so as long as `self`.
         while let Some(wheel) = unsafe { next.as_ref() } {
-            wheel.have_collected();
+            if wheel.have_collected() {
+                lanes.watch_owners(true);
+            }
             next = wheel.older;
         }
     }

@@ -44,6 +44,8 @@ struct Visit {
     uncollected: bool,
     /// Inside: the next tick for which there is something to do.
     next: u64,
+    /// What the owner had to collect when the driver looked last; see `LaneWheel::uncollected`.
+    uncollected_then: Option<u64>,
 }
 
 impl Visit {
@@ -96,8 +98,14 @@ impl Visits {
         let known = self.visits.len();
         let mut wheel = newest;
         while wheel != self.newest {
-            let (stage, drained, uncollected) = (Stage::Outside, false, false);
-            self.visits.push(Visit { wheel, stage, drained, uncollected, next: NEVER });
+            self.visits.push(Visit {
+                wheel,
+                stage: Stage::Outside,
+                drained: false,
+                uncollected: false,
+                next: NEVER,
+                uncollected_then: None,
+            });
             // SAFETY: `wheel` is one of the list of wheels, which live as long as the core.
             wheel = unsafe { (*wheel).older };
         }
@@ -127,6 +135,23 @@ impl Visits {
                 visit.want();
             }
         }
+    }
+
+    /// Takes over what is cancelled in lanes whose owners are at the same chain as when this was
+    /// called last: they schedule too little to collect it in time.
+    pub(crate) fn relieve_owners(&mut self) {
+        for visit in &mut self.visits {
+            let uncollected = visit.wheel().uncollected();
+            if uncollected.is_some() && uncollected == visit.uncollected_then {
+                visit.wheel().ask_to_collect();
+            }
+            visit.uncollected_then = uncollected;
+        }
+    }
+
+    /// Whether there is a lane whose owner has something to collect.
+    pub(crate) fn have_uncollected(&self) -> bool {
+        self.visits.iter().any(|visit| visit.wheel().uncollected().is_some())
     }
 
     pub(crate) fn want_all(&mut self) {

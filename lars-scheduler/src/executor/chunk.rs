@@ -15,7 +15,7 @@ use crate::sync::{Arc, AtomicUsize, Ordering};
 
 /// The most tasks of a chunk: so many that what they share costs little, and so few that workers
 /// that have a chunk each still begin about in order.
-pub(crate) const CHUNK: usize = 32;
+pub(crate) const CHUNK: usize = 64;
 
 /// A task, and when it was due.
 #[derive(Debug)]

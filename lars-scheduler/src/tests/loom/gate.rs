@@ -207,6 +207,39 @@ fn what_is_cancelled_in_the_wheel_of_an_owner_that_does_not_come_is_collected_by
 }
 
 #[test]
+fn the_driver_takes_over_what_is_cancelled_from_an_owner_that_comes_too_rarely() {
+    check(2, || {
+        let (handle, mut driver) = scheduler();
+        take_slot(0);
+        let schedule = || handle.schedule_once(LATER, || ()).unwrap();
+        let burst: Vec<_> = (0..7).map(|_| schedule()).collect();
+        let cancel = move || burst.iter().for_each(|timer| assert!(timer.cancel()));
+        thread::spawn(cancel).join().unwrap();
+        // With each call the owner collects two of the seven. At its second look the driver finds
+        // it at the chain that it was at before.
+        drop(schedule());
+        driver.look_after_owners();
+        drop(schedule());
+        driver.look_after_owners();
+        let owner = {
+            let handle = handle.clone();
+            thread::spawn(move || {
+                take_slot(0);
+                drop(handle.schedule_once(LATER, || ()).unwrap());
+            })
+        };
+        let _ = driver.turn(0);
+        owner.join().unwrap();
+        // (The gate may have been shut to the driver, or the driver may have more to do.)
+        let _ = driver.turn(0);
+        let _ = driver.turn(0);
+        let lane = handle.core().arena.lanes.lane(0);
+        assert_eq!(lane.wheel().and_then(|wheel| wheel.uncollected()), None);
+        assert_eq!(handle.metrics().pending, 3);
+    });
+}
+
+#[test]
 fn a_sleeper_wakes_up_for_what_an_owner_puts_into_its_own_wheel() {
     check(2, || {
         let parker = Parker::new();
