@@ -14,7 +14,7 @@ use ratatui::widgets::{Paragraph, Row, Wrap};
 
 use crate::app::{Controls, Flow, View};
 use crate::source::{Outlet, Source};
-use crate::sync::{Arc, AtomicBool, now};
+use crate::sync::{AtomicBool, now, sync_channel};
 use crate::terminal::run;
 use crate::text::{grouped, short, tail, time};
 use crate::view::{ACCENT, BAD, FAINT, GOOD, WARN, block, foot, help, table};
@@ -35,14 +35,18 @@ const ORDERS: [&str; 5] = ["name", "pending", "overdue", "parked", "rate"];
 /// If the standard output is no terminal, or the terminal cannot be written to. What is wrong with
 /// the database is shown in the view.
 pub fn show(durable: Durable) -> io::Result<()> {
-    let durable = Arc::new(durable);
-    let looks = Arc::clone(&durable);
-    let source = Source::start(move |outlet| look(&looks, &outlet))?;
+    let (sender, closed) = sync_channel::<()>(0);
+    let source = Source::start(move |outlet| {
+        look(&durable, &outlet);
+        // It runs nothing, so there is nothing to wait for.
+        let _ = durable.close();
+        drop(sender);
+    })?;
     let shown = run(GroupView::new(), &source, &AtomicBool::new(false));
     drop(source);
-    // The others need not wait until its lease is over. What it would say is that the database has
-    // gone, which has been seen.
-    let _ = durable.close();
+    // A node that says goodbye is not waited for by the others. If the database does not answer, it
+    // cannot.
+    let _ = closed.recv_timeout(PATIENCE);
     shown
 }
 
