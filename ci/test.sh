@@ -19,7 +19,7 @@ fi
 # The examples check themselves.
 for example in quickstart rate_vs_delay cancel_race graceful_close virtual_time daily_report \
     supervised_refresh lease_registry delay_queue_consumers election_timers async_timeouts \
-    request_timeouts worker_pool actor_patterns testing_with_virtual_time; do
+    prometheus request_timeouts worker_pool actor_patterns testing_with_virtual_time; do
     cargo run --quiet --release -p examples --example "$example" >/dev/null
 done
 cargo run --quiet --release -p examples --example sessions -- --connections 200 --seconds 4

@@ -11,6 +11,8 @@ pub(crate) mod handle;
 pub(crate) mod batch;
 pub(crate) mod close;
 pub(crate) mod listing;
+#[cfg(feature = "metrics")]
+pub(crate) mod metrics_reporter;
 pub(crate) mod rate;
 
 pub(crate) mod repeat;

@@ -3,6 +3,13 @@
 pub(crate) mod debug;
 pub(crate) mod exclusive;
 
+#[cfg(feature = "histogram")]
+pub(crate) mod buckets;
+
+pub(crate) mod durations;
+
+pub(crate) mod runs;
+
 pub(crate) mod error;
 
 pub(crate) mod tick;
@@ -18,6 +25,7 @@ pub(crate) mod raw_task;
 
 pub(crate) mod panics;
 
+pub(crate) mod in_span;
 pub(crate) mod run_clock;
 pub(crate) mod threads;
 pub(crate) mod wait;

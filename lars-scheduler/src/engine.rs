@@ -10,9 +10,6 @@ pub(crate) mod stack;
 
 pub(crate) mod block;
 
-#[cfg(feature = "histogram")]
-pub(crate) mod buckets;
-
 pub(crate) mod counts;
 pub(crate) mod intake;
 pub(crate) mod listing;

@@ -15,6 +15,7 @@ use crate::base::identity::{Label, TaskIdentity};
 use crate::base::panics::{PanicIn, Reporter};
 use crate::base::raw_task::{RawTask, TaskBody};
 use crate::base::run_clock::RunClock;
+use crate::base::runs::PoolThread;
 use crate::base::tick::NEVER;
 use crate::executor::pool::Pool;
 use crate::sync::Arc;
@@ -138,6 +139,8 @@ pub struct Runnable {
     task: Exclusive<Option<RawTask>>,
     /// When it was due, if there is a reporter.
     due: u64,
+    /// And when it was handed to its executor.
+    handed_over: u64,
     reporter: Option<Arc<Reporter>>,
 }
 
@@ -152,11 +155,17 @@ impl Runnable {
     /// A runnable of this body, which learns if it is lost.
     pub(crate) fn of_body(body: impl TaskBody) -> Self {
         let task = RawTask::new(body, Label::default());
-        Self { task: Exclusive::new(Some(task)), due: NEVER, reporter: None }
+        Self { task: Exclusive::new(Some(task)), due: NEVER, handed_over: 0, reporter: None }
     }
 
-    pub(crate) fn of_scheduler(task: RawTask, due: u64, reporter: &Arc<Reporter>) -> Self {
-        Self { task: Exclusive::new(Some(task)), due, reporter: Some(Arc::clone(reporter)) }
+    pub(crate) fn of_scheduler(
+        task: RawTask,
+        due: u64,
+        handed_over: u64,
+        reporter: &Arc<Reporter>,
+    ) -> Self {
+        let reporter = Some(Arc::clone(reporter));
+        Self { task: Exclusive::new(Some(task)), due, handed_over, reporter }
     }
 
     /// Whose the task is: for an executor's own log, or its queues.
@@ -169,17 +178,34 @@ impl Runnable {
 
     /// The task begins on a thread of a pool, whose clock this is. Says when, if it is the task of
     /// a scheduler.
-    pub(crate) fn begin(&mut self, runs: &mut RunClock) -> Option<u64> {
+    pub(crate) fn begin(&mut self, runs: &mut RunClock, thread: PoolThread) -> Option<u64> {
         let reporter = self.reporter.as_ref()?;
         let clock = reporter.clock.as_ref()?;
-        runs.begin_turn(clock.now(), reporter);
-        runs.begin(self.task.get_mut().as_ref()?, self.due, clock, reporter);
+        runs.begin_job(self.handed_over, clock, reporter);
+        let late = runs.begin(self.task.get_mut().as_ref()?, self.due, clock, reporter);
+        reporter.runs.at(thread).began(late);
         Some(runs.now())
     }
 
     /// Runs the task. A panic in it is contained and reported.
     pub fn run(self) {
-        self.run_then(|_| ());
+        let began = self.begin_elsewhere();
+        self.run_then(|reporter| {
+            if let (Some(began), Some(clock)) = (began, &reporter.clock) {
+                reporter.runs.elsewhere().took(clock.now().saturating_sub(began), 1);
+            }
+        });
+    }
+
+    /// The task begins on a thread that has no run clock, and so reads the clock for each. Says
+    /// when, if it is the task of a scheduler.
+    fn begin_elsewhere(&self) -> Option<u64> {
+        let reporter = self.reporter.as_ref()?;
+        let now = reporter.clock.as_ref()?.now();
+        let at = reporter.runs.elsewhere();
+        at.began(now.saturating_sub(self.due));
+        at.waited(now.saturating_sub(self.handed_over), 1);
+        Some(now)
     }
 
     /// [Runs](Self::run) the task that has begun on a thread whose clock this is.

@@ -40,7 +40,7 @@ pub mod bench;
 mod tests;
 
 /// The examples of the pages beside the crate.
-#[cfg(all(doctest, feature = "cron"))]
+#[cfg(all(doctest, feature = "cron", feature = "metrics"))]
 mod pages {
     #[doc = include_str!("../../docs/semantics.md")]
     struct Semantics;
@@ -83,13 +83,17 @@ pub use self::api::handle::Handle;
 pub use self::api::listing::{
     Listing, ListingFuture, PendingTimer, TimerGroup, TimerKind, TimerQuery, WheelLevel,
 };
-pub use self::api::metrics::{Lateness, Metrics};
+pub use self::api::metrics::{Metrics, PoolMetrics};
+#[cfg(feature = "metrics")]
+#[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
+pub use self::api::metrics_reporter::MetricsReporter;
 pub use self::api::pending::{PendingTask, StopFuture};
 pub use self::api::rate::MissedTickBehavior;
 pub use self::api::repeat::{IntoPeriodic, Periodic, Repeat, Start, Verdict};
 pub use self::api::scheduler::LightArrayRevolverScheduler;
 pub use self::api::timer_driver::TimerDriver;
 pub use self::api::virtual_time::{NotIdle, VirtualTime};
+pub use self::base::durations::Durations;
 pub use self::base::error::{BuildError, ConfigError, Refusal, ScheduleError};
 pub use self::base::identity::TaskIdentity;
 pub use self::base::panics::{PanicIn, PanicReport};

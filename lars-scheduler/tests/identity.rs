@@ -2,15 +2,17 @@
 
 use std::panic::Location;
 use std::sync::mpsc::{Receiver, channel};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use lars_scheduler::call::Call;
 use lars_scheduler::repeated_timer::RepeatedTimer;
+use lars_scheduler::scheduled_executor::ScheduledExecutor;
 use lars_scheduler::supervised::Supervision;
+use lars_scheduler::wall_clock::WallClockScheduler;
 use lars_scheduler::worker::Worker;
 use lars_scheduler::{
-    Builder, Executor, Inline, LightArrayRevolverScheduler, PanicIn, Periodic, Pool, Task,
-    TaskBody, TaskIdentity, TimerQuery,
+    Builder, Executor, Inline, LightArrayRevolverScheduler, MissedTickBehavior, PanicIn, Periodic,
+    Pool, Task, TaskBody, TaskIdentity, TimerQuery,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -184,4 +186,35 @@ fn timers_of_systems_have_the_names_that_those_were_given() {
     is_ours(listing.timers[0].identity, Some("call"));
     assert_eq!(listing.timers[0].identity.place().unwrap().line(), line);
     drop((call, refresh));
+}
+
+#[test]
+fn timers_of_systems_show_the_place_of_the_users_code() {
+    let time = builder().build_virtual().unwrap();
+    let first = line!() + 1;
+    let worker = Worker::new(&time);
+    worker.schedule(|| ()).unwrap();
+    worker.schedule_after(SECOND, || ()).unwrap();
+    worker.schedule_with_fixed_delay(2 * SECOND, SECOND, || ()).unwrap();
+    worker.schedule_at_fixed_rate(3 * SECOND, SECOND, MissedTickBehavior::Skip, || ()).unwrap();
+    let timer = RepeatedTimer::new(&time, 4 * SECOND, |_| ()).unwrap();
+    timer.start().unwrap();
+    let refresh = Supervision::every(5 * SECOND).build().unwrap();
+    let refresh = refresh.start(&time, Inline, |_| ()).unwrap();
+    let jobs = ScheduledExecutor::on(&time);
+    let job = jobs.schedule(6 * SECOND, || ()).unwrap();
+    let wall = WallClockScheduler::new(time.handle());
+    let at = SystemTime::now() + 3_600 * SECOND;
+    let at = wall.schedule_at_system_time(at, || ()).unwrap();
+    let listing = time.list(TimerQuery::new()).wait();
+    let places = listing.timers.iter().map(|timer| timer.identity.place().unwrap());
+    let lines: Vec<_> = places
+        .map(|place| {
+            assert_eq!(place.file(), file!());
+            place.line() - first
+        })
+        .collect();
+    // (The drain is the worker's, whichever task it is for.)
+    assert_eq!(lines, [0, 2, 3, 4, 5, 8, 10, 13]);
+    drop((refresh, job, at));
 }

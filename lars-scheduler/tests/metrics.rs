@@ -3,14 +3,14 @@
 
 mod common;
 
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier, mpsc};
 use std::thread;
 use std::time::Duration;
 
 use common::{ByHand, Notes, eventually, ms, ns, scaled, secs, settle, ticked, virtual_time};
 use lars_scheduler::{
-    Cancellable, LightArrayRevolverScheduler, Metrics, Refusal, Task, TaskBody, VirtualTime,
+    Cancellable, LightArrayRevolverScheduler, Metrics, Pool, Refusal, Task, TaskBody, VirtualTime,
 };
 
 fn limited(max_pending: usize) -> VirtualTime {
@@ -126,6 +126,108 @@ fn lateness_includes_what_a_task_waits_for_those_that_run_together() {
     eventually("the tasks", || scheduler.metrics().fired == 22);
     let lateness = scheduler.metrics().lateness;
     assert!(lateness.max >= ms(2 * 20), "{lateness:?}");
+}
+
+#[test]
+fn lateness_includes_what_a_task_waits_for_a_thread_of_the_pool() {
+    let scheduler = LightArrayRevolverScheduler::builder().pool_threads(1).build().unwrap();
+    let (release, held) = mpsc::channel::<()>();
+    let _ = scheduler.schedule_once(Duration::ZERO, move || assert!(held.recv().is_err())).unwrap();
+    let _ = scheduler.schedule_once(Duration::ZERO, || ()).unwrap();
+    eventually("the hand-over", || scheduler.metrics().fired == 2);
+    thread::sleep(ms(5));
+    drop(release);
+    eventually("the end", || scheduler.metrics().pool.run_time.count == 2);
+    let metrics = scheduler.metrics();
+    assert_eq!((metrics.lateness.count, metrics.pool.queue_time.count), (2, 2));
+    assert!(metrics.lateness.max >= ms(5), "{metrics:?}");
+    assert!(metrics.pool.queue_time.max >= ms(5), "{metrics:?}");
+    assert!(metrics.pool.run_time.max >= ms(5), "{metrics:?}");
+    assert!(metrics.lateness.max >= metrics.pool.queue_time.max, "{metrics:?}");
+}
+
+#[test]
+fn the_pool_says_how_many_tasks_run_and_how_many_wait() {
+    let scheduler = LightArrayRevolverScheduler::builder().pool_threads(2).build().unwrap();
+    let idle = scheduler.metrics().pool;
+    assert_eq!((idle.threads, idle.running, idle.queued), (2, 0, 0));
+    let release = Arc::new(Barrier::new(3));
+    for _ in 0..2 {
+        let held = Arc::clone(&release);
+        let _ = scheduler.schedule_once(Duration::ZERO, move || drop(held.wait())).unwrap();
+    }
+    eventually("both threads are busy", || scheduler.metrics().pool.running == 2);
+    for _ in 0..5 {
+        let _ = scheduler.schedule_once(Duration::ZERO, || ()).unwrap();
+    }
+    eventually("five wait", || scheduler.metrics().pool.queued == 5);
+    release.wait();
+    eventually("the end", || {
+        let pool = scheduler.metrics().pool;
+        (pool.running, pool.queued, pool.run_time.count) == (0, 0, 7)
+    });
+}
+
+#[test]
+fn a_task_on_another_executor_is_late_until_it_is_run_there() {
+    let by_hand = ByHand::default();
+    let time =
+        LightArrayRevolverScheduler::builder().executor(by_hand.clone()).build_virtual().unwrap();
+    let _ = time.schedule_once(ms(1), || ()).unwrap();
+    time.advance(ms(1));
+    assert_eq!(time.metrics().lateness.count, 0, "it has not begun");
+    time.advance(ms(7));
+    assert!(by_hand.run_next());
+    let metrics = time.metrics();
+    assert_eq!((metrics.lateness.count, metrics.lateness.max), (1, ms(7)));
+    assert_eq!((metrics.pool.queue_time.max, metrics.pool.run_time.count), (ms(7), 1));
+}
+
+#[test]
+fn a_task_with_an_executor_of_its_own_counts_once() {
+    let by_hand = ByHand::default();
+    let time = virtual_time();
+    let task = Task::new(|| ()).executor(Arc::new(by_hand.clone()));
+    let _ = time.schedule_once(ms(1), task).unwrap();
+    time.advance(ms(4));
+    assert_eq!((time.metrics().fired, time.metrics().lateness.count), (1, 0));
+    assert!(by_hand.run_next());
+    let lateness = time.metrics().lateness;
+    assert_eq!((lateness.count, lateness.max), (1, ms(3)));
+}
+
+#[test]
+fn schedulers_that_share_a_pool_count_only_their_own_tasks() {
+    let pool = Pool::new("shared", 2).unwrap();
+    let build = || LightArrayRevolverScheduler::builder().executor(pool.clone()).build().unwrap();
+    let (first, second) = (build(), build());
+    for number in 0..30 {
+        let on = if number % 3 == 0 { &first } else { &second };
+        let _ = on.schedule_once(Duration::ZERO, || ()).unwrap();
+    }
+    // A third has a pool of its own, and sends its tasks here.
+    let third = LightArrayRevolverScheduler::new().unwrap();
+    let task = Task::new(|| ()).executor(Arc::new(pool.clone()));
+    let _ = third.schedule_once(Duration::ZERO, task).unwrap();
+    for (scheduler, tasks) in [(&first, 10), (&second, 20), (&third, 1)] {
+        eventually("all have run", || scheduler.metrics().pool.run_time.count == tasks);
+        let metrics = scheduler.metrics();
+        assert_eq!((metrics.lateness.count, metrics.pool.queue_time.count), (tasks, tasks));
+    }
+}
+
+#[test]
+fn what_the_threads_of_a_pool_record_adds_up() {
+    let tasks = scaled(20_000, 100) as u64;
+    let scheduler = LightArrayRevolverScheduler::builder().pool_threads(4).build().unwrap();
+    for number in 0..tasks {
+        let _ = scheduler.schedule_once(ms(number % 7), || ()).unwrap();
+    }
+    eventually("all have run", || scheduler.metrics().pool.run_time.count == tasks);
+    let metrics = scheduler.metrics();
+    assert_eq!((metrics.fired, metrics.lateness.count), (tasks, tasks));
+    assert_eq!(metrics.pool.queue_time.count, tasks);
+    assert!(metrics.pool.queue_time.sum <= metrics.lateness.sum, "{metrics:?}");
 }
 
 #[test]

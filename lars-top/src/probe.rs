@@ -5,12 +5,13 @@ use std::fmt;
 use std::time::{Duration, Instant};
 
 use lars_scheduler::{
-    Handle, Listing, ListingFuture, RanOn, SlowTask, TaskIdentity, TimerKind, TimerQuery,
+    Durations, Handle, Listing, ListingFuture, RanOn, SlowTask, TaskIdentity, TimerKind, TimerQuery,
 };
 use mini_actor::{Subscription, System, Undelivered};
 
 use crate::snapshot::{
-    Actor, Actors, Counts, Group, Letter, Level, Pending, Slow, Snapshot, Spread, Timer, VERSION,
+    Actor, Actors, Counts, Executor, Group, Letter, Level, Pending, Slow, Snapshot, Spread, Timer,
+    VERSION,
 };
 use crate::sync::{Arc, Mutex, now};
 use crate::threads;
@@ -240,8 +241,6 @@ impl Probe {
             (state.pending(), self.system.as_ref().map(|it| state.look_at(&it.system)))
         };
         let metrics = self.timers.metrics();
-        let lateness = metrics.lateness.histogram.iter_recorded();
-        let lateness = lateness.map(|it| (it.value_iterated_to(), it.count_at_value()));
         Snapshot {
             version: VERSION,
             program: self.program.clone(),
@@ -264,7 +263,14 @@ impl Probe {
                 tick: nanos(self.timers.tick_duration()),
                 stopped: self.timers.is_stopped(),
             },
-            lateness: Spread::new(nanos(metrics.lateness.max), lateness),
+            lateness: spread(&metrics.lateness),
+            executor: Executor {
+                threads: metrics.pool.threads as u64,
+                running: metrics.pool.running as u64,
+                queued: metrics.pool.queued as u64,
+                queue_time: spread(&metrics.pool.queue_time),
+                run_time: nanos(metrics.pool.run_time.sum),
+            },
             pending,
             slow: self.slow.newest_first(),
             actors: busiest.zip(self.system.as_ref()).map(|((age, busiest), watched)| {
@@ -363,6 +369,12 @@ fn pending_of(listing: Listing, took: u64) -> Pending {
         more_groups,
         next,
     }
+}
+
+fn spread(durations: &Durations) -> Spread {
+    let values = durations.histogram.iter_recorded();
+    let values = values.map(|it| (it.value_iterated_to(), it.count_at_value()));
+    Spread::new(nanos(durations.max), values)
 }
 
 fn remember<T>(ring: &mut VecDeque<T>, entry: T) {

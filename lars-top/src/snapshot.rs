@@ -23,6 +23,8 @@ pub struct Snapshot {
     pub counts: Counts,
     /// How late timers were fired.
     pub lateness: Spread,
+    /// Where tasks run.
+    pub executor: Executor,
     /// What is pending. `None` until the first listing is complete.
     pub pending: Option<Pending>,
     /// The last tasks that were slow, the newest first, if the probe was given a
@@ -77,6 +79,22 @@ pub struct Spread {
     /// How many there are from each value up to the next: eight values for each power of two. Those
     /// that have none are left out.
     pub buckets: Vec<(u64, u64)>,
+}
+
+/// The scheduler's pool, and what tasks met on executors; see
+/// [`PoolMetrics`](lars_scheduler::PoolMetrics).
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Executor {
+    /// The threads of the pool.
+    pub threads: u64,
+    /// Tasks that run on it.
+    pub running: u64,
+    /// Tasks that wait for a thread of it.
+    pub queued: u64,
+    /// How long tasks waited for a thread, on this pool or another executor.
+    pub queue_time: Spread,
+    /// How long all tasks together have run there.
+    pub run_time: u64,
 }
 
 /// What is pending, by a listing.

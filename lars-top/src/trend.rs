@@ -16,6 +16,8 @@ struct Point {
     taken: u64,
     counts: Counts,
     lateness: Spread,
+    queue_time: Spread,
+    run_time: u64,
     /// Messages received by actors, and dead letters.
     messages: (u64, u64),
     /// What each thread got.
@@ -31,6 +33,8 @@ pub(crate) struct Rates {
     pub(crate) wake_ups: f64,
     pub(crate) messages: f64,
     pub(crate) dead_letters: f64,
+    /// How many threads were busy with tasks.
+    pub(crate) busy: f64,
 }
 
 /// The last snapshot, and what led to it.
@@ -53,6 +57,8 @@ impl Trend {
             taken: snapshot.taken,
             counts: snapshot.counts.clone(),
             lateness: snapshot.lateness.clone(),
+            queue_time: snapshot.executor.queue_time.clone(),
+            run_time: snapshot.executor.run_time,
             messages: actors.map(|it| (it.processed, it.dead_letters)).unwrap_or_default(),
             threads: threads.map(|thread| (thread.id, (thread.ran, thread.waited))).collect(),
         });
@@ -86,11 +92,20 @@ impl Trend {
     /// How late timers were that were fired in the last ten seconds, or as long as it has been
     /// watched.
     pub(crate) fn lateness(&self) -> Spread {
+        self.recent(|point| &point.lateness)
+    }
+
+    /// How long tasks waited for a thread, in the same time.
+    pub(crate) fn queue_time(&self) -> Spread {
+        self.recent(|point| &point.queue_time)
+    }
+
+    fn recent(&self, of: impl Fn(&Point) -> &Spread) -> Spread {
         let Some(last) = self.points.back() else { return Spread::default() };
         let first = self.points.iter().find(|point| point.taken + WINDOW >= last.taken);
         match first {
-            Some(first) if first.taken < last.taken => last.lateness.since(&first.lateness),
-            _ => last.lateness.clone(),
+            Some(first) if first.taken < last.taken => of(last).since(of(first)),
+            _ => of(last).clone(),
         }
     }
 
@@ -116,6 +131,7 @@ fn rates(before: &Point, after: &Point) -> Rates {
         wake_ups: rate(|point| point.counts.wake_ups),
         messages: rate(|point| point.messages.0),
         dead_letters: rate(|point| point.messages.1),
+        busy: rate(|point| point.run_time) / 1e9,
     }
 }
 

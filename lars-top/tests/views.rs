@@ -154,6 +154,8 @@ fn actors_are_listed_by_mailbox_with_the_last_dead_letters() {
 fn threads_have_their_share_of_the_processors() {
     let (first, mut second) = (snapshot(1), snapshot(2));
     second.threads[0].ran += 250_000_000;
+    second.executor.run_time += 1_500_000_000;
+    second.executor.queue_time = Spread { max: 70_000, buckets: vec![(65_536, 10)] };
     second.threads[1].waited += 500_000_000;
     let mut app = app([first, second]);
     app.turn_to(Page::Threads);
@@ -161,6 +163,9 @@ fn threads_have_their_share_of_the_processors() {
     assert!(line(&screen, "lars-scheduler").contains("25.0 %"), "{screen}");
     assert!(line(&screen, "worker-0").contains("50.0 %"), "{screen}");
     assert!(line(&screen, "stalls").contains('2'), "{screen}");
+    let pool = line(&screen, "pool threads 4");
+    assert!(pool.contains("running 3") && pool.contains("queued 21"), "{screen}");
+    assert!(pool.contains("busy with tasks 1.50") && pool.contains("p50 70.0 µs"), "{screen}");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::ptr::{self, NonNull};
 use std::time::Duration;
 
 use crate::api::cancel::Cancellable;
-use crate::api::handle::{Handle, body_of, flags_of, is_wrapped};
+use crate::api::handle::{Handle, body_of, flags_of};
 use crate::base::deadline::Deadline;
 use crate::base::error::{Refusal, ScheduleError};
 use crate::base::tick::NEVER;
@@ -137,7 +137,7 @@ impl Handle {
                             number == 0 || handle.entry().state.cancel() != Cancel::TooLate;
                         assert!(cancelled, "a part of a chain was drained");
                         let (delay, options) = std::mem::take(&mut kept[number]);
-                        let wrapped = is_wrapped(&options);
+                        let wrapped = self.wrapped(&options);
                         // SAFETY: we cancelled it, and the task was made with these options of the
                         // body that belongs to `T`.
                         let body = unsafe { body_of(wrapped, handle.entry().take_task()) };

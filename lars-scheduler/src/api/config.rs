@@ -76,6 +76,7 @@ pub struct Builder {
     panic_hook: Option<PanicHook>,
     slow: SlowTasks,
     pub(crate) on_thread_start: OnThreadStart,
+    capture_spans: bool,
 }
 
 /// The settings that only the owner needs.
@@ -101,6 +102,7 @@ impl Builder {
             panic_hook: None,
             slow: SlowTasks { inline: SLOW_INLINE, pool: SLOW_ON_POOL, ..SlowTasks::default() },
             on_thread_start: OnThreadStart::default(),
+            capture_spans: false,
         }
     }
 
@@ -247,6 +249,42 @@ impl Builder {
         self
     }
 
+    /// Whether each task runs in the `tracing` span in which it was scheduled; off by default.
+    ///
+    /// The span of the calling thread is captured by each call that schedules something, and kept
+    /// until the task has run, been cancelled or dropped. It is entered around the run, on whatever
+    /// thread that is. The runs of a repeat have the span of the call that scheduled it. So have
+    /// the tasks of a [`Worker`](crate::worker::Worker), and the closures of the other systems.
+    ///
+    /// Futures have spans of their own (`tracing::Instrument`). Actors receive messages outside of
+    /// any span, even if the send was scheduled in one.
+    ///
+    /// With this on, each task is in a box with its span, and [`TaskBody::run_due`]
+    /// is not used: tasks run one by one.
+    ///
+    /// [`TaskBody::run_due`]: crate::TaskBody::run_due
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_scheduler::LightArrayRevolverScheduler;
+    /// use std::time::Duration;
+    ///
+    /// let scheduler = LightArrayRevolverScheduler::builder().capture_spans(true).build()?;
+    /// let request = tracing::info_span!("request", id = 17);
+    /// let _in = request.enter();
+    /// let timeout = scheduler.schedule_once(Duration::from_secs(5), || {
+    ///     tracing::warn!("no answer"); // in `request{id=17}`
+    /// })?;
+    /// timeout.cancel();
+    /// # Ok(()) }
+    /// ```
+    pub fn capture_spans(mut self, on: bool) -> Self {
+        self.capture_spans = on;
+        self
+    }
+
     /// How long a task may run on the timer thread before it counts as slow: 10 ms by default.
     /// [`Duration::MAX`] turns this off.
     ///
@@ -314,6 +352,7 @@ impl Builder {
             coalesce: nanos(self.coalesce),
             lanes: LaneSettings { channels, wheel_after, tick, wheel_size: given },
             limit: self.max_pending,
+            capture_spans: self.capture_spans,
             reporter: Reporter::new(self.panic_hook, self.slow),
         };
         let default = self.executor.unwrap_or_else(|| default_executor(&pool));

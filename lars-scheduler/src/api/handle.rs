@@ -10,6 +10,7 @@ use crate::base::deadline::Deadline;
 use crate::base::debug::debug_fields;
 use crate::base::error::{Refusal, ScheduleError};
 use crate::base::identity::Label;
+use crate::base::in_span::InSpan;
 use crate::base::raw_task::{RawTask, TaskBody};
 use crate::engine::dispatch::OnExecutor;
 use crate::engine::entry::Entry;
@@ -303,7 +304,7 @@ impl Handle {
         match handed_over {
             AfterPush::Seen => Ok(handle),
             // (Taken apart: otherwise all results would be built where this call writes its own.)
-            AfterPush::Stopped => match self.take_back(handle, repeat, is_wrapped(options)) {
+            AfterPush::Stopped => match self.take_back(handle, repeat, self.wrapped(options)) {
                 Ok(handle) => Ok(handle),
                 Err((refusal, body)) => Err((refusal, body)),
             },
@@ -317,7 +318,7 @@ impl Handle {
         &self,
         handle: EntryHandle,
         repeat: bool,
-        wrapped: bool,
+        wrapped: Wrapped,
     ) -> Result<EntryHandle, (Refusal, B)> {
         let core = self.core();
         match handle.entry().state.cancel() {
@@ -351,18 +352,41 @@ impl Handle {
         place: &'static Location<'static>,
         body: B,
     ) {
-        let label = Label::at(place).named(options.name);
+        let label = options.label.or_at(place);
         // SAFETY: the entry is free, and nobody but the caller refers to it. `task` points to room
         // for one.
         unsafe {
-            entry.as_ref().fill(due, |task| match &options.run_on {
-                RunOn::Default | RunOn::Inline => RawTask::write(task, body, label),
-                RunOn::Executor(executor) => {
-                    let (executor, live) = (executor.clone(), Arc::clone(&self.live));
-                    RawTask::write(task, OnExecutor { body, label, due, executor, live }, label);
-                }
+            entry.as_ref().fill(due, |task| match self.wrapped(options) {
+                Wrapped { executor: false, span: false } => RawTask::write(task, body, label),
+                // (Out of line, because it is rare.)
+                _ => task.write(self.wrap(due, options, label, body)),
             });
         }
+    }
+
+    /// A task in what it needs around it: at least one of the two.
+    #[inline(never)]
+    fn wrap<B: TaskBody>(&self, due: u64, options: &TaskOptions, label: Label, body: B) -> RawTask {
+        let span = self.live.capture_spans;
+        match &options.run_on {
+            RunOn::Default | RunOn::Inline => RawTask::new(InSpan::new(body), label),
+            RunOn::Executor(executor) => {
+                let (executor, live) = (executor.clone(), Arc::clone(&self.live));
+                if span {
+                    let body = InSpan::new(body);
+                    RawTask::new(OnExecutor { body, label, due, executor, live }, label)
+                } else {
+                    RawTask::new(OnExecutor { body, label, due, executor, live }, label)
+                }
+            }
+        }
+    }
+
+    /// What `fill` puts around the body of a task with these options.
+    #[inline]
+    pub(crate) fn wrapped(&self, options: &TaskOptions) -> Wrapped {
+        let executor = matches!(options.run_on, RunOn::Executor(_));
+        Wrapped { executor, span: self.live.capture_spans }
     }
 }
 
@@ -370,16 +394,26 @@ impl Handle {
 ///
 /// # Safety
 ///
-/// `Handle::fill` made the task of a `B`, with options of which [`is_wrapped`] says `wrapped`.
-pub(crate) unsafe fn body_of<B: TaskBody>(wrapped: bool, task: RawTask) -> B {
-    // SAFETY: `fill` made the task of a `B`, and chose between these two types.
-    unsafe { if wrapped { task.into_body::<OnExecutor<B>>().body } else { task.into_body::<B>() } }
+/// `Handle::fill` made the task of a `B`, with options of which `Handle::wrapped` says `wrapped`.
+pub(crate) unsafe fn body_of<B: TaskBody>(wrapped: Wrapped, task: RawTask) -> B {
+    // SAFETY: `fill` made the task of a `B`, and chose between these four types.
+    unsafe {
+        match (wrapped.executor, wrapped.span) {
+            (false, false) => task.into_body::<B>(),
+            (false, true) => task.into_body::<InSpan<B>>().body,
+            (true, false) => task.into_body::<OnExecutor<B>>().body,
+            (true, true) => task.into_body::<OnExecutor<InSpan<B>>>().body.body,
+        }
+    }
 }
 
-/// Whether a task with these options is made of a body in an [`OnExecutor`].
-#[inline]
-pub(crate) fn is_wrapped(options: &TaskOptions) -> bool {
-    matches!(options.run_on, RunOn::Executor(_))
+/// What a task's body is wrapped in.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wrapped {
+    /// An [`OnExecutor`], outside.
+    executor: bool,
+    /// An [`InSpan`], inside.
+    span: bool,
 }
 
 /// What the driver has to know of a task.

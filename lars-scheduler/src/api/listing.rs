@@ -139,10 +139,10 @@ pub struct PendingTimer {
     pub identity: TaskIdentity,
     /// Whether it belongs to a repeat.
     pub kind: TimerKind,
-    /// Whether it asked for the timer thread ([`Task::inline`](crate::Task::inline)), or for an
-    /// executor of its own, to which that thread hands it over. `false` means that it runs where
-    /// the scheduler runs tasks by default.
-    pub inline: bool,
+    /// Whether it will run where the scheduler runs tasks by default. If not, it asked for the
+    /// timer thread ([`Task::inline`](crate::Task::inline)) or for an executor of its own
+    /// ([`Task::executor`](crate::Task::executor)).
+    pub on_default_executor: bool,
     /// When it is due; `None` if never.
     pub due: Option<Instant>,
     /// How long that is from [`Listing::taken_at`]; zero if it was due before. `None` if never.
@@ -212,7 +212,7 @@ impl Listing {
             PendingTimer {
                 identity: found.identity,
                 kind: if found.repeat { TimerKind::Repeat } else { TimerKind::Once },
-                inline: found.inline,
+                on_default_executor: !found.inline,
                 due,
                 remaining: due.map(|_| Duration::from_nanos(found.due.saturating_sub(end))),
             }

@@ -1,13 +1,7 @@
 //! The snapshot of a scheduler's counts.
 
-use std::fmt;
-use std::time::Duration;
-
-#[cfg(feature = "histogram")]
-use hdrhistogram::Histogram;
-
-use crate::engine::counts::DriverCounts;
-use crate::engine::shared::Core;
+use crate::base::durations::Durations;
+use crate::engine::shared::Live;
 use crate::sync::Ordering;
 
 /// A snapshot of a scheduler's counts.
@@ -75,57 +69,71 @@ pub struct Metrics {
     pub restarts: u64,
     /// Bytes that the scheduler holds for timers, in use or to be reused.
     pub timer_memory: usize,
-    /// How late the fired timers were.
-    pub lateness: Lateness,
+    /// How long after their deadlines tasks began to run: on the timer thread, on a pool, or on
+    /// another executor.
+    ///
+    /// It is never less than it seemed to the task, but for this: as long as tasks are fast, the
+    /// clock is read for every 32nd of them only, so the first slow one may be missing from the
+    /// lateness of up to 31 tasks behind it on the same thread.
+    pub lateness: Durations,
+    /// Tasks on a pool.
+    pub pool: PoolMetrics,
 }
 
-/// How long after their deadlines timers were fired: until an inline task began, or until a task
-/// was handed to its executor.
+/// The pool to which a scheduler's tasks go: its own, unless it was built with another
+/// [`Pool`](crate::Pool).
 ///
-/// Inline tasks wait for those that are due before them, and this counts as lateness. As long as
-/// tasks are fast, the clock is read for every 32nd of them only, so the first slow one may be
-/// missing from the lateness of up to 31 tasks behind it.
+/// Threads, and tasks that wait or run, are those of the whole pool, whoever uses it. The durations
+/// are those of this scheduler's tasks.
 ///
 /// # Examples
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use lars_scheduler::LightArrayRevolverScheduler;
-/// use std::time::Duration;
+/// use std::{sync::mpsc, time::Duration};
 ///
-/// let tick = Duration::from_millis(10);
-/// let time = LightArrayRevolverScheduler::builder().tick_duration(tick).build_virtual()?;
-/// let _ = time.schedule_once(Duration::from_millis(14), || ())?;
-/// time.advance(Duration::from_secs(1));
-/// let lateness = time.metrics().lateness;
-/// assert_eq!(lateness.max, Duration::from_millis(6)); // rounded up to the tick
-/// assert!(lateness.mean <= lateness.max);
+/// let scheduler = LightArrayRevolverScheduler::builder().pool_threads(1).build()?;
+/// let (sender, started) = mpsc::channel();
+/// let (release, held) = mpsc::channel::<()>();
+/// scheduler.schedule_once(Duration::ZERO, move || {
+///     sender.send(()).unwrap();
+///     let _ = held.recv();
+/// })?;
+/// started.recv()?;
+/// let pool = scheduler.metrics().pool;
+/// assert_eq!((pool.threads, pool.running, pool.queued), (1, 1, 0));
+/// drop(release);
 /// # Ok(()) }
 /// ```
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Lateness {
-    /// The latest of all.
-    pub max: Duration,
-    /// The mean.
-    pub mean: Duration,
-    /// All of them in nanoseconds, to within 1 %.
-    #[cfg(feature = "histogram")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "histogram")))]
-    pub histogram: Histogram<u64>,
-}
-
-impl fmt::Debug for Lateness {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Without the histogram, which would print its fifteen thousand counts.
-        let mut text = f.debug_struct("Lateness");
-        text.field("max", &self.max).field("mean", &self.mean).finish_non_exhaustive()
-    }
+pub struct PoolMetrics {
+    /// How many threads the pool has, or will have once it is used.
+    pub threads: usize,
+    /// Tasks that run, which is how many threads are busy.
+    pub running: usize,
+    /// Tasks that wait for a thread.
+    pub queued: usize,
+    /// From the hand-over to the start of the run: how long tasks waited for a thread. Tasks on
+    /// other executors are among them.
+    ///
+    /// Recorded when the clock is read next, after the run.
+    pub queue_time: Durations,
+    /// How long tasks ran, on this pool or another executor. The sum of an interval, divided by
+    /// its length, is how many threads were busy.
+    ///
+    /// Recorded after the run. As long as tasks are fast, a thread of a pool reads the clock for
+    /// every 32nd of them only, and each counts as having taken an equal part of the time. The sum
+    /// is exact.
+    pub run_time: Durations,
 }
 
 impl Metrics {
-    pub(crate) fn of(core: &Core) -> Self {
-        let (tally, counts) = (core.tally(), &core.counts);
+    pub(crate) fn of(live: &Live) -> Self {
+        let (tally, counts) = (live.tally(), &live.counts);
+        let runs = &live.reporter.runs;
+        let on_executors = runs.all().map(|runs| &runs.lateness);
         // Relaxed, all of them: statistics.
         Self {
             scheduled: tally.scheduled,
@@ -133,29 +141,32 @@ impl Metrics {
             cancelled: tally.cancelled,
             handed_back: tally.handed_back,
             pending: tally.pending(),
-            refused: tally.refused + core.refused_early.load(Ordering::Relaxed),
-            panicked: core.reporter.panics(),
-            rejected_by_executor: core.reporter.rejected(),
-            abandoned_by_executor: core.reporter.abandoned(),
-            slow_tasks: core.reporter.slow.count.load(Ordering::Relaxed),
-            pool_stalls: core.reporter.stalls(),
+            refused: tally.refused + live.refused_early.load(Ordering::Relaxed),
+            panicked: live.reporter.panics(),
+            rejected_by_executor: live.reporter.rejected(),
+            abandoned_by_executor: live.reporter.abandoned(),
+            slow_tasks: live.reporter.slow.count.load(Ordering::Relaxed),
+            pool_stalls: live.reporter.stalls(),
             wake_ups: counts.wake_ups.load(Ordering::Relaxed),
             restarts: counts.restarts.load(Ordering::Relaxed),
-            timer_memory: core.timer_memory(),
-            lateness: Lateness::of(counts),
+            timer_memory: live.timer_memory(),
+            lateness: Durations::of(on_executors.chain([&counts.lateness])),
+            pool: PoolMetrics::of(live),
         }
     }
 }
 
-impl Lateness {
-    fn of(counts: &DriverCounts) -> Self {
-        let fired = counts.fired.load(Ordering::Relaxed);
-        let sum = counts.lateness_sum.load(Ordering::Relaxed);
+impl PoolMetrics {
+    fn of(live: &Live) -> Self {
+        let (pool, runs) = (live.pool_of_tasks(), &live.reporter.runs);
+        // First those that run: a task that ends meanwhile does not count as one that waits.
+        let running = pool.running();
         Self {
-            max: Duration::from_nanos(counts.lateness_max.load(Ordering::Relaxed)),
-            mean: Duration::from_nanos(sum.checked_div(fired).unwrap_or(0)),
-            #[cfg(feature = "histogram")]
-            histogram: counts.latenesses.snapshot(),
+            threads: pool.threads(),
+            running,
+            queued: pool.unfinished().saturating_sub(running),
+            queue_time: Durations::of(runs.all().map(|runs| &runs.waits)),
+            run_time: Durations::of(runs.all().map(|runs| &runs.took)),
         }
     }
 }

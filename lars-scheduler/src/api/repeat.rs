@@ -132,14 +132,14 @@ pub struct Periodic<F, C = NoHook> {
     hook: C,
     run_on: RunOn,
     missed: MissedTickBehavior,
-    name: Option<&'static str>,
+    label: Label,
 }
 
 impl<F> Periodic<F> {
     /// A repeated task that runs `run` on the scheduler's executor.
     pub fn new(run: F) -> Self {
         let missed = MissedTickBehavior::default();
-        Self { run, hook: NoHook, run_on: RunOn::Default, missed, name: None }
+        Self { run, hook: NoHook, run_on: RunOn::Default, missed, label: Label::default() }
     }
 }
 
@@ -167,14 +167,14 @@ impl<F, C> Periodic<F, C> {
 
     /// Gives the task a name. See [`Task::named`](crate::Task::named).
     pub fn named(mut self, name: &'static str) -> Self {
-        self.name = Some(name);
+        self.label.name = Some(name);
         self
     }
 
-    /// Gives the task the name of the system that it belongs to, if that has one.
+    /// Gives the task the name of the system that it belongs to, and the place of the user's call.
     #[cfg(not(lars_loom))] // no model has systems
-    pub(crate) fn named_after(mut self, system: Option<&'static str>) -> Self {
-        self.name = system;
+    pub(crate) fn labelled(mut self, system: impl Into<Label>) -> Self {
+        self.label = system.into();
         self
     }
 
@@ -188,8 +188,8 @@ impl<F, C> Periodic<F, C> {
 
     /// Calls a hook of any kind.
     pub(crate) fn hook<H: CancelHook>(self, hook: H) -> Periodic<F, H> {
-        let Self { run, run_on, missed, name, .. } = self;
-        Periodic { run, hook, run_on, missed, name }
+        let Self { run, run_on, missed, label, .. } = self;
+        Periodic { run, hook, run_on, missed, label }
     }
 }
 
@@ -456,8 +456,8 @@ impl Handle {
         let task = task.into_periodic();
         let now = self.core().clock.now();
         let first = initial.deadline(now, self);
-        let options = TaskOptions { run_on: task.run_on, run_on_close: false, name: task.name };
-        let identity = TaskIdentity::new(type_name::<T::Run>(), Label::at(place).named(task.name));
+        let options = TaskOptions { run_on: task.run_on, run_on_close: false, label: task.label };
+        let identity = TaskIdentity::new(type_name::<T::Run>(), task.label.or_at(place));
         let cell = Arc::new(SeriesCell::new(self, identity, first.at));
         let series = Arc::new(RunningSeries {
             cell: Arc::clone(&cell),
@@ -472,7 +472,7 @@ impl Handle {
                 _room: room,
             })),
             missed: task.missed,
-            name: options.name,
+            label: options.label,
             place,
         });
         let run = Run { series: Arc::clone(&series) };
@@ -488,7 +488,7 @@ impl Handle {
                     hook: plan.hook,
                     run_on: options.run_on,
                     missed: series.missed,
-                    name: series.name,
+                    label: series.label,
                 };
                 Err(ScheduleError::new(refusal, T::from_periodic(periodic)))
             }
@@ -531,7 +531,7 @@ struct RunningSeries<F, C> {
     handle: Handle,
     run_on: RunOn,
     missed: MissedTickBehavior,
-    name: Option<&'static str>,
+    label: Label,
     place: &'static Location<'static>,
     /// `None` once the series is over.
     plan: UnsafeCell<Option<Plan<F, C>>>,
@@ -595,7 +595,7 @@ where
             }
         };
         let run_on = series.run_on.clone();
-        let options = TaskOptions { run_on, run_on_close: false, name: series.name };
+        let options = TaskOptions { run_on, run_on_close: false, label: series.label };
         // (This is the only `Run` again: the one before was used up here.)
         let run = Self { series: Arc::clone(&series) };
         series.cell.arm_for(due.at);

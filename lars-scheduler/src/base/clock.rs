@@ -85,6 +85,15 @@ impl Clock {
         }
     }
 
+    /// What tells clocks apart that show different times, if time moves by itself.
+    #[inline]
+    pub(crate) fn key(&self) -> Option<(Instant, u64)> {
+        match &self.source {
+            Source::System { start } => Some((self.origin, *start)),
+            Source::Manual(_) => None,
+        }
+    }
+
     /// Moves a manual clock forwards to `instant`; never back, and not beyond its range.
     pub(crate) fn set(&self, instant: u64) {
         if let Source::Manual(manual) = &self.source {

@@ -112,4 +112,16 @@ impl Label {
     pub(crate) fn named(self, name: Option<&'static str>) -> Self {
         Self { name, ..self }
     }
+
+    /// The same; but of a task that was scheduled here, if it does not say where.
+    #[inline]
+    pub(crate) fn or_at(self, place: &'static Location<'static>) -> Self {
+        Self { place: self.place.or(Some(place)), ..self }
+    }
+}
+
+impl From<Option<&'static str>> for Label {
+    fn from(name: Option<&'static str>) -> Self {
+        Self { name, place: None }
+    }
 }

@@ -8,6 +8,7 @@ use crate::base::clock::Clock;
 use crate::base::debug::debug_fields;
 use crate::base::identity::TaskIdentity;
 use crate::base::raw_task::Whose;
+use crate::base::runs::RunsByThread;
 use crate::base::slow::{RanOn, SlowTask, SlowTasks};
 use crate::sync::{AtomicU64, Ordering};
 
@@ -89,6 +90,8 @@ pub(crate) struct Reporter {
     stalls: AtomicU64,
     hook: Option<PanicHook>,
     pub(crate) slow: SlowTasks,
+    /// Of the tasks that go to executors.
+    pub(crate) runs: RunsByThread,
     /// The scheduler's; none beside a scheduler.
     pub(crate) clock: Option<Clock>,
 }

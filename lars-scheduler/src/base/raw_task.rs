@@ -175,6 +175,10 @@ pub trait TaskBody: Send + Sized + 'static {
     #[doc(hidden)]
     const CANCELLED_IS_DROPPED: bool = false;
 
+    /// Whether it only hands the task to an executor.
+    #[doc(hidden)]
+    const HANDS_OVER: bool = false;
+
     /// Runs the body on this thread, whatever its executor is: `close` does that.
     #[doc(hidden)]
     fn run_here(self) {
@@ -229,6 +233,7 @@ struct Table {
     /// Runs tasks that are all of this body type, out of the front.
     run_due: unsafe fn(&mut VecDeque<RawTask>),
     together: bool,
+    hands_over: bool,
     /// The body type. (Tables of different types may share an address, and one type may have
     /// several.)
     of: TypeId,
@@ -322,6 +327,7 @@ impl<B: TaskBody> TableOf<B> {
         // Safety: called with tasks of this type only.
         run_due: |tasks| B::run_due(&mut Due { tasks, body: PhantomData }),
         together: B::TOGETHER,
+        hands_over: B::HANDS_OVER,
         of: TypeId::of::<B>(),
         plain: fits::<B>() && !mem::needs_drop::<B>() && B::CANCELLED_IS_DROPPED,
         known_as: B::known_as,
@@ -457,6 +463,12 @@ impl RawTask {
     #[inline]
     pub(crate) fn is_together(&self) -> bool {
         self.table.together
+    }
+
+    /// Whether it does nothing but hand the real task to an executor.
+    #[inline]
+    pub(crate) fn hands_over(&self) -> bool {
+        self.table.hands_over
     }
 
     /// The body, if it is a `B`, as all are.

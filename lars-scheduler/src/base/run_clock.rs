@@ -1,11 +1,13 @@
 //! When each task of a turn begins, from few readings of the clock, and which task took too long.
 
 use std::mem::MaybeUninit;
+use std::time::Instant;
 
 use crate::base::clock::Clock;
 use crate::base::debug::debug_fields;
 use crate::base::panics::Reporter;
 use crate::base::raw_task::{RawTask, Whose};
+use crate::base::runs::PoolThread;
 use crate::base::slow::RanOn;
 
 /// One reading stands for at most so many tasks. At 25 ns a reading, a task pays 0.8 ns.
@@ -24,9 +26,11 @@ const CAREFUL: u32 = 1_000;
 /// tasks are fast. So an instant is too early by no more than the tasks of one such stride took,
 /// and only when one of them is slow for the first time.
 ///
-/// What runs between two readings is noted, and reported if too much time lies between them.
+/// What runs between two readings is noted, and reported if too much time lies between them. On a
+/// pool, each of them is recorded as having taken an equal part of that time.
 pub(crate) struct RunClock {
-    on: RanOn,
+    /// The thread of a pool, if it is that.
+    thread: Option<PoolThread>,
     /// The last reading.
     now: u64,
     /// For how many tasks more it stands.
@@ -35,17 +39,55 @@ pub(crate) struct RunClock {
     stride: u32,
     /// For how many readings more it stands for one task only.
     careful: u32,
+    /// When the tasks that begin now were handed to the pool.
+    handed_over: u64,
+    /// On a pool: whose reading the last one is, if the next job begins right after it.
+    goes_on: Option<(Instant, u64)>,
     /// What has begun since the last reading, and how late: the first `noted` of them.
     tasks: [MaybeUninit<(Whose, u64)>; NOTED],
     noted: usize,
 }
 
-debug_fields!(|it: RunClock| on: it.on, now: it.now);
+debug_fields!(|it: RunClock| thread: it.thread, now: it.now);
 
 impl RunClock {
-    pub(crate) fn new(on: RanOn) -> Self {
-        let tasks = [const { MaybeUninit::uninit() }; NOTED];
-        Self { on, now: 0, left: 0, stride: 1, careful: 0, tasks, noted: 0 }
+    /// For the thread that turns a driver.
+    pub(crate) fn new() -> Self {
+        Self {
+            thread: None,
+            now: 0,
+            left: 0,
+            stride: 1,
+            careful: 0,
+            handed_over: 0,
+            goes_on: None,
+            tasks: [const { MaybeUninit::uninit() }; NOTED],
+            noted: 0,
+        }
+    }
+
+    /// For a thread of a pool.
+    pub(crate) fn on_pool(thread: PoolThread) -> Self {
+        Self { thread: Some(thread), ..Self::new() }
+    }
+
+    /// Tasks that were handed to the pool at `handed_over` are about to begin, after those before
+    /// them have [ended](Self::end).
+    #[inline]
+    pub(crate) fn begin_job(&mut self, handed_over: u64, clock: &Clock, reporter: &Reporter) {
+        // One job right after another needs no reading in between.
+        let key = clock.key();
+        if key.is_none() || self.goes_on != key {
+            self.begin_turn(clock.now(), reporter);
+            self.goes_on = key;
+        }
+        self.handed_over = handed_over;
+    }
+
+    /// The next job will not begin right now.
+    #[inline]
+    pub(crate) fn interrupt(&mut self) {
+        self.goes_on = None;
     }
 
     /// A turn begins, with a fresh reading.
@@ -80,7 +122,7 @@ impl RunClock {
         self.noted += 1;
     }
 
-    /// Many tasks have run since the last reading.
+    /// Much has happened since the last reading.
     pub(crate) fn many_ran(&mut self) {
         self.left = 0;
     }
@@ -104,10 +146,12 @@ impl RunClock {
         }
     }
 
-    /// The tasks that this reporter belongs to are over for now.
+    /// The tasks of a job are over, which this reporter belongs to.
     pub(crate) fn end(&mut self, reporter: &Reporter) {
-        if let Some(clock) = &reporter.clock {
-            self.pause(clock, reporter);
+        if self.noted > 0
+            && let Some(clock) = &reporter.clock
+        {
+            self.read(clock, reporter);
         }
     }
 
@@ -135,15 +179,32 @@ impl RunClock {
     /// What has begun since the last reading was over by `now`.
     #[inline]
     fn close(&mut self, now: u64, reporter: &Reporter) {
+        if self.noted == 0 {
+            return;
+        }
         let took = now.saturating_sub(self.now);
-        if took > reporter.slow.limit(self.on) && self.noted > 0 {
-            self.careful = CAREFUL;
-            let tasks = self.tasks[..self.noted.min(NOTED)].iter();
-            // SAFETY: `note` has written the first `noted` of them.
-            let tasks: Vec<_> = tasks.map(|task| unsafe { task.assume_init() }).collect();
-            reporter.slow_task(self.on, took, &tasks);
+        let on = match self.thread {
+            Some(thread) => {
+                let (runs, tasks) = (reporter.runs.at(thread), self.noted as u64);
+                runs.waited(self.now.saturating_sub(self.handed_over), tasks);
+                runs.took(took / tasks, tasks);
+                RanOn::Pool
+            }
+            None => RanOn::TimerThread,
+        };
+        if took > reporter.slow.limit(on) {
+            self.report(on, took, reporter);
         }
         self.noted = 0;
+    }
+
+    #[cold]
+    fn report(&mut self, on: RanOn, took: u64, reporter: &Reporter) {
+        self.careful = CAREFUL;
+        let tasks = self.tasks[..self.noted.min(NOTED)].iter();
+        // SAFETY: `note` has written the first `noted` of them.
+        let tasks: Vec<_> = tasks.map(|task| unsafe { task.assume_init() }).collect();
+        reporter.slow_task(on, took, &tasks);
     }
 }
 
@@ -156,7 +217,7 @@ mod tests {
     fn latenesses(tasks: &[u64]) -> Vec<u64> {
         let clock = Clock::manual(0);
         let reporter = Reporter::default();
-        let mut runs = RunClock::new(RanOn::TimerThread);
+        let mut runs = RunClock::new();
         runs.begin_turn(0, &reporter);
         let task = RawTask::new(|| (), Label::default());
         let run = |&takes: &u64| {

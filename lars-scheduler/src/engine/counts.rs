@@ -1,7 +1,6 @@
 //! What the driver counts.
 
-#[cfg(feature = "histogram")]
-use crate::engine::buckets::Buckets;
+use crate::base::durations::Recorder;
 use crate::sync::{AtomicU64, Ordering};
 
 /// What the driver counts. It is the only writer, so it stores and never adds atomically, and no
@@ -12,10 +11,8 @@ pub(crate) struct DriverCounts {
     pub(crate) handed_back: AtomicU64,
     pub(crate) wake_ups: AtomicU64,
     pub(crate) restarts: AtomicU64,
-    pub(crate) lateness_max: AtomicU64,
-    pub(crate) lateness_sum: AtomicU64,
-    #[cfg(feature = "histogram")]
-    pub(crate) latenesses: Buckets,
+    /// Of the tasks that began on the thread that turns the driver.
+    pub(crate) lateness: Recorder,
 }
 
 impl DriverCounts {
@@ -25,10 +22,7 @@ impl DriverCounts {
             handed_back: AtomicU64::new(0),
             wake_ups: AtomicU64::new(0),
             restarts: AtomicU64::new(0),
-            lateness_max: AtomicU64::new(0),
-            lateness_sum: AtomicU64::new(0),
-            #[cfg(feature = "histogram")]
-            latenesses: Buckets::new(),
+            lateness: Recorder::new(),
         }
     }
 
@@ -37,16 +31,5 @@ impl DriverCounts {
         // No read-modify-write: there is one writer. Release: pairs with the loads of a snapshot,
         // which then sees that the timer was scheduled as well.
         count.store(count.load(Ordering::Relaxed).wrapping_add(more), Ordering::Release);
-    }
-
-    /// Records that a task was fired `nanos` after its deadline. Only the driver calls this.
-    pub(crate) fn record_fired(&self, nanos: u64) {
-        Self::add(&self.fired, 1);
-        Self::add(&self.lateness_sum, nanos);
-        if nanos > self.lateness_max.load(Ordering::Relaxed) {
-            self.lateness_max.store(nanos, Ordering::Relaxed);
-        }
-        #[cfg(feature = "histogram")]
-        self.latenesses.record(nanos);
     }
 }

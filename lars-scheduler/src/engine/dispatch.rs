@@ -13,7 +13,7 @@ use crate::sync::Arc;
 
 /// Due tasks on their way to a pool, which gets many in one call.
 ///
-/// Tasks start, or are handed over, in the order in which they are pushed.
+/// Tasks start, or are handed over, in the order in which they come.
 #[derive(Debug)]
 pub(crate) struct Batch {
     /// For the pool; never more than a chunk.
@@ -27,34 +27,33 @@ impl Batch {
         Self { tasks: Vec::with_capacity(CHUNK), handed_over: false }
     }
 
-    /// Runs a due task, or takes it to hand it to the scheduler's executor.
+    /// Takes a due task to hand it to the pool, the scheduler's default executor. True if it was
+    /// handed over.
+    #[inline]
+    pub(crate) fn add(&mut self, live: &Live, pool: &Pool, task: RawTask, due: u64) -> bool {
+        self.tasks.push(Timed { task, due });
+        let full = self.tasks.len() == CHUNK;
+        if full {
+            self.hand_over(live, pool);
+        }
+        full
+    }
+
+    /// Runs a due task.
     ///
     /// (Inlined, and the task runs where it lies: each copy of its four words waits for the one
     /// before. 6 ns a task.)
     #[inline(always)]
-    pub(crate) fn push(&mut self, live: &Live, task: RawTask, due: u64, inline: bool) {
-        match &live.executor {
-            DefaultExecutor::Pool(pool) if !inline => {
-                self.tasks.push(Timed { task, due });
-                if self.tasks.len() == CHUNK {
-                    self.hand_over(live, pool);
-                }
-            }
-            DefaultExecutor::Other(executor) if !inline => {
-                hand_over(live, &**executor, task, due);
-            }
-            _ => {
-                // Tasks before it must not wait until it is done.
-                self.flush(live);
-                let task = ManuallyDrop::new(task);
-                // SAFETY: the task is neither used nor dropped after this.
-                let run = || unsafe { task.run_in_place() };
-                live.reporter.contain_task(task.whose(), PanicIn::Task, run);
-            }
-        }
+    pub(crate) fn run(&mut self, live: &Live, task: RawTask) {
+        // Tasks before it must not wait until it is done.
+        self.flush(live);
+        let task = ManuallyDrop::new(task);
+        // SAFETY: the task is neither used nor dropped after this.
+        let run = || unsafe { task.run_in_place() };
+        live.reporter.contain_task(task.whose(), PanicIn::Task, run);
     }
 
-    /// Hands over what was pushed. Call it before anything that may take long, and at the end of
+    /// Hands over what was added. Call it before anything that may take long, and at the end of
     /// each turn.
     #[inline]
     pub(crate) fn flush(&mut self, live: &Live) {
@@ -73,12 +72,15 @@ impl Batch {
     #[inline(never)]
     fn hand_over(&mut self, live: &Live, pool: &Pool) {
         self.handed_over = true;
+        let now = live.clock.now();
         if self.tasks.len() == 1 {
-            self.tasks.drain(..).for_each(|timed| hand_over(live, pool, timed.task, timed.due));
+            self.tasks
+                .drain(..)
+                .for_each(|timed| hand_over(live, pool, timed.task, timed.due, now));
             return;
         }
         let tasks = std::mem::replace(&mut self.tasks, Vec::with_capacity(CHUNK));
-        let mut chunk = Chunk::new(tasks, &live.reporter);
+        let mut chunk = Chunk::new(tasks, now, &live.reporter);
         // Accepted tasks run: on the other pool, or, where not a single thread can be started,
         // here.
         for pool in [pool, &live.pool] {
@@ -93,16 +95,29 @@ impl Batch {
     }
 }
 
-/// Whether [`Batch::push`] runs such a task where it is called.
-#[inline]
-pub(crate) fn runs_here(live: &Live, inline: bool) -> bool {
-    inline || matches!(live.executor, DefaultExecutor::Inline)
+/// Where a due task goes.
+pub(crate) enum Way<'a> {
+    /// It runs on the thread that turns the driver.
+    Here,
+    Pool(&'a Pool),
+    Other(&'a dyn Executor),
 }
 
-/// Hands a task that was due at `due` to an executor, or to a substitute that accepts it.
-pub(crate) fn hand_over(live: &Live, executor: &dyn Executor, task: RawTask, due: u64) {
+/// Where a due task goes, `inline` or not.
+#[inline]
+pub(crate) fn way_of(live: &Live, inline: bool) -> Way<'_> {
+    match &live.executor {
+        DefaultExecutor::Pool(pool) if !inline => Way::Pool(pool),
+        DefaultExecutor::Other(executor) if !inline => Way::Other(&**executor),
+        _ => Way::Here,
+    }
+}
+
+/// Hands a task that was due at `due` to an executor, or to a substitute that accepts it. It is
+/// `now`.
+pub(crate) fn hand_over(live: &Live, executor: &dyn Executor, task: RawTask, due: u64, now: u64) {
     let whose = task.whose();
-    let task = Runnable::of_scheduler(task, due, &live.reporter);
+    let task = Runnable::of_scheduler(task, due, now, &live.reporter);
     let mut rejected: Option<Rejected> = None;
     live.reporter
         .contain_task(whose, PanicIn::Executor, || rejected = executor.execute(task).err());
@@ -130,8 +145,11 @@ pub(crate) struct OnExecutor<B> {
 impl<B: TaskBody> TaskBody for OnExecutor<B> {
     fn run(self) {
         let Self { body, label, executor, live, due } = self;
-        hand_over(&live, &*executor, RawTask::new(body, label), due);
+        let now = live.clock.now();
+        hand_over(&live, &*executor, RawTask::new(body, label), due, now);
     }
+
+    const HANDS_OVER: bool = true;
 
     fn run_here(self) {
         self.body.run();

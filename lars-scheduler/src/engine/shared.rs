@@ -74,6 +74,7 @@ pub(crate) struct Settings {
     pub(crate) coalesce: u64,
     pub(crate) lanes: LaneSettings,
     pub(crate) limit: Option<usize>,
+    pub(crate) capture_spans: bool,
     pub(crate) reporter: Reporter,
 }
 
@@ -230,26 +231,42 @@ impl fmt::Debug for Core {
 pub(crate) struct Live {
     core: ManuallyDrop<Arc<Core>>,
     pub(crate) executor: DefaultExecutor,
+    /// Whether tasks run in the spans in which they were scheduled.
+    pub(crate) capture_spans: bool,
     /// The scheduler's own. Its threads finish what they have, even while cancellables exist.
     pub(crate) pool: Pool,
 }
 
 impl Live {
     pub(crate) fn new(
-        settings: Settings,
+        mut settings: Settings,
         executors: Executors,
         clock: Clock,
         alarm: impl Into<Alarm>,
     ) -> Arc<Self> {
-        let core = Arc::new(Core::new(settings, clock, alarm.into()));
         let Executors { default, pool } = executors;
-        Arc::new(Self { core: ManuallyDrop::new(core), executor: default, pool })
+        settings.reporter.runs = pool_of_tasks(&default, &pool).runs();
+        let capture_spans = settings.capture_spans;
+        let core = Arc::new(Core::new(settings, clock, alarm.into()));
+        Arc::new(Self { core: ManuallyDrop::new(core), executor: default, capture_spans, pool })
+    }
+
+    /// The pool to which tasks go: the scheduler's own, unless it was given another.
+    pub(crate) fn pool_of_tasks(&self) -> &Pool {
+        pool_of_tasks(&self.executor, &self.pool)
     }
 
     /// The address that entries' handles keep. It may reach all of the allocation, counts included,
     /// so that the last orphan can take the share back with it.
     pub(crate) fn address(&self) -> *const Core {
         Arc::as_ptr(&self.core)
+    }
+}
+
+fn pool_of_tasks<'a>(default: &'a DefaultExecutor, own: &'a Pool) -> &'a Pool {
+    match default {
+        DefaultExecutor::Pool(pool) => pool,
+        DefaultExecutor::Inline | DefaultExecutor::Other(_) => own,
     }
 }
 

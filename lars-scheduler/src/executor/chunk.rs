@@ -10,6 +10,7 @@ use crate::base::identity::TaskIdentity;
 use crate::base::panics::{PanicIn, Reporter};
 use crate::base::raw_task::RawTask;
 use crate::base::run_clock::RunClock;
+use crate::base::runs::RunsAt;
 use crate::executor::Runnable;
 use crate::sync::{Arc, AtomicUsize, Ordering};
 
@@ -30,6 +31,8 @@ pub(crate) struct Chunk {
     tasks: Vec<ManuallyDrop<Timed>>,
     /// How many have been claimed; exceeds the number of tasks once a worker came too late.
     claimed: AtomicUsize,
+    /// When the chunk was handed to the pool.
+    handed_over: u64,
     reporter: Arc<Reporter>,
 }
 
@@ -38,11 +41,11 @@ pub(crate) struct Chunk {
 unsafe impl Sync for Chunk {}
 
 impl Chunk {
-    pub(crate) fn new(tasks: Vec<Timed>, reporter: &Arc<Reporter>) -> Self {
+    pub(crate) fn new(tasks: Vec<Timed>, handed_over: u64, reporter: &Arc<Reporter>) -> Self {
         let reporter = Arc::clone(reporter);
         // (In place: it costs nothing.)
         let tasks = tasks.into_iter().map(ManuallyDrop::new).collect();
-        Self { tasks, claimed: AtomicUsize::new(0), reporter }
+        Self { tasks, claimed: AtomicUsize::new(0), handed_over, reporter }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -56,7 +59,7 @@ impl Chunk {
     /// Tasks of the chunk are about to begin on a thread whose clock this is.
     pub(crate) fn begin(&self, runs: &mut RunClock) {
         if let Some(clock) = &self.reporter.clock {
-            runs.begin_turn(clock.now(), &self.reporter);
+            runs.begin_job(self.handed_over, clock, &self.reporter);
         }
     }
 
@@ -94,10 +97,10 @@ pub(crate) struct Claim<'a> {
 impl Claim<'_> {
     /// The task begins on a thread whose clock this is.
     #[inline]
-    pub(crate) fn begin(&self, runs: &mut RunClock) {
+    pub(crate) fn begin(&self, runs: &mut RunClock, at: RunsAt<'_>) {
         if let Some(clock) = &self.chunk.reporter.clock {
             let Timed { task, due } = &*self.chunk.tasks[self.index];
-            runs.begin(task, *due, clock, &self.chunk.reporter);
+            at.began(runs.begin(task, *due, clock, &self.chunk.reporter));
         }
     }
 
@@ -120,7 +123,7 @@ impl Drop for Chunk {
         for timed in &mut self.tasks[claimed..] {
             // SAFETY: nobody has claimed this task, nor can anybody, and it is taken once.
             let Timed { task, due } = unsafe { ManuallyDrop::take(timed) };
-            drop(Runnable::of_scheduler(task, due, &self.reporter));
+            drop(Runnable::of_scheduler(task, due, self.handed_over, &self.reporter));
         }
     }
 }

@@ -11,6 +11,7 @@
 //! [`idle`](super::idle) says how workers sleep and are woken.
 
 use std::cell::RefCell;
+use std::ptr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -24,7 +25,7 @@ use crate::base::debug::debug_fields;
 use crate::base::error::ConfigError;
 use crate::base::panics::quietly;
 use crate::base::run_clock::RunClock;
-use crate::base::slow::RanOn;
+use crate::base::runs::{PoolThread, RunsByThread};
 use crate::base::threads::{OnThreadStart, ThreadKind};
 use crate::base::wait::park_until;
 use crate::sync::{
@@ -36,6 +37,13 @@ use crate::sync::{
 /// that tasks that submit each other do not starve the rest; and every other time in the queues of
 /// other workers, so that a burst does not starve the tasks behind one that blocks.
 const LOCAL_RUN: u32 = 61;
+
+/// A worker has no task.
+const FREE: u64 = 0;
+/// It has one that is not of a scheduler.
+const OTHER: u64 = 1;
+/// Where instants begin.
+const SINCE: u64 = 2;
 
 /// How often a worker looks for a task before it sleeps.
 const SEARCHES: u32 = if CHECKED { 1 } else { 8 };
@@ -96,8 +104,8 @@ struct Shared {
     submitted: CachePadded<AtomicUsize>,
     /// How many of them each worker has finished. (One count for all would be contended.)
     finished: Vec<CachePadded<AtomicUsize>>,
-    /// Since when each worker has been at its task, on the clock of the task's scheduler; 0 if it
-    /// has none of a scheduler's.
+    /// What each worker is at: [`FREE`], [`OTHER`], or since when it has been at the task of a
+    /// scheduler, on the scheduler's clock, plus [`SINCE`].
     busy_since: Vec<CachePadded<AtomicU64>>,
     /// How many threads wait for tasks to finish, to be looked at without the lock.
     waiting: CachePadded<AtomicUsize>,
@@ -227,8 +235,20 @@ impl Pool {
         // Relaxed: a hint.
         let since = self.guard.shared.busy_since.iter().map(|since| since.load(Ordering::Relaxed));
         since
-            .map(|since| (since > 0).then_some(since))
+            .map(|since| since.checked_sub(SINCE))
             .try_fold(0, |last, since| Some(since?.max(last)))
+    }
+
+    /// How many threads are busy, with a task each.
+    pub(crate) fn running(&self) -> usize {
+        // Relaxed: a hint.
+        let at = self.guard.shared.busy_since.iter().map(|at| at.load(Ordering::Relaxed));
+        at.filter(|&at| at != FREE).count()
+    }
+
+    /// Places for what is recorded of one scheduler's tasks.
+    pub(crate) fn runs(&self) -> RunsByThread {
+        RunsByThread::new(self.guard.shared.address(), self.threads())
     }
 
     /// Takes all tasks of a chunk, or gives it back with the reason.
@@ -361,6 +381,11 @@ impl Shared {
         self.idle.notify();
     }
 
+    /// What no other pool has as long as this one exists.
+    fn address(&self) -> usize {
+        ptr::from_ref(self).addr()
+    }
+
     /// Calls `f` if this thread is a worker of this pool.
     fn with_local<R>(&self, f: impl FnOnce(&Local) -> R) -> Option<R> {
         LOCAL
@@ -423,7 +448,7 @@ impl Shared {
 /// A worker, in its thread's frame.
 struct Work<'a> {
     shared: &'a Arc<Shared>,
-    number: usize,
+    thread: PoolThread,
     searching: bool,
     /// How many tasks it has run since it last looked elsewhere first, and how often it has.
     ran: u32,
@@ -434,8 +459,9 @@ struct Work<'a> {
 impl<'a> Work<'a> {
     fn new(shared: &'a Arc<Shared>, number: usize) -> Self {
         shared.idle.begin_search();
-        let runs = RunClock::new(RanOn::Pool);
-        Self { shared, number, searching: true, ran: 0, looks: 0, runs }
+        let thread = PoolThread { pool: shared.address(), number };
+        let runs = RunClock::on_pool(thread);
+        Self { shared, thread, searching: true, ran: 0, looks: 0, runs }
     }
 
     fn run(mut self, seat: Seat) {
@@ -446,10 +472,15 @@ impl<'a> Work<'a> {
             match job {
                 Job::One(mut task) => {
                     self.end_search();
-                    let since = task.begin(&mut self.runs);
-                    self.say_busy(since.unwrap_or(0));
+                    match task.begin(&mut self.runs, self.thread) {
+                        Some(since) => self.say_busy(since.saturating_add(SINCE)),
+                        None => {
+                            self.runs.interrupt();
+                            self.say_busy(OTHER);
+                        }
+                    }
                     task.run_on(&mut self.runs);
-                    self.say_busy(0);
+                    self.say_busy(FREE);
                     self.count_finished();
                     self.shared.tell_waiters();
                 }
@@ -466,6 +497,7 @@ impl<'a> Work<'a> {
             if let Some(job) = self.find_patiently() {
                 return Some(job);
             }
+            self.runs.interrupt();
             if self.searching {
                 shared.idle.end_search(false, || false);
             }
@@ -489,6 +521,7 @@ impl<'a> Work<'a> {
             }
             if !self.searching {
                 self.searching = true;
+                self.runs.interrupt();
                 self.shared.idle.begin_search();
             }
             relax(spins);
@@ -497,7 +530,7 @@ impl<'a> Work<'a> {
     }
 
     fn find(&mut self) -> Option<Job> {
-        let (shared, number) = (self.shared, self.number);
+        let (shared, number) = (self.shared, self.thread.number);
         if self.ran < LOCAL_RUN {
             return with_own_queue(Worker::pop).or_else(|| {
                 settle(|| shared.injector.steal().or_else(|| shared.steal_from_others(number)))
@@ -531,27 +564,28 @@ impl<'a> Work<'a> {
         self.end_search();
         let mut next = Some(first);
         chunk.begin(&mut self.runs);
+        let at = chunk.reporter().runs.at(self.thread);
         while let Some(task) = next {
-            task.begin(&mut self.runs);
-            self.say_busy(self.runs.now());
+            task.begin(&mut self.runs, at);
+            self.say_busy(self.runs.now().saturating_add(SINCE));
             task.run();
             self.count_finished();
             next = chunk.claim();
         }
         self.runs.end(chunk.reporter());
-        self.say_busy(0);
+        self.say_busy(FREE);
         self.shared.tell_waiters();
     }
 
-    /// For [`Pool::all_busy_since`].
-    fn say_busy(&self, since: u64) {
+    /// For [`Pool::all_busy_since`] and [`Pool::running`].
+    fn say_busy(&self, at: u64) {
         // Relaxed: a hint.
-        self.shared.busy_since[self.number].store(since, Ordering::Relaxed);
+        self.shared.busy_since[self.thread.number].store(at, Ordering::Relaxed);
     }
 
     fn count_finished(&mut self) {
         self.ran += 1;
-        let count = &self.shared.finished[self.number];
+        let count = &self.shared.finished[self.thread.number];
         // No read-modify-write: there is one writer. Release: a thread that sees the count
         // sees what the task did.
         count.store(count.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);

@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use crate::base::debug::debug_fields;
+use crate::base::identity::Label;
 use crate::base::raw_task::TaskBody;
 use crate::executor::Executor;
 use crate::executor::run_on::RunOn;
@@ -13,7 +14,8 @@ use crate::executor::run_on::RunOn;
 pub(crate) struct TaskOptions {
     pub(crate) run_on: RunOn,
     pub(crate) run_on_close: bool,
-    pub(crate) name: Option<&'static str>,
+    /// The name, and the place, if it is not that of the call.
+    pub(crate) label: Label,
 }
 
 /// What can be scheduled to run once: any `FnOnce() + Send + 'static`, or a [`Task`] with options.
@@ -202,14 +204,14 @@ impl<F, C> Task<F, C> {
     /// scheduler remembers each combination of name, type and place to the end of the process, and
     /// at most 65,536 of them.
     pub fn named(mut self, name: &'static str) -> Self {
-        self.options.name = Some(name);
+        self.options.label.name = Some(name);
         self
     }
 
-    /// Gives the task the name of the system that it belongs to, if that has one.
+    /// Gives the task the name of the system that it belongs to, and the place of the user's call.
     #[cfg(not(lars_loom))] // no model has systems
-    pub(crate) fn named_after(mut self, system: Option<&'static str>) -> Self {
-        self.options.name = system;
+    pub(crate) fn labelled(mut self, system: impl Into<Label>) -> Self {
+        self.options.label = system.into();
         self
     }
 

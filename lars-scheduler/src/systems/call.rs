@@ -105,12 +105,12 @@ impl CallOptions {
     }
 
     pub(crate) fn task<B: TaskBody>(&self, body: B) -> Task<B> {
-        let task = Task::new(body).run_on(self.run_on.clone()).named_after(self.name);
+        let task = Task::new(body).run_on(self.run_on.clone()).labelled(self.name);
         if self.run_on_close { task.run_on_close() } else { task }
     }
 
     pub(crate) fn periodic<F>(&self, run: F) -> Periodic<F> {
-        let series = Periodic::new(run).missed_ticks(self.missed).named_after(self.name);
+        let series = Periodic::new(run).missed_ticks(self.missed).labelled(self.name);
         series.run_on(self.run_on.clone())
     }
 }

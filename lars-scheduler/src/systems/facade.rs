@@ -11,12 +11,14 @@
 //! | [`RunOn`], with `Task::run_on` and `Periodic::run_on` | where something runs, as a value |
 //! | [`Rate`], [`check_period`] | fixed rates, and the shortest period |
 //! | [`goes_on`] | the verdict of a repeat's run |
-//! | `Task::named_after`, `Periodic::named_after` | a timer of a system that may have a name |
+//! | [`Label`], with `Task::labelled` and `Periodic::labelled` | whose a timer of a system is |
 //! | `Runnable::of_body` | work for an executor that learns if that loses it |
 //! | [`Moment`], with `Handle::moment` and others | deadlines without a second reading of the clock |
 //! | [`Following`] | virtual time that one thread moves, and no other may wait for |
 //! | `Handle::contain`, [`contain`] | running a user's code, with a scheduler at hand or without |
+//! | [`CapturedSpan`] | running something in the span of another thread |
 //! | `Handle::hand_over` | running what was accepted, without a timer |
+//! | `Handle::captures_spans`, `Handle::outside_spans` | whether tasks run in spans; not this one |
 //! | `Periodic::on_end_from_outside` | a repeat that learns of a cancel, or of a `stop` |
 
 use std::panic::Location;
@@ -25,7 +27,7 @@ use std::time::{Duration, Instant};
 use crate::api::repeat::sealed::NextRun;
 use crate::base::clock::LAG;
 use crate::base::deadline::Deadline;
-use crate::base::identity::Label;
+use crate::base::in_span::InSpan;
 use crate::base::panics::Reporter;
 use crate::base::raw_task::RawTask;
 use crate::base::tick::NEVER;
@@ -40,6 +42,8 @@ use crate::{
 pub(crate) use crate::api::rate::{Rate, check_period};
 pub(crate) use crate::base::clock::real_now;
 pub(crate) use crate::base::debug::debug_fields;
+pub(crate) use crate::base::identity::Label;
+pub(crate) use crate::base::in_span::CapturedSpan;
 pub(crate) use crate::base::panics::{message_of, quietly};
 pub(crate) use crate::base::wait::{block_until, park_until, waker_of};
 pub(crate) use crate::executor::run_on::RunOn;
@@ -117,6 +121,20 @@ impl Handle {
         self.core().reporter.contain(place, code)
     }
 
+    /// Whether tasks run in the spans in which they were scheduled.
+    pub(crate) fn captures_spans(&self) -> bool {
+        self.live().capture_spans
+    }
+
+    /// Schedules something that must not run in the span of the calling thread.
+    pub(crate) fn outside_spans<R>(&self, schedule: impl FnOnce() -> R) -> R {
+        if self.captures_spans() {
+            tracing::dispatcher::with_default(&tracing::Dispatch::none(), schedule)
+        } else {
+            schedule()
+        }
+    }
+
     /// Runs a task now, without a timer: for work that was accepted, and that neither `max_pending`
     /// nor the end of the scheduler may refuse now. [`RunOn::Inline`] runs it on this thread.
     pub(crate) fn hand_over(&self, run_on: &RunOn, body: impl TaskBody) {
@@ -127,13 +145,20 @@ impl Handle {
             (RunOn::Default, DefaultExecutor::Pool(pool)) => pool,
             (RunOn::Default, DefaultExecutor::Inline) | (RunOn::Inline, _) => &Inline,
         };
-        hand_over(live, executor, RawTask::new(body, Label::default()), live.clock.now());
+        let now = live.clock.now();
+        let task = if self.captures_spans() {
+            RawTask::new(InSpan::new(body), Label::default())
+        } else {
+            RawTask::new(body, Label::default())
+        };
+        hand_over(live, executor, task, now, now);
     }
 
     /// Runs a task now on the scheduler's own pool, whatever its executor is.
     pub(crate) fn hand_over_to_pool(&self, body: impl TaskBody) {
         let live = self.live();
-        hand_over(live, &live.pool, RawTask::new(body, Label::default()), live.clock.now());
+        let now = live.clock.now();
+        hand_over(live, &live.pool, RawTask::new(body, Label::default()), now, now);
     }
 }
 

@@ -151,6 +151,7 @@ impl RepeatedTimer {
     /// assert_eq!(time.advance(Duration::from_secs(7200)), 2);
     /// # Ok(()) }
     /// ```
+    #[track_caller]
     pub fn new(
         handle: &Handle,
         period: Duration,

@@ -167,6 +167,7 @@ impl ScheduledExecutor {
     /// # Errors
     ///
     /// As for [`schedule`](Self::schedule).
+    #[track_caller]
     pub fn execute<C: IntoCall<()>>(&self, task: C) -> Result<(), ScheduleError<C>> {
         self.submit(task).map(drop)
     }
@@ -187,6 +188,7 @@ impl ScheduledExecutor {
     /// assert_eq!(jobs.submit(|| 6 * 7)?.get()?, 42);
     /// # Ok(()) }
     /// ```
+    #[track_caller]
     pub fn submit<T: Send + 'static, C: IntoCall<T>>(
         &self,
         task: C,
@@ -201,6 +203,7 @@ impl ScheduledExecutor {
     ///
     /// [`Refusal::ShutDown`] after the executor was shut down; otherwise as for
     /// [`Handle::schedule_call`]. The task is given back and never runs.
+    #[track_caller]
     pub fn schedule<T: Send + 'static, C: IntoCall<T>>(
         &self,
         delay: Duration,
@@ -211,6 +214,7 @@ impl ScheduledExecutor {
 
     /// Accepts a one-shot. `limit` gets the task's number and outcome; what it returns is kept
     /// until the task is over.
+    #[track_caller]
     fn accept<T: Send + 'static, C: IntoCall<T>, K: Send + 'static, L>(
         &self,
         due: WhenDue,
@@ -275,6 +279,7 @@ impl ScheduledExecutor {
     /// drop(release);
     /// # Ok(()) }
     /// ```
+    #[track_caller]
     pub fn submit_with_timeout<T: Send + 'static, C: IntoCall<T>>(
         &self,
         limit: Duration,
@@ -283,6 +288,7 @@ impl ScheduledExecutor {
         self.submit_until(self.shared.handle.due_after(limit), task)
     }
 
+    #[track_caller]
     fn submit_until<T: Send + 'static, C: IntoCall<T>>(
         &self,
         deadline: WhenDue,
@@ -305,6 +311,7 @@ impl ScheduledExecutor {
     ///
     /// Inline: once the time is up, a task that has not started must not start, even if it is next
     /// in the queue of a pool whose threads are all blocked.
+    #[track_caller]
     fn submit_limited<T: Send + 'static, C: IntoCall<T>, G: FnOnce() + Send + 'static>(
         &self,
         deadline: WhenDue,
@@ -325,6 +332,7 @@ impl ScheduledExecutor {
     /// # Errors
     ///
     /// As for [`schedule`](Self::schedule).
+    #[track_caller]
     pub fn submit_with_timeout_or<T: Send + 'static, C: IntoCall<T>>(
         &self,
         limit: Duration,
@@ -350,6 +358,7 @@ impl ScheduledExecutor {
     ///
     /// [`Refusal::ShutDown`] after the executor was shut down; otherwise as for
     /// [`Handle::schedule_with_fixed_delay`].
+    #[track_caller]
     pub fn schedule_with_fixed_delay<R: RunResult, C: IntoRepeatedCall<R>>(
         &self,
         initial: Duration,
@@ -366,6 +375,7 @@ impl ScheduledExecutor {
     /// # Errors
     ///
     /// As for [`schedule_with_fixed_delay`](Self::schedule_with_fixed_delay).
+    #[track_caller]
     pub fn schedule_at_fixed_rate<R: RunResult, C: IntoRepeatedCall<R>>(
         &self,
         initial: Duration,

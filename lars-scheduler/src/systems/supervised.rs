@@ -101,19 +101,20 @@ mod state;
 mod supervisor;
 
 use std::future::Future;
+use std::panic::Location;
 use std::time::Duration;
 
 use thiserror::Error;
 
 use self::future_run::FutureRunner;
 pub use self::report::{Completion, Counts, Outcome, RunReport};
-use self::run::{ClosureRunner, Runner};
+use self::run::{ClosureRunner, Runner, SpanRunner};
 use self::settings::Settings;
 pub use self::settings::{GivenUp, SettingError, SupervisionBuilder};
 use self::supervisor::Supervisor;
 pub use self::token::{CancelToken, Cancelled};
 use crate::sync::Arc;
-use crate::systems::facade::debug_fields;
+use crate::systems::facade::{CapturedSpan, Label, debug_fields};
 use crate::{Cancellable, Executor, Handle, Periodic, Refusal, Repeat, ScheduleError};
 
 /// How tasks are supervised. Made by [`Supervision::every`]; can start any number of tasks.
@@ -173,6 +174,7 @@ impl Supervision {
     /// # Examples
     ///
     /// See the [module](self).
+    #[track_caller]
     pub fn start<F, R>(
         &self,
         timers: &Handle,
@@ -184,7 +186,11 @@ impl Supervision {
         R: Completion,
     {
         let runner = Arc::new(ClosureRunner(run));
-        self.start_runner(timers, executor, Arc::clone(&runner) as Arc<dyn Runner>)
+        let mut started: Arc<dyn Runner> = Arc::<ClosureRunner<F>>::clone(&runner);
+        if timers.captures_spans() {
+            started = Arc::new(SpanRunner { span: CapturedSpan::here(), runner: started });
+        }
+        self.start_runner(timers, executor, started)
             .map_err(|refused| give_back(refused, runner).map(|runner| runner.0))
     }
 
@@ -216,6 +222,7 @@ impl Supervision {
     /// assert_eq!(task.counts().interval, secs(80));
     /// # Ok(()) }
     /// ```
+    #[track_caller]
     pub fn start_future<F, Fut>(
         &self,
         timers: &Handle,
@@ -231,17 +238,20 @@ impl Supervision {
             .map_err(|refused| give_back(refused, runner).map(|runner| runner.0))
     }
 
+    #[track_caller]
     fn start_runner(
         &self,
         timers: &Handle,
         executor: impl Executor,
         runner: Arc<dyn Runner>,
     ) -> Result<Supervised, ScheduleError<()>> {
-        let supervisor = Supervisor::new(timers, Box::new(executor), self.settings.clone(), runner);
+        let label = Label::at(Location::caller()).named(self.settings.name);
+        let settings = self.settings.clone();
+        let supervisor = Supervisor::new(timers, Box::new(executor), settings, label, runner);
         let end = EndOnDrop(Arc::clone(&supervisor));
         let at_stop = Arc::clone(&supervisor);
         // A `cancel` of the series comes after the supervision has ended.
-        let series = Periodic::new(move || end.turn()).inline().named_after(self.settings.name);
+        let series = Periodic::new(move || end.turn()).inline().labelled(label);
         let series = series.on_end_from_outside(
             || (),
             move || {

@@ -247,6 +247,7 @@ impl WallClockScheduler {
     /// assert_eq!(receiver.recv()?, "late");
     /// # Ok(()) }
     /// ```
+    #[track_caller]
     pub fn schedule_at_system_time<F: FnOnce() + Send + 'static>(
         &self,
         at: SystemTime,
@@ -308,6 +309,7 @@ impl WallClockScheduler {
     /// assert!(report.next_run().is_some());
     /// # Ok(()) }
     /// ```
+    #[track_caller]
     pub fn schedule_by_calendar<C, R, F>(
         &self,
         calendar: C,
@@ -347,6 +349,7 @@ impl WallClockScheduler {
     }
 
     /// Looks at the clock after `first`, and whenever the look before said so.
+    #[track_caller]
     fn look_again<F: Send + 'static>(
         &self,
         first: Duration,

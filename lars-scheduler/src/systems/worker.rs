@@ -141,6 +141,7 @@ pub struct Worker {
 
 impl Worker {
     /// A worker on the executor of the scheduler of `handle`.
+    #[track_caller]
     pub fn new(handle: &Handle) -> Self {
         Self::builder(handle).build()
     }
@@ -167,6 +168,7 @@ impl Worker {
     /// assert_eq!(*log.lock().unwrap(), ["first", "second"]);
     /// # Ok(()) }
     /// ```
+    #[track_caller]
     pub fn trampoline(handle: &Handle) -> Self {
         Self::builder(handle).trampoline().build()
     }
@@ -222,6 +224,7 @@ impl Worker {
     /// As for [`schedule`](Self::schedule), but a timer is always needed.
     /// [`Refusal::OnTimerThread`] if a task on the timer thread calls a trampoline, which would
     /// have to wait for that thread.
+    #[track_caller]
     pub fn schedule_after<F: FnOnce() + Send + 'static>(
         &self,
         delay: Duration,
@@ -230,14 +233,14 @@ impl Worker {
         if delay.is_zero() {
             return self.schedule(task);
         }
-        let context = self.capture();
+        let (context, label) = (self.capture(), self.shared.label_here());
         let mut jobs = self.shared.lock();
         let number = jobs.next_number();
         let due = self.shared.handle.due_after(delay);
         let timer = self
             .check(&jobs)
             .and_then(|()| self.check_wait())
-            .and_then(|()| self.shared.fire_after(delay, number));
+            .and_then(|()| self.shared.fire_after(delay, number, label));
         match timer {
             Ok(timer) => {
                 let work = Work { body: Body::Once(Box::new(task)), context };
@@ -284,6 +287,7 @@ impl Worker {
     /// assert!(countdown.is_done());
     /// # Ok(()) }
     /// ```
+    #[track_caller]
     pub fn schedule_with_fixed_delay<R: Verdict, F: FnMut() -> R + Send + 'static>(
         &self,
         initial: Duration,
@@ -324,6 +328,7 @@ impl Worker {
     /// assert!(sample.cancel());
     /// # Ok(()) }
     /// ```
+    #[track_caller]
     pub fn schedule_at_fixed_rate<R: Verdict, F: FnMut() -> R + Send + 'static>(
         &self,
         initial: Duration,
@@ -339,6 +344,7 @@ impl Worker {
         )
     }
 
+    #[track_caller]
     fn schedule_periodic<R: Verdict, F: FnMut() -> R + Send + 'static>(
         &self,
         initial: Duration,
@@ -356,7 +362,7 @@ impl Worker {
         }
         let number = jobs.next_number();
         let due = self.shared.handle.due_after(initial);
-        match self.shared.look_after(initial, number) {
+        match self.shared.look_after(initial, number, self.shared.label_here()) {
             Ok(timer) => {
                 let body = Body::Periodic(Box::new(move || goes_on(task())));
                 let work = Work { body, context };

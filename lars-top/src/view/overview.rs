@@ -182,6 +182,7 @@ fn trouble_lines(snapshot: &Snapshot) -> Vec<Line<'static>> {
     };
     let mut lines = vec![
         line("slow tasks", counts.slow, WARN),
+        line("waiting for a thread", snapshot.executor.queued, ACCENT),
         line("pool stalls", counts.pool_stalls, BAD),
         line("panics", counts.panicked, WARN),
         line("refused", counts.refused, WARN),

@@ -8,12 +8,12 @@ use ratatui::widgets::{Paragraph, Row};
 
 use super::{BAD, FAINT, bar, block, table};
 use crate::app::{App, Order};
-use crate::snapshot::{Counts, Snapshot, Thread};
-use crate::text::{grouped, tail};
+use crate::snapshot::{Snapshot, Thread};
+use crate::text::{grouped, tail, time};
 
 pub(super) fn draw(app: &App, frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot) {
-    let [above, below] = Layout::vertical([Constraint::Length(3), Constraint::Fill(1)]).areas(area);
-    let executor = Paragraph::new(executor(&snapshot.counts)).block(block("Executor"));
+    let [above, below] = Layout::vertical([Constraint::Length(4), Constraint::Fill(1)]).areas(area);
+    let executor = Paragraph::new(executor(app, snapshot)).block(block("Executor"));
     frame.render_widget(executor, above);
     if snapshot.threads.is_empty() {
         let text = " The threads of a process are shown on Linux only.".fg(FAINT);
@@ -53,16 +53,29 @@ pub(super) fn draw(app: &App, frame: &mut Frame<'_>, area: Rect, snapshot: &Snap
     );
 }
 
-fn executor(counts: &Counts) -> Line<'static> {
-    let part = |what: &str, count: u64| {
+fn executor(app: &App, snapshot: &Snapshot) -> Vec<Line<'static>> {
+    let (executor, counts) = (&snapshot.executor, &snapshot.counts);
+    let part =
+        |what: &str, value: String| vec![format!(" {what} ").fg(FAINT), value.bold(), " ".into()];
+    let bad = |what: &str, count: u64| {
         let number = grouped(count);
         let number = if count == 0 { number.fg(FAINT) } else { number.bold().fg(BAD) };
         vec![format!(" {what} ").fg(FAINT), number, " ".into()]
     };
-    let parts = [
-        part("stalls", counts.pool_stalls),
-        part("rejected", counts.rejected),
-        part("dropped", counts.abandoned),
+    let queue = app.trend.queue_time();
+    let pool = [
+        part("pool threads", grouped(executor.threads)),
+        part("running", grouped(executor.running)),
+        part("queued", grouped(executor.queued)),
+        part("busy with tasks", format!("{:.2}", app.trend.rates().busy)),
+        part("waited for a thread: p50", time(queue.quantile(0.5))),
+        part("p99", time(queue.quantile(0.99))),
+        part("max", time(queue.max)),
     ];
-    Line::from(parts.concat())
+    let troubles = [
+        bad("stalls", counts.pool_stalls),
+        bad("rejected", counts.rejected),
+        bad("dropped", counts.abandoned),
+    ];
+    vec![Line::from(pool.concat()), Line::from(troubles.concat())]
 }

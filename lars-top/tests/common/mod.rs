@@ -2,7 +2,9 @@
 #![allow(dead_code, unreachable_pub)]
 
 use crossterm::event::{KeyCode, KeyEvent};
-use lars_top::snapshot::{Counts, Group, Level, Pending, Slow, Spread, Thread, Timer, VERSION};
+use lars_top::snapshot::{
+    Counts, Executor, Group, Level, Pending, Slow, Spread, Thread, Timer, VERSION,
+};
 use lars_top::{App, Flow, Snapshot};
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -38,6 +40,7 @@ pub fn snapshot(seconds: u64) -> Snapshot {
             ..Counts::default()
         },
         lateness: Spread::default(),
+        executor: Executor { threads: 4, running: 3, queued: 21, ..Executor::default() },
         pending: Some(Pending {
             age: SECOND,
             took: 2_000_000,

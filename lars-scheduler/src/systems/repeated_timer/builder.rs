@@ -1,11 +1,12 @@
 //! The options of a repeated timer.
 
+use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::RepeatedTimer;
 use super::chain::{Adjust, DestroyHook, DeviceParts, SharedTimer};
-use crate::systems::facade::{RunOn, check_period, debug_fields};
+use crate::systems::facade::{Label, RunOn, check_period, debug_fields};
 use crate::{Executor, Handle, Refusal};
 
 /// Builds a [`RepeatedTimer`]. Made by [`RepeatedTimer::builder`].
@@ -95,6 +96,7 @@ impl RepeatedTimerBuilder {
     /// # Errors
     ///
     /// [`Refusal::Period`] for a period of zero.
+    #[track_caller]
     pub fn build(
         self,
         trigger: impl FnMut(&RepeatedTimer) + Send + 'static,
@@ -106,7 +108,8 @@ impl RepeatedTimerBuilder {
             adjust: self.adjust,
             on_destroy: self.on_destroy,
         };
-        Ok(RepeatedTimer { shared: SharedTimer::new(self.handle, (self.run_on, self.name), parts) })
+        let label = Label::at(Location::caller()).named(self.name);
+        Ok(RepeatedTimer { shared: SharedTimer::new(self.handle, (self.run_on, label), parts) })
     }
 }
 

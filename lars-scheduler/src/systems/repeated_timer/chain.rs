@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use super::{RepeatedTimer, StopWaitError};
 use crate::sync::{Mutex, MutexGuard, Parker, Unparker};
-use crate::systems::facade::{RunOn, park_until, real_now};
+use crate::systems::facade::{Label, RunOn, park_until, real_now};
 use crate::systems::when_due::WhenDue;
 use crate::{Cancellable, Handle, IntoPeriodic, PanicIn, Periodic, Refusal, Repeat, ScheduleError};
 
@@ -50,7 +50,8 @@ pub(super) enum How {
 pub(super) struct SharedTimer {
     handle: Handle,
     run_on: RunOn,
-    name: Option<&'static str>,
+    /// The name of its alarms, and where it was built.
+    label: Label,
     device: Mutex<Device>,
 }
 
@@ -93,7 +94,7 @@ pub(super) struct TriggerRun {
 impl SharedTimer {
     pub(super) fn new(
         handle: Handle,
-        (run_on, name): (RunOn, Option<&'static str>),
+        (run_on, label): (RunOn, Label),
         parts: DeviceParts,
     ) -> Arc<Self> {
         let device = Device {
@@ -110,7 +111,7 @@ impl SharedTimer {
             runs: 0,
             waiting: Vec::new(),
         };
-        Arc::new(Self { handle, run_on, name, device: Mutex::new(device) })
+        Arc::new(Self { handle, run_on, label, device: Mutex::new(device) })
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Device> {
@@ -208,7 +209,7 @@ impl SharedTimer {
         };
         let series = Periodic::new(move || look.look())
             .run_on(self.run_on.clone())
-            .named_after(self.name)
+            .labelled(self.label)
             .on_end_from_outside(|| (), handed_back);
         let series = self.handle.schedule_repeating(timeout, series)?;
         state.due = due;

@@ -7,7 +7,7 @@ use super::report::{Completion, Outcome};
 use super::settings::GivenUp;
 use super::token::CancelToken;
 use crate::sync::Arc;
-use crate::systems::facade::{message_of, quietly};
+use crate::systems::facade::{CapturedSpan, message_of, quietly};
 use crate::{Executor, Runnable};
 
 /// The side that handed the run over, and learns of its end.
@@ -67,6 +67,18 @@ pub(super) enum Ending {
 pub(super) trait Runner: Send + Sync {
     /// Called on the executor, once for each run. The run ends when `run` is ended or dropped.
     fn execute(&self, run: Run);
+}
+
+/// Runs in the span in which the supervision was started.
+pub(super) struct SpanRunner {
+    pub(super) span: CapturedSpan,
+    pub(super) runner: Arc<dyn Runner>,
+}
+
+impl Runner for SpanRunner {
+    fn execute(&self, run: Run) {
+        self.span.run(|| self.runner.execute(run));
+    }
 }
 
 /// The duty to report how a run ended. If it is dropped before that, it reports that.

@@ -28,7 +28,7 @@ use super::run::{Ending, Owner, Run, Runner};
 use super::settings::{GivenUp, Settings};
 use super::state::{Nudge, Phase, Settled, State};
 use crate::sync::{Arc, Mutex};
-use crate::systems::facade::{debug_fields, quietly};
+use crate::systems::facade::{Label, debug_fields, quietly};
 use crate::systems::when_due::WhenDue;
 use crate::{Executor, Handle, PanicIn, Refusal, Repeat, Runnable, Task};
 
@@ -36,6 +36,8 @@ pub(super) struct Supervisor {
     timers: Handle,
     executor: Box<dyn Executor>,
     settings: Settings,
+    /// The name of its timers, and where it was started.
+    label: Label,
     start: Instant,
     state: Mutex<State>,
 }
@@ -60,6 +62,7 @@ impl Supervisor {
         timers: &Handle,
         executor: Box<dyn Executor>,
         mut settings: Settings,
+        label: Label,
         runner: Arc<dyn Runner>,
     ) -> Arc<Self> {
         let start = timers.now();
@@ -70,6 +73,7 @@ impl Supervisor {
             timers: timers.clone(),
             executor,
             settings,
+            label,
             start,
             state: Mutex::new(state),
         })
@@ -181,10 +185,7 @@ impl Supervisor {
                 supervisor.act(Looker::Nudge);
             }
         };
-        match self
-            .timers
-            .schedule_due(due, Task::new(look).inline().named_after(self.settings.name))
-        {
+        match self.timers.schedule_due(due, Task::new(look).inline().labelled(self.label)) {
             Ok(timer) => {
                 state.nudge = Some(Nudge { at: due, timer });
                 Ok(())

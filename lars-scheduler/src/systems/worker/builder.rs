@@ -1,12 +1,15 @@
 //! The options of a worker.
 
+use std::panic::Location;
 use std::sync::Arc;
+
+use tracing::Span;
 
 use super::Worker;
 use super::context::{Capture, ContextHook};
 use super::drain::{Mode, SharedWorker};
 use crate::sync::Mutex;
-use crate::systems::facade::{RunOn, debug_fields};
+use crate::systems::facade::{Label, RunOn, debug_fields};
 use crate::{Executor, Handle};
 
 /// Builds a [`Worker`]. Made by [`Worker::builder`].
@@ -101,20 +104,9 @@ impl WorkerBuilder {
     ///
     /// # Examples
     ///
-    /// Tracing spans:
-    ///
-    /// ```
-    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// # use lars_scheduler::worker::Worker;
-    /// # let scheduler = lars_scheduler::LightArrayRevolverScheduler::new()?;
-    /// let worker = Worker::builder(&scheduler)
-    ///     .context(tracing::Span::current, |span| span.clone().entered())
-    ///     .build();
-    /// # worker.dispose();
-    /// # Ok(()) }
-    /// ```
-    ///
-    /// A thread-local:
+    /// A thread-local. (For tracing spans there is
+    /// [`Builder::capture_spans`](crate::Builder::capture_spans), which is for all tasks. Those are
+    /// entered before these contexts.)
     ///
     /// ```
     /// use lars_scheduler::worker::Worker;
@@ -152,10 +144,16 @@ impl WorkerBuilder {
     }
 
     /// The worker.
+    #[track_caller]
     pub fn build(self) -> Worker {
-        let Self { handle, run_on, name, mode, hooks } = self;
+        let Self { handle, run_on, name, mode, mut hooks } = self;
+        let label = Label::at(Location::caller()).named(name);
+        if handle.captures_spans() {
+            let enter = Arc::new(|span: &Span| span.clone().entered());
+            hooks.insert(0, Box::new(ContextHook { capture: Span::current, enter }));
+        }
         let shared =
-            SharedWorker { handle, name, mode: mode(run_on), hooks, jobs: Mutex::default() };
+            SharedWorker { handle, label, mode: mode(run_on), hooks, jobs: Mutex::default() };
         Worker { shared: Arc::new(shared) }
     }
 }

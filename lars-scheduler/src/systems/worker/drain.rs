@@ -17,12 +17,13 @@
 //! A busy drain does not wait for timers: it takes due jobs by itself. But it takes no job that
 //! `stop` has handed back (`Job::claim`): that is up to the holder of the list.
 
+use std::panic::Location;
 use std::time::Duration;
 
 use super::context::Capture;
 use super::job::{Body, Fate, Job, JobStage, Jobs, Work};
 use crate::sync::{Arc, Mutex, MutexGuard, Parker};
-use crate::systems::facade::RunOn;
+use crate::systems::facade::{Label, RunOn};
 use crate::{
     Cancellable, Handle, IntoPeriodic, PanicIn, Periodic, Refusal, Repeat, ScheduleError, Task,
     TaskBody,
@@ -41,7 +42,8 @@ pub(super) enum Mode {
 
 pub(super) struct SharedWorker {
     pub(super) handle: Handle,
-    pub(super) name: Option<&'static str>,
+    /// The name of its timers, and where it was built.
+    pub(super) label: Label,
     pub(super) mode: Mode,
     pub(super) hooks: Vec<Box<dyn Capture>>,
     pub(super) jobs: Mutex<Jobs>,
@@ -64,16 +66,30 @@ impl SharedWorker {
         }
     }
 
-    fn schedule<B: TaskBody>(&self, delay: Duration, body: B) -> Result<Cancellable, Refusal> {
-        let task = Task::new(body).run_on(self.run_on()).named_after(self.name);
-        self.handle.schedule_once(delay, task).map_err(|refused| refused.refusal().clone())
+    fn schedule<B: TaskBody>(
+        &self,
+        delay: Duration,
+        body: B,
+        label: Label,
+    ) -> Result<Cancellable, Refusal> {
+        let task = Task::new(body).run_on(self.run_on()).labelled(label);
+        // It runs the jobs of others, each of which has its own span.
+        self.handle
+            .outside_spans(|| self.handle.schedule_once(delay, task))
+            .map_err(|refused| refused.refusal().clone())
     }
 
     /// Sends a drain to the executor.
     pub(super) fn submit(self: &Arc<Self>, jobs: &mut Jobs) -> Result<(), Refusal> {
-        jobs.drain = Some(self.schedule(Duration::ZERO, Drain(Arc::clone(self)))?);
+        jobs.drain = Some(self.schedule(Duration::ZERO, Drain(Arc::clone(self)), self.label)?);
         jobs.draining = true;
         Ok(())
+    }
+
+    /// The label of the timer of a job that is scheduled by this call.
+    #[track_caller]
+    pub(super) fn label_here(&self) -> Label {
+        Label::at(Location::caller()).named(self.label.name)
     }
 
     /// The timer of a delayed job.
@@ -81,8 +97,9 @@ impl SharedWorker {
         self: &Arc<Self>,
         delay: Duration,
         number: u64,
+        label: Label,
     ) -> Result<Cancellable, Refusal> {
-        self.schedule(delay, Fire { worker: Arc::clone(self), number })
+        self.schedule(delay, Fire { worker: Arc::clone(self), number }, label)
     }
 
     /// The timer of a periodic job. An error is to be dropped without the lock.
@@ -90,15 +107,16 @@ impl SharedWorker {
         self: &Arc<Self>,
         initial: Duration,
         number: u64,
+        label: Label,
     ) -> Result<Cancellable, ScheduleError<impl IntoPeriodic<Repeat> + use<>>> {
         let look = JobLook { worker: Arc::clone(self), number };
         let worker = Arc::clone(self);
         let handed_back = move || worker.lock().leave_to_timer(number);
         let series = Periodic::new(move || look.look())
             .run_on(self.run_on())
-            .named_after(self.name)
+            .labelled(label)
             .on_end_from_outside(|| (), handed_back);
-        self.handle.schedule_repeating(initial, series)
+        self.handle.outside_spans(|| self.handle.schedule_repeating(initial, series))
     }
 
     /// Runs what is ready. The caller has put the flag up, or was given it.

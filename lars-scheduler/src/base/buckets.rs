@@ -1,4 +1,4 @@
-//! A histogram that one thread writes and any thread may read, without a lock.
+//! The counts of a histogram that threads write and any thread may read, without a lock.
 //!
 //! The buckets are those of an [`Histogram`] with two significant digits (Gil Tene's HdrHistogram):
 //! values below 256 have a bucket each, and each further power of two has 128. So a snapshot counts
@@ -39,18 +39,19 @@ impl Buckets {
         Self { counts: (0..=bucket_of(u64::MAX)).map(|_| AtomicU64::new(0)).collect() }
     }
 
-    /// Counts a value. Only one thread calls this.
+    /// The count of a value's bucket.
     #[inline]
-    pub(crate) fn record(&self, value: u64) {
-        let count = &self.counts[bucket_of(value)];
-        // No read-modify-write: there is one writer. Relaxed: a statistic.
-        count.store(count.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+    pub(crate) fn of(&self, value: u64) -> &AtomicU64 {
+        &self.counts[bucket_of(value)]
     }
 
-    /// What has been recorded, and perhaps some of what is being recorded now.
-    pub(crate) fn snapshot(&self) -> Histogram<u64> {
-        let mut histogram =
-            Histogram::new_with_max(u64::MAX, 2).expect("two significant digits are in range");
+    /// A histogram that has room for all buckets.
+    pub(crate) fn empty() -> Histogram<u64> {
+        Histogram::new_with_max(u64::MAX, 2).expect("two significant digits are in range")
+    }
+
+    /// Adds what has been recorded, and perhaps some of what is being recorded now.
+    pub(crate) fn add_to(&self, histogram: &mut Histogram<u64>) {
         for (bucket, count) in self.counts.iter().enumerate() {
             // Relaxed: a statistic.
             let count = count.load(Ordering::Relaxed);
@@ -58,7 +59,6 @@ impl Buckets {
                 histogram.saturating_record_n(least_of(bucket), count);
             }
         }
-        histogram
     }
 }
 
@@ -74,10 +74,13 @@ mod tests {
         let powers = (0..64).map(|bit| 1_u64 << bit);
         let near = |power: u64| [power - 1, power, power + 1, power / 3 * 4, power / 7 * 11];
         for value in powers.flat_map(near).chain([0, 255, 256, 257, 511, 512, LAST_INSTANT]) {
-            ours.record(value);
+            // Relaxed: there is one thread.
+            ours.of(value).fetch_add(1, Ordering::Relaxed);
             theirs.saturating_record(value);
         }
-        let ours = ours.snapshot();
+        let counts = ours;
+        let mut ours = Buckets::empty();
+        counts.add_to(&mut ours);
         let all = |of: &Histogram<u64>| {
             let bucket = |bucket: IterationValue<u64>| {
                 (bucket.value_iterated_to(), bucket.count_since_last_iteration())

@@ -1,0 +1,186 @@
+//! Publishing a scheduler's metrics through the `metrics` facade.
+
+use std::sync::Arc;
+
+use metrics::{SharedString, Unit, counter, describe_counter, describe_gauge, gauge};
+
+use crate::api::handle::Handle;
+use crate::api::metrics::Metrics;
+use crate::base::debug::debug_fields;
+use crate::base::durations::Durations;
+
+/// A name, what it counts, and how to read it.
+type Row<V> = (&'static str, Unit, &'static str, fn(&Metrics) -> V);
+
+const COUNTERS: [Row<u64>; 12] = [
+    ("lars_scheduler_timers_scheduled_total", Unit::Count, "Timers accepted", |m| m.scheduled),
+    ("lars_scheduler_timers_fired_total", Unit::Count, "Timers that expired", |m| m.fired),
+    ("lars_scheduler_timers_cancelled_total", Unit::Count, "Timers cancelled in time", |m| {
+        m.cancelled
+    }),
+    ("lars_scheduler_timers_handed_back_total", Unit::Count, "Timers handed back by stop", |m| {
+        m.handed_back
+    }),
+    ("lars_scheduler_timers_refused_total", Unit::Count, "Schedule calls refused", |m| m.refused),
+    ("lars_scheduler_panics_total", Unit::Count, "Panics contained", |m| m.panicked),
+    ("lars_scheduler_tasks_rejected_total", Unit::Count, "Tasks their executor rejected", |m| {
+        m.rejected_by_executor
+    }),
+    ("lars_scheduler_tasks_abandoned_total", Unit::Count, "Tasks their executor dropped", |m| {
+        m.abandoned_by_executor
+    }),
+    ("lars_scheduler_slow_tasks_total", Unit::Count, "Tasks that ran for too long", |m| {
+        m.slow_tasks
+    }),
+    ("lars_scheduler_pool_stalls_total", Unit::Count, "Stalls of the pool", |m| m.pool_stalls),
+    ("lars_scheduler_wake_ups_total", Unit::Count, "Wake-ups of the timer thread", |m| m.wake_ups),
+    ("lars_scheduler_restarts_total", Unit::Count, "Restarts of the timer thread", |m| m.restarts),
+];
+
+const GAUGES: [Row<f64>; 5] = [
+    ("lars_scheduler_timers_pending", Unit::Count, "Timers that wait", |m| m.pending as f64),
+    ("lars_scheduler_timer_memory_bytes", Unit::Bytes, "Memory held for timers", |m| {
+        m.timer_memory as f64
+    }),
+    ("lars_scheduler_pool_threads", Unit::Count, "Threads of the pool", |m| m.pool.threads as f64),
+    ("lars_scheduler_pool_running", Unit::Count, "Threads of the pool that are busy", |m| {
+        m.pool.running as f64
+    }),
+    ("lars_scheduler_pool_queued", Unit::Count, "Tasks that wait for a thread", |m| {
+        m.pool.queued as f64
+    }),
+];
+
+/// The names under which durations are published.
+struct Summary {
+    /// With the label `quantile`.
+    name: &'static str,
+    sum: &'static str,
+    count: &'static str,
+    about: &'static str,
+    of: fn(&Metrics) -> &Durations,
+}
+
+const SUMMARIES: [Summary; 3] = [
+    Summary {
+        name: "lars_scheduler_lateness_seconds",
+        sum: "lars_scheduler_lateness_seconds_sum",
+        count: "lars_scheduler_lateness_seconds_count",
+        about: "From the deadline to the start of the run",
+        of: |m| &m.lateness,
+    },
+    Summary {
+        name: "lars_scheduler_pool_queue_time_seconds",
+        sum: "lars_scheduler_pool_queue_time_seconds_sum",
+        count: "lars_scheduler_pool_queue_time_seconds_count",
+        about: "From the hand-over to the start of the run",
+        of: |m| &m.pool.queue_time,
+    },
+    Summary {
+        name: "lars_scheduler_pool_run_time_seconds",
+        sum: "lars_scheduler_pool_run_time_seconds_sum",
+        count: "lars_scheduler_pool_run_time_seconds_count",
+        about: "From the start of the run to its end",
+        of: |m| &m.pool.run_time,
+    },
+];
+
+/// As numbers, and as the values of the label.
+const QUANTILES: [(f64, &str); 5] =
+    [(0.5, "0.5"), (0.9, "0.9"), (0.99, "0.99"), (0.999, "0.999"), (1.0, "1")];
+
+/// Publishes a scheduler's [`Metrics`] through the [`metrics`](https://docs.rs/metrics) facade, to
+/// whichever recorder the program has installed: Prometheus, StatsD, OpenTelemetry.
+///
+/// [`report`](Self::report) publishes what is true now. Call it when somebody asks, or at a fixed
+/// delay on the scheduler itself, as below. Each value has the label `scheduler`, with the name
+/// given to [`new`](Self::new). (docs/observability.md in the repository lists the names.)
+///
+/// Durations are published as Prometheus has its summaries: quantiles of those between two reports,
+/// with the label `quantile`, and sum and count of all. So the work of a report does not depend on
+/// how many timers have fired.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::{LightArrayRevolverScheduler, MetricsReporter};
+/// use std::time::Duration;
+///
+/// let scheduler = LightArrayRevolverScheduler::new()?;
+/// let mut reporter = MetricsReporter::new(&scheduler, "orders");
+/// let each = Duration::from_secs(10);
+/// let reports = scheduler.schedule_with_fixed_delay(each, each, move || reporter.report())?;
+/// # reports.cancel();
+/// # Ok(()) }
+/// ```
+pub struct MetricsReporter {
+    handle: Handle,
+    scheduler: SharedString,
+    last: Option<Metrics>,
+}
+
+debug_fields!(|it: MetricsReporter| scheduler: it.scheduler);
+
+impl MetricsReporter {
+    /// A reporter for this scheduler, which is told apart from others by the name. It does not keep
+    /// the scheduler running.
+    pub fn new(handle: &Handle, name: impl Into<String>) -> Self {
+        let name: Arc<str> = name.into().into();
+        Self { handle: handle.clone(), scheduler: SharedString::from_shared(name), last: None }
+    }
+
+    /// Publishes the metrics as they are now, to the recorder of this moment. Without a recorder
+    /// this does nothing.
+    ///
+    /// The quantiles are those of the durations since the last report; NaN if there are none.
+    ///
+    /// Takes some 0.1 ms, and no lock that a thread takes that fires timers.
+    pub fn report(&mut self) {
+        let metrics = self.handle.metrics();
+        if self.last.is_none() {
+            describe();
+        }
+        for (name, _, _, value) in COUNTERS {
+            counter!(name, "scheduler" => self.scheduler.clone()).absolute(value(&metrics));
+        }
+        for (name, _, _, value) in GAUGES {
+            gauge!(name, "scheduler" => self.scheduler.clone()).set(value(&metrics));
+        }
+        for summary in &SUMMARIES {
+            let all = (summary.of)(&metrics);
+            self.publish(summary, all, self.last.as_ref().map(summary.of));
+        }
+        self.last = Some(metrics);
+    }
+
+    fn publish(&self, summary: &Summary, all: &Durations, last: Option<&Durations>) {
+        let recent = last.map(|last| all.since(last));
+        let recent = recent.as_ref().unwrap_or(all);
+        for (quantile, label) in QUANTILES {
+            let value = match recent.count {
+                0 => f64::NAN,
+                _ => recent.quantile(quantile).as_secs_f64(),
+            };
+            let scheduler = self.scheduler.clone();
+            gauge!(summary.name, "scheduler" => scheduler, "quantile" => label).set(value);
+        }
+        let sum = all.sum.as_secs_f64();
+        gauge!(summary.sum, "scheduler" => self.scheduler.clone()).set(sum);
+        counter!(summary.count, "scheduler" => self.scheduler.clone()).absolute(all.count);
+    }
+}
+
+fn describe() {
+    for (name, unit, about, _) in COUNTERS {
+        describe_counter!(name, unit, about);
+    }
+    for (name, unit, about, _) in GAUGES {
+        describe_gauge!(name, unit, about);
+    }
+    for Summary { name, sum, count, about, .. } in SUMMARIES {
+        describe_gauge!(name, Unit::Seconds, about);
+        describe_gauge!(sum, Unit::Seconds, about);
+        describe_counter!(count, Unit::Count, about);
+    }
+}

@@ -1,0 +1,238 @@
+//! How long things took: recorded by one thread, or by many, and read without a lock.
+
+use std::fmt;
+#[cfg(feature = "histogram")]
+use std::sync::OnceLock;
+use std::time::Duration;
+
+#[cfg(feature = "histogram")]
+use hdrhistogram::Histogram;
+
+#[cfg(feature = "histogram")]
+use crate::base::buckets::Buckets;
+use crate::sync::{AtomicU64, Ordering};
+
+/// How long something took: of all since the scheduler was built, or, by [`since`](Self::since), in
+/// an interval.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::LightArrayRevolverScheduler;
+/// use std::time::Duration;
+///
+/// let ms = Duration::from_millis;
+/// let time = LightArrayRevolverScheduler::builder().tick_duration(ms(10)).build_virtual()?;
+/// let _ = time.schedule_once(ms(14), || ())?;
+/// time.advance(ms(100));
+/// let first = time.metrics().lateness;
+/// assert_eq!((first.count, first.max), (1, ms(6))); // rounded up to the tick
+///
+/// for delay in [ms(8), ms(6)] {
+///     let _ = time.schedule_once(delay, || ())?;
+/// }
+/// time.advance(ms(100));
+/// let second = time.metrics().lateness.since(&first);
+/// assert_eq!((second.count, second.mean), (2, ms(3)));
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Durations {
+    /// How many.
+    pub count: u64,
+    /// All of them together.
+    pub sum: Duration,
+    /// The longest.
+    pub max: Duration,
+    /// The mean.
+    pub mean: Duration,
+    /// All of them in nanoseconds, to within 1 %.
+    #[cfg(feature = "histogram")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "histogram")))]
+    pub histogram: Histogram<u64>,
+}
+
+impl Durations {
+    /// Those recorded since an `earlier` snapshot of the same durations. So each reader has
+    /// intervals of its own, and nothing is ever reset.
+    ///
+    /// The maximum of an interval is known to within 1 % with the feature `histogram`. Without it,
+    /// it is that of all durations so far, unless the interval has none.
+    ///
+    /// With a snapshot that is not an earlier one of the same durations, the result has no meaning.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        let count = self.count.saturating_sub(earlier.count);
+        let sum = self.sum.saturating_sub(earlier.sum);
+        #[cfg(feature = "histogram")]
+        let histogram = {
+            let mut histogram = self.histogram.clone();
+            if histogram.subtract(&earlier.histogram).is_err() {
+                histogram.reset(); // it is not earlier
+            }
+            histogram
+        };
+        let max = match () {
+            () if count == 0 => Duration::ZERO,
+            // A new maximum is exact.
+            () if self.max > earlier.max => self.max,
+            #[cfg(feature = "histogram")]
+            () => self.max.min(Duration::from_nanos(histogram.max())),
+            #[cfg(not(feature = "histogram"))]
+            () => self.max,
+        };
+        Self {
+            count,
+            sum,
+            max,
+            mean: mean(sum, count),
+            #[cfg(feature = "histogram")]
+            histogram,
+        }
+    }
+
+    /// The duration that a share `quantile` of them does not exceed, from 0 to 1: 0.99 for the 99th
+    /// percentile. To within 1 %; zero if there are none.
+    #[cfg(feature = "histogram")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "histogram")))]
+    pub fn quantile(&self, quantile: f64) -> Duration {
+        Duration::from_nanos(self.histogram.value_at_quantile(quantile)).min(self.max)
+    }
+
+    /// All that these recorders have.
+    pub(crate) fn of<'a>(recorders: impl Iterator<Item = &'a Recorder>) -> Self {
+        let (mut count, mut sum, mut max) = (0, 0_u64, 0);
+        #[cfg(feature = "histogram")]
+        let mut histogram = Buckets::empty();
+        for recorder in recorders {
+            // Relaxed, all of them: statistics.
+            count += recorder.count.load(Ordering::Relaxed);
+            sum = sum.saturating_add(recorder.sum.load(Ordering::Relaxed));
+            max = max.max(recorder.max.load(Ordering::Relaxed));
+            #[cfg(feature = "histogram")]
+            if let Some(buckets) = recorder.buckets.get() {
+                buckets.add_to(&mut histogram);
+            }
+        }
+        let sum = Duration::from_nanos(sum);
+        Self {
+            count,
+            sum,
+            max: Duration::from_nanos(max),
+            mean: mean(sum, count),
+            #[cfg(feature = "histogram")]
+            histogram,
+        }
+    }
+}
+
+fn mean(sum: Duration, count: u64) -> Duration {
+    // (In nanoseconds both fit: the sum was recorded as such.)
+    Duration::from_nanos((sum.as_nanos() as u64).checked_div(count).unwrap_or(0))
+}
+
+impl fmt::Debug for Durations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Without the histogram, which would print its seven thousand counts.
+        f.debug_struct("Durations")
+            .field("count", &self.count)
+            .field("max", &self.max)
+            .field("mean", &self.mean)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Where durations are recorded, in nanoseconds.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    count: AtomicU64,
+    sum: AtomicU64,
+    max: AtomicU64,
+    /// Made for the first value: 60 KB, which most threads of most pools never need.
+    #[cfg(feature = "histogram")]
+    buckets: OnceLock<Buckets>,
+}
+
+impl Recorder {
+    pub(crate) fn new() -> Self {
+        Self {
+            count: AtomicU64::new(0),
+            sum: AtomicU64::new(0),
+            max: AtomicU64::new(0),
+            #[cfg(feature = "histogram")]
+            buckets: OnceLock::new(),
+        }
+    }
+
+    /// Records `times` values of `nanos`. Only one thread calls this, and nobody `record_shared`.
+    #[inline]
+    pub(crate) fn record(&self, nanos: u64, times: u64) {
+        // No read-modify-write: there is one writer. Relaxed, all of them: statistics.
+        let add = |count: &AtomicU64, more: u64| {
+            count.store(count.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
+        };
+        add(&self.count, times);
+        add(&self.sum, nanos.wrapping_mul(times));
+        if nanos > self.max.load(Ordering::Relaxed) {
+            self.max.store(nanos, Ordering::Relaxed);
+        }
+        #[cfg(feature = "histogram")]
+        add(self.buckets.get_or_init(Buckets::new).of(nanos), times);
+    }
+
+    /// Records `times` values of `nanos`, from any thread.
+    pub(crate) fn record_shared(&self, nanos: u64, times: u64) {
+        // Relaxed, all of them: statistics.
+        self.count.fetch_add(times, Ordering::Relaxed);
+        self.sum.fetch_add(nanos.wrapping_mul(times), Ordering::Relaxed);
+        self.max.fetch_max(nanos, Ordering::Relaxed);
+        #[cfg(feature = "histogram")]
+        self.buckets.get_or_init(Buckets::new).of(nanos).fetch_add(times, Ordering::Relaxed);
+    }
+}
+
+#[cfg(all(test, not(any(lars_loom, lars_shuttle))))]
+mod tests {
+    use super::*;
+
+    fn of(recorders: &[Recorder]) -> Durations {
+        Durations::of(recorders.iter())
+    }
+
+    #[test]
+    fn what_several_recorders_have_adds_up() {
+        let recorders = [Recorder::new(), Recorder::new(), Recorder::new()];
+        recorders[0].record(10, 3);
+        recorders[1].record_shared(70, 1);
+        let all = of(&recorders);
+        assert_eq!((all.count, all.sum, all.max), (4, ns(100), ns(70)));
+        assert_eq!(all.mean, ns(25));
+    }
+
+    #[test]
+    fn an_interval_has_what_was_recorded_in_it_and_nothing_else() {
+        let recorders = [Recorder::new()];
+        recorders[0].record(900, 10);
+        let earlier = of(&recorders);
+        recorders[0].record(20, 3);
+        recorders[0].record(40, 1);
+        let interval = of(&recorders).since(&earlier);
+        assert_eq!((interval.count, interval.sum, interval.mean), (4, ns(100), ns(25)));
+        #[cfg(feature = "histogram")]
+        {
+            assert_eq!((interval.max, interval.histogram.len()), (ns(40), 4));
+            assert_eq!((interval.quantile(0.5), interval.quantile(1.0)), (ns(20), ns(40)));
+        }
+        let later = of(&recorders);
+        let nothing = later.since(&later);
+        assert_eq!((nothing.count, nothing.max, nothing.mean), (0, ns(0), ns(0)));
+        recorders[0].record(1_000, 1);
+        assert_eq!(of(&recorders).since(&later).max, ns(1_000));
+    }
+
+    fn ns(nanos: u64) -> Duration {
+        Duration::from_nanos(nanos)
+    }
+}
