@@ -154,7 +154,10 @@ fn the_pool_says_how_many_tasks_run_and_how_many_wait() {
     let release = Arc::new(Barrier::new(3));
     for _ in 0..2 {
         let held = Arc::clone(&release);
-        let _ = scheduler.schedule_once(Duration::ZERO, move || drop(held.wait())).unwrap();
+        let run = move || {
+            held.wait();
+        };
+        let _ = scheduler.schedule_once(Duration::ZERO, run).unwrap();
     }
     eventually("both threads are busy", || scheduler.metrics().pool.running == 2);
     for _ in 0..5 {
