@@ -31,8 +31,8 @@ use crate::sync::{Arc, CHECKED, relax};
 /// How many tasks are fired before the clock is read and the lanes are looked at again.
 const FIRE: usize = 512;
 /// How many due entries are taken out of the wheels at most before they are fired. For that time,
-/// 6 ns for each in a burst, the owner of a lane finds its gate shut. With 256, a third of the timer
-/// thread's time in a burst on a pool went into the heavy fences, which interrupt the pool's threads.
+/// 6 ns for each in a burst, the owner of a lane finds its gate shut. With 256, in a burst on a
+/// pool, a third of the timer thread's time went into the heavy fences, which interrupt the pool.
 const GATHER: usize = 1024;
 /// How many entries are cascaded in a turn: 0.1 ms of work.
 const CASCADE: usize = 4096;
