@@ -199,13 +199,13 @@ fn levels_count_each_timer_once_in_the_slot_that_its_deadline_belongs_in() {
     let builder = LightArrayRevolverScheduler::builder().tick_duration(tick).ticks_per_wheel(256);
     let time = builder.build_virtual().unwrap();
     time.advance(1_000 * tick);
-    assert!(time.list(TimerQuery::new()).levels.is_empty());
+    assert!(time.list(TimerQuery::new()).wait().levels.is_empty());
     for (number, delay) in
         [(1, tick), (2, 9 * tick), (3, 200 * tick), (4, SECOND), (5, HOUR), (6, Duration::MAX)]
     {
         (0..number).for_each(|_| named(&time, delay, "t"));
     }
-    let listing = time.list(TimerQuery::new().levels().limit(0));
+    let listing = time.list(TimerQuery::new().levels().limit(0)).wait();
     let levels = &listing.levels;
     assert_eq!(levels.iter().flat_map(|level| &level.slots).sum::<u64>(), listing.matched);
     // 256 slots of a tick are counted in 64 groups of four; above them, slots of half a turn.
@@ -219,7 +219,7 @@ fn levels_count_each_timer_once_in_the_slot_that_its_deadline_belongs_in() {
     assert_eq!(at(0, 1_200 / 4 % 64), 3);
     assert_eq!(at(1, 2_000 / 128), 4);
     // The filter holds for them, too.
-    let soon = time.list(TimerQuery::new().levels().due_within(9 * tick));
+    let soon = time.list(TimerQuery::new().levels().due_within(9 * tick)).wait();
     assert_eq!(soon.levels.iter().flat_map(|level| &level.slots).sum::<u64>(), 3);
 }
 
