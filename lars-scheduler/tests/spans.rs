@@ -141,7 +141,7 @@ fn the_closures_of_other_systems_run_in_the_span_in_which_they_were_started() {
     let (in_call, in_run, in_timer) = (noting(&seen), noting(&seen), noting(&seen));
     let in_run = Mutex::new(in_run);
     let _kept = info_span!("request").in_scope(|| {
-        let call = time.schedule_call(ms(1), move || in_call()).unwrap();
+        let call = time.schedule_call(ms(1), in_call).unwrap();
         let timer = RepeatedTimer::new(&time, ms(2), move |_| in_timer()).unwrap();
         timer.start().unwrap();
         let supervised = Supervision::every(ms(3))

@@ -101,6 +101,7 @@ pub(crate) struct Label {
     pub(crate) place: Option<&'static Location<'static>>,
 }
 
+#[cfg_attr(lars_loom, allow(dead_code))] // no model has the systems that use some of this
 impl Label {
     /// The label of an unnamed task that was scheduled here.
     #[inline]
