@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export RUSTDOCFLAGS="-D warnings"
-cargo doc --no-deps --all-features -p lars-scheduler -p mini-actor -p lars-durable
+cargo doc --no-deps --all-features -p lars-scheduler -p mini-actor -p lars-durable -p lars-top
 cargo doc --no-deps --document-private-items --target-dir target/private-docs \
     -p lars-scheduler -p mini-actor
 unset RUSTDOCFLAGS

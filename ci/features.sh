@@ -15,7 +15,7 @@ for package in json.load(sys.stdin)["packages"]:
         print(*(name for name in names if not name.startswith("__")))' "$1"
 }
 
-for crate in lars-scheduler mini-actor lars-durable; do
+for crate in lars-scheduler mini-actor lars-durable lars-top; do
     read -ra all <<<"$(features "$crate")"
     for ((subset = 0; subset < 1 << ${#all[@]}; subset++)); do
         chosen=()

@@ -25,7 +25,7 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-CRATES = ["lars-scheduler", "mini-actor", "lars-durable"]
+CRATES = ["lars-scheduler", "mini-actor", "lars-durable", "lars-top"]
 
 PRIMITIVES = re.compile(
     r"\b(std::sync::(atomic|Mutex|Condvar|RwLock)|parking_lot::|crossbeam_utils::sync"

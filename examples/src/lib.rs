@@ -1,5 +1,8 @@
-//! The pages that have code in them, compiled and run like every other example. (Here because they
-//! lie outside of both published packages.)
+//! What the long examples share, and the pages that have code in them, compiled and run like every
+//! other example. (Here because the pages lie outside of the published packages.)
+
+pub mod late;
+pub mod view;
 
 #[cfg(doctest)]
 mod pages {

@@ -81,7 +81,7 @@ pub use self::api::close::{CloseError, ClosePolicy, CloseReport};
 pub use self::api::config::Builder;
 pub use self::api::handle::Handle;
 pub use self::api::listing::{
-    Listing, ListingFuture, PendingTimer, TimerGroup, TimerKind, TimerQuery,
+    Listing, ListingFuture, PendingTimer, TimerGroup, TimerKind, TimerQuery, WheelLevel,
 };
 pub use self::api::metrics::{Metrics, PoolMetrics};
 #[cfg(feature = "metrics")]

@@ -194,6 +194,36 @@ fn timers_in_the_wheels_of_all_threads_are_listed_exactly_once() {
 }
 
 #[test]
+fn levels_count_each_timer_once_in_the_slot_that_its_deadline_belongs_in() {
+    let tick = Duration::from_millis(1);
+    let builder = LightArrayRevolverScheduler::builder().tick_duration(tick).ticks_per_wheel(256);
+    let time = builder.build_virtual().unwrap();
+    time.advance(1_000 * tick);
+    assert!(time.list(TimerQuery::new()).wait().levels.is_empty());
+    for (number, delay) in
+        [(1, tick), (2, 9 * tick), (3, 200 * tick), (4, SECOND), (5, HOUR), (6, Duration::MAX)]
+    {
+        (0..number).for_each(|_| named(&time, delay, "t"));
+    }
+    let listing = time.list(TimerQuery::new().levels().limit(0)).wait();
+    let levels = &listing.levels;
+    assert_eq!(levels.iter().flat_map(|level| &level.slots).sum::<u64>(), listing.matched);
+    // 256 slots of a tick are counted in 64 groups of four; above them, slots of half a turn.
+    assert_eq!((levels[0].span, levels[0].slots.len()), (4 * tick, 64));
+    assert_eq!((levels[1].span, levels[1].slots.len()), (128 * tick, 64));
+    assert_eq!(levels[2].span, 32 * levels[1].span);
+    assert_eq!((levels[0].hand, levels[1].hand), (1_000 / 4 % 64, 1_000 / 128));
+    let at = |level: usize, tick: usize| levels[level].slots[tick];
+    assert_eq!(at(0, 1_001 / 4 % 64), 1);
+    assert_eq!(at(0, 1_009 / 4 % 64), 2);
+    assert_eq!(at(0, 1_200 / 4 % 64), 3);
+    assert_eq!(at(1, 2_000 / 128), 4);
+    // The filter holds for them, too.
+    let soon = time.list(TimerQuery::new().levels().due_within(9 * tick)).wait();
+    assert_eq!(soon.levels.iter().flat_map(|level| &level.slots).sum::<u64>(), 3);
+}
+
+#[test]
 fn a_timer_that_is_pending_throughout_is_listed_once_whatever_others_do_meanwhile() {
     const STAY: u64 = if cfg!(miri) { 40 } else { 4_000 };
     const LISTINGS: u32 = if cfg!(miri) { 3 } else { 50 };

@@ -49,7 +49,7 @@ pub use self::refs::address::{
 };
 pub use self::refs::ask::{Ask, Reply};
 pub use self::refs::sends::Scheduler;
-pub use self::refs::system::System;
+pub use self::refs::system::{ActorLoad, System};
 pub use self::system::close::{CloseError, ClosePolicy, CloseReport};
 pub use self::system::owner::{ActorSystem, Builder};
 pub use self::system::settings::Settings;

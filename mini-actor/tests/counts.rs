@@ -92,3 +92,55 @@ fn messages_of_actors_that_are_gone_stay_counted() {
         assert_eq!(system.metrics().processed, sent);
     }
 }
+
+#[test]
+fn the_busiest_actors_are_those_whose_mailboxes_are_deepest() {
+    let system = ActorSystem::builder("test").threads(1).build().unwrap();
+    // Holds the only thread, so that nobody receives.
+    let (entered, inside) = channel();
+    let (open, gate) = channel::<()>();
+    let blocks = move || {
+        Script::new(move |call, _: &mut Context<Script<u64>>| {
+            if let Call::Message(_) = call {
+                entered.send(()).unwrap();
+                gate.recv().unwrap();
+            }
+        })
+    };
+    let holder: ActorRef<u64> = system.spawn_with("holder", Props::once(blocks)).unwrap();
+    holder.tell(0).unwrap();
+    inside.recv_timeout(LONG).unwrap();
+    for number in 0..3_000 {
+        let actor: ActorRef<u64> =
+            system.spawn(&format!("a{number:04}"), || Script::new(|_, _| ())).unwrap();
+        (0..number % 10).for_each(|message| actor.tell(message).unwrap());
+    }
+    assert!(system.busiest(0).is_empty());
+    let busiest = system.busiest(301);
+    assert!(busiest[..300].iter().all(|actor| actor.metrics.mailbox_depth == 9));
+    assert_eq!((&*busiest[0].path, &*busiest[299].path), ("/a0009", "/a2999"));
+    assert_eq!((&*busiest[300].path, busiest[300].metrics.mailbox_depth), ("/a0008", 8));
+    assert_eq!(system.busiest(usize::MAX).len(), 3_001);
+    open.send(()).unwrap();
+}
+
+#[test]
+fn the_busiest_actors_are_listed_once_while_others_are_spawned() {
+    let system = ActorSystem::builder("test").threads(1).build().unwrap();
+    let spawn = |name: &str| -> ActorRef<u64> {
+        system.spawn(name, || Script::new(|_: Call<u64>, _| ())).unwrap()
+    };
+    let first = spawn("first");
+    thread::scope(|scope| {
+        let spawning = scope.spawn(|| (0..MESSAGES).for_each(|n| drop(spawn(&format!("a{n}")))));
+        while !spawning.is_finished() {
+            let mut paths: Vec<_> =
+                system.busiest(usize::MAX).into_iter().map(|actor| actor.path).collect();
+            let all = paths.len();
+            paths.sort();
+            paths.dedup();
+            assert_eq!(paths.len(), all);
+        }
+    });
+    assert!(system.busiest(usize::MAX).iter().any(|actor| *actor.path == *first.path()));
+}

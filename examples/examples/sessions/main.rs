@@ -33,6 +33,7 @@ use std::time::{Duration, Instant};
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
+use lars_top::{Probe, SlowLog};
 use mini_actor::ActorSystem;
 
 use crate::counts::Counts;
@@ -59,10 +60,16 @@ fn main() -> ExitCode {
 fn run(options: &Options) -> Result<bool, Box<dyn Error>> {
     let began = Instant::now();
     let counts = Arc::new(Counts::default());
-    let system = ActorSystem::builder("sessions").tick_duration(options.tick).build()?;
+    let slow = SlowLog::new();
+    let on_slow = slow.hook();
+    let system = ActorSystem::builder("sessions")
+        .tick_duration(options.tick)
+        .scheduler(|scheduler| scheduler.on_slow(on_slow))
+        .build()?;
     let server = Server::start(system.system(), options, &counts)?;
     println!("{options}\nThe server listens on {}.", server.address());
-    progress::start(&system, &counts)?;
+    let views = options.view.open(Probe::of_system(&system).named("sessions").slow_log(&slow))?;
+    progress::start(&system, &counts, views.terminal())?;
 
     let clients = {
         let (options, address) = (options.clone(), server.address());
@@ -71,6 +78,8 @@ fn run(options: &Options) -> Result<bool, Box<dyn Error>> {
             .spawn(move || clients::run(address, &options))?
     };
     let observed = clients.join().map_err(|_| "the clients' thread panicked")??;
+
+    views.close()?;
 
     // Every client has seen the end of its connection, so the sessions are over and the server has
     // nobody left to talk to.

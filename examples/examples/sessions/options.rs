@@ -4,6 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use clap::Parser;
+use examples::view::ViewOptions;
 
 /// A loopback address has about 28,000 ports for clients by default.
 const MAX_CONNECTIONS: usize = 25_000;
@@ -53,6 +54,9 @@ pub struct Options {
     /// What decides who falls silent, and when requests are sent.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
+
+    #[command(flatten)]
+    pub view: ViewOptions,
 }
 
 impl Options {

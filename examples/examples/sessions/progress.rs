@@ -4,6 +4,8 @@ use std::error::Error;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use examples::late::Late;
+use examples::view::Terminal;
 use mini_actor::{Actor, Context, System};
 
 use crate::counts::Counts;
@@ -19,14 +21,22 @@ struct Progress {
     began: Instant,
     last: Instant,
     requests: u64,
+    late: Late,
+    terminal: Terminal,
 }
 
 /// Starts it. It goes on until the system is closed.
-pub fn start(system: &System, counts: &Arc<Counts>) -> Result<(), Box<dyn Error>> {
-    let counts = Arc::clone(counts);
+pub fn start(
+    system: &System,
+    counts: &Arc<Counts>,
+    terminal: Terminal,
+) -> Result<(), Box<dyn Error>> {
+    let (counts, timers) = (Arc::clone(counts), system.scheduler().timers().clone());
     system.spawn("progress", move || {
         let now = Instant::now();
-        Progress { counts, began: now, last: now, requests: 0 }
+        let (counts, terminal) = (Arc::clone(&counts), terminal.clone());
+        let late = Late::new(&timers.metrics());
+        Progress { counts, began: now, last: now, requests: 0, late, terminal }
     })?;
     Ok(())
 }
@@ -44,15 +54,20 @@ impl Actor for Progress {
         let requests = self.counts.requests.get();
         // By the time that has really passed: a line that is late must not show a higher rate.
         let rate = (requests - self.requests) as f64 / (now - self.last).as_secs_f64();
+        let metrics = ctx.scheduler().timers().metrics();
+        let late = self.late.since(&metrics);
+        (self.requests, self.last) = (requests, now);
+        if !self.terminal.is_free() {
+            return;
+        }
         println!(
-            "{:>4.0} s {:>8} connections {:>8} requests/s {:>8} pending timers {:>6} timed out",
+            "{:>4.0} s {:>7} connections {:>7} requests/s {:>7} timers pending {:>5} timed out   \
+             {late}",
             (now - self.began).as_secs_f64(),
             grouped(self.counts.open()),
             grouped(rate as u64),
-            grouped(ctx.scheduler().timers().pending()),
+            grouped(metrics.pending),
             grouped(self.counts.timed_out.get()),
         );
-        self.last = now;
-        self.requests = requests;
     }
 }

@@ -30,6 +30,7 @@ use std::time::Duration;
 use clap::Parser;
 use clap::error::ErrorKind;
 use lars_scheduler::LightArrayRevolverScheduler;
+use lars_top::{Probe, SlowLog};
 
 use crate::books::Books;
 use crate::monitor::Monitor;
@@ -53,9 +54,13 @@ fn main() -> ExitCode {
 }
 
 fn run(options: &Options) -> Result<bool, Box<dyn Error>> {
-    let scheduler = LightArrayRevolverScheduler::builder().pool_threads(2).build()?;
+    let slow = SlowLog::new();
+    let builder = LightArrayRevolverScheduler::builder();
+    let scheduler = builder.pool_threads(2).on_slow(slow.hook()).build()?;
     let books = Arc::new(Books::new(options.threads));
     println!("{options}\n");
+    let probe = Probe::new(scheduler.handle()).named("soak").slow_log(&slow);
+    let views = options.view.open(probe)?;
     let workers = (0..options.threads)
         .map(|number| {
             let worker = Worker::new(number, options, scheduler.handle(), &books);
@@ -63,7 +68,7 @@ fn run(options: &Options) -> Result<bool, Box<dyn Error>> {
         })
         .collect::<Result<Vec<_>, _>>()?;
 
-    let mut monitor = Monitor::new(options, scheduler.handle(), &books);
+    let mut monitor = Monitor::new(options, scheduler.handle(), &books, views.terminal());
     for _ in 0..options.seconds {
         thread::sleep(Duration::from_secs(1));
         monitor.second();
@@ -72,6 +77,7 @@ fn run(options: &Options) -> Result<bool, Box<dyn Error>> {
             break;
         }
     }
+    views.close()?;
     books.end();
     let mut workers = workers
         .into_iter()

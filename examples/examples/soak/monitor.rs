@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use examples::late::Late;
+use examples::view::Terminal;
 use lars_scheduler::{Handle, Metrics};
 
 use crate::books::Books;
@@ -24,6 +26,8 @@ pub struct Monitor {
     began: Instant,
     warm_up: Duration,
     last: (Instant, u64, Metrics),
+    late: Late,
+    terminal: Terminal,
     last_audit: Instant,
     audits: u64,
     /// After the warm-up: resident memory, and memory for timers.
@@ -32,13 +36,15 @@ pub struct Monitor {
 }
 
 impl Monitor {
-    pub fn new(options: &Options, timers: Handle, books: &Arc<Books>) -> Self {
-        let now = Instant::now();
+    pub fn new(options: &Options, timers: Handle, books: &Arc<Books>, terminal: Terminal) -> Self {
+        let (now, metrics) = (Instant::now(), timers.metrics());
         Self {
             books: Arc::clone(books),
             began: now,
             warm_up: Duration::from_secs((options.seconds / 3).min(60)),
-            last: (now, 0, timers.metrics()),
+            late: Late::new(&metrics),
+            last: (now, 0, metrics),
+            terminal,
             last_audit: now,
             audits: 0,
             baseline: None,
@@ -56,19 +62,20 @@ impl Monitor {
         let now = Instant::now();
         let seconds = (now - *before).as_secs_f64();
         let rate = |more: u64| (more as f64 / seconds) as u64;
-        println!(
-            "{:>6} s {:>7} steps/s {:>7} fired/s {:>6} wake-ups/s {:>7} pending   \
-             late: mean {:>6.1?} max {:>6.1?}   {} KiB of timers, {} MiB in all",
-            self.began.elapsed().as_secs(),
-            rate(steps - steps_before),
-            rate(metrics.fired - old.fired),
-            rate(metrics.wake_ups - old.wake_ups),
-            metrics.pending,
-            metrics.lateness.mean,
-            metrics.lateness.max,
-            metrics.timer_memory >> 10,
-            resident().map_or(0, |bytes| bytes / MIB),
-        );
+        let late = self.late.since(&metrics);
+        if self.terminal.is_free() {
+            println!(
+                "{:>6} s {:>7} steps/s {:>7} fired/s {:>6} wake-ups/s {:>7} pending   \
+             {late}   {} KiB of timers, {} MiB in all",
+                self.began.elapsed().as_secs(),
+                rate(steps - steps_before),
+                rate(metrics.fired - old.fired),
+                rate(metrics.wake_ups - old.wake_ups),
+                metrics.pending,
+                metrics.timer_memory >> 10,
+                resident().map_or(0, |bytes| bytes / MIB),
+            );
+        }
         self.last = (now, steps, metrics);
     }
 

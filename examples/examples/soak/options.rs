@@ -3,6 +3,7 @@
 use std::fmt;
 
 use clap::Parser;
+use examples::view::ViewOptions;
 
 const MAX_SECONDS: u64 = 31 * 24 * 3600;
 const MAX_THREADS: usize = 64;
@@ -32,6 +33,9 @@ pub struct Options {
     /// What decides the mix.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
+
+    #[command(flatten)]
+    pub view: ViewOptions,
 }
 
 impl Options {

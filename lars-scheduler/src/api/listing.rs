@@ -12,7 +12,7 @@ use crate::api::handle::Handle;
 use crate::base::clock::{Clock, limit_of_wait};
 use crate::base::identity::TaskIdentity;
 use crate::base::wait;
-use crate::engine::listing::{Filter, Findings};
+use crate::engine::listing::{Filter, Findings, Levels};
 
 /// How many timers a listing has at most, unless it is asked for more or fewer.
 const DEFAULT_LIMIT: usize = 100;
@@ -89,6 +89,28 @@ impl TimerQuery {
         self
     }
 
+    /// Also counts them by where in the wheel they belong: [`Listing::levels`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_scheduler::{LightArrayRevolverScheduler, TimerQuery};
+    /// use std::time::Duration;
+    ///
+    /// let scheduler = LightArrayRevolverScheduler::new()?;
+    /// let _ = scheduler.schedule_once(Duration::from_millis(50), || println!("soon"))?;
+    /// let _ = scheduler.schedule_once(Duration::from_secs(3600), || println!("later"))?;
+    /// for level in scheduler.list(TimerQuery::new().levels()).wait().levels {
+    ///     println!("{} timers in slots of {:?}", level.slots.iter().sum::<u64>(), level.span);
+    /// }
+    /// # Ok(()) }
+    /// ```
+    pub fn levels(mut self) -> Self {
+        self.filter.levels = true;
+        self
+    }
+
     /// How many timers are listed one by one: those that are due first, 100 by default. All are
     /// counted in any case.
     ///
@@ -139,6 +161,26 @@ pub struct TimerGroup {
     pub first_due: Option<Instant>,
 }
 
+/// A level of the wheel, and how many timers belong into each of its slots.
+///
+/// The wheel turns below the slots: the timers that are due next are at the [`hand`](Self::hand),
+/// which moves on by one slot each [`span`](Self::span) and comes back after a turn.
+///
+/// The counts are made of the deadlines, for the wheels of all threads together: each timer counts
+/// on the lowest level that reaches its deadline within one turn. It may still be one level further
+/// up in its wheel, which moves it down when its slot comes near.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WheelLevel {
+    /// How much time one of the slots spans.
+    pub span: Duration,
+    /// How many timers belong into each, at most 64 slots. If the level has more, neighbours are
+    /// counted together.
+    pub slots: Vec<u64>,
+    /// The slot of [`Listing::taken_at`]. On the lowest level it also has what is overdue.
+    pub hand: usize,
+}
+
 /// What is pending; see [`Handle::list`].
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
@@ -149,6 +191,9 @@ pub struct Listing {
     pub groups: Vec<TimerGroup>,
     /// How many the query takes.
     pub matched: u64,
+    /// The same by where in the wheel they belong, from the lowest level up, if the query asks for
+    /// it ([`TimerQuery::levels`]); otherwise empty.
+    pub levels: Vec<WheelLevel>,
     /// How many timers could not be looked at, because their threads stood in the middle of a call
     /// for 100 ms. The query may take them or not. Almost always zero.
     pub unseen: u64,
@@ -160,6 +205,7 @@ impl Listing {
     fn of(findings: Findings, clock: &Clock) -> Self {
         let (matched, unseen, now) = (findings.matched, findings.unseen, findings.taken_at);
         let end = now.unwrap_or_default();
+        let levels = findings.levels.as_ref().map(|levels| levels_at(levels, end));
         let (timers, groups) = findings.into_parts();
         let timer = |found: crate::engine::listing::Found| {
             let due = clock.instant(found.due);
@@ -180,10 +226,21 @@ impl Listing {
             timers: timers.into_iter().map(timer).collect(),
             groups: groups.into_iter().map(group).collect(),
             matched,
+            levels: levels.unwrap_or_default(),
             unseen,
             taken_at: now.and_then(|now| clock.instant(now)),
         }
     }
+}
+
+fn levels_at(levels: &Levels, now: u64) -> Vec<WheelLevel> {
+    let (tick, reached) = (levels.tick.nanos(), levels.tick.reached_by(now));
+    let level = |level: &crate::engine::listing::Level| WheelLevel {
+        span: Duration::from_nanos(tick.saturating_mul(1 << level.shift)),
+        slots: level.counts.clone(),
+        hand: level.slot_of(reached),
+    };
+    levels.levels.iter().map(level).collect()
 }
 
 /// A listing that is under way, to be awaited or waited for. Made by [`Handle::list`].

@@ -8,7 +8,7 @@ use futures::channel::oneshot;
 
 use crate::base::identity::TaskIdentity;
 use crate::base::panics::quietly;
-use crate::base::tick::nanos;
+use crate::base::tick::{Tick, nanos};
 use crate::sync::{AtomicBool, Mutex, Ordering};
 
 /// Which of the pending timers a listing has, and how many of them one by one.
@@ -20,7 +20,56 @@ pub(crate) struct Filter {
     pub(crate) place: Option<String>,
     pub(crate) repeats: Option<bool>,
     pub(crate) due_within: Option<Duration>,
+    /// Whether they are also counted by the slots of the wheel.
+    pub(crate) levels: bool,
     pub(crate) limit: usize,
+}
+
+/// How many timers belong into each slot of a wheel, by their deadlines.
+#[derive(Debug)]
+pub(crate) struct Levels {
+    pub(crate) tick: Tick,
+    pub(crate) levels: Vec<Level>,
+}
+
+/// One level; neighbouring slots may be counted together.
+#[derive(Debug)]
+pub(crate) struct Level {
+    /// What is counted together spans `1 << shift` ticks.
+    pub(crate) shift: u32,
+    pub(crate) counts: Vec<u64>,
+}
+
+impl Levels {
+    /// The levels of a wheel, from the lowest, which spans the least time, to the highest, which
+    /// spans all: of each the shift and how many counts it has, a power of two.
+    pub(crate) fn new(tick: Tick, levels: impl Iterator<Item = (u32, usize)>) -> Self {
+        let levels = levels.map(|(shift, counts)| Level { shift, counts: vec![0; counts] });
+        Self { tick, levels: levels.collect() }
+    }
+
+    /// Counts a timer on the lowest level that reaches its deadline; one that is due, where the
+    /// hand is.
+    fn add(&mut self, due: u64, now: u64) {
+        let now = self.tick.reached_by(now);
+        let tick = self.tick.at_or_after(due).max(now);
+        let reaches = |level: &Level| ((tick >> level.shift) - (now >> level.shift)) < level.len();
+        let level = self.levels.iter().position(reaches).unwrap_or(self.levels.len() - 1);
+        let level = &mut self.levels[level];
+        let slot = level.slot_of(tick);
+        level.counts[slot] += 1;
+    }
+}
+
+impl Level {
+    fn len(&self) -> u64 {
+        self.counts.len() as u64
+    }
+
+    /// The count for a tick. That of the tick that has been reached is where the hand is.
+    pub(crate) fn slot_of(&self, tick: u64) -> usize {
+        ((tick >> self.shift) & (self.len() - 1)) as usize
+    }
 }
 
 /// One timer that was found.
@@ -81,6 +130,8 @@ pub(crate) struct Findings {
     pub(crate) matched: u64,
     /// How many timers could not be looked at.
     pub(crate) unseen: u64,
+    /// If the filter asks for them.
+    pub(crate) levels: Option<Levels>,
     /// When the walk ended; `None` if the scheduler had stopped.
     pub(crate) taken_at: Option<u64>,
 }
@@ -106,6 +157,9 @@ impl Findings {
         group.count += 1;
         group.earliest = group.earliest.min(found.due);
         self.matched += 1;
+        if let Some(levels) = &mut self.levels {
+            levels.add(found.due, now);
+        }
         if self.nearest.len() < filter.limit {
             self.nearest.push(ByDue(found));
         } else if let Some(mut last) = self.nearest.peek_mut()

@@ -156,6 +156,12 @@ impl Wheel {
         wheel
     }
 
+    /// Of each level, from the lowest: how many ticks a slot spans, as a power of two, and how many
+    /// slots there are.
+    pub(crate) fn levels(&self) -> impl Iterator<Item = (u32, usize)> {
+        self.levels.iter().map(|level| (level.shift, level.slots))
+    }
+
     /// Puts an entry where its deadline belongs; into the list of due ones if that has come.
     /// Returns the tick by which the wheel has to be advanced because of it.
     ///

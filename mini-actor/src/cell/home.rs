@@ -435,6 +435,15 @@ impl<M: Send + 'static> Resident for Cell<M> {
         self.processed.load(Ordering::Relaxed)
     }
 
+    fn depth(&self) -> u64 {
+        self.mailbox.depth()
+    }
+
+    fn restarts(&self) -> u64 {
+        // Relaxed: a statistic.
+        self.restarts.load(Ordering::Relaxed)
+    }
+
     fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync> {
         self
     }

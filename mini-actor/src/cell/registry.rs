@@ -1,6 +1,7 @@
 //! What the actors of a system share: threads, dead letters, and the tree of living actors.
 
-use std::collections::{BTreeMap, HashSet};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 
@@ -16,7 +17,7 @@ use crate::cell::dead_letters::DeadLetters;
 use crate::cell::signal::Resident;
 use crate::dispatcher::workers::{Dispatcher, Inside};
 use crate::sync::plain::AtomicU64;
-use crate::sync::{Arc, Condvar, Mutex, Ordering, real_now};
+use crate::sync::{Arc, CHECKED, Condvar, Mutex, Ordering, real_now};
 
 pub(crate) type PanicHook = Arc<dyn Fn(&Panic, Directive) + Send + Sync>;
 
@@ -31,6 +32,14 @@ pub(crate) struct Rules {
     /// Called with the end of each actor. Must not panic.
     pub(crate) on_stop: Option<StopHook>,
 }
+
+/// An actor and its depth, the deepest first, of equal ones by path.
+type Ranked = (Reverse<u64>, Arc<str>);
+
+/// How many places of the table [`Registry::deepest`] looks at before it lets others in.
+const STEP: usize = if CHECKED { 2 } else { 512 };
+/// How often it begins again because the table has grown meanwhile.
+const AGAIN: usize = 3;
 
 pub(crate) struct Registry {
     pub(crate) name: String,
@@ -341,6 +350,50 @@ impl Registry {
             self.tree.lock().actors().map(|actor| Arc::clone(actor.path())).collect();
         paths.sort_unstable();
         paths
+    }
+
+    /// The actors with the most messages waiting, the deepest first. The lock is never held for
+    /// long, whatever the number of actors.
+    pub(crate) fn deepest(&self, limit: usize) -> Vec<Arc<dyn Resident>> {
+        let mut deepest: Vec<_> =
+            (0..TABLES).flat_map(|table| self.deepest_of(table, limit)).collect();
+        deepest.sort_unstable();
+        deepest.truncate(limit);
+        deepest.into_iter().filter_map(|(_, path)| self.find(&path)).collect()
+    }
+
+    /// The deepest actors of one table, in any order.
+    fn deepest_of(&self, table: usize, limit: usize) -> impl Iterator<Item = Ranked> {
+        let mut deepest = BinaryHeap::new();
+        let (mut next, mut places, mut begun) = (0, 0, 0);
+        loop {
+            let tree = self.tree.lock();
+            let actors = &tree.actors[table];
+            let now = actors.num_buckets();
+            if now != places && begun <= AGAIN {
+                // The actors have other places in a table of another size.
+                (next, places, begun) = (0, now, begun + 1);
+                deepest.clear();
+            }
+            let end = now.min(next + STEP);
+            for place in next..end {
+                let Some((_, actor)) = actors.get_bucket(place) else { continue };
+                let ranked: Ranked = (Reverse(actor.depth()), Arc::clone(actor.path()));
+                if deepest.len() < limit {
+                    deepest.push(ranked);
+                } else if deepest.peek().is_some_and(|last| ranked < *last) {
+                    deepest.pop();
+                    deepest.push(ranked);
+                }
+            }
+            next = end;
+            if next >= now {
+                break;
+            }
+        }
+        // If the table never stopped growing, some were looked at twice.
+        let mut seen = HashSet::new();
+        deepest.into_iter().filter(move |(_, path)| seen.insert(Arc::clone(path)))
     }
 
     /// Accepts no more actors, and asks those without a parent to stop, in the order in which they

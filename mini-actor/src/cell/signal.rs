@@ -92,6 +92,9 @@ pub(crate) trait Resident: Send + Sync {
     /// Tells it of the end of an actor that it watches, behind what is queued.
     fn tell_end(self: Arc<Self>, gone: Terminated);
     fn processed(&self) -> u64;
+    /// Messages that wait, including those that are being worked off just now.
+    fn depth(&self) -> u64;
+    fn restarts(&self) -> u64;
     fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
 }
 

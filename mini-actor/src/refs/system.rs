@@ -3,7 +3,8 @@
 use crate::cell::dead_letters::{DeadLetter, Subscription};
 use crate::cell::home::Cell;
 use crate::cell::registry::{Registry, SystemMetrics};
-use crate::refs::address::ActorRef;
+use crate::cell::signal::Resident;
+use crate::refs::address::{ActorMetrics, ActorRef};
 use crate::refs::sends::Scheduler;
 use crate::sync::Arc;
 
@@ -73,6 +74,39 @@ impl System {
         self.registry.find(path)?.as_any().downcast::<Cell<M>>().ok().map(ActorRef::new)
     }
 
+    /// The actors with the most messages in their mailboxes, at most `limit` of them, the deepest
+    /// mailbox first, and equal ones by path.
+    ///
+    /// It looks at every actor, in steps between which others may spawn and stop. An actor that is
+    /// spawned or stops meanwhile may be among them or not.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use mini_actor::test_kit::TestKit;
+    ///
+    /// let kit = TestKit::new("test")?;
+    /// let (idle, busy) = (kit.probe::<u32>("idle"), kit.probe::<u32>("busy"));
+    /// busy.actor().tell(7)?; // nobody receives in a test kit before it is told to
+    /// let busiest = kit.busiest(10);
+    /// assert_eq!(busiest.len(), 2);
+    /// assert_eq!((&*busiest[0].path, busiest[0].metrics.mailbox_depth), ("/busy", 1));
+    /// assert_eq!(&*busiest[1].path, idle.actor().path());
+    /// # Ok(()) }
+    /// ```
+    pub fn busiest(&self, limit: usize) -> Vec<ActorLoad> {
+        let load = |actor: Arc<dyn Resident>| ActorLoad {
+            path: Arc::clone(actor.path()),
+            metrics: ActorMetrics {
+                mailbox_depth: actor.depth(),
+                processed: actor.processed(),
+                restarts: actor.restarts(),
+            },
+        };
+        self.registry.deepest(limit).into_iter().map(load).collect()
+    }
+
     /// The paths of all living actors, sorted.
     pub fn paths(&self) -> Vec<Arc<str>> {
         self.registry.paths()
@@ -88,6 +122,16 @@ impl System {
     ) -> Subscription {
         self.registry.dead_letters.subscribe(Arc::new(hook))
     }
+}
+
+/// An actor and its counts; see [`System::busiest`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ActorLoad {
+    /// Its path.
+    pub path: Arc<str>,
+    /// Its counts.
+    pub metrics: ActorMetrics,
 }
 
 show!([] System, "System", |it| name: it.registry.name);

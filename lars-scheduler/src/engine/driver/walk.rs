@@ -24,7 +24,7 @@ use std::ptr::NonNull;
 use super::Driver;
 use crate::engine::block::Block;
 use crate::engine::entry::Entry;
-use crate::engine::listing::{Found, Request};
+use crate::engine::listing::{Found, Levels, Request};
 use crate::sync::{Arc, CHECKED};
 
 /// How many entries a step looks at: some 50 µs of work, if each is a cache miss.
@@ -33,6 +33,8 @@ const STEP: usize = if CHECKED { 4 } else { 512 };
 const STEP_BUSY: usize = if CHECKED { 1 } else { 64 };
 /// How many entries may be put aside, to be looked at again.
 const ASIDE: usize = if CHECKED { 8 } else { 1 << 16 };
+/// A level with more than 2 to the power of this many slots has neighbours counted together.
+const COUNTS: u32 = 6;
 /// How often in a row looking at them again may be in vain. With the pauses of the timer thread
 /// that takes about 100 ms.
 const IN_VAIN: u32 = if CHECKED { 1 } else { 2_048 };
@@ -79,7 +81,14 @@ impl Driver {
 
     #[cold]
     fn walk_on(&mut self, most: usize) -> Walked {
-        for request in self.live.requests.take() {
+        for mut request in self.live.requests.take() {
+            if request.filter.levels {
+                let levels = self.wheel.levels().map(|(shift, slots)| {
+                    let together = slots.trailing_zeros().saturating_sub(COUNTS);
+                    (shift + together, slots >> together)
+                });
+                request.findings.levels = Some(Levels::new(self.live.tick, levels));
+            }
             let blocks = self.live.arena.blocks();
             let (next, aside) = ((0, 0), Vec::new());
             self.walks.push_back(Walk { request, blocks, next, aside, in_vain: 0 });

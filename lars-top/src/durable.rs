@@ -1,0 +1,334 @@
+//! A live view of a group of durable timers (feature `durable`): nodes and their leases, handlers,
+//! and what the database says.
+
+use std::io;
+use std::time::{Duration, Instant, SystemTime};
+
+use crossterm::event::{KeyCode, KeyEvent};
+use lars_durable::{Count, Durable, HandlerInspection, Inspection, NodeInspection};
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Style, Stylize};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Paragraph, Row, Wrap};
+
+use crate::app::{Controls, Flow, View};
+use crate::source::{Outlet, Source};
+use crate::sync::{AtomicBool, now, sync_channel};
+use crate::terminal::run;
+use crate::text::{grouped, short, tail, time};
+use crate::view::{ACCENT, BAD, FAINT, GOOD, WARN, block, foot, help, table};
+
+/// The time between two looks.
+const EVERY: Duration = Duration::from_secs(1);
+/// After how long without an answer the view says so.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What rows can be sorted by, the default first.
+const ORDERS: [&str; 5] = ["name", "pending", "overdue", "parked", "rate"];
+
+/// Shows the group of this node in this terminal until the user leaves the view, and closes the
+/// node. A node without handlers shows the group and runs nothing.
+///
+/// # Errors
+///
+/// If the standard output is no terminal, or the terminal cannot be written to. What is wrong with
+/// the database is shown in the view.
+pub fn show(durable: Durable) -> io::Result<()> {
+    let (sender, closed) = sync_channel::<()>(0);
+    let source = Source::start(move |outlet| {
+        look(&durable, &outlet);
+        // It runs nothing, so there is nothing to wait for.
+        let _ = durable.close();
+        drop(sender);
+    })?;
+    let shown = run(GroupView::new(), &source, &AtomicBool::new(false));
+    drop(source);
+    // A node that says goodbye is not waited for by the others. If the database does not answer, it
+    // cannot.
+    let _ = closed.recv_timeout(PATIENCE);
+    shown
+}
+
+fn look(durable: &Durable, outlet: &Outlet<GroupNews>) {
+    while !outlet.has_ended() {
+        let mut answer = durable.inspect();
+        let begin = now();
+        let news = loop {
+            match answer.wait_timeout(Duration::from_millis(200)) {
+                Ok(Ok(inspection)) => {
+                    break GroupNews::Inspection(Box::new(inspection), now());
+                }
+                Ok(Err(error)) => break GroupNews::Trouble(error.to_string()),
+                Err(again) => answer = again,
+            }
+            if outlet.has_ended() {
+                return;
+            }
+            if begin.elapsed() > PATIENCE {
+                let silence = begin.elapsed().as_secs();
+                let text = format!("the database has not answered for {silence} s");
+                outlet.send(GroupNews::Trouble(text));
+            }
+        };
+        outlet.send(news);
+        outlet.pause(EVERY);
+    }
+}
+
+/// What a view of a group is told.
+#[derive(Debug)]
+pub enum GroupNews {
+    /// What there is to see, and when it arrived.
+    Inspection(Box<Inspection>, Instant),
+    /// Why there is nothing to see now.
+    Trouble(String),
+}
+
+/// A view of a group as a value, like [`App`](crate::App). [`show`] runs one in a terminal.
+#[derive(Debug, Default)]
+pub struct GroupView {
+    last: Option<(Box<Inspection>, Instant)>,
+    /// The one before, for rates.
+    before: Option<(Box<Inspection>, Instant)>,
+    trouble: Option<String>,
+    order: usize,
+    controls: Controls,
+}
+
+impl GroupView {
+    /// A view that waits for its first news.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes news in. While the view is paused, looks are left out.
+    pub fn tell(&mut self, news: GroupNews) {
+        match news {
+            GroupNews::Inspection(inspection, at) => {
+                self.trouble = None;
+                if !self.controls.paused {
+                    self.before = self.last.replace((inspection, at));
+                }
+            }
+            GroupNews::Trouble(why) => self.trouble = Some(why),
+        }
+    }
+
+    /// Does what a key says.
+    pub fn press(&mut self, key: KeyEvent) -> Flow {
+        match self.controls.press(key) {
+            Ok(flow) => flow,
+            Err(KeyCode::Char('s')) => {
+                (self.order, self.controls.scrolled) = ((self.order + 1) % ORDERS.len(), 0);
+                Flow::On
+            }
+            Err(_) => Flow::On,
+        }
+    }
+
+    /// Draws the view into a frame of any size.
+    pub fn draw(&self, frame: &mut Frame<'_>) {
+        let [head, body, last] =
+            Layout::vertical([Constraint::Length(1), Constraint::Min(0), Constraint::Length(1)])
+                .areas(frame.area());
+        frame.render_widget(self.head(), head);
+        match &self.last {
+            Some((inspection, _)) => self.body(frame, body, inspection),
+            None => {
+                let trouble = self.trouble.as_deref().map(|why| format!("\n\n{why}"));
+                let text = format!("\nLooking into the database …{}", trouble.unwrap_or_default());
+                frame.render_widget(Paragraph::new(text).wrap(Wrap { trim: false }), body);
+            }
+        }
+        let trouble = self.trouble.as_deref().filter(|_| self.last.is_some());
+        frame.render_widget(foot(&self.controls, trouble, Some(ORDERS[self.order])), last);
+        if self.controls.help {
+            // Without the key for pages.
+            help(frame, body, 1);
+        }
+    }
+
+    fn head(&self) -> Line<'static> {
+        let mut spans: Vec<Span<'_>> =
+            vec![" durable_top ".bold().fg(Color::Black).bg(ACCENT), " ".into()];
+        if let Some((seen, _)) = &self.last {
+            let about = format!("{} nodes, {} buckets", seen.nodes.len(), seen.buckets);
+            spans.push(about.into());
+            if seen.free_buckets > 0 {
+                spans.push(format!(", {} of them nobody's", seen.free_buckets).bold().fg(BAD));
+            }
+            if seen.counts_took_too_long {
+                spans.push("  COUNTING TOOK TOO LONG".bold().fg(BAD));
+            }
+        }
+        if self.controls.paused {
+            spans.push("  PAUSED".bold().fg(WARN));
+        }
+        if self.trouble.is_some() && self.last.is_some() {
+            spans.push("  NO ANSWER".bold().fg(BAD));
+        }
+        Line::from(spans)
+    }
+
+    fn body(&self, frame: &mut Frame<'_>, area: Rect, seen: &Inspection) {
+        let nodes = (seen.nodes.len() as u16).clamp(1, 8) + 3;
+        let [above, middle, below] = Layout::vertical([
+            Constraint::Length(nodes),
+            Constraint::Fill(1),
+            Constraint::Length(4),
+        ])
+        .areas(area);
+        self.draw_nodes(frame, above, seen);
+        self.draw_handlers(frame, middle, seen);
+        frame.render_widget(Paragraph::new(database(seen)).block(block("Database")), below);
+    }
+
+    fn draw_nodes(&self, frame: &mut Frame<'_>, area: Rect, seen: &Inspection) {
+        let row = |node: &NodeInspection| {
+            let late = node.lease_left.is_zero();
+            Row::new([
+                format!("{:>9}", if late { "late".to_owned() } else { of(node.lease_left) }),
+                format!("{:>9}", of(node.renewed_ago)),
+                format!("{:>7}", node.buckets),
+                format!("{:>9}", grouped(node.resident as u64)),
+                format!("{:>7}", grouped(node.in_flight as u64)),
+                if node.serves { "runs" } else { "watches" }.to_owned(),
+                node.name.clone(),
+                node.id[..8.min(node.id.len())].to_owned(),
+            ])
+            .style(if late { Style::new().fg(BAD) } else { Style::new() })
+        };
+        let titles =
+            ["    lease", "  renewed", "buckets", "in memory", "running", "", "node", "identity"];
+        let widths = [9, 9, 7, 9, 7, 7].map(Constraint::Length);
+        let [a, b, c, d, e, f] = widths;
+        let widths = [a, b, c, d, e, f, Constraint::Fill(1), Constraint::Length(8)];
+        let rows = seen.nodes.iter().filter(|node| self.controls.takes(&[&node.name]));
+        let table = table(titles, widths, rows.map(row).collect(), 0);
+        frame.render_widget(table.block(block("Nodes")), area);
+    }
+
+    /// Runs a second that the nodes have recorded between the last two looks. (They tell with each
+    /// renewal of their leases, so it comes in steps.)
+    fn rate(&self, handler: &HandlerInspection) -> f64 {
+        let (Some((before, then)), Some((_, now))) = (&self.before, &self.last) else { return 0.0 };
+        let started = before.handler(&handler.name).map_or(0, |before| before.started);
+        let seconds = now.saturating_duration_since(*then).as_secs_f64();
+        if seconds > 0.0 { handler.started.saturating_sub(started) as f64 / seconds } else { 0.0 }
+    }
+
+    fn draw_handlers(&self, frame: &mut Frame<'_>, area: Rect, seen: &Inspection) {
+        let mut handlers: Vec<&HandlerInspection> =
+            seen.handlers.iter().filter(|it| self.controls.takes(&[&it.name])).collect();
+        let most = |of: fn(&HandlerInspection) -> Count| {
+            move |handler: &&HandlerInspection| std::cmp::Reverse(of(handler).value)
+        };
+        match ORDERS[self.order] {
+            "pending" => handlers.sort_by_key(most(|it| it.pending)),
+            "overdue" => handlers.sort_by_key(most(|it| it.overdue)),
+            "parked" => handlers.sort_by_key(most(|it| it.parked)),
+            "rate" => handlers.sort_by(|one, other| self.rate(other).total_cmp(&self.rate(one))),
+            _ => {}
+        }
+        let row = |handler: &&HandlerInspection| {
+            let late = handler.lateness;
+            let late =
+                late.map_or_else(String::new, |it| format!("{} / {}", of(it.p50), of(it.p99)));
+            let next = match (handler.oldest_overdue, handler.next_due) {
+                (Some(overdue), _) => format!("{} ago", of(overdue)),
+                (None, Some(due)) => from(seen.clock, due),
+                (None, None) => String::new(),
+            };
+            let paused = if handler.paused { "  PAUSED" } else { "" };
+            let nobody = if handler.nodes == 0 { "  no node has it" } else { "" };
+            let bad = handler.nodes == 0 || handler.parked.value > 0;
+            Row::new([
+                format!("{:>9}", at_least(handler.pending)),
+                format!("{:>9}", at_least(handler.overdue)),
+                format!("{:>7}", at_least(handler.running)),
+                format!("{:>8}", format!("{}/s", short(self.rate(handler)))),
+                format!("{late:>19}"),
+                format!("{:>8}", at_least(handler.retrying)),
+                format!("{:>7}", at_least(handler.parked)),
+                format!("{next:>13}"),
+                tail(&handler.name, 40) + paused + nobody,
+            ])
+            .style(if bad { Style::new().fg(WARN) } else { Style::new() })
+        };
+        let titles = [
+            "  pending",
+            "  overdue",
+            "running",
+            "    rate",
+            " late, p50 / p99",
+            "retrying",
+            " parked",
+            "     next due",
+            "handler",
+        ];
+        let [a, b, c, d, e, f, g, h] = [9, 9, 7, 8, 19, 8, 7, 13].map(Constraint::Length);
+        let widths = [a, b, c, d, e, f, g, h, Constraint::Fill(1)];
+        let rows = handlers.iter().map(row).collect();
+        let table = table(titles, widths, rows, self.controls.scrolled);
+        frame.render_widget(table.block(block("Handlers")), area);
+    }
+}
+
+impl View for GroupView {
+    type News = GroupNews;
+
+    fn tell(&mut self, news: GroupNews) {
+        self.tell(news);
+    }
+
+    fn press(&mut self, key: KeyEvent) -> Flow {
+        self.press(key)
+    }
+
+    fn draw(&self, frame: &mut Frame<'_>) {
+        self.draw(frame);
+    }
+}
+
+fn database(seen: &Inspection) -> Vec<Line<'static>> {
+    let Some(database) = &seen.database else {
+        return vec![" an SQLite file, or memory: it has no dead rows to tell of".fg(FAINT).into()];
+    };
+    let mut first = vec![
+        " rows ".fg(FAINT),
+        grouped(database.rows).bold(),
+        "   dead ".fg(FAINT),
+        grouped(database.dead_rows).bold().fg(if database.dead_rows > 100_000 {
+            BAD
+        } else {
+            GOOD
+        }),
+    ];
+    if let Some(vacuumed) = database.vacuumed {
+        let ago = seen.clock.duration_since(vacuumed).unwrap_or_default();
+        first.push(format!("   vacuumed {} ago", of(ago)).fg(FAINT));
+    }
+    let second = match &database.oldest_snapshot {
+        None => " no open transaction keeps dead rows".fg(FAINT).into(),
+        Some(oldest) => Line::from(vec![
+            " oldest snapshot ".fg(FAINT),
+            of(oldest.age).bold(),
+            format!("   pid {}", oldest.pid).bold().fg(WARN),
+            format!("   {}   {}", oldest.state, oldest.application).into(),
+        ]),
+    };
+    vec![Line::from(first), second]
+}
+
+fn at_least(count: Count) -> String {
+    format!("{}{}", if count.at_least { "≥" } else { "" }, grouped(count.value))
+}
+
+fn of(duration: Duration) -> String {
+    time(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX))
+}
+
+fn from(now: SystemTime, due: SystemTime) -> String {
+    due.duration_since(now).map_or_else(|_| "now".to_owned(), |left| format!("in {}", of(left)))
+}

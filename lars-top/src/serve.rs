@@ -1,0 +1,74 @@
+//! The watched program's side of the socket.
+
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+#[cfg(unix)]
+mod unix;
+
+#[cfg(not(unix))]
+pub use self::unavailable::{Server, serve};
+#[cfg(unix)]
+pub use self::unix::{Server, serve};
+
+/// Why a socket could not be opened for viewers.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// Another program serves there.
+    #[error("{} is in use: a program listens on it", path.display())]
+    InUse {
+        /// The path of the socket.
+        path: PathBuf,
+    },
+    /// Something that is not a socket is there, and stays.
+    #[error("{} exists and is not a socket; it is left as it is", path.display())]
+    NotASocket {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The platform has no Unix sockets that this crate could use. The view in the process itself
+    /// works there, too.
+    #[error("a view from outside needs Unix sockets, which are not available on this platform")]
+    Unavailable,
+    /// The system refused something.
+    #[error("{}: {doing}: {source}", path.display())]
+    Io {
+        /// The path of the socket.
+        path: PathBuf,
+        /// What was being done.
+        doing: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+#[cfg(not(unix))]
+mod unavailable {
+    use std::path::Path;
+
+    use super::ServeError;
+    use crate::probe::Probe;
+
+    /// A socket for viewers. There are none on this platform.
+    #[derive(Debug)]
+    pub struct Server(std::convert::Infallible);
+
+    impl Server {
+        /// The path of the socket.
+        pub fn path(&self) -> &Path {
+            match self.0 {}
+        }
+    }
+
+    /// Opens a socket for viewers.
+    ///
+    /// # Errors
+    ///
+    /// Always [`ServeError::Unavailable`] on this platform.
+    pub fn serve(_: impl AsRef<Path>, _: Probe) -> Result<Server, ServeError> {
+        Err(ServeError::Unavailable)
+    }
+}

@@ -1,0 +1,310 @@
+//! Serving over a Unix socket.
+//!
+//! One thread accepts, and each viewer has a thread of its own. A viewer that does not read blocks
+//! only that, and only until a write takes too long.
+
+use std::fs::{self, DirBuilder, Permissions};
+use std::io::{self, ErrorKind, Write};
+use std::net::Shutdown;
+use std::os::fd::AsFd;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+use super::ServeError;
+use crate::probe::Probe;
+use crate::sync::{Arc, Condvar, Mutex, now};
+use crate::wire::{Answer, LONGEST_REQUEST, Lines, Request, line_of};
+
+/// How many viewers there may be at the same time.
+const MOST: usize = 8;
+/// How long a viewer may take to ask, and to read what is written.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A socket for viewers. Dropping it ends them, and removes the socket's file.
+#[derive(Debug)]
+pub struct Server {
+    path: PathBuf,
+    /// Device and number of the file, so that only that is removed.
+    file: (u64, u64),
+    viewers: Arc<Viewers>,
+    /// Closed to end the thread.
+    waker: Option<UnixStream>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Opens a socket at `path`, over which `lars-top PATH` shows what the probe sees.
+///
+/// Only the program's own user can connect: the file has the permissions 0600 from the beginning. A
+/// file that a program has left behind is replaced. Up to eight viewers may be connected. One that
+/// does not read is disconnected after five seconds, and holds up nobody else. Without viewers
+/// nothing is looked at.
+///
+/// Dropping the server closes the socket.
+///
+/// # Errors
+///
+/// [`ServeError`] names the path and says what is wrong with it: another program listens on it, it
+/// is not a socket, its directory does not exist. On platforms without Unix sockets always
+/// [`ServeError::Unavailable`].
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::LightArrayRevolverScheduler;
+/// use lars_top::{Probe, serve};
+///
+/// let scheduler = LightArrayRevolverScheduler::new()?;
+/// let path = std::env::temp_dir().join(format!("my-server-{}.lars", std::process::id()));
+/// let server = serve(&path, Probe::new(scheduler.handle()))?; // $ lars-top /tmp/my-server-17.lars
+/// assert_eq!(server.path(), path);
+/// drop(server);
+/// assert!(!path.exists());
+/// # Ok(()) }
+/// ```
+pub fn serve(path: impl AsRef<Path>, probe: Probe) -> Result<Server, ServeError> {
+    let path = path.as_ref().to_owned();
+    let failed = |doing| {
+        let path = path.clone();
+        move |source| ServeError::Io { path, doing, source }
+    };
+    let listener = bind(&path)?;
+    let file = fs::symlink_metadata(&path).map_err(failed("looking at the new socket"))?;
+    let file = (file.dev(), file.ino());
+    let viewers = Arc::new(Viewers::default());
+    let (waker, woken) = UnixStream::pair().map_err(failed("making a pair of sockets"))?;
+    listener.set_nonblocking(true).map_err(failed("setting up the socket"))?;
+    let accept = Accept { listener, woken, probe, viewers: Arc::clone(&viewers) };
+    // From here on the file is removed when something fails.
+    let mut server = Server { path: path.clone(), file, viewers, waker: Some(waker), thread: None };
+    let thread = thread::Builder::new().name("lars-top".to_owned()).spawn(move || accept.run());
+    server.thread = Some(thread.map_err(failed("starting a thread"))?);
+    Ok(server)
+}
+
+impl Server {
+    /// The path of the socket.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // First the file: who connects from now on is told that nobody is there.
+        let ours = fs::symlink_metadata(&self.path);
+        if ours.is_ok_and(|now| (now.dev(), now.ino()) == self.file) {
+            let _ = fs::remove_file(&self.path);
+        }
+        self.waker = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        self.viewers.end();
+    }
+}
+
+/// Binds a socket that has its permissions before anybody can find it: in a directory that only
+/// this user can enter. From there it is linked to its path, which fails if something is there.
+fn bind(path: &Path) -> Result<UnixListener, ServeError> {
+    let failed = |doing| {
+        let path = path.to_owned();
+        move |source| ServeError::Io { path, doing, source }
+    };
+    // The socket is bound under a shorter path. Under this one viewers could not find it.
+    SocketAddr::from_pathname(path).map_err(failed("using it as the path of a socket"))?;
+    let private = private_directory(path).map_err(failed("making a directory beside it"))?;
+    clear(path, &private)?;
+    let inside = private.0.join("s");
+    let listener = UnixListener::bind(&inside).map_err(failed("opening a socket"))?;
+    fs::set_permissions(&inside, Permissions::from_mode(0o600))
+        .map_err(failed("setting its permissions"))?;
+    match fs::hard_link(&inside, path) {
+        Ok(()) => Ok(listener),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            Err(ServeError::InUse { path: path.to_owned() })
+        }
+        Err(error) => Err(failed("giving the socket its name")(error)),
+    }
+}
+
+/// Removes a socket on which nobody listens any more.
+fn clear(path: &Path, private: &Private) -> Result<(), ServeError> {
+    let named = || path.to_owned();
+    let failed = |doing| move |source| ServeError::Io { path: named(), doing, source };
+    match fs::symlink_metadata(path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(failed("looking at it")(error)),
+        Ok(file) if !file.file_type().is_socket() => {
+            return Err(ServeError::NotASocket { path: named() });
+        }
+        Ok(_) => {}
+    }
+    match UnixStream::connect(path) {
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => {}
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(failed("trying it")(error)),
+        Ok(_) => return Err(ServeError::InUse { path: named() }),
+    }
+    // Another program may just have replaced it: what is taken away is tried once more.
+    let aside = private.0.join("old");
+    match fs::rename(path, &aside) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        moved => moved.map_err(failed("moving it away"))?,
+    }
+    if UnixStream::connect(&aside).is_err() {
+        return Ok(());
+    }
+    fs::hard_link(&aside, path).map_err(failed("putting it back"))?;
+    Err(ServeError::InUse { path: named() })
+}
+
+/// Removed with what is in it when it is dropped.
+struct Private(PathBuf);
+
+impl Drop for Private {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn private_directory(path: &Path) -> io::Result<Private> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let parent = parent.unwrap_or(Path::new("."));
+    let mut number = 0;
+    loop {
+        // Short: the path of a socket has 108 bytes at most.
+        let directory = parent.join(format!(".lt{}-{number}", std::process::id()));
+        match DirBuilder::new().mode(0o700).create(&directory) {
+            Ok(()) => return Ok(Private(directory)),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists && number < 1_000 => number += 1,
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Those that are connected.
+#[derive(Debug, Default)]
+struct Viewers {
+    all: Mutex<All>,
+    /// Signalled at the end.
+    end: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct All {
+    ended: bool,
+    /// With a second hold on each socket, to shut it down at the end.
+    threads: Vec<(UnixStream, JoinHandle<()>)>,
+}
+
+impl Viewers {
+    fn end(&self) {
+        let threads = {
+            let mut all = self.all.lock();
+            all.ended = true;
+            self.end.notify_all();
+            std::mem::take(&mut all.threads)
+        };
+        for (socket, thread) in threads {
+            // Whoever is in the middle of a write or a read returns.
+            let _ = socket.shutdown(Shutdown::Both);
+            let _ = thread.join();
+        }
+    }
+
+    /// Waits; says whether to go on.
+    fn pause(&self, time: Duration) -> bool {
+        let until = now() + time;
+        let mut all = self.all.lock();
+        while !all.ended {
+            if self.end.wait_until(&mut all, until).timed_out() {
+                return !all.ended;
+            }
+        }
+        false
+    }
+}
+
+/// The thread that accepts.
+struct Accept {
+    listener: UnixListener,
+    /// Readable at the end.
+    woken: UnixStream,
+    probe: Probe,
+    viewers: Arc<Viewers>,
+}
+
+impl Accept {
+    fn run(self) {
+        loop {
+            let mut both = [
+                PollFd::new(self.listener.as_fd(), PollFlags::POLLIN),
+                PollFd::new(self.woken.as_fd(), PollFlags::POLLIN),
+            ];
+            let polled = poll(&mut both, PollTimeout::NONE);
+            if both[1].any().unwrap_or(true) {
+                return;
+            }
+            match polled.map_err(io::Error::from).and_then(|_| self.listener.accept()) {
+                Ok((socket, _)) => self.add(socket),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                // Too many open files, perhaps. It may be better in a moment.
+                Err(_) if self.viewers.pause(Duration::from_millis(100)) => {}
+                Err(_) => return,
+            }
+        }
+    }
+
+    /// Starts a thread for a viewer. If that fails, the viewer sees that the connection ends.
+    fn add(&self, mut socket: UnixStream) {
+        let timeouts = socket
+            .set_nonblocking(false)
+            .and_then(|()| socket.set_read_timeout(Some(PATIENCE)))
+            .and_then(|()| socket.set_write_timeout(Some(PATIENCE)));
+        let Ok(second) = timeouts.and_then(|()| socket.try_clone()) else { return };
+        let mut all = self.viewers.all.lock();
+        all.threads.retain(|(_, thread)| !thread.is_finished());
+        if all.threads.len() >= MOST {
+            let full = format!("it has {MOST} viewers already, which is the limit");
+            // It fits into the socket's buffer, which is empty.
+            let _ = socket.write_all(&line_of(&Answer::Refused(full)));
+            return;
+        }
+        let (probe, viewers) = (self.probe.clone(), Arc::clone(&self.viewers));
+        let thread = thread::Builder::new().name("lars-top-viewer".to_owned());
+        // An error ends the connection, and this is the end of it.
+        let show = move || {
+            let _ = show(&socket, &probe, &viewers);
+            // There is a second hold on it.
+            let _ = socket.shutdown(Shutdown::Both);
+        };
+        if let Ok(thread) = thread.spawn(show) {
+            all.threads.push((second, thread));
+        }
+    }
+}
+
+/// Shows one viewer what it asks for, until it goes or does not read.
+fn show(mut socket: &UnixStream, probe: &Probe, viewers: &Viewers) -> io::Result<()> {
+    let request = Lines::new(LONGEST_REQUEST).next(&mut socket)?;
+    let accepted = serde_json::from_slice::<Request>(&request)
+        .map_err(|error| format!("it does not understand the request: {error}"))
+        .and_then(|request| request.accept());
+    let every = match accepted {
+        Ok(every) => every,
+        Err(refused) => return socket.write_all(&line_of(&Answer::Refused(refused))),
+    };
+    loop {
+        socket.write_all(&line_of(&Answer::Snapshot(Box::new(probe.snapshot()))))?;
+        if !viewers.pause(every) {
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,14 @@
+//! The primitives, and the one place that reads the clock.
+#![allow(clippy::disallowed_methods)]
+
+use std::time::Instant;
+
+pub(crate) use parking_lot::{Condvar, Mutex};
+pub(crate) use std::sync::Arc;
+pub(crate) use std::sync::atomic::{AtomicBool, Ordering};
+pub(crate) use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+
+/// The monotonic time.
+pub(crate) fn now() -> Instant {
+    Instant::now()
+}

@@ -1,0 +1,179 @@
+//! What happened between snapshots: rates, and how late timers were in the last seconds.
+
+use std::collections::{HashMap, VecDeque};
+
+use crate::snapshot::{Counts, Snapshot, Spread};
+
+/// How far back the rates go, and the lateness.
+const KEPT: u64 = 120_000_000_000;
+pub(crate) const WINDOW: u64 = 10_000_000_000;
+/// However often snapshots come.
+const MOST: usize = 1_200;
+
+/// One moment, without what only the last snapshot needs.
+#[derive(Debug)]
+struct Point {
+    taken: u64,
+    counts: Counts,
+    lateness: Spread,
+    queue_time: Spread,
+    run_time: u64,
+    /// Messages received by actors, and dead letters.
+    messages: (u64, u64),
+    /// What each thread got.
+    threads: HashMap<u64, (u64, u64)>,
+}
+
+/// So many a second.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Rates {
+    pub(crate) scheduled: f64,
+    pub(crate) fired: f64,
+    pub(crate) cancelled: f64,
+    pub(crate) wake_ups: f64,
+    pub(crate) messages: f64,
+    pub(crate) dead_letters: f64,
+    /// How many threads were busy with tasks.
+    pub(crate) busy: f64,
+}
+
+/// The last snapshot, and what led to it.
+#[derive(Debug, Default)]
+pub(crate) struct Trend {
+    last: Option<Box<Snapshot>>,
+    points: VecDeque<Point>,
+}
+
+impl Trend {
+    pub(crate) fn add(&mut self, snapshot: Box<Snapshot>) {
+        let same = |last: &Snapshot| last.pid == snapshot.pid && last.taken < snapshot.taken;
+        if !self.last.as_deref().is_some_and(same) {
+            // Another program, or another probe.
+            self.points.clear();
+        }
+        let actors = snapshot.actors.as_ref();
+        let threads = snapshot.threads.iter();
+        self.points.push_back(Point {
+            taken: snapshot.taken,
+            counts: snapshot.counts.clone(),
+            lateness: snapshot.lateness.clone(),
+            queue_time: snapshot.executor.queue_time.clone(),
+            run_time: snapshot.executor.run_time,
+            messages: actors.map(|it| (it.processed, it.dead_letters)).unwrap_or_default(),
+            threads: threads.map(|thread| (thread.id, (thread.ran, thread.waited))).collect(),
+        });
+        while self.points.len() > MOST
+            || self.points.front().is_some_and(|first| first.taken + KEPT < snapshot.taken)
+        {
+            self.points.pop_front();
+        }
+        self.last = Some(snapshot);
+    }
+
+    pub(crate) fn last(&self) -> Option<&Snapshot> {
+        self.last.as_deref()
+    }
+
+    /// Between the last two snapshots.
+    pub(crate) fn rates(&self) -> Rates {
+        let points = self.points.len();
+        match (points.checked_sub(2), points.checked_sub(1)) {
+            (Some(before), Some(last)) => rates(&self.points[before], &self.points[last]),
+            _ => Rates::default(),
+        }
+    }
+
+    /// What was fired a second, oldest first.
+    pub(crate) fn history(&self, of: impl Fn(&Rates) -> f64) -> Vec<u64> {
+        let pairs = self.points.iter().zip(self.points.iter().skip(1));
+        pairs.map(|(before, after)| of(&rates(before, after)).round() as u64).collect()
+    }
+
+    /// How late timers were that were fired in the last ten seconds, or as long as it has been
+    /// watched.
+    pub(crate) fn lateness(&self) -> Spread {
+        self.recent(|point| &point.lateness)
+    }
+
+    /// How long tasks waited for a thread, in the same time.
+    pub(crate) fn queue_time(&self) -> Spread {
+        self.recent(|point| &point.queue_time)
+    }
+
+    fn recent(&self, of: impl Fn(&Point) -> &Spread) -> Spread {
+        let Some(last) = self.points.back() else { return Spread::default() };
+        let first = self.points.iter().find(|point| point.taken + WINDOW >= last.taken);
+        match first {
+            Some(first) if first.taken < last.taken => of(last).since(of(first)),
+            _ => of(last).clone(),
+        }
+    }
+
+    /// Which parts of the time since the last snapshot but one a thread ran, and waited for a
+    /// processor.
+    pub(crate) fn shares(&self, thread: u64) -> Option<(f64, f64)> {
+        let (before, last) = (self.points.len().checked_sub(2)?, self.points.back()?);
+        let before = &self.points[before];
+        let (ran, waited) = (before.threads.get(&thread)?, last.threads.get(&thread)?);
+        let time = (last.taken - before.taken) as f64;
+        let share = |more: u64, less: u64| more.saturating_sub(less) as f64 / time;
+        Some((share(waited.0, ran.0), share(waited.1, ran.1)))
+    }
+}
+
+fn rates(before: &Point, after: &Point) -> Rates {
+    let seconds = (after.taken - before.taken).max(1) as f64 / 1e9;
+    let rate = |of: fn(&Point) -> u64| of(after).saturating_sub(of(before)) as f64 / seconds;
+    Rates {
+        scheduled: rate(|point| point.counts.scheduled),
+        fired: rate(|point| point.counts.fired),
+        cancelled: rate(|point| point.counts.cancelled),
+        wake_ups: rate(|point| point.counts.wake_ups),
+        messages: rate(|point| point.messages.0),
+        dead_letters: rate(|point| point.messages.1),
+        busy: rate(|point| point.run_time) / 1e9,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(taken: u64, fired: u64, pid: u32) -> Box<Snapshot> {
+        let counts = Counts { fired, ..Counts::default() };
+        let lateness = Spread::new(1_000, [(1_000, fired)].into_iter());
+        Box::new(Snapshot {
+            taken: taken * 1_000_000_000,
+            counts,
+            lateness,
+            pid,
+            ..Snapshot::default()
+        })
+    }
+
+    #[test]
+    fn rates_are_of_the_time_that_has_really_passed() {
+        let mut trend = Trend::default();
+        assert_eq!(trend.rates(), Rates::default());
+        trend.add(at(1, 100, 7));
+        assert_eq!((trend.rates().fired, trend.lateness().count()), (0.0, 100));
+        trend.add(at(3, 200, 7));
+        assert_eq!((trend.rates().fired, trend.lateness().count()), (50.0, 100));
+        for second in 4..300 {
+            trend.add(at(second, second * 10 + 1_000, 7));
+        }
+        assert_eq!(trend.rates().fired, 10.0);
+        assert_eq!(trend.lateness().count(), 100);
+        assert_eq!(trend.history(|rates| rates.fired).len(), 120);
+    }
+
+    #[test]
+    fn another_process_begins_anew() {
+        let mut trend = Trend::default();
+        trend.add(at(5, 1_000_000, 7));
+        trend.add(at(6, 10, 8));
+        assert_eq!((trend.rates().fired, trend.last().unwrap().counts.fired), (0.0, 10));
+        trend.add(at(1, 5, 8));
+        assert_eq!(trend.history(|rates| rates.fired).len(), 0);
+    }
+}

@@ -1,0 +1,209 @@
+//! Drawing. Each page has a file; what they share is here.
+
+mod actors;
+mod levels;
+mod overview;
+mod slow;
+mod threads;
+mod timers;
+mod wheel;
+
+use crossterm::event::KeyEvent;
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style, Stylize};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, BorderType, Clear, Paragraph, Row, Table, Wrap};
+
+use crate::app::{App, Controls, Flow, Order, Page, View};
+use crate::snapshot::Snapshot;
+use crate::source::News;
+use crate::text::time;
+
+pub(crate) const ACCENT: Color = Color::Cyan;
+pub(crate) const GOOD: Color = Color::Green;
+pub(crate) const WARN: Color = Color::Yellow;
+pub(crate) const BAD: Color = Color::Red;
+pub(crate) const FAINT: Color = Color::DarkGray;
+
+const KEYS: [(&str, &str); 9] = [
+    ("1 … 6, Tab, ← →", "turn to a page"),
+    ("↑ ↓ PgUp PgDn Home", "scroll"),
+    ("p, space", "pause, and go on"),
+    ("s", "sort by something else"),
+    ("/ or f", "filter by name, path or place; Enter keeps it"),
+    ("Esc", "no filter"),
+    ("h or ?", "this help"),
+    ("Ctrl-L", "draw everything anew"),
+    ("q, Ctrl-C", "quit the view; the program goes on"),
+];
+
+impl App {
+    /// Draws the view into a frame of any size.
+    pub fn draw(&self, frame: &mut Frame<'_>) {
+        let [head, tabs, body, foot] = Layout::vertical([
+            Constraint::Length(1),
+            Constraint::Length(1),
+            Constraint::Min(0),
+            Constraint::Length(1),
+        ])
+        .areas(frame.area());
+        frame.render_widget(self.head(), head);
+        frame.render_widget(self.tabs(), tabs);
+        match self.trend.last() {
+            Some(snapshot) => self.page(frame, body, snapshot),
+            None => frame.render_widget(self.waiting(), body),
+        }
+        frame.render_widget(self.foot(), foot);
+        if self.controls.help {
+            help(frame, body, 0);
+        }
+    }
+
+    fn page(&self, frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot) {
+        match self.page {
+            Page::Overview => overview::draw(self, frame, area, snapshot),
+            Page::Wheel => wheel::draw(frame, area, snapshot),
+            Page::Timers => timers::draw(self, frame, area, snapshot),
+            Page::Slow => slow::draw(self, frame, area, snapshot),
+            Page::Actors => actors::draw(self, frame, area, snapshot),
+            Page::Threads => threads::draw(self, frame, area, snapshot),
+        }
+    }
+
+    fn head(&self) -> Line<'_> {
+        let mut spans = vec![" lars-top ".bold().fg(Color::Black).bg(ACCENT), " ".into()];
+        if let Some(snapshot) = self.trend.last() {
+            spans.push(Span::raw(&snapshot.program).bold());
+            let about = format!("  pid {}  watched for {}", snapshot.pid, time(snapshot.taken));
+            spans.push(about.fg(FAINT));
+            if snapshot.counts.stopped {
+                spans.push("  STOPPED".bold().fg(BAD));
+            }
+        }
+        if self.controls.paused {
+            spans.push("  PAUSED".bold().fg(WARN));
+        }
+        if self.trouble.is_some() && self.trend.last().is_some() {
+            spans.push("  NO CONNECTION".bold().fg(BAD));
+        }
+        Line::from(spans)
+    }
+
+    fn tabs(&self) -> Line<'_> {
+        let tab = |(number, page): (usize, &Page)| {
+            let text = format!(" {} {} ", number + 1, page.title());
+            if *page == self.page { text.reversed() } else { text.fg(FAINT) }
+        };
+        Line::from(Page::ALL.iter().enumerate().map(tab).collect::<Vec<_>>())
+    }
+
+    fn foot(&self) -> Line<'_> {
+        let trouble = self.trouble.as_deref().filter(|_| self.trend.last().is_some());
+        foot(&self.controls, trouble, self.order().map(Order::title))
+    }
+
+    /// Before the first snapshot.
+    fn waiting(&self) -> Paragraph<'_> {
+        let mut lines = vec![Line::default(), format!("Waiting for {} …", self.origin).into()];
+        if let Some(trouble) = &self.trouble {
+            lines.push(Line::default());
+            lines.push(trouble.as_str().fg(BAD).into());
+        }
+        Paragraph::new(lines)
+            .wrap(Wrap { trim: true })
+            .block(Block::new().padding(ratatui::widgets::Padding::horizontal(2)))
+    }
+}
+
+impl View for App {
+    type News = News;
+
+    fn tell(&mut self, news: News) {
+        self.tell(news);
+    }
+
+    fn press(&mut self, key: KeyEvent) -> Flow {
+        self.press(key)
+    }
+
+    fn draw(&self, frame: &mut Frame<'_>) {
+        self.draw(frame);
+    }
+}
+
+/// The last line: the filter that is being typed, what is wrong, or what keys there are.
+pub(crate) fn foot<'a>(
+    controls: &'a Controls,
+    trouble: Option<&'a str>,
+    order: Option<&'static str>,
+) -> Line<'a> {
+    if controls.typing {
+        return Line::from(vec![
+            " filter: ".fg(ACCENT),
+            Span::raw(&controls.filter),
+            "█".into(),
+            "   Enter keeps it, Esc ends it".fg(FAINT),
+        ]);
+    }
+    if let Some(trouble) = trouble {
+        return Line::from(format!(" {trouble}").fg(BAD));
+    }
+    let mut spans = vec![" q quit  p pause  / filter  s sort  h help".fg(FAINT)];
+    if let Some(order) = order {
+        spans.push(format!("   by {order}").fg(ACCENT));
+    }
+    if !controls.filter.is_empty() {
+        spans.push(format!("   only “{}”", controls.filter).fg(WARN));
+    }
+    Line::from(spans)
+}
+
+/// The keys, over what is there. `first` says how many are left out, because a view has no pages.
+pub(crate) fn help(frame: &mut Frame<'_>, area: Rect, first: usize) {
+    let keys = &KEYS[first..];
+    let area = area.centered(Constraint::Length(72), Constraint::Length(keys.len() as u16 + 2));
+    let key = |(key, does): &(&'static str, &'static str)| {
+        Line::from(vec![format!(" {key:<20}").fg(ACCENT), (*does).into()])
+    };
+    let lines: Vec<Line<'_>> = keys.iter().map(key).collect();
+    frame.render_widget(Clear, area);
+    frame.render_widget(Paragraph::new(lines).block(block("Keys")), area);
+}
+
+pub(crate) fn block(title: &str) -> Block<'_> {
+    Block::bordered()
+        .border_type(BorderType::Rounded)
+        .border_style(Style::new().fg(FAINT))
+        .title(Span::styled(format!(" {title} "), Style::new().fg(ACCENT)))
+}
+
+/// A table with bold titles, from the row that was scrolled to.
+pub(crate) fn table<'a, const N: usize>(
+    titles: [&'static str; N],
+    widths: [Constraint; N],
+    rows: Vec<Row<'a>>,
+    scrolled: usize,
+) -> Table<'a> {
+    // The last row stays.
+    let scrolled = scrolled.min(rows.len().saturating_sub(1));
+    let header = Row::new(titles).style(Style::new().fg(FAINT).add_modifier(Modifier::BOLD));
+    Table::new(rows.into_iter().skip(scrolled), widths).header(header).column_spacing(2)
+}
+
+fn or_never(nanos: Option<u64>) -> String {
+    nanos.map_or_else(|| "never".to_owned(), time)
+}
+
+/// A bar of eighths of a cell.
+fn bar(share: f64, width: usize) -> String {
+    const PARTS: [char; 8] = [' ', '▏', '▎', '▍', '▌', '▋', '▊', '▉'];
+    let eighths = (share.clamp(0.0, 1.0) * width as f64 * 8.0).round() as usize;
+    let mut text = "█".repeat(eighths / 8);
+    if !eighths.is_multiple_of(8) {
+        text.push(PARTS[eighths % 8]);
+    } else if eighths == 0 && share > 0.0 {
+        text.push(PARTS[1]);
+    }
+    text
+}

@@ -1,0 +1,106 @@
+//! Mailboxes and dead letters.
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Style, Stylize};
+use ratatui::text::Line;
+use ratatui::widgets::{Paragraph, Row};
+
+use super::{FAINT, WARN, block, table};
+use crate::app::{App, Order};
+use crate::snapshot::{Actor, Actors, Snapshot};
+use crate::text::{grouped, short, tail, time};
+
+pub(super) fn draw(app: &App, frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot) {
+    let Some(actors) = &snapshot.actors else {
+        let text = " The probe was not given a system of actors.".fg(FAINT);
+        frame.render_widget(Paragraph::new(text).block(block("Actors")), area);
+        return;
+    };
+    let [top, middle, below] =
+        Layout::vertical([Constraint::Length(2), Constraint::Fill(2), Constraint::Fill(1)])
+            .areas(area);
+    frame.render_widget(Paragraph::new(lines(app, actors)), top);
+    draw_busiest(app, frame, middle, actors);
+    draw_letters(app, frame, below, actors);
+}
+
+fn lines(app: &App, actors: &Actors) -> Vec<Line<'static>> {
+    let rates = app.trend.rates();
+    let part = |what: &str, value: String| vec![format!(" {what} ").fg(FAINT), value.bold()];
+    let parts = [
+        part("system", actors.system.clone()),
+        part(" alive", grouped(actors.alive)),
+        part(" stopped", grouped(actors.stopped)),
+        part(" messages", format!("{}/s", short(rates.messages))),
+        part(" of all", grouped(actors.processed)),
+    ];
+    let second = [
+        part("panics", grouped(actors.panicked)),
+        part(" restarts", grouped(actors.restarts)),
+        part(" dead letters", grouped(actors.dead_letters)),
+        part(" now", format!("{}/s", short(rates.dead_letters))),
+    ];
+    vec![Line::from(parts.concat()), Line::from(second.concat())]
+}
+
+fn draw_busiest(app: &App, frame: &mut Frame<'_>, area: Rect, actors: &Actors) {
+    let mut busiest: Vec<&Actor> =
+        actors.busiest.iter().filter(|actor| app.controls.takes(&[&actor.path])).collect();
+    match app.order() {
+        Some(Order::Received) => busiest.sort_by_key(|actor| std::cmp::Reverse(actor.processed)),
+        Some(Order::Restarts) => busiest.sort_by_key(|actor| std::cmp::Reverse(actor.restarts)),
+        Some(Order::Name) => busiest.sort_by(|one, other| one.path.cmp(&other.path)),
+        _ => {}
+    }
+    let room = usize::from(area.width).saturating_sub(3 * 12 + 8);
+    let row = |actor: &&Actor| {
+        Row::new([
+            format!("{:>12}", grouped(actor.depth)),
+            format!("{:>12}", grouped(actor.processed)),
+            format!("{:>12}", grouped(actor.restarts)),
+            tail(&actor.path, room),
+        ])
+        .style(if actor.depth > 1_000 { Style::new().fg(WARN) } else { Style::new() })
+    };
+    let titles = ["     mailbox", "    received", "    restarts", "path"];
+    let widths = [
+        Constraint::Length(12),
+        Constraint::Length(12),
+        Constraint::Length(12),
+        Constraint::Fill(1),
+    ];
+    let title = match actors.age / 1_000_000_000 {
+        0..2 => "The deepest mailboxes".to_owned(),
+        _ => format!("The deepest mailboxes, {} ago", time(actors.age)),
+    };
+    let rows = busiest.iter().map(row).collect();
+    frame.render_widget(
+        table(titles, widths, rows, app.controls.scrolled).block(block(&title)),
+        area,
+    );
+}
+
+fn draw_letters(app: &App, frame: &mut Frame<'_>, area: Rect, actors: &Actors) {
+    let letters =
+        actors.letters.iter().filter(|it| app.controls.takes(&[&it.recipient, &it.message]));
+    let room = usize::from(area.width).saturating_sub(11 + 12 + 8);
+    let (recipient, message) = (room / 2, room - room / 2);
+    let row = |letter: &crate::snapshot::Letter| {
+        Row::new([
+            format!("{:>11}", time(letter.age)),
+            letter.reason.clone(),
+            tail(&letter.recipient, recipient),
+            tail(&letter.message, message),
+        ])
+    };
+    let titles = ["        ago", "why", "for", "message"];
+    let widths = [
+        Constraint::Length(11),
+        Constraint::Length(12),
+        Constraint::Length(recipient as u16),
+        Constraint::Fill(1),
+    ];
+    let rows = letters.map(row).collect();
+    frame.render_widget(table(titles, widths, rows, 0).block(block("Dead letters")), area);
+}

@@ -1,0 +1,201 @@
+//! Rates, lateness, the wheel, and who has most pending.
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Style, Stylize};
+use ratatui::text::Line;
+use ratatui::widgets::{Paragraph, RenderDirection, Row, Sparkline};
+
+use super::{ACCENT, BAD, FAINT, GOOD, WARN, bar, block, levels, table};
+use crate::app::App;
+use crate::snapshot::{Snapshot, Spread};
+use crate::text::{bytes, grouped, short, tail, time};
+
+/// The ends of the rows of the histogram, in microseconds.
+const ENDS: [u64; 11] =
+    [10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000];
+
+pub(super) fn draw(app: &App, frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot) {
+    let [top, middle, bottom] = Layout::vertical([
+        Constraint::Length(9),
+        Constraint::Length(wheel_height(snapshot, area.width)),
+        Constraint::Min(0),
+    ])
+    .areas(area);
+    let [counts, fired, late] =
+        Layout::horizontal([Constraint::Length(37), Constraint::Fill(1), Constraint::Length(41)])
+            .areas(top);
+    frame.render_widget(Paragraph::new(count_lines(app, snapshot)).block(block("Timers")), counts);
+    draw_history(app, frame, fired);
+    draw_lateness(app, frame, late);
+    draw_wheel(frame, middle, snapshot);
+    let [groups, troubles] =
+        Layout::horizontal([Constraint::Fill(3), Constraint::Length(41)]).areas(bottom);
+    draw_groups(app, frame, groups, snapshot);
+    frame.render_widget(Paragraph::new(trouble_lines(snapshot)).block(block("Watch")), troubles);
+}
+
+fn count_lines(app: &App, snapshot: &Snapshot) -> Vec<Line<'static>> {
+    let (rates, counts) = (app.trend.rates(), &snapshot.counts);
+    let line = |what: &str, rate: Option<f64>, total: String| {
+        let rate = rate.map_or_else(String::new, |rate| format!("{}/s", short(rate)));
+        Line::from(vec![
+            format!(" {what:<10}").fg(FAINT),
+            format!("{rate:>9}").bold(),
+            format!("  {total:>12}").into(),
+        ])
+    };
+    vec![
+        line("scheduled", Some(rates.scheduled), grouped(counts.scheduled)),
+        line("fired", Some(rates.fired), grouped(counts.fired)),
+        line("cancelled", Some(rates.cancelled), grouped(counts.cancelled)),
+        line("wake-ups", Some(rates.wake_ups), grouped(counts.wake_ups)),
+        line("pending", None, grouped(counts.pending)),
+        line("memory", None, bytes(counts.timer_memory)),
+        line("tick", None, time(counts.tick)),
+    ]
+}
+
+fn draw_history(app: &App, frame: &mut Frame<'_>, area: Rect) {
+    let history = app.trend.history(|rates| rates.fired);
+    let title =
+        format!("Fired/s, at most {}", short(history.iter().copied().max().unwrap_or(0) as f64));
+    let newest_first: Vec<u64> = history.into_iter().rev().collect();
+    let line = Sparkline::default()
+        .data(newest_first)
+        .direction(RenderDirection::RightToLeft)
+        .style(Style::new().fg(GOOD))
+        .block(block(&title));
+    frame.render_widget(line, area);
+}
+
+/// A histogram: of each row its end, its share, and a bar.
+fn draw_lateness(app: &App, frame: &mut Frame<'_>, area: Rect) {
+    let late = app.trend.lateness();
+    let all = late.count();
+    let mut lines = vec![quantiles(&late)];
+    if all == 0 {
+        lines.push(" nothing fired in the last ten seconds".fg(FAINT).into());
+    }
+    let room = usize::from(area.height).saturating_sub(3);
+    for (what, count, slow) in rows(&late, room) {
+        let share = count as f64 / all.max(1) as f64;
+        let color = if slow { WARN } else { GOOD };
+        lines.push(Line::from(vec![
+            format!(" {what:>9}").fg(FAINT),
+            format!("{:>6.1} % ", 100.0 * share).into(),
+            bar(share, 19).fg(color),
+        ]));
+    }
+    frame.render_widget(Paragraph::new(lines).block(block("Lateness, last 10 s")), area);
+}
+
+fn quantiles(late: &Spread) -> Line<'static> {
+    let one = |what: &str, nanos: u64| vec![format!(" {what} ").fg(FAINT), time(nanos).bold()];
+    let parts =
+        [one("p50", late.quantile(0.5)), one("p99", late.quantile(0.99)), one("max", late.max)];
+    Line::from(parts.concat())
+}
+
+/// The rows of the histogram from the first that has any, at most so many; the last has all that is
+/// longer.
+fn rows(late: &Spread, room: usize) -> Vec<(String, u64, bool)> {
+    let mut counts = [0; ENDS.len() + 1];
+    for (least, count) in &late.buckets {
+        counts[ENDS.iter().take_while(|end| *least >= **end * 1_000).count()] += count;
+    }
+    let first = counts.iter().position(|count| *count > 0).unwrap_or(0);
+    let last = counts.iter().rposition(|count| *count > 0).unwrap_or(0);
+    let cut = (first + room).saturating_sub(1).min(last);
+    let row = |number: usize| {
+        let all_above = number == cut && cut < last;
+        let count = if all_above { counts[number..].iter().sum() } else { counts[number] };
+        let text = match ENDS.get(number) {
+            Some(end) if !all_above => format!("< {}", whole(*end)),
+            _ => format!("≥ {}", whole(ENDS[number - 1])),
+        };
+        (text, count, number > 6)
+    };
+    if late.buckets.is_empty() { Vec::new() } else { (first..=cut).map(row).collect() }
+}
+
+/// A whole number of microseconds, milliseconds or seconds.
+fn whole(micros: u64) -> String {
+    match micros {
+        0..1_000 => format!("{micros} µs"),
+        1_000..1_000_000 => format!("{} ms", micros / 1_000),
+        _ => format!("{} s", micros / 1_000_000),
+    }
+}
+
+/// From this width on, a level has one line.
+const WIDE: u16 = 66 + 52;
+
+fn wheel_height(snapshot: &Snapshot, width: u16) -> u16 {
+    let levels = snapshot.pending.as_ref().map_or(1, |it| levels::shown(&it.levels).count());
+    levels as u16 * if width >= WIDE { 1 } else { 2 } + 2
+}
+
+fn draw_wheel(frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot) {
+    let mut lines = Vec::new();
+    match &snapshot.pending {
+        Some(pending) => {
+            let most = levels::fullest(&pending.levels);
+            for (number, level) in levels::shown(&pending.levels) {
+                let about = levels::about(number, level);
+                let width = usize::from(area.width).saturating_sub(2);
+                if area.width >= WIDE {
+                    let mut line = levels::cells(level, most, 64);
+                    line.push_span("  ");
+                    line.extend(about);
+                    lines.push(line);
+                } else {
+                    lines.extend([about, levels::cells(level, most, width)]);
+                }
+            }
+        }
+        None => lines.push(" being listed …".fg(FAINT).into()),
+    }
+    frame.render_widget(Paragraph::new(lines).block(block("The wheel")), area);
+}
+
+fn draw_groups(app: &App, frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot) {
+    let groups = snapshot.pending.iter().flat_map(|pending| &pending.groups);
+    let wanted = groups.filter(|group| app.controls.takes(&[&group.label, &group.place]));
+    let width = usize::from(area.width).saturating_sub(14);
+    let row = |group: &crate::snapshot::Group| {
+        Row::new([format!("{:>9}", grouped(group.count)), tail(&group.label, width)])
+    };
+    let rows = wanted.map(row).collect();
+    let table =
+        table(["  pending", "whose"], [Constraint::Length(9), Constraint::Fill(1)], rows, 0);
+    frame.render_widget(table.block(block("Most pending")), area);
+}
+
+/// What should be zero, or looked at.
+fn trouble_lines(snapshot: &Snapshot) -> Vec<Line<'static>> {
+    let counts = &snapshot.counts;
+    let line = |what: &str, count: u64, bad: Color| {
+        let number = format!("{:>12}", grouped(count));
+        let number = if count == 0 { number.fg(FAINT) } else { number.bold().fg(bad) };
+        Line::from(vec![format!(" {what:<22}").fg(FAINT), number])
+    };
+    let mut lines = vec![
+        line("slow tasks", counts.slow, WARN),
+        line("waiting for a thread", snapshot.executor.queued, ACCENT),
+        line("pool stalls", counts.pool_stalls, BAD),
+        line("panics", counts.panicked, WARN),
+        line("refused", counts.refused, WARN),
+        line("rejected by executor", counts.rejected, BAD),
+        line("dropped by executor", counts.abandoned, BAD),
+    ];
+    if let Some(actors) = &snapshot.actors {
+        let deepest = actors.busiest.first().map_or(0, |actor| actor.depth);
+        lines.extend([
+            line("dead letters", actors.dead_letters, WARN),
+            line("panics of actors", actors.panicked, WARN),
+            line("deepest mailbox", deepest, ACCENT),
+        ]);
+    }
+    lines
+}

@@ -1,0 +1,60 @@
+//! Tasks that ran for too long.
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Rect};
+use ratatui::style::{Style, Stylize};
+use ratatui::widgets::{Paragraph, Row};
+
+use super::{BAD, FAINT, block, table};
+use crate::app::{App, Order};
+use crate::snapshot::{Slow, Snapshot};
+use crate::text::{grouped, tail, time};
+
+pub(super) fn draw(app: &App, frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot) {
+    let title = format!("{} tasks were slow; the last of them", grouped(snapshot.counts.slow));
+    if snapshot.slow.is_empty() {
+        let text = match snapshot.counts.slow {
+            0 => " None so far.",
+            _ => " The probe was not given a `SlowLog`: see the log of the program.",
+        };
+        frame.render_widget(Paragraph::new(text.fg(FAINT)).block(block(&title)), area);
+        return;
+    }
+    let taken = |slow: &&Slow| app.controls.takes(&[&slow.label, &slow.place]);
+    let mut all: Vec<&Slow> = snapshot.slow.iter().filter(taken).collect();
+    match app.order() {
+        Some(Order::RunTime) => all.sort_by_key(|slow| std::cmp::Reverse(slow.run_time)),
+        Some(Order::Lateness) => all.sort_by_key(|slow| std::cmp::Reverse(slow.lateness)),
+        Some(Order::Name) => all.sort_by(|one, other| one.label.cmp(&other.label)),
+        _ => {}
+    }
+    let room = usize::from(area.width).saturating_sub(3 * 11 + 6 + 12);
+    let (whose, place) = (room / 2, room - room / 2);
+    let row = |slow: &&Slow| {
+        let others =
+            if slow.others > 0 { format!(" or {} others", slow.others) } else { String::new() };
+        Row::new([
+            format!("{:>11}", time(slow.age)),
+            format!("{:>11}", time(slow.run_time)),
+            format!("{:>11}", time(slow.lateness)),
+            if slow.on_timer_thread { "timer" } else { "pool" }.to_owned(),
+            tail(&slow.label, whose.saturating_sub(others.chars().count())) + &others,
+            tail(&slow.place, place),
+        ])
+        .style(if slow.on_timer_thread { Style::new().fg(BAD) } else { Style::new() })
+    };
+    let widths = [
+        Constraint::Length(11),
+        Constraint::Length(11),
+        Constraint::Length(11),
+        Constraint::Length(6),
+        Constraint::Length(whose as u16),
+        Constraint::Fill(1),
+    ];
+    let titles = ["        ago", "    ran for", " began late", "thread", "task", "scheduled at"];
+    let rows = all.iter().map(row).collect();
+    frame.render_widget(
+        table(titles, widths, rows, app.controls.scrolled).block(block(&title)),
+        area,
+    );
+}

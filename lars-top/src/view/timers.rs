@@ -1,0 +1,74 @@
+//! Who has what pending, and what is due next.
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::widgets::{Paragraph, Row};
+
+use super::{bar, block, or_never, table};
+use crate::app::{App, Order};
+use crate::snapshot::{Group, Snapshot};
+use crate::text::{grouped, tail};
+
+pub(super) fn draw(app: &App, frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot) {
+    let Some(pending) = &snapshot.pending else {
+        frame.render_widget(Paragraph::new(" being listed …").block(block("Pending")), area);
+        return;
+    };
+    let [above, below] = Layout::vertical([Constraint::Fill(2), Constraint::Fill(1)]).areas(area);
+    let taken = |group: &&Group| app.controls.takes(&[&group.label, &group.place]);
+    let mut groups: Vec<&Group> = pending.groups.iter().filter(taken).collect();
+    match app.order() {
+        Some(Order::FirstDue) => groups.sort_by_key(|group| group.first_due.unwrap_or(u64::MAX)),
+        Some(Order::Name) => groups.sort_by(|one, other| one.label.cmp(&other.label)),
+        Some(Order::Place) => groups.sort_by(|one, other| one.place.cmp(&other.place)),
+        _ => groups.sort_by_key(|group| std::cmp::Reverse(group.count)),
+    }
+    let room = usize::from(area.width).saturating_sub(9 + 8 + 12 + 10);
+    let (whose, place) = (room / 2, room - room / 2);
+    let row = |group: &&Group| {
+        Row::new([
+            format!("{:>9}", grouped(group.count)),
+            bar(group.count as f64 / pending.timers.max(1) as f64, 8),
+            format!("{:>12}", or_never(group.first_due)),
+            tail(&group.label, whose),
+            tail(&group.place, place),
+        ])
+    };
+    let title = match pending.more_groups {
+        0 => format!("{} pending", grouped(pending.timers)),
+        more => format!("{} pending; {more} smaller groups are not shown", grouped(pending.timers)),
+    };
+    let widths = [
+        Constraint::Length(9),
+        Constraint::Length(8),
+        Constraint::Length(12),
+        Constraint::Length(whose as u16),
+        Constraint::Fill(1),
+    ];
+    let titles = ["  pending", "share", "   first due", "whose", "scheduled at"];
+    let rows = groups.iter().map(row).collect();
+    frame.render_widget(
+        table(titles, widths, rows, app.controls.scrolled).block(block(&title)),
+        above,
+    );
+
+    let next =
+        pending.next.iter().filter(|timer| app.controls.takes(&[&timer.label, &timer.place]));
+    let row = |timer: &crate::snapshot::Timer| {
+        Row::new([
+            format!("{:>12}", or_never(timer.remaining)),
+            if timer.repeat { "repeat" } else { "once" }.to_owned(),
+            tail(&timer.label, whose),
+            tail(&timer.place, place),
+        ])
+    };
+    let widths = [
+        Constraint::Length(12),
+        Constraint::Length(6),
+        Constraint::Length(whose as u16),
+        Constraint::Fill(1),
+    ];
+    let titles = ["          in", "kind", "whose", "scheduled at"];
+    let rows = next.map(row).collect();
+    frame.render_widget(table(titles, widths, rows, 0).block(block("Due next")), below);
+}
