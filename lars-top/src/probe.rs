@@ -389,7 +389,8 @@ fn place(identity: &TaskIdentity) -> String {
 }
 
 fn text(whole: &str) -> String {
-    whole[..whole.floor_char_boundary(LONGEST)].to_owned()
+    let end = (0..=LONGEST.min(whole.len())).rev().find(|&end| whole.is_char_boundary(end));
+    whole[..end.expect("0 is a boundary")].to_owned()
 }
 
 fn nanos(time: Duration) -> u64 {
