@@ -92,11 +92,11 @@ pub(crate) struct Shared {
     /// Calls that wait for their answers.
     calls: AtomicUsize,
     counts: Mutex<Counts>,
-    /// What the node is called, for people.
+    /// The node's name for people.
     name: String,
     /// Of each handler.
     lateness: Vec<Lateness>,
-    /// Who turns the engine, if no thread does.
+    /// What turns the engine, if no thread does.
     #[cfg(feature = "test-kit")]
     turner: Mutex<Weak<turner::Turner>>,
 }

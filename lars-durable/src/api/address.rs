@@ -1,4 +1,4 @@
-//! `kind/name`, and how a message says for whom it is.
+//! `kind/name`, and how a message carries its address.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;

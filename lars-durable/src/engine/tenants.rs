@@ -15,7 +15,7 @@ struct Tenancy {
     living: usize,
     /// The epoch of the last one that came.
     epoch: u32,
-    /// They know that they have to go: and whether at once.
+    /// They know that they have to go, and whether at once.
     told: Option<bool>,
 }
 

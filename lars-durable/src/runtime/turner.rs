@@ -1,5 +1,5 @@
-//! The engine without a thread: whoever gives it something turns it, and so does a scheduler in
-//! virtual time.
+//! The engine without a thread: each caller that gives it something turns it, and so does a
+//! scheduler in virtual time.
 
 use std::time::Duration;
 

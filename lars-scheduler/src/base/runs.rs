@@ -25,7 +25,7 @@ impl Runs {
 /// One thread of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PoolThread {
-    /// The address of the pool. No other pool has it as long as a thread of this one runs.
+    /// The address of the pool. No other pool has it while a thread of this one runs.
     pub(crate) pool: usize,
     pub(crate) number: usize,
 }
@@ -42,7 +42,7 @@ pub(crate) struct RunsByThread {
 }
 
 impl RunsByThread {
-    /// With places for so many threads of the pool at this address.
+    /// With places for this many threads of the pool at this address.
     pub(crate) fn new(pool: usize, threads: usize) -> Self {
         let threads = (0..threads).map(|_| Runs::new()).collect();
         Self { pool, threads, others: Runs::new() }

@@ -35,7 +35,7 @@ pub(super) struct Ledger {
     pub(super) keys: BTreeMap<String, Wanted>,
 }
 
-/// What of a reminder's key may be received, as far as this life of the actor has decided it.
+/// What may be received of a reminder's key, as far as this life of the actor has decided it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wanted {
     /// So many calls have no answer.
