@@ -100,7 +100,7 @@ impl Live {
 
     /// Whether the view has the terminal.
     pub fn is_open(&self) -> bool {
-        // Acquire: who sees the end prints after the terminal was given back.
+        // Acquire: a thread that sees the end prints after the terminal was given back.
         !self.state.closed.load(Ordering::Acquire)
     }
 

@@ -112,9 +112,9 @@ impl Durable {
     /// Timers in a PostgreSQL database (14 or newer), which any number of nodes share. `parameters`
     /// are those of libpq, such as `"host=db user=shop dbname=shop"`, or a URL.
     ///
-    /// Every node has up to four connections, on threads of its own. So calls can be made anywhere:
-    /// in workers of a runtime, in actors, in destructors. Without a [connector](Builder::tls)
-    /// connections are not encrypted, and `sslmode=require` is refused.
+    /// Every node has up to five connections, each on a thread of its own. So calls can be made
+    /// anywhere: in workers of a runtime, in actors, in destructors. Without a
+    /// [connector](Builder::tls) connections are not encrypted, and `sslmode=require` is refused.
     ///
     /// # Examples
     ///

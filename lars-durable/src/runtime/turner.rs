@@ -61,7 +61,7 @@ impl Shared {
     }
 }
 
-/// Nobody turns it yet, or a thread does.
+/// Nothing turns it yet, or a thread does.
 pub(super) fn nobody() -> Mutex<Weak<Turner>> {
     Mutex::new(Weak::new())
 }

@@ -91,13 +91,13 @@ impl RunsAt<'_> {
         self.record(&self.runs.lateness, late, 1);
     }
 
-    /// So many tasks waited for a thread for this long each.
+    /// This many tasks waited for a thread for this long each.
     #[inline]
     pub(crate) fn waited(&self, nanos: u64, tasks: u64) {
         self.record(&self.runs.waits, nanos, tasks);
     }
 
-    /// So many tasks ran for this long each.
+    /// This many tasks ran for this long each.
     #[inline]
     pub(crate) fn took(&self, nanos: u64, tasks: u64) {
         self.record(&self.runs.took, nanos, tasks);

@@ -96,7 +96,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // First the file: who connects from now on is told that nobody is there.
+        // First the file: connections from now on find nothing there.
         let ours = fs::symlink_metadata(&self.path);
         if ours.is_ok_and(|now| (now.dev(), now.ino()) == self.file) {
             let _ = fs::remove_file(&self.path);
@@ -212,7 +212,7 @@ impl Viewers {
             std::mem::take(&mut all.threads)
         };
         for (socket, thread) in threads {
-            // Whoever is in the middle of a write or a read returns.
+            // Threads in the middle of a write or a read return.
             let _ = socket.shutdown(Shutdown::Both);
             let _ = thread.join();
         }
