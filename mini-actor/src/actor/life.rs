@@ -572,7 +572,7 @@ impl<A: Actor> Life<A::Message> for Incarnations<A> {
         let rules = &cell.registry.rules;
         let end_of_slice = rules.time_slice.and_then(|slice| real_now().checked_add(slice));
         let (mut steps, mut looked) = (0, 0);
-        // In how many steps the clock is read: for the slice after each, otherwise now and then.
+        // Before which step the clock is read: for a slice before each, otherwise now and then.
         let mut reading = turn.begin_watch();
         let watched = reading != NEVER;
         let mut bound = if end_of_slice.is_some() { 1 } else { reading.min(rules.throughput) };
