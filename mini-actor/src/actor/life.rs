@@ -571,7 +571,8 @@ impl<A: Actor> Life<A::Message> for Incarnations<A> {
         let cell = turn.cell();
         let rules = &cell.registry.rules;
         let end_of_slice = rules.time_slice.and_then(|slice| real_now().checked_add(slice));
-        let (mut steps, mut looked) = (0, 0);
+        // The watch counts on one step, until it is told of more.
+        let (mut steps, mut looked) = (0, 1_u32);
         // Before which step the clock is read: for a slice before each, otherwise now and then.
         let mut reading = turn.begin_watch();
         let watched = reading != NEVER;
@@ -602,7 +603,7 @@ impl<A: Actor> Life<A::Message> for Incarnations<A> {
                 }
                 let now = real_now();
                 if watched {
-                    reading = steps + turn.look(now, steps - looked);
+                    reading = steps + turn.look(now, steps.wrapping_sub(looked));
                     looked = steps;
                 }
                 if over || end_of_slice.is_some_and(|end| now >= end) {
@@ -616,8 +617,8 @@ impl<A: Actor> Life<A::Message> for Incarnations<A> {
             }
             steps += 1;
         };
-        if watched {
-            turn.end_watch(steps - looked, reading.saturating_sub(steps));
+        if watched && steps != looked {
+            turn.end_watch(steps.wrapping_sub(looked), reading.saturating_sub(steps));
         }
         progress
     }

@@ -99,13 +99,14 @@ impl<'a, M> Turn<'a, M> {
         with_watch(|watch| watch.begin(note, reports)).unwrap_or(NEVER)
     }
 
-    /// It is `now`, and so many calls more are over. Returns as [`begin_watch`](Self::begin_watch).
+    /// It is `now`, and so many calls more than it counts for are over. Returns as
+    /// [`begin_watch`](Self::begin_watch).
     pub(crate) fn look(&self, now: Instant, calls: u32) -> u32 {
         with_watch(|watch| watch.look(now, calls, &self.cell.path)).unwrap_or(NEVER)
     }
 
-    /// The turn, which is watched, ends after so many calls more, so many before the clock was to
-    /// be looked at.
+    /// The turn, which is watched, ends after so many calls more than it counts for, so many before
+    /// the clock was to be looked at.
     #[inline]
     pub(crate) fn end_watch(&self, calls: u32, left: u32) {
         with_watch(|watch| watch.end(calls, left));

@@ -69,7 +69,8 @@ impl Watch {
         }
     }
 
-    /// A turn begins. Returns after how many calls the clock is to be [looked at](Self::look).
+    /// A turn begins, and counts as one of a single call: most are. If it is that, it needs no
+    /// [end](Self::end). Returns after how many calls the clock is to be [looked at](Self::look).
     #[inline]
     pub(crate) fn begin(
         &self,
@@ -81,8 +82,10 @@ impl Watch {
         if self.left.get() == 0 || self.noted.get() == NOTED {
             self.read(real_now(), None);
         }
-        self.note(turn);
-        self.left.get()
+        self.note(Note { calls: 1, ..turn });
+        let left = self.left.get();
+        self.left.set(left - 1);
+        left
     }
 
     #[inline]
@@ -92,8 +95,8 @@ impl Watch {
         self.noted.set(noted + 1);
     }
 
-    /// So many calls more are over in the current turn, of the actor of this path, and it goes on.
-    /// Returns as [`begin`](Self::begin).
+    /// So many calls more than it counts for are over in the current turn, of the actor of this
+    /// path, and it goes on. Returns as [`begin`](Self::begin), and counts for none from here on.
     pub(crate) fn look(&self, now: Instant, calls: u32, path: &Arc<str>) -> u32 {
         let turn = self.count(calls);
         self.read(now, Some(path));
@@ -101,7 +104,8 @@ impl Watch {
         self.left.get()
     }
 
-    /// The turn ends after so many calls more, so many before the clock was to be looked at.
+    /// The turn ends after so many calls more than it counts for, so many before the clock was to
+    /// be looked at. (One call less wraps around.)
     #[inline]
     pub(crate) fn end(&self, calls: u32, left: u32) {
         self.count(calls);
@@ -112,7 +116,7 @@ impl Watch {
     fn count(&self, calls: u32) -> Note {
         let current = &self.turns[self.noted.get().wrapping_sub(1) % NOTED];
         let mut turn = current.get();
-        turn.calls += calls;
+        turn.calls = turn.calls.wrapping_add(calls);
         current.set(turn);
         turn
     }
@@ -201,16 +205,18 @@ mod tests {
             let mut left = self.watch.begin(note, reports);
             // Whatever the real clock said.
             self.watch.now.set(now);
-            let mut told = 0;
+            let mut more = 0_u32.wrapping_sub(1);
             for _ in 0..calls {
                 if left == 0 {
-                    left = self.watch.look(now, told, &Arc::from("/actor"));
-                    told = 0;
+                    left = self.watch.look(now, more, &Arc::from("/actor"));
+                    more = 0;
                 }
                 left -= 1;
-                told += 1;
+                more = more.wrapping_add(1);
             }
-            self.watch.end(told, left);
+            if more != 0 {
+                self.watch.end(more, left);
+            }
         }
 
         /// Reads the clock so much later.
