@@ -17,6 +17,8 @@ fn letters_about_letters(overflow: Overflow) -> (u64, u64) {
     let calls = Arc::new(AtomicU64::new(0));
     let (told, counted) = (Arc::clone(&audit), Arc::clone(&calls));
     let kit = ActorSystem::builder("test")
+        // All of them in one turn, so that the actor that is told has none in between.
+        .throughput(100)
         .on_dead_letter(move |_| {
             counted.fetch_add(1, Ordering::Relaxed);
             told.get().unwrap().tell(1).unwrap();
