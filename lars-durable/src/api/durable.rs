@@ -18,6 +18,8 @@ use super::handler::Handler;
 use super::inspect::Inspection;
 use super::outcome::IntoOutcome;
 use super::payload::Payload;
+#[cfg(feature = "test-kit")]
+use super::test_kit::SharedStore;
 use super::timers::Timers;
 use crate::engine::NodeSettings;
 use crate::error::{CloseError, StartError};
@@ -71,7 +73,7 @@ enum Place {
 /// A store in virtual time.
 #[cfg(feature = "test-kit")]
 pub(super) struct VirtualPlace {
-    pub(super) store: MemoryStore,
+    pub(super) store: SharedStore,
     pub(super) time: lars_scheduler::Handle,
     pub(super) seed: u64,
 }
@@ -270,7 +272,7 @@ impl Builder {
 
     /// A node on this store, in virtual time.
     #[cfg(feature = "test-kit")]
-    pub(super) fn on(store: MemoryStore, time: lars_scheduler::Handle, seed: u64) -> Self {
+    pub(super) fn on(store: SharedStore, time: lars_scheduler::Handle, seed: u64) -> Self {
         Self::new(Place::Virtual(VirtualPlace { store, time, seed }))
     }
 
