@@ -223,8 +223,8 @@ impl Lanes {
         own.wheel()
     }
 
-    /// Has the driver look whether owners get on with what is cancelled in their lanes, or not any
-    /// more.
+    /// Makes the driver check, or stop checking, whether owners keep up with what is cancelled in
+    /// their lanes.
     pub(crate) fn watch_owners(&self, on: bool) {
         // Relaxed: a hint. If one that is set here is missed, another follows.
         self.owners_watched.store(on, Ordering::Relaxed);
