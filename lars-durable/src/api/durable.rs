@@ -18,12 +18,12 @@ use super::handler::Handler;
 use super::inspect::Inspection;
 use super::outcome::IntoOutcome;
 use super::payload::Payload;
-#[cfg(feature = "test-kit")]
-use super::test_kit::SharedStore;
 use super::timers::Timers;
 use crate::engine::NodeSettings;
 use crate::error::{CloseError, StartError};
 use crate::runtime::{Runtime, Submitted, promise};
+#[cfg(feature = "test-kit")]
+use crate::store::FaultyStore;
 use crate::store::{Backend, MemoryStore, SqliteStore, Synchronous};
 #[cfg(feature = "postgres")]
 use crate::store::{Connect, Place as StorePlace, PostgresStore, Tls};
@@ -73,7 +73,7 @@ enum Place {
 /// A store in virtual time.
 #[cfg(feature = "test-kit")]
 pub(super) struct VirtualPlace {
-    pub(super) store: SharedStore,
+    pub(super) store: FaultyStore,
     pub(super) time: lars_scheduler::Handle,
     pub(super) seed: u64,
 }
@@ -271,7 +271,7 @@ impl Builder {
 
     /// A node on this store, in virtual time.
     #[cfg(feature = "test-kit")]
-    pub(super) fn on(store: SharedStore, time: lars_scheduler::Handle, seed: u64) -> Self {
+    pub(super) fn on(store: FaultyStore, time: lars_scheduler::Handle, seed: u64) -> Self {
         Self::new(Place::Virtual(VirtualPlace { store, time, seed }))
     }
 

@@ -40,10 +40,9 @@ use std::fmt;
 use lars_scheduler::Handle;
 
 use super::durable::Builder;
-use crate::model::Look;
-use crate::store::{self, Committed, MemoryStore, Request, StoreError};
-use crate::sync::{Arc, AtomicBool, AtomicUsize, Ordering};
-use crate::time::{Clock, Timestamp};
+use crate::store::{FaultyStore, MemoryStore};
+use crate::sync::{Arc, AtomicUsize, Ordering};
+use crate::time::Timestamp;
 
 /// Into how many buckets the timers of a group are divided.
 const BUCKETS: u16 = 64;
@@ -58,7 +57,7 @@ const START: i64 = 1_700_000_000_000_000;
 /// notify each other: what is due at once in a bucket of another node is found with its next sweep,
 /// within three seconds, and a free bucket with the next renewal of a lease.
 pub struct Store {
-    store: SharedStore,
+    store: FaultyStore,
     time: Handle,
     /// How many nodes were made.
     nodes: AtomicUsize,
@@ -73,8 +72,7 @@ impl Store {
             let passed = here.now().saturating_duration_since(origin).as_micros();
             Timestamp(START).plus(i64::try_from(passed).unwrap_or(i64::MAX))
         });
-        let tables = MemoryStore::new(BUCKETS, clock);
-        let store = SharedStore { tables, unreachable: Arc::default() };
+        let store = FaultyStore::new(MemoryStore::new(BUCKETS, clock));
         Self { store, time: time.clone(), nodes: AtomicUsize::new(0) }
     }
 
@@ -92,41 +90,7 @@ impl Store {
     /// A call is then answered when the store is reachable again, or with an error when its time is
     /// up: move time before you wait for it.
     pub fn set_reachable(&self, reachable: bool) {
-        // Relaxed: the flag alone says everything.
-        self.store.unreachable.store(!reachable, Ordering::Relaxed);
-    }
-}
-
-/// What the nodes share.
-#[derive(Clone)]
-pub(super) struct SharedStore {
-    tables: MemoryStore,
-    unreachable: Arc<AtomicBool>,
-}
-
-impl SharedStore {
-    pub(super) fn clock(&self) -> Clock {
-        self.tables.clock()
-    }
-
-    fn check(&self) -> Result<(), StoreError> {
-        // Relaxed, as the store.
-        match self.unreachable.load(Ordering::Relaxed) {
-            true => Err(StoreError { reason: "the store is unreachable".into(), unknown: false }),
-            false => Ok(()),
-        }
-    }
-}
-
-impl store::Store for SharedStore {
-    fn transact(&mut self, requests: &[Request]) -> Result<Committed, StoreError> {
-        self.check()?;
-        self.tables.transact(requests)
-    }
-
-    fn look(&mut self, limit: usize) -> Result<Look, StoreError> {
-        self.check()?;
-        self.tables.look(limit)
+        self.store.set_reachable(reachable);
     }
 }
 
