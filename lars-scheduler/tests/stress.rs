@@ -94,6 +94,7 @@ fn race(round: u64, inline: bool, end: End) -> u64 {
     let builder = LightArrayRevolverScheduler::builder()
         .tick_duration(Duration::from_micros(100))
         .ticks_per_wheel(8)
+        .shutdown_timeout(common::PATIENCE)
         .pool_threads(2);
     let scheduler = if inline { builder.inline() } else { builder }.build().unwrap();
     let start = Arc::new(Barrier::new(THREADS + 1));
@@ -258,7 +259,7 @@ fn race(round: u64, inline: bool, end: End) -> u64 {
     // A thread of the pool may have been interrupted between a task's mark and the drop of its
     // captures.
     let dropped = || table.drops.load(Ordering::SeqCst);
-    let patience = Instant::now() + Duration::from_secs(30);
+    let patience = Instant::now() + common::PATIENCE;
     while dropped() < THREADS * per_thread && Instant::now() < patience {
         thread::yield_now();
     }

@@ -13,6 +13,7 @@ macro_rules! show {
 }
 
 pub(crate) mod panics;
+pub(crate) mod slow_receive;
 pub(crate) mod stop_reason;
 
 pub(crate) mod supervision;

@@ -9,6 +9,8 @@
 //! - To talk: [`tell`](ActorRef::tell), [`ask`](ActorRef::ask), [`Recipient`];
 //!   [`stop`](ActorRef::stop) and [`kill`](ActorRef::kill).
 //! - Time: [`Context::timers`], [`Context::set_receive_timeout`], [`Scheduler`].
+//! - To look inside: [`System::metrics`], [`System::busiest`], [`Timers::pending`];
+//!   [`Builder::on_slow`], [`Builder::on_panic`], [`Builder::on_dead_letter`].
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // The folders stand in the order in which they may use each other: downwards never.
 
@@ -37,8 +39,9 @@ mod tests;
 
 pub use self::actor::context::{Actor, Context};
 pub use self::actor::spawn::Props;
-pub use self::actor::timers::{TimerKey, Timers};
+pub use self::actor::timers::{PendingTimer, TimerKey, Timers};
 pub use self::base::error::{AskError, BuildError, SendError, SpawnError, StashFull, Unsendable};
+pub use self::base::slow_receive::SlowReceive;
 pub use self::base::stop_reason::{StopReason, Terminated};
 pub use self::base::supervision::{Directive, Failure, Panic, Supervision};
 pub use self::cell::dead_letters::{DeadLetter, Subscription, Undelivered};

@@ -1,5 +1,5 @@
-//! What is logged: the turns of an actor's life with its path, dead letters, and nothing per
-//! message.
+//! What is logged: the turns of an actor's life with its path, dead letters, slow messages, and
+//! nothing per message.
 #![allow(clippy::disallowed_methods, missing_docs)]
 
 mod common;
@@ -7,10 +7,11 @@ mod common;
 use std::cell::RefCell;
 use std::fmt::{Debug, Write};
 use std::sync::Once;
+use std::sync::mpsc::channel;
 
-use common::{Call, Script, ms};
+use common::{Call, LONG, Script, ms};
 use mini_actor::test_kit::TestKit;
-use mini_actor::{ActorRef, ActorSystem, Context, Overflow, Props, Supervision};
+use mini_actor::{ActorRef, ActorSystem, Context, Overflow, Props, SlowReceive, Supervision};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Metadata, Subscriber, span};
 
@@ -158,6 +159,25 @@ fn nothing_is_logged_for_a_message_whichever_way_it_comes() {
     });
     assert_eq!(actor.metrics().processed, 250);
     assert_eq!(lines, Vec::<String>::new());
+}
+
+#[test]
+fn a_slow_message_is_logged_with_the_path_of_its_actor_its_type_and_its_time() {
+    install();
+    let (sender, lines) = channel();
+    // On the thread that has just logged.
+    let hook = move |_: &SlowReceive<'_>| drop(sender.send(LINES.take()));
+    let system =
+        ActorSystem::builder("test").threads(1).slow_receive(ms(20)).on_slow(hook).build().unwrap();
+    let act = |call: Call<u8>, _: &mut Context<Script<u8>>| {
+        if let Call::Message(_) = call {
+            std::thread::sleep(ms(60));
+        }
+    };
+    system.spawn("clerk", move || Script::new(act)).unwrap().tell(7).unwrap();
+    let lines = lines.recv_timeout(LONG).unwrap();
+    let slow = ["WARN", "a slow message", "\"/clerk\"", "message_type=\"u8\"", "run_time="];
+    assert!(line_with(&lines, &slow), "{lines:?}");
 }
 
 #[test]

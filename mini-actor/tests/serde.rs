@@ -12,6 +12,7 @@ fn other_settings() -> Settings {
     settings.threads = Some(2);
     settings.throughput = 5;
     settings.time_slice = Some(Duration::from_micros(700));
+    settings.slow_receive = Duration::from_millis(30);
     settings.shutdown_timeout = Duration::MAX;
     settings.close_policy = ClosePolicy::DropPending;
     settings.scheduler.max_pending = Some(9);

@@ -699,3 +699,55 @@ fn a_name_a_number_and_both_are_different_keys() {
     let received: Vec<_> = std::iter::from_fn(|| probe.try_message()).collect();
     assert_eq!(received, [0, 1, 2, 3, 4, 5]);
 }
+
+/// The keys of the pending timers, with their remaining milliseconds, and `*` for periodic ones.
+fn pending(ctx: &mut Context<Script<&'static str>>) -> String {
+    let listed = ctx.timers().pending().map(|timer| {
+        let left = timer.remaining.map_or("-".to_owned(), |left| left.as_millis().to_string());
+        format!("{}:{left}{}", timer.key.name().unwrap(), if timer.periodic { "*" } else { "" })
+    });
+    listed.collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn pending_timers_are_listed_with_their_remaining_times_in_the_order_in_which_they_were_started() {
+    let kit = TestKit::new("test").unwrap();
+    let probe = kit.probe::<String>("probe");
+    let report = probe.actor().recipient();
+    let act = move |call: Call<&'static str>, ctx: &mut Context<Script<&'static str>>| {
+        match call {
+            Call::Started => {
+                let timers = ctx.timers();
+                timers.start_single("later", ms(100), "later").unwrap();
+                timers.start_with_fixed_delay("delay", ms(30), ms(10), || "delay").unwrap();
+                timers.start_at_fixed_rate("rate", ms(20), ms(40), || "rate").unwrap();
+                timers.start_single("never", Duration::MAX, "never").unwrap();
+                timers.start_single("gone", ms(1), "gone").unwrap();
+                timers.cancel("gone");
+            }
+            Call::Message("later") => {
+                ctx.timers().start_single("delay", ms(7), "anew").unwrap();
+            }
+            _ => {}
+        }
+        let _ = report.tell(pending(ctx));
+    };
+    let actor = kit.spawn("actor", || Script::new(act)).unwrap();
+    assert_eq!(probe.expect_message(), "later:100 delay:30* rate:20* never:-");
+    let next = |within| probe.expect_message_within(ms(within));
+    // The tick that is received counts no more: a rate goes on, a delay begins afterwards.
+    assert_eq!(next(20), "later:80 delay:10* rate:40* never:-");
+    assert_eq!(next(10), "later:70 delay:-* rate:30* never:-");
+    kit.advance(ms(4));
+    actor.tell("now").unwrap();
+    assert_eq!(probe.expect_message(), "later:66 delay:6* rate:26* never:-");
+    // What is due and waits in the mailbox.
+    kit.advance_while_busy(ms(8));
+    actor.tell("now").unwrap();
+    assert_eq!(probe.expect_message(), "later:58 delay:-* rate:18* never:-");
+    assert_eq!(probe.expect_message(), "later:58 delay:10* rate:18* never:-");
+    kit.advance_while_busy(ms(60));
+    let listed: Vec<_> = std::iter::from_fn(|| probe.try_message()).collect();
+    assert_eq!(listed[0], "later:0 delay:-* rate:0* never:-");
+    assert!(listed.last().unwrap().ends_with("never:- delay:7"), "{listed:?}");
+}

@@ -13,7 +13,7 @@ use crate::base::stop_reason::{StopReason, Terminated};
 use crate::base::supervision::Failure;
 use crate::cell::home::Cell;
 use crate::cell::signal::{Due, Resident, Signal, Watcher};
-use crate::dispatcher::workers::about_to_block;
+use crate::dispatcher::workers::{Forgiven, about_to_block};
 use crate::refs::address::{ActorRef, Watched};
 use crate::refs::sends::Scheduler;
 use crate::refs::system::System;
@@ -547,9 +547,11 @@ impl<A: Actor> Context<A> {
 
     /// Runs something that blocks or takes long, after giving the actors that wait for this thread
     /// in particular to other threads. (An actor that always blocks is better
-    /// [pinned](crate::Props::pinned).)
+    /// [pinned](crate::Props::pinned).) The time that it takes does not count for
+    /// [`Builder::slow_receive`](crate::Builder::slow_receive).
     pub fn blocking<R>(&mut self, work: impl FnOnce() -> R) -> R {
         about_to_block();
+        let _forgiven = Forgiven::enter();
         work()
     }
 

@@ -20,7 +20,7 @@ use crate::actor::context::{Actor, Context};
 use crate::base::stop_reason::{StopReason, Terminated};
 use crate::base::supervision::{Directive, Failure, Panic, Restarts, Supervision};
 use crate::cell::dead_letters::Undelivered;
-use crate::cell::home::{Cell, Life, Progress, Turn};
+use crate::cell::home::{Cell, Life, NEVER, Progress, Turn};
 use crate::cell::signal::{Due, Resident, Signal, Watcher};
 use crate::sync::{Arc, Ordering, real_now};
 
@@ -571,10 +571,15 @@ impl<A: Actor> Life<A::Message> for Incarnations<A> {
         let cell = turn.cell();
         let rules = &cell.registry.rules;
         let end_of_slice = rules.time_slice.and_then(|slice| real_now().checked_add(slice));
-        let mut steps = 0;
+        // The watch counts on one step, until it is told of more.
+        let (mut steps, mut looked) = (0, 1_u32);
+        // Before which step the clock is read: for a slice before each, otherwise now and then.
+        let mut reading = turn.begin_watch();
+        let watched = reading != NEVER;
+        let mut bound = if end_of_slice.is_some() { 1 } else { reading.min(rules.throughput) };
         // The hint may have been taken back by an earlier look that came before the announcement.
         let mut signalled = cell.mailbox.is_signalled();
-        loop {
+        let progress = loop {
             if std::mem::take(&mut signalled) || cell.lane.hint() {
                 for signal in cell.take_signals() {
                     self.handle_signal(cell, signal);
@@ -591,16 +596,31 @@ impl<A: Actor> Life<A::Message> for Incarnations<A> {
                 Some(true) | None => {}
             }
             // An actor that is restarted forever lets others have their turn as well.
-            if steps >= rules.throughput
-                || steps > 0 && end_of_slice.is_some_and(|end| real_now() >= end)
-            {
-                break Progress::More;
+            if steps >= bound {
+                let over = steps >= rules.throughput;
+                if end_of_slice.is_none() && over {
+                    break Progress::More;
+                }
+                let now = real_now();
+                if watched {
+                    reading = steps + turn.look(now, steps.wrapping_sub(looked));
+                    looked = steps;
+                }
+                if over || end_of_slice.is_some_and(|end| now >= end) {
+                    break Progress::More;
+                }
+                bound = if end_of_slice.is_some() { steps + 1 } else { reading };
+                bound = bound.min(rules.throughput);
             }
-            steps += 1;
             if change.is_none() && !self.next(turn) {
                 break Progress::Done(seen);
             }
+            steps += 1;
+        };
+        if watched && steps != looked {
+            turn.end_watch(steps.wrapping_sub(looked), reading.saturating_sub(steps));
         }
+        progress
     }
 }
 

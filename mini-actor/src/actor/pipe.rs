@@ -8,7 +8,7 @@ use std::task::{Context as TaskContext, Poll, Wake, Waker};
 
 use crate::actor::context::{Actor, Context};
 use crate::base::panics::guard;
-use crate::dispatcher::workers::{Activate, Dispatcher, Task};
+use crate::dispatcher::workers::{Activate, Dispatcher, Task, is_no_turn};
 use crate::sync::plain::AtomicU8;
 use crate::sync::{Arc, Mutex, Ordering};
 
@@ -66,6 +66,7 @@ impl Drop for Pipe {
 
 impl Activate for Pipe {
     fn activate(self: Arc<Self>) -> bool {
+        is_no_turn();
         // Release, here and below: a thread that wakes it from here on comes after the last poll.
         self.state.store(POLLED, Ordering::Release);
         let waker = Waker::from(Arc::clone(&self));

@@ -117,10 +117,25 @@ struct Timer<M> {
     key: TimerKey,
     source: Source<M>,
     rule: Rule,
-    /// When a fixed rate is due; `None` at a time that no clock reaches.
+    /// When it is due, for a fixed rate without drift. `None` at a time that no clock reaches, and
+    /// while a fixed delay is just being received.
     nominal: Option<Instant>,
     /// The pending timer; of a fixed delay that is just being received, none.
     armed: Option<Cancellable>,
+}
+
+/// A timer of an actor that is active. From [`Timers::pending`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PendingTimer<'a> {
+    /// What it is known by.
+    pub key: &'a TimerKey,
+    /// How long it is until it is due. Zero if it is: then its message waits in the mailbox, or is
+    /// on its way there. `None` if it is due at a time that no clock reaches, and for a fixed delay
+    /// whose message is being received, because the delay begins when that has been handled.
+    pub remaining: Option<Duration>,
+    /// Whether it goes on after its next message.
+    pub periodic: bool,
 }
 
 /// The timers of an actor, each with a key. From [`Context::timers`](crate::Context::timers).
@@ -283,6 +298,56 @@ impl<M: Send + 'static> Timers<M> {
         self.generations.contains_key(&key.into())
     }
 
+    /// The [active](Self::is_active) timers, in the order in which they were started. Takes time
+    /// for each; the clock is read once.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use mini_actor::{Actor, Context};
+    /// use mini_actor::test_kit::TestKit;
+    /// use std::time::Duration;
+    ///
+    /// struct Session;
+    ///
+    /// impl Actor for Session {
+    ///     type Message = &'static str;
+    ///     fn started(&mut self, ctx: &mut Context<Self>) {
+    ///         let second = Duration::from_secs(1);
+    ///         ctx.timers().start_single("idle", 30 * second, "idle").unwrap();
+    ///         ctx.timers().start_at_fixed_rate("beat", second, 10 * second, || "beat").unwrap();
+    ///     }
+    ///     fn receive(&mut self, _: &'static str, ctx: &mut Context<Self>) {
+    ///         for timer in ctx.timers().pending() {
+    ///             println!("{:?} in {:?}", timer.key, timer.remaining);
+    ///         }
+    ///         let left = ctx.timers().pending().map(|timer| (timer.key.name(), timer.remaining));
+    ///         let left: Vec<_> = left.collect();
+    ///         let second = Duration::from_secs(1);
+    ///         assert_eq!(left[0], (Some("idle"), Some(29 * second)));
+    ///         assert_eq!(left[1], (Some("beat"), Some(10 * second)));
+    ///     }
+    /// }
+    ///
+    /// let kit = TestKit::new("test")?;
+    /// kit.spawn("session", || Session)?;
+    /// kit.advance(Duration::from_secs(1));
+    /// assert!(kit.panics().is_empty());
+    /// # Ok(()) }
+    /// ```
+    pub fn pending(&self) -> impl Iterator<Item = PendingTimer<'_>> {
+        let now = self.handle().now();
+        let active =
+            |generation: &u64, key: &TimerKey| self.generations.get(key) == Some(generation);
+        let timers = self.timers.iter().filter(move |(it, timer)| active(it, &timer.key));
+        timers.map(move |(_, timer)| PendingTimer {
+            key: &timer.key,
+            remaining: timer.nominal.map(|due| due.saturating_duration_since(now)),
+            periodic: matches!(timer.source, Source::Every(_)),
+        })
+    }
+
     /// Ends a timer; nothing of it is received any more. Says whether there was one.
     pub fn cancel(&mut self, key: impl Into<TimerKey>) -> bool {
         match self.generations.remove(&key.into()) {
@@ -369,7 +434,7 @@ impl<M: Send + 'static> Timers<M> {
                 };
             }
             Rule::Delay(_) => {
-                timer.armed = None;
+                (timer.armed, timer.nominal) = (None, None);
                 (0, None)
             }
             Rule::Rate(interval, behavior) => {
@@ -395,7 +460,11 @@ impl<M: Send + 'static> Timers<M> {
             self.timers.get(&generation)
         {
             let delay = *delay;
+            let nominal = self.handle().now().checked_add(delay);
             self.arm(generation, delay);
+            if let Some(timer) = self.timers.get_mut(&generation) {
+                timer.nominal = nominal;
+            }
         }
         if let Some(timer) = self.timers.get(&generation)
             && self.generations.get(&timer.key) != Some(&generation)

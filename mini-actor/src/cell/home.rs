@@ -1,7 +1,7 @@
 //! An actor's home: its mailbox, its system lane, its watchers, and its life, which only
 //! activations touch.
 
-use std::any::Any;
+use std::any::{Any, type_name};
 use std::borrow::Borrow;
 use std::panic::resume_unwind;
 use std::time::Instant;
@@ -13,14 +13,15 @@ use crate::cell::askers::Askers;
 use crate::cell::dead_letters::Undelivered;
 use crate::cell::registry::Registry;
 use crate::cell::signal::{Due, Lane, Resident, Signal, Watchers};
+use crate::dispatcher::watch::{Note, Reports};
 use crate::dispatcher::workers::{
-    Activate, Dispatcher, Inside, Mapping, Tally, Task, is_shared_thread,
+    Activate, Dispatcher, Inside, Mapping, Tally, Task, is_shared_thread, with_watch,
 };
 use crate::mailbox::block::Parcel;
 use crate::mailbox::overflow::{Capacity, Overflow};
 use crate::mailbox::queue::{Mailbox, Refused, Sent, Unsent};
 use crate::sync::plain::{AtomicU64, StaticU64};
-use crate::sync::{Arc, Ordering, UnsafeCell, real_now, relax};
+use crate::sync::{Arc, Ordering, UnsafeCell, Weak, real_now, relax};
 
 /// A message of more bytes is not passed on by value more often than it has to be.
 pub(crate) const LARGE: usize = 4096;
@@ -48,6 +49,9 @@ pub(crate) enum Progress {
 pub(crate) trait Life<M>: Send {
     fn run(&mut self, turn: &Turn<'_, M>) -> Progress;
 }
+
+/// Of a turn that nobody watches: after how many calls it looks at the clock.
+pub(crate) const NEVER: u32 = u32::MAX;
 
 /// The right of the one activation to read the mailbox.
 pub(crate) struct Turn<'a, M> {
@@ -80,6 +84,32 @@ impl<'a, M> Turn<'a, M> {
         // Relaxed: a statistic, written by one activation at a time.
         received.store(received.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
         self.tally.add_one();
+    }
+
+    /// The turn begins. Returns after how many calls it is to [look](Self::look) at the clock;
+    /// never if nobody watches it.
+    #[inline]
+    pub(crate) fn begin_watch(&self) -> u32 {
+        let registry = &self.cell.registry;
+        let Some(limit) = registry.rules.slow_receive.filter(|_| !self.cell.pinned) else {
+            return NEVER;
+        };
+        let note = Note { actor: self.cell.id, message_type: type_name::<M>, calls: 0 };
+        let reports = || (limit, Arc::downgrade(registry) as Weak<dyn Reports>);
+        with_watch(|watch| watch.begin(note, reports)).unwrap_or(NEVER)
+    }
+
+    /// It is `now`, and so many calls more than it counts for are over. Returns as
+    /// [`begin_watch`](Self::begin_watch).
+    pub(crate) fn look(&self, now: Instant, calls: u32) -> u32 {
+        with_watch(|watch| watch.look(now, calls, &self.cell.path)).unwrap_or(NEVER)
+    }
+
+    /// The turn, which is watched, ends after so many calls more than it counts for, so many before
+    /// the clock was to be looked at.
+    #[inline]
+    pub(crate) fn end_watch(&self, calls: u32, left: u32) {
+        with_watch(|watch| watch.end(calls, left));
     }
 
     /// How many messages have been taken out.

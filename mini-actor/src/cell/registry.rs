@@ -1,7 +1,7 @@
 //! What the actors of a system share: threads, dead letters, and the tree of living actors.
 
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashSet};
+use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};
 
@@ -11,10 +11,12 @@ use lars_scheduler::{Cancellable, Handle, PendingTask, Refusal, Task, TaskBody};
 
 use crate::base::error::SpawnError;
 use crate::base::panics::guard;
+use crate::base::slow_receive::{SlowHook, SlowReceive};
 use crate::base::stop_reason::{StopReason, Terminated};
 use crate::base::supervision::{Directive, Panic};
 use crate::cell::dead_letters::DeadLetters;
 use crate::cell::signal::Resident;
+use crate::dispatcher::watch::{Note, Reports};
 use crate::dispatcher::workers::{Dispatcher, Inside};
 use crate::sync::plain::AtomicU64;
 use crate::sync::{Arc, CHECKED, Condvar, Mutex, Ordering, real_now};
@@ -29,6 +31,8 @@ pub(crate) struct Rules {
     pub(crate) throughput: u32,
     /// And how long it may take for them.
     pub(crate) time_slice: Option<Duration>,
+    /// What is too long for a message, if anything is.
+    pub(crate) slow_receive: Option<Duration>,
     /// Called with the end of each actor. Must not panic.
     pub(crate) on_stop: Option<StopHook>,
 }
@@ -49,7 +53,10 @@ pub(crate) struct Registry {
     pub(crate) dead_letters: Arc<DeadLetters>,
     /// Until the system is over.
     on_panic: Mutex<Option<PanicHook>>,
+    /// Until the system is over.
+    on_slow: Mutex<Option<SlowHook>>,
     pub(crate) panics: AtomicU64,
+    slow_receives: AtomicU64,
     pub(crate) restarts: AtomicU64,
     /// How many actors without a name there were.
     pub(crate) anonymous: AtomicU64,
@@ -177,6 +184,10 @@ pub struct SystemMetrics {
     pub restarts: u64,
     /// Messages that reached nobody.
     pub dead_letters: u64,
+    /// Messages whose handler ran for longer than
+    /// [`Builder::slow_receive`](crate::Builder::slow_receive). If several ran between two readings
+    /// of the clock, they count once.
+    pub slow_receives: u64,
 }
 
 impl Registry {
@@ -186,6 +197,7 @@ impl Registry {
         dispatcher: Dispatcher,
         rules: Rules,
         on_panic: Option<PanicHook>,
+        on_slow: Option<SlowHook>,
     ) -> Self {
         Self {
             name,
@@ -194,7 +206,9 @@ impl Registry {
             rules,
             dead_letters: Arc::new(DeadLetters::new()),
             on_panic: Mutex::new(on_panic),
+            on_slow: Mutex::new(on_slow),
             panics: AtomicU64::new(0),
+            slow_receives: AtomicU64::new(0),
             restarts: AtomicU64::new(0),
             anonymous: AtomicU64::new(0),
             tree: Mutex::new(Tree::new()),
@@ -314,6 +328,8 @@ impl Registry {
         let on_panic = self.on_panic.lock().take();
         // Outside the lock: its destructor is foreign code.
         guard("the destructor of the panic hook", || drop(on_panic));
+        let on_slow = self.on_slow.lock().take();
+        guard("the destructor of the hook for slow messages", || drop(on_slow));
     }
 
     /// No actor is alive, and none will be: tells those that asked, and ends the threads.
@@ -394,6 +410,38 @@ impl Registry {
         // If the table never stopped growing, some were looked at twice.
         let mut seen = HashSet::new();
         deepest.into_iter().filter(move |(_, path)| seen.insert(Arc::clone(path)))
+    }
+
+    /// The paths of these actors, as far as they live. The lock is never held for long, whatever
+    /// the number of actors.
+    fn paths_of(&self, wanted: &HashSet<u64>) -> HashMap<u64, Arc<str>> {
+        let mut found = HashMap::new();
+        for table in 0..TABLES {
+            let (mut next, mut places, mut begun) = (0, 0, 0);
+            loop {
+                let tree = self.tree.lock();
+                let actors = &tree.actors[table];
+                let now = actors.num_buckets();
+                if now != places && begun <= AGAIN {
+                    // As in `deepest_of`.
+                    (next, places, begun) = (0, now, begun + 1);
+                }
+                let end = now.min(next + STEP);
+                for (_, actor) in (next..end).filter_map(|place| actors.get_bucket(place)) {
+                    if wanted.contains(&actor.id()) {
+                        found.insert(actor.id(), Arc::clone(actor.path()));
+                    }
+                }
+                next = end;
+                if found.len() == wanted.len() {
+                    return found;
+                }
+                if next >= now {
+                    break;
+                }
+            }
+        }
+        found
     }
 
     /// Accepts no more actors, and asks those without a parent to stop, in the order in which they
@@ -477,6 +525,55 @@ impl Registry {
             panicked: self.panics.load(Ordering::Relaxed),
             restarts: self.restarts.load(Ordering::Relaxed),
             dead_letters: self.dead_letters.count(),
+            slow_receives: self.slow_receives.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl Reports for Registry {
+    fn slow(&self, run_time: Duration, turns: &[Note], last: Option<&Arc<str>>) {
+        // Relaxed: a statistic.
+        self.slow_receives.fetch_add(1, Ordering::Relaxed);
+        let at_hand = turns.last().map(|turn| turn.actor).zip(last.cloned());
+        let calls: u64 = turns.iter().map(|turn| u64::from(turn.calls)).sum();
+        // Those in question: an actor that nothing called was not slow, unless there is no other.
+        let called = |turn: &&Note| calls == 0 || turn.calls > 0;
+        let mut wanted: HashSet<u64> = turns.iter().filter(called).map(|turn| turn.actor).collect();
+        let mut paths = HashMap::new();
+        if let Some((actor, path)) = at_hand
+            && wanted.remove(&actor)
+        {
+            paths.insert(actor, path);
+        }
+        if !wanted.is_empty() {
+            paths.extend(self.paths_of(&wanted));
+        }
+        // In the order in which they ran, each once.
+        let mut named = Vec::new();
+        for turn in turns {
+            if let Some(path) = paths.remove(&turn.actor) {
+                named.push((path, turn.message_type));
+            }
+        }
+        let unknown = || turns.first().map_or("", |turn| (turn.message_type)());
+        let (actor, message_type) = match named.first() {
+            Some((path, message_type)) => (&**path, message_type()),
+            None => ("", unknown()),
+        };
+        let others: Vec<_> = named.iter().skip(1).map(|(path, _)| Arc::clone(path)).collect();
+        let calls = calls.max(1);
+        quietly(|| {
+            let or = (!others.is_empty()).then(|| tracing::field::debug(&others));
+            tracing::warn!(
+                target: "mini_actor",
+                actor, message_type, ?run_time, calls, or_one_of = or, "a slow message"
+            );
+        });
+        // Called outside the lock: it is foreign code.
+        let hook = self.on_slow.lock().clone();
+        if let Some(hook) = hook {
+            let slow = SlowReceive { actor, message_type, run_time, calls, others: &others };
+            guard("the hook for slow messages", || hook(&slow));
         }
     }
 }

@@ -24,6 +24,7 @@ use crossbeam_deque::{Injector, Steal, Stealer, Worker as Queue};
 use lars_scheduler::idle::{Idle, Sleeper};
 
 use crate::base::panics::guard;
+use crate::dispatcher::watch::Watch;
 use crate::sync::plain::{AtomicBool, AtomicU64};
 use crate::sync::{
     Arc, Condvar, LocalKey, Mutex, Ordering, fence, real_now, round_again, thread, thread_local,
@@ -221,6 +222,7 @@ struct Worker {
     /// What runs now blocks, or takes long: until its turn is over nothing must wait for this
     /// thread.
     blocks: Cell<bool>,
+    watch: Watch,
 }
 
 thread_local! {
@@ -251,6 +253,35 @@ pub(crate) fn about_to_block() {
             worker.shared.idle.notify();
         }
     });
+}
+
+/// Calls `look` with what the calling thread knows of the time, if it is a worker.
+#[inline]
+pub(crate) fn with_watch<R>(look: impl FnOnce(&Watch) -> R) -> Option<R> {
+    with_current(|worker| look(&worker.watch))
+}
+
+/// The calling thread begins something that is no turn of an actor.
+pub(crate) fn is_no_turn() {
+    with_watch(Watch::pause);
+}
+
+/// Until this is dropped, time does not count as that of the message that is received now.
+pub(crate) struct Forgiven {
+    since: Instant,
+}
+
+impl Forgiven {
+    pub(crate) fn enter() -> Self {
+        Self { since: real_now() }
+    }
+}
+
+impl Drop for Forgiven {
+    fn drop(&mut self) {
+        let time = real_now().saturating_duration_since(self.since);
+        with_watch(|watch| watch.forgive(time));
+    }
 }
 
 /// A future of this crate was polled and is not ready. In an actor's turn this means that the actor
@@ -307,7 +338,8 @@ impl Pool {
             thread.spawn(move || {
                 let shared = Arc::clone(&running.0);
                 let (slot, blocks) = (UnsafeCell::new(None), Cell::new(false));
-                work(Worker { shared, number, queue, slot, blocks }, &sleeper);
+                let watch = Watch::new();
+                work(Worker { shared, number, queue, slot, blocks, watch }, &sleeper);
                 drop(running);
             })?;
         }
@@ -489,6 +521,8 @@ fn work(worker: Worker, sleeper: &Sleeper) {
             continue;
         }
         if !searching {
+            // Not later: what a hook schedules here is found by the search.
+            worker.watch.pause();
             searching = true;
             shared.idle.begin_search();
         }

@@ -12,15 +12,18 @@ use lars_scheduler::{
 };
 
 use crate::base::error::{BuildError, NAME_RULE, is_name};
+use crate::base::slow_receive::{SlowHook, SlowReceive};
 use crate::base::supervision::{Directive, Panic};
 use crate::cell::dead_letters::{DeadLetter, Hook};
 use crate::cell::registry::{PanicHook, Registry, Rules, StopHook, SystemMetrics};
-use crate::dispatcher::workers::{Activate, Dispatcher, LAST_TURNS, Manual, Pool, Task};
+use crate::dispatcher::workers::{
+    Activate, Dispatcher, LAST_TURNS, Manual, Pool, Task, is_no_turn,
+};
 use crate::refs::system::System;
 use crate::sync::plain::AtomicBool;
 use crate::sync::{Arc, Mutex, Ordering, real_now};
 use crate::system::close::{CloseError, ClosePolicy, CloseReport};
-use crate::system::settings::Settings;
+use crate::system::settings::{SLOW_RECEIVE, Settings};
 
 /// The most messages of one activation.
 const MAX_THROUGHPUT: usize = 1 << 20;
@@ -57,6 +60,7 @@ pub struct Builder {
     threads: usize,
     throughput: usize,
     time_slice: Option<Duration>,
+    slow_receive: Duration,
     scheduler: SetScheduler,
     /// A scheduler that somebody else owns.
     foreign: Option<Handle>,
@@ -64,6 +68,7 @@ pub struct Builder {
     close_policy: ClosePolicy,
     on_dead_letter: Option<Hook>,
     pub(crate) on_panic: Option<PanicHook>,
+    on_slow: Option<SlowHook>,
     /// For a test kit.
     pub(crate) on_stop: Option<StopHook>,
 }
@@ -72,13 +77,14 @@ impl Builder {
     /// Takes all settings that are plain values from `settings`, for example from a file. They
     /// replace those set before. See [`Settings`].
     pub fn settings(self, settings: Settings) -> Self {
-        let Settings { threads, throughput, time_slice, shutdown_timeout, close_policy, .. } =
-            settings;
+        let Settings { threads, throughput, time_slice, slow_receive, .. } = settings;
+        let Settings { shutdown_timeout, close_policy, .. } = settings;
         let mut scheduler = settings.scheduler;
         scheduler.thread_name.get_or_insert_with(|| scheduler_name(&self.name));
         let threads = threads.unwrap_or_else(default_threads);
-        Self { threads, throughput, time_slice, shutdown_timeout, close_policy, ..self }
-            .scheduler(|builder| builder.settings(scheduler))
+        let plain =
+            Self { threads, throughput, time_slice, slow_receive, shutdown_timeout, ..self };
+        Self { close_policy, ..plain }.scheduler(|builder| builder.settings(scheduler))
     }
 
     /// How many threads run the actors, from 1 to 1,024; as many as the machine has cores by
@@ -101,6 +107,18 @@ impl Builder {
     /// interrupted.
     pub fn time_slice(mut self, slice: Duration) -> Self {
         self.time_slice = Some(slice);
+        self
+    }
+
+    /// How long the handler of a message may run before the message counts as slow: 100 ms by
+    /// default. [`Duration::MAX`] turns it off.
+    ///
+    /// A slow message is logged at `WARN`, counted in
+    /// [`SystemMetrics::slow_receives`](crate::SystemMetrics::slow_receives), and passed to the
+    /// hook of [`on_slow`](Self::on_slow), after it has been received. [`SlowReceive`] says what
+    /// exactly is seen. In virtual time nothing is slow.
+    pub fn slow_receive(mut self, threshold: Duration) -> Self {
+        self.slow_receive = threshold;
         self
     }
 
@@ -223,6 +241,15 @@ impl Builder {
         self
     }
 
+    /// Calls `hook` for every slow message, after it has been received, on the thread that received
+    /// it, where the other actors wait meanwhile. They are logged and counted in any case. A hook
+    /// that panics is logged. What it holds is dropped when the system has been dropped and the
+    /// last actor has stopped. What is slow says [`slow_receive`](Self::slow_receive).
+    pub fn on_slow(mut self, hook: impl Fn(&SlowReceive<'_>) + Send + Sync + 'static) -> Self {
+        self.on_slow = Some(Arc::new(hook));
+        self
+    }
+
     /// Starts the system: its scheduler's thread, and the threads for the actors.
     ///
     /// # Errors
@@ -248,6 +275,7 @@ impl Builder {
         self.check()?;
         // A slice is of real time, and so different each time.
         self.time_slice = None;
+        self.slow_receive = Duration::MAX;
         let dispatcher = Dispatcher::Manual(Arc::new(Manual::new()));
         let time = Arc::new(self.scheduler_on(&dispatcher).build_virtual()?);
         let stopped = Arc::clone(&time);
@@ -281,9 +309,11 @@ impl Builder {
         let rules = Rules {
             throughput: self.throughput as u32,
             time_slice: self.time_slice,
+            slow_receive: (self.slow_receive < Duration::MAX).then_some(self.slow_receive),
             on_stop: self.on_stop,
         };
-        let registry = Registry::new(self.name, timers, dispatcher, rules, self.on_panic);
+        let (name, on_panic, on_slow) = (self.name, self.on_panic, self.on_slow);
+        let registry = Registry::new(name, timers, dispatcher, rules, on_panic, on_slow);
         if let Some(hook) = self.on_dead_letter {
             registry.dead_letters.subscribe(hook).forever();
         }
@@ -300,7 +330,8 @@ impl Builder {
 
 show!([] Builder, "Builder", |it|
     name: it.name, threads: it.threads, throughput: it.throughput, time_slice: it.time_slice,
-    shutdown_timeout: it.shutdown_timeout, close_policy: it.close_policy
+    slow_receive: it.slow_receive, shutdown_timeout: it.shutdown_timeout,
+    close_policy: it.close_policy
 );
 
 fn scheduler_name(system: &str) -> String {
@@ -328,6 +359,7 @@ struct Closure(Mutex<Option<Runnable>>);
 
 impl Activate for Closure {
     fn activate(self: Arc<Self>) -> bool {
+        is_no_turn();
         let task = self.0.lock().take();
         if let Some(task) = task {
             task.run();
@@ -412,12 +444,14 @@ impl ActorSystem {
             threads: default_threads(),
             throughput: 64,
             time_slice: None,
+            slow_receive: SLOW_RECEIVE,
             scheduler: Box::new(|scheduler| scheduler),
             foreign: None,
             shutdown_timeout: Duration::from_secs(5),
             close_policy: ClosePolicy::default(),
             on_dead_letter: None,
             on_panic: None,
+            on_slow: None,
             on_stop: None,
         }
     }

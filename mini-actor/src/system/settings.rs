@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use crate::system::close::ClosePolicy;
 
+/// How long a message may take before it counts as slow.
+pub(crate) const SLOW_RECEIVE: Duration = Duration::from_millis(100);
+
 /// All settings of a [`Builder`](crate::Builder) that are plain values, for programs that read them
 /// from a file. Hooks are set on the builder.
 ///
@@ -43,6 +46,9 @@ pub struct Settings {
     /// [`Builder::time_slice`](crate::Builder::time_slice); `None` is no limit.
     #[cfg_attr(feature = "serde", serde(with = "humantime_serde"))]
     pub time_slice: Option<Duration>,
+    /// [`Builder::slow_receive`](crate::Builder::slow_receive); 100 ms.
+    #[cfg_attr(feature = "serde", serde(with = "humantime_serde"))]
+    pub slow_receive: Duration,
     /// [`Builder::shutdown_timeout`](crate::Builder::shutdown_timeout); 5 s.
     #[cfg_attr(feature = "serde", serde(with = "humantime_serde"))]
     pub shutdown_timeout: Duration,
@@ -59,6 +65,7 @@ impl Default for Settings {
             threads: None,
             throughput: 64,
             time_slice: None,
+            slow_receive: SLOW_RECEIVE,
             shutdown_timeout: Duration::from_secs(5),
             close_policy: ClosePolicy::default(),
             scheduler: lars_scheduler::Settings::default(),

@@ -1,0 +1,280 @@
+//! Which messages take too long, from few readings of the clock.
+
+use std::cell::{Cell, OnceCell};
+use std::time::{Duration, Instant};
+
+use crate::sync::{Arc, Weak, real_now};
+
+/// One reading stands for at most so many calls of actors. At 25 ns a reading, a call pays 0.8 ns.
+const STRIDE: u32 = 32;
+/// How many turns are noted between two readings.
+const NOTED: usize = STRIDE as usize;
+/// If it is longer than this since the last reading, the next one comes after a single call: beside
+/// such calls a reading costs nothing.
+const LONG: Duration = Duration::from_micros(10);
+/// For how many readings after a report each stands for a single call.
+const CAREFUL: u32 = 1_000;
+
+/// A turn of an actor, or the part of one that lies between two readings.
+#[derive(Clone, Copy)]
+pub(crate) struct Note {
+    /// The number of the actor. (Its path would cost two atomic operations on a line of memory that
+    /// a turn does not touch otherwise.)
+    pub(crate) actor: u64,
+    pub(crate) message_type: fn() -> &'static str,
+    /// How many messages it received; other calls of the actor count as well.
+    pub(crate) calls: u32,
+}
+
+/// Is told of what took too long.
+pub(crate) trait Reports: Send + Sync {
+    /// These turns, at least one, took so long together. `last` is the path of the last one's
+    /// actor, if it is at hand.
+    fn slow(&self, took: Duration, turns: &[Note], last: Option<&Arc<str>>);
+}
+
+/// What a worker knows of the time. It is the worker's own, and never borrowed while foreign code
+/// runs.
+///
+/// Between two readings turns are only noted, and a turn counts its calls in a register. The clock
+/// is read when there have been enough, or when the worker does something else: nothing, or what is
+/// no actor. So whatever takes long is seen before the worker sleeps.
+pub(crate) struct Watch {
+    /// What is too long, and who is told. Known from the first turn on.
+    reports: OnceCell<(Duration, Weak<dyn Reports>)>,
+    /// The last reading.
+    now: Cell<Instant>,
+    /// For how many calls more it stands.
+    left: Cell<u32>,
+    /// For how many the next one will stand, if calls are as fast as they were.
+    stride: Cell<u32>,
+    /// For how many readings more it stands for one call only.
+    careful: Cell<u32>,
+    /// What has begun since the last reading: the first `noted` of them.
+    turns: [Cell<Note>; NOTED],
+    noted: Cell<usize>,
+}
+
+impl Watch {
+    pub(crate) fn new() -> Self {
+        const NONE: Note = Note { actor: 0, message_type: || "", calls: 0 };
+        Self {
+            reports: OnceCell::new(),
+            now: Cell::new(real_now()),
+            left: Cell::new(0),
+            stride: Cell::new(1),
+            careful: Cell::new(0),
+            turns: [const { Cell::new(NONE) }; NOTED],
+            noted: Cell::new(0),
+        }
+    }
+
+    /// A turn begins, and counts as one of a single call: most are. If it is that, it needs no
+    /// [end](Self::end). Returns after how many calls the clock is to be [looked at](Self::look).
+    #[inline]
+    pub(crate) fn begin(
+        &self,
+        turn: Note,
+        reports: impl FnOnce() -> (Duration, Weak<dyn Reports>),
+    ) -> u32 {
+        self.reports.get_or_init(reports);
+        // A turn in which nothing is called uses up no call.
+        if self.left.get() == 0 || self.noted.get() == NOTED {
+            self.read(real_now(), None);
+        }
+        self.note(Note { calls: 1, ..turn });
+        let left = self.left.get();
+        self.left.set(left - 1);
+        left
+    }
+
+    #[inline]
+    fn note(&self, turn: Note) {
+        let noted = self.noted.get();
+        self.turns[noted % NOTED].set(turn);
+        self.noted.set(noted + 1);
+    }
+
+    /// So many calls more than it counts for are over in the current turn, of the actor of this
+    /// path, and it goes on. Returns as [`begin`](Self::begin), and counts for none from here on.
+    pub(crate) fn look(&self, now: Instant, calls: u32, path: &Arc<str>) -> u32 {
+        let turn = self.count(calls);
+        self.read(now, Some(path));
+        self.note(Note { calls: 0, ..turn });
+        self.left.get()
+    }
+
+    /// The turn ends after so many calls more than it counts for, so many before the clock was to
+    /// be looked at. (One call less wraps around.)
+    #[inline]
+    pub(crate) fn end(&self, calls: u32, left: u32) {
+        self.count(calls);
+        self.left.set(left);
+    }
+
+    #[inline]
+    fn count(&self, calls: u32) -> Note {
+        let current = &self.turns[self.noted.get().wrapping_sub(1) % NOTED];
+        let mut turn = current.get();
+        turn.calls = turn.calls.wrapping_add(calls);
+        current.set(turn);
+        turn
+    }
+
+    /// From now on this thread does something else.
+    #[inline]
+    pub(crate) fn pause(&self) {
+        if self.noted.get() > 0 {
+            self.read(real_now(), None);
+        }
+        self.left.set(0);
+    }
+
+    /// The current call is not to answer for so long.
+    pub(crate) fn forgive(&self, time: Duration) {
+        self.now.set(self.now.get() + time);
+    }
+
+    /// What has begun since the last reading was over by `now`.
+    fn read(&self, now: Instant, last: Option<&Arc<str>>) {
+        let took = now.saturating_duration_since(self.now.replace(now));
+        let noted = self.noted.replace(0).min(NOTED);
+        let careful = self.careful.get();
+        self.careful.set(careful.saturating_sub(1));
+        let stride =
+            if took > LONG || careful > 0 { 1 } else { (2 * self.stride.get()).min(STRIDE) };
+        self.stride.set(stride);
+        self.left.set(stride);
+        if let Some((limit, reports)) = self.reports.get()
+            && noted > 0
+            && took > *limit
+        {
+            self.careful.set(CAREFUL);
+            self.report(took, noted, reports, last);
+        }
+    }
+
+    #[cold]
+    fn report(
+        &self,
+        took: Duration,
+        noted: usize,
+        reports: &Weak<dyn Reports>,
+        last: Option<&Arc<str>>,
+    ) {
+        let turns: Vec<Note> = self.turns[..noted].iter().map(Cell::get).collect();
+        if let Some(reports) = reports.upgrade() {
+            reports.slow(took, &turns, last);
+        }
+        // The report itself is nobody's.
+        self.now.set(real_now());
+    }
+}
+
+#[cfg(all(test, not(any(lars_loom, lars_shuttle))))]
+mod tests {
+    use super::*;
+    use crate::sync::Mutex;
+
+    /// Keeps who is in question, and the calls of each.
+    #[derive(Default)]
+    struct Kept(Mutex<Vec<Vec<(u64, u32)>>>);
+
+    impl Reports for Kept {
+        fn slow(&self, _: Duration, turns: &[Note], _: Option<&Arc<str>>) {
+            self.0.lock().push(turns.iter().map(|turn| (turn.actor, turn.calls)).collect());
+        }
+    }
+
+    struct Set {
+        watch: Watch,
+        kept: Arc<Kept>,
+    }
+
+    impl Set {
+        fn new() -> Self {
+            Self { watch: Watch::new(), kept: Arc::default() }
+        }
+
+        /// A turn of so many calls, each of which takes no time, according to a clock that stands.
+        fn turn(&self, actor: u64, calls: u32) {
+            let now = self.watch.now.get();
+            let kept: Arc<dyn Reports> = Arc::clone(&self.kept) as _;
+            let reports = || (Duration::from_secs(1), Arc::downgrade(&kept));
+            let note = Note { actor, message_type: || "u32", calls: 0 };
+            let mut left = self.watch.begin(note, reports);
+            // Whatever the real clock said.
+            self.watch.now.set(now);
+            let mut more = 0_u32.wrapping_sub(1);
+            for _ in 0..calls {
+                if left == 0 {
+                    left = self.watch.look(now, more, &Arc::from("/actor"));
+                    more = 0;
+                }
+                left -= 1;
+                more = more.wrapping_add(1);
+            }
+            if more != 0 {
+                self.watch.end(more, left);
+            }
+        }
+
+        /// Reads the clock so much later.
+        fn later(&self, time: Duration) {
+            self.watch.read(self.watch.now.get() + time, None);
+        }
+
+        fn reports(&self) -> Vec<Vec<(u64, u32)>> {
+            std::mem::take(&mut self.kept.0.lock())
+        }
+    }
+
+    const LIMIT: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn what_ran_alone_is_named_alone_and_what_ran_together_with_its_calls() {
+        let set = Set::new();
+        set.turn(7, 1);
+        set.later(LIMIT);
+        assert!(set.reports().is_empty(), "no longer than the limit");
+        set.turn(7, 1);
+        set.later(2 * LIMIT);
+        assert_eq!(set.reports(), [[(7, 1)]]);
+        let set = Set::new();
+        for _ in 0..8 {
+            set.later(Duration::ZERO);
+        }
+        assert_eq!(set.watch.left.get(), STRIDE);
+        set.turn(7, 3);
+        set.turn(8, 1);
+        set.later(2 * LIMIT);
+        assert_eq!(set.reports(), [[(7, 3), (8, 1)]]);
+        assert_eq!(set.watch.left.get(), 1, "the next one is alone");
+    }
+
+    #[test]
+    fn calls_that_are_fast_share_their_readings() {
+        let set = Set::new();
+        set.turn(7, 10_000);
+        let turns = set.watch.noted.get();
+        assert_eq!((turns, set.watch.stride.get()), (1, STRIDE));
+    }
+
+    #[test]
+    fn turns_without_a_call_are_not_noted_without_end() {
+        let set = Set::new();
+        for actor in 0..10_000 {
+            set.turn(actor, 0);
+            assert!(set.watch.noted.get() <= NOTED);
+        }
+    }
+
+    #[test]
+    fn time_that_is_forgiven_makes_nothing_slow() {
+        let set = Set::new();
+        set.turn(7, 1);
+        set.watch.forgive(5 * LIMIT);
+        set.watch.read(set.watch.now.get() + LIMIT, None);
+        assert!(set.reports().is_empty());
+    }
+}
