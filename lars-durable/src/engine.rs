@@ -77,6 +77,10 @@ pub(crate) enum Output {
     /// `lost`.
     #[cfg(feature = "actors")]
     Vacate { bucket: BucketNo, epoch: u32, lost: bool },
+    /// Runs of this epoch may bring somebody into this bucket again. It ends each
+    /// [`Vacate`](Self::Vacate).
+    #[cfg(feature = "actors")]
+    Admit { bucket: BucketNo, epoch: u32 },
     /// The node has left. `abandoned` runs had not ended.
     Closed { abandoned: usize },
 }

@@ -71,6 +71,12 @@ pub(crate) trait RunHandler: Send + Sync {
     fn vacate(&self, bucket: BucketNo, epoch: u32, lost: bool) {
         let _ = (bucket, epoch, lost);
     }
+
+    /// Runs of this epoch may bring somebody into this bucket again.
+    #[cfg(feature = "actors")]
+    fn admit(&self, bucket: BucketNo, epoch: u32) {
+        let _ = (bucket, epoch);
+    }
 }
 
 /// All handlers of a node, in the order of its settings.

@@ -5,6 +5,8 @@
 //! when the outcome of its transaction is unknown; what each verb says about that is the contract
 //! that `proof::conformance` holds against each store.
 
+#[cfg(feature = "test-kit")]
+mod faulty;
 mod memory;
 #[cfg(feature = "postgres")]
 mod postgres;
@@ -12,6 +14,8 @@ mod sqlite;
 
 use std::fmt;
 
+#[cfg(feature = "test-kit")]
+pub(crate) use self::faulty::FaultyStore;
 pub(crate) use self::memory::MemoryStore;
 #[cfg(feature = "postgres")]
 pub(crate) use self::postgres::{Bell, Connect, Place, PostgresStore, Tls, completion};

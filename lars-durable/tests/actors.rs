@@ -28,6 +28,8 @@ enum Event {
     Script(Vec<Step>),
     /// Says how many are left, and starts itself again at the same key.
     Chain(u32),
+    /// Starts a reminder at the key `self` that does these steps: once, or at a fixed rate.
+    Own(bool, Vec<Step>),
     Stop,
 }
 
@@ -38,6 +40,9 @@ enum Step {
     Delay(String, u64, String),
     Cancel(String),
     Panic,
+    PanicAtFirst,
+    Say(String),
+    Stop,
 }
 
 impl Payload for Event {
@@ -93,6 +98,13 @@ impl DurableActor for Order {
                     ctx.reminders().start_single("chain", SECOND, Event::Chain(left)).unwrap();
                 }
             }
+            Event::Own(periodic, steps) => {
+                let (mut reminders, event) = (ctx.reminders(), Event::Script(steps));
+                match periodic {
+                    true => reminders.start_at_fixed_rate("self", SECOND, SECOND, event).unwrap(),
+                    false => reminders.start_single("self", SECOND, event).unwrap(),
+                }
+            }
             Event::Stop => ctx.stop(),
         }
     }
@@ -120,6 +132,9 @@ impl Order {
             }
             Step::Cancel(key) => reminders.cancel(key).unwrap(),
             Step::Panic => panic!("on purpose"),
+            Step::PanicAtFirst => assert!(ctx.delivery().unwrap().attempt > 1, "on purpose"),
+            Step::Say(what) => self.note(&what, ctx),
+            Step::Stop => ctx.stop(),
         }
     }
 }
@@ -472,6 +487,55 @@ fn the_actors_of_a_node_that_lost_its_lease_are_killed_and_live_again_elsewhere(
 }
 
 #[test]
+fn an_actor_whose_node_lost_its_lease_for_a_while_is_made_again_by_the_next_message() {
+    // Nobody else took its buckets, so it has them in the same epoch as before.
+    let bench = Bench::new();
+    let node = bench.node();
+    say(&node, "order/17", "first");
+    bench.kit.advance(SECOND);
+    for round in 1..=3 {
+        bench.store.set_reachable(false);
+        bench.kit.advance(LEASE * 9 / 10);
+        let expected: &[&str] = match round {
+            1 => &["started", "first", "stopped: Killed"],
+            _ => &["started", "second", "stopped: Killed"],
+        };
+        assert_eq!(bench.whats(), expected, "round {round}");
+        bench.store.set_reachable(true);
+        bench.kit.advance(3 * SECOND);
+        let before = node.metrics().started;
+        say(&node, "order/17", "second");
+        bench.kit.advance(SECOND);
+        assert_eq!(node.metrics().started - before, 1, "round {round}");
+    }
+    assert_eq!(bench.whats(), ["started", "second"]);
+    assert!(is_empty(&node));
+}
+
+#[test]
+fn an_actor_that_takes_long_to_die_after_a_lost_lease_keeps_no_other_of_its_bucket_waiting() {
+    let bench = Bench::new();
+    let node = bench.node();
+    // More than buckets, so that each has some.
+    let names: Vec<String> = (0..256).map(|number| format!("order/{number}")).collect();
+    names.iter().for_each(|name| say(&node, name, "first"));
+    bench.kit.advance(SECOND);
+    let before = node.metrics().started;
+    bench.store.set_reachable(false);
+    // They are told to go, and busy.
+    bench.kit.advance_while_busy(LEASE * 9 / 10);
+    bench.store.set_reachable(true);
+    bench.kit.advance_while_busy(3 * SECOND);
+    names.iter().for_each(|name| say(&node, name, "second"));
+    bench.kit.advance_while_busy(5 * SECOND);
+    let started = node.metrics().started - before;
+    assert_eq!(started, 256, "each message is on its way to its actor, once");
+    bench.kit.advance(SECOND);
+    assert_eq!(bench.notes_of("second").len(), 256);
+    assert!(is_empty(&node));
+}
+
+#[test]
 fn closing_the_node_stops_its_actors_and_gives_its_buckets_back_at_once() {
     let bench = Bench::new();
     let one = bench.node();
@@ -578,6 +642,51 @@ fn a_reminder_may_start_itself_again_in_its_own_handler() {
     assert_eq!(bench.whats(), expected);
     assert!(is_empty(&node));
     assert_eq!(node.metrics().stale, 0);
+}
+
+#[test]
+fn a_reminder_that_ends_itself_in_its_own_handler_is_received_once_and_is_gone() {
+    let (say, cancel) = (Step::Say("received".into()), Step::Cancel("self".into()));
+    let again = start("self", 5, "again");
+    let ways = [
+        (vec![say.clone(), cancel.clone()], 0),
+        (vec![say.clone(), cancel.clone(), Step::Stop], 0),
+        (vec![say.clone(), cancel.clone(), cancel.clone()], 0),
+        (vec![say.clone(), cancel.clone(), again.clone()], 1),
+        (vec![say, again, cancel], 0),
+    ];
+    for (steps, successors) in ways {
+        for periodic in [false, true] {
+            let bench = Bench::new();
+            let node = bench.node_with(bench.kind().max_attempts(1));
+            tell(&node, "order/17", Event::Own(periodic, steps.clone()));
+            bench.kit.advance(MINUTE);
+            let whats = bench.whats();
+            let count = |what: &str| whats.iter().filter(|seen| *seen == what).count();
+            let (received, after) = (count("received"), count("again"));
+            assert_eq!((received, after), (1, successors), "{steps:?}, periodic: {periodic}");
+            assert!(is_empty(&node), "{steps:?}, periodic: {periodic}");
+            let seen = node.metrics();
+            let failed = (seen.retried, seen.parked, seen.stale);
+            assert_eq!(failed, (0, 0, 0), "{steps:?}, periodic: {periodic}");
+            assert_eq!(seen.done, 2 + successors as u64, "{steps:?}, periodic: {periodic}");
+        }
+    }
+}
+
+#[test]
+fn a_reminder_that_cancels_itself_and_then_fails_comes_again() {
+    for periodic in [false, true] {
+        let bench = Bench::new();
+        let node = bench.node();
+        let steps = vec![Step::Cancel("self".into()), Step::PanicAtFirst, Step::Say("done".into())];
+        tell(&node, "order/17", Event::Own(periodic, steps));
+        bench.kit.advance(MINUTE);
+        let notes = bench.notes_of("done");
+        let attempts: Vec<u32> = notes.iter().map(|note| note.attempt).collect();
+        assert_eq!(attempts, [2], "periodic: {periodic}");
+        assert!(is_empty(&node));
+    }
 }
 
 #[test]

@@ -22,6 +22,8 @@ use super::timers::Timers;
 use crate::engine::NodeSettings;
 use crate::error::{CloseError, StartError};
 use crate::runtime::{Runtime, Submitted, promise};
+#[cfg(feature = "test-kit")]
+use crate::store::FaultyStore;
 use crate::store::{Backend, MemoryStore, SqliteStore, Synchronous};
 #[cfg(feature = "postgres")]
 use crate::store::{Connect, Place as StorePlace, PostgresStore, Tls};
@@ -71,7 +73,7 @@ enum Place {
 /// A store in virtual time.
 #[cfg(feature = "test-kit")]
 pub(super) struct VirtualPlace {
-    pub(super) store: MemoryStore,
+    pub(super) store: FaultyStore,
     pub(super) time: lars_scheduler::Handle,
     pub(super) seed: u64,
 }
@@ -269,7 +271,7 @@ impl Builder {
 
     /// A node on this store, in virtual time.
     #[cfg(feature = "test-kit")]
-    pub(super) fn on(store: MemoryStore, time: lars_scheduler::Handle, seed: u64) -> Self {
+    pub(super) fn on(store: FaultyStore, time: lars_scheduler::Handle, seed: u64) -> Self {
         Self::new(Place::Virtual(VirtualPlace { store, time, seed }))
     }
 

@@ -40,7 +40,7 @@ use std::fmt;
 use lars_scheduler::Handle;
 
 use super::durable::Builder;
-use crate::store::MemoryStore;
+use crate::store::{FaultyStore, MemoryStore};
 use crate::sync::{Arc, AtomicUsize, Ordering};
 use crate::time::Timestamp;
 
@@ -57,7 +57,7 @@ const START: i64 = 1_700_000_000_000_000;
 /// notify each other: what is due at once in a bucket of another node is found with its next sweep,
 /// within three seconds, and a free bucket with the next renewal of a lease.
 pub struct Store {
-    store: MemoryStore,
+    store: FaultyStore,
     time: Handle,
     /// How many nodes were made.
     nodes: AtomicUsize,
@@ -72,7 +72,7 @@ impl Store {
             let passed = here.now().saturating_duration_since(origin).as_micros();
             Timestamp(START).plus(i64::try_from(passed).unwrap_or(i64::MAX))
         });
-        let store = MemoryStore::new(BUCKETS, clock);
+        let store = FaultyStore::new(MemoryStore::new(BUCKETS, clock));
         Self { store, time: time.clone(), nodes: AtomicUsize::new(0) }
     }
 
@@ -81,6 +81,16 @@ impl Store {
         // Relaxed: a number that no other node has, and the same each time.
         let number = self.nodes.fetch_add(1, Ordering::Relaxed);
         Builder::on(self.store.clone(), self.time.clone(), number as u64)
+    }
+
+    /// Makes the store unreachable for all nodes, or reachable again. While it is unreachable,
+    /// each transaction fails, and nodes try again, with pauses of up to two seconds. Their leases
+    /// end when four fifths of them have passed.
+    ///
+    /// A call is then answered when the store is reachable again, or with an error when its time is
+    /// up: move time before you wait for it.
+    pub fn set_reachable(&self, reachable: bool) {
+        self.store.set_reachable(reachable);
     }
 }
 

@@ -49,7 +49,12 @@ impl Node {
         if let Some(tenancy) = self.tenants.0.get_mut(&bucket) {
             tenancy.living -= 1;
             if tenancy.living == 0 {
+                let (epoch, told) = (tenancy.epoch, tenancy.told);
                 self.tenants.0.remove(&bucket);
+                if told.is_some() {
+                    // Whoever still comes begins a tenancy, and is told by that.
+                    self.out.push(Output::Admit { bucket, epoch });
+                }
             }
         }
     }
@@ -60,7 +65,8 @@ impl Node {
         if waits { self.lease.valid_until } else { Mono::NEVER }
     }
 
-    /// Tells the tenants that have to go.
+    /// Tells the tenants that have to go, and admits others where nobody has to go any more: the
+    /// lease lapsed, and its renewal found the bucket still owned in the same epoch.
     pub(super) fn vacate(&mut self, now: Mono) {
         let (valid, closing) = (self.lease.is_valid(now), self.closing.is_closing());
         for (bucket, tenancy) in &mut self.tenants.0 {
@@ -70,6 +76,11 @@ impl Node {
                 tenancy.told = Some(lost);
                 let (bucket, epoch) = (*bucket, tenancy.epoch);
                 self.out.push(Output::Vacate { bucket, epoch, lost });
+            } else if tenancy.told.is_some() && !lost && !leaves {
+                // Those who were told go all the same.
+                tenancy.told = None;
+                let (bucket, epoch) = (*bucket, tenancy.epoch);
+                self.out.push(Output::Admit { bucket, epoch });
             }
         }
     }

@@ -36,6 +36,9 @@ struct Bench {
     /// Buckets that actors had to leave, whether at once, and when.
     #[cfg(feature = "actors")]
     vacated: Vec<(crate::model::BucketNo, bool, i64)>,
+    /// Buckets that actors may live in again, and in which epoch.
+    #[cfg(feature = "actors")]
+    admitted: Vec<(crate::model::BucketNo, u32)>,
     valid_until: i64,
     next_call: u64,
 }
@@ -86,6 +89,8 @@ impl Bench {
             deaf: false,
             #[cfg(feature = "actors")]
             vacated: Vec::new(),
+            #[cfg(feature = "actors")]
+            admitted: Vec::new(),
             valid_until: i64::MIN,
             next_call: 0,
         };
@@ -130,6 +135,8 @@ impl Bench {
                         let now = self.now;
                         self.vacated.push((bucket, lost, now));
                     }
+                    #[cfg(feature = "actors")]
+                    Output::Admit { bucket, epoch } => self.admitted.push((bucket, epoch)),
                     Output::Closed { .. } => self.closed = true,
                     Output::ValidUntil(until) => self.valid_until = until.0,
                     Output::Notify(_) => {}
@@ -280,6 +287,13 @@ fn actors_are_told_to_go_at_once_when_the_lease_ends_by_itself() {
     bench.deaf = true;
     bench.run_until(60 * SECOND, done);
     assert_eq!(bench.vacated, [(0, true, bench.valid_until)], "once, and not before");
+    assert!(bench.admitted.is_empty(), "one of them is still there");
+    bench.node().moved_out(0);
+    bench.turn();
+    assert_eq!(bench.admitted, [(0, 1)]);
+    bench.node().moved_in(0, 1);
+    bench.turn();
+    assert_eq!(bench.vacated.len(), 2, "one that came late is told too");
 }
 
 #[cfg(feature = "actors")]

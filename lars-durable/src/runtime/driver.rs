@@ -236,6 +236,12 @@ impl Driver {
                         handler.vacate(bucket, epoch, lost);
                     }
                 }
+                #[cfg(feature = "actors")]
+                Output::Admit { bucket, epoch } => {
+                    for handler in &*self.handlers {
+                        handler.admit(bucket, epoch);
+                    }
+                }
                 Output::Closed { abandoned } => self.closed = Some(abandoned),
             }
         }

@@ -116,6 +116,11 @@ impl Inbox {
         std::mem::take(&mut state.inputs)
     }
 
+    #[cfg(feature = "test-kit")]
+    pub(super) fn is_empty(&self) -> bool {
+        self.state.lock().inputs.is_empty()
+    }
+
     /// From here on what is pushed comes back. Returns what is left.
     pub(super) fn end(&self) -> Vec<Input> {
         let mut state = self.state.lock();

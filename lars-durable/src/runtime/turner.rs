@@ -11,45 +11,55 @@ use crate::sync::{Arc, Mutex, Weak};
 
 pub(super) struct Turner {
     time: Handle,
+    shared: Arc<Shared>,
     /// None when it has ended.
-    driver: Mutex<Option<Driver>>,
-    alarm: Mutex<Option<Cancellable>>,
+    turning: Mutex<Option<Turning>>,
+}
+
+struct Turning {
+    driver: Driver,
+    /// The next turn, if nothing comes in before.
+    alarm: Option<Cancellable>,
 }
 
 impl Turner {
-    pub(super) fn start(time: Handle, driver: Driver, shared: &Shared) -> Arc<Self> {
-        let (driver, alarm) = (Mutex::new(Some(driver)), Mutex::new(None));
-        let turner = Arc::new(Self { time, driver, alarm });
+    pub(super) fn start(time: Handle, driver: Driver, shared: &Arc<Shared>) -> Arc<Self> {
+        let turning = Mutex::new(Some(Turning { driver, alarm: None }));
+        let turner = Arc::new(Self { time, shared: Arc::clone(shared), turning });
         *shared.turner.lock() = Arc::downgrade(&turner);
         turner.turn();
         turner
     }
 
-    /// Does all that is to be done now. A call from inside a turn does nothing: that turn goes on
-    /// until nothing is left.
+    /// Does all that is to be done now. A call from inside a turn, or while another thread turns,
+    /// does nothing: that turn goes on until nothing is left.
     pub(super) fn turn(self: &Arc<Self>) {
-        let Some(mut driver) = self.driver.try_lock() else { return };
-        let Some(turning) = driver.as_mut() else { return };
-        let Some(next) = turning.step() else {
-            *driver = None;
-            return;
-        };
-        drop(driver);
-        let here = Arc::clone(self);
-        let alarm = Task::new(move || here.turn()).inline();
-        let alarm = self.time.schedule_once(next.min(Duration::from_secs(60)), alarm);
-        // A scheduler that has stopped moves no time any more.
-        let before = std::mem::replace(&mut *self.alarm.lock(), alarm.ok());
-        if let Some(before) = before {
-            before.cancel();
+        loop {
+            let Some(mut turning) = self.turning.try_lock() else { return };
+            let Some(Turning { driver, alarm }) = turning.as_mut() else { return };
+            let Some(next) = driver.step() else {
+                *turning = None;
+                return;
+            };
+            let here = Arc::clone(self);
+            let again = Task::new(move || here.turn()).inline();
+            let again = self.time.schedule_once(next.min(Duration::from_secs(60)), again);
+            // A scheduler that has stopped moves no time any more.
+            if let Some(before) = std::mem::replace(alarm, again.ok()) {
+                before.cancel();
+            }
+            drop(turning);
+            // Whoever pushed after the last look, and found the lock taken, has gone away.
+            if self.shared.inbox.is_empty() {
+                return;
+            }
         }
     }
 
     /// As if the process had died.
     pub(super) fn kill(&self) {
-        let driver = self.driver.lock().take();
-        drop(driver);
-        if let Some(alarm) = self.alarm.lock().take() {
+        let turning = self.turning.lock().take();
+        if let Some(Turning { alarm: Some(alarm), .. }) = &turning {
             alarm.cancel();
         }
     }

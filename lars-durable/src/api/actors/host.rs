@@ -42,7 +42,8 @@ pub(super) struct Host<A: DurableActor> {
     /// By name. Locked before the state of a home, and that before its ledger; nothing is called
     /// while one of them is locked.
     homes: Mutex<Homes<A::Message>>,
-    /// By bucket, the epoch up to which no actor may live in it.
+    /// By bucket, the epoch up to which no actor may live in it: raised when its actors have to go,
+    /// and lowered when that is over.
     vacated: Mutex<HashMap<BucketNo, u32>>,
 }
 
@@ -349,6 +350,13 @@ impl<A: DurableActor> Host<A> {
             .collect();
         for home in concerned {
             self.send_away(&home, epoch, lost);
+        }
+    }
+
+    /// Runs of `epoch` may bring somebody into `bucket` again; those of earlier ones never will.
+    pub(super) fn admit(&self, bucket: BucketNo, epoch: u32) {
+        if let Some(vacated) = self.vacated.lock().get_mut(&bucket) {
+            *vacated = (*vacated).min(epoch.saturating_sub(1));
         }
     }
 

@@ -119,7 +119,9 @@ impl<A: DurableActor> Kind<A> {
         self
     }
 
-    /// Changes how the actors live: their mailboxes, supervision, threads.
+    /// Changes how the actors live: their mailboxes, supervision, threads. The closure is called
+    /// for each actor that is made, on the thread that fires the node's timers, so it must not
+    /// block.
     pub fn props(
         mut self,
         set: impl Fn(Props<Hosted<A>>) -> Props<Hosted<A>> + Send + Sync + 'static,
@@ -212,6 +214,10 @@ impl<A: DurableActor> RunHandler for Runner<A> {
 
     fn vacate(&self, bucket: crate::model::BucketNo, epoch: u32, lost: bool) {
         self.host.vacate(bucket, epoch, lost);
+    }
+
+    fn admit(&self, bucket: crate::model::BucketNo, epoch: u32) {
+        self.host.admit(bucket, epoch);
     }
 }
 

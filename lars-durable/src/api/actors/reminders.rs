@@ -120,6 +120,7 @@ impl<P: Payload> Reminders<P> {
     pub fn cancel(&mut self, key: impl Into<TimerKey>) -> Result<(), Refused> {
         let key = self.place.key(&key.into());
         check_key(&key)?;
+        // If it is the one that is being received, its row stays until that is acknowledged.
         self.ask(key.clone(), Write::Cancel { key: key.into() }, |written| match written {
             Written::Prevented { .. } => None,
             _ => Some(Wanted::Nothing),
@@ -137,6 +138,12 @@ impl<P: Payload> Reminders<P> {
         let schedule = schedule.for_actor(&self.place.address, &self.place.name);
         let timer = schedule.key(key.clone()).on_conflict(OnConflict::Replace).into_new()?;
         let write = Write::Schedule(Arc::new(vec![timer]));
+        if let Some(handled) = scope::current().handled
+            && handled.delivery.key.as_ref() == Some(&key)
+        {
+            // Relaxed: read by the end of this run.
+            handled.replaced.store(true, Ordering::Relaxed);
+        }
         self.ask(key, write, |written| match written {
             Written::Scheduled(placed) => placed.first().map(|placed| Wanted::Only(placed.id)),
             _ => None,
@@ -151,12 +158,6 @@ impl<P: Payload> Reminders<P> {
         wanted: impl FnOnce(Written) -> Option<Wanted> + Send + 'static,
     ) {
         self.place.asks(&key);
-        if let Some(handled) = scope::current().handled
-            && handled.delivery.key.as_ref() == Some(&key)
-        {
-            // Relaxed: read by the end of this run.
-            handled.replaced.store(true, Ordering::Relaxed);
-        }
         let place = Arc::clone(&self.place);
         self.place.shared.call(write, move |answer| place.answered(&key, answer.map(wanted)));
     }

@@ -506,7 +506,7 @@ impl World {
                 // Each is kept, as in the wheel: a node sets an alarm once.
                 // Nobody lives in a bucket here.
                 #[cfg(feature = "actors")]
-                Output::Vacate { .. } => {}
+                Output::Vacate { .. } | Output::Admit { .. } => {}
                 Output::Alarm { at } => self.at(self.when(node, at), Step::Turn(node)),
                 Output::Launch(launch) => {
                     let at = self.when(node, launch.at) + self.rng.i64(0..500);

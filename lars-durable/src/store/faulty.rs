@@ -1,0 +1,47 @@
+//! A store that tests make unreachable.
+
+use super::{Committed, MemoryStore, Request, Store, StoreError};
+use crate::model::Look;
+use crate::sync::{Arc, AtomicBool, Ordering};
+use crate::time::Clock;
+
+/// Clones share the tables, and whether these can be reached.
+#[derive(Clone)]
+pub(crate) struct FaultyStore {
+    tables: MemoryStore,
+    unreachable: Arc<AtomicBool>,
+}
+
+impl FaultyStore {
+    pub(crate) fn new(tables: MemoryStore) -> Self {
+        Self { tables, unreachable: Arc::default() }
+    }
+
+    pub(crate) fn clock(&self) -> Clock {
+        self.tables.clock()
+    }
+
+    pub(crate) fn set_reachable(&self, reachable: bool) {
+        // Relaxed, as the load: the flag alone says everything.
+        self.unreachable.store(!reachable, Ordering::Relaxed);
+    }
+
+    fn check(&self) -> Result<(), StoreError> {
+        match self.unreachable.load(Ordering::Relaxed) {
+            true => Err(StoreError { reason: "the store is unreachable".into(), unknown: false }),
+            false => Ok(()),
+        }
+    }
+}
+
+impl Store for FaultyStore {
+    fn transact(&mut self, requests: &[Request]) -> Result<Committed, StoreError> {
+        self.check()?;
+        self.tables.transact(requests)
+    }
+
+    fn look(&mut self, limit: usize) -> Result<Look, StoreError> {
+        self.check()?;
+        self.tables.look(limit)
+    }
+}
