@@ -54,8 +54,8 @@ pub struct Server {
 /// # Errors
 ///
 /// [`ServeError`] names the path and says what is wrong with it: another program listens on it, it
-/// is not a socket, its directory does not exist, it is too long. On platforms without Unix sockets always
-/// [`ServeError::Unavailable`].
+/// is not a socket, its directory does not exist, it is too long. On platforms without Unix sockets
+/// always [`ServeError::Unavailable`].
 ///
 /// # Examples
 ///
