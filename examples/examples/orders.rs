@@ -1,6 +1,6 @@
-//! A shop on three nodes. Each order is an actor with a name, of which one lives on all nodes. It
-//! reminds itself: of a payment that has to come in time, of shipping, of asking how it was. One
-//! node is killed with SIGKILL while all that goes on, and nothing is forgotten.
+//! A shop on three nodes. Each order is an actor with a name, and has one live copy on all nodes.
+//! It reminds itself of the payment deadline, of shipping, and of asking the customer for a review.
+//! Meanwhile one node is killed with SIGKILL, and nothing is forgotten.
 //!
 //! ```sh
 //! cargo run --release -p examples --features postgres --example orders
@@ -9,8 +9,8 @@
 //! The program that you start only watches. It starts a PostgreSQL server in a temporary directory
 //! (Debian: `apt-get install postgresql`), and copies of itself, which are the nodes. (Nodes that
 //! share timers need a database that can be shared; an SQLite file has one owner.) What is a minute
-//! or a week in a shop is some seconds here. It exits with an error if an order is not where it
-//! should be in the end, or has been somewhere twice.
+//! or a week in a shop is some seconds here. It exits with an error if an order does not end in the
+//! state that it should, or has been in a state twice.
 
 // It measures real time.
 #![allow(clippy::disallowed_methods)]

@@ -12,6 +12,8 @@ mod pages {
     struct Semantics;
     #[doc = include_str!("../../docs/actors.md")]
     struct Actors;
+    #[doc = include_str!("../../docs/observability.md")]
+    struct Observability;
     #[doc = include_str!("../../docs/how-to/request-timeouts.md")]
     struct RequestTimeouts;
     #[doc = include_str!("../../docs/how-to/idle-connections.md")]

@@ -43,7 +43,7 @@ impl ViewOptions {
 }
 
 impl Views {
-    /// The terminal, to be looked at by who prints lines.
+    /// The terminal, for the code that prints lines.
     pub fn terminal(&self) -> Terminal {
         Terminal(self.live.as_ref().map(Arc::downgrade).unwrap_or_default())
     }

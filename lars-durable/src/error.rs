@@ -202,7 +202,7 @@ pub enum StartError {
         found: i64,
         /// The version that this crate needs.
         known: i64,
-        /// What the server says.
+        /// What the server said.
         reason: String,
     },
     /// A setting is out of range.

@@ -92,11 +92,11 @@ pub(crate) struct Shared {
     /// Calls that wait for their answers.
     calls: AtomicUsize,
     counts: Mutex<Counts>,
-    /// What the node is called, for people.
+    /// The node's name for people.
     name: String,
     /// Of each handler.
     lateness: Vec<Lateness>,
-    /// Who turns the engine, if no thread does.
+    /// What turns the engine, if no thread does.
     #[cfg(feature = "test-kit")]
     turner: Mutex<Weak<turner::Turner>>,
 }
@@ -292,14 +292,15 @@ impl Shared {
         let _ = self.push(Input::MovedOut { bucket });
     }
 
-    /// Closes the node, whoever owns it: what runs may end, so long at most.
+    /// Closes the node, even for a caller that does not own it: what runs has at most this long to
+    /// end.
     #[cfg(feature = "actors")]
     pub(crate) fn leave(&self, limit: Duration) {
         self.gate.close();
         let _ = self.push(Input::Close { limit });
     }
 
-    /// Looks into the store; `then` gets what there is to see, on a thread of the engine.
+    /// Inspects the store; `then` gets the result, on a thread of the engine.
     pub(crate) fn look(&self, then: impl FnOnce(Result<Look, StoreError>) + Send + 'static) {
         if let Some(Input::Look { then }) = self.push(Input::Look { then: Box::new(then) }) {
             let reason = "the node is closed".into();

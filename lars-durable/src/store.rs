@@ -28,8 +28,8 @@ pub(crate) trait Store: Send {
     /// Carries out `requests` in one transaction, in their order; one reply for each.
     fn transact(&mut self, requests: &[Request]) -> Result<Committed, StoreError>;
 
-    /// What people want to see: not of one instant, and written by nobody. At most `limit` timers,
-    /// those due first of each bucket, and `limit` parked ones are counted.
+    /// What people want to see: not of one instant, and read-only. At most `limit` timers, those
+    /// due first of each bucket, and `limit` parked ones are counted.
     fn look(&mut self, limit: usize) -> Result<Look, StoreError>;
 }
 

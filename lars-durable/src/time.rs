@@ -119,8 +119,8 @@ pub(crate) fn system_clock() -> Clock {
     Arc::new(|| Timestamp::from_system(wall_clock()).plus(-2))
 }
 
-/// The only place that reads the machine's wall clock. Nothing on PostgreSQL may come here: there,
-/// the database's clock decides.
+/// The only place that reads the machine's wall clock. Nothing on PostgreSQL may use it: there, the
+/// database's clock decides.
 fn wall_clock() -> SystemTime {
     let now = SystemTime::now();
     #[cfg(test)]

@@ -20,7 +20,7 @@ const LEASE: Duration = Duration::from_secs(10);
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 enum Event {
     Say(String),
-    /// Panics at the first so many attempts.
+    /// How many first attempts panic.
     Panic(u32),
     /// Starts a reminder that says this.
     Remind(String, u64),

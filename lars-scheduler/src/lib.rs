@@ -40,13 +40,10 @@ pub mod bench;
 mod tests;
 
 /// The examples of the pages beside the crate.
-#[cfg(all(doctest, feature = "cron", feature = "metrics", feature = "serde"))]
+#[cfg(all(doctest, feature = "cron", feature = "serde"))]
 mod pages {
     #[doc = include_str!("../../docs/semantics.md")]
     struct Semantics;
-
-    #[doc = include_str!("../../docs/observability.md")]
-    struct Observability;
 
     #[doc = include_str!("../../docs/systems.md")]
     struct Systems;

@@ -12,12 +12,12 @@ const LONGEST_FILTER: usize = 60;
 /// The pages of the view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Page {
-    /// Rates, lateness, and a bit of everything else.
+    /// Rates, lateness, and some of everything else.
     #[default]
     Overview,
     /// The wheel, level by level.
     Wheel,
-    /// Who has what pending.
+    /// What is pending, and whose it is.
     Timers,
     /// Tasks that ran for too long.
     Slow,
@@ -91,7 +91,7 @@ impl Order {
     }
 }
 
-/// A view as a value: it is told news and keys, and draws itself. [`show`](crate::show) and
+/// A view as a value: it takes news and keys, and draws itself. [`show`](crate::show) and
 /// [`Live`](crate::Live) run one in a terminal.
 ///
 /// # Examples
@@ -140,7 +140,7 @@ pub(crate) struct Controls {
 pub enum Flow {
     /// It goes on.
     On,
-    /// The whole terminal is to be drawn anew.
+    /// The whole terminal must be redrawn.
     Redraw,
     /// The user has left.
     Quit,
@@ -152,7 +152,7 @@ impl App {
         Self { origin: origin.into(), ..Self::default() }
     }
 
-    /// Takes news in. While the view is paused, snapshots are left out.
+    /// Takes news. While the view is paused, it ignores snapshots.
     pub fn tell(&mut self, news: News) {
         match news {
             News::Snapshot(snapshot) => {
@@ -165,7 +165,7 @@ impl App {
         }
     }
 
-    /// Does what a key says.
+    /// Handles a key.
     pub fn press(&mut self, key: KeyEvent) -> Flow {
         let code = match self.controls.press(key) {
             Ok(flow) => return flow,
@@ -204,7 +204,7 @@ impl App {
 }
 
 impl Controls {
-    /// Does what a key says, or gives it back if it means something in one kind of view only.
+    /// Handles a key, or gives it back if it has a meaning in one kind of view only.
     pub(crate) fn press(&mut self, key: KeyEvent) -> Result<Flow, KeyCode> {
         if key.kind == KeyEventKind::Release {
             return Ok(Flow::On);

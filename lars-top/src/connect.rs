@@ -10,7 +10,7 @@ pub(crate) fn source(path: PathBuf) -> io::Result<Source<News>> {
     Source::start(move |outlet| follow(&path, &outlet))
 }
 
-/// Follows the program that serves at `path`, whatever becomes of it, as long as the view lasts.
+/// Follows the program that serves at `path`, through restarts, as long as the view lasts.
 #[cfg(unix)]
 fn follow(path: &Path, outlet: &Outlet<News>) {
     loop {
@@ -126,7 +126,7 @@ mod unix {
         )
     }
 
-    /// Perhaps the snapshot of another version, which has other fields.
+    /// It may be a snapshot of another version, which has other fields.
     fn unreadable(line: &[u8], error: &serde_json::Error) -> String {
         let answer = serde_json::from_slice::<serde_json::Value>(line).ok();
         let version = answer.as_ref().and_then(|answer| answer.get("snapshot")?.get("version"));

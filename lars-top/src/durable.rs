@@ -19,7 +19,7 @@ use crate::terminal::run;
 use crate::text::{grouped, short, tail, time};
 use crate::view::{ACCENT, BAD, FAINT, GOOD, WARN, block, foot, help, table};
 
-/// The time between two looks.
+/// The time between two inspections.
 const EVERY: Duration = Duration::from_secs(1);
 /// After how long without an answer the view says so.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -102,7 +102,7 @@ impl GroupView {
         Self::default()
     }
 
-    /// Takes news in. While the view is paused, looks are left out.
+    /// Takes news. While the view is paused, it ignores inspections.
     pub fn tell(&mut self, news: GroupNews) {
         match news {
             GroupNews::Inspection(inspection, at) => {
@@ -115,7 +115,7 @@ impl GroupView {
         }
     }
 
-    /// Does what a key says.
+    /// Handles a key.
     pub fn press(&mut self, key: KeyEvent) -> Flow {
         match self.controls.press(key) {
             Ok(flow) => flow,
@@ -209,8 +209,8 @@ impl GroupView {
         frame.render_widget(table.block(block("Nodes")), area);
     }
 
-    /// Runs a second that the nodes have recorded between the last two looks. (They tell with each
-    /// renewal of their leases, so it comes in steps.)
+    /// Runs a second that the nodes have recorded between the last two inspections. (They report
+    /// with each renewal of their leases, so the rate moves in steps.)
     fn rate(&self, handler: &HandlerInspection) -> f64 {
         let (Some((before, then)), Some((_, now))) = (&self.before, &self.last) else { return 0.0 };
         let started = before.handler(&handler.name).map_or(0, |before| before.started);

@@ -67,7 +67,7 @@ struct SlowEntry {
 }
 
 impl SlowLog {
-    /// An empty one.
+    /// An empty log.
     pub fn new() -> Self {
         Self::default()
     }
@@ -156,7 +156,7 @@ struct Watched {
     _subscription: Arc<Subscription>,
 }
 
-/// What takes longer than a glance, and is therefore not made anew for each snapshot.
+/// What takes longer, and is therefore not made anew for each snapshot.
 #[derive(Default)]
 struct State {
     listing: Option<Asked>,
@@ -190,7 +190,7 @@ impl Probe {
         }
     }
 
-    /// A probe of this system of actors and its scheduler. From here on it remembers the last dead
+    /// A probe of this system of actors and its scheduler. From then on it remembers the last dead
     /// letters.
     pub fn of_system(system: &System) -> Self {
         Self::new(system.scheduler().timers().clone()).system(system)
@@ -228,7 +228,7 @@ impl Probe {
         self
     }
 
-    /// Looks, and says what there is.
+    /// Takes a snapshot.
     ///
     /// It takes some milliseconds. If there are very many timers, or the timer thread is busy, it
     /// does not wait for the listing ([`Handle::list`]) but shows the one before, and how old it

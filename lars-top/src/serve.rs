@@ -17,13 +17,13 @@ pub use self::unix::{Server, serve};
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// Another program serves there.
+    /// Another program serves at this path.
     #[error("{} is in use: a program listens on it", path.display())]
     InUse {
         /// The path of the socket.
         path: PathBuf,
     },
-    /// Something that is not a socket is there, and stays.
+    /// Something at this path is not a socket. It is left alone.
     #[error("{} exists and is not a socket; it is left as it is", path.display())]
     NotASocket {
         /// The path.

@@ -1,7 +1,7 @@
 //! What a program shows of itself: one value, made by a [`Probe`](crate::Probe), that can be sent.
 //!
-//! All times are in nanoseconds. Counts begin with the scheduler, so a reader makes rates and
-//! intervals of the differences between two snapshots, and any number of readers may.
+//! All times are in nanoseconds. Counts begin with the scheduler. So any number of readers can
+//! compute rates and intervals from the differences between two snapshots.
 
 use serde::{Deserialize, Serialize};
 
@@ -71,13 +71,13 @@ pub struct Counts {
     pub stopped: bool,
 }
 
-/// How durations are spread, since the scheduler was built.
+/// The distribution of durations since the scheduler was built.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Spread {
     /// The longest.
     pub max: u64,
-    /// How many there are from each value up to the next: eight values for each power of two. Those
-    /// that have none are left out.
+    /// How many there are from each value up to the next: eight values for each power of two. Empty
+    /// ones are left out.
     pub buckets: Vec<(u64, u64)>,
 }
 
@@ -110,7 +110,7 @@ pub struct Pending {
     pub unseen: u64,
     /// Where in the wheel they are, from the lowest level up.
     pub levels: Vec<Level>,
-    /// By whose they are, the largest groups first.
+    /// The timers by identity, the largest groups first.
     pub groups: Vec<Group>,
     /// How many smaller groups there are beside these.
     pub more_groups: u64,
@@ -191,7 +191,7 @@ pub struct Actors {
     pub restarts: u64,
     /// Messages that reached nobody.
     pub dead_letters: u64,
-    /// Those with the deepest mailboxes, the deepest first.
+    /// The actors with the deepest mailboxes, the deepest first.
     pub busiest: Vec<Actor>,
     /// How long ago these were looked at.
     pub age: u64,

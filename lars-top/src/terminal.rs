@@ -47,8 +47,8 @@ pub fn show_path(path: &Path) -> io::Result<()> {
 /// A view on a thread of its own, in the program that it shows.
 ///
 /// It has the terminal until the user leaves it, or it is [closed](Self::close). What the program
-/// prints meanwhile disturbs the picture until `Ctrl-L`; [`is_open`](Self::is_open) says when it
-/// should be silent.
+/// prints meanwhile garbles the view until `Ctrl-L`; [`is_open`](Self::is_open) says when it should
+/// be silent.
 ///
 /// # Examples
 ///
@@ -100,7 +100,7 @@ impl Live {
 
     /// Whether the view has the terminal.
     pub fn is_open(&self) -> bool {
-        // Acquire: who sees the end prints after the terminal was given back.
+        // Acquire: a thread that sees the end prints after the terminal was given back.
         !self.state.closed.load(Ordering::Acquire)
     }
 

@@ -7,7 +7,7 @@ use crate::snapshot::{Counts, Snapshot, Spread};
 /// How far back the rates go, and the lateness.
 const KEPT: u64 = 120_000_000_000;
 pub(crate) const WINDOW: u64 = 10_000_000_000;
-/// However often snapshots come.
+/// The most moments kept, however often snapshots come.
 const MOST: usize = 1_200;
 
 /// One moment, without what only the last snapshot needs.
@@ -24,7 +24,7 @@ struct Point {
     threads: HashMap<u64, (u64, u64)>,
 }
 
-/// So many a second.
+/// Rates a second.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Rates {
     pub(crate) scheduled: f64,
@@ -109,8 +109,8 @@ impl Trend {
         }
     }
 
-    /// Which parts of the time since the last snapshot but one a thread ran, and waited for a
-    /// processor.
+    /// The shares of the time between the last two snapshots in which a thread ran, and waited for
+    /// a processor.
     pub(crate) fn shares(&self, thread: u64) -> Option<(f64, f64)> {
         let (before, last) = (self.points.len().checked_sub(2)?, self.points.back()?);
         let before = &self.points[before];

@@ -61,7 +61,7 @@ pub(crate) fn line_of(value: &impl Serialize) -> Vec<u8> {
 #[derive(Debug)]
 pub(crate) struct Lines {
     bytes: Vec<u8>,
-    /// So many of them have no end of a line.
+    /// How many of them are known to hold no end of a line.
     searched: usize,
     longest: usize,
 }

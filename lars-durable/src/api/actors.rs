@@ -1,7 +1,7 @@
 //! Actors by name, reminded by durable timers, one live copy on all nodes.
 //!
 //! A *kind* is a handler whose runs are messages. The address of an actor decides the bucket of all
-//! its timers, so one node has them all, and makes the actor there when the first one is due.
+//! its timers. So one node has them all, and creates the actor when the first one is due.
 
 // In the order in which they may use each other.
 mod place;

@@ -1,4 +1,4 @@
-//! `kind/name`, and how a message says for whom it is.
+//! `kind/name`, and how a message carries its address.
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -33,7 +33,7 @@ pub(super) fn letter(name: &str, json: String) -> Result<String, Refused> {
     serde_json::to_string(&Letter { to: name.into(), message: &message }).map_err(failed)
 }
 
-/// For whom a payload is, and the JSON of its message.
+/// The recipient of a payload, and the JSON of its message.
 pub(super) fn open(payload: &str) -> Result<(String, &str), String> {
     let letter: Letter<'_> = serde_json::from_str(payload)
         .map_err(|error| format!("the payload is not a message for an actor: {error}"))?;

@@ -112,9 +112,9 @@ impl Durable {
     /// Timers in a PostgreSQL database (14 or newer), which any number of nodes share. `parameters`
     /// are those of libpq, such as `"host=db user=shop dbname=shop"`, or a URL.
     ///
-    /// Every node has up to four connections, on threads of its own. So calls can be made anywhere:
-    /// in workers of a runtime, in actors, in destructors. Without a [connector](Builder::tls)
-    /// connections are not encrypted, and `sslmode=require` is refused.
+    /// Every node has up to five connections, each on a thread of its own. So calls can be made
+    /// anywhere: in workers of a runtime, in actors, in destructors. Without a
+    /// [connector](Builder::tls) connections are not encrypted, and `sslmode=require` is refused.
     ///
     /// # Examples
     ///
@@ -177,13 +177,12 @@ impl Durable {
         self.runtime.kill();
     }
 
-    /// What there is to see of the whole group: nodes, leases, buckets, and what waits, runs and
-    /// fails, by handler.
+    /// Inspects the whole group: nodes, leases, buckets, and by handler what waits, runs and fails.
     ///
-    /// A look reads a bounded number of rows, however many timers there are, and changes nothing.
-    /// It takes milliseconds; on PostgreSQL up to some seconds, if dead rows are many (see
-    /// [`Inspection::counts_took_too_long`]). It has a connection of its own there, which is opened
-    /// with the first call. So it delays neither timers nor calls.
+    /// It reads a bounded number of rows, however many timers there are, and changes nothing. It
+    /// takes milliseconds; on PostgreSQL up to some seconds, if there are many dead rows (see
+    /// [`Inspection::counts_took_too_long`]). There it has a connection of its own, which the first
+    /// call opens. So it delays neither timers nor calls.
     ///
     /// # Errors
     ///
@@ -261,8 +260,8 @@ impl Builder {
         self
     }
 
-    /// What people see the node by: `host:pid` unless it is set, at most 64 bytes. It decides
-    /// nothing, and need not be unique.
+    /// The node's name for people: `host:pid` unless it is set, at most 64 bytes. Nothing depends
+    /// on it, and it need not be unique.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self
@@ -510,7 +509,7 @@ impl Builder {
     }
 }
 
-/// Where handlers run if nobody says so.
+/// Where handlers run by default.
 fn own_executor(place: &Place, threads: usize) -> Result<Arc<dyn Executor>, StartError> {
     match place {
         #[cfg(feature = "test-kit")]

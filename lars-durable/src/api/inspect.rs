@@ -9,27 +9,27 @@ use crate::runtime::Report;
 use crate::sync::Arc;
 use crate::time::Timestamp;
 
-/// What there is to see of a group: from [`Durable::inspect`](super::Durable::inspect).
+/// A group, as seen by [`Durable::inspect`](super::Durable::inspect).
 ///
-/// It is not of one instant. What is counted in the tables is bounded: a look counts the 50,000
-/// timers that are due first (on PostgreSQL 781 of each of the 64 buckets), and 50,000 parked ones.
-/// If there are more, all counts are marked as [at least](Count::at_least). What nodes say of
-/// themselves is as old as their last renewal: up to a third of the lease.
+/// Its parts are not of the same instant. Counting is bounded: it covers the 50,000 timers that are
+/// due first (on PostgreSQL 781 in each of the 64 buckets), and 50,000 parked ones. If there are
+/// more, all counts are marked as [at least](Count::at_least). What nodes report of themselves is
+/// as old as their last renewal: up to a third of the lease.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Inspection {
     /// What the store's clock showed.
     pub clock: SystemTime,
-    /// The nodes, oldest first; at most 1,000. Of an SQLite file, this one.
+    /// The nodes, oldest first; at most 1,000. For an SQLite file, only this one.
     pub nodes: Vec<NodeInspection>,
-    /// How many buckets the group has. None before the first node of the group has joined.
+    /// How many buckets the group has. Zero before the first node of the group has joined.
     pub buckets: usize,
-    /// How many of them no node owns, or one that is gone. Their timers wait.
+    /// How many of them have no owner, or one that is gone. Their timers wait.
     pub free_buckets: usize,
-    /// By name: those that nodes have, and those of the timers that were counted.
+    /// The handlers that nodes have, and those of the timers that were counted, by name.
     pub handlers: Vec<HandlerInspection>,
-    /// Counting was given up after a second: too many rows are dead, and the counts are zero. See
-    /// [`DatabaseInspection::oldest_snapshot`] for what keeps them.
+    /// Counting was given up after a second, because there are too many dead rows. The counts are
+    /// zero. See [`DatabaseInspection::oldest_snapshot`] for what keeps them.
     pub counts_took_too_long: bool,
     /// On PostgreSQL.
     pub database: Option<DatabaseInspection>,
@@ -85,8 +85,8 @@ pub struct HandlerInspection {
     pub next_due: Option<SystemTime>,
     /// How long ago the first pending one might have run, if that has passed.
     pub oldest_overdue: Option<Duration>,
-    /// Runs recorded as started by the nodes that live, since each was started. Two looks give a
-    /// rate. (A node that goes takes its part with it.)
+    /// Runs that the live nodes have recorded as started since they joined. Two inspections give a
+    /// rate. (A node that leaves takes its part with it.)
     pub started: u64,
     /// Of those, how many ended well.
     pub done: u64,
@@ -121,13 +121,13 @@ pub struct Percentiles {
     pub max: Duration,
 }
 
-/// What the server tells of the table of timers.
+/// What the server reports about the table of timers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DatabaseInspection {
     /// Rows, of all groups, as the server last estimated them.
     pub rows: u64,
-    /// Dead rows that were not removed yet.
+    /// Dead rows that have not been removed yet.
     pub dead_rows: u64,
     /// When they were last removed.
     pub vacuumed: Option<SystemTime>,
@@ -275,7 +275,7 @@ fn entry<'a>(
     })
 }
 
-/// What a node says of itself; nothing, if it has not said it yet, or says it in other words.
+/// What a node reports of itself; the default if it has not reported yet, or in another format.
 fn report(node: &LookedNode) -> Report {
     let report = node.report.as_deref().and_then(|json| serde_json::from_str(json).ok());
     report.unwrap_or_default()

@@ -1,9 +1,9 @@
 //! Nodes in virtual time: without threads, and with a clock that the test moves.
 //!
-//! A [`Store`] keeps timers in memory, and any number of nodes share it. They are turned by the
-//! scheduler whose time they live in: a
-//! [`VirtualTime`](lars_scheduler::VirtualTime), or that of mini-actor's `TestKit`. So a test moves
-//! days in a moment, kills nodes, and does the same each time.
+//! A [`Store`] keeps timers in memory, and any number of nodes share it. They are driven by the
+//! scheduler whose time they live in: a [`VirtualTime`](lars_scheduler::VirtualTime), or that of
+//! mini-actor's `TestKit`. So a test can move time by days in a moment, kill nodes, and get the
+//! same result each time.
 //!
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -59,12 +59,12 @@ const START: i64 = 1_700_000_000_000_000;
 pub struct Store {
     store: MemoryStore,
     time: Handle,
-    /// So many nodes were made.
+    /// How many nodes were made.
     nodes: AtomicUsize,
 }
 
 impl Store {
-    /// An empty store whose clock is that of `time`, which must be virtual: nobody else turns its
+    /// An empty store whose clock is that of `time`, which must be virtual: nothing else drives its
     /// nodes.
     pub fn new(time: &Handle) -> Self {
         let (origin, here) = (time.now(), time.clone());

@@ -14,7 +14,7 @@ use crate::time::{Timestamp, micros};
 /// The longest key.
 const MAX_KEY: usize = 512;
 
-/// The longest page of parked timers, and how many are looked at for it.
+/// The longest page of parked timers, and how many are searched for it.
 const MAX_PAGE: usize = 1_000;
 const MAX_SCAN: usize = 10_000;
 
@@ -101,7 +101,7 @@ pub struct Parked {
     pub deaths: u32,
 }
 
-/// Which parked timers to show. From the beginning, of all handlers, 100 of them, unless it is set.
+/// Which parked timers to show. By default the first 100, of all handlers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use = "it asks nothing by itself"]
 pub struct ParkedQuery {
@@ -117,8 +117,8 @@ pub struct ParkedPage {
     /// In the order of their identities.
     pub timers: Vec<Parked>,
     /// Where the next page begins, for [`ParkedQuery::after`]; `None` if this was the last. At most
-    /// 10,000 timers are looked at for a page. So a page of one handler may be short, or empty, and
-    /// not the last.
+    /// 10,000 timers are searched for a page. So a page of one handler may be short, or empty,
+    /// without being the last.
     pub next: Option<u64>,
 }
 
@@ -140,13 +140,14 @@ impl ParkedQuery {
         self
     }
 
-    /// Those behind this identity, or behind a page: [`ParkedPage::next`].
+    /// Those after this identity, or after a page: [`ParkedPage::next`].
     pub fn after(mut self, place: u64) -> Self {
         self.after = place;
         self
     }
 
-    /// How many there are on a page: from 1 to 1,000; more is less, and zero is one.
+    /// How many timers a page has at most: from 1 to 1,000. Other values count as the nearest of
+    /// these.
     pub fn limit(mut self, timers: usize) -> Self {
         self.limit = timers.clamp(1, MAX_PAGE);
         self
@@ -217,7 +218,7 @@ impl Timers {
         self.write(Write::Pause { handler: handler.into(), paused }, |_| ())
     }
 
-    /// A page of the timers that were given up, in the order of their identities.
+    /// A page of the parked timers, in the order of their identities.
     ///
     /// # Examples
     ///

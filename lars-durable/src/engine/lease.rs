@@ -91,7 +91,7 @@ impl Node {
         } else if let Some(Claim { dead, buckets }) = self.lease.claim.take() {
             Keep::Claim { node, dead, buckets }
         } else if now >= self.lease.next_renewal {
-            // Who sends it fills in what the node says of itself.
+            // The sender fills in what the node reports of itself.
             Keep::Renew { node, report: None }
         } else {
             return;

@@ -57,7 +57,7 @@ pub(crate) enum RunEnd {
     Park {
         reason: String,
     },
-    /// It has not happened, and is put off by so many microseconds.
+    /// It has not happened, and is put off by this many microseconds.
     #[cfg(feature = "actors")]
     GiveBack {
         micros: i64,

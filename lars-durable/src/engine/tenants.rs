@@ -1,4 +1,4 @@
-//! Those who live in a bucket beyond a run: actors. A bucket is given back when they have gone, and
+//! What lives in a bucket beyond a run: actors. A bucket is given back when they have gone, and
 //! they have to go when it is lost.
 
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ struct Tenancy {
     living: usize,
     /// The epoch of the last one that came.
     epoch: u32,
-    /// They know that they have to go: and whether at once.
+    /// They know that they have to go, and whether at once.
     told: Option<bool>,
 }
 
@@ -60,7 +60,7 @@ impl Node {
         if waits { self.lease.valid_until } else { Mono::NEVER }
     }
 
-    /// Tells those who have to go.
+    /// Tells the tenants that have to go.
     pub(super) fn vacate(&mut self, now: Mono) {
         let (valid, closing) = (self.lease.is_valid(now), self.closing.is_closing());
         for (bucket, tenancy) in &mut self.tenants.0 {

@@ -1,4 +1,4 @@
-//! What a look into a store shows.
+//! What an inspection of a store shows.
 
 use super::{BucketNo, NodeId};
 use crate::sync::Arc;
@@ -58,7 +58,7 @@ pub(crate) struct LookedHandler {
     pub(crate) next: Option<Timestamp>,
 }
 
-/// What a database server tells of the timers' table.
+/// What a database server reports about the timers' table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LookedDatabase {
     pub(crate) rows: u64,

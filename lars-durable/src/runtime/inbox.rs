@@ -17,7 +17,7 @@ use crate::sync::{Condvar, Mutex};
 /// What gets the answer of a call.
 pub(super) type Then = Box<dyn FnOnce(Result<Answer, Error>) + Send>;
 
-/// What gets what a look into the store shows.
+/// Receives what an inspection of the store shows.
 pub(super) type LookThen = Box<dyn FnOnce(Result<Look, StoreError>) + Send>;
 
 /// What comes from outside.

@@ -1,11 +1,11 @@
-//! How late runs began, of the last half to whole minute.
+//! How late the runs of the last 30 to 60 s began.
 
 use hdrhistogram::Histogram;
 
 use crate::sync::Mutex;
 use crate::time::Mono;
 
-/// How long one of the two histograms is filled.
+/// For how long each of the two histograms is filled: microseconds.
 const SPAN: i64 = 30_000_000;
 
 /// What is later than this counts as this: microseconds.

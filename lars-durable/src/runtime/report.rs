@@ -1,4 +1,4 @@
-//! What a node says of itself to people, by way of the store.
+//! What a node reports of itself to people, through the store.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use super::Shared;
 use super::lateness::Percentiles;
 use crate::engine::HandlerCounts;
 
-/// Stored as JSON with each renewal. What a newer release adds is left out by an older reader.
+/// Stored as JSON with each renewal. An older reader ignores what a newer release adds.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Report {

@@ -1,5 +1,5 @@
-//! The engine without a thread: whoever gives it something turns it, and so does a scheduler in
-//! virtual time.
+//! The engine without a thread: each caller that gives it something turns it, and so does a
+//! scheduler in virtual time.
 
 use std::time::Duration;
 
@@ -61,7 +61,7 @@ impl Shared {
     }
 }
 
-/// Nobody turns it yet, or a thread does.
+/// Nothing turns it yet, or a thread does.
 pub(super) fn nobody() -> Mutex<Weak<Turner>> {
     Mutex::new(Weak::new())
 }

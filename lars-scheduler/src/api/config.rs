@@ -81,8 +81,8 @@ impl Builder {
         }
     }
 
-    /// Takes all settings that are plain values from `settings`, in the place of those set before:
-    /// from a file, for example. See [`Settings`].
+    /// Takes all settings that are plain values from `settings`, for example from a file. They
+    /// replace those set before. See [`Settings`].
     pub fn settings(mut self, settings: Settings) -> Self {
         self.settings = settings;
         self
@@ -188,7 +188,7 @@ impl Builder {
     /// inline tasks run on time. The timers that wait are pending as before. They can be cancelled
     /// and moved, `stop` hands them back, and they keep their places within
     /// [`max_pending`](Self::max_pending). So both limits together bound the memory: if the pool
-    /// does not get on, schedule calls are refused in the end. The log says when the queue is full,
+    /// falls behind, schedule calls are refused in the end. The log says when the queue is full,
     /// and [`Metrics::held_for_pool`](crate::Metrics::held_for_pool) counts the timers that had to
     /// wait.
     ///
@@ -289,14 +289,14 @@ impl Builder {
     ///
     /// The span of the calling thread is captured by each call that schedules something, and kept
     /// until the task has run, been cancelled or dropped. It is entered around the run, on whatever
-    /// thread that is. The runs of a repeat have the span of the call that scheduled it. So have
-    /// the tasks of a [`Worker`](crate::worker::Worker), and the closures of the other systems.
+    /// thread that is. The runs of a repeat have the span of the call that scheduled it. So do the
+    /// tasks of a [`Worker`](crate::worker::Worker), and the closures of the other systems.
     ///
-    /// Futures have spans of their own (`tracing::Instrument`). Actors receive messages outside of
-    /// any span, even if the send was scheduled in one.
+    /// Futures have spans of their own (`tracing::Instrument`). Actors receive messages outside any
+    /// span, even if the send was scheduled in one.
     ///
-    /// With this on, each task is in a box with its span, and [`TaskBody::run_due`]
-    /// is not used: tasks run one by one.
+    /// With this on, each task is boxed with its span, and [`TaskBody::run_due`] is not used: tasks
+    /// run one by one.
     ///
     /// [`TaskBody::run_due`]: crate::TaskBody::run_due
     ///

@@ -382,7 +382,7 @@ impl Handle {
         }
     }
 
-    /// What `fill` puts around the body of a task with these options.
+    /// What `fill` wraps around the body of a task with these options.
     #[inline]
     pub(crate) fn wrapped(&self, options: &TaskOptions) -> Wrapped {
         let executor = matches!(options.run_on, RunOn::Executor(_));
@@ -394,7 +394,8 @@ impl Handle {
 ///
 /// # Safety
 ///
-/// `Handle::fill` made the task of a `B`, with options of which `Handle::wrapped` says `wrapped`.
+/// `Handle::fill` made the task from a `B`, with options for which `Handle::wrapped` returned
+/// `wrapped`.
 pub(crate) unsafe fn body_of<B: TaskBody>(wrapped: Wrapped, task: RawTask) -> B {
     // SAFETY: `fill` made the task of a `B`, and chose between these four types.
     unsafe {

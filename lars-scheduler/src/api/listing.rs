@@ -89,7 +89,7 @@ impl TimerQuery {
         self
     }
 
-    /// Also counts them by where in the wheel they belong: [`Listing::levels`].
+    /// Also counts timers by their slots in the wheel: [`Listing::levels`].
     ///
     /// # Examples
     ///
@@ -161,21 +161,21 @@ pub struct TimerGroup {
     pub first_due: Option<Instant>,
 }
 
-/// A level of the wheel, and how many timers belong into each of its slots.
+/// A level of the wheel, and how many timers belong in each of its slots.
 ///
-/// The wheel turns below the slots: the timers that are due next are at the [`hand`](Self::hand),
-/// which moves on by one slot each [`span`](Self::span) and comes back after a turn.
+/// The timers that are due next are at the [`hand`](Self::hand), which moves on by one slot each
+/// [`span`](Self::span), and is back at the same slot after one turn.
 ///
-/// The counts are made of the deadlines, for the wheels of all threads together: each timer counts
-/// on the lowest level that reaches its deadline within one turn. It may still be one level further
-/// up in its wheel, which moves it down when its slot comes near.
+/// The counts are computed from the deadlines, for the wheels of all threads together. Each timer
+/// counts on the lowest level that reaches its deadline within one turn. In its wheel it may still
+/// be one level further up, until its slot comes near.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WheelLevel {
     /// How much time one of the slots spans.
     pub span: Duration,
-    /// How many timers belong into each, at most 64 slots. If the level has more, neighbours are
-    /// counted together.
+    /// How many timers belong in each slot, for at most 64 slots. If the level has more, neighbours
+    /// are counted together.
     pub slots: Vec<u64>,
     /// The slot of [`Listing::taken_at`]. On the lowest level it also has what is overdue.
     pub hand: usize,
@@ -191,8 +191,8 @@ pub struct Listing {
     pub groups: Vec<TimerGroup>,
     /// How many the query takes.
     pub matched: u64,
-    /// The same by where in the wheel they belong, from the lowest level up, if the query asks for
-    /// it ([`TimerQuery::levels`]); otherwise empty.
+    /// All that the query takes, by slots of the wheel, from the lowest level up, if the query asks
+    /// for that ([`TimerQuery::levels`]); otherwise empty.
     pub levels: Vec<WheelLevel>,
     /// How many timers could not be looked at, because their threads stood in the middle of a call
     /// for 100 ms. The query may take them or not. Almost always zero.

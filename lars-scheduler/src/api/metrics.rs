@@ -75,9 +75,9 @@ pub struct Metrics {
     /// How long after their deadlines tasks began to run: on the timer thread, on a pool, or on
     /// another executor.
     ///
-    /// It is never less than it seemed to the task, but for this: as long as tasks are fast, the
-    /// clock is read for every 32nd of them only, so the first slow one may be missing from the
-    /// lateness of up to 31 tasks behind it on the same thread.
+    /// It is never less than the task itself would have measured, with one exception. As long as
+    /// tasks are fast, the clock is read only for every 32nd of them. So the first slow one may be
+    /// missing from the lateness of up to 31 tasks behind it on the same thread.
     pub lateness: Durations,
     /// Tasks on a pool.
     pub pool: PoolMetrics,
@@ -86,8 +86,8 @@ pub struct Metrics {
 /// The pool to which a scheduler's tasks go: its own, unless it was built with another
 /// [`Pool`](crate::Pool).
 ///
-/// Threads, and tasks that wait or run, are those of the whole pool, whoever uses it. The durations
-/// are those of this scheduler's tasks.
+/// Threads, and tasks that wait or run, are those of the whole pool, even if others use it too. The
+/// durations are those of this scheduler's tasks.
 ///
 /// # Examples
 ///
@@ -114,7 +114,7 @@ pub struct Metrics {
 pub struct PoolMetrics {
     /// How many threads the pool has, or will have once it is used.
     pub threads: usize,
-    /// Tasks that run, which is how many threads are busy.
+    /// Tasks that run: the number of busy threads.
     pub running: usize,
     /// Tasks that wait for a thread.
     pub queued: usize,
@@ -126,8 +126,8 @@ pub struct PoolMetrics {
     /// How long tasks ran, on this pool or another executor. The sum of an interval, divided by
     /// its length, is how many threads were busy.
     ///
-    /// Recorded after the run. As long as tasks are fast, a thread of a pool reads the clock for
-    /// every 32nd of them only, and each counts as having taken an equal part of the time. The sum
+    /// Recorded after the run. As long as tasks are fast, a thread of a pool reads the clock only
+    /// for every 32nd of them, and each counts as having taken an equal part of the time. The sum
     /// is exact.
     pub run_time: Durations,
 }

@@ -85,7 +85,7 @@ const SUMMARIES: [Summary; 3] = [
     },
 ];
 
-/// As numbers, and as the values of the label.
+/// The quantiles, as numbers and as values of the label.
 const QUANTILES: [(f64, &str); 5] =
     [(0.5, "0.5"), (0.9, "0.9"), (0.99, "0.99"), (0.999, "0.999"), (1.0, "1")];
 
@@ -96,9 +96,9 @@ const QUANTILES: [(f64, &str); 5] =
 /// delay on the scheduler itself, as below. Each value has the label `scheduler`, with the name
 /// given to [`new`](Self::new). (docs/observability.md in the repository lists the names.)
 ///
-/// Durations are published as Prometheus has its summaries: quantiles of those between two reports,
-/// with the label `quantile`, and sum and count of all. So the work of a report does not depend on
-/// how many timers have fired.
+/// Durations are published like a summary of Prometheus: quantiles of those between two reports,
+/// with the label `quantile`, and the sum and count of all. So the work of a report does not depend
+/// on how many timers have fired.
 ///
 /// # Examples
 ///
@@ -123,19 +123,18 @@ pub struct MetricsReporter {
 debug_fields!(|it: MetricsReporter| scheduler: it.scheduler);
 
 impl MetricsReporter {
-    /// A reporter for this scheduler, which is told apart from others by the name. It does not keep
-    /// the scheduler running.
+    /// A reporter for this scheduler. The name distinguishes it from others. The reporter does not
+    /// keep the scheduler running.
     pub fn new(handle: &Handle, name: impl Into<String>) -> Self {
         let name: Arc<str> = name.into().into();
         Self { handle: handle.clone(), scheduler: SharedString::from_shared(name), last: None }
     }
 
-    /// Publishes the metrics as they are now, to the recorder of this moment. Without a recorder
-    /// this does nothing.
+    /// Publishes the current metrics to the current recorder. Without a recorder this does nothing.
     ///
     /// The quantiles are those of the durations since the last report; NaN if there are none.
     ///
-    /// Takes some 0.1 ms, and no lock that a thread takes that fires timers.
+    /// It takes some 0.1 ms, and no lock that a thread takes when it fires timers.
     pub fn report(&mut self) {
         let metrics = self.handle.metrics();
         if self.last.is_none() {

@@ -99,8 +99,8 @@ impl Builder {
     ///
     /// # Platforms
     ///
-    /// This reads no clock on `wasm32-unknown-unknown`, which has none. (There [`Handle::now`]
-    /// panics, because nothing can make an `Instant`.)
+    /// On `wasm32-unknown-unknown`, which has no clock, this reads none. ([`Handle::now`] panics
+    /// there, because there is no way to make an `Instant`.)
     pub fn build_virtual(self) -> Result<VirtualTime, ConfigError> {
         // One channel, and no wheels but the driver's: the order of all calls is the order of the
         // intake.
@@ -186,10 +186,10 @@ impl VirtualTime {
         self.advance_to_next_within(Duration::MAX)
     }
 
-    /// Moves time to the next deadline, as [`advance_to_next`](Self::advance_to_next) does, if it
-    /// is not further away than `limit`. Otherwise nothing runs, and the answer is `None`. (If a
-    /// timer was moved, time may have moved to its old deadline.) For code that looks at something
-    /// after each step on the way to an instant.
+    /// Moves time to the next deadline, like [`advance_to_next`](Self::advance_to_next), unless
+    /// that is further away than `limit`. In that case nothing runs, and the result is `None`. (If
+    /// a timer was moved, time may have moved to its old deadline.) Use it to check something after
+    /// each step on the way to an instant.
     ///
     /// # Panics
     ///

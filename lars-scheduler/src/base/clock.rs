@@ -28,7 +28,7 @@ pub(crate) struct Clock {
 enum Source {
     /// `std`'s monotonic clock (`CLOCK_MONOTONIC` on Linux: it stands still while the machine
     /// is suspended), and what it showed at the origin or a moment later.
-    System { origin: Instant, start: u64 },
+    System { start: u64 },
     /// A number that a test moves.
     Manual(Arc<Manual>),
 }
@@ -51,12 +51,12 @@ impl Clock {
         // pair of readings that nothing interrupted.
         let read = |_| {
             let origin = real_now();
-            let start = monotonic(origin);
-            (real_now() - origin, origin, start)
+            let start = monotonic(Some(origin));
+            (real_now() - origin, Some(origin), start)
         };
         let (_, origin, start) =
             (0..5).map(read).min_by_key(|&(took, ..)| took).expect("five are not none");
-        Self { origin: Some(origin), source: Source::System { origin, start } }
+        Self { origin, source: Source::System { start } }
     }
 
     /// A clock that stands at `start` until it is moved.
@@ -74,7 +74,7 @@ impl Clock {
     pub(crate) fn now(&self) -> u64 {
         match &self.source {
             // If the system's clock goes back behind the start, time stands still.
-            Source::System { origin, start } => monotonic(*origin).saturating_sub(*start),
+            Source::System { start } => monotonic(self.origin).saturating_sub(*start),
             // Acquire: a thread that reads an instant also sees what was done before it was set.
             Source::Manual(manual) => manual.now.load(Ordering::Acquire),
         }
@@ -85,7 +85,7 @@ impl Clock {
     #[inline]
     pub(crate) fn coarse(&self) -> u64 {
         match &self.source {
-            Source::System { origin, start } => coarse(*origin).saturating_sub(*start),
+            Source::System { start } => coarse(self.origin).saturating_sub(*start),
             Source::Manual(_) => self.now(),
         }
     }
@@ -94,7 +94,7 @@ impl Clock {
     #[inline]
     pub(crate) fn key(&self) -> Option<(Instant, u64)> {
         match &self.source {
-            Source::System { origin, start } => Some((*origin, *start)),
+            Source::System { start } => self.origin.map(|origin| (origin, *start)),
             Source::Manual(_) => None,
         }
     }
@@ -165,7 +165,7 @@ impl Clock {
 /// 5 ns that both include).
 #[cfg(all(target_os = "linux", not(any(lars_loom, lars_shuttle))))]
 #[inline]
-fn monotonic(_origin: Instant) -> u64 {
+fn monotonic(_origin: Option<Instant>) -> u64 {
     read(libc::CLOCK_MONOTONIC)
 }
 
@@ -173,7 +173,7 @@ fn monotonic(_origin: Instant) -> u64 {
 /// counter.
 #[cfg(all(target_os = "linux", not(any(lars_loom, lars_shuttle))))]
 #[inline]
-fn coarse(_origin: Instant) -> u64 {
+fn coarse(_origin: Option<Instant>) -> u64 {
     read(libc::CLOCK_MONOTONIC_COARSE)
 }
 
@@ -190,12 +190,13 @@ fn read(clock: libc::clockid_t) -> u64 {
 
 /// Nanoseconds on the clock that `Instant` reads, from a start of its own.
 #[cfg(not(all(target_os = "linux", not(any(lars_loom, lars_shuttle)))))]
-fn monotonic(origin: Instant) -> u64 {
-    crate::base::tick::nanos(real_now().saturating_duration_since(origin))
+fn monotonic(origin: Option<Instant>) -> u64 {
+    // (A clock of the system has an origin.)
+    origin.map_or(0, |it| crate::base::tick::nanos(real_now().saturating_duration_since(it)))
 }
 
 #[cfg(not(all(target_os = "linux", not(any(lars_loom, lars_shuttle)))))]
-fn coarse(origin: Instant) -> u64 {
+fn coarse(origin: Option<Instant>) -> u64 {
     monotonic(origin)
 }
 

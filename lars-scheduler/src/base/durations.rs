@@ -12,8 +12,8 @@ use hdrhistogram::Histogram;
 use crate::base::buckets::Buckets;
 use crate::sync::{AtomicU64, Ordering};
 
-/// How long something took: of all since the scheduler was built, or, by [`since`](Self::since), in
-/// an interval.
+/// How long something took: since the scheduler was built, or, with [`since`](Self::since), in an
+/// interval.
 ///
 /// # Examples
 ///
@@ -42,7 +42,7 @@ use crate::sync::{AtomicU64, Ordering};
 pub struct Durations {
     /// How many.
     pub count: u64,
-    /// All of them together.
+    /// The sum of all.
     pub sum: Duration,
     /// The longest.
     pub max: Duration,
@@ -101,7 +101,7 @@ impl Durations {
         Duration::from_nanos(self.histogram.value_at_quantile(quantile)).min(self.max)
     }
 
-    /// All that these recorders have.
+    /// What these recorders have, all together.
     pub(crate) fn of<'a>(recorders: impl Iterator<Item = &'a Recorder>) -> Self {
         let (mut count, mut sum, mut max) = (0, 0_u64, 0);
         #[cfg(feature = "histogram")]
@@ -166,7 +166,8 @@ impl Recorder {
         }
     }
 
-    /// Records `times` values of `nanos`. Only one thread calls this, and nobody `record_shared`.
+    /// Records `times` values of `nanos`. Only one thread calls this, and none calls
+    /// `record_shared`.
     #[inline]
     pub(crate) fn record(&self, nanos: u64, times: u64) {
         // No read-modify-write: there is one writer. Relaxed, all of them: statistics.

@@ -64,7 +64,7 @@ pub enum ConfigError {
         /// The most threads of a pool.
         max: usize,
     },
-    /// A queue without a place would take no task.
+    /// A queue without room would take no task.
     #[error("pool_queue is {given}, but it must be at least {min} (leave it unset for no limit)")]
     PoolQueue {
         /// What was asked for.

@@ -114,7 +114,7 @@ impl Label {
         Self { name, ..self }
     }
 
-    /// The same; but of a task that was scheduled here, if it does not say where.
+    /// This label, with `place` if it has no place of its own.
     #[inline]
     pub(crate) fn or_at(self, place: &'static Location<'static>) -> Self {
         Self { place: self.place.or(Some(place)), ..self }

@@ -236,7 +236,7 @@ struct Table {
     together: bool,
     hands_over: bool,
     /// The body type. (One type may have several tables. This is a function because `TypeId::of` is
-    /// const from Rust 1.91 on only.)
+    /// const only from Rust 1.91 on.)
     of: fn() -> TypeId,
     /// Whether nothing needs to be done for a body that does not run.
     plain: bool,

@@ -146,7 +146,7 @@ impl RunClock {
         }
     }
 
-    /// The tasks of a job are over, which this reporter belongs to.
+    /// The tasks of the job that this reporter belongs to are over.
     pub(crate) fn end(&mut self, reporter: &Reporter) {
         if self.noted > 0
             && let Some(clock) = &reporter.clock

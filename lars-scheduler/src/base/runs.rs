@@ -25,7 +25,7 @@ impl Runs {
 /// One thread of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PoolThread {
-    /// The address of the pool. No other pool has it as long as a thread of this one runs.
+    /// The address of the pool. No other pool has it while a thread of this one runs.
     pub(crate) pool: usize,
     pub(crate) number: usize,
 }
@@ -42,7 +42,7 @@ pub(crate) struct RunsByThread {
 }
 
 impl RunsByThread {
-    /// With places for so many threads of the pool at this address.
+    /// With places for this many threads of the pool at this address.
     pub(crate) fn new(pool: usize, threads: usize) -> Self {
         let threads = (0..threads).map(|_| Runs::new()).collect();
         Self { pool, threads, others: Runs::new() }
@@ -91,13 +91,13 @@ impl RunsAt<'_> {
         self.record(&self.runs.lateness, late, 1);
     }
 
-    /// So many tasks waited for a thread for this long each.
+    /// This many tasks waited for a thread for this long each.
     #[inline]
     pub(crate) fn waited(&self, nanos: u64, tasks: u64) {
         self.record(&self.runs.waits, nanos, tasks);
     }
 
-    /// So many tasks ran for this long each.
+    /// This many tasks ran for this long each.
     #[inline]
     pub(crate) fn took(&self, nanos: u64, tasks: u64) {
         self.record(&self.runs.took, nanos, tasks);

@@ -317,8 +317,8 @@ impl Driver {
         all.min().map_or(Next::Idle, Next::At)
     }
 
-    /// Whether an owner has to collect what others cancelled, so that the driver has to see whether
-    /// it does.
+    /// Whether an owner has entries to collect that others cancelled, so that the driver has to
+    /// check whether it does.
     fn watches_owners(&self) -> bool {
         let lanes = &self.live.arena.lanes;
         // First the request is taken: one that is made after we have looked stays.

@@ -75,7 +75,7 @@ impl DueList {
         self.len += chain.len;
     }
 
-    /// Moves the first entries of another list, at most so many, to the front of this one. Says
+    /// Moves the first entries of another list, at most this many, to the front of this one. Says
     /// how many.
     pub(crate) fn put_first(&mut self, others: &mut Self, most: usize) -> usize {
         let mut moved = Detached::default();

@@ -113,7 +113,7 @@ pub(crate) struct LaneWheel {
     /// What is left of the chain that was taken from that stack last. Behind the gate; anybody may
     /// ask whether it is null.
     rest: AtomicPtr<Entry>,
-    /// How many chains were taken from that stack. Behind the gate; anybody may read it.
+    /// How many chains were taken from that stack. Written behind the gate; any thread may read it.
     chains: AtomicU64,
     /// In how many calls the owner looks at that stack next. Behind the gate.
     look_in: UnsafeCell<u32>,

@@ -223,7 +223,7 @@ impl Lanes {
         own.wheel()
     }
 
-    /// Has the driver look whether owners get on with what is cancelled in their lanes.
+    /// Makes the driver check whether owners keep up with what is cancelled in their lanes.
     pub(crate) fn watch_owners(&self) {
         // Release: who takes the request sees what has been cancelled. A swap, so that it sees what
         // was cancelled before earlier requests as well.

@@ -25,7 +25,7 @@ pub(crate) struct Filter {
     pub(crate) limit: usize,
 }
 
-/// How many timers belong into each slot of a wheel, by their deadlines.
+/// How many timers belong in each slot of a wheel, by their deadlines.
 #[derive(Debug)]
 pub(crate) struct Levels {
     pub(crate) tick: Tick,

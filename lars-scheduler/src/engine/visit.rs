@@ -137,8 +137,8 @@ impl Visits {
         }
     }
 
-    /// Takes over what is cancelled in lanes whose owners are at the same chain as when this was
-    /// called last: they schedule too little to collect it in time.
+    /// Takes over what is cancelled in lanes whose owners are still at the same chain as at the
+    /// last call: they schedule too little to collect it in time.
     pub(crate) fn relieve_owners(&mut self) {
         for visit in &mut self.visits {
             let uncollected = visit.wheel().uncollected();

@@ -45,7 +45,7 @@ const LOCAL_RUN: u32 = 61;
 
 /// A worker has no task.
 const FREE: u64 = 0;
-/// It has one that is not of a scheduler.
+/// It has a task that does not belong to a scheduler.
 const OTHER: u64 = 1;
 /// Where instants begin.
 const SINCE: u64 = 2;
@@ -249,7 +249,7 @@ impl Pool {
         at.filter(|&at| at != FREE).count()
     }
 
-    /// Places for what is recorded of one scheduler's tasks.
+    /// Places for what is recorded about one scheduler's tasks.
     pub(crate) fn runs(&self) -> RunsByThread {
         RunsByThread::new(self.guard.shared.address(), self.threads())
     }
@@ -408,7 +408,7 @@ impl Shared {
         self.idle.notify();
     }
 
-    /// What no other pool has as long as this one exists.
+    /// An address that no other pool has while this one exists.
     fn address(&self) -> usize {
         ptr::from_ref(self).addr()
     }

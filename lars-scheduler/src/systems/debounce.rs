@@ -1,12 +1,11 @@
-//! Debounce and throttle: of many calls in a row, few run. After lodash's and Rx's operators of
-//! these names.
+//! Debounce and throttle: many calls, few runs. Modelled on the operators of lodash and Rx.
 //!
 //! - A [`Debounce`] runs its action when the calls have paused for a while: saving what a user
 //!   types, reacting to a file that is written piece by piece.
 //! - A [`Throttle`] runs its action at most once per interval, however many calls there are:
 //!   progress reports, reacting to a mouse or to a sensor.
 //!
-//! Each call brings a value. The action gets the newest one; it supersedes those before it, which
+//! Each call brings a value. The action gets the newest one. It supersedes the earlier ones, which
 //! are dropped.
 //!
 //! ```
@@ -40,11 +39,11 @@
 //!
 //! # Edges
 //!
-//! A call that comes after a pause begins a *window*. For a debounce the window ends when there has
-//! been no call for the wait; for a throttle, one interval after the last run was due. The action
-//! can run at the *leading* edge of the window, for the call that begins it, and at its *trailing*
-//! edge, for the last call that came later. With the leading edge alone, later calls of the window
-//! are dropped; without it, the first call waits for the trailing edge as well.
+//! A call that comes after a pause begins a *window*. For a debounce, the window ends when there
+//! has been no call for as long as the wait; for a throttle, one interval after the last run was
+//! due. The action can run at the *leading* edge of the window, for the call that begins it, and at
+//! its *trailing* edge, for the last call that came later. With the leading edge alone, later calls
+//! of the window are dropped; without it, the first call waits for the trailing edge as well.
 //!
 //! | here | leading | trailing | lodash | Rx |
 //! |---|---|---|---|---|
@@ -62,13 +61,14 @@
 //!   throttle are due at least an interval apart. (lodash's `throttle` runs again at once if the
 //!   last call was an interval ago and the last run was not.) `flush` and `close` are the
 //!   exceptions.
-//! - **One run at a time.** While the action runs, what comes due waits for the end of that run; of
-//!   several values the newest one stays.
-//! - **Never on the stack of the call.** The leading edge too is a task of the scheduler.
+//! - **One run at a time.** A value that comes due while the action runs waits for the end of that
+//!   run. Of several such values the newest one stays.
+//! - **Never on the stack of the call.** The leading edge, too, is a task of the scheduler.
 //! - **What is accepted runs, or is superseded** by a newer value. A call that cannot get a timer
 //!   gives its value back. A value that waits keeps the one timer that it got, so a full scheduler
 //!   cannot lose it.
-//! - **An action that panics** is reported like a task that panics, and the next value runs.
+//! - **Panics.** An action that panics is reported like a task that panics, and the next value
+//!   runs.
 //!
 //! # The end
 //!
@@ -207,15 +207,15 @@ macro_rules! common {
             ///
             /// # Errors
             ///
-            /// The value comes back with [`Refusal::Full`] if it needs a timer and the scheduler
-            /// is full, or with [`Refusal::Stopped`]. What waited before goes on waiting.
+            /// The value is given back with [`Refusal::Full`] if it needs a timer and the scheduler
+            /// is full, or with [`Refusal::Stopped`]. A value that waited before goes on waiting.
             #[track_caller]
             pub fn call(&self, value: T) -> Result<(), ScheduleError<T>> {
                 self.shared.call(value)
             }
 
-            /// Makes the value that waits due now. It runs as always, on its executor. False if
-            /// none waits.
+            /// Makes the waiting value due now. It runs as usual, on its executor. False if none
+            /// waits.
             ///
             /// # Errors
             ///
@@ -224,7 +224,7 @@ macro_rules! common {
                 self.shared.flush()
             }
 
-            /// Takes back the value that waits. It does not run.
+            /// Takes back the waiting value. It does not run.
             ///
             /// The window goes on: the leading edge comes no earlier than it would have.
             pub fn cancel(&self) -> Option<T> {

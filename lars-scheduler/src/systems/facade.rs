@@ -18,7 +18,7 @@
 //! | `Handle::contain`, [`contain`] | running a user's code, with a scheduler at hand or without |
 //! | [`CapturedSpan`] | running something in the span of another thread |
 //! | `Handle::hand_over` | running what was accepted, without a timer |
-//! | `Handle::captures_spans`, `Handle::outside_spans` | whether tasks run in spans; not this one |
+//! | `Handle::captures_spans`, `Handle::outside_spans` | whether tasks run in spans; an exception from that |
 //! | `Periodic::on_end_from_outside` | a repeat that learns of a cancel, or of a `stop` |
 
 use std::panic::Location;

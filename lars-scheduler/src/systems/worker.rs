@@ -336,8 +336,8 @@ impl Worker {
         self.schedule_at_fixed_rate_missed(initial, interval, MissedTickBehavior::Burst, task)
     }
 
-    /// As [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate), with a choice of what happens
-    /// to runs that were missed.
+    /// Like [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate), with a choice of what happens
+    /// to missed runs.
     ///
     /// # Errors
     ///

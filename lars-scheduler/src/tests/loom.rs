@@ -44,6 +44,7 @@ fn scheduler_waking(unparker: Unparker, limit: Option<usize>) -> (Handle, Driver
         // A thread with a slot has a wheel from its first timer on.
         lanes: LaneSettings { channels: 1, wheel_after: Some(0), tick, wheel_size: 2 },
         limit,
+        capture_spans: false,
         reporter: Reporter::default(),
     };
     let pool = Pool::new("model", 1).expect("one thread is a pool");

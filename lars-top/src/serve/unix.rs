@@ -1,7 +1,7 @@
 //! Serving over a Unix socket.
 //!
 //! One thread accepts, and each viewer has a thread of its own. A viewer that does not read blocks
-//! only that, and only until a write takes too long.
+//! only its own thread, and only until a write times out.
 
 use std::fs::{self, DirBuilder, Permissions};
 use std::io::{self, ErrorKind, Read, Write};
@@ -30,7 +30,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// How many bytes the path of a socket may have. (It ends with a NUL.)
 const LONGEST_PATH: usize = size_of::<sockaddr_un>() - offset_of!(sockaddr_un, sun_path) - 1;
 
-/// A socket for viewers. Dropping it ends them, and removes the socket's file.
+/// A socket for viewers. Dropping it disconnects them, and removes the socket's file.
 #[derive(Debug)]
 pub struct Server {
     path: PathBuf,
@@ -46,8 +46,8 @@ pub struct Server {
 ///
 /// Only the program's own user can connect: the file has the permissions 0600 from the beginning. A
 /// file that a program has left behind is replaced. Up to eight viewers may be connected. One that
-/// does not ask or does not read is disconnected after five seconds, and holds up nobody else.
-/// Without viewers nothing is looked at.
+/// does not ask or does not read is disconnected after five seconds, and holds up no other. Without
+/// viewers no snapshots are taken.
 ///
 /// Dropping the server closes the socket.
 ///
@@ -101,7 +101,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // First the file: who connects from now on is told that nobody is there.
+        // First the file: connections from now on find nothing there.
         let ours = fs::symlink_metadata(&self.path);
         if ours.is_ok_and(|now| (now.dev(), now.ino()) == self.file) {
             let _ = fs::remove_file(&self.path);
@@ -234,7 +234,7 @@ impl Viewers {
             std::mem::take(&mut all.threads)
         };
         for (socket, thread) in threads {
-            // Whoever is in the middle of a write or a read returns.
+            // Threads in the middle of a write or a read return.
             let _ = socket.shutdown(Shutdown::Both);
             let _ = thread.join();
         }
@@ -333,7 +333,7 @@ impl Read for Until<'_> {
     }
 }
 
-/// Shows one viewer what it asks for, until it goes or does not read.
+/// Serves one viewer, until it leaves or does not read.
 fn show(mut socket: &UnixStream, probe: &Probe, viewers: &Viewers) -> io::Result<()> {
     let request = Lines::new(LONGEST_REQUEST).next(&mut Until(socket, now() + PATIENCE))?;
     let accepted = serde_json::from_slice::<Request>(&request)

@@ -1,4 +1,4 @@
-//! Rates, lateness, the wheel, and who has most pending.
+//! Rates, lateness, the wheel, and the largest groups of pending timers.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};

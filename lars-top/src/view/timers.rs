@@ -1,4 +1,4 @@
-//! Who has what pending, and what is due next.
+//! What is pending, whose it is, and what is due next.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};

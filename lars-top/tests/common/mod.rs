@@ -11,7 +11,7 @@ use ratatui::backend::TestBackend;
 
 const SECOND: u64 = 1_000_000_000;
 
-/// The program after so many seconds; its counts stay.
+/// The program after this many seconds; its counts stay.
 pub fn snapshot(seconds: u64) -> Snapshot {
     let group = |label: &str, place: &str, count, first_due| Group {
         label: label.to_owned(),

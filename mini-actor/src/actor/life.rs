@@ -55,7 +55,7 @@ enum Phase {
 struct Supervised {
     rules: Supervision,
     restarts: Restarts,
-    /// The number of the restart that a pause leads to, and its timer.
+    /// The number of the restart after the pause, and its timer.
     revival: u64,
     pause: Option<Cancellable>,
 }

@@ -253,7 +253,7 @@ impl<M: Send + 'static> Timers<M> {
         self.start_at_fixed_rate_missed(key, initial, interval, MissedTickBehavior::Skip, make)
     }
 
-    /// As [`start_at_fixed_rate`](Self::start_at_fixed_rate), with a choice of what becomes of
+    /// Like [`start_at_fixed_rate`](Self::start_at_fixed_rate), with a choice of what happens to
     /// ticks whose time has passed before the actor got to the one before:
     ///
     /// - [`Skip`](MissedTickBehavior::Skip): they are left out. `make` is told how many were left

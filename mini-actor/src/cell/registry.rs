@@ -33,7 +33,7 @@ pub(crate) struct Rules {
     pub(crate) on_stop: Option<StopHook>,
 }
 
-/// An actor and its depth, the deepest first, of equal ones by path.
+/// An actor and its depth, ordered with the deepest first, and equal ones by path.
 type Ranked = (Reverse<u64>, Arc<str>);
 
 /// How many places of the table [`Registry::deepest`] looks at before it lets others in.
@@ -62,9 +62,9 @@ pub(crate) struct Registry {
 }
 
 struct Tree {
-    /// By path, in tables by some bits of its hash. The path stands in the actor, and its hash
-    /// beside it, so that a table grows without looking at each. And only one of them grows at a
-    /// time: a single one of a million would hold up everybody for milliseconds.
+    /// By path, in tables by some bits of its hash. The path is in the actor, and its hash beside
+    /// it, so a table grows without looking at each actor. Only one table grows at a time: a single
+    /// table of a million would hold up everybody for milliseconds.
     actors: [HashTable<(u64, Arc<dyn Resident>)>; TABLES],
     alive: usize,
     hasher: RandomState,

@@ -158,7 +158,7 @@ impl Watchers {
     }
 
     /// How many watch.
-    #[cfg(all(test, not(lars_loom)))]
+    #[cfg(all(test, not(any(lars_loom, lars_shuttle))))]
     pub(crate) fn len(&self) -> usize {
         self.state.lock().as_ref().map_or(0, |watching| watching.watchers.len())
     }

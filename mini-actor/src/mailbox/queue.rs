@@ -209,6 +209,10 @@ const LINE: usize = 64;
 
 struct Gap<const BYTES: usize>([MaybeUninit<u8>; BYTES]);
 
+impl<const BYTES: usize> Gap<BYTES> {
+    const NEW: Self = Self([MaybeUninit::uninit(); BYTES]);
+}
+
 /// What is written seldom. Between the senders' side and the reader's, so that these do not lie on
 /// neighbouring cache lines, which some processors fetch together.
 #[repr(C)]
@@ -280,14 +284,14 @@ impl<T> Mailbox<T> {
                 block: AtomicPtr::new(ptr::null_mut()),
                 free: AtomicPtr::new(ptr::null_mut()),
             },
-            _apart: Gap([MaybeUninit::uninit(); _]),
+            _apart: Gap::NEW,
             middle: Middle {
                 bound,
                 spare: AtomicPtr::new(ptr::null_mut()),
                 first: AtomicPtr::new(ptr::null_mut()),
                 blocks: AtomicUsize::new(0),
             },
-            _and: Gap([MaybeUninit::uninit(); _]),
+            _and: Gap::NEW,
             head: Head {
                 next: UnsafeCell::new(Next { position, block: ptr::null_mut() }),
                 taken: AtomicU64::new(0),

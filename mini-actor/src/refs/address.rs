@@ -106,8 +106,8 @@ impl<M: Send + 'static> ActorRef<M> {
         sent.map_err(|(reason, message)| SendError::new(message, reason, &self.cell.path))
     }
 
-    /// Sends like [`tell`](Self::tell), and never waits for room: a full mailbox that blocks is
-    /// treated as one that [fails](crate::Overflow::Fail).
+    /// Sends like [`tell`](Self::tell), but never waits for room: a full mailbox that blocks is
+    /// treated like one that [fails](crate::Overflow::Fail).
     ///
     /// # Errors
     ///

@@ -265,7 +265,7 @@ impl Scheduler {
         )
     }
 
-    /// As [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate), with a choice of what happens
+    /// Like [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate), with a choice of what happens
     /// to sends that were missed.
     ///
     /// # Errors

@@ -74,11 +74,11 @@ impl System {
         self.registry.find(path)?.as_any().downcast::<Cell<M>>().ok().map(ActorRef::new)
     }
 
-    /// The actors with the most messages in their mailboxes, at most `limit` of them, the deepest
+    /// The actors with the most messages in their mailboxes, at most `limit` of them: the deepest
     /// mailbox first, and equal ones by path.
     ///
-    /// It looks at every actor, in steps between which others may spawn and stop. An actor that is
-    /// spawned or stops meanwhile may be among them or not.
+    /// It looks at every actor, in steps between which actors may be spawned and stopped. An actor
+    /// that is spawned or stops meanwhile may or may not be included.
     ///
     /// # Examples
     ///

@@ -69,8 +69,8 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Takes all settings that are plain values from `settings`, in the place of those set before:
-    /// from a file, for example. See [`Settings`].
+    /// Takes all settings that are plain values from `settings`, for example from a file. They
+    /// replace those set before. See [`Settings`].
     pub fn settings(self, settings: Settings) -> Self {
         let Settings { threads, throughput, time_slice, shutdown_timeout, close_policy, .. } =
             settings;
@@ -145,19 +145,19 @@ impl Builder {
         self
     }
 
-    /// Puts the system on a scheduler that somebody else owns, instead of one of its own: one timer
-    /// thread for the actors and for the rest of a program.
+    /// Puts the system on a scheduler that it does not own: one timer thread for the actors and for
+    /// the rest of the program.
     ///
     /// The system does not stop that scheduler. When it is closed, its actors' timers, their
-    /// receive timeouts and the time limits of its questions end with the actors. Messages that
-    /// are scheduled stay with the scheduler, whatever the
-    /// [`close_policy`](Self::close_policy) says: they become dead letters when they are due,
-    /// because their receivers have stopped, and periodic sends end then.
+    /// receive timeouts and the time limits of its questions end with the actors. Scheduled
+    /// messages stay with the scheduler, whatever the [`close_policy`](Self::close_policy) says.
+    /// They become dead letters when they are due, because their receivers have stopped, and
+    /// periodic sends end then.
     ///
     /// Close the system before its scheduler. If the scheduler goes first, the actors run on
     /// without timers: starting one is refused with [`Refusal::Stopped`](crate::Refusal::Stopped).
-    /// And its `close` runs pending one-shots before their time, the actors' timers and timeouts
-    /// among them, unless its close policy forbids it.
+    /// The scheduler's `close` runs pending one-shots before their time, the actors' timers and
+    /// timeouts among them, unless its close policy forbids it.
     ///
     /// Closures on [`Scheduler::timers`](crate::Scheduler::timers) run where that scheduler runs
     /// its tasks, not on the threads of the actors. What [`scheduler`](Self::scheduler) sets has no
@@ -448,8 +448,8 @@ impl ActorSystem {
     ///
     /// 1. Nothing can be scheduled any more, and the messages that are scheduled are sent now,
     ///    before their time, or dropped, by [`Builder::close_policy`]. Periodic sends and the
-    ///    actors' own timers end. (On a scheduler of somebody else, scheduled messages stay there:
-    ///    see [`Builder::on_scheduler`].)
+    ///    actors' own timers end. (On a scheduler that the system does not own, scheduled messages
+    ///    stay there: see [`Builder::on_scheduler`].)
     /// 2. Nobody can be spawned any more. Every actor without a parent is asked to stop: it
     ///    receives what is in its mailbox, then its children stop in the same way, then it stops.
     ///    Actors still receive and send meanwhile, to whoever has not closed its mailbox; what they

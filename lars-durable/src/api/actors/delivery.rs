@@ -10,13 +10,13 @@ use crate::time::Timestamp;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Delivery {
-    /// The identity of its timer: the same each time that it comes again.
+    /// The identity of its timer: the same for each redelivery.
     pub id: u64,
-    /// The key of its timer; of a reminder see [`Reminders`](super::Reminders).
+    /// The key of its timer; for that of a reminder see [`Reminders`](super::Reminders).
     pub key: Option<String>,
     /// The fencing token: greater than that of every earlier delivery to this actor, wherever it
-    /// lived then. If what the actor writes to refuses a smaller one than it has seen, a copy that
-    /// was believed dead changes nothing.
+    /// lived then. If the store that the actor writes to refuses a smaller token than it has seen,
+    /// a copy that was believed dead changes nothing.
     pub fence: u64,
     /// The number of this attempt, from 1.
     pub attempt: u32,

@@ -42,7 +42,7 @@ pub(super) struct Host<A: DurableActor> {
     /// By name. Locked before the state of a home, and that before its ledger; nothing is called
     /// while one of them is locked.
     homes: Mutex<Homes<A::Message>>,
-    /// Up to which epoch nobody may live in a bucket.
+    /// By bucket, the epoch up to which no actor may live in it.
     vacated: Mutex<HashMap<BucketNo, u32>>,
 }
 
@@ -83,7 +83,7 @@ enum Step<M> {
     Spawn(u32),
     Send(ActorRef<Envelope<M>>, Letter),
     Kill(ActorRef<Envelope<M>>),
-    /// Nobody wants it any more.
+    /// Nothing needs it any more.
     Void(Letter),
 }
 
@@ -337,7 +337,7 @@ impl<A: DurableActor> Host<A> {
         self.vacated.lock().get(&bucket).is_some_and(|vacated| epoch <= *vacated)
     }
 
-    /// Everybody who lives in `bucket` because of a run of up to this epoch has to go.
+    /// All actors that live in `bucket` because of a run of up to this epoch have to go.
     pub(super) fn vacate(&self, bucket: BucketNo, epoch: u32, lost: bool) {
         let mut vacated = self.vacated.lock();
         let before = vacated.entry(bucket).or_insert(epoch);

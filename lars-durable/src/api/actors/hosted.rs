@@ -18,12 +18,12 @@ use crate::sync::Arc;
 
 /// An actor with a name, of which there is one in the whole group.
 ///
-/// Its hooks are those of an [`Actor`], and its context can do what that of an actor can, and has
-/// [`reminders`](DurableContext::reminders).
+/// Its hooks are those of an [`Actor`]. Its context can do what the context of any actor can, and
+/// has [`reminders`](DurableContext::reminders).
 ///
-/// It is made when a message for it is due, and stops after a
-/// [silence](super::Kind::passivate_after). So what it has to know must be in a database of yours;
-/// what it has to do later is a reminder.
+/// It is created when a message for it is due, and stops after a
+/// [silence](super::Kind::passivate_after). So keep what it has to know in a database of yours, and
+/// what it has to do later in a reminder.
 ///
 /// # Examples
 ///
@@ -32,11 +32,11 @@ pub trait DurableActor: Send + Sized + 'static {
     /// What can be sent to it durably. Its [`NAME`](Payload::NAME) is the kind of actor.
     type Reminder: Payload;
 
-    /// What it receives: the same, or more. What is not durable comes from the actor itself, its
-    /// children, and those whom it has given a reference.
+    /// What it receives: the same, or more. Messages that are not durable come from the actor
+    /// itself, its children, and anything that it has given a reference to.
     type Message: From<Self::Reminder> + Send + 'static;
 
-    /// Called before the first message, and again of each new actor after a restart.
+    /// Called before the first message, and again for each new actor after a restart.
     fn started(&mut self, ctx: &mut Context<Hosted<Self>>) {
         let _ = ctx;
     }
@@ -50,7 +50,7 @@ pub trait DurableActor: Send + Sized + 'static {
         let _ = (gone, ctx);
     }
 
-    /// Called of an actor that has panicked and is about to be replaced by a new one.
+    /// Called on an actor that has panicked and is about to be replaced by a new one.
     fn restarting(&mut self, ctx: &mut Context<Hosted<Self>>) {
         let _ = ctx;
     }
@@ -61,7 +61,7 @@ pub trait DurableActor: Send + Sized + 'static {
     }
 }
 
-/// What an actor's context can do beside what mini-actor's can.
+/// What a durable actor's context adds to that of mini-actor.
 pub trait DurableContext<P> {
     /// The actor's reminders.
     fn reminders(&mut self) -> Reminders<P>;
@@ -122,7 +122,7 @@ impl<M> Envelope<M> {
         Self(Content::Durable(letter))
     }
 
-    /// The letter that it was made of.
+    /// The letter that it was made from.
     pub(super) fn into_letter(self) -> Option<Letter> {
         match self.0 {
             Content::Durable(letter) => Some(letter),

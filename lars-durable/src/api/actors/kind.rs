@@ -18,10 +18,10 @@ use crate::engine::HandlerSettings;
 use crate::runtime::{Run, RunHandler, Shared};
 use crate::sync::{Arc, Mutex, Weak};
 
-/// After so long without a message an actor stops, unless it is set.
+/// How long an actor may be without a message before it stops, unless it is set.
 const SILENCE: Duration = Duration::from_secs(600);
 
-/// A kind of actors by name: how one is made, and the rules for its messages.
+/// A kind of named actor: how to create one, and the rules for its messages.
 ///
 /// # Examples
 ///
@@ -91,8 +91,8 @@ pub struct Kind<A: DurableActor> {
 }
 
 impl<A: DurableActor> Kind<A> {
-    /// Actors that `make` makes of their names, on a thread of the actor system; again for each
-    /// restart, and when a message comes for one that has stopped.
+    /// Actors that `make` creates from their names, on a thread of the actor system: once more for
+    /// each restart, and when a message comes for one that has stopped.
     pub fn new(make: impl Fn(&str) -> A + Send + Sync + 'static) -> Self {
         let backoff = BackoffPolicy::builder()
             .initial(Duration::from_secs(1))
@@ -110,10 +110,10 @@ impl<A: DurableActor> Kind<A> {
         Self { make, set_props, silence: SILENCE, settings }
     }
 
-    /// After so long without a message an actor stops: ten minutes unless it is set. Its reminders
-    /// stay, and the next message makes it again. It is the actor's receive timeout:
-    /// [`Context::set_receive_timeout`] changes it for one actor, and
-    /// [`Context::cancel_receive_timeout`] lets it live on.
+    /// How long an actor may be without a message before it stops: ten minutes unless it is set.
+    /// Its reminders stay, and the next message creates it again. This is the actor's receive
+    /// timeout: [`Context::set_receive_timeout`] changes it for one actor, and
+    /// [`Context::cancel_receive_timeout`] lets that actor live on.
     pub fn passivate_after(mut self, silence: Duration) -> Self {
         self.silence = silence;
         self
@@ -149,7 +149,7 @@ impl<A: DurableActor> Kind<A> {
 }
 
 impl Builder {
-    /// Lets actors of this kind live in `system`, as far as their buckets are this node's. Once for
+    /// Lets actors of this kind live in `system`, if this node owns their buckets. Call it once for
     /// each kind.
     ///
     /// When the system is closed, the node closes too: it lets what runs end, for five seconds at
@@ -164,17 +164,16 @@ impl Builder {
 
 impl Timers {
     /// A durable message for the actor at `address`, wherever it lives, due now. The address is the
-    /// kind, which is the message's [`NAME`](Payload::NAME), a slash, and a name; 255 bytes at
-    /// most.
+    /// kind (the message's [`NAME`](Payload::NAME)), a slash, and a name; at most 255 bytes.
     ///
     /// All messages and reminders of one actor come from one node, in the order of (due, identity),
-    /// and one at a time: the next when the one before is acknowledged. (A message that failed
-    /// comes again later, and so out of order.)
+    /// and one at a time: the next one when the one before is acknowledged. (A message that failed
+    /// is redelivered later, and so out of order.)
     pub fn tell<P: Payload>(&self, address: &str, message: P) -> Schedule<Once> {
         self.tell_after(address, Duration::ZERO, message)
     }
 
-    /// As [`tell`](Self::tell), due `delay` from now.
+    /// Like [`tell`](Self::tell), but due `delay` from now.
     pub fn tell_after<P: Payload>(
         &self,
         address: &str,

@@ -11,7 +11,8 @@ use crate::model::{BucketNo, TimerId};
 use crate::runtime::{Ending, Shared};
 use crate::sync::{Arc, AtomicBool, Mutex};
 
-/// What everybody who has to do with one actor shares. Nothing is called while its lock is held.
+/// What is known of one actor, shared by all that deal with it. Nothing is called while its lock is
+/// held.
 pub(super) struct Place {
     pub(super) address: Arc<str>,
     pub(super) name: Arc<str>,
@@ -35,10 +36,10 @@ pub(super) struct Ledger {
     pub(super) keys: BTreeMap<String, Wanted>,
 }
 
-/// What of a reminder's key may be received, as far as this life of the actor has decided it.
+/// What may be received of a reminder's key, as far as this life of the actor has decided it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wanted {
-    /// So many calls have no answer.
+    /// How many calls have no answer.
     Asking(u32),
     Only(TimerId),
     Nothing,

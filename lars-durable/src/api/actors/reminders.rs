@@ -22,13 +22,13 @@ use crate::sync::{Arc, Ordering};
 /// [`Context::timers`](mini_actor::Context::timers), and survive the actor, the process and the
 /// machine.
 ///
-/// - Starting a reminder replaces the one with the same key. Of one that was replaced or cancelled
-///   nothing is received any more, even if it is due and on its way.
-/// - They outlive their actor: one that is due when there is no actor makes it.
-/// - Calls return at once, and take effect in their order. The message that is being handled counts
-///   as received only when what its handler asked here is committed. If that fails, the message
-///   comes again. (What was asked outside of such a handler, as in
-///   [`started`](super::DurableActor::started), and fails, is logged.)
+/// - Starting a reminder replaces the one with the same key. Once a reminder is replaced or
+///   cancelled, nothing more of it is received, even if it is due and on its way.
+/// - They outlive their actor: if there is none when a reminder is due, it is created.
+/// - Calls return at once, and take effect in their order. The message that is being handled is
+///   acknowledged only when the calls of its handler are committed. If one fails, the message is
+///   redelivered. (If a call outside such a handler fails, for example in
+///   [`started`](super::DurableActor::started), that is logged.)
 /// - A periodic reminder sends the same message each time, and one at a time.
 ///
 /// In the store the key of a reminder is that of a timer: `order/17::payment` for the name
@@ -60,8 +60,8 @@ impl<P: Payload> Reminders<P> {
         self.start(&key.into(), schedule)
     }
 
-    /// Sends `message` after `initial`, and then again and again, `delay` after the one before was
-    /// acknowledged.
+    /// Sends `message` after `initial`, and then again and again, each `delay` after the one before
+    /// was acknowledged.
     ///
     /// # Errors
     ///
@@ -77,8 +77,8 @@ impl<P: Payload> Reminders<P> {
         self.start(&key.into(), schedule)
     }
 
-    /// Sends `message` after `initial`, and then every `interval`, without drift. Of those whose
-    /// time has passed while nobody could receive them one is sent, as by
+    /// Sends `message` after `initial`, and then every `interval`, without drift. Of those that
+    /// were missed because nothing could receive them, one is sent, as with
     /// [`MissedTickBehavior::Skip`].
     ///
     /// # Errors
@@ -94,7 +94,7 @@ impl<P: Payload> Reminders<P> {
         self.start_at_fixed_rate_missed(key, initial, interval, MissedTickBehavior::Skip, message)
     }
 
-    /// As [`start_at_fixed_rate`](Self::start_at_fixed_rate), with a choice of what becomes of
+    /// Like [`start_at_fixed_rate`](Self::start_at_fixed_rate), with a choice of what happens to
     /// missed ones.
     ///
     /// # Errors
@@ -112,7 +112,7 @@ impl<P: Payload> Reminders<P> {
         self.start(&key.into(), schedule.missed(missed))
     }
 
-    /// Ends a reminder; nothing of it is received any more.
+    /// Cancels a reminder; nothing more of it is received.
     ///
     /// # Errors
     ///

@@ -39,7 +39,7 @@ END
       cat pg_hba.conf; } >hba && mv hba pg_hba.conf
 "#;
 
-/// A server that `guarded` reaches by TLS only; `None` if there is none to be had.
+/// A server that `guarded` reaches by TLS only; `None` if there is none on this machine.
 fn secure_server() -> Option<&'static Server> {
     static SERVER: OnceLock<Option<Server>> = OnceLock::new();
     let start = || {
@@ -77,7 +77,7 @@ fn parameters(server: &Server, database: &str, password: &str) -> String {
     )
 }
 
-/// Trusts this certificate, or nobody.
+/// Trusts this certificate, or none.
 fn connector(certificate: Option<PathBuf>) -> MakeRustlsConnect {
     let mut roots = RootCertStore::empty();
     if let Some(file) = certificate {
@@ -166,7 +166,7 @@ impl Payload for Unknown {
     const NAME: &'static str = "unknown";
 }
 
-/// Writes what the client below logs.
+/// Writes what the client underneath logs.
 struct ToStderr;
 
 impl log::Log for ToStderr {

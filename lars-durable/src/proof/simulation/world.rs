@@ -103,7 +103,7 @@ struct Member {
     rate: i64,
     /// Until then its lease cannot be renewed.
     cut_until: i64,
-    /// As which the store knows it, and when it last renewed its lease.
+    /// Its identity in the store, and when it last renewed its lease.
     identity: NodeId,
     renewed_at: i64,
     open_calls: BTreeMap<u64, Asked>,

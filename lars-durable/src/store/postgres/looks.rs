@@ -1,6 +1,6 @@
-//! What people want to see, in SQL: each statement reads a bounded number of rows, and what reads
-//! timers has a second for it, because dead rows at the head of the index count for nothing and
-//! cost all the same.
+//! What people want to see, in SQL. Each statement reads a bounded number of rows. Those that read
+//! timers have a limit of a second, because dead rows at the head of the index take time although
+//! they are not counted.
 
 use tokio_postgres::Error;
 use tokio_postgres::Row;
@@ -54,7 +54,7 @@ fn node(row: &Row) -> LookedNode {
     }
 }
 
-/// What of the timers can be counted in a second.
+/// Counts of timers, as far as a second allows.
 async fn timers(
     transaction: &Transaction<'_>,
     buckets: usize,

@@ -56,7 +56,7 @@ async fn clock(client: &Client) -> Result<Timestamp, StartError> {
     Ok(row.get(0))
 }
 
-/// An older schema, and somebody who may not change it.
+/// An older schema, and a role that may not change it.
 fn not_upgraded(found: i64, known: i64, error: &Error) -> StartError {
     if found == 0 {
         return StartError::Database { reason: words(error) };

@@ -22,7 +22,7 @@ const END: i64 = 9_223_371_331_200_000_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Id(pub(super) u128);
 
-/// A parameter that does not show: the client logs parameters, and they hold keys and payloads.
+/// A parameter whose `Debug` hides it: the client logs parameters, and they hold keys and payloads.
 #[derive(Clone, Copy)]
 pub(super) struct Hidden<'a>(pub(super) &'a (dyn ToSql + Sync));
 

@@ -1,8 +1,8 @@
 //! Due tasks that wait for room in a pool whose queue has a limit.
 //!
-//! They stay pending: their entries wait in a list of their own, behind the due list, as those in
-//! the due list do. So they keep their place within `max_pending`, can be cancelled and moved, are
-//! listed, and are handed back by `stop`. Inline tasks pass them.
+//! They stay pending: like the entries in the due list, theirs wait in a list of their own, behind
+//! it. So they keep their place within `max_pending`, can be cancelled and moved, are listed, and
+//! are handed back by `stop`. Inline tasks pass them.
 //!
 //! The pool wakes the driver when it has room again ([`Pool::call_when_room`]).
 
@@ -31,7 +31,7 @@ pub(super) struct Held {
     room: usize,
     /// How many entries at the front of the due list have their room already.
     granted: usize,
-    /// The wish for room that the pool keeps.
+    /// The number of the request for room that the pool keeps.
     wish: Option<u64>,
     /// The pool has said that there is room.
     told: bool,
@@ -70,13 +70,13 @@ impl Held {
         self.list.pop()
     }
 
-    /// Whether the pool has called, or is about to. The wish lasts until the room is taken.
+    /// Whether the pool has called, or is about to. The request lasts until the room is taken.
     fn has_been_called(&self) -> bool {
         let wish = self.pool.as_ref().zip(self.wish);
         wish.is_some_and(|(pool, wish)| !pool.still_wants_room(wish))
     }
 
-    /// Wishes for no room any more.
+    /// Withdraws the request for room.
     pub(super) fn give_up(&mut self) {
         if let (Some(pool), Some(wish)) = (&self.pool, self.wish.take()) {
             pool.want_no_room(wish);

@@ -7,9 +7,9 @@ use crate::base::debug::debug_fields;
 use crate::base::error::ConfigError;
 use crate::base::threads::{OnThreadStart, ThreadStart};
 
-/// The least stack that a thread may be given: what std itself and a log subscriber need.
+/// The smallest stack that a thread may have: what std itself and a log subscriber need.
 const MIN_STACK: usize = 64 << 10;
-/// The largest. (More fits into no address space of 32 bits.)
+/// The largest. (More does not fit into a 32-bit address space.)
 const MAX_STACK: usize = 1 << 30;
 
 /// Builds a [`Pool`]. Made by [`Pool::builder`].

@@ -4,19 +4,19 @@
 //!
 //! # No wake-up is lost
 //!
-//! Who waits for room is registered under the lock of the waiters, counted, and looks at the
-//! tasks after a fence. A worker counts a finished task, and looks at the count of the waiters
-//! after a fence. So one of the two sees the other (`Shared::tell_waiters`). The worker takes the
-//! registration under the lock, and calls the waker after that. A driver asks under the same lock
-//! whether it is still registered, after it has announced its sleep: if it is, the worker that
-//! takes the registration later sees the announcement.
+//! A party that waits for room is registered and counted under the lock of the waiters, and looks
+//! at the tasks after a fence. A worker counts a finished task, and looks at the count of the
+//! waiters after a fence. So one of the two sees the other (`Shared::tell_waiters`). The worker
+//! takes the registration under the lock, and calls the waker after that. A driver asks under the
+//! same lock whether it is still registered, after it has announced its sleep: if it is, the worker
+//! that takes the registration later sees the announcement.
 //!
 //! # Who waits gets room
 //!
 //! As long as somebody waits for room, the others get none above the mark at which those that wait
 //! are woken. Otherwise a submitter that tries again and again could keep the pool above it for
-//! ever. The wish lasts until who waited has come and seen how much room there is: at the mark
-//! there is some.
+//! ever. The request lasts until its maker has come and seen how much room there is: at the
+//! mark there is some.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -30,8 +30,8 @@ pub(super) struct QueueLimit {
     /// How many may wait, as the user gave it.
     given: Option<usize>,
     most: usize,
-    /// Those that wait for room are woken when so few are left: not for each task, or the timer
-    /// thread would be woken as often.
+    /// Those that wait for room are woken when only this many are left: not for each task, or the
+    /// timer thread would be woken as often.
     few: usize,
 }
 
@@ -50,7 +50,7 @@ impl QueueLimit {
     }
 }
 
-/// Somebody who waits for room.
+/// A party that waits for room.
 pub(super) struct ForRoom {
     number: u64,
     waker: Waker,
@@ -76,8 +76,8 @@ impl Pool {
     }
 
     /// Calls `waker` once when there is room again for some tasks, and returns the number of this
-    /// wish, which is to be ended by [`want_no_room`](Self::want_no_room). `None`, and no call, if
-    /// there is such room now.
+    /// request, which is to be ended by [`want_no_room`](Self::want_no_room). `None`, and no call,
+    /// if there is such room now.
     pub(crate) fn call_when_room(&self, waker: &Waker) -> Option<u64> {
         let shared = &self.guard.shared;
         let mut waiters = shared.waiters.lock();
@@ -97,13 +97,13 @@ impl Pool {
         Some(number)
     }
 
-    /// Whether the waker of this wish has not been called, and is not about to be.
+    /// Whether the waker of this request has not been called, and is not about to be.
     pub(crate) fn still_wants_room(&self, number: u64) -> bool {
         let waiters = self.guard.shared.waiters.lock();
         waiters.for_room.iter().any(|waiter| waiter.number == number)
     }
 
-    /// Ends the wish, whether it has come true or is given up.
+    /// Ends the request, whether it has been met or is withdrawn.
     pub(crate) fn want_no_room(&self, number: u64) {
         let shared = &self.guard.shared;
         shared.wishes.fetch_sub(1, Ordering::Relaxed); // as in `call_when_room`

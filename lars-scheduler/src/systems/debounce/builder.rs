@@ -124,9 +124,8 @@ impl DebounceBuilder {
         Self { handle: handle.clone(), wait, max_wait: None, options: options(false) }
     }
 
-    /// How long a value may wait although the calls do not pause; no limit by default. It counts
-    /// from the first call that waits. With the leading edge alone, that edge comes again after so
-    /// long.
+    /// How long a value may wait if the calls do not pause; no limit by default. It counts from the
+    /// first call that waits. With the leading edge alone, that edge recurs after this time.
     pub fn max_wait(mut self, max: Duration) -> Self {
         self.max_wait = Some(max);
         self

@@ -62,9 +62,9 @@ struct State<T> {
     timers: u64,
     /// Calls before this are not at a leading edge.
     window_end: WhenDue,
-    /// Calls from this on are, although the calls did not pause.
+    /// Calls from this on are, even if the calls did not pause.
     lead_again: WhenDue,
-    /// `stop` has handed back what waits.
+    /// `stop` has handed back the waiting value.
     handed_back: bool,
 }
 
@@ -129,7 +129,7 @@ impl<T: Send + 'static> Shared<T> {
         Ok(())
     }
 
-    /// Puts a newer value in the place of the one that waits, which it returns.
+    /// Replaces the waiting value with a newer one, and returns the old one.
     #[track_caller]
     fn supersede(
         self: &Arc<Self>,

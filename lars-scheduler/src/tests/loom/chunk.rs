@@ -13,7 +13,7 @@ fn chunk(tasks: usize) -> (Chunk, Vec<Arc<super::Fate>>) {
     let (tokens, fates): (Vec<_>, _) = (0..tasks).map(|_| Token::new()).unzip();
     let task = |token: Token| RawTask::new(move || token.run(), Label::default());
     let tasks = tokens.into_iter().map(|token| Timed { task: task(token), due: 0 });
-    (Chunk::new(tasks.collect(), &Arc::new(Reporter::default())), fates)
+    (Chunk::new(tasks.collect(), 0, &Arc::new(Reporter::default())), fates)
 }
 
 #[test]

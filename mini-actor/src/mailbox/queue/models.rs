@@ -30,7 +30,7 @@ where
     thread::spawn(move || code(mailbox))
 }
 
-/// Takes messages out until there are so many.
+/// Takes messages out until it has this many.
 fn receive(mailbox: &Mailbox<u32>, seen: &mut Vec<u32>, count: usize) {
     while seen.len() < count {
         // SAFETY: we are the activation.
