@@ -269,11 +269,12 @@ fn a_call_next_to_the_trailing_edge_of_a_throttle_does_not_run_in_the_same_inter
         throttle.call(1).unwrap();
         throttle.call(2).unwrap();
         advance(TICK);
-        throttle.call(3).unwrap();
         // Time stands still from here on.
+        (3..30).for_each(|value| throttle.call(value).unwrap());
+        (0..100).for_each(|_| thread::yield_now());
         scheduler.close().unwrap();
         drop((scheduler, throttle));
         let ran = ran.lock();
-        assert!(!(ran.contains(&2) && ran.contains(&3)), "{ran:?}");
+        assert!(ran.iter().filter(|&&value| value > 1).count() <= 1, "{ran:?}");
     });
 }
