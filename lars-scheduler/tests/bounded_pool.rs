@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use common::{PATIENCE, eventually, ms, scaled, secs};
 use lars_scheduler::{
     Builder, ConfigError, Executor, Handle, LightArrayRevolverScheduler, Pool, Refusal, Runnable,
-    Task, ThreadKind,
+    Task, ThreadKind, TimerDriver,
 };
 
 fn builder(threads: usize, queue: usize) -> Builder {
@@ -232,6 +232,98 @@ fn an_event_loop_is_woken_when_the_pool_has_room_again() {
         }
     }
     assert_eq!(ran, [0, 1, 2]);
+}
+
+/// An event loop on a pool that others use as well.
+struct Shared {
+    pool: Pool,
+    driver: TimerDriver,
+    woken: Receiver<()>,
+}
+
+impl Shared {
+    fn new(queue: usize) -> Self {
+        let pool = Pool::builder("shared").threads(1).queue(queue).build().unwrap();
+        let (wake, woken) = mpsc::channel();
+        let driver = LightArrayRevolverScheduler::builder()
+            .executor(pool.clone())
+            .build_driver(move || wake.send(()).unwrap_or_default())
+            .unwrap();
+        Self { pool, driver, woken }
+    }
+
+    fn turn(&mut self) {
+        while self.woken.try_recv().is_ok() {}
+        while self.driver.turn(Instant::now()).is_some_and(|next| next <= Instant::now()) {}
+    }
+}
+
+/// A task that runs until the sender is dropped, or as often as something is sent.
+fn gated(gate: &Arc<Mutex<Receiver<()>>>) -> impl FnOnce() + Send + 'static {
+    let gate = Arc::clone(gate);
+    move || gate.lock().unwrap().recv().unwrap_or_default()
+}
+
+#[test]
+fn who_submits_again_and_again_does_not_keep_a_scheduler_that_waits_out_of_the_pool() {
+    let mut shared = Shared::new(4);
+    let (open, gate) = mpsc::channel();
+    let gate = Arc::new(Mutex::new(gate));
+    let submit = |pool: &Pool| pool.execute(Runnable::new(gated(&gate)));
+    (0..5).for_each(|_| submit(&shared.pool).unwrap());
+    let numbers = schedule_numbers(&shared.driver, 1);
+    shared.turn();
+    assert_eq!(shared.driver.pending(), 1);
+    // One place is free, and then two. At half of the limit the scheduler is told.
+    for unfinished in [4, 3] {
+        open.send(()).unwrap();
+        eventually("a task ends", || shared.pool.unfinished() == unfinished);
+        let rejected = submit(&shared.pool).unwrap_err();
+        assert!(rejected.reason().contains("tasks of a scheduler come first"), "{rejected}");
+    }
+    shared.woken.recv_timeout(PATIENCE).unwrap();
+    // Not before it has come.
+    submit(&shared.pool).unwrap_err();
+    shared.turn();
+    assert_eq!((shared.driver.pending(), shared.pool.unfinished()), (0, 4));
+    submit(&shared.pool).unwrap();
+    drop(open);
+    assert_eq!(numbers.recv_timeout(PATIENCE).unwrap(), 0);
+}
+
+#[test]
+fn a_scheduler_that_is_dropped_while_it_waits_for_room_leaves_it_to_others() {
+    let mut shared = Shared::new(4);
+    let (open, gate) = mpsc::channel();
+    let gate = Arc::new(Mutex::new(gate));
+    let submit = |pool: &Pool| pool.execute(Runnable::new(gated(&gate)));
+    (0..5).for_each(|_| submit(&shared.pool).unwrap());
+    let _numbers = schedule_numbers(&shared.driver, 1);
+    shared.turn();
+    let Shared { pool, driver, .. } = shared;
+    drop(driver);
+    open.send(()).unwrap();
+    eventually("a task ends", || pool.unfinished() == 4);
+    submit(&pool).unwrap();
+    drop(open);
+}
+
+#[test]
+fn a_scheduler_is_told_of_room_while_tasks_that_were_due_together_still_run() {
+    let mut shared = Shared::new(4);
+    let (open, gate) = mpsc::channel();
+    let gate = Arc::new(Mutex::new(gate));
+    for _ in 0..8 {
+        shared.driver.schedule_once(Duration::ZERO, gated(&gate)).unwrap();
+    }
+    shared.turn();
+    assert_eq!((shared.driver.pending(), shared.pool.unfinished()), (3, 5));
+    (0..2).for_each(|_| open.send(()).unwrap());
+    shared.woken.recv_timeout(PATIENCE).unwrap();
+    assert!(shared.pool.unfinished() <= 3);
+    shared.turn();
+    assert_eq!(shared.driver.pending(), 1);
+    drop(open);
 }
 
 #[test]

@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use common::{eventually, ms, ns, scaled, virtual_time};
+use common::{ByHand, eventually, ms, ns, scaled, virtual_time};
 use lars_scheduler::debounce::{
     Debounce, DebounceBuilder, DebounceError, Throttle, ThrottleBuilder,
 };
-use lars_scheduler::{ClosePolicy, LightArrayRevolverScheduler, Refusal, VirtualTime};
+use lars_scheduler::{ClosePolicy, LightArrayRevolverScheduler, Refusal, Runnable, VirtualTime};
 
 /// When each value ran, in milliseconds of virtual time.
 type Runs = Arc<Mutex<Vec<(u64, u32)>>>;
@@ -170,6 +170,89 @@ fn a_call_behind_a_flush_supersedes_the_value_and_does_not_put_it_off() {
     debounce.call(2).unwrap();
     time.advance(ms(1_000));
     assert_eq!(*runs.lock().unwrap(), [(0, 2)]);
+}
+
+/// Virtual time whose tasks wait for the test.
+fn by_hand() -> (VirtualTime, ByHand) {
+    let hand = ByHand::default();
+    let builder = LightArrayRevolverScheduler::builder().executor(hand.clone());
+    (builder.build_virtual().unwrap(), hand)
+}
+
+#[test]
+fn calls_that_come_faster_than_tasks_get_to_a_thread_put_nothing_off() {
+    for flushes in [false, true] {
+        let (time, hand) = by_hand();
+        let (runs, action) = recorder(&time);
+        let debounce = Debounce::builder(&time, ms(100)).max_wait(ms(100)).build(action).unwrap();
+        debounce.call(0).unwrap();
+        if flushes {
+            debounce.flush().unwrap();
+            time.advance(ms(0));
+        } else {
+            time.advance(ms(100));
+        }
+        // The task is on its way. It is not early for these values.
+        for value in 1..=50 {
+            debounce.call(value).unwrap();
+            time.advance(ms(1));
+        }
+        assert_eq!((hand.waiting(), time.pending()), (1, 0));
+        assert!(debounce.is_pending() && hand.run_next() && !debounce.is_pending());
+        let at = if flushes { 50 } else { 150 };
+        assert_eq!(*runs.lock().unwrap(), [(at, 50)]);
+    }
+}
+
+#[test]
+fn a_task_that_is_on_its_way_is_early_for_a_new_value_before_the_max_wait() {
+    let (time, hand) = by_hand();
+    let (runs, action) = recorder(&time);
+    let debounce = Debounce::builder(&time, ms(100)).max_wait(ms(150)).build(action).unwrap();
+    debounce.call(1).unwrap();
+    time.advance(ms(100));
+    debounce.call(2).unwrap();
+    assert!(hand.run_next() && runs.lock().unwrap().is_empty());
+    time.advance(ms(50));
+    debounce.call(3).unwrap();
+    assert!(hand.run_next() && !hand.run_next());
+    assert_eq!(*runs.lock().unwrap(), [(150, 3)]);
+}
+
+#[test]
+fn a_leading_value_that_gets_to_a_thread_late_does_not_run_after_a_newer_one() {
+    let (time, hand) = by_hand();
+    let (runs, mut action) = recorder(&time);
+    let meanwhile: Arc<Mutex<Vec<Runnable>>> = Arc::default();
+    let inside = Arc::clone(&meanwhile);
+    let action = move |value| {
+        action(value);
+        let tasks = std::mem::take(&mut *inside.lock().unwrap());
+        tasks.into_iter().for_each(Runnable::run);
+    };
+    let throttle = Throttle::new(&time, ms(100), action).unwrap();
+    // The task of a leading value, and that of the newer one that waited for the trailing edge.
+    let both = |leading: u32| {
+        throttle.call(leading).unwrap();
+        time.advance(ms(0));
+        throttle.call(leading + 1).unwrap();
+        time.advance(ms(100));
+        (hand.take_next().unwrap(), hand.take_next().unwrap())
+    };
+    let (leading, trailing) = both(1);
+    trailing.run();
+    leading.run();
+    assert_eq!(*runs.lock().unwrap(), [(100, 2)]);
+
+    // While the action runs.
+    time.advance(ms(100));
+    throttle.call(3).unwrap();
+    time.advance(ms(100));
+    let slow = hand.take_next().unwrap();
+    let (leading, trailing) = both(4);
+    meanwhile.lock().unwrap().extend([trailing, leading]);
+    slow.run();
+    assert_eq!(*runs.lock().unwrap(), [(100, 2), (400, 3), (400, 5)]);
 }
 
 #[test]

@@ -29,6 +29,20 @@ pub enum ServeError {
         /// The path.
         path: PathBuf,
     },
+    /// The path does not fit into the address of a socket.
+    #[error(
+        "{}: a socket here needs a path of {bytes} bytes, but it must be at most {most} on this \
+         platform",
+        path.display()
+    )]
+    TooLong {
+        /// The path of the socket.
+        path: PathBuf,
+        /// Its length, or that of `.0/s` beside it, where the socket is made.
+        bytes: usize,
+        /// The platform's limit.
+        most: usize,
+    },
     /// The platform has no Unix sockets that this crate could use. The view in the process itself
     /// works there, too.
     #[error("a view from outside needs Unix sockets, which are not available on this platform")]

@@ -5,7 +5,7 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::PathBuf;
 
 use lars_scheduler::LightArrayRevolverScheduler;
@@ -118,6 +118,35 @@ fn what_is_not_a_socket_stays_and_errors_name_the_path() {
     let error = serve(&long, probe).unwrap_err();
     assert!(error.to_string().contains(&"x".repeat(200)), "{error}");
     assert_eq!(place.files(), ["s"]);
+}
+
+#[test]
+fn every_path_that_a_socket_can_have_is_served_and_a_longer_one_is_refused_with_the_limit() {
+    let (place, (_scheduler, probe)) = (Place::new("long"), probe());
+    let fits = |path: &PathBuf| SocketAddr::from_pathname(path).is_ok();
+    let named = |name: usize| place.0.join("x".repeat(name));
+    let longest = (1..200).rev().find(|&name| fits(&named(name))).unwrap();
+    drop(serve(named(longest), probe.clone()).unwrap());
+    let error = serve(named(longest + 1), probe.clone()).unwrap_err().to_string();
+    let most = named(longest).as_os_str().len();
+    assert!(error.contains(&format!("{} bytes", most + 1)), "{error}");
+    assert!(error.contains(&format!("at most {most}")), "{error}");
+    // The same with a long directory and a short name.
+    for name in 1..6 {
+        let directory = named(longest - name - 1);
+        fs::create_dir(&directory).unwrap();
+        let path = directory.join("s".repeat(name));
+        assert!(fits(&path));
+        match serve(&path, probe.clone()) {
+            Ok(server) => drop(server),
+            Err(error) => {
+                // A directory with the socket in it needs four bytes.
+                assert!(name < 4 && error.to_string().contains(&format!("at most {most}")));
+            }
+        }
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 0);
+    }
+    assert_eq!(place.files().len(), 5);
 }
 
 #[test]

@@ -321,11 +321,11 @@ impl Driver {
     /// check whether it does.
     fn watches_owners(&self) -> bool {
         let lanes = &self.live.arena.lanes;
-        if !lanes.are_owners_watched() {
-            return false;
+        // First the request is taken: one that is made after we have looked stays.
+        let watched = lanes.take_watch_request() && self.visits.have_uncollected();
+        if watched {
+            lanes.watch_owners();
         }
-        let watched = self.visits.have_uncollected();
-        lanes.watch_owners(watched);
         watched
     }
 

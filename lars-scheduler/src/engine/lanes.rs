@@ -223,16 +223,19 @@ impl Lanes {
         own.wheel()
     }
 
-    /// Makes the driver check, or stop checking, whether owners keep up with what is cancelled in
-    /// their lanes.
-    pub(crate) fn watch_owners(&self, on: bool) {
-        // Relaxed: a hint. If one that is set here is missed, another follows.
-        self.owners_watched.store(on, Ordering::Relaxed);
+    /// Makes the driver check whether owners keep up with what is cancelled in their lanes.
+    pub(crate) fn watch_owners(&self) {
+        // Release: who takes the request sees what has been cancelled. A swap, so that it sees what
+        // was cancelled before earlier requests as well.
+        self.owners_watched.swap(true, Ordering::Release);
     }
 
-    pub(crate) fn are_owners_watched(&self) -> bool {
-        // Relaxed: a hint.
+    /// Whether the driver was asked to look since this was called last.
+    pub(crate) fn take_watch_request(&self) -> bool {
+        // Relaxed: mostly there is none. If one is missed, its maker wakes the driver.
+        // Acquire: pairs with the swap above. A request that the swap does not see stays.
         self.owners_watched.load(Ordering::Relaxed)
+            && self.owners_watched.swap(false, Ordering::Acquire)
     }
 
     /// No wheel is made after this.

@@ -183,7 +183,7 @@ impl Core {
         // SAFETY: wheels live as long as the lanes, and so as long as `self`.
         while let Some(wheel) = unsafe { next.as_ref() } {
             if wheel.have_collected() {
-                lanes.watch_owners(true);
+                lanes.watch_owners();
             }
             next = wheel.older;
         }

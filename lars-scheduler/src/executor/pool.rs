@@ -119,6 +119,8 @@ struct Shared {
     waiting: CachePadded<AtomicUsize>,
     waiters: Mutex<Waiters>,
     limit: QueueLimit,
+    /// How many wait for room, or have been told that there is some and have not come yet.
+    wishes: AtomicUsize,
     ending: AtomicBool,
     started: AtomicBool,
     /// What the threads need that have not been started, the next one last.
@@ -185,6 +187,7 @@ impl Pool {
             waiting: none(0),
             waiters: Mutex::new(Waiters::default()),
             limit: QueueLimit::new(settings.queue, threads),
+            wishes: AtomicUsize::new(0),
             ending: AtomicBool::new(false),
             started: AtomicBool::new(false),
             unstarted: Mutex::new(seats),
@@ -448,7 +451,8 @@ impl Shared {
         self.finished.iter().map(load).fold(0, usize::wrapping_add)
     }
 
-    /// A worker has counted the tasks that it finished, and holds no other.
+    /// A worker has counted the tasks that it finished. It says so before it begins one that it
+    /// may be long at.
     fn tell_waiters(&self) {
         // SeqCst: with the fence in `Wait::begin`. Either we see the waiter, or it sees our count.
         fence(Ordering::SeqCst);
@@ -598,12 +602,17 @@ impl<'a> Work<'a> {
         let mut next = Some(first);
         chunk.begin(&mut self.runs);
         let at = chunk.reporter().runs.at(self.thread);
+        // Without a limit nobody waits for a part of the chunk.
+        let limited = self.shared.limit.is_set();
         while let Some(task) = next {
             task.begin(&mut self.runs, at);
             self.say_busy(self.runs.now().saturating_add(SINCE));
             task.run();
             self.count_finished();
             next = chunk.claim();
+            if limited && next.is_some() {
+                self.shared.tell_waiters();
+            }
         }
         self.runs.end(chunk.reporter());
         self.say_busy(FREE);

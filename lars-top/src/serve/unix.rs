@@ -4,15 +4,18 @@
 //! only its own thread, and only until a write times out.
 
 use std::fs::{self, DirBuilder, Permissions};
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind, Read, Write};
+use std::mem::offset_of;
 use std::net::Shutdown;
 use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use nix::libc::sockaddr_un;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::ServeError;
@@ -24,6 +27,8 @@ use crate::wire::{Answer, LONGEST_REQUEST, Lines, Request, line_of};
 const MOST: usize = 8;
 /// How long a viewer may take to ask, and to read what is written.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// How many bytes the path of a socket may have. (It ends with a NUL.)
+const LONGEST_PATH: usize = size_of::<sockaddr_un>() - offset_of!(sockaddr_un, sun_path) - 1;
 
 /// A socket for viewers. Dropping it disconnects them, and removes the socket's file.
 #[derive(Debug)]
@@ -41,16 +46,16 @@ pub struct Server {
 ///
 /// Only the program's own user can connect: the file has the permissions 0600 from the beginning. A
 /// file that a program has left behind is replaced. Up to eight viewers may be connected. One that
-/// does not read is disconnected after five seconds, and holds up no other. Without viewers no
-/// snapshots are taken.
+/// does not ask or does not read is disconnected after five seconds, and holds up no other. Without
+/// viewers no snapshots are taken.
 ///
 /// Dropping the server closes the socket.
 ///
 /// # Errors
 ///
 /// [`ServeError`] names the path and says what is wrong with it: another program listens on it, it
-/// is not a socket, its directory does not exist. On platforms without Unix sockets always
-/// [`ServeError::Unavailable`].
+/// is not a socket, its directory does not exist, it is too long. On platforms without Unix sockets
+/// always [`ServeError::Unavailable`].
 ///
 /// # Examples
 ///
@@ -116,11 +121,13 @@ fn bind(path: &Path) -> Result<UnixListener, ServeError> {
         let path = path.to_owned();
         move |source| ServeError::Io { path, doing, source }
     };
-    // The socket is bound under a shorter path. Under this one viewers could not find it.
+    check_length(path, path)?;
+    // A NUL, for example.
     SocketAddr::from_pathname(path).map_err(failed("using it as the path of a socket"))?;
     let private = private_directory(path).map_err(failed("making a directory beside it"))?;
     clear(path, &private)?;
     let inside = private.0.join("s");
+    check_length(path, &inside)?;
     let listener = UnixListener::bind(&inside).map_err(failed("opening a socket"))?;
     fs::set_permissions(&inside, Permissions::from_mode(0o600))
         .map_err(failed("setting its permissions"))?;
@@ -131,6 +138,15 @@ fn bind(path: &Path) -> Result<UnixListener, ServeError> {
         }
         Err(error) => Err(failed("giving the socket its name")(error)),
     }
+}
+
+/// Whether a socket can have this path, which is `path` or one beside it.
+fn check_length(path: &Path, needed: &Path) -> Result<(), ServeError> {
+    let (bytes, most) = (needed.as_os_str().as_bytes().len(), LONGEST_PATH);
+    if bytes > most {
+        return Err(ServeError::TooLong { path: path.to_owned(), bytes, most });
+    }
+    Ok(())
 }
 
 /// Removes a socket on which nobody listens any more.
@@ -152,7 +168,7 @@ fn clear(path: &Path, private: &Private) -> Result<(), ServeError> {
         Ok(_) => return Err(ServeError::InUse { path: named() }),
     }
     // Another program may just have replaced it: what is taken away is tried once more.
-    let aside = private.0.join("old");
+    let aside = private.0.join("o");
     match fs::rename(path, &aside) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
         moved => moved.map_err(failed("moving it away"))?,
@@ -164,6 +180,9 @@ fn clear(path: &Path, private: &Private) -> Result<(), ServeError> {
     Err(ServeError::InUse { path: named() })
 }
 
+/// How the names of private directories begin, or as much of it as there is space for.
+const PREFIX: &str = ".lars-top-";
+
 /// Removed with what is in it when it is dropped.
 struct Private(PathBuf);
 
@@ -174,18 +193,21 @@ impl Drop for Private {
 }
 
 fn private_directory(path: &Path) -> io::Result<Private> {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let parent = parent.unwrap_or(Path::new("."));
-    let mut number = 0;
-    loop {
-        // Short: the path of a socket has 108 bytes at most.
-        let directory = parent.join(format!(".lt{}-{number}", std::process::id()));
+    let parent = path.parent().unwrap_or(Path::new(""));
+    let name = path.file_name().map_or(0, |name| name.as_bytes().len());
+    // With a digit and `/s` it is no longer than the file's name, if that has four bytes: a socket
+    // that fits there fits here.
+    let prefix = &PREFIX[..name.saturating_sub(3).clamp(1, PREFIX.len())];
+    let mut digits = ('0'..='9').chain('a'..='z').peekable();
+    while let Some(digit) = digits.next() {
+        let directory = parent.join(format!("{prefix}{digit}"));
         match DirBuilder::new().mode(0o700).create(&directory) {
             Ok(()) => return Ok(Private(directory)),
-            Err(error) if error.kind() == ErrorKind::AlreadyExists && number < 1_000 => number += 1,
+            Err(error) if error.kind() == ErrorKind::AlreadyExists && digits.peek().is_some() => {}
             Err(error) => return Err(error),
         }
     }
+    Err(ErrorKind::AlreadyExists.into())
 }
 
 /// Those that are connected.
@@ -264,10 +286,8 @@ impl Accept {
 
     /// Starts a thread for a viewer. If that fails, the viewer sees that the connection ends.
     fn add(&self, mut socket: UnixStream) {
-        let timeouts = socket
-            .set_nonblocking(false)
-            .and_then(|()| socket.set_read_timeout(Some(PATIENCE)))
-            .and_then(|()| socket.set_write_timeout(Some(PATIENCE)));
+        let timeouts =
+            socket.set_nonblocking(false).and_then(|()| socket.set_write_timeout(Some(PATIENCE)));
         let Ok(second) = timeouts.and_then(|()| socket.try_clone()) else { return };
         let mut all = self.viewers.all.lock();
         all.threads.retain(|(_, thread)| !thread.is_finished());
@@ -279,11 +299,10 @@ impl Accept {
         }
         let (probe, viewers) = (self.probe.clone(), Arc::clone(&self.viewers));
         let thread = thread::Builder::new().name("lars-top-viewer".to_owned());
-        // An error ends the connection, and this is the end of it.
         let show = move || {
-            let _ = show(&socket, &probe, &viewers);
-            // There is a second hold on it.
-            let _ = socket.shutdown(Shutdown::Both);
+            let socket = Closing(socket);
+            // An error ends the connection.
+            let _ = show(&socket.0, &probe, &viewers);
         };
         if let Ok(thread) = thread.spawn(show) {
             all.threads.push((second, thread));
@@ -291,9 +310,32 @@ impl Accept {
     }
 }
 
+/// The connection ends with this, also by a panic, although there is a second hold on the socket.
+struct Closing(UnixStream);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        let _ = self.0.shutdown(Shutdown::Both);
+    }
+}
+
+/// Reads from a socket until a time, whatever pieces come.
+struct Until<'a>(&'a UnixStream, Instant);
+
+impl Read for Until<'_> {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        let left = self.1.saturating_duration_since(now());
+        if left.is_zero() {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        self.0.set_read_timeout(Some(left))?;
+        self.0.read(into)
+    }
+}
+
 /// Serves one viewer, until it leaves or does not read.
 fn show(mut socket: &UnixStream, probe: &Probe, viewers: &Viewers) -> io::Result<()> {
-    let request = Lines::new(LONGEST_REQUEST).next(&mut socket)?;
+    let request = Lines::new(LONGEST_REQUEST).next(&mut Until(socket, now() + PATIENCE))?;
     let accepted = serde_json::from_slice::<Request>(&request)
         .map_err(|error| format!("it does not understand the request: {error}"))
         .and_then(|request| request.accept());
@@ -306,5 +348,42 @@ fn show(mut socket: &UnixStream, probe: &Probe, viewers: &Viewers) -> io::Result
         if !viewers.pause(every) {
             return Ok(());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_viewer_sees_the_end_when_the_thread_that_shows_panics() {
+        let (socket, mut viewer) = UnixStream::pair().unwrap();
+        let second = socket.try_clone().unwrap();
+        let show = move || {
+            let _socket = Closing(socket);
+            panic!("expected by this test");
+        };
+        assert!(thread::spawn(show).join().is_err());
+        assert_eq!(viewer.read(&mut [0]).unwrap(), 0);
+        drop(second);
+    }
+
+    #[test]
+    fn a_request_that_comes_in_pieces_has_as_long_as_one_that_comes_at_once() {
+        let (socket, mut viewer) = UnixStream::pair().unwrap();
+        viewer.write_all(b"{").unwrap();
+        let error = Until(&socket, now()).read(&mut [0]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::TimedOut);
+        // Each piece comes in time, and there is no end of them.
+        let trickle = thread::spawn(move || {
+            while viewer.write_all(b" ").is_ok() {
+                thread::sleep(Duration::from_millis(1));
+            }
+        });
+        let mut source = Until(&socket, now() + Duration::from_millis(50));
+        let error = Lines::new(usize::MAX).next(&mut source).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::TimedOut | ErrorKind::WouldBlock), "{error}");
+        drop(socket);
+        trickle.join().unwrap();
     }
 }

@@ -33,6 +33,8 @@ pub(super) struct Held {
     granted: usize,
     /// The number of the request for room that the pool keeps.
     wish: Option<u64>,
+    /// The pool has said that there is room.
+    told: bool,
     /// When the next warning may come.
     warn_at: u64,
 }
@@ -55,7 +57,7 @@ impl Held {
             _ => None,
         };
         let list = DueList::new();
-        Self { pool, list, room: 0, granted: 0, wish: None, warn_at: 0 }
+        Self { pool, list, room: 0, granted: 0, wish: None, told: false, warn_at: 0 }
     }
 
     /// Whether tasks may have to wait at all.
@@ -66,6 +68,12 @@ impl Held {
 
     pub(super) fn pop(&mut self) -> Option<*mut Entry> {
         self.list.pop()
+    }
+
+    /// Whether the pool has called, or is about to. The request lasts until the room is taken.
+    fn has_been_called(&self) -> bool {
+        let wish = self.pool.as_ref().zip(self.wish);
+        wish.is_some_and(|(pool, wish)| !pool.still_wants_room(wish))
     }
 
     /// Withdraws the request for room.
@@ -93,10 +101,11 @@ impl Driver {
     fn grant_room_to_first(&mut self) {
         let held = &mut self.held;
         let Some(pool) = &held.pool else { return };
-        let room = pool.room();
+        let told = std::mem::take(&mut held.told) || held.has_been_called();
+        let room = pool.room(told);
         held.granted = self.due.put_first(&mut held.list, room.min(FIRE));
         held.room = room - held.granted;
-        if held.list.is_empty() {
+        if told || held.list.is_empty() {
             held.give_up();
         }
     }
@@ -135,7 +144,8 @@ impl Driver {
         if self.held.room == 0 {
             // What was pushed counts as well.
             self.batch.flush(&self.live);
-            self.held.room = self.held.pool.as_ref().map_or(usize::MAX, Pool::room);
+            let pool = self.held.pool.as_ref();
+            self.held.room = pool.map_or(usize::MAX, |pool| pool.room(false));
         }
         let has = self.held.room > 0;
         self.held.room -= usize::from(has);
@@ -152,11 +162,12 @@ impl Driver {
     #[cold]
     fn room_has_come(&mut self) -> bool {
         let Some(pool) = &self.held.pool else { return true };
-        if self.held.wish.is_none_or(|wish| !pool.still_wants_room(wish)) {
+        if self.held.wish.is_none() {
             let bell = Waker::from(std::sync::Arc::new(Bell(Arc::clone(&self.live))));
             self.held.wish = pool.call_when_room(&bell);
         }
-        self.held.wish.is_none()
+        self.held.told = self.held.wish.is_none() || self.held.has_been_called();
+        self.held.told
     }
 
     #[cold]

@@ -73,7 +73,8 @@ impl PoolBuilder {
     /// them back. It never blocks.
     ///
     /// If the pool is the executor of a scheduler ([`Builder::executor`]), its due timers wait in
-    /// the scheduler; see [`Builder::pool_queue`]. A task that names the pool itself
+    /// the scheduler; see [`Builder::pool_queue`]. They go first: as long as some wait, `execute`
+    /// rejects tasks already when half of the queue is taken. A task that names the pool itself
     /// ([`Task::executor`]) and is rejected runs on the scheduler's own pool.
     ///
     /// [`Task::executor`]: crate::Task::executor

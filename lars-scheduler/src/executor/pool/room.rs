@@ -10,6 +10,13 @@
 //! takes the registration under the lock, and calls the waker after that. A driver asks under the
 //! same lock whether it is still registered, after it has announced its sleep: if it is, the worker
 //! that takes the registration later sees the announcement.
+//!
+//! # Who waits gets room
+//!
+//! As long as somebody waits for room, the others get none above the mark at which those that wait
+//! are woken. Otherwise a submitter that tries again and again could keep the pool above it for
+//! ever. The request lasts until its maker has come and seen how much room there is: at the
+//! mark there is some.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -37,6 +44,10 @@ impl QueueLimit {
             few: given.map_or(usize::MAX, |limit| below(limit / 2)),
         }
     }
+
+    pub(super) fn is_set(&self) -> bool {
+        self.given.is_some()
+    }
 }
 
 /// A party that waits for room.
@@ -57,13 +68,16 @@ impl Pool {
         self.guard.shared.limit.given
     }
 
-    /// How many more tasks there is room for.
-    pub(crate) fn room(&self) -> usize {
-        self.guard.shared.limit.most.saturating_sub(self.unfinished())
+    /// How many more tasks there is room for: for one who has waited, or for anybody else.
+    pub(crate) fn room(&self, waited: bool) -> usize {
+        let shared = &self.guard.shared;
+        let most = if waited { shared.limit.most } else { shared.most_now() };
+        most.saturating_sub(self.unfinished())
     }
 
     /// Calls `waker` once when there is room again for some tasks, and returns the number of this
-    /// request. `None`, and no call, if there is such room now.
+    /// request, which is to be ended by [`want_no_room`](Self::want_no_room). `None`, and no call,
+    /// if there is such room now.
     pub(crate) fn call_when_room(&self, waker: &Waker) -> Option<u64> {
         let shared = &self.guard.shared;
         let mut waiters = shared.waiters.lock();
@@ -77,6 +91,8 @@ impl Pool {
             shared.waiting.fetch_sub(1, Ordering::Relaxed);
             return None;
         }
+        // Relaxed: a submitter that does not see it yet takes one place more.
+        shared.wishes.fetch_add(1, Ordering::Relaxed);
         waiters.for_room.push(ForRoom { number, waker: waker.clone() });
         Some(number)
     }
@@ -87,13 +103,14 @@ impl Pool {
         waiters.for_room.iter().any(|waiter| waiter.number == number)
     }
 
-    /// Withdraws the request.
+    /// Ends the request, whether it has been met or is withdrawn.
     pub(crate) fn want_no_room(&self, number: u64) {
         let shared = &self.guard.shared;
+        shared.wishes.fetch_sub(1, Ordering::Relaxed); // as in `call_when_room`
         let mut waiters = shared.waiters.lock();
         if let Some(place) = waiters.for_room.iter().position(|waiter| waiter.number == number) {
             let given_up = waiters.for_room.swap_remove(place);
-            shared.waiting.fetch_sub(1, Ordering::Relaxed); // as above
+            shared.waiting.fetch_sub(1, Ordering::Relaxed); // as there
             drop(waiters);
             drop(given_up);
         }
@@ -114,9 +131,16 @@ impl Shared {
             let finished = self.finished_in_all();
             // Relaxed, all of it: see `submit`.
             let submitted = self.submitted.load(Ordering::Relaxed);
-            if submitted.wrapping_sub(finished) >= self.limit.most {
-                let name = &self.settings.name;
+            let unfinished = submitted.wrapping_sub(finished);
+            let name = &self.settings.name;
+            if unfinished >= self.limit.most {
                 return Err(format!("{limit} tasks wait in the pool {name:?}, and no more may"));
+            }
+            if unfinished >= self.most_now() {
+                return Err(format!(
+                    "the pool {name:?}, in which {limit} tasks may wait, has been full, and the \
+                     tasks of a scheduler come first"
+                ));
             }
             let more = submitted.wrapping_add(1);
             let (ok, failed) = (Ordering::Relaxed, Ordering::Relaxed);
@@ -124,6 +148,13 @@ impl Shared {
                 return Ok(());
             }
         }
+    }
+
+    /// How many tasks may be unfinished, for one who has not waited for room.
+    fn most_now(&self) -> usize {
+        // Relaxed: as in `call_when_room`.
+        let wishes = self.wishes.load(Ordering::Relaxed);
+        if wishes > 0 { self.limit.few } else { self.limit.most }
     }
 
     /// Whether so few tasks are left that those that wait for room are woken.

@@ -10,7 +10,8 @@
 //! one, and its timer. The timer's task has a number. If that is not the number of what waits, the
 //! task is stale and does nothing.
 //!
-//! Only the party that has taken the action out of the state runs it.
+//! Only the party that has taken the action out of the state runs it. Executors may run the task
+//! of a newer value first: the older value is superseded then.
 
 use std::mem;
 use std::sync::Arc;
@@ -52,6 +53,10 @@ struct State<T> {
     action: Option<Action<T>>,
     /// The newest value that came due while the action ran.
     overdue: Option<T>,
+    /// How many calls there have been.
+    calls: u64,
+    /// The newest of those whose value came due.
+    newest: u64,
     waiting: Option<Waiting<T>>,
     /// How many timers there have been for values that wait.
     timers: u64,
@@ -66,6 +71,9 @@ struct State<T> {
 /// The value that waits for the trailing edge.
 struct Waiting<T> {
     value: T,
+    /// The number of its call.
+    call: u64,
+    /// The number of its timer.
     number: u64,
     due: WhenDue,
     /// It is not put off beyond this.
@@ -82,6 +90,8 @@ impl<T: Send + 'static> Shared<T> {
         let state = State {
             action: Some(action),
             overdue: None,
+            calls: 0,
+            newest: 0,
             waiting: None,
             timers: 0,
             window_end: WhenDue::At(handle.now()),
@@ -98,6 +108,7 @@ impl<T: Send + 'static> Shared<T> {
         if state.handed_back {
             return Err(ScheduleError::new(Refusal::Stopped, value));
         }
+        state.calls += 1;
         let leads = state.window_end.has_come(now) || state.lead_again.has_come(now);
         let superseded = if state.waiting.is_some() {
             Some(self.supersede(&mut state, value, now)?)
@@ -126,12 +137,14 @@ impl<T: Send + 'static> Shared<T> {
         value: T,
         now: std::time::Instant,
     ) -> Result<T, ScheduleError<T>> {
-        let State { waiting: Some(waiting), timers, .. } = state else { return Ok(value) };
+        let State { waiting: Some(waiting), timers, calls, .. } = state else { return Ok(value) };
         if let Rule::Debounce { wait, .. } = self.rule {
             let due = WhenDue::after(now, wait).min(waiting.latest);
-            if !reset(&waiting.timer, due) {
-                // Its task has been fired, and would be early for this value. From here on it is
-                // stale.
+            // A task that has been fired is early for this value, unless its time has come: then
+            // that task runs it. (Otherwise calls that come faster than tasks get to a thread would
+            // make one after the other stale.)
+            if due != waiting.due && !reset(&waiting.timer, due) && !due.has_come(now) {
+                // From here on it is stale.
                 match self.arm(*timers + 1, due) {
                     Ok(timer) => {
                         *timers += 1;
@@ -142,6 +155,7 @@ impl<T: Send + 'static> Shared<T> {
             }
             waiting.due = due;
         }
+        waiting.call = *calls;
         Ok(mem::replace(&mut waiting.value, value))
     }
 
@@ -153,7 +167,7 @@ impl<T: Send + 'static> Shared<T> {
         value: T,
         now: std::time::Instant,
     ) -> Result<(), ScheduleError<T>> {
-        let task = self.task(Lead { shared: Arc::clone(self), value });
+        let task = self.task(Lead { shared: Arc::clone(self), value, call: state.calls });
         self.handle
             .schedule_once(Duration::ZERO, task)
             .map_err(|refused| refused.map(|task| task.into_body().value))?;
@@ -191,8 +205,8 @@ impl<T: Send + 'static> Shared<T> {
         match self.arm(state.timers + 1, due) {
             Ok(timer) => {
                 state.timers += 1;
-                let number = state.timers;
-                state.waiting = Some(Waiting { value, number, due, latest, timer });
+                let (call, number) = (state.calls, state.timers);
+                state.waiting = Some(Waiting { value, call, number, due, latest, timer });
                 Ok(())
             }
             Err(refusal) => Err(ScheduleError::new(refusal, value)),
@@ -239,15 +253,27 @@ impl<T: Send + 'static> Shared<T> {
         self.state.lock().waiting.is_some()
     }
 
-    /// Takes what waits, if it has this number.
-    fn take(&self, number: u64) -> Option<T> {
+    /// Takes what waits, if it has this number, to run it.
+    fn take_due(&self, number: u64) -> Option<Waiting<T>> {
         let mut state = self.state.lock();
-        state.waiting.take_if(|waiting| waiting.number == number).map(|waiting| waiting.value)
+        let taken = state.take(number)?;
+        if let Rule::Throttle { interval } = self.rule {
+            // Before anybody else sees that nothing waits: or a call would lead at once.
+            state.window_end = WhenDue::after(self.handle.now(), interval);
+        }
+        Some(taken)
     }
 
-    /// Runs the action with a value that is due, now or after the run that is under way.
-    fn run(&self, value: T) {
+    /// Runs the action with the value of a call that is due, now or after the run that is under
+    /// way.
+    fn run(&self, call: u64, value: T) {
         let mut state = self.state.lock();
+        if call < state.newest {
+            drop(state);
+            drop(value);
+            return;
+        }
+        state.newest = call;
         let Some(mut action) = state.action.take() else {
             let superseded = state.overdue.replace(value);
             drop(state);
@@ -262,6 +288,13 @@ impl<T: Send + 'static> Shared<T> {
             next = state.overdue.take();
         }
         state.action = Some(action);
+    }
+}
+
+impl<T> State<T> {
+    /// Takes what waits, if it has this number.
+    fn take(&mut self, number: u64) -> Option<Waiting<T>> {
+        self.waiting.take_if(|waiting| waiting.number == number)
     }
 }
 
@@ -283,11 +316,12 @@ fn reset(timer: &Cancellable, due: WhenDue) -> bool {
 struct Lead<T> {
     shared: Arc<Shared<T>>,
     value: T,
+    call: u64,
 }
 
 impl<T: Send + 'static> TaskBody for Lead<T> {
     fn run(self) {
-        self.shared.run(self.value);
+        self.shared.run(self.call, self.value);
     }
 }
 
@@ -299,17 +333,14 @@ struct Trail<T> {
 
 impl<T: Send + 'static> TaskBody for Trail<T> {
     fn run(self) {
-        let shared = &self.shared;
-        if let Some(value) = shared.take(self.number) {
-            if let Rule::Throttle { interval } = shared.rule {
-                shared.state.lock().window_end = WhenDue::after(shared.handle.now(), interval);
-            }
-            shared.run(value);
+        if let Some(taken) = self.shared.take_due(self.number) {
+            self.shared.run(taken.call, taken.value);
         }
     }
 
     fn lost(self) {
-        drop(self.shared.take(self.number));
+        let lost = self.shared.state.lock().take(self.number);
+        drop(lost);
     }
 
     fn handed_back(&self) {
