@@ -356,6 +356,7 @@ impl Worker {
     /// time.advance(10 * second);
     /// # Ok(()) }
     /// ```
+    #[track_caller]
     pub fn schedule_at_fixed_rate_missed<R: Verdict, F: FnMut() -> R + Send + 'static>(
         &self,
         initial: Duration,
