@@ -378,9 +378,9 @@ fn settings_of_the_scheduler_are_those_of_the_system() {
 
 #[test]
 fn a_periodic_timer_that_finds_no_place_ends_and_leaves_the_actor_its_others() {
-    // Two for the actor's timers, and one for the test kit, which moves time by a timer of its own.
+    // For the actor's timers.
     let kit = ActorSystem::builder("test")
-        .scheduler(|scheduler| scheduler.max_pending(3))
+        .scheduler(|scheduler| scheduler.max_pending(2))
         .build_virtual()
         .unwrap();
     let probe = kit.probe::<&'static str>("probe");
