@@ -53,6 +53,8 @@ pub(super) enum Event {
         fence: i64,
         planned: i64,
         clock: i64,
+        /// The process stood still between its last look at its lease and this start.
+        frozen: bool,
     },
     /// A handler ended.
     Ended {
@@ -231,8 +233,8 @@ impl Checker {
                     }
                 }
             }
-            Event::Began { tag, fence, planned, clock } => {
-                self.began(tag, fence, planned, clock)?
+            Event::Began { tag, fence, planned, clock, frozen } => {
+                self.began(tag, fence, planned, clock, frozen)?
             }
             Event::Ended { tag, fence, end, clock } => {
                 let timer = self.timer(tag)?;
@@ -297,7 +299,14 @@ impl Checker {
         Ok(())
     }
 
-    fn began(&mut self, tag: Tag, fence: i64, planned: i64, clock: i64) -> Result<(), String> {
+    fn began(
+        &mut self,
+        tag: Tag,
+        fence: i64,
+        planned: i64,
+        clock: i64,
+        frozen: bool,
+    ) -> Result<(), String> {
         let (faults, unsteady) = (self.faults, self.unsteady);
         self.summary.runs += 1;
         let timer = self.timer(tag)?;
@@ -321,6 +330,10 @@ impl Checker {
         }
         if stale {
             // A process that was frozen between its look and the start: the fence tells.
+            return Ok(());
+        }
+        if timer.prevented && frozen {
+            // Another owner had it meanwhile, and had not begun it when it was cancelled.
             return Ok(());
         }
         if timer.prevented {

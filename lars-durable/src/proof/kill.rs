@@ -198,7 +198,7 @@ pub(super) fn start(builder: crate::Builder, log: &Log, seed: u64) -> Durable {
         let fence = i64::try_from(fence).unwrap();
         let planned = Timestamp::from_system(planned).0;
         let clock = log.clock();
-        log.note(Event::Began { tag, fence, planned, clock });
+        log.note(Event::Began { tag, fence, planned, clock, frozen: false });
         let roll = fastrand::u8(..100);
         if roll < 20 {
             std::thread::sleep(Duration::from_micros(fastrand::u64(0..20_000)));

@@ -604,9 +604,10 @@ impl World {
         let tag: Tag = launch.row.payload.parse().expect("payloads are tags");
         // A start is not recorded before the lead, whatever the local clock shows.
         let allowed = if self.plan.has_bad_clocks() { LEAD } else { 0 };
+        let frozen = looked.is_some();
         let clock = looked.unwrap_or_else(|| self.store_now()) + allowed;
         let planned = launch.row.planned.0;
-        self.events.push(Event::Began { tag, fence: fence.0, planned, clock });
+        self.events.push(Event::Began { tag, fence: fence.0, planned, clock, frozen });
         if !self.plan.faults.any() && self.is_roomy() && self.is_settled(&launch) {
             let late = clock - launch.row.deadline.0;
             // A bucket on its way to another node waits for its longest run.
