@@ -40,7 +40,7 @@ const LAST_BLOCK: usize = if CHECKED { 2 } else { 1 << 14 };
 /// It takes at most this many: surplus entries in its lane would be of no use to the others.
 const BORROW: usize = if CHECKED { 2 } else { 1 << 10 };
 
-/// In one of so many calls the owner of a lane looks for entries that other threads cancelled: it
+/// Once in this many calls the owner of a lane looks for entries that other threads cancelled: it
 /// takes a line that they write from their caches.
 const LOOK: u32 = if CHECKED { 1 } else { 64 };
 /// How many cancelled entries ahead one is fetched from the cache of the core that cancelled it.

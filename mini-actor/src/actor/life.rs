@@ -34,11 +34,11 @@ pub(crate) enum Factory<A> {
 enum Phase {
     Unborn,
     Alive,
-    /// Waits for its children to stop before it is made anew.
+    /// Waits for its children to stop before it is restarted.
     Restarting,
-    /// Waits for the time to be made anew.
+    /// Waits until the pause before its restart is over.
     Paused,
-    /// The mailbox is closed; what was accepted, so many in all, is received.
+    /// The mailbox is closed; what was accepted, this many in all, is received.
     Draining {
         reason: StopReason,
         accepted: u64,
@@ -72,14 +72,14 @@ pub(crate) struct Incarnations<A: Actor> {
     actor: Option<A>,
     ctx: Context<A>,
     phase: Phase,
-    /// What is due, each behind so many messages.
+    /// What is due, each behind this many messages.
     due: VecDeque<(u64, Due)>,
     /// Panics that children have escalated. They are handled one at a time, so that many at once do
     /// not keep other actors from their turn.
     escalated: VecDeque<Panic>,
-    /// It is to stop behind so many messages.
+    /// It is to stop behind this many messages.
     stop: Option<(u64, StopReason)>,
-    /// And behind so many of those that are due.
+    /// And behind this many of those that are due.
     due_before_stop: usize,
     /// Its children have stopped after it was asked to stop, and the ends that had come by then are
     /// counted in `due_before_stop`.
@@ -139,7 +139,7 @@ impl<A: Actor> Incarnations<A> {
         }
     }
 
-    /// Makes the actor. Nothing is left to do if that fails in a way that ends it.
+    /// Creates the actor. If that fails in a way that ends it, nothing is left to do.
     fn start(&mut self, cell: &Cells<A>) {
         self.phase = Phase::Alive;
         self.starting = true;
@@ -173,8 +173,8 @@ impl<A: Actor> Incarnations<A> {
     /// Calls the actor with the message that `take` finds. Returns whether it found one. A message
     /// that comes out of the stash was counted when it was received first.
     ///
-    /// The message is taken inside of all that contains panics: a large one is not handed down from
-    /// frame to frame.
+    /// The message is taken inside everything that contains panics, so that a large one is not
+    /// passed from frame to frame.
     #[inline]
     fn receive_with(
         &mut self,
@@ -354,7 +354,7 @@ impl<A: Actor> Incarnations<A> {
         }
     }
 
-    /// Forgets what was due to one incarnation. The next one is still to be told of ends.
+    /// Forgets what was due to one incarnation. The next one still has to learn of ends.
     fn forget_due(&mut self) {
         self.escalated.clear();
         self.due.retain(|(_, due)| matches!(due, Due::Gone(_)));
@@ -453,8 +453,8 @@ impl<A: Actor> Incarnations<A> {
         self.phase = Phase::Ending { reason, accepted };
     }
 
-    /// Moves on to the next phase, if it is time for it: then `Some(true)`. `Some(false)` if there
-    /// is nothing to do in this one but to wait.
+    /// Moves on to the next phase if it is time: then `Some(true)`. `Some(false)` if this one has
+    /// nothing to do but wait.
     fn settle(&mut self, turn: &TurnOf<'_, A>) -> Option<bool> {
         let cell = turn.cell();
         if !self.escalated.is_empty() {
@@ -558,7 +558,7 @@ impl<A: Actor> Incarnations<A> {
     }
 }
 
-/// A panic that changes nothing any more.
+/// A panic that no longer changes anything.
 fn self_report<M>(cell: &Arc<Cell<M>>, result: Result<(), String>) {
     if let Err(message) = result {
         let panic = Panic { path: Arc::clone(&cell.path), message };

@@ -50,7 +50,7 @@ pub(crate) trait Life<M>: Send {
     fn run(&mut self, turn: &Turn<'_, M>) -> Progress;
 }
 
-/// Of a turn that nobody watches: after how many calls it looks at the clock.
+/// After how many calls a turn looks at the clock if nobody watches it.
 pub(crate) const NEVER: u32 = u32::MAX;
 
 /// The right of the one activation to read the mailbox.
@@ -86,8 +86,8 @@ impl<'a, M> Turn<'a, M> {
         self.tally.add_one();
     }
 
-    /// The turn begins. Returns after how many calls it is to [look](Self::look) at the clock;
-    /// never if nobody watches it.
+    /// The turn begins. Returns after how many calls it has to [look](Self::look) at the clock:
+    /// [`NEVER`] if nobody watches it.
     #[inline]
     pub(crate) fn begin_watch(&self) -> u32 {
         let registry = &self.cell.registry;
@@ -99,14 +99,14 @@ impl<'a, M> Turn<'a, M> {
         with_watch(|watch| watch.begin(note, reports)).unwrap_or(NEVER)
     }
 
-    /// It is `now`, and so many calls more than it counts for are over. Returns as
-    /// [`begin_watch`](Self::begin_watch).
+    /// It is `now`, `calls` calls after the last that the turn counts. Returns what
+    /// [`begin_watch`](Self::begin_watch) does.
     pub(crate) fn look(&self, now: Instant, calls: u32) -> u32 {
         with_watch(|watch| watch.look(now, calls, &self.cell.path)).unwrap_or(NEVER)
     }
 
-    /// The turn, which is watched, ends after so many calls more than it counts for, so many before
-    /// the clock was to be looked at.
+    /// The turn, which is watched, ends: `calls` calls after the last that it counts, and `left`
+    /// calls before the clock was to be read.
     #[inline]
     pub(crate) fn end_watch(&self, calls: u32, left: u32) {
         with_watch(|watch| watch.end(calls, left));

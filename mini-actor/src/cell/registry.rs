@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use hashbrown::HashTable;
@@ -40,10 +41,34 @@ pub(crate) struct Rules {
 /// An actor and its depth, ordered with the deepest first, and equal ones by path.
 type Ranked = (Reverse<u64>, Arc<str>);
 
-/// How many places of the table [`Registry::deepest`] looks at before it lets others in.
-const STEP: usize = if CHECKED { 2 } else { 512 };
-/// How often it begins again because the table has grown meanwhile.
-const AGAIN: usize = 3;
+/// A walk over the places of a table, in steps between which others get the lock.
+#[derive(Default)]
+struct Walk {
+    /// Where the next step begins.
+    next: usize,
+    /// How many places the table had at the last step.
+    places: usize,
+    /// How often the walk has begun.
+    begun: usize,
+}
+
+impl Walk {
+    /// How many places are looked at in a step.
+    const STEP: usize = if CHECKED { 2 } else { 512 };
+    /// How often a walk begins again because the table has grown.
+    const AGAIN: usize = 3;
+
+    /// The next places of a table that has this many now; none if that was all. In a table of
+    /// another size the actors have other places, so the walk begins again, at zero.
+    fn step(&mut self, places: usize) -> Range<usize> {
+        if places != self.places && self.begun <= Self::AGAIN {
+            *self = Self { next: 0, places, begun: self.begun + 1 };
+        }
+        let begin = self.next.min(places);
+        self.next = places.min(begin + Self::STEP);
+        begin..self.next
+    }
+}
 
 pub(crate) struct Registry {
     pub(crate) name: String,
@@ -381,19 +406,18 @@ impl Registry {
     /// The deepest actors of one table, in any order.
     fn deepest_of(&self, table: usize, limit: usize) -> impl Iterator<Item = Ranked> {
         let mut deepest = BinaryHeap::new();
-        let (mut next, mut places, mut begun) = (0, 0, 0);
+        let mut walk = Walk::default();
         loop {
             let tree = self.tree.lock();
             let actors = &tree.actors[table];
-            let now = actors.num_buckets();
-            if now != places && begun <= AGAIN {
-                // The actors have other places in a table of another size.
-                (next, places, begun) = (0, now, begun + 1);
-                deepest.clear();
+            let step = walk.step(actors.num_buckets());
+            if step.is_empty() {
+                break;
             }
-            let end = now.min(next + STEP);
-            for place in next..end {
-                let Some((_, actor)) = actors.get_bucket(place) else { continue };
+            if step.start == 0 {
+                deepest.clear(); // the walk begins, perhaps anew
+            }
+            for (_, actor) in step.filter_map(|place| actors.get_bucket(place)) {
                 let ranked: Ranked = (Reverse(actor.depth()), Arc::clone(actor.path()));
                 if deepest.len() < limit {
                     deepest.push(ranked);
@@ -401,10 +425,6 @@ impl Registry {
                     deepest.pop();
                     deepest.push(ranked);
                 }
-            }
-            next = end;
-            if next >= now {
-                break;
             }
         }
         // If the table never stopped growing, some were looked at twice.
@@ -417,27 +437,21 @@ impl Registry {
     fn paths_of(&self, wanted: &HashSet<u64>) -> HashMap<u64, Arc<str>> {
         let mut found = HashMap::new();
         for table in 0..TABLES {
-            let (mut next, mut places, mut begun) = (0, 0, 0);
+            let mut walk = Walk::default();
             loop {
                 let tree = self.tree.lock();
                 let actors = &tree.actors[table];
-                let now = actors.num_buckets();
-                if now != places && begun <= AGAIN {
-                    // As in `deepest_of`.
-                    (next, places, begun) = (0, now, begun + 1);
+                let step = walk.step(actors.num_buckets());
+                if step.is_empty() {
+                    break;
                 }
-                let end = now.min(next + STEP);
-                for (_, actor) in (next..end).filter_map(|place| actors.get_bucket(place)) {
+                for (_, actor) in step.filter_map(|place| actors.get_bucket(place)) {
                     if wanted.contains(&actor.id()) {
                         found.insert(actor.id(), Arc::clone(actor.path()));
                     }
                 }
-                next = end;
                 if found.len() == wanted.len() {
                     return found;
-                }
-                if next >= now {
-                    break;
                 }
             }
         }

@@ -15,11 +15,11 @@ use crate::cell::askers::Askers;
 use crate::sync::{Arc, AtomicBool, Mutex, Ordering};
 
 pub(crate) enum Signal {
-    /// Stop when so many messages have been received.
+    /// Stop when this many messages have been received.
     Stop { at: u64, reason: StopReason },
     /// Stop before the next message.
     Kill(StopReason),
-    /// Something is due behind so many messages.
+    /// Something is due behind this many messages.
     Due(u64, Due),
     /// A child has stopped.
     ChildGone(u64),

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use crate::sync::{Arc, Weak, real_now};
 
-/// One reading stands for at most so many calls of actors. At 25 ns a reading, a call pays 0.8 ns.
+/// One reading stands for at most this many calls of actors. At 25 ns a reading, a call pays
+/// 0.8 ns.
 const STRIDE: u32 = 32;
 /// How many turns are noted between two readings.
 const NOTED: usize = STRIDE as usize;
@@ -28,7 +29,7 @@ pub(crate) struct Note {
 
 /// Is told of what took too long.
 pub(crate) trait Reports: Send + Sync {
-    /// These turns, at least one, took so long together. `last` is the path of the last one's
+    /// These turns, at least one, took this long together. `last` is the path of the last one's
     /// actor, if it is at hand.
     fn slow(&self, took: Duration, turns: &[Note], last: Option<&Arc<str>>);
 }
@@ -104,8 +105,8 @@ impl Watch {
         self.left.get()
     }
 
-    /// The turn ends after so many calls more than it counts for, so many before the clock was to
-    /// be looked at. (One call less wraps around.)
+    /// The turn ends, `calls` calls after the last that it counts, and `left` calls before the
+    /// clock was to be read. (One call less wraps around.)
     #[inline]
     pub(crate) fn end(&self, calls: u32, left: u32) {
         self.count(calls);
@@ -130,7 +131,7 @@ impl Watch {
         self.left.set(0);
     }
 
-    /// The current call is not to answer for so long.
+    /// The current call is not to answer for this time.
     pub(crate) fn forgive(&self, time: Duration) {
         self.now.set(self.now.get() + time);
     }

@@ -190,7 +190,7 @@ impl<T> Block<T> {
             (&raw mut (*block).depth).write(AtomicUsize::new(0));
         }
         for number in 0..Self::SLOTS {
-            // SAFETY: there are so many slots, in memory that was just allocated. Only their states
+            // SAFETY: there are `SLOTS` slots, in memory that was just allocated. Only their states
             // are written: the messages come later, and may be large.
             unsafe {
                 let slot = Self::slot(block, number).cast_mut();
@@ -228,7 +228,7 @@ impl<T> Block<T> {
         // What stands for an atomic in a model has something to drop.
         if needs_drop::<Slot<T>>() || needs_drop::<Self>() {
             for number in 0..Self::SLOTS {
-                // SAFETY: there are so many slots, and nobody else has the block.
+                // SAFETY: there are `SLOTS` slots, and nobody else has the block.
                 unsafe { ptr::drop_in_place(Self::slot(block, number).cast_mut()) };
             }
             // SAFETY: nobody else has the block. Its head has no slots of its own.

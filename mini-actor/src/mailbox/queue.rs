@@ -17,7 +17,7 @@
 //!   left to do.
 //! - *Suspended*: messages are accepted and wake nobody. The activation sets it while the actor
 //!   waits to be restarted, and clears it.
-//! - *Bare*: there is no block yet. A new mailbox has it; the sender that hangs the first block on
+//! - *Bare*: there is no block yet. A new mailbox has it; the sender that appends the first block
 //!   clears it, in the step that gives it the right to.
 //! - *Trimming*: the activation has the spare blocks. It sets this when it is about to end and
 //!   there are too many of them, and clears it in the step in which it ends or finds more to do.
@@ -31,7 +31,7 @@
 //! # The queue
 //!
 //! A list of blocks of slots, as in crossbeam's `SegQueue`. The sender that takes the last slot of
-//! a block, alone or with others before it, hangs the next block on. Until that is done the
+//! a block, alone or with others before it, appends the next block. Until that is done the
 //! position stands on a place that is no slot, and others wait for the few instructions that it
 //! takes. A slot is written after it was taken: in between, the activation finds it empty although
 //! the position is beyond it, ends, and is scheduled again.
@@ -43,24 +43,24 @@
 //!
 //! A new mailbox has none: many actors are spawned and told nothing for a long time. Its position
 //! stands behind the last slot of a block that never was, on a place that is no slot, and *bare*
-//! says that nobody is about to hang a block on. The sender that clears *bare* gains the right to,
+//! says that nobody is about to append a block. The sender that clears *bare* gains the right to,
 //! which is the same right that the taker of a last slot has. So there is at most one thread with
 //! that right at any time:
 //!
 //! > The position stands on a place that is no slot exactly while *bare* is set or one thread is
-//! > hanging a block on.
+//! > appending a block.
 //!
 //! # Spare blocks
 //!
-//! A block that has been read is put on a stack of spare ones, of which the next to hang a block on
+//! A block that has been read is put on a stack of spare ones, of which the next to append a block
 //! takes all; so a mailbox in use allocates nothing. A burst leaves many. They belong to two sides:
 //! the stack to the reader, who alone pushes, and what was taken from it to whoever has the right
-//! to hang blocks on. When an activation finds nothing left to do and there are more spare blocks
+//! to append blocks. When an activation finds nothing left to do and there are more spare blocks
 //! than `KEPT`, it takes that right for a moment, by *trimming*: while that is set nobody takes a
 //! last slot.
 //!
-//! > The list of spare blocks that were taken off the stack belongs to the thread that hangs a
-//! > block on, or to the activation while *trimming* is set. *Trimming* is set only on a position
+//! > The list of spare blocks that were taken off the stack belongs to the thread that appends
+//! > a block, or to the activation while *trimming* is set. *Trimming* is set only on a position
 //! > that is a slot's.
 //!
 //! So no thread can hold a reference to a spare block when the activation frees it.
@@ -126,7 +126,7 @@ struct Tail<T> {
     word: AtomicU64,
     /// The block of the word's position, unless that is no slot.
     block: AtomicPtr<Block<T>>,
-    /// Spare blocks. For the thread that hangs a block on, or trims.
+    /// Spare blocks. For the thread that appends a block, or trims.
     free: AtomicPtr<Block<T>>,
 }
 
@@ -218,7 +218,7 @@ impl<const BYTES: usize> Gap<BYTES> {
 #[repr(C)]
 struct Middle<T> {
     bound: Option<Box<Bound>>,
-    /// Blocks that have been read, for the next thread that hangs a block on and finds `free`
+    /// Blocks that have been read, for the next thread that appends a block and finds `free`
     /// empty: it takes all.
     spare: AtomicPtr<Block<T>>,
     /// The first block, once there is one.
@@ -254,7 +254,7 @@ impl<T> Mailbox<T> {
             - Block::<T>::SLOTS
     }
 
-    /// Whether the word's position is no slot, so that a block is hung on or missing.
+    /// Whether the word's position is no slot, so that a block is being appended or missing.
     const fn is_between_blocks(word: u64) -> bool {
         word / ONE % Block::<T>::LAP == Block::<T>::SLOTS
     }
@@ -415,9 +415,9 @@ impl<T> Mailbox<T> {
             let offset = position % Block::<T>::LAP;
             if offset == Block::<T>::SLOTS {
                 word = if word & BARE != 0 {
-                    self.hang_first(word, &mut made)
+                    self.append_first(word, &mut made)
                 } else {
-                    // Somebody hangs the next block on.
+                    // Another thread appends the next block.
                     relax(&mut spins);
                     tail.word.load(Ordering::Acquire)
                 };
@@ -469,7 +469,7 @@ impl<T> Mailbox<T> {
                         // SAFETY: our slots in it have not been filled, so the block is there.
                         // Relaxed: published by our slots' states.
                         unsafe { &*block }.next.store(next, Ordering::Relaxed);
-                        self.hung(next);
+                        self.appended(next);
                     }
                     let sent = if word & (SCHEDULED | SUSPENDED) == 0 {
                         Sent::Schedule
@@ -491,16 +491,16 @@ impl<T> Mailbox<T> {
         result
     }
 
-    /// Hangs the first block on, unless somebody else is faster. Returns the word as it is then.
+    /// Appends the first block, unless another thread is faster. Returns the word as it is then.
     /// The block comes from `made`, or is left there if it is not used.
     #[cold]
-    fn hang_first(&self, word: u64, made: &mut *mut Block<T>) -> u64 {
+    fn append_first(&self, word: u64, made: &mut *mut Block<T>) -> u64 {
         debug_assert!(word & BARE != 0 && Self::is_between_blocks(word));
         if made.is_null() {
             // Before the exchange, so that others need not wait for the allocation.
             *made = Block::new();
         }
-        // AcqRel: as for every step that gives the right to hang a block on. The loser goes on with
+        // AcqRel: as for every step that gives the right to append a block. The loser goes on with
         // the word that it finds, so it sees the block that belongs to it.
         let claimed = word & !BARE;
         match self.tail.word.compare_exchange(word, claimed, Ordering::AcqRel, Ordering::Acquire) {
@@ -508,7 +508,7 @@ impl<T> Mailbox<T> {
                 let first = self.new_block(made);
                 // Release: the reader may find it before it sees a message in it.
                 self.middle.first.store(first, Ordering::Release);
-                self.hung(first);
+                self.appended(first);
                 self.tail.word.load(Ordering::Acquire)
             }
             Err(now) => now,
@@ -516,15 +516,15 @@ impl<T> Mailbox<T> {
     }
 
     /// The position moves on from the place that is no slot to the first slot of this block. For
-    /// the thread that hangs it on.
-    fn hung(&self, block: *mut Block<T>) {
+    /// the thread that appends it.
+    fn appended(&self, block: *mut Block<T>) {
         // Relaxed: published by the addition below.
         self.tail.block.store(block, Ordering::Relaxed);
         // Release: a sender that sees the new lap sees its block.
         self.tail.word.fetch_add(ONE, Ordering::Release);
     }
 
-    /// A block that has just been made, here or before. For the thread that hangs it on.
+    /// A block that has just been made, here or before. For the thread that appends it.
     fn new_block(&self, made: &mut *mut Block<T>) -> *mut Block<T> {
         // Relaxed: a number that only says when to look.
         self.middle.blocks.fetch_add(1, Ordering::Relaxed);
@@ -534,11 +534,11 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// A block that has been used before. For the thread that hangs it on: there is one at a time,
+    /// A block that has been used before. For the thread that appends it: there is one at a time,
     /// and each comes after the one before by way of the word.
     fn spare_block(&self) -> Option<*mut Block<T>> {
         let free = &self.tail.free;
-        // Relaxed: the list belongs to the thread that hangs a block on.
+        // Relaxed: the list belongs to the thread that appends a block.
         let mut block = free.load(Ordering::Relaxed);
         if block.is_null() {
             // Acquire: all of them as their readers left them.
@@ -629,7 +629,7 @@ impl<T> Mailbox<T> {
         let next = unsafe { &(*keep).next };
         let rest = next.load(Ordering::Relaxed);
         next.store(ptr::null_mut(), Ordering::Relaxed);
-        // Relaxed: seen by the next to hang a block on through the word.
+        // Relaxed: the next to append a block sees it through the word.
         free.store(keep, Ordering::Relaxed);
         [rest, other]
     }
@@ -641,8 +641,8 @@ impl<T> Mailbox<T> {
             return true;
         };
         let mut guard = bound.lock.lock();
-        // SeqCst fence, pairs with the one in `make_room`: either the reader sees us waiting, or we
-        // see the room that it made.
+        // SeqCst fence, pairs with the one in `wake_waiting`: either the reader sees us waiting, or
+        // we see the room that it made.
         bound.waiting.fetch_add(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         let mut in_time = true;
@@ -899,7 +899,7 @@ impl<T> Mailbox<T> {
         // AcqRel: see `is_closed`.
         let mut word = self.tail.word.fetch_or(CLOSED, Ordering::AcqRel);
         let mut spins = 0;
-        // A sender that hangs a block on moves the position once more, over the place that is no
+        // A sender that appends a block moves the position once more, over the place that is no
         // slot. In a bare mailbox there is none, and will be none.
         while Self::is_between_blocks(word) && word & BARE == 0 {
             relax(&mut spins);
@@ -955,7 +955,7 @@ impl<T> Mailbox<T> {
             let empty = Self::count(word / ONE) == seen || word & SUSPENDED != 0;
             if word & SIGNAL != 0 || !empty {
                 if trimming != 0 {
-                    // Release: the next to hang a block on sees the spare blocks as they are now.
+                    // Release: the next to append a block sees the spare blocks as they are now.
                     self.tail.word.fetch_and(!TRIMMING, Ordering::Release);
                 }
                 break true;
@@ -964,7 +964,7 @@ impl<T> Mailbox<T> {
                 trimming == 0 && self.has_too_many_blocks() && !Self::is_between_blocks(word);
             let next = if trim { word | TRIMMING } else { word & !(SCHEDULED | TRIMMING) };
             // Release: the next activation sees what this one did. Acquire: when *trimming* is set,
-            // the spare blocks are seen as the last to hang a block on left them.
+            // the spare blocks are seen as the last to append a block left them.
             match self.tail.word.compare_exchange_weak(
                 word,
                 next,

@@ -182,7 +182,7 @@ impl Walk {
         self.next.0 < self.blocks.len()
     }
 
-    /// The next entries, at most so many.
+    /// The next entries, at most `most`.
     fn take_step(&mut self, most: usize) -> Vec<NonNull<Entry>> {
         let mut step = Vec::with_capacity(most);
         while step.len() < most
@@ -201,7 +201,7 @@ impl Walk {
         step
     }
 
-    /// Entries that were put aside, at most so many.
+    /// Entries that were put aside, at most `most`.
     fn take_aside(&mut self, most: usize) -> Vec<NonNull<Entry>> {
         let taken = self.aside.len().min(most);
         self.aside.drain(..taken).collect()
