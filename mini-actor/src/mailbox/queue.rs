@@ -1,4 +1,4 @@
-//! The mailbox: a queue, and the word that says whether somebody has to run the actor.
+//! The mailbox: a queue, and the word that says whether a thread has to run the actor.
 //!
 //! # The run word
 //!
@@ -23,41 +23,39 @@
 //!   there are too many of them, and clears it in the step in which it ends or finds more to do.
 //!
 //! One compare-and-swap takes a slot, or a run of slots, and sets *scheduled*. So "is there more"
-//! and "does somebody look" are one word and cannot disagree: no message can be left in a mailbox
-//! that nobody looks into. While *scheduled* is set there is exactly one activation, waiting or
+//! and "is a thread looking" are one word and cannot disagree: no message can be left in a mailbox
+//! that no thread looks into. While *scheduled* is set there is exactly one activation, waiting or
 //! running. Because closing is in the same word, the position at closing is final: what was
 //! accepted lies before it, and everything else was refused and given back.
 //!
 //! # The queue
 //!
 //! A list of blocks of slots, as in crossbeam's `SegQueue`. The sender that takes the last slot of
-//! a block, alone or with others before it, appends the next block. Until that is done the
-//! position stands on a place that is no slot, and others wait for the few instructions that it
-//! takes. A slot is written after it was taken: in between, the activation finds it empty although
-//! the position is beyond it, ends, and is scheduled again.
+//! a block, alone or with others before it, appends the next block. Until that is done the position
+//! is one that is no slot's, and others wait for the few instructions that it takes. A slot is
+//! written after it was taken: in between, the activation finds it empty although the position is
+//! beyond it, ends, and is scheduled again.
 //!
 //! The reader's side belongs to the one activation; only a mailbox that drops its oldest message
 //! lets senders read as well, and has a lock for it.
 //!
 //! # The first block
 //!
-//! A new mailbox has none: many actors are spawned and told nothing for a long time. Its position
-//! stands behind the last slot of a block that never was, on a place that is no slot, and *bare*
-//! says that nobody is about to append a block. The sender that clears *bare* gains the right to,
-//! which is the same right that the taker of a last slot has. So there is at most one thread with
-//! that right at any time:
+//! A new mailbox has none, because many actors are spawned and get no message for a long time. Its
+//! position is the one behind the last slot of a block that never was, which is no slot's, and
+//! *bare* says that no thread is appending a block. The sender that clears *bare* gains that right,
+//! the same that the taker of a last slot has. So at most one thread has it at any time:
 //!
-//! > The position stands on a place that is no slot exactly while *bare* is set or one thread is
-//! > appending a block.
+//! > The position is no slot's exactly while *bare* is set or one thread is appending a block.
 //!
 //! # Spare blocks
 //!
-//! A block that has been read is put on a stack of spare ones, of which the next to append a block
-//! takes all; so a mailbox in use allocates nothing. A burst leaves many. They belong to two sides:
-//! the stack to the reader, who alone pushes, and what was taken from it to whoever has the right
-//! to append blocks. When an activation finds nothing left to do and there are more spare blocks
-//! than `KEPT`, it takes that right for a moment, by *trimming*: while that is set nobody takes a
-//! last slot.
+//! A block that has been read goes onto a stack of spare ones. The next thread that appends a block
+//! takes all of them, so a mailbox in use allocates nothing. A burst leaves many. They belong to
+//! two sides: the stack to the reader, which alone pushes, and what was taken from it to the thread
+//! that has the right to append blocks. When an activation finds nothing left to do and there are
+//! more spare blocks than `KEPT`, it takes that right for a moment, by *trimming*: while that is
+//! set no sender takes a last slot.
 //!
 //! > The list of spare blocks that were taken off the stack belongs to the thread that appends
 //! > a block, or to the activation while *trimming* is set. *Trimming* is set only on a position
@@ -124,7 +122,7 @@ pub(crate) enum Sent {
 #[repr(C)]
 struct Tail<T> {
     word: AtomicU64,
-    /// The block of the word's position, unless that is no slot.
+    /// The block of the word's position, unless that is no slot's.
     block: AtomicPtr<Block<T>>,
     /// Spare blocks. For the thread that appends a block, or trims.
     free: AtomicPtr<Block<T>>,
@@ -157,11 +155,11 @@ struct Bound {
 
 #[derive(Default)]
 struct Waiting {
-    /// Whether actors that send must not wait at present.
+    /// Whether sending actors must not wait now.
     barred: bool,
     /// The number of the next future that waits.
     next: u64,
-    /// Of futures, by their numbers, so that one that is dropped can be removed.
+    /// Those of futures, by their numbers, so that one that is dropped can be removed.
     wakers: BTreeMap<u64, Waker>,
 }
 
@@ -213,8 +211,8 @@ impl<const BYTES: usize> Gap<BYTES> {
     const NEW: Self = Self([MaybeUninit::uninit(); BYTES]);
 }
 
-/// What is written seldom. Between the senders' side and the reader's, so that these do not lie on
-/// neighbouring cache lines, which some processors fetch together.
+/// What is rarely written. It lies between the senders' side and the reader's, so that these are
+/// not on neighbouring cache lines, which some processors fetch together.
 #[repr(C)]
 struct Middle<T> {
     bound: Option<Box<Bound>>,
@@ -243,18 +241,18 @@ impl<T> Mailbox<T> {
         let blocks = SPARE_BYTES / Block::<T>::LAYOUT.size();
         if blocks < SPARE_BLOCKS { blocks } else { SPARE_BLOCKS }
     };
-    /// How many spare blocks a mailbox keeps that is not in use: enough for an actor that gets few
-    /// messages at a time.
+    /// How many spare blocks an idle mailbox keeps: enough for an actor that gets few messages at a
+    /// time.
     const KEPT: usize = if Block::<T>::LAYOUT.size() <= KEPT_BYTES { 1 } else { 0 };
 
-    /// How many messages lie before a position. The first is that of the place behind a block that
+    /// How many messages lie before a position. The first position is the one behind a block that
     /// never was.
     const fn count(position: u64) -> u64 {
         position / Block::<T>::LAP * Block::<T>::SLOTS + position % Block::<T>::LAP
             - Block::<T>::SLOTS
     }
 
-    /// Whether the word's position is no slot, so that a block is being appended or missing.
+    /// Whether the word's position is no slot's: a block is being appended, or there is none yet.
     const fn is_between_blocks(word: u64) -> bool {
         word / ONE % Block::<T>::LAP == Block::<T>::SLOTS
     }
@@ -324,7 +322,7 @@ impl<T> Mailbox<T> {
         Self::count(self.tail.word.load(Ordering::Acquire) / ONE)
     }
 
-    /// How many messages wait, including those that an activation is working off just now.
+    /// How many messages wait, including those that an activation is working off now.
     pub(crate) fn depth(&self) -> u64 {
         // Relaxed: a statistic. Read in this order it can only be too large.
         let taken = self.head.taken.load(Ordering::Relaxed);
@@ -344,11 +342,11 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// Puts in the next messages, as many as go into one block of slots and are wanted, at least
-    /// one. Their slots are taken at once: nothing of other senders comes in between. Returns how
-    /// many they were; takes none if it refuses.
+    /// Puts in the next messages: as many as fit into one block of slots and are wanted, at least
+    /// one. Their slots are taken at once, so no message of another sender comes in between.
+    /// Returns how many it took; none if it refuses.
     ///
-    /// `messages` has as many as are wanted, and does not panic.
+    /// `messages` yields as many as are wanted, and does not panic.
     pub(crate) fn send_some(
         &self,
         wanted: usize,
@@ -372,7 +370,7 @@ impl<T> Mailbox<T> {
         Ok((taken, sent))
     }
 
-    /// Puts in what `make` makes of `given`, or gives that back.
+    /// Puts in what `make` makes of `given`, or gives `given` back.
     pub(crate) fn send_with<P, B: Parcel<T>>(
         &self,
         given: P,
@@ -397,15 +395,15 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// Takes slots that lie behind each other in a block: as many as are wanted, or as there is
-    /// room for. Returns the first, and how many they are, at least one.
+    /// Takes consecutive slots of a block: as many as are wanted, or as there is room for. Returns
+    /// the first, and their number, at least one.
     #[inline]
     fn reserve(&self, wanted: usize) -> Result<(*const Slot<T>, usize, Sent), Refused> {
         let tail = &self.tail;
         let mut made: *mut Block<T> = ptr::null_mut();
         let mut spins = 0;
-        // Acquire, here and below: the block of this position is seen as the sender that hung it on
-        // left it.
+        // Acquire, here and below: the block of this position is seen as the sender that appended
+        // it left it.
         let mut word = tail.word.load(Ordering::Acquire);
         let result = loop {
             if word & CLOSED != 0 {
@@ -515,7 +513,7 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// The position moves on from the place that is no slot to the first slot of this block. For
+    /// The position moves on from the one that is no slot's to the first slot of this block. For
     /// the thread that appends it.
     fn appended(&self, block: *mut Block<T>) {
         // Relaxed: published by the addition below.
@@ -612,8 +610,7 @@ impl<T> Mailbox<T> {
     /// The caller is the mailbox's one activation, and has set *trimming*.
     unsafe fn take_spare_blocks(&self) -> [*mut Block<T>; 2] {
         debug_assert!(self.tail.word.load(Ordering::Relaxed) & TRIMMING != 0);
-        // Senders that evict messages push on the stack as well, and look at what lies on top of
-        // it.
+        // Senders that evict messages push onto the stack as well, and look at its top.
         let _reader =
             self.middle.bound.as_ref().filter(|it| it.evicts()).map(|bound| bound.lock.lock());
         let free = &self.tail.free;
@@ -634,8 +631,8 @@ impl<T> Mailbox<T> {
         [rest, other]
     }
 
-    /// Waits until there may be room, or the mailbox is closed; until `deadline` at most. `false`
-    /// when that is over, or the sender is an actor and these must not wait.
+    /// Waits until there may be room or the mailbox is closed, but not beyond `deadline`. `false`
+    /// if that has passed, or if the sender is an actor and actors must not wait.
     pub(crate) fn wait_for_room(&self, deadline: Option<Instant>, actor: bool) -> bool {
         let Some(bound) = &self.middle.bound else {
             return true;
@@ -716,7 +713,7 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// Lets actors that send wait for room, or no longer, those included that do.
+    /// Allows or forbids actors to wait here for room; forbidding it wakes those that do.
     pub(crate) fn let_actors_wait(&self, wait: bool) {
         if let Some(bound) = &self.middle.bound {
             bound.lock.lock().barred = !wait;
@@ -823,7 +820,7 @@ impl<T> Mailbox<T> {
                 if first.is_null() {
                     return None;
                 }
-                // From the place behind a block that never was.
+                // From the position behind a block that never was.
                 *next = Next { position: next.position + 1, block: first };
             }
             loop {
@@ -899,8 +896,8 @@ impl<T> Mailbox<T> {
         // AcqRel: see `is_closed`.
         let mut word = self.tail.word.fetch_or(CLOSED, Ordering::AcqRel);
         let mut spins = 0;
-        // A sender that appends a block moves the position once more, over the place that is no
-        // slot. In a bare mailbox there is none, and will be none.
+        // A sender that appends a block moves the position once more, over the one that is no
+        // slot's. In a bare mailbox there is no such sender, and there will be none.
         while Self::is_between_blocks(word) && word & BARE == 0 {
             relax(&mut spins);
             word = self.tail.word.load(Ordering::Acquire);
@@ -911,7 +908,8 @@ impl<T> Mailbox<T> {
         Self::count(word / ONE)
     }
 
-    /// Lets messages wait without waking the actor, or no longer. The activation's.
+    /// Sets or clears *suspended*: whether messages wait without waking the actor. For the
+    /// activation.
     pub(crate) fn suspend(&self, suspended: bool) {
         if suspended {
             self.tail.word.fetch_or(SUSPENDED, Ordering::AcqRel);
@@ -920,14 +918,13 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// Ends an activation. Says whether there has to be another one; if not, the caller must not
-    /// touch the actor any more.
+    /// Ends an activation. True if there has to be another one; if not, the caller must not touch
+    /// the actor any more.
     ///
-    /// `seen` is the position up to which the activation has done all that there is to do, as it
-    /// read it before that: a stop or a timer whose turn comes at a later one has not been looked
-    /// at. The position itself may have moved on since then without a message for the actor, past a
-    /// slot that has none, or because a sender evicted the oldest message. `None` if there is more
-    /// to do in any case.
+    /// `seen` is the position up to which the activation has done everything, as it read it before
+    /// it looked: it has not looked at a stop or a timer whose turn comes at a later position. The
+    /// position may have moved on since then without a message for the actor: past an empty slot,
+    /// or because a sender evicted the oldest message. `None` if there is more to do in any case.
     ///
     /// # Safety
     ///
