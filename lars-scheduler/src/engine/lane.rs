@@ -464,7 +464,7 @@ impl LaneWheel {
     }
 
     /// Asks the driver to collect what is cancelled, if there is any and the owner has not come
-    /// since this was asked last. (It may have ended.) Says whether some is left to the owner.
+    /// since the last call. (It may have ended.) True if something is left to the owner.
     pub(crate) fn have_collected(&self) -> bool {
         let accepted = self.lane().accepted();
         // Relaxed: a hint.
