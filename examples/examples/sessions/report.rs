@@ -81,7 +81,7 @@ impl Run<'_> {
         row("handed back", grouped(timers.handed_back));
         row("pending", {
             // Of the sessions all are over.
-            format!("{:<12} the next progress line", grouped(timers.pending))
+            format!("{:<12} it prints the next progress line", grouped(timers.pending))
         });
         row("lateness", {
             let late = &timers.lateness.histogram;
