@@ -14,7 +14,7 @@ pub(crate) type Job = u64;
 /// Somebody who keeps jobs in a database, and runs them when they are due.
 pub(crate) trait Peer: Clone + Send + Sync + 'static {
     /// Makes the schema, if it is not there.
-    fn open(url: &str) -> impl Future<Output = Result<Self, AnyError>> + Send;
+    fn open(url: &str) -> impl Future<Output = Result<Self, AnyError>>;
 
     /// Schedules one job, and waits until it is committed.
     fn schedule(

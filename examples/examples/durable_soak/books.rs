@@ -180,12 +180,17 @@ impl Books {
             if before.fence == run.fence {
                 self.wrong.push(format!("two runs of {tag} have the fence {}", run.fence));
             }
-            if before.last {
+            // The logs are read one after the other, so the later run may have come first.
+            let in_order = before.at <= run.at;
+            if if in_order { before.last } else { run.last } {
                 self.repeated += 1;
                 if !self.explained(before.life, before.at) && !self.explained(run.life, run.at) {
                     let (lives, times) = ((before.life, run.life), (before.at, run.at));
                     self.wrong.push(format!("{tag} ran twice, by lives {lives:?} at {times:?}"));
                 }
+                return;
+            }
+            if !in_order {
                 return;
             }
         }

@@ -4,7 +4,7 @@
 //! A batch has one delay for all of its tasks, which the task itself states.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use jiff::Span;
 use sqlx_0_8::postgres::PgPoolOptions;
