@@ -1,5 +1,5 @@
-//! Actors: who hosts them, on each node. A copy of a name is made when a message is due, is busy for
-//! a while with each, and goes some time after it was told to.
+//! Actors: who hosts them, on each node. A copy of a name is made when a message is due, is busy
+//! for a while with each, and goes some time after it was told to.
 //!
 //! Who may live where is decided as the real host decides it. What goes from a host to its engine
 //! takes a moment, in the order in which it was said.
