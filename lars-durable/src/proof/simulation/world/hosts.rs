@@ -101,6 +101,8 @@ pub(super) enum HostStep {
 pub(super) struct Stage {
     names: BTreeMap<Tag, Name>,
     copies: u64,
+    /// What the store's clock showed when a message first came.
+    came: BTreeMap<Tag, i64>,
     /// In which a message of a name was last received.
     epochs: BTreeMap<Name, u32>,
     /// The first thing that was not allowed.
@@ -199,7 +201,10 @@ impl World {
     pub(super) fn deliver(&mut self, node: usize, launch: Launch, looked: Option<i64>) {
         let tag: Tag = launch.row.payload.parse().expect("payloads are tags");
         let (name, bucket) = (self.stage.names[&tag], launch.bucket);
-        let clock = looked.unwrap_or_else(|| self.store_now());
+        // One that was not received comes again, perhaps after the clock was set back.
+        let shown = looked.unwrap_or_else(|| self.store_now());
+        let clock = shown.max(self.stage.came.get(&tag).copied().unwrap_or(shown));
+        self.stage.came.insert(tag, clock);
         let hosts = &mut self.members[node].hosts;
         if hosts.vacated.includes(bucket, launch.fence.epoch()) {
             return self.tell_end(node, &launch, RunEnd::GiveBack { micros: 0 });
