@@ -8,8 +8,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use hdrhistogram::Histogram;
 
-use crate::server::Server;
 use crate::{AnyError, LEASE};
+use examples::postgres::Server;
 
 /// Microseconds since 1970.
 type Micros = u64;

@@ -25,10 +25,7 @@ use std::time::{Duration, Instant, SystemTime};
 use clap::Parser;
 
 use self::books::Books;
-use self::server::Server;
-
-#[path = "../shared/server.rs"]
-mod server;
+use examples::postgres::{MISSING, Server};
 
 type AnyError = Box<dyn std::error::Error>;
 
@@ -139,7 +136,7 @@ fn watch_standstills() -> Arc<Mutex<Vec<(SystemTime, SystemTime)>>> {
 
 fn watch(options: &Options) -> Result<ExitCode, AnyError> {
     let Some(server) = Server::start("durable-soak")? else {
-        eprintln!("{}", server::MISSING);
+        eprintln!("{}", MISSING);
         return Ok(ExitCode::FAILURE);
     };
     let logs = std::env::temp_dir().join(format!("lars-durable-soak-logs-{}", std::process::id()));
