@@ -135,6 +135,7 @@ fn lateness_includes_what_a_task_waits_for_a_thread_of_the_pool() {
     let _ = scheduler.schedule_once(Duration::ZERO, move || assert!(held.recv().is_err())).unwrap();
     let _ = scheduler.schedule_once(Duration::ZERO, || ()).unwrap();
     eventually("the hand-over", || scheduler.metrics().fired == 2);
+    eventually("the start", || scheduler.metrics().pool.running == 1);
     thread::sleep(ms(5));
     drop(release);
     eventually("the end", || scheduler.metrics().pool.run_time.count == 2);

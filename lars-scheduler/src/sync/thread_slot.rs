@@ -162,6 +162,7 @@ mod tests {
             assert!(slot == NO_SLOT || slot == own);
             assert!(!free, "a slot that is given back is another thread's");
         }
-        assert!(seen.iter().any(|&(slot, _)| slot == NO_SLOT));
+        // (On Windows both are destroyed before the guard.)
+        assert!(cfg!(windows) || seen.iter().any(|&(slot, _)| slot == NO_SLOT));
     }
 }

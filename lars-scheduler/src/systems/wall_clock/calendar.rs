@@ -6,6 +6,9 @@ use std::time::{Duration, SystemTime};
 /// season: as in Vixie cron.
 pub(super) const CORRECTION: Duration = Duration::from_secs(3 * 3600);
 
+/// The least by which two `SystemTime`s differ. Less than that, taken from one, is lost.
+const GRAIN: Duration = Duration::from_nanos(if cfg!(windows) { 100 } else { 1 });
+
 /// When something happens, again and again, by the wall clock.
 ///
 /// A cron expression in a time zone is one (`CronSchedule`, with the feature `cron`), and so is
@@ -152,7 +155,7 @@ impl<C: Calendar> Progress<C> {
 
     /// An occurrence at this very instant is not settled.
     fn settle_before(&mut self, limit: SystemTime) {
-        self.settle(limit.checked_sub(Duration::from_nanos(1)).unwrap_or(limit));
+        self.settle(limit.checked_sub(GRAIN).unwrap_or(limit));
     }
 
     fn settle(&mut self, up_to: SystemTime) {
