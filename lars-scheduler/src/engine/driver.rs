@@ -8,22 +8,23 @@ mod stall;
 pub(crate) mod walk;
 
 use std::collections::VecDeque;
+use std::mem::MaybeUninit;
 use std::ptr;
 
 use self::held::Held;
 use self::walk::Walk;
 use crate::base::panics::PanicIn;
-use crate::base::raw_task::Row;
+use crate::base::raw_task::{RawTask, Row};
 use crate::base::run_clock::RunClock;
 use crate::base::tick::{LAST_INSTANT, NEVER};
 use crate::engine::counts::DriverCounts;
 use crate::engine::dispatch::{Batch, Way, hand_over, way_of};
 use crate::engine::due::DueList;
-use crate::engine::entry::state::Take;
+use crate::engine::entry::state::{Take, Taken};
 use crate::engine::entry::{Entry, Whereabouts};
 use crate::engine::lane::Lane;
 use crate::engine::place::{Drained, drain, meet_cancelled, unlink_cancelled};
-use crate::engine::shared::{Core, Live};
+use crate::engine::shared::{Core, DefaultExecutor, Live};
 use crate::engine::stack::{CancelLink, StackLink};
 use crate::engine::stop_word::Pending;
 use crate::engine::visit::{Visits, next_tick};
@@ -36,6 +37,9 @@ const FIRE: usize = 512;
 /// 6 ns for each in a burst, the owner of a lane finds its gate shut. With 256, in a burst on a
 /// pool, a third of the timer thread's time went into the heavy fences, which interrupt the pool.
 const GATHER: usize = 1024;
+/// The same for tasks that go to a pool, while the owners of the lanes schedule nothing: then a
+/// shut gate is in nobody's way, and each visit spares a fence.
+const GATHER_AT_REST: usize = 8 * GATHER;
 /// How many entries are cascaded in a turn: 0.1 ms of work.
 const CASCADE: usize = 4096;
 /// How many entries are cascaded in a turn while tasks wait to be fired.
@@ -354,6 +358,8 @@ impl Driver {
         let back = &mut self.going_back;
         self.visits.begin(COLLECT, |entry| free(&live, back, entry));
         self.unlink_in_lanes();
+        let pooled = matches!(self.live.executor, DefaultExecutor::Pool(_));
+        let most = if pooled && self.visits.owners_rest() { GATHER_AT_REST } else { GATHER };
         let mut moves = if self.due.is_empty() { CASCADE } else { CASCADE_BUSY };
         // (With a tick of 1 ns there is only one deadline in it.)
         let sorted = self.exact_order && self.live.tick.nanos() > 1;
@@ -361,9 +367,9 @@ impl Driver {
         // otherwise tasks that schedule each other at once would starve the rest. (In virtual time
         // the rest of the tick that has been reached comes before them.)
         let due = &mut self.due;
-        let most = if self.exact_order { usize::MAX } else { GATHER / 2 };
+        let half = if self.exact_order { usize::MAX } else { GATHER / 2 };
         let mut at_once = |wheel: &mut Wheel| {
-            wheel.detach_at_once(due, most.saturating_sub(due.len()));
+            wheel.detach_at_once(due, half.saturating_sub(due.len()));
         };
         if !(self.exact_order && self.wheel.has_due()) {
             at_once(&mut self.wheel);
@@ -372,7 +378,7 @@ impl Driver {
         let gathered = loop {
             // In virtual time a tick is reached only when all before it has been fired, because
             // what that scheduled may come before it.
-            if self.due.len() >= GATHER || self.exact_order && !self.due.is_empty() {
+            if self.due.len() >= most || self.exact_order && !self.due.is_empty() {
                 break Gathered::More;
             }
             // The rest of an earlier tick comes first, in whichever wheel it is.
@@ -383,8 +389,8 @@ impl Driver {
             }
             // The driver's own first: that is where the first timers of a thread are.
             let (due, moves) = (&mut self.due, &mut moves);
-            if own <= tick && !step(&mut self.wheel, tick, due, moves, sorted)
-                || !self.visits.step(tick, |wheel| step(wheel, tick, due, moves, false))
+            if own <= tick && !step(&mut self.wheel, tick, due, most, moves, sorted)
+                || !self.visits.step(tick, |wheel| step(wheel, tick, due, most, moves, false))
             {
                 break Gathered::More;
             }
@@ -432,34 +438,41 @@ impl Driver {
         if self.held.has_limit() && self.must_wait(entry) {
             return false;
         }
+        let mut place = MaybeUninit::uninit();
         // SAFETY: the entry has just left the due list, so it is alive, and only the driver touches
         // its links. The task is taken only where `take` gave it to the driver. An entry is freed
-        // only where nobody else refers to it.
-        let (task, flags, deadline) = unsafe {
-            match (*entry).state.take(|| (*entry).deadline() <= self.now) {
+        // only where nobody else refers to it. It is not used again while it is in hand.
+        let (flags, deadline) = unsafe {
+            let in_hand = &self.live.arena.lanes.in_hand;
+            let is_due = || (*entry).deadline() <= self.now;
+            match (*entry).state.take(is_due, || in_hand.begin(entry)) {
                 Take::Cancelled => {
+                    in_hand.end();
                     let (live, back) = (&self.live, &mut self.going_back);
                     meet_cancelled(entry, &mut |entry| free(live, back, entry));
                     return false;
                 }
-                Take::NotDue(flags) if flags.is_local() => {
-                    self.send_back(entry);
+                Take::NotDue(flags) => {
+                    in_hand.end();
+                    if flags.is_local() {
+                        self.send_back(entry);
+                    } else {
+                        (*entry).set_whereabouts(Whereabouts::Nowhere);
+                        self.wheel.insert(entry);
+                    }
                     return false;
                 }
-                Take::NotDue(_) => {
+                Take::Taken { flags, entry: whose } => {
+                    (*entry).take_task_to(&mut place);
+                    let deadline = (*entry).deadline();
                     (*entry).set_whereabouts(Whereabouts::Nowhere);
-                    self.wheel.insert(entry);
-                    return false;
-                }
-                Take::Taken { flags, held } => {
-                    let (task, deadline) = ((*entry).take_task(), (*entry).deadline());
-                    (*entry).set_whereabouts(Whereabouts::Nowhere);
-                    // (Otherwise its handle or its carrier gives it back, perhaps at once. So this
-                    // is last.)
-                    if !held || (*entry).state.leave() {
+                    // (Its handle or its carrier may use it again at once if it is not freed here.
+                    // So this is last. The note may have been made in any case.)
+                    in_hand.end();
+                    if whose == Taken::Alone || whose == Taken::Held && (*entry).state.leave() {
                         free(&self.live, &mut self.going_back, entry);
                     }
-                    (task, flags, deadline)
+                    (flags, deadline)
                 }
             }
         };
@@ -468,35 +481,41 @@ impl Driver {
         }
         // Foreign code runs from here on. Its panics are contained.
         let live = &self.live;
+        // The task stays at this place, which drops nothing, until it runs or is handed over.
+        // SAFETY: it was moved there.
+        let task: &RawTask = unsafe { place.assume_init_ref() };
+        // SAFETY: called once, and the place is not used after that.
+        let moved_out = || unsafe { place.assume_init_read() };
         let way = way_of(live, flags.is_inline());
         let together = matches!(way, Way::Here) && task.is_together();
-        let stays = together && self.row.takes(&task);
+        let stays = together && self.row.takes(task);
         if !(stays || self.row.is_empty()) {
             run_whole_row(live, &mut self.row, &mut self.batch, &mut self.runs);
         }
         DriverCounts::add(&live.counts.fired, 1);
         match way {
             Way::Here => {
-                let late = self.runs.begin(&task, deadline, &live.clock, &live.reporter);
+                let late = self.runs.begin(task, deadline, &live.clock, &live.reporter);
                 // (The thread that runs the real task records how late that is.)
                 if !task.hands_over() {
                     live.counts.lateness.record(late, 1);
                 }
                 if together {
-                    self.row.add(task);
+                    self.row.add(moved_out());
                 } else {
-                    self.batch.run(live, task);
+                    // SAFETY: the place is not used after this.
+                    unsafe { self.batch.run(live, task) };
                 }
             }
             Way::Pool(pool) => {
                 // (This takes no time that would be worth a note of the run clock: 3 ns a task.)
-                if self.batch.add(live, pool, task, deadline) {
+                if self.batch.add(live, pool, moved_out(), deadline) {
                     self.runs.many_ran();
                 }
             }
             Way::Other(executor) => {
-                let _ = self.runs.begin(&task, deadline, &live.clock, &live.reporter);
-                hand_over(live, executor, task, deadline, self.runs.now());
+                let _ = self.runs.begin(task, deadline, &live.clock, &live.reporter);
+                hand_over(live, executor, moved_out(), deadline, self.runs.now());
             }
         }
         true
@@ -575,18 +594,23 @@ impl Driver {
             // alive. The task is taken only where `take` gave it to the driver. After `leave` the
             // entry is not touched.
             unsafe {
-                if let Take::Taken { flags, .. } = (*entry).state.take(|| true) {
+                let in_hand = &live.arena.lanes.in_hand;
+                let taken = (*entry).state.take(|| true, || in_hand.begin(entry));
+                if let Take::Taken { flags, entry: whose } = taken {
                     let deadline = (*entry).deadline();
                     let due = live.clock.instant(deadline);
                     let task = (*entry).take_task();
                     let reporter = Arc::clone(&live.reporter);
                     // (If nobody refers to the entry, the arena frees it at its own end.)
-                    let _ = (*entry).state.leave();
+                    if whose == Taken::Held {
+                        let _ = (*entry).state.leave();
+                    }
                     pending.push((deadline, Pending::new(task, flags, due, reporter)));
                     if !flags.is_repeat() {
                         live.release_places(1);
                     }
                 }
+                in_hand.end();
             }
         };
         // In the order in which `gather` would come to them. The gates stay shut.
@@ -633,8 +657,16 @@ fn run_whole_row(live: &Live, row: &mut Row, batch: &mut Batch, runs: &mut RunCl
     }
 }
 
-/// Advances one wheel towards `tick`. False if the budget `moves` does not suffice.
-fn step(wheel: &mut Wheel, tick: u64, due: &mut DueList, moves: &mut usize, sorted: bool) -> bool {
+/// Advances one wheel towards `tick`, until `most` entries are due. False if the budget `moves`
+/// does not suffice.
+fn step(
+    wheel: &mut Wheel,
+    tick: u64,
+    due: &mut DueList,
+    most: usize,
+    moves: &mut usize,
+    sorted: bool,
+) -> bool {
     if !wheel.has_due() {
         match wheel.advance(tick, moves) {
             Advance::Due if sorted => wheel.sort_due(),
@@ -642,7 +674,7 @@ fn step(wheel: &mut Wheel, tick: u64, due: &mut DueList, moves: &mut usize, sort
             Advance::Working => return false,
         }
     }
-    wheel.detach_due(due, GATHER.saturating_sub(due.len()));
+    wheel.detach_due(due, most.saturating_sub(due.len()));
     true
 }
 
