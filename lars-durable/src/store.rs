@@ -145,7 +145,8 @@ pub(crate) enum Keep {
     /// The node lives, and says this of itself to people, as JSON; and what it has to know of the
     /// others.
     Renew { node: NodeId, report: Option<Arc<str>> },
-    /// Buries nodes that were seen dead with so many renewals, and takes buckets that nobody owns.
+    /// Buries nodes that were seen dead with this many renewals, and takes buckets without an
+    /// owner.
     Claim { node: NodeId, dead: Vec<(NodeId, u64)>, buckets: Vec<BucketNo> },
     /// Gives buckets back.
     Release { node: NodeId, buckets: Vec<BucketNo> },

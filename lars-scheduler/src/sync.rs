@@ -19,6 +19,8 @@ pub(crate) use self::system::*;
 
 #[cfg(not(any(lars_loom, lars_shuttle)))]
 mod asymmetric;
+#[cfg(all(windows, not(any(lars_loom, lars_shuttle))))]
+mod parker;
 #[cfg(lars_shuttle)]
 pub mod shuttled;
 #[cfg(not(any(lars_loom, lars_shuttle)))]
@@ -53,6 +55,9 @@ mod real {
         AtomicBool, AtomicIsize, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence,
     };
 
+    #[cfg(windows)]
+    pub(crate) use super::parker::{Parker, Unparker};
+    #[cfg(not(windows))]
     pub(crate) use crossbeam_utils::sync::{Parker, Unparker};
     pub(crate) use parking_lot::{Condvar, Mutex, MutexGuard};
 

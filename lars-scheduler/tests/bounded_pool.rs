@@ -32,7 +32,7 @@ fn occupy(timers: &Handle) -> Sender<()> {
     release
 }
 
-/// Schedules so many tasks that are due at once, and send their numbers.
+/// Schedules this many tasks, all due at once, that send their numbers.
 fn schedule_numbers(timers: &Handle, tasks: usize) -> Receiver<usize> {
     let (sender, numbers) = mpsc::channel();
     for number in 0..tasks {

@@ -30,7 +30,7 @@ fn on_virtual_time() -> (VirtualTime, ScheduledExecutor) {
     (time, jobs)
 }
 
-/// An executor on a pool of so many threads.
+/// An executor on a pool of this many threads.
 fn with_threads(threads: usize) -> ScheduledExecutor {
     ScheduledExecutor::owning(
         LightArrayRevolverScheduler::builder().pool_threads(threads).build().unwrap(),

@@ -189,7 +189,7 @@ pub struct Actors {
     pub panicked: u64,
     /// Restarts.
     pub restarts: u64,
-    /// Messages that reached nobody.
+    /// Dead letters.
     pub dead_letters: u64,
     /// The actors with the deepest mailboxes, the deepest first.
     pub busiest: Vec<Actor>,
@@ -212,12 +212,12 @@ pub struct Actor {
     pub restarts: u64,
 }
 
-/// A message that reached nobody.
+/// A dead letter.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Letter {
     /// How long ago.
     pub age: u64,
-    /// The path of the actor that it was for.
+    /// The path of the recipient.
     pub recipient: String,
     /// Its type.
     pub message: String,

@@ -2,7 +2,7 @@
 //!
 //! # Where it is
 //!
-//! (The text above is the crate's README, which is read in places that know no links to items.)
+//! (The text above is the crate's README, which has no links to items.)
 //!
 //! - Actors: [`Actor`], [`Context`], [`Props`]; begin and end: [`ActorSystem`], [`Builder`],
 //!   [`close`](ActorSystem::close).

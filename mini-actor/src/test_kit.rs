@@ -1,9 +1,9 @@
 //! Actors in virtual time: a whole system without threads and without sleeping.
 //!
 //! A [`TestKit`] is a system whose clock the test moves, and whose actors run on the test's own
-//! thread, in the order in which they were scheduled: the same test does the same each time, down
-//! to the jitter of restarts, which begins with the same numbers. Everything else is as it is: the
-//! same actors, the same mailboxes, the same scheduler.
+//! thread, in the order in which they were scheduled. So a test does the same each time, down to
+//! the jitter of restarts, which begins with the same numbers. Everything else is as in production:
+//! the same actors, mailboxes and scheduler.
 //!
 //! ```
 //! use mini_actor::test_kit::TestKit;
@@ -55,10 +55,10 @@ use crate::refs::address::ActorRef;
 use crate::sync::{Arc, Mutex};
 use crate::system::owner::{ActorSystem, Builder};
 
-/// Activations without time moving after which a test kit gives up.
+/// After this many activations without a movement of time a test kit gives up.
 const LIMIT: usize = 1_000_000;
 
-/// A dead letter, as the kit keeps it.
+/// A dead letter that the kit has kept.
 ///
 /// # Examples
 ///
@@ -81,7 +81,7 @@ const LIMIT: usize = 1_000_000;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Letter {
-    /// The path of the actor that it was for.
+    /// The path of the recipient.
     pub recipient: String,
     /// The type of the message.
     pub message_type: &'static str,
@@ -89,7 +89,7 @@ pub struct Letter {
     pub reason: Undelivered,
 }
 
-/// A panic of an actor and what was done about it, as the kit keeps it.
+/// A panic of an actor that the kit has kept, with the decision about it.
 ///
 /// # Examples
 ///
@@ -121,14 +121,14 @@ pub struct Letter {
 pub struct Crash {
     /// The panic, with the path of the actor.
     pub panic: Panic,
-    /// What was done about it.
+    /// The decision about it.
     pub directive: Directive,
 }
 
 /// A system in virtual time. Dereferences to its [`ActorSystem`].
 ///
-/// Time stands still until [`advance`](Self::advance) or a probe moves it. All its methods are for
-/// the thread of the test: an actor must not move the time that it lives in.
+/// Time stands still until [`advance`](Self::advance) or a probe moves it. Only the test's thread
+/// may call the methods: an actor must not move the time that it lives in.
 ///
 /// # Examples
 ///
@@ -176,8 +176,8 @@ struct Records {
 }
 
 impl Builder {
-    /// The system in virtual time: no threads, and a clock that stands still until the test moves
-    /// it. The number of threads, the time slice and the shutdown timeout mean nothing here.
+    /// Builds the system in virtual time: no threads, and a clock that stands still until the test
+    /// moves it. The number of threads, the time slice and the shutdown timeout have no effect.
     ///
     /// # Errors
     ///
@@ -214,27 +214,27 @@ impl TestKit {
     ///
     /// # Errors
     ///
-    /// [`BuildError::Name`] if it is no name.
+    /// [`BuildError::Name`] if the name is invalid.
     pub fn new(name: impl Into<String>) -> Result<Self, BuildError> {
         ActorSystem::builder(name).build_virtual()
     }
 
-    /// Runs everything that can run without time moving. Returns how many activations of actors
-    /// that were.
+    /// Runs everything that can run without a movement of time. Returns the number of activations
+    /// of actors.
     ///
     /// # Panics
     ///
-    /// If it is called by an actor, a closure or a future of this system; and after a million
-    /// activations without an end.
+    /// If an actor, a closure or a future of this system calls it; and after a million activations
+    /// without an end.
     #[track_caller]
     pub fn settle(&self) -> usize {
         self.inner.settle()
     }
 
-    /// Moves time forwards by exactly `duration`, from deadline to deadline: at each, what is due
-    /// is sent, and everything runs that can, before time moves on. Time ends 584 years after its
-    /// start; a longer `duration` moves it to that end. Each deadline on the way takes its time, so
-    /// do not move years ahead while a periodic timer of a second runs.
+    /// Moves time forwards by exactly `duration`, from deadline to deadline. At each, what is due
+    /// is sent, and everything that can run does so, before time moves on. Time ends 584 years
+    /// after its start; a longer `duration` moves it to that end. Each deadline on the way costs
+    /// real time, so do not move years ahead while a timer fires every second.
     ///
     /// # Panics
     ///
@@ -244,12 +244,12 @@ impl TestKit {
         self.inner.advance_until(duration, || false);
     }
 
-    /// Moves time forwards as if all actors were busy so long: what is due is sent, and nobody
-    /// runs. What is in their mailboxes then is received with the next call that runs them.
+    /// Moves time forwards as if all actors were busy for that long: what is due is sent, and no
+    /// actor runs. What is then in their mailboxes is received by the next call that runs them.
     ///
     /// # Panics
     ///
-    /// If it is called by an actor, a closure or a future of this system.
+    /// If an actor, a closure or a future of this system calls it.
     #[track_caller]
     pub fn advance_while_busy(&self, duration: Duration) {
         self.inner.assert_outside();
@@ -261,11 +261,11 @@ impl TestKit {
         self.inner.time.elapsed()
     }
 
-    /// An actor that keeps what it is sent, for the test to look at.
+    /// An actor that keeps the messages that it gets, for the test to look at.
     ///
     /// # Panics
     ///
-    /// If it cannot be spawned: because the name is none or taken, or the system is closed.
+    /// If it cannot be spawned, because the name is invalid or taken, or the system is closed.
     pub fn probe<M: Send + 'static>(&self, name: &str) -> Probe<M> {
         let received = Arc::new(Mutex::new(VecDeque::new()));
         let keeps = Arc::clone(&received);
@@ -276,7 +276,7 @@ impl TestKit {
         Probe { inner: Arc::clone(&self.inner), actor, received }
     }
 
-    /// The dead letters since this was last called.
+    /// The dead letters since the last call of this.
     ///
     /// # Panics
     ///
@@ -287,7 +287,7 @@ impl TestKit {
         std::mem::take(&mut *self.inner.records.letters.lock())
     }
 
-    /// The panics of actors since this was last called, oldest first, without moving time. An
+    /// The panics of actors since the last call of this, oldest first, without moving time. An
     /// escalated panic is there once for each actor that decided on it.
     ///
     /// # Panics
@@ -339,8 +339,8 @@ impl TestKit {
         }
     }
 
-    /// The actors that have stopped since this was last called, in the order of their ends, without
-    /// moving time.
+    /// The actors that have stopped since the last call of this, in the order of their ends,
+    /// without moving time.
     ///
     /// # Panics
     ///
@@ -398,7 +398,7 @@ impl Inner {
         }
     }
 
-    /// Moves time by exactly `duration`, or until `enough`. Says whether it was.
+    /// Moves time by exactly `duration`, or until `enough` returns true. Returns whether it did.
     #[track_caller]
     fn advance_until(&self, duration: Duration, enough: impl Fn() -> bool) -> bool {
         self.settle();
@@ -440,7 +440,7 @@ impl<M: Send + 'static> Actor for Keeper<M> {
     }
 }
 
-/// An actor that keeps what it is sent. Made by [`TestKit::probe`].
+/// An actor that keeps the messages that it gets. Made by [`TestKit::probe`].
 ///
 /// # Examples
 ///
@@ -471,7 +471,7 @@ pub struct Probe<M> {
 }
 
 impl<M: Send + 'static> Probe<M> {
-    /// The probe, to be sent to.
+    /// The reference to send to.
     pub fn actor(&self) -> &ActorRef<M> {
         &self.actor
     }
@@ -483,11 +483,11 @@ impl<M: Send + 'static> Probe<M> {
         self.received.lock().pop_front()
     }
 
-    /// The next message, which must have come.
+    /// The next message, which must be there.
     ///
     /// # Panics
     ///
-    /// If it has not.
+    /// If there is none.
     #[track_caller]
     pub fn expect_message(&self) -> M {
         match self.try_message() {
@@ -510,7 +510,7 @@ impl<M: Send + 'static> Probe<M> {
         }
     }
 
-    /// Moves time by `duration`, in which nothing must come, the very end included.
+    /// Moves time by `duration`, during which no message must come, the very end included.
     ///
     /// # Panics
     ///
@@ -524,7 +524,7 @@ impl<M: Send + 'static> Probe<M> {
         }
     }
 
-    /// Why an actor has stopped, which it must have, without moving time.
+    /// Why an actor has stopped, without moving time. It must have stopped.
     ///
     /// # Panics
     ///

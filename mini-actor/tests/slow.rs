@@ -73,8 +73,8 @@ fn expect(told: &Receiver<Told>, kind: impl Fn(&Told) -> bool) -> Told {
     }
 }
 
-/// Whether `run` lets no message of a system be slow for so long, at least if the machine has time
-/// for it.
+/// Whether `run` lets no message of a system be slow for this long, at least if the machine has
+/// time for it.
 fn never_slow(long: Duration, run: impl Fn(&ActorSystem)) -> bool {
     (0..20).any(|_| {
         let (system, told) = told(watched());

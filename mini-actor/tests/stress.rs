@@ -39,7 +39,7 @@ impl Drop for Counted {
 
 struct Receiver {
     received: Arc<AtomicU64>,
-    /// Stops itself after so many.
+    /// Stops itself after this many.
     patience: u64,
 }
 
@@ -272,7 +272,7 @@ fn every_message_ends_when_failures_restarts_questions_timers_kills_and_a_close_
     }
 }
 
-/// Fails at every so many messages, and tells of each that it has handled.
+/// Fails once in this many messages, and reports each that it has handled.
 struct Laborer {
     handled: Arc<AtomicU64>,
     fails_at: u64,

@@ -81,7 +81,7 @@ impl Run<'_> {
         row("handed back", grouped(timers.handed_back));
         row("pending", {
             // Of the sessions all are over.
-            format!("{:<12} the next progress line", grouped(timers.pending))
+            format!("{:<12} it prints the next progress line", grouped(timers.pending))
         });
         row("lateness", {
             let late = &timers.lateness.histogram;
@@ -290,12 +290,6 @@ fn three(median: u64, p99: u64, max: u64) -> String {
 /// A number with commas.
 pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    let groups: Vec<_> = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy).collect();
+    groups.join(",")
 }

@@ -37,6 +37,29 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(30);
 ///
 /// Prefer [`close`](Self::close). Dropping it closes it without waiting for running handlers: those
 /// timers are given back and run again in the next life.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_durable::{Durable, Fired, Payload};
+/// use std::sync::mpsc;
+/// use std::time::Duration;
+///
+/// #[derive(serde::Serialize, serde::Deserialize)]
+/// struct PaymentDue { order: u64 }
+/// impl Payload for PaymentDue { const NAME: &'static str = "payment-due"; }
+///
+/// let (sender, due) = mpsc::channel();
+/// let durable = Durable::in_memory() // or `sqlite(path)`, or `postgres(parameters)`
+///     .handle(move |due: &Fired<PaymentDue>| drop(sender.send(due.payload().order)))
+///     .start()?;
+/// let soon = Duration::from_millis(5);
+/// durable.timers().schedule_once(soon, PaymentDue { order: 17 }).submit().wait()?;
+/// assert_eq!(due.recv()?, 17);
+/// durable.close()?;
+/// # Ok(()) }
+/// ```
 pub struct Durable {
     runtime: Runtime,
     close_limit: Duration,

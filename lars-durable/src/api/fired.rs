@@ -20,6 +20,28 @@ use crate::time::Timestamp;
 ///
 /// A handler may see the same timer again: after a failure, and when the process died before the
 /// end of the run was recorded. [`fence`](Self::fence) tells the runs apart, and grows with each.
+///
+/// # Examples
+///
+/// ```
+/// use lars_durable::{Fired, Payload};
+///
+/// #[derive(serde::Serialize, serde::Deserialize)]
+/// struct PaymentDue { order: u64 }
+/// impl Payload for PaymentDue { const NAME: &'static str = "payment-due"; }
+///
+/// /// The provider ignores a second request with the same key.
+/// fn charge(due: &Fired<PaymentDue>) -> Result<(), std::io::Error> {
+///     let request = format!("order={}&idempotency_key={}", due.payload().order, due.id());
+///     println!("POST /charges {request} (attempt {})", due.attempt());
+///     Ok(()) // an error is retried, by the handler's backoff
+/// }
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let durable = lars_durable::Durable::in_memory().handle(charge).start()?;
+/// # durable.close()?;
+/// # Ok(()) }
+/// ```
 pub struct Fired<P> {
     payload: P,
     row: Arc<Row>,

@@ -42,6 +42,29 @@ pub struct Cron(());
 
 /// A timer to be scheduled: nothing happens until [`submit`](Self::submit), or until a batch takes
 /// it.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_durable::{Durable, OnConflict, Payload, Placement};
+/// use std::time::Duration;
+///
+/// #[derive(serde::Serialize, serde::Deserialize)]
+/// struct PaymentDue { order: u64 }
+/// impl Payload for PaymentDue { const NAME: &'static str = "payment-due"; }
+///
+/// let durable = Durable::in_memory().start()?;
+/// let timers = durable.timers();
+/// let day = Duration::from_secs(86_400);
+/// let due = || timers.schedule_once(day, PaymentDue { order: 17 }).key("payment/17");
+/// let first = due().submit().wait()?;
+/// let second = due().submit().wait()?; // the key is taken: the first one stays
+/// assert_eq!((second.id, second.placement), (first.id, Placement::Kept));
+/// let third = due().on_conflict(OnConflict::Replace).submit().wait()?;
+/// assert_eq!(third.placement, Placement::Replaced);
+/// # Ok(()) }
+/// ```
 #[must_use = "nothing is scheduled before it is submitted"]
 pub struct Schedule<K> {
     timers: Timers,

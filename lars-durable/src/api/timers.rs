@@ -22,6 +22,27 @@ const MAX_SCAN: usize = 10_000;
 ///
 /// Every call returns at once, with a [`Submitted`]. Calls of one thread take effect in their
 /// order.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_durable::{Cancel, Durable, Payload};
+/// use std::time::Duration;
+///
+/// #[derive(serde::Serialize, serde::Deserialize)]
+/// struct PaymentDue { order: u64 }
+/// impl Payload for PaymentDue { const NAME: &'static str = "payment-due"; }
+///
+/// let durable = Durable::in_memory().start()?; // without handlers: it runs no timers
+/// let timers = durable.timers();
+/// let day = Duration::from_secs(86_400);
+/// timers.schedule_once(day, PaymentDue { order: 17 }).key("payment/17").submit().wait()?;
+/// assert!(timers.reset("payment/17", 2 * day).wait()?); // one more day to pay
+/// assert_eq!(timers.cancel("payment/17").wait()?, Cancel::Prevented); // paid
+/// assert_eq!(timers.cancel("payment/17").wait()?, Cancel::NotFound);
+/// # Ok(()) }
+/// ```
 #[derive(Clone)]
 pub struct Timers {
     shared: Arc<Shared>,

@@ -11,7 +11,7 @@ use crate::store::{Committed, Reply, Request, StoreError};
 use crate::sync::Arc;
 use crate::time::Mono;
 
-/// After so long without a handler it is parked.
+/// After this long without a handler it is parked.
 const UNKNOWN_FOR: i64 = 14 * 86_400_000_000;
 
 /// A run that is recorded is begun within this time, or given back.

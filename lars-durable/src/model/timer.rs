@@ -106,7 +106,7 @@ pub(crate) enum Then {
     Done,
     /// The next run of a series; over, if the series was cancelled meanwhile.
     Next { when: When, offset: i64 },
-    /// The same run once more, after so many microseconds.
+    /// The same run once more, after this many microseconds.
     Retry { after: i64, error: String },
     /// Not run: once more, as if it had not been started.
     GiveBack { after: i64 },

@@ -134,7 +134,7 @@ fn one_life() {
     call_for_ever(&timers, &log, seed, 4_000);
 }
 
-/// Calls at random, with pauses of up to so many microseconds.
+/// Calls at random, with pauses of up to this many microseconds.
 pub(super) fn call_for_ever(timers: &Timers, log: &Log, seed: u64, pause: u64) -> ! {
     let mut rng = fastrand::Rng::with_seed(seed);
     loop {

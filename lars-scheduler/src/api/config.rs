@@ -183,7 +183,7 @@ impl Builder {
     /// How many tasks may wait for a thread of the default pool; at least 1, and no limit by
     /// default.
     ///
-    /// While so many wait, further timers that are due stay in the scheduler until there is room.
+    /// While that many wait, further timers that are due stay in the scheduler until there is room.
     /// Nothing is lost, nothing runs on the timer thread instead, and that thread does not block:
     /// inline tasks run on time. The timers that wait are pending as before. They can be cancelled
     /// and moved, `stop` hands them back, and they keep their places within

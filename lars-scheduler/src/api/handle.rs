@@ -77,10 +77,10 @@ impl Handle {
 
     /// Runs `task` once, `delay` from now.
     ///
-    /// The deadline is read when the call is made: `now + delay`. A delay beyond the clock's range,
-    /// up to [`Duration::MAX`], is accepted and never expires (`close` runs the task like any other
-    /// pending one). A delay of zero is handed over at once, without waiting for a tick; it never
-    /// runs on the caller's stack.
+    /// The deadline is fixed by the call: `now + delay`. A delay beyond the clock's range, up to
+    /// [`Duration::MAX`], is accepted and never expires (`close` runs the task like any other
+    /// pending one). With a delay of zero the task is fired at once, without waiting for a tick; it
+    /// never runs on the caller's stack.
     ///
     /// # Lateness
     ///
@@ -90,9 +90,9 @@ impl Handle {
     /// # Ordering
     ///
     /// Tasks with equal deadlines that one thread scheduled start in the order of the calls; tasks
-    /// in different ticks start in the order of their ticks. Only a delay of zero, which does not
-    /// wait for a tick, overtakes those that do. (On an executor with several threads, tasks then
-    /// run in parallel.)
+    /// in different ticks start in the order of their ticks. A delay of zero, which does not wait
+    /// for a tick, overtakes those that do; docs/semantics.md has two rarer exceptions. (On an
+    /// executor with several threads, tasks then run in parallel.)
     ///
     /// # Errors
     ///

@@ -42,7 +42,7 @@ pub enum ConfigError {
         /// The largest wheel.
         max: usize,
     },
-    /// Wake-ups may not be delayed for so long.
+    /// Wake-ups may not be delayed for that long.
     #[error("coalesce is {given:?}, but it must be at most {max:?}")]
     Coalesce {
         /// What was asked for.

@@ -179,7 +179,7 @@ impl Reporter {
         self.abandoned.load(Ordering::Relaxed)
     }
 
-    /// `noted` took so long together, in nanoseconds; one of them most of it. There is at least
+    /// `noted` took `took` together, in nanoseconds; one of them most of it. There is at least
     /// one.
     #[cold]
     pub(crate) fn slow_task(&self, on: RanOn, took: u64, noted: &[(Whose, u64)]) {

@@ -10,7 +10,7 @@ use crate::base::raw_task::{RawTask, Whose};
 use crate::base::runs::PoolThread;
 use crate::base::slow::RanOn;
 
-/// One reading stands for at most so many tasks. At 25 ns a reading, a task pays 0.8 ns.
+/// One reading stands for at most this many tasks. At 25 ns a reading, a task pays 0.8 ns.
 const STRIDE: u32 = 32;
 /// How many tasks are noted: those of a stride, and one for those that run together.
 const NOTED: usize = 2 * STRIDE as usize;

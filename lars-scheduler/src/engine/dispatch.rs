@@ -111,8 +111,7 @@ pub(crate) fn way_of(live: &Live, inline: bool) -> Way<'_> {
     }
 }
 
-/// Hands a task that was due at `due` to an executor, or to a substitute that accepts it. It is
-/// `now`.
+/// Hands a task that was due at `due` to an executor `now`, or to a substitute that accepts it.
 pub(crate) fn hand_over(live: &Live, executor: &dyn Executor, task: RawTask, due: u64, now: u64) {
     hand_over_by(live, task, due, now, |task| executor.execute(task));
 }

@@ -41,7 +41,7 @@ const LAST_BLOCK: usize = if CHECKED { 2 } else { 1 << 14 };
 /// It takes at most this many: surplus entries in its lane would be of no use to the others.
 const BORROW: usize = if CHECKED { 2 } else { 1 << 10 };
 
-/// In one of so many calls the owner of a lane looks for entries that other threads cancelled: it
+/// Once in this many calls the owner of a lane looks for entries that other threads cancelled: it
 /// takes a line that they write from their caches.
 const LOOK: u32 = if CHECKED { 1 } else { 64 };
 /// How many cancelled entries ahead one is fetched from the cache of the core that cancelled it.
@@ -509,7 +509,7 @@ impl LaneWheel {
     }
 
     /// Asks the driver to collect what is cancelled, if there is any and the owner has not come
-    /// since this was asked last. (It may have ended.) Says whether some is left to the owner.
+    /// since the last call. (It may have ended.) True if something is left to the owner.
     pub(crate) fn have_collected(&self) -> bool {
         let accepted = self.lane().accepted();
         // Relaxed: a hint.

@@ -228,12 +228,12 @@ impl Lanes {
 
     /// Makes the driver check whether owners keep up with what is cancelled in their lanes.
     pub(crate) fn watch_owners(&self) {
-        // Release: who takes the request sees what has been cancelled. A swap, so that it sees what
-        // was cancelled before earlier requests as well.
+        // Release: the driver that takes the request sees what has been cancelled. A swap, so that
+        // it sees what was cancelled before earlier requests as well.
         self.owners_watched.swap(true, Ordering::Release);
     }
 
-    /// Whether the driver was asked to look since this was called last.
+    /// Whether the driver was asked to look since the last call.
     pub(crate) fn take_watch_request(&self) -> bool {
         // Relaxed: mostly there is none. If one is missed, its maker wakes the driver.
         // Acquire: pairs with the swap above. A request that the swap does not see stays.

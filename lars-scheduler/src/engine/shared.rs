@@ -46,7 +46,7 @@ impl Limit {
         self.max
     }
 
-    /// Reserves so many places, or none if fewer are left.
+    /// Reserves this many places, or none if fewer are left.
     fn reserve(&self, places: usize) -> bool {
         // Relaxed: a number and nothing else; the exchange makes it exact.
         let mut used = self.used.load(Ordering::Relaxed);
@@ -138,7 +138,7 @@ impl Core {
         }
     }
 
-    /// Whether so many tasks may come in; takes `places` for them if they need any.
+    /// Whether this many tasks may come in; takes `places` for them if they need any.
     #[inline]
     pub(crate) fn admit(&self, tasks: usize, places: bool) -> Result<(), Refusal> {
         if self.stop.is_requested() {
@@ -149,7 +149,7 @@ impl Core {
         if places { self.reserve_places(tasks) } else { Ok(()) }
     }
 
-    /// Takes a place for each of so many timers, or for all runs of a repeat.
+    /// Takes a place for each of this many timers, or for all runs of a repeat.
     #[inline]
     pub(crate) fn reserve_places(&self, places: usize) -> Result<(), Refusal> {
         match &self.limit {

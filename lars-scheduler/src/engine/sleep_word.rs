@@ -174,7 +174,7 @@ impl SleepWord {
 
     /// Whether nobody has ended the sleep that was announced last.
     pub(crate) fn stays_asleep(&self) -> bool {
-        // Relaxed: who ends it later raises the alarm after this.
+        // Relaxed: a thread that ends it later raises the alarm after this.
         self.word.load(Ordering::Relaxed) != AWAKE
     }
 

@@ -264,7 +264,7 @@ impl Wheel {
         0
     }
 
-    /// The same for an entry of which the caller has the deadline at hand. (Loading what was stored
+    /// [`place`](Self::place) for a caller that has the deadline at hand. (Loading what was stored
     /// a moment ago takes 1 ns.)
     ///
     /// # Safety

@@ -37,7 +37,7 @@ pub struct Sleeper {
 }
 
 impl Idle {
-    /// For so many workers, none of which searches or sleeps yet.
+    /// For this many workers, none of which searches or sleeps yet.
     pub fn new(workers: usize) -> (Self, Vec<Sleeper>) {
         let sleeper = |number| Sleeper { number, parker: Parker::new() };
         let workers: Vec<Sleeper> = (0..workers).map(sleeper).collect();

@@ -89,8 +89,9 @@ impl Handle {
         if deadline <= now { Ok(()) } else { Err(now) }
     }
 
-    /// The same, without a reading of the exact clock if `deadline` is further off than
-    /// the coarse one lags. Then the reading that is returned is some milliseconds old.
+    /// Like [`has_passed`](Self::has_passed), but reads only the coarse clock if `deadline` is
+    /// further off than that clock lags. Then the reading that is returned is some milliseconds
+    /// old.
     #[inline]
     pub(crate) fn may_have_passed(&self, deadline: Moment) -> Result<(), Moment> {
         let clock = &self.core().clock;

@@ -205,7 +205,7 @@ impl Xorshift {
         self.next() % limit
     }
 
-    /// A number of up to so many bits, small and large ones alike.
+    /// A number of up to this many bits, small and large ones alike.
     pub(crate) fn magnitude(&mut self, bits: u64) -> u64 {
         let bits = self.below(bits);
         self.below(1 << bits)

@@ -201,7 +201,7 @@ fn threads_that_are_interrupted_anywhere_lose_no_timer_and_hold_up_none_for_ever
     }
 }
 
-/// Leaves the process so much address space beyond what it has.
+/// Leaves the process this much address space beyond what it has.
 fn leave_memory(bytes: libc::rlim_t) {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
     let pages: libc::rlim_t = statm.split(' ').next().unwrap().parse().unwrap();

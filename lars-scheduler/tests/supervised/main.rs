@@ -103,7 +103,7 @@ impl Executor for Refusing {
     }
 }
 
-/// Ready when `time` has moved on by so much.
+/// Ready when `time` has moved on by this much.
 async fn sleep(timers: Handle, delay: Duration) {
     let deadline = timers.now() + delay;
     let mut timer = None::<CancelOnDrop>;

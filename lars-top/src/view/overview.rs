@@ -97,7 +97,7 @@ fn quantiles(late: &Spread) -> Line<'static> {
     Line::from(parts.concat())
 }
 
-/// The rows of the histogram from the first that has any, at most so many; the last has all that is
+/// The rows of the histogram from the first that has any, at most `room`; the last has all that is
 /// longer.
 fn rows(late: &Spread, room: usize) -> Vec<(String, u64, bool)> {
     let mut counts = [0; ENDS.len() + 1];

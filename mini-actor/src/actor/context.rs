@@ -1,4 +1,4 @@
-//! What a user writes, and what that is passed with each call.
+//! The trait that a user implements, and the context that it is passed with each call.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -23,15 +23,15 @@ use crate::sync::{Arc, Ordering};
 ///
 /// # Ordering
 ///
-/// Messages from one thread to one actor are received in the order in which they were sent. Nothing
-/// is said about messages from different threads.
+/// Messages from one thread to one actor are received in the order in which they were sent. Between
+/// messages from different threads there is no order.
 ///
 /// # Panics
 ///
 /// A panic in any of these methods, or in the factory that makes the actor, is contained: it is
 /// logged, counted, shown to the hook of [`Builder::on_panic`](crate::Builder::on_panic), and
 /// decided on by the actor's [`Supervision`](crate::Supervision); by default the actor stops.
-/// Panics in `restarting` and `stopped` change nothing about what is going on.
+/// Panics in `restarting` and `stopped` do not change what happens next.
 ///
 /// # Examples
 ///
@@ -68,10 +68,10 @@ use crate::sync::{Arc, Ordering};
 /// # Ok(()) }
 /// ```
 pub trait Actor: Send + Sized + 'static {
-    /// What it can be sent.
+    /// The type of its messages.
     type Message: Send + 'static;
 
-    /// Called before the first message, and again of each new actor after a restart.
+    /// Called before the first message, and on each new actor after a restart.
     fn started(&mut self, ctx: &mut Context<Self>) {
         let _ = ctx;
     }
@@ -79,42 +79,43 @@ pub trait Actor: Send + Sized + 'static {
     /// Called with each message.
     fn receive(&mut self, message: Self::Message, ctx: &mut Context<Self>);
 
-    /// Called once when an actor that it [watches](Context::watch) has stopped, also if that actor
-    /// had stopped before. It comes after all messages that the stopped actor had sent to this one.
+    /// Called once when an actor that it [watches](Context::watch) has stopped, even if that
+    /// happened before it began to watch. All messages that the stopped actor had sent to this one
+    /// come first.
     fn terminated(&mut self, gone: Terminated, ctx: &mut Context<Self>) {
         let _ = (gone, ctx);
     }
 
-    /// Called when no message has come for as long as [`Context::set_receive_timeout`] says; and
-    /// again after each further such time.
+    /// Called when no message has come for the time given to [`Context::set_receive_timeout`], and
+    /// again each time it passes.
     fn receive_timeout(&mut self, ctx: &mut Context<Self>) {
         let _ = ctx;
     }
 
-    /// Whether a message begins the time of the receive timeout anew. All do by default, keyed
-    /// timers included.
+    /// Whether a message restarts the receive timeout. By default all do, those of keyed timers
+    /// included.
     fn influences_receive_timeout(message: &Self::Message) -> bool {
         let _ = message;
         true
     }
 
-    /// A copy of a message about to be received, for [`restarting`](Self::restarting) should that
-    /// fail. By default none is made.
+    /// Copies a message that is about to be received, for [`restarting`](Self::restarting) if it
+    /// fails. By default no copy is made.
     fn keep(message: &Self::Message) -> Option<Self::Message> {
         let _ = message;
         None
     }
 
-    /// Called of an actor that has panicked and is about to be replaced by a new one. Its timers
-    /// have been cancelled; it is dropped after this, without [`stopped`](Self::stopped). If it
-    /// calls [`Context::stop`] here, or has before it panicked, there will be no new one.
+    /// Called on an actor that has panicked and is about to be replaced by a new one. Its timers
+    /// have been cancelled; it is dropped after this, without a call of [`stopped`](Self::stopped).
+    /// If it calls [`Context::stop`] here, or did before it panicked, there will be no new one.
     fn restarting(&mut self, failure: Failure<Self::Message>, ctx: &mut Context<Self>) {
         let _ = (failure, ctx);
     }
 
-    /// Called once, after the last message, whatever the reason; but not of an actor that
-    /// [`restarting`](Self::restarting) was called of. Its timers have been cancelled and its
-    /// children have stopped. The actor is dropped after it.
+    /// Called once, after the last message, whatever the reason, except on an actor that was
+    /// replaced: that one got [`restarting`](Self::restarting). Its timers have been cancelled and
+    /// its children have stopped. The actor is dropped after this.
     fn stopped(&mut self, reason: StopReason, ctx: &mut Context<Self>) {
         let _ = (reason, ctx);
     }
@@ -221,7 +222,7 @@ impl<A: Actor> Context<A> {
         &self.myself
     }
 
-    /// Stops this actor when the current call returns. What is left in its mailbox becomes dead
+    /// Stops this actor when the current call returns. Messages left in its mailbox become dead
     /// letters, and its children are stopped. (To receive what is queued first:
     /// `ctx.myself().stop()`.)
     pub fn stop(&mut self) {
@@ -276,8 +277,8 @@ impl<A: Actor> Context<A> {
         resume_unwind(Box::new(error.to_string()))
     }
 
-    /// How often this actor has been restarted. Put it into what only this incarnation should
-    /// receive: see [`pipe_to_self`](Self::pipe_to_self).
+    /// How often this actor has been restarted. Put it into messages that only this incarnation
+    /// should act on: see [`pipe_to_self`](Self::pipe_to_self).
     pub fn incarnation(&self) -> u64 {
         // Relaxed: written by this actor's own activations.
         self.myself.cell().restarts.load(Ordering::Relaxed)
@@ -300,13 +301,13 @@ impl<A: Actor> Context<A> {
         self.timers.get_or_insert_with(|| Box::new(Timers::new(Arc::clone(cell))))
     }
 
-    /// The living child of this name, if it receives messages of this type.
+    /// The living child with this name, if it receives messages of this type.
     pub fn child<M: Send + 'static>(&self, name: &str) -> Option<ActorRef<M>> {
         self.system.find(&format!("{}/{name}", self.myself.path()))
     }
 
-    /// The names of the children that live, in the order in which they were spawned; with `len`.
-    /// For a reference to one see [`child`](Self::child).
+    /// The names of the living children, in the order in which they were spawned. The iterator
+    /// knows its length. [`child`](Self::child) returns a reference to one of them.
     ///
     /// # Examples
     ///
@@ -350,9 +351,9 @@ impl<A: Actor> Context<A> {
         self.children.values().map(|child| child.path().rsplit('/').next().unwrap_or_default())
     }
 
-    /// Lets [`Actor::terminated`] be called when that actor has stopped; once, also if it has
-    /// stopped already. Watching twice is watching once, also by an actor that was restarted: what
-    /// its predecessor watched, it watches, and what ended in between it is told of after its
+    /// Has [`Actor::terminated`] called when that actor has stopped: once, even if it has stopped
+    /// already. Watching twice is the same as watching once. A restarted actor watches what its
+    /// predecessor watched, and learns of the ends in between after its
     /// [`started`](Actor::started).
     ///
     /// Takes an [`ActorRef`] or a [`Recipient`](crate::Recipient).
@@ -373,8 +374,8 @@ impl<A: Actor> Context<A> {
         self.watching.insert(other.id(), (other, number));
     }
 
-    /// Ends watching: [`Actor::terminated`] is not called any more for that actor, also if it has
-    /// stopped and this is only on its way. Says whether it was watched, and had not been told of.
+    /// Stops watching that actor: [`Actor::terminated`] is not called for it any more, even if the
+    /// report of its end is on its way. True if it was watched and its end had not been reported.
     pub fn unwatch(&mut self, other: impl Into<Watched>) -> bool {
         self.watching.remove(&other.into().0.id()).map(unwatch).is_some()
     }
@@ -388,8 +389,8 @@ impl<A: Actor> Context<A> {
     ///
     /// # Errors
     ///
-    /// [`StashFull`] gives the message back if as many are stashed as
-    /// [`Props::stash`](crate::Props::stash) says.
+    /// [`StashFull`] gives the message back if the stash holds as many as
+    /// [`Props::stash`](crate::Props::stash) allows.
     pub fn stash(&mut self, message: A::Message) -> Result<(), StashFull<A::Message>> {
         if self.stashed() >= self.stash_capacity {
             return Err(StashFull { capacity: self.stash_capacity, message });
@@ -404,8 +405,8 @@ impl<A: Actor> Context<A> {
         self.stash.as_ref().map_or(0, |stash| stash.aside.len())
     }
 
-    /// Lets all stashed messages be received next, in the order in which they were stashed, before
-    /// those in the mailbox.
+    /// Makes all stashed messages the next to be received: in the order in which they were stashed,
+    /// and before those in the mailbox.
     pub fn unstash_all(&mut self) {
         if let Some(stash) = &mut self.stash {
             // Those that were to be received next already come after those that are put back now:
@@ -426,19 +427,19 @@ impl<A: Actor> Context<A> {
         self.stash.as_mut()?.unstashed.pop_front()
     }
 
-    /// Lets [`Actor::receive_timeout`] be called when no message has been received for `after`,
-    /// beginning now, and then with the end of each message's handling; again and again until it is
-    /// changed or [cancelled](Self::cancel_receive_timeout). Messages for which
-    /// [`Actor::influences_receive_timeout`] says no do not count. Ends with the actor, also when
-    /// it is restarted.
+    /// Has [`Actor::receive_timeout`] called when no message has been received for `after`. The
+    /// time counts from now, and from the end of each message's handling. The hook is called again
+    /// and again, until the timeout is changed or [cancelled](Self::cancel_receive_timeout), or the
+    /// actor stops or is restarted. Messages for which [`Actor::influences_receive_timeout`]
+    /// returns false do not count.
     ///
-    /// It costs one timer in all and reading the clock with each message, not a timer with each
-    /// message. It is never called while messages are queued that had come in time.
+    /// It costs one timer in all, and a reading of the clock for each message. The hook is never
+    /// called while a message that came in time is queued.
     ///
     /// # Errors
     ///
-    /// [`Refusal::Period`] if `after` is zero, which would be over at once again and again;
-    /// [`Refusal::Stopped`] while the system is being closed. What was set before is left as it is.
+    /// [`Refusal::Period`] if `after` is zero; [`Refusal::Stopped`] while the system is being
+    /// closed. The timeout stays as it was.
     ///
     /// # Examples
     ///
@@ -485,12 +486,12 @@ impl<A: Actor> Context<A> {
         Ok(())
     }
 
-    /// What [`set_receive_timeout`](Self::set_receive_timeout) was called with.
+    /// The receive timeout, if one is set.
     pub fn receive_timeout(&self) -> Option<Duration> {
         self.quiet.as_ref().map(|quiet| quiet.after)
     }
 
-    /// Turns the receive timeout off. It is not called any more.
+    /// Turns the receive timeout off: the hook is not called any more.
     pub fn cancel_receive_timeout(&mut self) {
         if let Some(armed) = self.quiet.take().and_then(|quiet| quiet.armed) {
             armed.cancel();
@@ -545,9 +546,9 @@ impl<A: Actor> Context<A> {
         }
     }
 
-    /// Runs something that blocks or takes long, after giving the actors that wait for this thread
-    /// in particular to other threads. (An actor that always blocks is better
-    /// [pinned](crate::Props::pinned).) The time that it takes does not count for
+    /// Runs code that blocks or takes long. First it hands the actors that wait for this thread in
+    /// particular to other threads. (An actor that always blocks is better
+    /// [pinned](crate::Props::pinned).) The time does not count for
     /// [`Builder::slow_receive`](crate::Builder::slow_receive).
     pub fn blocking<R>(&mut self, work: impl FnOnce() -> R) -> R {
         about_to_block();

@@ -24,7 +24,7 @@ use crate::cell::home::{Cell, Life, NEVER, Progress, Turn};
 use crate::cell::signal::{Due, Resident, Signal, Watcher};
 use crate::sync::{Arc, Ordering, real_now};
 
-/// What makes an actor.
+/// Creates an actor.
 pub(crate) enum Factory<A> {
     Once(Option<Box<dyn FnOnce() -> A + Send>>),
     Many(Box<dyn FnMut() -> A + Send>),
@@ -34,11 +34,11 @@ pub(crate) enum Factory<A> {
 enum Phase {
     Unborn,
     Alive,
-    /// Waits for its children to stop before it is made anew.
+    /// Waits for its children to stop before it is restarted.
     Restarting,
-    /// Waits for the time to be made anew.
+    /// Waits until the pause before its restart is over.
     Paused,
-    /// The mailbox is closed; what was accepted, so many in all, is received.
+    /// The mailbox is closed; what was accepted, this many in all, is received.
     Draining {
         reason: StopReason,
         accepted: u64,
@@ -67,22 +67,22 @@ pub(crate) struct Incarnations<A: Actor> {
     /// Here and not in the cell: a reference to a stopped actor keeps the cell, and would keep, and
     /// at last drop, all generations above it.
     parent: Option<Arc<dyn Resident>>,
-    /// It is just being made and started.
+    /// It is being created and started.
     starting: bool,
     actor: Option<A>,
     ctx: Context<A>,
     phase: Phase,
-    /// What is due, each behind so many messages.
+    /// What is due, each behind this many messages.
     due: VecDeque<(u64, Due)>,
     /// Panics that children have escalated. They are handled one at a time, so that many at once do
     /// not keep other actors from their turn.
     escalated: VecDeque<Panic>,
-    /// It is to stop behind so many messages.
+    /// It is to stop behind this many messages.
     stop: Option<(u64, StopReason)>,
-    /// And behind so many of those that are due.
+    /// And behind this many of those that are due.
     due_before_stop: usize,
-    /// Its children have stopped after it was asked to stop, and the ends that had come by then are
-    /// counted in `due_before_stop`.
+    /// Its children have stopped since it was asked to stop, and the ends that had arrived by then
+    /// are counted in `due_before_stop`.
     childless: bool,
 }
 
@@ -115,7 +115,7 @@ impl<A: Actor> Incarnations<A> {
         }
     }
 
-    /// Calls the actor. A panic is decided on.
+    /// Calls the actor, and decides on a panic.
     fn call(&mut self, cell: &Cells<A>, code: impl FnOnce(&mut A, &mut Context<A>)) {
         self.call_keeping(cell, |actor, ctx, _| code(actor, ctx));
     }
@@ -139,7 +139,7 @@ impl<A: Actor> Incarnations<A> {
         }
     }
 
-    /// Makes the actor. Nothing is left to do if that fails in a way that ends it.
+    /// Creates the actor. If that fails in a way that ends it, nothing is left to do.
     fn start(&mut self, cell: &Cells<A>) {
         self.phase = Phase::Alive;
         self.starting = true;
@@ -161,7 +161,8 @@ impl<A: Actor> Incarnations<A> {
                 });
                 self.call(cell, A::started);
             }
-            // Only a panic would lead here, and one that can be made once only is not restarted.
+            // Only a panic would lead here, and an actor that can be created only once is not
+            // restarted.
             Ok(None) => self.end(cell, StopReason::Panicked),
             Err(message) => {
                 let panic = Panic { path: Arc::clone(&cell.path), message };
@@ -173,8 +174,8 @@ impl<A: Actor> Incarnations<A> {
     /// Calls the actor with the message that `take` finds. Returns whether it found one. A message
     /// that comes out of the stash was counted when it was received first.
     ///
-    /// The message is taken inside of all that contains panics: a large one is not handed down from
-    /// frame to frame.
+    /// The message is taken inside everything that contains panics, so that a large one is not
+    /// passed from frame to frame.
     #[inline]
     fn receive_with(
         &mut self,
@@ -301,7 +302,7 @@ impl<A: Actor> Incarnations<A> {
         }
     }
 
-    /// The actor panicked: decides what becomes of it.
+    /// The actor panicked: decides what happens to it.
     fn failed(&mut self, cell: &Cells<A>, panic: Panic, mut message: Option<Box<A::Message>>) {
         let mut directive = match &self.supervised {
             Some(supervised) => contain(|| supervised.rules.directive(&panic)),
@@ -310,8 +311,8 @@ impl<A: Actor> Incarnations<A> {
         .unwrap_or(Directive::Stop);
         let mut pause = None;
         if directive == Directive::Restart {
-            // One that is about to end is not begun anew, nor one that cannot be made again, nor
-            // one that fails to start when it is only to receive what is left.
+            // An actor is not restarted if it is about to end, if it cannot be created again, or if
+            // it fails to start only to receive what is left.
             let hopeless = self.starting && self.stop.is_some();
             let possible = matches!(self.factory, Factory::Many(_));
             if self.phase == Phase::Alive && possible && !hopeless {
@@ -354,7 +355,7 @@ impl<A: Actor> Incarnations<A> {
         }
     }
 
-    /// Forgets what was due to one incarnation. The next one is still to be told of ends.
+    /// Forgets what was due to one incarnation. The next one still has to learn of ends.
     fn forget_due(&mut self) {
         self.escalated.clear();
         self.due.retain(|(_, due)| matches!(due, Due::Gone(_)));
@@ -423,7 +424,7 @@ impl<A: Actor> Incarnations<A> {
         }
     }
 
-    /// Begins anew, if all children have stopped.
+    /// Restarts, if all children have stopped.
     fn settle_restart(&mut self, cell: &Cells<A>) -> bool {
         if !self.ctx.children.is_empty() {
             return false;
@@ -453,8 +454,8 @@ impl<A: Actor> Incarnations<A> {
         self.phase = Phase::Ending { reason, accepted };
     }
 
-    /// Moves on to the next phase, if it is time for it: then `Some(true)`. `Some(false)` if there
-    /// is nothing to do in this one but to wait.
+    /// Moves on to the next phase if it is time: then `Some(true)`. `Some(false)` if this one has
+    /// nothing to do but wait.
     fn settle(&mut self, turn: &TurnOf<'_, A>) -> Option<bool> {
         let cell = turn.cell();
         if !self.escalated.is_empty() {
@@ -481,11 +482,11 @@ impl<A: Actor> Incarnations<A> {
                     }
                 }
                 if !self.ctx.children.is_empty() {
-                    // It goes on while they end, which may have something to tell it.
+                    // It goes on while they end, because they may have messages for it.
                     return None;
                 }
                 if !std::mem::replace(&mut self.childless, true) {
-                    // It is told of the ends that have come. Later ones do not put its own end off.
+                    // It learns of the ends that have arrived. Later ones do not delay its own end.
                     let last = self.due.iter().rposition(|(_, due)| matches!(due, Due::Gone(_)));
                     if let Some(last) = last {
                         self.due_before_stop = last + 1;
@@ -558,7 +559,7 @@ impl<A: Actor> Incarnations<A> {
     }
 }
 
-/// A panic that changes nothing any more.
+/// A panic that no longer changes anything.
 fn self_report<M>(cell: &Arc<Cell<M>>, result: Result<(), String>) {
     if let Err(message) = result {
         let panic = Panic { path: Arc::clone(&cell.path), message };
@@ -571,9 +572,10 @@ impl<A: Actor> Life<A::Message> for Incarnations<A> {
         let cell = turn.cell();
         let rules = &cell.registry.rules;
         let end_of_slice = rules.time_slice.and_then(|slice| real_now().checked_add(slice));
-        // The watch counts on one step, until it is told of more.
+        // The watch assumes one step, until it is told of more.
         let (mut steps, mut looked) = (0, 1_u32);
-        // Before which step the clock is read: for a slice before each, otherwise now and then.
+        // Before which step the clock is read: with a time slice before each, otherwise now and
+        // then.
         let mut reading = turn.begin_watch();
         let watched = reading != NEVER;
         let mut bound = if end_of_slice.is_some() { 1 } else { reading.min(rules.throughput) };

@@ -1,6 +1,6 @@
 //! Futures whose results become messages. They are polled by the threads of the system, so any
-//! future will do that does not need a runtime around it; one that does is spawned there, and its
-//! handle is piped.
+//! future will do that needs no runtime around it. One that does is spawned on its runtime, and its
+//! join handle is piped.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -102,15 +102,14 @@ impl Activate for Pipe {
 }
 
 impl<A: Actor> Context<A> {
-    /// Lets `future` run beside this actor, and sends the actor what `map` makes of its result. The
-    /// actor goes on receiving meanwhile.
+    /// Runs `future` beside this actor, and sends the actor the message that `map` makes of its
+    /// result. Meanwhile the actor goes on receiving.
     ///
-    /// The future is polled by the threads of the system, woken by whatever it waits for. One that
-    /// needs the context of a runtime (tokio's sockets and timers) is spawned there, and its join
-    /// handle is piped. If the actor has stopped, the message is a dead letter; a future or a `map`
-    /// that panics is logged, and nothing comes of it. If the actor is restarted meanwhile, the
-    /// result reaches the new incarnation. Put [`incarnation`](Self::incarnation) into it to
-    /// recognize that, as below.
+    /// The threads of the system poll the future. One that needs the context of a runtime (tokio's
+    /// sockets and timers) is spawned there, and its join handle is piped. If the actor has
+    /// stopped, the message is a dead letter. If the future or `map` panics, that is logged, and no
+    /// message is sent. If the actor is restarted meanwhile, the result reaches the new
+    /// incarnation. Put [`incarnation`](Self::incarnation) into it to recognize that, as below.
     ///
     /// # Examples
     ///

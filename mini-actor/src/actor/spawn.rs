@@ -15,7 +15,7 @@ use crate::refs::address::ActorRef;
 use crate::refs::system::System;
 use crate::sync::{Arc, Ordering};
 
-/// How an actor is made, and how it lives.
+/// How an actor is created, and the rules that it lives by.
 ///
 /// ```
 /// # use mini_actor::{Actor, ActorSystem, Context};
@@ -51,12 +51,13 @@ pub struct Props<A: Actor> {
 const STASH: usize = 1024;
 
 impl<A: Actor> Props<A> {
-    /// An actor made by `factory`, on a thread of the system; again for each restart.
+    /// An actor that `factory` creates, on a thread of the system, at the start and at each
+    /// restart.
     pub fn new(factory: impl FnMut() -> A + Send + 'static) -> Self {
         Self::of(Factory::Many(Box::new(factory)))
     }
 
-    /// An actor that can be made only once, so that a restart is a stop.
+    /// An actor that can be created only once: a restart stops it instead.
     pub fn once(factory: impl FnOnce() -> A + Send + 'static) -> Self {
         Self::of(Factory::Once(Some(Box::new(factory))))
     }
@@ -72,8 +73,8 @@ impl<A: Actor> Props<A> {
         }
     }
 
-    /// A mailbox for `capacity` messages, at least 1, and what it does with more. By default it is
-    /// unbounded.
+    /// Gives it a mailbox for `capacity` messages, at least 1, and says what that does when it is
+    /// full. By default mailboxes are unbounded.
     pub fn bounded(mut self, capacity: usize, overflow: Overflow) -> Self {
         self.capacity = Capacity::Bounded(capacity, overflow);
         self
@@ -91,8 +92,8 @@ impl<A: Actor> Props<A> {
         self
     }
 
-    /// A thread of its own, for an actor that blocks, or that is to wait for room in full mailboxes
-    /// ([`Overflow::Block`]). (In virtual time it runs where all do.)
+    /// Gives it a thread of its own, because it blocks, or waits for room in full mailboxes
+    /// ([`Overflow::Block`]). (In virtual time it runs on the test's thread like all others.)
     pub fn pinned(mut self) -> Self {
         self.pinned = true;
         self
@@ -104,14 +105,14 @@ show!([A: Actor] Props<A>, "Props", |it|
 );
 
 impl System {
-    /// Starts an actor without a parent. `factory` makes it, on a thread of the system, before its
-    /// first message; messages can be sent to it as soon as this returns. It stops if it panics;
-    /// see [`spawn_with`](Self::spawn_with) for more.
+    /// Starts an actor without a parent. `factory` creates it, on a thread of the system, before
+    /// its first message; messages can be sent as soon as this returns. If it panics, it stops;
+    /// [`spawn_with`](Self::spawn_with) has other choices.
     ///
     /// # Errors
     ///
-    /// [`SpawnError::NameTaken`] if an actor of that name is alive; [`SpawnError::Name`] if it is
-    /// no name; [`SpawnError::Closed`] after the system was closed.
+    /// [`SpawnError::NameTaken`] if an actor of that name is alive; [`SpawnError::Name`] if the
+    /// name is invalid; [`SpawnError::Closed`] after the system was closed.
     pub fn spawn<A: Actor>(
         &self,
         name: &str,
@@ -124,9 +125,9 @@ impl System {
     ///
     /// # Errors
     ///
-    /// As for [`spawn`](Self::spawn); and [`SpawnError::Capacity`] for a mailbox for no message,
-    /// [`SpawnError::Window`] for a limit of restarts within no time, [`SpawnError::Thread`] if the
-    /// thread of a pinned actor cannot be started.
+    /// As for [`spawn`](Self::spawn); and [`SpawnError::Capacity`] for a mailbox with a capacity of
+    /// zero, [`SpawnError::Window`] for a restart limit over zero time, [`SpawnError::Thread`] if
+    /// the thread of a pinned actor cannot be started.
     pub fn spawn_with<A: Actor>(
         &self,
         name: &str,
@@ -137,8 +138,8 @@ impl System {
         Ok(ActorRef::new(cell))
     }
 
-    /// Starts an actor without a parent, which nobody looks for by name. It is called `$` and a
-    /// number that no other actor of the system has.
+    /// Starts an actor without a parent that needs no name of yours. Its name is `$` and a number
+    /// that no other actor of the system has.
     ///
     /// # Errors
     ///
@@ -174,8 +175,8 @@ impl System {
 }
 
 impl<A: Actor> Context<A> {
-    /// Starts a child. It is stopped before this actor stops, and when it is restarted. Otherwise
-    /// as [`System::spawn`].
+    /// Starts a child. It is stopped before this actor stops, and when this actor is restarted.
+    /// Otherwise like [`System::spawn`].
     ///
     /// # Errors
     ///
@@ -189,7 +190,7 @@ impl<A: Actor> Context<A> {
         self.spawn_with(name, Props::once(factory))
     }
 
-    /// Starts a child. Otherwise as [`System::spawn_with`].
+    /// Starts a child. Otherwise like [`System::spawn_with`].
     ///
     /// # Errors
     ///
@@ -203,7 +204,7 @@ impl<A: Actor> Context<A> {
         self.spawn_child(Some(name), props)
     }
 
-    /// Starts a child that nobody looks for by name. Otherwise like [`System::spawn_anonymous`].
+    /// Starts a child that needs no name of yours. Otherwise like [`System::spawn_anonymous`].
     ///
     /// # Errors
     ///
@@ -233,7 +234,8 @@ impl<A: Actor> Context<A> {
     }
 }
 
-/// Makes an actor's home, and enters it into the tree. It is counted as scheduled, and has to be.
+/// Makes an actor's home, and enters it into the tree. It counts as scheduled, so the caller has to
+/// schedule it.
 fn make<A: Actor>(
     system: &System,
     name: Option<&str>,

@@ -1,10 +1,10 @@
 //! An actor's own timers, by key.
 //!
 //! A due timer puts only its generation into the actor's mailbox lane; the message stays here until
-//! the actor gets to it. So a timer that was cancelled, replaced or belongs to an earlier
-//! incarnation leaves nothing that could be received: its generation is not in the table any more.
-//! A periodic timer is armed anew when its message is taken out and not before, so there is never
-//! more than one undelivered tick of it.
+//! the actor gets to it. So a timer that was cancelled or replaced, or belongs to an earlier
+//! incarnation, leaves nothing that could be received: its generation is no longer in the table. A
+//! periodic timer is re-armed only when its message is taken out, so it never has more than one
+//! undelivered tick.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -18,8 +18,8 @@ use crate::cell::home::Cell;
 use crate::cell::signal::{Due, Signal};
 use crate::sync::Arc;
 
-/// What a timer is known by in its actor: a name, a number, or both. A name alone, a number alone
-/// and the two together are three different keys.
+/// The key of a timer within its actor: a name, a number, or both. A name alone, a number alone and
+/// the two together are three different keys.
 ///
 /// # Examples
 ///
@@ -102,7 +102,7 @@ impl<N: Into<Cow<'static, str>>> From<(N, u64)> for TimerKey {
 
 enum Source<M> {
     Once(Option<M>),
-    /// Makes a message, told how many ticks were left out before it.
+    /// Makes a message; gets the number of ticks that were left out before it.
     Every(Box<dyn FnMut(u64) -> M + Send>),
 }
 
@@ -117,43 +117,43 @@ struct Timer<M> {
     key: TimerKey,
     source: Source<M>,
     rule: Rule,
-    /// When it is due, for a fixed rate without drift. `None` at a time that no clock reaches, and
-    /// while a fixed delay is just being received.
+    /// When it is due; for a fixed rate, without drift. `None` for a time that no clock reaches,
+    /// and while the message of a fixed delay is being received.
     nominal: Option<Instant>,
-    /// The pending timer; of a fixed delay that is just being received, none.
+    /// The pending timer; none while the message of a fixed delay is being received.
     armed: Option<Cancellable>,
 }
 
-/// A timer of an actor that is active. From [`Timers::pending`].
+/// An active timer of an actor. From [`Timers::pending`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PendingTimer<'a> {
-    /// What it is known by.
+    /// Its key.
     pub key: &'a TimerKey,
-    /// How long it is until it is due. Zero if it is: then its message waits in the mailbox, or is
-    /// on its way there. `None` if it is due at a time that no clock reaches, and for a fixed delay
-    /// whose message is being received, because the delay begins when that has been handled.
+    /// How long it is until it is due. Zero if its message waits in the mailbox or is on its way
+    /// there. `None` if it is never due, and for a fixed delay whose message is being received,
+    /// because the delay begins when that has been handled.
     pub remaining: Option<Duration>,
-    /// Whether it goes on after its next message.
+    /// Whether it is periodic.
     pub periodic: bool,
 }
 
 /// The timers of an actor, each with a key. From [`Context::timers`](crate::Context::timers).
 ///
-/// - Starting a timer replaces the one with the same key. Nothing of a timer that was cancelled or
-///   replaced is received any more, even if it was in the mailbox already.
-/// - They end with their actor, also when it is restarted, and do not keep it alive. A message that
-///   was due before [`stop`](crate::ActorRef::stop) is received as what else is queued then; one
-///   that comes due later is, if its actor gets to it before it has received all that and its
-///   children have stopped.
-/// - A due message takes its place behind the messages that are in the mailbox then, and does not
-///   count against its capacity.
-/// - There is at most one undelivered tick of a timer, however slow its actor is. What becomes of
-///   ticks whose time has passed says [`MissedTickBehavior`].
-/// - Never early; not sent before its time when the system is closed.
-/// - A message that panics when it is dropped with its timer changes nothing for others, nor for
-///   its actor: the panic is logged, counted, and shown to
-///   [`Builder::on_panic`](crate::Builder::on_panic).
+/// - Starting a timer replaces the one with the same key. Once a timer is cancelled or replaced,
+///   nothing of it is received, even if it was in the mailbox.
+/// - They end with their actor, and when it is restarted, and do not keep it alive. A message that
+///   was due before [`stop`](crate::ActorRef::stop) is received like the rest of the queue. One
+///   that comes due later is received only if the actor gets to it before the queue is empty and
+///   its children have stopped.
+/// - A due message takes its place behind those that are in the mailbox at that time, and does not
+///   count against the capacity.
+/// - A timer has at most one undelivered tick, however slow its actor is. [`MissedTickBehavior`]
+///   says what happens to missed ticks.
+/// - No message is early, not even when the system is closed.
+/// - If a message panics when it is dropped with its timer, the panic is logged, counted, and shown
+///   to [`Builder::on_panic`](crate::Builder::on_panic). It affects neither the actor nor its other
+///   timers.
 ///
 /// ```
 /// use mini_actor::{Actor, Context};
@@ -212,9 +212,10 @@ impl<M: Send + 'static> Timers<M> {
         &self.cell.registry.timers
     }
 
-    /// Lets `message` be received once, `delay` from now, instead of what `key` stood for.
+    /// Sends `message` to the actor itself once, `delay` from now. Replaces the timer with this
+    /// `key`.
     ///
-    /// The timer is not [active](Self::is_active) any more when its message is received.
+    /// When its message is received, the timer is no longer [active](Self::is_active).
     ///
     /// # Errors
     ///
@@ -228,8 +229,8 @@ impl<M: Send + 'static> Timers<M> {
         self.start(key.into(), Rule::Once, delay, Source::Once(Some(message)))
     }
 
-    /// Lets a message be received after `initial`, and then again and again, each `delay` after the
-    /// handling of the one before has ended, instead of what `key` stood for. `make` makes the
+    /// Sends a message to the actor itself after `initial`, and then again and again, each `delay`
+    /// after the one before has been handled. Replaces the timer with this `key`. `make` makes the
     /// messages, on the actor's thread.
     ///
     /// # Errors
@@ -248,10 +249,9 @@ impl<M: Send + 'static> Timers<M> {
         self.start(key.into(), Rule::Delay(delay), initial, source)
     }
 
-    /// Lets a message be received after `initial`, and then every `interval`, without drift,
-    /// instead of what `key` stood for. `make` makes the messages, on the actor's thread. Ticks
-    /// whose time has passed while the actor was busy are left out, as by
-    /// [`MissedTickBehavior::Skip`].
+    /// Sends a message to the actor itself after `initial`, and then every `interval`, without
+    /// drift. Replaces the timer with this `key`. `make` makes the messages, on the actor's thread.
+    /// Ticks that the actor missed because it was busy are left out ([`MissedTickBehavior::Skip`]).
     ///
     /// # Errors
     ///
@@ -269,13 +269,13 @@ impl<M: Send + 'static> Timers<M> {
     }
 
     /// Like [`start_at_fixed_rate`](Self::start_at_fixed_rate), with a choice of what happens to
-    /// ticks whose time has passed before the actor got to the one before:
+    /// missed ticks, those whose time passes before the actor gets to the one before:
     ///
-    /// - [`Skip`](MissedTickBehavior::Skip): they are left out. `make` is told how many were left
-    ///   out since the tick before.
-    /// - [`Burst`](MissedTickBehavior::Burst): all are received, one at a time, each behind what is
-    ///   in the mailbox when the one before is taken out.
-    /// - [`Delay`](MissedTickBehavior::Delay): the interval counts anew from a tick that is
+    /// - [`Skip`](MissedTickBehavior::Skip): they are left out. `make` gets the number left out
+    ///   since the last tick.
+    /// - [`Burst`](MissedTickBehavior::Burst): all are received, one at a time, each behind the
+    ///   messages that are in the mailbox when the one before is taken out.
+    /// - [`Delay`](MissedTickBehavior::Delay): the schedule starts over from a tick that is
     ///   received late.
     ///
     /// # Errors
@@ -293,7 +293,7 @@ impl<M: Send + 'static> Timers<M> {
         self.start(key.into(), Rule::Rate(interval, missed), initial, Source::Every(Box::new(make)))
     }
 
-    /// Whether a timer of this key is waiting, or is periodic.
+    /// Whether the timer with this key is waiting, or is periodic.
     pub fn is_active(&self, key: impl Into<TimerKey>) -> bool {
         self.generations.contains_key(&key.into())
     }
@@ -348,7 +348,7 @@ impl<M: Send + 'static> Timers<M> {
         })
     }
 
-    /// Ends a timer; nothing of it is received any more. Says whether there was one.
+    /// Cancels a timer: nothing of it is received any more. True if there was one.
     pub fn cancel(&mut self, key: impl Into<TimerKey>) -> bool {
         match self.generations.remove(&key.into()) {
             Some(generation) => {
@@ -359,7 +359,7 @@ impl<M: Send + 'static> Timers<M> {
         }
     }
 
-    /// Ends all timers.
+    /// Cancels all timers.
     pub fn cancel_all(&mut self) {
         self.generations.clear();
         for timer in std::mem::take(&mut self.timers).into_values() {
@@ -389,8 +389,8 @@ impl<M: Send + 'static> Timers<M> {
         DueTick { cell: Arc::clone(&self.cell), generation }
     }
 
-    /// Arms a periodic timer again. If there is no place for it, its key ends now, and the rest
-    /// when its last message has been handled.
+    /// Re-arms a periodic timer. If there is no place for it, its key ends now, and the rest when
+    /// its last message has been handled.
     fn arm(&mut self, generation: u64, delay: Duration) {
         let cell = &self.cell;
         let armed = cell.registry.arm_for(&cell.path, delay, self.due(generation));
@@ -408,8 +408,8 @@ impl<M: Send + 'static> Timers<M> {
         }
     }
 
-    /// Drops a timer, of which nothing is to be received any more. The destructor of its message is
-    /// foreign code: a panic in it must not keep other timers from being started or ended.
+    /// Drops a timer that has ended. The destructor of its message is foreign code: a panic in it
+    /// must not keep other timers from being started or ended.
     fn discard(&self, timer: Timer<M>) {
         if let Some(armed) = &timer.armed {
             armed.cancel();
@@ -420,7 +420,7 @@ impl<M: Send + 'static> Timers<M> {
         }
     }
 
-    /// A timer of this generation is due: its message, if it is still wanted.
+    /// The timer of this generation is due: its message, if it is still wanted.
     pub(crate) fn take(&mut self, generation: u64) -> Option<M> {
         let now = self.handle().now();
         let timer = self.timers.get_mut(&generation)?;
@@ -474,14 +474,14 @@ impl<M: Send + 'static> Timers<M> {
     }
 }
 
-/// What is called again and again must not be so without end.
+/// A period must not be zero: it would repeat without end.
 pub(crate) fn check_period(given: Duration) -> Result<(), Refusal> {
     const MIN: Duration = Duration::from_nanos(1);
     if given < MIN { Err(Refusal::Period { given, min: MIN }) } else { Ok(()) }
 }
 
-/// Of a fixed rate whose tick of `nominal` is received `now`: how many ticks are left out, and when
-/// the next is due.
+/// For a fixed rate whose tick of `nominal` is received `now`: how many ticks are left out, and
+/// when the next one is due.
 fn following(
     nominal: Instant,
     interval: Duration,

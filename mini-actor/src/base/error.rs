@@ -1,4 +1,4 @@
-//! What can go wrong, with the message handed back where there is one.
+//! Errors; those that refuse a message give it back.
 
 use std::fmt;
 use std::time::Duration;
@@ -42,7 +42,7 @@ use crate::sync::Arc;
 pub enum Unsendable {
     /// The recipient has stopped, or has closed its mailbox because it is stopping.
     Stopped,
-    /// The recipient's mailbox is full, and its policy is to say so; or there was no room in time.
+    /// The recipient's mailbox is full, and its policy is to fail; or there was no room in time.
     Full,
 }
 
@@ -74,7 +74,7 @@ pub struct SendError<M> {
     recipient: Arc<str>,
 }
 
-/// Hands its content out by value only, so sharing it shares nothing.
+/// Gives its content out by value only, so sharing it shares nothing.
 struct Exclusive<M>(M);
 
 // SAFETY: a shared reference to `Exclusive` gives no access to the value inside: no method takes
@@ -96,7 +96,7 @@ impl<M> SendError<M> {
         self.reason
     }
 
-    /// The path of the actor that it was for.
+    /// The path of the recipient.
     pub fn recipient(&self) -> &str {
         &self.recipient
     }
@@ -151,28 +151,28 @@ pub enum AskError {
     /// The actor's mailbox is full, so it was not asked.
     #[error("the actor {0:?} has a full mailbox")]
     Full(Arc<str>),
-    /// The system is being closed. Either the actor was not asked, because nothing can be scheduled
-    /// any more, the timeout included; or it was, and all actors have stopped without an answer.
+    /// The system is being closed. Either the actor was not asked, because its timeout could not be
+    /// scheduled any more; or it was asked, and all actors have stopped without an answer.
     #[error("the actor system is being closed")]
     Closed,
     /// The timeout could not be scheduled, so the actor was not asked.
     #[error("the timeout cannot be scheduled: {0}")]
     NoTimer(Refusal),
-    /// No answer came in time. One that comes later is a dead letter.
+    /// No answer came in time. A later one is a dead letter.
     #[error("no answer within {0:?}")]
     Timeout(Duration),
     /// The actor was asked, and dropped the [`Reply`](crate::Reply) without using it: it had no
     /// answer, or panicked, or stopped.
     #[error("the question was dropped without an answer")]
     NoAnswer,
-    /// In virtual time: everything that could run has run and there is no answer. Waiting for one
-    /// on this thread would last forever, since it is the one that moves time. The question stays
-    /// open: move time and wait again.
+    /// In virtual time: everything that could run has run, and there is no answer. To wait for one
+    /// on this thread would take forever, because this thread moves time. The question stays open:
+    /// move time and wait again.
     #[error("no answer, and nothing left to run before time is moved")]
     WouldBlock,
     /// An actor waited for the answer of one that is being restarted and waits for its children to
-    /// stop: the asker may be one of them, and would keep the restart from going on. Only actors
-    /// that wait get this. The question stays in the mailbox, and an answer to it is a dead letter.
+    /// stop. The asker may be one of them, and would hold the restart up. Only actors that wait get
+    /// this. The question stays in the mailbox, and an answer to it is a dead letter.
     #[error("the actor {0:?} is being restarted and waits for its children to stop")]
     Restarting(Arc<str>),
 }
@@ -279,10 +279,10 @@ pub enum SpawnError {
         /// What names must be like.
         rule: &'static str,
     },
-    /// A mailbox for no message.
+    /// A mailbox with a capacity of zero.
     #[error("the mailbox's capacity is 0, but it must be at least 1")]
     Capacity,
-    /// A limit of restarts within no time, which would be none.
+    /// A restart limit over zero time, which would limit nothing.
     #[error("the window of the limit of restarts is {given:?}, but it must be at least {min:?}")]
     Window {
         /// What was asked for.

@@ -13,11 +13,10 @@ use crate::sync::Arc;
 /// sleeps. No handler that ran for longer is missed. But the first slow one may share its report
 /// with others that ran on the same thread between the same two readings. [`calls`](Self::calls)
 /// says how many there were, and [`others`](Self::others) names their actors. The run time is that
-/// of all together, so messages none of which took too long can be reported when calls were fast
-/// until then. Where a call takes 10 µs or more, and for the next thousand readings after a report,
-/// the clock is read after each: then the message is named alone. So is the first one that a thread
-/// runs after it has slept, and each one in a system that has a
-/// [`time_slice`](crate::Builder::time_slice).
+/// of all together, so the report may be about messages none of which took too long alone. After a
+/// message of 10 µs or more, and for a thousand readings after a report, the clock is read for each
+/// message: then a slow one is named alone. So is the first message that a thread handles after it
+/// has slept, and each one in a system with a [`time_slice`](crate::Builder::time_slice).
 ///
 /// Hooks of an actor ([`started`](crate::Actor::started) and so on) count like messages. What runs
 /// inside [`Context::blocking`](crate::Context::blocking) does not count, and
@@ -55,7 +54,7 @@ use crate::sync::Arc;
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct SlowReceive<'a> {
-    /// The path of the actor. Empty if it was in question with others, and they all have stopped
+    /// The path of the actor. Empty if several actors were in question and all of them have stopped
     /// since.
     pub actor: &'a str,
     /// The type of its messages, as the compiler names it.
@@ -63,7 +62,7 @@ pub struct SlowReceive<'a> {
     /// How long it ran, in real time. On a busy machine that includes the time in which its thread
     /// had no processor.
     pub run_time: Duration,
-    /// How many messages were received in that time. If it is 1, it was this one.
+    /// How many messages were received in that time. If it is 1, it was this actor's.
     pub calls: u64,
     /// The paths of other actors that ran in that time and have not stopped since. One of them may
     /// have been the slow one. Mostly empty.

@@ -1,4 +1,4 @@
-//! Why an actor is no more.
+//! Why an actor stopped.
 
 use std::fmt;
 
@@ -92,7 +92,8 @@ impl fmt::Display for StopReason {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Terminated {
-    /// Which one. [`ActorRef::id`](crate::ActorRef::id) tells actors of the same path apart.
+    /// Its number, [`ActorRef::id`](crate::ActorRef::id), which tells actors with the same path
+    /// apart.
     pub id: u64,
     /// Its path.
     pub path: Arc<str>,

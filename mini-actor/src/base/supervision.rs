@@ -6,7 +6,7 @@ use lars_scheduler::backoff::{Backoff, BackoffPolicy};
 
 use crate::sync::Arc;
 
-/// What is done about a panic.
+/// The decision about a panic.
 ///
 /// # Examples
 ///
@@ -45,14 +45,14 @@ use crate::sync::Arc;
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Directive {
-    /// The actor goes on with the next message and the state that the panic left.
+    /// The actor goes on with the next message, in the state that the panic left.
     Resume,
     /// Its children are stopped, and a new actor takes its place: same references, same mailbox,
     /// same watchers.
     Restart,
     /// It stops. What is in its mailbox becomes dead letters.
     Stop,
-    /// It stops, and its parent is treated as if it had panicked itself.
+    /// It stops, and its parent is treated as if that had panicked.
     Escalate,
 }
 
@@ -89,7 +89,7 @@ pub enum Directive {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Panic {
-    /// The path of the actor that panicked. (For an escalated one, that is the child.)
+    /// The path of the actor that panicked; for an escalated panic, the child's.
     pub path: Arc<str>,
     /// The message of the panic, where it had one.
     pub message: String,
@@ -132,7 +132,7 @@ pub struct Panic {
 /// ```
 #[non_exhaustive]
 pub struct Failure<M> {
-    /// Who panicked, and with what words.
+    /// The actor, and the panic's message.
     pub panic: Panic,
     /// The message that failed, if [`Actor::keep`](crate::Actor::keep) kept it.
     pub message: Option<M>,
@@ -142,10 +142,10 @@ show!([M] Failure<M>, "Failure", |it| panic: it.panic, message_kept: it.message.
 
 type Decide = Arc<dyn Fn(&Panic) -> Directive + Send + Sync>;
 
-/// What happens to an actor that panics: chosen with its [`Props`](crate::Props), by the code that
-/// spawns it.
+/// What happens to an actor that panics. The code that spawns the actor chooses it, with
+/// [`Props::supervision`](crate::Props::supervision).
 ///
-/// Without one an actor that panics stops.
+/// Without one, an actor that panics stops.
 ///
 /// ```
 /// use mini_actor::Supervision;
@@ -167,43 +167,41 @@ pub struct Supervision {
 }
 
 impl Supervision {
-    /// Decides for each panic anew. A decision that panics itself is to stop.
+    /// Calls `decide` for each panic. If `decide` itself panics, the actor stops.
     pub fn decide(decide: impl Fn(&Panic) -> Directive + Send + Sync + 'static) -> Self {
         Self { decide: Arc::new(decide), limit: None, backoff: None }
     }
 
-    /// A panicking actor goes on with its next message.
+    /// An actor that panics goes on with its next message.
     pub fn resume() -> Self {
         Self::decide(|_| Directive::Resume)
     }
 
-    /// A panicking actor is replaced by a new one.
+    /// An actor that panics is replaced by a new one.
     pub fn restart() -> Self {
         Self::decide(|_| Directive::Restart)
     }
 
-    /// A panicking actor stops.
+    /// An actor that panics stops.
     pub fn stop() -> Self {
         Self::decide(|_| Directive::Stop)
     }
 
-    /// A panicking actor stops, and so fails its parent.
+    /// An actor that panics stops, and its parent fails with the same panic.
     pub fn escalate() -> Self {
         Self::decide(|_| Directive::Escalate)
     }
 
-    /// Restarts at most `restarts` times within a sliding window; beyond that, stops.
-    /// (`Duration::MAX` is a limit for all its life. A window of zero, in which there is nothing to
-    /// count, is an error when the actor is spawned:
-    /// [`SpawnError::Window`](crate::SpawnError::Window).)
+    /// Restarts the actor at most `restarts` times within a sliding window; one panic more stops
+    /// it. ([`Duration::MAX`] limits its whole life. A window of zero would limit nothing: spawning
+    /// fails with [`SpawnError::Window`](crate::SpawnError::Window).)
     pub fn limit(mut self, restarts: u32, within: Duration) -> Self {
         self.limit = Some((restarts, within));
         self
     }
 
-    /// Waits before a restart: `first`, and twice as long after each further one, up to `longest`;
-    /// from `first` again once the actor has run for `longest` without a panic. Messages wait as
-    /// long.
+    /// Pauses before a restart: `first`, then twice as long each time, up to `longest`. The pauses
+    /// begin anew once the actor has run for `longest` without a panic. Messages wait meanwhile.
     pub fn backoff(mut self, first: Duration, longest: Duration) -> Self {
         let policy = BackoffPolicy::builder().initial(first).cap(longest.max(first));
         // A pause that begins with nothing stays at that.
@@ -211,12 +209,11 @@ impl Supervision {
         self
     }
 
-    /// Waits before a restart as a [`BackoffPolicy`] says, in place of [`backoff`](Self::backoff):
-    /// with its factor, and with jitter, so that actors that failed at the same moment, because of
-    /// the same database, do not come back at the same moment. Jitter stays inside the cap. From
-    /// the first delay again once the actor has run for the policy's cap without a panic. With
-    /// `max_attempts` it stops when so many starts in a row have ended in a panic, the first
-    /// included.
+    /// Pauses before a restart as a [`BackoffPolicy`] says, instead of by
+    /// [`backoff`](Self::backoff). Its jitter keeps actors that failed together, because of the
+    /// same database, from coming back together, and stays inside the cap. The pauses begin anew
+    /// once the actor has run for the policy's cap without a panic. With `max_attempts` the actor
+    /// stops when that many starts in a row have ended in a panic, the first included.
     ///
     /// ```
     /// use mini_actor::Supervision;
@@ -263,8 +260,8 @@ pub(crate) struct Restarts {
 }
 
 impl Restarts {
-    /// Another panic, at `now`, is to end in a restart: after how long, or `None` if that is one
-    /// too many. With a `seed` jitter is the same each time.
+    /// The pause before the restart that follows a panic at `now`; `None` if that is one too many.
+    /// With a `seed` the jitter is the same each time.
     pub(crate) fn next(
         &mut self,
         rules: &Supervision,

@@ -2,13 +2,13 @@
 
 use crate::sync::{Arc, Mutex, Weak};
 
-/// A question that an actor waits for.
+/// A question whose answer an actor waits for.
 pub(crate) trait Waits: Send + Sync {
     /// Ends the wait without an answer.
     fn give_up(&self);
 }
 
-/// The questions to one actor that other actors wait for.
+/// The questions to one actor whose answers other actors wait for.
 ///
 /// While the actor is being restarted and waits for its children to stop, it answers nothing. An
 /// actor that waits for its answer may be one of the children, or hold one up. So no actor waits
@@ -48,7 +48,7 @@ impl Askers {
         }
     }
 
-    /// Lets actors wait, or forbids it, which ends the waits of those that do.
+    /// Allows actors to wait, or forbids it, which ends the waits that there are.
     pub(crate) fn let_wait(&self, wait: bool) {
         let waiting = {
             let mut state = self.state.lock();

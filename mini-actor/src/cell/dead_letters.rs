@@ -1,4 +1,4 @@
-//! Messages that reached nobody.
+//! Messages that no actor received.
 
 use std::any::{Any, type_name};
 use std::borrow::Borrow;
@@ -40,15 +40,16 @@ use crate::sync::{Arc, Mutex, Ordering, Weak, thread_local};
 pub enum Undelivered {
     /// The actor had stopped, or stopped before it received the message.
     Stopped,
-    /// The actor's mailbox was full, and its policy drops messages, or nobody was there to be told.
+    /// The actor's mailbox was full, and its policy drops messages, or the message had no sender to
+    /// give it back to.
     Full,
-    /// It is an answer that came after the asker's timeout, or whose asker has gone.
+    /// It is an answer that came after the timeout, or whose asker has gone.
     Late,
 }
 
-/// A message that was accepted or scheduled and is not received.
+/// A message that was accepted or scheduled and will not be received.
 ///
-/// Messages that `tell` refused are not among them: those were given back to their sender.
+/// Messages that `tell` refused are not dead letters: they were given back to their senders.
 ///
 /// # Examples
 ///
@@ -74,11 +75,11 @@ pub enum Undelivered {
 /// ```
 #[non_exhaustive]
 pub struct DeadLetter<'a> {
-    /// The path of the actor that it was for; of an answer, of the actor that was asked.
+    /// The path of the recipient; for an answer, of the actor that was asked.
     pub recipient: &'a str,
     /// The type of the message.
     pub message_type: &'static str,
-    /// Why it is not received.
+    /// Why it will not be received.
     pub reason: Undelivered,
     /// The message itself, to be looked at.
     pub message: &'a (dyn Any + Send),
@@ -135,9 +136,9 @@ pub struct Subscription {
 }
 
 impl Subscription {
-    /// Lets the subscription last as long as the system: until its
+    /// Keeps the subscription for the life of the system: until its
     /// [`ActorSystem`](crate::ActorSystem) has been dropped and its last actor has stopped. Then
-    /// the hook is dropped. So it may hold references to actors and the [`System`](crate::System).
+    /// the hook is dropped, so it may hold references to actors and the [`System`](crate::System).
     pub fn forever(mut self) {
         self.letters = Weak::new();
     }
@@ -159,15 +160,15 @@ impl Drop for Subscription {
 show!([] Subscription, "Subscription", |it| number: it.number);
 
 thread_local! {
-    /// What this thread does with a dead letter now: the bits below.
+    /// What this thread is doing with a dead letter now: the bits below.
     static DOING: Cell<u8> = const { Cell::new(0) };
 }
 
 const LOGS: u8 = 1;
 const SHOWS: u8 = 2;
 
-/// Runs `code`, unless the same thread is already inside such a call. A hook
-/// or a log subscriber may send messages, and so cause the next dead letter: it would never end.
+/// Runs `code`, unless the same thread is already inside such a call. A hook or a log subscriber
+/// may send messages, and so cause another dead letter, without end.
 fn not_within_itself(what: u8, code: impl FnOnce()) {
     let before = DOING.with(Cell::get);
     if before & what == 0 {
@@ -189,8 +190,8 @@ impl DeadLetters {
         Subscription { letters: Arc::downgrade(self), number }
     }
 
-    /// Counts, tells, and drops a message. Whatever the hooks or the message's destructor do, the
-    /// caller goes on.
+    /// Counts a message, shows it to the hooks, and drops it. Whatever the hooks or its destructor
+    /// do, the caller goes on.
     #[cold]
     pub(crate) fn bury<M: Send + 'static>(
         &self,
@@ -227,7 +228,7 @@ impl DeadLetters {
         guard(format_args!("a dead letter for {recipient:?}"), || drop(message));
     }
 
-    /// Drops all hooks. The system is over, and they may hold what keeps its memory.
+    /// Drops all hooks. The system is over, and they may hold references that keep its memory.
     pub(crate) fn release(&self) {
         let hooks = std::mem::take(&mut self.hooks.lock().all);
         // Outside the lock: their destructors are foreign code.

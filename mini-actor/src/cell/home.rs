@@ -23,18 +23,18 @@ use crate::mailbox::queue::{Mailbox, Refused, Sent, Unsent};
 use crate::sync::plain::{AtomicU64, StaticU64};
 use crate::sync::{Arc, Ordering, UnsafeCell, Weak, real_now, relax};
 
-/// A message of more bytes is not passed on by value more often than it has to be.
+/// Larger messages, in bytes, are passed on by value as seldom as possible.
 pub(crate) const LARGE: usize = 4096;
 
 /// Whether a sender waits for room, where the policy says that it may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wait {
     Never,
-    /// As long as the policy says, and not beyond this moment, if there is one.
+    /// As long as the policy says, but not beyond this instant, if there is one.
     Until(Option<Instant>),
 }
 
-/// What came of running an actor for a while.
+/// What running an actor for a while led to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Progress {
     /// Nothing is left to do up to this position, which the activation read before it looked.
@@ -50,7 +50,7 @@ pub(crate) trait Life<M>: Send {
     fn run(&mut self, turn: &Turn<'_, M>) -> Progress;
 }
 
-/// Of a turn that nobody watches: after how many calls it looks at the clock.
+/// After how many calls a turn looks at the clock if nobody watches it.
 pub(crate) const NEVER: u32 = u32::MAX;
 
 /// The right of the one activation to read the mailbox.
@@ -86,8 +86,8 @@ impl<'a, M> Turn<'a, M> {
         self.tally.add_one();
     }
 
-    /// The turn begins. Returns after how many calls it is to [look](Self::look) at the clock;
-    /// never if nobody watches it.
+    /// The turn begins. Returns after how many calls it has to [look](Self::look) at the clock:
+    /// [`NEVER`] if nobody watches it.
     #[inline]
     pub(crate) fn begin_watch(&self) -> u32 {
         let registry = &self.cell.registry;
@@ -99,14 +99,14 @@ impl<'a, M> Turn<'a, M> {
         with_watch(|watch| watch.begin(note, reports)).unwrap_or(NEVER)
     }
 
-    /// It is `now`, and so many calls more than it counts for are over. Returns as
-    /// [`begin_watch`](Self::begin_watch).
+    /// It is `now`, `calls` calls after the last that the turn counts. Returns what
+    /// [`begin_watch`](Self::begin_watch) does.
     pub(crate) fn look(&self, now: Instant, calls: u32) -> u32 {
         with_watch(|watch| watch.look(now, calls, &self.cell.path)).unwrap_or(NEVER)
     }
 
-    /// The turn, which is watched, ends after so many calls more than it counts for, so many before
-    /// the clock was to be looked at.
+    /// The turn, which is watched, ends: `calls` calls after the last that it counts, and `left`
+    /// calls before the clock was to be read.
     #[inline]
     pub(crate) fn end_watch(&self, calls: u32, left: u32) {
         with_watch(|watch| watch.end(calls, left));
@@ -152,7 +152,7 @@ pub(crate) struct Origin {
 }
 
 impl<M: Send + 'static> Cell<M> {
-    /// A cell whose actor is counted as scheduled, and is nowhere scheduled yet.
+    /// A cell whose actor counts as scheduled, and is in no queue yet.
     pub(crate) fn new(
         origin: Origin,
         life: impl FnOnce(&Arc<Self>) -> Box<dyn Life<M>>,
@@ -180,7 +180,7 @@ impl<M: Send + 'static> Cell<M> {
         cell
     }
 
-    /// Takes a new cell apart that nobody else has heard of: the life refers to it.
+    /// Takes a new cell apart that nothing else refers to yet: its life does.
     pub(crate) fn discard(&self) {
         // SAFETY: nobody runs it before it is scheduled, which it is not going to be.
         let life = self.life.with_mut(|place| unsafe { (*place).take() });
@@ -192,7 +192,7 @@ impl<M: Send + 'static> Cell<M> {
         self.registry.dead_letters.bury::<M>(&self.path, reason, message);
     }
 
-    /// Sends a message, by the policy of the mailbox; gives it back if that says so.
+    /// Sends a message, by the policy of the mailbox, which may give it back.
     #[inline]
     pub(crate) fn send(self: &Arc<Self>, message: M, wait: Wait) -> Result<(), (Unsendable, M)> {
         match self.mailbox.send(message) {
@@ -210,8 +210,8 @@ impl<M: Send + 'static> Cell<M> {
         }
     }
 
-    /// Sends what `make` makes of `given`, by the policy of the mailbox; gives that back if it says
-    /// so.
+    /// Sends what `make` makes of `given`, by the policy of the mailbox, which may give `given`
+    /// back.
     pub(crate) fn offer<P, B: Parcel<M>>(
         self: &Arc<Self>,
         mut given: P,
@@ -273,7 +273,7 @@ impl<M: Send + 'static> Cell<M> {
         }
     }
 
-    /// Makes the oldest message a dead letter. `false` if there is none to be taken out now.
+    /// Makes the oldest message a dead letter. `false` if none can be taken out now.
     fn bury_one(&self) -> bool {
         self.mailbox.evict().map(|oldest| self.bury(Undelivered::Full, oldest)).is_some()
     }
@@ -292,8 +292,8 @@ impl<M: Send + 'static> Cell<M> {
             && !self.registry.is_timer_thread()
     }
 
-    /// Delivers a message that nobody waits for; if that is not possible it becomes a dead letter.
-    /// Says whether the actor is still there.
+    /// Delivers a message that has no sender to give it back to: if it is not accepted, it becomes
+    /// a dead letter. True if the actor still accepts messages.
     pub(crate) fn deliver(self: &Arc<Self>, message: M) -> bool {
         self.delivered(self.send(message, Wait::Never))
     }
@@ -318,8 +318,8 @@ impl<M: Send + 'static> Cell<M> {
     }
 
     /// Delivers the next `left` messages, as [`deliver`](Self::deliver) would one after the other;
-    /// with one compare-and-swap for as many as lie in a block, if there is room. `messages` has so
-    /// many, and does not panic.
+    /// with one compare-and-swap for as many as lie in a block, if there is room. `messages` yields
+    /// that many, and does not panic.
     pub(crate) fn deliver_all(
         self: &Arc<Self>,
         mut left: usize,
@@ -370,8 +370,8 @@ impl<M: Send + 'static> Cell<M> {
         }
     }
 
-    /// Lets actors wait for this one, for room or for an answer; or forbids it, which ends the
-    /// waits of those that do.
+    /// Allows actors to wait for this one, for room or for an answer; or forbids it, which ends the
+    /// waits that there are.
     pub(crate) fn let_actors_wait(&self, wait: bool) {
         self.mailbox.let_actors_wait(wait);
         self.askers.let_wait(wait);
@@ -389,7 +389,7 @@ impl<M: Send + 'static> Cell<M> {
 }
 
 /// The bit first: what is signalled after that sets it again. So no signal stays in the lane
-/// unannounced; the bit may be set for a lane that is empty, which the next activation finds out.
+/// unannounced. The bit may be set for an empty lane; the next activation finds that out.
 fn take_signals<M>(mailbox: &Mailbox<M>, lane: &Lane) -> Vec<Signal> {
     mailbox.signals_seen();
     lane.take()

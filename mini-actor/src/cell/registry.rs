@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use hashbrown::HashTable;
@@ -29,9 +30,9 @@ pub(crate) type StopHook = Box<dyn Fn(Terminated) + Send + Sync>;
 pub(crate) struct Rules {
     /// Messages that an activation works off before another actor gets its turn.
     pub(crate) throughput: u32,
-    /// And how long it may take for them.
+    /// And the time that it may take for them.
     pub(crate) time_slice: Option<Duration>,
-    /// What is too long for a message, if anything is.
+    /// From when on a message is slow, if there is a limit.
     pub(crate) slow_receive: Option<Duration>,
     /// Called with the end of each actor. Must not panic.
     pub(crate) on_stop: Option<StopHook>,
@@ -40,10 +41,34 @@ pub(crate) struct Rules {
 /// An actor and its depth, ordered with the deepest first, and equal ones by path.
 type Ranked = (Reverse<u64>, Arc<str>);
 
-/// How many places of the table [`Registry::deepest`] looks at before it lets others in.
-const STEP: usize = if CHECKED { 2 } else { 512 };
-/// How often it begins again because the table has grown meanwhile.
-const AGAIN: usize = 3;
+/// A walk over the places of a table, in steps between which others get the lock.
+#[derive(Default)]
+struct Walk {
+    /// Where the next step begins.
+    next: usize,
+    /// How many places the table had at the last step.
+    places: usize,
+    /// How often the walk has begun.
+    begun: usize,
+}
+
+impl Walk {
+    /// How many places are looked at in a step.
+    const STEP: usize = if CHECKED { 2 } else { 512 };
+    /// How often a walk begins again because the table has grown.
+    const AGAIN: usize = 3;
+
+    /// The next places of a table that has this many now; none if that was all. In a table of
+    /// another size the actors have other places, so the walk begins again, at zero.
+    fn step(&mut self, places: usize) -> Range<usize> {
+        if places != self.places && self.begun <= Self::AGAIN {
+            *self = Self { next: 0, places, begun: self.begun + 1 };
+        }
+        let begin = self.next.min(places);
+        self.next = places.min(begin + Self::STEP);
+        begin..self.next
+    }
+}
 
 pub(crate) struct Registry {
     pub(crate) name: String,
@@ -58,12 +83,12 @@ pub(crate) struct Registry {
     pub(crate) panics: AtomicU64,
     slow_receives: AtomicU64,
     pub(crate) restarts: AtomicU64,
-    /// How many actors without a name there were.
+    /// How many anonymous actors there have been.
     pub(crate) anonymous: AtomicU64,
     tree: Mutex<Tree>,
     /// Signalled when the last actor goes.
     all_gone: Condvar,
-    /// What the scheduler gave back when the system was closed, and nobody runs: timeouts of
+    /// What the scheduler handed back when the system was closed, and will not run: timeouts of
     /// questions, timers. `None` when nothing is kept any more.
     unsent: Mutex<Option<Vec<PendingTask>>>,
 }
@@ -71,15 +96,15 @@ pub(crate) struct Registry {
 struct Tree {
     /// By path, in tables by some bits of its hash. The path is in the actor, and its hash beside
     /// it, so a table grows without looking at each actor. Only one table grows at a time: a single
-    /// table of a million would hold up everybody for milliseconds.
+    /// table of a million would hold up all threads for milliseconds.
     actors: [HashTable<(u64, Arc<dyn Resident>)>; TABLES],
     alive: usize,
     hasher: RandomState,
     /// Names of actors that are about to enter.
     reserved: HashSet<Arc<str>>,
-    /// By number, those that have threads of their own.
+    /// The pinned actors, by number.
     pinned: BTreeMap<u64, Arc<dyn Resident>>,
-    /// Messages received by those that had, and have stopped.
+    /// Messages received by pinned actors that have stopped.
     retired: u64,
     /// How many actors have stopped.
     stopped: u64,
@@ -178,11 +203,11 @@ pub struct SystemMetrics {
     /// Messages received, or being received, those of actors' own timers included. A message that
     /// was stashed counts once.
     pub processed: u64,
-    /// Panics of actors contained. One that is escalated counts once.
+    /// Panics of actors that were contained. An escalated one counts once.
     pub panicked: u64,
     /// Actors restarted.
     pub restarts: u64,
-    /// Messages that reached nobody.
+    /// Dead letters.
     pub dead_letters: u64,
     /// Messages whose handler ran for longer than
     /// [`Builder::slow_receive`](crate::Builder::slow_receive). If several ran between two readings
@@ -217,7 +242,7 @@ impl Registry {
         }
     }
 
-    /// What tells this system from others.
+    /// What distinguishes this system from others.
     pub(crate) fn key(&self) -> usize {
         std::ptr::from_ref(self).addr()
     }
@@ -238,8 +263,8 @@ impl Registry {
         armed.map_err(|error| error.refusal().clone())
     }
 
-    /// Like [`arm`](Self::arm), for an actor that relies on it and has nobody to give an error to.
-    /// A refusal is logged, unless the system is being closed: then nobody waits.
+    /// Like [`arm`](Self::arm), for an actor that relies on it and has no caller to return an error
+    /// to. A refusal is logged, unless the system is being closed.
     pub(crate) fn arm_for(
         &self,
         actor: &str,
@@ -270,7 +295,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Reserves a name for an actor that costs something before it can enter, until it enters or
+    /// Reserves the name of an actor that costs something before it enters, until it enters or
     /// [`give_up`](Self::give_up) is called.
     pub(crate) fn reserve(&self, path: &Arc<str>) -> Result<(), SpawnError> {
         let mut tree = self.tree.lock();
@@ -321,8 +346,8 @@ impl Registry {
         }
     }
 
-    /// Drops the hooks. They may refer to actors, and actors to the system, which would keep
-    /// itself.
+    /// Drops the hooks. They may refer to actors, and actors to the system, which would then keep
+    /// itself alive.
     fn release(&self) {
         self.dead_letters.release();
         let on_panic = self.on_panic.lock().take();
@@ -332,7 +357,7 @@ impl Registry {
         guard("the destructor of the hook for slow messages", || drop(on_slow));
     }
 
-    /// No actor is alive, and none will be: tells those that asked, and ends the threads.
+    /// No actor is alive, and none will be: ends open questions and the threads.
     fn end(&self) {
         self.drop_unsent();
         self.dispatcher.end();
@@ -347,7 +372,7 @@ impl Registry {
 
     pub(crate) fn drop_unsent(&self) {
         let unsent = self.unsent.lock().take();
-        // Outside the lock: it wakes those who asked, and drops closures.
+        // Outside the lock: it wakes askers, and drops closures.
         drop(unsent);
     }
 
@@ -381,19 +406,18 @@ impl Registry {
     /// The deepest actors of one table, in any order.
     fn deepest_of(&self, table: usize, limit: usize) -> impl Iterator<Item = Ranked> {
         let mut deepest = BinaryHeap::new();
-        let (mut next, mut places, mut begun) = (0, 0, 0);
+        let mut walk = Walk::default();
         loop {
             let tree = self.tree.lock();
             let actors = &tree.actors[table];
-            let now = actors.num_buckets();
-            if now != places && begun <= AGAIN {
-                // The actors have other places in a table of another size.
-                (next, places, begun) = (0, now, begun + 1);
-                deepest.clear();
+            let step = walk.step(actors.num_buckets());
+            if step.is_empty() {
+                break;
             }
-            let end = now.min(next + STEP);
-            for place in next..end {
-                let Some((_, actor)) = actors.get_bucket(place) else { continue };
+            if step.start == 0 {
+                deepest.clear(); // the walk begins, perhaps anew
+            }
+            for (_, actor) in step.filter_map(|place| actors.get_bucket(place)) {
                 let ranked: Ranked = (Reverse(actor.depth()), Arc::clone(actor.path()));
                 if deepest.len() < limit {
                     deepest.push(ranked);
@@ -402,42 +426,32 @@ impl Registry {
                     deepest.push(ranked);
                 }
             }
-            next = end;
-            if next >= now {
-                break;
-            }
         }
         // If the table never stopped growing, some were looked at twice.
         let mut seen = HashSet::new();
         deepest.into_iter().filter(move |(_, path)| seen.insert(Arc::clone(path)))
     }
 
-    /// The paths of these actors, as far as they live. The lock is never held for long, whatever
-    /// the number of actors.
+    /// The paths of those among these actors that are alive. The lock is never held for long,
+    /// whatever the number of actors.
     fn paths_of(&self, wanted: &HashSet<u64>) -> HashMap<u64, Arc<str>> {
         let mut found = HashMap::new();
         for table in 0..TABLES {
-            let (mut next, mut places, mut begun) = (0, 0, 0);
+            let mut walk = Walk::default();
             loop {
                 let tree = self.tree.lock();
                 let actors = &tree.actors[table];
-                let now = actors.num_buckets();
-                if now != places && begun <= AGAIN {
-                    // As in `deepest_of`.
-                    (next, places, begun) = (0, now, begun + 1);
+                let step = walk.step(actors.num_buckets());
+                if step.is_empty() {
+                    break;
                 }
-                let end = now.min(next + STEP);
-                for (_, actor) in (next..end).filter_map(|place| actors.get_bucket(place)) {
+                for (_, actor) in step.filter_map(|place| actors.get_bucket(place)) {
                     if wanted.contains(&actor.id()) {
                         found.insert(actor.id(), Arc::clone(actor.path()));
                     }
                 }
-                next = end;
                 if found.len() == wanted.len() {
                     return found;
-                }
-                if next >= now {
-                    break;
                 }
             }
         }
@@ -462,7 +476,7 @@ impl Registry {
         }
     }
 
-    /// In virtual time: what the random numbers of an actor begin with, for each another and always
+    /// In virtual time: the seed of an actor's random numbers, different for each path and always
     /// the same.
     pub(crate) fn seed(&self, path: &str) -> Option<u64> {
         self.dispatcher.as_manual()?;
@@ -471,7 +485,7 @@ impl Registry {
         Some(path.bytes().fold(0xcbf2_9ce4_8422_2325, mix))
     }
 
-    /// Waits until nobody is alive, until `deadline` at most. Says whether nobody is.
+    /// Waits until no actor is alive, until `deadline` at most. True if none is.
     pub(crate) fn wait_until_empty(&self, deadline: Option<Instant>) -> bool {
         let mut tree = self.tree.lock();
         while tree.alive > 0 {
@@ -483,14 +497,14 @@ impl Registry {
         true
     }
 
-    /// Counts, logs and tells of a panic.
+    /// Counts, logs and reports a panic.
     pub(crate) fn panicked(&self, panic: &Panic, directive: Directive) {
         // Relaxed: a statistic.
         self.panics.fetch_add(1, Ordering::Relaxed);
         self.tell_panic(panic, directive);
     }
 
-    /// Logs and tells of a panic.
+    /// Logs and reports a panic.
     pub(crate) fn tell_panic(&self, panic: &Panic, directive: Directive) {
         let Panic { path, message } = panic;
         quietly(|| {
@@ -513,7 +527,7 @@ impl Registry {
         let (alive, stopped, pinned) = {
             let tree = self.tree.lock();
             // There are few of these, because each has a thread. Actors that share threads are
-            // counted there: a sum over all of them would hold up those that spawn and stop.
+            // counted by the thread: a sum over all of them would hold up spawns and stops.
             let pinned: u64 = tree.pinned.values().map(|actor| actor.processed()).sum();
             (tree.alive, tree.stopped, pinned + tree.retired)
         };

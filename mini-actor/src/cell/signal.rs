@@ -1,9 +1,9 @@
-//! The system lane: what actors and the system tell each other beside messages.
+//! The system lane: signals that actors and the system send each other beside messages.
 //!
 //! Signals are never refused and never dropped, and do not count against a mailbox's capacity. Some
-//! belong at a place among the messages: a stop, a due timer, the end of another actor. They carry
-//! the number of messages that were accepted before them, and wait until that many have been taken
-//! out. The others do not wait for messages.
+//! have a place among the messages: a stop, a due timer, the end of another actor. They carry the
+//! number of messages that were accepted before them, and wait until that many have been taken out.
+//! The others do not wait for messages.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -15,11 +15,11 @@ use crate::cell::askers::Askers;
 use crate::sync::{Arc, AtomicBool, Mutex, Ordering};
 
 pub(crate) enum Signal {
-    /// Stop when so many messages have been received.
+    /// Stop when this many messages have been received.
     Stop { at: u64, reason: StopReason },
     /// Stop before the next message.
     Kill(StopReason),
-    /// Something is due behind so many messages.
+    /// Something is due behind this many messages.
     Due(u64, Due),
     /// A child has stopped.
     ChildGone(u64),
@@ -29,14 +29,14 @@ pub(crate) enum Signal {
     Revive(u64),
 }
 
-/// What is received in its turn, as a message is.
+/// What is received in its turn, like a message.
 pub(crate) enum Due {
     /// A keyed timer; with its generation.
     Tick(u64),
     /// Perhaps the receive timeout; with when its timer fired.
     Quiet { generation: u64, fired: Instant },
-    /// A watched actor has stopped, whose messages come before. Ends are told one at a time, so
-    /// that a great many at once do not keep other actors from their turn.
+    /// A watched actor has stopped; its messages come first. Ends are reported one at a time, so
+    /// that very many at once do not keep other actors from their turn.
     Gone(Terminated),
 }
 
@@ -83,22 +83,22 @@ pub(crate) trait Resident: Send + Sync {
     fn path(&self) -> &Arc<str>;
     fn watchers(&self) -> &Watchers;
     fn askers(&self) -> &Askers;
-    /// Whether it receives nothing any more.
+    /// Whether it accepts no more messages.
     fn is_stopped(&self) -> bool;
     /// Puts a signal into its lane. If it has stopped, nothing happens.
     fn signal(self: Arc<Self>, signal: Signal);
     /// Asks it to stop after what is queued.
     fn stop_for(self: Arc<Self>, reason: StopReason);
-    /// Tells it of the end of an actor that it watches, behind what is queued.
+    /// Reports the end of an actor that it watches, behind what is queued.
     fn tell_end(self: Arc<Self>, gone: Terminated);
     fn processed(&self) -> u64;
-    /// Messages that wait, including those that are being worked off just now.
+    /// Messages that wait, including those that it is working off now.
     fn depth(&self) -> u64;
     fn restarts(&self) -> u64;
     fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
 }
 
-/// What is told when an actor stops.
+/// A party that learns of an actor's end.
 pub(crate) enum Watcher {
     Actor(Arc<dyn Resident>),
     Other(Box<dyn FnOnce(StopReason) + Send>),
@@ -109,8 +109,8 @@ pub(crate) struct Watchers {
     state: Mutex<Result<Watching, StopReason>>,
 }
 
-/// By number, and so in the order in which they began to watch, which is the order of telling them.
-/// A watcher that leaves is found by its number: many thousands may watch one actor.
+/// By number, and so in the order in which they began to watch; they are notified in that order. A
+/// watcher that leaves is found by its number: many thousands may watch one actor.
 #[derive(Default)]
 struct Watching {
     next: u64,
@@ -146,7 +146,7 @@ impl Watchers {
         drop(removed);
     }
 
-    /// The actor has stopped. Returns the watchers to be told; later ones learn it from `add`.
+    /// The actor has stopped. Returns the watchers to notify; later ones learn it from `add`.
     pub(crate) fn close(&self, reason: StopReason) -> impl Iterator<Item = Watcher> + use<> {
         let before = std::mem::replace(&mut *self.state.lock(), Err(reason));
         before.unwrap_or_default().watchers.into_values()
@@ -157,7 +157,7 @@ impl Watchers {
         self.state.lock().as_ref().err().copied()
     }
 
-    /// How many watch.
+    /// How many watchers there are.
     #[cfg(all(test, not(any(lars_loom, lars_shuttle))))]
     pub(crate) fn len(&self) -> usize {
         self.state.lock().as_ref().map_or(0, |watching| watching.watchers.len())
@@ -170,7 +170,7 @@ mod models {
     use crate::sync::AtomicU64;
     use std::sync::Arc as Shared;
 
-    /// A watcher that comes while the actor stops is told exactly once.
+    /// A watcher that comes while the actor stops is notified exactly once.
     #[test]
     fn a_watcher_that_races_with_the_end_is_told_exactly_once() {
         loom::model(|| {

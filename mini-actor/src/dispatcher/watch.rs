@@ -5,14 +5,15 @@ use std::time::{Duration, Instant};
 
 use crate::sync::{Arc, Weak, real_now};
 
-/// One reading stands for at most so many calls of actors. At 25 ns a reading, a call pays 0.8 ns.
+/// One reading stands for at most this many calls of actors. At 25 ns a reading, a call pays
+/// 0.8 ns.
 const STRIDE: u32 = 32;
 /// How many turns are noted between two readings.
 const NOTED: usize = STRIDE as usize;
-/// If it is longer than this since the last reading, the next one comes after a single call: beside
-/// such calls a reading costs nothing.
+/// If the last reading is longer ago than this, the next one comes after a single call: compared
+/// with such calls a reading costs nothing.
 const LONG: Duration = Duration::from_micros(10);
-/// For how many readings after a report each stands for a single call.
+/// For this many readings after a report, each stands for a single call.
 const CAREFUL: u32 = 1_000;
 
 /// A turn of an actor, or the part of one that lies between two readings.
@@ -26,9 +27,9 @@ pub(crate) struct Note {
     pub(crate) calls: u32,
 }
 
-/// Is told of what took too long.
+/// Gets the reports of what took too long.
 pub(crate) trait Reports: Send + Sync {
-    /// These turns, at least one, took so long together. `last` is the path of the last one's
+    /// These turns, at least one, took this long together. `last` is the path of the last one's
     /// actor, if it is at hand.
     fn slow(&self, took: Duration, turns: &[Note], last: Option<&Arc<str>>);
 }
@@ -37,18 +38,18 @@ pub(crate) trait Reports: Send + Sync {
 /// runs.
 ///
 /// Between two readings turns are only noted, and a turn counts its calls in a register. The clock
-/// is read when there have been enough, or when the worker does something else: nothing, or what is
-/// no actor. So whatever takes long is seen before the worker sleeps.
+/// is read after enough of them, and before the worker does anything else, such as sleep. So
+/// whatever takes long is seen before the worker sleeps.
 pub(crate) struct Watch {
-    /// What is too long, and who is told. Known from the first turn on.
+    /// What is too long, and where to report it. Known from the first turn on.
     reports: OnceCell<(Duration, Weak<dyn Reports>)>,
     /// The last reading.
     now: Cell<Instant>,
-    /// For how many calls more it stands.
+    /// For how many more calls it stands.
     left: Cell<u32>,
     /// For how many the next one will stand, if calls are as fast as they were.
     stride: Cell<u32>,
-    /// For how many readings more it stands for one call only.
+    /// For how many more readings each stands for a single call.
     careful: Cell<u32>,
     /// What has begun since the last reading: the first `noted` of them.
     turns: [Cell<Note>; NOTED],
@@ -69,8 +70,8 @@ impl Watch {
         }
     }
 
-    /// A turn begins, and counts as one of a single call: most are. If it is that, it needs no
-    /// [end](Self::end). Returns after how many calls the clock is to be [looked at](Self::look).
+    /// A turn begins, and counts as one of a single call, as most are. Such a turn needs no
+    /// [end](Self::end). Returns after how many calls the clock has to be [read](Self::look).
     #[inline]
     pub(crate) fn begin(
         &self,
@@ -95,8 +96,8 @@ impl Watch {
         self.noted.set(noted + 1);
     }
 
-    /// So many calls more than it counts for are over in the current turn, of the actor of this
-    /// path, and it goes on. Returns as [`begin`](Self::begin), and counts for none from here on.
+    /// The current turn, of the actor with this path, has made `calls` calls more than it counts,
+    /// and goes on. Returns what [`begin`](Self::begin) does; from here on the turn counts no call.
     pub(crate) fn look(&self, now: Instant, calls: u32, path: &Arc<str>) -> u32 {
         let turn = self.count(calls);
         self.read(now, Some(path));
@@ -104,8 +105,8 @@ impl Watch {
         self.left.get()
     }
 
-    /// The turn ends after so many calls more than it counts for, so many before the clock was to
-    /// be looked at. (One call less wraps around.)
+    /// The turn ends, `calls` calls after the last that it counts, and `left` calls before the
+    /// clock was to be read. (One call less wraps around.)
     #[inline]
     pub(crate) fn end(&self, calls: u32, left: u32) {
         self.count(calls);
@@ -130,7 +131,7 @@ impl Watch {
         self.left.set(0);
     }
 
-    /// The current call is not to answer for so long.
+    /// The current call is not held responsible for this time.
     pub(crate) fn forgive(&self, time: Duration) {
         self.now.set(self.now.get() + time);
     }
@@ -176,7 +177,7 @@ mod tests {
     use super::*;
     use crate::sync::Mutex;
 
-    /// Keeps who is in question, and the calls of each.
+    /// Keeps the actors in question, with the calls of each.
     #[derive(Default)]
     struct Kept(Mutex<Vec<Vec<(u64, u32)>>>);
 

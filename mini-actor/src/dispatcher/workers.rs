@@ -2,18 +2,18 @@
 //!
 //! A worker has a queue that others steal from, and a slot for the actor that its current actor
 //! scheduled last, which runs next on the same core: two actors that talk to each other stay where
-//! their messages are warm, and no thread is woken for them. An actor in the slot cannot be stolen,
-//! so a second one moves the first to the queue, and after a number of turns in the slot the others
-//! have theirs. A worker that is about to block ([`about_to_block`]) gives all that waits for it to
-//! the others, and what it schedules from then on as well, until its current turn is over. What is
-//! left: an actor in the slot waits until the turn of the one that scheduled it is over, whether
-//! there are idle threads or not. To offer it to them at once would wake one for each step of a
-//! conversation.
+//! their messages are in the cache, and no thread is woken for them. An actor in the slot cannot be
+//! stolen. So a second one moves the first to the queue, and after a number of turns from the slot
+//! the other actors have theirs. A worker that is about to block ([`about_to_block`]) gives
+//! everything that waits for it to the others, and does the same with what it schedules until its
+//! current turn is over. One cost remains: an actor in the slot waits until the turn of the one
+//! that scheduled it is over, even if other threads are idle. To offer it to them at once would
+//! wake one for each step of a conversation.
 //!
 //! What other threads schedule goes to the shared queue. A worker takes from that once a round. A
-//! round has as many turns as the worker's own queue was long when it began. What is taken goes to
-//! the end of the own queue. So an actor that is woken from outside waits for the rest of a round
-//! and for the next one, however busy the actors are that it waits with.
+//! round has as many turns as the worker's own queue was long when it began. What it takes goes to
+//! the end of its own queue. So an actor that is woken from outside waits for the rest of a round
+//! and for the next one, however busy the other actors are.
 
 use std::cell::{Cell, UnsafeCell};
 use std::collections::VecDeque;
@@ -33,19 +33,19 @@ use crate::sync::{
 
 /// What can be scheduled.
 pub(crate) trait Activate: Send + Sync {
-    /// Runs it for a while. Says whether it has to be scheduled again.
+    /// Runs it for a while. True if it has to be scheduled again.
     fn activate(self: Arc<Self>) -> bool;
 }
 
 pub(crate) type Task = Arc<dyn Activate>;
 
-/// So many activations out of the slot one after the other, if somebody else waits.
+/// This many activations in a row come from the slot, if others wait.
 const SLOT_TURNS: u32 = 16;
-/// So often a worker looks again, and lets other threads run, before it sleeps: waking it costs as
-/// much as some hundred messages.
+/// A worker looks this often, and lets other threads run, before it sleeps: waking it costs as much
+/// as some hundred messages.
 const SEARCHES: u32 = 4;
 
-/// The stack of a thread, of which only what is used costs memory. Actors receive messages by
+/// The stack size of a thread; only the part that is used costs memory. Actors receive messages by
 /// value, and an unoptimised build keeps several copies of a large one.
 const STACK: usize = 16 << 20;
 
@@ -157,7 +157,7 @@ impl Tally {
 /// actor or a future that wakes itself forever must not keep the caller.
 pub(crate) const LAST_TURNS: usize = 1 << 20;
 
-/// Runs what is scheduled in the order in which it was, on the thread that asks for it.
+/// Runs actors in the order in which they were scheduled, on the thread that asks for it.
 pub(crate) struct Manual {
     queue: Mutex<VecDeque<Task>>,
     running: Mutex<Option<thread::ThreadId>>,
@@ -219,7 +219,7 @@ struct Worker {
     queue: Queue<Task>,
     /// The thread's own, and never borrowed while foreign code runs.
     slot: UnsafeCell<Option<Task>>,
-    /// What runs now blocks, or takes long: until its turn is over nothing must wait for this
+    /// The actor that runs blocks, or takes long: until its turn is over nothing must wait for this
     /// thread.
     blocks: Cell<bool>,
     watch: Watch,
@@ -266,7 +266,7 @@ pub(crate) fn is_no_turn() {
     with_watch(Watch::pause);
 }
 
-/// Until this is dropped, time does not count as that of the message that is received now.
+/// Until this is dropped, time does not count for the message that is being received.
 pub(crate) struct Forgiven {
     since: Instant,
 }
@@ -292,8 +292,8 @@ pub(crate) fn polled_and_pending() {
     }
 }
 
-/// Whether actors share the calling thread, of whatever system. One that waits there for another
-/// might keep it from the thread that it needs.
+/// Whether actors, of any system, share the calling thread. An actor that waits there for another
+/// might keep that one from the thread that it needs.
 pub(crate) fn is_shared_thread() -> bool {
     with_current(|worker| !worker.shared.own).unwrap_or(false)
 }

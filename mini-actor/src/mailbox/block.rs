@@ -10,10 +10,11 @@
 //! | 336 | 3 |
 //! | more | 1 |
 //!
-//! A block has at most a kibibyte, unless a single message is larger. An idle actor keeps one
-//! block, so many actors with large messages cost little more than many with small ones.
+//! A block has at most a kibibyte, unless a single message is larger. An idle mailbox keeps two
+//! blocks at most, so very many actors with large messages cost little more than as many with small
+//! ones.
 //!
-//! A block is made on the heap, slot by slot. It never lies on a stack, which a message of some
+//! A block is built on the heap, slot by slot, and never on a stack, which a message of some
 //! mebibytes would overflow.
 
 use std::alloc::{Layout, handle_alloc_error};
@@ -26,7 +27,7 @@ use crate::sync::{
     nobody_looks_at, write_uninit,
 };
 
-/// The initial state: nobody has put anything in.
+/// The initial state: empty.
 const EMPTY: u8 = 0;
 /// The message is there.
 const FULL: u8 = 1;
@@ -152,8 +153,8 @@ impl<T> Block<T> {
     pub(super) const SLOTS: u64 = {
         let size = size_of::<Slot<T>>();
         if CHECKED {
-            // Few enough that a model meets the end of a block, and once the extreme. (A checker's
-            // slots are larger.)
+            // Few enough that a model reaches the end of a block, and in one case the extreme. (A
+            // checker's slots are larger.)
             if size_of::<T>() <= 8 { 3 } else { 1 }
         } else {
             match size {
@@ -190,7 +191,7 @@ impl<T> Block<T> {
             (&raw mut (*block).depth).write(AtomicUsize::new(0));
         }
         for number in 0..Self::SLOTS {
-            // SAFETY: there are so many slots, in memory that was just allocated. Only their states
+            // SAFETY: there are `SLOTS` slots, in memory that was just allocated. Only their states
             // are written: the messages come later, and may be large.
             unsafe {
                 let slot = Self::slot(block, number).cast_mut();
@@ -228,7 +229,7 @@ impl<T> Block<T> {
         // What stands for an atomic in a model has something to drop.
         if needs_drop::<Slot<T>>() || needs_drop::<Self>() {
             for number in 0..Self::SLOTS {
-                // SAFETY: there are so many slots, and nobody else has the block.
+                // SAFETY: there are `SLOTS` slots, and nobody else has the block.
                 unsafe { ptr::drop_in_place(Self::slot(block, number).cast_mut()) };
             }
             // SAFETY: nobody else has the block. Its head has no slots of its own.
@@ -238,7 +239,7 @@ impl<T> Block<T> {
         unsafe { dealloc(block.cast(), Self::LAYOUT) };
     }
 
-    /// Frees a chain of blocks, and says how many they were.
+    /// Frees a chain of blocks, and returns how many there were.
     ///
     /// # Safety
     ///

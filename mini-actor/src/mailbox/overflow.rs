@@ -37,29 +37,28 @@ use std::time::Duration;
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Overflow {
-    /// Gives it back to the sender in the error.
+    /// Gives the message back to the sender in the error.
     Fail,
-    /// Lets the sending thread wait for room, so long at most; then gives the message back.
-    /// (`Duration::MAX` waits forever.) For whoever could keep the receiver from making room it is
-    /// [`Fail`](Self::Fail): an actor, a closure or a piped future on a thread that actors share,
-    /// the timer thread, the actor itself, and a sender in virtual time never wait. An actor that
-    /// is to wait has a thread of its own ([`Props::pinned`](crate::Props::pinned)); it does not
-    /// wait either while the receiver is restarted and its children have not all stopped: it may be
-    /// one of these, whose end the restart waits for.
+    /// Makes the sending thread wait for room, at most this long ([`Duration::MAX`]: forever), and
+    /// then gives the message back. A sender that could keep the receiver from making room does not
+    /// wait; for it this is [`Fail`](Self::Fail). Such senders are the receiver itself, the timer
+    /// thread, senders in virtual time, and every actor, closure or piped future on a thread that
+    /// actors share. A [pinned](crate::Props::pinned) actor waits, unless the receiver is
+    /// restarting and waits for its children to stop: the sender may be one of them.
     Block(#[cfg_attr(feature = "serde", serde(with = "humantime_serde"))] Duration),
     /// Makes the message a dead letter.
     DropNewest,
-    /// Accepts it, and makes the oldest message in the mailbox a dead letter.
+    /// Accepts the message, and makes the oldest one in the mailbox a dead letter.
     DropOldest,
 }
 
 /// How many messages a mailbox holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum Capacity {
-    /// As many as the memory holds.
+    /// No limit but the memory.
     #[default]
     Unbounded,
-    /// So many, at least 1, with a policy for more. Signals and timers of the actor itself do not
-    /// count.
+    /// This many, at least 1, and a policy for when it is full. Signals, and the actor's own
+    /// timers, do not count.
     Bounded(usize, Overflow),
 }

@@ -1,4 +1,4 @@
-//! The mailbox: a queue, and the word that says whether somebody has to run the actor.
+//! The mailbox: a queue, and the word that says whether a thread has to run the actor.
 //!
 //! # The run word
 //!
@@ -17,50 +17,48 @@
 //!   left to do.
 //! - *Suspended*: messages are accepted and wake nobody. The activation sets it while the actor
 //!   waits to be restarted, and clears it.
-//! - *Bare*: there is no block yet. A new mailbox has it; the sender that hangs the first block on
+//! - *Bare*: there is no block yet. A new mailbox has it; the sender that appends the first block
 //!   clears it, in the step that gives it the right to.
 //! - *Trimming*: the activation has the spare blocks. It sets this when it is about to end and
 //!   there are too many of them, and clears it in the step in which it ends or finds more to do.
 //!
 //! One compare-and-swap takes a slot, or a run of slots, and sets *scheduled*. So "is there more"
-//! and "does somebody look" are one word and cannot disagree: no message can be left in a mailbox
-//! that nobody looks into. While *scheduled* is set there is exactly one activation, waiting or
+//! and "is a thread looking" are one word and cannot disagree: no message can be left in a mailbox
+//! that no thread looks into. While *scheduled* is set there is exactly one activation, waiting or
 //! running. Because closing is in the same word, the position at closing is final: what was
 //! accepted lies before it, and everything else was refused and given back.
 //!
 //! # The queue
 //!
 //! A list of blocks of slots, as in crossbeam's `SegQueue`. The sender that takes the last slot of
-//! a block, alone or with others before it, hangs the next block on. Until that is done the
-//! position stands on a place that is no slot, and others wait for the few instructions that it
-//! takes. A slot is written after it was taken: in between, the activation finds it empty although
-//! the position is beyond it, ends, and is scheduled again.
+//! a block, alone or with others before it, appends the next block. Until that is done the position
+//! is one that is no slot's, and others wait for the few instructions that it takes. A slot is
+//! written after it was taken: in between, the activation finds it empty although the position is
+//! beyond it, ends, and is scheduled again.
 //!
 //! The reader's side belongs to the one activation; only a mailbox that drops its oldest message
 //! lets senders read as well, and has a lock for it.
 //!
 //! # The first block
 //!
-//! A new mailbox has none: many actors are spawned and told nothing for a long time. Its position
-//! stands behind the last slot of a block that never was, on a place that is no slot, and *bare*
-//! says that nobody is about to hang a block on. The sender that clears *bare* gains the right to,
-//! which is the same right that the taker of a last slot has. So there is at most one thread with
-//! that right at any time:
+//! A new mailbox has none, because many actors are spawned and get no message for a long time. Its
+//! position is the one behind the last slot of a block that never was, which is no slot's, and
+//! *bare* says that no thread is appending a block. The sender that clears *bare* gains that right,
+//! the same that the taker of a last slot has. So at most one thread has it at any time:
 //!
-//! > The position stands on a place that is no slot exactly while *bare* is set or one thread is
-//! > hanging a block on.
+//! > The position is no slot's exactly while *bare* is set or one thread is appending a block.
 //!
 //! # Spare blocks
 //!
-//! A block that has been read is put on a stack of spare ones, of which the next to hang a block on
-//! takes all; so a mailbox in use allocates nothing. A burst leaves many. They belong to two sides:
-//! the stack to the reader, who alone pushes, and what was taken from it to whoever has the right
-//! to hang blocks on. When an activation finds nothing left to do and there are more spare blocks
-//! than `KEPT`, it takes that right for a moment, by *trimming*: while that is set nobody takes a
-//! last slot.
+//! A block that has been read goes onto a stack of spare ones. The next thread that appends a block
+//! takes all of them, so a mailbox in use allocates nothing. A burst leaves many. They belong to
+//! two sides: the stack to the reader, which alone pushes, and what was taken from it to the thread
+//! that has the right to append blocks. When an activation finds nothing left to do and there are
+//! more spare blocks than `KEPT`, it takes that right for a moment, by *trimming*: while that is
+//! set no sender takes a last slot.
 //!
-//! > The list of spare blocks that were taken off the stack belongs to the thread that hangs a
-//! > block on, or to the activation while *trimming* is set. *Trimming* is set only on a position
+//! > The list of spare blocks that were taken off the stack belongs to the thread that appends
+//! > a block, or to the activation while *trimming* is set. *Trimming* is set only on a position
 //! > that is a slot's.
 //!
 //! So no thread can hold a reference to a spare block when the activation frees it.
@@ -124,9 +122,9 @@ pub(crate) enum Sent {
 #[repr(C)]
 struct Tail<T> {
     word: AtomicU64,
-    /// The block of the word's position, unless that is no slot.
+    /// The block of the word's position, unless that is no slot's.
     block: AtomicPtr<Block<T>>,
-    /// Spare blocks. For the thread that hangs a block on, or trims.
+    /// Spare blocks. For the thread that appends a block, or trims.
     free: AtomicPtr<Block<T>>,
 }
 
@@ -157,11 +155,11 @@ struct Bound {
 
 #[derive(Default)]
 struct Waiting {
-    /// Whether actors that send must not wait at present.
+    /// Whether sending actors must not wait now.
     barred: bool,
     /// The number of the next future that waits.
     next: u64,
-    /// Of futures, by their numbers, so that one that is dropped can be removed.
+    /// Those of futures, by their numbers, so that one that is dropped can be removed.
     wakers: BTreeMap<u64, Waker>,
 }
 
@@ -213,12 +211,12 @@ impl<const BYTES: usize> Gap<BYTES> {
     const NEW: Self = Self([MaybeUninit::uninit(); BYTES]);
 }
 
-/// What is written seldom. Between the senders' side and the reader's, so that these do not lie on
-/// neighbouring cache lines, which some processors fetch together.
+/// What is rarely written. It lies between the senders' side and the reader's, so that these are
+/// not on neighbouring cache lines, which some processors fetch together.
 #[repr(C)]
 struct Middle<T> {
     bound: Option<Box<Bound>>,
-    /// Blocks that have been read, for the next thread that hangs a block on and finds `free`
+    /// Blocks that have been read, for the next thread that appends a block and finds `free`
     /// empty: it takes all.
     spare: AtomicPtr<Block<T>>,
     /// The first block, once there is one.
@@ -243,18 +241,18 @@ impl<T> Mailbox<T> {
         let blocks = SPARE_BYTES / Block::<T>::LAYOUT.size();
         if blocks < SPARE_BLOCKS { blocks } else { SPARE_BLOCKS }
     };
-    /// How many spare blocks a mailbox keeps that is not in use: enough for an actor that gets few
-    /// messages at a time.
+    /// How many spare blocks an idle mailbox keeps: enough for an actor that gets few messages at a
+    /// time.
     const KEPT: usize = if Block::<T>::LAYOUT.size() <= KEPT_BYTES { 1 } else { 0 };
 
-    /// How many messages lie before a position. The first is that of the place behind a block that
+    /// How many messages lie before a position. The first position is the one behind a block that
     /// never was.
     const fn count(position: u64) -> u64 {
         position / Block::<T>::LAP * Block::<T>::SLOTS + position % Block::<T>::LAP
             - Block::<T>::SLOTS
     }
 
-    /// Whether the word's position is no slot, so that a block is hung on or missing.
+    /// Whether the word's position is no slot's: a block is being appended, or there is none yet.
     const fn is_between_blocks(word: u64) -> bool {
         word / ONE % Block::<T>::LAP == Block::<T>::SLOTS
     }
@@ -324,7 +322,7 @@ impl<T> Mailbox<T> {
         Self::count(self.tail.word.load(Ordering::Acquire) / ONE)
     }
 
-    /// How many messages wait, including those that an activation is working off just now.
+    /// How many messages wait, including those that an activation is working off now.
     pub(crate) fn depth(&self) -> u64 {
         // Relaxed: a statistic. Read in this order it can only be too large.
         let taken = self.head.taken.load(Ordering::Relaxed);
@@ -344,11 +342,11 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// Puts in the next messages, as many as go into one block of slots and are wanted, at least
-    /// one. Their slots are taken at once: nothing of other senders comes in between. Returns how
-    /// many they were; takes none if it refuses.
+    /// Puts in the next messages: as many as fit into one block of slots and are wanted, at least
+    /// one. Their slots are taken at once, so no message of another sender comes in between.
+    /// Returns how many it took; none if it refuses.
     ///
-    /// `messages` has as many as are wanted, and does not panic.
+    /// `messages` yields as many as are wanted, and does not panic.
     pub(crate) fn send_some(
         &self,
         wanted: usize,
@@ -372,7 +370,7 @@ impl<T> Mailbox<T> {
         Ok((taken, sent))
     }
 
-    /// Puts in what `make` makes of `given`, or gives that back.
+    /// Puts in what `make` makes of `given`, or gives `given` back.
     pub(crate) fn send_with<P, B: Parcel<T>>(
         &self,
         given: P,
@@ -397,15 +395,15 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// Takes slots that lie behind each other in a block: as many as are wanted, or as there is
-    /// room for. Returns the first, and how many they are, at least one.
+    /// Takes consecutive slots of a block: as many as are wanted, or as there is room for. Returns
+    /// the first, and their number, at least one.
     #[inline]
     fn reserve(&self, wanted: usize) -> Result<(*const Slot<T>, usize, Sent), Refused> {
         let tail = &self.tail;
         let mut made: *mut Block<T> = ptr::null_mut();
         let mut spins = 0;
-        // Acquire, here and below: the block of this position is seen as the sender that hung it on
-        // left it.
+        // Acquire, here and below: the block of this position is seen as the sender that appended
+        // it left it.
         let mut word = tail.word.load(Ordering::Acquire);
         let result = loop {
             if word & CLOSED != 0 {
@@ -415,9 +413,9 @@ impl<T> Mailbox<T> {
             let offset = position % Block::<T>::LAP;
             if offset == Block::<T>::SLOTS {
                 word = if word & BARE != 0 {
-                    self.hang_first(word, &mut made)
+                    self.append_first(word, &mut made)
                 } else {
-                    // Somebody hangs the next block on.
+                    // Another thread appends the next block.
                     relax(&mut spins);
                     tail.word.load(Ordering::Acquire)
                 };
@@ -469,7 +467,7 @@ impl<T> Mailbox<T> {
                         // SAFETY: our slots in it have not been filled, so the block is there.
                         // Relaxed: published by our slots' states.
                         unsafe { &*block }.next.store(next, Ordering::Relaxed);
-                        self.hung(next);
+                        self.appended(next);
                     }
                     let sent = if word & (SCHEDULED | SUSPENDED) == 0 {
                         Sent::Schedule
@@ -491,16 +489,16 @@ impl<T> Mailbox<T> {
         result
     }
 
-    /// Hangs the first block on, unless somebody else is faster. Returns the word as it is then.
+    /// Appends the first block, unless another thread is faster. Returns the word as it is then.
     /// The block comes from `made`, or is left there if it is not used.
     #[cold]
-    fn hang_first(&self, word: u64, made: &mut *mut Block<T>) -> u64 {
+    fn append_first(&self, word: u64, made: &mut *mut Block<T>) -> u64 {
         debug_assert!(word & BARE != 0 && Self::is_between_blocks(word));
         if made.is_null() {
             // Before the exchange, so that others need not wait for the allocation.
             *made = Block::new();
         }
-        // AcqRel: as for every step that gives the right to hang a block on. The loser goes on with
+        // AcqRel: as for every step that gives the right to append a block. The loser goes on with
         // the word that it finds, so it sees the block that belongs to it.
         let claimed = word & !BARE;
         match self.tail.word.compare_exchange(word, claimed, Ordering::AcqRel, Ordering::Acquire) {
@@ -508,23 +506,23 @@ impl<T> Mailbox<T> {
                 let first = self.new_block(made);
                 // Release: the reader may find it before it sees a message in it.
                 self.middle.first.store(first, Ordering::Release);
-                self.hung(first);
+                self.appended(first);
                 self.tail.word.load(Ordering::Acquire)
             }
             Err(now) => now,
         }
     }
 
-    /// The position moves on from the place that is no slot to the first slot of this block. For
-    /// the thread that hangs it on.
-    fn hung(&self, block: *mut Block<T>) {
+    /// The position moves on from the one that is no slot's to the first slot of this block. For
+    /// the thread that appends it.
+    fn appended(&self, block: *mut Block<T>) {
         // Relaxed: published by the addition below.
         self.tail.block.store(block, Ordering::Relaxed);
         // Release: a sender that sees the new lap sees its block.
         self.tail.word.fetch_add(ONE, Ordering::Release);
     }
 
-    /// A block that has just been made, here or before. For the thread that hangs it on.
+    /// A block that has just been made, here or before. For the thread that appends it.
     fn new_block(&self, made: &mut *mut Block<T>) -> *mut Block<T> {
         // Relaxed: a number that only says when to look.
         self.middle.blocks.fetch_add(1, Ordering::Relaxed);
@@ -534,11 +532,11 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// A block that has been used before. For the thread that hangs it on: there is one at a time,
+    /// A block that has been used before. For the thread that appends it: there is one at a time,
     /// and each comes after the one before by way of the word.
     fn spare_block(&self) -> Option<*mut Block<T>> {
         let free = &self.tail.free;
-        // Relaxed: the list belongs to the thread that hangs a block on.
+        // Relaxed: the list belongs to the thread that appends a block.
         let mut block = free.load(Ordering::Relaxed);
         if block.is_null() {
             // Acquire: all of them as their readers left them.
@@ -612,8 +610,7 @@ impl<T> Mailbox<T> {
     /// The caller is the mailbox's one activation, and has set *trimming*.
     unsafe fn take_spare_blocks(&self) -> [*mut Block<T>; 2] {
         debug_assert!(self.tail.word.load(Ordering::Relaxed) & TRIMMING != 0);
-        // Senders that evict messages push on the stack as well, and look at what lies on top of
-        // it.
+        // Senders that evict messages push onto the stack as well, and look at its top.
         let _reader =
             self.middle.bound.as_ref().filter(|it| it.evicts()).map(|bound| bound.lock.lock());
         let free = &self.tail.free;
@@ -629,20 +626,20 @@ impl<T> Mailbox<T> {
         let next = unsafe { &(*keep).next };
         let rest = next.load(Ordering::Relaxed);
         next.store(ptr::null_mut(), Ordering::Relaxed);
-        // Relaxed: seen by the next to hang a block on through the word.
+        // Relaxed: the next to append a block sees it through the word.
         free.store(keep, Ordering::Relaxed);
         [rest, other]
     }
 
-    /// Waits until there may be room, or the mailbox is closed; until `deadline` at most. `false`
-    /// when that is over, or the sender is an actor and these must not wait.
+    /// Waits until there may be room or the mailbox is closed, but not beyond `deadline`. `false`
+    /// if that has passed, or if the sender is an actor and actors must not wait.
     pub(crate) fn wait_for_room(&self, deadline: Option<Instant>, actor: bool) -> bool {
         let Some(bound) = &self.middle.bound else {
             return true;
         };
         let mut guard = bound.lock.lock();
-        // SeqCst fence, pairs with the one in `make_room`: either the reader sees us waiting, or we
-        // see the room that it made.
+        // SeqCst fence, pairs with the one in `wake_waiting`: either the reader sees us waiting, or
+        // we see the room that it made.
         bound.waiting.fetch_add(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         let mut in_time = true;
@@ -716,7 +713,7 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// Lets actors that send wait for room, or no longer, those included that do.
+    /// Allows or forbids actors to wait here for room; forbidding it wakes those that do.
     pub(crate) fn let_actors_wait(&self, wait: bool) {
         if let Some(bound) = &self.middle.bound {
             bound.lock.lock().barred = !wait;
@@ -823,7 +820,7 @@ impl<T> Mailbox<T> {
                 if first.is_null() {
                     return None;
                 }
-                // From the place behind a block that never was.
+                // From the position behind a block that never was.
                 *next = Next { position: next.position + 1, block: first };
             }
             loop {
@@ -899,8 +896,8 @@ impl<T> Mailbox<T> {
         // AcqRel: see `is_closed`.
         let mut word = self.tail.word.fetch_or(CLOSED, Ordering::AcqRel);
         let mut spins = 0;
-        // A sender that hangs a block on moves the position once more, over the place that is no
-        // slot. In a bare mailbox there is none, and will be none.
+        // A sender that appends a block moves the position once more, over the one that is no
+        // slot's. In a bare mailbox there is no such sender, and there will be none.
         while Self::is_between_blocks(word) && word & BARE == 0 {
             relax(&mut spins);
             word = self.tail.word.load(Ordering::Acquire);
@@ -911,7 +908,8 @@ impl<T> Mailbox<T> {
         Self::count(word / ONE)
     }
 
-    /// Lets messages wait without waking the actor, or no longer. The activation's.
+    /// Sets or clears *suspended*: whether messages wait without waking the actor. For the
+    /// activation.
     pub(crate) fn suspend(&self, suspended: bool) {
         if suspended {
             self.tail.word.fetch_or(SUSPENDED, Ordering::AcqRel);
@@ -920,14 +918,13 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// Ends an activation. Says whether there has to be another one; if not, the caller must not
-    /// touch the actor any more.
+    /// Ends an activation. True if there has to be another one; if not, the caller must not touch
+    /// the actor any more.
     ///
-    /// `seen` is the position up to which the activation has done all that there is to do, as it
-    /// read it before that: a stop or a timer whose turn comes at a later one has not been looked
-    /// at. The position itself may have moved on since then without a message for the actor, past a
-    /// slot that has none, or because a sender evicted the oldest message. `None` if there is more
-    /// to do in any case.
+    /// `seen` is the position up to which the activation has done everything, as it read it before
+    /// it looked: it has not looked at a stop or a timer whose turn comes at a later position. The
+    /// position may have moved on since then without a message for the actor: past an empty slot,
+    /// or because a sender evicted the oldest message. `None` if there is more to do in any case.
     ///
     /// # Safety
     ///
@@ -955,7 +952,7 @@ impl<T> Mailbox<T> {
             let empty = Self::count(word / ONE) == seen || word & SUSPENDED != 0;
             if word & SIGNAL != 0 || !empty {
                 if trimming != 0 {
-                    // Release: the next to hang a block on sees the spare blocks as they are now.
+                    // Release: the next to append a block sees the spare blocks as they are now.
                     self.tail.word.fetch_and(!TRIMMING, Ordering::Release);
                 }
                 break true;
@@ -964,7 +961,7 @@ impl<T> Mailbox<T> {
                 trimming == 0 && self.has_too_many_blocks() && !Self::is_between_blocks(word);
             let next = if trim { word | TRIMMING } else { word & !(SCHEDULED | TRIMMING) };
             // Release: the next activation sees what this one did. Acquire: when *trimming* is set,
-            // the spare blocks are seen as the last to hang a block on left them.
+            // the spare blocks are seen as the last to append a block left them.
             match self.tail.word.compare_exchange_weak(
                 word,
                 next,

@@ -17,9 +17,9 @@ use crate::sync::{Arc, Ordering, Weak, real_now};
 
 /// A reference to an actor that receives messages of type `M`. Cheap to clone, `Send` and `Sync`.
 ///
-/// It does not decide how long the actor lives: an actor runs until it is stopped, stops itself,
-/// panics, or its system is closed. Two references are equal if they refer to the same actor; a
-/// later actor of the same path is another one.
+/// It does not keep the actor alive: an actor runs until it is stopped, stops itself, panics, or
+/// its system is closed. Two references are equal if they refer to the same actor; a later actor
+/// with the same path is a different one.
 ///
 /// # Examples
 ///
@@ -74,9 +74,9 @@ pub struct ActorRef<M> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ActorMetrics {
-    /// Messages that wait in the mailbox, including those that are being worked off just now.
+    /// Messages that wait in the mailbox, including those that the actor is working off now.
     pub mailbox_depth: u64,
-    /// Messages received, or being received. One that was stashed counts once.
+    /// Messages received, including the one that is being received. A stashed message counts once.
     pub processed: u64,
     /// How often it was restarted.
     pub restarts: u64,
@@ -87,9 +87,9 @@ impl<M: Send + 'static> ActorRef<M> {
         Self { cell }
     }
 
-    /// Puts a message into the actor's mailbox. Never waits for the actor, which receives it on a
-    /// thread of the system; only a full mailbox with [`Overflow::Block`](crate::Overflow::Block)
-    /// lets the caller wait for room.
+    /// Puts a message into the actor's mailbox. It does not wait for the actor, which receives the
+    /// message on a thread of the system. Only if the mailbox is full and its policy is
+    /// [`Overflow::Block`](crate::Overflow::Block), the caller waits for room.
     ///
     /// # Ordering
     ///
@@ -98,16 +98,17 @@ impl<M: Send + 'static> ActorRef<M> {
     /// # Errors
     ///
     /// [`SendError`] gives the message back if the actor has stopped, or if its mailbox is full and
-    /// its policy is to say so. A message that was accepted and that the actor does not live to
-    /// receive becomes a dead letter.
+    /// its policy is to fail. An accepted message that the actor does not live to receive becomes a
+    /// dead letter.
     #[inline]
     pub fn tell(&self, message: M) -> Result<(), SendError<M>> {
         let sent = self.cell.send(message, Wait::Until(None));
         sent.map_err(|(reason, message)| SendError::new(message, reason, &self.cell.path))
     }
 
-    /// Sends like [`tell`](Self::tell), but never waits for room: a full mailbox that blocks is
-    /// treated like one that [fails](crate::Overflow::Fail).
+    /// Sends like [`tell`](Self::tell), but never waits for room:
+    /// [`Overflow::Block`](crate::Overflow::Block) is treated like
+    /// [`Overflow::Fail`](crate::Overflow::Fail).
     ///
     /// # Errors
     ///
@@ -143,14 +144,15 @@ impl<M: Send + 'static> ActorRef<M> {
     /// Sends like [`tell`](Self::tell), as soon as there is room. If the mailbox is full and its
     /// policy is [`Fail`](crate::Overflow::Fail) or [`Block`](crate::Overflow::Block), the future
     /// waits, without a limit and without occupying a thread. Nothing is sent before it is polled;
-    /// dropping it withdraws the message. Senders that wait get room in no particular order.
+    /// dropping it withdraws the message. Waiting senders get room in no particular order.
     ///
-    /// An actor that has to wait pipes it: [`Context::pipe_to_self`](crate::Context::pipe_to_self).
+    /// An actor does not await it, but pipes it:
+    /// [`Context::pipe_to_self`](crate::Context::pipe_to_self).
     ///
     /// # Errors
     ///
-    /// The future gives a [`SendError`] if the actor stops before there is room. An actor that
-    /// blocks on it with an executor of its own also gets one where it must not wait at all: see
+    /// The future yields a [`SendError`] if the actor stops before there is room. An actor that
+    /// blocks on it with an executor of its own also gets one where it must not wait: see
     /// [`Overflow::Block`](crate::Overflow::Block).
     ///
     /// # Examples
@@ -181,9 +183,9 @@ impl<M: Send + 'static> ActorRef<M> {
         Telling { cell: Arc::clone(&self.cell), message: Some(message), place: None }
     }
 
-    /// Stops the actor after what is in its mailbox now. Its children are stopped first; while they
-    /// are, it goes on receiving. Then its mailbox is closed: what had been accepted until then is
-    /// received, everything later comes back to its sender. So a stop loses no message.
+    /// Stops the actor when it has received what is in its mailbox now. Its children are stopped
+    /// first; meanwhile it goes on receiving. Then its mailbox is closed: messages accepted until
+    /// then are received, later ones come back to their senders. So a stop loses no message.
     ///
     /// Stopping an actor that is stopping or has stopped does nothing.
     pub fn stop(&self) {
@@ -191,18 +193,18 @@ impl<M: Send + 'static> ActorRef<M> {
     }
 
     /// Stops the actor before its next message. What is in its mailbox becomes dead letters, and
-    /// its children are killed. The message that it is just receiving is not interrupted.
+    /// its children are killed. The message that it is receiving is not interrupted.
     pub fn kill(&self) {
         self.cell.send_signal(Signal::Kill(StopReason::Killed));
     }
 
-    /// Whether the actor receives nothing any more: it has stopped, or is about to and has closed
-    /// its mailbox.
+    /// Whether the actor accepts no more messages: it has stopped, or is about to stop and has
+    /// closed its mailbox.
     pub fn is_stopped(&self) -> bool {
         self.cell.mailbox.is_closed()
     }
 
-    /// The end of the actor, to be waited for by a thread or a task. It is over when the actor has
+    /// The end of the actor, for a thread or a task to wait for. It is ready when the actor has
     /// been dropped and its name is free.
     pub fn termination(&self) -> Termination {
         let shot = Arc::new(OneShot::new());
@@ -227,7 +229,7 @@ impl<M: Send + 'static> ActorRef<M> {
         self.cell.name()
     }
 
-    /// Where it stands among all actors of its system: `/parent/child`.
+    /// Its place in the tree of its system: `/parent/child`.
     pub fn path(&self) -> &str {
         &self.cell.path
     }
@@ -252,14 +254,14 @@ impl<M: Send + 'static> ActorRef<M> {
         WeakActorRef { cell: Arc::downgrade(&self.cell) }
     }
 
-    /// A reference for senders who know a part of the protocol only.
+    /// A reference for senders that know only a part of the protocol.
     pub fn recipient<P: Into<M> + Send + 'static>(&self) -> Recipient<P> {
         self.map(Into::into)
     }
 
-    /// A reference for senders of something else, of which `map` makes this actor's messages. It
-    /// runs on the sender's thread, and must be short: until it returns, later messages to the
-    /// actor wait. What it sends itself never waits for room.
+    /// A reference for senders of another type, which `map` turns into this actor's messages. `map`
+    /// runs on the sender's thread, and should be short: until it returns, later messages to the
+    /// actor wait. What `map` itself sends never waits for room.
     pub fn map<P: Send + 'static>(
         &self,
         map: impl Fn(P) -> M + Send + Sync + 'static,
@@ -295,8 +297,8 @@ impl<M> Hash for ActorRef<M> {
 
 show!([M] ActorRef<M>, "ActorRef", |it| path: &*it.cell.path);
 
-/// A reference to an actor that does not keep its memory. Actors live as long as they do, whoever
-/// refers to them; this is for those who hold very many references for a long time.
+/// A reference to an actor that does not keep its memory. (No reference keeps an actor alive.) Use
+/// it to hold very many references for a long time.
 ///
 /// # Examples
 ///
@@ -337,7 +339,7 @@ impl<M> Clone for WeakActorRef<M> {
 
 show!([M] WeakActorRef<M>, "WeakActorRef", |it| actor: it.upgrade());
 
-/// An actor to be [watched](crate::Context::watch). Made of an [`ActorRef`] or a [`Recipient`].
+/// An actor to [watch](crate::Context::watch): an [`ActorRef`] or a [`Recipient`].
 pub struct Watched(pub(crate) Arc<dyn Resident>);
 
 impl<M: Send + 'static> From<&ActorRef<M>> for Watched {
@@ -381,7 +383,7 @@ impl<P, M: Send + 'static, F: Fn(P) -> M + Send + Sync> Accept<P> for Mapped<M, 
     }
 }
 
-/// A reference to an actor by a part of its protocol: what it is sent is made into a message of the
+/// A reference to an actor by a part of its protocol: each message is converted into one of the
 /// actor's. Made by [`ActorRef::recipient`] and [`ActorRef::map`]. Cheap to clone, `Send` and
 /// `Sync`.
 ///
@@ -418,11 +420,11 @@ pub struct Recipient<P> {
 }
 
 impl<P> Recipient<P> {
-    /// Sends, as [`ActorRef::tell`].
+    /// Sends a message, like [`ActorRef::tell`].
     ///
     /// # Errors
     ///
-    /// [`SendError`] gives back what was handed in, before it was made into a message.
+    /// [`SendError`] gives the message back, as it was before the conversion.
     pub fn tell(&self, given: P) -> Result<(), SendError<P>> {
         let sent = self.target.accept(given, Wait::Until(None));
         sent.map_err(|(reason, given)| SendError::new(given, reason, self.target.home().path()))
@@ -433,12 +435,12 @@ impl<P> Recipient<P> {
         self.target.home().path()
     }
 
-    /// The number of the actor; the same as [`ActorRef::id`].
+    /// The number of the actor, as in [`ActorRef::id`].
     pub fn id(&self) -> u64 {
         self.target.home().id()
     }
 
-    /// Whether the actor receives nothing any more.
+    /// Whether the actor accepts no more messages.
     pub fn is_stopped(&self) -> bool {
         self.target.home().is_stopped()
     }
@@ -450,7 +452,7 @@ impl<P> Clone for Recipient<P> {
     }
 }
 
-/// Equal if they refer to the same actor, however they make its messages.
+/// Equal if they refer to the same actor, however they convert messages.
 impl<P> PartialEq for Recipient<P> {
     fn eq(&self, other: &Self) -> bool {
         self.id() == other.id()
@@ -511,7 +513,7 @@ impl<M: Send + 'static> Drop for Telling<M> {
 
 show!([M: Send + 'static] Telling<M>, "Telling", |it| path: &*it.cell.path);
 
-/// Settles a termination, also when its actor goes with a system that nobody runs any more.
+/// Settles a termination, even if its actor goes with a system that no thread runs any more.
 struct End(Arc<OneShot<StopReason>>);
 
 impl Drop for End {
@@ -522,8 +524,8 @@ impl Drop for End {
 
 /// The end of an actor, with the reason. Made by [`ActorRef::termination`].
 ///
-/// A future, on any executor; or [`wait`](Self::wait)ed for, by any number of threads. It answers
-/// as often as it is asked, also when it has been polled to its end.
+/// A future for any executor; any number of threads can also [`wait`](Self::wait) for it. It can be
+/// polled again after it was ready, and yields the same reason.
 ///
 /// # Examples
 ///
@@ -551,8 +553,8 @@ impl Drop for End {
 #[must_use = "it says when the actor has stopped to whoever waits for it"]
 pub struct Termination {
     shot: Arc<OneShot<StopReason>>,
-    /// The actor, and the number of this watcher there. Not a strong reference: a system that
-    /// nobody runs any more frees its actors, and that settles this as well.
+    /// The actor, and the number of this watcher there. Not a strong reference: a system that no
+    /// thread runs any more frees its actors, and that settles this as well.
     watched: Option<(Weak<dyn Resident>, u64)>,
 }
 
@@ -568,11 +570,11 @@ impl Drop for Termination {
 }
 
 impl Termination {
-    /// Blocks until the actor has stopped, so long at most (`Duration::MAX`: forever). `None` when
-    /// that is over.
+    /// Blocks until the actor has stopped, but not longer than `limit`; [`Duration::MAX`] is
+    /// forever. `None` if that has passed.
     ///
-    /// An actor must not wait for itself, nor for its parent; and in virtual time nobody must wait,
-    /// since time and actors are moved by the thread that would.
+    /// An actor must not wait for itself or its parent. In virtual time nothing must wait, because
+    /// the waiting thread is the one that moves time and runs actors.
     pub fn wait(&self, limit: Duration) -> Option<StopReason> {
         about_to_block();
         self.shot.wait_for_copy(real_now().checked_add(limit)).map(Self::reason)

@@ -1,4 +1,4 @@
-//! Questions: a message with a way back, and a limit for the answer.
+//! Questions: a message with a way back, and a time limit for the answer.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -23,7 +23,7 @@ use crate::sync::{Arc, Mutex, Ordering, real_now};
 /// What asker, answerer and timeout share.
 struct Question<T> {
     shot: OneShot<T>,
-    /// Set right after the question was made; taken by the first that has no more use for it.
+    /// Set right after the question was made; taken by the first party that has no more use for it.
     timer: Mutex<Option<Cancellable>>,
     /// For a thread that waits: closing ends the timer before it ends the question. `None` is
     /// never, or in virtual time.
@@ -66,8 +66,8 @@ impl<T: Send + 'static> Drop for GiveUp<T> {
     }
 }
 
-/// The way back to whoever asked: a part of the message of [`ActorRef::ask`], to be used once, at
-/// any time, from any thread. Dropping it tells the asker that there is no answer.
+/// The way back to the asker: a part of the message of [`ActorRef::ask`]. Use it once, at any time,
+/// from any thread. Dropping it tells the asker that there is no answer.
 ///
 /// # Examples
 ///
@@ -106,8 +106,8 @@ pub struct Reply<T: Send + 'static> {
 }
 
 impl<T: Send + 'static> Reply<T> {
-    /// Answers. An answer that comes after the timeout, or to an asker who does not wait any more,
-    /// becomes a dead letter.
+    /// Answers. If the timeout has passed, or the asker no longer waits, the answer becomes a dead
+    /// letter.
     pub fn send(mut self, answer: T) {
         let Some(question) = self.question.take() else {
             return;
@@ -121,7 +121,7 @@ impl<T: Send + 'static> Reply<T> {
         }
     }
 
-    /// Whether the asker still waits. If not, there is no need to find the answer.
+    /// Whether the asker still waits. If not, the answer need not be computed.
     pub fn is_wanted(&self) -> bool {
         self.question.as_ref().is_some_and(|question| question.shot.is_open())
     }
@@ -141,8 +141,9 @@ show!([T: Send + 'static] Reply<T>, "Reply", |it| asked: it.asked);
 
 /// The answer to a question. Made by [`ActorRef::ask`].
 ///
-/// A future, on any executor, which must not be polled again after it has ended; or
-/// [`wait`](Self::wait)ed for. Dropping it withdraws the question: an answer is then a dead letter.
+/// A future for any executor, which must not be polled again after it was ready; a thread can also
+/// [`wait`](Self::wait) for it. Dropping it withdraws the question: an answer is then a dead
+/// letter.
 ///
 /// # Examples
 ///
@@ -176,19 +177,19 @@ pub struct Ask<T: Send + 'static> {
 }
 
 impl<M: Send + 'static> ActorRef<M> {
-    /// Asks the actor: sends the message that `make` makes with a [`Reply`] in it, and gives what
-    /// will be answered, within `timeout`.
+    /// Asks the actor: sends the message that `make` makes with a [`Reply`] in it, and returns the
+    /// answer to come, within `timeout`.
     ///
     /// The timeout costs one scheduled timer, which the answer cancels. It is never early.
     ///
-    /// A full mailbox with [`Overflow::Block`](crate::Overflow::Block) lets the caller wait for
-    /// room as [`tell`](Self::tell) does, here and not in the future that it returns; that counts
-    /// as time of the question, and ends with it. Async code, which is not to block its thread,
-    /// asks actors whose mailbox has another policy.
+    /// If the mailbox is full and its policy is [`Overflow::Block`](crate::Overflow::Block), this
+    /// call waits for room, like [`tell`](Self::tell); the returned future does not. The wait
+    /// counts against `timeout`. Async code must not block its thread, so it asks actors whose
+    /// mailboxes have another policy.
     ///
     /// # Errors
     ///
-    /// [`AskError`], from the result, if the actor could not be asked, did not answer in time, or
+    /// The result is an [`AskError`] if the actor could not be asked, did not answer in time, or
     /// dropped the question.
     ///
     /// # Panics
@@ -234,7 +235,7 @@ impl<P> Recipient<P> {
     ///
     /// # Errors
     ///
-    /// [`AskError`], from the result, as for [`ActorRef::ask`].
+    /// The result is an [`AskError`], as for [`ActorRef::ask`].
     ///
     /// # Panics
     ///
@@ -323,20 +324,19 @@ impl<T: Send + 'static> Ask<T> {
         }))
     }
 
-    /// Blocks until the answer has come, or the timeout, also while the system is closed.
+    /// Blocks until the answer comes or the timeout has passed, even while the system is being
+    /// closed.
     ///
-    /// To be called by an actor only if it cannot be helped: it keeps a thread of the system from
-    /// others, and if all of them wait nobody answers.
-    /// [`Context::pipe_to_self`](crate::Context::pipe_to_self) does not wait.
+    /// Actors should avoid it: it occupies a thread of the system, and if all threads wait, no
+    /// actor answers. [`Context::pipe_to_self`](crate::Context::pipe_to_self) does not wait.
     ///
-    /// In virtual time it runs what can run now, and does not move time. If there is no answer
-    /// then, the question stays open, so that a test can move time and wait again.
+    /// In virtual time it runs everything that can run now, and does not move time. If there is no
+    /// answer then, the question stays open, so that a test can move time and wait again.
     ///
     /// # Errors
     ///
-    /// As for [`ActorRef::ask`]; and [`AskError::Restarting`] for an actor that waits. In virtual
-    /// time also [`AskError::WouldBlock`]; and once the answer has been returned,
-    /// [`AskError::NoAnswer`].
+    /// As for [`ActorRef::ask`]; [`AskError::Restarting`] if an actor waits; in virtual time also
+    /// [`AskError::WouldBlock`]; and [`AskError::NoAnswer`] once the answer has been returned.
     pub fn wait(&self) -> Result<T, AskError> {
         let question = self.state.as_ref().map_err(Clone::clone)?;
         if let Some(manual) = self.registry.dispatcher.as_manual() {
@@ -363,7 +363,7 @@ impl<T: Send + 'static> Ask<T> {
     }
 
     /// If the calling thread runs an actor, that actor waits. The wait ends if the actor that it
-    /// asked is being restarted and waits for its children.
+    /// asked is restarting and waits for its children.
     fn waits_here(&self, question: &Arc<Question<T>>) {
         // Relaxed, here and below: only the owner of this question sets and reads it.
         if Inside::any_actor()

@@ -15,10 +15,10 @@ use crate::sync::Arc;
 ///
 /// A due message goes from the timer thread straight into the mailbox, without a detour through a
 /// pool. A scheduled message does not keep its actor alive. If the actor has stopped when the
-/// message is due, or its mailbox is full and its policy is to fail or to wait, the message becomes
-/// a dead letter; a periodic send to an actor that has stopped ends by itself. Periodic sends do
-/// not wait for the actor to receive the one before; [`Context::timers`](crate::Context::timers)
-/// do.
+/// message is due, or its mailbox is full and its policy is to fail or to block, the message
+/// becomes a dead letter; a periodic send to an actor that has stopped ends by itself. Periodic
+/// sends do not wait until the actor has received the one before; those of
+/// [`Context::timers`](crate::Context::timers) do.
 ///
 /// Delays, lateness, order, cancelling and errors are those of [`lars_scheduler::Handle`].
 ///
@@ -106,10 +106,10 @@ impl Scheduler {
 
     /// Sends `message` to the actor once, `delay` from now.
     ///
-    /// When the system is closed before that, the message is sent then, unless the system's
-    /// [`close_policy`](crate::Builder::close_policy) says otherwise. (For the timeouts and ticks
-    /// of an actor itself, see [`Context::timers`](crate::Context::timers): those are never sent
-    /// before their time.)
+    /// If the system is closed before that, the message is sent then, unless the system's
+    /// [`close_policy`](crate::Builder::close_policy) says otherwise. (For an actor's own timeouts
+    /// and ticks use [`Context::timers`](crate::Context::timers): those are never sent before their
+    /// time.)
     ///
     /// # Errors
     ///
@@ -243,7 +243,7 @@ impl Scheduler {
     }
 
     /// Sends a clone of `message` after `initial`, and then every `interval`, without drift. Sends
-    /// that were missed, because the machine stood still, are all made up for.
+    /// that were missed because the machine stood still are all made up for.
     ///
     /// # Errors
     ///
@@ -285,9 +285,9 @@ impl Scheduler {
             .map_err(|refused| refused.map(|_| message))
     }
 
-    /// The scheduler itself, for closures; they run on the system's threads unless they say
-    /// otherwise, and when the system is closed before their time only if they are marked with
-    /// [`run_on_close`](lars_scheduler::Task::run_on_close).
+    /// The scheduler itself, for closures. They run on the system's threads unless they say
+    /// otherwise. When the system is closed before their time, only those marked with
+    /// [`run_on_close`](lars_scheduler::Task::run_on_close) run.
     pub fn timers(&self) -> &Handle {
         &self.timers
     }

@@ -59,7 +59,7 @@ impl System {
         &self.scheduler
     }
 
-    /// The name that the system was built with.
+    /// The system's name.
     pub fn name(&self) -> &str {
         &self.registry.name
     }
@@ -112,10 +112,10 @@ impl System {
         self.registry.paths()
     }
 
-    /// Calls `hook` with every dead letter from now on, on the thread that found out, until the
-    /// subscription is dropped. A hook that panics is logged. They are counted in any case. It may
-    /// send messages: a dead letter that comes of that, on its thread, is counted and logged, and
-    /// shown to no hook.
+    /// Calls `hook` with every dead letter from now on, on the thread that discovers it, until the
+    /// subscription is dropped. Dead letters are counted in any case. A panic of the hook is
+    /// logged. The hook may send messages. If that causes another dead letter on its thread, that
+    /// one is counted and logged but shown to no hook.
     pub fn on_dead_letter(
         &self,
         hook: impl Fn(&DeadLetter<'_>) + Send + Sync + 'static,

@@ -1,4 +1,4 @@
-//! What closing a system does, and what it says about it.
+//! What closing a system does, and its report.
 
 use std::fmt;
 use std::time::Duration;
@@ -42,7 +42,7 @@ pub enum ClosePolicy {
     DropPending,
 }
 
-/// What closing a system has done.
+/// What closing a system did.
 ///
 /// # Examples
 ///
@@ -76,22 +76,22 @@ pub struct CloseReport {
     pub repeats_ended: usize,
     /// Other timers that ended: those of actors and of questions, and closures.
     pub timers_ended: usize,
-    /// Messages received since closing began. Those that were being received then are not among
-    /// them.
+    /// Messages received since closing began, without those that were being received at that
+    /// moment.
     pub received: u64,
-    /// Messages that have become dead letters since closing began.
+    /// Messages that became dead letters since closing began.
     pub undelivered: u64,
-    /// Actors that lived when closing began and have stopped.
+    /// Actors that were alive when closing began and have stopped.
     pub actors_stopped: usize,
     /// The paths of those that have not, sorted.
     pub running: Vec<Arc<str>>,
     /// Threads of the system that have not ended, because of an actor, or of a closure or future
     /// that is running. (Those of pinned actors end with them and are not counted.)
     pub threads: usize,
-    /// Whether the system's own scheduler has handed back what it had. If a task occupies its
-    /// thread, it has not yet. True if somebody else owns the scheduler.
+    /// Whether the system's own scheduler has handed back its timers. False while a task occupies
+    /// its thread. True if the system does not own the scheduler.
     pub scheduler_stopped: bool,
-    /// Dead letters in all of the system's life.
+    /// Dead letters in the whole life of the system.
     pub dead_letters: u64,
 }
 
@@ -123,7 +123,7 @@ impl fmt::Display for CloseReport {
     }
 }
 
-/// A system was not closed completely in time. It accepts nothing any more, and closing goes on by
+/// The system was not closed completely in time. It accepts nothing more, and closing goes on by
 /// itself.
 ///
 /// # Examples
@@ -158,7 +158,7 @@ impl fmt::Display for CloseReport {
 #[error("not closed within {limit:?}: {report}")]
 #[non_exhaustive]
 pub struct CloseError {
-    /// What has been done so far. Closing again gives one that includes it.
+    /// What has been done so far. The report of the next close includes it.
     pub report: CloseReport,
     /// How long it took.
     pub limit: Duration,

@@ -62,7 +62,7 @@ pub struct Builder {
     time_slice: Option<Duration>,
     slow_receive: Duration,
     scheduler: SetScheduler,
-    /// A scheduler that somebody else owns.
+    /// A scheduler that the system does not own.
     foreign: Option<Handle>,
     shutdown_timeout: Duration,
     close_policy: ClosePolicy,
@@ -87,24 +87,23 @@ impl Builder {
         Self { close_policy, ..plain }.scheduler(|builder| builder.settings(scheduler))
     }
 
-    /// How many threads run the actors, from 1 to 1,024; as many as the machine has cores by
-    /// default.
+    /// How many threads run the actors, from 1 to 1,024; by default one per core.
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = threads;
         self
     }
 
-    /// How many messages an actor receives before another gets its turn on the thread, from 1 to
-    /// 1,048,576; 64 by default. Larger is faster for busy actors, smaller is fairer to the others.
+    /// How many messages an actor receives before another one gets its turn on the thread, from 1
+    /// to 1,048,576; 64 by default. A larger number is faster for busy actors, a smaller one fairer
+    /// to the others.
     pub fn throughput(mut self, messages: usize) -> Self {
         self.throughput = messages;
         self
     }
 
-    /// How long an actor may receive before another gets its turn, beside the
-    /// [`throughput`](Self::throughput): looked at after each message, which costs reading the
-    /// clock. By default there is no such limit. A message that is being received is never
-    /// interrupted.
+    /// How long an actor may receive before another one gets its turn, in addition to the
+    /// [`throughput`](Self::throughput). It costs a reading of the clock after each message. By
+    /// default there is no such limit. A message that is being received is never interrupted.
     pub fn time_slice(mut self, slice: Duration) -> Self {
         self.time_slice = Some(slice);
         self
@@ -115,8 +114,8 @@ impl Builder {
     ///
     /// A slow message is logged at `WARN`, counted in
     /// [`SystemMetrics::slow_receives`](crate::SystemMetrics::slow_receives), and passed to the
-    /// hook of [`on_slow`](Self::on_slow), after it has been received. [`SlowReceive`] says what
-    /// exactly is seen. In virtual time nothing is slow.
+    /// hook of [`on_slow`](Self::on_slow), after it has been received. [`SlowReceive`] says what is
+    /// detected. In virtual time nothing is slow.
     pub fn slow_receive(mut self, threshold: Duration) -> Self {
         self.slow_receive = threshold;
         self
@@ -213,11 +212,11 @@ impl Builder {
         self
     }
 
-    /// Calls `hook` with every dead letter, on the thread that found out. They are counted in any
-    /// case. A hook that panics is logged. It may send messages: a dead letter that comes of that,
-    /// on its thread, is counted and logged, and shown to no hook. What it holds is dropped when
-    /// the system has been dropped and the last actor has stopped. See also
-    /// [`System::on_dead_letter`].
+    /// Calls `hook` with every dead letter, on the thread that discovers it. Dead letters are
+    /// counted in any case. A panic of the hook is logged. The hook may send messages. If that
+    /// causes another dead letter on its thread, that one is counted and logged but shown to no
+    /// hook. The hook is dropped when the system has been dropped and the last actor has stopped.
+    /// See also [`System::on_dead_letter`].
     pub fn on_dead_letter(
         mut self,
         hook: impl Fn(&DeadLetter<'_>) + Send + Sync + 'static,
@@ -226,25 +225,27 @@ impl Builder {
         self
     }
 
-    /// Calls `hook` with every panic of an actor and what is done about it, on the actor's thread,
-    /// before that is done. They are logged and counted in any case. A hook that panics is logged.
-    /// What it holds is dropped when the system has been dropped and the last actor has stopped.
+    /// Calls `hook` with every panic of an actor and the decision about it, on the actor's thread,
+    /// before the decision is carried out. Panics are logged and counted in any case. A panic of
+    /// the hook is logged. The hook is dropped when the system has been dropped and the last actor
+    /// has stopped.
     ///
     /// Panics of closures on [`Scheduler::timers`](crate::Scheduler::timers), of piped futures, of
     /// messages' clones in a periodic send, of dead letter hooks and of destructors of dead letters
-    /// are not among them: no actor is concerned. All are contained and logged as errors; those in
-    /// tasks of the scheduler are also counted in its metrics
-    /// ([`Handle::metrics`](lars_scheduler::Handle::metrics)). An application that wants to know of
-    /// every panic sets a hook with [`std::panic::set_hook`], which is called for these as well.
+    /// are not among them, because they are not an actor's. All are contained and logged as errors;
+    /// those of scheduler tasks are also counted in the scheduler's metrics
+    /// ([`Handle::metrics`](lars_scheduler::Handle::metrics)). To learn of every panic, set a hook
+    /// with [`std::panic::set_hook`]: it is called for these as well.
     pub fn on_panic(mut self, hook: impl Fn(&Panic, Directive) + Send + Sync + 'static) -> Self {
         self.on_panic = Some(Arc::new(hook));
         self
     }
 
     /// Calls `hook` for every slow message, after it has been received, on the thread that received
-    /// it, where the other actors wait meanwhile. They are logged and counted in any case. A hook
-    /// that panics is logged. What it holds is dropped when the system has been dropped and the
-    /// last actor has stopped. What is slow says [`slow_receive`](Self::slow_receive).
+    /// it; the actors that wait for that thread wait meanwhile. Slow messages are logged and
+    /// counted in any case. A panic of the hook is logged. The hook is dropped when the system has
+    /// been dropped and the last actor has stopped. [`slow_receive`](Self::slow_receive) says what
+    /// is slow.
     pub fn on_slow(mut self, hook: impl Fn(&SlowReceive<'_>) + Send + Sync + 'static) -> Self {
         self.on_slow = Some(Arc::new(hook));
         self
@@ -408,11 +409,11 @@ type Stop = Box<dyn Fn() -> StopFuture + Send + Sync>;
 /// ```
 pub struct ActorSystem {
     system: System,
-    /// `None` if somebody else owns the scheduler.
+    /// `None` if the system does not own the scheduler.
     stop: Option<Stop>,
     shutdown_timeout: Duration,
     close_policy: ClosePolicy,
-    /// Somebody is just beginning to close.
+    /// A thread is about to begin closing.
     busy: AtomicBool,
     closing: Arc<Mutex<Closing>>,
 }
@@ -422,7 +423,7 @@ pub struct ActorSystem {
 struct Closing {
     /// The counts when it began, if it has.
     before: Option<SystemMetrics>,
-    /// The scheduler's promise, until it is kept.
+    /// The scheduler's promise to hand its timers back, until it is kept.
     pending: Option<StopFuture>,
     report: CloseReport,
 }
@@ -437,7 +438,7 @@ impl ActorSystem {
         Self::builder(name).build()
     }
 
-    /// A builder with the default settings. The name is what the threads are named after.
+    /// A builder with the default settings. The threads are named after the system.
     pub fn builder(name: impl Into<String>) -> Builder {
         Builder {
             name: name.into(),
@@ -477,28 +478,27 @@ impl ActorSystem {
         }
     }
 
-    /// Closes the system, waiting for `limit` at most, and says what has become of everything. In
+    /// Closes the system, and waits at most `limit`. The report says what became of everything. In
     /// this order:
     ///
-    /// 1. Nothing can be scheduled any more, and the messages that are scheduled are sent now,
-    ///    before their time, or dropped, by [`Builder::close_policy`]. Periodic sends and the
-    ///    actors' own timers end. (On a scheduler that the system does not own, scheduled messages
-    ///    stay there: see [`Builder::on_scheduler`].)
-    /// 2. Nobody can be spawned any more. Every actor without a parent is asked to stop: it
-    ///    receives what is in its mailbox, then its children stop in the same way, then it stops.
-    ///    Actors still receive and send meanwhile, to whoever has not closed its mailbox; what they
-    ///    try to schedule is refused.
+    /// 1. Scheduling is refused from now on. Scheduled messages are sent now, before their time, or
+    ///    dropped, as [`Builder::close_policy`] says. Periodic sends and the actors' own timers
+    ///    end. (On a scheduler that the system does not own, scheduled messages stay there: see
+    ///    [`Builder::on_scheduler`].)
+    /// 2. Spawning is refused from now on. Every actor without a parent is asked to stop: it
+    ///    receives what is in its mailbox, its children stop in the same way, and then it stops.
+    ///    Meanwhile actors still receive, and send to every actor that has not closed its mailbox.
     /// 3. Questions that are still open get [`AskError::Closed`](crate::AskError::Closed), and the
     ///    threads end. Until then a thread that waits for an answer waits no longer than its
-    ///    timeout; a future has nobody left to wake it at that moment. So when the limit is over,
-    ///    questions that are open get that error as well, although actors still run.
+    ///    timeout, but a future has no timer left that could wake it then. So when the limit has
+    ///    passed, open questions get that error even if actors still run.
     ///
-    /// It always returns. When the limit is over, closing goes on by itself, and the report names
-    /// the actors that are still there; closing again waits for them, and its report includes what
-    /// the first had to say. Called by an actor it does not wait for actors, since it would for
-    /// itself. Called on the timer thread, by an inline task, it waits for nothing; what was
-    /// scheduled is then sent when that task has returned. In both cases open questions end with
-    /// the last actor, if nobody else closes the system before.
+    /// It always returns. When the limit has passed, closing goes on by itself, and the report
+    /// names the actors that are left. Closing again waits for them, and its report covers both
+    /// calls. Called by an actor, it does not wait for actors, because it would wait for itself.
+    /// Called by an inline task on the timer thread, it waits for nothing; scheduled messages are
+    /// then sent when that task has returned. In both cases open questions end with the last actor,
+    /// unless another thread closes the system before.
     pub fn close_within(&self, limit: Duration) -> CloseReport {
         let registry = self.system.registry();
         let deadline = real_now().checked_add(limit);
@@ -574,8 +574,8 @@ impl ActorSystem {
     }
 }
 
-/// Sees to what the scheduler hands back after closing has gone on without it: woken by the timer
-/// thread, as the last thing that it does.
+/// Deals with what the scheduler hands back after closing has gone on without it. The timer thread
+/// wakes it, as the last thing that it does.
 struct Collect {
     closing: Arc<Mutex<Closing>>,
     registry: Arc<Registry>,

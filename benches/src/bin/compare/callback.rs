@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::histogram::Histogram;
 
-/// In a burst the clock is read at one call in so many: often enough to find early ones, and too
+/// In a burst the clock is read at one call in this many: often enough to find early ones, and too
 /// seldom to be measured.
 const SAMPLE: u64 = 1024;
 

@@ -5,10 +5,10 @@
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-/// Each power of two has so many buckets, as a power of two: a value is known to 3 %.
+/// Each power of two has this many buckets, as a power of two: a value is known to 3 %.
 const FINE: u32 = 5;
 
-/// Values of at most so many bits are told apart, in nanoseconds a little over an hour.
+/// Values of at most this many bits are told apart, in nanoseconds a little over an hour.
 const BITS: u32 = 42;
 
 /// Buckets of either sign.

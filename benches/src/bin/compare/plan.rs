@@ -8,7 +8,7 @@ use crate::peers;
 use crate::process;
 use crate::record::{Case, Workload};
 
-/// Above so many timers one repetition has to do, for the time it takes.
+/// Above this many timers one repetition has to do, for the time it takes.
 const REPEATED_UP_TO: u64 = 2_000_000;
 
 /// Whether a case is measured more than once. W5 is a mean over seconds in which nothing happens,

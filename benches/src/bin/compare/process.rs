@@ -16,15 +16,15 @@ const MIN_TOUCHED: usize = 64 << 20;
 /// What one timer may take; the largest peer takes less.
 const MOST_BYTES: usize = 600;
 
-/// Touches as much memory as so many timers may take and gives it back, so that the host has it in
-/// place and a first touch costs what the kernel takes for it and no more. Returns that cost, in
+/// Touches as much memory as this many timers may take, and gives it back, so that the host has it
+/// in place and a first touch costs what the kernel takes for it and no more. Returns that cost, in
 /// nanoseconds a page.
 pub(crate) fn touch_for(timers: u64) -> f64 {
     touch(bytes_for(timers).max(MIN_TOUCHED).min(available() / 2));
     touch(MIN_TOUCHED)
 }
 
-/// Whether there is memory for so many timers of any peer.
+/// Whether there is memory for this many timers of any peer.
 pub(crate) fn has_room_for(timers: u64) -> bool {
     bytes_for(timers) < available()
 }

@@ -5,7 +5,7 @@
 //! callers and handlers saw goes through the checker.
 //!
 //! `LARS_CLUSTER_SECONDS=600 cargo test -p lars-durable --features postgres --lib cluster` goes on
-//! for so long; `LARS_CLUSTER_SEED` chooses what happens.
+//! for ten minutes; `LARS_CLUSTER_SEED` chooses what happens.
 
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};

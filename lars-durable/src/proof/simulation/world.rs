@@ -22,7 +22,7 @@ const SECOND: i64 = 1_000_000;
 
 const LEASE: i64 = 3 * SECOND;
 
-/// A node that could not reach the store tries again after so long, at the latest.
+/// A node that could not reach the store tries again after this long, at the latest.
 const PAUSE: i64 = 3 * SECOND;
 
 /// How long before its deadline a start is recorded.

@@ -17,7 +17,7 @@ impl Transaction<'_> {
                 let join = "INSERT INTO lars.node (id, grp, serves, started_at, renewed_at)
                             VALUES ($1, $2, $3, $4, $4) ON CONFLICT (id) DO NOTHING";
                 self.query(join, &[&Id(*node), &self.group, serves, &self.clock]).await?;
-                // Writers that have been silent for so long are gone.
+                // Writers that have been silent for this long are gone.
                 let silent = self.clock.plus(-SILENT);
                 self.query("DELETE FROM lars.batch WHERE at < $1", &[&silent]).await?;
                 // The first node of a group makes its buckets.

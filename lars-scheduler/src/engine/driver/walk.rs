@@ -35,8 +35,8 @@ const STEP_BUSY: usize = if CHECKED { 1 } else { 64 };
 const ASIDE: usize = if CHECKED { 8 } else { 1 << 16 };
 /// A level with more than 2 to the power of this many slots has neighbours counted together.
 const COUNTS: u32 = 6;
-/// How often in a row looking at them again may be in vain. With the pauses of the timer thread
-/// that takes about 100 ms.
+/// How often in a row another look at them may find nothing new. With the pauses of the timer
+/// thread that takes about 100 ms.
 const IN_VAIN: u32 = if CHECKED { 1 } else { 2_048 };
 
 /// What a [`walk`](Driver::walk) left.
@@ -182,7 +182,7 @@ impl Walk {
         self.next.0 < self.blocks.len()
     }
 
-    /// The next entries, at most so many.
+    /// The next entries, at most `most`.
     fn take_step(&mut self, most: usize) -> Vec<NonNull<Entry>> {
         let mut step = Vec::with_capacity(most);
         while step.len() < most
@@ -201,7 +201,7 @@ impl Walk {
         step
     }
 
-    /// Entries that were put aside, at most so many.
+    /// Entries that were put aside, at most `most`.
     fn take_aside(&mut self, most: usize) -> Vec<NonNull<Entry>> {
         let taken = self.aside.len().min(most);
         self.aside.drain(..taken).collect()

@@ -69,7 +69,7 @@ impl PoolBuilder {
 
     /// How many tasks may wait for a thread; at least 1, and no limit by default.
     ///
-    /// While so many wait, [`execute`](crate::Executor::execute) rejects further tasks, and gives
+    /// While that many wait, [`execute`](crate::Executor::execute) rejects further tasks, and gives
     /// them back. It never blocks.
     ///
     /// If the pool is the executor of a scheduler ([`Builder::executor`]), its due timers wait in

@@ -31,7 +31,7 @@ pub(crate) enum Action {
         script: Script,
     },
     Batch(Vec<(Duration, Script)>),
-    /// A repeat that ends by itself after so many runs.
+    /// A repeat that ends by itself after this many runs.
     Repeat {
         rule: Rule,
         initial: Duration,

@@ -111,7 +111,7 @@ fn two_senders_and_an_activation_lose_nothing_and_never_run_twice_at_once() {
 }
 
 #[test]
-fn the_same_while_one_of_the_senders_hangs_on_a_block() {
+fn the_same_while_one_of_the_senders_appends_a_block() {
     two_senders_and_an_activation(2);
 }
 
@@ -401,7 +401,7 @@ fn end(mailbox: &Mailbox<u32>, seen: &mut Vec<u32>) {
 }
 
 #[test]
-fn spare_blocks_are_given_back_while_a_sender_hangs_a_block_on() {
+fn spare_blocks_are_given_back_while_a_sender_appends_a_block() {
     check(|| {
         let mailbox = Arc::new(after_a_burst(2, Capacity::Unbounded));
         let sender = beside(&mailbox, move |mailbox| {
@@ -424,7 +424,7 @@ fn spare_blocks_are_given_back_while_a_sender_hangs_a_block_on() {
 /// While its actor waits to be restarted an activation ends although messages wait, and so may be
 /// in the middle of coming.
 #[test]
-fn a_suspended_mailbox_gives_spare_blocks_back_while_a_sender_hangs_a_block_on() {
+fn a_suspended_mailbox_gives_spare_blocks_back_while_a_sender_appends_a_block() {
     check(|| {
         let mailbox = Arc::new(after_a_burst(2, Capacity::Unbounded));
         mailbox.suspend(true);

@@ -29,10 +29,10 @@ enum Fate {
 const GROUP: usize = 20;
 const CANCELLED: usize = 18;
 
-/// A script has so many groups, and is begun again.
+/// A script has this many groups, and is begun again.
 const GROUPS: usize = 1024;
 
-/// Timers are cancelled or moved at most so many steps later.
+/// Timers are cancelled or moved at most this many steps later.
 const LATEST: u64 = 1000;
 
 /// The steps that one can look ahead, as a power of two.
@@ -42,7 +42,7 @@ const RING: usize = 1024;
 #[derive(Debug, Clone, Copy)]
 struct Step {
     delay: Duration,
-    /// Cancelled or moved after so many steps.
+    /// Cancelled or moved after this many steps.
     after: u16,
     fate: Fate,
 }
@@ -175,7 +175,7 @@ impl<P: Producer> Mix<P> {
     }
 }
 
-/// After so long everything ought to have fired: with a mean of 200 ms the longest delay is two
+/// After this long everything ought to have fired: with a mean of 200 ms the longest delay is two
 /// thirds of it.
 const DRAINED_WITHIN: Duration = Duration::from_secs(3);
 

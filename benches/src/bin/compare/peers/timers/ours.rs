@@ -8,7 +8,7 @@ use crate::callback::Callback;
 use crate::record::Workload;
 use crate::timers::{Producer, Timers};
 
-/// With a tick of so many microseconds.
+/// With a tick of this many microseconds.
 pub(crate) struct Lars<const TICK_US: u64> {
     scheduler: LightArrayRevolverScheduler,
 }
