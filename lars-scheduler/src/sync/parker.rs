@@ -122,9 +122,7 @@ fn wait_until(event: &OwnedHandle, timer: &OwnedHandle, deadline: Instant) {
     let due = -i64::try_from(left.as_nanos().div_ceil(100)).unwrap_or(i64::MAX);
     // SAFETY: the handle is open as long as `timer` is borrowed, `due` lives during the call, and
     // there is no routine to be called.
-    let set = unsafe {
-        SetWaitableTimer(timer.as_raw_handle(), &due, 0, None, ptr::null(), FALSE)
-    };
+    let set = unsafe { SetWaitableTimer(timer.as_raw_handle(), &due, 0, None, ptr::null(), FALSE) };
     if set == FALSE {
         // One tick of the system's timer, and the caller looks again.
         return wait(event, 1);
