@@ -7,6 +7,7 @@ rustup component add rustfmt clippy >/dev/null 2>&1 || true
 cargo fmt --all --check
 cargo fmt --manifest-path fuzz/Cargo.toml --check
 cargo fmt --manifest-path examples/wasm/Cargo.toml --check
+cargo fmt --manifest-path benches/durable-peers/Cargo.toml --check
 cargo clippy --workspace --all-targets --all-features -- -D warnings
 # The code as the model checker sees it, and as the randomised scheduler does.
 RUSTFLAGS="--cfg lars_loom" cargo clippy --target-dir target/loom \

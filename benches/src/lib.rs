@@ -1,6 +1,8 @@
 //! Benchmarks: `cargo bench -p benches`. What they share.
 #![allow(clippy::disallowed_methods)]
 
+pub mod durable;
+
 use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};

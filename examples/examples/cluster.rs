@@ -17,16 +17,16 @@
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode};
+use std::path::Path;
+use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use clap::Parser;
+use examples::nodes::{NodeOptions, Nodes, Role};
+use examples::postgres::{MISSING, Server};
 use lars_durable::{Durable, Fired, Payload, Schedule};
 use serde::{Deserialize, Serialize};
-
-use self::server::Server;
 
 type AnyError = Box<dyn std::error::Error>;
 
@@ -39,18 +39,9 @@ struct Options {
     /// Over how many seconds they are due.
     #[arg(long, default_value_t = 15)]
     seconds: u64,
-    /// The number of this copy, if it is one of those that do the work.
-    #[arg(long, hide = true, requires = "directory")]
-    node: Option<u64>,
-    /// Where the server is, and the logs.
-    #[arg(long, hide = true)]
-    directory: Option<PathBuf>,
-    #[arg(long, hide = true)]
-    parameters: Option<String>,
+    #[command(flatten)]
+    node: NodeOptions,
 }
-
-#[path = "shared/server.rs"]
-mod server;
 
 const NODES: u64 = 3;
 const LEASE: Duration = Duration::from_secs(3);
@@ -64,17 +55,17 @@ impl Payload for Numbered {
 
 fn main() -> Result<ExitCode, AnyError> {
     let options = Options::parse();
-    match (&options.node, &options.directory, &options.parameters) {
-        (Some(node), Some(directory), Some(parameters)) => {
-            work(&options, *node, directory, parameters)?;
+    match options.node.role() {
+        Some(role) => {
+            work(&options, role)?;
             Ok(ExitCode::SUCCESS)
         }
-        _ => look_on(&options),
+        None => look_on(&options),
     }
 }
 
 /// What a node does: it schedules its share, and runs whatever is due in its buckets.
-fn work(options: &Options, node: u64, directory: &Path, parameters: &str) -> Result<(), AnyError> {
+fn work(options: &Options, (node, directory, parameters): Role<'_>) -> Result<(), AnyError> {
     let log = |name: &str| -> Result<Arc<File>, AnyError> {
         let path = directory.join(format!("{name}-{node}"));
         Ok(Arc::new(OpenOptions::new().create(true).append(true).open(path)?))
@@ -106,33 +97,6 @@ fn work(options: &Options, node: u64, directory: &Path, parameters: &str) -> Res
     loop {
         std::thread::park();
     }
-}
-
-/// The nodes, which end when this is dropped.
-struct Nodes(Vec<Child>);
-
-impl Drop for Nodes {
-    fn drop(&mut self) {
-        for node in &mut self.0 {
-            let _ = node.kill();
-            let _ = node.wait();
-        }
-    }
-}
-
-fn spawn(options: &Options, node: u64, logs: &Path, server: &Server) -> Result<Child, AnyError> {
-    Ok(Command::new(std::env::current_exe()?)
-        .args(["--node", &node.to_string(), "--parameters", &server.parameters()])
-        .args(["--timers", &options.timers.to_string()])
-        .args(["--seconds", &options.seconds.to_string()])
-        .arg("--directory")
-        .arg(logs)
-        .spawn()?)
-}
-
-fn signal(node: &Child, signal: &str) -> Result<(), AnyError> {
-    Command::new("kill").args([signal, &node.id().to_string()]).status()?;
-    Ok(())
 }
 
 /// What the handlers of all nodes have seen: by timer, the nodes that ran it.
@@ -167,15 +131,14 @@ fn seen(logs: &Path) -> Seen {
 
 fn look_on(options: &Options) -> Result<ExitCode, AnyError> {
     let Some(server) = Server::start("cluster")? else {
-        eprintln!("{}", server::MISSING);
+        eprintln!("{MISSING}");
         return Ok(ExitCode::FAILURE);
     };
     let logs = std::env::temp_dir().join(format!("lars-cluster-logs-{}", std::process::id()));
     std::fs::create_dir_all(&logs)?;
-    let mut nodes = Nodes(Vec::new());
-    for node in 0..NODES {
-        nodes.0.push(spawn(options, node, &logs, &server)?);
-    }
+    let (timers, seconds) = (options.timers.to_string(), options.seconds.to_string());
+    let same = ["--timers".into(), timers, "--seconds".into(), seconds];
+    let mut nodes = Nodes::start(NODES, &logs, &server, &same)?;
     let begun = Instant::now();
     // What happens, and how many seconds after the last timer was accepted.
     let mut plan = vec![
@@ -213,13 +176,10 @@ fn look_on(options: &Options) -> Result<ExitCode, AnyError> {
             plan.remove(0);
             println!("       {what}");
             match at {
-                2 => nodes.0[1].kill()?,
-                4 => signal(&nodes.0[2], "-STOP")?,
-                10 => signal(&nodes.0[2], "-CONT")?,
-                _ => {
-                    nodes.0[1].wait()?;
-                    nodes.0[1] = spawn(options, 1, &logs, &server)?;
-                }
+                2 => nodes.kill(1)?,
+                4 => nodes.signal(2, "-STOP")?,
+                10 => nodes.signal(2, "-CONT")?,
+                _ => nodes.restart(1)?,
             }
         }
         let left = server.ask("SELECT count(*) FROM lars.timer");

@@ -19,19 +19,16 @@ use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode};
+use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
+use examples::nodes::{NodeOptions, Nodes};
+use examples::postgres::{MISSING, Server};
 use lars_durable::{Durable, DurableActor, DurableContext, Hosted, Kind, Payload};
 use lars_scheduler::backoff::BackoffPolicy;
 use mini_actor::{ActorSystem, Context};
 use serde::{Deserialize, Serialize};
-
-use self::server::Server;
-
-#[path = "shared/server.rs"]
-mod server;
 
 type AnyError = Box<dyn std::error::Error>;
 
@@ -41,14 +38,8 @@ struct Options {
     /// How many orders are placed. Two of three are paid in time.
     #[arg(long, default_value_t = 300)]
     orders: u64,
-    /// The number of this copy, if it is a node.
-    #[arg(long, hide = true, requires_all = ["directory", "parameters"])]
-    node: Option<u64>,
-    /// Where the orders are written down.
-    #[arg(long, hide = true)]
-    directory: Option<PathBuf>,
-    #[arg(long, hide = true)]
-    parameters: Option<String>,
+    #[command(flatten)]
+    node: NodeOptions,
 }
 
 const NODES: u64 = 3;
@@ -173,9 +164,9 @@ impl DurableActor for Order {
 
 fn main() -> Result<ExitCode, AnyError> {
     let options = Options::parse();
-    match (options.node, &options.directory, &options.parameters) {
-        (Some(node), Some(directory), Some(parameters)) => {
-            let directory = directory.clone();
+    match options.node.role() {
+        Some((node, directory, parameters)) => {
+            let directory = directory.to_owned();
             let system = ActorSystem::new(format!("shop-{node}"))?;
             let backoff = BackoffPolicy::builder().initial(Duration::from_millis(100)).build()?;
             let orders = Kind::new(move |number| Order::load(&directory, number))
@@ -190,28 +181,8 @@ fn main() -> Result<ExitCode, AnyError> {
                 std::thread::park();
             }
         }
-        _ => look_on(&options),
+        None => look_on(&options),
     }
-}
-
-/// The nodes, which end when this is dropped.
-struct Nodes(Vec<Child>);
-
-impl Drop for Nodes {
-    fn drop(&mut self) {
-        for node in &mut self.0 {
-            let _ = node.kill();
-            let _ = node.wait();
-        }
-    }
-}
-
-fn spawn(node: u64, directory: &Path, server: &Server) -> Result<Child, AnyError> {
-    Ok(Command::new(std::env::current_exe()?)
-        .args(["--node", &node.to_string(), "--parameters", &server.parameters()])
-        .arg("--directory")
-        .arg(directory)
-        .spawn()?)
 }
 
 /// What becomes of an order in the end: the customer of each third one does not pay.
@@ -224,7 +195,7 @@ fn expected(number: u64) -> &'static [State] {
 
 fn look_on(options: &Options) -> Result<ExitCode, AnyError> {
     let Some(server) = Server::start("orders")? else {
-        eprintln!("{}", server::MISSING);
+        eprintln!("{MISSING}");
         return Ok(ExitCode::FAILURE);
     };
     let directory = std::env::temp_dir().join(format!("lars-orders-states-{}", std::process::id()));
@@ -232,10 +203,7 @@ fn look_on(options: &Options) -> Result<ExitCode, AnyError> {
     // A node without handlers: it tells, and looks.
     let shop = Durable::postgres(server.parameters()).name("till").lease(LEASE).start()?;
     let timers = shop.timers();
-    let mut nodes = Nodes(Vec::new());
-    for node in 0..NODES {
-        nodes.0.push(spawn(node, &directory, &server)?);
-    }
+    let mut nodes = Nodes::start(NODES, &directory, &server, &[])?;
     let begun = Instant::now();
     let (mut placed, mut killed, mut again) = (0, false, false);
     let end = begun + Duration::from_secs(180);
@@ -263,13 +231,12 @@ fn look_on(options: &Options) -> Result<ExitCode, AnyError> {
         let done = show(begun, placed, &directory, &shop);
         if !killed && begun.elapsed() > Duration::from_secs(6) {
             killed = true;
-            nodes.0[1].kill()?;
-            nodes.0[1].wait()?;
+            nodes.kill(1)?;
             println!("       node 1 is killed");
         }
         if killed && !again && begun.elapsed() > Duration::from_secs(14) {
             again = true;
-            nodes.0[1] = spawn(1, &directory, &server)?;
+            nodes.restart(1)?;
             println!("       node 1 is started again");
         }
         let over = placed == options.orders && done == options.orders && again;

@@ -2,6 +2,10 @@
 //! other example. (Here because the pages lie outside of the published packages.)
 
 pub mod late;
+#[cfg(feature = "postgres")]
+pub mod nodes;
+#[cfg(feature = "postgres")]
+pub mod postgres;
 pub mod view;
 
 #[cfg(doctest)]

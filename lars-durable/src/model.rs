@@ -2,6 +2,8 @@
 
 mod inspection;
 mod series;
+#[cfg(feature = "actors")]
+pub(crate) mod tenancy;
 mod timer;
 
 pub(crate) use self::inspection::{Counted, LOOK, Look, LookedHandler, LookedNode, MAX_NODES};

@@ -162,6 +162,12 @@ pub(crate) enum Write {
     Cancel {
         key: Arc<str>,
     },
+    /// Like `Cancel`, and deletes the timer even if it has started, unless it is `but`.
+    #[cfg(feature = "actors")]
+    Remove {
+        key: Arc<str>,
+        but: Option<TimerId>,
+    },
     Reset {
         key: Arc<str>,
         when: When,
@@ -243,6 +249,11 @@ pub(crate) enum Written {
     },
     /// It has started. If it repeats, this run is its last.
     Running,
+    /// It had started, and its row is gone: its run does not count.
+    #[cfg(feature = "actors")]
+    Removed {
+        id: TimerId,
+    },
     NotFound,
     Reset {
         id: TimerId,
@@ -275,8 +286,10 @@ pub(crate) enum How {
     New,
     /// Another timer has the key, and stays. (A remembered key has no timer: `id` is 0.)
     Kept,
-    /// Another timer had the key.
-    Replaced,
+    /// Another timer had the key: its identity, if it had started.
+    Replaced {
+        started: Option<TimerId>,
+    },
 }
 
 impl fmt::Display for StoreError {

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use lars_durable::test_kit::Store;
 use lars_durable::{
-    Builder, Durable, DurableActor, DurableContext, Error, Hosted, Kind, Payload, Refused,
+    Builder, Durable, DurableActor, DurableContext, Error, Hosted, Kind, OnConflict, Payload,
+    Refused,
 };
 use lars_scheduler::backoff::BackoffPolicy;
 use mini_actor::test_kit::TestKit;
@@ -551,6 +552,33 @@ fn closing_the_node_stops_its_actors_and_gives_its_buckets_back_at_once() {
 }
 
 #[test]
+fn a_node_that_closes_hands_all_its_actors_over_without_waiting_for_a_lease() {
+    const NAMES: usize = 256;
+    let bench = Bench::new();
+    let (one, two) = (bench.node(), bench.node());
+    bench.kit.advance(10 * LEASE);
+    let names: Vec<String> = (0..NAMES).map(|number| format!("order/{number}")).collect();
+    names.iter().for_each(|name| say(&one, name, "first"));
+    bench.kit.advance(5 * SECOND);
+    assert_eq!(bench.notes_of("first").len(), NAMES);
+    let before = bench.kit.elapsed();
+    one.close().unwrap();
+    bench.kit.settle();
+    let gone = bench.notes_of("stopped: Asked").len();
+    assert!((NAMES / 4..NAMES).contains(&gone), "{gone} of the actors lived there");
+    let seen = two.inspect().wait().unwrap();
+    assert_eq!((seen.nodes.len(), seen.free_buckets), (1, 32));
+    assert_eq!(bench.kit.elapsed(), before, "all of it in no time");
+    names.iter().for_each(|name| say(&two, name, "second"));
+    // Until the other node renews its lease, and sees what is free.
+    bench.kit.advance(LEASE / 2);
+    let whats = bench.whats();
+    let count = |what: &str| whats.iter().filter(|seen| *seen == what).count();
+    assert_eq!((count("second"), count("started")), (NAMES, gone));
+    assert!(is_empty(&two));
+}
+
+#[test]
 fn closing_the_actor_system_closes_the_node_which_gives_its_buckets_back() {
     let bench = Bench::new();
     let one = bench.node();
@@ -616,10 +644,12 @@ fn a_reminder_replaces_the_one_with_its_key_and_leaves_the_others() {
 fn nothing_of_a_reminder_that_was_cancelled_or_replaced_is_received_even_if_it_is_on_its_way() {
     let bench = Bench::new();
     let node = bench.node();
-    tell(&node, "order/17", script([start("a", 10, "a1"), start("b", 10, "b1")]));
+    let first = [start("a", 10, "a1"), start("b", 10, "b1"), start("c", 10, "c1")];
+    tell(&node, "order/17", script(first));
     bench.kit.advance(2 * SECOND);
     // Received before the reminders, which come due while it waits for its turn.
-    let steps = [Step::Cancel("a".into()), start("b", 5, "b2")];
+    let cancel = |key: &str| Step::Cancel(key.into());
+    let steps = [cancel("a"), start("b", 5, "b2"), start("c", 5, "c2"), cancel("c")];
     node.timers()
         .tell_after("order/17", Duration::from_millis(7_900), script(steps))
         .submit()
@@ -630,6 +660,60 @@ fn nothing_of_a_reminder_that_was_cancelled_or_replaced_is_received_even_if_it_i
     bench.kit.advance(MINUTE);
     assert_eq!(bench.whats(), ["started", "b2"]);
     assert!(is_empty(&node));
+    let seen = node.metrics();
+    assert_eq!((seen.retried, seen.parked, seen.stale), (0, 0, 0));
+}
+
+#[test]
+fn a_reminder_that_was_started_when_it_was_cancelled_is_not_received_when_it_arrives() {
+    for replaced in [false, true] {
+        for offset in 0..20 {
+            let bench = Bench::new();
+            let node = bench.node();
+            tell(&node, "order/17", script([start("a", 10, "reminded")]));
+            bench.kit.advance(SECOND);
+            // Around the instant at which the start is recorded, and that of the reminder.
+            let after = Duration::from_millis(8_990 + offset);
+            let end = if replaced { start("a", 600, "later") } else { Step::Cancel("a".into()) };
+            let steps = script([Step::Say("ended".into()), end]);
+            node.timers().tell_after("order/17", after, steps).submit().wait().unwrap();
+            bench.kit.advance(MINUTE);
+            let whats = bench.whats();
+            let place = |what: &str| whats.iter().position(|seen| seen == what);
+            let (ended, reminded) = (place("ended").unwrap(), place("reminded"));
+            assert!(reminded.is_none_or(|at| at < ended), "offset {offset}: {whats:?}");
+            assert_eq!(is_empty(&node), !replaced, "offset {offset}");
+            assert_eq!(node.metrics().parked, 0);
+        }
+    }
+}
+
+#[test]
+fn a_message_of_other_code_with_a_key_that_the_actor_has_given_up_is_received() {
+    let cancel = || Step::Cancel("a".into());
+    let ways = [
+        // It cancels what is not there, what waits, what it has replaced; and it keeps one that
+        // other code then replaces.
+        vec![cancel()],
+        vec![start("a", 10, "old"), cancel()],
+        vec![start("a", 10, "old"), start("a", 20, "old"), cancel()],
+        vec![start("a", 600, "old")],
+    ];
+    for steps in ways {
+        let bench = Bench::new();
+        let node = bench.node();
+        tell(&node, "order/17", script(steps.clone()));
+        bench.kit.advance(SECOND);
+        for number in 0..3 {
+            let newer = node.timers().tell("order/17", Event::Say(number.to_string()));
+            let newer = newer.key("order/17::a").on_conflict(OnConflict::Replace);
+            newer.submit().wait().unwrap();
+            bench.kit.advance(SECOND);
+        }
+        bench.kit.advance(MINUTE);
+        assert_eq!(bench.whats(), ["started", "0", "1", "2"], "{steps:?}");
+        assert!(is_empty(&node), "{steps:?}");
+    }
 }
 
 #[test]
@@ -676,15 +760,17 @@ fn a_reminder_that_ends_itself_in_its_own_handler_is_received_once_and_is_gone()
 
 #[test]
 fn a_reminder_that_cancels_itself_and_then_fails_comes_again() {
-    for periodic in [false, true] {
+    for (periodic, restarts) in [(false, false), (true, false), (false, true), (true, true)] {
         let bench = Bench::new();
-        let node = bench.node();
+        let restart = if restarts { Supervision::restart() } else { Supervision::default() };
+        let kind = bench.kind().props(move |props| props.supervision(restart.clone()));
+        let node = bench.node_with(kind);
         let steps = vec![Step::Cancel("self".into()), Step::PanicAtFirst, Step::Say("done".into())];
         tell(&node, "order/17", Event::Own(periodic, steps));
         bench.kit.advance(MINUTE);
         let notes = bench.notes_of("done");
         let attempts: Vec<u32> = notes.iter().map(|note| note.attempt).collect();
-        assert_eq!(attempts, [2], "periodic: {periodic}");
+        assert_eq!(attempts, [2], "periodic: {periodic}, restarts: {restarts}");
         assert!(is_empty(&node));
     }
 }

@@ -1,5 +1,7 @@
 //! Tests of the crate from inside, under a checker that decides which thread goes next.
 
+#[cfg(not(any(lars_loom, lars_shuttle)))]
+mod litmus;
 #[cfg(lars_loom)]
 mod loom;
 #[cfg(lars_shuttle)]

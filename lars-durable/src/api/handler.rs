@@ -15,9 +15,6 @@ use crate::engine::{HandlerSettings, RunEnd};
 use crate::runtime::{Ending, Run, RunHandler, contain, spawn};
 use crate::sync::Arc;
 
-/// Attempts after which a timer is parked, unless it is set.
-const MAX_ATTEMPTS: u32 = 25;
-
 /// Runs of a handler at a time, unless it is set.
 const CONCURRENCY: usize = 256;
 
@@ -112,18 +109,7 @@ impl Handler {
     fn with<P: Payload>(
         run: impl Fn(Fired<P>, Ending, &Arc<crate::runtime::Shared>) + Send + Sync + 'static,
     ) -> Self {
-        let backoff = BackoffPolicy::builder()
-            .initial(Duration::from_secs(1))
-            .cap(Duration::from_secs(600))
-            .build()
-            .expect("the default settings are in range");
-        let settings = HandlerSettings {
-            name: P::NAME.into(),
-            concurrency: CONCURRENCY,
-            max_attempts: MAX_ATTEMPTS,
-            backoff,
-            at_most_once: false,
-        };
+        let settings = HandlerSettings::new(P::NAME, CONCURRENCY);
         let make = Box::new(move |limit| {
             Box::new(Typed { run, limit, payload: std::marker::PhantomData::<fn() -> P> })
                 as Box<dyn RunHandler>

@@ -326,7 +326,7 @@ impl Accepted {
         let placement = match placed.how {
             How::New => Placement::New,
             How::Kept => Placement::Kept,
-            How::Replaced => Placement::Replaced,
+            How::Replaced { .. } => Placement::Replaced,
         };
         Self { id: placed.id.unsigned_abs(), placement }
     }

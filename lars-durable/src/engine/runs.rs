@@ -317,8 +317,9 @@ impl Node {
             let ids = std::mem::take(&mut self.runs.notified);
             self.runs.sent.push((Request::Read { ids }, Asked::Read));
         }
-        let mut orders = self.loads(now);
-        if now >= self.runs.next_sweep && self.window.owned() > 0 {
+        let sweeps = now >= self.runs.next_sweep && self.window.owned() > 0;
+        let mut orders = self.loads(now, sweeps);
+        if sweeps {
             self.runs.next_sweep = now.plus(self.settings.sweep);
             orders.extend(self.sweeps(now, SWEEP_GRACE));
             self.runs.sent.push((Request::Forget, Asked::Other));
@@ -358,8 +359,15 @@ impl Node {
         if !self.lease.is_valid(now) {
             return starts;
         }
-        let places = self.in_flight_limit(now).saturating_sub(self.runs.runs.len());
-        let places = places.min(self.settings.batch);
+        // Those that have ended leave with a finish that goes before these starts, or with one that
+        // waits for the same lane.
+        let active: usize = self.runs.busy.iter().sum();
+        let limit = self.in_flight_limit(now);
+        let mut places = limit.saturating_sub(active).min(self.settings.batch);
+        if self.runs.ready.iter().map(BTreeMap::len).sum::<usize>() > places {
+            // One half runs while the other is being started.
+            places = places.min(limit.div_ceil(2));
+        }
         if self.runs.in_quarantine.is_none()
             && places > 0
             && let Some((key, resident)) = self.next_quarantined()

@@ -10,6 +10,9 @@ use crate::sync::Arc;
 /// it doubles.
 pub(super) const PUT_OFF: (i64, i64) = (15_000_000, 600_000_000);
 
+/// Attempts after which a timer is parked, unless it is set.
+const MAX_ATTEMPTS: u32 = 25;
+
 /// The settings that a node is made with. Times are in microseconds.
 #[derive(Debug, Clone)]
 pub(crate) struct NodeSettings {
@@ -47,6 +50,17 @@ pub(crate) struct HandlerSettings {
 }
 
 impl HandlerSettings {
+    /// The settings that a handler has unless others are set.
+    pub(crate) fn new(name: &str, concurrency: usize) -> Self {
+        let backoff = BackoffPolicy::builder()
+            .initial(Duration::from_secs(1))
+            .cap(Duration::from_secs(600))
+            .build()
+            .expect("the default settings are in range");
+        let at_most_once = false;
+        Self { name: name.into(), concurrency, max_attempts: MAX_ATTEMPTS, backoff, at_most_once }
+    }
+
     /// How long after its `attempt` failed a timer is tried again. The same for the same timer, so
     /// that a run can be told again from its seed.
     pub(crate) fn delay(&self, seed: u64, attempt: u32) -> Duration {

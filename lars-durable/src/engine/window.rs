@@ -235,14 +235,16 @@ impl Node {
         self.window.max_resident.saturating_sub(self.window.len() + self.runs.len())
     }
 
-    /// Loads for all buckets whose watermark is less than two thirds of the window ahead.
-    pub(super) fn loads(&mut self, now: Mono) -> Vec<LoadOrder> {
+    /// Loads for all buckets whose watermark is less than two thirds of the window ahead, if they
+    /// can go with a sweep. A load of its own is made only if it is less than a third ahead.
+    pub(super) fn loads(&mut self, now: Mono, sweeps: bool) -> Vec<LoadOrder> {
         let clock = self.clock.at_least(now);
         let (mut room, window) = (self.room(), self.settings.window);
+        let enough = if sweeps { window * 2 / 3 } else { window / 3 };
         let mut loads = Vec::new();
         for (number, bucket) in &mut self.window.buckets {
             let limit = room.min(self.settings.batch);
-            let far_enough = bucket.watermark.0 >= clock.plus(window * 2 / 3);
+            let far_enough = bucket.watermark.0 > clock.plus(enough);
             if far_enough || bucket.draining || limit == 0 {
                 continue;
             }
@@ -261,7 +263,7 @@ impl Node {
         loads
     }
 
-    /// The next load, if nothing comes in before.
+    /// The next load of its own, if nothing comes in before.
     pub(super) fn next_load(&self, now: Mono) -> Mono {
         if self.room() == 0 {
             return Mono::NEVER;
@@ -269,7 +271,7 @@ impl Node {
         let wanted = self.window.buckets.values().filter(|bucket| !bucket.draining);
         let first = wanted.map(|bucket| bucket.watermark.0).min();
         first.map_or(Mono::NEVER, |watermark| {
-            self.clock.local(watermark.plus(-(self.settings.window * 2 / 3)), now).max(now)
+            self.clock.local(watermark.plus(-(self.settings.window / 3)), now)
         })
     }
 

@@ -9,6 +9,8 @@ use crate::model::{
     BucketNo, Fence, Finish, Finished, Listed, NewTimer, NodeId, OnConflict, Row, Start, Then,
     TimerId, When,
 };
+#[cfg(feature = "actors")]
+use crate::store::How;
 use crate::store::{
     Keep, MemoryStore, Placed, Reply, Request, SqliteStore, Store, Synchronous, Write, Written,
 };

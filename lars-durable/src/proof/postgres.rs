@@ -7,6 +7,8 @@ mod acknowledging;
 mod clocks;
 mod cluster;
 mod deploy;
+#[cfg(feature = "actors")]
+mod handover;
 mod held;
 mod looks;
 mod node;

@@ -4,9 +4,12 @@
 //! The nodes are the engine itself, and the store is the reference with a network before it:
 //! requests take their time, are lost, are carried out without an answer; notifications are lost or
 //! come in another order; nodes are killed, frozen and restarted; the store's clock jumps, and
-//! those of the nodes run too fast or too slowly. In
-//! the end the faults stop, all series are cancelled, and everything that was accepted has to be
-//! over.
+//! those of the nodes run too fast or too slowly. In the end the faults stop, all series are
+//! cancelled, and everything that was accepted has to be over.
+//!
+//! With the feature `actors`, the nodes of half of the histories host actors too: a name has one
+//! copy for which its node has the lease, its fences follow each other, and a node that closes has
+//! left when its actors have.
 //!
 //! `LARS_SIM=1000000 cargo test --release -p lars-durable --lib simulation` runs that many
 //! histories, `LARS_SIM_SEED=<n>` one of them.
@@ -87,12 +90,24 @@ fn nothing_accepted_is_lost_early_or_twice_under_one_owner_whatever_fails() {
 #[test]
 fn leases_hold_between_nodes_whose_clocks_run_a_twenty_fifth_apart() {
     let mut repeated = 0;
-    for seed in 0..setting("LARS_SIM_CLOCKS").unwrap_or(60) {
+    for seed in 0..setting("LARS_SIM_CLOCKS").unwrap_or(150) {
         let events = World::new(Plan::of_clocks_apart(seed)).run();
         let checked = events.and_then(|events| history::check(&events));
         repeated += checked.unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}")).repeated;
     }
     assert!(repeated > 0, "no bucket changed its owner while it was busy");
+}
+
+#[cfg(feature = "actors")]
+#[test]
+fn a_node_that_closes_leaves_when_its_actors_have_gone_and_waits_for_nothing_else() {
+    let mut runs = 0;
+    for seed in 0..setting("LARS_SIM_CLOSES").unwrap_or(200) {
+        let events = World::new(Plan::of_closes(seed)).run();
+        let checked = events.and_then(|events| history::check(&events));
+        runs += checked.unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}")).runs;
+    }
+    assert!(runs > 1_000, "{runs} runs are too few");
 }
 
 #[test]

@@ -54,7 +54,7 @@ impl Gate {
         }
     }
 
-    pub(super) fn now(&self) -> Mono {
+    pub(crate) fn now(&self) -> Mono {
         self.clock.now()
     }
 

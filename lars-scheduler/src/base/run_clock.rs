@@ -7,6 +7,7 @@ use crate::base::clock::Clock;
 use crate::base::debug::debug_fields;
 use crate::base::panics::Reporter;
 use crate::base::raw_task::{RawTask, Whose};
+use crate::base::run_times::RunTimes;
 use crate::base::runs::PoolThread;
 use crate::base::slow::RanOn;
 
@@ -46,6 +47,8 @@ pub(crate) struct RunClock {
     /// What has begun since the last reading, and how late: the first `noted` of them.
     tasks: [MaybeUninit<(Whose, u64)>; NOTED],
     noted: usize,
+    /// What was noted last does not run here.
+    hands_over: bool,
 }
 
 debug_fields!(|it: RunClock| thread: it.thread, now: it.now);
@@ -63,6 +66,7 @@ impl RunClock {
             goes_on: None,
             tasks: [const { MaybeUninit::uninit() }; NOTED],
             noted: 0,
+            hands_over: false,
         }
     }
 
@@ -113,6 +117,18 @@ impl RunClock {
         let late = self.now.saturating_sub(deadline);
         self.note(task.whose(), late);
         late
+    }
+
+    /// The same for a task that is handed to an executor now, and runs there.
+    pub(crate) fn begin_hand_over(
+        &mut self,
+        task: &RawTask,
+        deadline: u64,
+        clock: &Clock,
+        reporter: &Reporter,
+    ) {
+        self.begin(task, deadline, clock, reporter);
+        self.hands_over = true;
     }
 
     #[inline]
@@ -170,7 +186,8 @@ impl RunClock {
         let now = before.max(clock.now());
         self.close(now, reporter);
         self.now = now;
-        let slow = now - before > LONG || self.careful > 0;
+        let each = self.careful > 0 || reporter.times.is_some();
+        let slow = now - before > LONG || each;
         self.careful = self.careful.saturating_sub(1);
         self.stride = if slow { 1 } else { (2 * self.stride).min(STRIDE) };
         self.left = self.stride;
@@ -192,18 +209,36 @@ impl RunClock {
             }
             None => RanOn::TimerThread,
         };
+        if let Some(times) = &reporter.times {
+            self.add_to(times, took);
+            self.hands_over = false;
+        }
         if took > reporter.slow.limit(on) {
             self.report(on, took, reporter);
         }
         self.noted = 0;
     }
 
+    /// What was noted since the last reading.
+    fn those_noted(&self) -> impl ExactSizeIterator<Item = (Whose, u64)> {
+        // SAFETY: `note` has written the first `noted` of them.
+        self.tasks[..self.noted.min(NOTED)].iter().map(|task| unsafe { task.assume_init() })
+    }
+
+    /// The clock is read for each task, so there is one; or there are several that run together.
+    #[cold]
+    fn add_to(&self, times: &RunTimes, took: u64) {
+        let tasks = self.those_noted();
+        let each = took / tasks.len() as u64;
+        // (Who runs what is handed over adds that.)
+        let here = tasks.filter(|(whose, _)| !self.hands_over && !whose.hands_over());
+        here.for_each(|(whose, _)| times.add(whose, each));
+    }
+
     #[cold]
     fn report(&mut self, on: RanOn, took: u64, reporter: &Reporter) {
         self.careful = CAREFUL;
-        let tasks = self.tasks[..self.noted.min(NOTED)].iter();
-        // SAFETY: `note` has written the first `noted` of them.
-        let tasks: Vec<_> = tasks.map(|task| unsafe { task.assume_init() }).collect();
+        let tasks: Vec<_> = self.those_noted().collect();
         reporter.slow_task(on, took, &tasks);
     }
 }

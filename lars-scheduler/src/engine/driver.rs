@@ -24,7 +24,7 @@ use crate::engine::entry::state::{Take, Taken};
 use crate::engine::entry::{Entry, Whereabouts};
 use crate::engine::lane::Lane;
 use crate::engine::place::{Drained, drain, meet_cancelled, unlink_cancelled};
-use crate::engine::shared::{Core, DefaultExecutor, Live};
+use crate::engine::shared::{Core, Live};
 use crate::engine::stack::{CancelLink, StackLink};
 use crate::engine::stop_word::Pending;
 use crate::engine::visit::{Visits, next_tick};
@@ -37,9 +37,6 @@ const FIRE: usize = 512;
 /// 6 ns for each in a burst, the owner of a lane finds its gate shut. With 256, in a burst on a
 /// pool, a third of the timer thread's time went into the heavy fences, which interrupt the pool.
 const GATHER: usize = 1024;
-/// The same for tasks that go to a pool, while the owners of the lanes schedule nothing: then a
-/// shut gate is in nobody's way, and each visit spares a fence.
-const GATHER_AT_REST: usize = 8 * GATHER;
 /// How many entries are cascaded in a turn: 0.1 ms of work.
 const CASCADE: usize = 4096;
 /// How many entries are cascaded in a turn while tasks wait to be fired.
@@ -358,8 +355,6 @@ impl Driver {
         let back = &mut self.going_back;
         self.visits.begin(COLLECT, |entry| free(&live, back, entry));
         self.unlink_in_lanes();
-        let pooled = matches!(self.live.executor, DefaultExecutor::Pool(_));
-        let most = if pooled && self.visits.owners_rest() { GATHER_AT_REST } else { GATHER };
         let mut moves = if self.due.is_empty() { CASCADE } else { CASCADE_BUSY };
         // (With a tick of 1 ns there is only one deadline in it.)
         let sorted = self.exact_order && self.live.tick.nanos() > 1;
@@ -367,9 +362,9 @@ impl Driver {
         // otherwise tasks that schedule each other at once would starve the rest. (In virtual time
         // the rest of the tick that has been reached comes before them.)
         let due = &mut self.due;
-        let half = if self.exact_order { usize::MAX } else { GATHER / 2 };
+        let most = if self.exact_order { usize::MAX } else { GATHER / 2 };
         let mut at_once = |wheel: &mut Wheel| {
-            wheel.detach_at_once(due, half.saturating_sub(due.len()));
+            wheel.detach_at_once(due, most.saturating_sub(due.len()));
         };
         if !(self.exact_order && self.wheel.has_due()) {
             at_once(&mut self.wheel);
@@ -378,7 +373,7 @@ impl Driver {
         let gathered = loop {
             // In virtual time a tick is reached only when all before it has been fired, because
             // what that scheduled may come before it.
-            if self.due.len() >= most || self.exact_order && !self.due.is_empty() {
+            if self.due.len() >= GATHER || self.exact_order && !self.due.is_empty() {
                 break Gathered::More;
             }
             // The rest of an earlier tick comes first, in whichever wheel it is.
@@ -389,8 +384,8 @@ impl Driver {
             }
             // The driver's own first: that is where the first timers of a thread are.
             let (due, moves) = (&mut self.due, &mut moves);
-            if own <= tick && !step(&mut self.wheel, tick, due, most, moves, sorted)
-                || !self.visits.step(tick, |wheel| step(wheel, tick, due, most, moves, false))
+            if own <= tick && !step(&mut self.wheel, tick, due, moves, sorted)
+                || !self.visits.step(tick, |wheel| step(wheel, tick, due, moves, false))
             {
                 break Gathered::More;
             }
@@ -514,7 +509,7 @@ impl Driver {
                 }
             }
             Way::Other(executor) => {
-                let _ = self.runs.begin(task, deadline, &live.clock, &live.reporter);
+                self.runs.begin_hand_over(task, deadline, &live.clock, &live.reporter);
                 hand_over(live, executor, moved_out(), deadline, self.runs.now());
             }
         }
@@ -657,16 +652,8 @@ fn run_whole_row(live: &Live, row: &mut Row, batch: &mut Batch, runs: &mut RunCl
     }
 }
 
-/// Advances one wheel towards `tick`, until `most` entries are due. False if the budget `moves`
-/// does not suffice.
-fn step(
-    wheel: &mut Wheel,
-    tick: u64,
-    due: &mut DueList,
-    most: usize,
-    moves: &mut usize,
-    sorted: bool,
-) -> bool {
+/// Advances one wheel towards `tick`. False if the budget `moves` does not suffice.
+fn step(wheel: &mut Wheel, tick: u64, due: &mut DueList, moves: &mut usize, sorted: bool) -> bool {
     if !wheel.has_due() {
         match wheel.advance(tick, moves) {
             Advance::Due if sorted => wheel.sort_due(),
@@ -674,7 +661,7 @@ fn step(
             Advance::Working => return false,
         }
     }
-    wheel.detach_due(due, most.saturating_sub(due.len()));
+    wheel.detach_due(due, GATHER.saturating_sub(due.len()));
     true
 }
 

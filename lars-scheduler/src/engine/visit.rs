@@ -46,8 +46,6 @@ struct Visit {
     next: u64,
     /// What the owner had to collect when the driver looked last; see `LaneWheel::uncollected`.
     uncollected_then: Option<u64>,
-    /// How many entries the lane had given out at the last visit.
-    accepted_then: u64,
 }
 
 impl Visit {
@@ -76,20 +74,11 @@ pub(crate) struct Visits {
     fence_owed: bool,
     /// Whether an intake was not drained to its end.
     has_rest: bool,
-    /// Whether the owners of the lanes that were entered last had scheduled nothing since the visit
-    /// before.
-    owners_rest: bool,
 }
 
 impl Visits {
     pub(crate) fn new() -> Self {
-        Self {
-            visits: Vec::new(),
-            newest: ptr::null(),
-            fence_owed: false,
-            has_rest: false,
-            owners_rest: false,
-        }
+        Self { visits: Vec::new(), newest: ptr::null(), fence_owed: false, has_rest: false }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -116,7 +105,6 @@ impl Visits {
                 uncollected: false,
                 next: NEVER,
                 uncollected_then: None,
-                accepted_then: 0,
             });
             // SAFETY: `wheel` is one of the list of wheels, which live as long as the core.
             wheel = unsafe { (*wheel).older };
@@ -211,12 +199,8 @@ impl Visits {
     /// up to `most` cancelled entries.
     pub(crate) fn begin(&mut self, most: usize, mut free: impl FnMut(*mut Entry)) {
         self.has_rest = false;
-        self.owners_rest = true;
         for visit in self.visits.iter_mut().filter(|visit| visit.stage == Stage::Inside) {
             visit.lane().begin_visit();
-            let accepted = visit.lane().accepted();
-            self.owners_rest &= accepted == visit.accepted_then;
-            visit.accepted_then = accepted;
             // SAFETY: the visit is `Inside`: the driver has the gate until `leave`. `drain` is
             // given the intake of this wheel, and `free` does not ask for the wheel.
             let (drained, next) = unsafe {
@@ -234,11 +218,6 @@ impl Visits {
             visit.next = next;
             self.has_rest |= !drained;
         }
-    }
-
-    /// Whether no owner of a lane that was entered seems to be at work.
-    pub(crate) fn owners_rest(&self) -> bool {
-        self.owners_rest
     }
 
     /// The first tick for which there is something to do in the lanes that were entered.

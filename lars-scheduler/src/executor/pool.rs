@@ -335,6 +335,12 @@ impl Drop for Wait<'_> {
     }
 }
 
+#[cfg(test)]
+thread_local! {
+    /// How many threads of pools the calling thread has started.
+    static STARTED_FROM_HERE: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
+
 /// Starts the thread of the next seat, which starts the one after it.
 fn start_next(shared: &Arc<Shared>, unstarted: &[Seat]) -> std::io::Result<()> {
     let running = shared.stealers.len() - unstarted.len();
@@ -344,6 +350,8 @@ fn start_next(shared: &Arc<Shared>, unstarted: &[Seat]) -> std::io::Result<()> {
     }
     let shared = Arc::clone(shared);
     let name = format!("{}-{running}", shared.settings.name);
+    #[cfg(test)]
+    STARTED_FROM_HERE.with(|started| started.set(started.get() + 1));
     let mut thread = thread::Builder::new().name(name.clone());
     if let Some(bytes) = shared.settings.stack_size {
         thread = thread.stack_size(bytes);
@@ -735,6 +743,21 @@ mod tests {
         assert!(pool.guard.shared.waiters.lock().parked.is_empty());
         drop(release);
         assert!(pool.wait_idle(None));
+    }
+
+    #[test]
+    fn the_first_task_starts_one_thread_from_here_and_all_others_are_started() {
+        let (told, started) = mpsc::channel();
+        let pool = Pool::builder("test")
+            .threads(8)
+            .on_thread_start(move |_| told.send(()).unwrap())
+            .build()
+            .unwrap();
+        for _ in 0..3 {
+            pool.execute(Runnable::new(|| ())).unwrap();
+        }
+        assert_eq!(STARTED_FROM_HERE.with(std::cell::Cell::get), 1);
+        (0..8).for_each(|_| started.recv().unwrap());
     }
 
     #[test]

@@ -639,4 +639,27 @@ mod tests {
         dispatcher.schedule(Arc::new(Holding { _held: Arc::clone(&held) }) as Task);
         assert_eq!(Arc::strong_count(&held), 1);
     }
+
+    /// Panics when it is dropped.
+    struct Bomb;
+
+    impl Activate for Bomb {
+        fn activate(self: Arc<Self>) -> bool {
+            false
+        }
+    }
+
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("expected by this test");
+        }
+    }
+
+    #[test]
+    fn what_panics_when_it_is_dropped_after_the_last_thread_has_ended_harms_nobody() {
+        let dispatcher = Dispatcher::Pool(Pool::start("test", 1).unwrap());
+        dispatcher.end();
+        dispatcher.wait_ended(None);
+        dispatcher.schedule(Arc::new(Bomb) as Task);
+    }
 }

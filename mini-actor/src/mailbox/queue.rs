@@ -313,18 +313,19 @@ impl<T> Mailbox<T> {
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        // Acquire: what was done before closing is seen.
+        // Acquire: what the actor did before closing is seen, as by a sender that is refused.
         self.tail.word.load(Ordering::Acquire) & CLOSED != 0
     }
 
     /// How many messages have been accepted so far.
     pub(crate) fn accepted(&self) -> u64 {
-        Self::count(self.tail.word.load(Ordering::Acquire) / ONE)
+        // Relaxed: a number and nothing else. A thread counts what it knows to have been sent.
+        Self::count(self.tail.word.load(Ordering::Relaxed) / ONE)
     }
 
     /// How many messages wait, including those that an activation is working off now.
     pub(crate) fn depth(&self) -> u64 {
-        // Relaxed: a statistic. Read in this order it can only be too large.
+        // Relaxed: a statistic.
         let taken = self.head.taken.load(Ordering::Relaxed);
         self.accepted().saturating_sub(taken)
     }
@@ -402,8 +403,8 @@ impl<T> Mailbox<T> {
         let tail = &self.tail;
         let mut made: *mut Block<T> = ptr::null_mut();
         let mut spins = 0;
-        // Acquire, here and below: the block of this position is seen as the sender that appended
-        // it left it.
+        // Acquire, and wherever the word is read again: the block of this position is seen, and as
+        // the sender that appended it left it.
         let mut word = tail.word.load(Ordering::Acquire);
         let result = loop {
             if word & CLOSED != 0 {
@@ -416,16 +417,15 @@ impl<T> Mailbox<T> {
                     self.append_first(word, &mut made)
                 } else {
                     // Another thread appends the next block.
-                    relax(&mut spins);
-                    tail.word.load(Ordering::Acquire)
+                    self.look_again(&mut spins)
                 };
                 continue;
             }
             let mut places = (wanted as u64).min(Block::<T>::SLOTS - offset);
             if let Some(bound) = &self.middle.bound {
-                // Acquire: a slot that counts as free has been read. It only grows, so the bound
-                // holds also when this is old.
-                let taken = self.head.taken.load(Ordering::Acquire);
+                // Relaxed: only a number, which orders nothing: a block is used again by way of the
+                // spare ones. It only grows, so the bound holds also when this is old.
+                let taken = self.head.taken.load(Ordering::Relaxed);
                 let room =
                     bound.capacity.saturating_sub(Self::count(position).saturating_sub(taken));
                 if room == 0 {
@@ -437,8 +437,7 @@ impl<T> Mailbox<T> {
             if last {
                 if word & TRIMMING != 0 {
                     // The activation has the spare blocks, for a moment.
-                    relax(&mut spins);
-                    word = tail.word.load(Ordering::Acquire);
+                    word = self.look_again(&mut spins);
                     continue;
                 }
                 if made.is_null()
@@ -453,12 +452,14 @@ impl<T> Mailbox<T> {
             // changed and the exchange fails.
             let block = tail.block.load(Ordering::Relaxed);
             let schedule = if word & SUSPENDED == 0 { SCHEDULED } else { 0 };
-            // AcqRel: if we are to schedule, the activation comes after what the last one did, and
-            // before it; if not, the activation that is there sees our position before it may end.
+            // Acquire: if we are to schedule, the activation comes after what the last one did,
+            // which may have come and gone since the load, for a signal, and left the same word.
+            // Not a release: what we send is published by its slot, and what others have released
+            // in the word stays released, since each step of it continues the one before.
             match tail.word.compare_exchange_weak(
                 word,
                 (word + places * ONE) | schedule,
-                Ordering::AcqRel,
+                Ordering::Acquire,
                 Ordering::Acquire,
             ) {
                 Ok(_) => {
@@ -489,6 +490,13 @@ impl<T> Mailbox<T> {
         result
     }
 
+    /// Reads the word again, which another thread is about to change.
+    fn look_again(&self, spins: &mut u32) -> u64 {
+        relax(spins);
+        // Acquire: as the first load in `reserve`.
+        self.tail.word.load(Ordering::Acquire)
+    }
+
     /// Appends the first block, unless another thread is faster. Returns the word as it is then.
     /// The block comes from `made`, or is left there if it is not used.
     #[cold]
@@ -498,28 +506,29 @@ impl<T> Mailbox<T> {
             // Before the exchange, so that others need not wait for the allocation.
             *made = Block::new();
         }
-        // AcqRel: as for every step that gives the right to append a block. The loser goes on with
-        // the word that it finds, so it sees the block that belongs to it.
+        // Relaxed: there is nothing before the first block to be seen, and the block is published
+        // when it has been appended. Acquire: the loser goes on with the word that it finds, so it
+        // sees the block that belongs to it.
         let claimed = word & !BARE;
-        match self.tail.word.compare_exchange(word, claimed, Ordering::AcqRel, Ordering::Acquire) {
+        match self.tail.word.compare_exchange(word, claimed, Ordering::Relaxed, Ordering::Acquire) {
             Ok(_) => {
                 let first = self.new_block(made);
                 // Release: the reader may find it before it sees a message in it.
                 self.middle.first.store(first, Ordering::Release);
-                self.appended(first);
-                self.tail.word.load(Ordering::Acquire)
+                self.appended(first)
             }
             Err(now) => now,
         }
     }
 
     /// The position moves on from the one that is no slot's to the first slot of this block. For
-    /// the thread that appends it.
-    fn appended(&self, block: *mut Block<T>) {
+    /// the thread that appends it. Returns the word as it is then.
+    fn appended(&self, block: *mut Block<T>) -> u64 {
         // Relaxed: published by the addition below.
         self.tail.block.store(block, Ordering::Relaxed);
-        // Release: a sender that sees the new lap sees its block.
-        self.tail.word.fetch_add(ONE, Ordering::Release);
+        // Release: a sender that sees the new lap sees its block. Acquire: the caller may find the
+        // mailbox closed.
+        self.tail.word.fetch_add(ONE, Ordering::AcqRel) + ONE
     }
 
     /// A block that has just been made, here or before. For the thread that appends it.
@@ -561,8 +570,8 @@ impl<T> Mailbox<T> {
     /// queue.
     unsafe fn recycle(&self, block: *mut Block<T>) {
         debug_assert!(!block.is_null());
-        // Acquire: its depth as an earlier reader left it.
-        let mut top = self.middle.spare.load(Ordering::Acquire);
+        // Relaxed, here and below: only readers push and write depths, one after the other.
+        let mut top = self.middle.spare.load(Ordering::Relaxed);
         loop {
             // SAFETY: only the reader frees blocks, and this is the only reader. If the block has
             // been taken meanwhile, it is in use, and its depth is still what a reader wrote.
@@ -586,7 +595,7 @@ impl<T> Mailbox<T> {
                 top,
                 block,
                 Ordering::Release,
-                Ordering::Acquire,
+                Ordering::Relaxed,
             ) {
                 Ok(_) => return,
                 Err(now) => top = now,
@@ -616,8 +625,8 @@ impl<T> Mailbox<T> {
         let free = &self.tail.free;
         // Relaxed: ours while *trimming* is set, and seen as it was left through the word.
         let taken = free.swap(ptr::null_mut(), Ordering::Relaxed);
-        // Acquire: as their readers left them.
-        let stack = self.middle.spare.swap(ptr::null_mut(), Ordering::Acquire);
+        // Relaxed: readers left them there, and this one comes after those.
+        let stack = self.middle.spare.swap(ptr::null_mut(), Ordering::Relaxed);
         let (keep, other) = if taken.is_null() { (stack, taken) } else { (taken, stack) };
         if Self::KEPT == 0 || keep.is_null() {
             return [keep, other];
@@ -638,9 +647,9 @@ impl<T> Mailbox<T> {
             return true;
         };
         let mut guard = bound.lock.lock();
+        bound.waiting.fetch_add(1, Ordering::Relaxed);
         // SeqCst fence, pairs with the one in `wake_waiting`: either the reader sees us waiting, or
         // we see the room that it made.
-        bound.waiting.fetch_add(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         let mut in_time = true;
         while !self.has_room_or_end(bound) {
@@ -650,14 +659,15 @@ impl<T> Mailbox<T> {
             }
             guard = bound.room.wait(guard, deadline);
         }
-        bound.waiting.fetch_sub(1, Ordering::SeqCst);
+        // Relaxed: as in `Bound::wake`.
+        bound.waiting.fetch_sub(1, Ordering::Relaxed);
         in_time
     }
 
     /// Whether it is worth trying again to send.
     fn has_room_or_end(&self, bound: &Bound) -> bool {
-        // Acquire: as in `reserve`.
-        let taken = self.head.taken.load(Ordering::Acquire);
+        // Relaxed: as in `reserve`; the fence of those who wait comes before it.
+        let taken = self.head.taken.load(Ordering::Relaxed);
         self.is_closed() || self.accepted().saturating_sub(taken) < bound.capacity
     }
 
@@ -845,8 +855,8 @@ impl<T> Mailbox<T> {
                     next.position += 1;
                 }
                 if bound.is_some() {
-                    // Release: a sender that sees the room sees that the slot has been read.
-                    self.head.taken.store(Self::count(next.position), Ordering::Release);
+                    // Relaxed: only a number; see `reserve`.
+                    self.head.taken.store(Self::count(next.position), Ordering::Relaxed);
                 }
                 if message.is_some() {
                     return message;
@@ -862,7 +872,8 @@ impl<T> Mailbox<T> {
     /// The caller is the mailbox's one activation.
     pub(crate) unsafe fn position(&self) -> u64 {
         if self.middle.bound.is_some() {
-            return self.head.taken.load(Ordering::Acquire);
+            // Relaxed: a number. What a sender has evicted concerns the activation no more.
+            return self.head.taken.load(Ordering::Relaxed);
         }
         // SAFETY: without a bound nobody reads but the one activation, to which this part of the
         // head belongs.
@@ -871,7 +882,7 @@ impl<T> Mailbox<T> {
 
     /// Announces a signal.
     pub(crate) fn signal(&self) -> Sent {
-        // AcqRel: as for a message.
+        // Release: the activation that sees the bit sees the signal. Acquire: as for a message.
         match self.tail.word.fetch_or(SIGNAL | SCHEDULED, Ordering::AcqRel) & SCHEDULED {
             0 => Sent::Schedule,
             _ => Sent::Counted,
@@ -880,27 +891,26 @@ impl<T> Mailbox<T> {
 
     /// Whether there are signals.
     pub(crate) fn is_signalled(&self) -> bool {
-        // Acquire: the signal is seen.
-        self.tail.word.load(Ordering::Acquire) & SIGNAL != 0
+        // Relaxed: `signals_seen` acquires. If this misses one, `finish` does not.
+        self.tail.word.load(Ordering::Relaxed) & SIGNAL != 0
     }
 
     /// The activation is about to take the signals.
     pub(crate) fn signals_seen(&self) {
-        // AcqRel: a thread that signals after this sees the bit clear and sets it again; what was
-        // signalled before is seen.
-        self.tail.word.fetch_and(!SIGNAL, Ordering::AcqRel);
+        // Acquire: what was signalled before is seen. A thread that signals after this sets the bit
+        // again, since both steps change the same word.
+        self.tail.word.fetch_and(!SIGNAL, Ordering::Acquire);
     }
 
     /// Refuses all messages from now on; returns how many have been accepted in all.
     pub(crate) fn close(&self) -> u64 {
-        // AcqRel: see `is_closed`.
-        let mut word = self.tail.word.fetch_or(CLOSED, Ordering::AcqRel);
+        // Release: see `is_closed`.
+        let mut word = self.tail.word.fetch_or(CLOSED, Ordering::Release);
         let mut spins = 0;
         // A sender that appends a block moves the position once more, over the one that is no
         // slot's. In a bare mailbox there is no such sender, and there will be none.
         while Self::is_between_blocks(word) && word & BARE == 0 {
-            relax(&mut spins);
-            word = self.tail.word.load(Ordering::Acquire);
+            word = self.look_again(&mut spins);
         }
         if let Some(bound) = &self.middle.bound {
             Self::wake_waiting(bound, usize::MAX);
@@ -911,10 +921,11 @@ impl<T> Mailbox<T> {
     /// Sets or clears *suspended*: whether messages wait without waking the actor. For the
     /// activation.
     pub(crate) fn suspend(&self, suspended: bool) {
+        // Relaxed: the step that ends the activation publishes what it did.
         if suspended {
-            self.tail.word.fetch_or(SUSPENDED, Ordering::AcqRel);
+            self.tail.word.fetch_or(SUSPENDED, Ordering::Relaxed);
         } else {
-            self.tail.word.fetch_and(!SUSPENDED, Ordering::AcqRel);
+            self.tail.word.fetch_and(!SUSPENDED, Ordering::Relaxed);
         }
     }
 
@@ -946,8 +957,9 @@ impl<T> Mailbox<T> {
         // Chains of blocks to be freed, when this activation has let go of *trimming*.
         let mut spare = [ptr::null_mut(); 2];
         let mut trimming = 0;
-        // Acquire: what is found here belongs to the next activation, which this thread may run.
-        let mut word = self.tail.word.load(Ordering::Acquire);
+        // Relaxed, and where the exchange fails: what is found belongs to the next activation,
+        // which looks at the signals and the slots.
+        let mut word = self.tail.word.load(Ordering::Relaxed);
         let again = loop {
             let empty = Self::count(word / ONE) == seen || word & SUSPENDED != 0;
             if word & SIGNAL != 0 || !empty {
@@ -966,7 +978,7 @@ impl<T> Mailbox<T> {
                 word,
                 next,
                 Ordering::AcqRel,
-                Ordering::Acquire,
+                Ordering::Relaxed,
             ) {
                 Ok(_) if trim => {
                     (trimming, word) = (TRIMMING, next);

@@ -1,6 +1,7 @@
-//! What watching leaves behind at an actor that lives on: nothing.
+//! What watching leaves behind at an actor that lives on, and an actor when it ends or is refused:
+//! nothing.
 
-use std::sync::mpsc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use crate::cell::signal::Resident;
@@ -65,4 +66,32 @@ fn actors_that_stop_or_unwatch_leave_nothing_at_what_they_watched() {
         assert_eq!(session.termination().wait(LONG), Some(StopReason::Itself));
     }
     assert_eq!(bus.cell().watchers().len(), 0);
+}
+
+#[test]
+fn what_is_asked_of_an_actor_that_has_ended_is_not_kept() {
+    let system = ActorSystem::builder("test").threads(1).build().unwrap();
+    let actor = system.spawn("a", || Idle).unwrap();
+    actor.kill();
+    assert_eq!(actor.termination().wait(LONG), Some(StopReason::Killed));
+    actor.cell().take_signals();
+    for _ in 0..100 {
+        actor.stop();
+        actor.kill();
+    }
+    assert_eq!(actor.cell().take_signals().len(), 0);
+}
+
+#[test]
+fn an_actor_that_is_refused_leaves_nothing_behind() {
+    let system = ActorSystem::builder("test").threads(1).build().unwrap();
+    let _first = system.spawn("a", || Idle).unwrap();
+    let held = Arc::new(());
+    let inner = Arc::clone(&held);
+    let make = move || {
+        let _ = &inner;
+        Idle
+    };
+    assert!(system.spawn("a", make).is_err());
+    assert_eq!(Arc::strong_count(&held), 1);
 }

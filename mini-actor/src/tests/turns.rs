@@ -283,3 +283,29 @@ fn what_is_unstashed_comes_before_a_tick_that_is_due() {
     set.run(10);
     assert_eq!(set.told(), ["open", "first", "second", "tick"]);
 }
+
+/// Panics when it is dropped.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic!("expected by this test");
+    }
+}
+
+#[test]
+fn a_supervision_that_panics_when_it_is_dropped_harms_nobody_at_the_end_of_its_actor() {
+    let set = turn_by_turn();
+    let bomb = Bomb;
+    let supervision = Supervision::decide(move |_| {
+        let _ = &bomb;
+        Directive::Stop
+    });
+    let log = set.log.clone();
+    let props = Props::once(move || Scripted { log, act: |_, _| {} }).supervision(supervision);
+    let actor = set.system.spawn_with("actor", props).unwrap();
+    actor.stop();
+    set.run(10);
+    assert_eq!(actor.termination().wait(Duration::ZERO), Some(StopReason::Asked));
+    assert_eq!(set.run(10), 0);
+}

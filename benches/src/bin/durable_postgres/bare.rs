@@ -2,9 +2,9 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
+use benches::durable::AnyError;
 use tokio_postgres::Statement;
 
-use crate::AnyError;
 use crate::server::Connection;
 
 const INSERT: &str = "INSERT INTO lars.timer (id, grp, bucket, due_at, deadline, planned_at, key,

@@ -5,11 +5,10 @@ use std::sync::mpsc::Receiver;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
+use benches::durable::{AnyError, Job, Late, PATIENCE, Report, Seen, receive, runs_jobs};
 use lars_durable::Durable;
 
-use crate::report::{Late, Report};
 use crate::server::{Connection, Server};
-use crate::{AnyError, Job, PATIENCE, Seen, receive, runs_jobs};
 
 /// What a process does that is to be killed: it runs jobs.
 pub(crate) fn node(parameters: &str, lease: u64) -> Result<(), AnyError> {

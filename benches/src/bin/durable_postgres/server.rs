@@ -6,11 +6,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use benches::durable::AnyError;
 use tokio::runtime::Runtime;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, NoTls, Row};
-
-use crate::AnyError;
 
 /// Ends when it is dropped.
 pub(crate) struct Server {
@@ -96,6 +95,17 @@ impl Server {
         lars_durable::Durable::postgres(self.parameters()).start()?.close()?;
         connection.execute("CHECKPOINT")?;
         Ok(connection)
+    }
+
+    /// An empty database, and its address. It is reached as ours is, by the socket in the file
+    /// system.
+    pub(crate) fn for_a_peer(&self) -> Result<String, AnyError> {
+        let connection = self.connect()?;
+        for sql in ["DROP DATABASE IF EXISTS peer", "CREATE DATABASE peer", "CHECKPOINT"] {
+            connection.execute(sql)?;
+        }
+        let (host, port) = (self.data.display(), self.port);
+        Ok(format!("postgres:///peer?host={host}&port={port}&user=postgres"))
     }
 }
 

@@ -6,12 +6,13 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
+use benches::durable::{
+    AnyError, Job, Late, PATIENCE, Report, Seen, Session, late, receive, runs_jobs, settle, steady,
+};
 use lars_durable::Durable;
 
 use crate::bare::Bare;
-use crate::report::{Late, Report};
 use crate::server::{Connection, Server};
-use crate::{AnyError, Job, Seen, receive, runs_jobs, settle, thousand_a_second};
 
 /// Makes the server's table so full, of timers that are due in hours.
 fn fill(connection: &Connection, pending: u64) -> Result<(), AnyError> {
@@ -38,12 +39,6 @@ fn warm(connection: &Connection, quick: bool) -> Result<(), AnyError> {
     Ok(())
 }
 
-fn late(seen: Vec<Seen>) -> Late {
-    let late = Late::of(seen.into_iter().map(|(_, _, late)| late).collect());
-    assert_eq!(late.early, 0, "nothing may be early");
-    late
-}
-
 /// A thousand a second beside those that are pending, ours and the bare loop's.
 pub(crate) fn lateness(
     server: &Server,
@@ -61,7 +56,7 @@ pub(crate) fn lateness(
     let first = begun.elapsed().as_secs_f64() * 1_000.0;
     report.figures.insert(format!("from the start to the first run, {pending} pending, ms"), first);
     warm(&connection, seconds < 5)?;
-    thousand_a_second(&timers, SystemTime::now() + Duration::from_secs(1), seconds)?;
+    steady(&timers, SystemTime::now() + Duration::from_secs(1), 1_000, seconds)?;
     let ours = late(receive(&receiver, seconds * 1_000));
     report.late.insert(format!("ours, {pending} pending"), ours);
     settle(&durable);
@@ -75,6 +70,30 @@ pub(crate) fn lateness(
     let dues: Vec<SystemTime> = (0..seconds as i64 * 1_000).map(due).collect();
     let floor = Late::of(bare.fire(id, &dues)?);
     report.late.insert(format!("bare loop, {pending} pending"), floor);
+    Ok(())
+}
+
+/// At a steady rate beside those that are pending: ours, and other crates.
+pub(crate) fn peers(
+    server: &Server,
+    session: &mut Session<'_>,
+    pending: u64,
+    quick: bool,
+) -> Result<(), AnyError> {
+    let seconds = if quick { 1 } else { 10 };
+    for each_second in [100, 1_000] {
+        let connection = server.fresh()?;
+        fill(&connection, pending)?;
+        let (durable, receiver) = runs_jobs(Durable::postgres(server.parameters()))?;
+        warm(&connection, quick)?;
+        let first = SystemTime::now() + Duration::from_secs(1);
+        steady(&durable.timers(), first, each_second, seconds)?;
+        let ours = late(receive(&receiver, each_second * seconds));
+        session.report.late.insert(format!("lars-durable, {each_second}/s"), ours);
+        settle(&durable);
+        durable.close()?;
+        session.lateness_of_peers(each_second, seconds, pending)?;
+    }
     Ok(())
 }
 
@@ -141,12 +160,12 @@ pub(crate) fn held(server: &Server, report: &mut Report, seconds: u64) -> Result
         let due = first + Duration::from_secs(second);
         thread::sleep(due.duration_since(SystemTime::now()).unwrap_or_default());
         let from = SystemTime::now().max(due) + Duration::from_secs(1);
-        thousand_a_second(&timers, from, 1)?;
+        steady(&timers, from, 1_000, 1)?;
         asked += 1_000;
         seen.extend(receiver.try_iter());
     }
     let begun = Instant::now();
-    while seen.len() < asked && begun.elapsed() < crate::PATIENCE {
+    while seen.len() < asked && begun.elapsed() < PATIENCE {
         seen.extend(receiver.recv_timeout(Duration::from_secs(1)));
     }
     assert_eq!(seen.len(), asked, "every timer runs, and once");

@@ -11,20 +11,25 @@ use futures::task::{ArcWake, waker_ref};
 use mini_actor::{ActorRef, Props, SpawnError, System, Termination, Unsendable};
 
 use super::hosted::{DurableActor, Envelope, Hosted, Letter};
-use super::place::{Ledger, Place, Receipt, Wanted};
+use super::place::{Decision, Ledger, Place, Receipt};
 use crate::api::address::open;
 use crate::api::payload::Payload;
 use crate::engine::{Launch, RunEnd};
-use crate::model::{BucketNo, TimerId};
+use crate::model::tenancy::{self, Next, Vacated};
+use crate::model::{BucketNo, Fence, Row, TimerId};
 use crate::runtime::{Run, Shared, contain};
 use crate::sync::{Arc, Mutex, Weak};
-use crate::time::Timestamp;
+use crate::time::{Mono, Timestamp};
 
 /// How long a message whose actor has a full mailbox is put off: microseconds.
 const FULL: i64 = 1_000_000;
 
 /// How long a message that nobody can receive, because the system is closed, is put off.
 const NO_SYSTEM: i64 = 1_000_000;
+
+/// How long a message may be on its way here after its start is recorded, if no reply of the store
+/// takes longer: microseconds. (It begins within a second of that reply, or is given back.)
+const ON_ITS_WAY: i64 = 60_000_000;
 
 /// How long a node whose actor system is closed waits for what runs.
 pub(super) const FAREWELL: Duration = Duration::from_secs(5);
@@ -42,9 +47,10 @@ pub(super) struct Host<A: DurableActor> {
     /// By name. Locked before the state of a home, and that before its ledger; nothing is called
     /// while one of them is locked.
     homes: Mutex<Homes<A::Message>>,
-    /// By bucket, the epoch up to which no actor may live in it: raised when its actors have to go,
-    /// and lowered when that is over.
-    vacated: Mutex<HashMap<BucketNo, u32>>,
+    vacated: Mutex<Vacated>,
+    /// Timers that their actors have ended, and whose messages may be on their way here; since
+    /// when. Locked after the state of a home.
+    ended: Mutex<BTreeMap<TimerId, Mono>>,
 }
 
 /// What there is of one actor.
@@ -62,10 +68,7 @@ struct State<M> {
 
 struct Tenant<M> {
     actor: ActorRef<Envelope<M>>,
-    /// In which its bucket was owned when it was made.
-    epoch: u32,
-    /// It gets nothing any more, and its successor is made when it has gone.
-    leaving: bool,
+    lives: tenancy::Tenant,
 }
 
 /// Why an actor could not be made.
@@ -84,8 +87,6 @@ enum Step<M> {
     Spawn(u32),
     Send(ActorRef<Envelope<M>>, Letter),
     Kill(ActorRef<Envelope<M>>),
-    /// Nothing needs it any more.
-    Void(Letter),
 }
 
 impl<M: Send + 'static> Home<M> {
@@ -96,31 +97,26 @@ impl<M: Send + 'static> Home<M> {
         let Some(first) = waiting.first_entry().filter(|_| !ledger.in_hand) else {
             return Step::Nothing;
         };
-        let (id, key) = (first.get().receipt.id, first.get().receipt.key.as_ref());
-        match key.and_then(|key| ledger.keys.get(key)) {
-            Some(Wanted::Asking(_)) => return Step::Nothing,
-            Some(Wanted::Nothing) => return Step::Void(first.remove()),
-            Some(Wanted::Only(wanted)) if *wanted != id => return Step::Void(first.remove()),
-            Some(Wanted::Only(_)) | None => {}
+        let key = first.get().row.key.as_ref();
+        if key.is_some_and(|key| ledger.asking.contains_key(key)) {
+            return Step::Nothing;
         }
         let epoch = first.get().fence.epoch();
-        match actor {
-            Some(tenant) if tenant.leaving => Step::Nothing,
-            Some(tenant) if tenant.epoch != epoch => {
-                // In between, the bucket may have been another node's.
-                tenant.leaving = true;
-                Step::Kill(tenant.actor.clone())
-            }
-            Some(tenant) => {
+        match (tenancy::next(actor.as_ref().map(|tenant| tenant.lives), epoch), actor) {
+            (Next::Send, Some(tenant)) => {
                 let mut letter = first.remove();
                 (letter.receipt.in_hand, ledger.in_hand) = (true, true);
                 Step::Send(tenant.actor.clone(), letter)
             }
-            None if *spawning => Step::Nothing,
-            None => {
+            (Next::Kill, Some(tenant)) => {
+                tenant.lives.leaving = true;
+                Step::Kill(tenant.actor.clone())
+            }
+            (Next::Make, None) if !*spawning => {
                 *spawning = true;
                 Step::Spawn(epoch)
             }
+            _ => Step::Nothing,
         }
     }
 
@@ -155,8 +151,8 @@ impl<A: DurableActor> Host<A> {
         set_props: Arc<SetProps<A>>,
         silence: Duration,
     ) -> Self {
-        let (homes, vacated) = (Mutex::default(), Mutex::default());
-        Self { system, make, set_props, silence, homes, vacated }
+        let (homes, vacated, ended) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Self { system, make, set_props, silence, homes, vacated, ended }
     }
 
     /// A message is due.
@@ -169,19 +165,67 @@ impl<A: DurableActor> Host<A> {
         if self.is_vacated(bucket, fence.epoch()) {
             return ending.say(RunEnd::GiveBack { micros: 0 });
         }
-        let home = {
+        let (home, ended) = {
             let mut homes = self.homes.lock();
             let home = homes
                 .entry(Arc::clone(&name))
                 .or_insert_with(|| self.new_home(&name, bucket, &shared));
-            let place = Arc::clone(&home.place);
-            let receipt = Receipt::new(place, row.id, row.key.clone(), ending);
-            let key = (row.deadline, row.id);
-            let before = home.state.lock().waiting.insert(key, Letter { row, fence, receipt });
-            debug_assert!(before.is_none(), "a timer runs once at a time");
-            Arc::clone(home)
+            let receipt = Receipt::new(Arc::clone(&home.place), ending);
+            let ended = self.take_in(home, row, fence, receipt);
+            (Arc::clone(home), ended)
         };
+        if let Some(letter) = ended {
+            letter.receipt.drop_ended();
+        }
         self.pump(&home);
+    }
+
+    /// A message waits for its actor, unless that has ended its timer: then it is given back.
+    fn take_in(
+        &self,
+        home: &Home<A::Message>,
+        row: Arc<Row>,
+        fence: Fence,
+        receipt: Receipt,
+    ) -> Option<Letter> {
+        let mut state = home.state.lock();
+        let arrival = {
+            let mut ledger = home.place.ledger.lock();
+            ledger.arrivals += 1;
+            ledger.arrivals
+        };
+        let (key, id) = ((row.deadline, row.id), row.id);
+        let letter = Letter { row, fence, arrival, receipt };
+        if self.ended.lock().remove(&id).is_some() {
+            return Some(letter);
+        }
+        let before = state.waiting.insert(key, letter);
+        debug_assert!(before.is_none(), "a timer runs once at a time");
+        None
+    }
+
+    /// The actor has decided about one of its keys: what is ended by that is not received, whether
+    /// it waits here or is on its way.
+    fn drop_ended(&self, home: &Home<A::Message>, decision: &Decision) {
+        let Decision { key, arrivals, ended } = decision;
+        let mut state = home.state.lock();
+        let is_ended = |letter: &Letter| {
+            let before = letter.arrival <= *arrivals;
+            letter.row.key.as_ref() == Some(key) && (before || *ended == Some(letter.row.id))
+        };
+        let waiting = std::mem::take(&mut state.waiting);
+        let (dropped, rest): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            waiting.into_iter().partition(|(_, letter)| is_ended(letter));
+        state.waiting = rest;
+        if let Some(id) = ended
+            && !dropped.values().any(|letter| letter.row.id == *id)
+        {
+            let (now, mut ended) = (home.place.shared.gate.now(), self.ended.lock());
+            ended.retain(|_, since| now.0 - since.0 < ON_ITS_WAY);
+            ended.insert(*id, now);
+        }
+        drop(state);
+        dropped.into_values().for_each(|letter| letter.receipt.drop_ended());
     }
 
     fn new_home(
@@ -192,10 +236,16 @@ impl<A: DurableActor> Host<A> {
     ) -> Arc<Home<A::Message>> {
         let host = Arc::downgrade(self);
         Arc::new_cyclic(|home: &Weak<Home<A::Message>>| {
-            let home = Weak::clone(home);
+            let (here, home) = (Weak::clone(&host), Weak::clone(home));
+            let (there, place) = (host, Weak::clone(&home));
             let pump = Box::new(move || {
-                if let (Some(host), Some(home)) = (host.upgrade(), home.upgrade()) {
+                if let (Some(host), Some(home)) = (here.upgrade(), home.upgrade()) {
                     host.pump(&home);
+                }
+            });
+            let drop_ended = Box::new(move |decision: &Decision| {
+                if let (Some(host), Some(home)) = (there.upgrade(), place.upgrade()) {
+                    host.drop_ended(&home, decision);
                 }
             });
             let place = Place {
@@ -204,6 +254,7 @@ impl<A: DurableActor> Host<A> {
                 bucket,
                 shared: Arc::clone(shared),
                 ledger: Mutex::default(),
+                drop_ended,
                 pump,
             };
             let state = State { waiting: BTreeMap::new(), actor: None, spawning: false };
@@ -216,7 +267,6 @@ impl<A: DurableActor> Host<A> {
         loop {
             match home.next() {
                 Step::Nothing => break,
-                Step::Void(letter) => letter.receipt.say(RunEnd::Done),
                 Step::Kill(actor) => actor.kill(),
                 Step::Spawn(epoch) => self.spawn(home, epoch),
                 Step::Send(actor, letter) => self.send(home, &actor, letter),
@@ -250,7 +300,7 @@ impl<A: DurableActor> Host<A> {
             give_back(letters.into_values(), FULL);
         } else if let Some(tenant) = state.actor.as_mut().filter(|tenant| tenant.actor == *actor) {
             // It has closed its mailbox, and its end is about to be known.
-            tenant.leaving = true;
+            tenant.lives.leaving = true;
         }
     }
 
@@ -285,7 +335,8 @@ impl<A: DurableActor> Host<A> {
                 return;
             }
         };
-        state.actor = Some(Tenant { actor: actor.clone(), epoch, leaving: false });
+        let lives = tenancy::Tenant { epoch, leaving: false };
+        state.actor = Some(Tenant { actor: actor.clone(), lives });
         drop(state);
         self.watch(home, &actor);
         if self.is_vacated(place.bucket, epoch) {
@@ -322,7 +373,6 @@ impl<A: DurableActor> Host<A> {
             let mut state = home.state.lock();
             if state.actor.as_ref().is_some_and(|tenant| tenant.actor.id() == id) {
                 state.actor = None;
-                home.place.ledger.lock().keys.clear();
             }
             drop(state);
             home.place.shared.moved_out(home.place.bucket);
@@ -335,15 +385,12 @@ impl<A: DurableActor> Host<A> {
     }
 
     fn is_vacated(&self, bucket: BucketNo, epoch: u32) -> bool {
-        self.vacated.lock().get(&bucket).is_some_and(|vacated| epoch <= *vacated)
+        self.vacated.lock().includes(bucket, epoch)
     }
 
     /// All actors that live in `bucket` because of a run of up to this epoch have to go.
     pub(super) fn vacate(&self, bucket: BucketNo, epoch: u32, lost: bool) {
-        let mut vacated = self.vacated.lock();
-        let before = vacated.entry(bucket).or_insert(epoch);
-        *before = epoch.max(*before);
-        drop(vacated);
+        self.vacated.lock().vacate(bucket, epoch);
         let concerned: Vec<Arc<Home<A::Message>>> = (self.homes.lock().values())
             .filter(|home| home.place.bucket == bucket)
             .cloned()
@@ -355,9 +402,7 @@ impl<A: DurableActor> Host<A> {
 
     /// Runs of `epoch` may bring somebody into `bucket` again; those of earlier ones never will.
     pub(super) fn admit(&self, bucket: BucketNo, epoch: u32) {
-        if let Some(vacated) = self.vacated.lock().get_mut(&bucket) {
-            *vacated = (*vacated).min(epoch.saturating_sub(1));
-        }
+        self.vacated.lock().admit(bucket, epoch);
     }
 
     fn send_away(&self, home: &Arc<Home<A::Message>>, epoch: u32, lost: bool) {
@@ -366,8 +411,9 @@ impl<A: DurableActor> Host<A> {
         let (back, rest): (BTreeMap<_, _>, BTreeMap<_, _>) =
             letters.into_iter().partition(|(_, letter)| letter.fence.epoch() <= epoch);
         state.waiting = rest;
-        let leaves = state.actor.as_mut().filter(|tenant| tenant.epoch <= epoch).map(|tenant| {
-            tenant.leaving = true;
+        let concerned = state.actor.as_mut().filter(|tenant| tenant.lives.epoch <= epoch);
+        let leaves = concerned.map(|tenant| {
+            tenant.lives.leaving = true;
             tenant.actor.clone()
         });
         drop(state);

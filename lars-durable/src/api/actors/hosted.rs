@@ -108,6 +108,8 @@ enum Content<M> {
 pub(super) struct Letter {
     pub(super) row: Arc<Row>,
     pub(super) fence: Fence,
+    /// The number of this message among those that have come for the actor.
+    pub(super) arrival: u64,
     pub(super) receipt: Receipt,
 }
 
@@ -141,7 +143,7 @@ impl<A: DurableActor> Hosted<A> {
     }
 
     fn receive_letter(&mut self, letter: Letter, ctx: &mut Context<Self>) {
-        let Letter { row, fence, receipt } = letter;
+        let Letter { row, fence, receipt, .. } = letter;
         let gate = &self.place.shared.gate;
         if !gate.is_valid() {
             // Another copy may live elsewhere by now.
@@ -156,7 +158,7 @@ impl<A: DurableActor> Hosted<A> {
             Err(Unreadable::Broken(reason)) => return receipt.say(RunEnd::Park { reason }),
         };
         let delivery = Delivery::new(&row, fence, gate.store_now());
-        let handled = Some(Handled { delivery, replaced: receipt.replaced() });
+        let handled = Some(Handled { id: row.id, delivery, replaced: receipt.replaced() });
         self.place.ledger.lock().failed = None;
         let scope = Scope { place: Arc::clone(&self.place), handled };
         // A panic drops the receipt, which then says so.

@@ -94,18 +94,7 @@ impl<A: DurableActor> Kind<A> {
     /// Actors that `make` creates from their names, on a thread of the actor system: once more for
     /// each restart, and when a message comes for one that has stopped.
     pub fn new(make: impl Fn(&str) -> A + Send + Sync + 'static) -> Self {
-        let backoff = BackoffPolicy::builder()
-            .initial(Duration::from_secs(1))
-            .cap(Duration::from_secs(600))
-            .build()
-            .expect("the default settings are in range");
-        let settings = HandlerSettings {
-            name: A::Reminder::NAME.into(),
-            concurrency: usize::MAX,
-            max_attempts: 25,
-            backoff,
-            at_most_once: false,
-        };
+        let settings = HandlerSettings::new(A::Reminder::NAME, usize::MAX);
         let (make, set_props) = (Arc::new(make), Arc::new(|props| props));
         Self { make, set_props, silence: SILENCE, settings }
     }

@@ -2,6 +2,7 @@
 //! reminders.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
 use mini_actor::TimerKey;
 
@@ -9,7 +10,7 @@ use crate::engine::RunEnd;
 use crate::error::Error;
 use crate::model::{BucketNo, TimerId};
 use crate::runtime::{Ending, Shared};
-use crate::sync::{Arc, AtomicBool, Mutex};
+use crate::sync::{Arc, AtomicBool, Mutex, Ordering};
 
 /// What is known of one actor, shared by all that deal with it. Nothing is called while its lock is
 /// held.
@@ -19,8 +20,25 @@ pub(super) struct Place {
     pub(super) bucket: BucketNo,
     pub(super) shared: Arc<Shared>,
     pub(super) ledger: Mutex<Ledger>,
+    /// Drops what waits for the actor, and is ended by this.
+    pub(super) drop_ended: Box<dyn Fn(&Decision) + Send + Sync>,
     /// Goes on with what waits for the actor.
     pub(super) pump: Box<dyn Fn() + Send + Sync>,
+}
+
+/// What the actor has decided about a key, and the store has carried out: the timer that had it has
+/// no row any more.
+///
+/// A later timer may have the same key. So what is dropped is told by what was there before, and
+/// not by the key alone. And nothing that is dropped can be lost: its finish fails if it still has
+/// a row, and it comes again.
+pub(super) struct Decision {
+    pub(super) key: String,
+    /// How many messages had come when the actor asked. Those with this key belong to timers that
+    /// were there before.
+    pub(super) arrivals: u64,
+    /// The timer that the store has ended, if it had started.
+    pub(super) ended: Option<TimerId>,
 }
 
 #[derive(Default)]
@@ -33,16 +51,10 @@ pub(super) struct Ledger {
     pub(super) failed: Option<String>,
     /// Of the message that was handled, while calls are open.
     receipt: Option<Receipt>,
-    pub(super) keys: BTreeMap<String, Wanted>,
-}
-
-/// What may be received of a reminder's key, as far as this life of the actor has decided it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wanted {
-    /// How many calls have no answer.
-    Asking(u32),
-    Only(TimerId),
-    Nothing,
+    /// How many reminder calls have no answer, by key.
+    pub(super) asking: BTreeMap<String, u32>,
+    /// How many messages have come for the actor.
+    pub(super) arrivals: u64,
 }
 
 impl Place {
@@ -57,29 +69,32 @@ impl Place {
     }
 
     /// The actor asks something about a reminder: until the answer, nothing of this key is
-    /// received, and the message in hand is not acknowledged.
-    pub(super) fn asks(&self, key: &str) {
+    /// received, and the message in hand is not acknowledged. Returns how many messages have come.
+    pub(super) fn asks(&self, key: &str) -> u64 {
         let mut ledger = self.ledger.lock();
         ledger.open += 1;
-        let wanted = ledger.keys.entry(key.to_owned()).or_insert(Wanted::Nothing);
-        *wanted = match *wanted {
-            Wanted::Asking(calls) => Wanted::Asking(calls + 1),
-            Wanted::Only(_) | Wanted::Nothing => Wanted::Asking(1),
-        };
+        *ledger.asking.entry(key.to_owned()).or_default() += 1;
+        ledger.arrivals
     }
 
-    /// The answer: `None` if nothing of this key can come any more.
-    pub(super) fn answered(&self, key: &str, answer: Result<Option<Wanted>, Error>) {
+    /// The answer: which started timer the store has ended, if any.
+    pub(super) fn answered(
+        &self,
+        key: String,
+        arrivals: u64,
+        answer: Result<Option<TimerId>, Error>,
+    ) {
+        let answer = answer.map(|ended| {
+            // While nothing of this key is received.
+            (self.drop_ended)(&Decision { key: key.clone(), arrivals, ended });
+        });
         let mut ledger = self.ledger.lock();
         ledger.open -= 1;
-        let open = match ledger.keys.get(key) {
-            Some(Wanted::Asking(calls)) => calls - 1,
-            _ => 0,
-        };
-        match &answer {
-            _ if open > 0 => drop(ledger.keys.insert(key.to_owned(), Wanted::Asking(open))),
-            Ok(Some(wanted)) => drop(ledger.keys.insert(key.to_owned(), *wanted)),
-            Ok(None) | Err(_) => drop(ledger.keys.remove(key)),
+        if let Entry::Occupied(mut calls) = ledger.asking.entry(key) {
+            *calls.get_mut() -= 1;
+            if *calls.get() == 0 {
+                calls.remove();
+            }
         }
         if let Err(error) = answer {
             if ledger.in_hand {
@@ -109,16 +124,14 @@ fn end(failed: Option<String>) -> RunEnd {
 /// The end of a message, said exactly once: by the actor, or by being dropped.
 pub(super) struct Receipt {
     pub(super) place: Arc<Place>,
-    pub(super) id: TimerId,
-    pub(super) key: Option<String>,
     /// The actor has it.
     pub(super) in_hand: bool,
     ending: Option<Ending>,
 }
 
 impl Receipt {
-    pub(super) fn new(place: Arc<Place>, id: TimerId, key: Option<String>, ending: Ending) -> Self {
-        Self { place, id, key, in_hand: false, ending: Some(ending) }
+    pub(super) fn new(place: Arc<Place>, ending: Ending) -> Self {
+        Self { place, in_hand: false, ending: Some(ending) }
     }
 
     /// The handler has returned. What it has asked of its reminders is committed first.
@@ -138,6 +151,13 @@ impl Receipt {
         self.settle(end);
     }
 
+    /// Nobody receives it: the actor has ended its timer. If that is not so, it comes again.
+    pub(super) fn drop_ended(self) {
+        // Relaxed: read by the end of this run, which follows.
+        self.replaced().store(true, Ordering::Relaxed);
+        self.say(RunEnd::Done);
+    }
+
     /// To be set if the row is gone, because the actor has given its key to another reminder.
     pub(super) fn replaced(&self) -> Arc<AtomicBool> {
         self.ending.as_ref().map(Ending::acknowledged).unwrap_or_default()
@@ -148,16 +168,7 @@ impl Receipt {
         if !self.in_hand {
             return ending.say(end);
         }
-        let mut ledger = self.place.ledger.lock();
-        ledger.in_hand = false;
-        if let Some(key) = &self.key
-            && end == RunEnd::Done
-            && ledger.keys.get(key) == Some(&Wanted::Only(self.id))
-        {
-            // A repeat comes with the same identity, and is received without an entry too.
-            ledger.keys.remove(key);
-        }
-        drop(ledger);
+        self.place.ledger.lock().in_hand = false;
         ending.say(end);
         (self.place.pump)();
     }

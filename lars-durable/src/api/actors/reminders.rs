@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use mini_actor::{MissedTickBehavior, TimerKey};
 
-use super::place::{Place, Wanted};
+use super::place::Place;
 use super::scope;
 use crate::api::payload::Payload;
 use crate::api::schedule::Schedule;
 use crate::api::timers::{TimerInfo, Timers, check_key};
-use crate::error::Refused;
-use crate::model::OnConflict;
+use crate::error::{Error, Refused};
+use crate::model::{OnConflict, TimerId};
 use crate::runtime::Submitted;
-use crate::store::{Write, Written};
+use crate::store::{How, Write, Written};
 use crate::sync::{Arc, Ordering};
 
 /// The reminders of an actor, each with a key: from
@@ -23,7 +23,8 @@ use crate::sync::{Arc, Ordering};
 /// machine.
 ///
 /// - Starting a reminder replaces the one with the same key. Once a reminder is replaced or
-///   cancelled, nothing more of it is received, even if it is due and on its way.
+///   cancelled, nothing more of it is received, even if it is due and on its way. (A timer that
+///   other code makes with the same key after that is received.)
 /// - They outlive their actor: if there is none when a reminder is due, it is created.
 /// - Calls return at once, and take effect in their order. The message that is being handled is
 ///   acknowledged only when the calls of its handler are committed. If one fails, the message is
@@ -121,9 +122,10 @@ impl<P: Payload> Reminders<P> {
         let key = self.place.key(&key.into());
         check_key(&key)?;
         // If it is the one that is being received, its row stays until that is acknowledged.
-        self.ask(key.clone(), Write::Cancel { key: key.into() }, |written| match written {
-            Written::Prevented { .. } => None,
-            _ => Some(Wanted::Nothing),
+        let but = handled_id();
+        self.ask(key.clone(), Write::Remove { key: key.into(), but }, |written| match written {
+            Written::Removed { id } => Some(id),
+            _ => None,
         });
         Ok(())
     }
@@ -144,8 +146,12 @@ impl<P: Payload> Reminders<P> {
             // Relaxed: read by the end of this run.
             handled.replaced.store(true, Ordering::Relaxed);
         }
-        self.ask(key, write, |written| match written {
-            Written::Scheduled(placed) => placed.first().map(|placed| Wanted::Only(placed.id)),
+        let handled = handled_id();
+        self.ask(key, write, move |written| match written {
+            Written::Scheduled(placed) => placed.first().and_then(|placed| match placed.how {
+                How::Replaced { started } => started.filter(|id| Some(*id) != handled),
+                _ => None,
+            }),
             _ => None,
         });
         Ok(())
@@ -155,12 +161,20 @@ impl<P: Payload> Reminders<P> {
         &self,
         key: String,
         write: Write,
-        wanted: impl FnOnce(Written) -> Option<Wanted> + Send + 'static,
+        ended: impl FnOnce(Written) -> Option<TimerId> + Send + 'static,
     ) {
-        self.place.asks(&key);
+        let arrivals = self.place.asks(&key);
         let place = Arc::clone(&self.place);
-        self.place.shared.call(write, move |answer| place.answered(&key, answer.map(wanted)));
+        let then = move |answer: Result<Written, Error>| {
+            place.answered(key, arrivals, answer.map(ended));
+        };
+        self.place.shared.call(write, then);
     }
+}
+
+/// The timer whose message is being received.
+fn handled_id() -> Option<TimerId> {
+    scope::current().handled.map(|handled| handled.id)
 }
 
 impl<P> fmt::Debug for Reminders<P> {

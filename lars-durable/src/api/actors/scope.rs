@@ -5,6 +5,7 @@ use std::cell::RefCell;
 
 use super::delivery::Delivery;
 use super::place::Place;
+use crate::model::TimerId;
 use crate::sync::{Arc, AtomicBool};
 
 #[derive(Clone)]
@@ -16,6 +17,7 @@ pub(super) struct Scope {
 /// A message that is being received.
 #[derive(Clone)]
 pub(super) struct Handled {
+    pub(super) id: TimerId,
     pub(super) delivery: Delivery,
     /// To be set when its row has gone, because its key went to another reminder.
     pub(super) replaced: Arc<AtomicBool>,

@@ -50,6 +50,10 @@ impl Sequence {
                 let timers = (0..count).map(|_| self.timer()).collect();
                 Request::Write(Write::Schedule(Arc::new(timers)))
             }
+            #[cfg(feature = "actors")]
+            6 if self.rng.bool() => {
+                Request::Write(Write::Remove { key, but: self.rng.bool().then_some(id) })
+            }
             6 => Request::Write(Write::Cancel { key }),
             7 => Request::Write(Write::Reset { key, when: self.when() }),
             8 => Request::Write(Write::Get { key }),

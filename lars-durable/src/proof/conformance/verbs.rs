@@ -292,6 +292,47 @@ fn a_cancel_prevents_exactly_what_has_not_started() {
     });
 }
 
+#[cfg(feature = "actors")]
+#[test]
+fn a_removal_ends_what_has_started_too_but_for_one_and_a_replacement_names_it() {
+    for_each_store(|bench| {
+        let keyed = |bench: &mut Bench, key| {
+            let timer = bench.keyed(0, key);
+            bench.schedule(vec![NewTimer { series: Some("rule".into()), ..timer }])[0].id
+        };
+        let remove = |key: &str, but| Write::Remove { key: key.into(), but };
+        let due = Timestamp(START);
+        let id = keyed(bench, "waits");
+        assert_eq!(bench.write(remove("waits", None)), Written::Prevented { id, due });
+        assert_eq!(bench.write(remove("waits", None)), Written::NotFound);
+        let id = keyed(bench, "runs");
+        let (_, fence) = bench.start(id);
+        assert_eq!(bench.write(remove("runs", Some(id + 1))), Written::Removed { id });
+        assert_eq!(bench.finish(id, fence, Then::Done), Finished::Stale);
+        assert_eq!(bench.write(remove("runs", None)), Written::NotFound);
+        let id = keyed(bench, "stays");
+        let (_, fence) = bench.start(id);
+        assert_eq!(bench.write(remove("stays", Some(id))), Written::Running);
+        let next = Then::Next { when: When::After(SECOND), offset: 0 };
+        assert_eq!(bench.finish(id, fence, next), Finished::Gone, "that run was the last");
+
+        let replace = |bench: &mut Bench| {
+            let timer = bench.keyed(0, "key");
+            let conflict = OnConflict::Replace;
+            bench.schedule(vec![NewTimer { conflict, ..timer }]).remove(0)
+        };
+        let first = replace(bench);
+        assert_eq!(first.how, How::New);
+        let second = replace(bench);
+        assert_eq!(second.how, How::Replaced { started: None });
+        let (_, fence) = bench.start(second.id);
+        let third = replace(bench);
+        assert_eq!(third.how, How::Replaced { started: Some(second.id) });
+        assert_eq!(bench.finish(second.id, fence, Then::Done), Finished::Stale);
+        assert_eq!(bench.ids(), [third.id]);
+    });
+}
+
 #[test]
 fn a_reset_outwards_leaves_the_index_alone_and_inwards_moves_it() {
     for_each_store(|bench| {

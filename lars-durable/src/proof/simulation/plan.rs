@@ -15,6 +15,9 @@ pub(super) struct Plan {
     pub(super) batch: usize,
     /// How fast the local clock of each node runs, in millionths of the store's.
     pub(super) rates: Vec<i64>,
+    /// Some of the timers are messages for actors.
+    #[cfg(feature = "actors")]
+    pub(super) actors: bool,
 }
 
 /// A clock that runs as it should.
@@ -51,6 +54,12 @@ impl Faults {
     /// Whether the only thing that fails is that a node cannot renew its lease.
     pub(super) fn is_cuts_only(&self) -> bool {
         self.any() && !Self { cuts: 0, ..self.clone() }.any()
+    }
+
+    /// Whether nothing fails, but nodes are closed.
+    #[cfg(feature = "actors")]
+    pub(super) fn is_closes_only(&self) -> bool {
+        self.any() && !Self { closes: 0, ..self.clone() }.any()
     }
 
     pub(super) fn any(&self) -> bool {
@@ -113,7 +122,20 @@ impl Plan {
             concurrency: *rng.choice(&[1, 2, 256]).expect("not empty"),
             max_resident: *rng.choice(&[3, 10, 1_000, 1_000]).expect("not empty"),
             batch: *rng.choice(&[1, 7, 1_000, 1_000]).expect("not empty"),
+            #[cfg(feature = "actors")]
+            actors: rng.bool(),
         }
+    }
+
+    /// Nodes that host actors, and are closed again and again.
+    #[cfg(feature = "actors")]
+    pub(super) fn of_closes(seed: u64) -> Self {
+        let faults = Faults { closes: 8, ..Faults::default() };
+        let nodes = 2 + usize::try_from(seed % 3).expect("less than 3");
+        let (buckets, horizon, rates) = (4, 20_000_000, vec![TRUE_RATE; nodes]);
+        let (calls, batch, actors) = (40, 1_000, true);
+        let of = Self { nodes, buckets, horizon, rates, ..Self::of(seed) };
+        Self { calls, batch, actors, faults, max_resident: 1_000, ..of }
     }
 
     /// Two nodes whose clocks are a twenty-fifth apart. Again and again one of them cannot renew
@@ -122,7 +144,16 @@ impl Plan {
         let faults = Faults { cuts: 12, ..Faults::default() };
         let (nodes, buckets, horizon) = (2, 8, 40_000_000);
         let rates = vec![TRUE_RATE - 20_000, TRUE_RATE + 20_000];
-        Self { nodes, buckets, horizon, faults, rates, ..Self::of(seed) }
+        Self {
+            nodes,
+            buckets,
+            horizon,
+            faults,
+            rates,
+            #[cfg(feature = "actors")]
+            actors: seed % 2 == 1,
+            ..Self::of(seed)
+        }
     }
 
     /// Whether a clock runs so badly that the estimate of the store's clock may be early, by less

@@ -1,6 +1,8 @@
 //! Nodes, store, network, callers and handlers, on one line of time.
 
 mod callers;
+#[cfg(feature = "actors")]
+mod hosts;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -86,6 +88,13 @@ enum Step {
     Heal,
     /// No handler is paused.
     Resume,
+    /// Something happens in a process that hosts actors.
+    #[cfg(feature = "actors")]
+    Host {
+        node: usize,
+        life: u32,
+        step: hosts::HostStep,
+    },
 }
 
 struct Member {
@@ -107,6 +116,8 @@ struct Member {
     identity: NodeId,
     renewed_at: i64,
     open_calls: BTreeMap<u64, Asked>,
+    #[cfg(feature = "actors")]
+    hosts: hosts::Hosts,
 }
 
 /// A call that waits for its answer.
@@ -138,6 +149,8 @@ pub(super) struct World {
     series_keys: Vec<u64>,
     healed: bool,
     jumped: bool,
+    #[cfg(feature = "actors")]
+    stage: hosts::Stage,
     pub(super) events: Vec<Event>,
 }
 
@@ -164,6 +177,8 @@ impl World {
                 identity: 0,
                 renewed_at: 0,
                 open_calls: BTreeMap::new(),
+                #[cfg(feature = "actors")]
+                hosts: hosts::Hosts::default(),
             })
             .collect();
         let mut world = Self {
@@ -184,6 +199,8 @@ impl World {
             series_keys: Vec::new(),
             healed: false,
             jumped: false,
+            #[cfg(feature = "actors")]
+            stage: hosts::Stage::default(),
             events: Vec::new(),
         };
         world.set_up();
@@ -242,6 +259,10 @@ impl World {
             self.now = self.now.max(at);
             self.clock.store(self.store_now(), Ordering::Relaxed);
             self.step(step)?;
+            #[cfg(feature = "actors")]
+            if let Some(wrong) = self.stage.wrong.take() {
+                return Err(format!("{wrong}: {:?}\n{}", self.plan, self.lines()));
+            }
             if self.sequence > BUSY {
                 return Err(format!("a node spins: {:?}", self.plan));
             }
@@ -299,11 +320,16 @@ impl World {
 
     /// When the clock of a node shows `at`.
     fn when(&self, node: usize, at: Mono) -> i64 {
+        self.when_of(node, at).max(self.now)
+    }
+
+    /// The same, or when it did.
+    fn when_of(&self, node: usize, at: Mono) -> i64 {
         let Member { origin, rate, .. } = self.members[node];
         let left = i128::from(at.0.saturating_sub(origin)) * i128::from(TRUE_RATE);
         // Rounded up, so that it is not before.
         let when = -(-left).div_euclid(i128::from(rate));
-        i64::try_from(when).unwrap_or(i64::MAX).max(self.now)
+        i64::try_from(when).unwrap_or(i64::MAX)
     }
 
     /// Steps inside a process wait while it is frozen. `None` if they are of another life.
@@ -376,6 +402,8 @@ impl World {
                     node.close();
                 }
                 self.members[node].closing = true;
+                #[cfg(feature = "actors")]
+                self.is_busy(node);
                 self.turn_at(node, self.now);
             }
             Step::Jump(by) => {
@@ -388,6 +416,16 @@ impl World {
                 member.cut_until = member.cut_until.max(until);
             }
             Step::Heal => self.heal(),
+            #[cfg(feature = "actors")]
+            Step::Host { node, life, step } => {
+                if let Some(frozen) = self.alive(node, life) {
+                    if frozen > self.now {
+                        self.at(frozen, Step::Host { node, life, step });
+                    } else {
+                        self.host(node, life, step)?;
+                    }
+                }
+            }
             Step::Resume => {
                 let resume = Write::Pause { handler: "tag".into(), paused: false };
                 self.store.transact(&[Request::Write(resume)]).expect("it does not fail");
@@ -411,6 +449,10 @@ impl World {
         member.node = Some(Node::new(settings, rng, now));
         (member.closing, member.frozen_until, member.turn_at) = (false, 0, i64::MAX);
         member.valid_until = Mono(i64::MIN);
+        #[cfg(feature = "actors")]
+        {
+            member.hosts = hosts::Hosts::default();
+        }
         self.turn(node);
     }
 
@@ -428,7 +470,12 @@ impl World {
             at_most_once,
         };
         NodeSettings {
-            handlers: vec![handler("tag", false), handler("once", true)],
+            handlers: vec![
+                handler("tag", false),
+                handler("once", true),
+                #[cfg(feature = "actors")]
+                HandlerSettings { concurrency: usize::MAX, ..handler(hosts::KIND, false) },
+            ],
             window: 3 * SECOND,
             lease: LEASE,
             lead: LEAD,
@@ -446,6 +493,10 @@ impl World {
         let member = &mut self.members[node];
         if member.node.take().is_none() {
             return;
+        }
+        #[cfg(feature = "actors")]
+        {
+            member.hosts = hosts::Hosts::default();
         }
         // Nobody is there to be answered.
         let open = std::mem::take(&mut member.open_calls);
@@ -503,10 +554,13 @@ impl World {
                     }
                     self.at(self.now + delay, Step::Apply { node, life, lane, requests });
                 }
-                // Each is kept, as in the wheel: a node sets an alarm once.
-                // Nobody lives in a bucket here.
                 #[cfg(feature = "actors")]
-                Output::Vacate { .. } | Output::Admit { .. } => {}
+                Output::Vacate { bucket, epoch, lost } => self.vacate(node, bucket, epoch, lost),
+                #[cfg(feature = "actors")]
+                Output::Admit { bucket, epoch } => {
+                    self.members[node].hosts.vacated.admit(bucket, epoch);
+                }
+                // Each is kept, as in the wheel: a node sets an alarm once.
                 Output::Alarm { at } => self.at(self.when(node, at), Step::Turn(node)),
                 Output::Launch(launch) => {
                     let at = self.when(node, launch.at) + self.rng.i64(0..500);
@@ -521,8 +575,14 @@ impl World {
                         }
                     }
                 }
-                Output::ValidUntil(until) => self.members[node].valid_until = until,
+                Output::ValidUntil(until) => {
+                    self.members[node].valid_until = until;
+                    #[cfg(feature = "actors")]
+                    self.members[node].hosts.entitle(now, until);
+                }
                 Output::Closed { .. } => {
+                    #[cfg(feature = "actors")]
+                    self.closed(node);
                     self.members[node].node = None;
                     let at = self.now + self.rng.i64(0..2 * SECOND);
                     self.at(at, Step::Restart(node));
@@ -599,6 +659,11 @@ impl World {
             self.members[node].frozen_until = self.members[node].frozen_until.max(until);
             let looked = Some(self.store_now());
             self.at(until, Step::Begin { node, life, launch, looked });
+            return Ok(());
+        }
+        #[cfg(feature = "actors")]
+        if &*launch.row.handler == hosts::KIND {
+            self.deliver(node, launch, looked);
             return Ok(());
         }
         let tag: Tag = launch.row.payload.parse().expect("payloads are tags");
@@ -703,12 +768,10 @@ impl World {
     }
 
     fn end(&mut self, node: usize, tag: Tag, id: TimerId, fence: Fence, end: RunEnd) {
+        #[cfg(feature = "actors")]
+        self.is_busy(node);
         let clock = self.store_now();
-        let noted = match end {
-            RunEnd::Done => End::Done,
-            RunEnd::Park { .. } => End::Park,
-            _ => End::Retry,
-        };
+        let noted = noted(&end);
         self.events.push(Event::Ended { tag, fence: fence.0, end: noted, clock });
         let now = self.mono(node);
         self.member(node).ended(now, id, fence, end);
@@ -752,5 +815,13 @@ impl World {
                 }
             }
         }
+    }
+}
+
+fn noted(end: &RunEnd) -> End {
+    match end {
+        RunEnd::Done => End::Done,
+        RunEnd::Park { .. } => End::Park,
+        _ => End::Retry,
     }
 }

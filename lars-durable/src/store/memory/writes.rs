@@ -20,8 +20,12 @@ impl Tables {
             {
                 Written::Unsure
             }
+            #[cfg(feature = "actors")]
+            Write::Remove { .. } if self.repeats => Written::Unsure,
             Write::Schedule(timers) => self.schedule(timers, now),
             Write::Cancel { key } => self.cancel(key),
+            #[cfg(feature = "actors")]
+            Write::Remove { key, but } => self.remove_by_key(key, *but),
             Write::Reset { key, when } => self.reset(key, when.by(now)),
             Write::Get { key } => {
                 let timer = self.keys.get(key).map(|id| self.timers[id].listed(*id, None));
@@ -100,8 +104,8 @@ impl Tables {
         if let Some(key) = &new.key {
             match (self.keys.get(key).copied(), new.conflict) {
                 (Some(other), OnConflict::Replace) => {
-                    self.remove(other);
-                    how = How::Replaced;
+                    let started = self.remove(other).is_some_and(|it| it.fence.is_some());
+                    how = How::Replaced { started: started.then_some(other) };
                 }
                 (Some(other), _) => return self.timers[&other].placed(other, How::Kept),
                 (None, OnConflict::Keep) if self.is_taken(key, now) => {
@@ -145,6 +149,18 @@ impl Tables {
         let due = timer.due;
         self.remove(id);
         Written::Prevented { id, due }
+    }
+
+    #[cfg(feature = "actors")]
+    fn remove_by_key(&mut self, key: &Arc<str>, but: Option<TimerId>) -> Written {
+        let id = self.keys.get(key).copied();
+        match (self.cancel(key), id) {
+            (Written::Running, Some(id)) if but != Some(id) => {
+                self.remove(id);
+                Written::Removed { id }
+            }
+            (written, _) => written,
+        }
     }
 
     fn reset(&mut self, key: &Arc<str>, deadline: Timestamp) -> Written {

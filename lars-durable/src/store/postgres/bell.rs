@@ -24,8 +24,8 @@ const GATHER: Duration = Duration::from_millis(5);
 /// The longest notification: the server's limit is 8,000 bytes.
 const LONGEST: usize = 7_900;
 
-/// How often the connection proves that it lives.
-const PROOF: Duration = Duration::from_secs(5);
+/// How often the connection proves that it lives. Until then the sweeps find what it does not say.
+const PROOF: Duration = Duration::from_secs(15);
 
 /// How long it waits before it connects again.
 const PAUSE: Duration = Duration::from_millis(500);

@@ -129,7 +129,7 @@ pub(super) fn words(error: &Error) -> String {
         SqlState::UNDEFINED_TABLE | SqlState::INVALID_SCHEMA_NAME => {
             "the schema `lars` is missing or incomplete; a node that may makes it, or run sql/1.sql"
         }
-        SqlState::TOO_MANY_CONNECTIONS => "a node needs four connections",
+        SqlState::TOO_MANY_CONNECTIONS => "a node needs up to five connections",
         SqlState::READ_ONLY_SQL_TRANSACTION => "the server is a standby, or set to read only",
         SqlState::DISK_FULL => "the disk of the server is full",
         SqlState::QUERY_CANCELED => "a statement took too long for the lease",

@@ -71,6 +71,16 @@ impl<'a> Transaction<'a> {
                 }
                 Request::Write(write) => replies.push(Reply::Written(self.write(write).await?)),
                 Request::Keep(keep) => replies.push(self.keep(keep).await?),
+                Request::Batch { writer, token } if self.follows(*writer, *token) => {
+                    let writes: Vec<&Write> = rest[1..].iter().map_while(by_key).collect();
+                    // Both are sent before the first is answered.
+                    let stored = self.store_batch(*writer, *token);
+                    let (stored, written) = join(stored, self.write_by_key(&writes)).await;
+                    stored?;
+                    self.last_batch = Some((*writer, *token));
+                    replies.push(Reply::Done);
+                    replies.extend(written?.into_iter().map(Reply::Written));
+                }
                 Request::Batch { writer, token } => {
                     self.batch(*writer, *token).await?;
                     replies.push(Reply::Done);
@@ -125,23 +135,27 @@ impl<'a> Transaction<'a> {
         Ok(self.session.query(sql, parameters).await?)
     }
 
-    /// The table is asked only if the outcome of the last batch is not known here.
+    /// Whether this batch is not the last one of its writer, whose outcome is known here.
+    fn follows(&self, writer: u128, token: i64) -> bool {
+        self.last_batch.is_some_and(|(of, last)| of == writer && last != token)
+    }
+
+    /// A batch of which the table has to be asked.
     async fn batch(&mut self, writer: u128, token: i64) -> Result<()> {
-        let last = match self.last_batch {
-            Some((of, last)) if of == writer => Some(last),
-            _ => {
-                let sql = "SELECT token FROM lars.batch WHERE writer = $1";
-                let rows = self.query(sql, &[&Id(writer)]).await?;
-                rows.first().map(|row| row.get(0))
-            }
-        };
-        self.repeats = last == Some(token);
-        let sql = "INSERT INTO lars.batch (writer, token, at) VALUES ($1, $2, $3)
-                   ON CONFLICT (writer) DO UPDATE SET token = EXCLUDED.token, at = EXCLUDED.at";
+        let sql = "SELECT token FROM lars.batch WHERE writer = $1";
+        let rows = self.query(sql, &[&Id(writer)]).await?;
+        self.repeats = rows.first().is_some_and(|row| row.get::<_, i64>(0) == token);
         if !self.repeats {
-            self.query(sql, &[&Id(writer), &token, &self.clock]).await?;
+            self.store_batch(writer, token).await?;
         }
         self.last_batch = Some((writer, token));
+        Ok(())
+    }
+
+    async fn store_batch(&self, writer: u128, token: i64) -> Result<()> {
+        let sql = "INSERT INTO lars.batch (writer, token, at) VALUES ($1, $2, $3)
+                   ON CONFLICT (writer) DO UPDATE SET token = EXCLUDED.token, at = EXCLUDED.at";
+        self.query(sql, &[&Id(writer), &token, &self.clock]).await?;
         Ok(())
     }
 
@@ -161,5 +175,9 @@ fn by_key(request: &Request) -> Option<&Write> {
 
 /// What is decided together, by the keys that are there.
 fn is_by_key(write: &Write) -> bool {
+    #[cfg(feature = "actors")]
+    if matches!(write, Write::Remove { .. }) {
+        return true;
+    }
     matches!(write, Write::Schedule(_) | Write::Cancel { .. } | Write::Reset { .. })
 }

@@ -75,6 +75,11 @@ impl Transaction<'_> {
                     keys.insert(key);
                     locks = true;
                 }
+                #[cfg(feature = "actors")]
+                Write::Remove { key, .. } => {
+                    keys.insert(key);
+                    locks = true;
+                }
                 _ => {}
             }
         }
@@ -201,6 +206,8 @@ impl Transaction<'_> {
         match write {
             Write::Schedule(timers) => self.schedule_again(timers).await,
             Write::Cancel { .. } | Write::Reset { .. } => Ok(Written::Unsure),
+            #[cfg(feature = "actors")]
+            Write::Remove { .. } => Ok(Written::Unsure),
             Write::RetryParked { .. } | Write::DiscardParked { .. } if self.repeats => {
                 Ok(Written::Unsure)
             }
@@ -328,6 +335,8 @@ impl<'a> Changes<'a> {
         match write {
             Write::Schedule(timers) => self.schedule(timers, clock),
             Write::Cancel { key } => self.cancel(key),
+            #[cfg(feature = "actors")]
+            Write::Remove { key, but } => self.remove(key, *but),
             Write::Reset { key, when } => self.reset(key, when.by(clock)),
             _ => unreachable!("only these are decided by their keys"),
         }
@@ -352,10 +361,10 @@ impl<'a> Changes<'a> {
         let mut how = How::New;
         if let Some(key) = new.key.as_deref() {
             match self.holders.get(key) {
-                Some(other) if new.conflict == OnConflict::Replace => {
-                    let id = other.id;
+                Some(Holder { id, started, .. }) if new.conflict == OnConflict::Replace => {
+                    how = How::Replaced { started: started.then_some(*id) };
+                    let id = *id;
                     self.delete(id);
-                    how = How::Replaced;
                 }
                 Some(Holder { id, bucket, due, handler, .. }) => {
                     let (id, bucket, due, handler) = (*id, *bucket, *due, Arc::clone(handler));
@@ -395,6 +404,19 @@ impl<'a> Changes<'a> {
         self.holders.remove(key);
         self.delete(holder.id);
         Written::Prevented { id: holder.id, due: holder.due }
+    }
+
+    #[cfg(feature = "actors")]
+    fn remove(&mut self, key: &str, but: Option<TimerId>) -> Written {
+        match self.holders.get(key) {
+            Some(Holder { id, started: true, .. }) if but != Some(*id) => {
+                let id = *id;
+                self.holders.remove(key);
+                self.delete(id);
+                Written::Removed { id }
+            }
+            _ => self.cancel(key),
+        }
     }
 
     fn reset(&mut self, key: &str, deadline: Timestamp) -> Written {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use rusqlite::{CachedStatement, OptionalExtension, Result, params};
+use rusqlite::{CachedStatement, OptionalExtension, Result, Row, params};
 
 use super::rows::{self, LISTED_PARKED, PARKED};
 use super::verbs::Verbs;
@@ -27,8 +27,12 @@ impl Verbs<'_> {
             {
                 Ok(Written::Unsure)
             }
+            #[cfg(feature = "actors")]
+            Write::Remove { .. } if self.repeats => Ok(Written::Unsure),
             Write::Schedule(timers) => self.schedule(timers),
             Write::Cancel { key } => self.cancel(key),
+            #[cfg(feature = "actors")]
+            Write::Remove { key, but } => self.remove_by_key(key, *but),
             Write::Reset { key, when } => self.reset(key, when.by(self.now)),
             Write::Get { key } => Ok(Written::Listed(self.listed_by_key(key)?)),
             Write::Pause { handler, paused } => {
@@ -109,11 +113,11 @@ impl Verbs<'_> {
         let mut how = How::New;
         if let Some(key) = new.key.as_deref() {
             match self.owner_of(key)? {
-                Some(other) if new.conflict == OnConflict::Replace => {
+                Some((other, started)) if new.conflict == OnConflict::Replace => {
                     self.execute("DELETE FROM lars_timer WHERE id = ?1", [other])?;
-                    how = How::Replaced;
+                    how = How::Replaced { started: started.then_some(other) };
                 }
-                Some(other) => return self.placed(other, How::Kept),
+                Some((other, _)) => return self.placed(other, How::Kept),
                 None if new.conflict == OnConflict::Keep && self.is_remembered(key)? => {
                     let handler = Arc::clone(&new.handler);
                     let (bucket, due) = (new.bucket, self.now);
@@ -159,9 +163,11 @@ impl Verbs<'_> {
         Ok(Written::Scheduled(all))
     }
 
-    fn owner_of(&self, key: &str) -> Result<Option<TimerId>> {
-        let sql = "SELECT id FROM lars_timer WHERE grp = ?1 AND key = ?2";
-        self.prepare(sql)?.query_row(params![self.group, key], |row| row.get(0)).optional()
+    /// The timer with this key, and whether it has started.
+    fn owner_of(&self, key: &str) -> Result<Option<(TimerId, bool)>> {
+        let sql = "SELECT id, fence IS NOT NULL FROM lars_timer WHERE grp = ?1 AND key = ?2";
+        let owner = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
+        self.prepare(sql)?.query_row(params![self.group, key], owner).optional()
     }
 
     fn is_remembered(&self, key: &str) -> Result<bool> {
@@ -195,6 +201,17 @@ impl Verbs<'_> {
             0 => Written::NotFound,
             _ => Written::Running,
         })
+    }
+
+    #[cfg(feature = "actors")]
+    fn remove_by_key(&self, key: &str, but: Option<TimerId>) -> Result<Written> {
+        match self.owner_of(key)? {
+            Some((id, true)) if but != Some(id) => {
+                self.execute("DELETE FROM lars_timer WHERE id = ?1", [id])?;
+                Ok(Written::Removed { id })
+            }
+            _ => self.cancel(key),
+        }
     }
 
     fn reset(&self, key: &str, deadline: Timestamp) -> Result<Written> {

@@ -177,6 +177,115 @@ fn a_signal_that_races_with_the_end_of_an_activation_is_seen() {
     });
 }
 
+/// An actor's life: touched by its activations only, which the model sees.
+struct Life(UnsafeCell<u32>);
+
+// SAFETY: the run word lets one activation touch it at a time, which is what the models check.
+unsafe impl Sync for Life {}
+// SAFETY: it is a number.
+unsafe impl Send for Life {}
+
+/// Each of two threads asks for an activation, and runs it if it is told to, on its own. The second
+/// may read the word before the first one's activation and change it after that: the word may then
+/// be the same as before.
+fn activations_follow_each_other(
+    first: fn(&Mailbox<u32>) -> Sent,
+    second: fn(&Mailbox<u32>) -> Sent,
+) {
+    check(move || {
+        let mailbox = Arc::new(idle(0));
+        let life = Arc::new(Life(UnsafeCell::new(0)));
+        let asks = |ask: fn(&Mailbox<u32>) -> Sent| {
+            let life = Arc::clone(&life);
+            move |mailbox: Arc<Mailbox<u32>>| {
+                if ask(&mailbox) == Sent::Counted {
+                    return;
+                }
+                loop {
+                    // SAFETY: we are the activation.
+                    life.0.with_mut(|life| unsafe { *life += 1 });
+                    if mailbox.is_signalled() {
+                        mailbox.signals_seen();
+                    }
+                    // SAFETY: we are the activation.
+                    let seen = unsafe { mailbox.position() };
+                    // SAFETY: we are the activation.
+                    let popped = unsafe { mailbox.pop() };
+                    // SAFETY: we are the activation.
+                    if !unsafe { mailbox.finish(popped.is_none().then_some(seen)) } {
+                        break;
+                    }
+                    yield_now();
+                }
+            }
+        };
+        let second = beside(&mailbox, asks(second));
+        asks(first)(Arc::clone(&mailbox));
+        second.join().unwrap();
+        // SAFETY: no activation is left.
+        assert!(life.0.with_mut(|life| unsafe { *life }) > 0);
+    });
+}
+
+#[test]
+fn the_activation_for_a_message_comes_after_that_for_a_signal_which_its_sender_did_not_see() {
+    activations_follow_each_other(Mailbox::signal, |mailbox| mailbox.send(1).unwrap());
+}
+
+#[test]
+fn the_activation_for_a_signal_comes_after_the_one_before() {
+    activations_follow_each_other(Mailbox::signal, Mailbox::signal);
+    activations_follow_each_other(|mailbox| mailbox.send(1).unwrap(), Mailbox::signal);
+}
+
+#[test]
+fn what_is_signalled_is_seen_by_the_activation_that_clears_the_bit() {
+    check(|| {
+        let mailbox = Arc::new(Mailbox::<u32>::new(Capacity::Unbounded));
+        let lane = Arc::new(Life(UnsafeCell::new(0)));
+        let signalling = {
+            let lane = Arc::clone(&lane);
+            beside(&mailbox, move |mailbox| {
+                // SAFETY: the activation looks when it has seen the bit.
+                lane.0.with_mut(|lane| unsafe { *lane = 7 });
+                assert_eq!(mailbox.signal(), Sent::Counted);
+            })
+        };
+        while !mailbox.is_signalled() {
+            yield_now();
+        }
+        mailbox.signals_seen();
+        // SAFETY: nobody writes after the signal.
+        lane.0.with(|lane| assert_eq!(unsafe { *lane }, 7));
+        signalling.join().unwrap();
+    });
+}
+
+#[test]
+fn what_an_actor_did_before_it_closed_is_seen_by_those_who_find_it_closed() {
+    check(|| {
+        let mailbox = Arc::new(Mailbox::<u32>::new(Capacity::Unbounded));
+        let life = Arc::new(Life(UnsafeCell::new(0)));
+        let is_refused = |mailbox: &Mailbox<u32>| mailbox.send(1).is_err();
+        let looks: [fn(&Mailbox<u32>) -> bool; 2] = [Mailbox::is_closed, is_refused];
+        let others = looks.map(|finds_it_closed| {
+            let life = Arc::clone(&life);
+            beside(&mailbox, move |mailbox| {
+                if finds_it_closed(&mailbox) {
+                    // SAFETY: the actor writes no more.
+                    life.0.with(|life| assert_eq!(unsafe { *life }, 7));
+                }
+            })
+        });
+        // SAFETY: the others read only when the mailbox is closed.
+        life.0.with_mut(|life| unsafe { *life = 7 });
+        mailbox.close();
+        for other in others {
+            other.join().unwrap();
+        }
+    });
+}
+
 #[test]
 fn a_bounded_mailbox_never_holds_more_than_its_capacity() {
     check(|| {
@@ -267,7 +376,7 @@ fn the_last_message_of_a_closed_mailbox_is_evicted_and_an_activation_sees_its_en
 }
 
 #[test]
-fn a_block_that_is_given_back_while_others_are_hung_on_is_used_by_one_of_them() {
+fn a_block_that_is_given_back_while_others_are_appended_is_used_by_one_of_them() {
     check(|| {
         let mailbox = Arc::new(Mailbox::new(Capacity::Unbounded));
         // A full block, and the next one up to its last slot.
@@ -418,6 +527,39 @@ fn spare_blocks_are_given_back_while_a_sender_appends_a_block() {
         }
         assert_eq!(seen, [1, 2]);
         assert!(mailbox.blocks() <= 2, "{} blocks", mailbox.blocks());
+    });
+}
+
+/// The activation has the spare blocks when the signal comes, and gives them back for the block
+/// that is appended then.
+#[test]
+fn spare_blocks_are_given_back_while_a_signal_comes_and_then_a_sender_that_needs_one() {
+    check(|| {
+        let mailbox = Arc::new(after_a_burst(2, Capacity::Unbounded));
+        let sender = beside(&mailbox, move |mailbox| {
+            let signalled = mailbox.signal() == Sent::Schedule;
+            (mailbox.send(1).unwrap() == Sent::Schedule) | signalled
+        });
+        let mut seen = Vec::new();
+        let mut end = || {
+            loop {
+                mailbox.signals_seen();
+                // SAFETY: we are the activation.
+                let position = unsafe { mailbox.position() };
+                // SAFETY: we are the activation.
+                seen.extend(unsafe { mailbox.pop() });
+                // SAFETY: we are the activation.
+                if !unsafe { mailbox.finish(Some(position)) } {
+                    break;
+                }
+                yield_now();
+            }
+        };
+        end();
+        if sender.join().unwrap() {
+            end();
+        }
+        assert_eq!(seen, [1]);
     });
 }
 

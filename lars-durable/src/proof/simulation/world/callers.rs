@@ -63,6 +63,11 @@ impl World {
 
     fn cancel(&mut self, key: u64) -> (Write, Asked) {
         self.events.push(Event::CancelAsked { key });
+        #[cfg(feature = "actors")]
+        if self.plan.actors && self.rng.bool() {
+            // As an actor cancels a reminder.
+            return (Write::Remove { key: key.to_string().into(), but: None }, Asked::Cancel(key));
+        }
         (Write::Cancel { key: key.to_string().into() }, Asked::Cancel(key))
     }
 
@@ -108,15 +113,23 @@ impl World {
         // With an absolute time the bound stays where it is when the clock goes back.
         let not_before = if matches!(when, When::At(_)) { not_before } else { self.lowest(after) };
         self.events.push(Event::Asked { tag, key, not_before, kind, replaces });
+        let (handler, home) = match kind {
+            Kind::AtMostOnce => ("once", None),
+            #[cfg(feature = "actors")]
+            _ if self.plan.actors && self.rng.bool() => {
+                (super::hosts::KIND, Some(self.address(tag).into()))
+            }
+            _ => ("tag", None),
+        };
         NewTimer {
             id: 0,
             bucket: 0,
             when,
             offset: 0,
-            home: None,
+            home,
             key: key.map(|key| key.to_string().into()),
             conflict,
-            handler: if kind == Kind::AtMostOnce { "once".into() } else { "tag".into() },
+            handler: handler.into(),
             payload_version: 1,
             payload: tag.to_string().into(),
             series: series.map(|series| series.to_text().into()),
@@ -133,12 +146,14 @@ impl World {
 
     pub(super) fn answered(&mut self, node: usize, call: u64, result: Result<Written, Error>) {
         let Some(asked) = self.members[node].open_calls.remove(&call) else { return };
+        #[cfg(feature = "actors")]
+        self.is_busy(node);
         match (asked, result) {
             (Asked::Timers(tags), Ok(Written::Scheduled(placed))) => {
                 for (tag, placed) in tags.into_iter().zip(placed) {
                     self.events.push(match placed.how {
                         How::Kept => Event::Refused { tag },
-                        How::New | How::Replaced => Event::Accepted { tag },
+                        How::New | How::Replaced { .. } => Event::Accepted { tag },
                     });
                 }
             }
@@ -149,6 +164,8 @@ impl World {
                 let answer = match written {
                     Written::Prevented { .. } => Answer::Prevented,
                     Written::Running => Answer::Running,
+                    #[cfg(feature = "actors")]
+                    Written::Removed { .. } => Answer::Running,
                     _ => Answer::NotFound,
                 };
                 self.events.push(Event::CancelAnswered { key, answer });

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 type AnyError = Box<dyn std::error::Error>;
 
 /// What there is to say on a machine without a server.
-pub(crate) const MISSING: &str = "\
+pub const MISSING: &str = "\
 !!!!! There is no PostgreSQL on this machine, so this example can show nothing. !!!!!
 
 It needs the programs of a server (initdb, postgres, pg_ctl, psql), version 14 or newer, in
@@ -21,7 +21,7 @@ directory; none has to run. To install them:
 ";
 
 /// A PostgreSQL server, which ends when this is dropped.
-pub(crate) struct Server {
+pub struct Server {
     programs: PathBuf,
     directory: PathBuf,
     port: u16,
@@ -29,7 +29,7 @@ pub(crate) struct Server {
 
 impl Server {
     /// `None` if there is no PostgreSQL on this machine.
-    pub(crate) fn start(name: &str) -> Result<Option<Self>, AnyError> {
+    pub fn start(name: &str) -> Result<Option<Self>, AnyError> {
         let Some(programs) = programs() else { return Ok(None) };
         let name = format!("lars-{name}-{}", std::process::id());
         let directory = std::env::temp_dir().join(name);
@@ -47,7 +47,8 @@ impl Server {
         self.directory.display().to_string()
     }
 
-    pub(crate) fn parameters(&self) -> String {
+    /// Of a connection to it.
+    pub fn parameters(&self) -> String {
         format!("host=127.0.0.1 port={} user=postgres dbname=postgres", self.port)
     }
 
@@ -67,8 +68,7 @@ impl Server {
     }
 
     /// What `psql` says, a line for each row.
-    #[allow(dead_code, reason = "not every example asks")]
-    pub(crate) fn ask(&self, sql: &str) -> String {
+    pub fn ask(&self, sql: &str) -> String {
         let port = self.port.to_string();
         let output = Command::new(self.programs.join("psql"))
             .args(["-h", "127.0.0.1", "-p", &port, "-U", "postgres", "-XAtc", sql])

@@ -1,0 +1,18 @@
+//! What the measurements of durable timers share, whatever keeps the timers.
+
+mod jobs;
+mod options;
+mod peers;
+mod plots;
+mod rates;
+mod report;
+mod session;
+
+pub use self::jobs::{HOUR, Job, PATIENCE, Seen, late, receive, runs_jobs, settle, steady};
+pub use self::options::Options;
+pub use self::rates::{batches, pipelined, run_and_finish, single};
+pub use self::report::{Late, Report};
+pub use self::session::{BATCHES, Measured, PIPELINED, RUN_AND_FINISH, SINGLE, Session, rate};
+
+/// Whatever goes wrong; a bench stops then.
+pub type AnyError = Box<dyn std::error::Error>;

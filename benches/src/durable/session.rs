@@ -1,0 +1,126 @@
+//! One run of a bench: the options, what was found, and the peers.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use super::peers::{Fresh, Peers};
+use super::{AnyError, Options, Report, plots};
+
+/// What is measured, for the tables.
+pub const SINGLE: &str = "schedule one by one, 8 callers that wait, against 8 in a transaction";
+/// What is measured, for the tables.
+pub const PIPELINED: &str =
+    "schedule pipelined, 8 callers, 1,000 calls under way, against 1,000 in a transaction";
+/// What is measured, for the tables.
+pub const BATCHES: &str = "schedule in batches of 1,000";
+/// What is measured, for the tables.
+pub const RUN_AND_FINISH: &str = "run and finish, all due at once";
+
+/// How many a second: ours, and the bare loop.
+pub type Measured = (f64, f64);
+
+/// How many a second that is.
+pub fn rate(count: u64, time: Duration) -> f64 {
+    count as f64 / time.as_secs_f64()
+}
+
+/// One run of a bench.
+pub struct Session<'a> {
+    options: &'a Options,
+    /// What was found, by this run and by those before it.
+    pub report: Report,
+    peers: Option<Peers<'a>>,
+}
+
+impl std::fmt::Debug for Session<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session").field("options", self.options).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Session<'a> {
+    /// Prints the tables of a file and draws its plots, if that is what the options ask for.
+    pub fn shows(options: &Options, store: &str) -> Result<bool, AnyError> {
+        let Some(file) = &options.table else { return Ok(false) };
+        let report = Report::read(file)?;
+        report.print();
+        if let Some(directory) = &options.plot {
+            plots::draw(&report, store, directory)?;
+        }
+        Ok(true)
+    }
+
+    /// `store` is what the peers call it. `fresh` makes a database for one of them, and returns its
+    /// address.
+    pub fn new(
+        options: &'a Options,
+        store: &str,
+        fresh: impl Fn() -> Result<String, AnyError> + 'a,
+    ) -> Result<Self, AnyError> {
+        let report = match &options.out {
+            Some(file) => Report::read(file)?,
+            None => Report::default(),
+        };
+        let fresh: Fresh<'a> = Box::new(fresh);
+        let peers = options.peers.clone();
+        let peers = peers.map(|program| Peers::new(program, store, fresh)).transpose()?;
+        Ok(Self { options, report, peers })
+    }
+
+    /// Measures ours and the bare loop, and then each peer. They take turns, so that a machine that
+    /// is busy with other things disturbs all of them; the best of each counts.
+    ///
+    /// `peers` is what they call it, and how much of it each is to do, if they do it at all.
+    pub fn best(
+        &mut self,
+        what: &str,
+        peers: Option<(&str, u64)>,
+        mut measure: impl FnMut() -> Result<Measured, AnyError>,
+    ) -> Result<(), AnyError> {
+        let (mut best, mut others) = ((0.0_f64, 0.0_f64), BTreeMap::<String, f64>::new());
+        for _ in 0..self.options.rounds() {
+            let (ours, bare) = measure()?;
+            best = (best.0.max(ours), best.1.max(bare));
+            let (Some(all), Some((name, count))) = (&self.peers, peers) else { continue };
+            for peer in &all.names {
+                match all.rate(peer, name, count) {
+                    Ok(rate) => {
+                        let best = others.entry(peer.clone()).or_default();
+                        *best = best.max(rate);
+                    }
+                    // It may be that it cannot do it; the others can.
+                    Err(error) => eprintln!("{peer}: {error}"),
+                }
+            }
+        }
+        self.report.rates.insert(what.to_owned(), best);
+        if !others.is_empty() {
+            self.report.peers.insert(what.to_owned(), others);
+        }
+        Ok(())
+    }
+
+    /// How late the peers are, at so many a second, beside those that are pending.
+    pub fn lateness_of_peers(
+        &mut self,
+        each_second: u64,
+        seconds: u64,
+        pending: u64,
+    ) -> Result<(), AnyError> {
+        let Some(others) = &self.peers else { return Ok(()) };
+        for peer in &others.names {
+            match others.lateness(peer, each_second, seconds, pending) {
+                Ok(late) => {
+                    self.report.late.insert(format!("{peer}, {each_second}/s"), late);
+                }
+                Err(error) => eprintln!("{peer}: {error}"),
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds what was found so far to the file, if there is one.
+    pub fn save(&self) -> Result<(), AnyError> {
+        self.options.out.as_ref().map_or(Ok(()), |file| self.report.write(file))
+    }
+}

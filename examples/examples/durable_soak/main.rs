@@ -1,0 +1,229 @@
+//! A long run of durable timers on three nodes that are killed and frozen, audited every second.
+//!
+//! Three processes share a PostgreSQL server, which this program starts in a temporary directory
+//! (Debian: `apt-get install postgresql`). Each schedules, cancels and runs timers. Some runs ask
+//! for another attempt, some park their timer. All the time, one process after the other is killed
+//! with SIGKILL and started again, or frozen for longer than its lease. Every second the books are
+//! compared with the database: each accepted timer has run, is pending, was cancelled, or is
+//! parked; none was early, and none ran twice without a fault that explains it.
+//!
+//! ```sh
+//! cargo run --release -p examples --features postgres --example durable_soak -- --seconds 1800
+//! ```
+
+// It measures real time.
+#![allow(clippy::disallowed_methods)]
+
+mod books;
+mod node;
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime};
+
+use clap::Parser;
+
+use self::books::Books;
+use examples::postgres::{MISSING, Server};
+
+type AnyError = Box<dyn std::error::Error>;
+
+const NODES: usize = 3;
+const LEASE: Duration = Duration::from_secs(6);
+/// The longest that the last timers may take, after the nodes have stopped to schedule.
+const DRAIN: Duration = Duration::from_secs(180);
+
+/// Three nodes that are killed and frozen, audited every second.
+#[derive(Parser)]
+struct Options {
+    /// For how long timers are scheduled, and things go wrong.
+    #[arg(long, default_value_t = 60)]
+    seconds: u64,
+    /// How many timers a second each node schedules.
+    #[arg(long, default_value_t = 100)]
+    rate: u64,
+    /// Seconds from one fault to the next.
+    #[arg(long, default_value_t = 15)]
+    every: u64,
+    /// Repeats the faults of an earlier run.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// The number of this life, if it is a node.
+    #[arg(long, hide = true, requires = "directory")]
+    life: Option<u64>,
+    /// Where the nodes write what they see.
+    #[arg(long, hide = true)]
+    directory: Option<PathBuf>,
+    #[arg(long, hide = true)]
+    parameters: Option<String>,
+}
+
+fn main() -> Result<ExitCode, AnyError> {
+    let options = Options::parse();
+    match (options.life, &options.directory, &options.parameters) {
+        (Some(life), Some(directory), Some(parameters)) => {
+            node::work(life, directory, parameters, options.rate)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        _ => watch(&options),
+    }
+}
+
+/// A node's process, and the number of its life.
+struct Life {
+    number: u64,
+    process: Child,
+}
+
+/// The nodes, which end when this is dropped.
+struct Nodes {
+    lives: Vec<Life>,
+    begun: u64,
+}
+
+impl Nodes {
+    fn spawn(&mut self, options: &Options, logs: &Path, server: &Server) -> Result<Life, AnyError> {
+        self.begun += 1;
+        let process = Command::new(std::env::current_exe()?)
+            .args(["--life", &self.begun.to_string(), "--parameters", &server.parameters()])
+            .args(["--rate", &options.rate.to_string(), "--directory"])
+            .arg(logs)
+            .spawn()?;
+        Ok(Life { number: self.begun, process })
+    }
+}
+
+impl Drop for Nodes {
+    fn drop(&mut self) {
+        for life in &mut self.lives {
+            let _ = life.process.kill();
+            let _ = life.process.wait();
+        }
+    }
+}
+
+fn signal(life: &Life, signal: &str) -> Result<(), AnyError> {
+    Command::new("kill").args([signal, &life.process.id().to_string()]).status()?;
+    Ok(())
+}
+
+/// What is being done to a node.
+enum Fault {
+    /// It was killed, and is started again then.
+    Killed { node: usize, until: Instant },
+    /// It is frozen until then.
+    Frozen { node: usize, until: Instant },
+}
+
+/// Somebody may stop the whole machine for a while: notices that, for the books.
+fn watch_standstills() -> Arc<Mutex<Vec<(SystemTime, SystemTime)>>> {
+    let seen: Arc<Mutex<Vec<_>>> = Arc::default();
+    let notes = Arc::clone(&seen);
+    std::thread::spawn(move || {
+        let mut last = SystemTime::now();
+        loop {
+            std::thread::sleep(Duration::from_millis(10));
+            let now = SystemTime::now();
+            if now.duration_since(last).is_ok_and(|gap| gap > Duration::from_millis(500)) {
+                notes.lock().expect("nobody panics").push((last, now));
+            }
+            last = now;
+        }
+    });
+    seen
+}
+
+fn watch(options: &Options) -> Result<ExitCode, AnyError> {
+    let Some(server) = Server::start("durable-soak")? else {
+        eprintln!("{}", MISSING);
+        return Ok(ExitCode::FAILURE);
+    };
+    let logs = std::env::temp_dir().join(format!("lars-durable-soak-logs-{}", std::process::id()));
+    std::fs::create_dir_all(&logs)?;
+    let seed = options.seed.unwrap_or_else(|| fastrand::u64(..));
+    println!("seed {seed}");
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let standstills = watch_standstills();
+    let mut books = Books::new(&logs);
+    let mut nodes = Nodes { lives: Vec::new(), begun: 0 };
+    for _ in 0..NODES {
+        let life = nodes.spawn(options, &logs, &server)?;
+        nodes.lives.push(life);
+    }
+    let begun = Instant::now();
+    let (mut fault, mut next) = (None, Duration::from_secs(options.every.max(5)));
+    let (mut kills, mut freezes, mut stopping) = (0, 0, None);
+    for audit in 1_u64.. {
+        let asleep = Instant::now();
+        std::thread::sleep(Duration::from_secs(1));
+        if asleep.elapsed() > Duration::from_millis(1_300) {
+            // The machine may have stood still; whoever watches that needs a moment to say so.
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        // What a fault explains has to be known before the books look at the runs.
+        for (from, to) in standstills.lock().expect("nobody panics").drain(..) {
+            books.machine_stood_still(from, to);
+        }
+        if let Some(wrong) = books.audit(&server)? {
+            println!("{:>5} s: {wrong}", begun.elapsed().as_secs());
+            println!("the logs are in {}", logs.display());
+            return Ok(ExitCode::FAILURE);
+        }
+        if audit % 10 == 0 {
+            println!("{:>5} s: {}", begun.elapsed().as_secs(), books.line());
+        }
+        let over = begun.elapsed() >= Duration::from_secs(options.seconds);
+        fault = match fault {
+            None if over || begun.elapsed() < next => None,
+            None => {
+                let node = rng.usize(..NODES);
+                let life = &mut nodes.lives[node];
+                if rng.u8(..3) > 0 {
+                    books.killed(life.number, SystemTime::now());
+                    life.process.kill()?;
+                    life.process.wait()?;
+                    kills += 1;
+                    let until = Instant::now() + Duration::from_millis(rng.u64(0..8_000));
+                    Some(Fault::Killed { node, until })
+                } else {
+                    let (since, long) = (SystemTime::now(), LEASE.mul_f64(rng.f64() + 1.0));
+                    // It goes on with the first audit after that.
+                    let to = since + long + Duration::from_secs(2);
+                    books.frozen(life.number, since, to);
+                    signal(life, "-STOP")?;
+                    freezes += 1;
+                    Some(Fault::Frozen { node, until: Instant::now() + long })
+                }
+            }
+            Some(Fault::Killed { node, until }) if over || Instant::now() >= until => {
+                nodes.lives[node] = nodes.spawn(options, &logs, &server)?;
+                next = begun.elapsed() + Duration::from_secs(options.every);
+                None
+            }
+            Some(Fault::Frozen { node, until }) if over || Instant::now() >= until => {
+                signal(&nodes.lives[node], "-CONT")?;
+                next = begun.elapsed() + Duration::from_secs(options.every);
+                None
+            }
+            under_way => under_way,
+        };
+        if over && fault.is_none() && stopping.is_none() {
+            std::fs::write(logs.join(node::STOP), "")?;
+            stopping = Some(Instant::now());
+        }
+        let Some(stopping) = stopping else { continue };
+        if books.open() == 0 && stopping.elapsed() > Duration::from_secs(2) {
+            break;
+        }
+        if stopping.elapsed() > DRAIN {
+            println!("after {} s, {} timers have not ended", DRAIN.as_secs(), books.open());
+            return Ok(ExitCode::FAILURE);
+        }
+    }
+    println!("{kills} kills, {freezes} freezes in {} s", begun.elapsed().as_secs());
+    println!("{}", books.summary());
+    drop(nodes);
+    let _ = std::fs::remove_dir_all(&logs);
+    Ok(ExitCode::SUCCESS)
+}
