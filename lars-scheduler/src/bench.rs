@@ -171,7 +171,7 @@ impl Wheel {
     unsafe fn retire(&mut self, entry: *mut Entry) {
         // SAFETY: the entry is armed, and nobody else refers to it: no handle was ever made.
         unsafe {
-            let taken = (*entry).state.take(|| true);
+            let taken = (*entry).state.take(|| true, || ());
             let Take::Taken { .. } = taken else { unreachable!("it was armed") };
             drop((*entry).take_task());
             // (No handle was ever made for the handle bit.)

@@ -6,6 +6,7 @@ pub(crate) mod entry;
 
 pub(crate) mod due;
 pub(crate) mod gate;
+pub(crate) mod in_hand;
 pub(crate) mod stack;
 
 pub(crate) mod block;

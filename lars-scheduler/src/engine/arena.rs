@@ -81,14 +81,15 @@ impl Arena {
     /// Takes an entry out of an open supply, which is filled first if it is empty.
     #[inline]
     pub(crate) fn take(&self, supply: &mut OpenSupply<'_>) -> *mut Entry {
-        let entry = supply.take();
+        let entry = supply.take(&self.lanes.in_hand);
         if entry.is_null() { self.refill(supply) } else { entry }
     }
 
     #[cold]
     fn refill(&self, supply: &mut OpenSupply<'_>) -> *mut Entry {
-        supply.refill(self.lanes.iter(), |block| self.blocks.lock().push(block));
-        supply.take()
+        let in_hand = &self.lanes.in_hand;
+        supply.refill(self.lanes.iter(), in_hand, |block| self.blocks.lock().push(block));
+        supply.take(in_hand)
     }
 
     /// The caller is a guest, and another guest has the supply open.

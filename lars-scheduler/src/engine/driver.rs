@@ -8,18 +8,19 @@ mod stall;
 pub(crate) mod walk;
 
 use std::collections::VecDeque;
+use std::mem::MaybeUninit;
 use std::ptr;
 
 use self::held::Held;
 use self::walk::Walk;
 use crate::base::panics::PanicIn;
-use crate::base::raw_task::Row;
+use crate::base::raw_task::{RawTask, Row};
 use crate::base::run_clock::RunClock;
 use crate::base::tick::{LAST_INSTANT, NEVER};
 use crate::engine::counts::DriverCounts;
 use crate::engine::dispatch::{Batch, Way, hand_over, way_of};
 use crate::engine::due::DueList;
-use crate::engine::entry::state::Take;
+use crate::engine::entry::state::{Take, Taken};
 use crate::engine::entry::{Entry, Whereabouts};
 use crate::engine::lane::Lane;
 use crate::engine::place::{Drained, drain, meet_cancelled, unlink_cancelled};
@@ -432,34 +433,41 @@ impl Driver {
         if self.held.has_limit() && self.must_wait(entry) {
             return false;
         }
+        let mut place = MaybeUninit::uninit();
         // SAFETY: the entry has just left the due list, so it is alive, and only the driver touches
         // its links. The task is taken only where `take` gave it to the driver. An entry is freed
-        // only where nobody else refers to it.
-        let (task, flags, deadline) = unsafe {
-            match (*entry).state.take(|| (*entry).deadline() <= self.now) {
+        // only where nobody else refers to it. It is not used again while it is in hand.
+        let (flags, deadline) = unsafe {
+            let in_hand = &self.live.arena.lanes.in_hand;
+            let is_due = || (*entry).deadline() <= self.now;
+            match (*entry).state.take(is_due, || in_hand.begin(entry)) {
                 Take::Cancelled => {
+                    in_hand.end();
                     let (live, back) = (&self.live, &mut self.going_back);
                     meet_cancelled(entry, &mut |entry| free(live, back, entry));
                     return false;
                 }
-                Take::NotDue(flags) if flags.is_local() => {
-                    self.send_back(entry);
+                Take::NotDue(flags) => {
+                    in_hand.end();
+                    if flags.is_local() {
+                        self.send_back(entry);
+                    } else {
+                        (*entry).set_whereabouts(Whereabouts::Nowhere);
+                        self.wheel.insert(entry);
+                    }
                     return false;
                 }
-                Take::NotDue(_) => {
+                Take::Taken { flags, entry: whose } => {
+                    (*entry).take_task_to(&mut place);
+                    let deadline = (*entry).deadline();
                     (*entry).set_whereabouts(Whereabouts::Nowhere);
-                    self.wheel.insert(entry);
-                    return false;
-                }
-                Take::Taken { flags, held } => {
-                    let (task, deadline) = ((*entry).take_task(), (*entry).deadline());
-                    (*entry).set_whereabouts(Whereabouts::Nowhere);
-                    // (Otherwise its handle or its carrier gives it back, perhaps at once. So this
-                    // is last.)
-                    if !held || (*entry).state.leave() {
+                    // (Its handle or its carrier may use it again at once if it is not freed here.
+                    // So this is last. The note may have been made in any case.)
+                    in_hand.end();
+                    if whose == Taken::Alone || whose == Taken::Held && (*entry).state.leave() {
                         free(&self.live, &mut self.going_back, entry);
                     }
-                    (task, flags, deadline)
+                    (flags, deadline)
                 }
             }
         };
@@ -468,35 +476,41 @@ impl Driver {
         }
         // Foreign code runs from here on. Its panics are contained.
         let live = &self.live;
+        // The task stays at this place, which drops nothing, until it runs or is handed over.
+        // SAFETY: it was moved there.
+        let task: &RawTask = unsafe { place.assume_init_ref() };
+        // SAFETY: called once, and the place is not used after that.
+        let moved_out = || unsafe { place.assume_init_read() };
         let way = way_of(live, flags.is_inline());
         let together = matches!(way, Way::Here) && task.is_together();
-        let stays = together && self.row.takes(&task);
+        let stays = together && self.row.takes(task);
         if !(stays || self.row.is_empty()) {
             run_whole_row(live, &mut self.row, &mut self.batch, &mut self.runs);
         }
         DriverCounts::add(&live.counts.fired, 1);
         match way {
             Way::Here => {
-                let late = self.runs.begin(&task, deadline, &live.clock, &live.reporter);
+                let late = self.runs.begin(task, deadline, &live.clock, &live.reporter);
                 // (The thread that runs the real task records how late that is.)
                 if !task.hands_over() {
                     live.counts.lateness.record(late, 1);
                 }
                 if together {
-                    self.row.add(task);
+                    self.row.add(moved_out());
                 } else {
-                    self.batch.run(live, task);
+                    // SAFETY: the place is not used after this.
+                    unsafe { self.batch.run(live, task) };
                 }
             }
             Way::Pool(pool) => {
                 // (This takes no time that would be worth a note of the run clock: 3 ns a task.)
-                if self.batch.add(live, pool, task, deadline) {
+                if self.batch.add(live, pool, moved_out(), deadline) {
                     self.runs.many_ran();
                 }
             }
             Way::Other(executor) => {
-                self.runs.begin_hand_over(&task, deadline, &live.clock, &live.reporter);
-                hand_over(live, executor, task, deadline, self.runs.now());
+                self.runs.begin_hand_over(task, deadline, &live.clock, &live.reporter);
+                hand_over(live, executor, moved_out(), deadline, self.runs.now());
             }
         }
         true
@@ -575,18 +589,23 @@ impl Driver {
             // alive. The task is taken only where `take` gave it to the driver. After `leave` the
             // entry is not touched.
             unsafe {
-                if let Take::Taken { flags, .. } = (*entry).state.take(|| true) {
+                let in_hand = &live.arena.lanes.in_hand;
+                let taken = (*entry).state.take(|| true, || in_hand.begin(entry));
+                if let Take::Taken { flags, entry: whose } = taken {
                     let deadline = (*entry).deadline();
                     let due = live.clock.instant(deadline);
                     let task = (*entry).take_task();
                     let reporter = Arc::clone(&live.reporter);
                     // (If nobody refers to the entry, the arena frees it at its own end.)
-                    let _ = (*entry).state.leave();
+                    if whose == Taken::Held {
+                        let _ = (*entry).state.leave();
+                    }
                     pending.push((deadline, Pending::new(task, flags, due, reporter)));
                     if !flags.is_repeat() {
                         live.release_places(1);
                     }
                 }
+                in_hand.end();
             }
         };
         // In the order in which `gather` would come to them. The gates stay shut.

@@ -5,7 +5,7 @@
 
 use std::ptr;
 
-use crate::engine::entry::Entry;
+use crate::engine::entry::{Entry, prefetch};
 
 #[derive(Debug)]
 pub(crate) struct DueList {
@@ -116,6 +116,7 @@ impl DueList {
         if self.first.is_null() {
             self.last = ptr::null_mut();
         }
+        prefetch(self.first);
         self.len -= 1;
         Some(entry)
     }

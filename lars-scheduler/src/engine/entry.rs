@@ -23,7 +23,7 @@
 //! | `links.prev` | the holder of the wheel, and the driver while the entry is in the due list. It also says where the entry is: [`Whereabouts`] |
 //! | `state` | everybody, see [`state`] |
 //! | `deadline` | written by the finder before the entry is placed or pushed, and by a handle that has locked it; read by the holder of the wheel and the driver |
-//! | `slot.task` | the finder until the entry is placed or pushed; then the party that moves the state out of `QUEUED` or `ARMED` |
+//! | `slot.task` | the finder until the entry is placed or pushed; then the party that moves the state out of `QUEUED` or `ARMED`. If that is the driver, it may have the entry [`in_hand`](crate::engine::in_hand) when that is free already |
 //! | the last two words of `slot` | as the rest of it; but between two fills anybody may read them who knows that the entry does not become free meanwhile ([`Entry::identity`]) |
 //! | `slot.link` | the canceller after it took the task, until the cancel stack has the entry; then the driver. In a carrier, the entry that it is about |
 //!
@@ -32,7 +32,7 @@
 
 pub(crate) mod state;
 
-use std::mem::ManuallyDrop;
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::ptr;
 
 use self::state::State;
@@ -267,6 +267,20 @@ impl Entry {
         // task is there and belongs to it. The caller takes it once.
         // By the pointer: a `&mut` would claim the last words too, which others may be reading.
         self.slot.with_mut(|slot| unsafe { (&raw const (*slot).task).cast::<RawTask>().read() })
+    }
+
+    /// The same to a given place, without a copy on the way.
+    ///
+    /// # Safety
+    ///
+    /// As for [`take_task`](Self::take_task). What is at `to` is overwritten.
+    #[inline]
+    pub(crate) unsafe fn take_task_to(&self, to: &mut MaybeUninit<RawTask>) {
+        // SAFETY: as in `take_task`. The task is nobody else's, so `to` does not overlap it.
+        self.slot.with_mut(|slot| unsafe {
+            let task = (&raw const (*slot).task).cast::<RawTask>();
+            ptr::copy_nonoverlapping(task, to.as_mut_ptr(), 1);
+        });
     }
 
     /// Whether the task may be forgotten instead of being taken out and dropped.

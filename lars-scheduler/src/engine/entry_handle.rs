@@ -268,14 +268,22 @@ impl EntryHandle {
         if released == Released::Left {
             let entry = self.entry.as_ptr();
             let lanes = &self.core().arena.lanes;
-            let (lane, _) = self.entry().state.home();
+            let flags = self.entry().state.flags();
+            let lane = flags.lane();
             if let Some(own) = lanes.own(lane)
                 && own.lane.gate().enter()
             {
                 self.entry().state.set_free();
                 // SAFETY: the calling thread owns the lane. The entry is free, belongs to the lane,
-                // and was left to this handle, so nobody else refers to it.
-                unsafe { own.put_own(entry) };
+                // and was left to this handle, so nobody else refers to it, except that the driver
+                // may have it in hand if it took the task.
+                unsafe {
+                    if flags.is_taken() {
+                        own.put_own_left(entry, &lanes.in_hand);
+                    } else {
+                        own.put_own(entry);
+                    }
+                }
                 // Up to here the gate keeps the scheduler's memory alive. Nothing of it is touched
                 // after this.
                 own.lane.gate().leave();

@@ -26,6 +26,7 @@ use crate::base::tick::NEVER;
 use crate::engine::block::Block;
 use crate::engine::entry::{Entry, prefetch};
 use crate::engine::gate::Gate;
+use crate::engine::in_hand::InHand;
 use crate::engine::intake::Intake;
 use crate::engine::stack::{CancelLink, FreeLink, Stack, StackLink};
 use crate::engine::wheel::Wheel;
@@ -150,10 +151,54 @@ unsafe impl Sync for Lane {}
 struct Supply {
     /// Entries that were used before, linked.
     used: *mut Entry,
+    /// A free entry that the driver had in hand when it came, or null. It is not used again before
+    /// it is seen that the driver has it no more.
+    aside: *mut Entry,
     /// The newest block, once there is one.
     newest: Option<NonNull<Block>>,
-    /// How large the next block will be.
-    next_block: usize,
+}
+
+impl Supply {
+    /// Takes the entry that the driver has in hand out of a chain, and puts it aside. Adds the one
+    /// that was aside, if the driver has it no more.
+    ///
+    /// # Safety
+    ///
+    /// The chain is empty, or consists of free entries to which nobody else refers, but for the
+    /// driver to the one that it has in hand.
+    unsafe fn put_aside(&mut self, mut chain: *mut Entry, in_hand: &InHand) -> *mut Entry {
+        let busy = in_hand.get();
+        let mut aside = ptr::null_mut();
+        if !busy.is_null() {
+            if busy == self.aside {
+                return chain;
+            }
+            let (mut before, mut here) = (ptr::null_mut(), chain);
+            // SAFETY: nobody else uses the links of the chain's entries, the driver included.
+            unsafe {
+                while !here.is_null() && here != busy {
+                    before = here;
+                    here = FreeLink::get(here);
+                }
+                if here == busy {
+                    aside = busy;
+                    let rest = FreeLink::get(busy);
+                    if before.is_null() {
+                        chain = rest;
+                    } else {
+                        FreeLink::set(before, rest);
+                    }
+                }
+            }
+        }
+        let free = std::mem::replace(&mut self.aside, aside);
+        if !free.is_null() {
+            // SAFETY: nobody else refers to it: the driver is seen with another entry, or none.
+            unsafe { FreeLink::set(free, chain) };
+            chain = free;
+        }
+        chain
+    }
 }
 
 impl Lane {
@@ -168,8 +213,8 @@ impl Lane {
                 wheel: AtomicPtr::new(ptr::null_mut()),
                 supply: UnsafeCell::new(Supply {
                     used: ptr::null_mut(),
+                    aside: ptr::null_mut(),
                     newest: None,
-                    next_block: FIRST_BLOCK,
                 }),
                 accepted: AtomicU64::new(0),
                 cancelled: AtomicU64::new(0),
@@ -589,6 +634,28 @@ impl<'a> OwnLane<'a> {
         unsafe { OpenSupply { own: self }.put(entry) };
     }
 
+    /// The same for an entry that the driver may have in hand.
+    ///
+    /// # Safety
+    ///
+    /// As for [`put_own`](Self::put_own), but for the driver.
+    pub(crate) unsafe fn put_own_left(self, entry: *mut Entry, in_hand: &InHand) {
+        debug_assert!(self.is_owner());
+        if in_hand.get() != entry {
+            // SAFETY: the driver does not have it in hand.
+            return unsafe { self.put_own(entry) };
+        }
+        // SAFETY: an owner's supply is always open to it, so nobody else touches it. The driver has
+        // just been seen with this entry, so it does not have the one that was put aside.
+        self.lane.owners.supply.with_mut(|supply| unsafe {
+            let aside = std::mem::replace(&mut (*supply).aside, entry);
+            if !aside.is_null() {
+                FreeLink::set(aside, (*supply).used);
+                (*supply).used = aside;
+            }
+        });
+    }
+
     /// Counts entries as given out.
     #[inline]
     pub(crate) fn count_accepted(self, count: u64) {
@@ -654,7 +721,7 @@ impl<'a> OpenSupply<'a> {
     /// Takes a free entry: one that was used before, else a new one in the newest block. Null if
     /// there is neither.
     #[inline]
-    pub(crate) fn take(&mut self) -> *mut Entry {
+    pub(crate) fn take(&mut self, in_hand: &InHand) -> *mut Entry {
         let lane = self.own.lane;
         lane.owners.supply.with_mut(|supply| {
             // SAFETY: `open` made us the only user of the supply, so nobody else touches the list
@@ -666,7 +733,7 @@ impl<'a> OpenSupply<'a> {
                     supply.used = FreeLink::get(entry);
                     return entry;
                 }
-                Self::take_returned(lane, supply)
+                Self::take_returned(lane, supply, in_hand)
             }
         })
     }
@@ -675,14 +742,14 @@ impl<'a> OpenSupply<'a> {
     ///
     /// The supply is open, and its list empty.
     #[inline(never)]
-    unsafe fn take_returned(lane: &Lane, supply: &mut Supply) -> *mut Entry {
+    unsafe fn take_returned(lane: &Lane, supply: &mut Supply, in_hand: &InHand) -> *mut Entry {
         debug_assert!(supply.used.is_null());
         // SAFETY: a stack gave up the chain, so nobody else refers to its entries or their links.
         // One thread has the supply open, so one thread at a time writes the newest block.
         unsafe {
             let mut chain = lane.back.returned.take_all();
             if chain.is_null() {
-                chain = lane.take_dropped();
+                chain = supply.put_aside(lane.take_dropped(), in_hand);
             }
             if chain.is_null() {
                 return match supply.newest {
@@ -717,6 +784,7 @@ impl<'a> OpenSupply<'a> {
     pub(crate) fn refill<'b>(
         &mut self,
         others: impl Iterator<Item = &'b Lane>,
+        in_hand: &InHand,
         keep: impl FnOnce(NonNull<Block>),
     ) {
         // SAFETY: `open` made us the only user of the supply. Nobody else refers to a chain that
@@ -724,17 +792,18 @@ impl<'a> OpenSupply<'a> {
         self.own.lane.owners.supply.with_mut(|supply| unsafe {
             let supply = &mut *supply;
             debug_assert!(supply.used.is_null());
-            let size = supply.next_block;
+            let newest = supply.newest.map(|block| block.as_ref().size());
+            let size = newest.map_or(FIRST_BLOCK, |size| (2 * size).min(LAST_BLOCK));
             // Entries of other lanes lie in other cores' caches. So they are looked at only before
             // much memory is allocated.
             if size >= BORROW {
-                let mut others = others.map(Lane::lend);
-                if let Some(chain) = others.find(|chain| !chain.is_null()) {
-                    supply.used = chain;
-                    return;
+                for other in others {
+                    supply.used = supply.put_aside(other.lend(), in_hand);
+                    if !supply.used.is_null() {
+                        return;
+                    }
                 }
             }
-            supply.next_block = (2 * size).min(LAST_BLOCK);
             let block = Block::boxed(size);
             keep(block);
             supply.newest = Some(block);

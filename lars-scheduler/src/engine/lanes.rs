@@ -10,6 +10,7 @@ use std::ptr;
 
 use crate::base::tick::Tick;
 use crate::engine::entry::state::LAST_LANE;
+use crate::engine::in_hand::InHand;
 use crate::engine::intake::Intake;
 use crate::engine::lane::{Lane, LaneWheel, OwnLane};
 use crate::engine::stack::{CancelLink, Stack};
@@ -58,6 +59,7 @@ pub(crate) struct Lanes {
     segments: Box<[AtomicPtr<Segment>]>,
     guests: Lane,
     channels: Box<[Channel]>,
+    pub(crate) in_hand: InHand,
     settings: LaneSettings,
     /// The newest wheel; each knows the one before.
     wheels: AtomicPtr<LaneWheel>,
@@ -87,6 +89,7 @@ impl Lanes {
             segments: (0..SEGMENTS).map(|_| AtomicPtr::new(ptr::null_mut())).collect(),
             guests: Lane::new(LAST_LANE, true),
             channels: (0..settings.channels).map(channel).collect(),
+            in_hand: InHand::new(),
             settings,
             wheels: AtomicPtr::new(ptr::null_mut()),
             all_wheels: AtomicBool::new(false),

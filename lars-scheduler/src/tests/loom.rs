@@ -12,6 +12,7 @@ mod chunk;
 mod gate;
 mod handover;
 mod idle;
+mod in_hand;
 mod intake;
 mod lane;
 mod listing;

@@ -34,8 +34,10 @@
 //!
 //! Up to three parties refer to an entry: the engine (the driver, or the owner of its lane behind
 //! the lane's gate), until it is done with it; the handle; and a carrier on its way (see below). If
-//! the engine is done while another party remains, it sets `LEFT` and forgets the entry. The last
-//! party makes sure that the entry is freed:
+//! the engine is done while another party remains, it sets `LEFT` and forgets the entry. (When it
+//! takes a task and a handle remains, it sets `LEFT` in the same step, and the task is moved out
+//! after that. Meanwhile the entry is *in hand*, and is not used again: see
+//! [`in_hand`](crate::engine::in_hand).) The last party makes sure that the entry is freed:
 //!
 //! - the engine frees it itself, even if it is last only because the carrier arrives;
 //! - a handle clears its bit, and touches the entry no more. But if it finds `LEFT`, and no carrier
@@ -161,6 +163,11 @@ impl Flags {
     pub(crate) fn lane(self) -> usize {
         ((self.0 & LANE) >> LANE_SHIFT) as usize
     }
+    /// Whether the driver took the task.
+    #[inline]
+    pub(crate) fn is_taken(self) -> bool {
+        self.0 & PHASE == TAKEN
+    }
     /// Whether a handle or a carrier refers to the entry.
     #[inline]
     fn is_held(self) -> bool {
@@ -182,14 +189,25 @@ pub(crate) enum Arm {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Take {
-    /// The task is the driver's now. If the entry is `held`, a handle or a carrier referred to it:
-    /// the driver has to [`leave`](State::leave) it when it has taken the task out. Otherwise it is
-    /// the driver's alone.
-    Taken { flags: Flags, held: bool },
+    /// The task is the driver's now.
+    Taken { flags: Flags, entry: Taken },
     /// It was cancelled; the entry is, or will be, on the cancel stack.
     Cancelled,
     /// Its deadline was moved: it is not due.
     NotDue(Flags),
+}
+
+/// Whose the entry is out of which the driver takes the task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// The driver's alone.
+    Alone,
+    /// It is left to its handle already, but is not used again while the driver has it
+    /// [in hand](crate::engine::in_hand).
+    Left,
+    /// A carrier is on its way to it: the driver has to [`leave`](State::leave) it when it has
+    /// taken the task out.
+    Held,
 }
 
 /// What [`State::carrier_arrived`] found.
@@ -339,17 +357,28 @@ impl State {
 
     /// `ARMED` to `TAKEN`, by the driver: from here the task runs or is handed back. Unless
     /// `is_due` says that its time has not come; a task that does not wait for a tick is not asked.
+    /// Before the entry may be left, this calls `in_hand`, to note it.
     #[inline]
-    pub(crate) fn take(&self, is_due: impl Fn() -> bool) -> Take {
+    pub(crate) fn take(&self, is_due: impl Fn() -> bool, in_hand: impl Fn()) -> Take {
         // Acquire: pairs with `move_deadline`: a driver that sees its count sees its deadline.
         let mut seen = self.0.load(Ordering::Acquire);
         loop {
             match seen & PHASE {
                 ARMED if seen & IMMEDIATE == 0 && !is_due() => return Take::NotDue(Flags(seen)),
                 ARMED => {
-                    let flags = Flags(seen);
-                    match self.step(seen, (seen & !PHASE) | TAKEN) {
-                        Ok(_) => return Take::Taken { flags, held: flags.is_held() },
+                    let taken = (seen & !PHASE) | TAKEN;
+                    let (to, entry) = match seen & (HANDLE | CARRIER_SENT) {
+                        0 => (taken, Taken::Alone),
+                        HANDLE => {
+                            in_hand();
+                            (taken | LEFT, Taken::Left)
+                        }
+                        // Its carrier frees it if it comes last, and does not look whether it is
+                        // in hand.
+                        _ => (taken, Taken::Held),
+                    };
+                    match self.step(seen, to) {
+                        Ok(_) => return Take::Taken { flags: Flags(seen), entry },
                         Err(now) => seen = now,
                     }
                 }
@@ -553,7 +582,7 @@ mod tests {
     #[test]
     fn exactly_one_of_cancel_and_take_wins() {
         let state = armed();
-        assert!(matches!(state.take(|| true), Take::Taken { held: true, .. }));
+        assert!(matches!(state.take(|| true, || ()), Take::Taken { entry: Taken::Left, .. }));
         assert_eq!(state.cancel(), Cancel::TooLate);
         assert!(!state.is_cancelled());
 
@@ -565,17 +594,19 @@ mod tests {
 
         let state = armed();
         assert_eq!(state.cancel(), Cancel::WhileArmed);
-        assert_eq!(state.take(|| true), Take::Cancelled);
+        assert_eq!(state.take(|| true, || ()), Take::Cancelled);
     }
 
     #[test]
     fn flags_and_lane_survive_every_transition() {
         let state = armed();
         assert_eq!(state.release_handle(), Released::ToEngine);
-        let Take::Taken { flags, held } = state.take(|| true) else { panic!("not cancelled") };
+        let Take::Taken { flags, entry } = state.take(|| true, || ()) else {
+            panic!("not cancelled")
+        };
         assert!(flags.is_repeat() && !flags.is_inline() && !flags.is_immediate());
         assert_eq!(state.lane(), 3);
-        assert!(!held);
+        assert_eq!(entry, Taken::Alone);
         state.set_free();
         assert_eq!(state.lane(), 3);
     }
@@ -583,7 +614,7 @@ mod tests {
     #[test]
     fn of_driver_and_handle_the_last_to_go_is_told() {
         let fired = armed();
-        assert!(matches!(fired.take(|| true), Take::Taken { held: true, .. }));
+        assert!(matches!(fired.take(|| true, || ()), Take::Taken { entry: Taken::Left, .. }));
         assert!(!fired.leave());
         assert_eq!(fired.release_handle(), Released::Left);
 
@@ -608,7 +639,7 @@ mod tests {
             if handle_goes_first {
                 assert_eq!(state.release_handle(), Released::ToEngine);
             }
-            assert!(matches!(state.take(|| true), Take::Taken { held: true, .. }));
+            assert!(matches!(state.take(|| true, || ()), Take::Taken { entry: Taken::Held, .. }));
             assert!(!state.leave());
             if !handle_goes_first {
                 assert_eq!(state.release_handle(), Released::ToEngine);
@@ -619,7 +650,7 @@ mod tests {
         assert!(kept.lock_deadline() && kept.move_deadline(false, false));
         assert!(kept.call_carrier());
         kept.unlock_deadline();
-        assert!(matches!(kept.take(|| true), Take::Taken { held: true, .. }));
+        assert!(matches!(kept.take(|| true, || ()), Take::Taken { entry: Taken::Held, .. }));
         assert!(!kept.leave());
         assert_eq!(kept.carrier_arrived(), Arrived::Late);
         assert_eq!(kept.release_handle(), Released::Left);
@@ -631,7 +662,7 @@ mod tests {
         assert!(held.orphan());
         assert_eq!(held.release_handle(), Released::Orphan);
         let left = armed();
-        assert!(matches!(left.take(|| true), Take::Taken { .. }));
+        assert!(matches!(left.take(|| true, || ()), Take::Taken { .. }));
         assert!(!left.leave());
         assert_eq!(left.release_handle(), Released::Left);
         assert!(left.orphan());
