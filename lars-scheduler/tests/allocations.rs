@@ -121,10 +121,15 @@ fn making_polling_waking_and_resetting_a_future_allocate_nothing() {
     assert_eq!(ALLOCATIONS.get() - before, 0);
     assert_eq!(woken.0.load(Ordering::Relaxed), 2 * 53);
 
-    let before = ALLOCATIONS.get();
-    let mut another = pin!(time.sleep(ms(1)));
-    assert!(another.as_mut().poll(&mut Context::from_waker(&wakers[0])).is_pending());
-    assert_eq!(ALLOCATIONS.get() - before, 0);
+    // The first timer of a place in the source allocates the identity that all of it share.
+    let one_more = || {
+        let before = ALLOCATIONS.get();
+        let mut another = pin!(time.sleep(ms(1)));
+        assert!(another.as_mut().poll(&mut Context::from_waker(&wakers[0])).is_pending());
+        ALLOCATIONS.get() - before
+    };
+    one_more();
+    assert_eq!(one_more(), 0);
 }
 
 #[test]

@@ -171,7 +171,7 @@ impl<F, C> Periodic<F, C> {
         self
     }
 
-    /// The place that the [`TaskIdentity`](crate::TaskIdentity) shows. See
+    /// The place that the [`TaskIdentity`] shows. See
     /// [`Task::placed_at`](crate::Task::placed_at).
     pub fn placed_at(mut self, place: &'static Location<'static>) -> Self {
         self.label.place = Some(place);

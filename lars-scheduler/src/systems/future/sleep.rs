@@ -94,9 +94,10 @@ impl Handle {
 ///
 /// **Polling.** The waker of the last poll is woken, on whatever task, thread or executor that is.
 /// A poll with the same waker as before only looks whether the timer waits. A poll with another one
-/// cancels the timer and makes another. (With `max_pending` reached, some other thread can take
-/// the place in between; then the sleep ends with `Full`.) No poll allocates. After the sleep was
-/// ready, polls give the same answer, until it is reset.
+/// cancels the timer and makes another. (With `max_pending` reached, some other thread can take the
+/// place in between; then the sleep ends with `Full`.) No poll allocates, except for the first one
+/// of all sleeps that one place in the source makes. After the sleep was ready, polls give the same
+/// answer, until it is reset.
 ///
 /// It is `Send`, `Sync` and `Unpin`: `&mut sleep` can be polled, for example by a `select!` in a
 /// loop.
