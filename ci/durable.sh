@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Durable timers: a million simulated histories, leases between clocks that run apart, and a
+# Durable timers: half a million simulated histories, leases between clocks that run apart, and a
 # thousand kills of real processes, each verified by the checker. In half of the histories the nodes
 # host actors. LARS_SIM=<n>, LARS_SIM_CLOSES=<n> and LARS_KILLS=<n> run more or fewer;
 # LARS_SIM_SEED=<n> reruns the one history that failed.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-export LARS_SIM="${LARS_SIM:-1000000}" LARS_SIM_CLOSES="${LARS_SIM_CLOSES:-20000}"
+export LARS_SIM="${LARS_SIM:-500000}" LARS_SIM_CLOSES="${LARS_SIM_CLOSES:-20000}"
 export LARS_KILLS="${LARS_KILLS:-1000}"
 cargo test --release -p lars-durable --features actors --lib -- --nocapture \
     simulation::nothing_accepted simulation::leases_hold simulation::a_node_that_closes \
