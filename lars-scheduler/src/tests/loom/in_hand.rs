@@ -72,6 +72,32 @@ fn an_entry_that_another_thread_gives_back_while_it_is_fired_is_used_again_when_
 }
 
 #[test]
+fn an_entry_is_used_again_by_an_owner_that_sees_the_driver_with_the_next_one() {
+    check(3, || {
+        let (handle, mut driver) = scheduler();
+        take_slot(0);
+        let (token, fate) = Token::new();
+        let timer = handle.schedule_once(NOW, move || token.run()).unwrap();
+        // Its handle stays, so the driver notes it as well, after the first one.
+        let kept = handle.schedule_once(NOW, || ()).unwrap();
+        let driving = thread::spawn(move || {
+            let _ = driver.turn(0);
+            driver
+        });
+        drop(timer);
+        // Both entries of the block are taken, so this needs the first timer's, if it is free.
+        drop(handle.schedule_once(LATER, || ()).unwrap());
+        let mut driver = driving.join().unwrap();
+        for _ in 0..3 {
+            let _ = driver.turn(5);
+        }
+        drop(kept);
+        assert_eq!((fate.runs(), fate.drops()), (1, 1));
+        assert_eq!(handle.metrics().pending, 0);
+    });
+}
+
+#[test]
 fn entries_that_owner_and_driver_let_go_of_one_after_another_are_all_used_again() {
     check(2, || {
         let (handle, mut driver) = scheduler();
