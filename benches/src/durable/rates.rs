@@ -23,24 +23,7 @@ fn start(builder: Builder) -> Result<Durable, AnyError> {
 ///
 /// If a call fails.
 pub fn single(builder: Builder, count: u64) -> Result<f64, AnyError> {
-    let durable = start(builder)?;
-    let timers = durable.timers();
-    let begun = Instant::now();
-    thread::scope(|scope| {
-        for caller in 0..8 {
-            let timers = timers.clone();
-            scope.spawn(move || {
-                for n in 0..count / 8 {
-                    let timer = timers.schedule_once(HOUR, Job(caller * count + n));
-                    timer.submit().wait().expect("accepted");
-                }
-            });
-        }
-    });
-    let found = rate(count / 8 * 8, begun.elapsed());
-    assert_eq!(durable.metrics().scheduled, count / 8 * 8 + 1);
-    durable.close()?;
-    Ok(found)
+    callers(builder, count, 1)
 }
 
 /// The same with up to 125 calls of each caller under way.
@@ -49,6 +32,11 @@ pub fn single(builder: Builder, count: u64) -> Result<f64, AnyError> {
 ///
 /// If a call fails.
 pub fn pipelined(builder: Builder, count: u64) -> Result<f64, AnyError> {
+    callers(builder, count, 125)
+}
+
+/// Eight callers, each with up to this many calls under way.
+fn callers(builder: Builder, count: u64, under_way: usize) -> Result<f64, AnyError> {
     let durable = start(builder)?;
     let timers = durable.timers();
     let begun = Instant::now();
@@ -60,7 +48,7 @@ pub fn pipelined(builder: Builder, count: u64) -> Result<f64, AnyError> {
                 for n in 0..count / 8 {
                     let timer = timers.schedule_once(HOUR, Job(caller * count + n));
                     open.push_back(timer.submit());
-                    if open.len() == 125 {
+                    if open.len() == under_way {
                         open.pop_front().map(|call| call.wait().expect("accepted"));
                     }
                 }
@@ -100,7 +88,7 @@ pub fn batches(builder: Builder, count: u64) -> Result<f64, AnyError> {
 }
 
 /// How many a second are recorded as started, run, and recorded as finished, when all are due at
-/// once, so long after the first was scheduled.
+/// once, `ramp` after the first was scheduled.
 pub fn run_and_finish(builder: Builder, count: u64, ramp: Duration) -> Result<f64, AnyError> {
     let (durable, receiver) = runs_jobs(builder)?;
     let timers = durable.timers();

@@ -182,7 +182,8 @@ impl Books {
             }
             // The logs are read one after the other, so the later run may have come first.
             let in_order = before.at <= run.at;
-            if if in_order { before.last } else { run.last } {
+            let first_was_last = if in_order { before.last } else { run.last };
+            if first_was_last {
                 self.repeated += 1;
                 if !self.explained(before.life, before.at) && !self.explained(run.life, run.at) {
                     let (lives, times) = ((before.life, run.life), (before.at, run.at));

@@ -261,17 +261,17 @@ pub(crate) struct Whose {
 
 impl Whose {
     pub(crate) fn identity(self) -> TaskIdentity {
-        let Self { table, last_word } = self;
-        let mut label = table.label;
-        if table.keeps_place {
-            // SAFETY: the table says that `RawTask::new` wrote the place there.
-            label.place = unsafe { last_word.assume_init() };
-        }
-        TaskIdentity::new((table.known_as)(), label)
+        let mut label = self.table.label;
+        label.place = self.kept_place().or(label.place);
+        TaskIdentity::new((self.table.known_as)(), label)
     }
-}
 
-impl Whose {
+    /// The place that lies beside the body, if one does. (Otherwise the table may have it.)
+    fn kept_place(self) -> Place {
+        // SAFETY: the table says that `RawTask::new` wrote the place there.
+        if self.table.keeps_place { unsafe { self.last_word.assume_init() } } else { None }
+    }
+
     /// Whether it hands something over that runs elsewhere.
     pub(crate) fn hands_over(self) -> bool {
         self.table.hands_over
@@ -280,13 +280,8 @@ impl Whose {
     /// What tells it from those of other types, places and names. (One identity may have several,
     /// because one type may have several tables.)
     pub(crate) fn key(self) -> (usize, usize) {
-        let place = if self.table.keeps_place {
-            // SAFETY: the table says that `RawTask::new` wrote the place there.
-            unsafe { self.last_word.assume_init() }
-        } else {
-            None
-        };
-        (ptr::from_ref(self.table).addr(), place.map_or(0, |place| ptr::from_ref(place).addr()))
+        let place = self.kept_place().map_or(0, |place| ptr::from_ref(place).addr());
+        (ptr::from_ref(self.table).addr(), place)
     }
 }
 

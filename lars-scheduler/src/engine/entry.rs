@@ -20,7 +20,7 @@
 //! | field | who may touch it |
 //! |---|---|
 //! | `links.next` | the finder of a free entry until it is placed or pushed; the intake until the pop; then the holder of the wheel; in the due list the driver; at last the party that frees the entry or gives it back |
-//! | `links.prev` | the holder of the wheel, and the driver while the entry is in the due list. It also says where the entry is: [`Whereabouts`] |
+//! | `links.prev` | the holder of the wheel, and the driver while it has the entry in the due list or [`in_hand`](crate::engine::in_hand). It also says where the entry is: [`Whereabouts`] |
 //! | `state` | everybody, see [`state`] |
 //! | `deadline` | written by the finder before the entry is placed or pushed, and by a handle that has locked it; read by the holder of the wheel and the driver |
 //! | `slot.task` | the finder until the entry is placed or pushed; then the party that moves the state out of `QUEUED` or `ARMED`. If that is the driver, it may have the entry [`in_hand`](crate::engine::in_hand) when that is free already |

@@ -101,7 +101,8 @@ fn event() -> Option<OwnedHandle> {
 /// A timer that one wait resets.
 fn timer() -> Option<OwnedHandle> {
     let flags = CREATE_WAITABLE_TIMER_HIGH_RESOLUTION;
-    // SAFETY: as for `event`; an unknown flag is an error, and no handle.
+    // SAFETY: both pointers may be null: default security, and no name. A flag that the system does
+    // not know is an error, and gives no handle.
     owned(unsafe { CreateWaitableTimerExW(ptr::null(), ptr::null(), flags, TIMER_ALL_ACCESS) })
 }
 

@@ -48,9 +48,28 @@ pub(super) struct Host<A: DurableActor> {
     /// while one of them is locked.
     homes: Mutex<Homes<A::Message>>,
     vacated: Mutex<Vacated>,
-    /// Timers that their actors have ended, and whose messages may be on their way here; since
-    /// when. Locked after the state of a home.
-    ended: Mutex<BTreeMap<TimerId, Mono>>,
+    /// Locked after the state of a home.
+    ended: Mutex<Ended>,
+}
+
+/// Timers that their actors have ended, and whose messages may be on their way here.
+#[derive(Default)]
+struct Ended {
+    /// And since when.
+    timers: BTreeMap<TimerId, Mono>,
+    /// How many there are when those that cannot come any more are looked for again.
+    look_at: usize,
+}
+
+impl Ended {
+    fn add(&mut self, id: TimerId, now: Mono) {
+        if self.timers.len() >= self.look_at {
+            self.timers.retain(|_, since| now.0 - since.0 < ON_ITS_WAY);
+            // Twice as many as remain, so that each is looked at a bounded number of times.
+            self.look_at = 2 * self.timers.len() + 64;
+        }
+        self.timers.insert(id, now);
+    }
 }
 
 /// What there is of one actor.
@@ -196,7 +215,7 @@ impl<A: DurableActor> Host<A> {
         };
         let (key, id) = ((row.deadline, row.id), row.id);
         let letter = Letter { row, fence, arrival, receipt };
-        if self.ended.lock().remove(&id).is_some() {
+        if self.ended.lock().timers.remove(&id).is_some() {
             return Some(letter);
         }
         let before = state.waiting.insert(key, letter);
@@ -220,9 +239,7 @@ impl<A: DurableActor> Host<A> {
         if let Some(id) = ended
             && !dropped.values().any(|letter| letter.row.id == *id)
         {
-            let (now, mut ended) = (home.place.shared.gate.now(), self.ended.lock());
-            ended.retain(|_, since| now.0 - since.0 < ON_ITS_WAY);
-            ended.insert(*id, now);
+            self.ended.lock().add(*id, home.place.shared.gate.now());
         }
         drop(state);
         dropped.into_values().for_each(|letter| letter.receipt.drop_ended());
