@@ -2,7 +2,7 @@
 # Every check; each is a script that can also be run alone. A step whose tools are not installed and
 # cannot be fetched says so loudly and is skipped. The steps run one after another, except Miri: it
 # keeps one core busy for as long as half of the others take, so it runs beside them, and its output
-# comes last.
+# comes last. With DROP_BUILDS=1 a step's builds go when no later step uses them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -17,6 +17,17 @@ report() {
     fi
 }
 
+# What only this step, or none after it, uses of the builds: fourteen gigabytes in all.
+builds_of() {
+    case "$1" in
+        docs) echo target/doc target/private-docs ;;
+        loom | shuttle | fuzz | targets) echo "target/$1" ;;
+        postgres) echo target/debug ;;
+        benches) echo target/release ;;
+        msrv) echo target/msrv-* ;;
+    esac
+}
+
 miri_log=$(mktemp)
 bash ci/miri.sh >"$miri_log" 2>&1 &
 miri=$!
@@ -28,6 +39,10 @@ for step in "${steps[@]}"; do
     start=$SECONDS
     if bash "ci/$step.sh"; then passed=true; else passed=false; fi
     report "$step" "$passed" $((SECONDS - start))
+    if [ "${DROP_BUILDS:-0}" = 1 ]; then
+        # shellcheck disable=SC2046 # several paths
+        rm -rf $(builds_of "$step")
+    fi
 done
 
 printf '\n===== miri, which ran beside the others =====\n'
