@@ -93,6 +93,17 @@ mod real {
         std::thread::yield_now();
     }
 
+    /// Gives the processor away for a moment, whether or not anybody wants it. (Elsewhere a moment
+    /// is too long, or cannot be had.)
+    #[cold]
+    pub(crate) fn back_off() {
+        if cfg!(unix) {
+            std::thread::sleep(std::time::Duration::from_micros(50));
+        } else {
+            give_way();
+        }
+    }
+
     /// A short wait in a loop that another running thread will end.
     #[inline]
     pub(crate) fn relax(spins: u32) {
@@ -232,6 +243,10 @@ pub mod model {
     }
 
     pub(crate) fn give_way() {
+        loom::thread::yield_now();
+    }
+
+    pub(crate) fn back_off() {
         loom::thread::yield_now();
     }
 

@@ -21,7 +21,7 @@ use crate::engine::place::{Drained, drain, retire};
 use crate::engine::shared::Core;
 use crate::engine::sleep_word::AfterPush;
 use crate::engine::wheel::Wheel;
-use crate::sync::{CHECKED, give_way};
+use crate::sync::{CHECKED, back_off, give_way};
 
 /// After this many calls of one thread that leave work for the driver, a sleeping timer thread is
 /// woken to do it.
@@ -127,8 +127,8 @@ impl Core {
                 let _ = self.sleep.after_push(self.visit_by(tick));
             }
             if visit.is_some() {
-                if self.sleep.is_late() {
-                    give_way();
+                if self.sleep.is_behind(now) {
+                    back_off();
                 }
                 return AfterPush::Seen;
             }

@@ -3,7 +3,6 @@
 //! | value | meaning | written by |
 //! |---|---|---|
 //! | `AWAKE` (0) | the timer thread is up, or somebody is waking it; it will look again before it sleeps on | the timer thread; a producer that wakes it |
-//! | `LATE` (1) | it is up, and behind: producers give way | the timer thread |
 //! | an instant | it sleeps, and wakes by itself at this instant | the timer thread |
 //! | `FOREVER` | it sleeps until it is woken | the timer thread |
 //! | `STOPPED` | it has stopped; what is pushed now is never popped | the timer thread, last |
@@ -40,7 +39,6 @@ use crate::base::panics::quietly;
 use crate::sync::{AtomicU64, Ordering, Unparker, model_fence};
 
 const AWAKE: u64 = 0;
-const LATE: u64 = 1;
 const STOPPED: u64 = u64::MAX;
 /// The instant of a sleep that only ends when somebody wakes the thread.
 pub(crate) const FOREVER: u64 = u64::MAX - 1;
@@ -96,12 +94,19 @@ debug_fields!(|_it: Alarm|);
 #[derive(Debug)]
 pub(crate) struct SleepWord {
     word: CachePadded<AtomicU64>,
+    /// An instant: until then producers back off, because the timer thread is behind. It puts the
+    /// instant off for as long as it is. So they go on if it is stuck in a task, however slow.
+    behind_until: CachePadded<AtomicU64>,
     alarm: Alarm,
 }
 
 impl SleepWord {
     pub(crate) fn new(alarm: impl Into<Alarm>) -> Self {
-        Self { word: CachePadded::new(AtomicU64::new(AWAKE)), alarm: alarm.into() }
+        Self {
+            word: CachePadded::new(AtomicU64::new(AWAKE)),
+            behind_until: CachePadded::new(AtomicU64::new(0)),
+            alarm: alarm.into(),
+        }
     }
 
     /// Called after each push, with the instant by which the driver must have popped it.
@@ -110,7 +115,7 @@ impl SleepWord {
         model_fence();
         // SeqCst: (2) in the module's documentation.
         let word = self.word.load(Ordering::SeqCst);
-        if word == AWAKE || word == LATE {
+        if word == AWAKE {
             return AfterPush::Seen;
         }
         if word == STOPPED {
@@ -129,7 +134,7 @@ impl SleepWord {
         // released entries it is a hint: if the thread misses them now, it collects them when it
         // next wakes.)
         let word = self.word.load(Ordering::SeqCst);
-        if word != AWAKE && word != LATE && word != STOPPED {
+        if word != AWAKE && word != STOPPED {
             self.wake_from(word);
         }
     }
@@ -147,17 +152,17 @@ impl SleepWord {
     /// intake and the stop word once more after this and before it does.
     pub(crate) fn announce_sleep(&self, instant: u64) {
         // Within the range, so that no instant is mistaken for another state.
-        let word = instant.clamp(LATE + 1, FOREVER);
+        let word = instant.clamp(AWAKE + 1, FOREVER);
         // SeqCst: (3).
         self.word.store(word, Ordering::SeqCst);
         model_fence();
     }
 
-    /// Whether the timer thread is behind.
+    /// Whether the timer thread is behind, and not stuck.
     #[inline]
-    pub(crate) fn is_late(&self) -> bool {
+    pub(crate) fn is_behind(&self, now: u64) -> bool {
         // Relaxed: a hint.
-        self.word.load(Ordering::Relaxed) == LATE
+        now < self.behind_until.load(Ordering::Relaxed)
     }
 
     /// Whether the timer thread is up, or somebody is waking it.
@@ -166,10 +171,11 @@ impl SleepWord {
         self.word.load(Ordering::SeqCst) == AWAKE
     }
 
-    /// The timer thread is awake, and is late or no longer late.
-    pub(crate) fn announce_late(&self, late: bool) {
-        // Relaxed: a hint; in all else the two values mean the same.
-        self.word.store(if late { LATE } else { AWAKE }, Ordering::Relaxed);
+    /// The timer thread is behind, until this instant if it says nothing else; or, with 0, no
+    /// longer.
+    pub(crate) fn announce_behind(&self, until: u64) {
+        // Relaxed: a hint.
+        self.behind_until.store(until, Ordering::Relaxed);
     }
 
     /// Whether nobody has ended the sleep that was announced last.
@@ -189,5 +195,24 @@ impl SleepWord {
         // SeqCst: (3).
         self.word.store(STOPPED, Ordering::SeqCst);
         model_fence();
+    }
+}
+
+#[cfg(all(test, not(lars_loom), not(lars_shuttle)))]
+mod tests {
+    use super::{Alarm, SleepWord};
+
+    #[test]
+    fn producers_back_off_until_the_instant_that_was_announced_and_no_longer() {
+        let sleep = SleepWord::new(Alarm::None);
+        assert!(!sleep.is_behind(0));
+        sleep.announce_behind(20);
+        assert!(sleep.is_behind(19));
+        // The timer thread has said nothing since: it may be stuck.
+        assert!(!sleep.is_behind(20));
+        sleep.announce_behind(30);
+        assert!(sleep.is_behind(20));
+        sleep.announce_behind(0);
+        assert!(!sleep.is_behind(20));
     }
 }

@@ -16,9 +16,12 @@ use crate::sync::{Parker, relax, thread};
 const PATIENCE: u32 = 256;
 /// For how long it sleeps then.
 const SHORT_SLEEP: Duration = Duration::from_micros(50);
-/// Producers give way when the timer thread is later than this, in nanoseconds: more than a tick of
+/// Producers back off when the timer thread is later than this, in nanoseconds: more than a tick of
 /// the default length and a wake-up.
 const LATE: u64 = 2_000_000;
+/// For how long they do if it says nothing more, in nanoseconds: longer than a turn takes without
+/// slow tasks.
+const BACK_OFF_FOR: u64 = 10_000_000;
 
 /// The body of the thread. Returns when the scheduler was asked to stop and the promise was kept.
 pub(crate) fn run(mut driver: Driver, parker: &Parker) {
@@ -42,7 +45,7 @@ pub(crate) fn run(mut driver: Driver, parker: &Parker) {
 
 fn drive(driver: &mut Driver, parker: &Parker) {
     let mut waits = 0;
-    let mut late = false;
+    let mut behind = false;
     // The sleep that was announced, if the thread is about to go to sleep.
     let mut announced = None;
     loop {
@@ -56,10 +59,10 @@ fn drive(driver: &mut Driver, parker: &Parker) {
             driver.finish();
             return;
         }
-        if late != (turn.late > LATE) {
-            late = !late;
-            core.sleep.announce_late(late);
-            announced = None;
+        if turn.late > LATE || behind {
+            behind = turn.late > LATE;
+            let until = if behind { now.saturating_add(BACK_OFF_FOR) } else { 0 };
+            core.sleep.announce_behind(until);
         }
         if walked == Walked::More {
             // It has visited lanes, so when to turn next has to be asked anew.
@@ -90,7 +93,6 @@ fn drive(driver: &mut Driver, parker: &Parker) {
             _ => {
                 core.sleep.announce_sleep(until);
                 announced = Some(until);
-                late = false;
                 continue;
             }
         }

@@ -77,6 +77,10 @@ pub(crate) fn give_way() {
     thread::yield_now();
 }
 
+pub(crate) fn back_off() {
+    thread::yield_now();
+}
+
 /// A yield and not only a step: where turns go by priorities, the other thread must have one.
 pub(crate) fn relax(_spins: u32) {
     thread::yield_now();
