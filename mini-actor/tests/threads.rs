@@ -180,6 +180,18 @@ fn actors_that_are_woken_from_outside_wait_for_a_turn_of_a_busy_one_and_not_for_
 const UNTIL_OTHERS_SLEEP: Duration = Duration::from_millis(50);
 
 #[test]
+fn what_was_told_before_a_thread_blocks_wakes_another() {
+    let system = threads(2);
+    let (other, told) = echo(&system, "other");
+    let answer = inside(&system, move |ctx| {
+        std::thread::sleep(UNTIL_OTHERS_SLEEP);
+        other.tell(1).unwrap();
+        ctx.blocking(|| told.recv_timeout(LONG))
+    });
+    assert_eq!(answer, Ok(1));
+}
+
+#[test]
 fn an_actor_that_tells_two_others_and_waits_without_saying_so_hears_of_the_first() {
     let system = threads(2);
     let ((first, told), (second, _told)) = (echo(&system, "first"), echo(&system, "second"));

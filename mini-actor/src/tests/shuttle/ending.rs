@@ -203,31 +203,38 @@ impl Activate for Twice {
     }
 }
 
+fn schedule_while_threads_end(threads: usize) {
+    let ledger = Ledger::new();
+    let task = || {
+        let token = ledger.token();
+        ledger.accepted(token.number);
+        Arc::new(Twice { begun: AtomicBool::new(false), token }) as Task
+    };
+    let dispatcher = Dispatcher::Pool(Pool::start("shuttle", threads).unwrap());
+    let (before, [first, second]) = (task(), [task(), task()]);
+    let scheduling = {
+        let dispatcher = dispatcher.clone();
+        thread::spawn(move || {
+            dispatcher.schedule(first);
+            dispatcher.schedule(second);
+        })
+    };
+    dispatcher.schedule(before);
+    dispatcher.end();
+    dispatcher.wait_ended(None);
+    scheduling.join().unwrap();
+    assert_eq!(ledger.ran(0), 1, "it was scheduled before the end");
+    // Nothing is left in a queue, which the dispatcher would keep.
+    ledger.settle_dropped();
+    drop(dispatcher);
+}
+
+#[test]
+fn what_is_scheduled_while_a_thread_ends_runs_to_its_end_or_is_dropped() {
+    check(4_000, || schedule_while_threads_end(1));
+}
+
 #[test]
 fn what_is_scheduled_while_threads_end_runs_to_its_end_or_is_dropped() {
-    check(4_000, || {
-        let ledger = Ledger::new();
-        let task = || {
-            let token = ledger.token();
-            ledger.accepted(token.number);
-            Arc::new(Twice { begun: AtomicBool::new(false), token }) as Task
-        };
-        let dispatcher = Dispatcher::Pool(Pool::start("shuttle", 2).unwrap());
-        let (before, [first, second]) = (task(), [task(), task()]);
-        dispatcher.schedule(before);
-        let scheduling = {
-            let dispatcher = dispatcher.clone();
-            thread::spawn(move || {
-                dispatcher.schedule(first);
-                dispatcher.schedule(second);
-            })
-        };
-        dispatcher.end();
-        dispatcher.wait_ended(None);
-        scheduling.join().unwrap();
-        assert_eq!(ledger.ran(0), 1, "it was scheduled before the end");
-        // Nothing is left in a queue, which the dispatcher would keep.
-        ledger.settle_dropped();
-        drop(dispatcher);
-    });
+    check(4_000, || schedule_while_threads_end(2));
 }
