@@ -135,6 +135,55 @@ fn an_actor_that_fills_its_own_mailbox_is_not_made_to_wait_for_itself() {
 }
 
 #[test]
+fn a_pinned_actor_that_fills_its_own_mailbox_is_not_made_to_wait_for_itself() {
+    let system = ActorSystem::new("test").unwrap();
+    let (sender, receiver) = mpsc::channel();
+    let props = Props::once(move || {
+        Script::new(move |call: Call<u32>, ctx: &mut Context<Script<u32>>| {
+            if call == Call::Message(0) {
+                ctx.myself().tell(1).unwrap();
+                sender.send(ctx.myself().tell(2).unwrap_err().reason()).unwrap();
+            }
+        })
+    });
+    let props = props.bounded(1, Overflow::Block(2 * LONG)).pinned();
+    system.spawn_with("a", props).unwrap().tell(0).unwrap();
+    assert_eq!(receiver.recv_timeout(LONG), Ok(Unsendable::Full));
+}
+
+#[test]
+fn a_sender_in_virtual_time_is_not_made_to_wait_for_room_that_only_it_could_make() {
+    let (sender, told) = mpsc::channel();
+    thread::spawn(move || {
+        let kit = TestKit::new("test").unwrap();
+        let props = Props::once(|| Script::new(|_: Call<u32>, _| ()));
+        let props = props.bounded(1, Overflow::Block(2 * LONG));
+        let actor = kit.spawn_with("actor", props).unwrap();
+        actor.tell(1).unwrap();
+        sender.send(actor.tell(2).unwrap_err().reason()).unwrap();
+    });
+    assert_eq!(told.recv_timeout(LONG), Ok(Unsendable::Full));
+}
+
+#[test]
+fn a_closure_on_the_timer_thread_is_not_made_to_wait_for_room() {
+    let system = ActorSystem::new("test").unwrap();
+    let (gate, (sender, _receiver)) = (Arc::new(Barrier::new(2)), mpsc::channel());
+    let props = holding(&gate, sender).bounded(1, Overflow::Block(2 * LONG));
+    let actor = system.spawn_with("actor", props).unwrap();
+    let (told, result) = mpsc::channel();
+    // The actor holds the first, and the second waits: the next finds no room.
+    actor.tell(0).unwrap();
+    actor.tell(1).unwrap();
+    let again = actor.clone();
+    let tell = move || told.send(again.tell(2).unwrap_err().reason()).unwrap();
+    let task = lars_scheduler::Task::new(tell).inline();
+    let _ = system.scheduler().timers().schedule_once(Duration::ZERO, task).unwrap();
+    assert_eq!(result.recv_timeout(LONG), Ok(Unsendable::Full));
+    gate.wait();
+}
+
+#[test]
 fn a_scheduled_message_that_finds_no_room_is_a_dead_letter_and_holds_nobody_up() {
     let kit = TestKit::new("test").unwrap();
     let (sender, _receiver) = mpsc::channel();

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use common::{Call, Event, LONG, Script, all, probe};
 use lars_scheduler::Refusal;
 use mini_actor::test_kit::TestKit;
-use mini_actor::{ActorSystem, AskError, Context, Reply};
+use mini_actor::{ActorSystem, AskError, Context, Overflow, Props, Reply};
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -112,6 +112,22 @@ fn a_repeat_to_a_stopped_actor_ends_by_itself() {
     }
     assert!(!repeat.cancel(), "there is nothing left to cancel");
     assert!(!repeat.is_cancelled());
+}
+
+#[test]
+fn a_repeat_to_a_full_mailbox_goes_on_when_there_is_room_again() {
+    let kit = TestKit::new("test").unwrap();
+    let (factory, told) = probe(|_, _| ());
+    let props = Props::once(factory).bounded(1, Overflow::Fail);
+    let actor = kit.spawn_with("a", props).unwrap();
+    let every = Duration::from_millis(1);
+    let repeat = kit.scheduler().schedule_at_fixed_rate(every, every, &actor, ()).unwrap();
+    kit.advance_while_busy(3 * every);
+    assert_eq!(kit.dead_letters().len(), 2, "one of three messages found room");
+    kit.advance(2 * every);
+    let received = told.try_iter().filter(|event| *event == Event::Received(())).count();
+    assert_eq!(received, 3);
+    assert!(repeat.cancel());
 }
 
 #[test]

@@ -175,6 +175,61 @@ fn actors_that_are_woken_from_outside_wait_for_a_turn_of_a_busy_one_and_not_for_
     assert!(most <= 12 * THROUGHPUT, "it received {most} messages before the last of them had one");
 }
 
+/// Longer than an idle thread looks for something to do. (A test that waits for it can only fail
+/// if the other thread sleeps by then, which nobody can see.)
+const UNTIL_OTHERS_SLEEP: Duration = Duration::from_millis(50);
+
+#[test]
+fn what_was_told_before_a_thread_blocks_wakes_another() {
+    let system = threads(2);
+    let (other, told) = echo(&system, "other");
+    let answer = inside(&system, move |ctx| {
+        std::thread::sleep(UNTIL_OTHERS_SLEEP);
+        other.tell(1).unwrap();
+        ctx.blocking(|| told.recv_timeout(LONG))
+    });
+    assert_eq!(answer, Ok(1));
+}
+
+#[test]
+fn an_actor_that_tells_two_others_and_waits_without_saying_so_hears_of_the_first() {
+    let system = threads(2);
+    let ((first, told), (second, _told)) = (echo(&system, "first"), echo(&system, "second"));
+    let answer = inside(&system, move |_| {
+        std::thread::sleep(UNTIL_OTHERS_SLEEP);
+        first.tell(1).unwrap();
+        // The last one keeps the place next to this actor, which nobody else may take.
+        second.tell(2).unwrap();
+        told.recv_timeout(LONG)
+    });
+    assert_eq!(answer, Ok(1));
+}
+
+#[test]
+fn an_actor_whose_turn_is_over_goes_on_elsewhere_while_the_one_that_it_told_blocks() {
+    let system = ActorSystem::builder("test").threads(2).throughput(1).build().unwrap();
+    let ((go, go_on), (sender, told)) = (channel(), channel());
+    let blocks = system.spawn("blocks", move || {
+        Script::new(move |call: Call<()>, _| {
+            if call == Call::Message(()) {
+                sender.send(go_on.recv_timeout(LONG)).unwrap();
+            }
+        })
+    });
+    let blocks = blocks.unwrap();
+    let begins = system.spawn("begins", || Runs).unwrap();
+    let (both_sent, has_both) = channel::<()>();
+    let first: Body = Box::new(move |_| {
+        has_both.recv_timeout(LONG).unwrap();
+        std::thread::sleep(UNTIL_OTHERS_SLEEP);
+        blocks.tell(()).unwrap();
+    });
+    begins.tell(first).ok().unwrap();
+    begins.tell(Box::new(move |_| go.send(()).unwrap())).ok().unwrap();
+    both_sent.send(()).unwrap();
+    assert_eq!(told.recv_timeout(2 * LONG).unwrap(), Ok(()));
+}
+
 /// Panics when it is dropped.
 struct Bomb;
 

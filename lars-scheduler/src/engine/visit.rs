@@ -320,3 +320,32 @@ impl Visit {
         }
     }
 }
+
+#[cfg(all(test, not(any(lars_loom, lars_shuttle))))]
+mod tests {
+    use std::sync::Barrier;
+
+    use super::*;
+    use crate::base::tick::Tick;
+    use crate::engine::lanes::LaneSettings;
+
+    #[test]
+    fn wheels_that_are_made_between_two_looks_are_visited_by_their_numbers() {
+        let tick = Tick::new(Tick::MIN).unwrap();
+        let settings = LaneSettings { channels: 1, wheel_after: Some(0), tick, wheel_size: 2 };
+        let (lanes, all_there) = (Lanes::new(settings), Barrier::new(3));
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    assert!(lanes.wheel_of(lanes.of_this_thread(), 0).is_some());
+                    // Alive together, so that each has a lane of its own.
+                    all_there.wait();
+                });
+            }
+        });
+        let mut visits = Visits::new();
+        visits.update(&lanes);
+        let numbers: Vec<_> = (0..visits.len()).map(|number| visits.wheel(number).number).collect();
+        assert_eq!(numbers, [0, 1, 2]);
+    }
+}

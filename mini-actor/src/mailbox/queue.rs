@@ -263,6 +263,12 @@ impl<T> Mailbox<T> {
         self.middle.blocks.load(Ordering::Relaxed)
     }
 
+    /// How many senders wait for room.
+    #[cfg(all(test, lars_shuttle))]
+    pub(crate) fn waiting(&self) -> usize {
+        self.middle.bound.as_ref().map_or(0, |bound| bound.waiting.load(Ordering::Relaxed))
+    }
+
     /// A mailbox whose actor counts as scheduled: its maker schedules it.
     pub(crate) fn new(capacity: Capacity) -> Self {
         let bound = match capacity {

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-use lars_scheduler::shuttle_sync::{Mutex, advance, check, thread};
+use lars_scheduler::shuttle_sync::{AtomicBool, Mutex, Ordering, advance, check, thread};
 
 use super::*;
 use crate::ClosePolicy;
+use crate::dispatcher::workers::{Activate, Dispatcher, Pool, Task};
 
 fn tellers(system: &ActorSystem, ledger: &Ledger) -> Vec<thread::JoinHandle<()>> {
     let actor = system.spawn("reader", || Reader).unwrap();
@@ -184,4 +185,56 @@ fn a_future_that_is_woken_while_its_system_ends_is_polled_or_dropped() {
         drop(unused);
         assert_eq!(Arc::strong_count(&held), 1);
     });
+}
+
+/// Runs twice.
+struct Twice {
+    begun: AtomicBool,
+    token: Token,
+}
+
+impl Activate for Twice {
+    fn activate(self: Arc<Self>) -> bool {
+        let again = !self.begun.swap(true, Ordering::SeqCst);
+        if !again {
+            self.token.run();
+        }
+        again
+    }
+}
+
+fn schedule_while_threads_end(threads: usize) {
+    let ledger = Ledger::new();
+    let task = || {
+        let token = ledger.token();
+        ledger.accepted(token.number);
+        Arc::new(Twice { begun: AtomicBool::new(false), token }) as Task
+    };
+    let dispatcher = Dispatcher::Pool(Pool::start("shuttle", threads).unwrap());
+    let (before, [first, second]) = (task(), [task(), task()]);
+    let scheduling = {
+        let dispatcher = dispatcher.clone();
+        thread::spawn(move || {
+            dispatcher.schedule(first);
+            dispatcher.schedule(second);
+        })
+    };
+    dispatcher.schedule(before);
+    dispatcher.end();
+    dispatcher.wait_ended(None);
+    scheduling.join().unwrap();
+    assert_eq!(ledger.ran(0), 1, "it was scheduled before the end");
+    // Nothing is left in a queue, which the dispatcher would keep.
+    ledger.settle_dropped();
+    drop(dispatcher);
+}
+
+#[test]
+fn what_is_scheduled_while_a_thread_ends_runs_to_its_end_or_is_dropped() {
+    check(4_000, || schedule_while_threads_end(1));
+}
+
+#[test]
+fn what_is_scheduled_while_threads_end_runs_to_its_end_or_is_dropped() {
+    check(4_000, || schedule_while_threads_end(2));
 }

@@ -1,6 +1,6 @@
 //! Telling: against stops, failures, and mailboxes that are full.
 
-use lars_scheduler::shuttle_sync::{advance, check, thread};
+use lars_scheduler::shuttle_sync::{advance, check, mpsc, thread};
 
 use super::*;
 use crate::{Overflow, Props, Supervision};
@@ -153,6 +153,49 @@ fn senders_that_wait_for_room_go_on_when_time_is_over_or_the_actor_stops() {
     });
 }
 
+/// Receives when the model lets it.
+struct Gated(mpsc::Receiver<()>);
+
+impl Actor for Gated {
+    type Message = Letter;
+
+    fn receive(&mut self, letter: Letter, _: &mut Context<Self>) {
+        let _ = self.0.recv();
+        letter.0.run();
+    }
+}
+
+#[test]
+fn a_sender_that_loses_the_room_to_another_waits_no_longer_than_it_was_told() {
+    check(2_000, || {
+        let (system, ledger) = (system(), Ledger::new());
+        let (open, gate) = mpsc::channel();
+        let props = Props::once(|| Gated(gate)).bounded(1, Overflow::Block(2 * TICK));
+        let actor = system.spawn_with("gated", props).unwrap();
+        // The actor has the first in hand when the second finds room.
+        assert!(tell(&ledger, &actor) && tell(&ledger, &actor));
+        let tellers: Vec<_> = (0..2)
+            .map(|_| {
+                let (ledger, actor) = (ledger.clone(), actor.clone());
+                thread::spawn(move || tell(&ledger, &actor))
+            })
+            .collect();
+        while actor.cell().mailbox.waiting() < 2 {
+            thread::yield_now();
+        }
+        advance(TICK);
+        // Room for one of them. The other waits for the rest of its time.
+        open.send(()).unwrap();
+        advance(TICK);
+        let told = tellers.into_iter().map(|teller| teller.join().unwrap());
+        assert!(told.filter(|told| *told).count() <= 1);
+        drop(open);
+        system.close().unwrap();
+        drop(system);
+        ledger.settle();
+    });
+}
+
 #[test]
 fn senders_that_evict_the_oldest_bury_it_once() {
     check(3_000, || {
@@ -181,6 +224,35 @@ fn an_actor_whose_oldest_message_is_evicted_while_it_stops_comes_to_its_end() {
         actor.stop();
         assert!(end.wait(Duration::MAX).is_some());
         join(tellers);
+        system.close().unwrap();
+        drop(system);
+        ledger.settle();
+    });
+}
+
+/// Lets the other go on, and waits for it.
+struct Meets(mpsc::Sender<()>, mpsc::Receiver<()>);
+
+impl Actor for Meets {
+    type Message = Letter;
+
+    fn receive(&mut self, letter: Letter, _: &mut Context<Self>) {
+        self.0.send(()).unwrap();
+        self.1.recv().unwrap();
+        letter.0.run();
+    }
+}
+
+#[test]
+fn actors_that_wait_for_each_other_have_a_thread_each() {
+    check(3_000, || {
+        let (system, ledger) = (system(), Ledger::new());
+        let ((to_one, from_two), (to_two, from_one)) = (mpsc::channel(), mpsc::channel());
+        let one = system.spawn("one", || Meets(to_two, from_two)).unwrap();
+        let two = system.spawn("two", || Meets(to_one, from_one)).unwrap();
+        assert!(tell(&ledger, &one) && tell(&ledger, &two));
+        ledger.wait_run(0);
+        ledger.wait_run(1);
         system.close().unwrap();
         drop(system);
         ledger.settle();
