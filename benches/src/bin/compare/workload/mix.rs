@@ -13,9 +13,9 @@ use benches::Xorshift;
 use super::lateness;
 use super::producers::{Span, span};
 use crate::callback::Recorder;
-use crate::process;
 use crate::record::{Case, Outcome};
 use crate::timers::{LIMIT, Producer, Timers};
+use benches::process;
 
 /// What becomes of a timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
