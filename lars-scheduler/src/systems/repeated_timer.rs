@@ -80,13 +80,12 @@ mod chain;
 
 mod builder;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub use self::builder::RepeatedTimerBuilder;
 use self::chain::{How, SharedTimer};
-use crate::systems::facade::check_period;
+use crate::systems::facade::{check_period, debug_fields};
 use crate::{Handle, Refusal};
 
 /// A timer that is started, stopped and pushed back. See the [module](self).
@@ -335,18 +334,12 @@ impl RepeatedTimer {
     }
 }
 
-impl fmt::Debug for RepeatedTimer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let started = self.is_started();
-        let state = self.shared.lock();
-        f.debug_struct("RepeatedTimer")
-            .field("period", &state.period)
-            .field("started", &started)
-            .field("triggering", &state.run.is_some())
-            .field("destroyed", &state.destroyed)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(
+    |it: RepeatedTimer| period: it.period(),
+    started: it.is_started(),
+    triggering: it.is_triggering(),
+    destroyed: it.is_destroyed(),
+);
 
 /// Why [`stop_and_wait`](RepeatedTimer::stop_and_wait) did not wait to the end. The timer is
 /// stopped all the same.

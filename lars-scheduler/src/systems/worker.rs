@@ -92,7 +92,6 @@ mod drain;
 mod builder;
 mod task;
 
-use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -101,7 +100,7 @@ use self::context::Context;
 use self::drain::SharedWorker;
 use self::job::{Body, Fate, Job, Jobs, Rule, Work};
 use crate::sync::MutexGuard;
-use crate::systems::facade::{Rate, check_period, goes_on};
+use crate::systems::facade::{Rate, check_period, debug_fields, goes_on};
 use crate::systems::when_due::WhenDue;
 use crate::{Handle, MissedTickBehavior, Refusal, ScheduleError, Verdict};
 
@@ -500,15 +499,7 @@ impl Worker {
     }
 }
 
-impl fmt::Debug for Worker {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let jobs = self.shared.lock();
-        f.debug_struct("Worker")
-            .field("outstanding", &jobs.all.len())
-            .field("disposed", &jobs.disposed)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(|it: Worker| outstanding: it.outstanding(), disposed: it.is_disposed());
 
 /// Disposes its worker when it is dropped. Made by [`Worker::dispose_on_drop`].
 ///

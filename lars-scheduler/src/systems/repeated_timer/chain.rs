@@ -166,13 +166,8 @@ impl SharedTimer {
                 state.started = true;
             }
             drop(state);
-            return match armed {
-                Ok(old) => {
-                    retire(old);
-                    Ok(())
-                }
-                Err(error) => Err(error.refusal().clone()),
-            };
+            retire(armed.map_err(ScheduleError::into_refusal)?);
+            return Ok(());
         }
     }
 
@@ -364,10 +359,7 @@ impl SharedTimer {
         };
         self.end_run(state);
         retire(old);
-        match error {
-            None => Ok(answer),
-            Some(error) => Err(error.refusal().clone()),
-        }
+        error.map_or(Ok(answer), |error| Err(error.into_refusal()))
     }
 
     fn end_run(&self, mut state: MutexGuard<'_, Device>) {
