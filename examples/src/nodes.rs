@@ -72,9 +72,9 @@ impl Nodes {
         Ok(())
     }
 
-    /// Starts a node again that was killed.
-    pub fn restart(&mut self, node: usize) -> Result<(), AnyError> {
-        self.children[node] = self.spawn(u64::try_from(node)?)?;
+    /// Starts a node again that was killed, with this number.
+    pub fn restart(&mut self, node: usize, number: u64) -> Result<(), AnyError> {
+        self.children[node] = self.spawn(number)?;
         Ok(())
     }
 
