@@ -22,8 +22,8 @@ use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use super::{RepeatedTimer, StopWaitError};
-use crate::sync::{Mutex, MutexGuard, Parker, Unparker};
-use crate::systems::facade::{Label, RunOn, park_until, real_now};
+use crate::sync::{Mutex, MutexGuard, Unparker};
+use crate::systems::facade::{Label, RunOn, park_until, real_now, with_parker};
 use crate::systems::when_due::WhenDue;
 use crate::{Cancellable, Handle, IntoPeriodic, PanicIn, Periodic, Refusal, Repeat, ScheduleError};
 
@@ -244,20 +244,21 @@ impl SharedTimer {
         if run.thread == thread::current().id() {
             return Err(StopWaitError::InTrigger);
         }
-        let parker = Parker::new();
-        loop {
-            let mut state = self.lock();
-            // A later run belongs to a later start, and does not concern this call.
-            if state.run.is_none_or(|now| now.number != run.number) {
-                return Ok(());
+        with_parker(|parker| {
+            loop {
+                let mut state = self.lock();
+                // A later run belongs to a later start, and does not concern this call.
+                if state.run.is_none_or(|now| now.number != run.number) {
+                    return Ok(());
+                }
+                if deadline.is_some_and(|deadline| real_now() >= deadline) {
+                    return Err(StopWaitError::Timeout { limit });
+                }
+                state.waiting.push(parker.unparker().clone());
+                drop(state);
+                park_until(parker, deadline);
             }
-            if deadline.is_some_and(|deadline| real_now() >= deadline) {
-                return Err(StopWaitError::Timeout { limit });
-            }
-            state.waiting.push(parker.unparker().clone());
-            drop(state);
-            park_until(&parker, deadline);
-        }
+        })
     }
 
     pub(super) fn run_once_now(self: &Arc<Self>, timer: &RepeatedTimer) -> Result<bool, Refusal> {
