@@ -26,7 +26,7 @@ impl Actor for Counter {
     }
 }
 
-/// A system with a counter of so many messages, and what hears from it.
+/// A system with an actor that counts down from `left`, and the channel that says it is done.
 fn counter(left: u64) -> (ActorSystem, ActorRef<u64>, Receiver<()>) {
     let system = ActorSystem::new("bench").expect("the defaults are in range");
     let (done, wait) = channel();

@@ -42,7 +42,7 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// Starts so many copies of this program, with `more` arguments.
+    /// Starts `count` copies of this program, with `more` arguments.
     pub fn start(
         count: u64,
         directory: &Path,

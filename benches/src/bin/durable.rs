@@ -162,7 +162,7 @@ fn run(
     })
 }
 
-/// A file with so many timers that are due in hours.
+/// A file with `pending` timers that are due in hours.
 fn full(directory: &Path, pending: u64) -> Result<PathBuf, AnyError> {
     let path = fresh(directory, "many.db");
     let durable = Durable::sqlite(&path).start()?;

@@ -103,7 +103,8 @@ impl<'a> Session<'a> {
     }
 
     /// One of the rates at which timers are scheduled: single, pipelined or batches. `ours` makes a
-    /// node with an empty store. `bare` inserts so many, so many in a transaction; how many a second.
+    /// node with an empty store. `bare` inserts rows in transactions of a given size, and says
+    /// how many a second.
     pub fn scheduling(
         &mut self,
         what: &str,
@@ -126,7 +127,7 @@ impl<'a> Session<'a> {
     }
 
     /// How late runs are at a steady rate, beside those that are pending: ours, and those of other
-    /// crates. `node` starts one that has so many pending, and is warm.
+    /// crates. `node` starts one that has that many pending, and is warm.
     pub fn steady(
         &mut self,
         pending: u64,

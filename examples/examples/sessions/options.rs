@@ -27,11 +27,21 @@ fn number<T: TryFrom<u64> + Clone + Send + Sync>(min: u64, max: u64) -> RangedU6
 #[command(name = "sessions", after_help = "Durations are written as 250us, 400ms or 2s.")]
 pub struct Options {
     /// How many clients connect.
-    #[arg(long, value_name = "N", default_value_t = 2_000, value_parser = number::<usize>(1, MAX_CONNECTIONS))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 2_000,
+        value_parser = number::<usize>(1, MAX_CONNECTIONS),
+    )]
     pub connections: usize,
 
     /// How long they stay.
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = number::<u64>(1, MAX_SECONDS))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 10,
+        value_parser = number::<u64>(1, MAX_SECONDS),
+    )]
     pub seconds: u64,
 
     /// How many of a hundred clients fall silent in the middle.

@@ -184,9 +184,9 @@ impl Monitor {
         let (all, timers) = self.baseline.unwrap_or_default();
         let all = all.unwrap_or(0);
         println!("  {:<46} {:>14}", "bytes for timers after the warm-up", timers);
-        println!("  {:<46} {:>14}", "  at the most", self.most.1);
+        println!("  {:<46} {:>14}", "  at most", self.most.1);
         println!("  {:<46} {:>14}", "bytes resident after the warm-up", all);
-        println!("  {:<46} {:>14}", "  at the most", self.most.0);
+        println!("  {:<46} {:>14}", "  at most", self.most.0);
         let lateness = &metrics.lateness.histogram;
         println!(
             "  late: half {:?}, 99 % {:?}, 99.9 % {:?}, at most {:?}\n",

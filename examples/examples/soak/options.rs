@@ -30,7 +30,12 @@ pub struct Options {
     pub connections: usize,
 
     /// How many steps each of them takes in a second, at most.
-    #[arg(long, value_name = "N", default_value_t = 50_000, value_parser = up_to::<u64>(10_000_000))]
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = 50_000,
+        value_parser = up_to::<u64>(10_000_000),
+    )]
     pub rate: u64,
 
     /// What decides the mix.

@@ -167,7 +167,7 @@ impl RepeatedTimer {
     /// # Errors
     ///
     /// [`Refusal::Destroyed`] after [`destroy`](Self::destroy); [`Refusal::Stopped`] and
-    /// [`Refusal::Full`] as for [`Handle::schedule_once`]. The timer stays as it was.
+    /// [`Refusal::Full`], like [`Handle::schedule_once`]. The timer stays as it was.
     pub fn start(&self) -> Result<(), Refusal> {
         self.shared.arm(How::Start)
     }
@@ -178,7 +178,7 @@ impl RepeatedTimer {
     ///
     /// # Errors
     ///
-    /// As for [`start`](Self::start).
+    /// Same as [`start`](Self::start).
     pub fn restart(&self) -> Result<(), Refusal> {
         self.shared.arm(How::Restart)
     }
@@ -190,7 +190,7 @@ impl RepeatedTimer {
     ///
     /// # Errors
     ///
-    /// As for [`start`](Self::start). A scheduler that runs never refuses to move a trigger further
+    /// Same as [`start`](Self::start). A running scheduler never refuses to move a trigger further
     /// out.
     ///
     /// # Examples
@@ -223,7 +223,7 @@ impl RepeatedTimer {
     ///
     /// # Errors
     ///
-    /// [`Refusal::Period`] for a period of zero; otherwise as for [`start`](Self::start). The
+    /// [`Refusal::Period`] for a period of zero; otherwise the same as [`start`](Self::start). The
     /// period stays as it was.
     pub fn reset_to(&self, period: Duration) -> Result<(), Refusal> {
         check_period(period)?;

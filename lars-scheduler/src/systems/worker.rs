@@ -220,7 +220,7 @@ impl Worker {
     ///
     /// # Errors
     ///
-    /// As for [`schedule`](Self::schedule), but a timer is always needed.
+    /// Same as [`schedule`](Self::schedule), but a timer is always needed.
     /// [`Refusal::OnTimerThread`] if a task on the timer thread calls a trampoline, which would
     /// have to wait for that thread.
     #[track_caller]
@@ -257,11 +257,11 @@ impl Worker {
     ///
     /// # Lateness
     ///
-    /// As for [`schedule_after`](Self::schedule_after), in each run.
+    /// Same as [`schedule_after`](Self::schedule_after), in each run.
     ///
     /// # Errors
     ///
-    /// [`Refusal::Period`] for a `delay` of zero; otherwise as for
+    /// [`Refusal::Period`] for a `delay` of zero; otherwise the same as
     /// [`schedule_after`](Self::schedule_after). A series that was accepted keeps its place within
     /// `max_pending`.
     ///
@@ -304,11 +304,11 @@ impl Worker {
     ///
     /// # Lateness
     ///
-    /// As for [`schedule_after`](Self::schedule_after), in each run.
+    /// Same as [`schedule_after`](Self::schedule_after), in each run.
     ///
     /// # Errors
     ///
-    /// As for [`schedule_with_fixed_delay`](Self::schedule_with_fixed_delay), with the `interval`
+    /// Same as [`schedule_with_fixed_delay`](Self::schedule_with_fixed_delay), with the `interval`
     /// for the `delay`.
     ///
     /// # Examples
@@ -340,7 +340,7 @@ impl Worker {
     ///
     /// # Errors
     ///
-    /// As for [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate).
+    /// Same as [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate).
     ///
     /// # Examples
     ///
@@ -443,7 +443,7 @@ impl Worker {
     ///
     /// # Panics
     ///
-    /// As for [`Handle::now`].
+    /// Same as [`Handle::now`].
     pub fn now(&self) -> Instant {
         self.shared.handle.now()
     }

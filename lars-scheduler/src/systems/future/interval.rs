@@ -55,7 +55,7 @@ impl Handle {
     ///
     /// # Errors
     ///
-    /// As for [`interval`](Self::interval).
+    /// Same as [`interval`](Self::interval).
     #[track_caller]
     pub fn interval_at(&self, start: Instant, period: Duration) -> Result<Interval, Refusal> {
         check_period(period)?;
@@ -151,7 +151,7 @@ impl Interval {
     ///
     /// # Errors
     ///
-    /// As for [`tick`](Self::tick).
+    /// Same as [`tick`](Self::tick).
     pub fn poll_tick(&mut self, context: &mut Context<'_>) -> Poll<Result<Instant, Refusal>> {
         let ticked = ready!(self.sleep.poll_deadline(context));
         match &ticked {

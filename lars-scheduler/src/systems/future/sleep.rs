@@ -52,7 +52,7 @@ impl Handle {
     ///
     /// # Errors
     ///
-    /// As for [`sleep`](Self::sleep).
+    /// Same as [`sleep`](Self::sleep).
     ///
     /// # Examples
     ///
