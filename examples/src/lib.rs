@@ -5,6 +5,7 @@ pub mod checks;
 pub mod late;
 #[cfg(feature = "postgres")]
 pub mod nodes;
+pub mod number;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 pub mod view;

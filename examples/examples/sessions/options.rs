@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use clap::Parser;
-use clap::builder::RangedU64ValueParser;
+use examples::number::number;
 use examples::view::ViewOptions;
 use humantime::{format_duration, parse_duration};
 
@@ -17,35 +17,21 @@ const MAX_INTERVAL: Duration = Duration::from_secs(MAX_SECONDS);
 /// Sessions are timed out to within a tick.
 const MAX_TICK: Duration = Duration::from_millis(100);
 
-fn number<T: TryFrom<u64> + Clone + Send + Sync>(min: u64, max: u64) -> RangedU64ValueParser<T> {
-    RangedU64ValueParser::new().range(min..=max)
-}
-
 /// Runs a server of sessions with idle timeouts and heartbeats, and its clients, and accounts for
 /// every timer and every session.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "sessions", after_help = "Durations are written as 250us, 400ms or 2s.")]
 pub struct Options {
     /// How many clients connect.
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 2_000,
-        value_parser = number::<usize>(1, MAX_CONNECTIONS),
-    )]
+    #[arg(long, default_value_t = 2_000, value_parser = number::<usize>(1, MAX_CONNECTIONS))]
     pub connections: usize,
 
     /// How long they stay.
-    #[arg(
-        long,
-        value_name = "N",
-        default_value_t = 10,
-        value_parser = number::<u64>(1, MAX_SECONDS),
-    )]
+    #[arg(long, default_value_t = 10, value_parser = number::<u64>(1, MAX_SECONDS))]
     pub seconds: u64,
 
     /// How many of a hundred clients fall silent in the middle.
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = number::<usize>(0, 100))]
+    #[arg(long, default_value_t = 10, value_parser = number::<usize>(0, 100))]
     pub silent_percent: usize,
 
     /// After how long without a request a session is timed out.
@@ -65,7 +51,7 @@ pub struct Options {
     pub tick: Duration,
 
     /// What decides who falls silent, and when requests are sent.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, default_value_t = 1)]
     pub seed: u64,
 
     #[command(flatten)]
