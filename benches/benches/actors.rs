@@ -1,7 +1,7 @@
 //! Messages and scheduled messages. Each measurement checks that all arrived.
 #![allow(clippy::disallowed_methods, missing_docs)]
 
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant};
 
 use benches::{Xorshift, together};
@@ -26,15 +26,20 @@ impl Actor for Counter {
     }
 }
 
+/// A system with an actor that counts down from `left`, and the channel that says it is done.
+fn counter(left: u64) -> (ActorSystem, ActorRef<u64>, Receiver<()>) {
+    let system = ActorSystem::new("bench").expect("the defaults are in range");
+    let (done, wait) = channel();
+    let counter = system.spawn("counter", move || Counter { left, done });
+    let counter = counter.expect("the system is open");
+    (system, counter, wait)
+}
+
 /// What a send costs the sender, while the actor receives on another thread.
 fn tell(c: &mut Criterion) {
     c.bench_function("tell", |b| {
         b.iter_custom(|count| {
-            let system = ActorSystem::new("bench").expect("the defaults are in range");
-            let (done, wait) = channel();
-            let counter = system
-                .spawn("counter", move || Counter { left: count, done })
-                .expect("the system is open");
+            let (_system, counter, wait) = counter(count);
             let start = Instant::now();
             for number in 0..count {
                 counter.tell(number).expect("it counts them all before it stops");
@@ -52,12 +57,8 @@ fn many_to_one(c: &mut Criterion) {
     for senders in [1, 4] {
         group.bench_function(BenchmarkId::from_parameter(senders), |b| {
             b.iter_custom(|count| {
-                let system = ActorSystem::new("bench").expect("the defaults are in range");
                 let each = count.div_ceil(senders);
-                let (done, wait) = channel();
-                let counter = system
-                    .spawn("counter", move || Counter { left: each * senders, done })
-                    .expect("the system is open");
+                let (_system, counter, wait) = counter(each * senders);
                 let start = Instant::now();
                 together(senders, |_| {
                     for number in 0..each {
@@ -167,11 +168,7 @@ fn ask(c: &mut Criterion) {
 fn scheduled_send(c: &mut Criterion) {
     c.bench_function("scheduled_send", |b| {
         b.iter_custom(|count| {
-            let system = ActorSystem::new("bench").expect("the defaults are in range");
-            let (done, wait) = channel();
-            let counter = system
-                .spawn("counter", move || Counter { left: count, done })
-                .expect("the system is open");
+            let (system, counter, wait) = counter(count);
             let mut random = Xorshift::new(0);
             let start = Instant::now();
             for number in 0..count {

@@ -168,8 +168,8 @@ fn turn(c: &mut Criterion) {
     group.finish();
 }
 
-/// A timer from the call to the run in virtual time, while the cancellables of so many that have
-/// fired are kept: each takes the place of the oldest.
+/// A timer from the call to the run in virtual time, while the cancellables of `kept` fired timers
+/// are held: each new one takes the place of the oldest.
 fn kept_cancellables(c: &mut Criterion) {
     let mut group = c.benchmark_group("kept_cancellables");
     for kept in [1_000, 100_000, 1_000_000] {

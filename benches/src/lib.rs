@@ -2,6 +2,7 @@
 #![allow(clippy::disallowed_methods)]
 
 pub mod durable;
+pub mod process;
 
 use std::sync::Barrier;
 use std::thread;

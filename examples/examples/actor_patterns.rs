@@ -5,23 +5,19 @@
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::pin::Pin;
-use std::process::ExitCode;
 
+use examples::checks::ensure;
 use futures::stream::{self, Stream, StreamExt};
 use mini_actor::test_kit::TestKit;
 use mini_actor::{Actor, ActorRef, Context, Overflow, Props, Recipient, Supervision, Terminated};
 
-fn main() -> ExitCode {
-    match pool().and_then(|()| topic()).and_then(|()| piped_stream()).and_then(|()| results()) {
-        Ok(()) => {
-            println!("A pool, a topic, a stream, and a handler with a result did their work.");
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            eprintln!("actor_patterns: {error}");
-            ExitCode::FAILURE
-        }
-    }
+fn main() -> Result<(), Box<dyn Error>> {
+    pool()?;
+    topic()?;
+    piped_stream()?;
+    results()?;
+    println!("A pool, a topic, a stream, and a handler with a result did their work.");
+    Ok(())
 }
 
 /// Gives each of its workers a message in turn. They are its children, so they stop with it.
@@ -208,8 +204,4 @@ fn results() -> Result<(), Box<dyn Error>> {
     }
     let failures = kit.panics();
     ensure(failures.len() == 1 && sum.metrics().processed == 3, "the error went elsewhere")
-}
-
-fn ensure(right: bool, otherwise: &str) -> Result<(), Box<dyn Error>> {
-    if right { Ok(()) } else { Err(otherwise.into()) }
 }

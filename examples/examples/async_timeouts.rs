@@ -10,7 +10,6 @@ use std::error::Error;
 use std::fmt::Debug;
 use std::future::{pending, poll_fn};
 use std::io;
-use std::process::ExitCode;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
@@ -52,17 +51,7 @@ struct Story {
     took: Duration,
 }
 
-fn main() -> ExitCode {
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("async_timeouts: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn run() -> Result<(), Failure> {
+fn main() -> Result<(), Failure> {
     let scheduler = LightArrayRevolverScheduler::new()?;
     let timers = scheduler.handle();
     let clock = Instant::now();

@@ -2,12 +2,12 @@
 #![allow(clippy::disallowed_methods)]
 
 use std::error::Error;
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use examples::checks::verify;
 use lars_scheduler::{Cancellable, LightArrayRevolverScheduler, Task};
 
 const ROUNDS: usize = 40;
@@ -21,18 +21,7 @@ const SPACING: Duration = Duration::from_nanos(500);
 /// How often each of the timers of a round was won by somebody.
 type Wins = Vec<AtomicU8>;
 
-fn main() -> ExitCode {
-    match race() {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("cancel_race: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn race() -> Result<bool, Box<dyn Error>> {
+fn main() -> Result<(), Box<dyn Error>> {
     let scheduler = LightArrayRevolverScheduler::new()?;
     let fired = Arc::new(AtomicU64::new(0));
     let mut cancelled = [0_u64; THREADS];
@@ -96,21 +85,18 @@ fn race() -> Result<bool, Box<dyn Error>> {
 
     let metrics = scheduler.metrics();
     let cancelled: u64 = cancelled.iter().sum();
-    let checks = [
+    let verdict = verify(&[
         ("every timer has one winner", undecided == 0 && several == 0),
         ("the winners add up", fired + cancelled == all),
         (
             "the scheduler has counted the same",
             metrics.fired == fired && metrics.cancelled == cancelled && metrics.pending == 0,
         ),
-    ];
-    for (what, holds) in checks {
-        println!("  {} {what}", if holds { "ok    " } else { "FAILED" });
-    }
+    ]);
     if fired == 0 || cancelled == 0 {
         println!("  note   one side won them all, because the machine stood still: run it again");
     }
-    Ok(checks.iter().all(|(_, holds)| *holds))
+    verdict
 }
 
 /// Cancels every timer, in an order of the thread's own, about when the timers are due. Returns how

@@ -179,7 +179,7 @@ fn look_on(options: &Options) -> Result<ExitCode, AnyError> {
                 2 => nodes.kill(1)?,
                 4 => nodes.signal(2, "-STOP")?,
                 10 => nodes.signal(2, "-CONT")?,
-                _ => nodes.restart(1)?,
+                _ => nodes.restart(1, 1)?,
             }
         }
         let left = server.ask("SELECT count(*) FROM lars.timer");

@@ -5,7 +5,6 @@
 //! one that comes twice in autumn.
 
 use std::error::Error;
-use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -17,17 +16,7 @@ use lars_scheduler::wall_clock::{CronSchedule, VirtualWallClock, WallClock, Wall
 const ZONE: &str = "Europe/Berlin";
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
-fn main() -> ExitCode {
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("daily_report: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn run() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Box<dyn Error>> {
     println!("Spring: 2:30 does not exist on Sunday, so the backup runs at 3:00.\n");
     let week = a_week("2026-03-26T12:00", Duration::ZERO)?;
     check(&week, "backup", &["02:30", "02:30", "03:00", "02:30", "02:30", "02:30", "02:30"])?;

@@ -4,11 +4,11 @@
 #![allow(clippy::disallowed_methods)]
 
 use std::error::Error;
-use std::process::ExitCode;
 use std::sync::Mutex;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use examples::checks::ensure;
 use futures::executor::block_on;
 use lars_scheduler::delay_queue::DelayQueue;
 use lars_scheduler::{Handle, LightArrayRevolverScheduler};
@@ -34,18 +34,7 @@ struct Taken {
     at: Instant,
 }
 
-fn main() -> ExitCode {
-    match serve() {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("delay_queue_consumers: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn serve() -> Result<bool, Box<dyn Error>> {
+fn main() -> Result<(), Box<dyn Error>> {
     // For the async consumers only; the threads wait by themselves.
     let scheduler = LightArrayRevolverScheduler::new()?;
     let queue = DelayQueue::new();
@@ -120,7 +109,10 @@ fn serve() -> Result<bool, Box<dyn Error>> {
     }
     println!("timers left behind: {}", scheduler.pending());
     let in_order = out_of_order == 0 || !in_time;
-    Ok(early + lost + doubled == 0 && in_order && scheduler.pending() == 0)
+    ensure(
+        early + lost + doubled == 0 && in_order && scheduler.pending() == 0,
+        "not every item was taken once, in time and in order",
+    )
 }
 
 /// Puts its share in, in no order of deadlines, and takes every tenth item out again. Says whether

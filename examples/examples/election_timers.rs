@@ -8,7 +8,6 @@
 
 use std::collections::BTreeMap;
 use std::error::Error;
-use std::process::ExitCode;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
@@ -318,17 +317,7 @@ fn life(seed: u64) -> Result<[Duration; 3], Box<dyn Error>> {
     Ok(took)
 }
 
-fn main() -> ExitCode {
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("election_timers: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn run() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Box<dyn Error>> {
     watch()?;
     let mut took = Vec::new();
     for seed in 0..SEEDS {

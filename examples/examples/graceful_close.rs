@@ -2,10 +2,10 @@
 #![allow(clippy::disallowed_methods)]
 
 use std::error::Error;
-use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use examples::checks::ensure;
 use lars_scheduler::{ClosePolicy, Handle, LightArrayRevolverScheduler, Refusal, Task};
 
 /// What has been run, in that order.
@@ -28,17 +28,11 @@ impl Log {
     }
 }
 
-fn main() -> ExitCode {
-    match policies().and_then(|()| handed_back()) {
-        Ok(()) => {
-            println!("Every task was run, cancelled, dropped by choice, or given back.");
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            eprintln!("graceful_close: {error}");
-            ExitCode::FAILURE
-        }
-    }
+fn main() -> Result<(), Box<dyn Error>> {
+    policies()?;
+    handed_back()?;
+    println!("Every task was run, cancelled, dropped by choice, or given back.");
+    Ok(())
 }
 
 /// Leaves five timers pending, one of them cancelled.
@@ -136,9 +130,4 @@ fn account(timers: &Handle) -> Result<(), Box<dyn Error>> {
         m.scheduled == m.fired + m.cancelled + m.handed_back && m.pending == 0,
         "the timers do not add up",
     )
-}
-
-/// What an example says of itself has to hold, or it fails.
-fn ensure(holds: bool, otherwise: &str) -> Result<(), Box<dyn Error>> {
-    if holds { Ok(()) } else { Err(otherwise.into()) }
 }

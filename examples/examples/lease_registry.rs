@@ -11,12 +11,12 @@
 use std::error::Error;
 use std::fmt;
 use std::ops::ControlFlow;
-use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use clap::Parser;
+use examples::checks::verify;
 use lars_scheduler::{Cancellable, Handle, LightArrayRevolverScheduler};
 
 const HEARTBEAT: Duration = Duration::from_secs(10);
@@ -35,17 +35,6 @@ struct Options {
     /// How many minutes of their life to show.
     #[arg(long, default_value_t = 10)]
     minutes: u32,
-}
-
-fn main() -> ExitCode {
-    match run(&Options::parse()) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("lease_registry: {error}");
-            ExitCode::FAILURE
-        }
-    }
 }
 
 // The registry.
@@ -259,7 +248,8 @@ impl Service {
 
 // The run.
 
-fn run(options: &Options) -> Result<bool, Box<dyn Error>> {
+fn main() -> Result<(), Box<dyn Error>> {
+    let options = Options::parse();
     let whole = MINUTE * options.minutes;
     let time = LightArrayRevolverScheduler::builder().build_virtual()?;
     let too_short = Registry::new(time.handle(), Duration::from_secs(4), 1).is_err();
@@ -314,7 +304,7 @@ fn run(options: &Options) -> Result<bool, Box<dyn Error>> {
         |service: usize| matches!(services[service].fate, Fate::Crashes(_) | Fate::StandsStill(..));
     let live = registry.live() as u64;
     let ended = expired.len() as u64 + left;
-    let checks = [
+    verify(&[
         ("a lease of 4 s is refused", too_short),
         ("only services that fell silent expired", expired.iter().all(|one| silent(one.service))),
         ("each of them to the nanosecond when it should: none early, none late, none twice", {
@@ -325,11 +315,7 @@ fn run(options: &Options) -> Result<bool, Box<dyn Error>> {
         ("some expired, and most did not", {
             !expired.is_empty() && expired.len() < options.services / 2
         }),
-    ];
-    for (what, holds) in checks {
-        println!("  {} {what}", if holds { "ok    " } else { "FAILED" });
-    }
-    Ok(checks.iter().all(|(_, holds)| *holds))
+    ])
 }
 
 /// The same numbers in every run.

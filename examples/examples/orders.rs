@@ -236,7 +236,7 @@ fn look_on(options: &Options) -> Result<ExitCode, AnyError> {
         }
         if killed && !again && begun.elapsed() > Duration::from_secs(14) {
             again = true;
-            nodes.restart(1)?;
+            nodes.restart(1, 1)?;
             println!("       node 1 is started again");
         }
         let over = placed == options.orders && done == options.orders && again;

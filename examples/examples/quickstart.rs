@@ -2,10 +2,10 @@
 #![allow(clippy::disallowed_methods)]
 
 use std::error::Error;
-use std::process::ExitCode;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use examples::checks::ensure;
 use lars_scheduler::LightArrayRevolverScheduler;
 use mini_actor::{Actor, ActorRef, ActorSystem, Context, StopReason};
 
@@ -13,14 +13,9 @@ const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-fn main() -> ExitCode {
-    match timers().and_then(|()| actors()) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("quickstart: {error}");
-            ExitCode::FAILURE
-        }
-    }
+fn main() -> Result<(), Box<dyn Error>> {
+    timers()?;
+    actors()
 }
 
 fn timers() -> Result<(), Box<dyn Error>> {
@@ -101,9 +96,4 @@ fn actors() -> Result<(), Box<dyn Error>> {
     println!("  closed: {report}");
     ensure(report.actors_stopped == 1, "the counter was not alive when the system was closed")?;
     ensure(report.dead_letters == 0, "a message reached nobody")
-}
-
-/// What an example says of itself has to hold, or it fails.
-fn ensure(holds: bool, otherwise: &str) -> Result<(), Box<dyn Error>> {
-    if holds { Ok(()) } else { Err(otherwise.into()) }
 }

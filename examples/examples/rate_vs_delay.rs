@@ -6,7 +6,6 @@
 
 use std::collections::VecDeque;
 use std::error::Error;
-use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -83,34 +82,24 @@ impl Executor for Queue {
 /// A run's start and end.
 type Run = (Duration, Duration);
 
-fn main() -> ExitCode {
+fn main() -> Result<(), Box<dyn Error>> {
     println!(
         "Every {PERIOD:?}; the first run takes {SLOW:?}, the others {QUICK:?}. One column is \
          {COLUMN:?}.\n"
     );
     println!("{:12}{}", "", ruler());
-    let mut failed = false;
     for case in &CASES {
-        let runs = match observe(case.series) {
-            Ok(runs) => runs,
-            Err(error) => {
-                eprintln!("rate_vs_delay: {error}");
-                return ExitCode::FAILURE;
-            }
-        };
+        let runs = observe(case.series)?;
         println!("{:12}{}", case.name, timeline(&runs));
         println!("{:12}{}\n", "", case.says);
         let starts: Vec<u128> = runs.iter().map(|(start, _)| start.as_millis()).collect();
         if starts != case.starts {
-            eprintln!("{}: runs at {starts:?}, not at {:?}", case.name, case.starts);
-            failed = true;
+            let Case { name, starts: expected, .. } = case;
+            return Err(format!("{name}: runs at {starts:?}, not at {expected:?}").into());
         }
     }
-    if failed {
-        return ExitCode::FAILURE;
-    }
     println!("Every run began at the millisecond that its rule asks for.");
-    ExitCode::SUCCESS
+    Ok(())
 }
 
 /// Lets a series run until the end of the picture.

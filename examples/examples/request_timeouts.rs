@@ -7,9 +7,9 @@
 #![allow(clippy::disallowed_methods)]
 
 use std::error::Error;
-use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use examples::checks::verify;
 use mini_actor::{Actor, ActorSystem, AskError, Context, Reply};
 
 const SERVERS: usize = 20;
@@ -59,18 +59,7 @@ struct Account {
     early: usize,
 }
 
-fn main() -> ExitCode {
-    match run() {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("request_timeouts: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn run() -> Result<bool, Box<dyn Error>> {
+fn main() -> Result<(), Box<dyn Error>> {
     let system = ActorSystem::new("servers")?;
     let servers = (0..SERVERS)
         .map(|number| {
@@ -122,7 +111,7 @@ fn run() -> Result<bool, Box<dyn Error>> {
     let report = system.close()?;
     println!("Closed: {report}");
 
-    let checks = [
+    verify(&[
         ("every question has one end", account.answered + account.timed_out == QUESTIONS),
         ("no answer is wrong", account.wrong == 0),
         ("no timeout is early", account.early == 0),
@@ -131,9 +120,5 @@ fn run() -> Result<bool, Box<dyn Error>> {
         // An answer cancels its timeout, unless that is firing at the same moment.
         ("every timer fired or was cancelled", timers.scheduled == timers.fired + timers.cancelled),
         ("no timer is left", timers.pending == 0),
-    ];
-    for (what, holds) in checks {
-        println!("  {} {what}", if holds { "ok    " } else { "WRONG " });
-    }
-    Ok(checks.iter().all(|(_, holds)| *holds))
+    ])
 }

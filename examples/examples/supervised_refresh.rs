@@ -11,12 +11,12 @@
 use std::error::Error;
 use std::future::Future;
 use std::pin::{Pin, pin};
-use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
+use examples::checks::verify;
 use lars_scheduler::supervised::{CancelToken, Counts, Outcome, RunReport, Supervision};
 use lars_scheduler::{CancelOnDrop, Handle, Inline, LightArrayRevolverScheduler, Task};
 
@@ -32,17 +32,6 @@ const SERVER: [(u64, &str, Duration, bool); 4] = [
     (250, "failing", Duration::from_millis(50), false),
     (380, "well again", Duration::from_millis(300), true),
 ];
-
-fn main() -> ExitCode {
-    match run() {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("supervised_refresh: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
 
 /// A run as it was, or as it should be.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -60,7 +49,7 @@ struct Server {
     hung_up: AtomicU64,
 }
 
-fn run() -> Result<bool, Box<dyn Error>> {
+fn main() -> Result<(), Box<dyn Error>> {
     let time = LightArrayRevolverScheduler::builder().build_virtual()?;
     let start = time.now();
     let server = Arc::new(Server { timers: time.handle(), start, hung_up: AtomicU64::new(0) });
@@ -92,7 +81,8 @@ fn run() -> Result<bool, Box<dyn Error>> {
     let expected = what_should_happen();
     let timeouts = expected.iter().filter(|line| line.outcome == "timeout").count() as u64;
     let settled = counts.successes + counts.timeouts + counts.rejections + counts.failures;
-    let checks = [
+    println!();
+    verify(&[
         ("every run came when it should, and ended as it should", lines == expected),
         ("the interval went up to its bound, and back", {
             lines.iter().any(|line| line.next_in == MAX_INTERVAL) && counts.interval == INTERVAL
@@ -102,12 +92,7 @@ fn run() -> Result<bool, Box<dyn Error>> {
             server.hung_up.load(Ordering::Relaxed) == timeouts && counts.late_ends == timeouts
         }),
         ("after the end nothing is left", ended && time.pending() == 0),
-    ];
-    println!();
-    for (what, holds) in checks {
-        println!("  {} {what}", if holds { "ok    " } else { "FAILED" });
-    }
-    Ok(checks.iter().all(|(_, holds)| *holds))
+    ])
 }
 
 /// One refresh. When nobody waits for it any more it tells the server so, instead of leaving it to

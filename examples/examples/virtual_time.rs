@@ -6,7 +6,6 @@
 #![allow(clippy::disallowed_methods)]
 
 use std::error::Error;
-use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -33,17 +32,7 @@ struct Attempt {
     succeeded: bool,
 }
 
-fn main() -> ExitCode {
-    match run() {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("virtual_time: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn run() -> Result<(), Box<dyn Error>> {
+fn main() -> Result<(), Box<dyn Error>> {
     let clock = Instant::now();
     let attempts = a_year()?;
     let took = clock.elapsed();

@@ -8,10 +8,10 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::error::Error;
-use std::process::ExitCode;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
+use examples::checks::verify;
 use mini_actor::{
     Actor, ActorRef, ActorSystem, Context, Failure, Props, StopReason, Supervision, Terminated,
 };
@@ -187,18 +187,7 @@ impl Actor for Pool {
     }
 }
 
-fn main() -> ExitCode {
-    match run() {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("worker_pool: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn run() -> Result<bool, Box<dyn Error>> {
+fn main() -> Result<(), Box<dyn Error>> {
     // The panics are the point here, and shown by the counts.
     std::panic::set_hook(Box::new(|_| ()));
     let system = ActorSystem::new("jobs")?;
@@ -216,16 +205,12 @@ fn run() -> Result<bool, Box<dyn Error>> {
         "{done} jobs done; {} panics, {} restarts, {buried} workers given up.\nClosed: {report}",
         metrics.panicked, metrics.restarts
     );
-    let checks = [
+    verify(&[
         ("every job is done", done == JOBS as usize),
         ("and only once", twice == 0),
         ("the hopeless worker is given up, and no other", buried == 1),
         ("hard jobs were tried again", metrics.restarts >= u64::from(JOBS / 17)),
         ("the pool stopped its workers, and nothing is left", report.actors_stopped == 0),
         ("no message was lost", report.undelivered == 0),
-    ];
-    for (what, holds) in checks {
-        println!("  {} {what}", if holds { "ok    " } else { "WRONG " });
-    }
-    Ok(checks.iter().all(|(_, holds)| *holds))
+    ])
 }

@@ -1,9 +1,11 @@
 //! What the long examples share, and the pages that have code in them, compiled and run like every
 //! other example. (Here because the pages lie outside of the published packages.)
 
+pub mod checks;
 pub mod late;
 #[cfg(feature = "postgres")]
 pub mod nodes;
+pub mod number;
 #[cfg(feature = "postgres")]
 pub mod postgres;
 pub mod view;

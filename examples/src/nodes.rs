@@ -42,7 +42,7 @@ pub struct Nodes {
 }
 
 impl Nodes {
-    /// Starts so many copies of this program, with `more` arguments.
+    /// Starts `count` copies of this program, with `more` arguments.
     pub fn start(
         count: u64,
         directory: &Path,
@@ -72,9 +72,9 @@ impl Nodes {
         Ok(())
     }
 
-    /// Starts a node again that was killed.
-    pub fn restart(&mut self, node: usize) -> Result<(), AnyError> {
-        self.children[node] = self.spawn(u64::try_from(node)?)?;
+    /// Starts a node again that was killed, with this number.
+    pub fn restart(&mut self, node: usize, number: u64) -> Result<(), AnyError> {
+        self.children[node] = self.spawn(number)?;
         Ok(())
     }
 

@@ -10,6 +10,7 @@ pub(crate) mod task;
 use std::borrow::Cow;
 use std::fmt;
 
+use crate::base::debug::debug_fields;
 use crate::base::exclusive::Exclusive;
 use crate::base::identity::{Label, TaskIdentity};
 use crate::base::panics::{PanicIn, Reporter};
@@ -245,11 +246,7 @@ impl Drop for Runnable {
     }
 }
 
-impl fmt::Debug for Runnable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Runnable").finish_non_exhaustive()
-    }
-}
+debug_fields!(|_it: Runnable|);
 
 /// A task that an executor rejected, with the reason.
 ///

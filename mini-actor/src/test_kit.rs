@@ -181,7 +181,7 @@ impl Builder {
     ///
     /// # Errors
     ///
-    /// As for [`build`](Self::build).
+    /// Same as [`build`](Self::build).
     #[cfg_attr(docsrs, doc(cfg(feature = "test-kit")))]
     pub fn build_virtual(mut self) -> Result<TestKit, BuildError> {
         let records = Arc::new(Records::default());
@@ -238,7 +238,7 @@ impl TestKit {
     ///
     /// # Panics
     ///
-    /// As for [`settle`](Self::settle).
+    /// Same as [`settle`](Self::settle).
     #[track_caller]
     pub fn advance(&self, duration: Duration) {
         self.inner.advance_until(duration, || false);
@@ -280,7 +280,7 @@ impl TestKit {
     ///
     /// # Panics
     ///
-    /// As for [`settle`](Self::settle).
+    /// Same as [`settle`](Self::settle).
     #[track_caller]
     pub fn dead_letters(&self) -> Vec<Letter> {
         self.settle();
@@ -292,7 +292,7 @@ impl TestKit {
     ///
     /// # Panics
     ///
-    /// As for [`settle`](Self::settle).
+    /// Same as [`settle`](Self::settle).
     #[track_caller]
     pub fn panics(&self) -> Vec<Crash> {
         self.settle();
@@ -304,7 +304,7 @@ impl TestKit {
     ///
     /// # Panics
     ///
-    /// If no actor panics within `limit`; and as for [`settle`](Self::settle).
+    /// If no actor panics within `limit`; and the same as [`settle`](Self::settle).
     ///
     /// # Examples
     ///
@@ -344,7 +344,7 @@ impl TestKit {
     ///
     /// # Panics
     ///
-    /// As for [`settle`](Self::settle).
+    /// Same as [`settle`](Self::settle).
     ///
     /// # Examples
     ///
@@ -542,7 +542,7 @@ impl<M: Send + 'static> Probe<M> {
     ///
     /// # Panics
     ///
-    /// If it does not stop within `limit`; and as for [`TestKit::settle`].
+    /// If it does not stop within `limit`; and the same as [`TestKit::settle`].
     ///
     /// # Examples
     ///

@@ -77,7 +77,7 @@ pub(crate) async fn batches<P: Peer>(peer: &P, count: u64) -> Result<Found, AnyE
     Ok(found)
 }
 
-/// What has begun, until that are so many, or nobody has the patience to wait any longer.
+/// The runs that have begun, until there are `count` of them or [`PATIENCE`] is over.
 async fn receive(
     runs: &mut UnboundedReceiver<(Job, SystemTime)>,
     count: u64,

@@ -11,7 +11,7 @@ use crate::AnyError;
 /// A job, by its number.
 pub(crate) type Job = u64;
 
-/// Somebody who keeps jobs in a database, and runs them when they are due.
+/// A crate that keeps jobs in a database, and runs them when they are due.
 pub(crate) trait Peer: Clone + Send + Sync + 'static {
     /// Makes the schema, if it is not there.
     fn open(url: &str) -> impl Future<Output = Result<Self, AnyError>>;

@@ -16,8 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
 use benches::durable::{
-    self, AnyError, BATCHES, HOUR, Job, PIPELINED, RUN_AND_FINISH, SINGLE, Session, late, rate,
-    receive, runs_jobs, settle, steady,
+    self, AnyError, HOUR, Job, RUN_AND_FINISH, Session, late, rate, receive, runs_jobs, steady,
 };
 use clap::Parser;
 use lars_durable::{Builder, Durable};
@@ -52,14 +51,22 @@ fn main() -> Result<(), AnyError> {
     for what in &options.only {
         eprintln!("{what}");
         match what.as_str() {
-            "single" => single(&directory, &mut session, 10_000 / scale)?,
-            "pipelined" => pipelined(&directory, &mut session, 100_000 / scale)?,
-            "batches" => batches(&directory, &mut session, 100_000 / scale)?,
+            "single" | "pipelined" | "batches" => {
+                let inserts = |count, batch| bare_inserts(&bare(&directory)?, count, batch);
+                session.scheduling(what, || Ok(ours(&directory)), inserts)?;
+            }
             "run" => run(&directory, &mut session, 60_000 / scale, quick)?,
             "lateness" => {
                 lateness(&directory, &mut session, 1_000_000 / scale, if quick { 1 } else { 10 })?;
             }
-            "peers" => peers(&directory, &mut session, 100_000 / scale, quick)?,
+            "peers" => {
+                let pending = 100_000 / scale;
+                session.steady(pending, || {
+                    let node = runs_jobs(Durable::sqlite(full(&directory, pending)?))?;
+                    thread::sleep(Duration::from_secs(if quick { 1 } else { 8 }));
+                    Ok(node)
+                })?;
+            }
             other => return Err(format!("nothing is called {other:?}").into()),
         }
         session.save()?;
@@ -117,27 +124,6 @@ fn bare_inserts(connection: &Connection, count: u64, batch: u64) -> Result<f64, 
     Ok(rate(count, begun.elapsed()))
 }
 
-fn single(directory: &Path, session: &mut Session<'_>, count: u64) -> Result<(), AnyError> {
-    session.best(SINGLE, Some(("single", count)), || {
-        let found = durable::single(ours(directory), count)?;
-        Ok((found, bare_inserts(&bare(directory)?, count, 8)?))
-    })
-}
-
-fn pipelined(directory: &Path, session: &mut Session<'_>, count: u64) -> Result<(), AnyError> {
-    session.best(PIPELINED, None, || {
-        let found = durable::pipelined(ours(directory), count)?;
-        Ok((found, bare_inserts(&bare(directory)?, count, 1_000)?))
-    })
-}
-
-fn batches(directory: &Path, session: &mut Session<'_>, count: u64) -> Result<(), AnyError> {
-    session.best(BATCHES, Some(("batches", count / 5)), || {
-        let found = durable::batches(ours(directory), count)?;
-        Ok((found, bare_inserts(&bare(directory)?, count, 1_000)?))
-    })
-}
-
 /// All due at once; recorded as started, run, and recorded as finished.
 fn run(
     directory: &Path,
@@ -176,7 +162,7 @@ fn run(
     })
 }
 
-/// A file with so many timers that are due in hours.
+/// A file with `pending` timers that are due in hours.
 fn full(directory: &Path, pending: u64) -> Result<PathBuf, AnyError> {
     let path = fresh(directory, "many.db");
     let durable = Durable::sqlite(&path).start()?;
@@ -214,26 +200,4 @@ fn lateness(
     let ours = late(receive(&receiver, seconds * 1_000));
     session.report.late.insert(format!("ours, {pending} pending"), ours);
     Ok(durable.close()?)
-}
-
-/// At a steady rate beside those that are pending: ours, and other crates.
-fn peers(
-    directory: &Path,
-    session: &mut Session<'_>,
-    pending: u64,
-    quick: bool,
-) -> Result<(), AnyError> {
-    let seconds = if quick { 1 } else { 10 };
-    for each_second in [100, 1_000] {
-        let (durable, receiver) = runs_jobs(Durable::sqlite(full(directory, pending)?))?;
-        thread::sleep(Duration::from_secs(seconds.min(8)));
-        let first = SystemTime::now() + Duration::from_secs(1);
-        steady(&durable.timers(), first, each_second, seconds)?;
-        let ours = late(receive(&receiver, each_second * seconds));
-        session.report.late.insert(format!("lars-durable, {each_second}/s"), ours);
-        settle(&durable);
-        durable.close()?;
-        session.lateness_of_peers(each_second, seconds, pending)?;
-    }
-    Ok(())
 }

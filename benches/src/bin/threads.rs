@@ -8,15 +8,14 @@
 //! For each number of threads a process of its own, so that none inherits another's memory.
 #![allow(clippy::disallowed_methods)]
 
-use std::fs;
 use std::process::Command;
 use std::sync::{Arc, Barrier};
 use std::thread;
 use std::time::Duration;
 
+use benches::process::{cpu_time, resident};
 use clap::Parser;
 use lars_scheduler::LightArrayRevolverScheduler;
-use nix::time::{ClockId, clock_gettime};
 
 type AnyError = Box<dyn std::error::Error>;
 
@@ -78,10 +77,10 @@ fn measure(threads: usize, wake_ups: u32) -> Result<(), AnyError> {
         })?);
     }
     meet.wait();
-    let before = resident()?;
+    let before = resident();
     meet.wait();
     meet.wait();
-    let after = resident()?;
+    let after = resident();
     let pending = scheduler.pending();
     if pending != threads as u64 {
         return Err(format!("{pending} timers wait, of {threads}").into());
@@ -92,9 +91,9 @@ fn measure(threads: usize, wake_ups: u32) -> Result<(), AnyError> {
         scheduler.schedule_once(APART * number, || ())?;
     }
     let woken = scheduler.metrics().wake_ups;
-    let cpu = cpu_time()?;
+    let cpu = cpu_time();
     thread::sleep(APART * (wake_ups + 10));
-    let cpu = cpu_time()?.saturating_sub(cpu);
+    let cpu = cpu_time().saturating_sub(cpu);
     let woken = scheduler.metrics().wake_ups - woken;
     let fired = scheduler.metrics().fired;
     if fired != u64::from(wake_ups) {
@@ -111,17 +110,4 @@ fn measure(threads: usize, wake_ups: u32) -> Result<(), AnyError> {
         thread.join().map_err(|_| "a thread panicked")?;
     }
     Ok(())
-}
-
-/// The resident set in bytes.
-fn resident() -> Result<usize, AnyError> {
-    let text = fs::read_to_string("/proc/self/smaps_rollup")?;
-    let kibibytes = text.lines().find_map(|line| line.strip_prefix("Rss:"));
-    let number = kibibytes.and_then(|line| line.split_whitespace().next());
-    Ok(number.ok_or("no Rss in smaps_rollup")?.parse::<usize>()? * 1024)
-}
-
-/// Processor time of all threads.
-fn cpu_time() -> Result<Duration, AnyError> {
-    Ok(clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID)?.into())
 }

@@ -47,7 +47,7 @@ pub fn runs_jobs(builder: Builder) -> Result<(Durable, Receiver<Seen>), AnyError
     Ok((builder.handler(telling(sender)).max_in_flight(4_096).start()?, receiver))
 }
 
-/// So many runs.
+/// Waits for `count` runs.
 ///
 /// # Panics
 ///
@@ -67,7 +67,7 @@ pub fn late(seen: Vec<Seen>) -> Late {
     late
 }
 
-/// Schedules so many a second from `first` on, evenly, for so many seconds.
+/// Schedules timers evenly from `first` on: `each_second` of them a second, for `seconds`.
 pub fn steady(
     timers: &Timers,
     first: SystemTime,

@@ -47,7 +47,7 @@ impl<'a> Peers<'a> {
         }
     }
 
-    /// How late, at so many a second, beside those that are pending.
+    /// How late runs are at `each_second` a second, beside the jobs that are pending.
     pub(super) fn lateness(
         &self,
         peer: &str,

@@ -17,21 +17,13 @@ fn start(builder: Builder) -> Result<Durable, AnyError> {
 }
 
 /// How many a second eight callers schedule, each of which waits for its answer before it calls
-/// again.
-///
-/// # Panics
-///
-/// If a call fails.
-pub fn single(builder: Builder, count: u64) -> Result<f64, AnyError> {
+/// again. A call that fails panics.
+pub(super) fn single(builder: Builder, count: u64) -> Result<f64, AnyError> {
     callers(builder, count, 1)
 }
 
 /// The same with up to 125 calls of each caller under way.
-///
-/// # Panics
-///
-/// If a call fails.
-pub fn pipelined(builder: Builder, count: u64) -> Result<f64, AnyError> {
+pub(super) fn pipelined(builder: Builder, count: u64) -> Result<f64, AnyError> {
     callers(builder, count, 125)
 }
 
@@ -65,7 +57,7 @@ fn callers(builder: Builder, count: u64, under_way: usize) -> Result<f64, AnyErr
 }
 
 /// How many a second one caller schedules, 1,000 in a call and four calls under way.
-pub fn batches(builder: Builder, count: u64) -> Result<f64, AnyError> {
+pub(super) fn batches(builder: Builder, count: u64) -> Result<f64, AnyError> {
     let durable = start(builder)?;
     let timers = durable.timers();
     let begun = Instant::now();

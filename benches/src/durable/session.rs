@@ -1,18 +1,20 @@
 //! One run of a bench: the options, what was found, and the peers.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
+use std::sync::mpsc::Receiver;
+use std::time::{Duration, SystemTime};
 
+use lars_durable::{Builder, Durable};
+
+use super::jobs::{Seen, late, receive, settle, steady};
 use super::peers::{Fresh, Peers};
-use super::{AnyError, Options, Report, plots};
+use super::{AnyError, Options, Report, plots, rates};
 
 /// What is measured, for the tables.
-pub const SINGLE: &str = "schedule one by one, 8 callers that wait, against 8 in a transaction";
-/// What is measured, for the tables.
-pub const PIPELINED: &str =
+const SINGLE: &str = "schedule one by one, 8 callers that wait, against 8 in a transaction";
+const PIPELINED: &str =
     "schedule pipelined, 8 callers, 1,000 calls under way, against 1,000 in a transaction";
-/// What is measured, for the tables.
-pub const BATCHES: &str = "schedule in batches of 1,000";
+const BATCHES: &str = "schedule in batches of 1,000";
 /// What is measured, for the tables.
 pub const RUN_AND_FINISH: &str = "run and finish, all due at once";
 
@@ -100,20 +102,54 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// How late the peers are, at so many a second, beside those that are pending.
-    pub fn lateness_of_peers(
+    /// One of the rates at which timers are scheduled: single, pipelined or batches. `ours` makes a
+    /// node with an empty store. `bare` inserts rows in transactions of a given size, and says
+    /// how many a second.
+    pub fn scheduling(
         &mut self,
-        each_second: u64,
-        seconds: u64,
-        pending: u64,
+        what: &str,
+        ours: impl Fn() -> Result<Builder, AnyError>,
+        bare: impl Fn(u64, u64) -> Result<f64, AnyError>,
     ) -> Result<(), AnyError> {
-        let Some(others) = &self.peers else { return Ok(()) };
-        for peer in &others.names {
-            match others.lateness(peer, each_second, seconds, pending) {
-                Ok(late) => {
-                    self.report.late.insert(format!("{peer}, {each_second}/s"), late);
+        let scale = self.options.scale();
+        let (single, many) = (10_000 / scale, 100_000 / scale);
+        match what {
+            "single" => self.best(SINGLE, Some(("single", single)), || {
+                Ok((rates::single(ours()?, single)?, bare(single, 8)?))
+            }),
+            "pipelined" => self.best(PIPELINED, None, || {
+                Ok((rates::pipelined(ours()?, many)?, bare(many, 1_000)?))
+            }),
+            _ => self.best(BATCHES, Some(("batches", many / 5)), || {
+                Ok((rates::batches(ours()?, many)?, bare(many, 1_000)?))
+            }),
+        }
+    }
+
+    /// How late runs are at a steady rate, beside those that are pending: ours, and those of other
+    /// crates. `node` starts one that has that many pending, and is warm.
+    pub fn steady(
+        &mut self,
+        pending: u64,
+        node: impl Fn() -> Result<(Durable, Receiver<Seen>), AnyError>,
+    ) -> Result<(), AnyError> {
+        let seconds = if self.options.quick { 1 } else { 10 };
+        for each_second in [100, 1_000] {
+            let (durable, receiver) = node()?;
+            let first = SystemTime::now() + Duration::from_secs(1);
+            steady(&durable.timers(), first, each_second, seconds)?;
+            let ours = late(receive(&receiver, each_second * seconds));
+            self.report.late.insert(format!("lars-durable, {each_second}/s"), ours);
+            settle(&durable);
+            durable.close()?;
+            let Some(others) = &self.peers else { continue };
+            for peer in &others.names {
+                match others.lateness(peer, each_second, seconds, pending) {
+                    Ok(late) => {
+                        self.report.late.insert(format!("{peer}, {each_second}/s"), late);
+                    }
+                    Err(error) => eprintln!("{peer}: {error}"),
                 }
-                Err(error) => eprintln!("{peer}: {error}"),
             }
         }
         Ok(())

@@ -17,19 +17,19 @@
 mod books;
 mod node;
 
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode};
+use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use clap::Parser;
 
 use self::books::Books;
+use examples::nodes::{NodeOptions, Nodes};
 use examples::postgres::{MISSING, Server};
 
 type AnyError = Box<dyn std::error::Error>;
 
-const NODES: usize = 3;
+const NODES: u64 = 3;
 const LEASE: Duration = Duration::from_secs(6);
 /// The longest that the last timers may take, after the nodes have stopped to schedule.
 const DRAIN: Duration = Duration::from_secs(180);
@@ -49,63 +49,19 @@ struct Options {
     /// Repeats the faults of an earlier run.
     #[arg(long)]
     seed: Option<u64>,
-    /// The number of this life, if it is a node.
-    #[arg(long, hide = true, requires = "directory")]
-    life: Option<u64>,
-    /// Where the nodes write what they see.
-    #[arg(long, hide = true)]
-    directory: Option<PathBuf>,
-    #[arg(long, hide = true)]
-    parameters: Option<String>,
+    #[command(flatten)]
+    node: NodeOptions,
 }
 
 fn main() -> Result<ExitCode, AnyError> {
     let options = Options::parse();
-    match (options.life, &options.directory, &options.parameters) {
-        (Some(life), Some(directory), Some(parameters)) => {
+    match options.node.role() {
+        Some((life, directory, parameters)) => {
             node::work(life, directory, parameters, options.rate)?;
             Ok(ExitCode::SUCCESS)
         }
-        _ => watch(&options),
+        None => watch(&options),
     }
-}
-
-/// A node's process, and the number of its life.
-struct Life {
-    number: u64,
-    process: Child,
-}
-
-/// The nodes, which end when this is dropped.
-struct Nodes {
-    lives: Vec<Life>,
-    begun: u64,
-}
-
-impl Nodes {
-    fn spawn(&mut self, options: &Options, logs: &Path, server: &Server) -> Result<Life, AnyError> {
-        self.begun += 1;
-        let process = Command::new(std::env::current_exe()?)
-            .args(["--life", &self.begun.to_string(), "--parameters", &server.parameters()])
-            .args(["--rate", &options.rate.to_string(), "--directory"])
-            .arg(logs)
-            .spawn()?;
-        Ok(Life { number: self.begun, process })
-    }
-}
-
-impl Drop for Nodes {
-    fn drop(&mut self) {
-        for life in &mut self.lives {
-            let _ = life.process.kill();
-            let _ = life.process.wait();
-        }
-    }
-}
-
-fn signal(life: &Life, signal: &str) -> Result<(), AnyError> {
-    Command::new("kill").args([signal, &life.process.id().to_string()]).status()?;
-    Ok(())
 }
 
 /// What is being done to a node.
@@ -136,7 +92,7 @@ fn watch_standstills() -> Arc<Mutex<Vec<(SystemTime, SystemTime)>>> {
 
 fn watch(options: &Options) -> Result<ExitCode, AnyError> {
     let Some(server) = Server::start("durable-soak")? else {
-        eprintln!("{}", MISSING);
+        eprintln!("{MISSING}");
         return Ok(ExitCode::FAILURE);
     };
     let logs = std::env::temp_dir().join(format!("lars-durable-soak-logs-{}", std::process::id()));
@@ -146,11 +102,10 @@ fn watch(options: &Options) -> Result<ExitCode, AnyError> {
     let mut rng = fastrand::Rng::with_seed(seed);
     let standstills = watch_standstills();
     let mut books = Books::new(&logs);
-    let mut nodes = Nodes { lives: Vec::new(), begun: 0 };
-    for _ in 0..NODES {
-        let life = nodes.spawn(options, &logs, &server)?;
-        nodes.lives.push(life);
-    }
+    let rate = ["--rate".into(), options.rate.to_string()];
+    let mut nodes = Nodes::start(NODES, &logs, &server, &rate)?;
+    // Each life of a node has a number of its own.
+    let (mut lives, mut begun_lives) = ((0..NODES).collect::<Vec<_>>(), NODES);
     let begun = Instant::now();
     let (mut fault, mut next) = (None, Duration::from_secs(options.every.max(5)));
     let (mut kills, mut freezes, mut stopping) = (0, 0, None);
@@ -177,12 +132,10 @@ fn watch(options: &Options) -> Result<ExitCode, AnyError> {
         fault = match fault {
             None if over || begun.elapsed() < next => None,
             None => {
-                let node = rng.usize(..NODES);
-                let life = &mut nodes.lives[node];
+                let node = rng.usize(..lives.len());
                 if rng.u8(..3) > 0 {
-                    books.killed(life.number, SystemTime::now());
-                    life.process.kill()?;
-                    life.process.wait()?;
+                    books.killed(lives[node], SystemTime::now());
+                    nodes.kill(node)?;
                     kills += 1;
                     let until = Instant::now() + Duration::from_millis(rng.u64(0..8_000));
                     Some(Fault::Killed { node, until })
@@ -190,19 +143,21 @@ fn watch(options: &Options) -> Result<ExitCode, AnyError> {
                     let (since, long) = (SystemTime::now(), LEASE.mul_f64(rng.f64() + 1.0));
                     // It goes on with the first audit after that.
                     let to = since + long + Duration::from_secs(2);
-                    books.frozen(life.number, since, to);
-                    signal(life, "-STOP")?;
+                    books.frozen(lives[node], since, to);
+                    nodes.signal(node, "-STOP")?;
                     freezes += 1;
                     Some(Fault::Frozen { node, until: Instant::now() + long })
                 }
             }
             Some(Fault::Killed { node, until }) if over || Instant::now() >= until => {
-                nodes.lives[node] = nodes.spawn(options, &logs, &server)?;
+                lives[node] = begun_lives;
+                begun_lives += 1;
+                nodes.restart(node, lives[node])?;
                 next = begun.elapsed() + Duration::from_secs(options.every);
                 None
             }
             Some(Fault::Frozen { node, until }) if over || Instant::now() >= until => {
-                signal(&nodes.lives[node], "-CONT")?;
+                nodes.signal(node, "-CONT")?;
                 next = begun.elapsed() + Duration::from_secs(options.every);
                 None
             }

@@ -120,7 +120,7 @@ struct Crowd<'a> {
     stillborn: Vec<Observed>,
     random: Random,
     falls_silent: Vec<bool>,
-    /// Who has something to do, and when.
+    /// When which client has something to do.
     agenda: BinaryHeap<Reverse<(Instant, usize)>>,
     answer_times: Histogram<u64>,
     latest_send: Duration,
@@ -370,7 +370,7 @@ impl Client {
         }
     }
 
-    /// Sends what there is to send. Who has hung up closes the sending half after that.
+    /// Sends what there is to send. A client that hangs up closes its sending half after that.
     fn send(&mut self) {
         if self.phase == Phase::Gone {
             return;

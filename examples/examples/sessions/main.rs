@@ -26,13 +26,13 @@ mod server;
 mod session;
 
 use std::error::Error;
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
+use examples::checks::ensure;
 use lars_top::{Probe, SlowLog};
 use mini_actor::ActorSystem;
 
@@ -41,23 +41,12 @@ use crate::options::Options;
 use crate::report::Run;
 use crate::server::Server;
 
-fn main() -> ExitCode {
+fn main() -> Result<(), Box<dyn Error>> {
     let options = Options::parse();
     if let Err(problem) = options.check().and_then(|()| machine::check_file_limit(&options)) {
         Options::command().error(ErrorKind::ValueValidation, problem).exit();
     }
-    match run(&options) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("sessions: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-/// Runs server and clients, reports, and says whether everything adds up.
-fn run(options: &Options) -> Result<bool, Box<dyn Error>> {
+    let options = &options;
     let began = Instant::now();
     let counts = Arc::new(Counts::default());
     let slow = SlowLog::new();
@@ -92,5 +81,6 @@ fn run(options: &Options) -> Result<bool, Box<dyn Error>> {
     let closed = system.close()?;
     println!("Closed in {:.1?}: {closed}\n", closing.elapsed().max(Duration::from_micros(1)));
     let after = system.scheduler().timers().metrics();
-    Ok(sessions.account(&after, &closed, &system.metrics()))
+    let adds_up = sessions.account(&after, &closed, &system.metrics());
+    ensure(adds_up, "the account does not add up")
 }

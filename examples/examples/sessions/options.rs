@@ -4,10 +4,12 @@ use std::fmt;
 use std::time::Duration;
 
 use clap::Parser;
+use examples::number::number;
 use examples::view::ViewOptions;
+use humantime::{format_duration, parse_duration};
 
 /// A loopback address has about 28,000 ports for clients by default.
-const MAX_CONNECTIONS: usize = 25_000;
+const MAX_CONNECTIONS: u64 = 25_000;
 const MAX_SECONDS: u64 = 3_600;
 /// Below it the clients would measure themselves.
 const MIN_INTERVAL: Duration = Duration::from_millis(10);
@@ -18,21 +20,18 @@ const MAX_TICK: Duration = Duration::from_millis(100);
 /// Runs a server of sessions with idle timeouts and heartbeats, and its clients, and accounts for
 /// every timer and every session.
 #[derive(Debug, Clone, Parser)]
-#[command(
-    name = "sessions",
-    after_help = "Durations are written as 250us, 400ms or 2s; a number alone means milliseconds."
-)]
+#[command(name = "sessions", after_help = "Durations are written as 250us, 400ms or 2s.")]
 pub struct Options {
     /// How many clients connect.
-    #[arg(long, value_name = "N", default_value_t = 2_000)]
+    #[arg(long, default_value_t = 2_000, value_parser = number::<usize>(1, MAX_CONNECTIONS))]
     pub connections: usize,
 
     /// How long they stay.
-    #[arg(long, value_name = "N", default_value_t = 10)]
+    #[arg(long, default_value_t = 10, value_parser = number::<u64>(1, MAX_SECONDS))]
     pub seconds: u64,
 
     /// How many of a hundred clients fall silent in the middle.
-    #[arg(long, value_name = "N", default_value_t = 10)]
+    #[arg(long, default_value_t = 10, value_parser = number::<usize>(0, 100))]
     pub silent_percent: usize,
 
     /// After how long without a request a session is timed out.
@@ -52,7 +51,7 @@ pub struct Options {
     pub tick: Duration,
 
     /// What decides who falls silent, and when requests are sent.
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, default_value_t = 1)]
     pub seed: u64,
 
     #[command(flatten)]
@@ -70,26 +69,31 @@ impl Options {
         (self.connections * self.silent_percent + 50) / 100
     }
 
-    /// Checks every option against its limits and against the others.
+    /// Checks the durations against their limits and against each other.
     pub fn check(&self) -> Result<(), String> {
-        within("connections", self.connections, 1, MAX_CONNECTIONS)?;
-        within("seconds", self.seconds, 1, MAX_SECONDS)?;
-        within("silent-percent", self.silent_percent, 0, 100)?;
-        let interval = Span(self.request_interval);
-        within("request-interval", interval, Span(MIN_INTERVAL), Span(MAX_INTERVAL))?;
-        let heartbeat = Span(self.heartbeat);
-        within("heartbeat", heartbeat, Span(MIN_INTERVAL), Span(MAX_INTERVAL))?;
-        within("tick", Span(self.tick), Span(Duration::from_nanos(1)), Span(MAX_TICK))?;
-        let timeout = Span(self.idle_timeout);
-        let least = Span(self.request_interval * 2);
-        if timeout < least {
+        for (name, given, min, max) in [
+            ("request-interval", self.request_interval, MIN_INTERVAL, MAX_INTERVAL),
+            ("heartbeat", self.heartbeat, MIN_INTERVAL, MAX_INTERVAL),
+            ("tick", self.tick, Duration::from_nanos(1), MAX_TICK),
+        ] {
+            if given < min || given > max {
+                let [given, min, max] = [given, min, max].map(format_duration);
+                return Err(format!("{name} is {given}, but it must be between {min} and {max}"));
+            }
+        }
+        let least = self.request_interval * 2;
+        let timeout = format_duration(self.idle_timeout);
+        if self.idle_timeout < least {
+            let (least, interval) =
+                (format_duration(least), format_duration(self.request_interval));
             return Err(format!(
                 "idle-timeout is {timeout}, but it must be at least {least}, twice the \
                  request-interval of {interval}, or a client that is merely slow would be timed out"
             ));
         }
-        let most = Span(self.run() / 2);
-        if timeout > most {
+        let most = self.run() / 2;
+        if self.idle_timeout > most {
+            let most = format_duration(most);
             return Err(format!(
                 "idle-timeout is {timeout}, but it must be at most {most}, half of the {} s that \
                  the clients stay, or nobody would be timed out before the others hang up",
@@ -110,56 +114,11 @@ impl fmt::Display for Options {
             self.seconds,
             self.silent(),
             self.seed,
-            Span(self.idle_timeout),
-            Span(self.request_interval / 4),
-            Span(self.request_interval),
-            Span(self.heartbeat),
-            Span(self.tick),
+            format_duration(self.idle_timeout),
+            format_duration(self.request_interval / 4),
+            format_duration(self.request_interval),
+            format_duration(self.heartbeat),
+            format_duration(self.tick),
         )
-    }
-}
-
-fn within<T: PartialOrd + fmt::Display>(
-    name: &str,
-    given: T,
-    min: T,
-    max: T,
-) -> Result<(), String> {
-    if given < min || given > max {
-        return Err(format!("{name} is {given}, but it must be between {min} and {max}"));
-    }
-    Ok(())
-}
-
-/// A duration as it is written on the command line.
-#[derive(Clone, Copy, PartialEq, PartialOrd)]
-struct Span(Duration);
-
-impl fmt::Display for Span {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let nanos = self.0.as_nanos();
-        let units = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000), ("ns", 1)];
-        for (unit, size) in units {
-            if nanos.is_multiple_of(size) && nanos > 0 {
-                return write!(f, "{}{unit}", nanos / size);
-            }
-        }
-        f.write_str("0ms")
-    }
-}
-
-fn parse_duration(text: &str) -> Result<Duration, String> {
-    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
-    let (number, unit) = text.split_at(digits);
-    if number.is_empty() {
-        return Err("a duration is a whole number with a unit, as in 250us, 400ms or 2s".to_owned());
-    }
-    let number: u64 = number.parse().map_err(|_| format!("{number} is more than {}", u64::MAX))?;
-    match unit {
-        "ns" => Ok(Duration::from_nanos(number)),
-        "us" => Ok(Duration::from_micros(number)),
-        "ms" | "" => Ok(Duration::from_millis(number)),
-        "s" => Ok(Duration::from_secs(number)),
-        _ => Err(format!("the unit is {unit:?}, but it must be ns, us, ms or s")),
     }
 }

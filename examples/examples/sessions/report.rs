@@ -200,8 +200,8 @@ impl Run<'_> {
             account.same("answers received", answers, "answers sent", counts.requests.get());
             account.same("heartbeats received", heartbeats, "sent", counts.heartbeats.get());
         } else {
-            // Who was timed out because of a stall had requests under way, and reading them would
-            // have been too late.
+            // Clients that were timed out because of a stall had requests under way, and reading
+            // them would have been too late.
             account.at_most("answers received", answers, "requests sent", requests);
             account.at_most("answers received", answers, "answers sent", counts.requests.get());
             account.at_most("heartbeats received", heartbeats, "sent", counts.heartbeats.get());

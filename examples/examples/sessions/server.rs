@@ -27,7 +27,7 @@ const WAKER: Token = Token(1);
 /// that has gone meets nobody.
 const FIRST_CONNECTION: usize = 2;
 
-/// A client that does not read what it is sent is dropped when so many bytes wait.
+/// A client that does not read what it is sent is dropped when this many bytes wait.
 const MAX_UNSENT: usize = 64 * 1024;
 
 enum Command {
@@ -49,8 +49,8 @@ impl Outbox {
     fn send(&self, command: Command) {
         // The thread goes last; when it has, nobody is connected to whom it would matter.
         let _ = self.commands.send(command);
-        // AcqRel, as in `carry_out`: who finds `true` here has sent before the thread resets it,
-        // and is seen by the look that follows.
+        // AcqRel, as in `carry_out`: a sender that finds `true` here has sent before the thread
+        // resets it, and is seen by the look that follows.
         if !self.woken.swap(true, Ordering::AcqRel) {
             self.waker.wake().expect("the poll can be woken while it exists");
         }

@@ -22,13 +22,11 @@ mod options;
 mod worker;
 
 use std::error::Error;
-use std::process::ExitCode;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
 use clap::Parser;
-use clap::error::ErrorKind;
 use lars_scheduler::LightArrayRevolverScheduler;
 use lars_top::{Probe, SlowLog};
 
@@ -37,23 +35,8 @@ use crate::monitor::Monitor;
 use crate::options::Options;
 use crate::worker::Worker;
 
-fn main() -> ExitCode {
-    let options = Options::parse();
-    if let Err(problem) = options.check() {
-        use clap::CommandFactory;
-        Options::command().error(ErrorKind::ValueValidation, problem).exit();
-    }
-    match run(&options) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        Err(error) => {
-            eprintln!("soak: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn run(options: &Options) -> Result<bool, Box<dyn Error>> {
+fn main() -> Result<(), Box<dyn Error>> {
+    let options = &Options::parse();
     let slow = SlowLog::new();
     let builder = LightArrayRevolverScheduler::builder();
     let scheduler = builder.pool_threads(2).on_slow(slow.hook()).build()?;
@@ -104,5 +87,5 @@ fn run(options: &Options) -> Result<bool, Box<dyn Error>> {
     let settled: u64 = workers.iter_mut().map(Worker::settle_all).sum();
     books.expect("timers that had not run when they were dropped at the end", settled, timers);
     drop((workers, scheduler));
-    Ok(monitor.summary(beats + timers))
+    monitor.summary(beats + timers)
 }

@@ -1,10 +1,12 @@
 //! The audit of each second, its line, and the summary.
 
+use std::error::Error;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use examples::checks::verify;
 use examples::late::Late;
 use examples::view::Terminal;
 use lars_scheduler::{Handle, Metrics};
@@ -159,8 +161,8 @@ impl Monitor {
         }
     }
 
-    /// Prints what was; says whether all was well.
-    pub fn summary(&self, handed_back: u64) -> bool {
+    /// Prints what was. An error if not all was well.
+    pub fn summary(&self, handed_back: u64) -> Result<(), Box<dyn Error>> {
         let books = &self.books;
         let metrics = self.timers.metrics();
         println!("\nAfter {:.0?}:\n", self.began.elapsed());
@@ -182,9 +184,9 @@ impl Monitor {
         let (all, timers) = self.baseline.unwrap_or_default();
         let all = all.unwrap_or(0);
         println!("  {:<46} {:>14}", "bytes for timers after the warm-up", timers);
-        println!("  {:<46} {:>14}", "  at the most", self.most.1);
+        println!("  {:<46} {:>14}", "  at most", self.most.1);
         println!("  {:<46} {:>14}", "bytes resident after the warm-up", all);
-        println!("  {:<46} {:>14}", "  at the most", self.most.0);
+        println!("  {:<46} {:>14}", "  at most", self.most.0);
         let lateness = &metrics.lateness.histogram;
         println!(
             "  late: half {:?}, 99 % {:?}, 99.9 % {:?}, at most {:?}\n",
@@ -194,17 +196,13 @@ impl Monitor {
             metrics.lateness.max,
         );
         let accounted = metrics.scheduled == metrics.fired + metrics.cancelled + handed_back;
-        let checks = [
+        verify(&[
             ("every timer has fired, was cancelled or was handed back", accounted),
             (
                 "nothing early, nothing twice, nothing lost, no memory that grows",
                 books.faults() == 0,
             ),
-        ];
-        for (what, holds) in checks {
-            println!("  {} {what}", if holds { "ok    " } else { "FAILED" });
-        }
-        checks.iter().all(|(_, holds)| *holds)
+        ])
     }
 }
 

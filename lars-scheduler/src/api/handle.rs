@@ -131,7 +131,7 @@ impl Handle {
     ///
     /// # Errors
     ///
-    /// As for [`schedule_once`](Self::schedule_once).
+    /// Same as [`schedule_once`](Self::schedule_once).
     ///
     /// # Examples
     ///

@@ -1,6 +1,5 @@
 //! What is pending, while the scheduler runs.
 
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -10,6 +9,7 @@ use futures::channel::oneshot;
 
 use crate::api::handle::Handle;
 use crate::base::clock::{Clock, limit_of_wait};
+use crate::base::debug::debug_fields;
 use crate::base::identity::TaskIdentity;
 use crate::base::wait;
 use crate::engine::listing::{Filter, Findings, Levels};
@@ -282,11 +282,7 @@ impl Future for ListingFuture {
     }
 }
 
-impl fmt::Debug for ListingFuture {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ListingFuture").finish_non_exhaustive()
-    }
-}
+debug_fields!(|_it: ListingFuture|);
 
 impl Handle {
     /// Lists what is pending: the timers that are due first one by one, and all of them counted by

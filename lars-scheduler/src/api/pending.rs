@@ -154,10 +154,7 @@ impl StopFuture {
     /// ```
     pub fn wait_timeout(mut self, limit: Duration) -> Result<Vec<PendingTask>, Self> {
         let deadline = limit_of_wait(limit);
-        match wait::block_until(Pin::new(&mut self), deadline) {
-            Some(pending) => Ok(pending),
-            None => Err(self),
-        }
+        wait::block_until(Pin::new(&mut self), deadline).ok_or(self)
     }
 }
 

@@ -327,7 +327,7 @@ impl Handle {
     ///
     /// # Errors
     ///
-    /// [`Refusal::Period`] for a `delay` of zero; otherwise as for
+    /// [`Refusal::Period`] for a `delay` of zero; otherwise the same as
     /// [`schedule_once`](Self::schedule_once).
     ///
     /// # Examples
@@ -377,7 +377,7 @@ impl Handle {
     ///
     /// # Errors
     ///
-    /// [`Refusal::Period`] for an `interval` of zero; otherwise as for
+    /// [`Refusal::Period`] for an `interval` of zero; otherwise the same as
     /// [`schedule_once`](Self::schedule_once).
     ///
     /// # Examples
@@ -415,7 +415,7 @@ impl Handle {
     ///
     /// # Errors
     ///
-    /// As for [`schedule_once`](Self::schedule_once).
+    /// Same as [`schedule_once`](Self::schedule_once).
     ///
     /// # Examples
     ///

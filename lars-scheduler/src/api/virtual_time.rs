@@ -165,7 +165,7 @@ impl VirtualTime {
     ///
     /// # Panics
     ///
-    /// As for [`advance`](Self::advance).
+    /// Same as [`advance`](Self::advance).
     ///
     /// # Examples
     ///
@@ -195,7 +195,7 @@ impl VirtualTime {
     ///
     /// # Panics
     ///
-    /// As for [`advance`](Self::advance).
+    /// Same as [`advance`](Self::advance).
     ///
     /// # Examples
     ///
@@ -234,7 +234,7 @@ impl VirtualTime {
     ///
     /// # Panics
     ///
-    /// As for [`advance`](Self::advance).
+    /// Same as [`advance`](Self::advance).
     pub fn run_until_idle(&self, limit: usize) -> Result<usize, NotIdle> {
         let fired = self.drive(&mut self.begin(), limit, |_, fired| fired < limit);
         match self.turned.handle.pending() {

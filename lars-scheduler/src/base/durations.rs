@@ -1,6 +1,5 @@
 //! How long things took: recorded by one thread, or by many, and read without a lock.
 
-use std::fmt;
 #[cfg(feature = "histogram")]
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -10,6 +9,7 @@ use hdrhistogram::Histogram;
 
 #[cfg(feature = "histogram")]
 use crate::base::buckets::Buckets;
+use crate::base::debug::debug_fields;
 use crate::sync::{AtomicU64, Ordering};
 
 /// How long something took: since the scheduler was built, or, with [`since`](Self::since), in an
@@ -133,16 +133,8 @@ fn mean(sum: Duration, count: u64) -> Duration {
     Duration::from_nanos((sum.as_nanos() as u64).checked_div(count).unwrap_or(0))
 }
 
-impl fmt::Debug for Durations {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Without the histogram, which would print its seven thousand counts.
-        f.debug_struct("Durations")
-            .field("count", &self.count)
-            .field("max", &self.max)
-            .field("mean", &self.mean)
-            .finish_non_exhaustive()
-    }
-}
+// Without the histogram, which would print its seven thousand counts.
+debug_fields!(|it: Durations| count: it.count, max: it.max, mean: it.mean);
 
 /// Where durations are recorded, in nanoseconds.
 #[derive(Debug)]

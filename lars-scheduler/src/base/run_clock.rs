@@ -230,7 +230,7 @@ impl RunClock {
     fn add_to(&self, times: &RunTimes, took: u64) {
         let tasks = self.those_noted();
         let each = took / tasks.len() as u64;
-        // (Who runs what is handed over adds that.)
+        // (Tasks that are handed over are counted where they run.)
         let here = tasks.filter(|(whose, _)| !self.hands_over && !whose.hands_over());
         here.for_each(|(whose, _)| times.add(whose, each));
     }

@@ -1,8 +1,8 @@
 //! Tasks that run for too long: what is too long, and what is reported.
 
-use std::fmt;
 use std::time::Duration;
 
+use crate::base::debug::debug_fields;
 use crate::base::identity::TaskIdentity;
 use crate::base::tick::NEVER;
 use crate::sync::{AtomicU64, Ordering};
@@ -98,8 +98,4 @@ impl SlowTasks {
     }
 }
 
-impl fmt::Debug for SlowTasks {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SlowTasks").finish_non_exhaustive()
-    }
-}
+debug_fields!(|_it: SlowTasks|);

@@ -273,7 +273,7 @@ impl Entry {
     ///
     /// # Safety
     ///
-    /// As for [`take_task`](Self::take_task). What is at `to` is overwritten.
+    /// Same as [`take_task`](Self::take_task). What is at `to` is overwritten.
     #[inline]
     pub(crate) unsafe fn take_task_to(&self, to: &mut MaybeUninit<RawTask>) {
         // SAFETY: as in `take_task`. The task is nobody else's, so `to` does not overlap it.

@@ -638,7 +638,7 @@ impl<'a> OwnLane<'a> {
     ///
     /// # Safety
     ///
-    /// As for [`put_own`](Self::put_own), but for the driver.
+    /// Same as [`put_own`](Self::put_own), but for the driver.
     pub(crate) unsafe fn put_own_left(self, entry: *mut Entry, in_hand: &InHand) {
         debug_assert!(self.is_owner());
         if in_hand.get() != entry {

@@ -178,7 +178,7 @@ impl Wheel {
 
     /// # Safety
     ///
-    /// As for [`insert`](Self::insert). The entry has this deadline.
+    /// Same as [`insert`](Self::insert). The entry has this deadline.
     #[inline]
     unsafe fn insert_at(&mut self, entry: *mut Entry, deadline: u64) -> u64 {
         debug_assert!(!entry.is_null());
@@ -269,7 +269,7 @@ impl Wheel {
     ///
     /// # Safety
     ///
-    /// As for [`place`](Self::place). The entry has this deadline.
+    /// Same as [`place`](Self::place). The entry has this deadline.
     #[inline]
     pub(crate) unsafe fn place_at(&mut self, entry: *mut Entry, due: Deadline) -> u64 {
         debug_assert!(!entry.is_null());

@@ -32,10 +32,10 @@ use crate::base::panics::quietly;
 use crate::base::run_clock::RunClock;
 use crate::base::runs::{PoolThread, RunsByThread};
 use crate::base::threads::ThreadKind;
-use crate::base::wait::park_until;
+use crate::base::wait::{park_until, with_parker};
 use crate::sync::{
-    AtomicBool, AtomicU64, AtomicUsize, CHECKED, Mutex, Ordering, Parker, Unparker, fence, relax,
-    thread, thread_local,
+    AtomicBool, AtomicU64, AtomicUsize, CHECKED, Mutex, Ordering, Unparker, fence, relax, thread,
+    thread_local,
 };
 
 /// How many tasks a worker runs before it looks elsewhere first. It looks in the shared queue, so
@@ -217,14 +217,15 @@ impl Pool {
     /// A task of the pool that calls this waits neither for itself nor for others that do the same.
     /// It occupies its thread: if there is no other, queued tasks wait until it gives up.
     pub fn wait_idle(&self, deadline: Option<Instant>) -> bool {
-        let parker = Parker::new();
-        let wait = Wait::begin(&self.guard.shared, parker.unparker(), self.is_current());
-        while !wait.is_over() {
-            if !park_until(&parker, deadline) {
-                return false;
+        with_parker(|parker| {
+            let wait = Wait::begin(&self.guard.shared, parker.unparker(), self.is_current());
+            while !wait.is_over() {
+                if !park_until(parker, deadline) {
+                    return false;
+                }
             }
-        }
-        true
+            true
+        })
     }
 
     /// Whether it is this very pool.

@@ -201,7 +201,7 @@ impl Handle {
     ///
     /// # Errors
     ///
-    /// As for [`schedule_once`](Self::schedule_once).
+    /// Same as [`schedule_once`](Self::schedule_once).
     ///
     /// # Panics
     ///
@@ -239,7 +239,7 @@ impl Handle {
     ///
     /// # Errors
     ///
-    /// As for [`schedule_once`](Self::schedule_once).
+    /// Same as [`schedule_once`](Self::schedule_once).
     #[track_caller]
     pub fn schedule_call_at<T: Send + 'static, C: IntoCall<T>>(
         &self,
@@ -280,7 +280,7 @@ impl Handle {
     ///
     /// # Errors
     ///
-    /// As for [`schedule_with_fixed_delay`](Self::schedule_with_fixed_delay).
+    /// Same as [`schedule_with_fixed_delay`](Self::schedule_with_fixed_delay).
     ///
     /// # Examples
     ///
@@ -321,7 +321,7 @@ impl Handle {
     ///
     /// # Errors
     ///
-    /// As for [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate).
+    /// Same as [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate).
     #[track_caller]
     pub fn schedule_calls_at_fixed_rate<R: RunResult, C: IntoRepeatedCall<R>>(
         &self,

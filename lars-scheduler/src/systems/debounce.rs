@@ -83,12 +83,12 @@ mod core;
 
 mod builder;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::builder::{DebounceBuilder, DebounceError, ThrottleBuilder};
 use self::core::Shared;
+use crate::systems::facade::debug_fields;
 use crate::{Handle, Refusal, ScheduleError};
 
 /// Runs an action when its calls have paused. See the [module](self).
@@ -243,12 +243,7 @@ macro_rules! common {
             }
         }
 
-        impl<T> fmt::Debug for $name<T> {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                let mut shown = f.debug_struct(stringify!($name));
-                shown.field("rule", &self.shared.rule()).finish_non_exhaustive()
-            }
-        }
+        debug_fields!(|it: $name<T>| rule: it.shared.rule());
     };
 }
 

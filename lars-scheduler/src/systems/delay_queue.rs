@@ -228,7 +228,7 @@ impl<T> DelayQueue<T> {
     ///
     /// # Errors
     ///
-    /// As for [`put`](Self::put).
+    /// Same as [`put`](Self::put).
     pub fn put_at(&self, item: T, deadline: Instant) -> Result<DelayKey, PutError<T>> {
         self.put_due(item, WhenDue::At(deadline))
     }
@@ -269,7 +269,7 @@ impl<T> DelayQueue<T> {
     ///
     /// # Errors
     ///
-    /// As for [`take`](Self::take).
+    /// Same as [`take`](Self::take).
     pub fn poll_timeout(&self, limit: Duration) -> Result<Option<T>, QueueClosed> {
         self.take_until(WhenDue::after(self.shared.now(), limit))
     }
@@ -322,7 +322,7 @@ impl<T> DelayQueue<T> {
     ///
     /// # Errors
     ///
-    /// As for [`next`](Self::next): an item of the stream is an error when the scheduler gives no
+    /// Same as [`next`](Self::next): an item of the stream is an error when the scheduler gives no
     /// timer. It ends after the error that says that the scheduler has stopped.
     ///
     /// # Examples

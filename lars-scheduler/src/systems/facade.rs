@@ -5,7 +5,7 @@
 //!
 //! | item | what it is for |
 //! |---|---|
-//! | [`real_now`], [`block_until`], [`park_until`], [`waker_of`] | waiting, with a limit |
+//! | [`real_now`], [`block_until`], [`park_until`], [`with_parker`], [`waker_of`] | waiting, with a limit |
 //! | [`message_of`], [`quietly`] | what a panic says; logging, whatever the subscriber does |
 //! | `debug_fields!` | `Debug` for types with private insides |
 //! | [`RunOn`], with `Task::run_on` and `Periodic::run_on` | where something runs, as a value |
@@ -45,7 +45,7 @@ pub(crate) use crate::base::debug::debug_fields;
 pub(crate) use crate::base::identity::Label;
 pub(crate) use crate::base::in_span::CapturedSpan;
 pub(crate) use crate::base::panics::{message_of, quietly};
-pub(crate) use crate::base::wait::{block_until, park_until, waker_of};
+pub(crate) use crate::base::wait::{block_until, park_until, waker_of, with_parker};
 pub(crate) use crate::executor::run_on::RunOn;
 
 /// A point of the scheduler's time, in nanoseconds since its origin.

@@ -80,13 +80,12 @@ mod chain;
 
 mod builder;
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 pub use self::builder::RepeatedTimerBuilder;
 use self::chain::{How, SharedTimer};
-use crate::systems::facade::check_period;
+use crate::systems::facade::{check_period, debug_fields};
 use crate::{Handle, Refusal};
 
 /// A timer that is started, stopped and pushed back. See the [module](self).
@@ -168,7 +167,7 @@ impl RepeatedTimer {
     /// # Errors
     ///
     /// [`Refusal::Destroyed`] after [`destroy`](Self::destroy); [`Refusal::Stopped`] and
-    /// [`Refusal::Full`] as for [`Handle::schedule_once`]. The timer stays as it was.
+    /// [`Refusal::Full`], like [`Handle::schedule_once`]. The timer stays as it was.
     pub fn start(&self) -> Result<(), Refusal> {
         self.shared.arm(How::Start)
     }
@@ -179,7 +178,7 @@ impl RepeatedTimer {
     ///
     /// # Errors
     ///
-    /// As for [`start`](Self::start).
+    /// Same as [`start`](Self::start).
     pub fn restart(&self) -> Result<(), Refusal> {
         self.shared.arm(How::Restart)
     }
@@ -191,7 +190,7 @@ impl RepeatedTimer {
     ///
     /// # Errors
     ///
-    /// As for [`start`](Self::start). A scheduler that runs never refuses to move a trigger further
+    /// Same as [`start`](Self::start). A running scheduler never refuses to move a trigger further
     /// out.
     ///
     /// # Examples
@@ -224,7 +223,7 @@ impl RepeatedTimer {
     ///
     /// # Errors
     ///
-    /// [`Refusal::Period`] for a period of zero; otherwise as for [`start`](Self::start). The
+    /// [`Refusal::Period`] for a period of zero; otherwise the same as [`start`](Self::start). The
     /// period stays as it was.
     pub fn reset_to(&self, period: Duration) -> Result<(), Refusal> {
         check_period(period)?;
@@ -335,18 +334,12 @@ impl RepeatedTimer {
     }
 }
 
-impl fmt::Debug for RepeatedTimer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let started = self.is_started();
-        let state = self.shared.lock();
-        f.debug_struct("RepeatedTimer")
-            .field("period", &state.period)
-            .field("started", &started)
-            .field("triggering", &state.run.is_some())
-            .field("destroyed", &state.destroyed)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(
+    |it: RepeatedTimer| period: it.period(),
+    started: it.is_started(),
+    triggering: it.is_triggering(),
+    destroyed: it.is_destroyed(),
+);
 
 /// Why [`stop_and_wait`](RepeatedTimer::stop_and_wait) did not wait to the end. The timer is
 /// stopped all the same.

@@ -166,7 +166,7 @@ impl ScheduledExecutor {
     ///
     /// # Errors
     ///
-    /// As for [`schedule`](Self::schedule).
+    /// Same as [`schedule`](Self::schedule).
     #[track_caller]
     pub fn execute<C: IntoCall<()>>(&self, task: C) -> Result<(), ScheduleError<C>> {
         self.submit(task).map(drop)
@@ -176,7 +176,7 @@ impl ScheduledExecutor {
     ///
     /// # Errors
     ///
-    /// As for [`schedule`](Self::schedule).
+    /// Same as [`schedule`](Self::schedule).
     ///
     /// # Examples
     ///
@@ -201,7 +201,7 @@ impl ScheduledExecutor {
     ///
     /// # Errors
     ///
-    /// [`Refusal::ShutDown`] after the executor was shut down; otherwise as for
+    /// [`Refusal::ShutDown`] after the executor was shut down; otherwise the same as
     /// [`Handle::schedule_call`]. The task is given back and never runs.
     #[track_caller]
     pub fn schedule<T: Send + 'static, C: IntoCall<T>>(
@@ -263,7 +263,7 @@ impl ScheduledExecutor {
     ///
     /// # Errors
     ///
-    /// As for [`schedule`](Self::schedule).
+    /// Same as [`schedule`](Self::schedule).
     ///
     /// # Examples
     ///
@@ -331,7 +331,7 @@ impl ScheduledExecutor {
     ///
     /// # Errors
     ///
-    /// As for [`schedule`](Self::schedule).
+    /// Same as [`schedule`](Self::schedule).
     #[track_caller]
     pub fn submit_with_timeout_or<T: Send + 'static, C: IntoCall<T>>(
         &self,
@@ -356,7 +356,7 @@ impl ScheduledExecutor {
     ///
     /// # Errors
     ///
-    /// [`Refusal::ShutDown`] after the executor was shut down; otherwise as for
+    /// [`Refusal::ShutDown`] after the executor was shut down; otherwise the same as
     /// [`Handle::schedule_with_fixed_delay`].
     #[track_caller]
     pub fn schedule_with_fixed_delay<R: RunResult, C: IntoRepeatedCall<R>>(
@@ -374,7 +374,7 @@ impl ScheduledExecutor {
     ///
     /// # Errors
     ///
-    /// As for [`schedule_with_fixed_delay`](Self::schedule_with_fixed_delay).
+    /// Same as [`schedule_with_fixed_delay`](Self::schedule_with_fixed_delay).
     #[track_caller]
     pub fn schedule_at_fixed_rate<R: RunResult, C: IntoRepeatedCall<R>>(
         &self,

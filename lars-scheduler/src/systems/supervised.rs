@@ -169,7 +169,7 @@ impl Supervision {
     ///
     /// # Errors
     ///
-    /// As for [`Handle::schedule_once`]; the closure is given back and never runs.
+    /// Same as [`Handle::schedule_once`]; the closure is given back and never runs.
     ///
     /// # Examples
     ///
@@ -199,7 +199,7 @@ impl Supervision {
     ///
     /// # Errors
     ///
-    /// As for [`Handle::schedule_once`]; the closure is given back and never called.
+    /// Same as [`Handle::schedule_once`]; the closure is given back and never called.
     ///
     /// # Examples
     ///

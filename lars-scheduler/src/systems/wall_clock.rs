@@ -288,7 +288,7 @@ impl WallClockScheduler {
     ///
     /// # Errors
     ///
-    /// As for [`schedule_at_system_time`](Self::schedule_at_system_time). The calendar is dropped.
+    /// Same as [`schedule_at_system_time`](Self::schedule_at_system_time). The calendar is dropped.
     ///
     /// # Panics
     ///

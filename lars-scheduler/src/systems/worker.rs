@@ -92,7 +92,6 @@ mod drain;
 mod builder;
 mod task;
 
-use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -101,7 +100,7 @@ use self::context::Context;
 use self::drain::SharedWorker;
 use self::job::{Body, Fate, Job, Jobs, Rule, Work};
 use crate::sync::MutexGuard;
-use crate::systems::facade::{Rate, check_period, goes_on};
+use crate::systems::facade::{Rate, check_period, debug_fields, goes_on};
 use crate::systems::when_due::WhenDue;
 use crate::{Handle, MissedTickBehavior, Refusal, ScheduleError, Verdict};
 
@@ -221,7 +220,7 @@ impl Worker {
     ///
     /// # Errors
     ///
-    /// As for [`schedule`](Self::schedule), but a timer is always needed.
+    /// Same as [`schedule`](Self::schedule), but a timer is always needed.
     /// [`Refusal::OnTimerThread`] if a task on the timer thread calls a trampoline, which would
     /// have to wait for that thread.
     #[track_caller]
@@ -258,11 +257,11 @@ impl Worker {
     ///
     /// # Lateness
     ///
-    /// As for [`schedule_after`](Self::schedule_after), in each run.
+    /// Same as [`schedule_after`](Self::schedule_after), in each run.
     ///
     /// # Errors
     ///
-    /// [`Refusal::Period`] for a `delay` of zero; otherwise as for
+    /// [`Refusal::Period`] for a `delay` of zero; otherwise the same as
     /// [`schedule_after`](Self::schedule_after). A series that was accepted keeps its place within
     /// `max_pending`.
     ///
@@ -305,11 +304,11 @@ impl Worker {
     ///
     /// # Lateness
     ///
-    /// As for [`schedule_after`](Self::schedule_after), in each run.
+    /// Same as [`schedule_after`](Self::schedule_after), in each run.
     ///
     /// # Errors
     ///
-    /// As for [`schedule_with_fixed_delay`](Self::schedule_with_fixed_delay), with the `interval`
+    /// Same as [`schedule_with_fixed_delay`](Self::schedule_with_fixed_delay), with the `interval`
     /// for the `delay`.
     ///
     /// # Examples
@@ -341,7 +340,7 @@ impl Worker {
     ///
     /// # Errors
     ///
-    /// As for [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate).
+    /// Same as [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate).
     ///
     /// # Examples
     ///
@@ -444,7 +443,7 @@ impl Worker {
     ///
     /// # Panics
     ///
-    /// As for [`Handle::now`].
+    /// Same as [`Handle::now`].
     pub fn now(&self) -> Instant {
         self.shared.handle.now()
     }
@@ -500,15 +499,7 @@ impl Worker {
     }
 }
 
-impl fmt::Debug for Worker {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let jobs = self.shared.lock();
-        f.debug_struct("Worker")
-            .field("outstanding", &jobs.all.len())
-            .field("disposed", &jobs.disposed)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(|it: Worker| outstanding: it.outstanding(), disposed: it.is_disposed());
 
 /// Disposes its worker when it is dropped. Made by [`Worker::dispose_on_drop`].
 ///

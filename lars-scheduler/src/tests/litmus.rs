@@ -54,7 +54,7 @@ struct Channel {
 
 // SAFETY: one thread pushes the entry, and does not touch it after that.
 unsafe impl Send for Channel {}
-// SAFETY: as above; the intake may be shared.
+// SAFETY: the intake may be shared, and only the pushing thread uses the entry's address.
 unsafe impl Sync for Channel {}
 
 impl Channel {

@@ -112,7 +112,7 @@ impl<M: Send + 'static> ActorRef<M> {
     ///
     /// # Errors
     ///
-    /// As for [`tell`](Self::tell).
+    /// Same as [`tell`](Self::tell).
     ///
     /// # Examples
     ///

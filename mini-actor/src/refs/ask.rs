@@ -335,7 +335,7 @@ impl<T: Send + 'static> Ask<T> {
     ///
     /// # Errors
     ///
-    /// As for [`ActorRef::ask`]; [`AskError::Restarting`] if an actor waits; in virtual time also
+    /// Same as [`ActorRef::ask`]; [`AskError::Restarting`] if an actor waits; in virtual time also
     /// [`AskError::WouldBlock`]; and [`AskError::NoAnswer`] once the answer has been returned.
     pub fn wait(&self) -> Result<T, AskError> {
         let question = self.state.as_ref().map_err(Clone::clone)?;

@@ -154,7 +154,7 @@ impl Scheduler {
     ///
     /// # Errors
     ///
-    /// As for [`schedule_once`](Self::schedule_once).
+    /// Same as [`schedule_once`](Self::schedule_once).
     ///
     /// # Examples
     ///
@@ -270,7 +270,7 @@ impl Scheduler {
     ///
     /// # Errors
     ///
-    /// As for [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate).
+    /// Same as [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate).
     pub fn schedule_at_fixed_rate_missed<M: Clone + Send + 'static>(
         &self,
         initial: Duration,

@@ -17,177 +17,115 @@ pub(crate) struct Column {
     pub(crate) better: Better,
 }
 
-const fn less(key: &'static str, title: &'static str) -> Column {
+fn less(key: &'static str, title: &'static str) -> Column {
     Column { key, title, better: Better::Less }
 }
 
-const fn more(key: &'static str, title: &'static str) -> Column {
+fn more(key: &'static str, title: &'static str) -> Column {
     Column { key, title, better: Better::More }
 }
 
+/// Those of a workload after which memory is looked at.
+fn settling(title: &'static str) -> Vec<Column> {
+    vec![
+        less("ns", title),
+        less("settled_ns", "settled"),
+        less("left_bytes", "bytes left"),
+        less("faults", "faults"),
+    ]
+}
+
 /// The figures of a workload, the most important one first: ratios are taken of that.
-pub(crate) fn columns(workload: Workload) -> &'static [Column] {
+pub(crate) fn columns(workload: Workload) -> Vec<Column> {
     match workload {
-        Workload::W1 | Workload::W7 => {
-            const {
-                &[
-                    less("ns", "ns/op"),
-                    less("settled_ns", "settled"),
-                    less("warm_ns", "warm"),
-                    less("warm_settled_ns", "warm settled"),
-                    less("backlog_ms", "backlog ms"),
-                    less("bytes", "bytes/timer"),
-                    less("with_handle_bytes", "with handle"),
-                    less("faults", "faults"),
-                    less("warm_faults", "warm faults"),
-                    less("fault_ns", "ns/fault"),
-                ]
-            }
-        }
-        Workload::W2 => {
-            const {
-                &[
-                    less("ns", "ns/pair"),
-                    less("settled_ns", "settled"),
-                    less("left_bytes", "bytes left"),
-                    less("faults", "faults"),
-                ]
-            }
-        }
-        Workload::W2b => {
-            const {
-                &[
-                    less("ns", "ns/step"),
-                    less("settled_ns", "settled"),
-                    less("left_bytes", "bytes left"),
-                    less("faults", "faults"),
-                ]
-            }
-        }
-        Workload::W3 => {
-            const {
-                &[
-                    less("last_late_ms", "last late ms"),
-                    less("first_late_ms", "first late ms"),
-                    more("per_second", "fired/s"),
-                    less("early", "early"),
-                    less("faults", "faults"),
-                ]
-            }
-        }
-        Workload::W4 => {
-            const {
-                &[
-                    less("p50_us", "p50 µs"),
-                    less("p99_us", "p99 µs"),
-                    less("p99.9_us", "p99.9 µs"),
-                    less("p100_us", "max µs"),
-                    less("early", "early"),
-                    less("most_early_us", "earliest by µs"),
-                    less("cpu_s", "CPU s"),
-                ]
-            }
-        }
-        Workload::W5 => const { &[less("cpu_ms", "CPU ms"), less("switches", "wake-ups")] },
-        Workload::W6 => const { &[less("cpu_s", "CPU s"), more("runs", "runs/expected")] },
-        Workload::W8 => {
-            const {
-                &[
-                    less("ns", "ns/step"),
-                    less("p50_us", "p50 µs"),
-                    less("p99_us", "p99 µs"),
-                    less("p100_us", "max µs"),
-                    less("early", "early"),
-                    less("after_3s", "not fired in 3 s"),
-                    less("drained_ms", "all fired after ms"),
-                    less("end_mib", "MiB at the end"),
-                    less("peak_mib", "MiB at the peak"),
-                    less("cpu_s", "CPU s"),
-                ]
-            }
-        }
-        Workload::W9 => {
-            const {
-                &[
-                    less("ns", "ns/timer"),
-                    less("settled_ns", "settled"),
-                    less("left_bytes", "bytes left"),
-                    less("faults", "faults"),
-                ]
-            }
-        }
-        Workload::W12 => {
-            const {
-                &[
-                    less("ns", "ns/move"),
-                    less("settled_ns", "settled"),
-                    less("left_bytes", "bytes left"),
-                    less("faults", "faults"),
-                ]
-            }
-        }
-        Workload::W13 => {
-            const {
-                &[
-                    less("p99_us", "p99 µs"),
-                    less("p50_us", "p50 µs"),
-                    less("p100_us", "max µs"),
-                    less("early", "early"),
-                    more("on_time", "producers on time"),
-                    less("lag_p99_ms", "their p99 ms"),
-                    more("per_second", "timers/s"),
-                    less("after_3s", "not fired in 3 s"),
-                    less("peak_mib", "MiB at the peak"),
-                    less("cpu_s", "CPU s"),
-                ]
-            }
-        }
-        Workload::W17 => {
-            const {
-                &[
-                    less("ns", "CPU ns: made, polled, dropped"),
-                    less("reset_ns", "moved, polled"),
-                    less("poll_ns", "polled"),
-                    less("tick_ns", "ticked"),
-                ]
-            }
-        }
-        Workload::A1 => const { &[less("ns", "ns/round trip"), less("faults", "faults")] },
-        Workload::A2 | Workload::A4 => {
-            const {
-                &[
-                    less("ns", "ns/message"),
-                    // The sender's part of it.
-                    less("send_ns", "ns/send"),
-                    less("faults", "faults"),
-                ]
-            }
-        }
-        Workload::A6 => {
-            const {
-                &[
-                    less("ns", "ns/spawn"),
-                    less("first_ns", "ns/first message"),
-                    less("end_ns", "ns/end"),
-                    less("bytes", "bytes/actor"),
-                    less("told_bytes", "bytes, told once"),
-                    less("faults", "faults"),
-                ]
-            }
-        }
-        Workload::A3 => {
-            const {
-                &[
-                    less("ns", "ns/call"),
-                    less("p50_us", "p50 µs"),
-                    less("p99_us", "p99 µs"),
-                    less("p100_us", "max µs"),
-                    less("early", "early"),
-                    less("cpu_s", "CPU s"),
-                    less("faults", "faults"),
-                ]
-            }
-        }
+        Workload::W1 | Workload::W7 => vec![
+            less("ns", "ns/op"),
+            less("settled_ns", "settled"),
+            less("warm_ns", "warm"),
+            less("warm_settled_ns", "warm settled"),
+            less("backlog_ms", "backlog ms"),
+            less("bytes", "bytes/timer"),
+            less("with_handle_bytes", "with handle"),
+            less("faults", "faults"),
+            less("warm_faults", "warm faults"),
+            less("fault_ns", "ns/fault"),
+        ],
+        Workload::W2 => settling("ns/pair"),
+        Workload::W2b => settling("ns/step"),
+        Workload::W3 => vec![
+            less("last_late_ms", "last late ms"),
+            less("first_late_ms", "first late ms"),
+            more("per_second", "fired/s"),
+            less("early", "early"),
+            less("faults", "faults"),
+        ],
+        Workload::W4 => vec![
+            less("p50_us", "p50 µs"),
+            less("p99_us", "p99 µs"),
+            less("p99.9_us", "p99.9 µs"),
+            less("p100_us", "max µs"),
+            less("early", "early"),
+            less("most_early_us", "earliest by µs"),
+            less("cpu_s", "CPU s"),
+        ],
+        Workload::W5 => vec![less("cpu_ms", "CPU ms"), less("switches", "wake-ups")],
+        Workload::W6 => vec![less("cpu_s", "CPU s"), more("runs", "runs/expected")],
+        Workload::W8 => vec![
+            less("ns", "ns/step"),
+            less("p50_us", "p50 µs"),
+            less("p99_us", "p99 µs"),
+            less("p100_us", "max µs"),
+            less("early", "early"),
+            less("after_3s", "not fired in 3 s"),
+            less("drained_ms", "all fired after ms"),
+            less("end_mib", "MiB at the end"),
+            less("peak_mib", "MiB at the peak"),
+            less("cpu_s", "CPU s"),
+        ],
+        Workload::W9 => settling("ns/timer"),
+        Workload::W12 => settling("ns/move"),
+        Workload::W13 => vec![
+            less("p99_us", "p99 µs"),
+            less("p50_us", "p50 µs"),
+            less("p100_us", "max µs"),
+            less("early", "early"),
+            more("on_time", "producers on time"),
+            less("lag_p99_ms", "their p99 ms"),
+            more("per_second", "timers/s"),
+            less("after_3s", "not fired in 3 s"),
+            less("peak_mib", "MiB at the peak"),
+            less("cpu_s", "CPU s"),
+        ],
+        Workload::W17 => vec![
+            less("ns", "CPU ns: made, polled, dropped"),
+            less("reset_ns", "moved, polled"),
+            less("poll_ns", "polled"),
+            less("tick_ns", "ticked"),
+        ],
+        Workload::A1 => vec![less("ns", "ns/round trip"), less("faults", "faults")],
+        Workload::A2 | Workload::A4 => vec![
+            less("ns", "ns/message"),
+            // The sender's part of it.
+            less("send_ns", "ns/send"),
+            less("faults", "faults"),
+        ],
+        Workload::A6 => vec![
+            less("ns", "ns/spawn"),
+            less("first_ns", "ns/first message"),
+            less("end_ns", "ns/end"),
+            less("bytes", "bytes/actor"),
+            less("told_bytes", "bytes, told once"),
+            less("faults", "faults"),
+        ],
+        Workload::A3 => vec![
+            less("ns", "ns/call"),
+            less("p50_us", "p50 µs"),
+            less("p99_us", "p99 µs"),
+            less("p100_us", "max µs"),
+            less("early", "early"),
+            less("cpu_s", "CPU s"),
+            less("faults", "faults"),
+        ],
     }
 }
 

@@ -64,8 +64,8 @@ impl Histogram {
         self.least.load(Ordering::Relaxed)
     }
 
-    /// The value that so many percent do not exceed; the greatest is exact. `None` if there is
-    /// none.
+    /// The value that `percentile` percent do not exceed; the greatest is exact. `None` if there
+    /// is none.
     pub(crate) fn percentile(&self, percentile: f64) -> Option<i64> {
         let (count, most) = (self.count(), self.most.load(Ordering::Relaxed));
         let rank = (((percentile / 100.0) * count as f64).ceil() as u64).clamp(1, count.max(1));

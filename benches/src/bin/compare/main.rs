@@ -19,7 +19,6 @@ mod peer;
 mod peers;
 mod plan;
 mod plots;
-mod process;
 mod record;
 mod results;
 mod run;

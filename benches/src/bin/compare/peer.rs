@@ -1,4 +1,4 @@
-//! What is compared, as those see it who plan, run and show.
+//! What is compared: what the plan, the runs and the report know of a peer.
 
 use crate::actors::Actors;
 use crate::record::{Case, Outcome, Workload};

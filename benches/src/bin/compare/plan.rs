@@ -5,8 +5,8 @@ use std::error::Error;
 use crate::options::{Choice, Options};
 use crate::peer::{Peer, is_ours};
 use crate::peers;
-use crate::process;
 use crate::record::{Case, Workload};
+use benches::process;
 
 /// Above this many timers one repetition has to do, for the time it takes.
 const REPEATED_UP_TO: u64 = 2_000_000;

@@ -25,6 +25,8 @@ pub(crate) struct Plot {
     pub(crate) title: &'static str,
 }
 
+const MICROSECONDS_LATE: &str = "µs late (early is drawn as 1)";
+
 /// What there is to draw.
 enum Drawing {
     Lines(Lines),
@@ -74,7 +76,7 @@ pub(crate) fn draw(results: &Results, directory: &Path) -> Result<Vec<Plot>, Box
         ),
         (
             plot(Workload::W8, "w8-lateness.svg", "The mix: lateness of 99 in 100"),
-            mix(results, "p99_us", "µs late (early is drawn as 1)"),
+            mix(results, "p99_us", MICROSECONDS_LATE),
         ),
         (
             plot(Workload::W9, "w9-w12.svg", "Cancelled by another thread, and moved"),
@@ -118,13 +120,20 @@ pub(crate) fn draw(results: &Results, directory: &Path) -> Result<Vec<Plot>, Box
     Ok(drawn)
 }
 
-/// One line for each peer: its main figure in each case, at the place that `x` says.
-fn across(results: &Results, cases: &[Case], key: &str, x: impl Fn(&Case) -> f64) -> Vec<Line> {
+/// One line for each peer: a figure of each case, at the place that `x` says, which also says what
+/// the axis shows there.
+fn across(
+    results: &Results,
+    cases: &[Case],
+    key: &str,
+    (x_title, y_title): (&'static str, &'static str),
+    x: impl Fn(&Case) -> (f64, String),
+) -> Option<Drawing> {
     let mut lines: Vec<Line> = Vec::new();
     for case in cases {
         for row in rows(results, case) {
             let Some(figure) = row.figures.get(key) else { continue };
-            let point = (x(case), figure.median);
+            let point = (x(case).0, figure.median);
             match lines.iter_mut().find(|line| line.name == row.peer) {
                 Some(line) => line.points.push(point),
                 None => {
@@ -133,17 +142,17 @@ fn across(results: &Results, cases: &[Case], key: &str, x: impl Fn(&Case) -> f64
             }
         }
     }
-    lines
+    drawing(Lines { x_title, y_title, x_marks: cases.iter().map(x).collect(), lines })
+}
+
+/// The number of timers or steps, on a logarithmic axis.
+fn by_number(case: &Case) -> (f64, String) {
+    ((case.n as f64).log10(), number(case.n as f64))
 }
 
 fn by_producers(results: &Results, workload: Workload, key: &str) -> Option<Drawing> {
-    let cases = results.cases_of(workload);
-    let lines = across(results, &cases, key, |case| (case.producers as f64).log2());
-    let x_marks: Vec<_> = cases
-        .iter()
-        .map(|case| ((case.producers as f64).log2(), case.producers.to_string()))
-        .collect();
-    drawing(Lines { x_title: "threads", y_title: "ns per operation", x_marks, lines })
+    let x = |case: &Case| ((case.producers as f64).log2(), case.producers.to_string());
+    across(results, &results.cases_of(workload), key, ("threads", "ns per operation"), x)
 }
 
 fn by_pending(results: &Results) -> Option<Drawing> {
@@ -152,10 +161,7 @@ fn by_pending(results: &Results) -> Option<Drawing> {
     cases.extend(results.cases_of(Workload::W1).into_iter().filter(|case| case.producers == 1));
     cases.sort_by_key(|case| case.n);
     cases.dedup_by_key(|case| case.n);
-    let lines = across(results, &cases, "ns", |case| (case.n as f64).log10());
-    let x_marks: Vec<_> =
-        cases.iter().map(|case| ((case.n as f64).log10(), number(case.n as f64))).collect();
-    drawing(Lines { x_title: "pending timers", y_title: "ns per operation", x_marks, lines })
+    across(results, &cases, "ns", ("pending timers", "ns per operation"), by_number)
 }
 
 /// W8 by the number of its steps, with the fewest producers.
@@ -163,19 +169,13 @@ fn mix(results: &Results, key: &str, y_title: &'static str) -> Option<Drawing> {
     let mut cases = results.cases_of(Workload::W8);
     let fewest = cases.iter().map(|case| case.producers).min()?;
     cases.retain(|case| case.producers == fewest);
-    let lines = across(results, &cases, key, |case| (case.n as f64).log10());
-    let x_marks: Vec<_> =
-        cases.iter().map(|case| ((case.n as f64).log10(), number(case.n as f64))).collect();
-    drawing(Lines { x_title: "steps", y_title, x_marks, lines })
+    across(results, &cases, key, ("steps", y_title), by_number)
 }
 
 fn by_load(results: &Results) -> Option<Drawing> {
+    let x = |case: &Case| (case.rate().log2(), number(case.rate()));
     let cases = results.cases_of(Workload::W13);
-    let lines = across(results, &cases, "p99_us", |case| case.rate().log2());
-    let x_marks: Vec<_> =
-        cases.iter().map(|case| (case.rate().log2(), number(case.rate()))).collect();
-    let y_title = "µs late (early is drawn as 1)";
-    drawing(Lines { x_title: "timers a second", y_title, x_marks, lines })
+    across(results, &cases, "p99_us", ("timers a second", MICROSECONDS_LATE), x)
 }
 
 /// Percentiles by the number of their nines, as latencies are mostly drawn.
@@ -201,8 +201,7 @@ fn lateness(results: &Results) -> Option<Drawing> {
     let x_marks = [0.0, 50.0, 90.0, 99.0, 99.9, 99.99]
         .map(|mark| (nines(mark), format!("{mark} %")))
         .to_vec();
-    let y_title = "µs late (early is drawn as 1)";
-    drawing(Lines { x_title: "of all timers", y_title, x_marks, lines })
+    drawing(Lines { x_title: "of all timers", y_title: MICROSECONDS_LATE, x_marks, lines })
 }
 
 /// Lines need two marks to go from and to.

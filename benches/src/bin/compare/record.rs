@@ -53,49 +53,23 @@ pub(crate) enum Workload {
 }
 
 impl Workload {
-    pub(crate) const TIMERS: [Self; 12] = [
-        Self::W1,
-        Self::W2,
-        Self::W2b,
-        Self::W3,
-        Self::W4,
-        Self::W5,
-        Self::W6,
-        Self::W7,
-        Self::W8,
-        Self::W9,
-        Self::W12,
-        Self::W13,
-    ];
+    pub(crate) const TIMERS: [Self; 12] = {
+        use Workload::*;
+        [W1, W2, W2b, W3, W4, W5, W6, W7, W8, W9, W12, W13]
+    };
     /// Those without repeats.
     #[cfg(feature = "peers")]
-    pub(crate) const ONE_SHOTS: [Self; 11] = [
-        Self::W1,
-        Self::W2,
-        Self::W2b,
-        Self::W3,
-        Self::W4,
-        Self::W5,
-        Self::W7,
-        Self::W8,
-        Self::W9,
-        Self::W12,
-        Self::W13,
-    ];
+    pub(crate) const ONE_SHOTS: [Self; 11] = {
+        use Workload::*;
+        [W1, W2, W2b, W3, W4, W5, W7, W8, W9, W12, W13]
+    };
     /// Those in which every timer is held until it is cancelled or all is over: for peers that
     /// cannot let a timer fire that nobody holds, and do not tell when it has.
     #[cfg(feature = "peers")]
-    pub(crate) const HELD_ONE_SHOTS: [Self; 9] = [
-        Self::W1,
-        Self::W2,
-        Self::W2b,
-        Self::W3,
-        Self::W4,
-        Self::W5,
-        Self::W7,
-        Self::W9,
-        Self::W12,
-    ];
+    pub(crate) const HELD_ONE_SHOTS: [Self; 9] = {
+        use Workload::*;
+        [W1, W2, W2b, W3, W4, W5, W7, W9, W12]
+    };
     pub(crate) const FUTURES: [Self; 1] = [Self::W17];
     pub(crate) const ACTORS: [Self; 5] = [Self::A1, Self::A2, Self::A3, Self::A4, Self::A6];
 

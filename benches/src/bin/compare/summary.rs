@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn who_fires_early_stands_below_who_is_late_and_who_failed_below_both() {
+    fn a_peer_that_fires_early_stands_below_a_late_one_and_one_that_failed_below_both() {
         let order = order(vec![
             record("failed", &[("p50_us", 1.0)], &["99 fired of 100"]),
             record("early", &[("p50_us", -500.0), ("early", 3.0)], &[]),

@@ -22,10 +22,10 @@ mod timeouts;
 mod unpaused;
 
 use crate::actors::Actors;
-use crate::process;
 use crate::record::{Case, Outcome, Workload};
 use crate::sleeps::Sleeps;
 use crate::timers::Timers;
+use benches::process;
 
 /// Runs the workload on these timers.
 pub(crate) fn measure<T: Timers>(case: &Case) -> Outcome {

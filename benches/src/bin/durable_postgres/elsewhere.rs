@@ -19,7 +19,7 @@ pub(crate) fn node(parameters: &str, lease: u64) -> Result<(), AnyError> {
     }
 }
 
-/// Until so many nodes own the same number of buckets.
+/// Waits until `nodes` nodes own the same number of buckets.
 fn settle(connection: &Connection, nodes: i64) -> Result<(), AnyError> {
     let shares = "SELECT count(*) FROM (SELECT owner FROM lars.bucket WHERE owner IS NOT NULL
                    GROUP BY owner) AS shares";

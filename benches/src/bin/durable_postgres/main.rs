@@ -65,9 +65,7 @@ fn main() -> Result<(), AnyError> {
     for what in &options.only {
         eprintln!("{what}");
         match what.as_str() {
-            "single" => rates::single(&server, &mut session, 10_000 / scale)?,
-            "pipelined" => rates::pipelined(&server, &mut session, 100_000 / scale)?,
-            "batches" => rates::batches(&server, &mut session, 100_000 / scale)?,
+            "single" | "pipelined" | "batches" => rates::scheduling(&server, &mut session, what)?,
             "run" => rates::run(&server, &mut session, 40_000 / scale, quick)?,
             "resets" => rates::resets(&server, &mut session.report, 100_000 / scale)?,
             "lateness" => {

@@ -4,10 +4,8 @@ use std::collections::VecDeque;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use benches::durable::{
-    self, AnyError, BATCHES, HOUR, Job, PIPELINED, RUN_AND_FINISH, Report, SINGLE, Session, rate,
-};
-use lars_durable::{Builder, Durable};
+use benches::durable::{self, AnyError, HOUR, Job, RUN_AND_FINISH, Report, Session, rate};
+use lars_durable::Durable;
 
 use crate::bare::Bare;
 use crate::server::{Connection, Server};
@@ -26,47 +24,23 @@ fn far(_: i64) -> SystemTime {
     SystemTime::now() + HOUR
 }
 
-fn fresh(server: &Server) -> Result<Builder, AnyError> {
-    server.fresh()?;
-    Ok(Durable::postgres(server.parameters()))
-}
-
+/// Inserts by the bare loop; how many a second.
 fn bare_inserts(server: &Server, count: u64, batch: u64) -> Result<f64, AnyError> {
     let bare = Bare::new(server.fresh()?)?;
     Ok(rate(count, bare.inserts(1, count, batch, far)?))
 }
 
-pub(crate) fn single(
+/// Single, pipelined, or in batches.
+pub(crate) fn scheduling(
     server: &Server,
     session: &mut Session<'_>,
-    count: u64,
+    what: &str,
 ) -> Result<(), AnyError> {
-    session.best(SINGLE, Some(("single", count)), || {
-        let ours = durable::single(fresh(server)?, count)?;
-        Ok((ours, bare_inserts(server, count, 8)?))
-    })
-}
-
-pub(crate) fn pipelined(
-    server: &Server,
-    session: &mut Session<'_>,
-    count: u64,
-) -> Result<(), AnyError> {
-    session.best(PIPELINED, None, || {
-        let ours = durable::pipelined(fresh(server)?, count)?;
-        Ok((ours, bare_inserts(server, count, 1_000)?))
-    })
-}
-
-pub(crate) fn batches(
-    server: &Server,
-    session: &mut Session<'_>,
-    count: u64,
-) -> Result<(), AnyError> {
-    session.best(BATCHES, Some(("batches", count / 5)), || {
-        let ours = durable::batches(fresh(server)?, count)?;
-        Ok((ours, bare_inserts(server, count, 1_000)?))
-    })
+    let ours = || {
+        server.fresh()?;
+        Ok(Durable::postgres(server.parameters()))
+    };
+    session.scheduling(what, ours, |count, batch| bare_inserts(server, count, batch))
 }
 
 /// All due at once; recorded as started, run, and recorded as finished.

@@ -80,21 +80,13 @@ pub(crate) fn peers(
     pending: u64,
     quick: bool,
 ) -> Result<(), AnyError> {
-    let seconds = if quick { 1 } else { 10 };
-    for each_second in [100, 1_000] {
+    session.steady(pending, || {
         let connection = server.fresh()?;
         fill(&connection, pending)?;
-        let (durable, receiver) = runs_jobs(Durable::postgres(server.parameters()))?;
+        let node = runs_jobs(Durable::postgres(server.parameters()))?;
         warm(&connection, quick)?;
-        let first = SystemTime::now() + Duration::from_secs(1);
-        steady(&durable.timers(), first, each_second, seconds)?;
-        let ours = late(receive(&receiver, each_second * seconds));
-        session.report.late.insert(format!("lars-durable, {each_second}/s"), ours);
-        settle(&durable);
-        durable.close()?;
-        session.lateness_of_peers(each_second, seconds, pending)?;
-    }
-    Ok(())
+        Ok(node)
+    })
 }
 
 /// What a node asks for while nothing is due.

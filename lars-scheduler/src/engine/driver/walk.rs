@@ -139,7 +139,7 @@ impl Driver {
         self.visits.begin(0, |entry| super::free(&live, back, entry));
         let now = live.clock.now();
         for pointer in step {
-            // SAFETY: as above.
+            // SAFETY: an entry that has been written stays until the scheduler is gone.
             let entry = unsafe { pointer.as_ref() };
             let state = &entry.state;
             let Some((flags, armed)) = state.waiting() else { continue };

@@ -11,7 +11,7 @@
 //! same lock whether it is still registered, after it has announced its sleep: if it is, the worker
 //! that takes the registration later sees the announcement.
 //!
-//! # Who waits gets room
+//! # Room for those that wait
 //!
 //! As long as somebody waits for room, the others get none above the mark at which those that wait
 //! are woken. Otherwise a submitter that tries again and again could keep the pool above it for

@@ -7,7 +7,7 @@ use shuttle::{Config, MaxSteps, Runner};
 const STACK: usize = 256 << 10;
 /// A run that takes more steps than this goes round in circles.
 const STEPS: usize = 200_000;
-/// How many changes of priority are tried in one schedule, from so many to so many.
+/// The least and the most changes of priority that are tried in one schedule.
 const DEPTHS: std::ops::RangeInclusive<usize> = 2..=5;
 
 /// Runs the model in this many schedules, times the environment's `LARS_SHUTTLE`: half of them

@@ -143,7 +143,7 @@ impl<T: Send + 'static> Shared<T> {
             // A task that has been fired is early for this value, unless its time has come: then
             // that task runs it. (Otherwise calls that come faster than tasks get to a thread would
             // make one after the other stale.)
-            if due != waiting.due && !reset(&waiting.timer, due) && !due.has_come(now) {
+            if due != waiting.due && !waiting.timer.reset_due(due) && !due.has_come(now) {
                 // From here on it is stale.
                 match self.arm(*timers + 1, due) {
                     Ok(timer) => {
@@ -216,11 +216,7 @@ impl<T: Send + 'static> Shared<T> {
     #[track_caller]
     fn arm(self: &Arc<Self>, number: u64, due: WhenDue) -> Result<Cancellable, Refusal> {
         let task = self.task(Trail { shared: Arc::clone(self), number });
-        let armed = match due {
-            WhenDue::At(instant) => self.handle.schedule_at(instant, task),
-            WhenDue::Never => self.handle.schedule_once(Duration::MAX, task),
-        };
-        armed.map_err(ScheduleError::into_refusal)
+        self.handle.schedule_due(due, task).map_err(ScheduleError::into_refusal)
     }
 
     fn task<B: TaskBody>(&self, body: B) -> Task<B> {
@@ -237,7 +233,7 @@ impl<T: Send + 'static> Shared<T> {
         let now = WhenDue::At(self.handle.now());
         let Some(waiting) = &mut state.waiting else { return Ok(false) };
         // (If its task has been fired, it runs soon.)
-        reset(&waiting.timer, now);
+        waiting.timer.reset_due(now);
         (waiting.due, waiting.latest) = (now, now);
         Ok(true)
     }
@@ -301,14 +297,6 @@ impl<T> State<T> {
 impl<T> Shared<T> {
     pub(super) fn rule(&self) -> Rule {
         self.rule
-    }
-}
-
-/// Moves a timer. False if it has been fired or handed back.
-fn reset(timer: &Cancellable, due: WhenDue) -> bool {
-    match due {
-        WhenDue::At(instant) => timer.reset_at(instant),
-        WhenDue::Never => timer.reset(Duration::MAX),
     }
 }
 

@@ -23,8 +23,8 @@ use std::task::Waker;
 use std::time::Instant;
 
 use super::QueueClosed;
-use crate::sync::{AtomicU64, Mutex, Ordering, Parker};
-use crate::systems::facade::{contain, park_until, real_now, waker_of};
+use crate::sync::{AtomicU64, Mutex, Ordering};
+use crate::systems::facade::{contain, park_until, real_now, waker_of, with_parker};
 use crate::systems::when_due::WhenDue;
 
 pub(super) struct SharedQueue<T> {
@@ -133,21 +133,22 @@ impl<T> SharedQueue<T> {
 
     /// Blocks this thread until an item is due, or, by the queue's clock, until `deadline`.
     pub(super) fn wait(self: &Arc<Self>, deadline: WhenDue) -> Result<Option<T>, QueueClosed> {
-        let parker = Parker::new();
-        let waker = waker_of(&parker);
-        let mut consumer = Consumer::new(Arc::clone(self));
-        loop {
-            let due = match consumer.look(&waker) {
-                Found::Item(item) => return Ok(Some(item)),
-                Found::Closed => return Err(QueueClosed),
-                Found::NotYet(due) => due,
-            };
-            let now = self.now();
-            if deadline.has_come(now) {
-                return Ok(None);
+        with_parker(|parker| {
+            let waker = waker_of(parker);
+            let mut consumer = Consumer::new(Arc::clone(self));
+            loop {
+                let due = match consumer.look(&waker) {
+                    Found::Item(item) => return Ok(Some(item)),
+                    Found::Closed => return Err(QueueClosed),
+                    Found::NotYet(due) => due,
+                };
+                let now = self.now();
+                if deadline.has_come(now) {
+                    return Ok(None);
+                }
+                park_until(parker, real_now().checked_add(due.min(deadline).remaining(now)));
             }
-            park_until(&parker, real_now().checked_add(due.min(deadline).remaining(now)));
-        }
+        })
     }
 }
 

@@ -77,7 +77,7 @@ impl VirtualTime {
     ///
     /// # Panics
     ///
-    /// As for [`advance`](Self::advance). Panics of the future pass through.
+    /// Same as [`advance`](Self::advance). Panics of the future pass through.
     ///
     /// # Examples
     ///

@@ -23,7 +23,7 @@ impl LightArrayRevolverScheduler {
     ///
     /// # Errors
     ///
-    /// As for [`close`](Self::close): [`CloseError::Timeout`] if an inline task occupies the timer
+    /// Same as [`close`](Self::close): [`CloseError::Timeout`] if an inline task occupies the timer
     /// thread for longer than the `shutdown_timeout`.
     ///
     /// # Examples
@@ -52,7 +52,7 @@ impl LightArrayRevolverScheduler {
                 let taken = work.lock().take();
                 if let Some((scheduler, sender)) = taken {
                     let report = scheduler.close();
-                    // Nobody may be interested, and the waker of who is may panic.
+                    // The receiver may be gone, and its waker may panic.
                     quietly(|| drop(sender.send(report)));
                 }
             }

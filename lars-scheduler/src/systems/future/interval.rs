@@ -1,6 +1,5 @@
 //! A future that is ready again and again, also as a stream.
 
-use std::fmt;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -10,7 +9,7 @@ use futures::Stream;
 use futures::stream::FusedStream;
 
 use super::sleep::Sleep;
-use crate::systems::facade::{Rate, check_period};
+use crate::systems::facade::{Rate, check_period, debug_fields};
 use crate::systems::when_due::WhenDue;
 use crate::{Handle, MissedTickBehavior, Refusal};
 
@@ -56,7 +55,7 @@ impl Handle {
     ///
     /// # Errors
     ///
-    /// As for [`interval`](Self::interval).
+    /// Same as [`interval`](Self::interval).
     #[track_caller]
     pub fn interval_at(&self, start: Instant, period: Duration) -> Result<Interval, Refusal> {
         check_period(period)?;
@@ -152,7 +151,7 @@ impl Interval {
     ///
     /// # Errors
     ///
-    /// As for [`tick`](Self::tick).
+    /// Same as [`tick`](Self::tick).
     pub fn poll_tick(&mut self, context: &mut Context<'_>) -> Poll<Result<Instant, Refusal>> {
         let ticked = ready!(self.sleep.poll_deadline(context));
         match &ticked {
@@ -236,12 +235,4 @@ impl FusedStream for Interval {
     }
 }
 
-impl fmt::Debug for Interval {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Interval")
-            .field("next", &self.sleep.deadline())
-            .field("period", &self.period)
-            .field("missed", &self.missed)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(|it: Interval| next: it.deadline(), period: it.period, missed: it.missed);

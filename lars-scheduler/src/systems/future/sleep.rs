@@ -1,6 +1,5 @@
 //! A future that is ready at an instant.
 
-use std::fmt;
 use std::future::Future;
 use std::panic::Location;
 use std::pin::Pin;
@@ -9,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::FusedFuture;
 
-use crate::systems::facade::Moment;
+use crate::systems::facade::{Moment, debug_fields};
 use crate::systems::wake_timer::WakeTimer;
 use crate::systems::when_due::WhenDue;
 use crate::{Handle, Refusal};
@@ -53,7 +52,7 @@ impl Handle {
     ///
     /// # Errors
     ///
-    /// As for [`sleep`](Self::sleep).
+    /// Same as [`sleep`](Self::sleep).
     ///
     /// # Examples
     ///
@@ -295,11 +294,4 @@ impl FusedFuture for Sleep {
     }
 }
 
-impl fmt::Debug for Sleep {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sleep")
-            .field("deadline", &self.deadline())
-            .field("outcome", &self.outcome)
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(|it: Sleep| deadline: it.deadline(), outcome: it.outcome);

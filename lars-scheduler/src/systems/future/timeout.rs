@@ -47,7 +47,7 @@ impl Handle {
     ///
     /// # Errors
     ///
-    /// As for [`timeout`](Self::timeout).
+    /// Same as [`timeout`](Self::timeout).
     ///
     /// # Examples
     ///

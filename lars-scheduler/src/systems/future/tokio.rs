@@ -138,7 +138,7 @@ impl TokioInVirtualTime {
     ///
     /// # Errors
     ///
-    /// As for [`VirtualTime::block_on`]: [`BlockOnError::Stalled`] if all tasks wait and no timer
+    /// Same as [`VirtualTime::block_on`]: [`BlockOnError::Stalled`] if all tasks wait and no timer
     /// is pending, and [`BlockOnError::OtherThread`] if a task on another thread waits for this
     /// time.
     ///

@@ -22,8 +22,8 @@ use std::thread::{self, ThreadId};
 use std::time::{Duration, Instant};
 
 use super::{RepeatedTimer, StopWaitError};
-use crate::sync::{Mutex, MutexGuard, Parker, Unparker};
-use crate::systems::facade::{Label, RunOn, park_until, real_now};
+use crate::sync::{Mutex, MutexGuard, Unparker};
+use crate::systems::facade::{Label, RunOn, park_until, real_now, with_parker};
 use crate::systems::when_due::WhenDue;
 use crate::{Cancellable, Handle, IntoPeriodic, PanicIn, Periodic, Refusal, Repeat, ScheduleError};
 
@@ -166,13 +166,8 @@ impl SharedTimer {
                 state.started = true;
             }
             drop(state);
-            return match armed {
-                Ok(old) => {
-                    retire(old);
-                    Ok(())
-                }
-                Err(error) => Err(error.refusal().clone()),
-            };
+            retire(armed.map_err(ScheduleError::into_refusal)?);
+            return Ok(());
         }
     }
 
@@ -249,20 +244,21 @@ impl SharedTimer {
         if run.thread == thread::current().id() {
             return Err(StopWaitError::InTrigger);
         }
-        let parker = Parker::new();
-        loop {
-            let mut state = self.lock();
-            // A later run belongs to a later start, and does not concern this call.
-            if state.run.is_none_or(|now| now.number != run.number) {
-                return Ok(());
+        with_parker(|parker| {
+            loop {
+                let mut state = self.lock();
+                // A later run belongs to a later start, and does not concern this call.
+                if state.run.is_none_or(|now| now.number != run.number) {
+                    return Ok(());
+                }
+                if deadline.is_some_and(|deadline| real_now() >= deadline) {
+                    return Err(StopWaitError::Timeout { limit });
+                }
+                state.waiting.push(parker.unparker().clone());
+                drop(state);
+                park_until(parker, deadline);
             }
-            if deadline.is_some_and(|deadline| real_now() >= deadline) {
-                return Err(StopWaitError::Timeout { limit });
-            }
-            state.waiting.push(parker.unparker().clone());
-            drop(state);
-            park_until(&parker, deadline);
-        }
+        })
     }
 
     pub(super) fn run_once_now(self: &Arc<Self>, timer: &RepeatedTimer) -> Result<bool, Refusal> {
@@ -364,10 +360,7 @@ impl SharedTimer {
         };
         self.end_run(state);
         retire(old);
-        match error {
-            None => Ok(answer),
-            Some(error) => Err(error.refusal().clone()),
-        }
+        error.map_or(Ok(answer), |error| Err(error.into_refusal()))
     }
 
     fn end_run(&self, mut state: MutexGuard<'_, Device>) {

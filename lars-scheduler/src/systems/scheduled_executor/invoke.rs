@@ -148,7 +148,7 @@ impl ScheduledExecutor {
     /// # Errors
     ///
     /// [`InvokeAnyError::TimedOut`] if that has passed and some task has neither succeeded nor
-    /// failed; otherwise as for [`invoke_any`](Self::invoke_any).
+    /// failed; otherwise the same as [`invoke_any`](Self::invoke_any).
     pub fn invoke_any_timeout<T, E, F>(
         &self,
         tasks: impl IntoIterator<Item = F>,

@@ -5,9 +5,8 @@ use std::time::{Duration, Instant};
 
 use super::ScheduledExecutor;
 use super::registry::{AnyTask, Registry, Repeat, WaitingTask};
-use crate::sync::Parker;
 use crate::systems::call::Target;
-use crate::systems::facade::{contain, debug_fields, park_until, real_now};
+use crate::systems::facade::{contain, debug_fields, park_until, real_now, with_parker};
 use crate::systems::when_due::WhenDue;
 
 /// What [`ScheduledExecutor::shutdown`] does with one-shots that are not due yet. Due ones run in
@@ -192,23 +191,24 @@ impl ScheduledExecutor {
     /// A task of this executor that calls it waits for itself until the limit.
     pub fn await_termination(&self, limit: Duration) -> bool {
         let deadline = real_now().checked_add(limit);
-        let parker = Parker::new();
-        let number = {
-            let mut registry = self.shared.registry.lock();
-            let number = registry.number();
-            registry.waiters.insert(number, parker.unparker().clone());
-            number
-        };
-        let terminated = loop {
-            if self.is_terminated() {
-                break true;
-            }
-            if !park_until(&parker, deadline) {
-                break false;
-            }
-        };
-        self.shared.registry.lock().waiters.remove(&number);
-        terminated
+        with_parker(|parker| {
+            let number = {
+                let mut registry = self.shared.registry.lock();
+                let number = registry.number();
+                registry.waiters.insert(number, parker.unparker().clone());
+                number
+            };
+            let terminated = loop {
+                if self.is_terminated() {
+                    break true;
+                }
+                if !park_until(parker, deadline) {
+                    break false;
+                }
+            };
+            self.shared.registry.lock().waiters.remove(&number);
+            terminated
+        })
     }
 }
 

@@ -1,7 +1,6 @@
 //! How a task is supervised: settings, their defaults and limits.
 
 use std::fmt;
-use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
 use thiserror::Error;
@@ -167,10 +166,9 @@ pub(super) struct OnDemand {
 }
 
 impl Settings {
-    /// A number to start the jitter from that differs between tasks and processes, unless the user
-    /// gave one.
-    pub(super) fn seed(&self) -> u64 {
-        self.seed.unwrap_or_else(|| RandomState::new().hash_one("supervised"))
+    /// For the jitter: different for each task and process, unless the user gave a seed.
+    pub(super) fn random(&self) -> fastrand::Rng {
+        self.seed.map_or_else(fastrand::Rng::new, fastrand::Rng::with_seed)
     }
 }
 

@@ -37,7 +37,7 @@ pub(super) struct State {
     /// `run_now` has been used up to here, counted from the start. (The "theoretical arrival time"
     /// of the generic cell rate algorithm.)
     pub(super) used_up: Duration,
-    pub(super) random: u64,
+    pub(super) random: fastrand::Rng,
     pub(super) running: usize,
     /// The counters; its gauges are computed when they are asked for.
     pub(super) tally: Counts,
@@ -88,7 +88,7 @@ impl State {
             nudge: None,
             again: false,
             used_up: Duration::ZERO,
-            random: settings.seed(),
+            random: settings.random(),
             running: 0,
             tally: Counts::default(),
         }
@@ -167,7 +167,7 @@ impl State {
         if settings.jitter == 0.0 {
             return self.interval;
         }
-        let fraction = settings.jitter * random_fraction(&mut self.random);
+        let fraction = settings.jitter * self.random.f64();
         let delay = self.interval.as_secs_f64() * (1.0 - fraction);
         // Rounding must not push it over the bound.
         Duration::try_from_secs_f64(delay).map_or(self.interval, |delay| delay.min(self.interval))
@@ -199,15 +199,4 @@ impl State {
             ..self.tally
         }
     }
-}
-
-/// A number from 0 to below 1, of a splitmix64 sequence.
-fn random_fraction(state: &mut u64) -> f64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut mixed = *state;
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^= mixed >> 31;
-    // 53 bits: as many as fit.
-    (mixed >> 11) as f64 / (1_u64 << 53) as f64
 }

@@ -190,7 +190,7 @@ impl Supervisor {
                 state.nudge = Some(Nudge { at: due, timer });
                 Ok(())
             }
-            Err(error) => Err(error.refusal().clone()),
+            Err(error) => Err(error.into_refusal()),
         }
     }
 

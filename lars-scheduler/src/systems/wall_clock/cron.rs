@@ -186,7 +186,7 @@ impl CronSchedule {
     ///
     /// # Errors
     ///
-    /// As for [`parse`](Self::parse), and if the system's zone cannot be determined.
+    /// Same as [`parse`](Self::parse), and if the system's zone cannot be determined.
     pub fn parse_in_system_zone(text: &str) -> Result<Self, CronError> {
         let zone = TimeZone::try_system().map_err(|error| CronError::Zone {
             zone: "of the system".into(),

@@ -43,17 +43,17 @@ static OWN: RawWakerVTable = RawWakerVTable::new(
         RawWaker::new(Box::into_raw(Box::new(callback)).cast::<()>().cast_const(), &OWN)
     },
     |callback| {
-        // SAFETY: as above, and waking by value ends it.
+        // SAFETY: the data of `OWN` is a boxed callback, and waking by value ends the waker.
         let callback = unsafe { Box::from_raw(callback.cast_mut().cast::<Callback>()) };
         callback.call();
     },
     |callback| {
-        // SAFETY: as above.
+        // SAFETY: the data of `OWN` is a boxed callback, which the waker keeps.
         let callback = unsafe { &*callback.cast::<Callback>() };
         callback.call();
     },
     |callback| {
-        // SAFETY: as above, and dropping ends it.
+        // SAFETY: the data of `OWN` is a boxed callback, and dropping ends the waker.
         drop(unsafe { Box::from_raw(callback.cast_mut().cast::<Callback>()) });
     },
 );

@@ -14,7 +14,7 @@ pub(super) const GRID: RGBColor = RGBColor(225, 225, 225);
 const OURS: RGBColor = RGBColor(200, 30, 45);
 const OURS_ON_POOL: RGBColor = RGBColor(115, 10, 40);
 
-/// Told apart by those who see few colours, too, together with the marks on the lines.
+/// Together with the marks on the lines, readers who are colour-blind can tell these apart, too.
 const OTHERS: [RGBColor; 9] = [
     RGBColor(0, 114, 178),
     RGBColor(230, 159, 0),

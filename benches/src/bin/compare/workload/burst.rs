@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use crate::callback::Recorder;
-use crate::process;
 use crate::record::{Case, Outcome};
 use crate::timers::{LIMIT, Producer, Timers};
+use benches::process;
 
 /// How often the lead is doubled for a peer that takes longer than that to schedule them all.
 const DOUBLED: u32 = 3;

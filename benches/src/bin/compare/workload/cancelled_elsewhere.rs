@@ -9,10 +9,11 @@ use std::time::Instant;
 
 use benches::Xorshift;
 
+use super::producers::{Cost, left_since};
 use crate::callback::Recorder;
-use crate::process;
 use crate::record::{Case, Outcome};
 use crate::timers::{Producer, Timers};
+use benches::process;
 
 /// Handed over at once.
 const BATCH: usize = 256;
@@ -53,17 +54,13 @@ pub(super) fn measure<T: Timers>(case: &Case, outcome: &mut Outcome) {
         schedule_all(&mut producer, case.n, recorder, &to_fill, full);
         barrier.wait();
         let faults = process::page_faults() - faults;
-        thread::sleep(case.duration());
-        let left = process::resident() as f64 - memory as f64;
+        let left = left_since(memory, case);
         barrier.wait();
         let cancelled = canceller.join().expect("the other thread does not panic");
         (begin, cancelled, faults, left)
     });
-    let n = case.n as f64;
-    outcome.set("ns", (cancelled.end - begin).as_nanos() as f64 / n);
-    outcome.set("settled_ns", (cancelled.settled - begin).as_nanos() as f64 / n);
-    outcome.set("left_bytes", left / n);
-    outcome.set("faults", faults as f64);
+    let (wall, settled) = (cancelled.end - begin, cancelled.settled - begin);
+    Cost { wall, settled, faults, left }.tell(case, outcome);
     let fired = recorder.calls();
     outcome.check(fired == 0, || format!("{fired} fired that were cancelled"));
     outcome.check(cancelled.failed == 0, || format!("{} cancels failed", cancelled.failed));

@@ -9,10 +9,10 @@ use std::thread;
 use std::time::Duration;
 
 use super::producers::share;
-use crate::process;
 use crate::record::{Case, Outcome};
 use crate::sleeps::{Access, Sleeps};
 use crate::timers::TIMEOUT;
+use benches::process;
 
 /// What is measured one after the other, by the names of the figures.
 const STEPS: [&str; 4] = ["ns", "reset_ns", "poll_ns", "tick_ns"];

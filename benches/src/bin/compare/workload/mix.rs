@@ -13,9 +13,9 @@ use benches::Xorshift;
 use super::lateness;
 use super::producers::{Span, span};
 use crate::callback::Recorder;
-use crate::process;
 use crate::record::{Case, Outcome};
 use crate::timers::{LIMIT, Producer, Timers};
+use benches::process;
 
 /// What becomes of a timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -255,7 +255,7 @@ fn drain<T: Timers>(recorders: Recorders, tally: Tally, mean: Duration, outcome:
     };
     let missing = || {
         let (untouched, moved, cancelled) = fired();
-        // Who does not answer truly does not know of these.
+        // A peer whose answers are not exact does not know of these.
         let not_cancelled = if T::ANSWERS { tally.not_cancelled } else { 0 };
         tally.untouched.saturating_sub(untouched)
             + tally.moved.saturating_sub(moved)

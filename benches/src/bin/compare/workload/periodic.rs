@@ -4,9 +4,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::callback::Recorder;
-use crate::process;
 use crate::record::{Case, Outcome};
 use crate::timers::{Producer, Timers};
+use benches::process;
 
 const PERIOD: Duration = Duration::from_millis(100);
 

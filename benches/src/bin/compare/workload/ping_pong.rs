@@ -19,7 +19,7 @@ pub(super) fn measure<A: Actors>(case: &Case, outcome: &mut Outcome) {
     other.tell(Message::Ready(ready));
     outcome.check(ready.wait(LIMIT), || "the players are not ready".to_owned());
 
-    // Each hit takes one off, and the last is told: so many there were.
+    // Each hit counts down by one, so this many messages are told.
     let begin = over.nanos(Instant::now());
     one.tell(Message::Hit(2 * case.n));
     let complete = over.wait(LIMIT);

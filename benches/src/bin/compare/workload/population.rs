@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use crate::actors::Actors;
 use crate::actors::behaviour::{Address, Behaviour, Message};
 use crate::callback::Recorder;
-use crate::process;
 use crate::record::{Case, Outcome};
 use crate::timers::LIMIT;
+use benches::process;
 
 pub(super) fn measure<A: Actors>(case: &Case, outcome: &mut Outcome) {
     let ended = Recorder::burst(case.n);

@@ -9,9 +9,9 @@ use benches::Xorshift;
 
 use super::producers::{Span, share, span, wall};
 use crate::callback::Recorder;
-use crate::process;
 use crate::record::{Case, Outcome, Workload};
 use crate::timers::{Cancelling, Producer, Timers};
+use benches::process;
 
 /// W1 has the time for it.
 const ROUNDS_OF_W1: usize = 4;

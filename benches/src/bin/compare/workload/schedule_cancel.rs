@@ -4,11 +4,11 @@
 use std::sync::{Barrier, Mutex};
 use std::thread;
 
-use super::producers::{share, span, wall};
+use super::producers::{Cost, left_since, share, span, wall};
 use crate::callback::Recorder;
-use crate::process;
 use crate::record::{Case, Outcome};
 use crate::timers::{Producer, TIMEOUT, Timers};
+use benches::process;
 
 pub(super) fn measure<T: Timers>(case: &Case, outcome: &mut Outcome) {
     let recorder = Recorder::count();
@@ -16,8 +16,7 @@ pub(super) fn measure<T: Timers>(case: &Case, outcome: &mut Outcome) {
     let barrier = Barrier::new(case.producers as usize + 1);
     let spans = Mutex::new(Vec::new());
     let not_cancelled = Mutex::new(0_u64);
-    let (mut memory, mut faults, mut left) = (0, 0, 0.0);
-    thread::scope(|scope| {
+    let (faults, left) = thread::scope(|scope| {
         for number in 0..case.producers {
             let (timers, barrier, spans, not_cancelled) =
                 (&timers, &barrier, &spans, &not_cancelled);
@@ -44,22 +43,17 @@ pub(super) fn measure<T: Timers>(case: &Case, outcome: &mut Outcome) {
             });
         }
         barrier.wait();
-        memory = process::resident();
-        faults = process::page_faults();
+        let (memory, faults) = (process::resident(), process::page_faults());
         barrier.wait();
         barrier.wait();
-        faults = process::page_faults() - faults;
-        thread::sleep(case.duration());
-        left = process::resident() as f64 - memory as f64;
+        let faults = process::page_faults() - faults;
+        let left = left_since(memory, case);
         barrier.wait();
+        (faults, left)
     });
-    let n = case.n as f64;
     let spans = spans.into_inner().expect("no producer panics");
     let (wall, settled) = wall(&spans);
-    outcome.set("ns", wall.as_nanos() as f64 / n);
-    outcome.set("settled_ns", settled.as_nanos() as f64 / n);
-    outcome.set("left_bytes", left / n);
-    outcome.set("faults", faults as f64);
+    Cost { wall, settled, faults, left }.tell(case, outcome);
     outcome
         .check(recorder.calls() == 0, || format!("{} fired that were cancelled", recorder.calls()));
     let failed = not_cancelled.into_inner().expect("no producer panics");

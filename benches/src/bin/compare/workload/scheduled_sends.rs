@@ -3,9 +3,9 @@
 use crate::actors::Actors;
 use crate::actors::behaviour::{Address, Behaviour, Message, Sends};
 use crate::callback::Recorder;
-use crate::process;
 use crate::record::{Case, Outcome};
 use crate::timers::LIMIT;
+use benches::process;
 
 use super::lateness;
 

@@ -7,9 +7,9 @@ use benches::Xorshift;
 
 use super::lateness;
 use crate::callback::Recorder;
-use crate::process;
 use crate::record::{Case, Outcome};
 use crate::timers::{LIMIT, Producer, Timers};
+use benches::process;
 
 /// Between two batches.
 const PACE: Duration = Duration::from_millis(1);

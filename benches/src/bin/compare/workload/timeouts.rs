@@ -2,11 +2,9 @@
 //! a new one.
 
 use std::collections::VecDeque;
-use std::thread;
-use std::time::Instant;
 
+use super::producers::Cost;
 use crate::callback::Recorder;
-use crate::process;
 use crate::record::{Case, Outcome};
 use crate::timers::{Producer, TIMEOUT, Timers};
 
@@ -20,26 +18,15 @@ pub(super) fn measure<T: Timers>(case: &Case, outcome: &mut Outcome) {
     let ring_size = RING.min(case.n as usize);
     let mut ring: VecDeque<_> =
         (0..ring_size).map(|_| producer.schedule(TIMEOUT, recorder.callback())).collect();
-    producer.settle();
-    let (memory, faults) = (process::resident(), process::page_faults());
     let mut failed = 0_u64;
-    let start = Instant::now();
-    for _ in 0..case.n {
-        let oldest = ring.pop_front().expect("the ring is full");
-        failed += u64::from(!producer.cancel(oldest));
-        ring.push_back(producer.schedule(TIMEOUT, recorder.callback()));
-    }
-    let wall = start.elapsed();
-    producer.settle();
-    let settled = start.elapsed();
-    let faults = process::page_faults() - faults;
-    thread::sleep(case.duration());
-    let left = process::resident() as f64 - memory as f64;
-    let n = case.n as f64;
-    outcome.set("ns", wall.as_nanos() as f64 / n);
-    outcome.set("settled_ns", settled.as_nanos() as f64 / n);
-    outcome.set("left_bytes", left / n);
-    outcome.set("faults", faults as f64);
+    let cost = Cost::of(&mut producer, case, |producer| {
+        for _ in 0..case.n {
+            let oldest = ring.pop_front().expect("the ring is full");
+            failed += u64::from(!producer.cancel(oldest));
+            ring.push_back(producer.schedule(TIMEOUT, recorder.callback()));
+        }
+    });
+    cost.tell(case, outcome);
     outcome.check(recorder.calls() == 0, || format!("{} fired of none due", recorder.calls()));
     outcome.check(failed == 0, || format!("{failed} cancels failed"));
     if let Some(pending) = timers.pending() {

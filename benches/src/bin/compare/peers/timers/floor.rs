@@ -47,18 +47,10 @@ impl Timers for Floor {
     const NAME: &'static str = "floor";
     const ABOUT: &'static str = "no timer: a heap node of 64 bytes, one exchange, one store; \
                                  a cancel is one compare-exchange";
-    const WORKLOADS: &'static [Workload] = &[
-        Workload::W1,
-        Workload::W2,
-        Workload::W2b,
-        Workload::W4,
-        Workload::W5,
-        Workload::W7,
-        Workload::W8,
-        Workload::W9,
-        Workload::W12,
-        Workload::W13,
-    ];
+    const WORKLOADS: &'static [Workload] = {
+        use Workload::*;
+        &[W1, W2, W2b, W4, W5, W7, W8, W9, W12, W13]
+    };
     const FIRES: bool = false;
     const ANSWERS: bool = true;
 
@@ -73,7 +65,7 @@ impl Timers for Floor {
     fn producer(&self) -> FloorProducer<'_> {
         FloorProducer {
             floor: self,
-            free: crate::process::touched_vec(1 << 20),
+            free: benches::process::touched_vec(1 << 20),
             _not_send: PhantomData,
         }
     }

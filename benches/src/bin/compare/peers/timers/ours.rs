@@ -2,25 +2,27 @@
 
 use std::time::Duration;
 
-use lars_scheduler::{Builder, Cancellable, Handle, LightArrayRevolverScheduler};
+use lars_scheduler::{Cancellable, Handle, LightArrayRevolverScheduler};
 
 use crate::callback::Callback;
 use crate::record::Workload;
 use crate::timers::{Producer, Timers};
 
-/// With a tick of this many microseconds.
-pub(crate) struct Lars<const TICK_US: u64> {
+/// With a tick of this many microseconds, and tasks on the pool or on the timer thread.
+pub(crate) struct Lars<const TICK_US: u64, const ON_POOL: bool> {
     scheduler: LightArrayRevolverScheduler,
 }
 
-impl<const TICK_US: u64> Timers for Lars<TICK_US> {
-    const NAME: &'static str = match TICK_US {
-        1_000 => "lars-scheduler",
-        100 => "lars-scheduler-100us",
-        _ => panic!("a tick without a name"),
+impl<const TICK_US: u64, const ON_POOL: bool> Timers for Lars<TICK_US, ON_POOL> {
+    const NAME: &'static str = match (TICK_US, ON_POOL) {
+        (1_000, false) => "lars-scheduler",
+        (1_000, true) => "lars-scheduler-pool",
+        (100, false) => "lars-scheduler-100us",
+        _ => panic!("settings without a name"),
     };
-    const ABOUT: &'static str = match TICK_US {
-        1_000 => "this crate: tasks inline, 512 slots of 1 ms",
+    const ABOUT: &'static str = match (TICK_US, ON_POOL) {
+        (1_000, false) => "this crate: tasks inline, 512 slots of 1 ms",
+        (1_000, true) => "this crate: tasks on the default pool, 512 slots of 1 ms",
         _ => "this crate: tasks inline, 512 slots of 100 µs",
     };
     const TICK_US: Option<u64> = Some(TICK_US);
@@ -36,42 +38,11 @@ impl<const TICK_US: u64> Timers for Lars<TICK_US> {
     type Producer<'a> = Handle;
 
     fn start() -> Self {
-        Self { scheduler: start(TICK_US, Builder::inline) }
-    }
-
-    fn producer(&self) -> Handle {
-        self.scheduler.handle()
-    }
-
-    fn pending(&self) -> Option<u64> {
-        Some(self.scheduler.pending())
-    }
-}
-
-fn start(tick_us: u64, also: impl FnOnce(Builder) -> Builder) -> LightArrayRevolverScheduler {
-    let builder = LightArrayRevolverScheduler::builder()
-        .tick_duration(Duration::from_micros(tick_us))
-        .ticks_per_wheel(512);
-    also(builder).build().expect("the settings are in range")
-}
-
-/// lars-scheduler as it is by default: tasks run on its pool.
-pub(crate) struct OnPool {
-    scheduler: LightArrayRevolverScheduler,
-}
-
-impl Timers for OnPool {
-    const NAME: &'static str = "lars-scheduler-pool";
-    const ABOUT: &'static str = "this crate: tasks on the default pool, 512 slots of 1 ms";
-    const TICK_US: Option<u64> = Some(1_000);
-    const IS_OURS: bool = true;
-    const ANSWERS: bool = true;
-
-    type Timer = Cancellable;
-    type Producer<'a> = Handle;
-
-    fn start() -> Self {
-        Self { scheduler: start(1_000, |builder| builder) }
+        let builder = LightArrayRevolverScheduler::builder()
+            .tick_duration(Duration::from_micros(TICK_US))
+            .ticks_per_wheel(512);
+        let builder = if ON_POOL { builder } else { builder.inline() };
+        Self { scheduler: builder.build().expect("the settings are in range") }
     }
 
     fn producer(&self) -> Handle {
@@ -110,12 +81,12 @@ impl Producer for Handle {
 
 /// lars-scheduler as one uses it whose timers are never cancelled: what a call returns is dropped
 /// at once.
-pub(crate) struct Forgotten(Lars<1_000>);
+pub(crate) struct Forgotten(Lars<1_000, false>);
 
 impl Timers for Forgotten {
     const NAME: &'static str = "lars-scheduler-dropped";
     const ABOUT: &'static str = "this crate: the same, cancellables dropped at once";
-    const TICK_US: Option<u64> = Lars::<1_000>::TICK_US;
+    const TICK_US: Option<u64> = Some(1_000);
     const WORKLOADS: &'static [Workload] = &[Workload::W3];
     const IS_OURS: bool = true;
     const ANSWERS: bool = true;

@@ -56,6 +56,6 @@ impl Producer for Poller {
         Some(timer)
     }
 
-    /// At most 1,000 operations wait for the reactor; who finds its queue full works it off.
+    /// At most 1,000 operations wait for the reactor; a caller that finds its queue full drains it.
     fn settle(&mut self) {}
 }

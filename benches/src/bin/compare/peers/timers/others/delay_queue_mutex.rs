@@ -43,18 +43,10 @@ impl Timers for DelayQueueMutex {
     const TICK_US: Option<u64> = Some(1_000);
     /// Not those in which one cancels what may have fired: a key is used again, and then cancels
     /// another timer.
-    const WORKLOADS: &'static [Workload] = &[
-        Workload::W1,
-        Workload::W2,
-        Workload::W2b,
-        Workload::W3,
-        Workload::W4,
-        Workload::W5,
-        Workload::W6,
-        Workload::W7,
-        Workload::W9,
-        Workload::W12,
-    ];
+    const WORKLOADS: &'static [Workload] = {
+        use Workload::*;
+        &[W1, W2, W2b, W3, W4, W5, W6, W7, W9, W12]
+    };
 
     type Timer = Key;
     type Producer<'a> = Inserter<'a>;

@@ -19,13 +19,13 @@ const MOST_BYTES: usize = 600;
 /// Touches as much memory as this many timers may take, and gives it back, so that the host has it
 /// in place and a first touch costs what the kernel takes for it and no more. Returns that cost, in
 /// nanoseconds a page.
-pub(crate) fn touch_for(timers: u64) -> f64 {
+pub fn touch_for(timers: u64) -> f64 {
     touch(bytes_for(timers).max(MIN_TOUCHED).min(available() / 2));
     touch(MIN_TOUCHED)
 }
 
 /// Whether there is memory for this many timers of any peer.
-pub(crate) fn has_room_for(timers: u64) -> bool {
+pub fn has_room_for(timers: u64) -> bool {
     bytes_for(timers) < available()
 }
 
@@ -45,7 +45,7 @@ fn touch(bytes: usize) -> f64 {
 }
 
 /// A vector of this capacity, whose pages are there.
-pub(crate) fn touched_vec<T>(capacity: usize) -> Vec<T> {
+pub fn touched_vec<T>(capacity: usize) -> Vec<T> {
     let mut vector = Vec::with_capacity(capacity);
     let stride = (PAGE / size_of::<T>().max(1)).max(1);
     for slot in vector.spare_capacity_mut().iter_mut().step_by(stride) {
@@ -61,7 +61,7 @@ fn available() -> usize {
 }
 
 /// The resident set, exactly: the counters of `statm` lag by some hundred pages.
-pub(crate) fn resident() -> usize {
+pub fn resident() -> usize {
     kibibytes("/proc/self/smaps_rollup", "Rss:")
         .or_else(|| kibibytes("/proc/self/status", "VmRSS:"))
         .unwrap_or(0)
@@ -69,12 +69,12 @@ pub(crate) fn resident() -> usize {
 }
 
 /// The most that was resident since [`forget_peak`], in bytes.
-pub(crate) fn peak() -> usize {
+pub fn peak() -> usize {
     kibibytes("/proc/self/status", "VmHWM:").unwrap_or(0) * 1024
 }
 
 /// Lets [`peak`] begin with what is resident now.
-pub(crate) fn forget_peak() {
+pub fn forget_peak() {
     // 5 is the peak's number in proc_pid_clear_refs(5). Without the permission the peak is that of
     // the process.
     let _ = fs::write("/proc/self/clear_refs", "5");
@@ -87,18 +87,18 @@ fn kibibytes(path: &str, key: &str) -> Option<usize> {
 }
 
 /// Page faults that needed no disk, so far.
-pub(crate) fn page_faults() -> u64 {
+pub fn page_faults() -> u64 {
     getrusage(UsageWho::RUSAGE_SELF)
         .map_or(0, |usage| u64::try_from(usage.minor_page_faults()).unwrap_or(0))
 }
 
 /// Processor time of all threads, so far.
-pub(crate) fn cpu_time() -> Duration {
+pub fn cpu_time() -> Duration {
     clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).map_or(Duration::ZERO, Into::into)
 }
 
 /// How often a thread of this process went to sleep by itself, so far.
-pub(crate) fn voluntary_switches() -> u64 {
+pub fn voluntary_switches() -> u64 {
     let Ok(threads) = fs::read_dir("/proc/self/task") else { return 0 };
     threads
         .flatten()
