@@ -14,6 +14,7 @@ pub(crate) mod listing;
 #[cfg(feature = "metrics")]
 pub(crate) mod metrics_reporter;
 pub(crate) mod rate;
+pub(crate) mod run_times;
 
 pub(crate) mod repeat;
 

@@ -23,6 +23,8 @@ pub(crate) mod slow;
 
 pub(crate) mod raw_task;
 
+pub(crate) mod run_times;
+
 pub(crate) mod panics;
 
 pub(crate) mod in_span;

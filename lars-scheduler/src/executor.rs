@@ -13,7 +13,7 @@ use std::fmt;
 use crate::base::exclusive::Exclusive;
 use crate::base::identity::{Label, TaskIdentity};
 use crate::base::panics::{PanicIn, Reporter};
-use crate::base::raw_task::{RawTask, TaskBody};
+use crate::base::raw_task::{RawTask, TaskBody, Whose};
 use crate::base::run_clock::RunClock;
 use crate::base::runs::PoolThread;
 use crate::base::tick::NEVER;
@@ -190,9 +190,13 @@ impl Runnable {
     /// Runs the task. A panic in it is contained and reported.
     pub fn run(self) {
         let began = self.begin_elsewhere();
-        self.run_then(|reporter| {
+        self.run_then(|whose, reporter| {
             if let (Some(began), Some(clock)) = (began, &reporter.clock) {
-                reporter.runs.elsewhere().took(clock.now().saturating_sub(began), 1);
+                let took = clock.now().saturating_sub(began);
+                reporter.runs.elsewhere().took(took, 1);
+                if let Some(times) = &reporter.times {
+                    times.add(whose, took);
+                }
             }
         });
     }
@@ -210,17 +214,17 @@ impl Runnable {
 
     /// [Runs](Self::run) the task that has begun on a thread whose clock this is.
     pub(crate) fn run_on(self, runs: &mut RunClock) {
-        self.run_then(|reporter| runs.end(reporter));
+        self.run_then(|_, reporter| runs.end(reporter));
     }
 
-    fn run_then(mut self, then: impl FnOnce(&Reporter)) {
+    fn run_then(mut self, then: impl FnOnce(Whose, &Reporter)) {
         let Some(task) = self.task.get_mut().take() else { return };
         let whose = task.whose();
         let run = move || task.run();
         match self.reporter.take() {
             Some(reporter) => {
                 reporter.contain_task(whose, PanicIn::Task, run);
-                then(&reporter);
+                then(whose, &reporter);
             }
             None => {
                 Reporter::default().contain_task(whose, PanicIn::Task, run);

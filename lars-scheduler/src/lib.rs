@@ -63,6 +63,13 @@ pub mod panics {
     pub use crate::base::panics::{contain, quietly};
 }
 
+/// Running something in the span of another thread, for the crates on top. Not part of the public
+/// interface: it may change in any release.
+#[doc(hidden)]
+pub mod in_span {
+    pub use crate::base::in_span::{CapturedSpan, InsideSpan};
+}
+
 /// The primitives of the shuttle build, for those of the crates on top.
 #[cfg(lars_shuttle)]
 #[doc(hidden)]
@@ -87,6 +94,7 @@ pub use self::api::metrics_reporter::MetricsReporter;
 pub use self::api::pending::{PendingTask, StopFuture};
 pub use self::api::rate::MissedTickBehavior;
 pub use self::api::repeat::{IntoPeriodic, Periodic, Repeat, Start, Verdict};
+pub use self::api::run_times::RunTime;
 pub use self::api::scheduler::LightArrayRevolverScheduler;
 pub use self::api::settings::Settings;
 pub use self::api::timer_driver::TimerDriver;

@@ -1,17 +1,22 @@
 //! Whose a task is: in panic reports, with cancellables, with what `stop` hands back.
 
+use std::future::{self, Future};
 use std::panic::Location;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, SystemTime};
 
+use futures::{FutureExt as _, StreamExt};
+use lars_scheduler::backoff::BackoffPolicy;
 use lars_scheduler::call::Call;
+use lars_scheduler::delay_queue::DelayQueue;
+use lars_scheduler::future::FutureExt;
 use lars_scheduler::repeated_timer::RepeatedTimer;
 use lars_scheduler::scheduled_executor::ScheduledExecutor;
 use lars_scheduler::supervised::Supervision;
 use lars_scheduler::wall_clock::WallClockScheduler;
 use lars_scheduler::worker::Worker;
 use lars_scheduler::{
-    Builder, Executor, Inline, LightArrayRevolverScheduler, PanicIn, Periodic, Pool, Task,
+    Builder, Executor, Handle, Inline, LightArrayRevolverScheduler, PanicIn, Periodic, Pool, Task,
     TaskBody, TaskIdentity, TimerQuery,
 };
 
@@ -217,4 +222,82 @@ fn timers_of_systems_show_the_place_of_the_users_code() {
     // (The drain is the worker's, whichever task it is for.)
     assert_eq!(lines, [0, 2, 3, 4, 5, 8, 10, 13]);
     drop((refresh, job, at));
+}
+
+/// The lines of the pending timers' places, from the one that is due first.
+fn lines_of(timers: &Handle) -> Vec<u32> {
+    let listing = timers.list(TimerQuery::new()).wait();
+    let lines = listing.timers.iter().map(|timer| {
+        let place = timer.identity.place().unwrap();
+        assert_eq!(place.file(), file!());
+        place.line()
+    });
+    lines.collect()
+}
+
+fn poll_once(future: impl Future) {
+    assert!(future.now_or_never().is_none());
+}
+
+#[test]
+fn timers_of_futures_and_of_delay_queues_show_the_place_of_the_users_call() {
+    let time = builder().build_virtual().unwrap();
+    let queue = DelayQueue::with_clock({
+        let clock = time.handle();
+        move || clock.now()
+    });
+    queue.put((), 10 * SECOND).unwrap();
+    let policy = BackoffPolicy::builder().initial(9 * SECOND).build().unwrap();
+    let failing = || future::ready(Err::<(), ()>(()));
+    let first = line!() + 1;
+    let mut sleep = time.sleep(SECOND);
+    let mut until = time.sleep_until(time.now() + 2 * SECOND);
+    let mut timeout = time.timeout(3 * SECOND, future::pending::<()>());
+    let mut timeout_at = time.timeout_at(time.now() + 4 * SECOND, future::pending::<()>());
+    let mut after = time.after(5 * SECOND, future::pending::<()>());
+    let mut by_method = future::pending::<()>().timeout(&time, 6 * SECOND);
+    let mut interval_at = time.interval_at(time.now() + 7 * SECOND, SECOND).unwrap();
+    let mut interval = time.interval(8 * SECOND).unwrap();
+    let mut retry = Box::pin(time.retry(policy, failing));
+    let mut next = queue.next(&time);
+    assert!(interval.tick().now_or_never().is_some());
+    poll_once(&mut sleep);
+    poll_once(&mut until);
+    poll_once(&mut timeout);
+    poll_once(&mut timeout_at);
+    poll_once(&mut after);
+    poll_once(&mut by_method);
+    poll_once(interval_at.tick());
+    poll_once(interval.tick());
+    poll_once(&mut retry);
+    poll_once(&mut next);
+    assert_eq!(lines_of(&time), (first..first + 10).collect::<Vec<_>>());
+    drop(next);
+    let line = line!() + 1;
+    let mut items = queue.stream(&time);
+    poll_once(items.next());
+    assert_eq!(lines_of(&time).last(), Some(&line));
+    // It stays when the future is moved to another deadline, and polled by another task.
+    sleep.reset(11 * SECOND);
+    poll_once(&mut sleep);
+    assert_eq!(lines_of(&time).last(), Some(&first));
+}
+
+#[test]
+fn code_that_schedules_for_its_callers_passes_their_place_on() {
+    #[track_caller]
+    fn schedule_for_caller(timers: &Handle) {
+        let here = Location::caller();
+        let named = Task::new(|| ()).named("one").placed_at(here);
+        let _ = timers.schedule_once(SECOND, named).unwrap();
+        let _ = timers.schedule_once(2 * SECOND, Task::new(|| ()).placed_at(here)).unwrap();
+        let beat = Periodic::new(|| ()).placed_at(here);
+        let _ = timers.schedule_with_fixed_delay(3 * SECOND, SECOND, beat).unwrap();
+    }
+    let time = builder().build_virtual().unwrap();
+    let line = line!() + 1;
+    schedule_for_caller(&time);
+    assert_eq!(lines_of(&time), [line; 3]);
+    time.advance(3 * SECOND);
+    assert_eq!(lines_of(&time), [line], "the next run of the repeat");
 }

@@ -82,6 +82,25 @@ fn quantiles_are_those_since_the_last_report_and_the_rest_is_of_all() {
 }
 
 #[test]
+fn timers_that_wait_for_room_in_the_queue_of_the_pool_are_published() {
+    let builder = LightArrayRevolverScheduler::builder().pool_threads(1).pool_queue(1);
+    let scheduler = builder.build().unwrap();
+    let mut reporter = MetricsReporter::new(&scheduler, "orders");
+    let held = "lars_scheduler_timers_held_for_pool_total";
+    assert_eq!(published(&mut reporter)[held], 0.0);
+    let (release, hold) = std::sync::mpsc::channel::<()>();
+    scheduler.schedule_once(Duration::ZERO, move || drop(hold.recv())).unwrap();
+    for _ in 0..10 {
+        scheduler.schedule_once(Duration::ZERO, || ()).unwrap();
+    }
+    // One runs and one is in the queue; or two of those that come first wait for the thread.
+    while published(&mut reporter)[held] < 9.0 {
+        std::thread::yield_now();
+    }
+    drop(release);
+}
+
+#[test]
 fn the_table_in_the_docs_names_exactly_what_is_published() {
     let time = virtual_time();
     let values = published(&mut MetricsReporter::new(&time, "orders"));

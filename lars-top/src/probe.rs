@@ -10,8 +10,8 @@ use lars_scheduler::{
 use mini_actor::{Subscription, System, Undelivered};
 
 use crate::snapshot::{
-    Actor, Actors, Counts, Executor, Group, Letter, Level, Pending, Slow, Snapshot, Spread, Timer,
-    VERSION,
+    Actor, Actors, Counts, Executor, Group, Letter, Level, Pending, RunTime, Slow, Snapshot,
+    Spread, Timer, VERSION,
 };
 use crate::sync::{Arc, Mutex, now};
 use crate::threads;
@@ -258,6 +258,7 @@ impl Probe {
                 abandoned: metrics.abandoned_by_executor,
                 slow: metrics.slow_tasks,
                 pool_stalls: metrics.pool_stalls,
+                held_for_pool: metrics.held_for_pool,
                 wake_ups: metrics.wake_ups,
                 timer_memory: metrics.timer_memory as u64,
                 tick: nanos(self.timers.tick_duration()),
@@ -273,6 +274,7 @@ impl Probe {
             },
             pending,
             slow: self.slow.newest_first(),
+            run_times: run_times(&self.timers),
             actors: busiest.zip(self.system.as_ref()).map(|((age, busiest), watched)| {
                 let metrics = watched.system.metrics();
                 Actors {
@@ -283,6 +285,7 @@ impl Probe {
                     panicked: metrics.panicked,
                     restarts: metrics.restarts,
                     dead_letters: metrics.dead_letters,
+                    slow_receives: metrics.slow_receives,
                     busiest,
                     age,
                     letters: watched.letters.newest_first(),
@@ -369,6 +372,17 @@ fn pending_of(listing: Listing, took: u64) -> Pending {
         more_groups,
         next,
     }
+}
+
+fn run_times(timers: &Handle) -> Vec<RunTime> {
+    let times = timers.run_times().into_iter().take(GROUPS).map(|it| RunTime {
+        label: text(it.identity.label()),
+        place: place(&it.identity),
+        runs: it.runs,
+        total: nanos(it.total),
+        longest: nanos(it.longest),
+    });
+    times.collect()
 }
 
 fn spread(durations: &Durations) -> Spread {

@@ -30,6 +30,10 @@ pub struct Snapshot {
     /// The last tasks that were slow, the newest first, if the probe was given a
     /// [`SlowLog`](crate::SlowLog).
     pub slow: Vec<Slow>,
+    /// How long tasks ran, by whose they are, those with most time first; if the scheduler
+    /// [records](lars_scheduler::Builder::record_run_times) that.
+    #[serde(default)] // programs of earlier releases do not say
+    pub run_times: Vec<RunTime>,
     /// The actors, if the probe was given a system.
     pub actors: Option<Actors>,
     /// The threads of the process; on Linux only.
@@ -61,6 +65,9 @@ pub struct Counts {
     pub slow: u64,
     /// How often the pool was stalled.
     pub pool_stalls: u64,
+    /// Timers that were due and waited for room in the queue of the pool.
+    #[serde(default)] // programs of earlier releases do not say
+    pub held_for_pool: u64,
     /// Wake-ups of the timer thread.
     pub wake_ups: u64,
     /// Bytes held for timers.
@@ -174,6 +181,22 @@ pub struct Slow {
     pub others: u64,
 }
 
+/// How long tasks of one name or type, from one place, ran; see
+/// [`RunTime`](lars_scheduler::RunTime).
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct RunTime {
+    /// The name, or the type.
+    pub label: String,
+    /// The place of the call that scheduled them.
+    pub place: String,
+    /// How many have run.
+    pub runs: u64,
+    /// How long all of them took together.
+    pub total: u64,
+    /// How long the longest took.
+    pub longest: u64,
+}
+
 /// A system of actors.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Actors {
@@ -191,6 +214,9 @@ pub struct Actors {
     pub restarts: u64,
     /// Messages that reached nobody.
     pub dead_letters: u64,
+    /// Messages whose handler ran for too long.
+    #[serde(default)] // programs of earlier releases do not say
+    pub slow_receives: u64,
     /// The actors with the deepest mailboxes, the deepest first.
     pub busiest: Vec<Actor>,
     /// How long ago these were looked at.

@@ -1,7 +1,7 @@
 //! What a probe sees.
 #![allow(missing_docs)]
 
-use std::sync::mpsc::channel;
+use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use lars_scheduler::{LightArrayRevolverScheduler, Task};
@@ -128,6 +128,35 @@ fn a_snapshot_of_a_system_has_its_actors_and_dead_letters() {
     assert_eq!(actors.actors.unwrap().busiest[0].path, "/a1");
     system.close().unwrap();
     assert!(probe.snapshot().counts.stopped);
+}
+
+#[test]
+fn a_snapshot_counts_slow_messages_and_timers_that_wait_for_room_in_the_queue_of_the_pool() {
+    struct Blocks;
+    impl Actor for Blocks {
+        type Message = Receiver<()>;
+        fn receive(&mut self, gate: Receiver<()>, _: &mut Context<Self>) {
+            let _ = gate.recv();
+        }
+    }
+    let scheduler =
+        LightArrayRevolverScheduler::builder().pool_threads(1).pool_queue(1).build().unwrap();
+    let builder = ActorSystem::builder("shop").threads(1).on_scheduler(&scheduler);
+    let system = builder.slow_receive(Duration::from_nanos(1)).build().unwrap();
+    let probe = Probe::of_system(&system);
+    let actor = system.spawn("blocks", || Blocks).unwrap();
+    let (open, gate) = channel();
+    actor.tell(gate).unwrap();
+    let (release, hold) = channel::<()>();
+    scheduler.schedule_once(Duration::ZERO, move || drop(hold.recv())).unwrap();
+    for _ in 0..10 {
+        scheduler.schedule_once(Duration::ZERO, || ()).unwrap();
+    }
+    // One runs, one waits in the queue.
+    until(&probe, |it| it.counts.held_for_pool >= 9);
+    drop((open, release));
+    until(&probe, |it| it.actors.as_ref().unwrap().slow_receives > 0);
+    system.close().unwrap();
 }
 
 #[test]

@@ -49,6 +49,7 @@ fn the_overview_has_rates_of_the_last_interval_and_lateness_of_the_last_seconds(
     assert!(line(&screen, "< 100 µs").contains("66.7 %"), "{screen}");
     assert!(line(&screen, "< 10 ms").contains("33.3 %"), "{screen}");
     assert!(line(&screen, "pool stalls").contains(" 2"), "{screen}");
+    assert!(line(&screen, "held for the pool").contains("4,321"), "{screen}");
     assert!(screen.contains("request timeout"), "{screen}");
     assert!(screen.contains("level 0  8.00 ms a slot, 512 ms a turn   7 timers"), "{screen}");
 }
@@ -112,6 +113,23 @@ fn slow_tasks_say_how_long_they_ran_and_where() {
 }
 
 #[test]
+fn run_times_are_shown_by_whose_they_are_if_they_are_recorded() {
+    let mut app = app([snapshot(1)]);
+    app.turn_to(Page::Slow);
+    let screen = drawn(&app, 120, 30);
+    let reindex = line(&screen, "src/index.rs:3:3");
+    assert!(reindex.contains("2.00 s") && reindex.contains("500 ms"), "{screen}");
+    assert!(position(&screen, "src/index.rs:3") < position(&screen, "src/flush.rs:1"), "{screen}");
+    typed(&mut app, "s"); // by the longest run
+    let screen = drawn(&app, 120, 30);
+    assert!(position(&screen, "src/flush.rs:1") < position(&screen, "src/index.rs:3"), "{screen}");
+    let mut without = snapshot(2);
+    without.run_times.clear();
+    app.tell(News::Snapshot(Box::new(without)));
+    assert!(!drawn(&app, 120, 30).contains("How long tasks run"));
+}
+
+#[test]
 fn actors_are_listed_by_mailbox_with_the_last_dead_letters() {
     let mut with = snapshot(1);
     let mut app = app([with.clone()]);
@@ -127,6 +145,7 @@ fn actors_are_listed_by_mailbox_with_the_last_dead_letters() {
         system: "shop".to_owned(),
         alive: 3,
         dead_letters: 17,
+        slow_receives: 23,
         busiest: vec![actor("/orders/slow", 5_000, 0), actor("/orders/failing", 1, 9)],
         letters: vec![Letter {
             age: 2_000_000_000,
@@ -140,6 +159,7 @@ fn actors_are_listed_by_mailbox_with_the_last_dead_letters() {
     app.tell(News::Snapshot(Box::new(with)));
     let screen = drawn(&app, 100, 30);
     assert!(line(&screen, "system").contains("shop"), "{screen}");
+    assert!(line(&screen, "slow messages").contains("23"), "{screen}");
     assert!(line(&screen, "/orders/slow").contains("5,000"), "{screen}");
     assert!(position(&screen, "/orders/slow") < position(&screen, "/orders/failing"), "{screen}");
     let letter = line(&screen, "/gone");
@@ -163,6 +183,7 @@ fn threads_have_their_share_of_the_processors() {
     assert!(line(&screen, "lars-scheduler").contains("25.0 %"), "{screen}");
     assert!(line(&screen, "worker-0").contains("50.0 %"), "{screen}");
     assert!(line(&screen, "stalls").contains('2'), "{screen}");
+    assert!(line(&screen, "held for room in the queue").contains("4,321"), "{screen}");
     let pool = line(&screen, "pool threads 4");
     assert!(pool.contains("running 3") && pool.contains("queued 21"), "{screen}");
     assert!(pool.contains("busy with tasks 1.50") && pool.contains("p50 70.0 µs"), "{screen}");

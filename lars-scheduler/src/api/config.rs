@@ -59,6 +59,7 @@ pub struct Builder {
     slow_hook: Option<SlowHook>,
     pub(crate) on_thread_start: OnThreadStart,
     capture_spans: bool,
+    record_run_times: bool,
 }
 
 /// The settings that only the owner needs.
@@ -78,6 +79,7 @@ impl Builder {
             slow_hook: None,
             on_thread_start: OnThreadStart::default(),
             capture_spans: false,
+            record_run_times: false,
         }
     }
 
@@ -339,6 +341,19 @@ impl Builder {
         self
     }
 
+    /// Whether to record how long tasks run, by whose they are, for
+    /// [`Handle::run_times`](crate::Handle::run_times). Off by default.
+    ///
+    /// While it is on, the clock is read before each task rather than before each 32nd, and each
+    /// run is added up in a table, under a lock that threads rarely share. The table has an entry
+    /// for each type, place and name of a task that ever ran. Tasks that run together
+    /// ([`TaskBody::run_due`](crate::TaskBody::run_due)) are timed together, and the time counts
+    /// for the last of them. In virtual time nothing is recorded.
+    pub fn record_run_times(mut self, on: bool) -> Self {
+        self.record_run_times = on;
+        self
+    }
+
     /// Calls `hook` for every slow task, after it has run, on its thread. On the timer thread the
     /// hook itself holds up all timers. Slow tasks are counted and logged in any case. A hook that
     /// panics does no harm. See [`SlowTask`].
@@ -383,13 +398,15 @@ impl Builder {
         let (inline, on_pool) = (nanos(given.slow_inline), nanos(given.slow_on_pool));
         let mut slow = SlowTasks { inline, pool: on_pool, ..SlowTasks::default() };
         slow.hook = self.slow_hook;
+        let mut reporter = Reporter::new(self.panic_hook, slow);
+        reporter.times = self.record_run_times.then(Box::default);
         let settings = CheckedSettings {
             tick,
             coalesce: nanos(given.coalesce),
             lanes: LaneSettings { channels, wheel_after, tick, wheel_size },
             limit: given.max_pending,
             capture_spans: self.capture_spans,
-            reporter: Reporter::new(self.panic_hook, slow),
+            reporter,
         };
         let default = self.executor.unwrap_or_else(|| default_executor(&pool));
         let executors = Executors { default, pool };

@@ -12,7 +12,7 @@ use crate::base::durations::Durations;
 /// A name, what it counts, and how to read it.
 type Row<V> = (&'static str, Unit, &'static str, fn(&Metrics) -> V);
 
-const COUNTERS: [Row<u64>; 12] = [
+const COUNTERS: [Row<u64>; 13] = [
     ("lars_scheduler_timers_scheduled_total", Unit::Count, "Timers accepted", |m| m.scheduled),
     ("lars_scheduler_timers_fired_total", Unit::Count, "Timers that expired", |m| m.fired),
     ("lars_scheduler_timers_cancelled_total", Unit::Count, "Timers cancelled in time", |m| {
@@ -33,6 +33,12 @@ const COUNTERS: [Row<u64>; 12] = [
         m.slow_tasks
     }),
     ("lars_scheduler_pool_stalls_total", Unit::Count, "Stalls of the pool", |m| m.pool_stalls),
+    (
+        "lars_scheduler_timers_held_for_pool_total",
+        Unit::Count,
+        "Timers that were due and waited for room in the queue of the pool",
+        |m| m.held_for_pool,
+    ),
     ("lars_scheduler_wake_ups_total", Unit::Count, "Wake-ups of the timer thread", |m| m.wake_ups),
     ("lars_scheduler_restarts_total", Unit::Count, "Restarts of the timer thread", |m| m.restarts),
 ];

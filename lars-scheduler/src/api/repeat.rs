@@ -171,6 +171,13 @@ impl<F, C> Periodic<F, C> {
         self
     }
 
+    /// The place that the [`TaskIdentity`](crate::TaskIdentity) shows. See
+    /// [`Task::placed_at`](crate::Task::placed_at).
+    pub fn placed_at(mut self, place: &'static Location<'static>) -> Self {
+        self.label.place = Some(place);
+        self
+    }
+
     /// Gives the task the name of the system that it belongs to, and the place of the user's call.
     #[cfg(not(lars_loom))] // no model has systems
     pub(crate) fn labelled(mut self, system: impl Into<Label>) -> Self {

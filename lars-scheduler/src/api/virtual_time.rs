@@ -102,9 +102,11 @@ impl Builder {
     /// On `wasm32-unknown-unknown`, which has no clock, this reads none. ([`Handle::now`] panics
     /// there, because there is no way to make an `Instant`.)
     pub fn build_virtual(self) -> Result<VirtualTime, ConfigError> {
+        // Time stands still while a task runs.
+        let timed = self.record_run_times(false);
         // One channel, and no wheels but the driver's: the order of all calls is the order of the
         // intake.
-        let checked = self.check(VIRTUAL_TICK, 1, None, |_| DefaultExecutor::Inline)?;
+        let checked = timed.check(VIRTUAL_TICK, 1, None, |_| DefaultExecutor::Inline)?;
         // No thread sleeps, so there is nobody to wake.
         let turned = Turned::new(checked, Clock::manual(0), Alarm::None, true);
         let start = turned.core().clock.now();

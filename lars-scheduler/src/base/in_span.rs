@@ -3,7 +3,9 @@
 //! A log subscriber is foreign code. If it panics when a span is looked up, entered, left or
 //! closed, the task runs without the span, and nothing else happens.
 
+use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
 
 use tracing::Span;
 
@@ -54,29 +56,56 @@ impl<B: TaskBody> TaskBody for InSpan<B> {
 }
 
 /// A span that was captured.
-pub(crate) struct CapturedSpan(Option<Span>);
+#[derive(Debug)]
+pub struct CapturedSpan(Option<Span>);
 
 impl CapturedSpan {
     /// The span that the calling thread is in, if it is in one.
-    pub(crate) fn here() -> Self {
-        Self(contain(Span::current).ok())
+    pub fn here() -> Self {
+        Self(contain(Span::current).ok().filter(|span| !span.is_none()))
+    }
+
+    /// The same for those who need nothing if it is in none.
+    pub fn current() -> Option<Self> {
+        let here = Self::here();
+        here.0.is_some().then_some(here)
     }
 
     /// Runs `code` in the span. A panic of the code passes through.
-    pub(crate) fn run(&self, code: impl FnOnce()) {
-        let Some(span) = &self.0 else { return code() };
-        let entered = contain(|| span.enter()).ok();
-        if entered.is_none() {
+    pub fn run<R>(&self, code: impl FnOnce() -> R) -> R {
+        let entered = self.begin();
+        // Unwind safety: the panic goes on below.
+        let result = catch_unwind(AssertUnwindSafe(code));
+        if entered {
+            self.end();
+        }
+        result.unwrap_or_else(|payload| resume_unwind(payload))
+    }
+
+    /// Enters the span. `None` if that fails.
+    pub fn enter(self: Arc<Self>) -> Option<InsideSpan> {
+        self.begin().then(|| InsideSpan { span: self, _not_send: PhantomData })
+    }
+
+    /// Whether the span was entered, and is to be left.
+    fn begin(&self) -> bool {
+        let Some(span) = &self.0 else { return false };
+        let enter = || {
+            span.with_subscriber(|(id, subscriber)| subscriber.enter(id));
+        };
+        let entered = contain(enter).is_ok();
+        if !entered {
             // The subscriber may believe that it was.
+            self.end();
+        }
+        entered
+    }
+
+    fn end(&self) {
+        if let Some(span) = &self.0 {
             quietly(|| {
                 let _ = span.with_subscriber(|(id, subscriber)| subscriber.exit(id));
             });
-        }
-        // Unwind safety: the panic goes on below.
-        let result = catch_unwind(AssertUnwindSafe(code));
-        quietly(|| drop(entered));
-        if let Err(payload) = result {
-            resume_unwind(payload);
         }
     }
 }
@@ -84,5 +113,19 @@ impl CapturedSpan {
 impl Drop for CapturedSpan {
     fn drop(&mut self) {
         quietly(|| drop(self.0.take()));
+    }
+}
+
+/// While this exists, its thread is in a span.
+#[derive(Debug)]
+pub struct InsideSpan {
+    span: Arc<CapturedSpan>,
+    /// It is to be left by the thread that entered it.
+    _not_send: PhantomData<*const ()>,
+}
+
+impl Drop for InsideSpan {
+    fn drop(&mut self) {
+        self.span.end();
     }
 }

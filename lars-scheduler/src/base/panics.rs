@@ -8,6 +8,7 @@ use crate::base::clock::Clock;
 use crate::base::debug::debug_fields;
 use crate::base::identity::TaskIdentity;
 use crate::base::raw_task::Whose;
+use crate::base::run_times::RunTimes;
 use crate::base::runs::RunsByThread;
 use crate::base::slow::{RanOn, SlowTask, SlowTasks};
 use crate::sync::{AtomicU64, Ordering};
@@ -92,6 +93,8 @@ pub(crate) struct Reporter {
     pub(crate) slow: SlowTasks,
     /// Of the tasks that go to executors.
     pub(crate) runs: RunsByThread,
+    /// How long tasks ran, if that is asked for.
+    pub(crate) times: Option<Box<RunTimes>>,
     /// The scheduler's; none beside a scheduler.
     pub(crate) clock: Option<Clock>,
 }

@@ -271,6 +271,20 @@ impl Whose {
     }
 }
 
+impl Whose {
+    /// What tells it from those of other types, places and names. (One identity may have several,
+    /// because one type may have several tables.)
+    pub(crate) fn key(self) -> (usize, usize) {
+        let place = if self.table.keeps_place {
+            // SAFETY: the table says that `RawTask::new` wrote the place there.
+            unsafe { self.last_word.assume_init() }
+        } else {
+            None
+        };
+        (ptr::from_ref(self.table).addr(), place.map_or(0, |place| ptr::from_ref(place).addr()))
+    }
+}
+
 impl fmt::Debug for Whose {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.identity().fmt(f)

@@ -7,6 +7,7 @@ use crate::base::clock::Clock;
 use crate::base::debug::debug_fields;
 use crate::base::panics::Reporter;
 use crate::base::raw_task::{RawTask, Whose};
+use crate::base::run_times::RunTimes;
 use crate::base::runs::PoolThread;
 use crate::base::slow::RanOn;
 
@@ -170,7 +171,8 @@ impl RunClock {
         let now = before.max(clock.now());
         self.close(now, reporter);
         self.now = now;
-        let slow = now - before > LONG || self.careful > 0;
+        let each = self.careful > 0 || reporter.times.is_some();
+        let slow = now - before > LONG || each;
         self.careful = self.careful.saturating_sub(1);
         self.stride = if slow { 1 } else { (2 * self.stride).min(STRIDE) };
         self.left = self.stride;
@@ -192,18 +194,33 @@ impl RunClock {
             }
             None => RanOn::TimerThread,
         };
+        if let Some(times) = &reporter.times {
+            self.add_to(times, took);
+        }
         if took > reporter.slow.limit(on) {
             self.report(on, took, reporter);
         }
         self.noted = 0;
     }
 
+    /// What was noted since the last reading.
+    fn those_noted(&self) -> impl ExactSizeIterator<Item = (Whose, u64)> {
+        // SAFETY: `note` has written the first `noted` of them.
+        self.tasks[..self.noted.min(NOTED)].iter().map(|task| unsafe { task.assume_init() })
+    }
+
+    /// The clock is read for each task, so there is one; or there are several that run together.
+    #[cold]
+    fn add_to(&self, times: &RunTimes, took: u64) {
+        let tasks = self.those_noted();
+        let each = took / tasks.len() as u64;
+        tasks.for_each(|(whose, _)| times.add(whose, each));
+    }
+
     #[cold]
     fn report(&mut self, on: RanOn, took: u64, reporter: &Reporter) {
         self.careful = CAREFUL;
-        let tasks = self.tasks[..self.noted.min(NOTED)].iter();
-        // SAFETY: `note` has written the first `noted` of them.
-        let tasks: Vec<_> = tasks.map(|task| unsafe { task.assume_init() }).collect();
+        let tasks: Vec<_> = self.those_noted().collect();
         reporter.slow_task(on, took, &tasks);
     }
 }

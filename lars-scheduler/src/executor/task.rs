@@ -1,6 +1,6 @@
 //! Tasks: closures with options.
 
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
 use crate::base::debug::debug_fields;
@@ -225,6 +225,38 @@ impl<F, C> Task<F, C> {
     /// at most 65,536 of them.
     pub fn named(mut self, name: &'static str) -> Self {
         self.options.label.name = Some(name);
+        self
+    }
+
+    /// The place that the [`TaskIdentity`](crate::TaskIdentity) shows, instead of that of the call
+    /// that schedules the task: for code that schedules on behalf of its own callers.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_scheduler::{Cancellable, Handle, LightArrayRevolverScheduler, Refusal, Task};
+    /// use std::{panic::Location, time::Duration};
+    ///
+    /// struct Sessions(Handle);
+    ///
+    /// impl Sessions {
+    ///     #[track_caller]
+    ///     fn expire_in(&self, limit: Duration) -> Result<Cancellable, Refusal> {
+    ///         let task = Task::new(|| println!("expired")).placed_at(Location::caller());
+    ///         self.0.schedule_once(limit, task).map_err(|error| error.refusal().clone())
+    ///     }
+    /// }
+    ///
+    /// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+    /// let sessions = Sessions(time.handle());
+    /// let line = line!() + 1;
+    /// let timer = sessions.expire_in(Duration::from_secs(60))?;
+    /// assert_eq!(timer.identity().place().map(Location::line), Some(line));
+    /// # Ok(()) }
+    /// ```
+    pub fn placed_at(mut self, place: &'static Location<'static>) -> Self {
+        self.options.label.place = Some(place);
         self
     }
 

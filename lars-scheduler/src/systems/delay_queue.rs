@@ -313,6 +313,7 @@ impl<T> DelayQueue<T> {
     /// assert_eq!(end, Err(NextError::Closed));
     /// # Ok(()) }
     /// ```
+    #[track_caller]
     pub fn next(&self, handle: &Handle) -> Next<T> {
         Next::new(Arc::clone(&self.shared), handle.clone())
     }
@@ -341,6 +342,7 @@ impl<T> DelayQueue<T> {
     /// assert_eq!(futures::executor::block_on(items.take(2).collect::<Vec<_>>()), [Ok(1), Ok(2)]);
     /// # Ok(()) }
     /// ```
+    #[track_caller]
     pub fn stream(&self, handle: &Handle) -> Items<T> {
         Items::new(self.next(handle))
     }

@@ -102,16 +102,15 @@ impl Handle {
         self.has_passed(deadline)
     }
 
-    /// `schedule_at` for callers that have read the clock.
+    /// `schedule_at` for callers that have read the clock, and schedule for somebody else.
     #[inline]
     pub(crate) fn schedule_from<T: IntoTask>(
         &self,
-        now: Moment,
-        deadline: Moment,
+        (now, deadline): (Moment, Moment),
         task: T,
+        place: &'static Location<'static>,
     ) -> Result<Cancellable, Refusal> {
         let due = Deadline::at(now.0, deadline.0);
-        let place = Location::caller();
         self.schedule_with((now.0, due), task, place).map_err(|refused| refused.refusal().clone())
     }
 

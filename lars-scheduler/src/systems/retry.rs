@@ -98,6 +98,7 @@ impl Handle {
     /// assert_eq!(time.elapsed(), Duration::from_secs(1 + 2 + 4));
     /// # Ok(()) }
     /// ```
+    #[track_caller]
     pub fn retry<Op, Work>(&self, backoff: impl Into<Backoff>, operation: Op) -> Retry<Op, Work>
     where
         Op: FnMut() -> Work,

@@ -15,6 +15,7 @@
 //! ```
 
 use std::cell::Cell;
+use std::panic::Location;
 use std::task::Waker;
 
 use crate::sync::thread_slot;
@@ -73,8 +74,9 @@ impl WakeTimer {
         self.wakes.is_of(waker) && self.timer.is_pending()
     }
 
-    /// Makes sure that `waker` is woken at `deadline`, by the timer in `place` or a new one. A
-    /// timer in `place` has this deadline already: [`move_to`](Self::move_to) moves it.
+    /// Makes sure that `waker` is woken at a deadline, by the timer in `place` or a new one. A timer
+    /// in `place` has this deadline already: [`move_to`](Self::move_to) moves it. `due` is a
+    /// reading of the clock, and the deadline. The timer belongs to the call at `made_at`.
     ///
     /// # Errors
     ///
@@ -84,7 +86,8 @@ impl WakeTimer {
         place: &mut Option<Self>,
         waker: &Waker,
         handle: &Handle,
-        (now, deadline): (Moment, Moment),
+        due: (Moment, Moment),
+        made_at: &'static Location<'static>,
     ) -> Result<(), Refusal> {
         if place.as_ref().is_some_and(|timer| timer.will_wake(waker)) {
             return Ok(());
@@ -97,7 +100,7 @@ impl WakeTimer {
         // Inline: to wake is all that it does.
         let ring = Ring { waker: Cell::new(Some(copy)), thread: thread_slot() };
         let task = Task::new(ring).inline();
-        let timer = handle.schedule_from(now, deadline, task)?;
+        let timer = handle.schedule_from(due, task, made_at)?;
         *place = Some(Self { timer, wakes });
         Ok(())
     }

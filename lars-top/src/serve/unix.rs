@@ -66,7 +66,7 @@ pub struct Server {
 ///
 /// let scheduler = LightArrayRevolverScheduler::new()?;
 /// let path = std::env::temp_dir().join(format!("my-server-{}.lars", std::process::id()));
-/// let server = serve(&path, Probe::new(scheduler.handle()))?; // $ lars-top /tmp/my-server-17.lars
+/// let server = serve(&path, Probe::new(scheduler.handle()))?; // $ lars-top PATH
 /// assert_eq!(server.path(), path);
 /// drop(server);
 /// assert!(!path.exists());

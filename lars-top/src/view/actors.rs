@@ -38,6 +38,7 @@ fn lines(app: &App, actors: &Actors) -> Vec<Line<'static>> {
     let second = [
         part("panics", grouped(actors.panicked)),
         part(" restarts", grouped(actors.restarts)),
+        part(" slow messages", grouped(actors.slow_receives)),
         part(" dead letters", grouped(actors.dead_letters)),
         part(" now", format!("{}/s", short(rates.dead_letters))),
     ];

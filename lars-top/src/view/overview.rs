@@ -184,6 +184,7 @@ fn trouble_lines(snapshot: &Snapshot) -> Vec<Line<'static>> {
         line("slow tasks", counts.slow, WARN),
         line("waiting for a thread", snapshot.executor.queued, ACCENT),
         line("pool stalls", counts.pool_stalls, BAD),
+        line("held for the pool", counts.held_for_pool, WARN),
         line("panics", counts.panicked, WARN),
         line("refused", counts.refused, WARN),
         line("rejected by executor", counts.rejected, BAD),
@@ -192,6 +193,7 @@ fn trouble_lines(snapshot: &Snapshot) -> Vec<Line<'static>> {
     if let Some(actors) = &snapshot.actors {
         let deepest = actors.busiest.first().map_or(0, |actor| actor.depth);
         lines.extend([
+            line("slow messages", actors.slow_receives, WARN),
             line("dead letters", actors.dead_letters, WARN),
             line("panics of actors", actors.panicked, WARN),
             line("deepest mailbox", deepest, ACCENT),

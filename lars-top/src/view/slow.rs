@@ -1,16 +1,26 @@
-//! Tasks that ran for too long.
+//! Tasks that ran for too long, and how long tasks run, by whose they are.
 
 use ratatui::Frame;
-use ratatui::layout::{Constraint, Rect};
+use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Style, Stylize};
 use ratatui::widgets::{Paragraph, Row};
 
 use super::{BAD, FAINT, block, table};
 use crate::app::{App, Order};
-use crate::snapshot::{Slow, Snapshot};
+use crate::snapshot::{RunTime, Slow, Snapshot};
 use crate::text::{grouped, tail, time};
 
 pub(super) fn draw(app: &App, frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot) {
+    if snapshot.run_times.is_empty() {
+        return draw_last(app, frame, area, snapshot);
+    }
+    let halves = [Constraint::Fill(1), Constraint::Fill(1)];
+    let [above, below] = Layout::vertical(halves).areas(area);
+    draw_last(app, frame, above, snapshot);
+    draw_times(app, frame, below, snapshot);
+}
+
+fn draw_last(app: &App, frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot) {
     let title = format!("{} tasks were slow; the last of them", grouped(snapshot.counts.slow));
     if snapshot.slow.is_empty() {
         let text = match snapshot.counts.slow {
@@ -57,4 +67,39 @@ pub(super) fn draw(app: &App, frame: &mut Frame<'_>, area: Rect, snapshot: &Snap
         table(titles, widths, rows, app.controls.scrolled).block(block(&title)),
         area,
     );
+}
+
+fn draw_times(app: &App, frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot) {
+    let taken = |it: &&RunTime| app.controls.takes(&[&it.label, &it.place]);
+    let mut times: Vec<&RunTime> = snapshot.run_times.iter().filter(taken).collect();
+    match app.order() {
+        Some(Order::RunTime) => times.sort_by_key(|it| std::cmp::Reverse(it.longest)),
+        Some(Order::Name) => times.sort_by(|one, other| one.label.cmp(&other.label)),
+        _ => {}
+    }
+    let room = usize::from(area.width).saturating_sub(4 * 11 + 12);
+    let (whose, place) = (room / 2, room - room / 2);
+    let row = |it: &&RunTime| {
+        Row::new([
+            format!("{:>11}", grouped(it.runs)),
+            format!("{:>11}", time(it.total)),
+            format!("{:>11}", time(it.total / it.runs.max(1))),
+            format!("{:>11}", time(it.longest)),
+            tail(&it.label, whose),
+            tail(&it.place, place),
+        ])
+    };
+    let widths = [
+        Constraint::Length(11),
+        Constraint::Length(11),
+        Constraint::Length(11),
+        Constraint::Length(11),
+        Constraint::Length(whose as u16),
+        Constraint::Fill(1),
+    ];
+    let titles =
+        ["       runs", "   together", "       mean", "    longest", "task", "scheduled at"];
+    let rows = times.iter().map(row).collect();
+    let title = "How long tasks run, those with most time first";
+    frame.render_widget(table(titles, widths, rows, 0).block(block(title)), area);
 }

@@ -74,6 +74,7 @@ fn executor(app: &App, snapshot: &Snapshot) -> Vec<Line<'static>> {
     ];
     let troubles = [
         bad("stalls", counts.pool_stalls),
+        bad("held for room in the queue", counts.held_for_pool),
         bad("rejected", counts.rejected),
         bad("dropped", counts.abandoned),
     ];

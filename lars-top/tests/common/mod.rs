@@ -3,7 +3,7 @@
 
 use crossterm::event::{KeyCode, KeyEvent};
 use lars_top::snapshot::{
-    Counts, Executor, Group, Level, Pending, Slow, Spread, Thread, Timer, VERSION,
+    Counts, Executor, Group, Level, Pending, RunTime, Slow, Spread, Thread, Timer, VERSION,
 };
 use lars_top::{App, Flow, Snapshot};
 use ratatui::Terminal;
@@ -35,6 +35,7 @@ pub fn snapshot(seconds: u64) -> Snapshot {
             cancelled: 17_655,
             pending: 12_345,
             pool_stalls: 2,
+            held_for_pool: 4_321,
             slow: 5,
             tick: 1_000_000,
             ..Counts::default()
@@ -72,6 +73,22 @@ pub fn snapshot(seconds: u64) -> Snapshot {
             run_time: 35_000_000,
             others: 2,
         }],
+        run_times: vec![
+            RunTime {
+                label: "reindex".to_owned(),
+                place: "src/index.rs:3:3".to_owned(),
+                runs: 4,
+                total: 2 * SECOND,
+                longest: SECOND,
+            },
+            RunTime {
+                label: "flush".to_owned(),
+                place: "src/flush.rs:1:1".to_owned(),
+                runs: 1_000,
+                total: SECOND,
+                longest: 1_500_000_000,
+            },
+        ],
         actors: None,
         threads: vec![thread(1, "lars-scheduler"), thread(2, "worker-0")],
     }

@@ -1,7 +1,7 @@
 //! Consumers that are futures.
 
 use std::future::Future;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -73,14 +73,18 @@ pub enum NextError {
 pub struct Next<T> {
     consumer: Consumer<T>,
     handle: Handle,
+    /// Of the call that made it.
+    place: &'static Location<'static>,
     /// Has a timer while the future leads.
     timer: Option<WakeTimer>,
     leads: bool,
 }
 
 impl<T> Next<T> {
+    #[track_caller]
     pub(super) fn new(queue: Arc<SharedQueue<T>>, handle: Handle) -> Self {
-        Self { consumer: Consumer::new(queue), handle, timer: None, leads: false }
+        let (consumer, place) = (Consumer::new(queue), Location::caller());
+        Self { consumer, handle, place, timer: None, leads: false }
     }
 
     fn look(&mut self, waker: &Waker) -> Poll<Result<T, NextError>> {
@@ -94,7 +98,7 @@ impl<T> Next<T> {
                 self.leads = true;
                 let now = self.handle.moment();
                 let due = (now, now.after(remaining));
-                match WakeTimer::set(&mut self.timer, waker, &self.handle, due) {
+                match WakeTimer::set(&mut self.timer, waker, &self.handle, due, self.place) {
                     Ok(()) => Poll::Pending,
                     Err(refusal) => {
                         self.leave();

@@ -32,6 +32,7 @@ impl Handle {
     /// assert_eq!(time.block_on(work)?, Ok(minute));
     /// # Ok(()) }
     /// ```
+    #[track_caller]
     pub fn after<F: IntoFuture>(&self, delay: Duration, work: F) -> After<F::IntoFuture> {
         After { sleep: self.sleep(delay), work: work.into_future() }
     }

@@ -30,16 +30,19 @@ use crate::Handle;
 /// ```
 pub trait FutureExt: Future + Sized {
     /// Limits this future to `limit`, counted from this call. See [`Handle::timeout`].
+    #[track_caller]
     fn timeout(self, timers: &Handle, limit: Duration) -> Timeout<Self> {
         timers.timeout(limit, self)
     }
 
     /// Limits this future to the time until `deadline`. See [`Handle::timeout_at`].
+    #[track_caller]
     fn timeout_at(self, timers: &Handle, deadline: Instant) -> Timeout<Self> {
         timers.timeout_at(deadline, self)
     }
 
     /// Starts this future when `delay` has passed, counted from this call. See [`Handle::after`].
+    #[track_caller]
     fn after(self, timers: &Handle, delay: Duration) -> After<Self> {
         timers.after(delay, self)
     }

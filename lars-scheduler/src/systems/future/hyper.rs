@@ -1,6 +1,7 @@
 //! Timers for hyper.
 
 use std::future::Future;
+use std::panic::Location;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -35,22 +36,25 @@ use crate::Handle;
 #[derive(Debug, Clone)]
 pub struct HyperTimer {
     handle: Handle,
+    /// Of the call that made it: hyper schedules on its behalf.
+    place: &'static Location<'static>,
 }
 
 impl HyperTimer {
     /// Timers of this scheduler.
+    #[track_caller]
     pub fn new(handle: &Handle) -> Self {
-        Self { handle: handle.clone() }
+        Self { handle: handle.clone(), place: Location::caller() }
     }
 }
 
 impl Timer for HyperTimer {
     fn sleep(&self, duration: Duration) -> Pin<Box<dyn Sleep>> {
-        Box::pin(WithoutResult(self.handle.sleep(duration)))
+        Box::pin(WithoutResult(self.handle.sleep(duration).placed_at(self.place)))
     }
 
     fn sleep_until(&self, deadline: Instant) -> Pin<Box<dyn Sleep>> {
-        Box::pin(WithoutResult(self.handle.sleep_until(deadline)))
+        Box::pin(WithoutResult(self.handle.sleep_until(deadline).placed_at(self.place)))
     }
 
     fn now(&self) -> Instant {

@@ -45,6 +45,7 @@ impl Handle {
     /// })?
     /// # }
     /// ```
+    #[track_caller]
     pub fn interval(&self, period: Duration) -> Result<Interval, Refusal> {
         self.interval_at(self.now(), period)
     }
@@ -56,6 +57,7 @@ impl Handle {
     /// # Errors
     ///
     /// As for [`interval`](Self::interval).
+    #[track_caller]
     pub fn interval_at(&self, start: Instant, period: Duration) -> Result<Interval, Refusal> {
         check_period(period)?;
         let missed = MissedTickBehavior::default();

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::panic::Location;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -40,6 +41,7 @@ impl Handle {
     /// })
     /// # }
     /// ```
+    #[track_caller]
     pub fn sleep(&self, delay: Duration) -> Sleep {
         let at = self.moment().after(delay);
         Sleep::new(self.clone(), self.due_at(at), at)
@@ -64,12 +66,14 @@ impl Handle {
     /// assert_eq!(time.now(), noon);
     /// # Ok(()) }
     /// ```
+    #[track_caller]
     pub fn sleep_until(&self, deadline: Instant) -> Sleep {
         self.sleep_until_due(WhenDue::At(deadline))
     }
 }
 
 impl Handle {
+    #[track_caller]
     pub(crate) fn sleep_until_due(&self, due: WhenDue) -> Sleep {
         Sleep::new(self.clone(), due, self.moment_of_due(due))
     }
@@ -135,6 +139,8 @@ pub struct Sleep {
     pub(super) deadline: WhenDue,
     /// The same in the scheduler's time.
     at: Moment,
+    /// Of the call that made it.
+    place: &'static Location<'static>,
     /// Present from the first poll that had to wait.
     timer: Option<WakeTimer>,
     /// How it ended: with its deadline, or too soon.
@@ -143,8 +149,15 @@ pub struct Sleep {
 
 impl Sleep {
     #[inline]
+    #[track_caller]
     fn new(handle: Handle, deadline: WhenDue, at: Moment) -> Self {
-        Self { handle, deadline, at, timer: None, outcome: None }
+        Self { handle, deadline, at, place: Location::caller(), timer: None, outcome: None }
+    }
+
+    /// The sleep of a call at this place.
+    #[cfg(any(feature = "hyper", feature = "tower"))]
+    pub(super) fn placed_at(self, place: &'static Location<'static>) -> Self {
+        Self { place, ..self }
     }
 
     /// When it is ready; `None` if that is later than what the platform's clock can express.
@@ -255,7 +268,8 @@ impl Sleep {
             Ok(deadline) => return self.end(Ok(deadline)),
             Err(now) => now,
         };
-        match WakeTimer::set(&mut self.timer, context.waker(), &self.handle, (now, self.at)) {
+        let (due, waker) = ((now, self.at), context.waker());
+        match WakeTimer::set(&mut self.timer, waker, &self.handle, due, self.place) {
             Ok(()) => Poll::Pending,
             // The time may have come meanwhile; then there is no need for a timer.
             Err(refusal) => {

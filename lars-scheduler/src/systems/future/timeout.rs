@@ -36,6 +36,7 @@ impl Handle {
     /// });
     /// # Ok(()) }
     /// ```
+    #[track_caller]
     pub fn timeout<F: IntoFuture>(&self, limit: Duration, work: F) -> Timeout<F::IntoFuture> {
         Timeout { work: work.into_future(), sleep: self.sleep(limit) }
     }
@@ -64,6 +65,7 @@ impl Handle {
     /// assert_eq!(time.now(), deadline);
     /// # Ok(()) }
     /// ```
+    #[track_caller]
     pub fn timeout_at<F: IntoFuture>(&self, deadline: Instant, work: F) -> Timeout<F::IntoFuture> {
         Timeout { work: work.into_future(), sleep: self.sleep_until(deadline) }
     }
@@ -126,6 +128,12 @@ pin_project! {
 }
 
 impl<F> Timeout<F> {
+    /// The timeout of a call at this place.
+    #[cfg(feature = "tower")]
+    pub(super) fn placed_at(self, place: &'static std::panic::Location<'static>) -> Self {
+        Self { sleep: self.sleep.placed_at(place), ..self }
+    }
+
     /// When the time is over; `None` if that is later than what the platform's clock can express.
     pub fn deadline(&self) -> Option<Instant> {
         self.sleep.deadline()

@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::future::Future;
+use std::panic::Location;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -50,12 +51,15 @@ type BoxError = Box<dyn Error + Send + Sync>;
 pub struct TimeoutLayer {
     handle: Handle,
     limit: Duration,
+    /// Of the call that made it: services schedule on its behalf.
+    place: &'static Location<'static>,
 }
 
 impl TimeoutLayer {
     /// Limits each request to `limit`, counted from its call, by the timers of this scheduler.
+    #[track_caller]
     pub fn new(handle: &Handle, limit: Duration) -> Self {
-        Self { handle: handle.clone(), limit }
+        Self { handle: handle.clone(), limit, place: Location::caller() }
     }
 }
 
@@ -87,8 +91,9 @@ where
     }
 
     fn call(&mut self, request: Request) -> Self::Future {
-        let TimeoutLayer { handle, limit } = &self.layer;
-        LimitedRequest { request: handle.timeout(*limit, self.inner.call(request)) }
+        let TimeoutLayer { handle, limit, place } = &self.layer;
+        let request = handle.timeout(*limit, self.inner.call(request));
+        LimitedRequest { request: request.placed_at(place) }
     }
 }
 
