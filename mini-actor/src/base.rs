@@ -15,6 +15,7 @@ macro_rules! show {
 pub(crate) mod panics;
 pub(crate) mod slow_receive;
 pub(crate) mod stop_reason;
+pub(crate) mod threads;
 
 pub(crate) mod supervision;
 

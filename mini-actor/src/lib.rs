@@ -44,6 +44,7 @@ pub use self::base::error::{AskError, BuildError, SendError, SpawnError, StashFu
 pub use self::base::slow_receive::SlowReceive;
 pub use self::base::stop_reason::{StopReason, Terminated};
 pub use self::base::supervision::{Directive, Failure, Panic, Supervision};
+pub use self::base::threads::{ThreadKind, ThreadStart};
 pub use self::cell::dead_letters::{DeadLetter, Subscription, Undelivered};
 pub use self::cell::registry::SystemMetrics;
 pub use self::mailbox::overflow::Overflow;
@@ -54,6 +55,9 @@ pub use self::refs::ask::{Ask, Reply};
 pub use self::refs::sends::Scheduler;
 pub use self::refs::system::{ActorLoad, System};
 pub use self::system::close::{CloseError, ClosePolicy, CloseReport};
+#[cfg(feature = "metrics")]
+#[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
+pub use self::system::metrics_reporter::MetricsReporter;
 pub use self::system::owner::{ActorSystem, Builder};
 pub use self::system::settings::Settings;
 pub use lars_scheduler::backoff;

@@ -15,6 +15,7 @@
 use lars_scheduler::panics::{contain, quietly};
 use lars_scheduler::{Cancellable, TaskBody};
 use std::collections::VecDeque;
+use std::panic::Location;
 
 use crate::actor::context::{Actor, Context};
 use crate::base::stop_reason::{StopReason, Terminated};
@@ -197,6 +198,7 @@ impl<A: Actor> Incarnations<A> {
             *kept = A::keep(&message).map(Box::new);
             actor.receive(message, ctx);
         });
+        turn.leave();
         // Even if the handler panicked: the actor may resume.
         if counts {
             self.ctx.heard();
@@ -210,14 +212,20 @@ impl<A: Actor> Incarnations<A> {
     fn next(&mut self, turn: &TurnOf<'_, A>) -> bool {
         if matches!(self.phase, Phase::Ending { .. }) {
             let left = turn.pop();
-            return left.map(|message| turn.cell().bury(Undelivered::Stopped, message)).is_some();
+            let buried = left.map(|message| turn.cell().bury(Undelivered::Stopped, message));
+            turn.leave();
+            return buried.is_some();
         }
         if let Some(panic) = self.escalated.pop_front() {
             self.failed(turn.cell(), panic, None);
             return true;
         }
         if self.ctx.has_unstashed() {
-            return self.receive_with(turn, true, Context::next_unstashed);
+            return self.receive_with(turn, true, |ctx| {
+                let (message, span) = ctx.next_unstashed()?;
+                turn.enter(span);
+                Some(message)
+            });
         }
         if let Some((at, _)) = self.due.front()
             && *at <= turn.position()
@@ -234,7 +242,11 @@ impl<A: Actor> Incarnations<A> {
         let cell = turn.cell();
         match due {
             Due::Tick(generation) => {
-                self.receive_with(turn, false, |ctx| ctx.timers().take(generation));
+                self.receive_with(turn, false, |ctx| {
+                    // Before it is taken: it may be the last of its timer.
+                    turn.enter(ctx.timers().span(generation));
+                    ctx.timers().take(generation)
+                });
                 self.ctx.timers().handled(generation);
             }
             Due::Quiet { generation, fired } => {
@@ -402,7 +414,8 @@ impl<A: Actor> Incarnations<A> {
             if !pause.is_zero() && self.stop.is_none() {
                 let revive = Revive { cell: Arc::clone(cell), number: supervised.revival };
                 // If it is refused, the actor does not wait.
-                supervised.pause = cell.registry.arm_for(&cell.path, pause, revive);
+                let place = Location::caller();
+                supervised.pause = cell.registry.arm_for(&cell.path, pause, revive, place);
                 if supervised.pause.is_some() {
                     self.phase = Phase::Paused;
                 }
@@ -530,7 +543,7 @@ impl<A: Actor> Incarnations<A> {
         // What the hook may have started.
         self.ctx.end_timers();
         self.ctx.unstash_all();
-        while let Some(message) = self.ctx.next_unstashed() {
+        while let Some((message, _)) = self.ctx.next_unstashed() {
             cell.bury(Undelivered::Stopped, message);
         }
         let factory = std::mem::replace(&mut self.factory, Factory::Once(None));

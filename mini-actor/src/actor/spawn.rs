@@ -264,7 +264,9 @@ fn make<A: Actor>(
     if wants_thread {
         // A thread is not started for a name that is taken.
         registry.reserve(&path)?;
-        let pool = Pool::start_own(&format!("{}{path}", registry.name)).map_err(|error| {
+        let name = format!("{}{path}", registry.name);
+        let on_start = registry.rules.on_thread_start.lock().clone();
+        let pool = Pool::start_own(&name, &on_start).map_err(|error| {
             registry.give_up(&path);
             SpawnError::Thread(error.to_string())
         })?;

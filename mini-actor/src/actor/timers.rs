@@ -8,14 +8,17 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
+use std::panic::Location;
 use std::time::{Duration, Instant};
 
 use lars_scheduler::panics::contain;
 use lars_scheduler::{Cancellable, Handle, MissedTickBehavior, Refusal, TaskBody};
 
 use crate::base::supervision::{Directive, Panic};
-use crate::cell::home::Cell;
+use crate::cell::home::{Cell, told_here};
+use crate::cell::registry::Place;
 use crate::cell::signal::{Due, Signal};
+use crate::mailbox::block::Told;
 use crate::sync::Arc;
 
 /// What a timer is known by in its actor: a name, a number, or both. A name alone, a number alone
@@ -122,6 +125,10 @@ struct Timer<M> {
     nominal: Option<Instant>,
     /// The pending timer; of a fixed delay that is just being received, none.
     armed: Option<Cancellable>,
+    /// Of the call that started it.
+    place: Place,
+    /// The span of that call, if the system captures spans.
+    span: Option<Told>,
 }
 
 /// A timer of an actor that is active. From [`Timers::pending`].
@@ -219,6 +226,7 @@ impl<M: Send + 'static> Timers<M> {
     /// # Errors
     ///
     /// [`Refusal::Stopped`] while the system is being closed. The message is dropped.
+    #[track_caller]
     pub fn start_single(
         &mut self,
         key: impl Into<TimerKey>,
@@ -236,6 +244,7 @@ impl<M: Send + 'static> Timers<M> {
     ///
     /// [`Refusal::Period`] for a `delay` of zero, which leaves the timers as they are;
     /// [`Refusal::Stopped`] while the system is being closed.
+    #[track_caller]
     pub fn start_with_fixed_delay(
         &mut self,
         key: impl Into<TimerKey>,
@@ -257,6 +266,7 @@ impl<M: Send + 'static> Timers<M> {
     ///
     /// [`Refusal::Period`] for an `interval` of zero, which leaves the timers as they are;
     /// [`Refusal::Stopped`] while the system is being closed.
+    #[track_caller]
     pub fn start_at_fixed_rate(
         &mut self,
         key: impl Into<TimerKey>,
@@ -281,6 +291,7 @@ impl<M: Send + 'static> Timers<M> {
     /// # Errors
     ///
     /// As for [`start_at_fixed_rate`](Self::start_at_fixed_rate).
+    #[track_caller]
     pub fn start_at_fixed_rate_missed(
         &mut self,
         key: impl Into<TimerKey>,
@@ -367,6 +378,7 @@ impl<M: Send + 'static> Timers<M> {
         }
     }
 
+    #[track_caller]
     fn start(
         &mut self,
         key: TimerKey,
@@ -377,11 +389,14 @@ impl<M: Send + 'static> Timers<M> {
         let generation = self.next;
         self.next += 1;
         let nominal = self.handle().now().checked_add(initial);
-        let armed = Some(self.cell.registry.arm(initial, self.due(generation))?);
+        let place = Location::caller();
+        let armed = Some(self.cell.registry.arm(initial, self.due(generation), place)?);
         if let Some(old) = self.generations.insert(key.clone(), generation) {
             self.forget(old);
         }
-        self.timers.insert(generation, Timer { key, source, rule, nominal, armed });
+        let span = self.cell.mailbox.has_spans().then(told_here).flatten();
+        let timer = Timer { key, source, rule, nominal, armed, place, span };
+        self.timers.insert(generation, timer);
         Ok(())
     }
 
@@ -392,13 +407,13 @@ impl<M: Send + 'static> Timers<M> {
     /// Arms a periodic timer again. If there is no place for it, its key ends now, and the rest
     /// when its last message has been handled.
     fn arm(&mut self, generation: u64, delay: Duration) {
-        let cell = &self.cell;
-        let armed = cell.registry.arm_for(&cell.path, delay, self.due(generation));
+        let due = self.due(generation);
         if let Some(timer) = self.timers.get_mut(&generation) {
-            if armed.is_none() {
+            let cell = &self.cell;
+            timer.armed = cell.registry.arm_for(&cell.path, delay, due, timer.place);
+            if timer.armed.is_none() {
                 self.generations.remove(&timer.key);
             }
-            timer.armed = armed;
         }
     }
 
@@ -418,6 +433,11 @@ impl<M: Send + 'static> Timers<M> {
             let panic = Panic { path: Arc::clone(&self.cell.path), message };
             self.cell.registry.panicked(&panic, Directive::Resume);
         }
+    }
+
+    /// The span in which the message of this generation is to be received.
+    pub(crate) fn span(&self, generation: u64) -> Option<Told> {
+        self.timers.get(&generation)?.span.clone()
     }
 
     /// A timer of this generation is due: its message, if it is still wanted.

@@ -3,8 +3,11 @@
 
 use std::any::{Any, type_name};
 use std::borrow::Borrow;
+use std::cell;
 use std::panic::resume_unwind;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+use lars_scheduler::in_span::{CapturedSpan, InsideSpan};
 
 use crate::base::error::Unsendable;
 use crate::base::panics::guard;
@@ -17,7 +20,7 @@ use crate::dispatcher::watch::{Note, Reports};
 use crate::dispatcher::workers::{
     Activate, Dispatcher, Inside, Mapping, Tally, Task, is_shared_thread, with_watch,
 };
-use crate::mailbox::block::Parcel;
+use crate::mailbox::block::{Parcel, Told};
 use crate::mailbox::overflow::{Capacity, Overflow};
 use crate::mailbox::queue::{Mailbox, Refused, Sent, Unsent};
 use crate::sync::plain::{AtomicU64, StaticU64};
@@ -57,6 +60,8 @@ pub(crate) const NEVER: u32 = u32::MAX;
 pub(crate) struct Turn<'a, M> {
     cell: &'a Arc<Cell<M>>,
     tally: &'a Tally,
+    /// The span of the message that is received, if it has one.
+    inside: cell::Cell<Option<InsideSpan>>,
 }
 
 impl<'a, M> Turn<'a, M> {
@@ -64,17 +69,36 @@ impl<'a, M> Turn<'a, M> {
     ///
     /// The caller is the cell's one activation, as long as this exists.
     unsafe fn new(cell: &'a Arc<Cell<M>>) -> Self {
-        Self { cell, tally: cell.dispatcher.tally() }
+        Self { cell, tally: cell.dispatcher.tally(), inside: cell::Cell::new(None) }
     }
 
     pub(crate) fn cell(&self) -> &'a Arc<Cell<M>> {
         self.cell
     }
 
+    /// Takes the next message out, and enters its span, which is then to be [left](Self::leave).
     #[inline]
     pub(crate) fn pop(&self) -> Option<M> {
+        let mut span = None;
         // SAFETY: a turn exists inside the one activation only.
-        unsafe { self.cell.mailbox.pop() }
+        let message = unsafe { self.cell.mailbox.pop_in(&mut span) };
+        if span.is_some() {
+            self.enter(span);
+        }
+        message
+    }
+
+    /// Enters the span of a message that is about to be received, if it has one. It is then to be
+    /// [left](Self::leave).
+    #[cold]
+    pub(crate) fn enter(&self, span: Option<Told>) {
+        self.inside.set(span.and_then(CapturedSpan::enter));
+    }
+
+    /// The message has been received.
+    #[inline]
+    pub(crate) fn leave(&self) {
+        self.inside.take();
     }
 
     /// Counts a message as received.
@@ -90,12 +114,15 @@ impl<'a, M> Turn<'a, M> {
     /// never if nobody watches it.
     #[inline]
     pub(crate) fn begin_watch(&self) -> u32 {
-        let registry = &self.cell.registry;
-        let Some(limit) = registry.rules.slow_receive.filter(|_| !self.cell.pinned) else {
+        if !self.cell.watched {
             return NEVER;
-        };
+        }
         let note = Note { actor: self.cell.id, message_type: type_name::<M>, calls: 0 };
-        let reports = || (limit, Arc::downgrade(registry) as Weak<dyn Reports>);
+        let registry = &self.cell.registry;
+        let reports = || {
+            let limit = registry.rules.slow_receive.unwrap_or(Duration::MAX);
+            (limit, Arc::downgrade(registry) as Weak<dyn Reports>)
+        };
         with_watch(|watch| watch.begin(note, reports)).unwrap_or(NEVER)
     }
 
@@ -133,6 +160,8 @@ pub(crate) struct Cell<M> {
     dispatcher: Dispatcher,
     /// Whether the dispatcher is this actor's own.
     pinned: bool,
+    /// Whether messages that take too long are reported.
+    watched: bool,
     /// Touched by the one activation only.
     life: UnsafeCell<Option<Box<dyn Life<M>>>>,
 }
@@ -165,10 +194,11 @@ impl<M: Send + 'static> Cell<M> {
             path,
             processed: AtomicU64::new(0),
             restarts: AtomicU64::new(0),
-            mailbox: Mailbox::new(capacity),
+            mailbox: Mailbox::new(capacity).with_spans(registry.rules.capture_spans),
             lane: Lane::new(),
             watchers: Watchers::new(),
             askers: Askers::new(),
+            watched: registry.rules.slow_receive.is_some() && pinned.is_none(),
             pinned: pinned.is_some(),
             dispatcher: pinned.unwrap_or_else(|| registry.dispatcher.clone()),
             registry,
@@ -195,7 +225,12 @@ impl<M: Send + 'static> Cell<M> {
     /// Sends a message, by the policy of the mailbox; gives it back if that says so.
     #[inline]
     pub(crate) fn send(self: &Arc<Self>, message: M, wait: Wait) -> Result<(), (Unsendable, M)> {
-        match self.mailbox.send(message) {
+        let sent = if self.mailbox.has_spans() {
+            self.mailbox.send_in(message, told_here())
+        } else {
+            self.mailbox.send(message)
+        };
+        match sent {
             Ok(sent) => {
                 self.see_to(sent);
                 Ok(())
@@ -220,8 +255,10 @@ impl<M: Send + 'static> Cell<M> {
     ) -> Result<(), (Unsendable, P)> {
         let mut deadline = None;
         let mut spins = 0;
+        // Not while a slot has been taken: it calls the log subscriber.
+        let mut span = self.mailbox.has_spans().then(told_here).flatten();
         loop {
-            let made = self.mailbox.send_with(given, |given| {
+            let made = self.mailbox.send_with_in(given, &mut span, |given| {
                 let _mapping = Mapping::enter();
                 make(given)
             });
@@ -325,6 +362,13 @@ impl<M: Send + 'static> Cell<M> {
         mut left: usize,
         mut messages: impl Iterator<Item = M>,
     ) {
+        if self.mailbox.has_spans() {
+            // Each in the span of its own.
+            for message in messages.take(left) {
+                self.deliver(message);
+            }
+            return;
+        }
         while left > 0 {
             match self.mailbox.send_some(left, &mut messages) {
                 Ok((sent, what)) => {
@@ -386,6 +430,11 @@ impl<M: Send + 'static> Cell<M> {
     pub(crate) fn name(&self) -> &str {
         self.path.rsplit('/').next().unwrap_or_default()
     }
+}
+
+/// The span of the calling thread, for a message that it tells.
+pub(crate) fn told_here() -> Option<Told> {
+    CapturedSpan::current().map(Arc::new)
 }
 
 /// The bit first: what is signalled after that sets it again. So no signal stays in the lane

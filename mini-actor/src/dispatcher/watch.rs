@@ -7,8 +7,9 @@ use crate::sync::{Arc, Weak, real_now};
 
 /// One reading stands for at most so many calls of actors. At 25 ns a reading, a call pays 0.8 ns.
 const STRIDE: u32 = 32;
-/// How many turns are noted between two readings.
-const NOTED: usize = STRIDE as usize;
+/// How many turns are noted between two readings: one for each call of a stride, and the rest of a
+/// turn in which the clock was read.
+const NOTED: usize = 2 * STRIDE as usize;
 /// If it is longer than this since the last reading, the next one comes after a single call: beside
 /// such calls a reading costs nothing.
 const LONG: Duration = Duration::from_micros(10);
@@ -40,7 +41,7 @@ pub(crate) trait Reports: Send + Sync {
 /// is read when there have been enough, or when the worker does something else: nothing, or what is
 /// no actor. So whatever takes long is seen before the worker sleeps.
 pub(crate) struct Watch {
-    /// What is too long, and who is told. Known from the first turn on.
+    /// What is too long, and who is told. Known from the first turn on, which begins a stride.
     reports: OnceCell<(Duration, Weak<dyn Reports>)>,
     /// The last reading.
     now: Cell<Instant>,
@@ -77,15 +78,21 @@ impl Watch {
         turn: Note,
         reports: impl FnOnce() -> (Duration, Weak<dyn Reports>),
     ) -> u32 {
-        self.reports.get_or_init(reports);
-        // A turn in which nothing is called uses up no call.
-        if self.left.get() == 0 || self.noted.get() == NOTED {
-            self.read(real_now(), None);
+        if self.left.get() == 0 {
+            self.begin_stride(reports);
         }
         self.note(Note { calls: 1, ..turn });
         let left = self.left.get();
         self.left.set(left - 1);
         left
+    }
+
+    /// (Out of line: a turn rarely comes here, and pays for what it might need here.)
+    #[cold]
+    #[inline(never)]
+    fn begin_stride(&self, reports: impl FnOnce() -> (Duration, Weak<dyn Reports>)) {
+        self.reports.get_or_init(reports);
+        self.read(real_now(), None);
     }
 
     #[inline]
@@ -109,7 +116,9 @@ impl Watch {
     #[inline]
     pub(crate) fn end(&self, calls: u32, left: u32) {
         self.count(calls);
-        self.left.set(left);
+        // A turn in which nothing was called uses up a call, too. So there are no more turns
+        // between two readings than the stride has calls.
+        self.left.set(left.min(self.left.get()));
     }
 
     #[inline]
@@ -241,6 +250,7 @@ mod tests {
         set.later(2 * LIMIT);
         assert_eq!(set.reports(), [[(7, 1)]]);
         let set = Set::new();
+        set.turn(1, 1); // it knows the limit from the first turn on
         for _ in 0..8 {
             set.later(Duration::ZERO);
         }

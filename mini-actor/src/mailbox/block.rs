@@ -13,6 +13,12 @@
 //! A block has at most a kibibyte, unless a single message is larger. An idle actor keeps one
 //! block, so many actors with large messages cost little more than many with small ones.
 //!
+//! # Spans
+//!
+//! A mailbox that keeps the spans in which messages were told has blocks with room for them behind
+//! the slots, a word each. Others have not. The state of a slot says whether its message has a
+//! span.
+//!
 //! A block is made on the heap, slot by slot. It never lies on a stack, which a message of some
 //! mebibytes would overflow.
 
@@ -21,8 +27,10 @@ use std::borrow::Borrow;
 use std::mem::{MaybeUninit, needs_drop};
 use std::ptr;
 
+use lars_scheduler::in_span::CapturedSpan;
+
 use crate::sync::{
-    AtomicPtr, AtomicU8, AtomicUsize, CHECKED, Ordering, UnsafeCell, alloc, dealloc,
+    Arc, AtomicPtr, AtomicU8, AtomicUsize, CHECKED, Ordering, UnsafeCell, alloc, dealloc,
     nobody_looks_at, write_uninit,
 };
 
@@ -32,6 +40,14 @@ const EMPTY: u8 = 0;
 const FULL: u8 = 1;
 /// No message comes: making it panicked.
 const VOID: u8 = 2;
+/// The message is there, and its span is in the place for that.
+const FULL_IN_SPAN: u8 = 3;
+
+/// The span in which a message was told.
+pub(crate) type Told = Arc<CapturedSpan>;
+
+/// Room for one.
+type SpanPlace = UnsafeCell<MaybeUninit<Told>>;
 
 /// A message on its way into a slot: as it is, or in a box. A large one is not passed from frame to
 /// frame: without optimization that would overflow the stack of an ordinary thread.
@@ -75,6 +91,8 @@ pub(super) enum Found<T> {
     /// Nothing yet.
     Empty,
     Message(T),
+    /// With a span, in the place for that.
+    InSpan(T),
     /// A slot without a message.
     Void,
 }
@@ -88,6 +106,25 @@ impl<T> Slot<T> {
     /// nothing in since. The reader may free the block as soon as this has put the message in.
     #[inline]
     pub(super) unsafe fn fill(slot: *const Self, message: impl Parcel<T>) {
+        // SAFETY: the caller says the same.
+        unsafe { Self::put(slot, message, FULL) };
+    }
+
+    /// The same for a message whose span has been put in its place.
+    ///
+    /// # Safety
+    ///
+    /// As for [`fill`](Self::fill); and the span is there.
+    pub(super) unsafe fn fill_in_span(slot: *const Self, message: impl Parcel<T>) {
+        // SAFETY: the caller says the same.
+        unsafe { Self::put(slot, message, FULL_IN_SPAN) };
+    }
+
+    /// # Safety
+    ///
+    /// As for [`fill`](Self::fill).
+    #[inline]
+    unsafe fn put(slot: *const Self, message: impl Parcel<T>, state: u8) {
         debug_assert!(!slot.is_null());
         // SAFETY: the block is there, because its reader waits for this slot.
         let slot = unsafe { &*slot };
@@ -95,8 +132,8 @@ impl<T> Slot<T> {
         // SAFETY: the one sender that has taken the slot writes; the reader does not read before
         // the state says so.
         slot.value.with_mut(|value| unsafe { message.unpack(value.cast()) });
-        // Release: the value goes with it. The last access to the block.
-        slot.state.store(FULL, Ordering::Release);
+        // Release: the value goes with it, and its span. The last access to the block.
+        slot.state.store(state, Ordering::Release);
     }
 
     /// Says that no message comes.
@@ -125,10 +162,11 @@ impl<T> Slot<T> {
         debug_assert!(!slot.is_null());
         // SAFETY: the caller says that the block is there.
         let slot = unsafe { &*slot };
-        // Acquire: the value comes with it.
+        // Acquire: the value comes with it, and its span.
         let found = match slot.state.load(Ordering::Acquire) {
             EMPTY => return Found::Empty,
             FULL => Found::Message(slot.value.with_mut(|value| read(value.cast()))),
+            FULL_IN_SPAN => Found::InSpan(slot.value.with_mut(|value| read(value.cast()))),
             _ => Found::Void,
         };
         // Relaxed: published with the block, when that is used again.
@@ -177,12 +215,30 @@ impl<T> Block<T> {
         }
     };
 
-    /// A block of empty slots.
-    pub(super) fn new() -> *mut Self {
+    /// Where the spans begin, if there is room for them: behind the slots.
+    const SPANS: usize = Self::LAYOUT.size().next_multiple_of(align_of::<SpanPlace>());
+
+    const LAYOUT_WITH_SPANS: Layout = {
+        let size = Self::SPANS + size_of::<SpanPlace>() * Self::SLOTS as usize;
+        // At least that of a pointer, as for the spans.
+        match Layout::from_size_align(size, align_of::<Self>()) {
+            Ok(layout) => layout,
+            Err(_) => panic!("a message is larger than the address space"),
+        }
+    };
+
+    pub(super) const fn layout(spans: bool) -> Layout {
+        const { assert!(align_of::<Self>() >= align_of::<SpanPlace>()) };
+        if spans { Self::LAYOUT_WITH_SPANS } else { Self::LAYOUT }
+    }
+
+    /// A block of empty slots, with room for spans or without.
+    pub(super) fn new(spans: bool) -> *mut Self {
+        let layout = Self::layout(spans);
         // SAFETY: the layout has a size: two words at least.
-        let block = unsafe { alloc(Self::LAYOUT) }.cast::<Self>();
+        let block = unsafe { alloc(layout) }.cast::<Self>();
         if block.is_null() {
-            handle_alloc_error(Self::LAYOUT);
+            handle_alloc_error(layout);
         }
         // SAFETY: just allocated, and nobody else has it.
         unsafe {
@@ -197,8 +253,54 @@ impl<T> Block<T> {
                 (&raw mut (*slot).state).write(AtomicU8::new(EMPTY));
                 write_uninit(&raw mut (*slot).value);
             }
+            if spans {
+                // SAFETY: there is room for as many spans, in memory that was just allocated.
+                unsafe { write_uninit(Self::span_place(block, number)) };
+            }
         }
         block
+    }
+
+    /// The place of a slot's span.
+    ///
+    /// # Safety
+    ///
+    /// As for [`slot`](Self::slot); and the block has room for spans.
+    unsafe fn span_place(block: *mut Self, number: u64) -> *mut SpanPlace {
+        debug_assert!(!block.is_null() && number < Self::SLOTS);
+        // SAFETY: the spans lie behind the slots, in the same allocation, and the number is one of
+        // theirs.
+        unsafe { block.byte_add(Self::SPANS).cast::<SpanPlace>().add(number as usize) }
+    }
+
+    /// Puts the span in for the message that its slot will be [filled](Slot::fill_in_span) with.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Slot::fill`] and that slot; and the block has room for spans.
+    pub(super) unsafe fn put_span(block: *mut Self, number: u64, span: Told) {
+        // SAFETY: the caller has taken the slot, to which the place belongs. The reader does not
+        // look there before the state of the slot says so.
+        unsafe { &*Self::span_place(block, number) }.with_mut(|place| {
+            // SAFETY: it may be written, and holds nothing.
+            unsafe { place.write(MaybeUninit::new(span)) };
+        });
+    }
+
+    /// Takes the span out that belongs to the message that has just been taken out of its slot.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Slot::take`] and that slot, which had a [span](Found::InSpan). The block has not
+    /// been put among the spare ones since.
+    pub(super) unsafe fn take_span(block: *mut Self, number: u64) -> Told {
+        // SAFETY: the caller is the only reader, and nobody takes the slot again before the block
+        // is a spare one.
+        unsafe { &*Self::span_place(block, number) }.with_mut(|place| {
+            // SAFETY: the sender wrote it before the state of the slot, which said so. It is read
+            // once, since the message is.
+            unsafe { place.read().assume_init() }
+        })
     }
 
     /// The slot of this number.
@@ -219,9 +321,9 @@ impl<T> Block<T> {
     ///
     /// # Safety
     ///
-    /// `block` is as [`new`](Self::new) returned it, has not been freed, and nobody else will touch
-    /// it.
-    pub(super) unsafe fn free(block: *mut Self) {
+    /// `block` is as [`new`](Self::new) returned it, for the same `spans`, has not been freed, and
+    /// nobody else will touch it.
+    pub(super) unsafe fn free(block: *mut Self, spans: bool) {
         debug_assert!(!block.is_null());
         // SAFETY: nobody else has the block.
         unsafe { nobody_looks_at(&mut (*block).next, &mut (*block).depth) };
@@ -231,11 +333,17 @@ impl<T> Block<T> {
                 // SAFETY: there are so many slots, and nobody else has the block.
                 unsafe { ptr::drop_in_place(Self::slot(block, number).cast_mut()) };
             }
+            if spans && needs_drop::<SpanPlace>() {
+                for number in 0..Self::SLOTS {
+                    // SAFETY: there is room for as many spans, and nobody else has the block.
+                    unsafe { ptr::drop_in_place(Self::span_place(block, number)) };
+                }
+            }
             // SAFETY: nobody else has the block. Its head has no slots of its own.
             unsafe { ptr::drop_in_place(block) };
         }
         // SAFETY: `new` allocated it with this layout.
-        unsafe { dealloc(block.cast(), Self::LAYOUT) };
+        unsafe { dealloc(block.cast(), Self::layout(spans)) };
     }
 
     /// Frees a chain of blocks, and says how many they were.
@@ -244,14 +352,14 @@ impl<T> Block<T> {
     ///
     /// Nobody but the caller has the blocks of the chain, and each is as [`free`](Self::free)
     /// demands.
-    pub(super) unsafe fn free_chain(mut block: *mut Self) -> usize {
+    pub(super) unsafe fn free_chain(mut block: *mut Self, spans: bool) -> usize {
         let mut freed = 0;
         while !block.is_null() {
             // SAFETY: nobody but the caller has the blocks of the chain.
             // Relaxed: it was handed over with the block.
             let next = unsafe { &(*block).next }.load(Ordering::Relaxed);
             // SAFETY: nobody but the caller has the block, and its link has been read.
-            unsafe { Self::free(block) };
+            unsafe { Self::free(block, spans) };
             freed += 1;
             block = next;
         }

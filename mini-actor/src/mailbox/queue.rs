@@ -74,7 +74,7 @@ use std::task::{Poll, Waker};
 use std::time::Instant;
 
 use crate::base::panics::guard;
-use crate::mailbox::block::{Block, Found, Parcel, Slot};
+use crate::mailbox::block::{Block, Found, Parcel, Slot, Told};
 use crate::mailbox::overflow::{Capacity, Overflow};
 use crate::sync::{
     AtomicPtr, AtomicU64, AtomicUsize, CHECKED, Condvar, Mutex, Ordering, UnsafeCell, fence,
@@ -225,6 +225,44 @@ struct Middle<T> {
     first: AtomicPtr<Block<T>>,
     /// How many blocks there are, in use or not.
     blocks: AtomicUsize,
+    /// Whether blocks have room for the spans of messages.
+    spans: bool,
+}
+
+/// Slots that a sender has taken, behind each other in a block.
+struct Taken<T> {
+    block: *mut Block<T>,
+    first: u64,
+}
+
+impl<T> Taken<T> {
+    /// # Safety
+    ///
+    /// As for [`Block::slot`], and the number is less than that of the slots taken.
+    #[inline]
+    unsafe fn slot(&self, number: u64) -> *const Slot<T> {
+        // SAFETY: the caller says the same.
+        unsafe { Block::slot(self.block, self.first + number) }
+    }
+
+    /// Puts a message into the first of the slots.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Slot::fill`]; and the block has room for spans, if there is one.
+    #[inline]
+    unsafe fn fill(&self, message: impl Parcel<T>, span: Option<Told>) {
+        // SAFETY: the caller says the same. The span is put in before the message.
+        unsafe {
+            match span {
+                None => Slot::fill(self.slot(0), message),
+                Some(span) => {
+                    Block::put_span(self.block, self.first, span);
+                    Slot::fill_in_span(self.slot(0), message);
+                }
+            }
+        }
+    }
 }
 
 // SAFETY: a slot's value is written by the one sender that took the slot, and passes to the reader
@@ -290,6 +328,7 @@ impl<T> Mailbox<T> {
                 spare: AtomicPtr::new(ptr::null_mut()),
                 first: AtomicPtr::new(ptr::null_mut()),
                 blocks: AtomicUsize::new(0),
+                spans: false,
             },
             _and: Gap::NEW,
             head: Head {
@@ -297,6 +336,18 @@ impl<T> Mailbox<T> {
                 taken: AtomicU64::new(0),
             },
         }
+    }
+
+    /// Has room for the spans of messages or not. To be called before there is any message.
+    pub(crate) fn with_spans(mut self, on: bool) -> Self {
+        self.middle.spans = on;
+        self
+    }
+
+    /// Whether it has room for the spans of messages.
+    #[inline]
+    pub(crate) fn has_spans(&self) -> bool {
+        self.middle.spans
     }
 
     /// What becomes of a message that finds no room.
@@ -334,10 +385,18 @@ impl<T> Mailbox<T> {
     /// Puts a message in, or gives it back. Lock-free; never waits for the actor.
     #[inline]
     pub(crate) fn send(&self, message: T) -> Result<Sent, (Refused, T)> {
+        self.send_in(message, None)
+    }
+
+    /// The same for a message that was told in this span. Only a mailbox that
+    /// [has room](Self::has_spans) for spans may be given one.
+    #[inline]
+    pub(crate) fn send_in(&self, message: T, span: Option<Told>) -> Result<Sent, (Refused, T)> {
+        assert!(span.is_none() || self.has_spans(), "the mailbox has no room for spans");
         match self.reserve(1) {
-            Ok((first, _, sent)) => {
-                // SAFETY: just taken, and nothing has been put in.
-                unsafe { Slot::fill(first, message) };
+            Ok((taken, _, sent)) => {
+                // SAFETY: just taken, and nothing has been put in. There is room for a span.
+                unsafe { taken.fill(message, span) };
                 Ok(sent)
             }
             Err(refused) => Err((refused, message)),
@@ -355,10 +414,10 @@ impl<T> Mailbox<T> {
         messages: &mut impl Iterator<Item = T>,
     ) -> Result<(usize, Sent), Refused> {
         debug_assert!(wanted > 0);
-        let (first, taken, sent) = self.reserve(wanted)?;
+        let (slots, taken, sent) = self.reserve(wanted)?;
         for number in 0..taken {
-            // SAFETY: the slots that were taken lie behind each other in one block.
-            let slot = unsafe { first.add(number) };
+            // SAFETY: so many were taken, and the block is there until all of them have been read.
+            let slot = unsafe { slots.slot(number as u64) };
             match messages.next() {
                 // SAFETY: taken above, and nothing has been put in. The block is there until its
                 // last slot has been read, and so until this loop has put something into the last
@@ -373,34 +432,47 @@ impl<T> Mailbox<T> {
     }
 
     /// Puts in what `make` makes of `given`, or gives that back.
+    #[cfg(test)]
     pub(crate) fn send_with<P, B: Parcel<T>>(
         &self,
         given: P,
         make: impl FnOnce(P) -> B,
     ) -> Result<Sent, Unsent<P>> {
-        let (slot, sent) = match self.reserve(1) {
-            Ok((slot, _, sent)) => (slot, sent),
+        self.send_with_in(given, &mut None, make)
+    }
+
+    /// The same for a message that is told in a span, which is taken unless the message is refused.
+    /// Only a mailbox that [has room](Self::has_spans) for spans may be given one.
+    pub(crate) fn send_with_in<P, B: Parcel<T>>(
+        &self,
+        given: P,
+        span: &mut Option<Told>,
+        make: impl FnOnce(P) -> B,
+    ) -> Result<Sent, Unsent<P>> {
+        assert!(span.is_none() || self.has_spans(), "the mailbox has no room for spans");
+        let (taken, sent) = match self.reserve(1) {
+            Ok((taken, _, sent)) => (taken, sent),
             Err(refused) => return Err(Unsent::Refused(refused, given)),
         };
         // The slot must not be left empty, or the actor would wait for it forever.
         match catch_unwind(AssertUnwindSafe(|| make(given))) {
             Ok(message) => {
-                // SAFETY: taken above, and nothing has been put in.
-                unsafe { Slot::fill(slot, message) };
+                // SAFETY: taken above, and nothing has been put in. There is room for a span.
+                unsafe { taken.fill(message, span.take()) };
                 Ok(sent)
             }
             Err(payload) => {
                 // SAFETY: taken above, and nothing has been put in.
-                unsafe { Slot::leave_void(slot) };
+                unsafe { Slot::leave_void(taken.slot(0)) };
                 Err(Unsent::Panicked(sent, payload))
             }
         }
     }
 
     /// Takes slots that lie behind each other in a block: as many as are wanted, or as there is
-    /// room for. Returns the first, and how many they are, at least one.
+    /// room for. Returns them, and how many they are, at least one.
     #[inline]
-    fn reserve(&self, wanted: usize) -> Result<(*const Slot<T>, usize, Sent), Refused> {
+    fn reserve(&self, wanted: usize) -> Result<(Taken<T>, usize, Sent), Refused> {
         let tail = &self.tail;
         let mut made: *mut Block<T> = ptr::null_mut();
         let mut spins = 0;
@@ -448,7 +520,7 @@ impl<T> Mailbox<T> {
                     && tail.free.load(Ordering::Relaxed).is_null()
                     && self.middle.spare.load(Ordering::Relaxed).is_null()
                 {
-                    made = Block::new();
+                    made = Block::new(self.middle.spans);
                 }
             }
             // Relaxed: ordered by the load of the word. If it is a later block, the word has
@@ -476,17 +548,14 @@ impl<T> Mailbox<T> {
                     } else {
                         Sent::Counted
                     };
-                    // SAFETY: our slots in it have not been filled, so the block is there; and the
-                    // offset is a slot's.
-                    let first = unsafe { Block::slot(block, offset) };
-                    break Ok((first, places as usize, sent));
+                    break Ok((Taken { block, first: offset }, places as usize, sent));
                 }
                 Err(now) => word = now,
             }
         };
         if !made.is_null() {
             // SAFETY: made above, and in nobody else's hands.
-            unsafe { Block::free(made) };
+            unsafe { Block::free(made, self.middle.spans) };
         }
         result
     }
@@ -498,7 +567,7 @@ impl<T> Mailbox<T> {
         debug_assert!(word & BARE != 0 && Self::is_between_blocks(word));
         if made.is_null() {
             // Before the exchange, so that others need not wait for the allocation.
-            *made = Block::new();
+            *made = Block::new(self.middle.spans);
         }
         // AcqRel: as for every step that gives the right to hang a block on. The loser goes on with
         // the word that it finds, so it sees the block that belongs to it.
@@ -529,7 +598,7 @@ impl<T> Mailbox<T> {
         // Relaxed: a number that only says when to look.
         self.middle.blocks.fetch_add(1, Ordering::Relaxed);
         match std::mem::replace(made, ptr::null_mut()) {
-            made if made.is_null() => Block::new(),
+            made if made.is_null() => Block::new(self.middle.spans),
             made => made,
         }
     }
@@ -575,7 +644,7 @@ impl<T> Mailbox<T> {
                 self.middle.blocks.fetch_sub(1, Ordering::Relaxed);
                 // SAFETY: it is out of the queue, and senders are done with a block whose slots
                 // have been read.
-                unsafe { Block::free(block) };
+                unsafe { Block::free(block, self.middle.spans) };
                 return;
             }
             // SAFETY: it is out of the queue and not on the stack yet, so nobody else has it.
@@ -756,9 +825,11 @@ impl<T> Mailbox<T> {
     /// `read` moves the message out.
     fn evict_with<R>(&self, read: impl FnMut(*mut T) -> R) -> Option<R> {
         let bound = self.middle.bound.as_deref().filter(|bound| bound.evicts())?;
+        // Dropped outside the lock: its destructor is foreign code.
+        let mut span = None;
         let _reader = bound.lock.lock();
         // SAFETY: all readers of a mailbox that evicts hold the lock, as this one does.
-        unsafe { self.take_with(Some(bound), read) }
+        unsafe { self.take_with(Some(bound), &mut span, read) }
     }
 
     /// Takes the next message out, if it is there yet.
@@ -766,22 +837,33 @@ impl<T> Mailbox<T> {
     /// # Safety
     ///
     /// The caller is the mailbox's one activation.
-    #[inline]
+    #[cfg(test)]
     pub(crate) unsafe fn pop(&self) -> Option<T> {
+        // SAFETY: the caller says the same.
+        unsafe { self.pop_in(&mut None) }
+    }
+
+    /// Takes the next message out, if it is there yet, and its span, if it has one.
+    ///
+    /// # Safety
+    ///
+    /// The caller is the mailbox's one activation.
+    #[inline]
+    pub(crate) unsafe fn pop_in(&self, span: &mut Option<Told>) -> Option<T> {
         self.assert_activation();
         match self.middle.bound.as_deref() {
             // SAFETY: the caller is the one activation, and only that reads this mailbox.
-            None => unsafe { self.take(None) },
+            None => unsafe { self.take(None, span) },
             Some(bound) if bound.evicts() => {
                 let _reader = bound.lock.lock();
                 // SAFETY: all readers of a mailbox that evicts hold the lock, as this one does.
-                unsafe { self.take(Some(bound)) }
+                unsafe { self.take(Some(bound), span) }
             }
             Some(bound) => {
                 // Relaxed: only the reader writes it.
                 let before = self.head.taken.load(Ordering::Relaxed);
                 // SAFETY: the caller is the one activation, and only that reads this mailbox.
-                let message = unsafe { self.take(Some(bound)) };
+                let message = unsafe { self.take(Some(bound), span) };
                 // A slot whose message panicked on its way makes room as well.
                 if self.head.taken.load(Ordering::Relaxed) != before {
                     Self::wake_waiting(bound, 1);
@@ -797,13 +879,14 @@ impl<T> Mailbox<T> {
     ///
     /// The caller is the only reader.
     #[inline]
-    unsafe fn take(&self, bound: Option<&Bound>) -> Option<T> {
+    unsafe fn take(&self, bound: Option<&Bound>, span: &mut Option<Told>) -> Option<T> {
         // SAFETY: the caller is the only reader. The message is read once, since its slot is empty
         // then.
-        unsafe { self.take_with(bound, |message| message.read()) }
+        unsafe { self.take_with(bound, span, |message| message.read()) }
     }
 
-    /// Gives `read` the next message, if it is there yet, to be moved out or dropped in place.
+    /// Gives `read` the next message, if it is there yet, to be moved out or dropped in place. Its
+    /// span comes into `span`.
     ///
     /// # Safety
     ///
@@ -812,6 +895,7 @@ impl<T> Mailbox<T> {
     unsafe fn take_with<R>(
         &self,
         bound: Option<&Bound>,
+        span: &mut Option<Told>,
         mut read: impl FnMut(*mut T) -> R,
     ) -> Option<R> {
         self.head.next.with_mut(|next| {
@@ -834,6 +918,11 @@ impl<T> Mailbox<T> {
                 let message = match unsafe { Slot::take(slot, &mut read) } {
                     Found::Empty => return None,
                     Found::Message(message) => Some(message),
+                    Found::InSpan(message) => {
+                        // SAFETY: as for the slot. The block is not recycled before it is read.
+                        *span = Some(unsafe { Block::take_span(next.block, offset) });
+                        Some(message)
+                    }
                     Found::Void => None,
                 };
                 if offset + 1 == Block::<T>::SLOTS {
@@ -983,7 +1072,7 @@ impl<T> Mailbox<T> {
         if trimming != 0 {
             for chain in spare {
                 // SAFETY: taken out above, so they are nobody else's.
-                let freed = unsafe { Block::free_chain(chain) };
+                let freed = unsafe { Block::free_chain(chain, self.middle.spans) };
                 // Relaxed: a number that only says when to look. Nothing of the actor is touched.
                 self.middle.blocks.fetch_sub(freed, Ordering::Relaxed);
             }
@@ -1000,19 +1089,19 @@ impl<T> Drop for Mailbox<T> {
             guard("the destructor of a message", || unsafe { message.drop_in_place() });
         };
         // SAFETY: nobody else is left.
-        while let Some(()) = unsafe { self.take_with(None, drop_one) } {}
+        while let Some(()) = unsafe { self.take_with(None, &mut None, drop_one) } {}
         self.head.next.with_mut(|next| {
             // SAFETY: nobody else is left.
             let last = unsafe { (*next).block };
             if !last.is_null() {
                 // SAFETY: the last block, without unread slots; nobody else is left.
-                unsafe { Block::free(last) };
+                unsafe { Block::free(last, self.middle.spans) };
             }
         });
         // Relaxed: nobody else is left.
         for chain in [&self.tail.free, &self.middle.spare] {
             // SAFETY: spare blocks are in neither list twice, and nobody else is left.
-            unsafe { Block::free_chain(chain.load(Ordering::Relaxed)) };
+            unsafe { Block::free_chain(chain.load(Ordering::Relaxed), self.middle.spans) };
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Questions: a message with a way back, and a limit for the answer.
 
 use std::future::Future;
+use std::panic::Location;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -218,6 +219,7 @@ impl<M: Send + 'static> ActorRef<M> {
     /// assert_eq!(answer.wait()?, 144); // or `.await`
     /// # Ok(()) }
     /// ```
+    #[track_caller]
     pub fn ask<T: Send + 'static>(
         &self,
         make: impl FnOnce(Reply<T>) -> M,
@@ -264,6 +266,7 @@ impl<P> Recipient<P> {
     /// assert_eq!(price.wait()?, 3);
     /// # Ok(()) }
     /// ```
+    #[track_caller]
     pub fn ask<T: Send + 'static>(
         &self,
         make: impl FnOnce(Reply<T>) -> P,
@@ -276,6 +279,7 @@ impl<P> Recipient<P> {
 
 impl<T: Send + 'static> Ask<T> {
     /// Asks `to`: `send` sends the question with this reply in it, or gives it back.
+    #[track_caller]
     fn begin<P>(
         to: Arc<dyn Resident>,
         registry: &Arc<Registry>,
@@ -297,7 +301,8 @@ impl<T: Send + 'static> Ask<T> {
         {
             // Held over the scheduling, so that a timer that fires at once finds itself here.
             let mut timer = question.timer.lock();
-            match registry.arm(limit, GiveUp { question: Arc::clone(&question) }) {
+            let give_up = GiveUp { question: Arc::clone(&question) };
+            match registry.arm(limit, give_up, Location::caller()) {
                 Ok(scheduled) => *timer = Some(scheduled),
                 Err(Refusal::Stopped) => return ask(Err(AskError::Closed)),
                 Err(refusal) => return ask(Err(AskError::NoTimer(refusal))),

@@ -397,9 +397,9 @@ fn a_block_of_large_messages_needs_no_stack() {
     let small = std::thread::Builder::new().stack_size(128 * 1024);
     let thread = small.spawn(|| {
         drop(Mailbox::<[u8; 1 << 20]>::new(Capacity::Unbounded));
-        let block = Block::<[u8; 1 << 20]>::new();
+        let block = Block::<[u8; 1 << 20]>::new(false);
         // SAFETY: just made, and nobody else has it.
-        unsafe { Block::free(block) };
+        unsafe { Block::free(block, false) };
     });
     thread.unwrap().join().unwrap();
 }
@@ -428,4 +428,60 @@ fn the_parts_of_a_mailbox_begin_a_cache_line_apart() {
     assert_eq!(offset_of!(Mailbox<u64>, head), 2 * LINE);
     // So that the first two words of a part lie on one line wherever an allocator puts it.
     assert_eq!(align_of::<Mailbox<u64>>(), 2 * size_of::<u64>());
+}
+
+#[test]
+fn a_span_takes_a_word_beside_each_slot_and_nothing_in_a_mailbox_without_spans() {
+    fn check<T>() {
+        let (without, with) = (Block::<T>::layout(false), Block::<T>::layout(true));
+        assert_eq!(without, Block::<T>::LAYOUT);
+        let spans = size_of::<usize>() * Block::<T>::SLOTS as usize;
+        let more = with.size() - without.size();
+        assert!((spans..spans + size_of::<usize>()).contains(&more), "{more}");
+    }
+    check::<u8>();
+    check::<u64>();
+    check::<[u8; 66]>();
+    check::<[u8; 1 << 20]>();
+    assert_eq!(size_of::<Option<Told>>(), size_of::<usize>());
+}
+
+#[test]
+fn messages_come_with_their_spans_and_every_span_is_given_back() {
+    let span: Told = Arc::new(lars_scheduler::in_span::CapturedSpan::here());
+    let told = |number: u64| number.is_multiple_of(3).then(|| Arc::clone(&span));
+    let mailbox = Mailbox::new(Capacity::Unbounded).with_spans(true);
+    for round in 0..3 {
+        for number in 0..5 * SLOTS + round {
+            mailbox.send_in(number, told(number)).map(drop).unwrap();
+        }
+        for number in 0..5 * SLOTS + round {
+            let mut found = None;
+            // SAFETY: the test is the only activation.
+            assert_eq!(unsafe { mailbox.pop_in(&mut found) }, Some(number));
+            assert_eq!(found.is_some(), told(number).is_some());
+        }
+        assert_eq!(Arc::strong_count(&span), 1);
+    }
+    // One that is refused, one whose making panics, those that are left.
+    mailbox.send_in(0, told(0)).map(drop).unwrap();
+    let panics = |()| -> u64 { panic!("expected by this test") };
+    assert!(mailbox.send_with_in((), &mut told(0), panics).is_err());
+    mailbox.close();
+    assert!(mailbox.send_in(0, told(0)).is_err());
+    assert_eq!(Arc::strong_count(&span), 2);
+    drop(mailbox);
+    assert_eq!(Arc::strong_count(&span), 1);
+
+    let bounded = Mailbox::new(Capacity::Bounded(2, Overflow::DropOldest)).with_spans(true);
+    for number in [0, 1] {
+        bounded.send_in(number, told(0)).map(drop).unwrap();
+    }
+    assert_eq!((bounded.evict(), Arc::strong_count(&span)), (Some(0), 2));
+    bounded.send(2).map(drop).unwrap();
+    assert_eq!(bounded.evict(), Some(1));
+    let mut found = None;
+    // SAFETY: the test is the only activation.
+    assert_eq!(unsafe { bounded.pop_in(&mut found) }, Some(2));
+    assert!(found.is_none() && Arc::strong_count(&span) == 1);
 }
