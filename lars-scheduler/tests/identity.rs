@@ -17,7 +17,7 @@ use lars_scheduler::wall_clock::WallClockScheduler;
 use lars_scheduler::worker::Worker;
 use lars_scheduler::{
     Builder, Executor, Handle, Inline, LightArrayRevolverScheduler, PanicIn, Periodic, Pool, Task,
-    TaskBody, TaskIdentity, TimerQuery,
+    TaskBody, TaskIdentity, TimerQuery, VirtualTime,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -225,8 +225,8 @@ fn timers_of_systems_show_the_place_of_the_users_code() {
 }
 
 /// The lines of the pending timers' places, from the one that is due first.
-fn lines_of(timers: &Handle) -> Vec<u32> {
-    let listing = timers.list(TimerQuery::new()).wait();
+fn lines_of(time: &VirtualTime) -> Vec<u32> {
+    let listing = time.list(TimerQuery::new()).wait();
     let lines = listing.timers.iter().map(|timer| {
         let place = timer.identity.place().unwrap();
         assert_eq!(place.file(), file!());

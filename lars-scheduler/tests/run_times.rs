@@ -60,6 +60,18 @@ fn runs_are_added_up_by_name_inline_on_the_pool_and_on_other_executors() {
 }
 
 #[test]
+fn what_the_executor_of_the_scheduler_runs_counts_once() {
+    let by_hand = ByHand::default();
+    let builder = LightArrayRevolverScheduler::builder().executor(by_hand.clone());
+    let scheduler = builder.record_run_times(true).build().unwrap();
+    schedule(&scheduler, 2, || takes(ms(1), "task"));
+    schedule(&scheduler, 1, || takes(ms(1), "inline").inline());
+    let inline = after(&scheduler, "inline", 1);
+    while by_hand.run_next() {}
+    assert_eq!((inline.runs, after(&scheduler, "task", 2).runs), (1, 2));
+}
+
+#[test]
 fn a_fast_task_does_not_answer_for_a_slow_one_beside_it() {
     let scheduler = recording();
     for _ in 0..20 {

@@ -272,6 +272,11 @@ impl Whose {
 }
 
 impl Whose {
+    /// Whether it hands something over that runs elsewhere.
+    pub(crate) fn hands_over(self) -> bool {
+        self.table.hands_over
+    }
+
     /// What tells it from those of other types, places and names. (One identity may have several,
     /// because one type may have several tables.)
     pub(crate) fn key(self) -> (usize, usize) {

@@ -47,6 +47,8 @@ pub(crate) struct RunClock {
     /// What has begun since the last reading, and how late: the first `noted` of them.
     tasks: [MaybeUninit<(Whose, u64)>; NOTED],
     noted: usize,
+    /// What was noted last does not run here.
+    hands_over: bool,
 }
 
 debug_fields!(|it: RunClock| thread: it.thread, now: it.now);
@@ -64,6 +66,7 @@ impl RunClock {
             goes_on: None,
             tasks: [const { MaybeUninit::uninit() }; NOTED],
             noted: 0,
+            hands_over: false,
         }
     }
 
@@ -114,6 +117,18 @@ impl RunClock {
         let late = self.now.saturating_sub(deadline);
         self.note(task.whose(), late);
         late
+    }
+
+    /// The same for a task that is handed to an executor now, and runs there.
+    pub(crate) fn begin_hand_over(
+        &mut self,
+        task: &RawTask,
+        deadline: u64,
+        clock: &Clock,
+        reporter: &Reporter,
+    ) {
+        self.begin(task, deadline, clock, reporter);
+        self.hands_over = true;
     }
 
     #[inline]
@@ -196,6 +211,7 @@ impl RunClock {
         };
         if let Some(times) = &reporter.times {
             self.add_to(times, took);
+            self.hands_over = false;
         }
         if took > reporter.slow.limit(on) {
             self.report(on, took, reporter);
@@ -214,7 +230,9 @@ impl RunClock {
     fn add_to(&self, times: &RunTimes, took: u64) {
         let tasks = self.those_noted();
         let each = took / tasks.len() as u64;
-        tasks.for_each(|(whose, _)| times.add(whose, each));
+        // (Who runs what is handed over adds that.)
+        let here = tasks.filter(|(whose, _)| !self.hands_over && !whose.hands_over());
+        here.for_each(|(whose, _)| times.add(whose, each));
     }
 
     #[cold]

@@ -495,7 +495,7 @@ impl Driver {
                 }
             }
             Way::Other(executor) => {
-                let _ = self.runs.begin(&task, deadline, &live.clock, &live.reporter);
+                self.runs.begin_hand_over(&task, deadline, &live.clock, &live.reporter);
                 hand_over(live, executor, task, deadline, self.runs.now());
             }
         }
