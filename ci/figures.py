@@ -29,7 +29,10 @@ THREADS = {
     "W17": [f"W17, async: {n}" for n in ("1 thread", "2 threads", "4 threads")],
 }
 
-# What, its tables, the column, the unit, and whether README.md has it. Less is better in all.
+CAPACITY = "W13, capacity: the highest load with p99 of at most 5 ms and the producers on time"
+
+# What, its tables, the column, the unit, and whether README.md has it. Less is better in all but
+# those of `MORE_IS_BETTER`.
 ROWS = [
     ("schedule, 1 · 2 · 4 threads: the call", THREADS["W1"], "ns/op", "ns", True),
     ("the same, until the timer is where it waits", THREADS["W1"], "settled", "ns", True),
@@ -40,6 +43,8 @@ ROWS = [
     ("schedule here, cancel on another thread", ["W9, cancelled by another thread"], "ns/timer",
      "ns", False),
     ("a mix without a pause, 2 · 4 · 8 threads", THREADS["W8"], "ns/step", "ns", False),
+    ("two threads: the highest load with 99 of 100 at most 5 ms late (more is better)", [CAPACITY],
+     "timers/s", "timers/s", True),
     ("a million due at once: how late the last is", ["W3, burst"], "last late ms", "ms", True),
     ("50,000 a second, tick of 1 ms: lateness, median", ["W4, steady precision"], "p50 µs", "µs",
      False),
@@ -58,6 +63,7 @@ ROWS = [
     ("actors: a spawn", ["A6, a million actors"], "ns/spawn", "ns", False),
     ("actors: memory of an idle one", ["A6, a million actors"], "bytes/actor", "bytes", False),
 ]
+MORE_IS_BETTER = {CAPACITY}
 
 
 def value(cell):
@@ -72,7 +78,7 @@ def tables(page):
     """The rows of each table, as dictionaries, by its title without the size."""
     found = {}
     # Of several sizes with one title (W7) the last one remains; none of them is used here.
-    pattern = r"^\*\*(.*?), n = [^*]*\*\*\n\n((?:\|.*\n)+)"
+    pattern = r"^\*\*(.*?)(?:, n = [^*]*)?\*\*\n\n((?:\|.*\n)+)"
     for title, text in re.findall(pattern, page, re.MULTILINE):
         lines = [
             [cell.strip() for cell in line.strip().strip("|").split("|")]
@@ -86,7 +92,7 @@ def cell(row, column):
     return value(row.get(column, ""))
 
 
-def figures_of(table, column):
+def figures_of(table, column, best):
     """Ours, the best other with its name, and tokio's; None for what is missing."""
     ours = next((cell(row, column) for row in table if row["peer"] in OURS), None)
     others = []
@@ -98,10 +104,12 @@ def figures_of(table, column):
         others.append((figure, peer))
         if peer in TOKIO:
             tokio = figure
-    return ours, min(others, default=None), tokio
+    return ours, best(others, default=None), tokio
 
 
 def digits(number):
+    if number >= 1e6:
+        return f"{number / 1e6:.1f}".removesuffix(".0") + " M"
     if number >= 1000:
         return f"{number:,.0f}"
     return f"{number:.0f}" if number >= 10 else f"{number:.2f}".rstrip("0").rstrip(".")
@@ -115,7 +123,11 @@ def times(figure, ours):
 
 
 def line(found, what, titles, column, unit):
-    cases = [figures_of(found[title], column) for title in titles if title in found]
+    cases = [
+        figures_of(found[title], column, max if title in MORE_IS_BETTER else min)
+        for title in titles
+        if title in found
+    ]
     if not cases or any(ours is None for ours, _, _ in cases):
         return None
     names = [best[1] if best else "–" for _, best, _ in cases]
