@@ -89,7 +89,7 @@ fn timers_that_wait_for_room_in_the_queue_of_the_pool_are_published() {
     let held = "lars_scheduler_timers_held_for_pool_total";
     assert_eq!(published(&mut reporter)[held], 0.0);
     let (release, hold) = std::sync::mpsc::channel::<()>();
-    scheduler.schedule_once(Duration::ZERO, move || drop(hold.recv())).unwrap();
+    scheduler.schedule_once(Duration::ZERO, move || _ = hold.recv()).unwrap();
     for _ in 0..10 {
         scheduler.schedule_once(Duration::ZERO, || ()).unwrap();
     }

@@ -148,7 +148,7 @@ fn a_snapshot_counts_slow_messages_and_timers_that_wait_for_room_in_the_queue_of
     let (open, gate) = channel();
     actor.tell(gate).unwrap();
     let (release, hold) = channel::<()>();
-    scheduler.schedule_once(Duration::ZERO, move || drop(hold.recv())).unwrap();
+    scheduler.schedule_once(Duration::ZERO, move || _ = hold.recv()).unwrap();
     for _ in 0..10 {
         scheduler.schedule_once(Duration::ZERO, || ()).unwrap();
     }

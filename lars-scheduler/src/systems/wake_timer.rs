@@ -74,9 +74,9 @@ impl WakeTimer {
         self.wakes.is_of(waker) && self.timer.is_pending()
     }
 
-    /// Makes sure that `waker` is woken at a deadline, by the timer in `place` or a new one. A timer
-    /// in `place` has this deadline already: [`move_to`](Self::move_to) moves it. `due` is a
-    /// reading of the clock, and the deadline. The timer belongs to the call at `made_at`.
+    /// Makes sure that `waker` is woken at a deadline, by the timer in `place` or a new one. One in
+    /// `place` has this deadline already: [`move_to`](Self::move_to) moves it. `due` is a reading
+    /// of the clock, and the deadline. The timer belongs to the call at `made_at`.
     ///
     /// # Errors
     ///
