@@ -79,18 +79,27 @@ impl<'a, M> Turn<'a, M> {
     /// Takes the next message out, and enters its span, which is then to be [left](Self::leave).
     #[inline]
     pub(crate) fn pop(&self) -> Option<M> {
+        if self.cell.mailbox.has_spans() {
+            return self.pop_and_enter();
+        }
+        // SAFETY: a turn exists inside the one activation only.
+        unsafe { self.cell.mailbox.pop() }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn pop_and_enter(&self) -> Option<M> {
         let mut span = None;
         // SAFETY: a turn exists inside the one activation only.
         let message = unsafe { self.cell.mailbox.pop_in(&mut span) };
-        if span.is_some() {
-            self.enter(span);
-        }
+        self.enter(span);
         message
     }
 
     /// Enters the span of a message that is about to be received, if it has one. It is then to be
     /// [left](Self::leave).
     #[cold]
+    #[inline(never)]
     pub(crate) fn enter(&self, span: Option<Told>) {
         self.inside.set(span.and_then(CapturedSpan::enter));
     }
@@ -98,7 +107,9 @@ impl<'a, M> Turn<'a, M> {
     /// The message has been received.
     #[inline]
     pub(crate) fn leave(&self) {
-        self.inside.take();
+        if self.cell.mailbox.has_spans() {
+            self.enter(None);
+        }
     }
 
     /// Counts a message as received.

@@ -385,12 +385,20 @@ impl<T> Mailbox<T> {
     /// Puts a message in, or gives it back. Lock-free; never waits for the actor.
     #[inline]
     pub(crate) fn send(&self, message: T) -> Result<Sent, (Refused, T)> {
-        self.send_in(message, None)
+        match self.reserve(1) {
+            Ok((taken, _, sent)) => {
+                // SAFETY: just taken, and nothing has been put in.
+                unsafe { Slot::fill(taken.slot(0), message) };
+                Ok(sent)
+            }
+            Err(refused) => Err((refused, message)),
+        }
     }
 
     /// The same for a message that was told in this span. Only a mailbox that
     /// [has room](Self::has_spans) for spans may be given one.
-    #[inline]
+    #[cold]
+    #[inline(never)]
     pub(crate) fn send_in(&self, message: T, span: Option<Told>) -> Result<Sent, (Refused, T)> {
         assert!(span.is_none() || self.has_spans(), "the mailbox has no room for spans");
         match self.reserve(1) {
@@ -837,7 +845,7 @@ impl<T> Mailbox<T> {
     /// # Safety
     ///
     /// The caller is the mailbox's one activation.
-    #[cfg(test)]
+    #[inline]
     pub(crate) unsafe fn pop(&self) -> Option<T> {
         // SAFETY: the caller says the same.
         unsafe { self.pop_in(&mut None) }
@@ -848,7 +856,7 @@ impl<T> Mailbox<T> {
     /// # Safety
     ///
     /// The caller is the mailbox's one activation.
-    #[inline]
+    #[inline(always)]
     pub(crate) unsafe fn pop_in(&self, span: &mut Option<Told>) -> Option<T> {
         self.assert_activation();
         match self.middle.bound.as_deref() {
@@ -878,7 +886,7 @@ impl<T> Mailbox<T> {
     /// # Safety
     ///
     /// The caller is the only reader.
-    #[inline]
+    #[inline(always)]
     unsafe fn take(&self, bound: Option<&Bound>, span: &mut Option<Told>) -> Option<T> {
         // SAFETY: the caller is the only reader. The message is read once, since its slot is empty
         // then.
@@ -891,60 +899,77 @@ impl<T> Mailbox<T> {
     /// # Safety
     ///
     /// The caller is the only reader, and `read` does not use the message in another way.
-    #[inline]
+    #[inline(always)]
     unsafe fn take_with<R>(
         &self,
         bound: Option<&Bound>,
         span: &mut Option<Told>,
-        mut read: impl FnMut(*mut T) -> R,
+        read: impl FnMut(*mut T) -> R,
     ) -> Option<R> {
         self.head.next.with_mut(|next| {
-            // SAFETY: this part of the head is the reader's.
-            let next = unsafe { &mut *next };
-            if next.block.is_null() {
-                // Acquire: as the sender that made it left it.
-                let first = self.middle.first.load(Ordering::Acquire);
-                if first.is_null() {
-                    return None;
-                }
-                // From the place behind a block that never was.
-                *next = Next { position: next.position + 1, block: first };
-            }
-            loop {
-                let offset = next.position % Block::<T>::LAP;
-                // SAFETY: the block has an unread slot, so it is there; and the offset is a slot's.
-                let slot = unsafe { Block::slot(next.block, offset) };
-                // SAFETY: the block is there, and the caller is the only reader.
-                let message = match unsafe { Slot::take(slot, &mut read) } {
-                    Found::Empty => return None,
-                    Found::Message(message) => Some(message),
-                    Found::InSpan(message) => {
-                        // SAFETY: as for the slot. The block is not recycled before it is read.
-                        *span = Some(unsafe { Block::take_span(next.block, offset) });
-                        Some(message)
-                    }
-                    Found::Void => None,
-                };
-                if offset + 1 == Block::<T>::SLOTS {
-                    // SAFETY: it is there until it is recycled below.
-                    // Relaxed: stored before the slot's state by the same sender.
-                    let after = unsafe { &*next.block }.next.load(Ordering::Relaxed);
-                    let read = std::mem::replace(&mut next.block, after);
-                    next.position += 2;
-                    // SAFETY: the only reader, nothing is left in it, and the head has moved on.
-                    unsafe { self.recycle(read) };
-                } else {
-                    next.position += 1;
-                }
-                if bound.is_some() {
-                    // Release: a sender that sees the room sees that the slot has been read.
-                    self.head.taken.store(Self::count(next.position), Ordering::Release);
-                }
-                if message.is_some() {
-                    return message;
-                }
-            }
+            // SAFETY: the caller says the same.
+            unsafe { self.take_at(next, bound, span, read) }
         })
+    }
+
+    /// (A function, because a closure may be left out of line.)
+    ///
+    /// # Safety
+    ///
+    /// As for [`take_with`](Self::take_with); and `next` is that of the head.
+    #[inline(always)]
+    unsafe fn take_at<R>(
+        &self,
+        next: *mut Next<T>,
+        bound: Option<&Bound>,
+        span: &mut Option<Told>,
+        mut read: impl FnMut(*mut T) -> R,
+    ) -> Option<R> {
+        // SAFETY: this part of the head is the reader's.
+        let next = unsafe { &mut *next };
+        if next.block.is_null() {
+            // Acquire: as the sender that made it left it.
+            let first = self.middle.first.load(Ordering::Acquire);
+            if first.is_null() {
+                return None;
+            }
+            // From the place behind a block that never was.
+            *next = Next { position: next.position + 1, block: first };
+        }
+        loop {
+            let offset = next.position % Block::<T>::LAP;
+            // SAFETY: the block has an unread slot, so it is there; and the offset is a slot's.
+            let slot = unsafe { Block::slot(next.block, offset) };
+            // SAFETY: the block is there, and the caller is the only reader.
+            let message = match unsafe { Slot::take(slot, &mut read) } {
+                Found::Empty => return None,
+                Found::Message(message) => Some(message),
+                Found::InSpan(message) => {
+                    // SAFETY: as for the slot. The block is not recycled before it is read.
+                    *span = Some(unsafe { Block::take_span(next.block, offset) });
+                    Some(message)
+                }
+                Found::Void => None,
+            };
+            if offset + 1 == Block::<T>::SLOTS {
+                // SAFETY: it is there until it is recycled below.
+                // Relaxed: stored before the slot's state by the same sender.
+                let after = unsafe { &*next.block }.next.load(Ordering::Relaxed);
+                let read = std::mem::replace(&mut next.block, after);
+                next.position += 2;
+                // SAFETY: the only reader, nothing is left in it, and the head has moved on.
+                unsafe { self.recycle(read) };
+            } else {
+                next.position += 1;
+            }
+            if bound.is_some() {
+                // Release: a sender that sees the room sees that the slot has been read.
+                self.head.taken.store(Self::count(next.position), Ordering::Release);
+            }
+            if message.is_some() {
+                return message;
+            }
+        }
     }
 
     /// How many messages have been taken out.
