@@ -141,7 +141,7 @@ impl Builder {
     ///
     /// While it is off, a message costs a test where it is sent and one where it is received, and
     /// no memory. While it is on, the span is kept in a table beside the mailbox: a message costs a
-    /// lock of that table when it is received, and one that is told in a span costs another one, and
+    /// lock of that table when it is received. One that is told in a span costs another lock, and
     /// one or two allocations, when it is sent.
     ///
     /// # Examples
