@@ -235,10 +235,7 @@ impl<A: Actor> Incarnations<A> {
     #[inline]
     fn next(&mut self, turn: &TurnOf<'_, A>) -> bool {
         if matches!(self.phase, Phase::Ending { .. }) {
-            let mut span = None;
-            let left = turn.pop_told(&mut span);
-            let _inside = span.and_then(CapturedSpan::enter);
-            return left.map(|message| turn.cell().bury(Undelivered::Stopped, message)).is_some();
+            return bury_next(turn);
         }
         if let Some(panic) = self.escalated.pop_front() {
             self.failed(turn.cell(), panic, None);
@@ -590,6 +587,16 @@ impl<A: Actor> Incarnations<A> {
             parent.signal(Signal::ChildGone(cell.id));
         }
     }
+}
+
+/// Makes the next message a dead letter, in its span. Returns whether there was one.
+#[cold]
+#[inline(never)]
+fn bury_next<M: Send + 'static>(turn: &Turn<'_, M>) -> bool {
+    let mut span = None;
+    let left = turn.pop_told(&mut span);
+    let _inside = span.and_then(CapturedSpan::enter);
+    left.map(|message| turn.cell().bury(Undelivered::Stopped, message)).is_some()
 }
 
 /// A panic that no longer changes anything.
