@@ -9,8 +9,9 @@
 //! - To talk: [`tell`](ActorRef::tell), [`ask`](ActorRef::ask), [`Recipient`];
 //!   [`stop`](ActorRef::stop) and [`kill`](ActorRef::kill).
 //! - Time: [`Context::timers`], [`Context::set_receive_timeout`], [`Scheduler`].
-//! - To look inside: [`System::metrics`], [`System::busiest`], [`Timers::pending`];
-//!   [`Builder::on_slow`], [`Builder::on_panic`], [`Builder::on_dead_letter`].
+//! - To look inside: [`System::metrics`], [`System::busiest`], [`System::timers_of`],
+//!   [`Timers::pending`]; [`Builder::on_slow`], [`Builder::on_panic`], [`Builder::on_dead_letter`],
+//!   [`Builder::on_thread_start`], [`Builder::capture_spans`].
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // The folders stand in the order in which they may use each other: downwards never.
 
