@@ -24,7 +24,7 @@ use clap::Parser;
 use lars_scheduler::{Handle, MetricsReporter};
 use metrics::{counter, gauge};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
-use mini_actor::{Actor, ActorSystem, Context, System};
+use mini_actor::{Actor, ActorSystem, Context};
 
 const DASHBOARD: &str = include_str!("../grafana/lars-scheduler.json");
 
@@ -48,7 +48,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let timers = system.scheduler().timers().clone();
     let metrics = Metrics {
         scheduler: Mutex::new(MetricsReporter::new(&timers, "plant")),
-        system: (*system).clone(),
+        system: Mutex::new(mini_actor::MetricsReporter::new(&system)),
         rendered,
     };
     let listener = TcpListener::bind(options.listen)?;
@@ -111,7 +111,7 @@ impl Actor for Sensor {
 /// What is served.
 struct Metrics {
     scheduler: Mutex<MetricsReporter>,
-    system: System,
+    system: Mutex<mini_actor::MetricsReporter>,
     rendered: PrometheusHandle,
 }
 
@@ -155,13 +155,9 @@ impl Metrics {
         if let Ok(mut scheduler) = self.scheduler.lock() {
             scheduler.report();
         }
-        let actors = self.system.metrics();
-        gauge!("mini_actor_alive").set(actors.alive as f64);
-        counter!("mini_actor_stopped_total").absolute(actors.stopped);
-        counter!("mini_actor_messages_total").absolute(actors.processed);
-        counter!("mini_actor_panics_total").absolute(actors.panicked);
-        counter!("mini_actor_restarts_total").absolute(actors.restarts);
-        counter!("mini_actor_dead_letters_total").absolute(actors.dead_letters);
+        if let Ok(mut system) = self.system.lock() {
+            system.report();
+        }
         self.rendered.render()
     }
 }

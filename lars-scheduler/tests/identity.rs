@@ -224,6 +224,42 @@ fn timers_of_systems_show_the_place_of_the_users_code() {
     drop((refresh, job, at));
 }
 
+#[test]
+fn timers_of_a_scheduled_executor_show_the_place_of_the_users_call() {
+    let time = builder().build_virtual().unwrap();
+    let jobs = ScheduledExecutor::on(&time);
+    let first = line!() + 1;
+    let job = jobs.schedule(SECOND, || ()).unwrap();
+    let limited = jobs.submit_with_timeout(2 * SECOND, || ()).unwrap();
+    let or = jobs.submit_with_timeout_or(3 * SECOND, || (), || ()).unwrap();
+    let delay = jobs.schedule_with_fixed_delay(4 * SECOND, SECOND, || ()).unwrap();
+    let rate = jobs.schedule_at_fixed_rate(5 * SECOND, SECOND, || ()).unwrap();
+    let places: Vec<_> = lines_of(&time).iter().map(|line| line - first).collect();
+    // The limits have a timer each, and their tasks are due at once.
+    assert_eq!(places, [1, 2, 0, 1, 2, 3, 4]);
+    drop((job, limited, or, delay, rate));
+}
+
+#[test]
+fn the_limits_of_many_tasks_at_once_show_the_place_of_the_users_call() {
+    const LONG: Duration = Duration::from_secs(600);
+    let scheduler = builder().build().unwrap();
+    let jobs = ScheduledExecutor::on(&scheduler);
+    let handle = scheduler.handle();
+    let look = || {
+        let handle = handle.clone();
+        move || {
+            let listing = handle.list(TimerQuery::new().place(file!())).wait();
+            let places = listing.timers.iter().map(|timer| timer.identity.place().unwrap().line());
+            Ok::<_, ()>(places.collect::<Vec<_>>())
+        }
+    };
+    let all = jobs.invoke_all_timeout([look()], LONG);
+    assert_eq!(all[0].as_ref().unwrap().as_ref().unwrap(), &[line!() - 1]);
+    let any = jobs.invoke_any_timeout([look()], LONG).unwrap();
+    assert_eq!(any, [line!() - 1]);
+}
+
 /// The lines of the pending timers' places, from the one that is due first.
 fn lines_of(time: &VirtualTime) -> Vec<u32> {
     let listing = time.list(TimerQuery::new()).wait();

@@ -142,7 +142,10 @@ impl GroupView {
             }
         }
         let trouble = self.trouble.as_deref().filter(|_| self.last.is_some());
-        frame.render_widget(foot(&self.controls, trouble, Some(ORDERS[self.order])), last);
+        frame.render_widget(
+            foot(&self.controls, trouble, Some(ORDERS[self.order]), last.width),
+            last,
+        );
         if self.controls.help {
             // Without the key for pages.
             help(frame, body, 1);

@@ -49,12 +49,12 @@ impl App {
         ])
         .areas(frame.area());
         frame.render_widget(self.head(), head);
-        frame.render_widget(self.tabs(), tabs);
+        frame.render_widget(self.tabs(tabs.width), tabs);
         match self.trend.last() {
             Some(snapshot) => self.page(frame, body, snapshot),
             None => frame.render_widget(self.waiting(), body),
         }
-        frame.render_widget(self.foot(), foot);
+        frame.render_widget(self.foot(foot.width), foot);
         if self.controls.help {
             help(frame, body, 0);
         }
@@ -90,17 +90,28 @@ impl App {
         Line::from(spans)
     }
 
-    fn tabs(&self) -> Line<'_> {
-        let tab = |(number, page): (usize, &Page)| {
-            let text = format!(" {} {} ", number + 1, page.title());
-            if *page == self.page { text.reversed() } else { text.fg(FAINT) }
+    /// The pages; where there is no room, only this one with its title.
+    fn tabs(&self, width: u16) -> Line<'_> {
+        let tabs = |titles: bool| {
+            let tab = |(number, page): (usize, &Page)| {
+                let number = number + 1;
+                if *page == self.page {
+                    format!(" {number} {} ", page.title()).reversed()
+                } else if titles {
+                    format!(" {number} {} ", page.title()).fg(FAINT)
+                } else {
+                    format!(" {number} ").fg(FAINT)
+                }
+            };
+            Line::from(Page::ALL.iter().enumerate().map(tab).collect::<Vec<_>>())
         };
-        Line::from(Page::ALL.iter().enumerate().map(tab).collect::<Vec<_>>())
+        let all = tabs(true);
+        if all.width() <= usize::from(width) { all } else { tabs(false) }
     }
 
-    fn foot(&self) -> Line<'_> {
+    fn foot(&self, width: u16) -> Line<'_> {
         let trouble = self.trouble.as_deref().filter(|_| self.trend.last().is_some());
-        foot(&self.controls, trouble, self.order().map(Order::title))
+        foot(&self.controls, trouble, self.order().map(Order::title), width)
     }
 
     /// Before the first snapshot.
@@ -132,11 +143,13 @@ impl View for App {
     }
 }
 
-/// The last line: the filter that is being typed, what is wrong, or what keys there are.
+/// The last line: the filter that is being typed, what is wrong, or what keys there are. Where
+/// there is no room for all keys, the order and the filter are seen before them.
 pub(crate) fn foot<'a>(
     controls: &'a Controls,
     trouble: Option<&'a str>,
     order: Option<&'static str>,
+    width: u16,
 ) -> Line<'a> {
     if controls.typing {
         return Line::from(vec![
@@ -149,14 +162,18 @@ pub(crate) fn foot<'a>(
     if let Some(trouble) = trouble {
         return Line::from(format!(" {trouble}").fg(BAD));
     }
-    let mut spans = vec![" q quit  p pause  / filter  s sort  h help".fg(FAINT)];
-    if let Some(order) = order {
-        spans.push(format!("   by {order}").fg(ACCENT));
-    }
-    if !controls.filter.is_empty() {
-        spans.push(format!("   only “{}”", controls.filter).fg(WARN));
-    }
-    Line::from(spans)
+    let line = |keys: &'static str| {
+        let mut spans = vec![keys.fg(FAINT)];
+        if let Some(order) = order {
+            spans.push(format!("   by {order}").fg(ACCENT));
+        }
+        if !controls.filter.is_empty() {
+            spans.push(format!("   only “{}”", controls.filter).fg(WARN));
+        }
+        Line::from(spans)
+    };
+    let all = line(" q quit  p pause  / filter  s sort  h help");
+    if all.width() <= usize::from(width) { all } else { line(" h help") }
 }
 
 /// The keys, over what is there. `first` says how many are left out, because a view has no pages.

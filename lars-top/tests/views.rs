@@ -265,3 +265,20 @@ fn every_page_fits_into_every_terminal() {
         }
     }
 }
+
+#[test]
+fn a_narrow_terminal_shows_which_page_order_and_filter_and_whole_counts() {
+    let mut app = app([snapshot(1)]);
+    let overview = drawn(&app, 50, 20);
+    assert!(line(&overview, "Overview").contains(" 2  3  4  5  6"), "{overview}");
+    assert!(line(&overview, " pending ").contains("12,345"), "{overview}");
+    app.turn_to(Page::Threads);
+    typed(&mut app, "/serv");
+    assert_eq!(app.press(KeyEvent::new(KeyCode::Enter, KeyModifiers::NONE)), Flow::On);
+    let threads = drawn(&app, 50, 20);
+    assert!(line(&threads, "Threads").contains(" 6 Threads"), "{threads}");
+    assert!(line(&threads, "h help").contains("by running   only “serv”"), "{threads}");
+    let wide = drawn(&app, 120, 20);
+    assert!(line(&wide, "h help").contains("q quit"), "{wide}");
+    assert!(line(&wide, "Threads").contains(" 1 Overview "), "{wide}");
+}

@@ -15,6 +15,8 @@ macro_rules! show {
 pub(crate) mod panics;
 pub(crate) mod slow_receive;
 pub(crate) mod stop_reason;
+pub(crate) mod threads;
+pub(crate) mod timer_key;
 
 pub(crate) mod supervision;
 

@@ -9,8 +9,9 @@
 //! - To talk: [`tell`](ActorRef::tell), [`ask`](ActorRef::ask), [`Recipient`];
 //!   [`stop`](ActorRef::stop) and [`kill`](ActorRef::kill).
 //! - Time: [`Context::timers`], [`Context::set_receive_timeout`], [`Scheduler`].
-//! - To look inside: [`System::metrics`], [`System::busiest`], [`Timers::pending`];
-//!   [`Builder::on_slow`], [`Builder::on_panic`], [`Builder::on_dead_letter`].
+//! - To look inside: [`System::metrics`], [`System::busiest`], [`System::timers_of`],
+//!   [`Timers::pending`]; [`Builder::on_slow`], [`Builder::on_panic`], [`Builder::on_dead_letter`],
+//!   [`Builder::on_thread_start`], [`Builder::capture_spans`].
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // The folders stand in the order in which they may use each other: downwards never.
 
@@ -39,11 +40,13 @@ mod tests;
 
 pub use self::actor::context::{Actor, Context};
 pub use self::actor::spawn::Props;
-pub use self::actor::timers::{PendingTimer, TimerKey, Timers};
+pub use self::actor::timers::{PendingTimer, Timers};
 pub use self::base::error::{AskError, BuildError, SendError, SpawnError, StashFull, Unsendable};
 pub use self::base::slow_receive::SlowReceive;
 pub use self::base::stop_reason::{StopReason, Terminated};
 pub use self::base::supervision::{Directive, Failure, Panic, Supervision};
+pub use self::base::threads::{ThreadKind, ThreadStart};
+pub use self::base::timer_key::{ActorTimer, TimerKey};
 pub use self::cell::dead_letters::{DeadLetter, Subscription, Undelivered};
 pub use self::cell::registry::SystemMetrics;
 pub use self::mailbox::overflow::Overflow;
@@ -54,6 +57,9 @@ pub use self::refs::ask::{Ask, Reply};
 pub use self::refs::sends::Scheduler;
 pub use self::refs::system::{ActorLoad, System};
 pub use self::system::close::{CloseError, ClosePolicy, CloseReport};
+#[cfg(feature = "metrics")]
+#[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
+pub use self::system::metrics_reporter::MetricsReporter;
 pub use self::system::owner::{ActorSystem, Builder};
 pub use self::system::settings::Settings;
 pub use lars_scheduler::backoff;

@@ -1,6 +1,7 @@
 //! Where messages wait for their actor.
 
 pub(crate) mod overflow;
+pub(crate) mod spans;
 
 pub(crate) mod block;
 

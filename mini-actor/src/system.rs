@@ -2,6 +2,9 @@
 
 pub(crate) mod close;
 
+#[cfg(feature = "metrics")]
+pub(crate) mod metrics_reporter;
+
 pub(crate) mod settings;
 
 pub(crate) mod owner;

@@ -4,7 +4,7 @@
 
 mod common;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::{Future as _, pending, poll_fn};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use common::{Call, LONG, Script};
 use mini_actor::test_kit::TestKit;
-use mini_actor::{Actor, ActorRef, ActorSystem, Context, Reply};
+use mini_actor::{Actor, ActorRef, ActorSystem, Context, Props, Reply, ThreadKind, ThreadStart};
 
 type Body = Box<dyn FnOnce(&mut Context<Runs>) + Send>;
 
@@ -331,4 +331,31 @@ fn a_question_that_is_polled_by_an_actor_and_not_waited_for_harms_nothing() {
     });
     assert_eq!(answer.wait(), Ok(7));
     assert!(system.close_within(Duration::MAX).is_complete());
+}
+
+#[test]
+fn each_thread_of_a_system_calls_the_hook_before_anything_else() {
+    thread_local! {
+        static HOOKED: Cell<bool> = const { Cell::new(false) };
+    }
+    let (sender, started) = channel();
+    let hook = move |thread: &ThreadStart<'_>| {
+        HOOKED.set(true);
+        assert_eq!(std::thread::current().name(), Some(thread.name));
+        sender.send((thread.name.to_owned(), thread.kind)).unwrap();
+        panic!("expected by this test");
+    };
+    let system = ActorSystem::builder("test").threads(2).on_thread_start(hook).build().unwrap();
+    assert!(inside(&system, |_| HOOKED.get()));
+    let hooked = system.spawn_with("own", Props::once(|| Runs).pinned()).unwrap();
+    let (sender, result) = channel();
+    hooked.tell(Box::new(move |_| sender.send(HOOKED.get()).unwrap())).ok().unwrap();
+    assert!(result.recv_timeout(LONG).unwrap());
+    let mut threads: Vec<_> = (0..4).map(|_| started.recv_timeout(LONG).unwrap()).collect();
+    threads.sort_by(|one, other| one.0.cmp(&other.0));
+    let names: Vec<_> = threads.iter().map(|thread| &*thread.0).collect();
+    assert_eq!(names, ["test-actors-0", "test-actors-1", "test-scheduler", "test/own-0"]);
+    assert!(matches!(threads[1].1, ThreadKind::Actors { number: 1, .. }));
+    assert_eq!((threads[2].1, threads[3].1), (ThreadKind::Timer, ThreadKind::Pinned));
+    system.close().unwrap();
 }

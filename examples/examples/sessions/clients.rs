@@ -14,6 +14,7 @@ use std::io::{self, ErrorKind};
 use std::net::{Shutdown, SocketAddr};
 use std::time::{Duration, Instant};
 
+use examples::view::Terminal;
 use hdrhistogram::Histogram;
 use mio::event::Event;
 use mio::net::TcpStream;
@@ -69,9 +70,9 @@ pub struct Observations {
 }
 
 /// Runs all clients to their ends.
-pub fn run(server: SocketAddr, options: &Options) -> io::Result<Observations> {
+pub fn run(server: SocketAddr, options: &Options, terminal: &Terminal) -> io::Result<Observations> {
     let mut crowd = Crowd::new(server, options)?;
-    crowd.arrive()?;
+    crowd.arrive(terminal)?;
     crowd.stay()?;
     Ok(crowd.observations())
 }
@@ -148,7 +149,7 @@ impl<'a> Crowd<'a> {
 
     /// Connects all clients, a few at a time. A client has arrived when its first request was
     /// answered.
-    fn arrive(&mut self) -> io::Result<()> {
+    fn arrive(&mut self, terminal: &Terminal) -> io::Result<()> {
         let began = Instant::now();
         let give_up = began + PATIENCE;
         loop {
@@ -172,11 +173,11 @@ impl<'a> Crowd<'a> {
             }
             self.turn(give_up)?;
         }
-        let connected = self.clients.iter().filter(|it| it.answers > 0).count();
-        println!(
-            "{connected} clients connected and were answered within {:.0?}.\n",
-            began.elapsed()
-        );
+        if terminal.is_free() {
+            let connected = self.clients.iter().filter(|it| it.answers > 0).count();
+            let took = began.elapsed();
+            println!("{connected} clients connected and were answered within {took:.0?}.\n");
+        }
         Ok(())
     }
 

@@ -61,10 +61,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     progress::start(&system, &counts, views.terminal())?;
 
     let clients = {
-        let (options, address) = (options.clone(), server.address());
+        let (options, address, terminal) = (options.clone(), server.address(), views.terminal());
         thread::Builder::new()
             .name("clients".to_owned())
-            .spawn(move || clients::run(address, &options))?
+            .spawn(move || clients::run(address, &options, &terminal))?
     };
     let observed = clients.join().map_err(|_| "the clients' thread panicked")??;
 

@@ -19,6 +19,7 @@ mod invoke;
 mod registry;
 mod shutdown;
 
+use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -318,9 +319,9 @@ impl ScheduledExecutor {
         task: C,
         give_up: impl FnOnce(&OneShot<T>) -> G,
     ) -> Result<ScheduledCall<T>, ScheduleError<C>> {
-        let handle = &self.shared.handle;
+        let (handle, place) = (&self.shared.handle, Location::caller());
         self.accept(handle.due_after(Duration::ZERO), task, |target| {
-            let give_up = Task::new(give_up(target)).inline();
+            let give_up = Task::new(give_up(target)).inline().placed_at(place);
             handle.schedule_due(deadline, give_up).map(Cancellable::cancel_on_drop)
         })
     }
@@ -385,6 +386,7 @@ impl ScheduledExecutor {
         self.repeat(initial, Rhythm::FixedRate(interval), task)
     }
 
+    #[track_caller]
     fn repeat<R: RunResult, C: IntoRepeatedCall<R>>(
         &self,
         initial: Duration,

@@ -15,6 +15,10 @@ use crate::text::{bytes, grouped, short, tail, time};
 const ENDS: [u64; 11] =
     [10, 30, 100, 300, 1_000, 3_000, 10_000, 30_000, 100_000, 300_000, 1_000_000];
 
+/// The widths of two blocks.
+const COUNTS: u16 = 37;
+const LATENESS: u16 = 41;
+
 pub(super) fn draw(app: &App, frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot) {
     let [top, middle, bottom] = Layout::vertical([
         Constraint::Length(9),
@@ -22,9 +26,14 @@ pub(super) fn draw(app: &App, frame: &mut Frame<'_>, area: Rect, snapshot: &Snap
         Constraint::Min(0),
     ])
     .areas(area);
-    let [counts, fired, late] =
-        Layout::horizontal([Constraint::Length(37), Constraint::Fill(1), Constraint::Length(41)])
-            .areas(top);
+    // Where there is no room for both, the counts are readable and the lateness is left out.
+    let late = if area.width < COUNTS + LATENESS { 0 } else { LATENESS };
+    let [counts, fired, late] = Layout::horizontal([
+        Constraint::Length(COUNTS),
+        Constraint::Fill(1),
+        Constraint::Length(late),
+    ])
+    .areas(top);
     frame.render_widget(Paragraph::new(count_lines(app, snapshot)).block(block("Timers")), counts);
     draw_history(app, frame, fired);
     draw_lateness(app, frame, late);

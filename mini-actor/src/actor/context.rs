@@ -2,18 +2,21 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
-use std::panic::resume_unwind;
+use std::panic::{Location, resume_unwind};
 use std::time::{Duration, Instant};
 
-use lars_scheduler::{Cancellable, Refusal, TaskBody};
+use lars_scheduler::{Cancellable, Refusal, Task, TaskBody};
 
 use crate::actor::timers::{Timers, check_period};
 use crate::base::error::StashFull;
 use crate::base::stop_reason::{StopReason, Terminated};
 use crate::base::supervision::Failure;
+use crate::base::timer_key::ActorTimer;
 use crate::cell::home::Cell;
+use crate::cell::registry::Place;
 use crate::cell::signal::{Due, Resident, Signal, Watcher};
 use crate::dispatcher::workers::{Forgiven, about_to_block};
+use crate::mailbox::spans::{Told, told_here};
 use crate::refs::address::{ActorRef, Watched};
 use crate::refs::sends::Scheduler;
 use crate::refs::system::System;
@@ -127,6 +130,8 @@ struct Quiet {
     generation: u64,
     since: Instant,
     armed: Option<Cancellable>,
+    /// Of the call that set it.
+    place: Place,
 }
 
 /// What an actor has put aside.
@@ -134,6 +139,20 @@ struct Stash<M> {
     aside: VecDeque<M>,
     /// What is to be received next.
     unstashed: VecDeque<M>,
+    /// The spans in which they were put aside, if the system captures spans; otherwise empty.
+    spans_aside: VecDeque<Option<Told>>,
+    spans_unstashed: VecDeque<Option<Told>>,
+}
+
+impl<M> Stash<M> {
+    fn new() -> Self {
+        Self {
+            aside: VecDeque::new(),
+            unstashed: VecDeque::new(),
+            spans_aside: VecDeque::new(),
+            spans_unstashed: VecDeque::new(),
+        }
+    }
 }
 
 /// Passed to an actor with each call.
@@ -301,6 +320,10 @@ impl<A: Actor> Context<A> {
         self.timers.get_or_insert_with(|| Box::new(Timers::new(Arc::clone(cell))))
     }
 
+    pub(crate) fn list_timers(&self) -> Vec<ActorTimer> {
+        self.timers.as_ref().map(|timers| timers.list()).unwrap_or_default()
+    }
+
     /// The living child with this name, if it receives messages of this type.
     pub fn child<M: Send + 'static>(&self, name: &str) -> Option<ActorRef<M>> {
         self.system.find(&format!("{}/{name}", self.myself.path()))
@@ -395,8 +418,11 @@ impl<A: Actor> Context<A> {
         if self.stashed() >= self.stash_capacity {
             return Err(StashFull { capacity: self.stash_capacity, message });
         }
-        let new = || Box::new(Stash { aside: VecDeque::new(), unstashed: VecDeque::new() });
-        self.stash.get_or_insert_with(new).aside.push_back(message);
+        let stash = self.stash.get_or_insert_with(|| Box::new(Stash::new()));
+        stash.aside.push_back(message);
+        if self.myself.cell().mailbox.has_spans() {
+            stash.spans_aside.push_back(told_here());
+        }
         Ok(())
     }
 
@@ -414,6 +440,9 @@ impl<A: Actor> Context<A> {
             while let Some(message) = stash.aside.pop_back() {
                 stash.unstashed.push_front(message);
             }
+            while let Some(span) = stash.spans_aside.pop_back() {
+                stash.spans_unstashed.push_front(span);
+            }
         }
     }
 
@@ -423,8 +452,11 @@ impl<A: Actor> Context<A> {
         self.stash.as_ref().is_some_and(|stash| !stash.unstashed.is_empty())
     }
 
-    pub(crate) fn next_unstashed(&mut self) -> Option<A::Message> {
-        self.stash.as_mut()?.unstashed.pop_front()
+    /// The next one, and the span in which it was put aside.
+    pub(crate) fn next_unstashed(&mut self, span: &mut Option<Told>) -> Option<A::Message> {
+        let stash = self.stash.as_mut()?;
+        *span = stash.spans_unstashed.pop_front().flatten();
+        stash.unstashed.pop_front()
     }
 
     /// Has [`Actor::receive_timeout`] called when no message has been received for `after`. The
@@ -475,14 +507,16 @@ impl<A: Actor> Context<A> {
     /// assert!(session.is_stopped());
     /// # Ok(()) }
     /// ```
+    #[track_caller]
     pub fn set_receive_timeout(&mut self, after: Duration) -> Result<(), Refusal> {
         check_period(after)?;
         let generation = self.quiet_generation + 1;
         let since = self.system.registry().timers.now();
-        let armed = Some(self.system.registry().arm(after, self.quiet_check(generation))?);
+        let (check, place) = (self.quiet_check(generation), Location::caller());
+        let armed = Some(self.system.registry().arm(after, check, place)?);
         self.cancel_receive_timeout();
         self.quiet_generation = generation;
-        self.quiet = Some(Box::new(Quiet { after, generation, since, armed }));
+        self.quiet = Some(Box::new(Quiet { after, generation, since, armed, place }));
         Ok(())
     }
 
@@ -498,16 +532,16 @@ impl<A: Actor> Context<A> {
         }
     }
 
-    fn quiet_check(&self, generation: u64) -> QuietCheck<A::Message> {
-        QuietCheck { cell: Arc::clone(self.myself.cell()), generation }
+    fn quiet_check(&self, generation: u64) -> Task<QuietCheck<A::Message>> {
+        Task::new(QuietCheck { cell: Arc::clone(self.myself.cell()), generation })
     }
 
     /// Looks again later.
     fn arm_quiet_again(&mut self, delay: Duration) {
         let check = self.quiet_check(self.quiet_generation);
-        let armed = self.system.registry().arm_for(self.myself.path(), delay, check);
         if let Some(quiet) = &mut self.quiet {
-            quiet.armed = armed;
+            let (registry, path) = (self.system.registry(), self.myself.path());
+            quiet.armed = registry.arm_for(path, delay, check, quiet.place);
         }
     }
 

@@ -12,8 +12,9 @@
 //!            Paused
 //! ```
 
+use lars_scheduler::in_span::CapturedSpan;
 use lars_scheduler::panics::{contain, quietly};
-use lars_scheduler::{Cancellable, TaskBody};
+use lars_scheduler::{Cancellable, Task, TaskBody};
 use std::collections::VecDeque;
 
 use crate::actor::context::{Actor, Context};
@@ -21,7 +22,9 @@ use crate::base::stop_reason::{StopReason, Terminated};
 use crate::base::supervision::{Directive, Failure, Panic, Restarts, Supervision};
 use crate::cell::dead_letters::Undelivered;
 use crate::cell::home::{Cell, Life, NEVER, Progress, Turn};
+use crate::cell::registry::Place;
 use crate::cell::signal::{Due, Resident, Signal, Watcher};
+use crate::mailbox::spans::Told;
 use crate::sync::{Arc, Ordering, real_now};
 
 /// Creates an actor.
@@ -54,6 +57,8 @@ enum Phase {
 /// How an actor is supervised, and how often it has been restarted.
 struct Supervised {
     rules: Supervision,
+    /// Of the call that spawned the actor.
+    place: Place,
     restarts: Restarts,
     /// The number of the restart after the pause, and its timer.
     revival: u64,
@@ -92,15 +97,15 @@ type TurnOf<'a, A> = Turn<'a, <A as Actor>::Message>;
 impl<A: Actor> Incarnations<A> {
     pub(crate) fn new(
         factory: Factory<A>,
-        supervision: Option<Supervision>,
+        supervision: Option<(Supervision, Place)>,
         parent: Option<Arc<dyn Resident>>,
         ctx: Context<A>,
     ) -> Self {
         Self {
             factory,
-            supervised: supervision.map(|rules| {
+            supervised: supervision.map(|(rules, place)| {
                 let restarts = Restarts::default();
-                Box::new(Supervised { rules, restarts, revival: 0, pause: None })
+                Box::new(Supervised { rules, place, restarts, revival: 0, pause: None })
             }),
             parent,
             starting: false,
@@ -205,20 +210,39 @@ impl<A: Actor> Incarnations<A> {
         received
     }
 
+    /// Like [`receive_with`](Self::receive_with), in the span that comes with the message, if one
+    /// does.
+    #[inline(never)]
+    fn receive_told(
+        &mut self,
+        turn: &TurnOf<'_, A>,
+        from_stash: bool,
+        take: impl FnOnce(&mut Context<A>, &mut Option<Told>) -> Option<A::Message>,
+    ) -> bool {
+        let mut inside = None;
+        let received = self.receive_with(turn, from_stash, |ctx| {
+            let mut span = None;
+            let message = take(ctx, &mut span);
+            inside = span.and_then(CapturedSpan::enter);
+            message
+        });
+        drop(inside);
+        received
+    }
+
     /// Handles what is next: a failure, an unstashed message, what is due, or a message. Returns
     /// whether there was anything.
     #[inline]
     fn next(&mut self, turn: &TurnOf<'_, A>) -> bool {
         if matches!(self.phase, Phase::Ending { .. }) {
-            let left = turn.pop();
-            return left.map(|message| turn.cell().bury(Undelivered::Stopped, message)).is_some();
+            return bury_next(turn);
         }
         if let Some(panic) = self.escalated.pop_front() {
             self.failed(turn.cell(), panic, None);
             return true;
         }
         if self.ctx.has_unstashed() {
-            return self.receive_with(turn, true, Context::next_unstashed);
+            return self.receive_told(turn, true, Context::next_unstashed);
         }
         if let Some((at, _)) = self.due.front()
             && *at <= turn.position()
@@ -228,6 +252,9 @@ impl<A: Actor> Incarnations<A> {
             self.handle_due(turn, due);
             return true;
         }
+        if turn.cell().mailbox.has_spans() {
+            return self.receive_told(turn, false, |_, span| turn.pop_told(span));
+        }
         self.receive_with(turn, false, |_| turn.pop())
     }
 
@@ -235,7 +262,7 @@ impl<A: Actor> Incarnations<A> {
         let cell = turn.cell();
         match due {
             Due::Tick(generation) => {
-                self.receive_with(turn, false, |ctx| ctx.timers().take(generation));
+                self.receive_told(turn, false, |ctx, span| ctx.timers().take(generation, span));
                 self.ctx.timers().handled(generation);
             }
             Due::Quiet { generation, fired } => {
@@ -291,6 +318,7 @@ impl<A: Actor> Incarnations<A> {
                     self.revive(cell);
                 }
             }
+            Signal::ListTimers(tell) => tell(self.ctx.list_timers()),
         }
     }
 
@@ -401,9 +429,11 @@ impl<A: Actor> Incarnations<A> {
         if let Some(supervised) = &mut self.supervised {
             supervised.revival += 1;
             if !pause.is_zero() && self.stop.is_none() {
-                let revive = Revive { cell: Arc::clone(cell), number: supervised.revival };
+                let number = supervised.revival;
+                let revive = Task::new(Revive { cell: Arc::clone(cell), number });
                 // If it is refused, the actor does not wait.
-                supervised.pause = cell.registry.arm_for(&cell.path, pause, revive);
+                let (registry, place) = (&cell.registry, supervised.place);
+                supervised.pause = registry.arm_for(&cell.path, pause, revive, place);
                 if supervised.pause.is_some() {
                     self.phase = Phase::Paused;
                 }
@@ -531,7 +561,7 @@ impl<A: Actor> Incarnations<A> {
         // What the hook may have started.
         self.ctx.end_timers();
         self.ctx.unstash_all();
-        while let Some(message) = self.ctx.next_unstashed() {
+        while let Some(message) = self.ctx.next_unstashed(&mut None) {
             cell.bury(Undelivered::Stopped, message);
         }
         let factory = std::mem::replace(&mut self.factory, Factory::Once(None));
@@ -557,6 +587,16 @@ impl<A: Actor> Incarnations<A> {
             parent.signal(Signal::ChildGone(cell.id));
         }
     }
+}
+
+/// Makes the next message a dead letter, in its span. Returns whether there was one.
+#[cold]
+#[inline(never)]
+fn bury_next<M: Send + 'static>(turn: &Turn<'_, M>) -> bool {
+    let mut span = None;
+    let left = turn.pop_told(&mut span);
+    let _inside = span.and_then(CapturedSpan::enter);
+    left.map(|message| turn.cell().bury(Undelivered::Stopped, message)).is_some()
 }
 
 /// A panic that no longer changes anything.

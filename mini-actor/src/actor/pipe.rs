@@ -9,6 +9,7 @@ use std::task::{Context as TaskContext, Poll, Wake, Waker};
 use crate::actor::context::{Actor, Context};
 use crate::base::panics::guard;
 use crate::dispatcher::workers::{Activate, Dispatcher, Task, is_no_turn};
+use crate::mailbox::spans::{Told, told_here};
 use crate::sync::plain::AtomicU8;
 use crate::sync::{Arc, Mutex, Ordering};
 
@@ -26,6 +27,8 @@ struct Pipe {
     /// Gone when it has ended. Locked by the one activation, and by a waker that ends it.
     work: Mutex<Option<Work>>,
     dispatcher: Dispatcher,
+    /// The span in which it was piped, if the system captures spans.
+    span: Option<Told>,
 }
 
 impl Wake for Pipe {
@@ -73,7 +76,12 @@ impl Activate for Pipe {
         let mut work = self.work.lock();
         if let Some(future) = &mut *work {
             let mut context = TaskContext::from_waker(&waker);
-            match guard("a piped future", || future.as_mut().poll(&mut context)) {
+            let mut poll = || future.as_mut().poll(&mut context);
+            let poll = || match &self.span {
+                None => poll(),
+                Some(span) => span.run(poll),
+            };
+            match guard("a piped future", poll) {
                 Some(Poll::Pending) => {
                     drop(work);
                     let woken = self
@@ -140,6 +148,7 @@ impl<A: Actor> Context<A> {
     ) {
         let cell = Arc::clone(self.myself().cell());
         let dispatcher = cell.registry.dispatcher.clone();
+        let span = cell.mailbox.has_spans().then(told_here).flatten();
         let work = async move {
             let message = map(future.await);
             cell.deliver(message);
@@ -148,6 +157,7 @@ impl<A: Actor> Context<A> {
             state: AtomicU8::new(SCHEDULED),
             work: Mutex::new(Some(Box::pin(work))),
             dispatcher: dispatcher.clone(),
+            span,
         });
         dispatcher.schedule(pipe as Task);
     }

@@ -1,6 +1,7 @@
 //! Starting actors.
 
 use std::marker::PhantomData;
+use std::panic::Location;
 use std::time::Duration;
 
 use crate::actor::context::{Actor, Context};
@@ -113,6 +114,7 @@ impl System {
     ///
     /// [`SpawnError::NameTaken`] if an actor of that name is alive; [`SpawnError::Name`] if the
     /// name is invalid; [`SpawnError::Closed`] after the system was closed.
+    #[track_caller]
     pub fn spawn<A: Actor>(
         &self,
         name: &str,
@@ -128,6 +130,7 @@ impl System {
     /// As for [`spawn`](Self::spawn); and [`SpawnError::Capacity`] for a mailbox with a capacity of
     /// zero, [`SpawnError::Window`] for a restart limit over zero time, [`SpawnError::Thread`] if
     /// the thread of a pinned actor cannot be started.
+    #[track_caller]
     pub fn spawn_with<A: Actor>(
         &self,
         name: &str,
@@ -164,6 +167,7 @@ impl System {
     /// assert_eq!(jobs?[0].path(), "/$1");
     /// # Ok(()) }
     /// ```
+    #[track_caller]
     pub fn spawn_anonymous<A: Actor>(
         &self,
         props: Props<A>,
@@ -182,6 +186,7 @@ impl<A: Actor> Context<A> {
     ///
     /// As for [`System::spawn`]; and [`SpawnError::Stopping`] once this actor has begun to stop its
     /// children.
+    #[track_caller]
     pub fn spawn<B: Actor>(
         &mut self,
         name: &str,
@@ -196,6 +201,7 @@ impl<A: Actor> Context<A> {
     ///
     /// As for [`System::spawn_with`]; and [`SpawnError::Stopping`] once this actor has begun to
     /// stop its children.
+    #[track_caller]
     pub fn spawn_with<B: Actor>(
         &mut self,
         name: &str,
@@ -210,6 +216,7 @@ impl<A: Actor> Context<A> {
     ///
     /// As for [`System::spawn_anonymous`]; and [`SpawnError::Stopping`] once this actor has begun
     /// to stop its children.
+    #[track_caller]
     pub fn spawn_anonymous<B: Actor>(
         &mut self,
         props: Props<B>,
@@ -217,6 +224,7 @@ impl<A: Actor> Context<A> {
         self.spawn_child(None, props)
     }
 
+    #[track_caller]
     fn spawn_child<B: Actor>(
         &mut self,
         name: Option<&str>,
@@ -236,6 +244,7 @@ impl<A: Actor> Context<A> {
 
 /// Makes an actor's home, and enters it into the tree. It counts as scheduled, so the caller has to
 /// schedule it.
+#[track_caller]
 fn make<A: Actor>(
     system: &System,
     name: Option<&str>,
@@ -266,16 +275,20 @@ fn make<A: Actor>(
     if wants_thread {
         // A thread is not started for a name that is taken.
         registry.reserve(&path)?;
-        let pool = Pool::start_own(&format!("{}{path}", registry.name)).map_err(|error| {
+        let name = format!("{}{path}", registry.name);
+        let on_start = registry.rules.on_thread_start.lock().clone();
+        let pool = Pool::start_own(&name, &on_start).map_err(|error| {
             registry.give_up(&path);
             SpawnError::Thread(error.to_string())
         })?;
         pinned = Some(Dispatcher::Pool(pool));
     }
     let origin = Origin { path, registry: Arc::clone(&registry), capacity: props.capacity, pinned };
+    let place = Location::caller(); // a closure would be its own caller
+    let supervision = props.supervision.map(|rules| (rules, place));
     let cell = Cell::new(origin, |cell| {
         let ctx = Context::new(cell, system.clone(), props.stash);
-        Box::new(Incarnations::new(props.factory, props.supervision, parent, ctx))
+        Box::new(Incarnations::new(props.factory, supervision, parent, ctx))
     });
     if let Err(error) = registry.enter(Arc::clone(&cell) as _, wants_thread) {
         cell.discard();

@@ -6,99 +6,20 @@
 //! periodic timer is re-armed only when its message is taken out, so it never has more than one
 //! undelivered tick.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
+use std::panic::Location;
 use std::time::{Duration, Instant};
 
 use lars_scheduler::panics::contain;
-use lars_scheduler::{Cancellable, Handle, MissedTickBehavior, Refusal, TaskBody};
+use lars_scheduler::{Cancellable, Handle, MissedTickBehavior, Refusal, Task, TaskBody};
 
 use crate::base::supervision::{Directive, Panic};
+use crate::base::timer_key::{ActorTimer, TimerKey};
 use crate::cell::home::Cell;
+use crate::cell::registry::Place;
 use crate::cell::signal::{Due, Signal};
+use crate::mailbox::spans::{Told, told_here};
 use crate::sync::Arc;
-
-/// The key of a timer within its actor: a name, a number, or both. A name alone, a number alone and
-/// the two together are three different keys.
-///
-/// # Examples
-///
-/// ```
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use mini_actor::test_kit::TestKit;
-/// use mini_actor::{Actor, Context, Recipient, TimerKey};
-/// use std::time::Duration;
-///
-/// /// Gives up each of its requests after a time of its own.
-/// struct Client(Recipient<u64>);
-///
-/// impl Actor for Client {
-///     type Message = u64;
-///     fn started(&mut self, ctx: &mut Context<Self>) {
-///         for number in 1..=3 {
-///             let limit = Duration::from_secs(number);
-///             let _ = ctx.timers().start_single(("request", number), limit, number);
-///         }
-///         assert!(ctx.timers().cancel(("request", 2)));
-///     }
-///     fn receive(&mut self, number: u64, _: &mut Context<Self>) {
-///         let _ = self.0.tell(number);
-///     }
-/// }
-///
-/// let kit = TestKit::new("test")?;
-/// let probe = kit.probe::<u64>("probe");
-/// let given_up = probe.actor().recipient();
-/// kit.spawn("client", || Client(given_up))?;
-/// assert_eq!(probe.expect_message_within(Duration::from_secs(1)), 1);
-/// assert_eq!(probe.expect_message_within(Duration::from_secs(2)), 3);
-/// assert_eq!(TimerKey::from("beat"), TimerKey::from("beat".to_owned()));
-/// assert_ne!(TimerKey::from("beat"), TimerKey::from(("beat", 0)));
-/// assert_eq!(TimerKey::from(("beat", 7)).name(), Some("beat"));
-/// assert_eq!(TimerKey::from(7).number(), Some(7));
-/// # Ok(()) }
-/// ```
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct TimerKey {
-    name: Option<Cow<'static, str>>,
-    number: Option<u64>,
-}
-
-impl TimerKey {
-    /// The name, if it has one.
-    pub fn name(&self) -> Option<&str> {
-        self.name.as_deref()
-    }
-
-    /// The number, if it has one.
-    pub fn number(&self) -> Option<u64> {
-        self.number
-    }
-}
-
-impl From<&'static str> for TimerKey {
-    fn from(name: &'static str) -> Self {
-        Self { name: Some(Cow::Borrowed(name)), number: None }
-    }
-}
-
-impl From<String> for TimerKey {
-    fn from(name: String) -> Self {
-        Self { name: Some(Cow::Owned(name)), number: None }
-    }
-}
-
-impl From<u64> for TimerKey {
-    fn from(number: u64) -> Self {
-        Self { name: None, number: Some(number) }
-    }
-}
-
-impl<N: Into<Cow<'static, str>>> From<(N, u64)> for TimerKey {
-    fn from((name, number): (N, u64)) -> Self {
-        Self { name: Some(name.into()), number: Some(number) }
-    }
-}
 
 enum Source<M> {
     Once(Option<M>),
@@ -122,6 +43,10 @@ struct Timer<M> {
     nominal: Option<Instant>,
     /// The pending timer; none while the message of a fixed delay is being received.
     armed: Option<Cancellable>,
+    /// Of the call that started it.
+    place: Place,
+    /// The span of that call, if the system captures spans.
+    span: Option<Told>,
 }
 
 /// An active timer of an actor. From [`Timers::pending`].
@@ -136,6 +61,8 @@ pub struct PendingTimer<'a> {
     pub remaining: Option<Duration>,
     /// Whether it is periodic.
     pub periodic: bool,
+    /// The place of the call that started it.
+    pub place: &'static Location<'static>,
 }
 
 /// The timers of an actor, each with a key. From [`Context::timers`](crate::Context::timers).
@@ -220,6 +147,7 @@ impl<M: Send + 'static> Timers<M> {
     /// # Errors
     ///
     /// [`Refusal::Stopped`] while the system is being closed. The message is dropped.
+    #[track_caller]
     pub fn start_single(
         &mut self,
         key: impl Into<TimerKey>,
@@ -237,6 +165,7 @@ impl<M: Send + 'static> Timers<M> {
     ///
     /// [`Refusal::Period`] for a `delay` of zero, which leaves the timers as they are;
     /// [`Refusal::Stopped`] while the system is being closed.
+    #[track_caller]
     pub fn start_with_fixed_delay(
         &mut self,
         key: impl Into<TimerKey>,
@@ -257,6 +186,7 @@ impl<M: Send + 'static> Timers<M> {
     ///
     /// [`Refusal::Period`] for an `interval` of zero, which leaves the timers as they are;
     /// [`Refusal::Stopped`] while the system is being closed.
+    #[track_caller]
     pub fn start_at_fixed_rate(
         &mut self,
         key: impl Into<TimerKey>,
@@ -281,6 +211,7 @@ impl<M: Send + 'static> Timers<M> {
     /// # Errors
     ///
     /// As for [`start_at_fixed_rate`](Self::start_at_fixed_rate).
+    #[track_caller]
     pub fn start_at_fixed_rate_missed(
         &mut self,
         key: impl Into<TimerKey>,
@@ -345,7 +276,17 @@ impl<M: Send + 'static> Timers<M> {
             key: &timer.key,
             remaining: timer.nominal.map(|due| due.saturating_duration_since(now)),
             periodic: matches!(timer.source, Source::Every(_)),
+            place: timer.place,
         })
+    }
+
+    /// The active timers, for somebody else.
+    pub(crate) fn list(&self) -> Vec<ActorTimer> {
+        let own = |timer: PendingTimer<'_>| {
+            let PendingTimer { key, remaining, periodic, place } = timer;
+            ActorTimer { key: key.clone(), remaining, periodic, place }
+        };
+        self.pending().map(own).collect()
     }
 
     /// Cancels a timer: nothing of it is received any more. True if there was one.
@@ -367,6 +308,7 @@ impl<M: Send + 'static> Timers<M> {
         }
     }
 
+    #[track_caller]
     fn start(
         &mut self,
         key: TimerKey,
@@ -377,28 +319,39 @@ impl<M: Send + 'static> Timers<M> {
         let generation = self.next;
         self.next += 1;
         let nominal = self.handle().now().checked_add(initial);
-        let armed = Some(self.cell.registry.arm(initial, self.due(generation))?);
+        let place = Location::caller();
+        let due = self.due(generation, &key);
+        let armed = Some(self.cell.registry.arm(initial, due, place)?);
         if let Some(old) = self.generations.insert(key.clone(), generation) {
             self.forget(old);
         }
-        self.timers.insert(generation, Timer { key, source, rule, nominal, armed });
+        let span = self.cell.mailbox.has_spans().then(told_here).flatten();
+        let timer = Timer { key, source, rule, nominal, armed, place, span };
+        self.timers.insert(generation, timer);
         Ok(())
     }
 
-    fn due(&self, generation: u64) -> DueTick<M> {
-        DueTick { cell: Arc::clone(&self.cell), generation }
+    /// What runs when a timer is due. In listings it has the name of the key, if that is one for
+    /// many timers.
+    fn due(&self, generation: u64, key: &TimerKey) -> Task<DueTick<M>> {
+        let task = Task::new(DueTick { cell: Arc::clone(&self.cell), generation });
+        match key.static_name() {
+            Some(name) => task.named(name),
+            None => task,
+        }
     }
 
     /// Re-arms a periodic timer. If there is no place for it, its key ends now, and the rest when
     /// its last message has been handled.
     fn arm(&mut self, generation: u64, delay: Duration) {
-        let cell = &self.cell;
-        let armed = cell.registry.arm_for(&cell.path, delay, self.due(generation));
+        let Some(timer) = self.timers.get(&generation) else { return };
+        let due = self.due(generation, &timer.key);
         if let Some(timer) = self.timers.get_mut(&generation) {
-            if armed.is_none() {
+            let cell = &self.cell;
+            timer.armed = cell.registry.arm_for(&cell.path, delay, due, timer.place);
+            if timer.armed.is_none() {
                 self.generations.remove(&timer.key);
             }
-            timer.armed = armed;
         }
     }
 
@@ -420,10 +373,12 @@ impl<M: Send + 'static> Timers<M> {
         }
     }
 
-    /// The timer of this generation is due: its message, if it is still wanted.
-    pub(crate) fn take(&mut self, generation: u64) -> Option<M> {
+    /// The timer of this generation is due: its message, if it is still wanted, and the span in
+    /// which that is to be received.
+    pub(crate) fn take(&mut self, generation: u64, span: &mut Option<Told>) -> Option<M> {
         let now = self.handle().now();
         let timer = self.timers.get_mut(&generation)?;
+        span.clone_from(&timer.span);
         let (missed, next) = match timer.rule {
             Rule::Once => {
                 let timer = self.timers.remove(&generation)?;

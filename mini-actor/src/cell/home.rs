@@ -20,6 +20,7 @@ use crate::dispatcher::workers::{
 use crate::mailbox::block::Parcel;
 use crate::mailbox::overflow::{Capacity, Overflow};
 use crate::mailbox::queue::{Mailbox, Refused, Sent, Unsent};
+use crate::mailbox::spans::{Told, told_here};
 use crate::sync::plain::{AtomicU64, StaticU64};
 use crate::sync::{Arc, Ordering, UnsafeCell, Weak, real_now, relax};
 
@@ -71,10 +72,17 @@ impl<'a, M> Turn<'a, M> {
         self.cell
     }
 
+    /// Takes the next message out, of a mailbox that keeps no spans.
     #[inline]
     pub(crate) fn pop(&self) -> Option<M> {
         // SAFETY: a turn exists inside the one activation only.
         unsafe { self.cell.mailbox.pop() }
+    }
+
+    /// Takes the next message out, and its span, if it has one.
+    pub(crate) fn pop_told(&self, span: &mut Option<Told>) -> Option<M> {
+        // SAFETY: a turn exists inside the one activation only.
+        unsafe { self.cell.mailbox.pop_told(span) }
     }
 
     /// Counts a message as received.
@@ -165,7 +173,7 @@ impl<M: Send + 'static> Cell<M> {
             path,
             processed: AtomicU64::new(0),
             restarts: AtomicU64::new(0),
-            mailbox: Mailbox::new(capacity),
+            mailbox: Mailbox::new(capacity).with_spans(registry.rules.capture_spans),
             lane: Lane::new(),
             watchers: Watchers::new(),
             askers: Askers::new(),
@@ -195,19 +203,28 @@ impl<M: Send + 'static> Cell<M> {
     /// Sends a message, by the policy of the mailbox, which may give it back.
     #[inline]
     pub(crate) fn send(self: &Arc<Self>, message: M, wait: Wait) -> Result<(), (Unsendable, M)> {
+        if self.mailbox.has_spans() {
+            return self.offer_one(message, wait);
+        }
         match self.mailbox.send(message) {
             Ok(sent) => {
                 self.see_to(sent);
                 Ok(())
             }
             Err((Refused::Closed, message)) => Err((Unsendable::Stopped, message)),
-            Err((Refused::Full, message)) if size_of::<M>() > LARGE => {
-                // Moved to the heap at once, rather than from frame to frame.
-                let offered = self.offer(Box::new(message), |message| message, wait);
-                offered.map_err(|(reason, message)| (reason, *message))
-            }
-            Err((Refused::Full, message)) => self.offer(message, |message| message, wait),
+            Err((Refused::Full, message)) => self.offer_one(message, wait),
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn offer_one(self: &Arc<Self>, message: M, wait: Wait) -> Result<(), (Unsendable, M)> {
+        if size_of::<M>() > LARGE {
+            // Moved to the heap at once, rather than from frame to frame.
+            let offered = self.offer(Box::new(message), |message| message, wait);
+            return offered.map_err(|(reason, message)| (reason, *message));
+        }
+        self.offer(message, |message| message, wait)
     }
 
     /// Sends what `make` makes of `given`, by the policy of the mailbox, which may give `given`
@@ -220,8 +237,10 @@ impl<M: Send + 'static> Cell<M> {
     ) -> Result<(), (Unsendable, P)> {
         let mut deadline = None;
         let mut spins = 0;
+        // Before a slot is taken: it calls the log subscriber.
+        let mut span = self.mailbox.has_spans().then(told_here).flatten();
         loop {
-            let made = self.mailbox.send_with(given, |given| {
+            let made = self.mailbox.send_with(given, &mut span, |given| {
                 let _mapping = Mapping::enter();
                 make(given)
             });
@@ -325,6 +344,13 @@ impl<M: Send + 'static> Cell<M> {
         mut left: usize,
         mut messages: impl Iterator<Item = M>,
     ) {
+        if self.mailbox.has_spans() {
+            // Each in the span of its own.
+            for message in messages.take(left) {
+                self.deliver(message);
+            }
+            return;
+        }
         while left > 0 {
             match self.mailbox.send_some(left, &mut messages) {
                 Ok((sent, what)) => {

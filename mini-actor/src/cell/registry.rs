@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
+use std::panic::Location;
 use std::time::{Duration, Instant};
 
 use hashbrown::HashTable;
@@ -15,6 +16,7 @@ use crate::base::panics::guard;
 use crate::base::slow_receive::{SlowHook, SlowReceive};
 use crate::base::stop_reason::{StopReason, Terminated};
 use crate::base::supervision::{Directive, Panic};
+use crate::base::threads::OnThreadStart;
 use crate::cell::dead_letters::DeadLetters;
 use crate::cell::signal::Resident;
 use crate::dispatcher::watch::{Note, Reports};
@@ -23,6 +25,9 @@ use crate::sync::plain::AtomicU64;
 use crate::sync::{Arc, CHECKED, Condvar, Mutex, Ordering, real_now};
 
 pub(crate) type PanicHook = Arc<dyn Fn(&Panic, Directive) + Send + Sync>;
+
+/// Where a call is in the source.
+pub(crate) type Place = &'static Location<'static>;
 
 pub(crate) type StopHook = Box<dyn Fn(Terminated) + Send + Sync>;
 
@@ -34,6 +39,10 @@ pub(crate) struct Rules {
     pub(crate) time_slice: Option<Duration>,
     /// From when on a message is slow, if there is a limit.
     pub(crate) slow_receive: Option<Duration>,
+    /// Until the system is over.
+    pub(crate) on_thread_start: Mutex<OnThreadStart>,
+    /// Whether messages are received in the spans in which they were told.
+    pub(crate) capture_spans: bool,
     /// Called with the end of each actor. Must not panic.
     pub(crate) on_stop: Option<StopHook>,
 }
@@ -257,9 +266,14 @@ impl Registry {
         self.timers.is_timer_thread()
     }
 
-    /// Runs `body` on the timer thread, after `delay`.
-    pub(crate) fn arm(&self, delay: Duration, body: impl TaskBody) -> Result<Cancellable, Refusal> {
-        let armed = self.timers.schedule_once(delay, Task::new(body).inline());
+    /// Runs `task` on the timer thread, after `delay`, for a call at this place.
+    pub(crate) fn arm(
+        &self,
+        delay: Duration,
+        task: Task<impl TaskBody>,
+        place: Place,
+    ) -> Result<Cancellable, Refusal> {
+        let armed = self.timers.schedule_once(delay, task.inline().placed_at(place));
         armed.map_err(|error| error.refusal().clone())
     }
 
@@ -269,7 +283,8 @@ impl Registry {
         &self,
         actor: &str,
         delay: Duration,
-        body: impl TaskBody,
+        task: Task<impl TaskBody>,
+        place: Place,
     ) -> Option<Cancellable> {
         let report = |refusal: Refusal| {
             if refusal != Refusal::Stopped {
@@ -278,7 +293,7 @@ impl Registry {
                 });
             }
         };
-        self.arm(delay, body).map_err(report).ok()
+        self.arm(delay, task, place).map_err(report).ok()
     }
 
     /// Enters an actor into the tree. The name of a `pinned` one has been reserved.
@@ -355,6 +370,8 @@ impl Registry {
         guard("the destructor of the panic hook", || drop(on_panic));
         let on_slow = self.on_slow.lock().take();
         guard("the destructor of the hook for slow messages", || drop(on_slow));
+        let on_start = std::mem::take(&mut *self.rules.on_thread_start.lock());
+        guard("the destructor of the hook on the start of a thread", || drop(on_start));
     }
 
     /// No actor is alive, and none will be: ends open questions and the threads.

@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use crate::base::stop_reason::{StopReason, Terminated};
 use crate::base::supervision::Panic;
+use crate::base::timer_key::ActorTimer;
 use crate::cell::askers::Askers;
 use crate::sync::{Arc, AtomicBool, Mutex, Ordering};
 
@@ -27,6 +28,8 @@ pub(crate) enum Signal {
     ChildFailed(Panic),
     /// The pause before a restart is over; with the number of the restart.
     Revive(u64),
+    /// Somebody wants to know its timers.
+    ListTimers(Box<dyn FnOnce(Vec<ActorTimer>) + Send>),
 }
 
 /// What is received in its turn, like a message.

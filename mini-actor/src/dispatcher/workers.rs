@@ -24,6 +24,7 @@ use crossbeam_deque::{Injector, Steal, Stealer, Worker as Queue};
 use lars_scheduler::idle::{Idle, Sleeper};
 
 use crate::base::panics::guard;
+use crate::base::threads::{OnThreadStart, ThreadKind};
 use crate::dispatcher::watch::Watch;
 use crate::sync::plain::{AtomicBool, AtomicU64};
 use crate::sync::{
@@ -306,16 +307,25 @@ thread_local! {
 
 impl Pool {
     /// Starts `threads` threads for many actors, named `name-0` and so on.
-    pub(crate) fn start(name: &str, threads: usize) -> std::io::Result<Arc<Self>> {
-        Self::launch(name, threads, false)
+    pub(crate) fn start(
+        name: &str,
+        threads: usize,
+        on_start: &OnThreadStart,
+    ) -> std::io::Result<Arc<Self>> {
+        Self::launch(name, threads, false, on_start)
     }
 
     /// Starts the thread of one actor.
-    pub(crate) fn start_own(name: &str) -> std::io::Result<Arc<Self>> {
-        Self::launch(name, 1, true)
+    pub(crate) fn start_own(name: &str, on_start: &OnThreadStart) -> std::io::Result<Arc<Self>> {
+        Self::launch(name, 1, true, on_start)
     }
 
-    fn launch(name: &str, threads: usize, own: bool) -> std::io::Result<Arc<Self>> {
+    fn launch(
+        name: &str,
+        threads: usize,
+        own: bool,
+        on_start: &OnThreadStart,
+    ) -> std::io::Result<Arc<Self>> {
         #[cfg(test)]
         STARTED_FROM_HERE.with(|started| started.set(started.get() + 1));
         let queues: Vec<Queue<Task>> = (0..threads).map(|_| Queue::new_fifo()).collect();
@@ -334,8 +344,12 @@ impl Pool {
         let pool = Arc::new(Self { shared });
         for (number, (queue, sleeper)) in queues.into_iter().zip(sleepers).enumerate() {
             let running = Running::new(&pool.shared);
-            let thread = thread::Builder::new().name(format!("{name}-{number}")).stack_size(STACK);
+            let (name, on_start) = (format!("{name}-{number}"), on_start.clone());
+            let kind = if own { ThreadKind::Pinned } else { ThreadKind::Actors { number } };
+            let thread = thread::Builder::new().name(name.clone()).stack_size(STACK);
             thread.spawn(move || {
+                on_start.call(kind, &name);
+                drop((on_start, name));
                 let shared = Arc::clone(&running.0);
                 let (slot, blocks) = (UnsafeCell::new(None), Cell::new(false));
                 let watch = Watch::new();
@@ -631,7 +645,8 @@ mod tests {
 
     #[test]
     fn what_is_scheduled_after_the_last_thread_has_ended_is_dropped() {
-        let dispatcher = Dispatcher::Pool(Pool::start("test", 2).unwrap());
+        let dispatcher =
+            Dispatcher::Pool(Pool::start("test", 2, &OnThreadStart::default()).unwrap());
         let held = Arc::new(());
         dispatcher.end();
         dispatcher.wait_ended(None);
@@ -657,7 +672,8 @@ mod tests {
 
     #[test]
     fn what_panics_when_it_is_dropped_after_the_last_thread_has_ended_harms_nobody() {
-        let dispatcher = Dispatcher::Pool(Pool::start("test", 1).unwrap());
+        let dispatcher =
+            Dispatcher::Pool(Pool::start("test", 1, &OnThreadStart::default()).unwrap());
         dispatcher.end();
         dispatcher.wait_ended(None);
         dispatcher.schedule(Arc::new(Bomb) as Task);

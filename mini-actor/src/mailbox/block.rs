@@ -115,6 +115,18 @@ impl<T> Slot<T> {
         slot.state.store(VOID, Ordering::Release);
     }
 
+    /// Where its message lies, or will.
+    ///
+    /// # Safety
+    ///
+    /// The slot is in a block that has not been freed. The caller has taken the slot, and has put
+    /// nothing in since.
+    pub(super) unsafe fn address(slot: *const Self) -> usize {
+        debug_assert!(!slot.is_null());
+        // SAFETY: the block is there, because its reader waits for this slot.
+        unsafe { &*slot }.value.with_mut(|value| value.addr())
+    }
+
     /// Gives `read` the message, if there is one, and leaves the slot empty. `read` moves the
     /// message out or drops it in place, which a large one needs no stack for.
     ///

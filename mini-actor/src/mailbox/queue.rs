@@ -62,6 +62,11 @@
 //! > that is a slot's.
 //!
 //! So no thread can hold a reference to a spare block when the activation frees it.
+//!
+//! # Spans
+//!
+//! If the system captures spans, they lie beside the queue, by the addresses of their messages: see
+//! [`spans`](crate::mailbox::spans).
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -74,6 +79,7 @@ use std::time::Instant;
 use crate::base::panics::guard;
 use crate::mailbox::block::{Block, Found, Parcel, Slot};
 use crate::mailbox::overflow::{Capacity, Overflow};
+use crate::mailbox::spans::{Spans, Told};
 use crate::sync::{
     AtomicPtr, AtomicU64, AtomicUsize, CHECKED, Condvar, Mutex, Ordering, UnsafeCell, fence,
     real_now, relax,
@@ -223,6 +229,8 @@ struct Middle<T> {
     first: AtomicPtr<Block<T>>,
     /// How many blocks there are, in use or not.
     blocks: AtomicUsize,
+    /// Those of the messages that wait, if spans are captured.
+    spans: Option<Box<Spans>>,
 }
 
 // SAFETY: a slot's value is written by the one sender that took the slot, and passes to the reader
@@ -294,6 +302,7 @@ impl<T> Mailbox<T> {
                 spare: AtomicPtr::new(ptr::null_mut()),
                 first: AtomicPtr::new(ptr::null_mut()),
                 blocks: AtomicUsize::new(0),
+                spans: None,
             },
             _and: Gap::NEW,
             head: Head {
@@ -301,6 +310,22 @@ impl<T> Mailbox<T> {
                 taken: AtomicU64::new(0),
             },
         }
+    }
+
+    /// Whether messages keep the spans in which they are told.
+    pub(crate) fn with_spans(mut self, on: bool) -> Self {
+        self.middle.spans = on.then(Box::default);
+        self
+    }
+
+    #[inline]
+    pub(crate) fn has_spans(&self) -> bool {
+        self.middle.spans.is_some()
+    }
+
+    /// The span of the message at this address, which its reader is about to move out.
+    fn take_span(&self, message: *const T) -> Option<Told> {
+        self.middle.spans.as_deref()?.take(message.addr())
     }
 
     /// What becomes of a message that finds no room.
@@ -336,7 +361,7 @@ impl<T> Mailbox<T> {
         self.accepted().saturating_sub(taken)
     }
 
-    /// Puts a message in, or gives it back. Lock-free; never waits for the actor.
+    /// Puts a message in, without a span, or gives it back. Lock-free; never waits for the actor.
     #[inline]
     pub(crate) fn send(&self, message: T) -> Result<Sent, (Refused, T)> {
         match self.reserve(1) {
@@ -377,10 +402,12 @@ impl<T> Mailbox<T> {
         Ok((taken, sent))
     }
 
-    /// Puts in what `make` makes of `given`, or gives `given` back.
+    /// Puts in what `make` makes of `given`, or gives `given` back; and with it the span `told`,
+    /// unless it is refused.
     pub(crate) fn send_with<P, B: Parcel<T>>(
         &self,
         given: P,
+        told: &mut Option<Told>,
         make: impl FnOnce(P) -> B,
     ) -> Result<Sent, Unsent<P>> {
         let (slot, sent) = match self.reserve(1) {
@@ -390,7 +417,11 @@ impl<T> Mailbox<T> {
         // The slot must not be left empty, or the actor would wait for it forever.
         match catch_unwind(AssertUnwindSafe(|| make(given))) {
             Ok(message) => {
-                // SAFETY: taken above, and nothing has been put in.
+                if let (Some(spans), Some(span)) = (&self.middle.spans, told.take()) {
+                    // SAFETY: taken above, and nothing has been put in.
+                    spans.enter(unsafe { Slot::address(slot) }, span);
+                }
+                // SAFETY: as above.
                 unsafe { Slot::fill(slot, message) };
                 Ok(sent)
             }
@@ -767,34 +798,71 @@ impl<T> Mailbox<T> {
     }
 
     /// `read` moves the message out.
-    fn evict_with<R>(&self, read: impl FnMut(*mut T) -> R) -> Option<R> {
+    fn evict_with<R>(&self, mut read: impl FnMut(*mut T) -> R) -> Option<R> {
         let bound = self.middle.bound.as_deref().filter(|bound| bound.evicts())?;
-        let _reader = bound.lock.lock();
+        // Dropped outside the lock: it calls the log subscriber.
+        let mut span = None;
+        let reader = bound.lock.lock();
         // SAFETY: all readers of a mailbox that evicts hold the lock, as this one does.
-        unsafe { self.take_with(Some(bound), read) }
+        let evicted = unsafe {
+            self.take_with(Some(bound), |message| {
+                span = self.take_span(message);
+                read(message)
+            })
+        };
+        drop(reader);
+        evicted
     }
 
-    /// Takes the next message out, if it is there yet.
+    /// Takes the next message out, if it is there yet. For a mailbox that keeps no spans.
     ///
     /// # Safety
     ///
     /// The caller is the mailbox's one activation.
     #[inline]
     pub(crate) unsafe fn pop(&self) -> Option<T> {
+        debug_assert!(!self.has_spans(), "a span is left behind");
+        // SAFETY: the caller is the one activation. The message is read once, since its slot is
+        // empty then.
+        unsafe { self.pop_with(|message| message.read()) }
+    }
+
+    /// Takes the next message out, if it is there yet, and its span, if it has one.
+    ///
+    /// # Safety
+    ///
+    /// The caller is the mailbox's one activation.
+    pub(crate) unsafe fn pop_told(&self, span: &mut Option<Told>) -> Option<T> {
+        // SAFETY: as in `pop`.
+        unsafe {
+            self.pop_with(|message| {
+                *span = self.take_span(message);
+                message.read()
+            })
+        }
+    }
+
+    /// Gives `read` the next message, if it is there yet.
+    ///
+    /// # Safety
+    ///
+    /// The caller is the mailbox's one activation, and `read` moves the message out.
+    #[inline]
+    unsafe fn pop_with(&self, read: impl FnMut(*mut T) -> T) -> Option<T> {
         self.assert_activation();
         match self.middle.bound.as_deref() {
             // SAFETY: the caller is the one activation, and only that reads this mailbox.
-            None => unsafe { self.take(None) },
+            None => unsafe { self.take_with(None, read) },
             Some(bound) if bound.evicts() => {
                 let _reader = bound.lock.lock();
                 // SAFETY: all readers of a mailbox that evicts hold the lock, as this one does.
-                unsafe { self.take(Some(bound)) }
+                unsafe { self.take_with(Some(bound), read) }
             }
             Some(bound) => {
                 // Relaxed: only the reader writes it.
                 let before = self.head.taken.load(Ordering::Relaxed);
                 // SAFETY: the caller is the one activation, and only that reads this mailbox.
-                let message = unsafe { self.take(Some(bound)) };
+                let message = unsafe { self.take_with(Some(bound), read) };
                 // A slot whose message panicked on its way makes room as well.
                 if self.head.taken.load(Ordering::Relaxed) != before {
                     Self::wake_waiting(bound, 1);
@@ -802,18 +870,6 @@ impl<T> Mailbox<T> {
                 message
             }
         }
-    }
-
-    /// Takes the next message out, if it is there yet.
-    ///
-    /// # Safety
-    ///
-    /// The caller is the only reader.
-    #[inline]
-    unsafe fn take(&self, bound: Option<&Bound>) -> Option<T> {
-        // SAFETY: the caller is the only reader. The message is read once, since its slot is empty
-        // then.
-        unsafe { self.take_with(bound, |message| message.read()) }
     }
 
     /// Gives `read` the next message, if it is there yet, to be moved out or dropped in place.

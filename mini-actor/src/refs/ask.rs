@@ -1,11 +1,12 @@
 //! Questions: a message with a way back, and a time limit for the answer.
 
 use std::future::Future;
+use std::panic::Location;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use lars_scheduler::{Cancellable, Refusal, TaskBody};
+use lars_scheduler::{Cancellable, Refusal, Task, TaskBody};
 
 use crate::base::error::{AskError, Unsendable};
 use crate::base::oneshot::{NoValue, OneShot};
@@ -219,6 +220,7 @@ impl<M: Send + 'static> ActorRef<M> {
     /// assert_eq!(answer.wait()?, 144); // or `.await`
     /// # Ok(()) }
     /// ```
+    #[track_caller]
     pub fn ask<T: Send + 'static>(
         &self,
         make: impl FnOnce(Reply<T>) -> M,
@@ -265,6 +267,7 @@ impl<P> Recipient<P> {
     /// assert_eq!(price.wait()?, 3);
     /// # Ok(()) }
     /// ```
+    #[track_caller]
     pub fn ask<T: Send + 'static>(
         &self,
         make: impl FnOnce(Reply<T>) -> P,
@@ -277,7 +280,8 @@ impl<P> Recipient<P> {
 
 impl<T: Send + 'static> Ask<T> {
     /// Asks `to`: `send` sends the question with this reply in it, or gives it back.
-    fn begin<P>(
+    #[track_caller]
+    pub(super) fn begin<P>(
         to: Arc<dyn Resident>,
         registry: &Arc<Registry>,
         limit: Duration,
@@ -298,7 +302,8 @@ impl<T: Send + 'static> Ask<T> {
         {
             // Held over the scheduling, so that a timer that fires at once finds itself here.
             let mut timer = question.timer.lock();
-            match registry.arm(limit, GiveUp { question: Arc::clone(&question) }) {
+            let give_up = Task::new(GiveUp { question: Arc::clone(&question) });
+            match registry.arm(limit, give_up, Location::caller()) {
                 Ok(scheduled) => *timer = Some(scheduled),
                 Err(Refusal::Stopped) => return ask(Err(AskError::Closed)),
                 Err(refusal) => return ask(Err(AskError::NoTimer(refusal))),

@@ -1,6 +1,7 @@
 //! Scheduled message sends.
 
 use std::ops::ControlFlow;
+use std::panic::Location;
 use std::time::{Duration, Instant};
 
 use lars_scheduler::{
@@ -8,6 +9,7 @@ use lars_scheduler::{
 };
 
 use crate::cell::home::{Cell, LARGE};
+use crate::cell::registry::Place;
 use crate::refs::address::ActorRef;
 use crate::sync::Arc;
 
@@ -138,6 +140,7 @@ impl Scheduler {
     /// assert!(reminder.cancel());
     /// # Ok(()) }
     /// ```
+    #[track_caller]
     pub fn schedule_once<M: Send + 'static>(
         &self,
         delay: Duration,
@@ -171,6 +174,7 @@ impl Scheduler {
     /// assert_eq!(probe.expect_message_within(Duration::from_secs(20)), "time is up");
     /// # Ok(()) }
     /// ```
+    #[track_caller]
     pub fn schedule_at<M: Send + 'static>(
         &self,
         deadline: Instant,
@@ -180,6 +184,7 @@ impl Scheduler {
         self.send_at(When::At(deadline), to, message)
     }
 
+    #[track_caller]
     fn send_at<M: Send + 'static>(
         &self,
         when: When,
@@ -188,12 +193,12 @@ impl Scheduler {
     ) -> Result<Cancellable, ScheduleError<M>> {
         // A function for each case, so that a large message is in one frame only.
         let send = if size_of::<M>() > LARGE { Self::send_large } else { Self::send_small };
-        send(self, when, Arc::clone(to.cell()), message)
+        send(self, (when, Location::caller()), Arc::clone(to.cell()), message)
     }
 
     fn send_small<M: Send + 'static>(
         &self,
-        when: When,
+        when: (When, Place),
         to: Arc<Cell<M>>,
         message: M,
     ) -> Result<Cancellable, ScheduleError<M>> {
@@ -203,7 +208,7 @@ impl Scheduler {
 
     fn send_large<M: Send + 'static>(
         &self,
-        when: When,
+        when: (When, Place),
         to: Arc<Cell<M>>,
         message: M,
     ) -> Result<Cancellable, ScheduleError<M>> {
@@ -213,10 +218,10 @@ impl Scheduler {
 
     fn schedule<B: TaskBody>(
         &self,
-        when: When,
+        (when, place): (When, Place),
         body: B,
     ) -> Result<Cancellable, ScheduleError<Task<B>>> {
-        let task = Task::new(body).inline().run_on_close();
+        let task = Task::new(body).inline().run_on_close().placed_at(place);
         match when {
             When::In(delay) => self.timers.schedule_once(delay, task),
             When::At(deadline) => self.timers.schedule_at(deadline, task),
@@ -229,6 +234,7 @@ impl Scheduler {
     /// # Errors
     ///
     /// A [`ScheduleError`] gives the message back if the system has been closed or `delay` is zero.
+    #[track_caller]
     pub fn schedule_with_fixed_delay<M: Clone + Send + 'static>(
         &self,
         initial: Duration,
@@ -249,6 +255,7 @@ impl Scheduler {
     ///
     /// A [`ScheduleError`] gives the message back if the system has been closed or `interval` is
     /// zero.
+    #[track_caller]
     pub fn schedule_at_fixed_rate<M: Clone + Send + 'static>(
         &self,
         initial: Duration,
@@ -271,6 +278,7 @@ impl Scheduler {
     /// # Errors
     ///
     /// Same as [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate).
+    #[track_caller]
     pub fn schedule_at_fixed_rate_missed<M: Clone + Send + 'static>(
         &self,
         initial: Duration,

@@ -1,10 +1,14 @@
 //! A system as its actors and users see it.
 
+use std::time::Duration;
+
+use crate::base::timer_key::ActorTimer;
 use crate::cell::dead_letters::{DeadLetter, Subscription};
 use crate::cell::home::Cell;
 use crate::cell::registry::{Registry, SystemMetrics};
-use crate::cell::signal::Resident;
+use crate::cell::signal::{Resident, Signal};
 use crate::refs::address::{ActorMetrics, ActorRef};
+use crate::refs::ask::Ask;
 use crate::refs::sends::Scheduler;
 use crate::sync::Arc;
 
@@ -105,6 +109,58 @@ impl System {
             },
         };
         self.registry.deepest(limit).into_iter().map(load).collect()
+    }
+
+    /// The active timers of the living actor at `path`, in the order in which they were started.
+    /// `None` if there is no such actor.
+    ///
+    /// The actor is asked, and answers in its next turn, before its next message. The answer is an
+    /// error if it stops before that, or is busy for longer than `timeout`. Asking costs its timers
+    /// nothing, and each call costs a timer itself.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use mini_actor::test_kit::TestKit;
+    /// use mini_actor::{Actor, Context};
+    /// use std::time::Duration;
+    ///
+    /// struct Session;
+    /// impl Actor for Session {
+    ///     type Message = &'static str;
+    ///     fn started(&mut self, ctx: &mut Context<Self>) {
+    ///         let idle = Duration::from_secs(30);
+    ///         ctx.timers().start_single(("idle", 7), idle, "idle").unwrap();
+    ///     }
+    ///     fn receive(&mut self, _: &'static str, _: &mut Context<Self>) {}
+    /// }
+    ///
+    /// let kit = TestKit::new("test")?;
+    /// kit.spawn("session", || Session)?;
+    /// for path in kit.paths() {
+    ///     let Some(timers) = kit.timers_of(&path, Duration::from_secs(1)) else { continue };
+    ///     for timer in timers.wait()? {
+    ///         println!("{path}: {:?} in {:?}, of {}", timer.key, timer.remaining, timer.place);
+    ///         assert_eq!((timer.key.name(), timer.key.number()), (Some("idle"), Some(7)));
+    ///     }
+    /// }
+    /// # Ok(()) }
+    /// ```
+    #[track_caller]
+    pub fn timers_of(&self, path: &str, timeout: Duration) -> Option<Ask<Vec<ActorTimer>>> {
+        let actor = self.registry.find(path)?;
+        let asked = Arc::clone(&actor);
+        Some(Ask::begin(actor, &self.registry, timeout, |reply, _| {
+            let tell = |timers| {
+                // What nobody waits for any more is no dead letter.
+                if reply.is_wanted() {
+                    reply.send(timers);
+                }
+            };
+            asked.signal(Signal::ListTimers(Box::new(tell)));
+            Ok::<(), (_, ())>(())
+        }))
     }
 
     /// The paths of all living actors, sorted.

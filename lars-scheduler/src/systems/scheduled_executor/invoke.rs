@@ -87,17 +87,19 @@ impl ScheduledExecutor {
     /// assert_eq!(squares, [1, 4, 9]);
     /// # Ok(()) }
     /// ```
+    #[track_caller]
     pub fn invoke_all<T, F>(&self, tasks: impl IntoIterator<Item = F>) -> Vec<Result<T, CallError>>
     where
         T: Send + 'static,
         F: FnOnce() -> T + Send + 'static,
     {
-        wait_for_all(tasks.into_iter().map(|task| self.submit(task)).collect())
+        wait_for_all(self.submit_all(tasks))
     }
 
     /// Runs all tasks, and blocks until all are over or `limit` has passed, by the scheduler's
     /// clock. A task that is not done then has [`CallError::TimedOut`]: either it never starts, or
     /// its value is dropped. Otherwise like [`invoke_all`](Self::invoke_all).
+    #[track_caller]
     pub fn invoke_all_timeout<T, F>(
         &self,
         tasks: impl IntoIterator<Item = F>,
@@ -131,6 +133,7 @@ impl ScheduledExecutor {
     /// assert!(jobs.invoke_any([1, 3].map(even)).is_err());
     /// # Ok(()) }
     /// ```
+    #[track_caller]
     pub fn invoke_any<T, E, F>(
         &self,
         tasks: impl IntoIterator<Item = F>,
@@ -140,7 +143,7 @@ impl ScheduledExecutor {
         E: Send + 'static,
         F: FnOnce() -> Result<T, E> + Send + 'static,
     {
-        wait_for_any(tasks.into_iter().map(|task| self.submit(task)).collect())
+        wait_for_any(self.submit_all(tasks))
     }
 
     /// Like [`invoke_any`](Self::invoke_any), for at most `limit` by the scheduler's clock.
@@ -149,6 +152,7 @@ impl ScheduledExecutor {
     ///
     /// [`InvokeAnyError::TimedOut`] if that has passed and some task has neither succeeded nor
     /// failed; otherwise the same as [`invoke_any`](Self::invoke_any).
+    #[track_caller]
     pub fn invoke_any_timeout<T, E, F>(
         &self,
         tasks: impl IntoIterator<Item = F>,
@@ -162,6 +166,22 @@ impl ScheduledExecutor {
         wait_for_any(self.submit_all_until(tasks, limit))
     }
 
+    // Loops, because a closure does not pass the caller's place on.
+
+    #[track_caller]
+    fn submit_all<T, F>(&self, tasks: impl IntoIterator<Item = F>) -> Vec<Submitted<T, F>>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> T + Send + 'static,
+    {
+        let mut calls = Vec::new();
+        for task in tasks {
+            calls.push(self.submit(task));
+        }
+        calls
+    }
+
+    #[track_caller]
     fn submit_all_until<T, F>(
         &self,
         tasks: impl IntoIterator<Item = F>,
@@ -172,7 +192,11 @@ impl ScheduledExecutor {
         F: FnOnce() -> T + Send + 'static,
     {
         let deadline = self.shared.handle.due_after(limit);
-        tasks.into_iter().map(|task| self.submit_until(deadline, task)).collect()
+        let mut calls = Vec::new();
+        for task in tasks {
+            calls.push(self.submit_until(deadline, task));
+        }
+        calls
     }
 }
 

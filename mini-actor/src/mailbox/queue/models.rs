@@ -725,3 +725,45 @@ fn an_actor_that_waits_for_room_or_is_about_to_is_told_that_it_must_not() {
 fn a_future_of_an_actor_that_waits_for_room_or_is_about_to_is_told_that_it_must_not() {
     an_actor_is_told_that_it_must_not_wait(Overflow::Fail, wait_as_a_future);
 }
+
+/// Two senders, one with a span and one without, the last of whom hangs on a block that was used
+/// before: what is received with a span is what was told in it, and no other.
+#[test]
+fn a_message_that_was_told_in_a_span_is_received_with_it() {
+    let told = || Some(std::sync::Arc::new(lars_scheduler::in_span::CapturedSpan::here()));
+    let send = |mailbox: &Mailbox<u32>, message, mut span: Option<Told>| {
+        assert!(mailbox.send_with(message, &mut span, |it| it).is_ok());
+    };
+    check(move || {
+        let mailbox = Mailbox::new(Capacity::Unbounded).with_spans(true);
+        for _ in 0..2 {
+            send(&mailbox, 9, told());
+            let mut found = None;
+            // SAFETY: nobody else has it.
+            assert_eq!(unsafe { mailbox.pop_told(&mut found) }, Some(9));
+            assert!(found.is_some());
+        }
+        let (mailbox, span) = (Arc::new(mailbox), told());
+        let sender = beside(&mailbox, {
+            let span = span.clone();
+            move |mailbox| send(mailbox, 1, span)
+        });
+        let other = beside(&mailbox, move |mailbox| send(mailbox, 2, None));
+        let mut seen = 0;
+        while seen < 2 {
+            let mut found = None;
+            // SAFETY: we are the activation.
+            match unsafe { mailbox.pop_told(&mut found) } {
+                Some(1) => assert!(std::sync::Arc::ptr_eq(&found.unwrap(), span.as_ref().unwrap())),
+                Some(message) => assert!(message == 2 && found.is_none()),
+                None => {
+                    yield_now();
+                    continue;
+                }
+            }
+            seen += 1;
+        }
+        sender.join().unwrap();
+        other.join().unwrap();
+    });
+}

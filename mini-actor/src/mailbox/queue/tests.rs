@@ -28,7 +28,9 @@ fn an_activation_that_has_seen_less_than_was_taken_out_is_followed_by_another() 
     let mailbox = Mailbox::new(Capacity::Unbounded);
     // SAFETY: the test is the only activation.
     let seen = unsafe { mailbox.position() };
-    assert!(mailbox.send_with((), |()| -> u32 { panic!("expected by this test") }).is_err());
+    assert!(
+        mailbox.send_with((), &mut None, |()| -> u32 { panic!("expected by this test") }).is_err()
+    );
     // SAFETY: the test is the only activation.
     unsafe {
         assert_eq!(mailbox.pop(), None::<u32>);
@@ -106,7 +108,7 @@ fn all_messages_left_in_a_mailbox_are_dropped_although_their_destructors_panic()
 fn a_message_whose_making_panics_leaves_no_gap() {
     let mailbox = Mailbox::new(Capacity::Unbounded);
     let _ = mailbox.send(1).unwrap();
-    match mailbox.send_with((), |()| -> u32 { panic!("expected by this test") }) {
+    match mailbox.send_with((), &mut None, |()| -> u32 { panic!("expected by this test") }) {
         Err(Unsent::Panicked(Sent::Counted, _)) => {}
         _ => panic!("it panicked"),
     }
@@ -428,4 +430,45 @@ fn the_parts_of_a_mailbox_begin_a_cache_line_apart() {
     assert_eq!(offset_of!(Mailbox<u64>, head), 2 * LINE);
     // So that the first two words of a part lie on one line wherever an allocator puts it.
     assert_eq!(align_of::<Mailbox<u64>>(), 2 * size_of::<u64>());
+}
+
+#[test]
+fn messages_come_with_their_spans_and_every_span_is_given_back() {
+    let span: Told = Arc::new(lars_scheduler::in_span::CapturedSpan::here());
+    let told = |number: u64| number.is_multiple_of(3).then(|| Arc::clone(&span));
+    let send = |mailbox: &Mailbox<u64>, number| {
+        mailbox.send_with(number, &mut told(number), |it| it).map(drop).is_ok()
+    };
+    let pop = |mailbox: &Mailbox<u64>| {
+        let mut found = None;
+        // SAFETY: the test is the only activation.
+        let message = unsafe { mailbox.pop_told(&mut found) };
+        (message, found.is_some())
+    };
+    let mailbox = Mailbox::new(Capacity::Unbounded).with_spans(true);
+    for round in 0..3 {
+        for number in 0..5 * SLOTS + round {
+            assert!(send(&mailbox, number));
+        }
+        for number in 0..5 * SLOTS + round {
+            assert_eq!(pop(&mailbox), (Some(number), told(number).is_some()));
+        }
+        assert_eq!(Arc::strong_count(&span), 1);
+    }
+    // One whose making panics, one that is refused, one that is left.
+    let panics = |()| -> u64 { panic!("expected by this test") };
+    assert!(mailbox.send_with((), &mut told(0), panics).is_err());
+    assert!(send(&mailbox, 0));
+    mailbox.close();
+    assert!(!send(&mailbox, 3));
+    assert_eq!(Arc::strong_count(&span), 2);
+    drop(mailbox);
+    assert_eq!(Arc::strong_count(&span), 1);
+
+    let bounded = Mailbox::new(Capacity::Bounded(2, Overflow::DropOldest)).with_spans(true);
+    assert!(send(&bounded, 0) && send(&bounded, 3) && !send(&bounded, 6));
+    assert_eq!((bounded.evict(), Arc::strong_count(&span)), (Some(0), 2));
+    assert!(send(&bounded, 1));
+    assert_eq!(bounded.evict(), Some(3));
+    assert_eq!((pop(&bounded), Arc::strong_count(&span)), ((Some(1), false), 1));
 }

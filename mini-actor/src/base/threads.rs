@@ -1,0 +1,65 @@
+//! The hook that each thread of a system calls first.
+
+use std::fmt;
+
+use crate::base::panics::guard;
+use crate::sync::Arc;
+
+/// A thread of a system that has just started; see
+/// [`Builder::on_thread_start`](crate::Builder::on_thread_start).
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct ThreadStart<'a> {
+    /// What it is for.
+    pub kind: ThreadKind,
+    /// Its name.
+    pub name: &'a str,
+}
+
+/// What a thread of a system is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ThreadKind {
+    /// It fires the timers of the system's own scheduler.
+    Timer,
+    /// It runs actors.
+    #[non_exhaustive]
+    Actors {
+        /// Its number among those that do, from zero on.
+        number: usize,
+    },
+    /// It runs one [pinned](crate::Props::pinned) actor. Its name ends with the actor's path.
+    Pinned,
+    /// It runs tasks of the system's own scheduler that an executor rejected.
+    Pool,
+}
+
+impl From<lars_scheduler::ThreadKind> for ThreadKind {
+    fn from(kind: lars_scheduler::ThreadKind) -> Self {
+        match kind {
+            lars_scheduler::ThreadKind::Timer => Self::Timer,
+            _ => Self::Pool,
+        }
+    }
+}
+
+type StartHook = Arc<dyn Fn(&ThreadStart<'_>) + Send + Sync>;
+
+/// The hook, if there is one.
+#[derive(Clone, Default)]
+pub(crate) struct OnThreadStart(pub(crate) Option<StartHook>);
+
+impl OnThreadStart {
+    /// The calling thread has started. A panic of the hook is contained.
+    pub(crate) fn call(&self, kind: ThreadKind, name: &str) {
+        if let Some(hook) = &self.0 {
+            guard("the hook on the start of a thread", || hook(&ThreadStart { kind, name }));
+        }
+    }
+}
+
+impl fmt::Debug for OnThreadStart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("OnThreadStart").field(&self.0.is_some()).finish()
+    }
+}
