@@ -22,6 +22,9 @@ const UNRECORDED: Duration = LEASE;
 /// the whole machine goes on.
 const THAW: Duration = Duration::from_secs(1);
 
+/// What is later than this counts as this.
+const LATEST: Micros = 3_600_000_000;
+
 /// What happened so long ago explains nothing any more.
 const MEMORY: Duration = Duration::from_secs(180);
 
@@ -134,7 +137,7 @@ impl Books {
             suspects: Vec::new(),
             looked: 0,
             starved: 0,
-            late: Histogram::new(3).expect("three digits"),
+            late: Histogram::new_with_max(LATEST, 3).expect("three digits"),
             wrong: Vec::new(),
             accepted: 0,
             ran: 0,
@@ -412,10 +415,10 @@ impl Books {
     pub(crate) fn summary(&self) -> String {
         let late = |part: f64| self.late.value_at_quantile(part) as f64 / 1_000.0;
         format!(
-            "{}\n{} audits; none lost, none early, none twice but what a dead node had not \
-             recorded\n{} more ran whose call had no answer; {} nodes were silent for a lease \
-             without a fault of ours; the machine stood still for {:.0} s\nlate: p50 {:.1} ms, \
-             p99 {:.1} ms, at most {:.1} ms",
+            "{}\n{} audits; none lost, none early, none run again but those whose end a dead node \
+             had not recorded\n{} more ran whose call had no answer; {} nodes were silent for a \
+             lease without being killed or frozen; the machine stood still for {:.0} s\nlate: \
+             p50 {:.1} ms, p99 {:.1} ms, at most {:.1} ms",
             self.line(),
             self.audits,
             self.unanswered,
