@@ -73,6 +73,9 @@ pub(crate) enum Output {
     Notify(Vec<(BucketNo, TimerId)>),
     /// Nothing may begin at this instant or later.
     ValidUntil(Mono),
+    /// The node was declared dead. What was launched so far may not begin any more, whatever lease
+    /// follows.
+    BegunAnew,
     /// Whoever lives in this bucket for runs of up to this epoch has to go; at once, if it is
     /// `lost`.
     #[cfg(feature = "actors")]

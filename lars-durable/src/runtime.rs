@@ -25,6 +25,7 @@ use self::driver::Driver;
 pub(crate) use self::ending::Ending;
 pub(crate) use self::future_task::spawn;
 use self::gate::Gate;
+pub(crate) use self::gate::Lease;
 use self::inbox::{Inbox, Input};
 use self::lateness::Lateness;
 pub(crate) use self::report::Report;
@@ -86,6 +87,8 @@ pub(crate) type Handlers = Arc<[Box<dyn RunHandler>]>;
 pub(crate) struct Run {
     pub(crate) launch: Launch,
     pub(crate) ending: Ending,
+    /// Under which it was launched.
+    pub(crate) lease: Lease,
     pub(crate) shared: Arc<Shared>,
 }
 

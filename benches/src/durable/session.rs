@@ -120,7 +120,7 @@ impl<'a> Session<'a> {
             "pipelined" => self.best(PIPELINED, None, || {
                 Ok((rates::pipelined(ours()?, many)?, bare(many, 1_000)?))
             }),
-            _ => self.best(BATCHES, Some(("batches", many / 5)), || {
+            _ => self.best(BATCHES, Some(("batches", many)), || {
                 Ok((rates::batches(ours()?, many)?, bare(many, 1_000)?))
             }),
         }

@@ -14,28 +14,82 @@ use examples::postgres::Server;
 /// Microseconds since 1970.
 type Micros = u64;
 
-/// How long before a fault a run may have begun whose end the fault kept from being recorded.
-const UNRECORDED: Micros = 5_000_000;
+/// How long the end of a run may be on its way to the database: a transaction that records it is
+/// given up by both sides after a lease.
+const UNRECORDED: Duration = LEASE;
 
-fn micros(time: SystemTime) -> Micros {
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_micros()).unwrap_or(Micros::MAX)
+/// A thread that stood between the look at the lease and its run goes on so late, at most, when
+/// the whole machine goes on.
+const THAW: Duration = Duration::from_secs(1);
+
+/// What is later than this counts as this.
+const LATEST: Micros = 3_600_000_000;
+
+/// What happened so long ago explains nothing any more.
+const MEMORY: Duration = Duration::from_secs(180);
+
+fn length(duration: Duration) -> Micros {
+    u64::try_from(duration.as_micros()).unwrap_or(Micros::MAX)
 }
 
+fn micros_now() -> Micros {
+    length(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
+}
+
+#[derive(Clone, Copy)]
 struct Run {
     life: u64,
     fence: u64,
     at: Micros,
-    /// It is not to be repeated.
-    last: bool,
+    /// It asks for another attempt.
+    again: bool,
+    /// It, or another of the same timer, has done what was to be done.
+    done: bool,
 }
 
-/// Since when something was wrong, and how long.
+impl Run {
+    /// How often its bucket had changed its owner.
+    fn epoch(&self) -> u64 {
+        self.fence >> 32
+    }
+}
+
+/// What a life was doing when it was killed, or frozen.
 struct Fault {
-    /// All, if it is `None`.
-    life: Option<u64>,
-    from: Micros,
-    to: Micros,
+    life: u64,
+    /// Its row among the nodes, which was there.
+    node: String,
+    at: Micros,
+    frozen: bool,
+    /// The timers that it had started and whose end was not recorded, with their fences.
+    unfinished: HashSet<(u64, u64)>,
+}
+
+/// A node whose row another one has deleted.
+struct Death {
+    life: u64,
+    node: String,
+    /// It had renewed its lease at some time after this, and never again.
+    silent_since: Micros,
+    /// When its row was seen to be gone.
+    gone: Micros,
+}
+
+/// A node that has a row, and how often it had renewed its lease.
+struct Member {
+    life: u64,
+    renewals: u64,
+    silent_since: Micros,
+}
+
+/// What only the death of a node explains. It is judged when the nodes have been looked at again.
+struct Suspect {
+    tag: u64,
+    /// The one with the smaller fence.
+    run: Run,
+    /// It began although it should not have, so that its process must have stood still.
+    stale: bool,
+    what: String,
 }
 
 pub(crate) struct Books {
@@ -48,6 +102,13 @@ pub(crate) struct Books {
     prevented: HashMap<u64, Micros>,
     runs: HashMap<u64, Run>,
     faults: Vec<Fault>,
+    members: HashMap<String, Member>,
+    deaths: Vec<Death>,
+    suspects: Vec<Suspect>,
+    /// When the nodes were last looked at.
+    looked: Micros,
+    /// Nodes that fell silent although nothing was done to them.
+    starved: u64,
     late: Histogram<u64>,
     wrong: Vec<String>,
     accepted: u64,
@@ -71,7 +132,12 @@ impl Books {
             prevented: HashMap::new(),
             runs: HashMap::new(),
             faults: Vec::new(),
-            late: Histogram::new(3).expect("three digits"),
+            members: HashMap::new(),
+            deaths: Vec::new(),
+            suspects: Vec::new(),
+            looked: 0,
+            starved: 0,
+            late: Histogram::new_with_max(LATEST, 3).expect("three digits"),
             wrong: Vec::new(),
             accepted: 0,
             ran: 0,
@@ -85,18 +151,31 @@ impl Books {
         }
     }
 
-    pub(crate) fn killed(&mut self, life: u64, at: SystemTime) {
-        let at = micros(at);
-        self.faults.push(Fault { life: Some(life), from: at, to: at });
+    /// A life was killed, or frozen. What it may repeat is what it had not finished by now.
+    pub(crate) fn disturbed(&mut self, life: u64, frozen: bool, server: &Server) {
+        let at = micros_now();
+        let answer = server.ask(&format!(
+            "SELECT 'node ' || id FROM lars.node WHERE report::json ->> 'name' = '{life}'
+              UNION ALL SELECT payload || ' ' || fence FROM lars.timer WHERE fence IS NOT NULL"
+        ));
+        let pair = |line: &str| {
+            let (tag, fence) = line.split_once(' ')?;
+            Some((tag.parse().ok()?, fence.parse().ok()?))
+        };
+        // Without a row it owns nothing, or was declared dead before.
+        if let Some(node) = answer.lines().find_map(|line| line.strip_prefix("node ")) {
+            let (node, unfinished) = (node.to_owned(), answer.lines().filter_map(pair).collect());
+            self.faults.push(Fault { life, node, at, frozen, unfinished });
+        }
     }
 
-    pub(crate) fn frozen(&mut self, life: u64, from: SystemTime, to: SystemTime) {
-        self.faults.push(Fault { life: Some(life), from: micros(from), to: micros(to) });
+    pub(crate) fn machine_stood_still(&mut self, long: Duration) {
+        self.stood_still += long;
     }
 
-    pub(crate) fn machine_stood_still(&mut self, from: SystemTime, to: SystemTime) {
-        self.stood_still += to.duration_since(from).unwrap_or_default();
-        self.faults.push(Fault { life: None, from: micros(from), to: micros(to) });
+    /// All is over, and all is judged.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.open.is_empty() && self.suspects.is_empty()
     }
 
     /// Accepted timers that have not come to their end.
@@ -104,15 +183,57 @@ impl Books {
         self.open.len()
     }
 
-    /// Whether a fault explains that a run of this life at this time was not recorded, or came
-    /// although another node had the timer.
-    fn explained(&self, life: u64, at: Micros) -> bool {
-        let lease = u64::try_from(LEASE.as_micros()).unwrap_or(0);
-        self.faults.iter().any(|fault| {
-            fault.life.is_none_or(|faulty| faulty == life)
-                && at + UNRECORDED >= fault.from
-                && at <= fault.to + 2 * lease
-        })
+    /// Whether the protocol allows that this run is repeated: its node was killed or frozen before
+    /// the end of the run was recorded, or it was declared dead by another node while the end may
+    /// not have been recorded yet.
+    fn is_allowed(&self, Suspect { tag, run, stale, .. }: &Suspect) -> bool {
+        let cut_short = |fault: &Fault| {
+            let unfinished = fault.unfinished.contains(&(*tag, run.fence));
+            fault.life == run.life && unfinished && (fault.frozen || !stale)
+        };
+        let declared_dead = |death: &Death| {
+            death.life == run.life
+                && !self.is_explained(death)
+                && run.at + length(UNRECORDED) >= death.silent_since
+                && run.at <= death.gone + length(THAW)
+        };
+        self.faults.iter().any(cut_short) || self.deaths.iter().any(declared_dead)
+    }
+
+    /// Whether what was done to a life is why its node fell silent.
+    fn is_explained(&self, death: &Death) -> bool {
+        self.faults.iter().any(|fault| fault.node == death.node)
+    }
+
+    /// Compares the nodes with those that there were at the last look, which was asked for at
+    /// `self.looked`. Each is an identity, a life, and a number of renewals.
+    fn look_at_nodes(&mut self, asked: Micros, nodes: &HashMap<&str, (u64, u64)>) {
+        let now = micros_now();
+        let there = |id: &String| nodes.contains_key(id.as_str());
+        let gone: Vec<String> = self.members.keys().filter(|id| !there(id)).cloned().collect();
+        for node in gone {
+            let Some(Member { life, silent_since, .. }) = self.members.remove(&node) else {
+                continue;
+            };
+            let silent = now - silent_since;
+            if silent < length(LEASE) {
+                let what = format!("life {life} was declared dead after {silent} µs at most");
+                self.wrong.push(what);
+            }
+            let death = Death { life, node, silent_since, gone: now };
+            self.starved += u64::from(!self.is_explained(&death));
+            self.deaths.push(death);
+        }
+        for (id, (life, renewals)) in nodes {
+            let (life, renewals) = (*life, *renewals);
+            let known = self.members.get(*id).is_some_and(|member| member.renewals == renewals);
+            if !known {
+                // It was renewed after the last look was asked for.
+                let member = Member { life, renewals, silent_since: self.looked };
+                self.members.insert((*id).to_owned(), member);
+            }
+        }
+        self.looked = asked;
     }
 
     /// Reads what the nodes have written since the last time. The last line may be unfinished.
@@ -140,7 +261,7 @@ impl Books {
                 self.accepted += 1;
                 let tag = tag.parse()?;
                 // It may have run before its maker heard of it.
-                if self.runs.get(&tag).is_none_or(|run| !run.last) {
+                if self.runs.get(&tag).is_none_or(|run| !run.done) {
                     self.open.insert(tag);
                 } else {
                     self.unanswered -= 1;
@@ -156,7 +277,8 @@ impl Books {
                     life: life.parse()?,
                     fence: fence.parse()?,
                     at: at.parse()?,
-                    last: end == "d",
+                    again: end == "r",
+                    done: end == "d",
                 };
                 self.ran(tag.parse()?, due.parse()?, run);
             }
@@ -170,33 +292,34 @@ impl Books {
             self.wrong.push(format!("{tag} was {} µs early", due - run.at));
         }
         self.late.saturating_record(run.at.saturating_sub(due));
-        if self.prevented.get(&tag).is_some_and(|at| *at < run.at)
-            && !self.explained(run.life, run.at)
-        {
-            self.wrong.push(format!("{tag} ran although its cancel had prevented that"));
+        if self.prevented.get(&tag).is_some_and(|at| *at < run.at) {
+            let what = format!("{tag} ran although its cancel had prevented that");
+            self.suspects.push(Suspect { tag, run, stale: true, what });
         }
-        let ends = run.last;
-        if let Some(before) = self.runs.get(&tag) {
+        let (mut newest, mut was_done) = (run, false);
+        if let Some(before) = self.runs.get(&tag).copied() {
+            was_done = before.done;
             if before.fence == run.fence {
                 self.wrong.push(format!("two runs of {tag} have the fence {}", run.fence));
             }
             // The logs are read one after the other, so the later run may have come first.
-            let in_order = before.at <= run.at;
-            let first_was_last = if in_order { before.last } else { run.last };
-            if first_was_last {
+            let first = if before.fence < run.fence { before } else { run };
+            newest = if before.fence < run.fence { run } else { before };
+            let stale = first.at > newest.at;
+            if stale || !first.again {
                 self.repeated += 1;
-                if !self.explained(before.life, before.at) && !self.explained(run.life, run.at) {
-                    let (lives, times) = ((before.life, run.life), (before.at, run.at));
-                    self.wrong.push(format!("{tag} ran twice, by lives {lives:?} at {times:?}"));
+                let lives = (first.life, newest.life);
+                let times = (first.at, newest.at);
+                let what = format!("{tag} ran twice, by lives {lives:?} at {times:?}");
+                if first.epoch() == newest.epoch() {
+                    self.wrong.push(format!("{what}, and its bucket had not changed its owner"));
                 }
-                return;
-            }
-            if !in_order {
-                return;
+                self.suspects.push(Suspect { tag, run: first, stale, what });
             }
         }
-        self.runs.insert(tag, run);
-        if !ends {
+        let done = was_done || run.done;
+        self.runs.insert(tag, Run { done, ..newest });
+        if was_done || !done {
             return;
         }
         if self.open.remove(&tag) {
@@ -214,21 +337,38 @@ impl Books {
     pub(crate) fn audit(&mut self, server: &Server) -> Result<Option<String>, AnyError> {
         self.read_on()?;
         let before: Vec<u64> = self.open.iter().copied().collect();
+        let (suspects, asked) = (std::mem::take(&mut self.suspects), micros_now());
+        // A node has a name with its first renewal. It owns nothing before.
         let answer = server.ask(
             "SELECT 'all there'
               UNION ALL SELECT 'timer ' || payload FROM lars.timer
-              UNION ALL SELECT 'parked ' || payload FROM lars.parked",
+              UNION ALL SELECT 'parked ' || payload FROM lars.parked
+              UNION ALL SELECT concat_ws(' ', 'node', id, report::json ->> 'name', renewals)
+                          FROM lars.node WHERE report IS NOT NULL",
         );
         // The nodes may still be making the schema.
         if !answer.lines().any(|line| line == "all there") {
+            self.suspects.extend(suspects);
             return Ok(None);
         }
-        let (mut timers, mut parked) = (HashSet::new(), HashSet::new());
+        let (mut timers, mut parked, mut nodes) = (HashSet::new(), HashSet::new(), HashMap::new());
         for line in answer.lines() {
             match line.split_once(' ') {
                 Some(("timer", tag)) => drop(timers.insert(tag.parse::<u64>()?)),
                 Some(("parked", tag)) => drop(parked.insert(tag.parse::<u64>()?)),
+                Some(("node", node)) => {
+                    let [id, life, renewals] = node.split(' ').collect::<Vec<_>>()[..] else {
+                        return Err(format!("a node without a name: {line:?}").into());
+                    };
+                    nodes.insert(id, (life.parse()?, renewals.parse()?));
+                }
                 _ => {}
+            }
+        }
+        self.look_at_nodes(asked, &nodes);
+        for suspect in suspects {
+            if !self.is_allowed(&suspect) {
+                self.wrong.push(suspect.what);
             }
         }
         self.read_on()?;
@@ -251,7 +391,9 @@ impl Books {
         if accounted != self.accepted {
             self.wrong.push(format!("{accounted} are accounted for"));
         }
-        self.faults.retain(|fault| fault.to + 120_000_000 > micros(SystemTime::now()));
+        let long_ago = asked.saturating_sub(length(MEMORY));
+        self.faults.retain(|fault| fault.at > long_ago);
+        self.deaths.retain(|death| death.gone > long_ago);
         let wrong = self.wrong.iter().take(10).cloned().collect::<Vec<_>>().join("; ");
         Ok((!self.wrong.is_empty()).then(|| format!("WRONG: {wrong}; {}", self.line())))
     }
@@ -273,12 +415,14 @@ impl Books {
     pub(crate) fn summary(&self) -> String {
         let late = |part: f64| self.late.value_at_quantile(part) as f64 / 1_000.0;
         format!(
-            "{}\n{} audits; none lost, none early, none twice without a fault\n{} more ran whose \
-             call had no answer; the machine stood still for {:.0} s\nlate: p50 {:.1} ms, p99 \
-             {:.1} ms, at most {:.1} ms",
+            "{}\n{} audits; none lost, none early, none run again but those whose end a dead node \
+             had not recorded\n{} more ran whose call had no answer; {} nodes were silent for a \
+             lease without being killed or frozen; the machine stood still for {:.0} s\nlate: \
+             p50 {:.1} ms, p99 {:.1} ms, at most {:.1} ms",
             self.line(),
             self.audits,
             self.unanswered,
+            self.starved,
             self.stood_still.as_secs_f64(),
             late(0.5),
             late(0.99),

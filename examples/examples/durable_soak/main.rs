@@ -19,7 +19,7 @@ mod node;
 
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use clap::Parser;
 
@@ -73,18 +73,16 @@ enum Fault {
 }
 
 /// Somebody may stop the whole machine for a while: notices that, for the books.
-fn watch_standstills() -> Arc<Mutex<Vec<(SystemTime, SystemTime)>>> {
+fn watch_standstills() -> Arc<Mutex<Vec<Duration>>> {
     let seen: Arc<Mutex<Vec<_>>> = Arc::default();
     let notes = Arc::clone(&seen);
     std::thread::spawn(move || {
-        let mut last = SystemTime::now();
         loop {
+            let asleep = Instant::now();
             std::thread::sleep(Duration::from_millis(10));
-            let now = SystemTime::now();
-            if now.duration_since(last).is_ok_and(|gap| gap > Duration::from_millis(500)) {
-                notes.lock().expect("nobody panics").push((last, now));
+            if asleep.elapsed() > Duration::from_millis(500) {
+                notes.lock().expect("nobody panics").push(asleep.elapsed());
             }
-            last = now;
         }
     });
     seen
@@ -110,15 +108,9 @@ fn watch(options: &Options) -> Result<ExitCode, AnyError> {
     let (mut fault, mut next) = (None, Duration::from_secs(options.every.max(5)));
     let (mut kills, mut freezes, mut stopping) = (0, 0, None);
     for audit in 1_u64.. {
-        let asleep = Instant::now();
         std::thread::sleep(Duration::from_secs(1));
-        if asleep.elapsed() > Duration::from_millis(1_300) {
-            // The machine may have stood still; whoever watches that needs a moment to say so.
-            std::thread::sleep(Duration::from_millis(100));
-        }
-        // What a fault explains has to be known before the books look at the runs.
-        for (from, to) in standstills.lock().expect("nobody panics").drain(..) {
-            books.machine_stood_still(from, to);
+        for long in standstills.lock().expect("nobody panics").drain(..) {
+            books.machine_stood_still(long);
         }
         if let Some(wrong) = books.audit(&server)? {
             println!("{:>5} s: {wrong}", begun.elapsed().as_secs());
@@ -134,17 +126,15 @@ fn watch(options: &Options) -> Result<ExitCode, AnyError> {
             None => {
                 let node = rng.usize(..lives.len());
                 if rng.u8(..3) > 0 {
-                    books.killed(lives[node], SystemTime::now());
                     nodes.kill(node)?;
+                    books.disturbed(lives[node], false, &server);
                     kills += 1;
                     let until = Instant::now() + Duration::from_millis(rng.u64(0..8_000));
                     Some(Fault::Killed { node, until })
                 } else {
-                    let (since, long) = (SystemTime::now(), LEASE.mul_f64(rng.f64() + 1.0));
-                    // It goes on with the first audit after that.
-                    let to = since + long + Duration::from_secs(2);
-                    books.frozen(lives[node], since, to);
+                    let long = LEASE.mul_f64(rng.f64() + 1.0);
                     nodes.signal(node, "-STOP")?;
+                    books.disturbed(lives[node], true, &server);
                     freezes += 1;
                     Some(Fault::Frozen { node, until: Instant::now() + long })
                 }
@@ -168,7 +158,7 @@ fn watch(options: &Options) -> Result<ExitCode, AnyError> {
             stopping = Some(Instant::now());
         }
         let Some(stopping) = stopping else { continue };
-        if books.open() == 0 && stopping.elapsed() > Duration::from_secs(2) {
+        if books.is_settled() && stopping.elapsed() > Duration::from_secs(2) {
             break;
         }
         if stopping.elapsed() > DRAIN {

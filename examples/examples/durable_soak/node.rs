@@ -58,7 +58,9 @@ pub(crate) fn work(
         write(&runs, &format!("run {tag} {life} {fence} {due} {now} {end}\n"))?;
         Ok(outcome)
     };
-    let durable = Durable::postgres(parameters).lease(LEASE).handle(run).start()?;
+    // The name tells the books which row is this life's.
+    let node = Durable::postgres(parameters).lease(LEASE).name(life.to_string());
+    let durable = node.handle(run).start()?;
     let timers = durable.timers();
     let mut rng = fastrand::Rng::with_seed(life);
     let (mut next, mut mine) = (0, VecDeque::new());

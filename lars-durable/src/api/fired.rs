@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 #[cfg(feature = "postgres")]
 use crate::error::CompleteError;
 use crate::model::Row;
-use crate::runtime::Shared;
+use crate::runtime::{Lease, Shared};
 #[cfg(feature = "postgres")]
 use crate::store::completion;
 use crate::sync::Arc;
@@ -48,6 +48,7 @@ pub struct Fired<P> {
     fence: u64,
     began: Timestamp,
     limit: Option<Duration>,
+    lease: Lease,
     shared: Arc<Shared>,
     #[cfg(feature = "postgres")]
     acknowledged: Arc<AtomicBool>,
@@ -59,6 +60,7 @@ impl<P> Fired<P> {
         row: Arc<Row>,
         fence: u64,
         limit: Option<Duration>,
+        lease: Lease,
         shared: Arc<Shared>,
     ) -> Self {
         let began = shared.gate.store_now();
@@ -68,6 +70,7 @@ impl<P> Fired<P> {
             fence,
             began,
             limit,
+            lease,
             shared,
             #[cfg(feature = "postgres")]
             acknowledged: Arc::default(),
@@ -205,10 +208,10 @@ impl<P> Fired<P> {
         self.fence
     }
 
-    /// Whether this node may still run timers, as far as this process knows. `false` means that
-    /// another run of this timer may have begun; its fence is greater.
+    /// Whether the lease under which this run began still holds, as far as this process knows.
+    /// `false` means that another run of this timer may have begun; its fence is greater.
     pub fn is_current(&self) -> bool {
-        self.shared.gate.is_valid()
+        self.lease.is_valid(self.shared.gate.now())
     }
 
     /// What is left of the handler's time limit; `None` without one. A closure is not interrupted

@@ -174,14 +174,14 @@ where
     P: Payload,
     F: Fn(Fired<P>, Ending, &Arc<crate::runtime::Shared>) + Send + Sync,
 {
-    fn run(&self, Run { launch, ending, shared }: Run) {
+    fn run(&self, Run { launch, ending, lease, shared }: Run) {
         let row = launch.row;
         let payload = contain(|| read::<P>(row.payload_version, &row.payload))
             .unwrap_or_else(|panic| Err(Unreadable::Broken(panic)));
         match payload {
             Ok(payload) => {
                 let fence = launch.fence.0.unsigned_abs();
-                let fired = Fired::new(payload, row, fence, self.limit, Arc::clone(&shared));
+                let fired = Fired::new(payload, row, fence, self.limit, lease, Arc::clone(&shared));
                 #[cfg(feature = "postgres")]
                 let fired = fired.with_acknowledged(ending.acknowledged());
                 (self.run)(fired, ending, &shared);

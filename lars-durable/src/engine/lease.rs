@@ -207,17 +207,30 @@ impl Node {
             self.lease.claim = Some(Claim { dead, buckets: free });
         }
         self.lease.rounds_above = if owned > share { self.lease.rounds_above + 1 } else { 0 };
+        self.keep_busy_buckets(now);
         if self.lease.rounds_above >= 2 {
-            self.window.drain((owned - share).div_ceil(4));
+            let busy = self.busy_buckets();
+            self.window.drain((owned - share).div_ceil(4), &busy, now);
         }
     }
 
-    /// Buckets that are being given back, and of which nothing runs any more.
-    fn drained_buckets(&self) -> Vec<BucketNo> {
-        let empty = |bucket: &BucketNo| !self.runs.has_bucket(*bucket);
+    /// In which something runs, or somebody lives.
+    fn busy_buckets(&self) -> BTreeSet<BucketNo> {
+        #[cfg_attr(not(feature = "actors"), expect(unused_mut))]
+        let mut busy = self.runs.buckets();
         #[cfg(feature = "actors")]
-        let empty = |bucket: &BucketNo| empty(bucket) && !self.tenants.live_in(*bucket);
-        self.window.draining().filter(empty).collect()
+        busy.extend(self.tenants.buckets());
+        busy
+    }
+
+    /// Buckets that are being given back, and in which nothing runs any more.
+    fn drained_buckets(&self) -> Vec<BucketNo> {
+        let mut draining = self.window.draining().peekable();
+        if draining.peek().is_none() {
+            return Vec::new();
+        }
+        let busy = self.busy_buckets();
+        draining.filter(|bucket| !busy.contains(bucket)).collect()
     }
 
     /// This node was declared dead: it begins again under a new identity. What runs is left to end;
@@ -228,7 +241,7 @@ impl Node {
         (self.lease.joined, self.lease.claim) = (false, None);
         self.lease.valid_until = Mono(i64::MIN);
         self.lease.next_renewal = now;
-        self.out.push(Output::ValidUntil(self.lease.valid_until));
+        self.out.push(Output::BegunAnew);
         self.window.disown_all();
     }
 }

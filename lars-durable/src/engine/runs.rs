@@ -1,6 +1,6 @@
 //! The runner: starts due timers, as far as there are places for them.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
 use super::lane::LaneState;
 use super::settings::PUT_OFF;
@@ -180,8 +180,9 @@ impl Runs {
         }
     }
 
-    pub(super) fn has_bucket(&self, bucket: BucketNo) -> bool {
-        self.runs.values().any(|run| run.resident.bucket == bucket)
+    /// In which something runs.
+    pub(super) fn buckets(&self) -> BTreeSet<BucketNo> {
+        self.runs.values().map(|run| run.resident.bucket).collect()
     }
 
     pub(super) fn quarantine(&mut self, key: Key, resident: Resident) {

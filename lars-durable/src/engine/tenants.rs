@@ -20,8 +20,9 @@ struct Tenancy {
 }
 
 impl Tenants {
-    pub(super) fn live_in(&self, bucket: BucketNo) -> bool {
-        self.0.contains_key(&bucket)
+    /// In which somebody lives.
+    pub(super) fn buckets(&self) -> impl Iterator<Item = BucketNo> {
+        self.0.keys().copied()
     }
 
     pub(super) fn are_gone(&self) -> bool {

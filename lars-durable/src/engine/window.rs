@@ -3,7 +3,7 @@
 //! The wheel has one alarm for each millisecond in which something is due, and not one for each
 //! timer: when it fires, everything up to that millisecond is taken in the order of (due, id).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::settings::PUT_OFF;
 use super::{Node, NodeSettings, Output};
@@ -16,6 +16,12 @@ pub(super) type Key = (Timestamp, TimerId);
 
 /// How often a sweep looks at everything that is overdue, and how far back the others look.
 const FULL_SWEEP: i64 = 60_000_000;
+
+/// How long a bucket is being given back, at most: in leases.
+const LONGEST_DRAIN: i64 = 3;
+
+/// How long after that it is not given back while something runs in it.
+const KEPT: i64 = 600_000_000;
 
 /// The width of an alarm in microseconds.
 const SLOT: i64 = 1_000;
@@ -59,7 +65,10 @@ pub(super) struct Bucket {
     loading: Option<Timestamp>,
     /// Behind which the sweep goes on, while it is under way.
     swept: Option<Key>,
-    draining: bool,
+    /// Since when it is being given back: nothing starts in it.
+    draining: Option<Mono>,
+    /// Before this it is given back only if nothing runs in it.
+    kept_until: Mono,
 }
 
 impl Window {
@@ -91,12 +100,15 @@ impl Window {
 
     /// The bucket's epoch, if it may start timers.
     pub(super) fn starts_in(&self, bucket: BucketNo) -> Option<u32> {
-        self.buckets.get(&bucket).filter(|bucket| !bucket.draining).map(|bucket| bucket.epoch)
+        self.buckets
+            .get(&bucket)
+            .filter(|bucket| bucket.draining.is_none())
+            .map(|bucket| bucket.epoch)
     }
 
     /// The token of the next start in `bucket`.
     pub(super) fn next_fence(&mut self, bucket: BucketNo) -> Option<Fence> {
-        let bucket = self.buckets.get_mut(&bucket).filter(|bucket| !bucket.draining)?;
+        let bucket = self.buckets.get_mut(&bucket).filter(|bucket| bucket.draining.is_none())?;
         bucket.starts = bucket.starts.checked_add(1)?;
         Some(Fence::new(bucket.epoch, bucket.starts))
     }
@@ -114,17 +126,20 @@ impl Window {
         }
     }
 
-    /// Begins to give `count` buckets back.
-    pub(super) fn drain(&mut self, count: usize) {
-        let draining = self.buckets.values().filter(|bucket| bucket.draining).count();
-        let others = self.buckets.values_mut().filter(|bucket| !bucket.draining);
-        for bucket in others.take(count.saturating_sub(draining)) {
-            bucket.draining = true;
+    /// Begins to give `count` buckets back: those that are not `busy` first.
+    pub(super) fn drain(&mut self, count: usize, busy: &BTreeSet<BucketNo>, now: Mono) {
+        let draining = self.draining().count();
+        let others = self.buckets.iter_mut().filter(|(_, bucket)| bucket.draining.is_none());
+        let (busy, idle): (Vec<_>, Vec<_>) = others.partition(|(number, _)| busy.contains(number));
+        let busy = busy.into_iter().filter(|(_, bucket)| bucket.kept_until <= now);
+        for (_, bucket) in idle.into_iter().chain(busy).take(count.saturating_sub(draining)) {
+            bucket.draining = Some(now);
         }
     }
 
     pub(super) fn draining(&self) -> impl Iterator<Item = BucketNo> {
-        self.buckets.iter().filter(|(_, bucket)| bucket.draining).map(|(number, _)| *number)
+        let draining = self.buckets.iter().filter(|(_, bucket)| bucket.draining.is_some());
+        draining.map(|(number, _)| *number)
     }
 
     /// A bucket for a timer without a key: one of this node's, so that nobody has to be told of it.
@@ -226,8 +241,32 @@ impl Node {
         let starts = counted.filter(|(same, _)| *same == epoch).map_or(0, |(_, starts)| starts);
         self.window.buckets.insert(
             bucket,
-            Bucket { epoch, starts, watermark: start, loading: None, swept: None, draining: false },
+            Bucket {
+                epoch,
+                starts,
+                watermark: start,
+                loading: None,
+                swept: None,
+                draining: None,
+                kept_until: Mono(i64::MIN),
+            },
         );
+    }
+
+    /// What waits in a bucket that is being given back must not wait for as long as the longest run
+    /// in it: the bucket is kept for now, and another one is given back.
+    pub(super) fn keep_busy_buckets(&mut self, now: Mono) {
+        let longest = self.settings.lease * LONGEST_DRAIN;
+        let since =
+            |bucket: &Bucket| bucket.draining.is_some_and(|since| since.plus(longest) <= now);
+        let buckets = self.window.buckets.iter().filter(|(_, bucket)| since(bucket));
+        let kept: Vec<_> = buckets.map(|(number, bucket)| (*number, bucket.epoch)).collect();
+        for (number, epoch) in kept {
+            self.own(number, epoch, now);
+            if let Some(bucket) = self.window.buckets.get_mut(&number) {
+                bucket.kept_until = now.plus(KEPT);
+            }
+        }
     }
 
     /// How many more timers fit into memory.
@@ -245,7 +284,7 @@ impl Node {
         for (number, bucket) in &mut self.window.buckets {
             let limit = room.min(self.settings.batch);
             let far_enough = bucket.watermark.0 > clock.plus(enough);
-            if far_enough || bucket.draining || limit == 0 {
+            if far_enough || bucket.draining.is_some() || limit == 0 {
                 continue;
             }
             let until = clock.plus(window);
@@ -268,7 +307,7 @@ impl Node {
         if self.room() == 0 {
             return Mono::NEVER;
         }
-        let wanted = self.window.buckets.values().filter(|bucket| !bucket.draining);
+        let wanted = self.window.buckets.values().filter(|bucket| bucket.draining.is_none());
         let first = wanted.map(|bucket| bucket.watermark.0).min();
         first.map_or(Mono::NEVER, |watermark| {
             self.clock.local(watermark.plus(-(self.settings.window / 3)), now)
@@ -288,7 +327,7 @@ impl Node {
         let from = if full { Timestamp::MIN } else { until.plus(-FULL_SWEEP) };
         let mut sweeps = Vec::new();
         for (number, bucket) in &mut self.window.buckets {
-            if bucket.draining {
+            if bucket.draining.is_some() {
                 continue;
             }
             sweeps.push(LoadOrder {

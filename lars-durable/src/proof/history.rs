@@ -65,6 +65,8 @@ pub(super) enum Event {
     },
     /// Something was made to go wrong.
     Fault,
+    /// From now on processes stand still, and nobody notes between which look and which start.
+    Standstills,
     /// The store's clock is being set, or every node has noticed by now. In between nobody can say
     /// what is early, nor what a delay counts from.
     Unsteady(bool),
@@ -151,6 +153,7 @@ struct Checker {
     /// Resets of a key that have no answer, and what they ask for.
     open_resets: BTreeMap<u64, (usize, Vec<i64>)>,
     faults: bool,
+    standstills: bool,
     unsteady: bool,
     summary: Summary,
 }
@@ -247,6 +250,7 @@ impl Checker {
                 timer.parked |= end == End::Park;
             }
             Event::Fault => self.faults = true,
+            Event::Standstills => self.standstills = true,
             Event::Unsteady(unsteady) => {
                 self.unsteady = unsteady;
                 // What has no answer may count from the other time.
@@ -307,7 +311,7 @@ impl Checker {
         clock: i64,
         frozen: bool,
     ) -> Result<(), String> {
-        let (faults, unsteady) = (self.faults, self.unsteady);
+        let (faults, unsteady, frozen_unseen) = (self.faults, self.unsteady, self.standstills);
         self.summary.runs += 1;
         let timer = self.timer(tag)?;
         if timer.refused {
@@ -325,7 +329,7 @@ impl Checker {
             return Err("a second run with the same fence".into());
         }
         let stale = newest.is_some_and(|newest| newest > fence);
-        if stale && !faults {
+        if stale && !(frozen || frozen_unseen) {
             return Err("an older fence begins after a newer one".into());
         }
         if stale {

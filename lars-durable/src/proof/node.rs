@@ -139,6 +139,7 @@ impl Bench {
                     Output::Admit { bucket, epoch } => self.admitted.push((bucket, epoch)),
                     Output::Closed { .. } => self.closed = true,
                     Output::ValidUntil(until) => self.valid_until = until.0,
+                    Output::BegunAnew => self.valid_until = i64::MIN,
                     Output::Notify(_) => {}
                 }
             }

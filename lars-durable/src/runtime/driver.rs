@@ -220,6 +220,7 @@ impl Driver {
                     }
                 }
                 Output::ValidUntil(until) => self.shared.gate.set_valid_until(until),
+                Output::BegunAnew => self.shared.gate.begin_anew(),
                 Output::Notify(timers) => match &self.store {
                     // One owner: the only node that there is to be told is this one.
                     Sessions::One(_) => self.node.notified(timers),
@@ -294,11 +295,12 @@ impl Driver {
         let (shared, handlers) = (Arc::clone(&self.shared), Arc::clone(&self.handlers));
         let (at, short) = (launch.at, self.handlers[launch.handler].is_short());
         let ending = Ending::new(Arc::clone(&shared), launch.row.id, launch.fence);
+        let lease = shared.gate.lease();
         let begin = move || {
-            if shared.gate.opens(launch.row.deadline, launch.deleted) {
+            if shared.gate.opens(launch.row.deadline, launch.deleted, &lease) {
                 let handler = launch.handler;
                 shared.began(handler, launch.row.deadline);
-                handlers[handler].run(Run { launch, ending, shared });
+                handlers[handler].run(Run { launch, ending, lease, shared });
             } else {
                 ending.say(RunEnd::NotBegun);
             }

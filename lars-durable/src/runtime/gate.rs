@@ -1,16 +1,42 @@
 //! The last check before a run begins, on the thread that runs it.
 
 use crate::store::Seen;
-use crate::sync::{Arc, AtomicBool, AtomicI64, Ordering};
+use crate::sync::{Arc, AtomicBool, AtomicI64, Mutex, Ordering};
 use crate::time::{Clock, Mono, MonoClock, Timestamp};
 
 /// Whether a run may begin: its time has come, the lease holds, and the node is open.
 pub(crate) struct Gate {
     clock: MonoClock,
     store_clock: StoreClock,
-    /// Nothing may begin at this instant or later.
-    valid_until: AtomicI64,
+    /// That of the node's present life.
+    lease: Mutex<Lease>,
     closed: AtomicBool,
+}
+
+/// The lease of a node, until it is declared dead. Each run keeps the one under which it was
+/// launched. When the node has joined again, it has another one, and a run that waited for a thread
+/// meanwhile finds that its own has ended: its bucket may have been another node's in between.
+#[derive(Debug, Clone)]
+pub(crate) struct Lease {
+    /// Nothing may begin at this instant or later.
+    valid_until: Arc<AtomicI64>,
+}
+
+impl Lease {
+    fn new() -> Self {
+        Self { valid_until: Arc::new(AtomicI64::new(i64::MIN)) }
+    }
+
+    fn set_valid_until(&self, until: Mono) {
+        // Relaxed, as the load: the number alone says everything, and a late one is as if the run
+        // had begun earlier.
+        self.valid_until.store(until.0, Ordering::Relaxed);
+    }
+
+    /// Whether it holds, as far as this process knows.
+    pub(crate) fn is_valid(&self, now: Mono) -> bool {
+        now.0 < self.valid_until.load(Ordering::Relaxed)
+    }
 }
 
 /// What is known here of the store's clock.
@@ -31,14 +57,23 @@ impl Gate {
                 StoreClock::Estimated(AtomicI64::new(clock.now().0.saturating_sub(shown.0)))
             }
         };
-        let valid_until = AtomicI64::new(i64::MIN);
-        Self { clock, store_clock, valid_until, closed: AtomicBool::new(false) }
+        let lease = Mutex::new(Lease::new());
+        Self { clock, store_clock, lease, closed: AtomicBool::new(false) }
+    }
+
+    /// What is launched now keeps this.
+    pub(super) fn lease(&self) -> Lease {
+        self.lease.lock().clone()
     }
 
     pub(super) fn set_valid_until(&self, until: Mono) {
-        // Relaxed, as the load: the number alone says everything, and a late one is as if the run
-        // had begun earlier.
-        self.valid_until.store(until.0, Ordering::Relaxed);
+        self.lease.lock().set_valid_until(until);
+    }
+
+    /// What was launched so far may not begin any more, whatever lease follows.
+    pub(super) fn begin_anew(&self) {
+        let before = std::mem::replace(&mut *self.lease.lock(), Lease::new());
+        before.set_valid_until(Mono(i64::MIN));
     }
 
     pub(super) fn close(&self) {
@@ -78,14 +113,9 @@ impl Gate {
         }
     }
 
-    /// Whether this node's lease holds, as far as this process knows.
-    pub(crate) fn is_valid(&self) -> bool {
-        self.clock.now().0 < self.valid_until.load(Ordering::Relaxed)
-    }
-
     /// `deleted` are the rows of handlers that run at most once: nobody else can run them.
-    pub(super) fn opens(&self, deadline: Timestamp, deleted: bool) -> bool {
+    pub(super) fn opens(&self, deadline: Timestamp, deleted: bool, lease: &Lease) -> bool {
         self.store_now() >= deadline
-            && (deleted || !self.closed.load(Ordering::Relaxed) && self.is_valid())
+            && (deleted || !self.closed.load(Ordering::Relaxed) && lease.is_valid(self.now()))
     }
 }

@@ -14,7 +14,7 @@ use apalis_core::worker::ext::parallelize::ParallelizeExt;
 use apalis_postgres::{Config, PgPool, PostgresStorage};
 use futures::stream;
 
-use super::POLL;
+use super::{Every, POLL};
 use crate::AnyError;
 use crate::peer::{Job, Peer, began};
 
@@ -42,8 +42,9 @@ impl Peer for ApalisPostgres {
     }
 
     async fn work(&self) -> Result<(), AnyError> {
+        let strategy = Strategy::new().apply(Every::new(POLL));
         let worker = WorkerBuilder::new("worker")
-            .backend(self.storage.clone().poll_with_strategy(Strategy::new().interval(POLL)))
+            .backend(self.storage.clone().poll_with_strategy(strategy))
             .parallelize(tokio::spawn)
             .build(|job: Job| async move { began(job) });
         tokio::spawn(worker.run());

@@ -53,7 +53,7 @@ pub(crate) fn run(
     let mut share = 0.0;
     // The number of runs in flight has doubled often enough by then.
     let ramp = Duration::from_secs(if quick { 2 } else { 14 });
-    session.best(RUN_AND_FINISH, Some(("run", count / 4)), || {
+    session.best(RUN_AND_FINISH, Some(("run", count)), || {
         let connection = server.fresh()?;
         let ours = durable::run_and_finish(Durable::postgres(server.parameters()), count, ramp)?;
         share = hot(&connection)?;

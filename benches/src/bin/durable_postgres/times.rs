@@ -29,6 +29,14 @@ fn fill(connection: &Connection, pending: u64) -> Result<(), AnyError> {
     ))
 }
 
+/// The memory of this process, if the system says so. The server's is not its.
+fn resident() -> Option<f64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    let kibibytes: f64 = line.trim().strip_suffix(" kB")?.parse().ok()?;
+    Some(kibibytes * 1024.0 / 1e6)
+}
+
 /// Until the node owns all buckets, and its ramp is over.
 fn warm(connection: &Connection, quick: bool) -> Result<(), AnyError> {
     let owned = "SELECT count(*) FROM lars.bucket WHERE owner IS NOT NULL";
@@ -59,6 +67,9 @@ pub(crate) fn lateness(
     steady(&timers, SystemTime::now() + Duration::from_secs(1), 1_000, seconds)?;
     let ours = late(receive(&receiver, seconds * 1_000));
     report.late.insert(format!("ours, {pending} pending"), ours);
+    if let Some(megabytes) = resident() {
+        report.figures.insert(format!("memory of the process, {pending} pending, MB"), megabytes);
+    }
     settle(&durable);
     durable.close()?;
 

@@ -17,7 +17,7 @@ use crate::api::payload::Payload;
 use crate::engine::{Launch, RunEnd};
 use crate::model::tenancy::{self, Next, Vacated};
 use crate::model::{BucketNo, Fence, Row, TimerId};
-use crate::runtime::{Run, Shared, contain};
+use crate::runtime::{Lease, Run, Shared, contain};
 use crate::sync::{Arc, Mutex, Weak};
 use crate::time::{Mono, Timestamp};
 
@@ -176,7 +176,7 @@ impl<A: DurableActor> Host<A> {
 
     /// A message is due.
     pub(super) fn deliver(self: &Arc<Self>, run: Run) {
-        let Run { launch: Launch { row, bucket, fence, .. }, ending, shared } = run;
+        let Run { launch: Launch { row, bucket, fence, .. }, ending, lease, shared } = run;
         let name: Arc<str> = match open(&row.payload) {
             Ok((name, _)) => name.into(),
             Err(reason) => return ending.say(RunEnd::Park { reason }),
@@ -190,7 +190,7 @@ impl<A: DurableActor> Host<A> {
                 .entry(Arc::clone(&name))
                 .or_insert_with(|| self.new_home(&name, bucket, &shared));
             let receipt = Receipt::new(Arc::clone(&home.place), ending);
-            let ended = self.take_in(home, row, fence, receipt);
+            let ended = self.take_in(home, row, (fence, lease), receipt);
             (Arc::clone(home), ended)
         };
         if let Some(letter) = ended {
@@ -204,7 +204,7 @@ impl<A: DurableActor> Host<A> {
         &self,
         home: &Home<A::Message>,
         row: Arc<Row>,
-        fence: Fence,
+        (fence, lease): (Fence, Lease),
         receipt: Receipt,
     ) -> Option<Letter> {
         let mut state = home.state.lock();
@@ -214,7 +214,7 @@ impl<A: DurableActor> Host<A> {
             ledger.arrivals
         };
         let (key, id) = ((row.deadline, row.id), row.id);
-        let letter = Letter { row, fence, arrival, receipt };
+        let letter = Letter { row, fence, lease, arrival, receipt };
         if self.ended.lock().timers.remove(&id).is_some() {
             return Some(letter);
         }

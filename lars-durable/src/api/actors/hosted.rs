@@ -14,6 +14,7 @@ use crate::api::payload::{Payload, Unreadable, read};
 use crate::api::timers::Timers;
 use crate::engine::RunEnd;
 use crate::model::{Fence, Row};
+use crate::runtime::Lease;
 use crate::sync::Arc;
 
 /// An actor with a name, of which there is one in the whole group.
@@ -108,6 +109,7 @@ enum Content<M> {
 pub(super) struct Letter {
     pub(super) row: Arc<Row>,
     pub(super) fence: Fence,
+    pub(super) lease: Lease,
     /// The number of this message among those that have come for the actor.
     pub(super) arrival: u64,
     pub(super) receipt: Receipt,
@@ -143,9 +145,9 @@ impl<A: DurableActor> Hosted<A> {
     }
 
     fn receive_letter(&mut self, letter: Letter, ctx: &mut Context<Self>) {
-        let Letter { row, fence, receipt, .. } = letter;
+        let Letter { row, fence, lease, receipt, .. } = letter;
         let gate = &self.place.shared.gate;
-        if !gate.is_valid() {
+        if !lease.is_valid(gate.now()) {
             // Another copy may live elsewhere by now.
             return receipt.say(RunEnd::GiveBack { micros: 0 });
         }

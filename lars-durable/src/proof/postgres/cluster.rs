@@ -113,6 +113,7 @@ fn nothing_is_lost_early_or_twice_under_one_owner_whatever_happens_to_nodes_and_
     let direct = server.parameters("postgres");
     let directory = Directory::new("cluster");
     let log = Log::open(directory.path());
+    log.note(Event::Standstills);
     let mut nodes = Nodes { direct, proxied, directory, children: Vec::new() };
     for place in 0..NODES {
         let child = nodes.spawn(place, &mut rng);

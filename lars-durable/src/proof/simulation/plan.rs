@@ -48,6 +48,8 @@ pub(super) struct Faults {
     pub(super) poison: u32,
     /// A run freezes its process between the look and the start.
     pub(super) freeze_at_start: u32,
+    /// A run that was launched waits up to twenty seconds for a thread of the executor.
+    pub(super) crowded: u32,
 }
 
 impl Faults {
@@ -75,6 +77,7 @@ impl Faults {
             + self.cuts
             + poison
             + self.freeze_at_start
+            + self.crowded
             > 0
     }
 }
@@ -99,6 +102,7 @@ impl Plan {
                 cuts: some(2),
                 poison: some(30),
                 freeze_at_start: some(30),
+                crowded: some(30),
             };
         }
         // Half of the histories with clocks that run alike, a quarter with good clocks, a quarter

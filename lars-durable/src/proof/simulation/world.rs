@@ -63,6 +63,8 @@ enum Step {
         node: usize,
         life: u32,
         launch: Launch,
+        /// The lease under which it was launched.
+        lease: u32,
         looked: Option<i64>,
     },
     End {
@@ -106,6 +108,8 @@ struct Member {
     /// The next turn that is on the line of time.
     turn_at: i64,
     valid_until: Mono,
+    /// How often it was declared dead: what was launched under an earlier lease may not begin.
+    lease: u32,
     closing: bool,
     /// What its clock shows in the beginning, and how fast it runs, in millionths.
     origin: i64,
@@ -170,6 +174,7 @@ impl World {
                 frozen_until: 0,
                 turn_at: i64::MAX,
                 valid_until: Mono(i64::MIN),
+                lease: 0,
                 closing: false,
                 origin: rng.i64(0..1_000 * SECOND),
                 rate: plan.rates[place],
@@ -318,18 +323,13 @@ impl World {
         Mono(origin + self.now * rate / TRUE_RATE)
     }
 
-    /// When the clock of a node shows `at`.
+    /// When the clock of a node shows `at`; now, if it has done so.
     fn when(&self, node: usize, at: Mono) -> i64 {
-        self.when_of(node, at).max(self.now)
-    }
-
-    /// The same, or when it did.
-    fn when_of(&self, node: usize, at: Mono) -> i64 {
         let Member { origin, rate, .. } = self.members[node];
         let left = i128::from(at.0.saturating_sub(origin)) * i128::from(TRUE_RATE);
         // Rounded up, so that it is not before.
         let when = -(-left).div_euclid(i128::from(rate));
-        i64::try_from(when).unwrap_or(i64::MAX)
+        i64::try_from(when).unwrap_or(i64::MAX).max(self.now)
     }
 
     /// Steps inside a process wait while it is frozen. `None` if they are of another life.
@@ -365,12 +365,12 @@ impl World {
                     }
                 }
             }
-            Step::Begin { node, life, launch, looked } => {
+            Step::Begin { node, life, launch, lease, looked } => {
                 if let Some(frozen) = self.alive(node, life) {
                     if frozen > self.now {
-                        self.at(frozen, Step::Begin { node, life, launch, looked });
+                        self.at(frozen, Step::Begin { node, life, launch, lease, looked });
                     } else {
-                        self.begin(node, life, launch, looked)?;
+                        self.begin(node, life, launch, (lease, looked))?;
                     }
                 }
             }
@@ -563,8 +563,12 @@ impl World {
                 // Each is kept, as in the wheel: a node sets an alarm once.
                 Output::Alarm { at } => self.at(self.when(node, at), Step::Turn(node)),
                 Output::Launch(launch) => {
-                    let at = self.when(node, launch.at) + self.rng.i64(0..500);
-                    self.at(at, Step::Begin { node, life, launch, looked: None });
+                    let mut at = self.when(node, launch.at) + self.rng.i64(0..500);
+                    if self.chance(self.plan.faults.crowded) {
+                        at += self.rng.i64(0..20 * SECOND);
+                    }
+                    let lease = self.members[node].lease;
+                    self.at(at, Step::Begin { node, life, launch, lease, looked: None });
                 }
                 Output::Answer { call, result } => self.answered(node, call, result),
                 Output::Notify(timers) => {
@@ -579,6 +583,12 @@ impl World {
                     self.members[node].valid_until = until;
                     #[cfg(feature = "actors")]
                     self.members[node].hosts.entitle(now, until);
+                }
+                Output::BegunAnew => {
+                    let member = &mut self.members[node];
+                    (member.lease, member.valid_until) = (member.lease + 1, Mono(i64::MIN));
+                    #[cfg(feature = "actors")]
+                    self.members[node].hosts.entitle(now, Mono(i64::MIN));
                 }
                 Output::Closed { .. } => {
                     #[cfg(feature = "actors")]
@@ -641,13 +651,12 @@ impl World {
         node: usize,
         life: u32,
         launch: Launch,
-        looked: Option<i64>,
+        (lease, looked): (u32, Option<i64>),
     ) -> Result<(), String> {
         let (id, fence) = (launch.row.id, launch.fence);
         let now = self.mono(node);
         // The same look as the gate's.
-        let opens =
-            launch.deleted || now < self.members[node].valid_until && !self.members[node].closing;
+        let opens = launch.deleted || self.holds(node, lease) && !self.members[node].closing;
         let due = self.store_now() >= launch.row.deadline.0 || !self.embedded();
         if looked.is_none() && !(opens && due) {
             self.member(node).ended(now, id, fence, RunEnd::NotBegun);
@@ -658,12 +667,12 @@ impl World {
             let until = self.now + self.rng.i64(0..10 * SECOND);
             self.members[node].frozen_until = self.members[node].frozen_until.max(until);
             let looked = Some(self.store_now());
-            self.at(until, Step::Begin { node, life, launch, looked });
+            self.at(until, Step::Begin { node, life, launch, lease, looked });
             return Ok(());
         }
         #[cfg(feature = "actors")]
         if &*launch.row.handler == hosts::KIND {
-            self.deliver(node, launch, looked);
+            self.deliver(node, launch, lease, looked);
             return Ok(());
         }
         let tag: Tag = launch.row.payload.parse().expect("payloads are tags");
@@ -701,6 +710,12 @@ impl World {
         };
         self.at(self.now + long, Step::End { node, life, tag, id, fence, end });
         Ok(())
+    }
+
+    /// Whether a run that was launched under this lease has it still.
+    fn holds(&self, node: usize, lease: u32) -> bool {
+        let member = &self.members[node];
+        lease == member.lease && self.mono(node) < member.valid_until
     }
 
     /// What the store says of its owners.

@@ -46,6 +46,8 @@ struct Home {
 
 pub(super) struct Letter {
     launch: Launch,
+    /// Under which it was launched.
+    lease: u32,
     /// What the store's clock showed when it came: nobody looks at it again.
     clock: i64,
     /// When the look at the lease was, if the process stood still after it.
@@ -198,7 +200,7 @@ impl World {
     }
 
     /// A message is due.
-    pub(super) fn deliver(&mut self, node: usize, launch: Launch, looked: Option<i64>) {
+    pub(super) fn deliver(&mut self, node: usize, launch: Launch, lease: u32, looked: Option<i64>) {
         let tag: Tag = launch.row.payload.parse().expect("payloads are tags");
         let (name, bucket) = (self.stage.names[&tag], launch.bucket);
         // One that was not received comes again, perhaps after the clock was set back.
@@ -212,7 +214,7 @@ impl World {
         let none = Home { bucket, waiting: BTreeMap::new(), copy: None, in_hand: false };
         let home = hosts.homes.entry(name).or_insert(none);
         let key = (launch.row.deadline, launch.row.id);
-        if home.waiting.insert(key, Letter { launch, clock, looked }).is_some() {
+        if home.waiting.insert(key, Letter { launch, lease, clock, looked }).is_some() {
             self.wrong(format!("timer {tag} is on its way to {name} twice"));
         }
         self.pump(node, name);
@@ -230,9 +232,9 @@ impl World {
             match (tenancy::next(home.copy.as_ref().map(|copy| copy.lives), epoch), &mut home.copy)
             {
                 (Next::Make, _) => {
-                    let (at, looked) = (first.get().launch.at, first.get().looked);
-                    let frozen = looked.is_some() || self.was_frozen_since(node, at);
-                    self.make(node, name, epoch, frozen);
+                    let (lease, looked) = (first.get().lease, first.get().looked);
+                    let entitled = looked.is_none() && self.holds(node, lease);
+                    self.make(node, name, epoch, entitled);
                 }
                 (Next::Send, Some(copy)) if copy.stops => {
                     // It has closed its mailbox, and its end is about to be known.
@@ -258,11 +260,11 @@ impl World {
         }
     }
 
-    fn make(&mut self, node: usize, name: Name, epoch: u32, frozen: bool) {
+    fn make(&mut self, node: usize, name: Name, epoch: u32, entitled: bool) {
         self.stage.copies += 1;
         let number = self.stage.copies;
-        let entitled_until = if frozen { Mono(i64::MIN) } else { self.members[node].valid_until };
-        if self.mono(node) < entitled_until {
+        let entitled_until = if entitled { self.members[node].valid_until } else { Mono(i64::MIN) };
+        if entitled {
             self.check_single(node, name);
         }
         let lives = Tenant { epoch, leaving: false };
@@ -276,12 +278,6 @@ impl World {
         }
     }
 
-    /// Whether the process stood still after a run was to begin. It may have lost its bucket and
-    /// got another lease before it comes to that run: the fence tells.
-    fn was_frozen_since(&self, node: usize, launched: Mono) -> bool {
-        self.members[node].frozen_until >= self.when_of(node, launched)
-    }
-
     /// Nobody else has a copy of this name for which its node has the lease.
     fn check_single(&mut self, node: usize, name: Name) {
         for other in (0..self.plan.nodes).filter(|other| *other != node) {
@@ -293,8 +289,8 @@ impl World {
     }
 
     fn receive(&mut self, node: usize, life: u32, name: Name, letter: Letter) {
-        let Letter { launch, clock, looked } = letter;
-        let valid = self.mono(node) < self.members[node].valid_until;
+        let Letter { launch, lease, clock, looked } = letter;
+        let valid = self.holds(node, lease);
         let Some(copy) = self.copy(node, name) else {
             return self.wrong(format!("actor {name} went with a message in its hand"));
         };
@@ -310,7 +306,7 @@ impl World {
         if looked.is_none() && self.chance(self.plan.faults.freeze_at_start) {
             let until = self.now + self.rng.i64(0..10 * SECOND);
             self.members[node].frozen_until = self.members[node].frozen_until.max(until);
-            let letter = Letter { launch, clock, looked: Some(self.store_now()) };
+            let letter = Letter { launch, lease, clock, looked: Some(self.store_now()) };
             let step = HostStep::Receive { name, letter };
             return self.at(until, Step::Host { node, life, step });
         }
@@ -320,7 +316,6 @@ impl World {
         let (id, fence, planned) = (launch.row.id, launch.fence, launch.row.planned.0);
         let frozen = looked.is_some();
         self.events.push(Event::Began { tag, fence: fence.0, planned, clock, frozen });
-        let frozen = frozen || self.was_frozen_since(node, launch.at);
         let newest = self.stage.epochs.entry(name).or_default();
         if fence.epoch() < *newest && !frozen {
             let newest = *newest;
