@@ -381,7 +381,8 @@ fn runs_never_overlap_and_a_slow_action_gets_the_newest_value() {
     eventually("the last value runs", || values.lock().unwrap().last() == Some(&last));
     assert_eq!(scheduler.metrics().panicked, 0);
     let values = values.lock().unwrap();
-    assert!(values.is_sorted() && values[0] == 0, "{values:?}");
+    // (A value gives way to the next one also before its run has begun, the first included.)
+    assert!(values.is_sorted(), "{values:?}");
 }
 
 #[test]
