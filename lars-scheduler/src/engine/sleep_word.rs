@@ -198,7 +198,7 @@ impl SleepWord {
     }
 }
 
-#[cfg(all(test, not(lars_loom), not(lars_shuttle)))]
+#[cfg(all(test, not(any(lars_loom, lars_shuttle))))]
 mod tests {
     use super::{Alarm, SleepWord};
 
