@@ -746,9 +746,9 @@ fn a_message_that_was_told_in_a_span_is_received_with_it() {
         let (mailbox, span) = (Arc::new(mailbox), told());
         let sender = beside(&mailbox, {
             let span = span.clone();
-            move |mailbox| send(mailbox, 1, span)
+            move |mailbox| send(&mailbox, 1, span)
         });
-        let other = beside(&mailbox, move |mailbox| send(mailbox, 2, None));
+        let other = beside(&mailbox, move |mailbox| send(&mailbox, 2, None));
         let mut seen = 0;
         while seen < 2 {
             let mut found = None;

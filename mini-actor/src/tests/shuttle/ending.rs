@@ -7,6 +7,7 @@ use lars_scheduler::shuttle_sync::{AtomicBool, Mutex, Ordering, advance, check, 
 
 use super::*;
 use crate::ClosePolicy;
+use crate::base::threads::OnThreadStart;
 use crate::dispatcher::workers::{Activate, Dispatcher, Pool, Task};
 
 fn tellers(system: &ActorSystem, ledger: &Ledger) -> Vec<thread::JoinHandle<()>> {
@@ -210,7 +211,8 @@ fn schedule_while_threads_end(threads: usize) {
         ledger.accepted(token.number);
         Arc::new(Twice { begun: AtomicBool::new(false), token }) as Task
     };
-    let dispatcher = Dispatcher::Pool(Pool::start("shuttle", threads).unwrap());
+    let dispatcher =
+        Dispatcher::Pool(Pool::start("shuttle", threads, &OnThreadStart::default()).unwrap());
     let (before, [first, second]) = (task(), [task(), task()]);
     let scheduling = {
         let dispatcher = dispatcher.clone();
