@@ -750,20 +750,23 @@ fn a_message_that_was_told_in_a_span_is_received_with_it() {
         });
         let other = beside(&mailbox, move |mailbox| send(&mailbox, 2, None));
         let mut seen = 0;
-        while seen < 2 {
+        let mut look = || {
             let mut found = None;
             // SAFETY: we are the activation.
             match unsafe { mailbox.pop_told(&mut found) } {
                 Some(1) => assert!(std::sync::Arc::ptr_eq(&found.unwrap(), span.as_ref().unwrap())),
                 Some(message) => assert!(message == 2 && found.is_none()),
-                None => {
-                    yield_now();
-                    continue;
-                }
+                None => return,
             }
             seen += 1;
-        }
+        };
+        // While they send, and when both have.
+        look();
+        look();
         sender.join().unwrap();
         other.join().unwrap();
+        look();
+        look();
+        assert_eq!(seen, 2);
     });
 }
