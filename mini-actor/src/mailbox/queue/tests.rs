@@ -1,5 +1,6 @@
 use super::*;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 /// Of the small messages in these tests.
@@ -168,7 +169,7 @@ fn each_arrives_in_order(capacity: Capacity) {
     let each = if cfg!(miri) { 50 } else { 20_000 };
     let mailbox = Mailbox::new(capacity);
     let mut next = [0; SENDERS as usize];
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         for sender in 0..SENDERS {
             let mailbox = &mailbox;
             scope.spawn(move || {
@@ -276,7 +277,7 @@ fn rows_and_single_messages_of_several_senders_arrive_once_and_in_order() {
     let each: u64 = if cfg!(miri) { 60 } else { 20_000 };
     let mailbox = Mailbox::new(Capacity::Unbounded);
     let mut next = [0; 2];
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         for sender in 0..2_u64 {
             let mailbox = &mailbox;
             scope.spawn(move || {
@@ -471,4 +472,36 @@ fn messages_come_with_their_spans_and_every_span_is_given_back() {
     assert!(send(&bounded, 1));
     assert_eq!(bounded.evict(), Some(3));
     assert_eq!((pop(&bounded), Arc::strong_count(&span)), ((Some(1), false), 1));
+}
+
+#[test]
+fn messages_of_two_threads_are_received_with_the_spans_in_which_they_were_told() {
+    const EACH: u64 = if cfg!(miri) { 100 } else { 300_000 };
+    let span: Told = Arc::new(lars_scheduler::in_span::CapturedSpan::here());
+    let mailbox = Mailbox::new(Capacity::Unbounded).with_spans(true);
+    thread::scope(|scope| {
+        // Of one sender every second message has a span, of the other none.
+        for spans in [true, false] {
+            let (mailbox, span) = (&mailbox, &span);
+            scope.spawn(move || {
+                for number in 0..EACH {
+                    let number = 2 * number + u64::from(spans);
+                    let mut told = (number % 4 == 3).then(|| Arc::clone(span));
+                    assert!(mailbox.send_with(number, &mut told, |it| it).is_ok());
+                }
+            });
+        }
+        let mut received = 0;
+        while received < 2 * EACH {
+            let mut found = None;
+            // SAFETY: the test is the only activation.
+            let Some(number) = (unsafe { mailbox.pop_told(&mut found) }) else {
+                thread::yield_now();
+                continue;
+            };
+            assert_eq!(found.is_some(), number % 4 == 3, "message {number}");
+            received += 1;
+        }
+    });
+    assert_eq!(Arc::strong_count(&span), 1);
 }
