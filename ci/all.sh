@@ -17,7 +17,7 @@ report() {
     fi
 }
 
-# What only this step, or none after it, uses of the builds: fourteen gigabytes in all.
+# The builds that no step after this one uses.
 builds_of() {
     case "$1" in
         docs) echo target/doc target/private-docs ;;
