@@ -242,16 +242,15 @@ debug_fields!(|it: TimerDriver| handle: it.turned.handle);
 
 #[cfg(all(test, not(any(lars_loom, lars_shuttle))))]
 mod tests {
-    use std::time::Instant;
-
     use crate::LightArrayRevolverScheduler;
     use crate::engine::sleep_word::AfterPush;
+    use crate::sync::real_now;
 
     #[test]
     fn who_pushes_after_the_stop_learns_of_it_although_the_driver_is_turned_again() {
         let mut driver = LightArrayRevolverScheduler::builder().build_driver(|| ()).unwrap();
         assert_eq!(driver.stop().wait().len(), 0);
-        assert_eq!(driver.turn(Instant::now()), None);
+        assert_eq!(driver.turn(real_now()), None);
         assert_eq!(driver.turned.core().sleep.after_push(0), AfterPush::Stopped);
     }
 }
