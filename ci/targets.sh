@@ -102,5 +102,5 @@ else
         raw_task:: entry:: wheel:: tick:: sleep_word:: stop_word:: \
         --skip an_early_cascade --skip what_happens_between_the_steps_of_a_cascade
     cargo +nightly miri test --quiet --target "$big" -p mini-actor --lib -- \
-        mailbox:: --skip wait_for_room
+        mailbox:: --skip wait_for_room --skip messages_of_two_threads
 fi
