@@ -117,8 +117,8 @@ fn a_sender_waits_for_room_no_longer_than_the_limit_and_not_for_an_actor_that_st
     }
 }
 
-#[test]
-fn an_actor_that_fills_its_own_mailbox_is_not_made_to_wait_for_itself() {
+/// What an actor hears that tells itself more than its mailbox takes.
+fn fills_its_own_mailbox(limit: Duration, pin: fn(Props<Script<u32>>) -> Props<Script<u32>>) {
     let system = ActorSystem::new("test").unwrap();
     let (sender, receiver) = mpsc::channel();
     let props = Props::once(move || {
@@ -129,26 +129,19 @@ fn an_actor_that_fills_its_own_mailbox_is_not_made_to_wait_for_itself() {
             }
         })
     });
-    let actor = system.spawn_with("a", props.bounded(1, Overflow::Block(Duration::MAX))).unwrap();
-    actor.tell(0).unwrap();
-    assert_eq!(receiver.recv_timeout(LONG).unwrap(), Unsendable::Full);
+    let props = pin(props.bounded(1, Overflow::Block(limit)));
+    system.spawn_with("a", props).unwrap().tell(0).unwrap();
+    assert_eq!(receiver.recv_timeout(LONG), Ok(Unsendable::Full));
+}
+
+#[test]
+fn an_actor_that_fills_its_own_mailbox_is_not_made_to_wait_for_itself() {
+    fills_its_own_mailbox(Duration::MAX, |props| props);
 }
 
 #[test]
 fn a_pinned_actor_that_fills_its_own_mailbox_is_not_made_to_wait_for_itself() {
-    let system = ActorSystem::new("test").unwrap();
-    let (sender, receiver) = mpsc::channel();
-    let props = Props::once(move || {
-        Script::new(move |call: Call<u32>, ctx: &mut Context<Script<u32>>| {
-            if call == Call::Message(0) {
-                ctx.myself().tell(1).unwrap();
-                sender.send(ctx.myself().tell(2).unwrap_err().reason()).unwrap();
-            }
-        })
-    });
-    let props = props.bounded(1, Overflow::Block(2 * LONG)).pinned();
-    system.spawn_with("a", props).unwrap().tell(0).unwrap();
-    assert_eq!(receiver.recv_timeout(LONG), Ok(Unsendable::Full));
+    fills_its_own_mailbox(2 * LONG, Props::pinned);
 }
 
 #[test]

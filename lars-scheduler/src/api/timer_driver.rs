@@ -242,6 +242,9 @@ debug_fields!(|it: TimerDriver| handle: it.turned.handle);
 
 #[cfg(all(test, not(any(lars_loom, lars_shuttle))))]
 mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
     use crate::LightArrayRevolverScheduler;
     use crate::engine::sleep_word::AfterPush;
     use crate::sync::real_now;
@@ -252,5 +255,16 @@ mod tests {
         assert_eq!(driver.stop().wait().len(), 0);
         assert_eq!(driver.turn(real_now()), None);
         assert_eq!(driver.turned.core().sleep.after_push(0), AfterPush::Stopped);
+    }
+
+    #[test]
+    fn a_task_that_schedules_does_not_make_its_own_timer_thread_back_off() {
+        let mut driver = LightArrayRevolverScheduler::builder().build_driver(|| ()).unwrap();
+        let (handle, (sender, backs_off)) = (driver.handle(), mpsc::channel());
+        let task = move || sender.send(handle.core().may_back_off()).unwrap();
+        let _ = driver.schedule_once(Duration::ZERO, task).unwrap();
+        let _ = driver.turn(real_now());
+        assert_eq!(backs_off.try_recv(), Ok(false));
+        assert!(driver.turned.core().may_back_off());
     }
 }

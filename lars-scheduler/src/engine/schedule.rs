@@ -127,7 +127,7 @@ impl Core {
                 let _ = self.sleep.after_push(self.visit_by(tick));
             }
             if visit.is_some() {
-                if self.sleep.is_behind(now) {
+                if self.sleep.is_behind(now) && self.may_back_off() {
                     back_off();
                 }
                 return AfterPush::Seen;
@@ -142,6 +142,13 @@ impl Core {
         // The driver may have been interrupted inside, and need this very processor.
         give_way();
         self.pushed_local(own, wheel, 1, due)
+    }
+
+    /// Whether the calling thread may wait for the timer thread to catch up: not if it is that
+    /// thread, in a task that schedules.
+    #[cold]
+    pub(crate) fn may_back_off(&self) -> bool {
+        !self.is_driven_here()
     }
 
     /// After a push into the intake of a lane: asks for a visit.
