@@ -71,6 +71,10 @@ pub(crate) fn answer(measure: &Measure) -> ExitCode {
         eprintln!("no peer {} is measured with {}", measure.peer, measure.workload);
         return ExitCode::FAILURE;
     };
+    if measure.millis == 0 && measure.workload.lasts() {
+        eprintln!("--millis is 0, but {} needs at least 1", measure.workload);
+        return ExitCode::FAILURE;
+    }
     let case = Case {
         workload: measure.workload,
         producers: measure.producers,

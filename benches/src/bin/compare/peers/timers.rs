@@ -11,9 +11,10 @@ use crate::peer::Peer;
 /// All of them, ours and the floor first.
 pub(super) fn all() -> Vec<Peer> {
     let all = vec![
-        Peer::timers::<ours::Lars<1_000, false>>(),
-        Peer::timers::<ours::Lars<1_000, true>>(),
-        Peer::timers::<ours::Lars<100, false>>(),
+        Peer::timers::<ours::Lars<1_000, false, false>>(),
+        Peer::timers::<ours::Lars<1_000, false, true>>(),
+        Peer::timers::<ours::Lars<1_000, true, false>>(),
+        Peer::timers::<ours::Lars<100, false, false>>(),
         Peer::timers::<ours::Forgotten>(),
         Peer::timers::<floor::Floor>(),
         Peer::timers::<heap::Heap>(),

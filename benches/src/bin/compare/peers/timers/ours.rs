@@ -8,26 +8,33 @@ use crate::callback::Callback;
 use crate::record::Workload;
 use crate::timers::{Producer, Timers};
 
-/// With a tick of this many microseconds, and tasks on the pool or on the timer thread.
-pub(crate) struct Lars<const TICK_US: u64, const ON_POOL: bool> {
+/// With a tick of this many microseconds, tasks on the pool or on the timer thread, and short time
+/// slices for that thread or ordinary ones.
+pub(crate) struct Lars<const TICK_US: u64, const ON_POOL: bool, const SHORT_SLICES: bool> {
     scheduler: LightArrayRevolverScheduler,
 }
 
-impl<const TICK_US: u64, const ON_POOL: bool> Timers for Lars<TICK_US, ON_POOL> {
-    const NAME: &'static str = match (TICK_US, ON_POOL) {
-        (1_000, false) => "lars-scheduler",
-        (1_000, true) => "lars-scheduler-pool",
-        (100, false) => "lars-scheduler-100us",
+impl<const TICK_US: u64, const ON_POOL: bool, const SHORT_SLICES: bool> Timers
+    for Lars<TICK_US, ON_POOL, SHORT_SLICES>
+{
+    const NAME: &'static str = match (TICK_US, ON_POOL, SHORT_SLICES) {
+        (1_000, false, false) => "lars-scheduler",
+        (1_000, false, true) => "lars-scheduler-short-slices",
+        (1_000, true, false) => "lars-scheduler-pool",
+        (100, false, false) => "lars-scheduler-100us",
         _ => panic!("settings without a name"),
     };
-    const ABOUT: &'static str = match (TICK_US, ON_POOL) {
-        (1_000, false) => "this crate: tasks inline, 512 slots of 1 ms",
-        (1_000, true) => "this crate: tasks on the default pool, 512 slots of 1 ms",
+    const ABOUT: &'static str = match (TICK_US, ON_POOL, SHORT_SLICES) {
+        (1_000, false, false) => "this crate: tasks inline, 512 slots of 1 ms",
+        (1_000, false, true) => "this crate: the same, with `short_slices`",
+        (1_000, true, _) => "this crate: tasks on the default pool, 512 slots of 1 ms",
         _ => "this crate: tasks inline, 512 slots of 100 µs",
     };
     const TICK_US: Option<u64> = Some(TICK_US);
-    const WORKLOADS: &'static [Workload] = match TICK_US {
-        1_000 => &Workload::TIMERS,
+    const WORKLOADS: &'static [Workload] = match (TICK_US, SHORT_SLICES) {
+        (1_000, false) => &Workload::TIMERS,
+        // What shorter slices are for: more busy threads than processors.
+        (1_000, true) => &[Workload::W8, Workload::W13],
         // What a finer tick is for, and what it costs.
         _ => &[Workload::W4, Workload::W5],
     };
@@ -40,7 +47,8 @@ impl<const TICK_US: u64, const ON_POOL: bool> Timers for Lars<TICK_US, ON_POOL> 
     fn start() -> Self {
         let builder = LightArrayRevolverScheduler::builder()
             .tick_duration(Duration::from_micros(TICK_US))
-            .ticks_per_wheel(512);
+            .ticks_per_wheel(512)
+            .short_slices(SHORT_SLICES);
         let builder = if ON_POOL { builder } else { builder.inline() };
         Self { scheduler: builder.build().expect("the settings are in range") }
     }
@@ -81,7 +89,7 @@ impl Producer for Handle {
 
 /// lars-scheduler as one uses it whose timers are never cancelled: what a call returns is dropped
 /// at once.
-pub(crate) struct Forgotten(Lars<1_000, false>);
+pub(crate) struct Forgotten(Lars<1_000, false, false>);
 
 impl Timers for Forgotten {
     const NAME: &'static str = "lars-scheduler-dropped";
