@@ -171,6 +171,39 @@ fn timers_that_are_due_within_the_window_share_a_wake_up_and_none_is_early() {
     assert!(wake_ups <= 3, "{wake_ups}");
 }
 
+/// The slice of the calling thread in nanoseconds; zero before Linux 6.12, which cannot tell.
+#[cfg(all(target_os = "linux", not(miri)))]
+fn slice() -> u64 {
+    // SAFETY: all zeros are a value of the type, which outlives the call, and the kernel writes at
+    // most its size.
+    unsafe {
+        let mut attr: libc::sched_attr = std::mem::zeroed();
+        let size = size_of::<libc::sched_attr>();
+        let got = libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attr, size, 0);
+        assert_eq!(got, 0, "{}", std::io::Error::last_os_error());
+        attr.sched_runtime
+    }
+}
+
+#[test]
+#[cfg(all(target_os = "linux", not(miri)))]
+fn short_slices_are_for_the_timer_thread_and_not_for_threads_that_it_starts() {
+    let ordinary = slice();
+    for short in [false, true] {
+        let scheduler = builder().inline().short_slices(short).build().unwrap();
+        let (sender, receiver) = mpsc::channel();
+        let run = move || {
+            let inherited = thread::spawn(slice).join().unwrap();
+            sender.send((slice(), inherited)).unwrap();
+        };
+        let _ = scheduler.schedule_once(ms(1), run).unwrap();
+        let (own, inherited) = receiver.recv_timeout(PATIENCE).unwrap();
+        // (Before Linux 6.12 all are zero.)
+        let expected = if short { ordinary.min(100_000) } else { ordinary };
+        assert_eq!((own, inherited), (expected, ordinary), "{short}");
+    }
+}
+
 #[test]
 fn in_virtual_time_there_is_nothing_to_coalesce() {
     let time = builder().coalesce(secs(1)).build_virtual().unwrap();

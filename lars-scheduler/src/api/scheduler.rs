@@ -104,11 +104,21 @@ impl Builder {
     /// # Ok(()) }
     /// ```
     pub fn build(self) -> Result<LightArrayRevolverScheduler, BuildError> {
-        let thread = (self.settings.name().to_owned(), self.on_thread_start.clone());
+        let thread = TimerThreadSettings {
+            name: self.settings.name().to_owned(),
+            on_start: self.on_thread_start.clone(),
+            short_slices: self.settings.short_slices,
+        };
         let pool = |pool: &Pool| DefaultExecutor::Pool(pool.clone());
         let checked = self.check(DEFAULT_TICK, channels(), Some(WHEEL_AFTER), pool)?;
         Ok(LightArrayRevolverScheduler::start(checked, thread)?)
     }
+}
+
+struct TimerThreadSettings {
+    name: String,
+    on_start: OnThreadStart,
+    short_slices: bool,
 }
 
 impl LightArrayRevolverScheduler {
@@ -128,7 +138,7 @@ impl LightArrayRevolverScheduler {
 
     fn start(
         (settings, executors, owner): (Settings, Executors, OwnerSettings),
-        (name, on_start): (String, OnThreadStart),
+        TimerThreadSettings { name, on_start, short_slices }: TimerThreadSettings,
     ) -> io::Result<Self> {
         if !SYSTEM_HAS_ONE {
             return Err(io::Error::new(
@@ -143,7 +153,7 @@ impl LightArrayRevolverScheduler {
         let (end, ended) = oneshot::channel();
         let thread = thread::Builder::new().name(name.clone()).spawn(move || {
             on_start.call(ThreadKind::Timer, &name);
-            timer_thread::run(driver, &parker);
+            timer_thread::run(driver, &parker, short_slices);
             // The receiver may be gone.
             let _ = end.send(());
         })?;

@@ -62,6 +62,8 @@ pub struct Settings {
     /// [`Builder::coalesce`](crate::Builder::coalesce); zero.
     #[cfg_attr(feature = "serde", serde(with = "humantime_serde"))]
     pub coalesce: Duration,
+    /// [`Builder::short_slices`](crate::Builder::short_slices); `false`.
+    pub short_slices: bool,
     /// [`Builder::max_pending`](crate::Builder::max_pending); `None` is no limit.
     pub max_pending: Option<usize>,
     /// [`Builder::thread_name`](crate::Builder::thread_name); `None` is `lars-scheduler`.
@@ -99,6 +101,7 @@ impl Default for Settings {
             tick_duration: None,
             ticks_per_wheel: DEFAULT_WHEEL,
             coalesce: Duration::ZERO,
+            short_slices: false,
             max_pending: None,
             thread_name: None,
             pool_threads: None,
