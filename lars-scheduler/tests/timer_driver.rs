@@ -4,7 +4,7 @@
 mod common;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Barrier, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -47,6 +47,41 @@ fn a_turn_fires_what_is_due_and_names_the_next_deadline() {
     run(&mut driver);
     assert_eq!(notes.take(), [(2, true), (4, true)], "in order, and never early");
     assert_eq!(driver.pending(), 0);
+}
+
+/// More than are gathered at once, so that the rest of some threads' timers is left for later.
+#[test]
+fn timers_of_several_threads_fire_by_ticks_and_those_of_one_thread_in_its_order() {
+    const THREADS: usize = 3;
+    let each = scaled(1_500, 100);
+    let (mut driver, _) = driver();
+    let begin = Instant::now();
+    let (notes, all_there) = (Notes::new(), Arc::new(Barrier::new(THREADS)));
+    let threads: Vec<_> = (0..THREADS)
+        .map(|thread| {
+            let (handle, notes) = (driver.handle(), notes.clone());
+            let all_there = Arc::clone(&all_there);
+            thread::spawn(move || {
+                for number in 0..each {
+                    let (tick, notes) = (number % 3, notes.clone());
+                    let task = move || notes.add((tick, thread, number));
+                    let due = begin + ms(1_000 + 10 * tick as u64);
+                    let _ = handle.schedule_at(due, task).unwrap();
+                }
+                // Alive together, so that each has a lane of its own.
+                all_there.wait();
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    run(&mut driver);
+    let fired = notes.take();
+    assert_eq!(fired.len(), THREADS * each);
+    assert!(fired.is_sorted_by_key(|&(tick, _, _)| tick));
+    for thread in 0..THREADS {
+        let of_thread = fired.iter().filter(|&&(_, whose, _)| whose == thread);
+        assert!(of_thread.is_sorted_by_key(|&(tick, _, number)| (tick, number)));
+    }
 }
 
 #[test]

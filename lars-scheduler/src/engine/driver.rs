@@ -57,7 +57,8 @@ pub(crate) struct Turn {
     pub(crate) fired: usize,
     /// What to do next.
     pub(crate) next: Next,
-    /// How long ago the first of those tasks was due, in nanoseconds.
+    /// How long ago the first of those tasks was due, or for how long a lane has been waiting that
+    /// could not be entered or drained, in nanoseconds.
     pub(crate) late: u64,
 }
 
@@ -268,10 +269,9 @@ impl Driver {
         // Due entries go to the end of the due list first. So tasks that schedule each other
         // without a delay cannot starve a timer whose time has come.
         let gathered = self.gather(self.live.tick.reached_by(self.now));
-        let late = self.due.first().map_or(0, |first| {
-            // SAFETY: an entry in the due list is alive.
-            self.now.saturating_sub(unsafe { (*first).deadline() })
-        });
+        // SAFETY: an entry in the due list is alive.
+        let due = self.due.first().map_or(NEVER, |first| unsafe { (*first).deadline() });
+        let late = self.now.saturating_sub(due.min(self.visits.waiting_since(self.now)));
         self.grant_room();
         let mut seen = 0;
         let mut fired = 0;
@@ -382,11 +382,13 @@ impl Driver {
             if tick > target {
                 break self.reach(target, &mut moves);
             }
+            let moves = &mut moves;
+            let mut go_on = own > tick || advance(&mut self.wheel, tick, moves, sorted);
+            go_on &= self.visits.advance(tick, |wheel| advance(wheel, tick, moves, false));
             // The driver's own first: that is where the first timers of a thread are.
-            let (due, moves) = (&mut self.due, &mut moves);
-            if own <= tick && !step(&mut self.wheel, tick, due, moves, sorted)
-                || !self.visits.step(tick, |wheel| step(wheel, tick, due, moves, false))
-            {
+            self.wheel.detach_due(&mut self.due, GATHER);
+            self.visits.detach_due(&mut self.due, GATHER);
+            if !go_on {
                 break Gathered::More;
             }
         };
@@ -652,8 +654,9 @@ fn run_whole_row(live: &Live, row: &mut Row, batch: &mut Batch, runs: &mut RunCl
     }
 }
 
-/// Advances one wheel towards `tick`. False if the budget `moves` does not suffice.
-fn step(wheel: &mut Wheel, tick: u64, due: &mut DueList, moves: &mut usize, sorted: bool) -> bool {
+/// Advances one wheel towards `tick`, unless something of an earlier one is left. False if the
+/// budget `moves` does not suffice.
+fn advance(wheel: &mut Wheel, tick: u64, moves: &mut usize, sorted: bool) -> bool {
     if !wheel.has_due() {
         match wheel.advance(tick, moves) {
             Advance::Due if sorted => wheel.sort_due(),
@@ -661,7 +664,6 @@ fn step(wheel: &mut Wheel, tick: u64, due: &mut DueList, moves: &mut usize, sort
             Advance::Working => return false,
         }
     }
-    wheel.detach_due(due, GATHER.saturating_sub(due.len()));
     true
 }
 

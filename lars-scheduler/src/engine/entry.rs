@@ -348,3 +348,14 @@ pub(crate) fn prefetch(_entry: *mut Entry) {
         _mm_prefetch::<_MM_HINT_T0>(_entry.cast());
     }
 }
+
+/// The same for an entry that will be written: other cores give the line up at once.
+#[inline(always)]
+pub(crate) fn prefetch_to_write(_entry: *mut Entry) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a prefetch is a hint: it does not access the memory, so every address is allowed.
+    // Processors that do not know the instruction do nothing.
+    unsafe {
+        std::arch::asm!("prefetchw [{}]", in(reg) _entry, options(nostack, preserves_flags));
+    }
+}

@@ -127,9 +127,7 @@ impl Core {
                 let _ = self.sleep.after_push(self.visit_by(tick));
             }
             if visit.is_some() {
-                if self.sleep.is_behind(now) && self.may_back_off() {
-                    back_off();
-                }
+                let _ = self.let_catch_up(now);
                 return AfterPush::Seen;
             }
         }
@@ -139,9 +137,22 @@ impl Core {
             (*entry).state.publish(number, flags);
             wheel.intake.push(entry);
         }
+        let seen = self.pushed_local(own, wheel, 1, due);
         // The driver may have been interrupted inside, and need this very processor.
-        give_way();
-        self.pushed_local(own, wheel, 1, due)
+        if !self.let_catch_up(now) {
+            give_way();
+        }
+        seen
+    }
+
+    /// Waits for a moment if the timer thread is behind. Says whether it is.
+    #[inline]
+    fn let_catch_up(&self, now: u64) -> bool {
+        let waits = self.sleep.is_behind(now) && self.may_back_off();
+        if waits {
+            back_off();
+        }
+        waits
     }
 
     /// Whether the calling thread may wait for the timer thread to catch up: not if it is that

@@ -8,11 +8,12 @@
 use std::ptr;
 
 use crate::base::tick::NEVER;
+use crate::engine::due::DueList;
 use crate::engine::entry::Entry;
 use crate::engine::lane::{Lane, LaneWheel};
 use crate::engine::lanes::Lanes;
 use crate::engine::place::{Drained, drain, unlink_cancelled};
-use crate::engine::wheel::Wheel;
+use crate::engine::wheel::{Detaching, Wheel};
 use crate::sync::{CHECKED, heavy_fence, relax};
 
 /// How often a gate is checked before its lane is left for the next turn. A running owner is inside
@@ -38,7 +39,7 @@ enum Stage {
 struct Visit {
     wheel: *const LaneWheel,
     stage: Stage,
-    /// Inside: whether the intake was drained, so that the wheel may be moved on.
+    /// Whether the last visit drained the intake, so that the wheel may be moved on.
     drained: bool,
     /// Inside: whether there are cancelled entries that the driver has to collect.
     uncollected: bool,
@@ -46,6 +47,8 @@ struct Visit {
     next: u64,
     /// What the owner had to collect when the driver looked last; see `LaneWheel::uncollected`.
     uncollected_then: Option<u64>,
+    /// Since which instant the lane waits: it could not be entered, or not be drained.
+    waits_since: u64,
 }
 
 impl Visit {
@@ -57,6 +60,17 @@ impl Visit {
 
     fn lane(&self) -> &Lane {
         self.wheel().lane()
+    }
+
+    fn end_detach(&mut self, detaching: &mut Detaching, due: &mut DueList) {
+        debug_assert!(self.is_ready());
+        // SAFETY: inside the gate.
+        self.next = unsafe {
+            self.wheel().with(|wheel| {
+                wheel.end_detach(detaching, due);
+                next_tick(wheel)
+            })
+        };
     }
 
     /// Whether the wheel may be used.
@@ -74,11 +88,19 @@ pub(crate) struct Visits {
     fence_owed: bool,
     /// Whether an intake was not drained to its end.
     has_rest: bool,
+    /// What is being detached from wheels, by the numbers of their visits. Empty between calls.
+    detaching: Vec<(usize, Detaching)>,
 }
 
 impl Visits {
     pub(crate) fn new() -> Self {
-        Self { visits: Vec::new(), newest: ptr::null(), fence_owed: false, has_rest: false }
+        Self {
+            visits: Vec::new(),
+            newest: ptr::null(),
+            fence_owed: false,
+            has_rest: false,
+            detaching: Vec::new(),
+        }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -101,10 +123,11 @@ impl Visits {
             self.visits.push(Visit {
                 wheel,
                 stage: Stage::Outside,
-                drained: false,
+                drained: true,
                 uncollected: false,
                 next: NEVER,
                 uncollected_then: None,
+                waits_since: NEVER,
             });
             // SAFETY: `wheel` is one of the list of wheels, which live as long as the core.
             wheel = unsafe { (*wheel).older };
@@ -195,6 +218,17 @@ impl Visits {
         self.has_rest || self.visits.iter().any(|visit| visit.stage == Stage::Knocked)
     }
 
+    /// Since which instant a lane waits for the driver, of those that could not be served by now;
+    /// [`NEVER`] if there is none.
+    pub(crate) fn waiting_since(&mut self, now: u64) -> u64 {
+        let since = self.visits.iter_mut().map(|visit| {
+            let waits = visit.stage == Stage::Knocked || !visit.drained;
+            visit.waits_since = if waits { visit.waits_since.min(now) } else { NEVER };
+            visit.waits_since
+        });
+        since.min().unwrap_or(NEVER)
+    }
+
     /// Drains the intakes of the lanes that were entered. Where the owner does not come, collects
     /// up to `most` cancelled entries.
     pub(crate) fn begin(&mut self, most: usize, mut free: impl FnMut(*mut Entry)) {
@@ -230,9 +264,9 @@ impl Visits {
             .unwrap_or(NEVER)
     }
 
-    /// Calls `f` with each wheel that has something to do up to `tick`, until it says false. Says
-    /// whether it never did.
-    pub(crate) fn step(&mut self, tick: u64, mut f: impl FnMut(&mut Wheel) -> bool) -> bool {
+    /// Advances each wheel that has something to do up to `tick` with `f`, until it says false.
+    /// Says whether it never did.
+    pub(crate) fn advance(&mut self, tick: u64, mut f: impl FnMut(&mut Wheel) -> bool) -> bool {
         for visit in self.visits.iter_mut().filter(|visit| visit.is_ready() && visit.next <= tick) {
             // SAFETY: inside the gate.
             let (go_on, next) = unsafe { visit.wheel().with(|wheel| (f(wheel), next_tick(wheel))) };
@@ -242,6 +276,40 @@ impl Visits {
             }
         }
         true
+    }
+
+    /// Moves due entries to the driver's list, until that has `full` of them.
+    ///
+    /// By turns, an entry of each: a list can only be followed as fast as its entries come from
+    /// memory, but those of several lists come at the same time.
+    pub(crate) fn detach_due(&mut self, due: &mut DueList, full: usize) {
+        let Self { visits, detaching, .. } = self;
+        for (number, visit) in visits.iter().enumerate() {
+            if visit.is_ready() && visit.next == 0 {
+                // SAFETY: inside the gate.
+                let begun = unsafe { visit.wheel().with(|wheel| wheel.begin_detach_due()) };
+                detaching.push((number, begun));
+            }
+        }
+        let mut left = full.saturating_sub(due.len());
+        while left > 0 && !detaching.is_empty() {
+            detaching.retain_mut(|(number, detaching)| {
+                if left == 0 {
+                    return true;
+                }
+                left -= 1;
+                let visit = &mut visits[*number];
+                // SAFETY: inside the gate.
+                let more = unsafe { visit.wheel().with(|wheel| wheel.detach_next(detaching)) };
+                if !more {
+                    visit.end_detach(detaching, due);
+                }
+                more
+            });
+        }
+        for (number, mut detaching) in detaching.drain(..) {
+            visits[number].end_detach(&mut detaching, due);
+        }
     }
 
     /// Calls `f` with each wheel that was entered.
@@ -326,14 +394,75 @@ mod tests {
     use std::sync::Barrier;
 
     use super::*;
+    use crate::base::identity::Label;
+    use crate::base::raw_task::RawTask;
     use crate::base::tick::Tick;
+    use crate::engine::entry::state::Flags;
     use crate::engine::lanes::LaneSettings;
+
+    fn lanes() -> Lanes {
+        let tick = Tick::new(Tick::MIN).unwrap();
+        Lanes::new(LaneSettings { channels: 1, wheel_after: Some(0), tick, wheel_size: 2 })
+    }
+
+    #[test]
+    fn a_lane_whose_owner_is_inside_waits_from_the_first_attempt_to_enter_it() {
+        let lanes = lanes();
+        let own = lanes.of_this_thread();
+        let _ = lanes.wheel_of(own, 0);
+        let mut visits = Visits::new();
+        visits.update(&lanes);
+        assert_eq!(visits.waiting_since(5), NEVER);
+        assert!(own.lane.gate().enter());
+        visits.want_all();
+        for now in [6, 7] {
+            visits.enter();
+            assert_eq!(visits.waiting_since(now), 6);
+        }
+        own.lane.gate().leave();
+        visits.enter();
+        visits.begin(0, |_| unreachable!("nothing is freed"));
+        visits.leave();
+        assert_eq!(visits.waiting_since(8), NEVER);
+    }
+
+    #[test]
+    fn a_lane_waits_until_its_intake_has_been_drained() {
+        let lanes = lanes();
+        let own = lanes.of_this_thread();
+        let wheel = lanes.wheel_of(own, 0).unwrap();
+        let entries: Vec<_> = (0..=TAKE_OVER)
+            .map(|_| {
+                let entry = Box::into_raw(Box::new(Entry::free(own.lane.number())));
+                // SAFETY: the entry is new, and nobody else has seen it before the push.
+                unsafe {
+                    (*entry).fill(1_000, |task| RawTask::write(task, || (), Label::default()));
+                    (*entry).state.publish(own.lane.number(), Flags::default().local(true));
+                    wheel.intake.push(entry);
+                }
+                entry
+            })
+            .collect();
+        let mut visits = Visits::new();
+        visits.update(&lanes);
+        let since = [6, 7].map(|now| {
+            visits.want_all();
+            visits.enter();
+            visits.begin(0, |_| unreachable!("nothing is freed"));
+            visits.leave();
+            visits.waiting_since(now)
+        });
+        assert_eq!(since, [6, NEVER]);
+        drop(lanes);
+        for entry in entries {
+            // SAFETY: made above, and nobody has it any more. The task owns nothing.
+            drop(unsafe { Box::from_raw(entry) });
+        }
+    }
 
     #[test]
     fn wheels_that_are_made_between_two_looks_are_visited_by_their_numbers() {
-        let tick = Tick::new(Tick::MIN).unwrap();
-        let settings = LaneSettings { channels: 1, wheel_after: Some(0), tick, wheel_size: 2 };
-        let (lanes, all_there) = (Lanes::new(settings), Barrier::new(3));
+        let (lanes, all_there) = (lanes(), Barrier::new(3));
         std::thread::scope(|scope| {
             for _ in 0..3 {
                 scope.spawn(|| {

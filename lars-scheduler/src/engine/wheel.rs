@@ -30,13 +30,14 @@ mod bitmap;
 mod list;
 
 use std::fmt;
+use std::ptr;
 
 use self::bitmap::Bitmap;
 use self::list::Lists;
 use crate::base::deadline::Deadline;
 use crate::base::tick::{NEVER, Tick};
 use crate::engine::due::{Detached, DueList};
-use crate::engine::entry::{Entry, Whereabouts, prefetch};
+use crate::engine::entry::{Entry, Whereabouts, prefetch, prefetch_to_write};
 
 /// The list of entries that are due.
 const DUE: usize = 0;
@@ -286,36 +287,59 @@ impl Wheel {
         self.detach(AT_ONCE, due, most);
     }
 
-    /// Moves up to `most` due entries to the driver's list. Those whose deadline was moved further
-    /// out meanwhile are placed again.
-    pub(crate) fn detach_due(&mut self, due: &mut DueList, most: usize) {
-        self.detach(DUE, due, most);
+    /// Moves due entries to the driver's list, until that has `full` of them.
+    pub(crate) fn detach_due(&mut self, due: &mut DueList, full: usize) {
+        self.detach(DUE, due, full.saturating_sub(due.len()));
     }
 
     fn detach(&mut self, list: usize, due: &mut DueList, most: usize) {
-        let mut chain = Detached::default();
-        let reached = self.tick.start_of(self.reached);
-        let mut next = self.lists.front(list);
-        while let Some(entry) = next
-            && chain.len < most
-        {
-            next = self.lists.behind(list, entry);
-            prefetch(entry.wrapping_add(AHEAD));
-            // SAFETY: it is in the list, so it is alive, and the holder of the wheel has its links.
-            // Unlinked, it can be placed again.
-            unsafe {
-                if (*entry).deadline() > reached && !(*entry).state.flags().is_immediate() {
-                    self.lists.unlink(entry);
-                    self.insert(entry);
-                } else {
-                    // From here on nobody unlinks it; its link to the next one stays as it is.
-                    (*entry).set_whereabouts(Whereabouts::Queued);
-                    chain.add(entry);
-                }
+        let mut detaching = self.begin_detach(list);
+        while detaching.chain.len < most && self.detach_next(&mut detaching) {}
+        self.end_detach(&mut detaching, due);
+    }
+
+    /// Begins to detach what is due, entry by entry. Until the end the wheel is used for nothing
+    /// else.
+    pub(crate) fn begin_detach_due(&self) -> Detaching {
+        self.begin_detach(DUE)
+    }
+
+    fn begin_detach(&self, list: usize) -> Detaching {
+        Detaching { list, next: self.lists.front(list), chain: Detached::default() }
+    }
+
+    /// Detaches the next entry, and fetches the one behind it. Places it again if its deadline was
+    /// moved further out meanwhile. False if there is none.
+    #[inline]
+    pub(crate) fn detach_next(&mut self, detaching: &mut Detaching) -> bool {
+        let Some(entry) = detaching.next else { return false };
+        detaching.next = self.lists.behind(detaching.list, entry);
+        // The line of the next entry is in another core's cache, mostly. It arrives while other
+        // lists are detached from.
+        prefetch_to_write(detaching.next.unwrap_or(ptr::null_mut()));
+        prefetch(entry.wrapping_add(AHEAD));
+        // SAFETY: it is in the list, so it is alive, and the holder of the wheel has its links.
+        // Unlinked, it can be placed again.
+        unsafe {
+            if (*entry).deadline() > self.tick.start_of(self.reached)
+                && !(*entry).state.flags().is_immediate()
+            {
+                self.lists.unlink(entry);
+                self.insert(entry);
+            } else {
+                // From here on nobody unlinks it; its link to the next one stays as it is.
+                (*entry).set_whereabouts(Whereabouts::Queued);
+                detaching.chain.add(entry);
             }
         }
+        true
+    }
+
+    /// Moves what was detached to the driver's list.
+    pub(crate) fn end_detach(&mut self, detaching: &mut Detaching, due: &mut DueList) {
+        let chain = std::mem::take(&mut detaching.chain);
         if chain.len > 0 {
-            self.lists.cut_front(list, next);
+            self.lists.cut_front(detaching.list, detaching.next);
             // SAFETY: the chain was cut out of the list, and its entries say that they are queued.
             unsafe { due.append(chain) };
         }
@@ -574,6 +598,7 @@ impl Wheel {
                 return false;
             }
             *budget -= 1;
+            prefetch_to_write(self.lists.behind(list, entry).unwrap_or(ptr::null_mut()));
             // SAFETY: it is in the list, so it is alive, and the holder of the wheel has its links.
             // Unlinked, it can be placed again.
             unsafe {
@@ -697,6 +722,16 @@ const AHEAD: usize = 32;
 /// `value << shift`, saturating.
 fn shift_left(value: u64, shift: u32) -> u64 {
     if value.leading_zeros() < shift { u64::MAX } else { value << shift }
+}
+
+/// What is being detached from one of a wheel's lists.
+#[derive(Debug)]
+pub(crate) struct Detaching {
+    list: usize,
+    /// The first entry that is not detached yet.
+    next: Option<*mut Entry>,
+    /// Detached, and still linked to the list until the end.
+    chain: Detached,
 }
 
 impl fmt::Debug for Wheel {
