@@ -26,6 +26,7 @@ const BACK_OFF_FOR: u64 = 10_000_000;
 /// The body of the thread. Returns when the scheduler was asked to stop and the promise was kept.
 pub(crate) fn run(mut driver: Driver, parker: &Parker) {
     sleep_exactly();
+    driver.is_turned_in_time();
     *driver.core().driven_by.lock() = Some(thread::current().id());
     let mut crashes = 0_u32;
     // Unwind safety: the driver keeps what is due in its wheel and not on the stack, so after a
