@@ -44,7 +44,7 @@ fn one_that_waits_for_a_hundred(
     let (sender, receiver) = mpsc::channel();
     let ((begins, begun), (done, end)) = (mpsc::channel(), mpsc::channel());
     let wait = move || {
-        drop(begins.send(()));
+        let _ = begins.send(());
         let all_ran = (0..100).all(|_| receiver.recv_timeout(PATIENCE).is_ok());
         done.send(all_ran).unwrap();
     };

@@ -4,9 +4,9 @@
 //! thread that runs dry takes from the shared queue, then from the others (crossbeam-deque, after
 //! Chase and Lev, *Dynamic Circular Work-Stealing Deque*, SPAA 2005).
 //!
-//! Tasks that are due together come as one [`Chunk`](super::chunk::Chunk). The worker that takes it keeps it to itself
-//! as long as the tasks are fast. Then it offers it to the others in its own queue, and so does each
-//! that takes it from there, as long as it has tasks that nobody has claimed.
+//! Tasks that are due together come as one [chunk](super::chunk). The worker that takes it keeps it
+//! to itself as long as its tasks are fast. Then it offers it to the others in its own queue, and
+//! so does each that takes it from there, as long as it has tasks that nobody has claimed.
 //!
 //! [`idle`](super::idle) says how workers sleep and are woken.
 

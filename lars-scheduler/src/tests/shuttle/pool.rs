@@ -153,7 +153,7 @@ fn a_task_that_waits_for_those_due_with_it_gets_its_turn_whoever_shares_their_ch
         let scheduler = builder().pool_threads(2).build().unwrap();
         let (first, second) = (ledger.token(), ledger.token());
         let numbers = [first.number, second.number];
-        numbers.map(|number| ledger.accepted(number));
+        numbers.into_iter().for_each(|number| ledger.accepted(number));
         let (others, timers) = (ledger.clone(), scheduler.handle());
         // Scheduled by the timer thread, so that they come due in one turn.
         let both = move || {
@@ -166,7 +166,7 @@ fn a_task_that_waits_for_those_due_with_it_gets_its_turn_whoever_shares_their_ch
         };
         let both = Task::new(both).inline();
         let _ = scheduler.schedule_once(Duration::ZERO, both).unwrap();
-        numbers.map(|number| ledger.wait_run(number));
+        numbers.into_iter().for_each(|number| ledger.wait_run(number));
         drop(scheduler);
         ledger.settle();
     });
