@@ -37,6 +37,51 @@ fn a_task_that_blocks_keeps_none_of_those_due_with_it_waiting() {
     drop(release);
 }
 
+/// A hundred tasks that are due together, before which comes one that waits for them all.
+fn one_that_waits_for_a_hundred(
+    scheduler: &LightArrayRevolverScheduler,
+) -> (mpsc::Receiver<()>, mpsc::Receiver<bool>) {
+    let (sender, receiver) = mpsc::channel();
+    let ((begins, begun), (done, end)) = (mpsc::channel(), mpsc::channel());
+    let wait = move || {
+        let _ = begins.send(());
+        let all_ran = (0..100).all(|_| receiver.recv_timeout(PATIENCE).is_ok());
+        done.send(all_ran).unwrap();
+    };
+    let _ = scheduler.schedule_once(Duration::ZERO, wait).unwrap();
+    for _ in 0..100 {
+        let sender = sender.clone();
+        let _ = scheduler.schedule_once(Duration::ZERO, move || sender.send(()).unwrap()).unwrap();
+    }
+    (begun, end)
+}
+
+#[test]
+fn a_task_that_blocks_keeps_none_waiting_while_an_inline_one_holds_the_timer_thread() {
+    let (scheduler, held) = held(2);
+    let (_, end) = one_that_waits_for_a_hundred(&scheduler);
+    let (sender, receiver) = mpsc::channel();
+    let inline = Task::new(move || sender.send(end.recv().unwrap()).unwrap()).inline();
+    let _ = scheduler.schedule_once(Duration::ZERO, inline).unwrap();
+    drop(held);
+    assert!(receiver.recv().unwrap());
+}
+
+#[test]
+fn a_task_that_blocks_keeps_none_waiting_after_the_scheduler_was_stopped() {
+    let (scheduler, held) = held(2);
+    let (begun, end) = one_that_waits_for_a_hundred(&scheduler);
+    // Behind all of them: what is due is handed over before the scheduler stops.
+    let (handed_over, all) = mpsc::channel();
+    let last = Task::new(move || handed_over.send(()).unwrap()).inline();
+    let _ = scheduler.schedule_once(Duration::ZERO, last).unwrap();
+    drop(held);
+    begun.recv().unwrap();
+    all.recv().unwrap();
+    drop(scheduler.stop().wait());
+    assert!(end.recv().unwrap());
+}
+
 #[test]
 fn tasks_due_together_run_on_as_many_threads_as_there_are() {
     let threads = 4;

@@ -4,7 +4,7 @@ use crate::base::identity::Label;
 use crate::base::panics::PanicIn;
 use crate::base::raw_task::{RawTask, TaskBody};
 use crate::engine::shared::{DefaultExecutor, Live};
-use crate::executor::chunk::{CHUNK, Chunk, Timed};
+use crate::executor::chunk::{CHUNK, Chunks, Timed};
 use crate::executor::pool::Pool;
 use crate::executor::{Executor, Inline, Rejected, Runnable};
 use crate::sync::Arc;
@@ -16,13 +16,41 @@ use crate::sync::Arc;
 pub(crate) struct Batch {
     /// For the pool; never more than a chunk.
     tasks: Vec<Timed>,
+    chunks: Chunks,
+    /// Whether somebody calls [`look`](Self::look) in time.
+    looks: bool,
     /// Whether tasks were handed over since somebody asked.
     handed_over: bool,
 }
 
 impl Batch {
     pub(crate) fn new() -> Self {
-        Self { tasks: Vec::with_capacity(CHUNK), handed_over: false }
+        let (tasks, chunks) = (Vec::with_capacity(CHUNK), Chunks::default());
+        Self { tasks, chunks, looks: false, handed_over: false }
+    }
+
+    /// From now on somebody calls [`look`](Self::look) in time.
+    pub(crate) fn begin_to_look(&mut self) {
+        self.looks = true;
+    }
+
+    /// Looks after what was handed over before. Says when to look again.
+    #[inline]
+    pub(crate) fn look(&mut self, live: &Live, now: u64) -> Option<u64> {
+        let DefaultExecutor::Pool(pool) = &live.executor else { return None };
+        self.chunks.look(now, |chunk| pool.share(chunk))
+    }
+
+    /// Something may take long on this thread: hands over what was added, and leaves nothing that
+    /// has to be [looked](Self::look) after meanwhile.
+    #[inline]
+    pub(crate) fn leave(&mut self, live: &Live) {
+        if let DefaultExecutor::Pool(pool) = &live.executor {
+            if !self.tasks.is_empty() {
+                self.hand_over(live, pool);
+            }
+            self.chunks.share_all(|chunk| pool.share(chunk));
+        }
     }
 
     /// Takes a due task to hand it to the pool, the scheduler's default executor. True if it was
@@ -46,14 +74,13 @@ impl Batch {
     #[inline(always)]
     pub(crate) unsafe fn run(&mut self, live: &Live, task: &RawTask) {
         // Tasks before it must not wait until it is done.
-        self.flush(live);
+        self.leave(live);
         // SAFETY: the task is neither used nor dropped after this.
         let run = || unsafe { task.run_in_place() };
         live.reporter.contain_task(task.whose(), PanicIn::Task, run);
     }
 
-    /// Hands over what was added. Call it before anything that may take long, and at the end of
-    /// each turn.
+    /// Hands over what was added. Call it at the end of each turn.
     #[inline]
     pub(crate) fn flush(&mut self, live: &Live) {
         if !self.tasks.is_empty()
@@ -77,15 +104,15 @@ impl Batch {
             self.tasks.drain(..).for_each(one);
             return;
         }
-        let tasks = std::mem::replace(&mut self.tasks, Vec::with_capacity(CHUNK));
-        let mut chunk = Chunk::new(tasks, now, &live.reporter);
+        let chunk = self.chunks.fill(&mut self.tasks, now, &live.reporter, self.looks);
         // Accepted tasks run: on the other pool, or, where not a single thread can be started,
         // here.
         for pool in [pool, &live.pool] {
-            let Err((back, reason)) = pool.execute_all(chunk) else { return };
+            let Err(reason) = pool.execute_all(&chunk) else { return };
             // Counted before they run: a task that looks at the count finds itself in it.
-            back.identities().for_each(|task| live.reporter.task_rejected(task, &reason));
-            chunk = back;
+            chunk.identities().for_each(|task| live.reporter.task_rejected(task, &reason));
+            // It is looked after only on the first.
+            chunk.share();
         }
         while let Some(task) = chunk.claim() {
             task.run();

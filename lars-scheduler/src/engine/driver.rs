@@ -125,6 +125,8 @@ pub(crate) struct Driver {
     runs: RunClock,
     /// When to look whether tasks wait for a pool that does not get on; see `stall`.
     look_at_pool: Option<u64>,
+    /// When to look whether a chunk is stuck with one worker.
+    look_at_chunks: Option<u64>,
     /// The listings under way.
     walks: VecDeque<Walk>,
     /// Set once everything was handed back.
@@ -158,6 +160,7 @@ impl Driver {
             batch: Batch::new(),
             runs: RunClock::new(),
             look_at_pool: None,
+            look_at_chunks: None,
             walks: VecDeque::new(),
             finished: false,
         }
@@ -165,6 +168,11 @@ impl Driver {
 
     pub(crate) fn core(&self) -> &Core {
         &self.live
+    }
+
+    /// From now on it is turned whenever [`Next`] says so, without much delay.
+    pub(crate) fn is_turned_in_time(&mut self) {
+        self.batch.begin_to_look();
     }
 
     /// Takes in what was pushed into the channels before this call: all of it, or ticks that are
@@ -283,6 +291,7 @@ impl Driver {
         }
         self.run_row();
         self.batch.flush(&self.live);
+        self.look_at_chunks = self.batch.look(&self.live, self.now);
         self.give_back();
         if self.exact_order {
             self.runs.forget();
@@ -314,7 +323,7 @@ impl Driver {
             tick => Some(self.live.tick.start_of(tick)),
         };
         let look = self.watches_owners().then_some(self.look_at);
-        let all = due.into_iter().chain(self.look_at_pool).chain(look);
+        let all = due.into_iter().chain(self.look_at_pool).chain(self.look_at_chunks).chain(look);
         all.min().map_or(Next::Idle, Next::At)
     }
 
@@ -566,6 +575,7 @@ impl Driver {
         }
         self.finished = true;
         let live = Arc::clone(&self.live);
+        self.batch.leave(&live);
         // From here on a producer that pushes takes its task back, unless the driver has it
         // already.
         live.sleep.announce_stopped();
@@ -644,7 +654,7 @@ impl Drop for Driver {
 #[inline(never)]
 fn run_whole_row(live: &Live, row: &mut Row, batch: &mut Batch, runs: &mut RunClock) {
     // Tasks fired before them must not wait until they are done.
-    batch.flush(live);
+    batch.leave(live);
     while !row.is_empty() {
         // A task that has run is out of the row, even if it panicked.
         let first = row.first();

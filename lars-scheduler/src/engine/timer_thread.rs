@@ -33,6 +33,7 @@ pub(crate) fn run(mut driver: Driver, parker: &Parker, short_slices: bool) {
     if short_slices {
         ask_for_short_slices();
     }
+    driver.is_turned_in_time();
     *driver.core().driven_by.lock() = Some(thread::current().id());
     let mut crashes = 0_u32;
     // Unwind safety: the driver keeps what is due in its wheel and not on the stack, so after a

@@ -3,20 +3,41 @@
 //! A chunk goes through the queues of a pool as one thing: one push, one wake-up, one reference to
 //! the reporter. But no worker owns it. Each claims the next task when it is ready to run it, so a
 //! task that blocks its worker keeps none of those behind it from running on another.
+//!
+//! Most chunks are worked off in less time than it takes to wake a worker, and two that claim from
+//! one chunk slow each other down. So the first worker keeps the chunk to itself. It offers it to
+//! the others when it notices that the tasks are slow. If it is blocked by one of them and cannot
+//! notice, the driver does, at most a millisecond later ([`Chunks::look`]). Where no timer thread
+//! looks, the chunk is offered at once.
+//!
+//! Chunks are used again. Their memory would otherwise be allocated by the thread that hands tasks
+//! over and freed by those that run them, which is what allocators are worst at.
 
+use std::collections::VecDeque;
 use std::mem::ManuallyDrop;
 
+use crate::base::debug::debug_fields;
 use crate::base::identity::TaskIdentity;
 use crate::base::panics::{PanicIn, Reporter};
 use crate::base::raw_task::RawTask;
 use crate::base::run_clock::RunClock;
 use crate::base::runs::RunsAt;
 use crate::executor::Runnable;
-use crate::sync::{Arc, AtomicUsize, Ordering};
+use crate::sync::{Arc, AtomicBool, AtomicUsize, Ordering};
 
 /// The most tasks of a chunk: so many that what they share costs little, and so few that workers
 /// that have a chunk each still begin about in order.
 pub(crate) const CHUNK: usize = 64;
+
+/// How many chunks are kept to be used again: 340 KB. A burst gets so far ahead of the pool while
+/// its threads start.
+const KEPT: usize = 128;
+/// How many are kept once no more are under way.
+const FEW: usize = 16;
+
+/// How long after its hand-over the driver looks whether a chunk has been worked off, in
+/// nanoseconds. A stream of timers wakes the timer thread as often in any case.
+const HELP_AFTER: u64 = 1_000_000;
 
 /// A task, and when it was due.
 ///
@@ -36,21 +57,140 @@ pub(crate) struct Chunk {
     tasks: Vec<ManuallyDrop<Timed>>,
     /// How many have been claimed; exceeds the number of tasks once a worker came too late.
     claimed: AtomicUsize,
+    /// Whether each worker that takes the chunk offers it to the others.
+    shared: AtomicBool,
     /// When the chunk was handed to the pool.
     handed_over: u64,
     reporter: Arc<Reporter>,
 }
 
+/// A chunk in the queues of a pool, and in the hands of its workers and of the driver.
+pub(crate) type SharedChunk = Arc<Chunk>;
+
 // SAFETY: through a shared reference a task can only be claimed, by one thread, which is then alone
 // with it; and tasks are `Send`. The rest is `Sync` by itself.
 unsafe impl Sync for Chunk {}
 
+/// The chunks of one scheduler, in the hands of its driver.
+#[derive(Default)]
+pub(crate) struct Chunks {
+    /// Those that perhaps have tasks that nobody has claimed, in the order in which they were
+    /// handed over.
+    under_way: VecDeque<SharedChunk>,
+    /// All their tasks have been claimed. Somebody may still be at the last of them.
+    claimed: VecDeque<SharedChunk>,
+    /// Whether some of those under way may have to be looked at.
+    looks: bool,
+}
+
+impl Chunks {
+    /// Takes the tasks, of which there are at most [`CHUNK`], into a chunk. If not even the driver
+    /// would look after it, the workers [share](Chunk::is_shared) it at once.
+    pub(crate) fn fill(
+        &mut self,
+        tasks: &mut Vec<Timed>,
+        handed_over: u64,
+        reporter: &Arc<Reporter>,
+        is_looked_after: bool,
+    ) -> SharedChunk {
+        self.sort_out();
+        let mut chunk = self.take().unwrap_or_else(|| Arc::new(Chunk::new(reporter)));
+        let kept = self.under_way.len() + self.claimed.len() < KEPT;
+        let alone = Arc::get_mut(&mut chunk).expect("nobody else refers to a chunk that is filled");
+        alone.fill(tasks, handed_over, !(kept && is_looked_after));
+        if kept {
+            self.looks |= is_looked_after;
+            self.under_way.push_back(Arc::clone(&chunk));
+        }
+        chunk
+    }
+
+    /// Tells apart what has been claimed. Looks at one chunk, if none has.
+    fn sort_out(&mut self) {
+        while self.under_way.front().is_some_and(|chunk| !chunk.has_more()) {
+            self.claimed.extend(self.under_way.pop_front());
+        }
+    }
+
+    /// A chunk that nobody else refers to.
+    fn take(&mut self) -> Option<SharedChunk> {
+        let chunk = self.take_first()?;
+        // There were more under way at some time than there are now.
+        if self.claimed.len() > FEW {
+            drop(self.take_first());
+        }
+        Some(chunk)
+    }
+
+    fn take_first(&mut self) -> Option<SharedChunk> {
+        Arc::get_mut(self.claimed.front_mut()?)?;
+        self.claimed.pop_front()
+    }
+
+    /// Calls `share` with each chunk that one worker began to work off so long before `now` that
+    /// the others have to help. Says when to look next.
+    #[inline]
+    pub(crate) fn look(&mut self, now: u64, share: impl FnMut(&SharedChunk)) -> Option<u64> {
+        if self.looks { self.look_closely(now, share) } else { None }
+    }
+
+    fn look_closely(&mut self, now: u64, mut share: impl FnMut(&SharedChunk)) -> Option<u64> {
+        self.sort_out();
+        for chunk in &self.under_way {
+            let age = now.saturating_sub(chunk.handed_over);
+            if age < HELP_AFTER {
+                return Some(chunk.handed_over.saturating_add(HELP_AFTER));
+            }
+            // One that is still in a queue needs no help, but perhaps later. (The pool may be busy
+            // for long, so each time this waits for as long again.)
+            if !chunk.has_begun() {
+                return Some(now.saturating_add(age));
+            }
+            if chunk.has_more() && !chunk.is_shared() {
+                share(chunk);
+            }
+        }
+        self.looks = false;
+        None
+    }
+
+    /// Nobody may look for a while: calls `share` with all that would have to be looked at.
+    #[inline]
+    pub(crate) fn share_all(&mut self, share: impl FnMut(&SharedChunk)) {
+        if std::mem::take(&mut self.looks) {
+            self.sort_out();
+            self.under_way.iter().filter(|chunk| !chunk.is_shared()).for_each(share);
+        }
+    }
+}
+
+debug_fields!(|it: Chunks| under_way: it.under_way.len(), claimed: it.claimed.len());
+
 impl Chunk {
-    pub(crate) fn new(tasks: Vec<Timed>, handed_over: u64, reporter: &Arc<Reporter>) -> Self {
-        let reporter = Arc::clone(reporter);
-        // (In place: it costs nothing.)
-        let tasks = tasks.into_iter().map(ManuallyDrop::new).collect();
-        Self { tasks, claimed: AtomicUsize::new(0), handed_over, reporter }
+    fn new(reporter: &Arc<Reporter>) -> Self {
+        let (tasks, claimed) = (Vec::with_capacity(CHUNK), AtomicUsize::new(0));
+        let (shared, reporter) = (AtomicBool::new(false), Arc::clone(reporter));
+        Self { tasks, claimed, shared, handed_over: 0, reporter }
+    }
+
+    fn fill(&mut self, tasks: &mut Vec<Timed>, handed_over: u64, shared: bool) {
+        self.lose_unclaimed();
+        self.tasks.clear();
+        self.tasks.extend(tasks.drain(..).map(ManuallyDrop::new));
+        // Relaxed, both: nobody else refers to the chunk.
+        self.claimed.store(0, Ordering::Relaxed);
+        self.shared.store(shared, Ordering::Relaxed);
+        self.handed_over = handed_over;
+    }
+
+    /// Tasks that nobody has claimed are lost. There are none if the pool has run to its end.
+    fn lose_unclaimed(&mut self) {
+        // Relaxed: nobody else refers to the chunk.
+        let claimed = self.claimed.load(Ordering::Relaxed).min(self.tasks.len());
+        for timed in self.tasks.drain(claimed..) {
+            let Timed { task, due } = ManuallyDrop::into_inner(timed);
+            drop(Runnable::of_scheduler(task, due, self.handed_over, &self.reporter));
+        }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -77,6 +217,24 @@ impl Chunk {
     pub(crate) fn has_more(&self) -> bool {
         // Relaxed: a hint.
         self.claimed.load(Ordering::Relaxed) < self.tasks.len()
+    }
+
+    /// Whether somebody has claimed a task.
+    fn has_begun(&self) -> bool {
+        // Relaxed: a hint.
+        self.claimed.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether each worker that takes the chunk offers it to the others. Otherwise the first that
+    /// takes it keeps it to itself, until its tasks turn out to be slow.
+    pub(crate) fn is_shared(&self) -> bool {
+        // Relaxed: a hint. Whoever sets it puts the chunk into a queue afterwards.
+        self.shared.load(Ordering::Relaxed)
+    }
+
+    /// Has the chunk offered from now on. The caller puts it into a queue.
+    pub(crate) fn share(&self) {
+        self.shared.store(true, Ordering::Relaxed); // see `is_shared`
     }
 
     /// Claims the first task that nobody has claimed.
@@ -120,15 +278,8 @@ impl Claim<'_> {
     }
 }
 
-/// Tasks that nobody has claimed are lost.
 impl Drop for Chunk {
     fn drop(&mut self) {
-        // Relaxed: nobody else refers to the chunk.
-        let claimed = self.claimed.load(Ordering::Relaxed).min(self.tasks.len());
-        for timed in &mut self.tasks[claimed..] {
-            // SAFETY: nobody has claimed this task, nor can anybody, and it is taken once.
-            let Timed { task, due } = unsafe { ManuallyDrop::take(timed) };
-            drop(Runnable::of_scheduler(task, due, self.handed_over, &self.reporter));
-        }
+        self.lose_unclaimed();
     }
 }

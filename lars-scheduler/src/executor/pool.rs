@@ -4,9 +4,9 @@
 //! thread that runs dry takes from the shared queue, then from the others (crossbeam-deque, after
 //! Chase and Lev, *Dynamic Circular Work-Stealing Deque*, SPAA 2005).
 //!
-//! Tasks that are due together come as one [`Chunk`]. The worker that takes it offers it to the
-//! others in its own queue, and so does each that takes it from there, as long as it has tasks that
-//! nobody has claimed.
+//! Tasks that are due together come as one [chunk](super::chunk). The worker that takes it keeps it
+//! to itself as long as its tasks are fast. Then it offers it to the others in its own queue, and
+//! so does each that takes it from there, as long as it has tasks that nobody has claimed.
 //!
 //! [`idle`](super::idle) says how workers sleep and are woken.
 
@@ -23,7 +23,7 @@ use crossbeam_utils::CachePadded;
 
 pub use self::builder::PoolBuilder;
 use self::room::{ForRoom, QueueLimit};
-use super::chunk::Chunk;
+use super::chunk::SharedChunk;
 use super::idle::{Idle, Sleeper};
 use super::{Executor, Rejected, Runnable};
 use crate::base::debug::debug_fields;
@@ -42,6 +42,10 @@ use crate::sync::{
 /// that tasks that submit each other do not starve the rest; and every other time in the queues of
 /// other workers, so that a burst does not starve the tasks behind one that blocks.
 const LOCAL_RUN: u32 = 61;
+
+/// If a worker has been at a chunk for longer than this, in nanoseconds, others are to help: it is
+/// about what it costs to wake one.
+const SLOW: u64 = 20_000;
 
 /// A worker has no task.
 const FREE: u64 = 0;
@@ -101,7 +105,7 @@ struct Guard {
 /// What lies in the queues.
 enum Job {
     One(Runnable),
-    Many(Arc<Chunk>),
+    Many(SharedChunk),
 }
 
 struct Shared {
@@ -264,14 +268,18 @@ impl Pool {
         Ok(())
     }
 
-    /// Takes all tasks of a chunk, whether there is room or not, or gives it back with the reason.
-    pub(crate) fn execute_all(&self, chunk: Chunk) -> Result<(), (Chunk, String)> {
-        let tasks = chunk.len();
-        match self.guard.shared.make_ready() {
-            Ok(()) => self.guard.shared.submit(Job::Many(Arc::new(chunk)), tasks),
-            Err(reason) => return Err((chunk, reason)),
-        }
+    /// Takes all tasks of a chunk, whether there is room or not, or says why it does not.
+    pub(crate) fn execute_all(&self, chunk: &SharedChunk) -> Result<(), String> {
+        let shared = &self.guard.shared;
+        shared.make_ready()?;
+        shared.submit(Job::Many(SharedChunk::clone(chunk)), chunk.len());
         Ok(())
+    }
+
+    /// Has several workers work on a chunk that was [handed over](Self::execute_all) before.
+    pub(crate) fn share(&self, chunk: &SharedChunk) {
+        chunk.share();
+        self.guard.shared.push(Job::Many(SharedChunk::clone(chunk)));
     }
 }
 
@@ -602,19 +610,28 @@ impl<'a> Work<'a> {
     }
 
     /// Runs the tasks of a chunk, as long as there are any that no other worker has claimed.
-    fn run_chunk(&mut self, chunk: &Arc<Chunk>) {
+    fn run_chunk(&mut self, chunk: &SharedChunk) {
         let Some(first) = chunk.claim() else { return };
-        if chunk.has_more() && self.shared.stealers.len() > 1 {
-            with_own_queue(|queue| queue.push(Job::Many(Arc::clone(chunk))));
+        let mut offered = self.shared.stealers.len() == 1;
+        if chunk.is_shared() && !offered {
+            self.offer(chunk);
+            offered = true;
         }
         self.end_search();
         let mut next = Some(first);
         chunk.begin(&mut self.runs);
+        let began = self.runs.now();
         let at = chunk.reporter().runs.at(self.thread);
         // Without a limit nobody waits for a part of the chunk.
         let limited = self.shared.limit.is_set();
         while let Some(task) = next {
             task.begin(&mut self.runs, at);
+            if !offered && self.runs.now().saturating_sub(began) > SLOW {
+                chunk.share();
+                self.offer(chunk);
+                self.shared.idle.notify();
+                offered = true;
+            }
             self.say_busy(self.runs.now().saturating_add(SINCE));
             task.run();
             self.count_finished();
@@ -626,6 +643,13 @@ impl<'a> Work<'a> {
         self.runs.end(chunk.reporter());
         self.say_busy(FREE);
         self.shared.tell_waiters();
+    }
+
+    /// Offers the rest of a chunk to other workers.
+    fn offer(&self, chunk: &SharedChunk) {
+        if chunk.has_more() {
+            with_own_queue(|queue| queue.push(Job::Many(SharedChunk::clone(chunk))));
+        }
     }
 
     /// For [`Pool::all_busy_since`] and [`Pool::running`].

@@ -145,3 +145,29 @@ fn what_waits_for_room_in_the_pool_has_one_fate_if_the_scheduler_stops() {
         ledger.settle();
     });
 }
+
+#[test]
+fn a_task_that_waits_for_those_due_with_it_gets_its_turn_whoever_shares_their_chunk() {
+    check(4_000, || {
+        let ledger = Ledger::new();
+        let scheduler = builder().pool_threads(2).build().unwrap();
+        let (first, second) = (ledger.token(), ledger.token());
+        let numbers = [first.number, second.number];
+        numbers.into_iter().for_each(|number| ledger.accepted(number));
+        let (others, timers) = (ledger.clone(), scheduler.handle());
+        // Scheduled by the timer thread, so that they come due in one turn.
+        let both = move || {
+            let waits = move || {
+                others.wait_run(numbers[1]);
+                first.run();
+            };
+            let _ = timers.schedule_once(Duration::ZERO, waits).unwrap();
+            let _ = timers.schedule_once(Duration::ZERO, task(second)).unwrap();
+        };
+        let both = Task::new(both).inline();
+        let _ = scheduler.schedule_once(Duration::ZERO, both).unwrap();
+        numbers.into_iter().for_each(|number| ledger.wait_run(number));
+        drop(scheduler);
+        ledger.settle();
+    });
+}
