@@ -1,11 +1,12 @@
 //! Where two threads meet, step by step: a test takes the part of the timer thread and does what
 //! that does between two steps of another. So each step that only a race needs is needed here.
 
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use futures::FutureExt;
 
-use crate::Cancellable;
+use crate::{Cancellable, Task};
 use crate::api::handle::Handle;
 use crate::api::listing::TimerQuery;
 use crate::base::clock::Clock;
@@ -18,7 +19,7 @@ use crate::engine::schedule::BACKLOG;
 use crate::engine::shared::{DefaultExecutor, Executors, Live, Settings};
 use crate::engine::sleep_word::{Alarm, FOREVER};
 use crate::executor::pool::Pool;
-use crate::sync::{Arc, AtomicUsize, Ordering};
+use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, give_way};
 
 /// One tick, which is longer than the steps of these tests.
 const TICK: u64 = 100;
@@ -33,6 +34,15 @@ struct ByHand {
 
 impl ByHand {
     fn new() -> Self {
+        Self::with(DefaultExecutor::Inline)
+    }
+
+    /// Tasks run on this pool.
+    fn on(pool: &Pool) -> Self {
+        Self::with(DefaultExecutor::Pool(pool.clone()))
+    }
+
+    fn with(default: DefaultExecutor) -> Self {
         let tick = Tick::new(Duration::from_nanos(TICK)).unwrap();
         let settings = Settings {
             tick,
@@ -43,7 +53,7 @@ impl ByHand {
             reporter: Reporter::default(),
         };
         let pool = Pool::new("by-hand", 1).unwrap();
-        let executors = Executors { default: DefaultExecutor::Inline, pool };
+        let executors = Executors { default, pool };
         let clock = Clock::manual(0);
         let wake_ups = Arc::new(AtomicUsize::new(0));
         let counted = Arc::clone(&wake_ups);
@@ -88,7 +98,7 @@ impl ByHand {
     /// Looks at the entries, between two turns, for as long as a listing is under way.
     fn walk(&mut self) {
         // Without this limit a walk that does not end would hold the test up, not fail it.
-        for _ in 0..1 << 20 {
+        for _ in 0..10_000 {
             let _ = self.driver.take_in();
             if self.driver.walk(false) == Walked::Idle {
                 return;
@@ -205,4 +215,115 @@ fn a_listing_gives_up_on_timers_behind_a_shut_gate_and_says_how_many_they_are() 
     lane.gate().leave();
     let listing = listing.now_or_never().expect("the walk has ended");
     assert_eq!((listing.matched, listing.unseen), (0, many));
+}
+
+/// Tasks of a pool with one thread and a limited queue. Each waits for a permit, and then notes its
+/// number.
+struct Tasks {
+    pool: Pool,
+    permits: Sender<()>,
+    waits: Arc<Mutex<Receiver<()>>>,
+    ran: Arc<Mutex<Vec<u32>>>,
+}
+
+impl Tasks {
+    fn new(queue: usize) -> Self {
+        let pool = Pool::builder("limited").threads(1).queue(queue).build().unwrap();
+        let (permits, waits) = channel();
+        let (waits, ran) = (Arc::new(Mutex::new(waits)), Arc::new(Mutex::new(Vec::new())));
+        Self { pool, permits, waits, ran }
+    }
+
+    /// Schedules tasks that are due now.
+    fn schedule(&self, it: &ByHand, numbers: impl IntoIterator<Item = u32>) {
+        for number in numbers {
+            let (waits, ran) = (Arc::clone(&self.waits), Arc::clone(&self.ran));
+            let task = move || {
+                waits.lock().recv().unwrap();
+                ran.lock().push(number);
+            };
+            drop(it.handle.schedule_once(Duration::ZERO, task).unwrap());
+        }
+    }
+
+    /// Lets so many of them finish, and waits until the timer thread has been woken because there
+    /// is room.
+    fn make_room(&self, it: &mut ByHand, tasks: usize) {
+        let _ = it.sleep();
+        let _ = it.wake_ups();
+        (0..tasks).for_each(|_| self.permits.send(()).unwrap());
+        while it.wake_ups() == 0 {
+            give_way();
+        }
+    }
+
+    /// Lets all of them run, and returns their numbers in that order.
+    fn finish(&self, it: &mut ByHand) -> Vec<u32> {
+        (0..100).for_each(|_| self.permits.send(()).unwrap());
+        while it.handle.pending() > 0 {
+            let _ = it.turn(0);
+        }
+        self.pool.wait_idle(None);
+        std::mem::take(&mut *self.ran.lock())
+    }
+}
+
+#[test]
+fn what_comes_due_as_there_is_room_again_does_not_pass_those_that_wait_for_it() {
+    let tasks = Tasks::new(1);
+    let mut it = ByHand::on(&tasks.pool);
+    // One runs, one is in the queue, and one waits.
+    tasks.schedule(&it, 0..3);
+    let (pool, permits) = (tasks.pool.clone(), tasks.permits.clone());
+    let makes_room = Task::new(move || {
+        (0..2).for_each(|_| permits.send(()).unwrap());
+        pool.wait_idle(None);
+    });
+    drop(it.handle.schedule_once(Duration::ZERO, makes_room.inline()).unwrap());
+    tasks.schedule(&it, [3]);
+    let _ = it.turn(0);
+    assert_eq!(it.handle.pending(), 2);
+    assert_eq!(tasks.finish(&mut it), [0, 1, 2, 3]);
+}
+
+#[test]
+fn of_those_that_wait_for_room_as_many_go_as_there_is_and_what_is_due_then_waits_behind_them() {
+    let tasks = Tasks::new(2);
+    let mut it = ByHand::on(&tasks.pool);
+    tasks.schedule(&it, 0..6);
+    let _ = it.turn(0);
+    assert_eq!(it.handle.pending(), 3);
+    tasks.make_room(&mut it, 1);
+    tasks.schedule(&it, 6..9);
+    let _ = it.turn(0);
+    assert_eq!(it.handle.pending(), 5, "there was room for one");
+    assert_eq!(tasks.finish(&mut it), (0..9).collect::<Vec<_>>());
+}
+
+#[test]
+fn the_room_that_those_take_who_have_waited_is_not_there_for_others() {
+    let tasks = Tasks::new(4);
+    let mut it = ByHand::on(&tasks.pool);
+    tasks.schedule(&it, 0..6);
+    let _ = it.turn(0);
+    assert_eq!(it.handle.pending(), 1);
+    tasks.make_room(&mut it, 2);
+    tasks.schedule(&it, 6..8);
+    let _ = it.turn(0);
+    assert_eq!(it.handle.pending(), 1, "there was room for two");
+    assert_eq!(tasks.finish(&mut it), (0..8).collect::<Vec<_>>());
+}
+
+#[test]
+fn room_that_a_turn_has_left_may_be_gone_in_the_next() {
+    let tasks = Tasks::new(2);
+    let (mut it, mut other) = (ByHand::on(&tasks.pool), ByHand::on(&tasks.pool));
+    tasks.schedule(&it, [0]);
+    let _ = it.turn(0);
+    tasks.schedule(&other, 1..3);
+    let _ = other.turn(0);
+    tasks.schedule(&it, 3..5);
+    let _ = it.turn(0);
+    assert_eq!((it.handle.pending(), other.handle.pending()), (2, 0));
+    assert_eq!(tasks.finish(&mut it), (0..5).collect::<Vec<_>>());
 }
