@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use futures::FutureExt;
 
-use crate::{Cancellable, Task};
 use crate::api::handle::Handle;
 use crate::api::listing::TimerQuery;
+use crate::api::pending::StopFuture;
 use crate::base::clock::Clock;
 use crate::base::panics::Reporter;
 use crate::base::tick::Tick;
@@ -19,7 +19,8 @@ use crate::engine::schedule::BACKLOG;
 use crate::engine::shared::{DefaultExecutor, Executors, Live, Settings};
 use crate::engine::sleep_word::{Alarm, FOREVER};
 use crate::executor::pool::Pool;
-use crate::sync::{Arc, AtomicUsize, Mutex, Ordering, give_way};
+use crate::sync::{Arc, AtomicUsize, FAILURES, Mutex, Ordering, give_way};
+use crate::{Cancellable, Task};
 
 /// One tick, which is longer than the steps of these tests.
 const TICK: u64 = 100;
@@ -79,7 +80,7 @@ impl ByHand {
 
     /// What the timer thread does before it sleeps: it says until when.
     fn sleep(&mut self) -> u64 {
-        loop {
+        for _ in 0..1_000 {
             let until = match self.driver.turn(self.clock.now()).next {
                 Next::At(instant) => instant,
                 Next::Idle => FOREVER,
@@ -88,6 +89,25 @@ impl ByHand {
             self.driver.core().sleep.announce_sleep(until);
             return until;
         }
+        panic!("it never sleeps");
+    }
+
+    /// Schedules tasks for one instant that note their numbers.
+    fn schedule_numbers(&self, at: u64, numbers: std::ops::Range<usize>, notes: &Notes) {
+        for number in numbers {
+            let notes = Arc::clone(notes);
+            let task = move || notes.lock().push(number);
+            drop(self.handle.schedule_once(Duration::from_nanos(at), task).unwrap());
+        }
+    }
+
+    /// While this thread schedules in `code`, it finds its gate shut, so that what it schedules
+    /// goes into its intake.
+    fn with_gate_shut(&self, code: impl FnOnce(&Self)) {
+        let gate = self.handle.core().arena.lanes.of_this_thread().lane.gate();
+        gate.knock();
+        code(self);
+        gate.open();
     }
 
     /// How often the timer thread has been woken since the last call.
@@ -104,6 +124,9 @@ impl ByHand {
         })
     }
 }
+
+/// The numbers of tasks that have run, in that order.
+type Notes = Arc<Mutex<Vec<usize>>>;
 
 /// On a thread of its own, which has a lane of its own.
 fn elsewhere<T: Send>(code: impl FnOnce() -> T + Send) -> T {
@@ -164,13 +187,9 @@ fn a_deadline_moved_to_at_once_does_not_wait_for_the_end_of_the_tick() {
 #[test]
 fn a_deadline_that_is_moved_nearer_while_its_timer_is_in_the_intake_is_met() {
     let mut it = ByHand::new();
-    // The gate is shut to the owner, so its timer goes into the intake.
-    let handle = it.handle.clone();
-    drop(it.schedule(90 * TICK));
-    let lane = handle.core().arena.lanes.of_this_thread().lane;
-    lane.gate().knock();
-    let timer = it.schedule(50 * TICK);
-    lane.gate().open();
+    let mut timer = None;
+    it.with_gate_shut(|it| timer = Some(it.schedule(50 * TICK)));
+    let timer = timer.unwrap();
     assert_eq!(it.sleep(), 50 * TICK);
     assert!(timer.reset(Duration::from_nanos(5 * TICK)));
     assert_eq!((it.wake_ups(), it.sleep()), (1, 5 * TICK));
@@ -196,6 +215,102 @@ fn carriers_do_not_pile_up_in_a_lane_while_the_timer_thread_sleeps() {
 }
 
 #[test]
+fn a_lane_is_visited_when_its_next_timer_is_due_and_its_gate_is_open_in_between() {
+    let mut it = ByHand::new();
+    let gate_is_open = |it: &ByHand| {
+        let gate = it.handle.core().arena.lanes.of_this_thread().lane.gate();
+        gate.enter().then(|| gate.leave()).is_some()
+    };
+    for at in [5, 20, 20] {
+        drop(it.schedule(at * TICK));
+    }
+    assert_eq!(it.sleep(), 5 * TICK);
+    assert_eq!((it.turn(5 * TICK), it.sleep()), (1, 20 * TICK));
+    assert!(gate_is_open(&it));
+    assert_eq!((it.turn(20 * TICK), it.sleep()), (2, FOREVER));
+    assert!(gate_is_open(&it));
+}
+
+#[test]
+fn a_burst_of_one_tick_and_one_of_tasks_without_a_delay_run_to_their_ends() {
+    for at in [0, 5 * TICK] {
+        let (mut it, notes) = (ByHand::new(), Notes::default());
+        it.schedule_numbers(at, 0..3_000, &notes);
+        let _ = it.turn(at);
+        assert_eq!(it.sleep(), FOREVER, "nothing is left");
+        assert_eq!(*notes.lock(), (0..3_000).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn what_is_in_a_long_intake_runs_before_what_is_due_later() {
+    let (mut it, notes) = (ByHand::new(), Notes::default());
+    it.schedule_numbers(7 * TICK, 2_000..2_001, &notes);
+    it.with_gate_shut(|it| it.schedule_numbers(5 * TICK, 0..2_000, &notes));
+    let _ = it.turn(9 * TICK);
+    assert_eq!(it.sleep(), FOREVER, "nothing is left");
+    assert_eq!(*notes.lock(), (0..2_001).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_is_last_in_a_long_intake_and_due_first_is_met() {
+    let (mut it, notes) = (ByHand::new(), Notes::default());
+    it.with_gate_shut(|it| {
+        it.schedule_numbers(50 * TICK, 0..400, &notes);
+        it.schedule_numbers(5 * TICK, 400..401, &notes);
+    });
+    assert_eq!(it.sleep(), 5 * TICK);
+    let _ = it.turn(5 * TICK);
+    assert_eq!(it.sleep(), 50 * TICK);
+    assert_eq!(*notes.lock(), [400]);
+}
+
+#[test]
+fn a_crowded_slot_of_a_lane_comes_down_in_several_turns_and_in_its_order() {
+    let (mut it, notes) = (ByHand::new(), Notes::default());
+    it.schedule_numbers(1_000 * TICK, 0..10_000, &notes);
+    let _ = it.turn(1_000 * TICK);
+    assert_eq!(it.sleep(), FOREVER, "nothing is left");
+    assert_eq!(*notes.lock(), (0..10_000).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_long_intake_is_handed_back_whole() {
+    let (mut it, notes) = (ByHand::new(), Notes::default());
+    it.with_gate_shut(|it| it.schedule_numbers(5 * TICK, 0..2_000, &notes));
+    let stopped = StopFuture::new(it.handle.core().stop.request(true));
+    it.driver.finish();
+    assert_eq!(stopped.wait().len(), 2_000);
+}
+
+#[test]
+fn a_lane_is_not_entered_before_a_fence_that_has_failed_is_made_up_for() {
+    let mut it = ByHand::new();
+    drop(it.schedule(5 * TICK));
+    FAILURES.set(2);
+    assert_eq!((it.turn(5 * TICK), it.turn(5 * TICK)), (0, 0));
+    assert_eq!(it.turn(5 * TICK), 1);
+    assert_eq!(it.sleep(), FOREVER);
+}
+
+#[test]
+fn what_others_cancel_in_the_lane_of_a_thread_that_has_gone_is_collected_once() {
+    let mut it = ByHand::new();
+    // (With a lane of its own, this thread does not get the other's number.)
+    drop(it.schedule(60 * TICK));
+    let (handle, far) = (it.handle.clone(), Duration::from_nanos(50 * TICK));
+    let schedule = move |_| handle.schedule_once(far, || ()).unwrap();
+    let timers: Vec<_> = elsewhere(|| (0..1_000).map(schedule).collect());
+    for timer in &timers {
+        assert!(timer.cancel());
+    }
+    // Its owner did not come between these two.
+    it.handle.core().have_collected();
+    it.handle.core().have_collected();
+    assert_eq!(it.sleep(), 60 * TICK, "nothing is left in the other's wheel");
+}
+
+#[test]
 fn a_listing_gives_up_on_timers_behind_a_shut_gate_and_says_how_many_they_are() {
     // More than may be put aside at a time.
     let many = if cfg!(miri) { 3 } else { (1 << 16) + 3 };
@@ -218,8 +333,9 @@ fn a_listing_gives_up_on_timers_behind_a_shut_gate_and_says_how_many_they_are() 
 /// Tasks of a pool with one thread and a limited queue. Each waits for a permit, and then notes its
 /// number.
 struct Tasks {
-    pool: Pool,
+    /// Dropped before the pool, which then does not wait for them.
     permits: Sender<()>,
+    pool: Pool,
     waits: Arc<Mutex<Receiver<()>>>,
     ran: Arc<Mutex<Vec<u32>>>,
 }
@@ -229,7 +345,7 @@ impl Tasks {
         let pool = Pool::builder("limited").threads(1).queue(queue).build().unwrap();
         let (permits, waits) = channel();
         let (waits, ran) = (Arc::new(Mutex::new(waits)), Arc::new(Mutex::new(Vec::new())));
-        Self { pool, permits, waits, ran }
+        Self { permits, pool, waits, ran }
     }
 
     /// Schedules tasks that are due now.
@@ -257,7 +373,7 @@ impl Tasks {
 
     /// Lets all of them run, and returns their numbers in that order.
     fn finish(&self, it: &mut ByHand) -> Vec<u32> {
-        (0..100).for_each(|_| self.permits.send(()).unwrap());
+        (0..10_000).for_each(|_| self.permits.send(()).unwrap());
         while it.handle.pending() > 0 {
             let _ = it.turn(0);
         }
@@ -274,12 +390,13 @@ fn what_comes_due_as_there_is_room_again_does_not_pass_those_that_wait_for_it() 
     tasks.schedule(&it, 0..3);
     let (pool, permits) = (tasks.pool.clone(), tasks.permits.clone());
     let makes_room = Task::new(move || {
-        (0..2).for_each(|_| permits.send(()).unwrap());
+        (0..100).for_each(|_| permits.send(()).unwrap());
         pool.wait_idle(None);
     });
     drop(it.handle.schedule_once(Duration::ZERO, makes_room.inline()).unwrap());
     tasks.schedule(&it, [3]);
-    let _ = it.turn(0);
+    // No pool thread is left that would wake it.
+    assert_eq!(it.driver.turn(0).next, Next::Now);
     assert_eq!(it.handle.pending(), 2);
     assert_eq!(tasks.finish(&mut it), [0, 1, 2, 3]);
 }
@@ -296,6 +413,17 @@ fn of_those_that_wait_for_room_as_many_go_as_there_is_and_what_is_due_then_waits
     let _ = it.turn(0);
     assert_eq!(it.handle.pending(), 5, "there was room for one");
     assert_eq!(tasks.finish(&mut it), (0..9).collect::<Vec<_>>());
+}
+
+#[test]
+fn those_that_wait_for_room_keep_their_order_although_more_find_some_than_fit_into_a_turn() {
+    let tasks = Tasks::new(1_200);
+    let mut it = ByHand::on(&tasks.pool);
+    tasks.schedule(&it, 0..1_900);
+    let _ = it.sleep();
+    assert_eq!(it.handle.pending(), 699);
+    tasks.make_room(&mut it, 600);
+    assert_eq!(tasks.finish(&mut it), (0..1_900).collect::<Vec<_>>());
 }
 
 #[test]
