@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use common::{LONG, ms};
 use lars_scheduler::Task;
+use mini_actor::test_kit::TestKit;
 use mini_actor::{
     Actor, ActorRef, ActorSystem, Builder, ClosePolicy, CloseReport, Context, Overflow, Props,
     Recipient, StopReason, ThreadKind, TimerKey,
@@ -350,4 +351,31 @@ fn a_message_that_panics_when_its_sender_gets_it_back_from_a_closing_mailbox_har
     assert_eq!(refused, 2);
     // The message in the mailbox, the timer's, and the two of the senders.
     assert_eq!(bombs.load(Ordering::SeqCst), 4);
+}
+
+#[test]
+fn in_virtual_time_a_hook_for_dead_letters_may_close_the_system_while_time_moves_or_it_is_closed() {
+    for moves in [true, false] {
+        let kit = Arc::new(TestKit::new("test").unwrap());
+        let (inside, calls) = (Arc::downgrade(&kit), Arc::new(AtomicUsize::new(0)));
+        let counted = Arc::clone(&calls);
+        let hook = kit.on_dead_letter(move |_| {
+            counted.fetch_add(1, Ordering::SeqCst);
+            let _ = inside.upgrade().unwrap().close_within(Duration::MAX);
+        });
+        let gone = kit.probe::<u32>("gone");
+        gone.actor().stop();
+        kit.settle();
+        let other = kit.probe::<u32>("other");
+        let _ = kit.scheduler().schedule_once(HOUR, gone.actor(), 1).unwrap();
+        let _ = kit.scheduler().schedule_once(HOUR, other.actor(), 2).unwrap();
+        if moves {
+            kit.advance(HOUR);
+        }
+        let report = kit.close().unwrap();
+        assert!(report.is_complete(), "{report}");
+        assert_eq!(calls.load(Ordering::SeqCst), 1);
+        assert_eq!(other.try_message(), Some(2));
+        drop(hook);
+    }
 }
