@@ -23,8 +23,8 @@ const LATE: u64 = 2_000_000;
 /// slow tasks.
 const BACK_OFF_FOR: u64 = 10_000_000;
 
-/// The body of the thread. First it calls `begins`, which does not panic. Returns when the scheduler
-/// was asked to stop and the promise was kept.
+/// The body of the thread. First it calls `begins`, which does not panic. Returns when the
+/// scheduler was asked to stop and the promise was kept.
 pub(crate) fn run(mut driver: Driver, parker: &Parker, begins: impl FnOnce()) {
     *driver.core().driven_by.lock() = Some(thread::current().id());
     // Foreign code, which must not wait for this thread: it is known as the timer thread by now.

@@ -589,8 +589,8 @@ impl ActorSystem {
     ///
     /// It always returns. When the limit has passed, closing goes on by itself, and the report
     /// names the actors that are left. Closing again waits for them, and its report covers both
-    /// calls. Called by an actor, it does not wait for actors, because it would wait for itself. The
-    /// same holds for a hook or a destructor that closing calls, for the hook of
+    /// calls. Called by an actor, it does not wait for actors, because it would wait for itself.
+    /// The same holds for a hook or a destructor that closing calls, for the hook of
     /// [`on_thread_start`](Builder::on_thread_start), and for a closure that
     /// [maps](crate::ActorRef::map) a message. Called by an inline task on the timer thread, it
     /// waits for nothing; scheduled messages are then sent when that task has returned. In all
@@ -607,8 +607,8 @@ impl ActorSystem {
             begins.get_or_insert(this);
             before
         };
-        // What closing drops and sends calls foreign code, which may close the system. It would wait
-        // for itself.
+        // What closing drops and sends calls foreign code, which may close the system. It would
+        // wait for itself.
         let inside = registry.is_inside() || before == Some(this);
         if before.is_none() {
             self.begin_close(registry, deadline);
