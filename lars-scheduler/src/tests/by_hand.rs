@@ -17,7 +17,7 @@ use crate::engine::driver::{Driver, Next};
 use crate::engine::lanes::LaneSettings;
 use crate::engine::schedule::BACKLOG;
 use crate::engine::shared::{DefaultExecutor, Executors, Live, Settings};
-use crate::engine::sleep_word::{Alarm, FOREVER};
+use crate::engine::sleep_word::{AfterPush, Alarm, FOREVER};
 use crate::executor::pool::Pool;
 use crate::sync::{Arc, AtomicUsize, FAILURES, Mutex, Ordering, give_way};
 use crate::{Cancellable, Task};
@@ -291,6 +291,29 @@ fn a_long_intake_is_handed_back_whole() {
 }
 
 #[test]
+fn a_stop_waits_for_an_owner_that_is_behind_its_gate() {
+    let it = ByHand::new();
+    drop(it.schedule(5 * TICK));
+    let ByHand { handle, mut driver, .. } = it;
+    let core = handle.core();
+    let gate = core.arena.lanes.of_this_thread().lane.gate();
+    assert!(gate.enter());
+    let stopped = StopFuture::new(core.stop.request(true));
+    std::thread::scope(|scope| {
+        scope.spawn(move || driver.finish());
+        while core.sleep.after_push(0) != AfterPush::Stopped {
+            give_way();
+        }
+        // More than enough for a driver that does not wait.
+        (0..many(10_000)).for_each(|_| give_way());
+        let early = core.stop.is_resolved();
+        gate.leave();
+        assert!(!early);
+    });
+    assert_eq!(stopped.wait().len(), 1);
+}
+
+#[test]
 fn a_lane_is_not_entered_before_a_fence_that_has_failed_is_made_up_for() {
     let mut it = ByHand::new();
     drop(it.schedule(5 * TICK));
@@ -315,6 +338,19 @@ fn what_others_cancel_in_the_lane_of_a_thread_that_has_gone_is_collected_once() 
     it.handle.core().have_collected();
     it.handle.core().have_collected();
     assert_eq!(it.sleep(), 60 * TICK, "nothing is left in the other's wheel");
+}
+
+#[test]
+fn the_driver_looks_again_after_a_second_at_a_lane_whose_owner_has_something_to_collect() {
+    const SECOND: u64 = 1_000_000_000;
+    let mut it = ByHand::new();
+    let timers: Vec<_> = (0..100).map(|_| it.schedule(50 * SECOND)).collect();
+    elsewhere(|| timers.iter().for_each(|timer| assert!(timer.cancel())));
+    // The owner has come so far.
+    it.handle.core().have_collected();
+    assert_eq!(it.sleep(), SECOND);
+    let _ = it.turn(SECOND);
+    assert_eq!(it.sleep(), FOREVER, "nothing is left in the wheel");
 }
 
 #[test]
