@@ -16,14 +16,14 @@ export RUST_BACKTRACE=0
 
 export MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-strict-provenance"
 cargo +nightly miri test -p lars-scheduler --lib -- \
-    --skip pool:: --skip api::repeat:: --skip when_due:: --skip timer_driver::
+    --skip pool:: --skip api::repeat:: --skip when_due:: --skip timer_driver:: --skip by_hand::
 cargo +nightly miri test -p mini-actor --lib -- \
     mailbox:: --skip wait_for_room --skip messages_of_two_threads
 
 MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-tree-borrows -Zmiri-permissive-provenance"
 MIRIFLAGS+=" -Zmiri-ignore-leaks"
 cargo +nightly miri test -p lars-scheduler --lib -- \
-    pool:: api::repeat:: when_due:: timer_driver::
+    pool:: api::repeat:: when_due:: timer_driver:: by_hand::
 cargo +nightly miri test -p lars-scheduler \
     --test stress --test cancel --test reset --test batch --test together --test handover
 cargo +nightly miri test -p mini-actor --lib -- \

@@ -130,6 +130,8 @@ mod real {
         ALIVE.fetch_sub(1, Ordering::Relaxed);
     }
 
+    #[cfg(test)]
+    pub(crate) use super::asymmetric::FAILURES;
     pub(crate) use super::asymmetric::{heavy_fence, light_fence, prepare_fences};
     pub(crate) use super::thread_slot::{number_scheduler, remember, remembered, thread_slot};
 }

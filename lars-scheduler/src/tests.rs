@@ -1,5 +1,8 @@
-//! Tests of the crate from inside, under a checker that decides which thread goes next.
+//! Tests of the crate from inside: step by step, or under a checker that decides which thread goes
+//! next.
 
+#[cfg(not(any(lars_loom, lars_shuttle)))]
+mod by_hand;
 #[cfg(not(any(lars_loom, lars_shuttle)))]
 mod litmus;
 #[cfg(lars_loom)]

@@ -163,8 +163,8 @@ fn a_sleeping_timer_thread_learns_of_the_nearest_of_a_batch() {
 #[test]
 fn when_stop_races_each_batch_is_accepted_whole_or_given_back_whole() {
     for round in 0..scaled(60, 2) {
-        let scheduler =
-            LightArrayRevolverScheduler::builder().tick_duration(ns(100_000)).build().unwrap();
+        let builder = LightArrayRevolverScheduler::builder().tick_duration(ns(100_000));
+        let scheduler = builder.shutdown_timeout(PATIENCE).build().unwrap();
         let ran = Arc::new(AtomicUsize::new(0));
         let go_on = Arc::new(AtomicBool::new(true));
         let threads: Vec<_> = (0..3)

@@ -1,10 +1,11 @@
 //! The hook that each thread of a scheduler calls first.
 
+use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, channel};
 use std::thread::{self, ThreadId};
 use std::time::Duration;
 
-use lars_scheduler::{Builder, LightArrayRevolverScheduler, Task, ThreadKind};
+use lars_scheduler::{Builder, CloseError, LightArrayRevolverScheduler, Task, ThreadKind};
 
 /// A thread as the hook saw it.
 type Started = (ThreadKind, String, ThreadId);
@@ -52,4 +53,22 @@ fn a_hook_that_panics_costs_no_thread() {
     scheduler.schedule_once(Duration::ZERO, move || sender.send(()).unwrap()).unwrap();
     ran.recv().unwrap();
     scheduler.close().unwrap();
+}
+
+#[test]
+fn a_hook_on_the_timer_thread_that_closes_the_scheduler_is_told_that_it_would_wait_for_itself() {
+    let (give, scheduler) = channel::<LightArrayRevolverScheduler>();
+    let (sender, closed) = channel();
+    // Each may be used by one thread only, and is.
+    let (scheduler, sender) = (Mutex::new(scheduler), Mutex::new(sender));
+    let builder = LightArrayRevolverScheduler::builder().on_thread_start(move |started| {
+        if started.kind == ThreadKind::Timer {
+            let scheduler = scheduler.lock().unwrap().recv().unwrap();
+            sender.lock().unwrap().send(scheduler.close()).unwrap();
+            drop(scheduler); // does not wait either
+        }
+    });
+    give.send(builder.build().unwrap()).unwrap();
+    let closed = closed.recv().unwrap();
+    assert!(matches!(closed, Err(CloseError::OnTimerThread)), "{closed:?}");
 }

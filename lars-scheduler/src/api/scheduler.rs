@@ -152,8 +152,8 @@ impl LightArrayRevolverScheduler {
         let driver = Driver::new(Arc::clone(&live), owner.wheel_size, false);
         let (end, ended) = oneshot::channel();
         let thread = thread::Builder::new().name(name.clone()).spawn(move || {
-            on_start.call(ThreadKind::Timer, &name);
-            timer_thread::run(driver, &parker, short_slices);
+            let begins = || on_start.call(ThreadKind::Timer, &name);
+            timer_thread::run(driver, &parker, short_slices, begins);
             // The receiver may be gone.
             let _ = end.send(());
         })?;
@@ -219,7 +219,8 @@ impl LightArrayRevolverScheduler {
     ///
     /// # Errors
     ///
-    /// [`CloseError::OnTimerThread`] if it is called by a task that runs inline;
+    /// [`CloseError::OnTimerThread`] if it is called by a task that runs inline, or on that thread
+    /// by the hook of [`on_thread_start`](Builder::on_thread_start);
     /// [`CloseError::Timeout`] if such a task occupies the timer thread for longer than the
     /// `shutdown_timeout`.
     ///

@@ -190,9 +190,8 @@ impl EntryHandle {
             return false;
         }
         let entry = self.entry.as_ptr();
-        // (One that is not linked is due, or in the intake. The next drain of the intake comes
-        // after us, and sees the new deadline.)
-        let visit = (self.entry().whereabouts() == Whereabouts::Linked).then(|| {
+        let core = self.core();
+        let tick = if self.entry().whereabouts() == Whereabouts::Linked {
             // SAFETY: this thread has entered the gate, and the entry is linked into this wheel.
             // Unlinked, it can be placed again.
             unsafe {
@@ -201,12 +200,15 @@ impl EntryHandle {
                     inner.place(entry, due.immediate)
                 })
             }
-        });
-        let asks = visit.filter(|&tick| !lane.expects_visit_by(tick));
+        } else {
+            // It is due, or in the intake. The next drain of the intake comes after us, and sees
+            // the new deadline. It has to come in time.
+            core.tick_of(due)
+        };
+        let asks = !lane.expects_visit_by(tick);
         lane.gate().leave();
         self.entry().state.unlock_deadline();
-        if let Some(tick) = asks {
-            let core = self.core();
+        if asks {
             lane.ask_for_visit(tick);
             let _ = core.sleep.after_push(core.visit_by(tick));
         }
@@ -245,7 +247,7 @@ impl EntryHandle {
         // than the new deadline may wait. (After a stop nobody pops the carrier; then the entry was
         // handed back.)
         if wheel.is_some() {
-            home.ask_for_visit(if due.immediate { 0 } else { core.tick.at_or_after(due.at) });
+            home.ask_for_visit(core.tick_of(due));
         }
         let _ = core.sleep.after_push(core.pop_by(due));
     }

@@ -170,7 +170,7 @@ impl Core {
         entries: u64,
         due: Deadline,
     ) -> AfterPush {
-        wheel.lane().ask_for_visit(if due.immediate { 0 } else { self.tick.at_or_after(due.at) });
+        wheel.lane().ask_for_visit(self.tick_of(due));
         self.pushed(own, entries, self.pop_by(due))
     }
 

@@ -130,6 +130,11 @@ impl Core {
         if due.immediate { 0 } else { due.at.saturating_add(self.tick.nanos() - 1 + self.coalesce) }
     }
 
+    /// The tick by which the driver must visit the lane whose intake has an entry of this deadline.
+    pub(crate) fn tick_of(&self, due: Deadline) -> u64 {
+        if due.immediate { 0 } else { self.tick.at_or_after(due.at) }
+    }
+
     /// The instant by which the driver must visit a lane, if it has to by this tick.
     pub(crate) fn visit_by(&self, tick: u64) -> u64 {
         match tick {

@@ -27,14 +27,17 @@ const BACK_OFF_FOR: u64 = 10_000_000;
 #[cfg(all(target_os = "linux", not(miri)))]
 const SHORT_SLICE: u64 = 100_000;
 
-/// The body of the thread. Returns when the scheduler was asked to stop and the promise was kept.
-pub(crate) fn run(mut driver: Driver, parker: &Parker, short_slices: bool) {
+/// The body of the thread. First it calls `begins`, which does not panic. Returns when the
+/// scheduler was asked to stop and the promise was kept.
+pub(crate) fn run(mut driver: Driver, parker: &Parker, short_slices: bool, begins: impl FnOnce()) {
+    *driver.core().driven_by.lock() = Some(thread::current().id());
+    // Foreign code, which must not wait for this thread: it is known as the timer thread by now.
+    begins();
     sleep_exactly();
     if short_slices {
         ask_for_short_slices();
     }
     driver.is_turned_in_time();
-    *driver.core().driven_by.lock() = Some(thread::current().id());
     let mut crashes = 0_u32;
     // Unwind safety: the driver keeps what is due in its wheel and not on the stack, so after a
     // panic it goes on with the next entry. Foreign code is contained where it is called; what can

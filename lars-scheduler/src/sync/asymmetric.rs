@@ -56,6 +56,10 @@ pub(crate) fn light_fence() {
 /// concluded from what is loaded next.
 #[must_use]
 pub(crate) fn heavy_fence() -> bool {
+    #[cfg(test)]
+    if FAILURES.with(|failures| failures.replace(failures.get().saturating_sub(1)) > 0) {
+        return false;
+    }
     if by_kernel() {
         // Its own side included.
         kernel::fence_all_threads()
@@ -63,6 +67,12 @@ pub(crate) fn heavy_fence() -> bool {
         fence(Ordering::SeqCst);
         true
     }
+}
+
+#[cfg(test)]
+thread_local! {
+    /// How many of the calling thread's next heavy fences fail.
+    pub(crate) static FAILURES: std::cell::Cell<u32> = const { std::cell::Cell::new(0) };
 }
 
 #[cfg(all(target_os = "linux", not(miri)))]

@@ -188,6 +188,32 @@ fn a_time_in_the_far_future_is_accepted_and_waits() {
 }
 
 #[test]
+fn a_virtual_wall_clock_stands_still_at_the_last_time_that_can_be_expressed() {
+    let world = World::new();
+    let (mut last, mut step) = (midnight(), Duration::MAX);
+    while !step.is_zero() {
+        match last.checked_add(step).filter(|later| *later > last) {
+            Some(later) => last = later,
+            None => step /= 2,
+        }
+    }
+    world.clock.set(last - HOUR);
+    let ran = Notes::new();
+    let note = ran.clone();
+    world.wall.schedule_at_system_time(last, move || note.add(())).unwrap();
+    world.time.advance(HOUR / 2);
+    assert_eq!(world.clock.now(), last - HOUR / 2);
+    assert_eq!(ran.take(), []);
+    world.time.advance(DAY);
+    assert_eq!(world.clock.now(), last);
+    assert_eq!(ran.take(), [()]);
+    world.clock.jump_back(HOUR);
+    assert_eq!(world.clock.now(), last - HOUR);
+    world.time.advance(MINUTE);
+    assert_eq!(world.clock.now(), last - HOUR + MINUTE);
+}
+
+#[test]
 fn a_recheck_below_the_limit_is_refused_with_both_values() {
     let wall = WallClockScheduler::new(virtual_time().handle());
     let error: RecheckError = wall.clone().recheck(Duration::ZERO).unwrap_err();

@@ -1,9 +1,10 @@
 //! The hook that each thread of a system calls first.
 
-use std::fmt;
+use std::cell::Cell;
+use std::{fmt, ptr};
 
 use crate::base::panics::guard;
-use crate::sync::Arc;
+use crate::sync::{Arc, thread_local};
 
 /// A thread of a system that has just started; see
 /// [`Builder::on_thread_start`](crate::Builder::on_thread_start).
@@ -45,6 +46,11 @@ impl From<lars_scheduler::ThreadKind> for ThreadKind {
 
 type StartHook = Arc<dyn Fn(&ThreadStart<'_>) + Send + Sync>;
 
+thread_local! {
+    /// The hook that runs on this thread; null if none does. (It is compared, and not followed.)
+    static RUNNING: Cell<*const ()> = const { Cell::new(ptr::null()) };
+}
+
 /// The hook, if there is one.
 #[derive(Clone, Default)]
 pub(crate) struct OnThreadStart(pub(crate) Option<StartHook>);
@@ -53,8 +59,16 @@ impl OnThreadStart {
     /// The calling thread has started. A panic of the hook is contained.
     pub(crate) fn call(&self, kind: ThreadKind, name: &str) {
         if let Some(hook) = &self.0 {
+            RUNNING.with(|running| running.set(Arc::as_ptr(hook).cast()));
             guard("the hook on the start of a thread", || hook(&ThreadStart { kind, name }));
+            RUNNING.with(|running| running.set(ptr::null()));
         }
+    }
+
+    /// Whether the hook runs on the calling thread, which does not do its work meanwhile.
+    pub(crate) fn is_running(&self) -> bool {
+        let running = RUNNING.with(Cell::get);
+        self.0.as_ref().is_some_and(|hook| ptr::addr_eq(Arc::as_ptr(hook), running))
     }
 }
 

@@ -20,7 +20,7 @@ use crate::base::threads::OnThreadStart;
 use crate::cell::dead_letters::DeadLetters;
 use crate::cell::signal::Resident;
 use crate::dispatcher::watch::{Note, Reports};
-use crate::dispatcher::workers::{Dispatcher, Inside};
+use crate::dispatcher::workers::{Dispatcher, Inside, Mapping};
 use crate::sync::plain::AtomicU64;
 use crate::sync::{Arc, CHECKED, Condvar, Mutex, Ordering, real_now};
 
@@ -256,9 +256,14 @@ impl Registry {
         std::ptr::from_ref(self).addr()
     }
 
-    /// Whether the calling thread runs an actor of this system, or is one of its own.
+    /// Whether something of the system may wait for the calling thread: it runs an actor, or is one
+    /// of the system's own, or makes a message that an actor waits for.
     pub(crate) fn is_inside(&self) -> bool {
-        Inside::system(self.key()) || self.dispatcher.is_current() || self.is_timer_thread()
+        Inside::system(self.key())
+            || self.dispatcher.is_current()
+            || self.is_timer_thread()
+            || self.rules.on_thread_start.lock().is_running()
+            || Mapping::is_running()
     }
 
     /// Whether the calling thread fires the system's timers, now.

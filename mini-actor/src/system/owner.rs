@@ -21,8 +21,7 @@ use crate::dispatcher::workers::{
     Activate, Dispatcher, LAST_TURNS, Manual, Pool, Task, is_no_turn,
 };
 use crate::refs::system::System;
-use crate::sync::plain::AtomicBool;
-use crate::sync::{Arc, Mutex, Ordering, real_now};
+use crate::sync::{Arc, Mutex, real_now, thread};
 use crate::system::close::{CloseError, ClosePolicy, CloseReport};
 use crate::system::settings::{SLOW_RECEIVE, Settings};
 
@@ -415,7 +414,7 @@ impl Builder {
             stop,
             shutdown_timeout: self.shutdown_timeout,
             close_policy: self.close_policy,
-            busy: AtomicBool::new(false),
+            begins: Mutex::new(None),
             closing: Arc::new(Mutex::new(Closing::default())),
         }
     }
@@ -506,8 +505,8 @@ pub struct ActorSystem {
     stop: Option<Stop>,
     shutdown_timeout: Duration,
     close_policy: ClosePolicy,
-    /// A thread is about to begin closing.
-    busy: AtomicBool,
+    /// The thread that is about to begin closing.
+    begins: Mutex<Option<thread::ThreadId>>,
     closing: Arc<Mutex<Closing>>,
 }
 
@@ -591,18 +590,29 @@ impl ActorSystem {
     /// It always returns. When the limit has passed, closing goes on by itself, and the report
     /// names the actors that are left. Closing again waits for them, and its report covers both
     /// calls. Called by an actor, it does not wait for actors, because it would wait for itself.
-    /// Called by an inline task on the timer thread, it waits for nothing; scheduled messages are
-    /// then sent when that task has returned. In both cases open questions end with the last actor,
-    /// unless another thread closes the system before.
+    /// The same holds for a hook or a destructor that closing calls, for the hook of
+    /// [`on_thread_start`](Builder::on_thread_start), and for a closure that
+    /// [maps](crate::ActorRef::map) a message. Called by an inline task on the timer thread, it
+    /// waits for nothing; scheduled messages are then sent when that task has returned. In all
+    /// these cases open questions end with the last actor, unless another thread closes the system
+    /// before.
     pub fn close_within(&self, limit: Duration) -> CloseReport {
         let registry = self.system.registry();
         let deadline = real_now().checked_add(limit);
-        let inside = registry.is_inside();
         // Nobody waits while holding the lock: an actor that closes the system as well must get on.
-        // AcqRel: the next to close sees what was done.
-        if !self.busy.swap(true, Ordering::AcqRel) {
+        let this = thread::current().id();
+        let before = {
+            let mut begins = self.begins.lock();
+            let before = *begins;
+            begins.get_or_insert(this);
+            before
+        };
+        // What closing drops and sends calls foreign code, which may close the system. It would
+        // wait for itself.
+        let inside = registry.is_inside() || before == Some(this);
+        if before.is_none() {
             self.begin_close(registry, deadline);
-            self.busy.store(false, Ordering::Release);
+            *self.begins.lock() = None;
         }
         if let Some(manual) = registry.dispatcher.as_manual() {
             if !inside {

@@ -82,7 +82,8 @@ impl WallClock for SystemClock {
 ///
 /// Over [`VirtualTime`](crate::VirtualTime) the test controls both kinds of time: `advance` moves
 /// them together, and the methods here move the wall clock alone, as setting the clock or
-/// suspending the machine does. Clones are the same clock.
+/// suspending the machine does. At the last time that a [`SystemTime`] can express it stands still.
+/// Clones are the same clock.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -131,7 +132,7 @@ impl VirtualWallClock {
     ///
     /// If that is beyond what a [`SystemTime`] can express.
     pub fn jump_forward(&self, by: Duration) {
-        self.set.lock().wall += by;
+        self.jump(|shown| shown + by);
     }
 
     /// Sets the clock back by `by`.
@@ -140,16 +141,43 @@ impl VirtualWallClock {
     ///
     /// If that is beyond what a [`SystemTime`] can express.
     pub fn jump_back(&self, by: Duration) {
-        self.set.lock().wall -= by;
+        self.jump(|shown| shown - by);
+    }
+
+    fn jump(&self, to: impl FnOnce(SystemTime) -> SystemTime) {
+        let mut set = self.set.lock();
+        let at = self.handle.now();
+        *set = Setting { wall: to(set.shown(at)), at };
+    }
+}
+
+impl Setting {
+    /// What the clock shows at `now`.
+    fn shown(&self, now: Instant) -> SystemTime {
+        saturating_add(self.wall, now.saturating_duration_since(self.at))
     }
 }
 
 impl WallClock for VirtualWallClock {
     fn now(&self) -> SystemTime {
         let now = self.handle.now();
-        let Setting { wall, at } = *self.set.lock();
-        wall + now.saturating_duration_since(at)
+        self.set.lock().shown(now)
     }
+}
+
+/// `time + by`, or the last time that a [`SystemTime`] can express. There is no constant for that,
+/// and it is not the same everywhere.
+fn saturating_add(mut time: SystemTime, by: Duration) -> SystemTime {
+    let mut step = by;
+    while !step.is_zero() {
+        match time.checked_add(step) {
+            Some(exact) if step == by => return exact,
+            // (A step may be shorter than what the system distinguishes.)
+            Some(later) if later > time => time = later,
+            _ => step /= 2,
+        }
+    }
+    time
 }
 
 debug_fields!(|it: VirtualWallClock| set: it.set.lock().wall);

@@ -300,6 +300,27 @@ fn an_owner_that_moves_a_deadline_nearer_beside_a_visit_is_heard() {
 }
 
 #[test]
+fn an_owner_that_moves_a_deadline_nearer_is_heard_although_its_timer_found_the_gate_shut() {
+    check(3, || {
+        let (handle, mut driver) = scheduler();
+        take_slot(0);
+        drop(handle.schedule_once(NOW, || ()).unwrap());
+        let driving = thread::spawn(move || {
+            let _ = driver.turn(0);
+            driver
+        });
+        let (token, fate) = Token::new();
+        let timer = handle.schedule_once(LATER, move || token.run()).unwrap();
+        assert!(timer.reset(SOON));
+        let mut driver = driving.join().unwrap();
+        for _ in 0..4 {
+            let _ = driver.turn(5);
+        }
+        assert_eq!((fate.runs(), fate.drops()), (1, 1));
+    });
+}
+
+#[test]
 fn what_finds_the_gate_shut_keeps_its_place_among_equal_deadlines() {
     check(2, || {
         let (handle, mut driver) = scheduler();

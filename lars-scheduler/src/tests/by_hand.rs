@@ -1,0 +1,499 @@
+//! Where two threads meet, step by step: a test takes the part of the timer thread and does what
+//! that does between two steps of another. So each step that only a race needs is needed here.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::time::Duration;
+
+use futures::FutureExt;
+
+use crate::api::handle::Handle;
+use crate::api::listing::TimerQuery;
+use crate::api::pending::StopFuture;
+use crate::base::clock::Clock;
+use crate::base::panics::Reporter;
+use crate::base::tick::Tick;
+use crate::engine::driver::walk::Walked;
+use crate::engine::driver::{Driver, Next};
+use crate::engine::lanes::LaneSettings;
+use crate::engine::schedule::BACKLOG;
+use crate::engine::shared::{DefaultExecutor, Executors, Live, Settings};
+use crate::engine::sleep_word::{AfterPush, Alarm, FOREVER};
+use crate::executor::pool::Pool;
+use crate::sync::{Arc, AtomicUsize, FAILURES, Mutex, Ordering, give_way};
+use crate::{Cancellable, Task};
+
+/// One tick, which is longer than the steps of these tests.
+const TICK: u64 = 100;
+
+/// More than the driver deals with in one step; fewer where each takes a millisecond.
+const fn many(number: usize) -> usize {
+    if cfg!(miri) { number / 100 } else { number }
+}
+
+/// A scheduler whose driver is turned by the test, in which each thread has a wheel of its own.
+struct ByHand {
+    handle: Handle,
+    driver: Driver,
+    clock: Clock,
+    wake_ups: Arc<AtomicUsize>,
+}
+
+impl ByHand {
+    fn new() -> Self {
+        Self::with(DefaultExecutor::Inline)
+    }
+
+    /// Tasks run on this pool.
+    fn on(pool: &Pool) -> Self {
+        Self::with(DefaultExecutor::Pool(pool.clone()))
+    }
+
+    fn with(default: DefaultExecutor) -> Self {
+        let tick = Tick::new(Duration::from_nanos(TICK)).unwrap();
+        let settings = Settings {
+            tick,
+            coalesce: 0,
+            lanes: LaneSettings { channels: 1, wheel_after: Some(0), tick, wheel_size: 64 },
+            limit: None,
+            capture_spans: false,
+            reporter: Reporter::default(),
+        };
+        let pool = Pool::new("by-hand", 1).unwrap();
+        let executors = Executors { default, pool };
+        let clock = Clock::manual(0);
+        let wake_ups = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&wake_ups);
+        let alarm = Alarm::Call(Box::new(move || {
+            // Relaxed: read when the thread that adds has been joined.
+            counted.fetch_add(1, Ordering::Relaxed);
+        }));
+        let live = Live::new(settings, executors, clock.clone(), alarm);
+        let driver = Driver::new(Arc::clone(&live), 64, false);
+        Self { handle: Handle::new(live), driver, clock, wake_ups }
+    }
+
+    fn schedule(&self, at: u64) -> Cancellable {
+        self.handle.schedule_once(Duration::from_nanos(at), || ()).unwrap()
+    }
+
+    /// What the timer thread does when it wakes up at `now`. Returns how many tasks have run.
+    fn turn(&mut self, now: u64) -> usize {
+        self.clock.set(now);
+        let _ = self.driver.take_in();
+        self.driver.turn(now).fired
+    }
+
+    /// What the timer thread does before it sleeps: it says until when.
+    fn sleep(&mut self) -> u64 {
+        for _ in 0..1_000 {
+            let until = match self.driver.turn(self.clock.now()).next {
+                Next::At(instant) => instant,
+                Next::Idle => FOREVER,
+                Next::Now | Next::Soon => continue,
+            };
+            self.driver.core().sleep.announce_sleep(until);
+            return until;
+        }
+        panic!("it never sleeps");
+    }
+
+    /// Schedules tasks for one instant that note their numbers.
+    fn schedule_numbers(&self, at: u64, numbers: std::ops::Range<usize>, notes: &Notes) {
+        for number in numbers {
+            let notes = Arc::clone(notes);
+            let task = move || notes.lock().push(number);
+            drop(self.handle.schedule_once(Duration::from_nanos(at), task).unwrap());
+        }
+    }
+
+    /// While this thread schedules in `code`, it finds its gate shut, so that what it schedules
+    /// goes into its intake.
+    fn with_gate_shut(&self, code: impl FnOnce(&Self)) {
+        let gate = self.handle.core().arena.lanes.of_this_thread().lane.gate();
+        gate.knock();
+        code(self);
+        gate.open();
+    }
+
+    /// How often the timer thread has been woken since the last call.
+    fn wake_ups(&self) -> usize {
+        self.wake_ups.swap(0, Ordering::Relaxed)
+    }
+
+    /// Looks at the entries, between two turns, for as long as a listing is under way. Says whether
+    /// it has ended, in far more looks than it may take.
+    fn walk(&mut self) -> bool {
+        (0..10_000).any(|_| {
+            let _ = self.driver.take_in();
+            self.driver.walk(false) == Walked::Idle
+        })
+    }
+}
+
+/// The numbers of tasks that have run, in that order.
+type Notes = Arc<Mutex<Vec<usize>>>;
+
+/// On a thread of its own, which has a lane of its own.
+fn elsewhere<T: Send>(code: impl FnOnce() -> T + Send) -> T {
+    std::thread::scope(|scope| scope.spawn(code).join().unwrap())
+}
+
+#[test]
+fn an_owner_that_moves_a_deadline_nearer_wakes_the_timer_thread_which_comes_to_its_lane() {
+    let mut it = ByHand::new();
+    let timer = it.schedule(50 * TICK);
+    assert_eq!((it.sleep(), it.wake_ups()), (50 * TICK, 0));
+    assert!(timer.reset(Duration::from_nanos(5 * TICK)));
+    assert_eq!(it.wake_ups(), 1);
+    assert_eq!(it.sleep(), 5 * TICK, "it plans to visit the lane by then");
+    assert_eq!((it.turn(5 * TICK - 1), it.turn(5 * TICK)), (0, 1));
+}
+
+#[test]
+fn a_deadline_that_another_thread_moves_nearer_wakes_the_timer_thread_which_comes_to_the_lane() {
+    let mut it = ByHand::new();
+    let timer = it.schedule(50 * TICK);
+    assert_eq!(it.sleep(), 50 * TICK);
+    elsewhere(|| assert!(timer.reset(Duration::from_nanos(5 * TICK))));
+    assert_eq!(it.wake_ups(), 1);
+    assert_eq!(it.sleep(), 5 * TICK, "it plans to visit the lane by then");
+    assert_eq!((it.turn(5 * TICK - 1), it.turn(5 * TICK)), (0, 1));
+}
+
+#[test]
+fn a_deadline_moved_nearer_twice_before_the_timer_thread_comes_is_met_at_the_second() {
+    let mut it = ByHand::new();
+    let timer = it.schedule(50 * TICK);
+    assert_eq!(it.sleep(), 50 * TICK);
+    elsewhere(|| assert!(timer.reset(Duration::from_nanos(20 * TICK))));
+    // It need not come before 20, so the carrier stays where it is.
+    assert_eq!((it.wake_ups(), it.sleep()), (1, 20 * TICK));
+    elsewhere(|| assert!(timer.reset(Duration::from_nanos(5 * TICK))));
+    assert_eq!(it.wake_ups(), 1);
+    assert_eq!(it.sleep(), 5 * TICK, "it plans to visit the lane by then");
+    assert_eq!((it.turn(5 * TICK - 1), it.turn(5 * TICK)), (0, 1));
+}
+
+#[test]
+fn a_deadline_moved_to_at_once_does_not_wait_for_the_end_of_the_tick() {
+    for by_owner in [true, false] {
+        let mut it = ByHand::new();
+        let timer = it.schedule(50 * TICK);
+        let _ = it.turn(5 * TICK + 1);
+        if by_owner {
+            assert!(timer.reset(Duration::ZERO));
+        } else {
+            elsewhere(|| assert!(timer.reset(Duration::ZERO)));
+        }
+        assert_eq!(it.turn(5 * TICK + 1), 1);
+    }
+}
+
+#[test]
+fn a_deadline_that_is_moved_nearer_while_its_timer_is_in_the_intake_is_met() {
+    let mut it = ByHand::new();
+    let mut timer = None;
+    it.with_gate_shut(|it| timer = Some(it.schedule(50 * TICK)));
+    let timer = timer.unwrap();
+    assert_eq!(it.sleep(), 50 * TICK);
+    assert!(timer.reset(Duration::from_nanos(5 * TICK)));
+    assert_eq!((it.wake_ups(), it.sleep()), (1, 5 * TICK));
+    assert_eq!((it.turn(5 * TICK - 1), it.turn(5 * TICK)), (0, 1));
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "needs 16,384 of them")]
+fn carriers_do_not_pile_up_in_a_lane_while_the_timer_thread_sleeps() {
+    let mut it = ByHand::new();
+    let timers: Vec<_> = (0..BACKLOG).map(|_| it.schedule(100 * TICK)).collect();
+    // (It wakes up early for so many.)
+    assert!(it.sleep() < 99 * TICK);
+    assert_eq!(it.wake_ups(), 0);
+    let (last, others) = timers.split_last().unwrap();
+    let move_nearer = |timer: &Cancellable| assert!(timer.reset(Duration::from_nanos(99 * TICK)));
+    let wake_ups = &it.wake_ups;
+    elsewhere(|| {
+        others.iter().for_each(move_nearer);
+        assert_eq!(wake_ups.load(Ordering::Relaxed), 0);
+        move_nearer(last);
+    });
+    assert_eq!(it.wake_ups(), 1);
+}
+
+#[test]
+fn a_lane_is_visited_when_its_next_timer_is_due_and_its_gate_is_open_in_between() {
+    let mut it = ByHand::new();
+    let gate_is_open = |it: &ByHand| {
+        let gate = it.handle.core().arena.lanes.of_this_thread().lane.gate();
+        gate.enter().then(|| gate.leave()).is_some()
+    };
+    for at in [5, 20, 20] {
+        drop(it.schedule(at * TICK));
+    }
+    assert_eq!(it.sleep(), 5 * TICK);
+    assert_eq!((it.turn(5 * TICK), it.sleep()), (1, 20 * TICK));
+    assert!(gate_is_open(&it));
+    assert_eq!((it.turn(20 * TICK), it.sleep()), (2, FOREVER));
+    assert!(gate_is_open(&it));
+}
+
+#[test]
+fn a_burst_of_one_tick_and_one_of_tasks_without_a_delay_run_to_their_ends() {
+    for at in [0, 5 * TICK] {
+        let (mut it, notes) = (ByHand::new(), Notes::default());
+        it.schedule_numbers(at, 0..many(3_000), &notes);
+        let _ = it.turn(at);
+        assert_eq!(it.sleep(), FOREVER, "nothing is left");
+        assert_eq!(*notes.lock(), (0..many(3_000)).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn what_is_in_a_long_intake_runs_before_what_is_due_later() {
+    let (mut it, notes) = (ByHand::new(), Notes::default());
+    let last = many(2_000);
+    it.schedule_numbers(7 * TICK, last..last + 1, &notes);
+    it.with_gate_shut(|it| it.schedule_numbers(5 * TICK, 0..last, &notes));
+    let _ = it.turn(9 * TICK);
+    assert_eq!(it.sleep(), FOREVER, "nothing is left");
+    assert_eq!(*notes.lock(), (0..=last).collect::<Vec<_>>());
+}
+
+#[test]
+fn what_is_last_in_a_long_intake_and_due_first_is_met() {
+    let (mut it, notes) = (ByHand::new(), Notes::default());
+    it.with_gate_shut(|it| {
+        it.schedule_numbers(50 * TICK, 0..many(400), &notes);
+        it.schedule_numbers(5 * TICK, 777..778, &notes);
+    });
+    assert_eq!(it.sleep(), 5 * TICK);
+    let _ = it.turn(5 * TICK);
+    assert_eq!(it.sleep(), 50 * TICK);
+    assert_eq!(*notes.lock(), [777]);
+}
+
+#[test]
+fn a_crowded_slot_of_a_lane_comes_down_in_several_turns_and_in_its_order() {
+    let (mut it, notes) = (ByHand::new(), Notes::default());
+    it.schedule_numbers(1_000 * TICK, 0..many(10_000), &notes);
+    let _ = it.turn(1_000 * TICK);
+    assert_eq!(it.sleep(), FOREVER, "nothing is left");
+    assert_eq!(*notes.lock(), (0..many(10_000)).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_long_intake_is_handed_back_whole() {
+    let (mut it, notes) = (ByHand::new(), Notes::default());
+    it.with_gate_shut(|it| it.schedule_numbers(5 * TICK, 0..many(2_000), &notes));
+    let stopped = StopFuture::new(it.handle.core().stop.request(true));
+    it.driver.finish();
+    assert_eq!(stopped.wait().len(), many(2_000));
+}
+
+#[test]
+fn a_stop_waits_for_an_owner_that_is_behind_its_gate() {
+    let it = ByHand::new();
+    drop(it.schedule(5 * TICK));
+    let ByHand { handle, mut driver, .. } = it;
+    let core = handle.core();
+    let gate = core.arena.lanes.of_this_thread().lane.gate();
+    assert!(gate.enter());
+    let stopped = StopFuture::new(core.stop.request(true));
+    std::thread::scope(|scope| {
+        scope.spawn(move || driver.finish());
+        while core.sleep.after_push(0) != AfterPush::Stopped {
+            give_way();
+        }
+        // More than enough for a driver that does not wait.
+        (0..many(10_000)).for_each(|_| give_way());
+        let early = core.stop.is_resolved();
+        gate.leave();
+        assert!(!early);
+    });
+    assert_eq!(stopped.wait().len(), 1);
+}
+
+#[test]
+fn a_lane_is_not_entered_before_a_fence_that_has_failed_is_made_up_for() {
+    let mut it = ByHand::new();
+    drop(it.schedule(5 * TICK));
+    FAILURES.set(2);
+    assert_eq!((it.turn(5 * TICK), it.turn(5 * TICK)), (0, 0));
+    assert_eq!(it.turn(5 * TICK), 1);
+    assert_eq!(it.sleep(), FOREVER);
+}
+
+#[test]
+fn what_others_cancel_in_the_lane_of_a_thread_that_has_gone_is_collected_once() {
+    let mut it = ByHand::new();
+    // (With a lane of its own, this thread does not get the other's number.)
+    drop(it.schedule(60 * TICK));
+    let (handle, far) = (it.handle.clone(), Duration::from_nanos(50 * TICK));
+    let schedule = move |_| handle.schedule_once(far, || ()).unwrap();
+    let timers: Vec<_> = elsewhere(|| (0..many(1_000)).map(schedule).collect());
+    for timer in &timers {
+        assert!(timer.cancel());
+    }
+    // Its owner did not come between these two.
+    it.handle.core().have_collected();
+    it.handle.core().have_collected();
+    assert_eq!(it.sleep(), 60 * TICK, "nothing is left in the other's wheel");
+}
+
+#[test]
+fn the_driver_looks_again_after_a_second_at_a_lane_whose_owner_has_something_to_collect() {
+    const SECOND: u64 = 1_000_000_000;
+    let mut it = ByHand::new();
+    let timers: Vec<_> = (0..100).map(|_| it.schedule(50 * SECOND)).collect();
+    elsewhere(|| timers.iter().for_each(|timer| assert!(timer.cancel())));
+    // The owner has come so far.
+    it.handle.core().have_collected();
+    assert_eq!(it.sleep(), SECOND);
+    let _ = it.turn(SECOND);
+    assert_eq!(it.sleep(), FOREVER, "nothing is left in the wheel");
+}
+
+#[test]
+fn a_listing_gives_up_on_timers_behind_a_shut_gate_and_says_how_many_they_are() {
+    // More than may be put aside at a time.
+    let timers = many((1 << 16) + 3);
+    let mut it = ByHand::new();
+    for _ in 0..timers {
+        drop(it.schedule(50 * TICK));
+    }
+    let handle = it.handle.clone();
+    let lane = handle.core().arena.lanes.of_this_thread().lane;
+    // The owner was interrupted behind its gate.
+    assert!(lane.gate().enter());
+    let listing = it.handle.list(TimerQuery::new());
+    let ended = it.walk();
+    lane.gate().leave();
+    assert!(ended);
+    let listing = listing.now_or_never().expect("the walk has ended");
+    assert_eq!((listing.matched, listing.unseen), (0, timers as u64));
+}
+
+/// Tasks of a pool with one thread and a limited queue. Each waits for a permit, and then notes its
+/// number.
+struct Tasks {
+    /// Dropped before the pool, which then does not wait for them.
+    permits: Sender<()>,
+    pool: Pool,
+    waits: Arc<Mutex<Receiver<()>>>,
+    ran: Notes,
+}
+
+impl Tasks {
+    fn new(queue: usize) -> Self {
+        let pool = Pool::builder("limited").threads(1).queue(queue).build().unwrap();
+        let (permits, waits) = channel();
+        let (waits, ran) = (Arc::new(Mutex::new(waits)), Notes::default());
+        Self { permits, pool, waits, ran }
+    }
+
+    /// Schedules tasks that are due now.
+    fn schedule(&self, it: &ByHand, numbers: impl IntoIterator<Item = usize>) {
+        for number in numbers {
+            let (waits, ran) = (Arc::clone(&self.waits), Arc::clone(&self.ran));
+            let task = move || {
+                waits.lock().recv().unwrap();
+                ran.lock().push(number);
+            };
+            drop(it.handle.schedule_once(Duration::ZERO, task).unwrap());
+        }
+    }
+
+    /// Lets so many of them finish, and waits until the timer thread has been woken because there
+    /// is room.
+    fn make_room(&self, it: &mut ByHand, tasks: usize) {
+        let _ = it.sleep();
+        let _ = it.wake_ups();
+        (0..tasks).for_each(|_| self.permits.send(()).unwrap());
+        while it.wake_ups() == 0 {
+            give_way();
+        }
+    }
+
+    /// Lets all of them run, and returns their numbers in that order.
+    fn finish(&self, it: &mut ByHand) -> Vec<usize> {
+        (0..10_000).for_each(|_| self.permits.send(()).unwrap());
+        while it.handle.pending() > 0 {
+            let _ = it.turn(0);
+        }
+        self.pool.wait_idle(None);
+        std::mem::take(&mut *self.ran.lock())
+    }
+}
+
+#[test]
+fn what_comes_due_as_there_is_room_again_does_not_pass_those_that_wait_for_it() {
+    let tasks = Tasks::new(1);
+    let mut it = ByHand::on(&tasks.pool);
+    // One runs, one is in the queue, and one waits.
+    tasks.schedule(&it, 0..3);
+    let (pool, permits) = (tasks.pool.clone(), tasks.permits.clone());
+    let makes_room = Task::new(move || {
+        (0..100).for_each(|_| permits.send(()).unwrap());
+        pool.wait_idle(None);
+    });
+    drop(it.handle.schedule_once(Duration::ZERO, makes_room.inline()).unwrap());
+    tasks.schedule(&it, [3]);
+    // No pool thread is left that would wake it.
+    assert_eq!(it.driver.turn(0).next, Next::Now);
+    assert_eq!(it.handle.pending(), 2);
+    assert_eq!(tasks.finish(&mut it), [0, 1, 2, 3]);
+}
+
+#[test]
+fn of_those_that_wait_for_room_as_many_go_as_there_is_and_what_is_due_then_waits_behind_them() {
+    let tasks = Tasks::new(2);
+    let mut it = ByHand::on(&tasks.pool);
+    tasks.schedule(&it, 0..6);
+    let _ = it.turn(0);
+    assert_eq!(it.handle.pending(), 3);
+    tasks.make_room(&mut it, 1);
+    tasks.schedule(&it, 6..9);
+    let _ = it.turn(0);
+    assert_eq!(it.handle.pending(), 5, "there was room for one");
+    assert_eq!(tasks.finish(&mut it), (0..9).collect::<Vec<_>>());
+}
+
+#[test]
+fn those_that_wait_for_room_keep_their_order_although_more_find_some_than_fit_into_a_turn() {
+    let (queue, all) = (many(1_200), many(1_900));
+    let tasks = Tasks::new(queue);
+    let mut it = ByHand::on(&tasks.pool);
+    tasks.schedule(&it, 0..all);
+    let _ = it.sleep();
+    assert_eq!(it.handle.pending(), (all - queue - 1) as u64);
+    tasks.make_room(&mut it, queue / 2);
+    assert_eq!(tasks.finish(&mut it), (0..all).collect::<Vec<_>>());
+}
+
+#[test]
+fn the_room_that_those_take_who_have_waited_is_not_there_for_others() {
+    let tasks = Tasks::new(4);
+    let mut it = ByHand::on(&tasks.pool);
+    tasks.schedule(&it, 0..6);
+    let _ = it.turn(0);
+    assert_eq!(it.handle.pending(), 1);
+    tasks.make_room(&mut it, 2);
+    tasks.schedule(&it, 6..8);
+    let _ = it.turn(0);
+    assert_eq!(it.handle.pending(), 1, "there was room for two");
+    assert_eq!(tasks.finish(&mut it), (0..8).collect::<Vec<_>>());
+}
+
+#[test]
+fn room_that_a_turn_has_left_may_be_gone_in_the_next() {
+    let tasks = Tasks::new(2);
+    let (mut it, mut other) = (ByHand::on(&tasks.pool), ByHand::on(&tasks.pool));
+    tasks.schedule(&it, [0]);
+    let _ = it.turn(0);
+    tasks.schedule(&other, 1..3);
+    let _ = other.turn(0);
+    tasks.schedule(&it, 3..5);
+    let _ = it.turn(0);
+    assert_eq!((it.handle.pending(), other.handle.pending()), (2, 0));
+    assert_eq!(tasks.finish(&mut it), (0..5).collect::<Vec<_>>());
+}
