@@ -87,7 +87,9 @@ mod real {
     /// # Safety
     ///
     /// The memory can be written, and nobody else has it.
-    pub(crate) unsafe fn write_uninit<T>(_: *mut UnsafeCell<MaybeUninit<T>>) {}
+    pub(crate) unsafe fn write_uninit<T>(cell: *mut UnsafeCell<MaybeUninit<T>>) {
+        debug_assert!(!cell.is_null() && cell.is_aligned(), "{cell:p} is no cell's address");
+    }
 
     /// Lets a model fail if another thread may still look at these.
     pub(crate) fn nobody_looks_at<T>(_: &mut AtomicPtr<T>, _: &mut AtomicUsize) {}
@@ -120,6 +122,7 @@ mod model {
     ///
     /// The memory can be written, and nobody else has it.
     pub(crate) unsafe fn write_uninit<T>(cell: *mut UnsafeCell<MaybeUninit<T>>) {
+        debug_assert!(!cell.is_null() && cell.is_aligned(), "{cell:p} is no cell's address");
         // SAFETY: the memory can be written, and nobody but the caller has it.
         unsafe { cell.write(UnsafeCell::new(MaybeUninit::uninit())) };
     }

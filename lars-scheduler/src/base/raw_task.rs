@@ -314,6 +314,10 @@ const _: () = assert!(size_of::<Place>() == size_of::<usize>());
 ///
 /// The storage holds a body of type `B`, written by `RawTask::new`, and holds none afterwards.
 unsafe fn take<B: TaskBody>(storage: *mut Storage) -> B {
+    debug_assert!(
+        !storage.is_null() && storage.is_aligned(),
+        "{storage:p} is no storage of a task"
+    );
     if fits::<B>() {
         // SAFETY: the storage holds a `B` in place; `fits` says that it has the size and alignment
         // for it.
@@ -369,7 +373,7 @@ impl RawTask {
     /// `this` may be written, and is aligned for a task. What is there is overwritten.
     #[inline]
     pub(crate) unsafe fn write<B: TaskBody>(this: *mut Self, body: B, label: Label) {
-        debug_assert!(!this.is_null());
+        debug_assert!(!this.is_null() && this.is_aligned(), "{this:p} is no room for a task");
         let mut table = const { &TableOf::<B>::TABLE };
         if !keeps_place::<B>() || label.name.is_some() {
             table = labels::labelled(table, label);
@@ -413,6 +417,7 @@ impl RawTask {
     /// nor does while this reads them.
     #[inline]
     pub(crate) unsafe fn whose_at(this: *const Self) -> Whose {
+        debug_assert!(!this.is_null() && this.is_aligned(), "{this:p} is no task's address");
         // SAFETY: `new` wrote the table, which does not change when the body is consumed or moved
         // out, and is `Copy`. Nobody writes to the last word of the storage. It is copied as it is,
         // initialized or not.
@@ -500,7 +505,7 @@ impl RawTask {
     ///
     /// The task was made of a `B`.
     unsafe fn body<B: TaskBody>(&self) -> &B {
-        debug_assert!((self.table.of)() == TypeId::of::<B>());
+        debug_assert!((self.table.of)() == TypeId::of::<B>(), "the body has another type");
         let storage = self.storage.get().cast_const();
         // SAFETY: the storage holds a `B`, or the address of a boxed one, borrowed as long as the
         // task is.
@@ -513,7 +518,7 @@ impl RawTask {
     ///
     /// The task was made of a `B`.
     pub(crate) unsafe fn into_body<B: TaskBody>(self) -> B {
-        debug_assert!((self.table.of)() == TypeId::of::<B>());
+        debug_assert!((self.table.of)() == TypeId::of::<B>(), "the body has another type");
         let this = ManuallyDrop::new(self);
         // SAFETY: the body is a `B`, and `this` is not used again.
         unsafe { take::<B>(this.storage.get()) }

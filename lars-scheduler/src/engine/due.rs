@@ -5,7 +5,8 @@
 
 use std::ptr;
 
-use crate::engine::entry::{Entry, prefetch};
+use crate::engine::entry::{Entry, Whereabouts, prefetch};
+use crate::sync::CHECKED;
 
 #[derive(Debug)]
 pub(crate) struct DueList {
@@ -39,6 +40,18 @@ impl Detached {
     }
 }
 
+/// For assertions: whether an entry says that it is queued, or that it was given up since.
+///
+/// # Safety
+///
+/// The entry is alive.
+unsafe fn says_queued(entry: *mut Entry) -> bool {
+    Entry::assert_address(entry);
+    // SAFETY: the entry is alive.
+    let now = unsafe { (*entry).whereabouts() };
+    matches!(now, Whereabouts::Queued | Whereabouts::GivenUp)
+}
+
 impl DueList {
     pub(crate) fn new() -> Self {
         Self { first: ptr::null_mut(), last: ptr::null_mut(), len: 0 }
@@ -60,7 +73,14 @@ impl DueList {
     /// linked forwards from the first to the last. Nobody but the caller touches their links. They
     /// stay alive while they are in this list.
     pub(crate) unsafe fn append(&mut self, chain: Detached) {
-        debug_assert!(chain.len > 0 && !chain.first.is_null() && !chain.last.is_null());
+        debug_assert!(chain.len > 0, "the chain is empty");
+        Entry::assert_address(chain.first);
+        Entry::assert_address(chain.last);
+        // SAFETY: the entries of the chain are alive.
+        debug_assert!(
+            CHECKED || unsafe { says_queued(chain.first) && says_queued(chain.last) },
+            "an entry is due that does not say that it is queued"
+        );
         // SAFETY: the entries of the chain are alive, and only the caller touches their links. What
         // is in the list is alive too, and its links are the list's.
         unsafe {

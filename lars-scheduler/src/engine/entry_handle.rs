@@ -9,6 +9,7 @@ use crate::engine::entry::state::{Cancel, Released};
 use crate::engine::entry::{Entry, Whereabouts};
 use crate::engine::lane::{LaneWheel, OwnLane};
 use crate::engine::shared::{Core, report_orphan};
+use crate::sync::CHECKED;
 
 /// The right to cancel one entry. While it exists, the entry and the core exist.
 pub(crate) struct EntryHandle {
@@ -29,6 +30,11 @@ impl EntryHandle {
     /// The entry's handle bit is set and stands for this handle; the entry belongs to this core.
     #[inline]
     pub(crate) unsafe fn new(entry: NonNull<Entry>, core: NonNull<Core>) -> Self {
+        // SAFETY: the caller says that the entry's handle bit is set, which keeps it alive.
+        debug_assert!(
+            CHECKED || unsafe { entry.as_ref() }.state.has_handle(),
+            "the handle bit is not set"
+        );
         Self { entry, core }
     }
 
@@ -134,6 +140,10 @@ impl EntryHandle {
     #[inline]
     unsafe fn cancel_behind_the_gate(&self, wheel: &LaneWheel) -> (Cancel, bool) {
         let entry = self.entry();
+        debug_assert!(
+            CHECKED || entry.state.home() == (wheel.lane().number(), true),
+            "the wheel is another lane's"
+        );
         if entry.whereabouts() != Whereabouts::Linked {
             return (entry.state.cancel(), false);
         }

@@ -88,7 +88,12 @@ impl Core {
         at: u64,
         flags: Flags,
     ) -> AfterPush {
-        debug_assert!(!entry.is_null());
+        Entry::assert_address(entry);
+        // SAFETY: the caller found the entry, and nobody else has seen it.
+        debug_assert!(
+            CHECKED || unsafe { (*entry).state.is_free() && (*entry).deadline() == at },
+            "the entry is published already, or has another deadline"
+        );
         let due = Deadline { at, immediate: flags.is_immediate() };
         let lanes = &self.arena.lanes;
         let own = lanes.of_this_thread();
@@ -254,7 +259,8 @@ impl Core {
     ///
     /// The calling thread owns the lane `own`, and nobody else refers to the entry.
     unsafe fn free_here(&self, own: OwnLane<'_>, entry: *mut Entry) {
-        debug_assert!(!entry.is_null());
+        Entry::assert_address(entry);
+        debug_assert!(own.is_owner(), "a guest has no wheel to free entries from");
         // SAFETY: nobody else refers to the entry, which is free from `set_free` on. It goes into
         // the caller's supply only if it belongs to that lane.
         unsafe {

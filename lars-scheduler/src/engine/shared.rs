@@ -312,7 +312,7 @@ impl Drop for Live {
 /// `core` is the address that `Live::address` gave, and the caller has just cleared the handle bit
 /// of an entry of this core and found the orphan bit set. It does not touch the core again.
 pub(crate) unsafe fn report_orphan(core: *const Core) {
-    debug_assert!(!core.is_null());
+    debug_assert!(!core.is_null() && core.is_aligned(), "{core:p} is no core's address");
     // SAFETY: the last orphan to report drops the orphans' share. This one has not reported yet, so
     // the core is alive.
     let last = unsafe { Arena::report(&raw const (*core).arena) };

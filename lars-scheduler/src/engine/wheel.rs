@@ -37,6 +37,7 @@ use crate::base::deadline::Deadline;
 use crate::base::tick::{NEVER, Tick};
 use crate::engine::due::{Detached, DueList};
 use crate::engine::entry::{Entry, Whereabouts, prefetch};
+use crate::sync::CHECKED;
 
 /// The list of entries that are due.
 const DUE: usize = 0;
@@ -124,7 +125,10 @@ impl Wheel {
 
     /// A wheel of `size` slots, a power of two within [`SIZES`](Self::SIZES), that begins at `now`.
     pub(crate) fn new(tick: Tick, size: usize, now: u64) -> Self {
-        debug_assert!(size.is_power_of_two() && size >= Self::SIZES.0 && size <= Self::SIZES.1);
+        debug_assert!(
+            size.is_power_of_two() && size >= Self::SIZES.0 && size <= Self::SIZES.1,
+            "a wheel has {size} slots"
+        );
         let mut levels = Vec::new();
         let (mut shift, mut slots, mut first_list) = (0, size, SLOTS);
         loop {
@@ -171,7 +175,7 @@ impl Wheel {
     /// alive while it is in the wheel.
     #[inline]
     pub(crate) unsafe fn insert(&mut self, entry: *mut Entry) -> u64 {
-        debug_assert!(!entry.is_null());
+        Entry::assert_address(entry);
         // SAFETY: the entry is alive and in no list, and nobody but the caller touches its links.
         unsafe { self.insert_at(entry, (*entry).deadline()) }
     }
@@ -181,7 +185,7 @@ impl Wheel {
     /// Same as [`insert`](Self::insert). The entry has this deadline.
     #[inline]
     unsafe fn insert_at(&mut self, entry: *mut Entry, deadline: u64) -> u64 {
-        debug_assert!(!entry.is_null());
+        Entry::assert_address(entry);
         let tick = self.tick.at_or_after(deadline);
         if tick <= self.reached {
             // SAFETY: the entry is alive and in no list, and nobody but the caller touches its
@@ -216,7 +220,7 @@ impl Wheel {
     /// alive while it is in the wheel.
     #[inline]
     unsafe fn insert_below(&mut self, top: usize, entry: *mut Entry, tick: u64) -> usize {
-        debug_assert!(top < self.levels.len());
+        debug_assert!(top < self.levels.len(), "there is no level {top}");
         let below = self.accepts[..top].iter().position(|&last| tick <= last);
         let number = below.unwrap_or(top);
         let level = &mut self.levels[number];
@@ -272,13 +276,19 @@ impl Wheel {
     /// Same as [`place`](Self::place). The entry has this deadline.
     #[inline]
     pub(crate) unsafe fn place_at(&mut self, entry: *mut Entry, due: Deadline) -> u64 {
-        debug_assert!(!entry.is_null());
+        Entry::assert_address(entry);
         if due.immediate {
             // SAFETY: the entry is alive, the caller's, and in no list.
             return unsafe { self.place(entry, true) };
         }
         // SAFETY: the entry is alive, the caller's, and in no list.
-        unsafe { self.insert_at(entry, due.at) }
+        unsafe {
+            debug_assert!(
+                CHECKED || (*entry).deadline() == due.at,
+                "the entry has another deadline"
+            );
+            self.insert_at(entry, due.at)
+        }
     }
 
     /// Moves up to `most` entries that do not wait for a tick to the driver's list.
@@ -408,7 +418,7 @@ impl Wheel {
 
     /// Moves the border of a level, counted in slots of the level above.
     fn open_to(&mut self, number: usize, opened: u64) {
-        debug_assert!(opened > 0);
+        debug_assert!(opened > 0, "level {number} is opened to nothing");
         self.levels[number].opened = opened;
         let end = u128::from(opened) << self.levels[number + 1].shift;
         self.accepts[number] = u64::try_from(end - 1).unwrap_or(u64::MAX);

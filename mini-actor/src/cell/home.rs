@@ -65,6 +65,7 @@ impl<'a, M> Turn<'a, M> {
     ///
     /// The caller is the cell's one activation, as long as this exists.
     unsafe fn new(cell: &'a Arc<Cell<M>>) -> Self {
+        cell.mailbox.assert_activation();
         Self { cell, tally: cell.dispatcher.tally() }
     }
 

@@ -336,7 +336,7 @@ impl<T> Mailbox<T> {
     /// An activation runs only while *scheduled* is set. (Not in models, where each look at the
     /// word is one step more.)
     #[inline]
-    fn assert_activation(&self) {
+    pub(crate) fn assert_activation(&self) {
         debug_assert!(
             CHECKED || self.tail.word.load(Ordering::Relaxed) & SCHEDULED != 0,
             "there is no activation"
@@ -384,7 +384,7 @@ impl<T> Mailbox<T> {
         wanted: usize,
         messages: &mut impl Iterator<Item = T>,
     ) -> Result<(usize, Sent), Refused> {
-        debug_assert!(wanted > 0);
+        debug_assert!(wanted > 0, "no slot is wanted");
         let (first, taken, sent) = self.reserve(wanted)?;
         for number in 0..taken {
             // SAFETY: the slots that were taken lie behind each other in one block.
@@ -421,7 +421,7 @@ impl<T> Mailbox<T> {
                     // SAFETY: taken above, and nothing has been put in.
                     spans.enter(unsafe { Slot::address(slot) }, span);
                 }
-                // SAFETY: as above.
+                // SAFETY: taken above, and nothing has been put in.
                 unsafe { Slot::fill(slot, message) };
                 Ok(sent)
             }
@@ -538,7 +538,8 @@ impl<T> Mailbox<T> {
     /// The block comes from `made`, or is left there if it is not used.
     #[cold]
     fn append_first(&self, word: u64, made: &mut *mut Block<T>) -> u64 {
-        debug_assert!(word & BARE != 0 && Self::is_between_blocks(word));
+        debug_assert!(word & BARE != 0, "the mailbox has a block already");
+        debug_assert!(Self::is_between_blocks(word), "the position is a slot's");
         if made.is_null() {
             // Before the exchange, so that others need not wait for the allocation.
             *made = Block::new();
@@ -606,7 +607,7 @@ impl<T> Mailbox<T> {
     /// The caller is the only reader, has read all slots of the block, and has taken it out of the
     /// queue.
     unsafe fn recycle(&self, block: *mut Block<T>) {
-        debug_assert!(!block.is_null());
+        debug_assert!(!block.is_null() && block.is_aligned(), "{block:p} is no block's address");
         // Relaxed, here and below: only readers push and write depths, one after the other.
         let mut top = self.middle.spare.load(Ordering::Relaxed);
         loop {
@@ -655,7 +656,11 @@ impl<T> Mailbox<T> {
     ///
     /// The caller is the mailbox's one activation, and has set *trimming*.
     unsafe fn take_spare_blocks(&self) -> [*mut Block<T>; 2] {
-        debug_assert!(self.tail.word.load(Ordering::Relaxed) & TRIMMING != 0);
+        self.assert_activation();
+        debug_assert!(
+            CHECKED || self.tail.word.load(Ordering::Relaxed) & TRIMMING != 0,
+            "the activation does not have the spare blocks"
+        );
         // Senders that evict messages push onto the stack as well, and look at its top.
         let _reader =
             self.middle.bound.as_ref().filter(|it| it.evicts()).map(|bound| bound.lock.lock());
@@ -833,7 +838,8 @@ impl<T> Mailbox<T> {
     ///
     /// The caller is the mailbox's one activation.
     pub(crate) unsafe fn pop_told(&self, span: &mut Option<Told>) -> Option<T> {
-        // SAFETY: as in `pop`.
+        // SAFETY: the caller is the one activation. The message is read once, since its slot is
+        // empty then.
         unsafe {
             self.pop_with(|message| {
                 *span = self.take_span(message);
@@ -883,6 +889,11 @@ impl<T> Mailbox<T> {
         bound: Option<&Bound>,
         mut read: impl FnMut(*mut T) -> R,
     ) -> Option<R> {
+        #[cfg(not(any(lars_loom, lars_shuttle)))]
+        debug_assert!(
+            bound.is_none_or(|bound| !bound.evicts() || bound.lock.is_locked()),
+            "readers of a mailbox that evicts hold its lock"
+        );
         self.head.next.with_mut(|next| {
             // SAFETY: this part of the head is the reader's.
             let next = unsafe { &mut *next };
@@ -933,6 +944,7 @@ impl<T> Mailbox<T> {
     ///
     /// The caller is the mailbox's one activation.
     pub(crate) unsafe fn position(&self) -> u64 {
+        self.assert_activation();
         if self.middle.bound.is_some() {
             // Relaxed: a number. What a sender has evicted concerns the activation no more.
             return self.head.taken.load(Ordering::Relaxed);
