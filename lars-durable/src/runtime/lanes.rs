@@ -56,7 +56,7 @@ impl Lanes {
     }
 
     pub(super) fn look(&self, then: LookThen) {
-        // As above.
+        // This thread, too, ends only when this side is gone.
         let _ = self.looker.send(then);
     }
 

@@ -110,15 +110,15 @@ pub trait TaskBody: Send + Sized + 'static {
     /// together, by [`run_due`](Self::run_due). By default they are not.
     const TOGETHER: bool = false;
 
-    /// Runs bodies that are due one right after another, first to last: for tasks that are cheaper
-    /// together, such as sends to the same queue.
+    /// Runs bodies that are due one right after another, first to last. Use it for tasks that are
+    /// cheaper together, such as sends to the same queue.
     ///
     /// Called on the timer thread, or the thread that moves virtual time, if
     /// [`TOGETHER`](Self::TOGETHER) is set and the tasks are [inline](crate::Task::inline) and have
     /// no hook of their own. There are from one to 64 of them, from one turn of the timer. Nothing
-    /// else that the scheduler runs comes in between: a due task of another type, or for an
-    /// executor, or a repeat, ends the row, and so does the end of the turn. So the order of tasks
-    /// is what it would be without this. But a task may count as fired, and be too late to cancel,
+    /// else that the scheduler runs comes in between. The row ends at a due task of another type,
+    /// at one for an executor, at a repeat, and at the end of the turn. So the order of tasks is
+    /// what it would be without this. But a task may count as fired, and be too late to cancel,
     /// while up to 63 that were due before it have not run yet. Not called by `close`, nor for
     /// tasks that `stop` handed back: those run one by one.
     ///
@@ -538,8 +538,7 @@ impl fmt::Debug for RawTask {
     }
 }
 
-/// The most tasks of a row: so many that what they share is paid for, and so few that the first
-/// need not wait.
+/// The most tasks of a row: enough that sharing pays, and few enough that the first need not wait.
 const ROW: usize = 64;
 
 /// Due tasks of one body type that are run together.
@@ -575,8 +574,8 @@ impl Row {
         self.tasks.front().map(RawTask::whose)
     }
 
-    /// Runs them. To be called until the row is empty: a panic passes through, and leaves those
-    /// that had not been taken out. There is an end to that: each call takes one out at least.
+    /// Runs them. Call it until the row is empty: a panic passes through, and leaves the tasks that
+    /// had not been taken out. Each call takes out at least one.
     pub(crate) fn run(&mut self) {
         let before = self.tasks.len();
         let Some(first) = self.tasks.front() else { return };

@@ -281,7 +281,7 @@ impl Entry {
         self.slot.with_mut(|slot| unsafe { (&raw const (*slot).task).cast::<RawTask>().read() })
     }
 
-    /// The same to a given place, without a copy on the way.
+    /// Moves the task out to a given place, without a copy on the way.
     ///
     /// # Safety
     ///
@@ -289,8 +289,8 @@ impl Entry {
     #[inline]
     pub(crate) unsafe fn take_task_to(&self, to: &mut MaybeUninit<RawTask>) {
         self.assert_won();
-        // SAFETY: the caller won the task and takes it once, so it is there, and nobody else's: `to`
-        // does not overlap it.
+        // SAFETY: the caller won the task and takes it once, so the task is there, and nobody else's:
+        // `to` does not overlap it.
         self.slot.with_mut(|slot| unsafe {
             let task = (&raw const (*slot).task).cast::<RawTask>();
             ptr::copy_nonoverlapping(task, to.as_mut_ptr(), 1);

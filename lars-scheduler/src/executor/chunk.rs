@@ -14,8 +14,8 @@ use crate::base::runs::RunsAt;
 use crate::executor::Runnable;
 use crate::sync::{Arc, AtomicUsize, Ordering};
 
-/// The most tasks of a chunk: so many that what they share costs little, and so few that workers
-/// that have a chunk each still begin about in order.
+/// The most tasks of a chunk: enough that what they share costs little, and few enough that workers
+/// with a chunk each still begin about in order.
 pub(crate) const CHUNK: usize = 64;
 
 /// A task, and when it was due.

@@ -82,9 +82,9 @@ pub(crate) struct Incarnations<A: Actor> {
     /// Panics that children have escalated. They are handled one at a time, so that many at once do
     /// not keep other actors from their turn.
     escalated: VecDeque<Panic>,
-    /// It is to stop behind this many messages.
+    /// Set when the actor was asked to stop: after how many messages, and why.
     stop: Option<(u64, StopReason)>,
-    /// And behind this many of those that are due.
+    /// How many entries of `due` come before the stop as well.
     due_before_stop: usize,
     /// Its children have stopped since it was asked to stop, and the ends that had arrived by then
     /// are counted in `due_before_stop`.

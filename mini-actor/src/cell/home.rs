@@ -24,7 +24,7 @@ use crate::mailbox::spans::{Told, told_here};
 use crate::sync::plain::{AtomicU64, StaticU64};
 use crate::sync::{Arc, Ordering, UnsafeCell, Weak, real_now, relax};
 
-/// Larger messages, in bytes, are passed on by value as seldom as possible.
+/// Messages of more bytes than this are passed on by value as seldom as possible.
 pub(crate) const LARGE: usize = 4096;
 
 /// Whether a sender waits for room, where the policy says that it may.
@@ -151,7 +151,7 @@ pub(crate) struct Cell<M> {
 // cell. Everything else is `Sync` by itself.
 unsafe impl<M: Send> Sync for Cell<M> {}
 
-/// Where a cell comes to stand.
+/// What a new cell is made from.
 pub(crate) struct Origin {
     pub(crate) path: Arc<str>,
     pub(crate) registry: Arc<Registry>,
@@ -189,7 +189,8 @@ impl<M: Send + 'static> Cell<M> {
         cell
     }
 
-    /// Takes a new cell apart that nothing else refers to yet: its life does.
+    /// Drops the life of a new cell that is not used after all. The life refers to the cell, and
+    /// would keep it.
     pub(crate) fn discard(&self) {
         // SAFETY: nobody runs it before it is scheduled, which it is not going to be.
         let life = self.life.with_mut(|place| unsafe { (*place).take() });
@@ -415,8 +416,8 @@ impl<M: Send + 'static> Cell<M> {
     }
 }
 
-/// The bit first: what is signalled after that sets it again. So no signal stays in the lane
-/// unannounced. The bit may be set for an empty lane; the next activation finds that out.
+/// Clears the bit first: a signal that comes after that sets it again. So no signal stays in the
+/// lane unannounced. The bit may be set for an empty lane; the next activation finds that out.
 fn take_signals<M>(mailbox: &Mailbox<M>, lane: &Lane) -> Vec<Signal> {
     mailbox.signals_seen();
     lane.take()

@@ -131,7 +131,7 @@ impl Watch {
         self.left.set(0);
     }
 
-    /// The current call is not held responsible for this time.
+    /// This time does not count for the current call.
     pub(crate) fn forgive(&self, time: Duration) {
         self.now.set(self.now.get() + time);
     }

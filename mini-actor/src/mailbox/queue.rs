@@ -42,9 +42,9 @@
 //! # The first block
 //!
 //! A new mailbox has none, because many actors are spawned and get no message for a long time. Its
-//! position is the one behind the last slot of a block that never was, which is no slot's, and
-//! *bare* says that no thread is appending a block. The sender that clears *bare* gains that right,
-//! the same that the taker of a last slot has. So at most one thread has it at any time:
+//! position is the one behind the last slot of an imaginary block, so it is no slot's, and *bare*
+//! says that no thread is appending a block. The sender that clears *bare* gains the right to
+//! append one, as the taker of a last slot does. So at most one thread has that right at any time:
 //!
 //! > The position is no slot's exactly while *bare* is set or one thread is appending a block.
 //!
@@ -198,8 +198,9 @@ impl Bound {
 }
 
 /// The parts begin [`LINE`] bytes after each other. So the first two words of each, which are those
-/// in constant use, never share a cache line with those of another, wherever the whole begins. It
-/// does not begin a line: memory that is aligned so far takes an allocator much longer.
+/// in constant use, never share a cache line with those of another, wherever the whole begins. The
+/// whole does not begin a line itself: an allocator takes much longer for memory with that
+/// alignment.
 #[repr(C, align(16))]
 pub(crate) struct Mailbox<T> {
     tail: Tail<T>,
@@ -253,8 +254,8 @@ impl<T> Mailbox<T> {
     /// time.
     const KEPT: usize = if Block::<T>::LAYOUT.size() <= KEPT_BYTES { 1 } else { 0 };
 
-    /// How many messages lie before a position. The first position is the one behind a block that
-    /// never was.
+    /// How many messages lie before a position. The first position is the one behind an imaginary
+    /// block.
     const fn count(position: u64) -> u64 {
         position / Block::<T>::LAP * Block::<T>::SLOTS + position % Block::<T>::LAP
             - Block::<T>::SLOTS
@@ -903,7 +904,7 @@ impl<T> Mailbox<T> {
                 if first.is_null() {
                     return None;
                 }
-                // From the position behind a block that never was.
+                // From the position behind the imaginary block.
                 *next = Next { position: next.position + 1, block: first };
             }
             loop {

@@ -218,8 +218,8 @@ impl Builder {
     /// The system does not stop that scheduler. When it is closed, its actors' timers, their
     /// receive timeouts and the time limits of its questions end with the actors. Scheduled
     /// messages stay with the scheduler, whatever the [`close_policy`](Self::close_policy) says.
-    /// They become dead letters when they are due, because their receivers have stopped, and
-    /// periodic sends end then.
+    /// Their receivers have stopped, so they become dead letters when they are due, and periodic
+    /// sends end then.
     ///
     /// Close the system before its scheduler. If the scheduler goes first, the actors run on
     /// without timers: starting one is refused with [`Refusal::Stopped`](crate::Refusal::Stopped).
