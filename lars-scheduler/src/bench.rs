@@ -171,11 +171,9 @@ impl Wheel {
     /// The entry is armed, and in no list.
     unsafe fn retire(&mut self, entry: *mut Entry) {
         Entry::assert_address(entry);
-        // SAFETY: the entry is one of the wheel's own.
-        debug_assert!(
-            unsafe { (*entry).whereabouts() } == Whereabouts::Nowhere,
-            "an entry is retired that is still in a list"
-        );
+        // SAFETY: the entry is one of the wheel's own, which live as long as the wheel.
+        let whereabouts = unsafe { (*entry).whereabouts() };
+        debug_assert_eq!(whereabouts, Whereabouts::Nowhere, "the entry is still in a list");
         // SAFETY: the entry is armed, and nobody else refers to it: no handle was ever made.
         unsafe {
             let taken = (*entry).state.take(|| true, || ());

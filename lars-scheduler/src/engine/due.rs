@@ -40,18 +40,6 @@ impl Detached {
     }
 }
 
-/// For assertions: whether an entry says that it is queued, or that it was given up since.
-///
-/// # Safety
-///
-/// The entry is alive.
-unsafe fn says_queued(entry: *mut Entry) -> bool {
-    Entry::assert_address(entry);
-    // SAFETY: the entry is alive.
-    let now = unsafe { (*entry).whereabouts() };
-    matches!(now, Whereabouts::Queued | Whereabouts::GivenUp)
-}
-
 impl DueList {
     pub(crate) fn new() -> Self {
         Self { first: ptr::null_mut(), last: ptr::null_mut(), len: 0 }
@@ -76,9 +64,14 @@ impl DueList {
         debug_assert!(chain.len > 0, "the chain is empty");
         Entry::assert_address(chain.first);
         Entry::assert_address(chain.last);
-        // SAFETY: the entries of the chain are alive.
+        // (A canceller may have made the driver give one up meanwhile.)
+        let queued = |entry: *mut Entry| {
+            // SAFETY: the entries of the chain are alive.
+            let now = unsafe { (*entry).whereabouts() };
+            matches!(now, Whereabouts::Queued | Whereabouts::GivenUp)
+        };
         debug_assert!(
-            CHECKED || unsafe { says_queued(chain.first) && says_queued(chain.last) },
+            CHECKED || queued(chain.first) && queued(chain.last),
             "an entry is due that does not say that it is queued"
         );
         // SAFETY: the entries of the chain are alive, and only the caller touches their links. What

@@ -289,7 +289,7 @@ impl Entry {
     #[inline]
     pub(crate) unsafe fn take_task_to(&self, to: &mut MaybeUninit<RawTask>) {
         self.assert_won();
-        // SAFETY: the caller won the task and takes it once, so the task is there, and nobody else's:
+        // SAFETY: the caller won the task and takes it once, so it is there, and nobody else's. So
         // `to` does not overlap it.
         self.slot.with_mut(|slot| unsafe {
             let task = (&raw const (*slot).task).cast::<RawTask>();

@@ -30,12 +30,9 @@ impl EntryHandle {
     /// The entry's handle bit is set and stands for this handle; the entry belongs to this core.
     #[inline]
     pub(crate) unsafe fn new(entry: NonNull<Entry>, core: NonNull<Core>) -> Self {
-        // SAFETY: the caller says that the entry's handle bit is set, which keeps it alive.
-        debug_assert!(
-            CHECKED || unsafe { entry.as_ref() }.state.has_handle(),
-            "the handle bit is not set"
-        );
-        Self { entry, core }
+        let handle = Self { entry, core };
+        debug_assert!(CHECKED || handle.entry().state.has_handle(), "the handle bit is not set");
+        handle
     }
 
     /// Gives the handle away as its entry's address; the bit stays set.

@@ -89,10 +89,11 @@ impl Core {
         flags: Flags,
     ) -> AfterPush {
         Entry::assert_address(entry);
-        // SAFETY: the caller found the entry, and nobody else has seen it.
+        // SAFETY: the caller found the entry, and no other thread has seen it.
+        let is_mine = || unsafe { (*entry).state.is_free() && (*entry).deadline() == at };
         debug_assert!(
-            CHECKED || unsafe { (*entry).state.is_free() && (*entry).deadline() == at },
-            "the entry is published already, or has another deadline"
+            CHECKED || is_mine(),
+            "the entry has been published already, or has another deadline"
         );
         let due = Deadline { at, immediate: flags.is_immediate() };
         let lanes = &self.arena.lanes;

@@ -190,7 +190,8 @@ impl Wheel {
         if tick <= self.reached {
             // SAFETY: the entry is alive and in no list, and nobody but the caller touches its
             // links.
-            return unsafe { self.push_due(entry) };
+            unsafe { self.lists.push_back(DUE, entry) };
+            return 0;
         }
         // SAFETY: the entry is alive and in no list, and nobody but the caller touches its links.
         let number = unsafe { self.insert_below(self.levels.len() - 1, entry, tick) };
@@ -234,20 +235,6 @@ impl Wheel {
         // SAFETY: the entry is alive and in no list, and nobody but the caller touches its links.
         unsafe { self.lists.push_back(list, entry) };
         number
-    }
-
-    /// Appends an entry to the list of due ones. Returns by which tick the wheel has to be visited:
-    /// at once.
-    ///
-    /// # Safety
-    ///
-    /// The entry is alive and in no list, and nobody but the caller touches its links. It stays
-    /// alive while it is in the wheel.
-    #[inline]
-    unsafe fn push_due(&mut self, entry: *mut Entry) -> u64 {
-        // SAFETY: the entry is alive, the caller's, and in no list.
-        unsafe { self.lists.push_back(DUE, entry) };
-        0
     }
 
     /// Puts an entry where it belongs that waits for its tick, or for none. Returns by which tick
