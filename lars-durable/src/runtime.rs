@@ -292,7 +292,7 @@ impl Shared {
     /// An actor lives in `bucket` from now on, because of a run of this epoch.
     #[cfg(feature = "actors")]
     pub(crate) fn moved_in(&self, bucket: BucketNo, epoch: u32) {
-        // A node that has ended does not care; neither here nor below.
+        // A node that has ended needs no answer, here or below.
         let _ = self.push(Input::MovedIn { bucket, epoch });
     }
 

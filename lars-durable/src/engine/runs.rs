@@ -435,7 +435,8 @@ impl Node {
             Ok(committed) => committed,
             Err(error) => {
                 tracing::warn!(target: "lars_durable", %error, "the runner's batch is repeated");
-                // But for sweeps, which may be what took too long; the next one looks again.
+                // Sweeps are not repeated: they may be what took too long, and the next one looks
+                // again.
                 let sweeps = |asked: &Asked| matches!(asked, Asked::Load(it) if it.sweeps());
                 self.runs.sent.retain(|(_, asked)| !sweeps(asked));
                 return;

@@ -29,7 +29,7 @@ impl Lanes {
     ) -> io::Result<Self> {
         let hear = Arc::clone(shared);
         let hear = move |ring| {
-            // A node that has ended does not care.
+            // A node that has ended needs no answer.
             let _ = hear.push(match ring {
                 Ring::Near(timers) => Input::Near(timers),
                 Ring::Free => Input::Free,

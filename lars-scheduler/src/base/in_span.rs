@@ -95,7 +95,7 @@ impl CapturedSpan {
         };
         let entered = contain(enter).is_ok();
         if !entered {
-            // The subscriber may believe that it was.
+            // The subscriber panicked, and may believe that the span was entered.
             self.end();
         }
         entered

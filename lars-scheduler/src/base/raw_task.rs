@@ -18,6 +18,7 @@ use std::mem::{self, ManuallyDrop, MaybeUninit};
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::ptr;
 
+use crate::base::debug::debug_fields;
 use crate::base::identity::{Label, TaskIdentity};
 
 /// The body of a task. It is run, cancelled or lost: exactly one of the three, once.
@@ -532,11 +533,7 @@ impl Drop for RawTask {
     }
 }
 
-impl fmt::Debug for RawTask {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("RawTask")
-    }
-}
+debug_fields!(|_it: RawTask|);
 
 /// The most tasks of a row: enough that sharing pays, and few enough that the first need not wait.
 const ROW: usize = 64;

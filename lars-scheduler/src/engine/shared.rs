@@ -1,6 +1,5 @@
 //! What the calling side and the timer side have in common, and how long it lives.
 
-use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
 
@@ -8,6 +7,7 @@ use crossbeam_utils::CachePadded;
 
 use crate::base::clock::Clock;
 use crate::base::deadline::Deadline;
+use crate::base::debug::debug_fields;
 use crate::base::error::Refusal;
 use crate::base::panics::Reporter;
 use crate::base::tick::Tick;
@@ -219,11 +219,7 @@ impl Tally {
     }
 }
 
-impl fmt::Debug for Core {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Core").field("tick", &self.tick).finish_non_exhaustive()
-    }
-}
+debug_fields!(|it: Core| tick: it.tick);
 
 /// A counted share of the core, with what only scheduling and firing need. When the last one is
 /// dropped, it orphans the entries that cancellables still refer to. Then those keep the core
@@ -270,11 +266,7 @@ fn pool_of_tasks<'a>(default: &'a DefaultExecutor, own: &'a Pool) -> &'a Pool {
     }
 }
 
-impl fmt::Debug for Live {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.core.fmt(f)
-    }
-}
+debug_fields!(|it: Live| core: **it.core);
 
 impl Deref for Live {
     type Target = Core;

@@ -29,11 +29,10 @@
 mod bitmap;
 mod list;
 
-use std::fmt;
-
 use self::bitmap::Bitmap;
 use self::list::Lists;
 use crate::base::deadline::Deadline;
+use crate::base::debug::debug_fields;
 use crate::base::tick::{NEVER, Tick};
 use crate::engine::due::{Detached, DueList};
 use crate::engine::entry::{Entry, Whereabouts, prefetch};
@@ -696,14 +695,7 @@ fn shift_left(value: u64, shift: u32) -> u64 {
     if value.leading_zeros() < shift { u64::MAX } else { value << shift }
 }
 
-impl fmt::Debug for Wheel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Wheel")
-            .field("reached", &self.reached)
-            .field("levels", &self.levels.len())
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(|it: Wheel| reached: it.reached, levels: it.levels.len());
 
 #[cfg(all(test, not(lars_loom)))]
 mod tests;

@@ -57,7 +57,7 @@ pub(crate) fn light_fence() {
 #[must_use]
 pub(crate) fn heavy_fence() -> bool {
     if by_kernel() {
-        // Its own side included.
+        // The caller's own thread included.
         kernel::fence_all_threads()
     } else {
         fence(Ordering::SeqCst);

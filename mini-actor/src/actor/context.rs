@@ -435,8 +435,8 @@ impl<A: Actor> Context<A> {
     /// and before those in the mailbox.
     pub fn unstash_all(&mut self) {
         if let Some(stash) = &mut self.stash {
-            // Those that were to be received next already come after those that are put back now:
-            // they were received, and stashed, later.
+            // Messages that were unstashed before come behind these: they were received, and
+            // stashed, later.
             while let Some(message) = stash.aside.pop_back() {
                 stash.unstashed.push_front(message);
             }

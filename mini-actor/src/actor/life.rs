@@ -166,8 +166,8 @@ impl<A: Actor> Incarnations<A> {
                 });
                 self.call(cell, A::started);
             }
-            // Only a panic would lead here, and an actor that can be created only once is not
-            // restarted.
+            // An actor that can be created only once is not restarted; this is reached only after a
+            // panic.
             Ok(None) => self.end(cell, StopReason::Panicked),
             Err(message) => {
                 let panic = Panic { path: Arc::clone(&cell.path), message };
@@ -309,7 +309,7 @@ impl<A: Actor> Incarnations<A> {
             Signal::ChildGone(id) => self.child_gone(cell, id),
             Signal::ChildFailed(panic) => match self.phase {
                 Phase::Alive | Phase::Draining { .. } => self.escalated.push_back(panic),
-                // It fails anyway.
+                // This actor is failing or ending already.
                 _ => {}
             },
             Signal::Revive(number) => {
@@ -408,7 +408,7 @@ impl<A: Actor> Incarnations<A> {
             self_report(cell, contain(|| drop(actor)));
         }
         if self.ctx.stopping {
-            // It would rather not.
+            // It called `Context::stop`, so it is not restarted.
             self.end(cell, StopReason::Itself);
             return;
         }

@@ -347,7 +347,7 @@ impl<M: Send + 'static> Cell<M> {
         mut messages: impl Iterator<Item = M>,
     ) {
         if self.mailbox.has_spans() {
-            // Each in the span of its own.
+            // Each message has a span of its own.
             for message in messages.take(left) {
                 self.deliver(message);
             }
@@ -357,10 +357,10 @@ impl<M: Send + 'static> Cell<M> {
             match self.mailbox.send_some(left, &mut messages) {
                 Ok((sent, what)) => {
                     left -= sent;
-                    // Not for each: it is counted as scheduled from the first on.
+                    // Once is enough: after the first message the actor counts as scheduled.
                     self.see_to(what);
                 }
-                // By the policy.
+                // One by one, by the policy of the mailbox.
                 Err(Refused::Closed | Refused::Full) => {
                     let Some(message) = messages.next() else { return };
                     left -= 1;

@@ -567,7 +567,7 @@ impl Reports for Registry {
         self.slow_receives.fetch_add(1, Ordering::Relaxed);
         let at_hand = turns.last().map(|turn| turn.actor).zip(last.cloned());
         let calls: u64 = turns.iter().map(|turn| u64::from(turn.calls)).sum();
-        // Those in question: an actor that nothing called was not slow, unless there is no other.
+        // The actors in question: those that were called. If none was, all of them.
         let called = |turn: &&Note| calls == 0 || turn.calls > 0;
         let mut wanted: HashSet<u64> = turns.iter().filter(called).map(|turn| turn.actor).collect();
         let mut paths = HashMap::new();

@@ -167,7 +167,7 @@ impl Watch {
         if let Some(reports) = reports.upgrade() {
             reports.slow(took, &turns, last);
         }
-        // The report itself is nobody's.
+        // The time of the report itself counts for no actor.
         self.now.set(real_now());
     }
 }

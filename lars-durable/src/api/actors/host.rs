@@ -357,7 +357,7 @@ impl<A: DurableActor> Host<A> {
         drop(state);
         self.watch(home, &actor);
         if self.is_vacated(place.bucket, epoch) {
-            // Meanwhile.
+            // The bucket was lost while the actor was spawned.
             self.send_away(home, epoch, true);
         }
     }

@@ -85,7 +85,7 @@ impl Place {
         answer: Result<Option<TimerId>, Error>,
     ) {
         let answer = answer.map(|ended| {
-            // While nothing of this key is received.
+            // Before the lock: until the call is over, nothing of this key is received.
             (self.drop_ended)(&Decision { key: key.clone(), arrivals, ended });
         });
         let mut ledger = self.ledger.lock();
