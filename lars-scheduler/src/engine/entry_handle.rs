@@ -141,6 +141,7 @@ impl EntryHandle {
             CHECKED || entry.state.home() == (wheel.lane().number(), true),
             "the wheel is another lane's"
         );
+        debug_assert!(CHECKED || wheel.lane().gate().has_owner(), "the owner is outside");
         if entry.whereabouts() != Whereabouts::Linked {
             return (entry.state.cancel(), false);
         }

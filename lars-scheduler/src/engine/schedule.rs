@@ -212,7 +212,7 @@ impl Core {
     /// The caller owns the lane and is behind its gate; `inner` is the wheel.
     #[inline(never)]
     unsafe fn collect(&self, own: OwnLane<'_>, wheel: &LaneWheel, inner: &mut Wheel) {
-        debug_assert!(own.is_owner());
+        assert_inside(own, wheel);
         for _ in 0..COLLECT {
             // SAFETY: the caller is behind the gate.
             let Some(entry) = (unsafe { wheel.next_cancelled() }) else { return };
@@ -242,7 +242,7 @@ impl Core {
         wheel: &LaneWheel,
         inner: &mut Wheel,
     ) -> bool {
-        debug_assert!(own.is_owner());
+        assert_inside(own, wheel);
         // SAFETY: the caller is behind the gate, and so the only consumer of the lane's intake.
         if unsafe { wheel.intake.is_empty() } {
             return true;
@@ -290,4 +290,13 @@ impl Core {
             }
         }
     }
+}
+
+/// In debug builds, panics unless the calling thread owns the lane of this wheel and is behind its
+/// gate. (The gate is not looked at in models, where each look is one step more.)
+#[inline]
+fn assert_inside(own: OwnLane<'_>, wheel: &LaneWheel) {
+    debug_assert!(std::ptr::eq(own.lane, wheel.lane()), "the wheel is another lane's");
+    debug_assert!(own.is_owner(), "guests have no wheel");
+    debug_assert!(CHECKED || own.lane.gate().has_owner(), "the owner is outside of the gate");
 }

@@ -49,7 +49,7 @@ impl<T> Parcel<T> for T {
     #[inline]
     unsafe fn unpack(self, place: *mut T) {
         assert_place(place);
-        // SAFETY: the caller says that it can be written.
+        // SAFETY: the place can be written, and holds nothing that has to be dropped.
         unsafe { place.write(self) };
     }
 }
@@ -151,7 +151,7 @@ impl<T> Slot<T> {
     #[inline]
     pub(super) unsafe fn take<R>(slot: *const Self, read: impl FnOnce(*mut T) -> R) -> Found<R> {
         assert_place(slot);
-        // SAFETY: the caller says that the block is there.
+        // SAFETY: the slot is in a block that has not been freed, and its only reader frees it.
         let slot = unsafe { &*slot };
         // Acquire: the value comes with it.
         let found = match slot.state.load(Ordering::Acquire) {

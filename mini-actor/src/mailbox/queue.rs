@@ -391,12 +391,12 @@ impl<T> Mailbox<T> {
             // SAFETY: the slots that were taken lie behind each other in one block.
             let slot = unsafe { first.add(number) };
             match messages.next() {
-                // SAFETY: taken above, and nothing has been put in. The block is there until its
-                // last slot has been read, and so until this loop has put something into the last
-                // one.
+                // SAFETY: the slot was taken above, and nothing has been put in. The block is there
+                // until its last slot has been read, and so until this loop has put something into
+                // the last one.
                 Some(message) => unsafe { Slot::fill(slot, message) },
                 // The slot must not be left empty, or the actor would wait for it forever.
-                // SAFETY: taken above, and nothing has been put in.
+                // SAFETY: the slot was taken above, and nothing has been put in.
                 None => unsafe { Slot::leave_void(slot) },
             }
         }
@@ -419,15 +419,15 @@ impl<T> Mailbox<T> {
         match catch_unwind(AssertUnwindSafe(|| make(given))) {
             Ok(message) => {
                 if let (Some(spans), Some(span)) = (&self.middle.spans, told.take()) {
-                    // SAFETY: taken above, and nothing has been put in.
+                    // SAFETY: the slot was taken above, and nothing has been put in.
                     spans.enter(unsafe { Slot::address(slot) }, span);
                 }
-                // SAFETY: taken above, and nothing has been put in.
+                // SAFETY: the slot was taken above, and nothing has been put in.
                 unsafe { Slot::fill(slot, message) };
                 Ok(sent)
             }
             Err(payload) => {
-                // SAFETY: taken above, and nothing has been put in.
+                // SAFETY: the slot was taken above, and nothing has been put in.
                 unsafe { Slot::leave_void(slot) };
                 Err(Unsent::Panicked(sent, payload))
             }
@@ -1083,10 +1083,10 @@ impl<T> Drop for Mailbox<T> {
             // SAFETY: a message is there until it is dropped, once.
             guard("the destructor of a message", || unsafe { message.drop_in_place() });
         };
-        // SAFETY: nobody else is left.
+        // SAFETY: `&mut self`: nobody else uses the mailbox.
         while let Some(()) = unsafe { self.take_with(None, drop_one) } {}
         self.head.next.with_mut(|next| {
-            // SAFETY: nobody else is left.
+            // SAFETY: `&mut self`: nobody else uses the head.
             let last = unsafe { (*next).block };
             if !last.is_null() {
                 // SAFETY: the last block, without unread slots; nobody else is left.
