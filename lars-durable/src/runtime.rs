@@ -87,7 +87,7 @@ pub(crate) type Handlers = Arc<[Box<dyn RunHandler>]>;
 pub(crate) struct Run {
     pub(crate) launch: Launch,
     pub(crate) ending: Ending,
-    /// Under which it was launched.
+    /// The lease under which it was launched.
     pub(crate) lease: Lease,
     pub(crate) shared: Arc<Shared>,
 }
@@ -103,7 +103,7 @@ pub(crate) struct Shared {
     counts: Mutex<Counts>,
     /// The node's name for people.
     name: String,
-    /// Of each handler.
+    /// The lateness of each handler's runs.
     lateness: Vec<Lateness>,
     /// What turns the engine, if no thread does.
     #[cfg(feature = "test-kit")]
@@ -212,7 +212,7 @@ impl Runtime {
         Ok(Self { shared, scheduler: None, thread: None, turner: Some((turner, handlers)) })
     }
 
-    /// As if the process had died: nothing is recorded any more.
+    /// Ends the node as if the process had died: nothing is recorded any more.
     #[cfg(feature = "test-kit")]
     pub(crate) fn kill(&mut self) {
         let Some((turner, _handlers)) = self.turner.take() else { return };
@@ -289,10 +289,10 @@ impl Shared {
         back
     }
 
-    /// Somebody lives in `bucket` from now on, because of a run of this epoch.
+    /// An actor lives in `bucket` from now on, because of a run of this epoch.
     #[cfg(feature = "actors")]
     pub(crate) fn moved_in(&self, bucket: BucketNo, epoch: u32) {
-        // A node that has ended does not care; neither here nor below.
+        // A node that has ended needs no answer, here or below.
         let _ = self.push(Input::MovedIn { bucket, epoch });
     }
 

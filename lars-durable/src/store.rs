@@ -75,7 +75,7 @@ impl Backend {
     }
 }
 
-/// What nodes tell each other. All of it may be lost; then it is found out later.
+/// What nodes tell each other. Any of it may be lost; then the nodes find out later.
 #[cfg(feature = "postgres")]
 #[derive(Debug)]
 pub(crate) enum Ring {
@@ -142,10 +142,10 @@ pub(crate) enum Request {
 pub(crate) enum Keep {
     /// A new node. Repeating it changes nothing.
     Join { node: NodeId, serves: bool },
-    /// The node lives, and says this of itself to people, as JSON; and what it has to know of the
-    /// others.
+    /// The node is alive, and reports this about itself, as JSON for people. The reply says what it
+    /// has to know of the others.
     Renew { node: NodeId, report: Option<Arc<str>> },
-    /// Buries nodes that were seen dead with this many renewals, and takes buckets without an
+    /// Removes nodes that were seen dead with this many renewals, and takes buckets without an
     /// owner.
     Claim { node: NodeId, dead: Vec<(NodeId, u64)>, buckets: Vec<BucketNo> },
     /// Gives buckets back.
@@ -240,7 +240,7 @@ pub(crate) enum Written {
     Scheduled(Vec<Placed>),
     /// The whole batch was refused, because this key is taken.
     KeyTaken(String),
-    /// It was carried out before, and what it did then is not known any more.
+    /// It was carried out before, and its result is not known any more.
     Unsure,
     /// No run of it starts any more.
     Prevented {

@@ -8,8 +8,8 @@ use std::time::Duration;
 use crate::base::identity::Label;
 use crate::base::raw_task::RawTask;
 use crate::base::tick::Tick;
-use crate::engine::entry::Entry;
 use crate::engine::entry::state::{Arm, Flags, Take};
+use crate::engine::entry::{Entry, Whereabouts};
 use crate::engine::intake::{Intake as Queue, Pop};
 use crate::engine::wheel::{Advance, Wheel as Inner};
 use crate::sync::{AtomicBool, Ordering};
@@ -123,6 +123,7 @@ impl Wheel {
     ///
     /// The timer of this number is in the wheel, due or not.
     pub unsafe fn remove(&mut self, number: usize) {
+        debug_assert!(number < self.entries.len(), "there is no timer {number}");
         // SAFETY: the wheel numbers its own entries, so this one is in the allocation. It is in the
         // wheel, due or not.
         unsafe {
@@ -169,6 +170,10 @@ impl Wheel {
     ///
     /// The entry is armed, and in no list.
     unsafe fn retire(&mut self, entry: *mut Entry) {
+        Entry::assert_address(entry);
+        // SAFETY: the entry is one of the wheel's own, which live as long as the wheel.
+        let whereabouts = unsafe { (*entry).whereabouts() };
+        debug_assert_eq!(whereabouts, Whereabouts::Nowhere, "the entry is still in a list");
         // SAFETY: the entry is armed, and nobody else refers to it: no handle was ever made.
         unsafe {
             let taken = (*entry).state.take(|| true, || ());

@@ -140,7 +140,7 @@ pub struct Runnable {
     task: Exclusive<Option<RawTask>>,
     /// When it was due, if there is a reporter.
     due: u64,
-    /// And when it was handed to its executor.
+    /// When it was handed to its executor.
     handed_over: u64,
     reporter: Option<Arc<Reporter>>,
 }

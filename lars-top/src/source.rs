@@ -15,7 +15,7 @@ pub(crate) const EVERY: Duration = Duration::from_millis(500);
 pub enum News {
     /// A snapshot.
     Snapshot(Box<Snapshot>),
-    /// There are none at the moment, and why.
+    /// There is no snapshot at the moment, for this reason.
     Trouble(String),
 }
 

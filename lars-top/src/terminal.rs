@@ -151,7 +151,7 @@ fn check_terminal() -> io::Result<()> {
     if stdout().is_terminal() && io::stdin().is_terminal() {
         return Ok(());
     }
-    Err(io::Error::other("the view needs a terminal, and the standard input or output is none"))
+    Err(io::Error::other("the view needs a terminal, but standard input or output is not one"))
 }
 
 pub(crate) fn run<V: View>(

@@ -13,7 +13,7 @@
 //!   [`Timers::pending`]; [`Builder::on_slow`], [`Builder::on_panic`], [`Builder::on_dead_letter`],
 //!   [`Builder::on_thread_start`], [`Builder::capture_spans`].
 #![cfg_attr(docsrs, feature(doc_cfg))]
-// The folders stand in the order in which they may use each other: downwards never.
+// In dependency order: a folder uses only those above it.
 
 mod sync;
 

@@ -82,12 +82,14 @@ mod real {
 
     pub(crate) use std::alloc::{alloc, dealloc};
 
-    /// Makes a cell of memory, with nothing in it; which is nothing to do.
+    /// Makes a cell of memory, with nothing in it. There is nothing to write.
     ///
     /// # Safety
     ///
     /// The memory can be written, and nobody else has it.
-    pub(crate) unsafe fn write_uninit<T>(_: *mut UnsafeCell<MaybeUninit<T>>) {}
+    pub(crate) unsafe fn write_uninit<T>(cell: *mut UnsafeCell<MaybeUninit<T>>) {
+        debug_assert!(!cell.is_null() && cell.is_aligned(), "{cell:p} is no cell's address");
+    }
 
     /// Lets a model fail if another thread may still look at these.
     pub(crate) fn nobody_looks_at<T>(_: &mut AtomicPtr<T>, _: &mut AtomicUsize) {}
@@ -120,6 +122,7 @@ mod model {
     ///
     /// The memory can be written, and nobody else has it.
     pub(crate) unsafe fn write_uninit<T>(cell: *mut UnsafeCell<MaybeUninit<T>>) {
+        debug_assert!(!cell.is_null() && cell.is_aligned(), "{cell:p} is no cell's address");
         // SAFETY: the memory can be written, and nobody but the caller has it.
         unsafe { cell.write(UnsafeCell::new(MaybeUninit::uninit())) };
     }
@@ -132,7 +135,7 @@ mod model {
     }
 }
 
-/// Whether a checker looks at every step, so that what could be many should be few.
+/// Whether a model checker looks at every step, so that sizes should be small.
 pub(crate) const CHECKED: bool = cfg!(any(lars_loom, lars_shuttle));
 
 /// The monotonic time, for waits with a limit.
@@ -149,8 +152,9 @@ pub(crate) fn yield_now() {
     thread::yield_now();
 }
 
-/// A worker goes round once more, perhaps because of a sender that is halfway. Only a scheduler of
-/// turns by priority would never let that sender have one; a system's takes turns by itself.
+/// A worker goes round once more, perhaps because of a sender that is halfway. A checker that
+/// schedules by strict priority might never let that sender run; an operating system does so by
+/// itself.
 #[inline(always)]
 pub(crate) fn round_again() {
     #[cfg(lars_shuttle)]

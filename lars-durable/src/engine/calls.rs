@@ -260,7 +260,7 @@ impl Node {
 }
 
 impl Call {
-    /// What it counts in a batch.
+    /// How much it counts in a batch.
     fn weight(&self) -> usize {
         if let Write::Schedule(timers) = &self.write { timers.len().max(1) } else { 1 }
     }
@@ -279,7 +279,7 @@ impl Ids {
         self.0.iter().map(|block| usize::try_from(block.end - block.start).unwrap_or(0)).sum()
     }
 
-    /// The caller has made sure that one is left.
+    /// Draws an identity. The caller has made sure that one is left.
     fn draw(&mut self) -> TimerId {
         while let Some(block) = self.0.front_mut() {
             if let Some(id) = block.next() {

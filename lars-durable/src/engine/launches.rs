@@ -9,7 +9,7 @@ use crate::model::{Fence, Finish, Finished, Next, Row, Series, Then, TimerId};
 use crate::sync::Arc;
 use crate::time::{Mono, Timestamp, micros};
 
-/// What is kept of a run that acknowledged itself, and did not.
+/// The error of a run that asked for the statement that acknowledges it, and was not acknowledged.
 const UNCOMMITTED: &str = "the transaction that acknowledges it was not committed";
 
 impl Node {

@@ -214,7 +214,7 @@ impl Node {
         }
     }
 
-    /// In which something runs, or somebody lives.
+    /// Buckets in which something runs, or an actor lives.
     fn busy_buckets(&self) -> BTreeSet<BucketNo> {
         #[cfg_attr(not(feature = "actors"), expect(unused_mut))]
         let mut busy = self.runs.buckets();

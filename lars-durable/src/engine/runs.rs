@@ -76,7 +76,7 @@ pub(super) struct Runs {
     sent: Vec<(Request, Asked)>,
     /// Due, and waiting to be started: by handler, in the order of (due, id).
     ready: Vec<BTreeMap<Key, Resident>>,
-    /// Due, with nobody here to run them.
+    /// Due, and without a handler on this node.
     unknown: Vec<(Key, Resident)>,
     /// Started by an owner that died: one at a time.
     quarantine: BTreeMap<Key, Resident>,
@@ -155,13 +155,13 @@ impl Runs {
         }
     }
 
-    /// All that is here and not resident.
+    /// How many timers are here and not resident.
     pub(super) fn len(&self) -> usize {
         let ready: usize = self.ready.iter().map(BTreeMap::len).sum();
         ready + self.unknown.len() + self.quarantine.len() + self.runs.len()
     }
 
-    /// Nothing runs, and nothing waits to be recorded.
+    /// Whether nothing runs, and nothing waits to be recorded.
     pub(super) fn is_idle(&self) -> bool {
         self.runs.is_empty()
             && self.finishes.is_empty()
@@ -180,7 +180,7 @@ impl Runs {
         }
     }
 
-    /// In which something runs.
+    /// Buckets in which something runs.
     pub(super) fn buckets(&self) -> BTreeSet<BucketNo> {
         self.runs.values().map(|run| run.resident.bucket).collect()
     }
@@ -435,7 +435,8 @@ impl Node {
             Ok(committed) => committed,
             Err(error) => {
                 tracing::warn!(target: "lars_durable", %error, "the runner's batch is repeated");
-                // But for sweeps, which may be what took too long; the next one looks again.
+                // Sweeps are not repeated: they may be what took too long, and the next one looks
+                // again.
                 let sweeps = |asked: &Asked| matches!(asked, Asked::Load(it) if it.sweeps());
                 self.runs.sent.retain(|(_, asked)| !sweeps(asked));
                 return;

@@ -15,12 +15,12 @@ struct Tenancy {
     living: usize,
     /// The epoch of the last one that came.
     epoch: u32,
-    /// They know that they have to go, and whether at once.
+    /// Whether they were told to go, and if so, whether at once.
     told: Option<bool>,
 }
 
 impl Tenants {
-    /// In which somebody lives.
+    /// Buckets in which an actor lives.
     pub(super) fn buckets(&self) -> impl Iterator<Item = BucketNo> {
         self.0.keys().copied()
     }
@@ -35,7 +35,7 @@ impl Tenants {
 }
 
 impl Node {
-    /// Somebody lives in `bucket` from now on, because of a run of this epoch.
+    /// An actor lives in `bucket` from now on, because of a run of this epoch.
     pub(crate) fn moved_in(&mut self, bucket: BucketNo, epoch: u32) {
         let none = Tenancy { living: 0, epoch, told: None };
         let tenancy = self.tenants.0.entry(bucket).or_insert(none);
@@ -45,7 +45,7 @@ impl Node {
         }
     }
 
-    /// Somebody who lived there has gone.
+    /// An actor that lived there has gone.
     pub(crate) fn moved_out(&mut self, bucket: BucketNo) {
         if let Some(tenancy) = self.tenants.0.get_mut(&bucket) {
             tenancy.living -= 1;
@@ -60,7 +60,7 @@ impl Node {
         }
     }
 
-    /// The lease ends by itself.
+    /// When the tenants have to go if the lease is not renewed.
     pub(super) fn next_vacate(&self) -> Mono {
         let waits = self.tenants.0.values().any(|tenancy| tenancy.told.is_none());
         if waits { self.lease.valid_until } else { Mono::NEVER }

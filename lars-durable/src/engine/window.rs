@@ -378,7 +378,7 @@ impl Node {
                 let then = Then::GiveBack { after: PUT_OFF.0 };
                 self.runs.finishes.push_back(Finish { id: row.id, fence, then });
             }
-            // Its owner died of it, or with it.
+            // Its owner died while it ran, perhaps because of it.
             Some(_) => self.runs.quarantine(key, resident),
             None => self.wait_for(key, resident),
         }

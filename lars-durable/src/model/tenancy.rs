@@ -1,5 +1,5 @@
-//! Who may live where: the decisions of the host of a kind of actors, alone, so that the simulation
-//! makes the same ones.
+//! Who may live where: the decisions of the host of a kind of actors. They stand alone, so that the
+//! simulation can use them.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ pub(crate) struct Vacated(HashMap<BucketNo, u32>);
 /// A living actor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Tenant {
-    /// In which its bucket was owned when it was made.
+    /// The epoch in which its bucket was owned when it was made.
     pub(crate) epoch: u32,
     /// It gets nothing any more, and its successor is made when it has gone.
     pub(crate) leaving: bool,
@@ -25,7 +25,8 @@ pub(crate) enum Next {
     Wait,
     Make,
     Send,
-    /// It has to go first, at once: in between, the bucket may have been another node's.
+    /// The actor that lives there has to go first, at once: in between, the bucket may have been
+    /// another node's.
     Kill,
 }
 

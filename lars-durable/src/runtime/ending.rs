@@ -47,7 +47,7 @@ impl Ending {
             if self.acknowledged.load(Ordering::Relaxed) {
                 let _ = shared.push(Input::Acknowledged { id, fence });
             }
-            // A node that has ended does not care.
+            // A node that has ended needs no report.
             let _ = shared.push(Input::Ended { id, fence, end });
         }
     }

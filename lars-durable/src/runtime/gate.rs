@@ -8,7 +8,7 @@ use crate::time::{Clock, Mono, MonoClock, Timestamp};
 pub(crate) struct Gate {
     clock: MonoClock,
     store_clock: StoreClock,
-    /// That of the node's present life.
+    /// The lease of the node's present life.
     lease: Mutex<Lease>,
     closed: AtomicBool,
 }
@@ -61,7 +61,7 @@ impl Gate {
         Self { clock, store_clock, lease, closed: AtomicBool::new(false) }
     }
 
-    /// What is launched now keeps this.
+    /// The lease for a run that is launched now.
     pub(super) fn lease(&self) -> Lease {
         self.lease.lock().clone()
     }
@@ -113,7 +113,7 @@ impl Gate {
         }
     }
 
-    /// `deleted` are the rows of handlers that run at most once: nobody else can run them.
+    /// A row is `deleted` if its handler runs at most once: nobody else can run it.
     pub(super) fn opens(&self, deadline: Timestamp, deleted: bool, lease: &Lease) -> bool {
         self.store_now() >= deadline
             && (deleted || !self.closed.load(Ordering::Relaxed) && lease.is_valid(self.now()))

@@ -29,7 +29,7 @@ impl Lanes {
     ) -> io::Result<Self> {
         let hear = Arc::clone(shared);
         let hear = move |ring| {
-            // A node that has ended does not care.
+            // A node that has ended needs no answer.
             let _ = hear.push(match ring {
                 Ring::Near(timers) => Input::Near(timers),
                 Ring::Free => Input::Free,
@@ -56,7 +56,7 @@ impl Lanes {
     }
 
     pub(super) fn look(&self, then: LookThen) {
-        // As above.
+        // This thread, too, ends only when this side is gone.
         let _ = self.looker.send(then);
     }
 

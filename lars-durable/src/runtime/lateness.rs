@@ -11,7 +11,7 @@ const SPAN: i64 = 30_000_000;
 /// What is later than this counts as this: microseconds.
 const LATEST: u64 = 24 * 3_600_000_000;
 
-/// Of the runs of one handler.
+/// How late the runs of one handler began.
 pub(crate) struct Lateness(Mutex<Spans>);
 
 struct Spans {

@@ -56,7 +56,7 @@ impl Turner {
         }
     }
 
-    /// As if the process had died.
+    /// Ends the node as if its process had died.
     pub(super) fn kill(&self) {
         let turning = self.turning.lock().take();
         if let Some(Turning { alarm: Some(alarm), .. }) = &turning {
@@ -71,7 +71,7 @@ impl Shared {
     }
 }
 
-/// Nothing turns it yet, or a thread does.
+/// No turner: nothing turns the engine yet, or a thread does.
 pub(super) fn nobody() -> Mutex<Weak<Turner>> {
     Mutex::new(Weak::new())
 }

@@ -52,7 +52,7 @@ impl Handle {
         &self,
         batch: impl IntoIterator<Item = (Duration, T)>,
     ) -> Result<Vec<Cancellable>, Refused<T>> {
-        // First the caller's code, to its end: what follows calls none.
+        // Runs the caller's iterator to its end first: what follows calls no foreign code.
         let batch: Vec<(Duration, T)> = batch.into_iter().collect();
         match self.core().admit(batch.len(), true) {
             Ok(()) if batch.is_empty() => Ok(Vec::new()),

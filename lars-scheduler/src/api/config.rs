@@ -311,8 +311,8 @@ impl Builder {
     /// thread that is. The runs of a repeat have the span of the call that scheduled it. So do the
     /// tasks of a [`Worker`](crate::worker::Worker), and the closures of the other systems.
     ///
-    /// Futures have spans of their own (`tracing::Instrument`). Actors receive messages outside any
-    /// span, even if the send was scheduled in one.
+    /// Futures have spans of their own (`tracing::Instrument`). Actors receive messages in spans
+    /// only if their system captures spans itself.
     ///
     /// With this on, each task is boxed with its span, and [`TaskBody::run_due`] is not used: tasks
     /// run one by one.

@@ -151,7 +151,7 @@ impl TimerDriver {
         let at_once = core.clock.instant(now);
         let mut turning = self.turned.begin()?;
         if core.stop.is_resolved() {
-            // The word says that nobody comes any more, to late producers as well, and keeps on.
+            // The sleep word keeps telling producers, late ones too, that the driver has stopped.
             return None;
         }
         core.sleep.announce_awake();

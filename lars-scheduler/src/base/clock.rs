@@ -169,8 +169,8 @@ fn monotonic(_origin: Option<Instant>) -> u64 {
     read(libc::CLOCK_MONOTONIC)
 }
 
-/// The same clock at the kernel's last tick: a look at memory that the kernel shares, and not at a
-/// counter.
+/// What that clock showed at the kernel's last tick. Read from memory that the kernel shares, and
+/// not from a counter.
 #[cfg(all(target_os = "linux", not(any(lars_loom, lars_shuttle))))]
 #[inline]
 fn coarse(_origin: Option<Instant>) -> u64 {

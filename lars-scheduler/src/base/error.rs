@@ -221,7 +221,7 @@ impl<T> ScheduleError<T> {
         (self.refusal, self.task.into_inner())
     }
 
-    /// The same error with something else in the place of the task.
+    /// This error with something else in place of the task.
     pub fn map<U>(self, f: impl FnOnce(T) -> U) -> ScheduleError<U> {
         ScheduleError::new(self.refusal, f(self.task.into_inner()))
     }

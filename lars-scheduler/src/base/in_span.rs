@@ -65,7 +65,7 @@ impl CapturedSpan {
         Self(contain(Span::current).ok().filter(|span| !span.is_none()))
     }
 
-    /// The same for those who need nothing if it is in none.
+    /// The span that the calling thread is in; `None` if it is in none.
     pub fn current() -> Option<Self> {
         let here = Self::here();
         here.0.is_some().then_some(here)
@@ -95,7 +95,7 @@ impl CapturedSpan {
         };
         let entered = contain(enter).is_ok();
         if !entered {
-            // The subscriber may believe that it was.
+            // The subscriber panicked, and may believe that the span was entered.
             self.end();
         }
         entered

@@ -18,6 +18,7 @@ use std::mem::{self, ManuallyDrop, MaybeUninit};
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::ptr;
 
+use crate::base::debug::debug_fields;
 use crate::base::identity::{Label, TaskIdentity};
 
 /// The body of a task. It is run, cancelled or lost: exactly one of the three, once.
@@ -110,15 +111,15 @@ pub trait TaskBody: Send + Sized + 'static {
     /// together, by [`run_due`](Self::run_due). By default they are not.
     const TOGETHER: bool = false;
 
-    /// Runs bodies that are due one right after another, first to last: for tasks that are cheaper
-    /// together, such as sends to the same queue.
+    /// Runs bodies that are due one right after another, first to last. Use it for tasks that are
+    /// cheaper together, such as sends to the same queue.
     ///
     /// Called on the timer thread, or the thread that moves virtual time, if
     /// [`TOGETHER`](Self::TOGETHER) is set and the tasks are [inline](crate::Task::inline) and have
     /// no hook of their own. There are from one to 64 of them, from one turn of the timer. Nothing
-    /// else that the scheduler runs comes in between: a due task of another type, or for an
-    /// executor, or a repeat, ends the row, and so does the end of the turn. So the order of tasks
-    /// is what it would be without this. But a task may count as fired, and be too late to cancel,
+    /// else that the scheduler runs comes in between. The row ends at a due task of another type,
+    /// at one for an executor, at a repeat, and at the end of the turn. So the order of tasks is
+    /// what it would be without this. But a task may count as fired, and be too late to cancel,
     /// while up to 63 that were due before it have not run yet. Not called by `close`, nor for
     /// tasks that `stop` handed back: those run one by one.
     ///
@@ -314,6 +315,10 @@ const _: () = assert!(size_of::<Place>() == size_of::<usize>());
 ///
 /// The storage holds a body of type `B`, written by `RawTask::new`, and holds none afterwards.
 unsafe fn take<B: TaskBody>(storage: *mut Storage) -> B {
+    debug_assert!(
+        !storage.is_null() && storage.is_aligned(),
+        "{storage:p} is no storage of a task"
+    );
     if fits::<B>() {
         // SAFETY: the storage holds a `B` in place; `fits` says that it has the size and alignment
         // for it.
@@ -369,7 +374,7 @@ impl RawTask {
     /// `this` may be written, and is aligned for a task. What is there is overwritten.
     #[inline]
     pub(crate) unsafe fn write<B: TaskBody>(this: *mut Self, body: B, label: Label) {
-        debug_assert!(!this.is_null());
+        debug_assert!(!this.is_null() && this.is_aligned(), "{this:p} is no room for a task");
         let mut table = const { &TableOf::<B>::TABLE };
         if !keeps_place::<B>() || label.name.is_some() {
             table = labels::labelled(table, label);
@@ -413,6 +418,7 @@ impl RawTask {
     /// nor does while this reads them.
     #[inline]
     pub(crate) unsafe fn whose_at(this: *const Self) -> Whose {
+        debug_assert!(!this.is_null() && this.is_aligned(), "{this:p} is no task's address");
         // SAFETY: `new` wrote the table, which does not change when the body is consumed or moved
         // out, and is `Copy`. Nobody writes to the last word of the storage. It is copied as it is,
         // initialized or not.
@@ -500,7 +506,7 @@ impl RawTask {
     ///
     /// The task was made of a `B`.
     unsafe fn body<B: TaskBody>(&self) -> &B {
-        debug_assert!((self.table.of)() == TypeId::of::<B>());
+        debug_assert!((self.table.of)() == TypeId::of::<B>(), "the body has another type");
         let storage = self.storage.get().cast_const();
         // SAFETY: the storage holds a `B`, or the address of a boxed one, borrowed as long as the
         // task is.
@@ -513,7 +519,7 @@ impl RawTask {
     ///
     /// The task was made of a `B`.
     pub(crate) unsafe fn into_body<B: TaskBody>(self) -> B {
-        debug_assert!((self.table.of)() == TypeId::of::<B>());
+        debug_assert!((self.table.of)() == TypeId::of::<B>(), "the body has another type");
         let this = ManuallyDrop::new(self);
         // SAFETY: the body is a `B`, and `this` is not used again.
         unsafe { take::<B>(this.storage.get()) }
@@ -527,14 +533,9 @@ impl Drop for RawTask {
     }
 }
 
-impl fmt::Debug for RawTask {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("RawTask")
-    }
-}
+debug_fields!(|_it: RawTask|);
 
-/// The most tasks of a row: so many that what they share is paid for, and so few that the first
-/// need not wait.
+/// The most tasks of a row: enough that sharing pays, and few enough that the first need not wait.
 const ROW: usize = 64;
 
 /// Due tasks of one body type that are run together.
@@ -570,8 +571,8 @@ impl Row {
         self.tasks.front().map(RawTask::whose)
     }
 
-    /// Runs them. To be called until the row is empty: a panic passes through, and leaves those
-    /// that had not been taken out. There is an end to that: each call takes one out at least.
+    /// Runs them. Call it until the row is empty: a panic passes through, and leaves the tasks that
+    /// had not been taken out. Each call takes out at least one.
     pub(crate) fn run(&mut self) {
         let before = self.tasks.len();
         let Some(first) = self.tasks.front() else { return };

@@ -119,7 +119,7 @@ impl RunClock {
         late
     }
 
-    /// The same for a task that is handed to an executor now, and runs there.
+    /// Like [`begin`](Self::begin), for a task that is handed to an executor now, and runs there.
     pub(crate) fn begin_hand_over(
         &mut self,
         task: &RawTask,

@@ -1,8 +1,8 @@
 //! The hook that each thread of a scheduler calls first.
 
-use std::fmt;
 use std::sync::Arc;
 
+use crate::base::debug::debug_fields;
 use crate::base::panics::quietly;
 
 /// A thread of a scheduler or a pool that has just started; see
@@ -46,8 +46,4 @@ impl OnThreadStart {
     }
 }
 
-impl fmt::Debug for OnThreadStart {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("OnThreadStart").field(&self.0.is_some()).finish()
-    }
-}
+debug_fields!(|it: OnThreadStart| set: it.0.is_some());

@@ -132,7 +132,7 @@ impl Arena {
     /// The arena exists. If this returns true, the arena may be gone by then. That is why it takes
     /// a pointer: a reference would claim that the arena outlives the call.
     pub(crate) unsafe fn orphan(this: *const Self) -> bool {
-        debug_assert!(!this.is_null());
+        debug_assert!(!this.is_null() && this.is_aligned(), "{this:p} is no arena's address");
         let mut held = 0;
         // SAFETY: until the subtraction below no handle can be the last to report, so all is alive.
         let blocks = unsafe { (*this).blocks.lock() };
@@ -145,7 +145,9 @@ impl Arena {
         drop(blocks);
         // AcqRel: the thread that brings the count to zero frees, and sees all that the others did.
         // SAFETY: no handle can be the last to report before this subtraction.
-        unsafe { (*this).waiting.fetch_sub(BIAS - held, Ordering::AcqRel) != BIAS - held }
+        let before = unsafe { (*this).waiting.fetch_sub(BIAS - held, Ordering::AcqRel) };
+        debug_assert!(before >= BIAS - held, "the arena is orphaned twice");
+        before != BIAS - held
     }
 
     /// A handle that was told it is an orphan reports. True if it was the last.
@@ -155,9 +157,11 @@ impl Arena {
     /// The arena exists. Unless this returns true, the arena may be gone by then; hence the
     /// pointer.
     pub(crate) unsafe fn report(this: *const Self) -> bool {
-        debug_assert!(!this.is_null());
+        debug_assert!(!this.is_null() && this.is_aligned(), "{this:p} is no arena's address");
         // AcqRel: the thread that brings the count to zero frees, and sees all that the others did.
         // SAFETY: the arena exists until the last handle has reported.
-        unsafe { (*this).waiting.fetch_sub(1, Ordering::AcqRel) == 1 }
+        let before = unsafe { (*this).waiting.fetch_sub(1, Ordering::AcqRel) };
+        debug_assert!(before > 0, "more handles report than were counted");
+        before == 1
     }
 }

@@ -5,7 +5,7 @@ use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ptr::{self, NonNull};
 
 use crate::engine::entry::Entry;
-use crate::sync::{AtomicUsize, Ordering};
+use crate::sync::{AtomicUsize, CHECKED, Ordering};
 
 /// Memory for entries. The lane that uses it and the arena both point to it.
 ///
@@ -58,6 +58,7 @@ impl Block {
         if written == self.size {
             return ptr::null_mut();
         }
+        debug_assert!(written < self.size, "more entries are written than there is room for");
         // SAFETY: `written` is less than `size`, so this is inside the allocation. Nobody refers to
         // an entry that is not written yet, and one thread at a time writes.
         let entry = unsafe {
@@ -65,6 +66,10 @@ impl Block {
             entry.write(Entry::free(lane));
             entry
         };
+        debug_assert!(
+            CHECKED || self.written.load(Ordering::Relaxed) == written,
+            "two threads write entries at once"
+        );
         // Release: pairs with the load in `entries`.
         self.written.store(written + 1, Ordering::Release);
         entry

@@ -488,7 +488,7 @@ impl Driver {
         // Foreign code runs from here on. Its panics are contained.
         let live = &self.live;
         // The task stays at this place, which drops nothing, until it runs or is handed over.
-        // SAFETY: it was moved there.
+        // SAFETY: `take_task_to` has moved it there.
         let task: &RawTask = unsafe { place.assume_init_ref() };
         // SAFETY: called once, and the place is not used after that.
         let moved_out = || unsafe { place.assume_init_read() };
@@ -542,10 +542,11 @@ impl Driver {
     ///
     /// The entry is local and armed, and the driver has popped it from the due list.
     unsafe fn send_back(&self, entry: *mut Entry) {
-        debug_assert!(!entry.is_null());
+        Entry::assert_address(entry);
         // SAFETY: only the driver touches the links of an entry that it has popped from the due
         // list. An armed entry stays alive. It says that it is queued until it is popped again.
         unsafe {
+            debug_assert!(CHECKED || (*entry).state.flags().is_local(), "the entry is not local");
             let lane = self.live.arena.lanes.lane((*entry).state.lane());
             let wheel = lane.wheel().expect("a local entry's lane has a wheel");
             let tick = self.live.tick.at_or_after((*entry).deadline());

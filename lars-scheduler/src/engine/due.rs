@@ -5,7 +5,8 @@
 
 use std::ptr;
 
-use crate::engine::entry::{Entry, prefetch};
+use crate::engine::entry::{Entry, Whereabouts, prefetch};
+use crate::sync::CHECKED;
 
 #[derive(Debug)]
 pub(crate) struct DueList {
@@ -60,7 +61,19 @@ impl DueList {
     /// linked forwards from the first to the last. Nobody but the caller touches their links. They
     /// stay alive while they are in this list.
     pub(crate) unsafe fn append(&mut self, chain: Detached) {
-        debug_assert!(chain.len > 0 && !chain.first.is_null() && !chain.last.is_null());
+        debug_assert!(chain.len > 0, "the chain is empty");
+        Entry::assert_address(chain.first);
+        Entry::assert_address(chain.last);
+        // (A canceller may have made the driver give one up meanwhile.)
+        let queued = |entry: *mut Entry| {
+            // SAFETY: the entries of the chain are alive.
+            let now = unsafe { (*entry).whereabouts() };
+            matches!(now, Whereabouts::Queued | Whereabouts::GivenUp)
+        };
+        debug_assert!(
+            CHECKED || queued(chain.first) && queued(chain.last),
+            "an entry is due that does not say that it is queued"
+        );
         // SAFETY: the entries of the chain are alive, and only the caller touches their links. What
         // is in the list is alive too, and its links are the list's.
         unsafe {

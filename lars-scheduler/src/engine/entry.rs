@@ -170,6 +170,14 @@ impl Entry {
         entry.cast()
     }
 
+    /// In debug builds, panics at what cannot be the address of an entry: null, or what stands for
+    /// the head of a closed stack.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn assert_address(entry: *mut Entry) {
+        debug_assert!(!entry.is_null() && entry.is_aligned(), "{entry:p} is no entry's address");
+    }
+
     /// Writes deadline and task into a free entry. `write` is given the place of the task, and has
     /// to write one there.
     ///
@@ -178,6 +186,7 @@ impl Entry {
     /// The caller found the entry free, and no other thread has seen it since.
     #[inline]
     pub(crate) unsafe fn fill(&self, deadline: u64, write: impl FnOnce(*mut RawTask)) {
+        debug_assert!(CHECKED || self.state.is_free(), "an entry in use is filled");
         self.set_deadline(deadline);
         // SAFETY: no other thread has seen the entry. A free one holds no task, so none is
         // overwritten.
@@ -195,7 +204,8 @@ impl Entry {
     ///
     /// The caller found the entry free, and no other thread has seen it since.
     pub(crate) unsafe fn fill_carrier(&self, about: *mut Entry) {
-        debug_assert!(!about.is_null());
+        Entry::assert_address(about);
+        debug_assert!(CHECKED || self.state.is_free(), "an entry in use is made a carrier");
         // SAFETY: no other thread has seen the entry, and a free one holds no task.
         self.slot.with_mut(|slot| unsafe { slot.write(Slot { link: Link::to(about) }) });
     }
@@ -245,6 +255,7 @@ impl Entry {
     /// The entry was filled with a task, and is not filled anew while this runs: the caller has the
     /// handle, or knows by other means that the entry cannot become free meanwhile.
     pub(crate) unsafe fn identity(&self) -> TaskIdentity {
+        debug_assert!(CHECKED || !self.state.is_free(), "a free entry has no identity");
         #[cfg(lars_loom)]
         // SAFETY: nobody fills the entry meanwhile.
         return self.whose.with(|whose| unsafe { (*whose).expect("it was filled with a task") });
@@ -263,20 +274,23 @@ impl Entry {
     /// The caller moved the state out of `QUEUED` or `ARMED`, and does this once.
     #[inline]
     pub(crate) unsafe fn take_task(&self) -> RawTask {
+        self.assert_won();
         // SAFETY: one party moves the state out of `QUEUED` or `ARMED`, and by the state table the
         // task is there and belongs to it. The caller takes it once.
         // By the pointer: a `&mut` would claim the last words too, which others may be reading.
         self.slot.with_mut(|slot| unsafe { (&raw const (*slot).task).cast::<RawTask>().read() })
     }
 
-    /// The same to a given place, without a copy on the way.
+    /// Moves the task out to a given place, without a copy on the way.
     ///
     /// # Safety
     ///
     /// Same as [`take_task`](Self::take_task). What is at `to` is overwritten.
     #[inline]
     pub(crate) unsafe fn take_task_to(&self, to: &mut MaybeUninit<RawTask>) {
-        // SAFETY: as in `take_task`. The task is nobody else's, so `to` does not overlap it.
+        self.assert_won();
+        // SAFETY: the caller won the task and takes it once, so it is there, and nobody else's. So
+        // `to` does not overlap it.
         self.slot.with_mut(|slot| unsafe {
             let task = (&raw const (*slot).task).cast::<RawTask>();
             ptr::copy_nonoverlapping(task, to.as_mut_ptr(), 1);
@@ -290,8 +304,16 @@ impl Entry {
     /// The caller moved the state out of `QUEUED` or `ARMED`, and has not taken the task out.
     #[inline]
     pub(crate) unsafe fn has_plain_task(&self) -> bool {
+        self.assert_won();
         // SAFETY: by the state table the task is there, and belongs to the caller.
         self.slot.with(|slot| unsafe { (*slot).task.is_plain() })
+    }
+
+    /// The task belongs to the party that moved the state out of `QUEUED` or `ARMED`. (Not in
+    /// models, where each look at the word is one step more.)
+    #[inline]
+    fn assert_won(&self) {
+        debug_assert!(CHECKED || !self.state.is_waiting(), "the task of a waiting entry is taken");
     }
 
     /// Sets the cancel stack's link.
@@ -300,6 +322,7 @@ impl Entry {
     ///
     /// The caller cancelled the armed entry, took the task and has not pushed the entry yet.
     pub(crate) unsafe fn set_cancel_link(&self, next: *mut Entry) {
+        debug_assert!(CHECKED || self.state.is_cancelled(), "the slot still has its task");
         // SAFETY: the canceller has the slot until it pushes the entry, and has taken the task out.
         self.slot.with_mut(|slot| unsafe { (*slot).link.next = next });
     }
@@ -310,6 +333,7 @@ impl Entry {
     ///
     /// The caller cancelled the armed entry, took the task and has not pushed the entry yet.
     pub(crate) unsafe fn make_link(&self, hint: *mut Entry) {
+        debug_assert!(CHECKED || self.state.is_cancelled(), "the slot still has its task");
         // SAFETY: the canceller has the slot until it pushes the entry, and has taken the task out.
         // (Only the link: whose the task was stays to be seen.)
         self.slot.with_mut(|slot| unsafe {
@@ -323,6 +347,7 @@ impl Entry {
     ///
     /// The caller took the entry from the cancel stack.
     pub(crate) unsafe fn hint(&self) -> *mut Entry {
+        debug_assert!(CHECKED || self.state.is_cancelled(), "the slot has no link");
         // SAFETY: the slot holds a link, which the push published, and nobody writes it after that.
         self.slot.with(|slot| unsafe { (*slot).link.hint })
     }
@@ -333,6 +358,10 @@ impl Entry {
     ///
     /// The caller took the entry from the cancel stack, or the carrier from the intake.
     pub(crate) unsafe fn link(&self) -> *mut Entry {
+        debug_assert!(
+            CHECKED || self.state.is_cancelled() || self.state.flags().is_carrier(),
+            "the slot has no link"
+        );
         // SAFETY: the slot holds a link, which the push published, and nobody writes it after that.
         self.slot.with(|slot| unsafe { (*slot).link.next })
     }

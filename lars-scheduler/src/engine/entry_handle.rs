@@ -9,6 +9,7 @@ use crate::engine::entry::state::{Cancel, Released};
 use crate::engine::entry::{Entry, Whereabouts};
 use crate::engine::lane::{LaneWheel, OwnLane};
 use crate::engine::shared::{Core, report_orphan};
+use crate::sync::CHECKED;
 
 /// The right to cancel one entry. While it exists, the entry and the core exist.
 pub(crate) struct EntryHandle {
@@ -29,7 +30,9 @@ impl EntryHandle {
     /// The entry's handle bit is set and stands for this handle; the entry belongs to this core.
     #[inline]
     pub(crate) unsafe fn new(entry: NonNull<Entry>, core: NonNull<Core>) -> Self {
-        Self { entry, core }
+        let handle = Self { entry, core };
+        debug_assert!(CHECKED || handle.entry().state.has_handle(), "the handle bit is not set");
+        handle
     }
 
     /// Gives the handle away as its entry's address; the bit stays set.
@@ -134,6 +137,11 @@ impl EntryHandle {
     #[inline]
     unsafe fn cancel_behind_the_gate(&self, wheel: &LaneWheel) -> (Cancel, bool) {
         let entry = self.entry();
+        debug_assert!(
+            CHECKED || entry.state.home() == (wheel.lane().number(), true),
+            "the wheel is another lane's"
+        );
+        debug_assert!(CHECKED || wheel.lane().gate().has_owner(), "the owner is outside");
         if entry.whereabouts() != Whereabouts::Linked {
             return (entry.state.cancel(), false);
         }

@@ -70,6 +70,18 @@ impl Gate {
         !self.owner.load(Ordering::Acquire)
     }
 
+    /// For assertions: whether the owner is inside. Only the owner may rely on a yes.
+    pub(crate) fn has_owner(&self) -> bool {
+        // Relaxed: the owner reads what it wrote itself.
+        self.owner.load(Ordering::Relaxed)
+    }
+
+    /// For assertions: whether a visitor is inside, or asks to be.
+    pub(crate) fn has_visitor(&self) -> bool {
+        // Relaxed: the visitor reads what it wrote itself.
+        self.visitor.load(Ordering::Relaxed)
+    }
+
     /// The visitor leaves, or does not want to enter any more.
     pub(crate) fn open(&self) {
         // Release: pairs with `enter`.

@@ -70,7 +70,7 @@ impl Intake {
     /// popped.
     #[inline]
     pub(crate) unsafe fn push(&self, entry: *mut Entry) {
-        debug_assert!(!entry.is_null());
+        Entry::assert_address(entry);
         // SAFETY: the entry is alive until it is popped, and nobody else touches its links.
         unsafe { self.push_links(Entry::links(entry), Entry::links(entry)) };
     }
@@ -83,7 +83,8 @@ impl Intake {
     /// Nobody but the caller touches the links of these entries. Each stays alive until it has been
     /// popped.
     pub(crate) unsafe fn push_chain(&self, first: *mut Entry, last: *mut Entry) {
-        debug_assert!(!first.is_null() && !last.is_null());
+        Entry::assert_address(first);
+        Entry::assert_address(last);
         // SAFETY: the entries are alive until they are popped, and nobody else touches their links.
         unsafe { self.push_links(Entry::links(first), Entry::links(last)) };
     }
@@ -95,6 +96,7 @@ impl Intake {
     /// stepped over it.
     #[inline]
     unsafe fn push_links(&self, first: *mut Links, last: *mut Links) {
+        debug_assert!(first != self.stub || last == self.stub, "the stub is pushed with entries");
         // SAFETY: the links are alive, and nobody but the caller touches them yet.
         unsafe { &*last }.set_next(ptr::null_mut());
         // Release: a thread that finds the entry, by our store below or by exchanging the head

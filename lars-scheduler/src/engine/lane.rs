@@ -293,7 +293,8 @@ impl Lane {
         // SAFETY: only the driver, the caller, touches the chain, and only it refers to the entry.
         self.going_back.with_mut(|chain| unsafe {
             let chain = &mut *chain;
-            debug_assert_eq!((*entry).state.lane(), self.number());
+            debug_assert_eq!((*entry).state.lane(), self.number(), "the entry is another lane's");
+            debug_assert!(CHECKED || (*entry).state.is_free(), "the entry is in use");
             FreeLink::set(entry, chain.first);
             let first = chain.first.is_null();
             if first {
@@ -327,7 +328,10 @@ impl Lane {
     /// The entry is free, and nobody but the caller refers to it.
     pub(crate) unsafe fn give_back(&self, entry: *mut Entry) {
         // SAFETY: nobody but the caller refers to the free entry, and the caller gives it away.
-        unsafe { self.back.returned.push_chain(entry, entry) };
+        unsafe {
+            debug_assert!(CHECKED || (*entry).state.is_free(), "the entry is in use");
+            self.back.returned.push_chain(entry, entry);
+        }
     }
 
     /// The stack to which a handle outside the gate gives back the entry that was left to it. The
@@ -387,6 +391,7 @@ impl Lane {
     ///
     /// There is no driver any more, and nobody schedules.
     pub(crate) unsafe fn close(&self) {
+        debug_assert!(CHECKED || self.gate().has_visitor(), "the gate is open");
         // SAFETY: from here on the stack is only taken from by `take_all_unless_closed`. The
         // handles that pushed these entries have released them, so nobody else refers to them.
         unsafe {
@@ -457,6 +462,18 @@ impl LaneWheel {
         unsafe { self.lane.as_ref() }
     }
 
+    /// In debug builds, panics if nobody is behind the gate. (Not in models, where each look at a
+    /// flag is one step more.)
+    #[inline]
+    fn assert_entered(&self) {
+        let gate = self.lane().gate();
+        debug_assert!(
+            CHECKED || gate.has_owner() || gate.has_visitor(),
+            "nobody is behind the gate of lane {}",
+            self.lane().number()
+        );
+    }
+
     /// Counts calls. True in one of [`LOOK`]: then the owner looks for cancelled entries.
     ///
     /// # Safety
@@ -464,6 +481,7 @@ impl LaneWheel {
     /// The caller is behind the gate of the lane.
     #[inline]
     pub(crate) unsafe fn is_time_to_look(&self) -> bool {
+        self.assert_entered();
         // SAFETY: the caller is behind the gate, where there is one party at a time.
         self.look_in.with_mut(|left| unsafe {
             *left -= 1;
@@ -483,6 +501,7 @@ impl LaneWheel {
     /// The caller is behind the gate of the lane.
     #[inline]
     pub(crate) unsafe fn next_cancelled(&self) -> Option<*mut Entry> {
+        self.assert_entered();
         // Relaxed: only the party behind the gate writes it.
         let mut entry = self.rest.load(Ordering::Relaxed);
         if entry.is_null() {
@@ -558,6 +577,7 @@ impl LaneWheel {
     /// wheel again.
     #[inline]
     pub(crate) unsafe fn with<R>(&self, f: impl FnOnce(&mut Wheel) -> R) -> R {
+        self.assert_entered();
         // SAFETY: the caller is behind the gate, where there is one party at a time, and `f` does
         // not come here again: this is the only reference.
         self.wheel.with_mut(|wheel| f(unsafe { &mut *wheel }))
@@ -580,7 +600,11 @@ impl<'a> OwnLane<'a> {
     /// The calling thread has the lane's number, or the lane is the one for guests.
     #[inline]
     pub(crate) unsafe fn new(lane: &'a Lane) -> Self {
-        debug_assert!(CHECKED || lane.owners.for_guests || lane.number() == thread_slot());
+        debug_assert!(
+            CHECKED || lane.owners.for_guests || lane.number() == thread_slot(),
+            "lane {} is another thread's",
+            lane.number()
+        );
         Self { lane, not_send: PhantomData }
     }
 
@@ -628,19 +652,19 @@ impl<'a> OwnLane<'a> {
     /// refers to it.
     #[inline]
     pub(crate) unsafe fn put_own(self, entry: *mut Entry) {
-        debug_assert!(self.is_owner());
+        debug_assert!(self.is_owner(), "guests own no lane");
         // SAFETY: an owner's supply is always open to it. The entry is free, belongs to this lane,
         // and nobody else refers to it.
         unsafe { OpenSupply { own: self }.put(entry) };
     }
 
-    /// The same for an entry that the driver may have in hand.
+    /// Puts a free entry into the supply of the lane that the driver may have in hand.
     ///
     /// # Safety
     ///
     /// Same as [`put_own`](Self::put_own), but for the driver.
     pub(crate) unsafe fn put_own_left(self, entry: *mut Entry, in_hand: &InHand) {
-        debug_assert!(self.is_owner());
+        debug_assert!(self.is_owner(), "guests own no lane");
         if in_hand.get() != entry {
             // SAFETY: the driver does not have it in hand.
             return unsafe { self.put_own(entry) };
@@ -743,7 +767,11 @@ impl<'a> OpenSupply<'a> {
     /// The supply is open, and its list empty.
     #[inline(never)]
     unsafe fn take_returned(lane: &Lane, supply: &mut Supply, in_hand: &InHand) -> *mut Entry {
-        debug_assert!(supply.used.is_null());
+        debug_assert!(supply.used.is_null(), "the supply has entries");
+        debug_assert!(
+            CHECKED || !lane.owners.for_guests || lane.owners.locked.load(Ordering::Relaxed),
+            "the supply is not open"
+        );
         // SAFETY: a stack gave up the chain, so nobody else refers to its entries or their links.
         // One thread has the supply open, so one thread at a time writes the newest block.
         unsafe {
@@ -772,7 +800,12 @@ impl<'a> OpenSupply<'a> {
         // SAFETY: `open` made us the only user of the supply. The entry is free and nobody else
         // refers to it, so its link may be written.
         self.own.lane.owners.supply.with_mut(|supply| unsafe {
-            debug_assert_eq!((*entry).state.lane(), self.own.lane.number());
+            debug_assert_eq!(
+                (*entry).state.lane(),
+                self.own.lane.number(),
+                "the entry is another lane's"
+            );
+            debug_assert!(CHECKED || (*entry).state.is_free(), "the entry is in use");
             FreeLink::set(entry, (*supply).used);
             (*supply).used = entry;
         });
@@ -791,7 +824,7 @@ impl<'a> OpenSupply<'a> {
         // was lent. A block that `keep` got lives as long as the lane.
         self.own.lane.owners.supply.with_mut(|supply| unsafe {
             let supply = &mut *supply;
-            debug_assert!(supply.used.is_null());
+            debug_assert!(supply.used.is_null(), "the supply has entries");
             let newest = supply.newest.map(|block| block.as_ref().size());
             let size = newest.map_or(FIRST_BLOCK, |size| (2 * size).min(LAST_BLOCK));
             // Entries of other lanes lie in other cores' caches. So they are looked at only before

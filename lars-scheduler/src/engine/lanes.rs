@@ -80,7 +80,7 @@ unsafe impl Sync for Lanes {}
 
 impl Lanes {
     pub(crate) fn new(settings: LaneSettings) -> Self {
-        debug_assert!(settings.channels.is_power_of_two());
+        debug_assert!(settings.channels.is_power_of_two(), "{settings:?}");
         prepare_fences();
         let channel =
             |_| Channel { intake: Intake::new(), cancelled: CachePadded::new(Stack::new()) };

@@ -4,6 +4,7 @@ use crate::engine::entry::state::{Arm, Arrived};
 use crate::engine::entry::{Entry, Whereabouts};
 use crate::engine::intake::{Intake, Pop};
 use crate::engine::wheel::Wheel;
+use crate::sync::CHECKED;
 
 /// What [`drain`] left in the intake.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,7 +49,7 @@ pub(crate) unsafe fn drain(
 ///
 /// The entry was popped from the wheel's intake by the holder of the wheel.
 unsafe fn place(wheel: &mut Wheel, entry: *mut Entry, free: &mut impl FnMut(*mut Entry)) {
-    debug_assert!(!entry.is_null());
+    Entry::assert_address(entry);
     // SAFETY: a popped entry is alive, and the holder of the wheel that popped it has its links.
     unsafe {
         match (*entry).state.arm() {
@@ -66,11 +67,12 @@ unsafe fn place(wheel: &mut Wheel, entry: *mut Entry, free: &mut impl FnMut(*mut
 ///
 /// The caller has popped the entry, and is the driver or holds its wheel.
 pub(crate) unsafe fn meet_cancelled(entry: *mut Entry, free: &mut impl FnMut(*mut Entry)) {
-    debug_assert!(!entry.is_null());
+    Entry::assert_address(entry);
     // SAFETY: a popped entry is alive, and the driver or the holder of its wheel may read and write
     // its whereabouts. `retire` is called by the second party to give the entry up: it is in no
     // list and on no stack then.
     unsafe {
+        debug_assert!(CHECKED || (*entry).state.is_cancelled(), "the entry is not cancelled");
         match (*entry).whereabouts() {
             Whereabouts::Queued => (*entry).set_whereabouts(Whereabouts::Nowhere),
             Whereabouts::GivenUp => {
@@ -92,10 +94,15 @@ pub(crate) unsafe fn meet_cancelled(entry: *mut Entry, free: &mut impl FnMut(*mu
 /// The entry is cancelled, in no list and on no stack, and the caller is the engine's last user of
 /// it.
 pub(crate) unsafe fn retire(entry: *mut Entry, free: &mut impl FnMut(*mut Entry)) {
-    debug_assert!(!entry.is_null());
+    Entry::assert_address(entry);
     // SAFETY: the entry is alive until the engine leaves it. After that this touches it only if
     // nobody else refers to it.
     unsafe {
+        debug_assert!(CHECKED || (*entry).state.is_cancelled(), "the entry is not cancelled");
+        debug_assert!(
+            CHECKED || (*entry).whereabouts() == Whereabouts::Nowhere,
+            "an entry is retired that is still in a list"
+        );
         if (*entry).state.leave() {
             free(entry);
         }
@@ -113,10 +120,11 @@ pub(crate) unsafe fn unlink_cancelled(
     wheel: &mut Wheel,
     mut free: impl FnMut(*mut Entry),
 ) {
-    debug_assert!(!entry.is_null());
+    Entry::assert_address(entry);
     // SAFETY: a cancelled entry is alive until it is retired. The driver holds its wheel, so it may
     // touch the links. `retire` is called when the entry is in no list and on no stack any more.
     unsafe {
+        debug_assert!(CHECKED || (*entry).state.is_cancelled(), "the entry is not cancelled");
         match (*entry).whereabouts() {
             Whereabouts::Linked => wheel.unlink(entry),
             Whereabouts::Nowhere => {}
@@ -135,11 +143,12 @@ pub(crate) unsafe fn unlink_cancelled(
 /// The holder of the wheel has popped the carrier from the wheel's intake. The entry that the
 /// carrier is about belongs to this wheel as well.
 unsafe fn arrive(wheel: &mut Wheel, carrier: *mut Entry, free: &mut impl FnMut(*mut Entry)) {
-    debug_assert!(!carrier.is_null());
+    Entry::assert_address(carrier);
     // SAFETY: nobody else refers to a popped carrier. `CARRIER_SENT` keeps the entry that it is
     // about from being freed before `carrier_arrived`. After that it is touched only if it is still
     // armed, and then the holder of its wheel may place it again, or if nobody else refers to it.
     unsafe {
+        debug_assert!(CHECKED || (*carrier).state.flags().is_carrier(), "the entry is no carrier");
         let about = (*carrier).link();
         match (*about).state.carrier_arrived() {
             Arrived::Armed(flags) => {

@@ -88,7 +88,13 @@ impl Core {
         at: u64,
         flags: Flags,
     ) -> AfterPush {
-        debug_assert!(!entry.is_null());
+        Entry::assert_address(entry);
+        // SAFETY: the caller found the entry, and no other thread has seen it.
+        let is_mine = || unsafe { (*entry).state.is_free() && (*entry).deadline() == at };
+        debug_assert!(
+            CHECKED || is_mine(),
+            "the entry has been published already, or has another deadline"
+        );
         let due = Deadline { at, immediate: flags.is_immediate() };
         let lanes = &self.arena.lanes;
         let own = lanes.of_this_thread();
@@ -217,7 +223,7 @@ impl Core {
     /// The caller owns the lane and is behind its gate; `inner` is the wheel.
     #[inline(never)]
     unsafe fn collect(&self, own: OwnLane<'_>, wheel: &LaneWheel, inner: &mut Wheel) {
-        debug_assert!(own.is_owner());
+        assert_inside(own, wheel);
         for _ in 0..COLLECT {
             // SAFETY: the caller is behind the gate.
             let Some(entry) = (unsafe { wheel.next_cancelled() }) else { return };
@@ -247,7 +253,7 @@ impl Core {
         wheel: &LaneWheel,
         inner: &mut Wheel,
     ) -> bool {
-        debug_assert!(own.is_owner());
+        assert_inside(own, wheel);
         // SAFETY: the caller is behind the gate, and so the only consumer of the lane's intake.
         if unsafe { wheel.intake.is_empty() } {
             return true;
@@ -265,7 +271,8 @@ impl Core {
     ///
     /// The calling thread owns the lane `own`, and nobody else refers to the entry.
     unsafe fn free_here(&self, own: OwnLane<'_>, entry: *mut Entry) {
-        debug_assert!(!entry.is_null());
+        Entry::assert_address(entry);
+        debug_assert!(own.is_owner(), "a guest has no wheel to free entries from");
         // SAFETY: nobody else refers to the entry, which is free from `set_free` on. It goes into
         // the caller's supply only if it belongs to that lane.
         unsafe {
@@ -294,4 +301,13 @@ impl Core {
             }
         }
     }
+}
+
+/// In debug builds, panics unless the calling thread owns the lane of this wheel and is behind its
+/// gate. (The gate is not looked at in models, where each look is one step more.)
+#[inline]
+fn assert_inside(own: OwnLane<'_>, wheel: &LaneWheel) {
+    debug_assert!(std::ptr::eq(own.lane, wheel.lane()), "the wheel is another lane's");
+    debug_assert!(own.is_owner(), "guests have no wheel");
+    debug_assert!(CHECKED || own.lane.gate().has_owner(), "the owner is outside of the gate");
 }

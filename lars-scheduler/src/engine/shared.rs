@@ -1,6 +1,5 @@
 //! What the calling side and the timer side have in common, and how long it lives.
 
-use std::fmt;
 use std::mem::ManuallyDrop;
 use std::ops::Deref;
 
@@ -8,6 +7,7 @@ use crossbeam_utils::CachePadded;
 
 use crate::base::clock::Clock;
 use crate::base::deadline::Deadline;
+use crate::base::debug::debug_fields;
 use crate::base::error::Refusal;
 use crate::base::panics::Reporter;
 use crate::base::tick::Tick;
@@ -224,11 +224,7 @@ impl Tally {
     }
 }
 
-impl fmt::Debug for Core {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Core").field("tick", &self.tick).finish_non_exhaustive()
-    }
-}
+debug_fields!(|it: Core| tick: it.tick);
 
 /// A counted share of the core, with what only scheduling and firing need. When the last one is
 /// dropped, it orphans the entries that cancellables still refer to. Then those keep the core
@@ -275,11 +271,7 @@ fn pool_of_tasks<'a>(default: &'a DefaultExecutor, own: &'a Pool) -> &'a Pool {
     }
 }
 
-impl fmt::Debug for Live {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.core.fmt(f)
-    }
-}
+debug_fields!(|it: Live| core: **it.core);
 
 impl Deref for Live {
     type Target = Core;
@@ -317,7 +309,7 @@ impl Drop for Live {
 /// `core` is the address that `Live::address` gave, and the caller has just cleared the handle bit
 /// of an entry of this core and found the orphan bit set. It does not touch the core again.
 pub(crate) unsafe fn report_orphan(core: *const Core) {
-    debug_assert!(!core.is_null());
+    debug_assert!(!core.is_null() && core.is_aligned(), "{core:p} is no core's address");
     // SAFETY: the last orphan to report drops the orphans' share. This one has not reported yet, so
     // the core is alive.
     let last = unsafe { Arena::report(&raw const (*core).arena) };

@@ -32,11 +32,13 @@ pub(crate) enum FreeLink {}
 impl StackLink for FreeLink {
     #[inline]
     unsafe fn set(entry: *mut Entry, next: *mut Entry) {
+        Entry::assert_address(entry);
         // SAFETY: the entry is alive, and only the caller may touch `links.next`.
         unsafe { &*Entry::links(entry) }.set_next(Entry::links(next));
     }
     #[inline]
     unsafe fn get(entry: *mut Entry) -> *mut Entry {
+        Entry::assert_address(entry);
         // SAFETY: the entry is alive, and only the caller may touch `links.next`.
         Entry::of_links(unsafe { &*Entry::links(entry) }.next())
     }
@@ -49,10 +51,12 @@ pub(crate) enum CancelLink {}
 
 impl StackLink for CancelLink {
     unsafe fn set(entry: *mut Entry, next: *mut Entry) {
+        Entry::assert_address(entry);
         // SAFETY: the entry is alive, and only the caller may touch its slot, which holds no task.
         unsafe { (*entry).set_cancel_link(next) };
     }
     unsafe fn get(entry: *mut Entry) -> *mut Entry {
+        Entry::assert_address(entry);
         // SAFETY: the entry is alive, and only the caller may touch its slot, which holds a link.
         unsafe { (*entry).link() }
     }
@@ -98,7 +102,8 @@ impl<L: StackLink> Stack<L> {
     /// as the caller has the chain.
     #[inline]
     pub(crate) unsafe fn push_unless_closed(&self, first: *mut Entry, last: *mut Entry) -> bool {
-        debug_assert!(!first.is_null() && !last.is_null());
+        Entry::assert_address(first);
+        Entry::assert_address(last);
         // Relaxed: the head is only compared and linked to, never followed here.
         let mut head = self.head.load(Ordering::Relaxed);
         while head != CLOSED {
@@ -122,7 +127,7 @@ impl<L: StackLink> Stack<L> {
     /// The chain is not empty, and its last link is null. Nobody but the caller refers to its
     /// entries by this link; if this succeeds, the caller has given them away.
     pub(crate) unsafe fn put(&self, chain: *mut Entry) -> bool {
-        debug_assert!(!chain.is_null());
+        Entry::assert_address(chain);
         // Release: publishes the links, and whatever the caller did to the entries.
         let put = self.head.compare_exchange(
             ptr::null_mut(),
@@ -143,7 +148,7 @@ impl<L: StackLink> Stack<L> {
     pub(crate) fn take_all(&self) -> *mut Entry {
         // Relaxed peek: an empty stack costs no exchange, and what this misses is seen next time.
         let head = self.head.load(Ordering::Relaxed);
-        debug_assert!(head != CLOSED);
+        debug_assert!(head != CLOSED, "the stack was closed");
         if head.is_null() {
             return ptr::null_mut();
         }

@@ -268,7 +268,8 @@ impl Visits {
     /// Says whether it never did.
     pub(crate) fn advance(&mut self, tick: u64, mut f: impl FnMut(&mut Wheel) -> bool) -> bool {
         for visit in self.visits.iter_mut().filter(|visit| visit.is_ready() && visit.next <= tick) {
-            // SAFETY: inside the gate.
+            // SAFETY: the visit is `Inside`: the driver has the gate until `leave`, and `f` has no
+            // way to ask for the wheel.
             let (go_on, next) = unsafe { visit.wheel().with(|wheel| (f(wheel), next_tick(wheel))) };
             visit.next = next;
             if !go_on {
@@ -341,8 +342,8 @@ impl Visits {
     /// Leaves all lanes that were entered.
     pub(crate) fn leave(&mut self) {
         for visit in self.visits.iter_mut().filter(|visit| visit.stage == Stage::Inside) {
-            // If something could not be drained or detached, look again at once. SAFETY: inside the
-            // gate.
+            // If something could not be drained or detached, look again at once.
+            // SAFETY: the visit is `Inside`: the driver has the gate until `leave`.
             let left = unsafe { visit.wheel().with(|wheel| wheel.has_any_due()) };
             let done = visit.drained && !visit.uncollected && !left;
             let next = if done { visit.next } else { 0 };
@@ -364,6 +365,7 @@ unsafe fn collect(
     most: usize,
     free: &mut impl FnMut(*mut Entry),
 ) {
+    debug_assert!(CHECKED || lane.lane().gate().has_visitor(), "the driver is outside");
     for _ in 0..most {
         // SAFETY: the driver, the caller, is behind the gate.
         let Some(entry) = (unsafe { lane.next_cancelled() }) else {

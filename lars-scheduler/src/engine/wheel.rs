@@ -29,15 +29,16 @@
 mod bitmap;
 mod list;
 
-use std::fmt;
 use std::ptr;
 
 use self::bitmap::Bitmap;
 use self::list::Lists;
 use crate::base::deadline::Deadline;
+use crate::base::debug::debug_fields;
 use crate::base::tick::{NEVER, Tick};
 use crate::engine::due::{Detached, DueList};
 use crate::engine::entry::{Entry, Whereabouts, prefetch, prefetch_to_write};
+use crate::sync::CHECKED;
 
 /// The list of entries that are due.
 const DUE: usize = 0;
@@ -125,7 +126,10 @@ impl Wheel {
 
     /// A wheel of `size` slots, a power of two within [`SIZES`](Self::SIZES), that begins at `now`.
     pub(crate) fn new(tick: Tick, size: usize, now: u64) -> Self {
-        debug_assert!(size.is_power_of_two() && size >= Self::SIZES.0 && size <= Self::SIZES.1);
+        debug_assert!(
+            size.is_power_of_two() && size >= Self::SIZES.0 && size <= Self::SIZES.1,
+            "a wheel has {size} slots"
+        );
         let mut levels = Vec::new();
         let (mut shift, mut slots, mut first_list) = (0, size, SLOTS);
         loop {
@@ -172,7 +176,7 @@ impl Wheel {
     /// alive while it is in the wheel.
     #[inline]
     pub(crate) unsafe fn insert(&mut self, entry: *mut Entry) -> u64 {
-        debug_assert!(!entry.is_null());
+        Entry::assert_address(entry);
         // SAFETY: the entry is alive and in no list, and nobody but the caller touches its links.
         unsafe { self.insert_at(entry, (*entry).deadline()) }
     }
@@ -182,12 +186,13 @@ impl Wheel {
     /// Same as [`insert`](Self::insert). The entry has this deadline.
     #[inline]
     unsafe fn insert_at(&mut self, entry: *mut Entry, deadline: u64) -> u64 {
-        debug_assert!(!entry.is_null());
+        Entry::assert_address(entry);
         let tick = self.tick.at_or_after(deadline);
         if tick <= self.reached {
             // SAFETY: the entry is alive and in no list, and nobody but the caller touches its
             // links.
-            return unsafe { self.push_due(entry) };
+            unsafe { self.lists.push_back(DUE, entry) };
+            return 0;
         }
         // SAFETY: the entry is alive and in no list, and nobody but the caller touches its links.
         let number = unsafe { self.insert_below(self.levels.len() - 1, entry, tick) };
@@ -217,7 +222,7 @@ impl Wheel {
     /// alive while it is in the wheel.
     #[inline]
     unsafe fn insert_below(&mut self, top: usize, entry: *mut Entry, tick: u64) -> usize {
-        debug_assert!(top < self.levels.len());
+        debug_assert!(top < self.levels.len(), "there is no level {top}");
         let below = self.accepts[..top].iter().position(|&last| tick <= last);
         let number = below.unwrap_or(top);
         let level = &mut self.levels[number];
@@ -231,20 +236,6 @@ impl Wheel {
         // SAFETY: the entry is alive and in no list, and nobody but the caller touches its links.
         unsafe { self.lists.push_back(list, entry) };
         number
-    }
-
-    /// Appends an entry to the list of due ones. Returns by which tick the wheel has to be visited:
-    /// at once.
-    ///
-    /// # Safety
-    ///
-    /// The entry is alive and in no list, and nobody but the caller touches its links. It stays
-    /// alive while it is in the wheel.
-    #[inline]
-    unsafe fn push_due(&mut self, entry: *mut Entry) -> u64 {
-        // SAFETY: the entry is alive, the caller's, and in no list.
-        unsafe { self.lists.push_back(DUE, entry) };
-        0
     }
 
     /// Puts an entry where it belongs that waits for its tick, or for none. Returns by which tick
@@ -273,13 +264,19 @@ impl Wheel {
     /// Same as [`place`](Self::place). The entry has this deadline.
     #[inline]
     pub(crate) unsafe fn place_at(&mut self, entry: *mut Entry, due: Deadline) -> u64 {
-        debug_assert!(!entry.is_null());
+        Entry::assert_address(entry);
         if due.immediate {
             // SAFETY: the entry is alive, the caller's, and in no list.
             return unsafe { self.place(entry, true) };
         }
         // SAFETY: the entry is alive, the caller's, and in no list.
-        unsafe { self.insert_at(entry, due.at) }
+        unsafe {
+            debug_assert!(
+                CHECKED || (*entry).deadline() == due.at,
+                "the entry has another deadline"
+            );
+            self.insert_at(entry, due.at)
+        }
     }
 
     /// Moves up to `most` entries that do not wait for a tick to the driver's list.
@@ -432,7 +429,7 @@ impl Wheel {
 
     /// Moves the border of a level, counted in slots of the level above.
     fn open_to(&mut self, number: usize, opened: u64) {
-        debug_assert!(opened > 0);
+        debug_assert!(opened > 0, "level {number} is opened to nothing");
         self.levels[number].opened = opened;
         let end = u128::from(opened) << self.levels[number + 1].shift;
         self.accepts[number] = u64::try_from(end - 1).unwrap_or(u64::MAX);
@@ -734,14 +731,7 @@ pub(crate) struct Detaching {
     chain: Detached,
 }
 
-impl fmt::Debug for Wheel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Wheel")
-            .field("reached", &self.reached)
-            .field("levels", &self.levels.len())
-            .finish_non_exhaustive()
-    }
-}
+debug_fields!(|it: Wheel| reached: it.reached, levels: it.levels.len());
 
 #[cfg(all(test, not(lars_loom)))]
 mod tests;

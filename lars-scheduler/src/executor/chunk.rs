@@ -25,8 +25,8 @@ use crate::base::runs::RunsAt;
 use crate::executor::Runnable;
 use crate::sync::{Arc, AtomicBool, AtomicUsize, Ordering};
 
-/// The most tasks of a chunk: so many that what they share costs little, and so few that workers
-/// that have a chunk each still begin about in order.
+/// The most tasks of a chunk: enough that what they share costs little, and few enough that workers
+/// with a chunk each still begin about in order.
 pub(crate) const CHUNK: usize = 64;
 
 /// How many chunks are kept to be used again: 340 KB. A burst gets so far ahead of the pool while

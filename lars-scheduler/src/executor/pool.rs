@@ -468,8 +468,8 @@ impl Shared {
         self.finished.iter().map(load).fold(0, usize::wrapping_add)
     }
 
-    /// A worker has counted the tasks that it finished. It says so before it begins one that it
-    /// may be long at.
+    /// Called when a worker has counted the tasks that it finished, before it begins one that may
+    /// take long.
     fn tell_waiters(&self) {
         // SeqCst: with the fence in `Wait::begin`. Either we see the waiter, or it sees our count.
         fence(Ordering::SeqCst);

@@ -61,7 +61,7 @@ pub(crate) fn heavy_fence() -> bool {
         return false;
     }
     if by_kernel() {
-        // Its own side included.
+        // The caller's own thread included.
         kernel::fence_all_threads()
     } else {
         fence(Ordering::SeqCst);

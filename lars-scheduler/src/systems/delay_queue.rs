@@ -109,7 +109,7 @@ pub struct DelayQueue<T> {
 
 /// Names one item of one queue. Made by [`DelayQueue::put`].
 ///
-/// A key names one item of its queue. Once the item is gone, and in other queues, it names nothing.
+/// Once the item is gone, the key names nothing. It never names an item of another queue.
 ///
 /// # Examples
 ///
@@ -149,9 +149,9 @@ impl<T> DelayQueue<T> {
 
     /// An empty queue on another clock: a test's, a scheduler's, or one that is cheaper to read.
     ///
-    /// The clock must not go back. A thread that waits assumes that it keeps pace with the system's
-    /// clock, and a future that it keeps pace with its scheduler's; code that makes it jump calls
-    /// [`clock_moved`](Self::clock_moved). The clock is read outside all locks. A panic in it
+    /// The clock must not go back. A waiting thread assumes that it keeps pace with the system's
+    /// clock, and a waiting future that it keeps pace with its scheduler's. Code that makes it jump
+    /// calls [`clock_moved`](Self::clock_moved). The clock is read outside all locks. A panic in it
     /// passes through the call that read it, and does no harm, except that a future loses its place
     /// in the line.
     ///

@@ -80,7 +80,7 @@ impl WakeTimer {
     ///
     /// # Errors
     ///
-    /// If the scheduler refuses the timer. There is none then.
+    /// If the scheduler refuses the timer. Then `place` holds none.
     #[inline]
     pub(crate) fn set(
         place: &mut Option<Self>,

@@ -116,9 +116,9 @@ pub trait Actor: Send + Sized + 'static {
         let _ = (failure, ctx);
     }
 
-    /// Called once, after the last message, whatever the reason, except on an actor that was
-    /// replaced: that one got [`restarting`](Self::restarting). Its timers have been cancelled and
-    /// its children have stopped. The actor is dropped after this.
+    /// Called once, after the last message, whatever the reason. An actor that is replaced gets
+    /// [`restarting`](Self::restarting) instead. Its timers have been cancelled and its children
+    /// have stopped. The actor is dropped after this.
     fn stopped(&mut self, reason: StopReason, ctx: &mut Context<Self>) {
         let _ = (reason, ctx);
     }
@@ -435,8 +435,8 @@ impl<A: Actor> Context<A> {
     /// and before those in the mailbox.
     pub fn unstash_all(&mut self) {
         if let Some(stash) = &mut self.stash {
-            // Those that were to be received next already come after those that are put back now:
-            // they were received, and stashed, later.
+            // Messages that were unstashed before come behind these: they were received, and
+            // stashed, later.
             while let Some(message) = stash.aside.pop_back() {
                 stash.unstashed.push_front(message);
             }
@@ -570,7 +570,7 @@ impl<A: Actor> Context<A> {
         false
     }
 
-    /// The call of [`Actor::receive_timeout`] has ended: the time begins anew, unless it has been
+    /// The call of [`Actor::receive_timeout`] has ended: the time starts over, unless it has been
     /// changed.
     pub(crate) fn quiet_again(&mut self, generation: u64) {
         if let Some(quiet) = self.quiet.as_mut().filter(|quiet| quiet.generation == generation) {
@@ -580,8 +580,8 @@ impl<A: Actor> Context<A> {
         }
     }
 
-    /// Runs code that blocks or takes long. First it hands the actors that wait for this thread in
-    /// particular to other threads. (An actor that always blocks is better
+    /// Runs code that blocks or takes long. Before that, the actors that wait for this very thread
+    /// are handed to other threads. (An actor that always blocks is better
     /// [pinned](crate::Props::pinned).) The time does not count for
     /// [`Builder::slow_receive`](crate::Builder::slow_receive).
     pub fn blocking<R>(&mut self, work: impl FnOnce() -> R) -> R {

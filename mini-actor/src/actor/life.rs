@@ -82,9 +82,9 @@ pub(crate) struct Incarnations<A: Actor> {
     /// Panics that children have escalated. They are handled one at a time, so that many at once do
     /// not keep other actors from their turn.
     escalated: VecDeque<Panic>,
-    /// It is to stop behind this many messages.
+    /// Set when the actor was asked to stop: after how many messages, and why.
     stop: Option<(u64, StopReason)>,
-    /// And behind this many of those that are due.
+    /// How many entries of `due` come before the stop as well.
     due_before_stop: usize,
     /// Its children have stopped since it was asked to stop, and the ends that had arrived by then
     /// are counted in `due_before_stop`.
@@ -166,8 +166,8 @@ impl<A: Actor> Incarnations<A> {
                 });
                 self.call(cell, A::started);
             }
-            // Only a panic would lead here, and an actor that can be created only once is not
-            // restarted.
+            // An actor that can be created only once is not restarted; this is reached only after a
+            // panic.
             Ok(None) => self.end(cell, StopReason::Panicked),
             Err(message) => {
                 let panic = Panic { path: Arc::clone(&cell.path), message };
@@ -309,7 +309,7 @@ impl<A: Actor> Incarnations<A> {
             Signal::ChildGone(id) => self.child_gone(cell, id),
             Signal::ChildFailed(panic) => match self.phase {
                 Phase::Alive | Phase::Draining { .. } => self.escalated.push_back(panic),
-                // It fails anyway.
+                // This actor is failing or ending already.
                 _ => {}
             },
             Signal::Revive(number) => {
@@ -408,7 +408,7 @@ impl<A: Actor> Incarnations<A> {
             self_report(cell, contain(|| drop(actor)));
         }
         if self.ctx.stopping {
-            // It would rather not.
+            // It called `Context::stop`, so it is not restarted.
             self.end(cell, StopReason::Itself);
             return;
         }

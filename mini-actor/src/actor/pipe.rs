@@ -1,5 +1,5 @@
-//! Futures whose results become messages. They are polled by the threads of the system, so any
-//! future will do that needs no runtime around it. One that does is spawned on its runtime, and its
+//! Futures whose results become messages. The threads of the system poll them, so any future that
+//! needs no runtime around it will do. A future that needs one is spawned on that runtime, and its
 //! join handle is piped.
 
 use std::future::Future;

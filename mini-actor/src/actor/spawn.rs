@@ -74,8 +74,8 @@ impl<A: Actor> Props<A> {
         }
     }
 
-    /// Gives it a mailbox for `capacity` messages, at least 1, and says what that does when it is
-    /// full. By default mailboxes are unbounded.
+    /// Gives it a mailbox for `capacity` messages, at least 1; `overflow` says what a full mailbox
+    /// does. By default mailboxes are unbounded.
     pub fn bounded(mut self, capacity: usize, overflow: Overflow) -> Self {
         self.capacity = Capacity::Bounded(capacity, overflow);
         self

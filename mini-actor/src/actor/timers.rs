@@ -291,13 +291,7 @@ impl<M: Send + 'static> Timers<M> {
 
     /// Cancels a timer: nothing of it is received any more. True if there was one.
     pub fn cancel(&mut self, key: impl Into<TimerKey>) -> bool {
-        match self.generations.remove(&key.into()) {
-            Some(generation) => {
-                self.forget(generation);
-                true
-            }
-            None => false,
-        }
+        self.generations.remove(&key.into()).map(|ended| self.forget(ended)).is_some()
     }
 
     /// Cancels all timers.

@@ -114,7 +114,7 @@ impl<T> OneShot<T> {
     fn take(state: &mut Shot<T>) -> Result<T, NoValue> {
         match std::mem::replace(state, Shot::Over) {
             Shot::Settled(result) => result,
-            // Asked for once more, by a future that is polled after its end.
+            // A future that is polled after its end asks once more.
             Shot::Waiting(_) | Shot::Over => Err(NoValue::Dropped),
         }
     }

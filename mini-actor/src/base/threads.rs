@@ -1,7 +1,7 @@
 //! The hook that each thread of a system calls first.
 
 use std::cell::Cell;
-use std::{fmt, ptr};
+use std::ptr;
 
 use crate::base::panics::guard;
 use crate::sync::{Arc, thread_local};
@@ -72,8 +72,4 @@ impl OnThreadStart {
     }
 }
 
-impl fmt::Debug for OnThreadStart {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("OnThreadStart").field(&self.0.is_some()).finish()
-    }
-}
+show!([] OnThreadStart, "OnThreadStart", |it| set: it.0.is_some());

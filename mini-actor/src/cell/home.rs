@@ -24,7 +24,7 @@ use crate::mailbox::spans::{Told, told_here};
 use crate::sync::plain::{AtomicU64, StaticU64};
 use crate::sync::{Arc, Ordering, UnsafeCell, Weak, real_now, relax};
 
-/// Larger messages, in bytes, are passed on by value as seldom as possible.
+/// Messages of more bytes than this are passed on by value as seldom as possible.
 pub(crate) const LARGE: usize = 4096;
 
 /// Whether a sender waits for room, where the policy says that it may.
@@ -65,6 +65,7 @@ impl<'a, M> Turn<'a, M> {
     ///
     /// The caller is the cell's one activation, as long as this exists.
     unsafe fn new(cell: &'a Arc<Cell<M>>) -> Self {
+        cell.mailbox.assert_activation();
         Self { cell, tally: cell.dispatcher.tally() }
     }
 
@@ -150,7 +151,7 @@ pub(crate) struct Cell<M> {
 // cell. Everything else is `Sync` by itself.
 unsafe impl<M: Send> Sync for Cell<M> {}
 
-/// Where a cell comes to stand.
+/// What a new cell is made from.
 pub(crate) struct Origin {
     pub(crate) path: Arc<str>,
     pub(crate) registry: Arc<Registry>,
@@ -188,7 +189,8 @@ impl<M: Send + 'static> Cell<M> {
         cell
     }
 
-    /// Takes a new cell apart that nothing else refers to yet: its life does.
+    /// Drops the life of a new cell that is not used after all. The life refers to the cell, and
+    /// would keep it.
     pub(crate) fn discard(&self) {
         // SAFETY: nobody runs it before it is scheduled, which it is not going to be.
         let life = self.life.with_mut(|place| unsafe { (*place).take() });
@@ -345,7 +347,7 @@ impl<M: Send + 'static> Cell<M> {
         mut messages: impl Iterator<Item = M>,
     ) {
         if self.mailbox.has_spans() {
-            // Each in the span of its own.
+            // Each message has a span of its own.
             for message in messages.take(left) {
                 self.deliver(message);
             }
@@ -355,10 +357,10 @@ impl<M: Send + 'static> Cell<M> {
             match self.mailbox.send_some(left, &mut messages) {
                 Ok((sent, what)) => {
                     left -= sent;
-                    // Not for each: it is counted as scheduled from the first on.
+                    // Once is enough: after the first message the actor counts as scheduled.
                     self.see_to(what);
                 }
-                // By the policy.
+                // One by one, by the policy of the mailbox.
                 Err(Refused::Closed | Refused::Full) => {
                     let Some(message) = messages.next() else { return };
                     left -= 1;
@@ -414,8 +416,8 @@ impl<M: Send + 'static> Cell<M> {
     }
 }
 
-/// The bit first: what is signalled after that sets it again. So no signal stays in the lane
-/// unannounced. The bit may be set for an empty lane; the next activation finds that out.
+/// Clears the bit first: a signal that comes after that sets it again. So no signal stays in the
+/// lane unannounced. The bit may be set for an empty lane; the next activation finds that out.
 fn take_signals<M>(mailbox: &Mailbox<M>, lane: &Lane) -> Vec<Signal> {
     mailbox.signals_seen();
     lane.take()

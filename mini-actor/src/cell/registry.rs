@@ -35,7 +35,7 @@ pub(crate) type StopHook = Box<dyn Fn(Terminated) + Send + Sync>;
 pub(crate) struct Rules {
     /// Messages that an activation works off before another actor gets its turn.
     pub(crate) throughput: u32,
-    /// And the time that it may take for them.
+    /// How long it may take for them, if there is a limit.
     pub(crate) time_slice: Option<Duration>,
     /// From when on a message is slow, if there is a limit.
     pub(crate) slow_receive: Option<Duration>,
@@ -151,7 +151,7 @@ impl Tree {
         found.map(|(_, actor)| actor)
     }
 
-    /// Whether an actor of this path may enter; and if so, the hash of that.
+    /// The hash of the path, if an actor of this path may enter.
     fn check(&self, system: &str, path: &str) -> Result<u64, SpawnError> {
         if self.closing {
             return Err(SpawnError::Closed { system: system.to_owned() });
@@ -572,7 +572,7 @@ impl Reports for Registry {
         self.slow_receives.fetch_add(1, Ordering::Relaxed);
         let at_hand = turns.last().map(|turn| turn.actor).zip(last.cloned());
         let calls: u64 = turns.iter().map(|turn| u64::from(turn.calls)).sum();
-        // Those in question: an actor that nothing called was not slow, unless there is no other.
+        // The actors in question: those that were called. If none was, all of them.
         let called = |turn: &&Note| calls == 0 || turn.calls > 0;
         let mut wanted: HashSet<u64> = turns.iter().filter(called).map(|turn| turn.actor).collect();
         let mut paths = HashMap::new();

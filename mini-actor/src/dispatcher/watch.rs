@@ -131,7 +131,7 @@ impl Watch {
         self.left.set(0);
     }
 
-    /// The current call is not held responsible for this time.
+    /// This time does not count for the current call.
     pub(crate) fn forgive(&self, time: Duration) {
         self.now.set(self.now.get() + time);
     }
@@ -167,7 +167,7 @@ impl Watch {
         if let Some(reports) = reports.upgrade() {
             reports.slow(took, &turns, last);
         }
-        // The report itself is nobody's.
+        // The time of the report itself counts for no actor.
         self.now.set(real_now());
     }
 }

@@ -516,7 +516,7 @@ fn work(worker: Worker, sleeper: &Sleeper) {
                 searching = false;
                 shared.idle.end_search(true, || shared.has_tasks());
             }
-            // What a task runs of others is contained inside; this is for a log subscriber that
+            // Foreign code in an activation is contained inside; this is for a log subscriber that
             // panics.
             let again = guard("an activation", || Arc::clone(&task).activate());
             worker.blocks.set(false);
@@ -535,7 +535,7 @@ fn work(worker: Worker, sleeper: &Sleeper) {
             continue;
         }
         if !searching {
-            // Not later: what a hook schedules here is found by the search.
+            // Before the search, which then finds what a hook schedules here.
             worker.watch.pause();
             searching = true;
             shared.idle.begin_search();

@@ -48,13 +48,15 @@ pub(crate) trait Parcel<T>: Borrow<T> {
 impl<T> Parcel<T> for T {
     #[inline]
     unsafe fn unpack(self, place: *mut T) {
-        // SAFETY: the caller says that it can be written.
+        assert_place(place);
+        // SAFETY: the place can be written, and holds nothing that has to be dropped.
         unsafe { place.write(self) };
     }
 }
 
 impl<T> Parcel<T> for Box<T> {
     unsafe fn unpack(self, place: *mut T) {
+        assert_place(place);
         let message = Box::into_raw(self);
         // SAFETY: the message is moved, and the box is then treated as memory without a value, and
         // freed. The place can be written, and is not in the box.
@@ -63,6 +65,13 @@ impl<T> Parcel<T> for Box<T> {
             drop(Box::from_raw(message.cast::<MaybeUninit<T>>()));
         }
     }
+}
+
+/// In debug builds, panics at an address at which nothing of this type can be.
+#[inline]
+#[track_caller]
+fn assert_place<T>(place: *const T) {
+    debug_assert!(!place.is_null() && place.is_aligned(), "{place:p} is no place for it");
 }
 
 /// Room for one message.
@@ -89,10 +98,10 @@ impl<T> Slot<T> {
     /// nothing in since. The reader may free the block as soon as this has put the message in.
     #[inline]
     pub(super) unsafe fn fill(slot: *const Self, message: impl Parcel<T>) {
-        debug_assert!(!slot.is_null());
+        assert_place(slot);
         // SAFETY: the block is there, because its reader waits for this slot.
         let slot = unsafe { &*slot };
-        debug_assert_eq!(slot.state.load(Ordering::Relaxed), EMPTY, "the slot is filled twice");
+        debug_assert_eq!(slot.state.load(Ordering::Relaxed), EMPTY, "the slot is filled already");
         // SAFETY: the one sender that has taken the slot writes; the reader does not read before
         // the state says so.
         slot.value.with_mut(|value| unsafe { message.unpack(value.cast()) });
@@ -107,10 +116,10 @@ impl<T> Slot<T> {
     /// The slot is in a block that has not been freed. The caller has taken the slot, and has put
     /// nothing in since. The reader may free the block as soon as this has returned, or sooner.
     pub(super) unsafe fn leave_void(slot: *const Self) {
-        debug_assert!(!slot.is_null());
+        assert_place(slot);
         // SAFETY: the block is there, because its reader waits for this slot.
         let slot = unsafe { &*slot };
-        debug_assert_eq!(slot.state.load(Ordering::Relaxed), EMPTY, "the slot is filled twice");
+        debug_assert_eq!(slot.state.load(Ordering::Relaxed), EMPTY, "the slot is filled already");
         // Release: what the reader does with the block comes after this, the last access to it.
         slot.state.store(VOID, Ordering::Release);
     }
@@ -122,9 +131,15 @@ impl<T> Slot<T> {
     /// The slot is in a block that has not been freed. The caller has taken the slot, and has put
     /// nothing in since.
     pub(super) unsafe fn address(slot: *const Self) -> usize {
-        debug_assert!(!slot.is_null());
+        assert_place(slot);
         // SAFETY: the block is there, because its reader waits for this slot.
-        unsafe { &*slot }.value.with_mut(|value| value.addr())
+        let slot = unsafe { &*slot };
+        // (Not in models, where each look at the state is one step more.)
+        debug_assert!(
+            CHECKED || slot.state.load(Ordering::Relaxed) == EMPTY,
+            "the slot is filled already"
+        );
+        slot.value.with_mut(|value| value.addr())
     }
 
     /// Gives `read` the message, if there is one, and leaves the slot empty. `read` moves the
@@ -135,8 +150,8 @@ impl<T> Slot<T> {
     /// The slot is in a block that has not been freed, and the caller is its only reader.
     #[inline]
     pub(super) unsafe fn take<R>(slot: *const Self, read: impl FnOnce(*mut T) -> R) -> Found<R> {
-        debug_assert!(!slot.is_null());
-        // SAFETY: the caller says that the block is there.
+        assert_place(slot);
+        // SAFETY: the slot is in a block that has not been freed, and its only reader frees it.
         let slot = unsafe { &*slot };
         // Acquire: the value comes with it.
         let found = match slot.state.load(Ordering::Acquire) {
@@ -222,7 +237,8 @@ impl<T> Block<T> {
     /// less than [`SLOTS`](Self::SLOTS).
     #[inline]
     pub(super) unsafe fn slot(block: *const Self, number: u64) -> *const Slot<T> {
-        debug_assert!(!block.is_null() && number < Self::SLOTS);
+        assert_place(block);
+        debug_assert!(number < Self::SLOTS, "there is no slot {number}");
         // SAFETY: the slots lie behind the head, in the same allocation, and the number is one of
         // theirs.
         unsafe { (&raw const (*block).slots).cast::<Slot<T>>().add(number as usize) }
@@ -235,7 +251,7 @@ impl<T> Block<T> {
     /// `block` is as [`new`](Self::new) returned it, has not been freed, and nobody else will touch
     /// it.
     pub(super) unsafe fn free(block: *mut Self) {
-        debug_assert!(!block.is_null());
+        assert_place(block);
         // SAFETY: nobody else has the block.
         unsafe { nobody_looks_at(&mut (*block).next, &mut (*block).depth) };
         // What stands for an atomic in a model has something to drop.

@@ -42,9 +42,9 @@
 //! # The first block
 //!
 //! A new mailbox has none, because many actors are spawned and get no message for a long time. Its
-//! position is the one behind the last slot of a block that never was, which is no slot's, and
-//! *bare* says that no thread is appending a block. The sender that clears *bare* gains that right,
-//! the same that the taker of a last slot has. So at most one thread has it at any time:
+//! position is the one behind the last slot of an imaginary block, so it is no slot's, and *bare*
+//! says that no thread is appending a block. The sender that clears *bare* gains the right to
+//! append one, as the taker of a last slot does. So at most one thread has that right at any time:
 //!
 //! > The position is no slot's exactly while *bare* is set or one thread is appending a block.
 //!
@@ -198,8 +198,9 @@ impl Bound {
 }
 
 /// The parts begin [`LINE`] bytes after each other. So the first two words of each, which are those
-/// in constant use, never share a cache line with those of another, wherever the whole begins. It
-/// does not begin a line: memory that is aligned so far takes an allocator much longer.
+/// in constant use, never share a cache line with those of another, wherever the whole begins. The
+/// whole does not begin a line itself: an allocator takes much longer for memory with that
+/// alignment.
 #[repr(C, align(16))]
 pub(crate) struct Mailbox<T> {
     tail: Tail<T>,
@@ -253,8 +254,8 @@ impl<T> Mailbox<T> {
     /// time.
     const KEPT: usize = if Block::<T>::LAYOUT.size() <= KEPT_BYTES { 1 } else { 0 };
 
-    /// How many messages lie before a position. The first position is the one behind a block that
-    /// never was.
+    /// How many messages lie before a position. The first position is the one behind an imaginary
+    /// block.
     const fn count(position: u64) -> u64 {
         position / Block::<T>::LAP * Block::<T>::SLOTS + position % Block::<T>::LAP
             - Block::<T>::SLOTS
@@ -336,7 +337,7 @@ impl<T> Mailbox<T> {
     /// An activation runs only while *scheduled* is set. (Not in models, where each look at the
     /// word is one step more.)
     #[inline]
-    fn assert_activation(&self) {
+    pub(crate) fn assert_activation(&self) {
         debug_assert!(
             CHECKED || self.tail.word.load(Ordering::Relaxed) & SCHEDULED != 0,
             "there is no activation"
@@ -384,18 +385,18 @@ impl<T> Mailbox<T> {
         wanted: usize,
         messages: &mut impl Iterator<Item = T>,
     ) -> Result<(usize, Sent), Refused> {
-        debug_assert!(wanted > 0);
+        debug_assert!(wanted > 0, "no slot is wanted");
         let (first, taken, sent) = self.reserve(wanted)?;
         for number in 0..taken {
             // SAFETY: the slots that were taken lie behind each other in one block.
             let slot = unsafe { first.add(number) };
             match messages.next() {
-                // SAFETY: taken above, and nothing has been put in. The block is there until its
-                // last slot has been read, and so until this loop has put something into the last
-                // one.
+                // SAFETY: the slot was taken above, and nothing has been put in. The block is there
+                // until its last slot has been read, and so until this loop has put something into
+                // the last one.
                 Some(message) => unsafe { Slot::fill(slot, message) },
                 // The slot must not be left empty, or the actor would wait for it forever.
-                // SAFETY: taken above, and nothing has been put in.
+                // SAFETY: the slot was taken above, and nothing has been put in.
                 None => unsafe { Slot::leave_void(slot) },
             }
         }
@@ -418,15 +419,15 @@ impl<T> Mailbox<T> {
         match catch_unwind(AssertUnwindSafe(|| make(given))) {
             Ok(message) => {
                 if let (Some(spans), Some(span)) = (&self.middle.spans, told.take()) {
-                    // SAFETY: taken above, and nothing has been put in.
+                    // SAFETY: the slot was taken above, and nothing has been put in.
                     spans.enter(unsafe { Slot::address(slot) }, span);
                 }
-                // SAFETY: as above.
+                // SAFETY: the slot was taken above, and nothing has been put in.
                 unsafe { Slot::fill(slot, message) };
                 Ok(sent)
             }
             Err(payload) => {
-                // SAFETY: taken above, and nothing has been put in.
+                // SAFETY: the slot was taken above, and nothing has been put in.
                 unsafe { Slot::leave_void(slot) };
                 Err(Unsent::Panicked(sent, payload))
             }
@@ -538,7 +539,8 @@ impl<T> Mailbox<T> {
     /// The block comes from `made`, or is left there if it is not used.
     #[cold]
     fn append_first(&self, word: u64, made: &mut *mut Block<T>) -> u64 {
-        debug_assert!(word & BARE != 0 && Self::is_between_blocks(word));
+        debug_assert!(word & BARE != 0, "the mailbox has a block already");
+        debug_assert!(Self::is_between_blocks(word), "the position is a slot's");
         if made.is_null() {
             // Before the exchange, so that others need not wait for the allocation.
             *made = Block::new();
@@ -606,7 +608,7 @@ impl<T> Mailbox<T> {
     /// The caller is the only reader, has read all slots of the block, and has taken it out of the
     /// queue.
     unsafe fn recycle(&self, block: *mut Block<T>) {
-        debug_assert!(!block.is_null());
+        debug_assert!(!block.is_null() && block.is_aligned(), "{block:p} is no block's address");
         // Relaxed, here and below: only readers push and write depths, one after the other.
         let mut top = self.middle.spare.load(Ordering::Relaxed);
         loop {
@@ -655,7 +657,11 @@ impl<T> Mailbox<T> {
     ///
     /// The caller is the mailbox's one activation, and has set *trimming*.
     unsafe fn take_spare_blocks(&self) -> [*mut Block<T>; 2] {
-        debug_assert!(self.tail.word.load(Ordering::Relaxed) & TRIMMING != 0);
+        self.assert_activation();
+        debug_assert!(
+            CHECKED || self.tail.word.load(Ordering::Relaxed) & TRIMMING != 0,
+            "the activation does not have the spare blocks"
+        );
         // Senders that evict messages push onto the stack as well, and look at its top.
         let _reader =
             self.middle.bound.as_ref().filter(|it| it.evicts()).map(|bound| bound.lock.lock());
@@ -833,7 +839,8 @@ impl<T> Mailbox<T> {
     ///
     /// The caller is the mailbox's one activation.
     pub(crate) unsafe fn pop_told(&self, span: &mut Option<Told>) -> Option<T> {
-        // SAFETY: as in `pop`.
+        // SAFETY: the caller is the one activation. The message is read once, since its slot is
+        // empty then.
         unsafe {
             self.pop_with(|message| {
                 *span = self.take_span(message);
@@ -883,6 +890,11 @@ impl<T> Mailbox<T> {
         bound: Option<&Bound>,
         mut read: impl FnMut(*mut T) -> R,
     ) -> Option<R> {
+        #[cfg(not(any(lars_loom, lars_shuttle)))]
+        debug_assert!(
+            bound.is_none_or(|bound| !bound.evicts() || bound.lock.is_locked()),
+            "readers of a mailbox that evicts hold its lock"
+        );
         self.head.next.with_mut(|next| {
             // SAFETY: this part of the head is the reader's.
             let next = unsafe { &mut *next };
@@ -892,7 +904,7 @@ impl<T> Mailbox<T> {
                 if first.is_null() {
                     return None;
                 }
-                // From the position behind a block that never was.
+                // From the position behind the imaginary block.
                 *next = Next { position: next.position + 1, block: first };
             }
             loop {
@@ -933,6 +945,7 @@ impl<T> Mailbox<T> {
     ///
     /// The caller is the mailbox's one activation.
     pub(crate) unsafe fn position(&self) -> u64 {
+        self.assert_activation();
         if self.middle.bound.is_some() {
             // Relaxed: a number. What a sender has evicted concerns the activation no more.
             return self.head.taken.load(Ordering::Relaxed);
@@ -1070,10 +1083,10 @@ impl<T> Drop for Mailbox<T> {
             // SAFETY: a message is there until it is dropped, once.
             guard("the destructor of a message", || unsafe { message.drop_in_place() });
         };
-        // SAFETY: nobody else is left.
+        // SAFETY: `&mut self`: nobody else uses the mailbox.
         while let Some(()) = unsafe { self.take_with(None, drop_one) } {}
         self.head.next.with_mut(|next| {
-            // SAFETY: nobody else is left.
+            // SAFETY: `&mut self`: nobody else uses the head.
             let last = unsafe { (*next).block };
             if !last.is_null() {
                 // SAFETY: the last block, without unread slots; nobody else is left.

@@ -581,7 +581,7 @@ impl Termination {
     }
 
     fn reason(result: Result<StopReason, NoValue>) -> StopReason {
-        // A cell that is freed with its system, in virtual time, without having stopped.
+        // In virtual time, a cell may be freed with its system without having stopped.
         result.unwrap_or(StopReason::SystemClosed)
     }
 }

@@ -263,13 +263,8 @@ impl Scheduler {
         to: &ActorRef<M>,
         message: M,
     ) -> Result<Cancellable, ScheduleError<M>> {
-        self.schedule_at_fixed_rate_missed(
-            initial,
-            interval,
-            MissedTickBehavior::Burst,
-            to,
-            message,
-        )
+        let missed = MissedTickBehavior::Burst;
+        self.schedule_at_fixed_rate_missed(initial, interval, missed, to, message)
     }
 
     /// Like [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate), with a choice of what happens

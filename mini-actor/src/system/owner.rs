@@ -217,8 +217,8 @@ impl Builder {
     /// The system does not stop that scheduler. When it is closed, its actors' timers, their
     /// receive timeouts and the time limits of its questions end with the actors. Scheduled
     /// messages stay with the scheduler, whatever the [`close_policy`](Self::close_policy) says.
-    /// They become dead letters when they are due, because their receivers have stopped, and
-    /// periodic sends end then.
+    /// Their receivers have stopped, so they become dead letters when they are due, and periodic
+    /// sends end then.
     ///
     /// Close the system before its scheduler. If the scheduler goes first, the actors run on
     /// without timers: starting one is refused with [`Refusal::Stopped`](crate::Refusal::Stopped).
@@ -357,7 +357,7 @@ impl Builder {
     #[cfg_attr(not(feature = "test-kit"), allow(dead_code))]
     pub(crate) fn build_manual(mut self) -> Result<(ActorSystem, Arc<VirtualTime>), BuildError> {
         self.check()?;
-        // A slice is of real time, and so different each time.
+        // A time slice limits real time, so each run would differ.
         self.time_slice = None;
         self.slow_receive = Duration::MAX;
         let dispatcher = Dispatcher::Manual(Arc::new(Manual::new()));
@@ -649,7 +649,7 @@ impl ActorSystem {
             if closing.before.is_none() {
                 closing.before = Some(registry.metrics());
                 closing.pending = self.stop.as_ref().map(|stop| stop());
-                // Nothing to wait for, if it is somebody else's.
+                // A scheduler of somebody else's is not waited for.
                 closing.report.scheduler_stopped = self.stop.is_none();
             }
             closing.pending.take()
@@ -763,7 +763,7 @@ impl Drop for ActorSystem {
         if let Some(manual) = registry.dispatcher.as_manual()
             && !registry.is_inside()
         {
-            // Nobody else would let them stop.
+            // No thread runs the actors, so this call lets them stop.
             manual.run(LAST_TURNS);
         }
         registry.drop_unsent();

@@ -44,8 +44,8 @@ pub(super) struct Host<A: DurableActor> {
     pub(super) make: Arc<Make<A>>,
     pub(super) set_props: Arc<SetProps<A>>,
     pub(super) silence: Duration,
-    /// By name. Locked before the state of a home, and that before its ledger; nothing is called
-    /// while one of them is locked.
+    /// By name. The locking order is: this, the state of a home, its ledger. No foreign code is
+    /// called while one of them is locked.
     homes: Mutex<Homes<A::Message>>,
     vacated: Mutex<Vacated>,
     /// Locked after the state of a home.
@@ -57,7 +57,7 @@ pub(super) struct Host<A: DurableActor> {
 struct Ended {
     /// And since when.
     timers: BTreeMap<TimerId, Mono>,
-    /// How many there are when those that cannot come any more are looked for again.
+    /// How many timers there are at the next look for those that cannot come any more.
     look_at: usize,
 }
 
@@ -72,7 +72,7 @@ impl Ended {
     }
 }
 
-/// What there is of one actor.
+/// Everything about one actor.
 struct Home<M> {
     place: Arc<Place>,
     state: Mutex<State<M>>,
@@ -223,8 +223,8 @@ impl<A: DurableActor> Host<A> {
         None
     }
 
-    /// The actor has decided about one of its keys: what is ended by that is not received, whether
-    /// it waits here or is on its way.
+    /// The actor has decided about one of its keys. Messages of the timers that this ends are not
+    /// received, whether they wait here or are on their way.
     fn drop_ended(&self, home: &Home<A::Message>, decision: &Decision) {
         let Decision { key, arrivals, ended } = decision;
         let mut state = home.state.lock();
@@ -357,7 +357,7 @@ impl<A: DurableActor> Host<A> {
         drop(state);
         self.watch(home, &actor);
         if self.is_vacated(place.bucket, epoch) {
-            // Meanwhile.
+            // The bucket was lost while the actor was spawned.
             self.send_away(home, epoch, true);
         }
     }

@@ -29,9 +29,9 @@ pub(super) struct Place {
 /// What the actor has decided about a key, and the store has carried out: the timer that had it has
 /// no row any more.
 ///
-/// A later timer may have the same key. So what is dropped is told by what was there before, and
-/// not by the key alone. And nothing that is dropped can be lost: its finish fails if it still has
-/// a row, and it comes again.
+/// A later timer may have the same key. So a message is dropped only if its timer was there before
+/// the decision, whatever its key. Nothing is lost by that: if a dropped timer still has a row, its
+/// finish fails, and it comes again.
 pub(super) struct Decision {
     pub(super) key: String,
     /// How many messages had come when the actor asked. Those with this key belong to timers that
@@ -58,7 +58,7 @@ pub(super) struct Ledger {
 }
 
 impl Place {
-    /// The key in the store. A name may have a colon, so that of the actor is written without.
+    /// The key in the store. A name may have a colon, so the actor's name is written without one.
     pub(super) fn key(&self, key: &TimerKey) -> String {
         let address = self.address.replace('%', "%25").replace(':', "%3A");
         match (key.number(), key.name()) {
@@ -85,7 +85,7 @@ impl Place {
         answer: Result<Option<TimerId>, Error>,
     ) {
         let answer = answer.map(|ended| {
-            // While nothing of this key is received.
+            // Before the lock: until the call is over, nothing of this key is received.
             (self.drop_ended)(&Decision { key: key.clone(), arrivals, ended });
         });
         let mut ledger = self.ledger.lock();

@@ -1,5 +1,5 @@
-//! What an actor's hook is called for, where the hook cannot be told: an actor knows its own place
-//! only by the thread that runs it.
+//! What an actor's hook is called for. The hook cannot be passed this, so it is kept for the thread
+//! that runs the actor.
 
 use std::cell::RefCell;
 
@@ -41,7 +41,7 @@ pub(super) fn within<R>(scope: Scope, hook: impl FnOnce() -> R) -> R {
     hook()
 }
 
-/// Of the hook that this thread is calling.
+/// The scope of the hook that this thread is calling.
 pub(super) fn current() -> Scope {
     let scope = SCOPE.with_borrow(Clone::clone);
     scope.expect("an actor's context is passed to its hooks, and these are called within a scope")

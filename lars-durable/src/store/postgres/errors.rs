@@ -47,7 +47,7 @@ impl Failure {
         Self { reason: reason.into(), kind: Kind::Unfit }
     }
 
-    /// Of the first statement of a transaction.
+    /// The failure of the first statement of a transaction.
     pub(super) fn at_begin(error: &Error) -> Self {
         let failure = Self::from(error);
         let kind = if failure.kind == Kind::Broken { Kind::Idle } else { failure.kind };

@@ -56,7 +56,7 @@ impl<'a> Transaction<'a> {
         while let Some(first) = requests.get(replies.len()) {
             let rest = &requests[replies.len()..];
             match first {
-                // Those that follow each other are one statement.
+                // Consecutive ones are one statement.
                 Request::Load { .. } => {
                     let loads: Vec<&Request> = rest
                         .iter()

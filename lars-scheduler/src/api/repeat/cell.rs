@@ -11,10 +11,10 @@
 //! | `ENDED` | the series ended by itself, or with a panic or the scheduler | never |
 //!
 //! All changes are compare-and-swaps. A thread that swaps an entry out owns its handle: a canceller
-//! cancels and drops it, a starting run drops it. A timer that was armed is swapped in for
-//! `ARMING(n)`; if that fails because of a cancel, the loser cancels what it armed. If it fails
-//! because the new timer has already fired and begun run `n + 1`, there is nothing to do. The
-//! numbers keep a slow thread from taking a later marker for its own.
+//! cancels and drops it, a starting run drops it. A newly armed timer replaces `ARMING(n)`; if that
+//! fails because of a cancel, the run cancels what it armed. If it fails because the new timer has
+//! already fired and begun run `n + 1`, there is nothing to do. The numbers keep a slow thread from
+//! taking a later marker for its own.
 
 use std::panic::Location;
 use std::ptr::NonNull;

@@ -247,7 +247,7 @@ impl Cancel {
 
 #[inline]
 fn in_lane(lane: usize) -> u64 {
-    debug_assert!(lane <= LAST_LANE);
+    debug_assert!(lane <= LAST_LANE, "lane {lane} has too large a number");
     (lane as u64) << LANE_SHIFT
 }
 
@@ -307,7 +307,7 @@ impl State {
     /// lets anybody see the entry, and behind the gate of the lane that the wheel belongs to.
     #[inline]
     pub(crate) fn publish_armed(&self, lane: usize, flags: Flags) {
-        debug_assert!(flags.is_local());
+        debug_assert!(flags.is_local(), "the entry is not local");
         // Relaxed: the entry is the caller's alone; leaving the gate publishes it.
         self.0.store(in_lane(lane) | ARMED | HANDLE | flags.0, Ordering::Relaxed);
     }
@@ -348,7 +348,7 @@ impl State {
                     Err(now) => seen = now,
                 },
                 phase => {
-                    debug_assert_eq!(phase, CANCELLED);
+                    debug_assert_eq!(phase, CANCELLED, "the entry neither waits nor was cancelled");
                     return Arm::Cancelled;
                 }
             }
@@ -383,7 +383,7 @@ impl State {
                     }
                 }
                 phase => {
-                    debug_assert_eq!(phase, CANCELLED);
+                    debug_assert_eq!(phase, CANCELLED, "the entry neither waits nor was cancelled");
                     return Take::Cancelled;
                 }
             }
@@ -506,7 +506,7 @@ impl State {
     #[inline]
     pub(crate) fn release_handle(&self) -> Released {
         let released = self.update(|seen| {
-            debug_assert!(seen & HANDLE != 0);
+            debug_assert!(seen & HANDLE != 0, "the handle is dropped twice");
             (seen & (LEFT | CARRIER_SENT) != LEFT).then_some(seen & !HANDLE)
         });
         match released {
@@ -521,7 +521,7 @@ impl State {
     #[cold]
     pub(crate) fn release_handle_at_the_end(&self) -> Released {
         let before = self.0.fetch_and(!HANDLE, Ordering::AcqRel);
-        debug_assert!(before & HANDLE != 0);
+        debug_assert!(before & HANDLE != 0, "the handle is dropped twice");
         if before & ORPHAN == 0 { Released::ToEngine } else { Released::Orphan }
     }
 
@@ -549,6 +549,18 @@ impl State {
         let lane = self.0.load(Ordering::Relaxed) & LANE;
         self.0.store(lane | FREE, Ordering::Relaxed);
         (lane >> LANE_SHIFT) as usize
+    }
+
+    /// For assertions: whether the entry has no task and no handle.
+    pub(crate) fn is_free(&self) -> bool {
+        // Relaxed: the callers know that nobody else changes the phase meanwhile.
+        self.0.load(Ordering::Relaxed) & PHASE == FREE
+    }
+
+    /// For assertions: whether a handle refers to the entry.
+    pub(crate) fn has_handle(&self) -> bool {
+        // Relaxed: the bit is the caller's own.
+        self.0.load(Ordering::Relaxed) & HANDLE != 0
     }
 
     pub(crate) fn is_cancelled(&self) -> bool {

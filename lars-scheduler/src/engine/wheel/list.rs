@@ -33,7 +33,7 @@ impl Lists {
 
     #[inline]
     fn head(&self, number: usize) -> *mut Links {
-        debug_assert!(number < self.heads.len());
+        debug_assert!(number < self.heads.len(), "there is no list {number}");
         // SAFETY: all lists are numbered below `heads.len()`, so this is in bounds.
         unsafe { self.heads.cast::<Links>().add(number) }
     }
@@ -53,12 +53,16 @@ impl Lists {
     /// alive while it is in this list.
     #[inline]
     pub(crate) unsafe fn push_back(&mut self, list: usize, entry: *mut Entry) {
+        Entry::assert_address(entry);
         let head = self.head(list);
         let links = Entry::links(entry);
         // SAFETY: heads and linked entries are alive, and their links belong to the lists. The new
         // entry is alive, and nobody but the caller touches its links.
         unsafe {
-            debug_assert!(CHECKED || (*entry).whereabouts() != Whereabouts::Linked);
+            debug_assert!(
+                CHECKED || (*entry).whereabouts() != Whereabouts::Linked,
+                "the entry is in a list already"
+            );
             let last = (*head).prev();
             (*links).set_prev(last);
             (*links).set_next(head);
@@ -89,11 +93,15 @@ impl Lists {
     /// The entry is in one of these lists.
     #[inline]
     pub(crate) unsafe fn unlink(&mut self, entry: *mut Entry) {
+        Entry::assert_address(entry);
         let links = Entry::links(entry);
         // SAFETY: the entry is in one of these lists, so it and its neighbours are alive, and their
         // links belong to the lists.
         unsafe {
-            debug_assert!(CHECKED || (*entry).whereabouts() == Whereabouts::Linked);
+            debug_assert!(
+                CHECKED || (*entry).whereabouts() == Whereabouts::Linked,
+                "the entry is in no list"
+            );
             let (prev, next) = ((*links).prev(), (*links).next());
             (*prev).set_next(next);
             (*next).set_prev(prev);

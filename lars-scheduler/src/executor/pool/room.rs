@@ -14,9 +14,9 @@
 //! # Room for those that wait
 //!
 //! As long as somebody waits for room, the others get none above the mark at which those that wait
-//! are woken. Otherwise a submitter that tries again and again could keep the pool above it for
-//! ever. The request lasts until its maker has come and seen how much room there is: at the
-//! mark there is some.
+//! are woken. Otherwise a submitter that tries again and again could keep the pool above the mark
+//! forever. A request lasts until its maker has come and seen how much room there is: at the mark
+//! there is some.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -68,7 +68,7 @@ impl Pool {
         self.guard.shared.limit.given
     }
 
-    /// How many more tasks there is room for: for one who has waited, or for anybody else.
+    /// How many more tasks there is room for, for a party that has `waited`, or for any other.
     pub(crate) fn room(&self, waited: bool) -> usize {
         let shared = &self.guard.shared;
         let most = if waited { shared.limit.most } else { shared.most_now() };
@@ -150,7 +150,7 @@ impl Shared {
         }
     }
 
-    /// How many tasks may be unfinished, for one who has not waited for room.
+    /// How many tasks may be unfinished, for a party that has not waited for room.
     fn most_now(&self) -> usize {
         // Relaxed: as in `call_when_room`.
         let wishes = self.wishes.load(Ordering::Relaxed);

@@ -137,7 +137,7 @@ impl Handle {
 pub struct Sleep {
     handle: Handle,
     pub(super) deadline: WhenDue,
-    /// The same in the scheduler's time.
+    /// The deadline in the scheduler's time.
     at: Moment,
     /// Of the call that made it.
     place: &'static Location<'static>,

@@ -23,8 +23,8 @@ use crate::{CancelOnDrop, Handle, TaskBody};
 pub(super) trait AnyTask: Send {
     fn run(self: Box<Self>);
     fn cancel(self: Box<Self>);
-    /// The outcome to notify when the task is handed back. That wakes foreign code, so not under
-    /// the lock.
+    /// The outcome to notify when the task is handed back, outside the lock: notifying wakes
+    /// foreign code.
     fn awaited(&self) -> Arc<dyn HandBack>;
 }
 

@@ -1,6 +1,5 @@
 //! How a task is supervised: settings, their defaults and limits.
 
-use std::fmt;
 use std::time::Duration;
 
 use thiserror::Error;
@@ -8,6 +7,7 @@ use thiserror::Error;
 use super::Supervision;
 use super::report::RunReport;
 use crate::sync::Arc;
+use crate::systems::facade::debug_fields;
 
 /// Eureka's bound: the interval grows to at most ten times the first one.
 const DEFAULT_GROWTH: u32 = 10;
@@ -134,11 +134,7 @@ pub enum SettingError {
 #[derive(Clone)]
 pub(super) struct SettledHook(pub(super) Arc<dyn Fn(&RunReport) + Send + Sync>);
 
-impl fmt::Debug for SettledHook {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("SettledHook")
-    }
-}
+debug_fields!(|_it: SettledHook|);
 
 /// The settings, checked.
 #[derive(Debug, Clone)]
