@@ -12,8 +12,8 @@ use crate::sync::{Parker, relax, thread};
 
 /// How often the timer thread looks again at a thread that is in the middle of scheduling
 /// something. After that it sleeps for a moment: the other was interrupted, and may need this very
-/// core.
-const PATIENCE: u32 = 256;
+/// core. (It does not yield: Linux puts a thread that does behind all others.)
+const PATIENCE: u32 = 8;
 /// For how long it sleeps then.
 const SHORT_SLEEP: Duration = Duration::from_micros(50);
 /// Producers back off when the timer thread is later than this, in nanoseconds: more than a tick of
