@@ -172,7 +172,10 @@ impl Driver {
 
     /// From now on it is turned whenever [`Next`] says so, without much delay.
     pub(crate) fn is_turned_in_time(&mut self) {
-        self.batch.begin_to_look();
+        // (A wake-up may be later by `coalesce`, up to an hour.)
+        if self.live.coalesce == 0 {
+            self.batch.begin_to_look();
+        }
     }
 
     /// Takes in what was pushed into the channels before this call: all of it, or ticks that are
@@ -391,10 +394,11 @@ impl Driver {
             if tick > target {
                 break self.reach(target, &mut moves);
             }
+            // The driver's own first: that is where the first timers of a thread are. If that is not
+            // ready, the lanes have to wait for it.
             let moves = &mut moves;
-            let mut go_on = own > tick || advance(&mut self.wheel, tick, moves, sorted);
-            go_on &= self.visits.advance(tick, |wheel| advance(wheel, tick, moves, false));
-            // The driver's own first: that is where the first timers of a thread are.
+            let go_on = (own > tick || advance(&mut self.wheel, tick, moves, sorted))
+                && self.visits.advance(tick, |wheel| advance(wheel, tick, moves, false));
             self.wheel.detach_due(&mut self.due, GATHER);
             self.visits.detach_due(&mut self.due, GATHER);
             if !go_on {

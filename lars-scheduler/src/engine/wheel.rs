@@ -183,7 +183,7 @@ impl Wheel {
 
     /// # Safety
     ///
-    /// Same as [`insert`](Self::insert). The entry has this deadline.
+    /// Same as [`insert`](Self::insert). The entry has this deadline, or had it a moment ago.
     #[inline]
     unsafe fn insert_at(&mut self, entry: *mut Entry, deadline: u64) -> u64 {
         Entry::assert_address(entry);
@@ -318,11 +318,13 @@ impl Wheel {
         // SAFETY: it is in the list, so it is alive, and the holder of the wheel has its links.
         // Unlinked, it can be placed again.
         unsafe {
-            if (*entry).deadline() > self.tick.start_of(self.reached)
-                && !(*entry).state.flags().is_immediate()
+            // Read once. If it is moved nearer now, it must not come back into this list, the rest
+            // of which is known already. What moves it places it anew.
+            let deadline = (*entry).deadline();
+            if deadline > self.tick.start_of(self.reached) && !(*entry).state.flags().is_immediate()
             {
                 self.lists.unlink(entry);
-                self.insert(entry);
+                self.insert_at(entry, deadline);
             } else {
                 // From here on nobody unlinks it; its link to the next one stays as it is.
                 (*entry).set_whereabouts(Whereabouts::Queued);

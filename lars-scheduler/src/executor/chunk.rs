@@ -7,8 +7,8 @@
 //! Most chunks are worked off in less time than it takes to wake a worker, and two that claim from
 //! one chunk slow each other down. So the first worker keeps the chunk to itself. It offers it to
 //! the others when it notices that the tasks are slow. If it is blocked by one of them and cannot
-//! notice, the driver does, at most a millisecond later ([`Chunks::look`]). Where no timer thread
-//! looks, the chunk is offered at once.
+//! notice, the driver does, a millisecond after the hand-over ([`Chunks::look`]). Where no timer
+//! thread looks in time, the chunk is offered at once.
 //!
 //! Chunks are used again. Their memory would otherwise be allocated by the thread that hands tasks
 //! over and freed by those that run them, which is what allocators are worst at.
@@ -123,12 +123,17 @@ impl Chunks {
     }
 
     fn take_first(&mut self) -> Option<SharedChunk> {
-        Arc::get_mut(self.claimed.front_mut()?)?;
-        self.claimed.pop_front()
+        let mut chunk = self.claimed.pop_front()?;
+        if Arc::get_mut(&mut chunk).is_some() {
+            return Some(chunk);
+        }
+        // A task that never ends keeps its own chunk, and none behind it.
+        self.claimed.push_back(chunk);
+        None
     }
 
-    /// Calls `share` with each chunk that one worker began to work off so long before `now` that
-    /// the others have to help. Says when to look next.
+    /// Calls `share` with each chunk that was handed over so long before `now` that more than one
+    /// worker should take it. Says when to look next.
     #[inline]
     pub(crate) fn look(&mut self, now: u64, share: impl FnMut(&SharedChunk)) -> Option<u64> {
         if self.looks { self.look_closely(now, share) } else { None }
@@ -140,11 +145,6 @@ impl Chunks {
             let age = now.saturating_sub(chunk.handed_over);
             if age < HELP_AFTER {
                 return Some(chunk.handed_over.saturating_add(HELP_AFTER));
-            }
-            // One that is still in a queue needs no help, but perhaps later. (The pool may be busy
-            // for long, so each time this waits for as long again.)
-            if !chunk.has_begun() {
-                return Some(now.saturating_add(age));
             }
             if chunk.has_more() && !chunk.is_shared() {
                 share(chunk);
@@ -217,12 +217,6 @@ impl Chunk {
     pub(crate) fn has_more(&self) -> bool {
         // Relaxed: a hint.
         self.claimed.load(Ordering::Relaxed) < self.tasks.len()
-    }
-
-    /// Whether somebody has claimed a task.
-    fn has_begun(&self) -> bool {
-        // Relaxed: a hint.
-        self.claimed.load(Ordering::Relaxed) > 0
     }
 
     /// Whether each worker that takes the chunk offers it to the others. Otherwise the first that

@@ -616,6 +616,10 @@ impl<'a> Work<'a> {
         if chunk.is_shared() && !offered {
             self.offer(chunk);
             offered = true;
+            // A worker that woke for this chunk may have found no queue that had it, and sleep.
+            if !self.searching {
+                self.shared.idle.notify();
+            }
         }
         self.end_search();
         let mut next = Some(first);
