@@ -40,20 +40,21 @@ struct ByHand {
 
 impl ByHand {
     fn new() -> Self {
-        Self::with(DefaultExecutor::Inline)
+        Self::with(DefaultExecutor::Inline, 0)
     }
 
     /// Tasks run on this pool.
     fn on(pool: &Pool) -> Self {
-        Self::with(DefaultExecutor::Pool(pool.clone()))
+        Self::with(DefaultExecutor::Pool(pool.clone()), 0)
     }
 
-    fn with(default: DefaultExecutor) -> Self {
+    /// Threads get wheels of their own after this many timers.
+    fn with(default: DefaultExecutor, after: u64) -> Self {
         let tick = Tick::new(Duration::from_nanos(TICK)).unwrap();
         let settings = Settings {
             tick,
             coalesce: 0,
-            lanes: LaneSettings { channels: 1, wheel_after: Some(0), tick, wheel_size: 64 },
+            lanes: LaneSettings { channels: 1, wheel_after: Some(after), tick, wheel_size: 64 },
             limit: None,
             capture_spans: false,
             reporter: Reporter::default(),
@@ -497,4 +498,23 @@ fn room_that_a_turn_has_left_may_be_gone_in_the_next() {
     let _ = it.turn(0);
     assert_eq!((it.handle.pending(), other.handle.pending()), (2, 0));
     assert_eq!(tasks.finish(&mut it), (0..5).collect::<Vec<_>>());
+}
+
+#[test]
+fn later_timers_of_a_thread_do_not_overtake_the_first_ones_while_those_are_moved_down() {
+    let first = many(5_000);
+    let mut scheduler = ByHand::with(DefaultExecutor::Inline, first as u64 + 1);
+    let notes = Notes::default();
+    // The first tick of an upper slot, which holds more than is moved down in one turn.
+    let due = 320 * TICK;
+    scheduler.schedule_numbers(due, 0..first, &notes);
+    let _ = scheduler.driver.take_in();
+    // In the thread's own wheel, at its lowest level.
+    scheduler.clock.set(due - 10 * TICK);
+    let all = first + 100;
+    scheduler.schedule_numbers(10 * TICK, first..all, &notes);
+    while notes.lock().len() < all {
+        scheduler.turn(due);
+    }
+    assert!(notes.lock().is_sorted());
 }
