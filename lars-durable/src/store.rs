@@ -142,8 +142,8 @@ pub(crate) enum Request {
 pub(crate) enum Keep {
     /// A new node. Repeating it changes nothing.
     Join { node: NodeId, serves: bool },
-    /// The node is alive, and reports this about itself, as JSON for people. The reply says what it
-    /// has to know of the others.
+    /// The node is alive, and reports this about itself, as JSON for people. The reply says what
+    /// the node has to know about the others.
     Renew { node: NodeId, report: Option<Arc<str>> },
     /// Removes nodes that were seen dead with this many renewals, and takes buckets without an
     /// owner.
@@ -240,7 +240,7 @@ pub(crate) enum Written {
     Scheduled(Vec<Placed>),
     /// The whole batch was refused, because this key is taken.
     KeyTaken(String),
-    /// It was carried out before, and its result is not known any more.
+    /// The write was carried out before, and its result is not known any more.
     Unsure,
     /// No run of it starts any more.
     Prevented {

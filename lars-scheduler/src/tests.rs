@@ -1,4 +1,4 @@
-//! Tests of the crate from inside: step by step, or under a checker that decides which thread goes
+//! Tests of the crate from inside: step by step, or under a checker that decides which thread runs
 //! next.
 
 #[cfg(not(any(lars_loom, lars_shuttle)))]

@@ -37,7 +37,7 @@ fn a_task_that_blocks_keeps_none_of_those_due_with_it_waiting() {
     drop(release);
 }
 
-/// A hundred tasks that are due together, before which comes one that waits for them all.
+/// Schedules a hundred tasks that are due together, and before them one that waits for them all.
 fn one_that_waits_for_a_hundred(
     scheduler: &LightArrayRevolverScheduler,
 ) -> (mpsc::Receiver<()>, mpsc::Receiver<bool>) {
@@ -71,7 +71,7 @@ fn a_task_that_blocks_keeps_none_waiting_while_an_inline_one_holds_the_timer_thr
 fn a_task_that_blocks_keeps_none_waiting_after_the_scheduler_was_stopped() {
     let (scheduler, held) = held(2);
     let (begun, end) = one_that_waits_for_a_hundred(&scheduler);
-    // Behind all of them: what is due is handed over before the scheduler stops.
+    // This inline task runs behind all of them: they are handed over before the scheduler stops.
     let (handed_over, all) = mpsc::channel();
     let last = Task::new(move || handed_over.send(()).unwrap()).inline();
     let _ = scheduler.schedule_once(Duration::ZERO, last).unwrap();

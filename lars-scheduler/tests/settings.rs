@@ -171,11 +171,12 @@ fn timers_that_are_due_within_the_window_share_a_wake_up_and_none_is_early() {
     assert!(wake_ups <= 3, "{wake_ups}");
 }
 
-/// The slice of the calling thread in nanoseconds; zero before Linux 6.12, which cannot tell.
+/// The slice of the calling thread in nanoseconds. Zero before Linux 6.12, where the kernel does
+/// not tell.
 #[cfg(all(target_os = "linux", not(miri)))]
 fn slice() -> u64 {
-    // SAFETY: all zeros are a value of the type, which outlives the call, and the kernel writes at
-    // most its size.
+    // SAFETY: all zeros are a value of the type. The value outlives the call, and the kernel writes
+    // at most its size.
     unsafe {
         let mut attr: libc::sched_attr = std::mem::zeroed();
         let size = size_of::<libc::sched_attr>();

@@ -59,7 +59,7 @@ fn a_hook_that_panics_costs_no_thread() {
 fn a_hook_on_the_timer_thread_that_closes_the_scheduler_is_told_that_it_would_wait_for_itself() {
     let (give, scheduler) = channel::<LightArrayRevolverScheduler>();
     let (sender, closed) = channel();
-    // Each may be used by one thread only, and is.
+    // Only one thread may use each of these, and only one does.
     let (scheduler, sender) = (Mutex::new(scheduler), Mutex::new(sender));
     let builder = LightArrayRevolverScheduler::builder().on_thread_start(move |started| {
         if started.kind == ThreadKind::Timer {

@@ -49,7 +49,7 @@ fn a_turn_fires_what_is_due_and_names_the_next_deadline() {
     assert_eq!(driver.pending(), 0);
 }
 
-/// More than are gathered at once, so that the rest of some threads' timers is left for later.
+/// More timers are due than are gathered at once, so some threads' timers are left for later.
 #[test]
 fn timers_of_several_threads_fire_by_ticks_and_those_of_one_thread_in_its_order() {
     const THREADS: usize = 3;
@@ -68,7 +68,7 @@ fn timers_of_several_threads_fire_by_ticks_and_those_of_one_thread_in_its_order(
                     let due = begin + ms(1_000 + 10 * tick as u64);
                     let _ = handle.schedule_at(due, task).unwrap();
                 }
-                // Alive together, so that each has a lane of its own.
+                // All threads are alive together, so that each has a lane of its own.
                 all_there.wait();
             })
         })

@@ -152,9 +152,9 @@ pub(crate) fn yield_now() {
     thread::yield_now();
 }
 
-/// A worker goes round once more, perhaps because of a sender that is halfway. A checker that
-/// schedules by strict priority might never let that sender run; an operating system does so by
-/// itself.
+/// To be called when a worker goes round once more, perhaps because of a sender that is halfway. A
+/// checker that schedules by strict priority might never let that sender run. An operating system
+/// does so by itself.
 #[inline(always)]
 pub(crate) fn round_again() {
     #[cfg(lars_shuttle)]

@@ -1,5 +1,5 @@
-//! Foreign code that closes the system which calls it, and messages that panic when they are
-//! dropped while a mailbox closes: everything comes to its end all the same.
+//! Foreign code that closes the very system that calls it, and messages that panic when they are
+//! dropped while a mailbox closes. In each case everything comes to its end all the same.
 #![allow(clippy::disallowed_methods, missing_docs)]
 
 mod common;
@@ -38,7 +38,7 @@ impl Closer {
     }
 }
 
-/// Closes the system, on a thread of its own, so that a close that waits for itself fails the test.
+/// Closes the system on a thread of its own, so that a close that waits for itself fails the test.
 fn close(system: &Arc<ActorSystem>) -> CloseReport {
     let (done, report) = channel();
     let closing = Arc::clone(system);
@@ -148,13 +148,13 @@ fn a_hook_on_the_start_of_a_thread_may_close_the_system() {
         let system = closer.build(|builder| {
             builder.on_thread_start(move |thread| {
                 if closes(thread.kind) {
-                    // It has been built a moment later.
+                    // Waits until the system has been built.
                     inside.0.wait();
                     inside.close();
                 }
             })
         });
-        // It may be too late for this one.
+        // This actor may come too late.
         let pinned = closer.clone();
         let _ = system.spawn_with("pinned", Props::once(move || Simple(pinned)).pinned());
         while !system.scheduler().timers().is_stopped() {
@@ -296,7 +296,7 @@ fn messages_that_panic_when_they_are_dropped_keep_no_mailbox_from_closing() {
             assert!(keeper.tell(bomb()).is_ok());
         }
         waits.recv_timeout(LONG).unwrap();
-        let mut expected = 3; // two put aside, and that of its timer
+        let mut expected = 3; // two that are put aside, and the one of its timer
         for _ in 0..4 {
             assert!(keeper.tell(bomb()).is_ok());
             expected += 1;
@@ -336,7 +336,7 @@ fn a_message_that_panics_when_its_sender_gets_it_back_from_a_closing_mailbox_har
     assert!(keeper.tell(bomb()).is_ok());
     waits.recv_timeout(LONG).unwrap();
     assert!(keeper.tell(bomb()).is_ok());
-    // These wait for room, and one that is refused panics.
+    // These senders wait for room. A message that is refused panics when it is dropped.
     let senders: Vec<_> = (0..2)
         .map(|_| {
             let (keeper, bomb) = (keeper.clone(), bomb());
@@ -349,7 +349,7 @@ fn a_message_that_panics_when_its_sender_gets_it_back_from_a_closing_mailbox_har
     let report = system.close_within(LONG);
     assert!(report.is_complete(), "{report}");
     assert_eq!(refused, 2);
-    // The message in the mailbox, the timer's, and the two of the senders.
+    // The message in the mailbox, the one of the timer, and the two of the senders.
     assert_eq!(bombs.load(Ordering::SeqCst), 4);
 }
 

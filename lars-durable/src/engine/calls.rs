@@ -260,7 +260,7 @@ impl Node {
 }
 
 impl Call {
-    /// How much it counts in a batch.
+    /// How much the call counts in a batch.
     fn weight(&self) -> usize {
         if let Write::Schedule(timers) = &self.write { timers.len().max(1) } else { 1 }
     }

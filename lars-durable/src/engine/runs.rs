@@ -435,7 +435,7 @@ impl Node {
             Ok(committed) => committed,
             Err(error) => {
                 tracing::warn!(target: "lars_durable", %error, "the runner's batch is repeated");
-                // Sweeps are not repeated: they may be what took too long, and the next one looks
+                // Sweeps are not repeated: they may be what took too long, and the next sweep looks
                 // again.
                 let sweeps = |asked: &Asked| matches!(asked, Asked::Load(it) if it.sweeps());
                 self.runs.sent.retain(|(_, asked)| !sweeps(asked));

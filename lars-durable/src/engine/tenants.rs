@@ -45,7 +45,7 @@ impl Node {
         }
     }
 
-    /// An actor that lived there has gone.
+    /// An actor that lived in `bucket` has gone.
     pub(crate) fn moved_out(&mut self, bucket: BucketNo) {
         if let Some(tenancy) = self.tenants.0.get_mut(&bucket) {
             tenancy.living -= 1;

@@ -25,8 +25,8 @@ pub(crate) enum Next {
     Wait,
     Make,
     Send,
-    /// The actor that lives there has to go first, at once: in between, the bucket may have been
-    /// another node's.
+    /// The actor that lives there has to go first, at once: the bucket may have been another node's
+    /// in between.
     Kill,
 }
 

@@ -74,8 +74,8 @@ pub struct CloseReport {
     /// Repeats ended.
     pub repeats_ended: usize,
     /// Tasks that had been fired before, and were still queued or running on the scheduler's own
-    /// pool when the time was up. The pool goes on with them. (If a task on that pool closes its
-    /// own scheduler, it is one of them. Tasks on an executor of your own are not counted.)
+    /// pool when the time was up. The pool goes on with them. (A task on that pool that closes its
+    /// own scheduler counts as one of them. Tasks on an executor of your own do not.)
     pub unfinished: usize,
 }
 

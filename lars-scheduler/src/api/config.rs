@@ -126,16 +126,18 @@ impl Builder {
 
     /// Asks the system for short time slices for the timer thread; off by default.
     ///
-    /// With more busy threads than processors, a thread that wakes waits until another has used up
-    /// its slice of some 3 ms. From Linux 6.12 on, a thread with slices of 0.1 ms need not wait for
-    /// that. Eight threads that scheduled without a pause on two processors: the 99th percentile of
-    /// lateness fell from 12 to 20 ms to 5 to 8 ms. The timer thread gets no larger share of the
-    /// processors, and inline tasks may be interrupted more often. Threads that it starts have
-    /// ordinary slices.
+    /// If there are more busy threads than processors, a thread that wakes waits until another
+    /// thread has used up its slice of some 3 ms. From Linux 6.12 on, a thread with slices of
+    /// 0.1 ms need not wait for that. Eight threads that scheduled without a pause on two
+    /// processors gave a 99th percentile of lateness of 12 to 20 ms without this option, and of 5
+    /// to 8 ms with it. The timer thread does not get a larger share of the processors. It may be
+    /// interrupted more often while it runs an inline task. Threads that the timer thread starts
+    /// have ordinary slices.
     ///
-    /// This does nothing elsewhere, nor to a thread with a nice value below zero or a real-time
-    /// policy, which [`on_thread_start`](Self::on_thread_start) may have set. It is not the default
-    /// because it calls `sched_setattr(2)`: a sandbox may end a process that does.
+    /// On older kernels and other systems this does nothing. It does nothing either if the timer
+    /// thread has a nice value below zero or a real-time policy, which
+    /// [`on_thread_start`](Self::on_thread_start) may have set. It is off by default because it
+    /// calls `sched_setattr(2)`, and a sandbox may kill a process that makes this call.
     pub fn short_slices(mut self, short: bool) -> Self {
         self.settings.short_slices = short;
         self

@@ -90,8 +90,8 @@ impl Handle {
     /// # Ordering
     ///
     /// Tasks with equal deadlines that one thread scheduled start in the order of the calls; tasks
-    /// in different ticks start in the order of their ticks. A delay of zero does not wait for a
-    /// tick, and overtakes those that do; docs/semantics.md has two rarer exceptions. (On an
+    /// in different ticks start in the order of their ticks. A task without a delay does not wait
+    /// for a tick, and overtakes tasks that do; docs/semantics.md has two rarer exceptions. (On an
     /// executor with several threads, tasks then run in parallel.)
     ///
     /// # Errors

@@ -577,7 +577,7 @@ where
 {
     fn run(self) {
         let Self { series } = self;
-        // In place: moving it out and back would copy its dozen words twice.
+        // The plan is used in place: moving it out and back would copy its dozen words twice.
         let done = series.plan.with_mut(|plan| {
             // SAFETY: `self` is the series' `Run`, without which nobody touches the plan. The next
             // `Run` is made after this reference is gone.

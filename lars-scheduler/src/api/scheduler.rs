@@ -219,10 +219,9 @@ impl LightArrayRevolverScheduler {
     ///
     /// # Errors
     ///
-    /// [`CloseError::OnTimerThread`] if it is called by a task that runs inline, or on that thread
-    /// by the hook of [`on_thread_start`](Builder::on_thread_start);
-    /// [`CloseError::Timeout`] if such a task occupies the timer thread for longer than the
-    /// `shutdown_timeout`.
+    /// [`CloseError::OnTimerThread`] if it is called on the timer thread: by an inline task, or by
+    /// the hook of [`on_thread_start`](Builder::on_thread_start). [`CloseError::Timeout`] if an
+    /// inline task occupies the timer thread for longer than the `shutdown_timeout`.
     ///
     /// # Panics
     ///

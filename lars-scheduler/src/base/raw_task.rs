@@ -317,7 +317,7 @@ const _: () = assert!(size_of::<Place>() == size_of::<usize>());
 unsafe fn take<B: TaskBody>(storage: *mut Storage) -> B {
     debug_assert!(
         !storage.is_null() && storage.is_aligned(),
-        "{storage:p} is no storage of a task"
+        "{storage:p} is not the storage of a task"
     );
     if fits::<B>() {
         // SAFETY: the storage holds a `B` in place; `fits` says that it has the size and alignment
@@ -374,7 +374,7 @@ impl RawTask {
     /// `this` may be written, and is aligned for a task. What is there is overwritten.
     #[inline]
     pub(crate) unsafe fn write<B: TaskBody>(this: *mut Self, body: B, label: Label) {
-        debug_assert!(!this.is_null() && this.is_aligned(), "{this:p} is no room for a task");
+        debug_assert!(!this.is_null() && this.is_aligned(), "{this:p} is not a place for a task");
         let mut table = const { &TableOf::<B>::TABLE };
         if !keeps_place::<B>() || label.name.is_some() {
             table = labels::labelled(table, label);
@@ -571,8 +571,8 @@ impl Row {
         self.tasks.front().map(RawTask::whose)
     }
 
-    /// Runs them. Call it until the row is empty: a panic passes through, and leaves the tasks that
-    /// had not been taken out. Each call takes out at least one.
+    /// Runs the tasks. Call it until the row is empty: a panic passes through, and leaves the tasks
+    /// that had not been taken out. Each call takes out at least one.
     pub(crate) fn run(&mut self) {
         let before = self.tasks.len();
         let Some(first) = self.tasks.front() else { return };

@@ -29,7 +29,7 @@ impl Batch {
         Self { tasks, chunks, looks: false, handed_over: false }
     }
 
-    /// From now on somebody calls [`look`](Self::look) in time.
+    /// The caller promises that [`look`](Self::look) is called in time from now on.
     pub(crate) fn begin_to_look(&mut self) {
         self.looks = true;
     }
@@ -41,8 +41,8 @@ impl Batch {
         self.chunks.look(now, |chunk| pool.share(chunk))
     }
 
-    /// Something may take long on this thread: hands over what was added, and leaves nothing that
-    /// has to be [looked](Self::look) after meanwhile.
+    /// To be called before something that may take long on this thread. Hands over what was added,
+    /// and shares the chunks that somebody would have to [look](Self::look) after meanwhile.
     #[inline]
     pub(crate) fn leave(&mut self, live: &Live) {
         if let DefaultExecutor::Pool(pool) = &live.executor {
@@ -111,7 +111,7 @@ impl Batch {
             let Err(reason) = pool.execute_all(&chunk) else { return };
             // Counted before they run: a task that looks at the count finds itself in it.
             chunk.identities().for_each(|task| live.reporter.task_rejected(task, &reason));
-            // It is looked after only on the first.
+            // The driver looks after it only on the first pool.
             chunk.share();
         }
         while let Some(task) = chunk.claim() {

@@ -57,8 +57,8 @@ pub(crate) struct Turn {
     pub(crate) fired: usize,
     /// What to do next.
     pub(crate) next: Next,
-    /// How long ago the first of those tasks was due, or for how long a lane has been waiting that
-    /// could not be entered or drained, in nanoseconds.
+    /// In nanoseconds, the longer of two times: since the first of those tasks was due, and since a
+    /// lane has been waiting because it could not be entered or drained.
     pub(crate) late: u64,
 }
 
@@ -170,7 +170,8 @@ impl Driver {
         &self.live
     }
 
-    /// From now on it is turned whenever [`Next`] says so, without much delay.
+    /// The caller promises to turn the driver from now on whenever [`Next`] says so, without much
+    /// delay.
     pub(crate) fn is_turned_in_time(&mut self) {
         // (A wake-up may be later by `coalesce`, up to an hour.)
         if self.live.coalesce == 0 {
@@ -669,7 +670,7 @@ fn run_whole_row(live: &Live, row: &mut Row, batch: &mut Batch, runs: &mut RunCl
     }
 }
 
-/// Advances one wheel towards `tick`, unless something of an earlier one is left. False if the
+/// Advances one wheel towards `tick`, unless entries of an earlier tick are left. False if the
 /// budget `moves` does not suffice.
 fn advance(wheel: &mut Wheel, tick: u64, moves: &mut usize, sorted: bool) -> bool {
     if !wheel.has_due() {

@@ -64,7 +64,7 @@ impl DueList {
         debug_assert!(chain.len > 0, "the chain is empty");
         Entry::assert_address(chain.first);
         Entry::assert_address(chain.last);
-        // (A canceller may have made the driver give one up meanwhile.)
+        // (Because of a canceller, the driver may have given an entry up meanwhile.)
         let queued = |entry: *mut Entry| {
             // SAFETY: the entries of the chain are alive.
             let now = unsafe { (*entry).whereabouts() };
@@ -72,7 +72,7 @@ impl DueList {
         };
         debug_assert!(
             CHECKED || queued(chain.first) && queued(chain.last),
-            "an entry is due that does not say that it is queued"
+            "a due entry does not say that it is queued"
         );
         // SAFETY: the entries of the chain are alive, and only the caller touches their links. What
         // is in the list is alive too, and its links are the list's.

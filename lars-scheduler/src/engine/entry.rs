@@ -170,8 +170,8 @@ impl Entry {
         entry.cast()
     }
 
-    /// In debug builds, panics at what cannot be the address of an entry: null, or what stands for
-    /// the head of a closed stack.
+    /// In debug builds, panics if this cannot be the address of an entry: if it is null, or what
+    /// stands for the head of a closed stack.
     #[inline]
     #[track_caller]
     pub(crate) fn assert_address(entry: *mut Entry) {
@@ -186,7 +186,7 @@ impl Entry {
     /// The caller found the entry free, and no other thread has seen it since.
     #[inline]
     pub(crate) unsafe fn fill(&self, deadline: u64, write: impl FnOnce(*mut RawTask)) {
-        debug_assert!(CHECKED || self.state.is_free(), "an entry in use is filled");
+        debug_assert!(CHECKED || self.state.is_free(), "an entry that is in use is filled");
         self.set_deadline(deadline);
         // SAFETY: no other thread has seen the entry. A free one holds no task, so none is
         // overwritten.
@@ -205,7 +205,7 @@ impl Entry {
     /// The caller found the entry free, and no other thread has seen it since.
     pub(crate) unsafe fn fill_carrier(&self, about: *mut Entry) {
         Entry::assert_address(about);
-        debug_assert!(CHECKED || self.state.is_free(), "an entry in use is made a carrier");
+        debug_assert!(CHECKED || self.state.is_free(), "an entry that is in use is made a carrier");
         // SAFETY: no other thread has seen the entry, and a free one holds no task.
         self.slot.with_mut(|slot| unsafe { slot.write(Slot { link: Link::to(about) }) });
     }
@@ -309,8 +309,9 @@ impl Entry {
         self.slot.with(|slot| unsafe { (*slot).task.is_plain() })
     }
 
-    /// The task belongs to the party that moved the state out of `QUEUED` or `ARMED`. (Not in
-    /// models, where each look at the word is one step more.)
+    /// In debug builds, panics if the entry still waits: its task belongs to the party that moved
+    /// the state out of `QUEUED` or `ARMED`. (Not in models, where each look at the word is one
+    /// more step.)
     #[inline]
     fn assert_won(&self) {
         debug_assert!(CHECKED || !self.state.is_waiting(), "the task of a waiting entry is taken");
@@ -378,7 +379,7 @@ pub(crate) fn prefetch(_entry: *mut Entry) {
     }
 }
 
-/// The same for an entry that will be written: other cores give the line up at once.
+/// Like [`prefetch`], for an entry that will be written: other cores give up the line at once.
 #[inline(always)]
 pub(crate) fn prefetch_to_write(_entry: *mut Entry) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]

@@ -209,8 +209,8 @@ impl EntryHandle {
                 })
             }
         } else {
-            // It is due, or in the intake. The next drain of the intake comes after us, and sees
-            // the new deadline. It has to come in time.
+            // The entry is due, or in the intake. The next drain of the intake comes after this,
+            // and sees the new deadline. That drain has to come in time.
             core.tick_of(due)
         };
         let asks = !lane.expects_visit_by(tick);

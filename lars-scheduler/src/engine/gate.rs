@@ -70,7 +70,7 @@ impl Gate {
         !self.owner.load(Ordering::Acquire)
     }
 
-    /// For assertions: whether the owner is inside. Only the owner may rely on a yes.
+    /// For assertions: whether the owner is inside. Only the owner may rely on `true`.
     pub(crate) fn has_owner(&self) -> bool {
         // Relaxed: the owner reads what it wrote itself.
         self.owner.load(Ordering::Relaxed)

@@ -463,7 +463,7 @@ impl LaneWheel {
     }
 
     /// In debug builds, panics if nobody is behind the gate. (Not in models, where each look at a
-    /// flag is one step more.)
+    /// flag is one more step.)
     #[inline]
     fn assert_entered(&self) {
         let gate = self.lane().gate();
@@ -658,7 +658,7 @@ impl<'a> OwnLane<'a> {
         unsafe { OpenSupply { own: self }.put(entry) };
     }
 
-    /// Puts a free entry into the supply of the lane that the driver may have in hand.
+    /// Puts a free entry, which the driver may have in hand, into the supply of the lane.
     ///
     /// # Safety
     ///

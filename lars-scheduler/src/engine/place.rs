@@ -101,7 +101,7 @@ pub(crate) unsafe fn retire(entry: *mut Entry, free: &mut impl FnMut(*mut Entry)
         debug_assert!(CHECKED || (*entry).state.is_cancelled(), "the entry is not cancelled");
         debug_assert!(
             CHECKED || (*entry).whereabouts() == Whereabouts::Nowhere,
-            "an entry is retired that is still in a list"
+            "a retired entry is still in a list"
         );
         if (*entry).state.leave() {
             free(entry);

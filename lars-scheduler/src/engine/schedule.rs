@@ -151,7 +151,7 @@ impl Core {
         seen
     }
 
-    /// Waits for a moment if the timer thread is behind. Says whether it is.
+    /// Waits for a moment if the timer thread is behind. Says whether it waited.
     #[inline]
     fn let_catch_up(&self, now: u64) -> bool {
         let waits = self.sleep.is_behind(now) && self.may_back_off();
@@ -304,10 +304,10 @@ impl Core {
 }
 
 /// In debug builds, panics unless the calling thread owns the lane of this wheel and is behind its
-/// gate. (The gate is not looked at in models, where each look is one step more.)
+/// gate. (Models do not look at the gate, because each look is one more step.)
 #[inline]
 fn assert_inside(own: OwnLane<'_>, wheel: &LaneWheel) {
     debug_assert!(std::ptr::eq(own.lane, wheel.lane()), "the wheel is another lane's");
     debug_assert!(own.is_owner(), "guests have no wheel");
-    debug_assert!(CHECKED || own.lane.gate().has_owner(), "the owner is outside of the gate");
+    debug_assert!(CHECKED || own.lane.gate().has_owner(), "the owner is outside the gate");
 }

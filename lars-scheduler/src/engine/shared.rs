@@ -130,7 +130,8 @@ impl Core {
         if due.immediate { 0 } else { due.at.saturating_add(self.tick.nanos() - 1 + self.coalesce) }
     }
 
-    /// The tick by which the driver must visit the lane whose intake has an entry of this deadline.
+    /// The tick by which the driver must visit a lane that has an entry of this deadline in its
+    /// intake.
     pub(crate) fn tick_of(&self, due: Deadline) -> u64 {
         if due.immediate { 0 } else { self.tick.at_or_after(due.at) }
     }

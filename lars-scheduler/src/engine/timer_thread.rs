@@ -11,27 +11,28 @@ use crate::engine::sleep_word::FOREVER;
 use crate::sync::{Parker, relax, thread};
 
 /// How often the timer thread looks again at a thread that is in the middle of scheduling
-/// something. After that it sleeps for a moment: the other was interrupted, and may need this very
-/// core. (It does not yield: Linux puts a thread that does behind all others.)
+/// something. After that the timer thread sleeps for a moment: the other thread was interrupted,
+/// and may need this very core. (The timer thread does not yield, because Linux puts a thread that
+/// yields behind all others.)
 const PATIENCE: u32 = 8;
 /// For how long it sleeps then.
 const SHORT_SLEEP: Duration = Duration::from_micros(50);
 /// Producers back off when the timer thread is later than this, in nanoseconds: more than a tick of
 /// the default length and a wake-up.
 const LATE: u64 = 2_000_000;
-/// For how long they do if it says nothing more, in nanoseconds: longer than a turn takes without
-/// slow tasks.
+/// For how long producers back off if the timer thread says nothing more, in nanoseconds: longer
+/// than a turn takes without slow tasks.
 const BACK_OFF_FOR: u64 = 10_000_000;
 
 /// The shortest slice that Linux gives, in nanoseconds.
 #[cfg(all(target_os = "linux", not(miri)))]
 const SHORT_SLICE: u64 = 100_000;
 
-/// The body of the thread. First it calls `begins`, which does not panic. Returns when the
-/// scheduler was asked to stop and the promise was kept.
+/// The body of the thread. Calls `begins` first, which does not panic. Returns when the scheduler
+/// was asked to stop and the promise was kept.
 pub(crate) fn run(mut driver: Driver, parker: &Parker, short_slices: bool, begins: impl FnOnce()) {
     *driver.core().driven_by.lock() = Some(thread::current().id());
-    // Foreign code, which must not wait for this thread: it is known as the timer thread by now.
+    // Foreign code. It must not wait for this thread, which is known as the timer thread by now.
     begins();
     sleep_exactly();
     if short_slices {
@@ -135,13 +136,15 @@ fn sleep_exactly() {
     }
 }
 
-/// Asks the kernel to divide this thread's time into short slices, so that it need not wait for the
-/// end of another's long one when it wakes (Linux 6.12). The threads that it starts begin with
-/// ordinary ones; they would also lose a nice value below zero, so with one all stays as it is.
+/// Asks the kernel to divide this thread's time into short slices. When this thread wakes, it then
+/// need not wait for the end of another thread's long slice (Linux 6.12).
+///
+/// Threads that this thread starts begin with ordinary slices. They would also lose a nice value
+/// below zero. So nothing is changed for a thread with such a value.
 fn ask_for_short_slices() {
     #[cfg(all(target_os = "linux", not(miri)))]
-    // SAFETY: `attr` consists of numbers, for each of which zero is allowed, and lives during both
-    // calls. The kernel writes at most its size. Where a call is refused, all stays as it is.
+    // SAFETY: `attr` consists of numbers, each of which may be zero, and outlives both calls. The
+    // kernel writes at most `size` bytes. A call that is refused changes nothing.
     unsafe {
         let mut attr: libc::sched_attr = std::mem::zeroed();
         let size = size_of::<libc::sched_attr>();

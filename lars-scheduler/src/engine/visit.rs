@@ -47,7 +47,8 @@ struct Visit {
     next: u64,
     /// What the owner had to collect when the driver looked last; see `LaneWheel::uncollected`.
     uncollected_then: Option<u64>,
-    /// Since which instant the lane waits: it could not be entered, or not be drained.
+    /// Since which instant the lane has been waiting to be entered or drained; [`NEVER`] if it is
+    /// not.
     waits_since: u64,
 }
 
@@ -88,7 +89,8 @@ pub(crate) struct Visits {
     fence_owed: bool,
     /// Whether an intake was not drained to its end.
     has_rest: bool,
-    /// What is being detached from wheels, by the numbers of their visits. Empty between calls.
+    /// The lists from which entries are being detached, with the numbers of their visits. Empty
+    /// between calls.
     detaching: Vec<(usize, Detaching)>,
 }
 
@@ -218,8 +220,8 @@ impl Visits {
         self.has_rest || self.visits.iter().any(|visit| visit.stage == Stage::Knocked)
     }
 
-    /// Since which instant a lane waits for the driver, of those that could not be served by now;
-    /// [`NEVER`] if there is none.
+    /// Since which instant the lane that has waited longest has been waiting to be entered or
+    /// drained; [`NEVER`] if no lane is waiting at `now`.
     pub(crate) fn waiting_since(&mut self, now: u64) -> u64 {
         let since = self.visits.iter_mut().map(|visit| {
             let waits = visit.stage == Stage::Knocked || !visit.drained;
@@ -264,8 +266,8 @@ impl Visits {
             .unwrap_or(NEVER)
     }
 
-    /// Advances each wheel that has something to do up to `tick` with `f`, until it says false.
-    /// Says whether it never did.
+    /// Calls `f`, which advances a wheel, with each wheel that has something to do up to `tick`.
+    /// Ends, and returns false, as soon as `f` returns false.
     pub(crate) fn advance(&mut self, tick: u64, mut f: impl FnMut(&mut Wheel) -> bool) -> bool {
         for visit in self.visits.iter_mut().filter(|visit| visit.is_ready() && visit.next <= tick) {
             // SAFETY: the visit is `Inside`: the driver has the gate until `leave`, and `f` has no
@@ -279,10 +281,10 @@ impl Visits {
         true
     }
 
-    /// Moves due entries to the driver's list, until that has `full` of them.
+    /// Moves due entries to the driver's list, until that list has `full` of them.
     ///
-    /// By turns, an entry of each: a list can only be followed as fast as its entries come from
-    /// memory, but those of several lists come at the same time.
+    /// Round robin, one entry from each wheel: one list can be followed only as fast as its entries
+    /// come from memory, but the fetches of several lists overlap.
     pub(crate) fn detach_due(&mut self, due: &mut DueList, full: usize) {
         let Self { visits, detaching, .. } = self;
         for (number, visit) in visits.iter().enumerate() {
@@ -377,8 +379,8 @@ unsafe fn collect(
     }
 }
 
-/// The next tick for which there is something to do in a wheel; 0 if something is left of one that
-/// has been reached.
+/// The next tick for which there is something to do in a wheel; 0 if entries are left of a tick
+/// that has been reached.
 pub(crate) fn next_tick(wheel: &mut Wheel) -> u64 {
     if wheel.has_due() { 0 } else { wheel.next_tick().unwrap_or(NEVER) }
 }

@@ -284,7 +284,7 @@ impl Wheel {
         self.detach(AT_ONCE, due, most);
     }
 
-    /// Moves due entries to the driver's list, until that has `full` of them.
+    /// Moves due entries to the driver's list, until that list has `full` of them.
     pub(crate) fn detach_due(&mut self, due: &mut DueList, full: usize) {
         self.detach(DUE, due, full.saturating_sub(due.len()));
     }
@@ -295,8 +295,8 @@ impl Wheel {
         self.end_detach(&mut detaching, due);
     }
 
-    /// Begins to detach what is due, entry by entry. Until the end the wheel is used for nothing
-    /// else.
+    /// Begins to detach what is due, entry by entry. The wheel is used for nothing else until
+    /// [`end_detach`](Self::end_detach).
     pub(crate) fn begin_detach_due(&self) -> Detaching {
         self.begin_detach(DUE)
     }
@@ -305,14 +305,14 @@ impl Wheel {
         Detaching { list, next: self.lists.front(list), chain: Detached::default() }
     }
 
-    /// Detaches the next entry, and fetches the one behind it. Places it again if its deadline was
-    /// moved further out meanwhile. False if there is none.
+    /// Detaches the next entry, and fetches the one behind it. If the deadline of the next entry
+    /// was moved further out meanwhile, places that entry again instead. False if there is none.
     #[inline]
     pub(crate) fn detach_next(&mut self, detaching: &mut Detaching) -> bool {
         let Some(entry) = detaching.next else { return false };
         detaching.next = self.lists.behind(detaching.list, entry);
-        // The line of the next entry is in another core's cache, mostly. It arrives while other
-        // lists are detached from.
+        // The line of the next entry is mostly in another core's cache. It arrives while entries of
+        // other lists are detached.
         prefetch_to_write(detaching.next.unwrap_or(ptr::null_mut()));
         prefetch(entry.wrapping_add(AHEAD));
         // SAFETY: it is in the list, so it is alive, and the holder of the wheel has its links.
@@ -326,7 +326,7 @@ impl Wheel {
                 self.lists.unlink(entry);
                 self.insert_at(entry, deadline);
             } else {
-                // From here on nobody unlinks it; its link to the next one stays as it is.
+                // From here on nobody unlinks the entry; its link to the next one stays as it is.
                 (*entry).set_whereabouts(Whereabouts::Queued);
                 detaching.chain.add(entry);
             }
@@ -729,7 +729,7 @@ pub(crate) struct Detaching {
     list: usize,
     /// The first entry that is not detached yet.
     next: Option<*mut Entry>,
-    /// Detached, and still linked to the list until the end.
+    /// Entries that are detached, but linked to the list until the end.
     chain: Detached,
 }
 

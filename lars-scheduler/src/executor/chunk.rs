@@ -4,14 +4,14 @@
 //! the reporter. But no worker owns it. Each claims the next task when it is ready to run it, so a
 //! task that blocks its worker keeps none of those behind it from running on another.
 //!
-//! Most chunks are worked off in less time than it takes to wake a worker, and two that claim from
-//! one chunk slow each other down. So the first worker keeps the chunk to itself. It offers it to
-//! the others when it notices that the tasks are slow. If it is blocked by one of them and cannot
-//! notice, the driver does, a millisecond after the hand-over ([`Chunks::look`]). Where no timer
-//! thread looks in time, the chunk is offered at once.
+//! Most chunks take less time than waking a worker does, and two workers that claim from one chunk
+//! slow each other down. So the first worker keeps the chunk to itself. When it notices that the
+//! tasks are slow, it offers the chunk to the others. A worker that is blocked by a task cannot
+//! notice that. Then the driver offers the chunk, a millisecond after the hand-over
+//! ([`Chunks::look`]). If no timer thread looks in time, the chunk is offered at once.
 //!
-//! Chunks are used again. Their memory would otherwise be allocated by the thread that hands tasks
-//! over and freed by those that run them, which is what allocators are worst at.
+//! Chunks are reused. Otherwise the thread that hands tasks over would allocate their memory, and
+//! the threads that run tasks would free it. That is what allocators are worst at.
 
 use std::collections::VecDeque;
 use std::mem::ManuallyDrop;
@@ -25,18 +25,18 @@ use crate::base::runs::RunsAt;
 use crate::executor::Runnable;
 use crate::sync::{Arc, AtomicBool, AtomicUsize, Ordering};
 
-/// The most tasks of a chunk: enough that what they share costs little, and few enough that workers
-/// with a chunk each still begin about in order.
+/// The most tasks of a chunk: enough that what they share costs little, and few enough that tasks
+/// still begin about in order when each worker has a chunk of its own.
 pub(crate) const CHUNK: usize = 64;
 
-/// How many chunks are kept to be used again: 340 KB. A burst gets so far ahead of the pool while
-/// its threads start.
+/// How many chunks are kept for reuse: 340 KB. That is how far a burst gets ahead of the pool while
+/// the pool's threads start.
 const KEPT: usize = 128;
-/// How many are kept once no more are under way.
+/// How many claimed chunks remain in the end: as long as there are more, each reuse frees one.
 const FEW: usize = 16;
 
-/// How long after its hand-over the driver looks whether a chunk has been worked off, in
-/// nanoseconds. A stream of timers wakes the timer thread as often in any case.
+/// How long after the hand-over of a chunk the driver looks whether all its tasks have been
+/// claimed, in nanoseconds. A stream of timers wakes the timer thread that often in any case.
 const HELP_AFTER: u64 = 1_000_000;
 
 /// A task, and when it was due.
@@ -64,28 +64,27 @@ pub(crate) struct Chunk {
     reporter: Arc<Reporter>,
 }
 
-/// A chunk in the queues of a pool, and in the hands of its workers and of the driver.
+/// A chunk, as the queues of a pool, its workers and the driver share it.
 pub(crate) type SharedChunk = Arc<Chunk>;
 
 // SAFETY: through a shared reference a task can only be claimed, by one thread, which is then alone
 // with it; and tasks are `Send`. The rest is `Sync` by itself.
 unsafe impl Sync for Chunk {}
 
-/// The chunks of one scheduler, in the hands of its driver.
+/// The chunks of one scheduler, which its driver keeps.
 #[derive(Default)]
 pub(crate) struct Chunks {
-    /// Those that perhaps have tasks that nobody has claimed, in the order in which they were
-    /// handed over.
+    /// Chunks that may have unclaimed tasks, in the order of their hand-over.
     under_way: VecDeque<SharedChunk>,
-    /// All their tasks have been claimed. Somebody may still be at the last of them.
+    /// Chunks whose tasks have all been claimed. A worker may still run the last of them.
     claimed: VecDeque<SharedChunk>,
-    /// Whether some of those under way may have to be looked at.
+    /// Whether the driver may have to look at a chunk that is under way.
     looks: bool,
 }
 
 impl Chunks {
-    /// Takes the tasks, of which there are at most [`CHUNK`], into a chunk. If not even the driver
-    /// would look after it, the workers [share](Chunk::is_shared) it at once.
+    /// Moves the tasks into a chunk; there are at most [`CHUNK`] of them. If the driver does not
+    /// look after the chunk, the workers [share](Chunk::is_shared) it at once.
     pub(crate) fn fill(
         &mut self,
         tasks: &mut Vec<Timed>,
@@ -105,7 +104,8 @@ impl Chunks {
         chunk
     }
 
-    /// Tells apart what has been claimed. Looks at one chunk, if none has.
+    /// Moves chunks from the front of `under_way` to `claimed`, up to the first that has unclaimed
+    /// tasks. Looks at a single chunk if that is the first one.
     fn sort_out(&mut self) {
         while self.under_way.front().is_some_and(|chunk| !chunk.has_more()) {
             self.claimed.extend(self.under_way.pop_front());
@@ -115,7 +115,7 @@ impl Chunks {
     /// A chunk that nobody else refers to.
     fn take(&mut self) -> Option<SharedChunk> {
         let chunk = self.take_first()?;
-        // There were more under way at some time than there are now.
+        // More chunks were under way before than are now, so one of them is freed.
         if self.claimed.len() > FEW {
             drop(self.take_first());
         }
@@ -154,7 +154,7 @@ impl Chunks {
         None
     }
 
-    /// Nobody may look for a while: calls `share` with all that would have to be looked at.
+    /// Calls `share` with all chunks that would need a look, because nobody may look for a while.
     #[inline]
     pub(crate) fn share_all(&mut self, share: impl FnMut(&SharedChunk)) {
         if std::mem::take(&mut self.looks) {
@@ -183,7 +183,7 @@ impl Chunk {
         self.handed_over = handed_over;
     }
 
-    /// Tasks that nobody has claimed are lost. There are none if the pool has run to its end.
+    /// Drops unclaimed tasks as lost. There are none if the pool has run to its end.
     fn lose_unclaimed(&mut self) {
         // Relaxed: nobody else refers to the chunk.
         let claimed = self.claimed.load(Ordering::Relaxed).min(self.tasks.len());
@@ -219,14 +219,14 @@ impl Chunk {
         self.claimed.load(Ordering::Relaxed) < self.tasks.len()
     }
 
-    /// Whether each worker that takes the chunk offers it to the others. Otherwise the first that
-    /// takes it keeps it to itself, until its tasks turn out to be slow.
+    /// Whether each worker that takes the chunk offers it to the others. Otherwise the first worker
+    /// keeps it to itself, until the tasks turn out to be slow.
     pub(crate) fn is_shared(&self) -> bool {
-        // Relaxed: a hint. Whoever sets it puts the chunk into a queue afterwards.
+        // Relaxed: a hint. The thread that sets it puts the chunk into a queue afterwards.
         self.shared.load(Ordering::Relaxed)
     }
 
-    /// Has the chunk offered from now on. The caller puts it into a queue.
+    /// From now on each worker that takes the chunk offers it. The caller puts it into a queue.
     pub(crate) fn share(&self) {
         self.shared.store(true, Ordering::Relaxed); // see `is_shared`
     }

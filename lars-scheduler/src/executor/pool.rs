@@ -4,9 +4,10 @@
 //! thread that runs dry takes from the shared queue, then from the others (crossbeam-deque, after
 //! Chase and Lev, *Dynamic Circular Work-Stealing Deque*, SPAA 2005).
 //!
-//! Tasks that are due together come as one [chunk](super::chunk). The worker that takes it keeps it
-//! to itself as long as its tasks are fast. Then it offers it to the others in its own queue, and
-//! so does each that takes it from there, as long as it has tasks that nobody has claimed.
+//! Tasks that are due together come as one [chunk](super::chunk). The worker that takes the chunk
+//! keeps it to itself as long as the tasks are fast. When they are slow, the worker puts the chunk
+//! into its own queue, to offer it to the others. Each worker that takes it from there does the
+//! same, as long as the chunk has unclaimed tasks.
 //!
 //! [`idle`](super::idle) says how workers sleep and are woken.
 
@@ -43,8 +44,8 @@ use crate::sync::{
 /// other workers, so that a burst does not starve the tasks behind one that blocks.
 const LOCAL_RUN: u32 = 61;
 
-/// If a worker has been at a chunk for longer than this, in nanoseconds, others are to help: it is
-/// about what it costs to wake one.
+/// If a worker has been busy with a chunk for longer than this, in nanoseconds, others are to help.
+/// Waking one costs about as much.
 const SLOW: u64 = 20_000;
 
 /// A worker has no task.
@@ -276,7 +277,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Has several workers work on a chunk that was [handed over](Self::execute_all) before.
+    /// Lets several workers work on a chunk that was [handed over](Self::execute_all) before.
     pub(crate) fn share(&self, chunk: &SharedChunk) {
         chunk.share();
         self.guard.shared.push(Job::Many(SharedChunk::clone(chunk)));

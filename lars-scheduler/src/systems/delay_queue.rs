@@ -149,11 +149,11 @@ impl<T> DelayQueue<T> {
 
     /// An empty queue on another clock: a test's, a scheduler's, or one that is cheaper to read.
     ///
-    /// The clock must not go back. A waiting thread assumes that it keeps pace with the system's
-    /// clock, and a waiting future that it keeps pace with its scheduler's. Code that makes it jump
-    /// calls [`clock_moved`](Self::clock_moved). The clock is read outside all locks. A panic in it
-    /// passes through the call that read it, and does no harm, except that a future loses its place
-    /// in the line.
+    /// The clock must not go back. A waiting thread assumes that this clock keeps pace with the
+    /// system's, and a waiting future that it keeps pace with its scheduler's. Code that makes it
+    /// jump calls [`clock_moved`](Self::clock_moved). The clock is read outside all locks. A panic
+    /// in it passes through the call that read it, and does no harm, except that a future loses its
+    /// place in the line.
     ///
     /// # Examples
     ///

@@ -265,8 +265,8 @@ impl RepeatedTimer {
     }
 
     /// Runs the trigger now, on the calling thread, instead of the one that is armed. The next one
-    /// comes one timeout after the end of this run. True if it ran: if the timer is started and no
-    /// trigger was running.
+    /// comes one timeout after the end of this run. True if it ran, which it does if the timer is
+    /// started and no trigger is running.
     ///
     /// The trigger runs on the caller's stack, by design. A panic in it is contained and reported
     /// as always.

@@ -1,5 +1,5 @@
-//! Where two threads meet, step by step: a test takes the part of the timer thread and does what
-//! that does between two steps of another. So each step that only a race needs is needed here.
+//! Where two threads meet, step by step. A test plays the timer thread: it does what that thread
+//! does between two steps of another. So steps that matter only in a race matter in these tests.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
@@ -22,15 +22,16 @@ use crate::executor::pool::Pool;
 use crate::sync::{Arc, AtomicUsize, FAILURES, Mutex, Ordering, give_way};
 use crate::{Cancellable, Task};
 
-/// One tick, which is longer than the steps of these tests.
+/// One tick. It is longer than the steps of these tests.
 const TICK: u64 = 100;
 
-/// More than the driver deals with in one step; fewer where each takes a millisecond.
+/// More tasks than the driver deals with in one step; fewer under Miri, where each takes a
+/// millisecond.
 const fn many(number: usize) -> usize {
     if cfg!(miri) { number / 100 } else { number }
 }
 
-/// A scheduler whose driver is turned by the test, in which each thread has a wheel of its own.
+/// A scheduler whose driver the test turns. Each thread has a wheel of its own.
 struct ByHand {
     handle: Handle,
     driver: Driver,
@@ -84,7 +85,7 @@ impl ByHand {
         self.driver.turn(now).fired
     }
 
-    /// What the timer thread does before it sleeps: it says until when.
+    /// What the timer thread does before it sleeps: it announces until when, which is returned.
     fn sleep(&mut self) -> u64 {
         for _ in 0..1_000 {
             let until = match self.driver.turn(self.clock.now()).next {
@@ -98,7 +99,7 @@ impl ByHand {
         panic!("it never sleeps");
     }
 
-    /// Schedules tasks for one instant that note their numbers.
+    /// Schedules tasks for one instant. Each of them notes its number.
     fn schedule_numbers(&self, at: u64, numbers: std::ops::Range<usize>, notes: &Notes) {
         for number in numbers {
             let notes = Arc::clone(notes);
@@ -107,8 +108,8 @@ impl ByHand {
         }
     }
 
-    /// While this thread schedules in `code`, it finds its gate shut, so that what it schedules
-    /// goes into its intake.
+    /// Runs `code` while the gate of this thread is shut: what the thread schedules goes into its
+    /// intake.
     fn with_gate_shut(&self, code: impl FnOnce(&Self)) {
         let gate = self.handle.core().arena.lanes.of_this_thread().lane.gate();
         gate.knock();
@@ -121,8 +122,8 @@ impl ByHand {
         self.wake_ups.swap(0, Ordering::Relaxed)
     }
 
-    /// Looks at the entries, between two turns, for as long as a listing is under way. Says whether
-    /// it has ended, in far more looks than it may take.
+    /// Looks at the entries, between two turns, as long as a listing is under way. Says whether the
+    /// listing has ended; it gets far more looks than it may take.
     fn walk(&mut self) -> bool {
         (0..10_000).any(|_| {
             let _ = self.driver.take_in();
@@ -131,10 +132,10 @@ impl ByHand {
     }
 }
 
-/// The numbers of tasks that have run, in that order.
+/// The numbers of the tasks that have run, in the order in which they ran.
 type Notes = Arc<Mutex<Vec<usize>>>;
 
-/// On a thread of its own, which has a lane of its own.
+/// Runs `code` on a thread of its own, which has a lane of its own.
 fn elsewhere<T: Send>(code: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| scope.spawn(code).join().unwrap())
 }
@@ -167,7 +168,7 @@ fn a_deadline_moved_nearer_twice_before_the_timer_thread_comes_is_met_at_the_sec
     let timer = it.schedule(50 * TICK);
     assert_eq!(it.sleep(), 50 * TICK);
     elsewhere(|| assert!(timer.reset(Duration::from_nanos(20 * TICK))));
-    // It need not come before 20, so the carrier stays where it is.
+    // The timer thread need not come before 20, so the carrier stays where it is.
     assert_eq!((it.wake_ups(), it.sleep()), (1, 20 * TICK));
     elsewhere(|| assert!(timer.reset(Duration::from_nanos(5 * TICK))));
     assert_eq!(it.wake_ups(), 1);
@@ -203,11 +204,11 @@ fn a_deadline_that_is_moved_nearer_while_its_timer_is_in_the_intake_is_met() {
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "needs 16,384 of them")]
+#[cfg_attr(miri, ignore = "needs 16,384 carriers")]
 fn carriers_do_not_pile_up_in_a_lane_while_the_timer_thread_sleeps() {
     let mut it = ByHand::new();
     let timers: Vec<_> = (0..BACKLOG).map(|_| it.schedule(100 * TICK)).collect();
-    // (It wakes up early for so many.)
+    // (The timer thread wakes up early for so many timers.)
     assert!(it.sleep() < 99 * TICK);
     assert_eq!(it.wake_ups(), 0);
     let (last, others) = timers.split_last().unwrap();
@@ -335,7 +336,7 @@ fn what_others_cancel_in_the_lane_of_a_thread_that_has_gone_is_collected_once() 
     for timer in &timers {
         assert!(timer.cancel());
     }
-    // Its owner did not come between these two.
+    // The lane's owner does not come between these two.
     it.handle.core().have_collected();
     it.handle.core().have_collected();
     assert_eq!(it.sleep(), 60 * TICK, "nothing is left in the other's wheel");
@@ -347,7 +348,7 @@ fn the_driver_looks_again_after_a_second_at_a_lane_whose_owner_has_something_to_
     let mut it = ByHand::new();
     let timers: Vec<_> = (0..100).map(|_| it.schedule(50 * SECOND)).collect();
     elsewhere(|| timers.iter().for_each(|timer| assert!(timer.cancel())));
-    // The owner has come so far.
+    // Up to now the owner has come.
     it.handle.core().have_collected();
     assert_eq!(it.sleep(), SECOND);
     let _ = it.turn(SECOND);
@@ -357,7 +358,7 @@ fn the_driver_looks_again_after_a_second_at_a_lane_whose_owner_has_something_to_
 #[test]
 #[cfg_attr(miri, ignore = "looks thousands of times in vain")]
 fn a_listing_gives_up_on_timers_behind_a_shut_gate_and_says_how_many_they_are() {
-    // More than may be put aside at a time.
+    // More entries than may be put aside at a time.
     let timers: u64 = (1 << 16) + 3;
     let mut it = ByHand::new();
     for _ in 0..timers {
@@ -375,10 +376,10 @@ fn a_listing_gives_up_on_timers_behind_a_shut_gate_and_says_how_many_they_are() 
     assert_eq!((listing.matched, listing.unseen), (0, timers));
 }
 
-/// Tasks of a pool with one thread and a limited queue. Each waits for a permit, and then notes its
-/// number.
+/// Tasks on a pool with one thread and a limited queue. Each task waits for a permit, and then
+/// notes its number.
 struct Tasks {
-    /// Dropped before the pool, which then does not wait for them.
+    /// Dropped before the pool, so that the pool does not wait for tasks that wait for a permit.
     permits: Sender<()>,
     pool: Pool,
     waits: Arc<Mutex<Receiver<()>>>,
@@ -405,7 +406,7 @@ impl Tasks {
         }
     }
 
-    /// Lets so many of them finish, and waits until the timer thread has been woken because there
+    /// Lets this many tasks finish, and waits until the timer thread has been woken because there
     /// is room.
     fn make_room(&self, it: &mut ByHand, tasks: usize) {
         let _ = it.sleep();
@@ -416,7 +417,7 @@ impl Tasks {
         }
     }
 
-    /// Lets all of them run, and returns their numbers in that order.
+    /// Lets all tasks run, and returns their numbers in the order in which they ran.
     fn finish(&self, it: &mut ByHand) -> Vec<usize> {
         (0..10_000).for_each(|_| self.permits.send(()).unwrap());
         while it.handle.pending() > 0 {
@@ -440,7 +441,7 @@ fn what_comes_due_as_there_is_room_again_does_not_pass_those_that_wait_for_it() 
     });
     drop(it.handle.schedule_once(Duration::ZERO, makes_room.inline()).unwrap());
     tasks.schedule(&it, [3]);
-    // No pool thread is left that would wake it.
+    // The pool is idle, so none of its threads would wake the timer thread.
     assert_eq!(it.driver.turn(0).next, Next::Now);
     assert_eq!(it.handle.pending(), 2);
     assert_eq!(tasks.finish(&mut it), [0, 1, 2, 3]);

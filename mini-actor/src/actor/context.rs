@@ -116,9 +116,9 @@ pub trait Actor: Send + Sized + 'static {
         let _ = (failure, ctx);
     }
 
-    /// Called once, after the last message, whatever the reason. An actor that is replaced gets
-    /// [`restarting`](Self::restarting) instead. Its timers have been cancelled and its children
-    /// have stopped. The actor is dropped after this.
+    /// Called once, after the last message, whatever the reason. At that time the actor's timers
+    /// have been cancelled, and its children have stopped. The actor is dropped after this. An
+    /// actor that is replaced gets [`restarting`](Self::restarting) instead.
     fn stopped(&mut self, reason: StopReason, ctx: &mut Context<Self>) {
         let _ = (reason, ctx);
     }

@@ -82,7 +82,7 @@ pub(crate) struct Incarnations<A: Actor> {
     /// Panics that children have escalated. They are handled one at a time, so that many at once do
     /// not keep other actors from their turn.
     escalated: VecDeque<Panic>,
-    /// Set when the actor was asked to stop: after how many messages, and why.
+    /// Set when the actor was asked to stop: after how many messages it stops, and why.
     stop: Option<(u64, StopReason)>,
     /// How many entries of `due` come before the stop as well.
     due_before_stop: usize,

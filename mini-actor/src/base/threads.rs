@@ -47,7 +47,7 @@ impl From<lars_scheduler::ThreadKind> for ThreadKind {
 type StartHook = Arc<dyn Fn(&ThreadStart<'_>) + Send + Sync>;
 
 thread_local! {
-    /// The hook that runs on this thread; null if none does. (It is compared, and not followed.)
+    /// The hook that runs on this thread; null if none does. (Only compared, never dereferenced.)
     static RUNNING: Cell<*const ()> = const { Cell::new(ptr::null()) };
 }
 
@@ -65,7 +65,7 @@ impl OnThreadStart {
         }
     }
 
-    /// Whether the hook runs on the calling thread, which does not do its work meanwhile.
+    /// Whether the hook runs on the calling thread. Meanwhile that thread does not do its own work.
     pub(crate) fn is_running(&self) -> bool {
         let running = RUNNING.with(Cell::get);
         self.0.as_ref().is_some_and(|hook| ptr::addr_eq(Arc::as_ptr(hook), running))

@@ -190,7 +190,7 @@ impl<M: Send + 'static> Cell<M> {
     }
 
     /// Drops the life of a new cell that is not used after all. The life refers to the cell, and
-    /// would keep it.
+    /// would keep it alive.
     pub(crate) fn discard(&self) {
         // SAFETY: nobody runs it before it is scheduled, which it is not going to be.
         let life = self.life.with_mut(|place| unsafe { (*place).take() });

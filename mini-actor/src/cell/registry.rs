@@ -35,7 +35,7 @@ pub(crate) type StopHook = Box<dyn Fn(Terminated) + Send + Sync>;
 pub(crate) struct Rules {
     /// Messages that an activation works off before another actor gets its turn.
     pub(crate) throughput: u32,
-    /// How long it may take for them, if there is a limit.
+    /// How long it may take for these messages, if there is a limit.
     pub(crate) time_slice: Option<Duration>,
     /// From when on a message is slow, if there is a limit.
     pub(crate) slow_receive: Option<Duration>,
@@ -256,8 +256,8 @@ impl Registry {
         std::ptr::from_ref(self).addr()
     }
 
-    /// Whether something of the system may wait for the calling thread: it runs an actor, or is one
-    /// of the system's own, or makes a message that an actor waits for.
+    /// Whether something of the system may wait for the calling thread: this thread runs an actor,
+    /// is one of the system's own, or makes a message that an actor waits for.
     pub(crate) fn is_inside(&self) -> bool {
         Inside::system(self.key())
             || self.dispatcher.is_current()

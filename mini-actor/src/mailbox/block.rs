@@ -67,11 +67,11 @@ impl<T> Parcel<T> for Box<T> {
     }
 }
 
-/// In debug builds, panics at an address at which nothing of this type can be.
+/// In debug builds, panics if no value of this type can be at this address.
 #[inline]
 #[track_caller]
 fn assert_place<T>(place: *const T) {
-    debug_assert!(!place.is_null() && place.is_aligned(), "{place:p} is no place for it");
+    debug_assert!(!place.is_null() && place.is_aligned(), "{place:p} is no place for a value");
 }
 
 /// Room for one message.
@@ -134,7 +134,7 @@ impl<T> Slot<T> {
         assert_place(slot);
         // SAFETY: the block is there, because its reader waits for this slot.
         let slot = unsafe { &*slot };
-        // (Not in models, where each look at the state is one step more.)
+        // (Not in models, where each look at the state is one more step.)
         debug_assert!(
             CHECKED || slot.state.load(Ordering::Relaxed) == EMPTY,
             "the slot is filled already"

@@ -197,10 +197,10 @@ impl Bound {
     }
 }
 
-/// The parts begin [`LINE`] bytes after each other. So the first two words of each, which are those
-/// in constant use, never share a cache line with those of another, wherever the whole begins. The
-/// whole does not begin a line itself: an allocator takes much longer for memory with that
-/// alignment.
+/// The parts begin [`LINE`] bytes after each other. So the first two words of each part, which are
+/// in constant use, never share a cache line with those of another part, wherever the mailbox
+/// begins. The mailbox is not aligned to a line: an allocator takes much longer for memory with
+/// that alignment.
 #[repr(C, align(16))]
 pub(crate) struct Mailbox<T> {
     tail: Tail<T>,

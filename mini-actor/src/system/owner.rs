@@ -592,10 +592,10 @@ impl ActorSystem {
     /// calls. Called by an actor, it does not wait for actors, because it would wait for itself.
     /// The same holds for a hook or a destructor that closing calls, for the hook of
     /// [`on_thread_start`](Builder::on_thread_start), and for a closure that
-    /// [maps](crate::ActorRef::map) a message. Called by an inline task on the timer thread, it
+    /// [maps](crate::ActorRef::map) a message. If an inline task on the timer thread calls this, it
     /// waits for nothing; scheduled messages are then sent when that task has returned. In all
     /// these cases open questions end with the last actor, unless another thread closes the system
-    /// before.
+    /// before that.
     pub fn close_within(&self, limit: Duration) -> CloseReport {
         let registry = self.system.registry();
         let deadline = real_now().checked_add(limit);
@@ -607,8 +607,8 @@ impl ActorSystem {
             begins.get_or_insert(this);
             before
         };
-        // What closing drops and sends calls foreign code, which may close the system. It would
-        // wait for itself.
+        // Closing drops and sends things, which calls foreign code. That code may close the system
+        // as well, and would then wait for itself.
         let inside = registry.is_inside() || before == Some(this);
         if before.is_none() {
             self.begin_close(registry, deadline);

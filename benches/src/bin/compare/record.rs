@@ -57,7 +57,7 @@ impl Workload {
         use Workload::*;
         [W1, W2, W2b, W3, W4, W5, W6, W7, W8, W9, W12, W13]
     };
-    /// Whether it is a matter of time: without any, timers would have no delay.
+    /// Whether the workload needs a duration: with a duration of zero, timers would have no delay.
     pub(crate) fn lasts(self) -> bool {
         use Workload::*;
         matches!(self, W3 | W4 | W5 | W6 | W8 | W13 | A3)

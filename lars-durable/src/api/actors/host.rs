@@ -57,7 +57,7 @@ pub(super) struct Host<A: DurableActor> {
 struct Ended {
     /// And since when.
     timers: BTreeMap<TimerId, Mono>,
-    /// How many timers there are at the next look for those that cannot come any more.
+    /// Once there are so many timers, those whose messages cannot come any more are removed.
     look_at: usize,
 }
 
@@ -223,7 +223,7 @@ impl<A: DurableActor> Host<A> {
         None
     }
 
-    /// The actor has decided about one of its keys. Messages of the timers that this ends are not
+    /// The actor has decided about one of its keys. That ends timers, whose messages are then not
     /// received, whether they wait here or are on their way.
     fn drop_ended(&self, home: &Home<A::Message>, decision: &Decision) {
         let Decision { key, arrivals, ended } = decision;

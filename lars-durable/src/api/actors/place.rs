@@ -30,8 +30,8 @@ pub(super) struct Place {
 /// no row any more.
 ///
 /// A later timer may have the same key. So a message is dropped only if its timer was there before
-/// the decision, whatever its key. Nothing is lost by that: if a dropped timer still has a row, its
-/// finish fails, and it comes again.
+/// the decision, whatever its key. Nothing is lost by that: if the timer of a dropped message still
+/// has a row, its finish fails, and the timer comes again.
 pub(super) struct Decision {
     pub(super) key: String,
     /// How many messages had come when the actor asked. Those with this key belong to timers that
@@ -85,7 +85,7 @@ impl Place {
         answer: Result<Option<TimerId>, Error>,
     ) {
         let answer = answer.map(|ended| {
-            // Before the lock: until the call is over, nothing of this key is received.
+            // Before the lock is taken: until the call is over, nothing of this key is received.
             (self.drop_ended)(&Decision { key: key.clone(), arrivals, ended });
         });
         let mut ledger = self.ledger.lock();

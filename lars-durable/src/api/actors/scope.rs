@@ -1,5 +1,5 @@
-//! What an actor's hook is called for. The hook cannot be passed this, so it is kept for the thread
-//! that runs the actor.
+//! What an actor's hook is called for. This cannot be passed to the hook, so it is kept for the
+//! thread that runs the actor.
 
 use std::cell::RefCell;
 

@@ -54,8 +54,8 @@ impl Transaction<'_> {
         })
     }
 
-    /// Notifies the other nodes, which would otherwise see it with their next renewals. This is
-    /// rare, so it may be part of the transaction.
+    /// Notifies the other nodes, which would otherwise see the free buckets with their next
+    /// renewals. This is rare, so it may be part of the transaction.
     async fn tell_of_free_buckets(&self) -> Result<()> {
         if self.notifies {
             let sql = "SELECT pg_catalog.pg_notify(lars.channel($1), 'free')";

@@ -15,8 +15,8 @@
 //!
 //! As long as somebody waits for room, the others get none above the mark at which those that wait
 //! are woken. Otherwise a submitter that tries again and again could keep the pool above the mark
-//! forever. A request lasts until its maker has come and seen how much room there is: at the mark
-//! there is some.
+//! forever. A request lasts until the party that made it has come and seen how much room there is;
+//! at the mark there is some.
 
 use std::sync::Arc;
 use std::task::Waker;

@@ -132,8 +132,8 @@ pub struct Counts {
     pub stragglers: usize,
     /// Gauge: the interval, without jitter. A backoff shows here.
     pub interval: Duration,
-    /// Gauge: when the next run is due. `None` while a run is awaited or held back, if none will be
-    /// due, and after the end.
+    /// Gauge: when the next run is due. `None` while a run is awaited or held back, if no run will
+    /// be due, and after the end.
     pub next_run: Option<Instant>,
 }
 

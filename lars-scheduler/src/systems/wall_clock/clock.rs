@@ -82,7 +82,7 @@ impl WallClock for SystemClock {
 ///
 /// Over [`VirtualTime`](crate::VirtualTime) the test controls both kinds of time: `advance` moves
 /// them together, and the methods here move the wall clock alone, as setting the clock or
-/// suspending the machine does. At the last time that a [`SystemTime`] can express it stands still.
+/// suspending the machine does. It stands still at the last time that a [`SystemTime`] can express.
 /// Clones are the same clock.
 ///
 /// ```
@@ -165,14 +165,14 @@ impl WallClock for VirtualWallClock {
     }
 }
 
-/// `time + by`, or the last time that a [`SystemTime`] can express. There is no constant for that,
-/// and it is not the same everywhere.
+/// `time + by`, or the last time that a [`SystemTime`] can express. There is no constant for that
+/// time, and it is not the same everywhere.
 fn saturating_add(mut time: SystemTime, by: Duration) -> SystemTime {
     let mut step = by;
     while !step.is_zero() {
         match time.checked_add(step) {
             Some(exact) if step == by => return exact,
-            // (A step may be shorter than what the system distinguishes.)
+            // (A step may be too short for the system to distinguish the two times.)
             Some(later) if later > time => time = later,
             _ => step /= 2,
         }

@@ -64,7 +64,7 @@ fn a_chunk_is_used_again_only_when_no_worker_is_at_it() {
         let mut chunks = Chunks::default();
         let (first, mut fates) = fill(&mut chunks, 2);
         let worker = thread::spawn(move || work(first));
-        // Perhaps in the same memory, while the worker is at its first task, or its last one.
+        // These may use the same memory, while the worker is at its first task or at its last one.
         for _ in 0..2 {
             let (next, more) = fill(&mut chunks, 1);
             fates.extend(more);
@@ -84,7 +84,7 @@ fn a_chunk_in_which_one_worker_is_stuck_is_shared_and_each_task_runs_once() {
         let mut help = Vec::new();
         // The clock says that it is time, whatever the worker has done so far.
         if chunks.look(u64::MAX, |chunk| help.push(SharedChunk::clone(chunk))).is_some() {
-            // It had not begun. The scheduler ends, and nobody will look again.
+            // The worker had not begun. The scheduler ends, and nobody will look again.
             chunks.share_all(|chunk| help.push(SharedChunk::clone(chunk)));
         }
         help.into_iter().for_each(work);

@@ -166,7 +166,7 @@ fn a_task_that_waits_for_those_due_with_it_gets_its_turn_whoever_shares_their_ch
         };
         let both = Task::new(both).inline();
         let _ = scheduler.schedule_once(Duration::ZERO, both).unwrap();
-        // Whoever looks does so when some time has passed.
+        // A party that looks does so only after some time.
         while ledger.ran(numbers[0]) == 0 {
             advance(TICK);
         }

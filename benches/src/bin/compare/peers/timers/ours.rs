@@ -8,8 +8,8 @@ use crate::callback::Callback;
 use crate::record::Workload;
 use crate::timers::{Producer, Timers};
 
-/// With a tick of this many microseconds, tasks on the pool or on the timer thread, and short time
-/// slices for that thread or ordinary ones.
+/// Our scheduler: with a tick of so many microseconds, with tasks on the pool or on the timer
+/// thread, and with short or ordinary time slices for that thread.
 pub(crate) struct Lars<const TICK_US: u64, const ON_POOL: bool, const SHORT_SLICES: bool> {
     scheduler: LightArrayRevolverScheduler,
 }
