@@ -395,8 +395,8 @@ impl Driver {
             if tick > target {
                 break self.reach(target, &mut moves);
             }
-            // The driver's own first: that is where the first timers of a thread are. If that is not
-            // ready, the lanes have to wait for it.
+            // The driver's own wheel first, where the first timers of a thread are. While it is not
+            // ready, the lanes wait.
             let moves = &mut moves;
             let go_on = (own > tick || advance(&mut self.wheel, tick, moves, sorted))
                 && self.visits.advance(tick, |wheel| advance(wheel, tick, moves, false));
