@@ -15,13 +15,18 @@ pub fn count(operations: u64) {
 
 /// Does `work`, which must not keep the processor for longer than `limit`. Other threads and
 /// processes do not count. (Zone files are read in system calls; what they take counts, and is
-/// small.)
-pub fn in_time<R>(limit: Duration, work: impl FnOnce() -> R) -> R {
-    let begin = processor_time();
-    let result = work();
-    let took = processor_time() - begin;
-    assert!(took <= limit, "it took {took:?}, and may take {limit:?}");
-    result
+/// small.) A pause of a virtual machine does count, so the fastest of five attempts decides.
+pub fn in_time<R>(limit: Duration, work: impl Fn() -> R) -> R {
+    let mut fastest = Duration::MAX;
+    for _ in 0..5 {
+        let begin = processor_time();
+        let result = work();
+        fastest = fastest.min(processor_time() - begin);
+        if fastest <= limit {
+            return result;
+        }
+    }
+    panic!("it took {fastest:?}, and may take {limit:?}");
 }
 
 /// The time that this thread has had a processor.
