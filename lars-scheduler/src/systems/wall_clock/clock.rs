@@ -146,8 +146,13 @@ impl VirtualWallClock {
 
     fn jump(&self, to: impl FnOnce(SystemTime) -> SystemTime) {
         let mut set = self.set.lock();
-        let at = self.handle.now();
-        *set = Setting { wall: to(set.shown(at)), at };
+        let now = self.handle.now();
+        // A clock that stands still at the last time goes on from there. Otherwise `at` stays:
+        // Windows distinguishes 100 ns, and each jump would round what has passed.
+        if set.wall.checked_add(now.saturating_duration_since(set.at)).is_none() {
+            *set = Setting { wall: set.shown(now), at: now };
+        }
+        set.wall = to(set.wall);
     }
 }
 
