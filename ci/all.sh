@@ -1,57 +1,97 @@
 #!/usr/bin/env bash
-# Every check; each is a script that can also be run alone. A step whose tools are not installed and
-# cannot be fetched says so loudly and is skipped. The steps run one after another, except Miri: it
-# keeps one core busy for as long as half of the others take, so it runs beside them, and its output
-# comes last. With DROP_BUILDS=1 a step's builds go when no later step uses them.
+# Every check, several at a time. Each is a script beside this one that can also be run alone. It
+# ends with the first step that fails: it prints what that step said, its name and its command.
+#
+#     ci/all.sh                    all steps
+#     ci/all.sh lint "miri trees"  these steps
+#     JOBS=1 ci/all.sh             one after another
+#
+# Three steps run at a time, also on two cores: some wait for a server, a child process or cargo's
+# lock while others compute. A step whose tools cannot be had says so loudly and is skipped. With
+# DROP_BUILDS=1 a folder of builds goes when no step uses it any more. Needs bash 5.1.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-failed=()
-# $1: the step, $2: whether it passed, $3: the seconds it took
-report() {
-    if "$2"; then
-        printf '===== %s: passed in %d s =====\n' "$1" "$3"
-    else
-        printf '===== %s: FAILED after %d s =====\n' "$1" "$3"
-        failed+=("$1")
-    fi
-}
+# In this order: what new users run, then the longest of the others, and short ones at the end.
+steps=(
+    test "miri trees" loom lint "miri strict" postgres targets durable shuttle examples benches
+    features docs fuzz msrv deny beside
+)
+if (($# > 0)); then steps=("$@"); fi
 
-# The builds that no step after this one uses.
+# The folders in which a step builds, below target.
 builds_of() {
     case "$1" in
-        docs) echo target/doc target/private-docs ;;
-        loom | shuttle | fuzz | targets) echo "target/$1" ;;
-        postgres) echo target/debug ;;
-        benches) echo target/release ;;
-        msrv) echo target/msrv-* ;;
+        test | postgres) echo debug ;;
+        lint | features | docs) echo lint ;;
+        durable) echo brief ;;
+        benches) echo release ;;
+        examples) echo brief release ;;
+        "miri "*) echo miri ;;
+        loom | shuttle | fuzz | targets) echo "$1" ;;
     esac
 }
 
-miri_log=$(mktemp)
-bash ci/miri.sh >"$miri_log" 2>&1 &
-miri=$!
-trap 'kill "$miri" 2>/dev/null || true; rm -f "$miri_log"' EXIT
+logs=$(mktemp -d)
+declare -A running=() # the step of each process
+waiting=("${steps[@]}")
 
-steps=(lint test docs features loom shuttle fuzz durable postgres benches msrv targets deny)
-for step in "${steps[@]}"; do
-    printf '\n===== %s =====\n' "$step"
-    start=$SECONDS
-    if bash "ci/$step.sh"; then passed=true; else passed=false; fi
-    report "$step" "$passed" $((SECONDS - start))
-    if [ "${DROP_BUILDS:-0}" = 1 ]; then
-        # shellcheck disable=SC2046 # several paths
-        rm -rf $(builds_of "$step")
+stop_all() {
+    local process
+    for process in "${!running[@]}"; do kill -- "-$process" 2>/dev/null || true; done
+    rm -rf "$logs"
+}
+trap stop_all EXIT
+trap 'exit 1' INT TERM
+
+# A process group of its own for each step, so that all of it can be ended.
+start() {
+    local step=$1
+    local timed='{ time bash "ci/$1.sh" "${@:2}" >"$0" 2>&1; } 2>"$0.time"'
+    # shellcheck disable=SC2086 # the step's words
+    TIMEFORMAT='%R %U %S' setsid bash -c "$timed" "$logs/${step// /-}" $step &
+    running[$!]=$step
+    printf -- '----- %s: started after %d s -----\n' "$step" "$SECONDS"
+}
+
+# What the step printed, and the seconds that it took: by the clock, and of processor time.
+report() {
+    local log=$logs/${1// /-} wall user sys
+    read -r wall user sys <<<"$(tail -n 1 "$log.time")"
+    printf '\n===== %s =====\n' "$1"
+    cat "$log"
+    printf '===== %s: %s after %.0f s, %.0f s of processor time =====\n\n' \
+        "$1" "$2" "$wall" "$(echo "$user $sys" | awk '{ print $1 + $2 }')"
+}
+
+# Folders that this step was the last to build in.
+drop_builds() {
+    local folder step used
+    for folder in $(builds_of "$1"); do
+        used=false
+        for step in "${running[@]}" "${waiting[@]}"; do
+            if [[ " $(builds_of "$step") " == *" $folder "* ]]; then used=true; fi
+        done
+        if ! "$used"; then rm -rf "target/$folder"; fi
+    done
+}
+
+while ((${#waiting[@]} + ${#running[@]} > 0)); do
+    while ((${#waiting[@]} > 0 && ${#running[@]} < ${JOBS:-3})); do
+        start "${waiting[0]}"
+        waiting=("${waiting[@]:1}")
+    done
+    status=0
+    wait -n -p process || status=$?
+    step=${running[$process]}
+    unset "running[$process]"
+    if ((status != 0)); then
+        report "$step" FAILED
+        printf 'FAILED: %s. The command: bash ci/%s.sh%s\n' "$step" "${step%% *}" \
+            "$([[ $step == *" "* ]] && echo " ${step#* }")"
+        exit 1
     fi
+    report "$step" passed
+    if [ "${DROP_BUILDS:-0}" = 1 ]; then drop_builds "$step"; fi
 done
-
-printf '\n===== miri, which ran beside the others =====\n'
-if wait "$miri"; then passed=true; else passed=false; fi
-cat "$miri_log"
-report miri "$passed" "$SECONDS"
-
-if ((${#failed[@]} > 0)); then
-    printf '\nFAILED: %s\n' "${failed[*]}"
-    exit 1
-fi
-printf '\nAll steps passed.\n'
+printf 'All %d steps passed in %d s.\n' "${#steps[@]}" "$SECONDS"

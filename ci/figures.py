@@ -1,14 +1,18 @@
 #!/usr/bin/env python3
-"""The figures in short, taken from the tables of docs/benchmarks.md.
+"""The figures of docs/benchmarks.md and README.md, and the data behind them.
 
-    python3 ci/figures.py            writes them into README.md and docs/benchmarks.md
-    python3 ci/figures.py --check    fails if they are not what the tables say
+    python3 ci/figures.py            takes new tables into docs/data, and writes the short ones
+    python3 ci/figures.py --check    fails if the pages are not what docs/data says
 
-They stand between `<!-- figures -->` and `<!-- end of figures -->`. `compare page` writes the
-tables; run this after it. `ci/lint.sh` checks. It also refuses a time in nanoseconds anywhere else
-in README.md, because nothing would keep that up to date.
+`compare page` writes all rows and columns between the marks of docs/benchmarks.md. Run this after
+it: the tables go to docs/data, a file for each workload, and the page keeps a few rows and columns
+(`SHORT`). The figures in short stand between `<!-- figures -->` and `<!-- end of figures -->`.
+`ci/lint.sh` checks. It also refuses a time in nanoseconds anywhere else in README.md, because
+nothing would keep that up to date.
 """
 
+import csv
+import io
 import pathlib
 import re
 import sys
@@ -19,6 +23,7 @@ BEGIN, END = "<!-- figures -->\n", "<!-- end of figures -->"
 OURS = ("lars-scheduler", "mini-actor")
 # No timers, but measures of the machine and of the harness.
 NO_PEERS = ("floor", "seg-queue")
+POOL = "lars-scheduler-pool"
 # What one of tokio's users would write.
 TOKIO = ("tokio-sleep", "tokio-mpsc")
 
@@ -35,24 +40,35 @@ CAPACITY = "W13, capacity: the highest load with p99 of at most 5 ms and the pro
 # those of `MORE_IS_BETTER`.
 ROWS = [
     ("schedule, 1 · 2 · 4 threads: the call", THREADS["W1"], "ns/op", "ns", True),
-    ("the same, until the timer is where it waits", THREADS["W1"], "settled", "ns", True),
+    ("the same, until the timer is where it waits", THREADS["W1"], "settled", "ns", False),
     ("schedule and cancel, 1 · 2 · 4 threads", THREADS["W2"], "ns/pair", "ns", True),
     ("a timeout renewed by cancelling and scheduling", ["W2b, request timeouts"], "ns/step", "ns",
      False),
-    ("a timeout renewed by moving it", ["W12, moving deadlines"], "ns/move", "ns", True),
+    ("a timeout renewed by moving it", ["W12, moving deadlines"], "ns/move", "ns", False),
     ("schedule here, cancel on another thread", ["W9, cancelled by another thread"], "ns/timer",
      "ns", False),
     ("a mix without a pause, 2 · 4 · 8 threads", THREADS["W8"], "ns/step", "ns", False),
     ("two threads: the highest load with 99 of 100 at most 5 ms late (more is better)", [CAPACITY],
      "timers/s", "timers/s", True),
+    ("the same load, on the pool, the default (more is better)", [CAPACITY], "timers/s",
+     "timers/s", True),
     ("a million due at once: how late the last is", ["W3, burst"], "last late ms", "ms", True),
+    ("a million due at once, on the pool, the default", ["W3, burst"], "last late ms", "ms", True),
     ("50,000 a second, tick of 1 ms: lateness, median", ["W4, steady precision"], "p50 µs", "µs",
+     True),
+    ("the same: processor time of 5 s", ["W4, steady precision"], "CPU s", "s", True),
+    ("the same on the pool, the default", ["W4, steady precision"], "CPU s", "s", True),
+    ("ten thousand periodic ones, 100 ms: processor time of 5 s", ["W6, periodic"], "CPU s", "s",
      False),
-    ("the same: processor time of 5 s", ["W4, steady precision"], "CPU s", "s", False),
+    ("ten thousand periodic ones, on the pool, the default", ["W6, periodic"], "CPU s", "s", False),
+    ("ten thousand pending, nothing due: processor time of 5 s", ["W5, idle"], "CPU ms", "ms",
+     False),
+    ("schedule, beside 10,000 · 100,000 · 10 million pending",
+     [f"W7, scale, n = {n}" for n in ("10,000", "100,000", "10.0 M")], "ns/op", "ns", False),
     ("memory of a pending timer", THREADS["W1"][:1], "bytes/timer", "bytes", True),
     ("futures, 1 · 2 · 4 threads: timeout made, polled, dropped", THREADS["W17"],
      "CPU ns: made, polled, dropped", "ns", True),
-    ("sleep moved and polled", THREADS["W17"], "moved, polled", "ns", True),
+    ("sleep moved and polled", THREADS["W17"], "moved, polled", "ns", False),
     ("sleep polled", THREADS["W17"], "polled", "ns", False),
     ("interval ticked", THREADS["W17"], "ticked", "ns", False),
     ("actors: ping-pong, a round trip", ["A1, ping-pong"], "ns/round trip", "ns", True),
@@ -60,10 +76,57 @@ ROWS = [
      "ns", True),
     ("actors: one thread to 10,000, a message", ["A4, fan of actors"], "ns/message", "ns", True),
     ("actors: a scheduled send, the call", ["A3, scheduled sends"], "ns/call", "ns", False),
-    ("actors: a spawn", ["A6, a million actors"], "ns/spawn", "ns", False),
+    ("actors: a spawn", ["A6, a million actors"], "ns/spawn", "ns", True),
     ("actors: memory of an idle one", ["A6, a million actors"], "bytes/actor", "bytes", False),
 ]
 MORE_IS_BETTER = {CAPACITY}
+ON_POOL = "on the pool, the default"
+
+
+def of(workload, cases, column):
+    return [(f"{workload}: {case}", column, case) for case in cases]
+
+
+def mix(case):
+    title = f"W8, mix: {case}, n = 60.0 M"
+    return [(title, "ns/step", f"{case}: ns/step"), (title, "p99 µs", "p99 µs")]
+
+
+def load(timers, column):
+    return (f"W13, load curve: {timers} timers/s", column, f"{timers}: {column}")
+
+
+PRODUCERS = ("1 producer", "2 producers", "4 producers")
+# The workloads, and what the page keeps of each: a table, its column, and the head of that column
+# here. The first one decides which peers are kept. Where nothing is kept, the figures in short have
+# the one that matters.
+SHORT = dict.fromkeys(
+    ("W1 W2 W2b W3 W4 W5 W6 W7 W8 W9 W12 W13 W17 A1 A2 A3 A4 A6").split(), []
+) | {
+    "W1": of("W1, schedule", PRODUCERS, "ns/op") + [
+        ("W1, schedule: 1 producer", name, name) for name in ("settled", "warm", "bytes/timer")
+    ],
+    "W2": of("W2, schedule and cancel", PRODUCERS, "ns/pair") + [
+        ("W2, schedule and cancel: 1 producer", "bytes left", "bytes left")
+    ],
+    "W3": [("W3, burst", name, name) for name in ("last late ms", "first late ms", "fired/s")],
+    "W4": [
+        ("W4, steady precision", name, name) for name in ("p50 µs", "p99 µs", "max µs", "CPU s")
+    ],
+    "W8": mix("2 producers") + mix("4 producers") + mix("8 producers") + [
+        ("W8, mix: 2 producers, n = 60.0 M", "MiB at the peak", "2 producers: MiB at the peak")
+    ],
+    "W13": [(CAPACITY, "timers/s", "capacity, timers/s")]
+    + [load(timers, "p99 µs") for timers in ("1.0 M", "4.0 M", "8.0 M")]
+    + [load("10.0 M", "timers/s")],
+    "W17": of("W17, async", ("1 thread", "2 threads", "4 threads"), "CPU ns: made, polled, dropped")
+    + [("W17, async: 1 thread", name, name) for name in ("moved, polled", "polled", "ticked")],
+    "A3": [("A3, scheduled sends", name, name) for name in ("ns/call", "p99 µs", "CPU s")],
+    "A6": [
+        ("A6, a million actors", name, name)
+        for name in ("ns/spawn", "ns/first message", "ns/end", "bytes/actor")
+    ],
+}
 
 
 def value(cell):
@@ -74,27 +137,95 @@ def value(cell):
     return float(match.group(1).replace(",", "")) * (1e6 if match.group(2) else 1)
 
 
-def tables(page):
-    """The rows of each table, as dictionaries, by its title without the size."""
+def block(workload):
+    """What stands between the marks of a workload."""
+    return re.compile(rf"(<!-- compare: {workload} -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+
+
+def data(workload):
+    return ROOT / "docs" / "data" / f"{workload.lower()}.csv"
+
+
+def take(page):
+    """Moves the full tables that `compare page` wrote into docs/data."""
+    for workload in SHORT:
+        rows, columns = [], ["table", "peer"]
+        pattern = r"^\*\*(.*?)\*\*\n\n((?:\|.*\n)+)"
+        text = block(workload).search(page).group(2)
+        for title, table in re.findall(pattern, text, re.MULTILINE):
+            head, _, *lines = [
+                [cell.strip() for cell in line.strip().strip("|").split("|")]
+                for line in table.splitlines()
+            ]
+            columns += [name for name in head if name not in columns]
+            rows += [{"table": title} | dict(zip(head, line)) for line in lines]
+        if rows:
+            out = io.StringIO()
+            writer = csv.DictWriter(out, columns, lineterminator="\n")
+            writer.writeheader()
+            writer.writerows(rows)
+            data(workload).write_text(out.getvalue())
+
+
+def tables():
+    """The rows of each table, by its title with and without the size."""
     found = {}
-    # Of several sizes with one title (W7) the last one remains; none of them is used here.
-    pattern = r"^\*\*(.*?)(?:, n = [^*]*)?\*\*\n\n((?:\|.*\n)+)"
-    for title, text in re.findall(pattern, page, re.MULTILINE):
-        lines = [
-            [cell.strip() for cell in line.strip().strip("|").split("|")]
-            for line in text.splitlines()
-        ]
-        found[title] = [dict(zip(lines[0], line)) for line in lines[2:]]
+    for workload in SHORT:
+        own = {}
+        with data(workload).open(newline="") as file:
+            for row in csv.DictReader(file):
+                own.setdefault(row["table"], []).append(row)
+        for title, rows in own.items():
+            # Of several sizes the last one remains under the short title.
+            found[title] = found[title.partition(", n = ")[0]] = rows
     return found
+
+
+def kept(rows, column, best):
+    """Ours, the floor, tokio's, who is better than ours, and the two best others."""
+    figures = [(cell(row, column), row["peer"]) for row in rows if "(early)" not in row["peer"]]
+    ours = next((figure for figure, peer in figures if peer in OURS), None)
+    always = {p for _, p in figures if p.startswith(OURS) or p in (*TOKIO, "floor")}
+    others = [(f, p) for f, p in figures if f is not None and p not in always | set(NO_PEERS)]
+    others.sort(reverse=best is max)
+    better = {peer for figure, peer in others if ours is not None and best(figure, ours) != ours}
+    return always | better | {peer for _, peer in others[:2]}
+
+
+def short(found, workload):
+    link = f"[{workload}: all rows and columns](data/{data(workload).name})\n"
+    if not SHORT[workload]:
+        return link
+    title, column, _ = SHORT[workload][0]
+    peers = kept(found[title], column, max if title in MORE_IS_BETTER else min)
+    heads = [head for *_, head in SHORT[workload]]
+    lines = [f"| peer | {' | '.join(heads)} |", f"| --- |{' --: |' * len(heads)}"]
+    for peer in (row["peer"] for row in found[title] if row["peer"] in peers):
+        cells = [
+            next((row[column] for row in found[title] if row["peer"] == peer), "")
+            for title, column, _ in SHORT[workload]
+        ]
+        lines.append(f"| {peer} | {' | '.join(re.sub(r' [(].*', '', c) or '–' for c in cells)} |")
+    return "\n".join(lines) + f"\n\n{link}"
+
+
+def shortened(page, found):
+    """The page with the short tables between its marks; the plots stay."""
+    for workload in SHORT:
+        begin, old, end = block(workload).search(page).groups()
+        plots = "".join(line + "\n\n" for line in old.splitlines() if line.startswith("!["))
+        new = begin + plots + short(found, workload) + end
+        page = block(workload).sub(lambda _, new=new: new, page)
+    return page
 
 
 def cell(row, column):
     return value(row.get(column, ""))
 
 
-def figures_of(table, column, best):
+def figures_of(table, column, best, own):
     """Ours, the best other with its name, and tokio's; None for what is missing."""
-    ours = next((cell(row, column) for row in table if row["peer"] in OURS), None)
+    ours = next((cell(row, column) for row in table if row["peer"] in own), None)
     others = []
     tokio = None
     for row in table:
@@ -124,7 +255,12 @@ def times(figure, ours):
 
 def line(found, what, titles, column, unit):
     cases = [
-        figures_of(found[title], column, max if title in MORE_IS_BETTER else min)
+        figures_of(
+            found[title],
+            column,
+            max if title in MORE_IS_BETTER else min,
+            (POOL,) if ON_POOL in what else OURS,
+        )
         for title in titles
         if title in found
     ]
@@ -146,14 +282,28 @@ def in_short(found, readme):
     lines = [
         line(found, *spec) for *spec, in_readme in ROWS if in_readme or not readme
     ]
-    head = "| | ours | the best other, × ours | tokio, × ours |\n|---|--:|---|--:|\n"
+    head = "| | ours, inline | the best other, × ours | tokio, × ours |\n|---|--:|---|--:|\n"
     return head + "\n".join(filter(None, lines)) + "\n"
+
+
+def machine(page):
+    """On which machine, and at which commit, the page's tables were measured."""
+    rows = dict(re.findall(r"^\| (processor|commit) \| (.*) \|$", page, re.MULTILINE))
+    return f"Measured on one machine, {rows['processor']}, at commit {rows['commit']}.\n"
 
 
 def main():
     check = "--check" in sys.argv[1:]
-    found = tables((ROOT / "docs/benchmarks.md").read_text())
+    path = ROOT / "docs/benchmarks.md"
+    benchmarks = path.read_text()
+    if not check:
+        take(benchmarks)
+    found = tables()
     problems = []
+    if check and shortened(benchmarks, found) != benchmarks:
+        problems.append("docs/benchmarks.md: its tables are not those of docs/data")
+    elif not check:
+        path.write_text(shortened(benchmarks, found))
     for name in ("README.md", "docs/benchmarks.md"):
         path = ROOT / name
         page = path.read_text()
@@ -162,17 +312,17 @@ def main():
         if not (begin and end):
             problems.append(f"{name}: has no `{BEGIN.strip()}` with an `{END}` after it")
             continue
-        new = f"\n{in_short(found, readme=name == 'README.md')}\n"
+        readme = name == "README.md"
+        new = f"\n{in_short(found, readme)}\n" + readme * f"{machine(benchmarks)}\n"
         if check and old != new:
-            problems.append(
-                f"{name}: its figures in short are not those of the tables of docs/benchmarks.md;"
-                " `python3 ci/figures.py` writes them"
-            )
+            problems.append(f"{name}: its figures in short are not those of docs/data")
         elif not check:
             path.write_text(before + begin + new + end + after)
-        if name == "README.md":
+        if readme:
             for loose in re.findall(r"\d[\d.]* (?:to [\d.]+ )?ns\b", before + after):
                 problems.append(f"{name}: has the figure `{loose}` outside of its marks")
+    if check and problems:
+        problems.append("`python3 ci/figures.py` writes them")
     for problem in problems:
         print(problem)
     return bool(problems)

@@ -5,4 +5,4 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 RUSTFLAGS="--cfg lars_loom -D warnings" cargo test --target-dir target/loom --profile loom \
-    -p lars-scheduler -p mini-actor --lib -- ${1:-tests::loom models}
+    -p lars-base -p lars-scheduler -p mini-actor --lib -- ${1:-tests::loom models}

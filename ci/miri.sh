@@ -1,8 +1,15 @@
 #!/usr/bin/env bash
-# Miri over the unit tests and the races, in two groups. Code without outside help runs under strict
-# provenance, with leaks reported. Code that uses crossbeam's deque or waits on parking_lot's lock
-# runs under tree borrows, with neither: the deque's collector turns integers into pointers and
-# keeps garbage until the process ends. (The races count every drop themselves.)
+# Miri over the unit tests and the races, in groups.
+#
+#     ci/miri.sh                  all of them
+#     ci/miri.sh strict           this one
+#     ci/miri.sh trees            the half of that group whose day it is
+#     ci/miri.sh scheduler-trees  one half: of lars-scheduler, or of actor-trees
+#
+# - strict: code without outside help, under strict provenance, with leaks reported.
+# - trees: code that uses crossbeam's deque or waits on parking_lot's lock, under tree borrows, with
+#   neither: the deque's collector turns integers into pointers and keeps garbage until the process
+#   ends. (The races count every drop themselves.)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 if ! rustup component add --toolchain nightly miri rust-src >/dev/null 2>&1 \
@@ -14,18 +21,47 @@ export CARGO_TARGET_DIR=target/miri
 # Miri takes seconds to print one, and some tests panic a hundred times on purpose.
 export RUST_BACKTRACE=0
 
-export MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-strict-provenance"
-cargo +nightly miri test -p lars-scheduler --lib -- \
-    --skip pool:: --skip api::repeat:: --skip when_due:: --skip timer_driver:: --skip by_hand::
-cargo +nightly miri test -p mini-actor --lib -- \
-    mailbox:: --skip wait_for_room --skip messages_of_two_threads
+strict() {
+    export MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-strict-provenance"
+    cargo +nightly miri test -p lars-base --lib
+    cargo +nightly miri test -p lars-scheduler --lib -- --skip pool:: --skip api::repeat:: \
+        --skip timer_driver:: --skip by_hand::
+    cargo +nightly miri test -p mini-actor --lib -- \
+        mailbox:: --skip wait_for_room --skip messages_of_two_threads
+}
 
-MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-tree-borrows -Zmiri-permissive-provenance"
-MIRIFLAGS+=" -Zmiri-ignore-leaks"
-cargo +nightly miri test -p lars-scheduler --lib -- \
-    pool:: api::repeat:: when_due:: timer_driver:: by_hand::
-cargo +nightly miri test -p lars-scheduler \
-    --test stress --test cancel --test reset --test batch --test together --test handover
-cargo +nightly miri test -p mini-actor --lib -- \
-    wait_for_room messages_of_two_threads cell:: dispatcher:: tests::turns::
-cargo +nightly miri test -p mini-actor --test stress
+under_trees() {
+    MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-tree-borrows -Zmiri-permissive-provenance"
+    export MIRIFLAGS="$MIRIFLAGS -Zmiri-ignore-leaks"
+}
+
+scheduler-trees() {
+    under_trees
+    cargo +nightly miri test -p lars-scheduler --lib -- \
+        pool:: api::repeat:: timer_driver:: by_hand::
+    cargo +nightly miri test -p lars-scheduler \
+        --test races -- --skip close:: --skip repeat::
+}
+
+actor-trees() {
+    under_trees
+    cargo +nightly miri test -p lars-jobs --lib
+    cargo +nightly miri test -p mini-actor --lib -- \
+        wait_for_room messages_of_two_threads cell:: dispatcher:: tests::turns::
+    cargo +nightly miri test -p mini-actor --test stress
+}
+
+trees() {
+    if (($(date +%s) / 86400 % 2)); then actor-trees; else scheduler-trees; fi
+}
+
+if (($# == 0)); then set -- strict scheduler-trees actor-trees; fi
+for group in "$@"; do
+    case $group in
+        strict | trees | scheduler-trees | actor-trees) "$group" ;;
+        *)
+            echo "the groups are strict, trees, scheduler-trees and actor-trees, not '$group'" >&2
+            exit 2
+            ;;
+    esac
+done

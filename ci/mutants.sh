@@ -4,7 +4,7 @@
 #
 #     ci/mutants.sh mini-actor                                         the whole crate
 #     ci/mutants.sh mini-actor mini-actor/src/mailbox/*.rs             these files
-#     TESTS="--lib --test threads" ci/mutants.sh mini-actor FILE...    judged by these tests alone
+#     TESTS="--lib --test it" ci/mutants.sh mini-actor FILE...         judged by these tests alone
 #     JUDGE=loom ci/mutants.sh mini-actor mini-actor/src/mailbox/*.rs  judged by the models
 #     JUDGE=shuttle ci/mutants.sh mini-actor FILE...                   judged by the shuttles
 #     OPTIONS="--shard 0/4" ci/mutants.sh mini-actor FILE...           options for cargo-mutants
@@ -15,8 +15,8 @@
 # loom or shuttle, and look at what survives both. A mutant that exceeds the time limit counts as
 # noticed, because a lost wake-up hangs.
 #
-# The survivors are in target/mutants/mutants.out/missed.txt. docs/testing.md lists those that are
-# accepted, and why.
+# The survivors are in target/mutants/mutants.out/missed.txt. Of them docs/data/mutants-survived.csv
+# has those that are accepted, and why.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

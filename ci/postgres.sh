@@ -27,6 +27,5 @@ fi
 
 export LARS_REQUIRE_POSTGRES=1 LARS_CLUSTER_SECONDS="${LARS_CLUSTER_SECONDS:-45}"
 export LARS_HELD_SECONDS="${LARS_HELD_SECONDS:-30}"
-cargo test -p lars-top --features durable --test durable
-cargo test -p lars-durable --features postgres,actors --lib -- --nocapture \
-    postgres:: conformance::
+# The build of `ci/test.sh`, so all crates and all features.
+cargo test --all-features --lib --test it -- --nocapture postgres:: conformance:: durable::

@@ -23,4 +23,5 @@ if ! cargo semver-checks --version >/dev/null 2>&1 \
     exit 0
 fi
 # By default it checks all features except those that begin with an underscore.
-cargo semver-checks --baseline-rev "$since" --package lars-scheduler --package mini-actor
+cargo semver-checks --baseline-rev "$since" --package lars-base --package lars-scheduler \
+    --package lars-jobs --package mini-actor

@@ -5,4 +5,4 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 RUSTFLAGS="--cfg lars_shuttle -D warnings" cargo test --target-dir target/shuttle --profile loom \
-    -p lars-scheduler -p mini-actor --lib -- "tests::shuttle${1:+::$1}"
+    -p lars-scheduler -p lars-jobs -p mini-actor --lib -- "tests::shuttle${1:+::$1}"

@@ -1,10 +1,24 @@
 #!/usr/bin/env bash
-# Platforms other than this machine's: the crates compile for them, the module for wasm runs in
-# Node, the tests run as 32-bit programs, and Miri runs some of them on a big-endian machine. What
-# cannot be had here is said loudly and skipped.
+# Platforms other than this machine's: the crates compile for them, and the module for wasm runs in
+# Node. The tests run as 32-bit programs, as Windows programs by Wine, and some by Miri on a
+# big-endian machine: one of the three each day, in turn. What cannot be had here is said loudly and
+# skipped.
+#
+#     ci/targets.sh               what all days have, and the platform of the day
+#     ci/targets.sh all           all three platforms
+#     ci/targets.sh windows       this one: 32-bit, windows or big-endian
 set -euo pipefail
 cd "$(dirname "$0")/.."
 export CARGO_TARGET_DIR=target/targets
+platforms=(32-bit windows big-endian)
+platform=${1:-${platforms[$(date +%s) / 86400 % 3]}}
+case $platform in
+    all | 32-bit | windows | big-endian) ;;
+    *)
+        echo "the platforms are all, ${platforms[*]}, not '$platform'" >&2
+        exit 2
+        ;;
+esac
 
 skip() {
     printf '!!!!! SKIPPED: %s !!!!!\n' "$1"
@@ -30,12 +44,17 @@ check() {
     fi
 }
 
-for target in x86_64-pc-windows-gnu aarch64-apple-darwin aarch64-unknown-linux-gnu \
-    i686-unknown-linux-gnu s390x-unknown-linux-gnu; do
-    check "$target" -p lars-scheduler -p mini-actor --all-features
+targets=(x86_64-pc-windows-gnu aarch64-apple-darwin i686-unknown-linux-gnu)
+# To the compiler these two differ from this machine in little.
+case $platform in
+    all | big-endian) targets+=(aarch64-unknown-linux-gnu s390x-unknown-linux-gnu) ;;
+esac
+for target in "${targets[@]}"; do
+    check "$target" -p lars-base -p lars-scheduler -p lars-jobs -p mini-actor --all-features
 done
 wasm=wasm32-unknown-unknown
-check "$wasm" -p lars-scheduler -p mini-actor --features lars-scheduler/cron,mini-actor/test-kit
+check "$wasm" -p lars-base -p lars-scheduler -p lars-jobs -p mini-actor \
+    --features lars-jobs/cron,mini-actor/test-kit
 
 if ! has_target "$wasm"; then
     skip "the target $wasm cannot be had on this machine"
@@ -50,57 +69,81 @@ fi
 can_link_32() {
     echo 'int main(void) { return 0; }' | gcc -m32 -x c -o /dev/null - 2>/dev/null
 }
-if ! can_link_32 && [ "$(id -u)" = 0 ]; then
-    { apt-get update && apt-get install --yes gcc-multilib; } >/dev/null 2>&1 || true
-fi
-if ! has_target i686-unknown-linux-gnu; then
-    skip "the target i686-unknown-linux-gnu cannot be had on this machine"
-elif ! can_link_32; then
-    skip "gcc cannot link 32-bit programs here (gcc-multilib)"
-else
-    target=(--quiet --target i686-unknown-linux-gnu)
-    check i686-unknown-linux-gnu -p lars-durable
-    cargo test "${target[@]}" -p lars-scheduler -p mini-actor --lib --tests
-fi
+as_32_bit() {
+    if ! can_link_32 && [ "$(id -u)" = 0 ]; then
+        { apt-get update && apt-get install --yes gcc-multilib; } >/dev/null 2>&1 || true
+    fi
+    if ! has_target i686-unknown-linux-gnu; then
+        skip "the target i686-unknown-linux-gnu cannot be had on this machine"
+    elif ! can_link_32; then
+        skip "gcc cannot link 32-bit programs here (gcc-multilib)"
+    else
+        target=(--quiet --target i686-unknown-linux-gnu)
+        check i686-unknown-linux-gnu -p lars-durable
+        cargo test "${target[@]}" -p lars-base -p lars-scheduler -p lars-jobs -p mini-actor \
+            --lib --tests
+    fi
+}
 
-# Windows, by Wine. The standard library takes random numbers from a library that older versions of
-# Wine do not have.
-windows=x86_64-pc-windows-gnu
 find_wine() {
     command -v wine64 || ls /usr/lib/wine/wine64 2>/dev/null
 }
 can_run_windows() {
     { find_wine && command -v x86_64-w64-mingw32-gcc; } >/dev/null
 }
-if ! can_run_windows && [ "$(id -u)" = 0 ]; then
-    { apt-get update && apt-get install --yes --no-install-recommends wine64 gcc-mingw-w64-x86-64
-    } >/dev/null 2>&1 || true
-fi
-if ! has_target "$windows"; then
-    skip "the target $windows cannot be had on this machine"
-elif ! can_run_windows; then
-    skip "Wine, or a linker for Windows, cannot be had here (wine64, gcc-mingw-w64-x86-64)"
-else
-    beside="$CARGO_TARGET_DIR/$windows/debug/deps"
-    mkdir -p "$beside"
-    x86_64-w64-mingw32-gcc -shared -o "$beside/bcryptprimitives.dll" \
-        ci/wine/bcryptprimitives.c -ladvapi32
-    WINEDEBUG=-all WINEPREFIX="$PWD/$CARGO_TARGET_DIR/wine" \
-        CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER="$(find_wine)" \
-        cargo test --quiet --target "$windows" -p lars-scheduler -p mini-actor --lib --tests
-fi
+
+# Windows, by Wine. The standard library takes random numbers from a library that older versions of
+# Wine do not have.
+windows=x86_64-pc-windows-gnu
+as_windows() {
+    if ! can_run_windows && [ "$(id -u)" = 0 ]; then
+        {
+            apt-get update
+            apt-get install --yes --no-install-recommends wine64 gcc-mingw-w64-x86-64
+        } >/dev/null 2>&1 || true
+    fi
+    if ! has_target "$windows"; then
+        skip "the target $windows cannot be had on this machine"
+    elif ! can_run_windows; then
+        skip "Wine, or a linker for Windows, cannot be had here (wine64, gcc-mingw-w64-x86-64)"
+    else
+        beside="$CARGO_TARGET_DIR/$windows/debug/deps"
+        mkdir -p "$beside"
+        x86_64-w64-mingw32-gcc -shared -o "$beside/bcryptprimitives.dll" \
+            ci/wine/bcryptprimitives.c -ladvapi32
+        WINEDEBUG=-all WINEPREFIX="$PWD/$CARGO_TARGET_DIR/wine" \
+            CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER="$(find_wine)" \
+            cargo test --quiet --target "$windows" \
+                -p lars-base -p lars-scheduler -p lars-jobs -p mini-actor \
+                --lib --tests
+    fi
+}
 
 # Big-endian, by Miri: the state words, the task's storage, the wheel, the mailbox.
-big=s390x-unknown-linux-gnu
-if ! rustup component add --toolchain nightly miri rust-src >/dev/null 2>&1 \
-    && ! cargo +nightly miri --version >/dev/null 2>&1; then
-    skip "miri cannot be had on this machine"
-else
-    export RUST_BACKTRACE=0
-    export MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-strict-provenance"
-    cargo +nightly miri test --quiet --target "$big" -p lars-scheduler --lib -- \
-        raw_task:: entry:: wheel:: tick:: sleep_word:: stop_word:: \
-        --skip an_early_cascade --skip what_happens_between_the_steps_of_a_cascade
-    cargo +nightly miri test --quiet --target "$big" -p mini-actor --lib -- \
-        mailbox:: --skip wait_for_room --skip messages_of_two_threads
-fi
+as_big_endian() {
+    big=s390x-unknown-linux-gnu
+    if ! rustup component add --toolchain nightly miri rust-src >/dev/null 2>&1 \
+        && ! cargo +nightly miri --version >/dev/null 2>&1; then
+        skip "miri cannot be had on this machine"
+    else
+        export RUST_BACKTRACE=0
+        export MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-strict-provenance"
+        cargo +nightly miri test --quiet --target "$big" -p lars-scheduler --lib -- \
+            raw_task:: entry:: wheel:: tick:: sleep_word:: stop_word:: \
+            --skip an_early_cascade --skip what_happens_between_the_steps_of_a_cascade
+        cargo +nightly miri test --quiet --target "$big" -p mini-actor --lib -- \
+            mailbox:: --skip wait_for_room --skip messages_of_two_threads
+    fi
+}
+
+printf -- '--- the tests on another platform: %s\n' "$platform"
+case $platform in
+    32-bit) as_32_bit ;;
+    windows) as_windows ;;
+    big-endian) as_big_endian ;;
+    all)
+        as_32_bit
+        as_windows
+        as_big_endian
+        ;;
+esac

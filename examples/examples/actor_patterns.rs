@@ -8,8 +8,9 @@ use std::pin::Pin;
 
 use examples::checks::ensure;
 use futures::stream::{self, Stream, StreamExt};
+use mini_actor::supervision::SupervisionStrategy;
 use mini_actor::test_kit::TestKit;
-use mini_actor::{Actor, ActorRef, Context, Overflow, Props, Recipient, Supervision, Terminated};
+use mini_actor::{Actor, ActorRef, Context, Overflow, Props, Recipient, Terminated};
 
 fn main() -> Result<(), Box<dyn Error>> {
     pool()?;
@@ -33,7 +34,7 @@ impl<W: Actor<Message = u64>> Actor for Pool<W> {
 
     fn started(&mut self, ctx: &mut Context<Self>) {
         for _ in 0..self.size {
-            let props = Props::new(self.worker).supervision(Supervision::restart());
+            let props = Props::new(self.worker).supervision(SupervisionStrategy::restart());
             match ctx.spawn_anonymous(props) {
                 Ok(worker) => self.workers.push(worker.recipient()),
                 Err(error) => ctx.fail(error),
@@ -198,7 +199,8 @@ impl Actor for Sum {
 
 fn results() -> Result<(), Box<dyn Error>> {
     let kit = TestKit::new("results")?;
-    let sum = kit.spawn_with("sum", Props::new(|| Sum(0)).supervision(Supervision::resume()))?;
+    let sum =
+        kit.spawn_with("sum", Props::new(|| Sum(0)).supervision(SupervisionStrategy::resume()))?;
     for line in ["12", "a dozen", "13"] {
         sum.tell(line)?;
     }

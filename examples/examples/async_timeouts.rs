@@ -4,6 +4,10 @@
 //! The first run needs nothing but a thread that polls. In the second, the same futures are a task
 //! of a tokio runtime whose own timers are disabled. In the third nothing sleeps, and every figure
 //! is exact.
+//!
+//! ```text
+//! cargo run --release -p examples --features tokio --example async_timeouts
+//! ```
 #![allow(clippy::disallowed_methods)]
 
 use std::error::Error;
@@ -16,7 +20,8 @@ use std::time::{Duration, Instant};
 use futures::StreamExt;
 use futures::future::join_all;
 use futures::{FutureExt, select};
-use lars_scheduler::backoff::BackoffPolicy;
+use lars_jobs::Jobs;
+use lars_jobs::backoff::BackoffPolicy;
 use lars_scheduler::future::TimeoutError;
 use lars_scheduler::{Handle, LightArrayRevolverScheduler, MissedTickBehavior, Refusal};
 

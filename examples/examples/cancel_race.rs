@@ -56,7 +56,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
         // What no thread could cancel has been fired, on the timer thread, but its run may not have
         // ended yet.
-        let patience = Instant::now() + Duration::from_secs(5);
+        let patience = Instant::now() + Duration::from_secs(60);
         while wins.iter().any(|wins| wins.load(Ordering::Relaxed) == 0) && Instant::now() < patience
         {
             thread::yield_now();

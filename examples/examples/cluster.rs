@@ -25,7 +25,8 @@ use std::time::{Duration, Instant, SystemTime};
 use clap::Parser;
 use examples::nodes::{NodeOptions, Nodes, Role};
 use examples::postgres::{MISSING, Server};
-use lars_durable::{Durable, Fired, Payload, Schedule};
+use lars_durable::schedule::Schedule;
+use lars_durable::{Durable, Fired, Payload};
 use serde::{Deserialize, Serialize};
 
 type AnyError = Box<dyn std::error::Error>;

@@ -3,6 +3,10 @@
 //!
 //! A second job, at half past two at night, meets the hour that does not exist in spring and the
 //! one that comes twice in autumn.
+//!
+//! ```text
+//! cargo run --release -p examples --features cron --example daily_report
+//! ```
 
 use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,8 +14,8 @@ use std::time::{Duration, SystemTime};
 
 use jiff::civil::DateTime;
 use jiff::{Timestamp, Zoned};
+use lars_jobs::wall_clock::{CronSchedule, VirtualWallClock, WallClock, WallClockScheduler};
 use lars_scheduler::LightArrayRevolverScheduler;
-use lars_scheduler::wall_clock::{CronSchedule, VirtualWallClock, WallClock, WallClockScheduler};
 
 const ZONE: &str = "Europe/Berlin";
 const DAY: Duration = Duration::from_secs(24 * 3600);

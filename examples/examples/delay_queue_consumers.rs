@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use examples::checks::ensure;
 use futures::executor::block_on;
-use lars_scheduler::delay_queue::DelayQueue;
+use lars_jobs::delay_queue::DelayQueue;
 use lars_scheduler::{Handle, LightArrayRevolverScheduler};
 
 const PRODUCERS: usize = 3;

@@ -3,7 +3,7 @@
 //! and the program accounts for all of them.
 //!
 //! ```sh
-//! cargo run --release -p examples --example durable
+//! cargo run --release -p examples --features durable --example durable
 //! ```
 //!
 //! The program that you start only watches. It starts copies of itself, which do the work on one
@@ -70,6 +70,7 @@ fn work(directory: &Path, timers: u64) -> Result<(), AnyError> {
     let log = Arc::new(Log::open(directory)?);
     let (ran, here) = (Arc::clone(&log), Log::read(directory)?);
     let durable = Durable::sqlite(directory.join("timers.db"))
+        .call_timeout(Duration::from_secs(60)) // however busy the machine is
         .handle(move |due: &Fired<PaymentDue>| {
             let early = SystemTime::now() < due.due();
             let PaymentDue { order } = due.payload();

@@ -12,7 +12,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use lars_scheduler::repeated_timer::RepeatedTimer;
+use lars_jobs::repeated_timer::RepeatedTimer;
 use lars_scheduler::{Handle, LightArrayRevolverScheduler, VirtualTime};
 
 const NODES: usize = 5;

@@ -25,8 +25,10 @@ use std::time::{Duration, Instant};
 use clap::Parser;
 use examples::nodes::{NodeOptions, Nodes};
 use examples::postgres::{MISSING, Server};
-use lars_durable::{Durable, DurableActor, DurableContext, Hosted, Kind, Payload};
-use lars_scheduler::backoff::BackoffPolicy;
+use lars_durable::actors::{DurableActor, DurableContext, Hosted, Kind};
+use lars_durable::inspection::ParkedQuery;
+use lars_durable::{Durable, Payload};
+use lars_jobs::backoff::BackoffPolicy;
 use mini_actor::{ActorSystem, Context};
 use serde::{Deserialize, Serialize};
 
@@ -246,7 +248,7 @@ fn look_on(options: &Options) -> Result<ExitCode, AnyError> {
     };
     drop(nodes);
     let accounts = account(options.orders, &directory);
-    let parked = timers.parked(lars_durable::ParkedQuery::new()).wait()?.timers.len();
+    let parked = timers.parked(ParkedQuery::new()).wait()?.timers.len();
     drop(shop);
     let _ = std::fs::remove_dir_all(&directory);
     println!(

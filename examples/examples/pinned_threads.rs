@@ -15,7 +15,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     use std::thread;
     use std::time::Duration;
 
-    use lars_scheduler::{LightArrayRevolverScheduler, Task, ThreadKind};
+    use lars_scheduler::hooks::ThreadKind;
+    use lars_scheduler::{LightArrayRevolverScheduler, Task};
     use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
     use nix::unistd::Pid;
 
@@ -31,7 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     let threads = for_tasks.len();
     let scheduler = LightArrayRevolverScheduler::builder()
-        .pool_threads(threads)
+        .pool(|pool| pool.threads(threads))
         .on_thread_start(move |thread| {
             let processor = match thread.kind {
                 ThreadKind::Pool { number, .. } => for_tasks[number % for_tasks.len()],

@@ -5,7 +5,8 @@
 //! it reads, and the actor checks it on the pool.
 //!
 //! ```text
-//! cargo run --release -p examples --example prometheus -- --listen 127.0.0.1:9898 --seconds 600
+//! cargo run --release -p examples --features prometheus --example prometheus -- \
+//!     --listen 127.0.0.1:9898 --seconds 600
 //! curl http://127.0.0.1:9898/metrics
 //! ```
 //!
@@ -21,7 +22,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
-use lars_scheduler::{Handle, MetricsReporter};
+use lars_scheduler::Handle;
+use lars_scheduler::metrics::MetricsReporter;
 use metrics::{counter, gauge};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use mini_actor::{Actor, ActorSystem, Context};
@@ -48,7 +50,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let timers = system.scheduler().timers().clone();
     let metrics = Metrics {
         scheduler: Mutex::new(MetricsReporter::new(&timers, "plant")),
-        system: Mutex::new(mini_actor::MetricsReporter::new(&system)),
+        system: Mutex::new(mini_actor::metrics::MetricsReporter::new(&system)),
         rendered,
     };
     let listener = TcpListener::bind(options.listen)?;
@@ -108,10 +110,13 @@ impl Actor for Sensor {
     }
 }
 
+/// How long a peer may take, on however busy a machine.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// What is served.
 struct Metrics {
     scheduler: Mutex<MetricsReporter>,
-    system: Mutex<mini_actor::MetricsReporter>,
+    system: Mutex<mini_actor::metrics::MetricsReporter>,
     rendered: PrometheusHandle,
 }
 
@@ -126,8 +131,8 @@ impl Metrics {
     }
 
     fn answer(&self, mut stream: TcpStream) -> std::io::Result<()> {
-        stream.set_read_timeout(Some(Duration::from_secs(1)))?;
-        stream.set_write_timeout(Some(Duration::from_secs(1)))?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
         let mut request = BufReader::new(stream.try_clone()?.take(8 * 1024));
         let mut first = String::new();
         request.read_line(&mut first)?;

@@ -9,9 +9,9 @@ use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use lars_scheduler::executor::{Rejected, Runnable};
 use lars_scheduler::{
-    Executor, LightArrayRevolverScheduler, MissedTickBehavior, Periodic, Rejected, Runnable,
-    VirtualTime,
+    Executor, LightArrayRevolverScheduler, MissedTickBehavior, Periodic, VirtualTime,
 };
 
 const PERIOD: Duration = Duration::from_millis(100);

@@ -17,7 +17,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use examples::checks::verify;
-use lars_scheduler::supervised::{CancelToken, Counts, Outcome, RunReport, Supervision};
+use lars_jobs::supervised::{CancelToken, Counts, Outcome, RunReport, Supervision};
 use lars_scheduler::{CancelOnDrop, Handle, Inline, LightArrayRevolverScheduler, Task};
 
 const INTERVAL: Duration = Duration::from_secs(10);

@@ -12,9 +12,8 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 use examples::checks::verify;
-use mini_actor::{
-    Actor, ActorRef, ActorSystem, Context, Failure, Props, StopReason, Supervision, Terminated,
-};
+use mini_actor::supervision::{Failure, SupervisionStrategy};
+use mini_actor::{Actor, ActorRef, ActorSystem, Context, Props, StopReason, Terminated};
 
 const JOBS: u32 = 2_000;
 const WORKERS: u32 = 4;
@@ -103,8 +102,8 @@ impl Pool {
         let pool = ctx.myself().clone();
         let hopeless = number == 1;
         let props = Props::new(move || Worker { pool: pool.clone(), hopeless }).supervision(
-            Supervision::restart()
-                .limit(200, Duration::from_secs(10))
+            SupervisionStrategy::restart()
+                .limit(200, Duration::MAX) // in its whole life, however busy the machine is
                 .backoff(Duration::from_micros(100), Duration::from_millis(5)),
         );
         // A number that no predecessor has had; refused only while the pool stops.
@@ -198,7 +197,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         pool.tell(Event::Job(Job { number, tries: 0 }))?;
     }
     let (done, twice, buried) = wait.recv_timeout(Duration::from_secs(60))?;
-    end.wait(Duration::from_secs(60));
+    end.wait_timeout(Duration::from_secs(60));
     let metrics = system.metrics();
     let report = system.close()?;
     println!(

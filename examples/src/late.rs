@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use lars_scheduler::{Durations, Metrics};
+use lars_scheduler::Metrics;
+use lars_scheduler::metrics::Durations;
 
 /// Knows what had been recorded by the line before.
 #[derive(Debug)]

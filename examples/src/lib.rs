@@ -1,5 +1,6 @@
 //! What the long examples share, and the pages that have code in them, compiled and run like every
-//! other example. (Here because the pages lie outside of the published packages.)
+//! other example; some need a feature. (Here because the pages lie outside of the published
+//! packages.)
 
 pub mod checks;
 pub mod late;
@@ -18,6 +19,7 @@ mod pages {
     struct Semantics;
     #[doc = include_str!("../../docs/actors.md")]
     struct Actors;
+    #[cfg(all(feature = "prometheus", feature = "top"))]
     #[doc = include_str!("../../docs/observability.md")]
     struct Observability;
     #[doc = include_str!("../../docs/how-to/request-timeouts.md")]
@@ -32,6 +34,7 @@ mod pages {
     struct GracefulShutdown;
     #[doc = include_str!("../../docs/how-to/testing.md")]
     struct Testing;
+    #[cfg(feature = "prometheus")]
     #[doc = include_str!("../../docs/how-to/metrics.md")]
     struct Metrics;
     #[doc = include_str!("../../docs/how-to/game-loop.md")]

@@ -1,11 +1,22 @@
 //! The live view of the long examples: in their terminal, or over a socket.
 
+#[cfg(not(feature = "top"))]
+mod absent;
+
 use std::error::Error;
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
 
 use clap::Args;
-use lars_top::{Live, Probe, Server};
+#[cfg(feature = "top")]
+use lars_top::{Live, Server, serve};
+#[cfg(feature = "top")]
+pub use lars_top::{Probe, SlowLog};
+
+#[cfg(not(feature = "top"))]
+use self::absent::{Live, Server, serve};
+#[cfg(not(feature = "top"))]
+pub use self::absent::{Probe, SlowLog};
 
 /// How an example is watched.
 #[derive(Debug, Clone, Args)]
@@ -34,7 +45,7 @@ impl ViewOptions {
     /// Opens the views that were asked for.
     pub fn open(&self, probe: Probe) -> Result<Views, Box<dyn Error>> {
         let server = match &self.serve {
-            Some(path) => Some(lars_top::serve(path, probe.clone())?),
+            Some(path) => Some(serve(path, probe.clone())?),
             None => None,
         };
         let live = if self.live { Some(Arc::new(Live::start(probe)?)) } else { None };

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use lars_scheduler::wall_clock::{Calendar, CronError, CronSchedule};
+use lars_jobs::wall_clock::{Calendar, CronError, CronSchedule};
 use lars_scheduler_fuzz::{count, in_time};
 use libfuzzer_sys::fuzz_target;
 

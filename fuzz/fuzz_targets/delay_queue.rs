@@ -5,7 +5,7 @@
 use lars_scheduler_fuzz::count;
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../../lars-scheduler/tests/delay_queue/sequence/mod.rs"]
+#[path = "../../lars-jobs/tests/it/delay_queue/sequence/mod.rs"]
 mod sequence;
 
 fuzz_target!(|bytes: &[u8]| {

@@ -26,7 +26,7 @@ fuzz_target!(|bytes: &[u8]| {
         .coalesce(coalesce)
         .ticks_per_wheel(wheel)
         .max_pending(limit)
-        .pool_threads(pool)
+        .pool(|options| options.threads(pool))
         .thread_name(name.as_str())
         .build_virtual();
     count(1);

@@ -12,9 +12,10 @@ CREATE SEQUENCE lars.timer_id;
 
 CREATE TABLE lars.meta (
     version int      NOT NULL,      -- of the schema
-    buckets smallint NOT NULL       -- of each group; never changes
+    buckets smallint NOT NULL,      -- of each group; never changes
+    store   uuid     NOT NULL       -- of this database, and of no other
 );
-INSERT INTO lars.meta VALUES (1, 64);
+INSERT INTO lars.meta VALUES (1, 64, pg_catalog.gen_random_uuid());
 
 -- The nodes that live, each for one life.
 CREATE TABLE lars.node (
@@ -52,7 +53,9 @@ CREATE TABLE lars.timer (
     deaths          int         NOT NULL DEFAULT 0,
     fence           bigint,                 -- NULL: not started; else the token of the run
     epoch           int         NOT NULL DEFAULT 0, -- of the last start: an older owner starts no more
-    last_error      text
+    last_error      text,
+    run             bigint      NOT NULL DEFAULT 0, -- how many runs of a series are over
+    origin          bigint                  -- of a run that was parked: the series that went on
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000,
         autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0.05);
 CREATE INDEX timer_due ON lars.timer (grp, bucket, due_at, id);
@@ -74,6 +77,8 @@ CREATE TABLE lars.parked (
     attempt         int         NOT NULL,
     deaths          int         NOT NULL,
     last_error      text,
+    run             bigint      NOT NULL,
+    origin          bigint,
     reason          text        NOT NULL,
     parked_at       timestamptz NOT NULL
 );
@@ -240,6 +245,18 @@ BEGIN
         RETURN 'running';
     END IF;
     RETURN 'not found';
+END $$;
+
+-- Says that the database was restored from a backup, or is a copy that lives on beside its original.
+-- While no node runs, as the owner: `SELECT lars.restored()`. Runs then have idempotency keys that no
+-- run had before, and greater fences.
+CREATE FUNCTION lars.restored() RETURNS void LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    UPDATE lars.meta SET store = gen_random_uuid();
+    DELETE FROM lars.node;
+    -- More changes of owner than there were since the backup.
+    UPDATE lars.bucket SET owner = NULL, epoch = epoch + 1048576;
 END $$;
 
 -- For psql: `SELECT * FROM lars.overview LIMIT 20`. The next 100 timers of each bucket: the views

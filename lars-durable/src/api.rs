@@ -1,7 +1,8 @@
 //! What users see.
 
+mod answers;
 mod fired;
-mod inspect;
+pub mod inspection;
 mod outcome;
 mod payload;
 mod timers;
@@ -9,30 +10,26 @@ mod timers;
 #[cfg(feature = "actors")]
 mod address;
 
-mod schedule;
+pub mod schedule;
 
 mod handler;
 
 mod durable;
 
+#[cfg(feature = "metrics")]
+mod metrics_reporter;
+
 #[cfg(feature = "actors")]
-mod actors;
+pub mod actors;
 
 #[cfg(feature = "test-kit")]
 pub mod test_kit;
 
-#[cfg(feature = "actors")]
-pub use self::actors::{Delivery, DurableActor, DurableContext, Envelope, Hosted, Kind, Reminders};
 pub use self::durable::{Builder, Durable, Metrics};
 pub use self::fired::Fired;
 pub use self::handler::Handler;
-pub use self::inspect::{
-    Count, DatabaseInspection, HandlerInspection, Inspection, NodeInspection, OldestSnapshot,
-    Percentiles,
-};
+#[cfg(feature = "metrics")]
+pub use self::metrics_reporter::MetricsReporter;
 pub use self::outcome::{IntoOutcome, Outcome};
 pub use self::payload::{Payload, UpgradeError};
-pub use self::schedule::{Cron, Once, Rate, Repeated, Schedule};
-pub use self::timers::{
-    Accepted, Cancel, Parked, ParkedPage, ParkedQuery, Placement, TimerInfo, Timers,
-};
+pub use self::timers::Timers;

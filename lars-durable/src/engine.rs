@@ -33,30 +33,36 @@ mod lane;
 mod settings;
 
 mod lease;
-#[cfg(feature = "actors")]
 mod tenants;
 mod window;
 
 mod calls;
+mod failures;
 mod runs;
 
 mod launches;
+mod runner;
 
 use self::calls::Calls;
 pub(crate) use self::calls::{Answer, CallId};
-use self::clock::ClockEstimate;
+use self::clock::{ClockEstimate, Course};
 use self::close::Closing;
 pub(crate) use self::lane::Lane;
+pub(crate) use self::launches::{Launch, RunEnd};
 use self::lease::Lease;
+use self::runner::Runner;
 use self::runs::Runs;
-pub(crate) use self::runs::{Launch, RunEnd};
-pub(crate) use self::settings::{HandlerSettings, NodeSettings};
+#[cfg(test)]
+pub(crate) use self::settings::LEAD;
+pub(crate) use self::settings::{
+    CALL_TIMEOUT, HandlerSettings, LEASE, MAX_IN_FLIGHT, MAX_RESIDENT, NodeSettings, WINDOW,
+};
 use self::window::Window;
 use crate::error::Error;
-use crate::model::{BucketNo, TimerId};
+use crate::model::{BucketNo, Row, TimerId};
 use crate::store::{Committed, Request, StoreError};
 use crate::sync::Arc;
-use crate::time::{Mono, Timestamp};
+use crate::time::{Micros, Mono, Timestamp};
 
 /// What a node wants done.
 #[derive(Debug)]
@@ -69,6 +75,8 @@ pub(crate) enum Output {
     Launch(Launch),
     /// The answer to a call.
     Answer { call: CallId, result: Result<Answer, Error> },
+    /// It is recorded that a run was given up.
+    Parked(Parked),
     /// Timers that are due within another node's window: to be announced to all nodes.
     Notify(Vec<(BucketNo, TimerId)>),
     /// Nothing may begin at this instant or later.
@@ -78,14 +86,21 @@ pub(crate) enum Output {
     BegunAnew,
     /// Whoever lives in this bucket for runs of up to this epoch has to go; at once, if it is
     /// `lost`.
-    #[cfg(feature = "actors")]
     Vacate { bucket: BucketNo, epoch: u32, lost: bool },
     /// Runs of this epoch may bring somebody into this bucket again. It ends each
     /// [`Vacate`](Self::Vacate).
-    #[cfg(feature = "actors")]
     Admit { bucket: BucketNo, epoch: u32 },
     /// The node has left. `abandoned` runs had not ended.
     Closed { abandoned: usize },
+}
+
+/// A run that was given up.
+#[derive(Debug)]
+pub(crate) struct Parked {
+    pub(crate) row: Arc<Row>,
+    pub(crate) reason: String,
+    /// It is one of a series, which goes on.
+    pub(crate) goes_on: bool,
 }
 
 /// One node.
@@ -98,11 +113,13 @@ pub(crate) struct Node {
     calls: Calls,
     window: Window,
     runs: Runs,
-    #[cfg(feature = "actors")]
+    runner: Runner,
     tenants: tenants::Tenants,
     closing: Closing,
     counts: Counts,
     tallies: Vec<HandlerCounts>,
+    /// What was said of each handler's failures.
+    failures: Vec<failures::Failures>,
     out: Vec<Output>,
 }
 
@@ -138,8 +155,8 @@ impl Node {
             lease: Lease::new(&mut rng, now),
             calls: Calls::new(&mut rng),
             window: Window::new(&settings),
-            runs: Runs::new(&settings),
-            #[cfg(feature = "actors")]
+            runs: Runs::new(settings.handlers.len()),
+            runner: Runner::new(),
             tenants: tenants::Tenants::default(),
             tallies: (settings.handlers.iter())
                 .map(|handler| {
@@ -147,6 +164,7 @@ impl Node {
                     HandlerCounts { name, started: 0, done: 0, retried: 0, parked: 0 }
                 })
                 .collect(),
+            failures: vec![failures::Failures::default(); settings.handlers.len()],
             settings,
             rng,
             clock: ClockEstimate::default(),
@@ -159,9 +177,9 @@ impl Node {
     /// Takes in the reply of the batch that `lane` has in flight.
     pub(crate) fn replied(&mut self, lane: Lane, now: Mono, result: Result<Committed, StoreError>) {
         let sent = match lane {
-            Lane::Keeper => self.lease.lane.answered(now, &result),
-            Lane::Writer => self.calls.lane.answered(now, &result),
-            Lane::Runner => self.runs.lane.answered(now, &result),
+            Lane::Keeper => self.lease.answered(now, &result),
+            Lane::Writer => self.calls.answered(now, &result),
+            Lane::Runner => self.runner.answered(now, &result),
         };
         if let Ok(committed) = &result {
             self.observe(sent, now, committed.clock);
@@ -175,8 +193,9 @@ impl Node {
 
     /// The store's clock showed `clock` at some instant between `sent` and `now`.
     pub(crate) fn observe(&mut self, sent: Mono, now: Mono, clock: Timestamp) {
-        if self.clock.observe(sent, now, clock) {
-            self.window.forget_alarms();
+        match self.clock.observe(sent, now, clock) {
+            Course::Steady => {}
+            Course::Jumped => self.window.forget_alarms(),
         }
     }
 
@@ -186,15 +205,13 @@ impl Node {
         self.keep(now);
         self.write(now);
         self.run(now);
-        #[cfg(feature = "actors")]
         self.vacate(now);
-        self.close_down(now);
+        self.close_down();
         self.set_alarms(now);
     }
 
     /// How far the local clock is at most ahead of the store's, if anything is known of it.
-    #[cfg(feature = "postgres")]
-    pub(crate) fn clock_ahead(&self, now: Mono) -> Option<i64> {
+    pub(crate) fn clock_ahead(&self, now: Mono) -> Option<Micros> {
         self.clock.ahead(now)
     }
 
@@ -206,9 +223,7 @@ impl Node {
     /// own.
     pub(crate) fn next_turn(&self) -> Mono {
         let next = self.next_keep().min(self.next_write()).min(self.next_run());
-        #[cfg(feature = "actors")]
-        let next = next.min(self.next_vacate());
-        next
+        next.min(self.next_vacate())
     }
 
     pub(crate) fn counts(&self) -> Counts {
@@ -216,7 +231,7 @@ impl Node {
         Counts { resident, in_flight, ..self.counts }
     }
 
-    pub(crate) fn lease(&self) -> i64 {
+    pub(crate) fn lease(&self) -> Micros {
         self.settings.lease
     }
 

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use lars_scheduler::wall_clock::CronError;
+use lars_jobs::wall_clock::CronError;
 
 /// Why a call failed. The variant says what is known of its effect.
 ///

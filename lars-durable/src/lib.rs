@@ -3,9 +3,9 @@
 //! # Where it is
 //!
 //! - A node: [`Durable`], its [`Builder`] and [`Handler`]s, and [`close`](Durable::close).
-//! - To look inside: [`Durable::inspect`], [`Timers::parked`].
-//! - To schedule: [`Timers`], with the options of [`Schedule`]; every call returns a [`Submitted`].
-//! - Actors by name: `Kind`, `DurableActor`, `Timers::tell` (feature `actors`).
+//! - To schedule: [`Timers`], with the options in [`schedule`]; every call returns a [`Submitted`].
+//! - To look inside: [`Durable::inspect`], [`Timers::parked`]; what they show is in [`inspection`].
+//! - Actors by name: `actors` (feature `actors`).
 //! - To test in virtual time: `test_kit` (feature `test-kit`).
 //! - What a timer carries: [`Payload`]. What a handler sees: [`Fired`]; what it says: [`Outcome`].
 //! - Errors: [`Error`], whose variants say what is known of the outcome; [`StartError`].
@@ -21,30 +21,50 @@ mod time;
 mod error;
 mod model;
 
+// What a feature adds is behind its doors: a store, parts of the interface. What is below them is
+// the same in every build, and the linker leaves out what nobody calls.
+#[cfg_attr(
+    not(all(feature = "actors", feature = "postgres", feature = "sqlite")),
+    allow(dead_code, reason = "behind a door that this build has not")
+)]
 mod store;
 
+#[cfg_attr(
+    not(all(feature = "actors", feature = "postgres", feature = "sqlite")),
+    allow(dead_code, reason = "behind a door that this build has not")
+)]
 mod engine;
 
+#[cfg_attr(
+    not(all(feature = "actors", feature = "postgres", feature = "sqlite")),
+    allow(dead_code, reason = "behind a door that this build has not")
+)]
 mod runtime;
 
 mod api;
 
+#[cfg(feature = "metrics")]
+pub use self::api::MetricsReporter;
+#[cfg(feature = "actors")]
+pub use self::api::actors;
 #[cfg(feature = "test-kit")]
 pub use self::api::test_kit;
 pub use self::api::{
-    Accepted, Builder, Cancel, Count, Cron, DatabaseInspection, Durable, Fired, Handler,
-    HandlerInspection, Inspection, IntoOutcome, Metrics, NodeInspection, OldestSnapshot, Once,
-    Outcome, Parked, ParkedPage, ParkedQuery, Payload, Percentiles, Placement, Rate, Repeated,
-    Schedule, TimerInfo, Timers, UpgradeError,
+    Builder, Durable, Fired, Handler, IntoOutcome, Metrics, Outcome, Payload, Timers, UpgradeError,
 };
-#[cfg(feature = "actors")]
-pub use self::api::{Delivery, DurableActor, DurableContext, Envelope, Hosted, Kind, Reminders};
+pub use self::api::{inspection, schedule};
 #[cfg(feature = "postgres")]
 pub use self::error::CompleteError;
 pub use self::error::{CloseError, Error, Refused, StartError};
 pub use self::model::OnConflict;
 pub use self::runtime::Submitted;
+#[cfg(feature = "sqlite")]
 pub use self::store::Synchronous;
 
-#[cfg(test)]
+pub use lars_base::backoff;
+pub use lars_jobs::wall_clock::MissedRuns;
+pub use lars_scheduler::MissedTickBehavior;
+
+// Some of what holds the promises has a file.
+#[cfg(all(test, feature = "sqlite"))]
 mod proof;

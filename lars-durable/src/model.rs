@@ -2,16 +2,18 @@
 
 mod inspection;
 mod series;
-#[cfg(feature = "actors")]
+#[cfg(any(test, feature = "actors"))]
 pub(crate) mod tenancy;
 mod timer;
 
 pub(crate) use self::inspection::{Counted, LOOK, Look, LookedHandler, LookedNode, MAX_NODES};
 #[cfg(feature = "postgres")]
 pub(crate) use self::inspection::{LookedDatabase, LookedSnapshot};
-pub(crate) use self::series::{MissedTick, Next, Series, cron as cron_series};
+pub(crate) use self::series::{MissedTick, Next, Series, cron as cron_series, words};
 pub use self::timer::OnConflict;
-pub(crate) use self::timer::{Finish, Finished, Listed, Loaded, NewTimer, Row, Start, Then, When};
+pub(crate) use self::timer::{
+    Change, Finish, Finished, Listed, Loaded, NewTimer, Row, Start, Then, There, When,
+};
 
 /// The identity of a timer in the store: unique, never used again.
 pub(crate) type TimerId = i64;

@@ -12,3 +12,28 @@ mod postgres;
 mod power;
 mod simulation;
 mod tempdir;
+
+/// What went wrong as a person can read it: its first lines. The rest goes into a file, which it
+/// names.
+fn in_short(name: &str, wrong: &str) -> String {
+    const LINES: usize = 12;
+    let kept = std::env::temp_dir().join(format!("lars-durable-{name}.log"));
+    std::fs::write(&kept, wrong).unwrap();
+    let first: Vec<String> = wrong.lines().take(LINES).map(|it| format!("{it:.400}")).collect();
+    let (first, all) = (first.join("\n"), wrong.lines().count());
+    format!("{first}\n(the first of {all} lines; all of them are in {})", kept.display())
+}
+
+/// Asserts that two long lists are the same: where they first differ is enough to read.
+#[track_caller]
+fn assert_same<T: PartialEq + std::fmt::Debug>(found: &[T], expected: &[T], what: &str) {
+    let at = found.iter().zip(expected).take_while(|(one, other)| one == other).count();
+    assert!(
+        found == expected,
+        "{what}: {} instead of {}; the first difference is at {at}: {:?} instead of {:?}",
+        found.len(),
+        expected.len(),
+        found.get(at),
+        expected.get(at)
+    );
+}

@@ -3,7 +3,6 @@
 mod future_task;
 mod gate;
 mod inbox;
-#[cfg(feature = "postgres")]
 mod lanes;
 mod lateness;
 mod submitted;
@@ -33,19 +32,17 @@ pub use self::submitted::Submitted;
 pub(crate) use self::submitted::promise;
 #[cfg(feature = "test-kit")]
 pub(crate) use self::turner::OnTime;
-use crate::engine::{Answer, Counts, Launch, Node, NodeSettings};
+use crate::engine::{Answer, Counts, Launch, Node, NodeSettings, Parked};
 use crate::error::{Error, Refused, StartError};
-#[cfg(feature = "actors")]
 use crate::model::BucketNo;
 use crate::model::Look;
-#[cfg(feature = "postgres")]
 use crate::store::Seen;
 use crate::store::{Backend, StoreError, Write};
+#[cfg(feature = "actors")]
+use crate::sync::AtomicU32;
 #[cfg(feature = "test-kit")]
 use crate::sync::Weak;
 use crate::sync::{Arc, AtomicUsize, Mutex, Ordering};
-#[cfg(feature = "test-kit")]
-use crate::time::{Mono, micros};
 use crate::time::{MonoClock, Timestamp};
 
 /// How many calls may wait for their answers.
@@ -68,16 +65,25 @@ pub(crate) trait RunHandler: Send + Sync {
 
     /// Whoever lives in this bucket for runs of up to this epoch has to go; at once, if the bucket
     /// is lost.
-    #[cfg(feature = "actors")]
     fn vacate(&self, bucket: BucketNo, epoch: u32, lost: bool) {
         let _ = (bucket, epoch, lost);
     }
 
     /// Runs of this epoch may bring somebody into this bucket again.
-    #[cfg(feature = "actors")]
     fn admit(&self, bucket: BucketNo, epoch: u32) {
         let _ = (bucket, epoch);
     }
+}
+
+/// Is told of runs that were given up.
+pub(crate) type OnParked = Arc<dyn Fn(&Parked) + Send + Sync>;
+
+/// What a node has beside its store and handlers.
+pub(crate) struct Beside {
+    /// Its name for people.
+    pub(crate) name: String,
+    pub(crate) on_parked: Option<OnParked>,
+    pub(crate) executor: Arc<dyn Executor>,
 }
 
 /// All handlers of a node, in the order of its settings.
@@ -101,8 +107,12 @@ pub(crate) struct Shared {
     /// Calls that wait for their answers.
     calls: AtomicUsize,
     counts: Mutex<Counts>,
+    /// How many messages actors have received.
+    #[cfg(feature = "actors")]
+    deliveries: AtomicU32,
     /// The node's name for people.
     name: String,
+    on_parked: Option<OnParked>,
     /// The lateness of each handler's runs.
     lateness: Vec<Lateness>,
     /// What turns the engine, if no thread does.
@@ -121,15 +131,14 @@ pub(crate) struct Runtime {
 
 impl Runtime {
     pub(crate) fn start(
-        name: String,
+        beside: Beside,
         settings: NodeSettings,
         backend: Backend,
         handlers: Vec<Box<dyn RunHandler>>,
-        executor: Arc<dyn Executor>,
     ) -> Result<Self, StartError> {
         let scheduler = LightArrayRevolverScheduler::builder()
             .thread_name("lars-durable-wheel")
-            .executor(Arc::clone(&executor))
+            .executor(Arc::clone(&beside.executor))
             .build()
             .map_err(|error| match error {
                 BuildError::Thread(error) => StartError::Thread(error),
@@ -137,23 +146,11 @@ impl Runtime {
             })?;
         let clock = MonoClock::start();
         let seen = backend.seen();
-        let shared = Arc::new(Shared {
-            inbox: Inbox::default(),
-            gate: Gate::new(clock.clone(), &seen),
-            timers: scheduler.handle(),
-            executor,
-            calls: AtomicUsize::new(0),
-            counts: Mutex::new(Counts::default()),
-            name,
-            lateness: handlers.iter().map(|_| Lateness::new(clock.now())).collect(),
-            #[cfg(feature = "test-kit")]
-            turner: turner::nobody(),
-        });
+        let timers = scheduler.handle();
+        let shared = Shared::new(beside, timers, &handlers, &clock, &seen);
         let now = clock.now();
-        #[cfg_attr(not(feature = "postgres"), expect(unused_mut))]
         let mut node = Node::new(settings, fastrand::Rng::new(), now);
         // Calls that need the store's time may come before its first reply.
-        #[cfg(feature = "postgres")]
         if let Seen::There(shown) = seen {
             node.observe(now, now, shown);
         }
@@ -177,55 +174,6 @@ impl Runtime {
             #[cfg(feature = "test-kit")]
             turner: None,
         })
-    }
-
-    /// Without threads, in the virtual time of `time`.
-    #[cfg(feature = "test-kit")]
-    pub(crate) fn start_virtual(
-        name: String,
-        settings: NodeSettings,
-        backend: Backend,
-        handlers: Vec<Box<dyn RunHandler>>,
-        executor: Arc<dyn Executor>,
-        (time, rng): (Handle, fastrand::Rng),
-    ) -> Result<Self, StartError> {
-        let (origin, here) = (time.now(), time.clone());
-        let clock = MonoClock::Virtual(Arc::new(move || {
-            Mono(micros(here.now().saturating_duration_since(origin)))
-        }));
-        let shared = Arc::new(Shared {
-            inbox: Inbox::default(),
-            gate: Gate::new(clock.clone(), &backend.seen()),
-            timers: time.clone(),
-            executor,
-            calls: AtomicUsize::new(0),
-            counts: Mutex::new(Counts::default()),
-            name,
-            lateness: handlers.iter().map(|_| Lateness::new(clock.now())).collect(),
-            turner: turner::nobody(),
-        });
-        let node = Node::new(settings, rng, clock.now());
-        let handlers: Handlers = handlers.into();
-        handlers.iter().for_each(|handler| handler.bind(&shared));
-        let driver = Driver::new(node, backend, Arc::clone(&handlers), Arc::clone(&shared), clock)?;
-        let turner = turner::Turner::start(time, driver, &shared);
-        Ok(Self { shared, scheduler: None, thread: None, turner: Some((turner, handlers)) })
-    }
-
-    /// Ends the node as if the process had died: nothing is recorded any more.
-    #[cfg(feature = "test-kit")]
-    pub(crate) fn kill(&mut self) {
-        let Some((turner, _handlers)) = self.turner.take() else { return };
-        self.shared.gate.close();
-        self.shared.gate.set_valid_until(Mono(i64::MIN));
-        turner.kill();
-        drop(self.shared.inbox.end());
-        #[cfg(feature = "actors")]
-        for handler in &*_handlers {
-            for bucket in 0..=BucketNo::from(u8::MAX) {
-                handler.vacate(bucket, u32::MAX, true);
-            }
-        }
     }
 
     /// Nothing starts any more; waits up to `limit` for what runs. Returns how many runs were given
@@ -259,6 +207,31 @@ impl Drop for Runtime {
 }
 
 impl Shared {
+    fn new(
+        beside: Beside,
+        timers: Handle,
+        handlers: &[Box<dyn RunHandler>],
+        clock: &MonoClock,
+        seen: &Seen,
+    ) -> Arc<Self> {
+        let Beside { name, on_parked, executor } = beside;
+        Arc::new(Self {
+            inbox: Inbox::default(),
+            gate: Gate::new(clock.clone(), seen),
+            timers,
+            executor,
+            calls: AtomicUsize::new(0),
+            counts: Mutex::new(Counts::default()),
+            #[cfg(feature = "actors")]
+            deliveries: AtomicU32::new(0),
+            name,
+            on_parked,
+            lateness: handlers.iter().map(|_| Lateness::new(clock.now())).collect(),
+            #[cfg(feature = "test-kit")]
+            turner: turner::nobody(),
+        })
+    }
+
     /// Sends a call to the engine; `then` gets its answer, on the engine's thread.
     pub(crate) fn call(
         &self,
@@ -290,20 +263,17 @@ impl Shared {
     }
 
     /// An actor lives in `bucket` from now on, because of a run of this epoch.
-    #[cfg(feature = "actors")]
     pub(crate) fn moved_in(&self, bucket: BucketNo, epoch: u32) {
         // A node that has ended needs no answer, here or below.
         let _ = self.push(Input::MovedIn { bucket, epoch });
     }
 
-    #[cfg(feature = "actors")]
     pub(crate) fn moved_out(&self, bucket: BucketNo) {
         let _ = self.push(Input::MovedOut { bucket });
     }
 
     /// Closes the node, even for a caller that does not own it: what runs has at most this long to
     /// end.
-    #[cfg(feature = "actors")]
     pub(crate) fn leave(&self, limit: Duration) {
         self.gate.close();
         let _ = self.push(Input::Close { limit });
@@ -317,6 +287,13 @@ impl Shared {
         }
     }
 
+    /// The number of a message that an actor is about to receive.
+    #[cfg(feature = "actors")]
+    pub(crate) fn next_delivery(&self) -> u32 {
+        // Relaxed: an actor receives one at a time, and what hands the next one over orders them.
+        self.deliveries.fetch_add(1, Ordering::Relaxed)
+    }
+
     /// A run begins.
     fn began(&self, handler: usize, deadline: Timestamp) {
         let late = self.gate.store_now().since(deadline).as_micros();
@@ -325,6 +302,12 @@ impl Shared {
 
     fn answered(&self) {
         self.calls.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// The node's name for people.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn name(&self) -> &str {
+        &self.name
     }
 
     pub(crate) fn counts(&self) -> Counts {

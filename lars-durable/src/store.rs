@@ -10,22 +10,25 @@ mod faulty;
 mod memory;
 #[cfg(feature = "postgres")]
 mod postgres;
+#[cfg(feature = "sqlite")]
 mod sqlite;
 
-use std::fmt;
+use std::{fmt, io};
 
 #[cfg(feature = "test-kit")]
 pub(crate) use self::faulty::FaultyStore;
 pub(crate) use self::memory::MemoryStore;
 #[cfg(feature = "postgres")]
-pub(crate) use self::postgres::{Bell, Connect, Place, PostgresStore, Tls, completion};
+pub(crate) use self::postgres::{Connect, Place, PostgresStore, Tls, completion, start_bell};
+#[cfg(feature = "sqlite")]
 pub(crate) use self::sqlite::SqliteStore;
+#[cfg(feature = "sqlite")]
 pub use self::sqlite::Synchronous;
 use crate::model::{
     BucketNo, Finish, Finished, Listed, Loaded, Look, NewTimer, NodeId, Row, Start, TimerId, When,
 };
 use crate::sync::Arc;
-use crate::time::{Clock, Timestamp};
+use crate::time::{Clock, Micros, Timestamp};
 
 /// A place where timers survive. Used by one thread.
 pub(crate) trait Store: Send {
@@ -43,14 +46,13 @@ pub(crate) enum Backend {
     /// of this process.
     One { store: Box<dyn Store>, clock: Clock },
     /// A store and a thread for each lane, so that a slow batch cannot cost the node its lease.
-    #[cfg(feature = "postgres")]
     Lanes {
         keeper: Box<dyn Store>,
         writer: Box<dyn Store>,
         runner: Box<dyn Store>,
         /// For looks, which may take long.
         looker: Box<dyn Store>,
-        bell: Option<Box<Place>>,
+        bell: Option<StartBell>,
         /// What the database's clock showed before the node began.
         seen: Timestamp,
     },
@@ -61,7 +63,6 @@ pub(crate) enum Seen {
     /// It is one of this process.
     Here(Clock),
     /// It is not, and has shown this.
-    #[cfg(feature = "postgres")]
     There(Timestamp),
 }
 
@@ -69,14 +70,22 @@ impl Backend {
     pub(crate) fn seen(&self) -> Seen {
         match self {
             Self::One { clock, .. } => Seen::Here(Arc::clone(clock)),
-            #[cfg(feature = "postgres")]
             Self::Lanes { seen, .. } => Seen::There(*seen),
         }
     }
 }
 
+/// What a node tells the others. Dropping it ends it.
+pub(crate) trait Bell: Send {
+    /// These timers are due soon. Nobody may be listening.
+    fn near(&self, timers: Vec<(BucketNo, TimerId)>);
+}
+
+/// Starts a [`Bell`], on threads of its own; the argument gets what the others say.
+pub(crate) type StartBell =
+    Box<dyn FnOnce(Box<dyn Fn(Ring) + Send>) -> io::Result<Box<dyn Bell>> + Send>;
+
 /// What nodes tell each other. Any of it may be lost; then the nodes find out later.
-#[cfg(feature = "postgres")]
 #[derive(Debug)]
 pub(crate) enum Ring {
     /// These timers are due soon.
@@ -125,12 +134,12 @@ pub(crate) enum Request {
     /// the fence, its deadline is at most `lead` away, and nobody of this epoch has started it, but
     /// for this very fence: repeating the request gives the same answer and counts no second
     /// attempt.
-    Start { node: NodeId, lead: i64, starts: Vec<Start> },
+    Start { node: NodeId, lead: Micros, starts: Vec<Start> },
     /// Ends runs, each if its fence still holds.
     Finish(Vec<Finish>),
     /// Puts timers off that are not started: by as long as they have waited, but at least and at
-    /// most so many microseconds.
-    PutOff { ids: Vec<TimerId>, least: i64, most: i64 },
+    /// most so long.
+    PutOff { ids: Vec<TimerId>, least: Micros, most: Micros },
     /// Parks timers that are not started and were planned for `before` or earlier.
     Park { ids: Vec<TimerId>, before: Timestamp, reason: String },
     /// Forgets keys whose time is over.
@@ -163,7 +172,6 @@ pub(crate) enum Write {
         key: Arc<str>,
     },
     /// Like `Cancel`, and deletes the timer even if it has started, unless it is `but`.
-    #[cfg(feature = "actors")]
     Remove {
         key: Arc<str>,
         but: Option<TimerId>,
@@ -195,30 +203,57 @@ pub(crate) enum Write {
     },
 }
 
-/// The answer to a [`Request`].
+/// The answer to a [`Request`]: to each kind of request its own, so that none can be taken for
+/// another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Reply {
-    Done,
-    Joined {
-        buckets: BucketNo,
-    },
+    /// To [`Keep::Join`]: how many buckets the group has.
+    Joined { buckets: BucketNo },
+    /// To [`Keep::Renew`].
     Renewed(Renewed),
+    /// To [`Keep::Claim`]: what the node owns now, and in which epoch.
     Claimed(Vec<(BucketNo, u32)>),
+    /// To [`Keep::Release`].
+    Released,
+    /// To [`Keep::Leave`].
+    Left,
+    /// To [`Request::Write`].
     Written(Written),
-    Ids {
-        first: TimerId,
-        count: i64,
-    },
+    /// To [`Request::Batch`]: what follows is carried out, or was before.
+    Batched,
+    /// To [`Request::Ids`].
+    Ids { first: TimerId, count: i64 },
+    /// To [`Request::Load`] and [`Request::Read`].
     Loaded(Vec<Loaded>),
-    Started {
-        rows: Vec<Row>,
-        moved: Vec<(TimerId, Timestamp)>,
-    },
+    /// To [`Request::Start`]: what runs, and what is due later than it was thought to be. Whatever
+    /// is in neither is gone, or not the node's.
+    Started { rows: Vec<Row>, moved: Vec<(TimerId, Timestamp)> },
+    /// To [`Request::Finish`], in its order.
     Finished(Vec<Finished>),
-    /// How many.
-    Parked(usize),
-    /// When each is due now; `None` for one that is gone or started.
+    /// To [`Request::PutOff`], in its order: when each is due now; `None` for one that is gone or
+    /// started.
     PutOff(Vec<Option<Timestamp>>),
+    /// To [`Request::Park`]: how many.
+    Parked(usize),
+    /// To [`Request::Forget`].
+    Forgotten,
+}
+
+/// What was asked, each with its reply.
+pub(crate) fn paired<A>(asked: Vec<A>, replies: Vec<Reply>) -> impl Iterator<Item = (A, Reply)> {
+    assert_eq!(asked.len(), replies.len(), "a defect: a store gives one reply for each request");
+    asked.into_iter().zip(replies)
+}
+
+/// A store gave a reply that was not asked for. The node ends with this: to go on, it would have to
+/// guess what was done, and what is in the store is safe there.
+#[cold]
+pub(crate) fn mismatched(asked: &impl fmt::Debug, reply: &Reply) -> ! {
+    // The names alone: what they hold belongs to users.
+    let name = |value: &dyn fmt::Debug| -> String {
+        format!("{value:?}").chars().take_while(char::is_ascii_alphanumeric).collect()
+    };
+    panic!("a defect: the store answered {} with {}", name(asked), name(reply))
 }
 
 /// What a node learns when it renews its lease.
@@ -250,7 +285,6 @@ pub(crate) enum Written {
     /// It has started. If it repeats, this run is its last.
     Running,
     /// It had started, and its row is gone: its run does not count.
-    #[cfg(feature = "actors")]
     Removed {
         id: TimerId,
     },
@@ -289,6 +323,10 @@ pub(crate) enum How {
     /// Another timer had the key: its identity, if it had started.
     Replaced {
         started: Option<TimerId>,
+    },
+    /// The timer that has the key has taken over what was asked for, and was due then.
+    Updated {
+        was_due: Timestamp,
     },
 }
 

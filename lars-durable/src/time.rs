@@ -1,9 +1,81 @@
-//! Two kinds of time, in microseconds, that cannot be mixed up: the store's clock, which decides
-//! what is due, and the local monotonic clock, which decides everything that is an interval.
+//! Two kinds of instants that cannot be mixed up: of the store's clock, which decides what is due,
+//! and of the local monotonic clock, which decides everything that is an interval. Between two of a
+//! kind is a span. All count microseconds, because that is what PostgreSQL keeps.
+//!
+//! Nothing here overflows: what is beyond the range stays at its end.
 
+use std::ops::{Add, Div, Mul, Neg, Sub};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::sync::Arc;
+
+/// A span of time in microseconds. Less than zero means backwards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Micros(pub(crate) i64);
+
+impl Micros {
+    pub(crate) const ZERO: Self = Self(0);
+    pub(crate) const MILLISECOND: Self = Self(1_000);
+    pub(crate) const SECOND: Self = Self(1_000_000);
+    pub(crate) const DAY: Self = Self(86_400 * 1_000_000);
+
+    /// So many of it, where a constant is written.
+    pub(crate) const fn times(self, count: i64) -> Self {
+        Self(self.0.saturating_mul(count))
+    }
+
+    /// Zero for what is backwards.
+    pub(crate) fn to_duration(self) -> Duration {
+        Duration::from_micros(u64::try_from(self.0).unwrap_or(0))
+    }
+}
+
+impl From<Duration> for Micros {
+    /// Rounded up, so that nothing is early.
+    fn from(duration: Duration) -> Self {
+        Self(micros(duration))
+    }
+}
+
+impl Add for Micros {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+}
+
+impl Sub for Micros {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+}
+
+impl Neg for Micros {
+    type Output = Self;
+
+    fn neg(self) -> Self {
+        Self(self.0.saturating_neg())
+    }
+}
+
+impl Mul<i64> for Micros {
+    type Output = Self;
+
+    fn mul(self, count: i64) -> Self {
+        self.times(count)
+    }
+}
+
+impl Div<i64> for Micros {
+    type Output = Self;
+
+    fn div(self, parts: i64) -> Self {
+        Self(self.0 / parts)
+    }
+}
 
 /// An instant by the store's clock: microseconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -36,14 +108,34 @@ impl Timestamp {
         }
     }
 
-    /// `micros` later; saturating, and what never comes stays so.
-    pub(crate) fn plus(self, micros: i64) -> Self {
-        if self == Self::NEVER { self } else { Self(self.0.saturating_add(micros)) }
-    }
-
     /// How long after `earlier` this is; zero if it is not.
     pub(crate) fn since(self, earlier: Self) -> Duration {
         Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
+    }
+}
+
+impl Add<Micros> for Timestamp {
+    type Output = Self;
+
+    /// What never comes stays so.
+    fn add(self, span: Micros) -> Self {
+        if self == Self::NEVER { self } else { Self(self.0.saturating_add(span.0)) }
+    }
+}
+
+impl Sub<Micros> for Timestamp {
+    type Output = Self;
+
+    fn sub(self, span: Micros) -> Self {
+        self + -span
+    }
+}
+
+impl Sub for Timestamp {
+    type Output = Micros;
+
+    fn sub(self, earlier: Self) -> Micros {
+        Micros(self.0.saturating_sub(earlier.0))
     }
 }
 
@@ -52,16 +144,37 @@ impl Timestamp {
 pub(crate) struct Mono(pub(crate) i64);
 
 impl Mono {
+    /// Before everything.
+    pub(crate) const MIN: Self = Self(i64::MIN);
     /// After everything.
     pub(crate) const NEVER: Self = Self(i64::MAX);
+}
 
-    /// `micros` later, saturating.
-    pub(crate) fn plus(self, micros: i64) -> Self {
-        Self(self.0.saturating_add(micros))
+impl Add<Micros> for Mono {
+    type Output = Self;
+
+    fn add(self, span: Micros) -> Self {
+        Self(self.0.saturating_add(span.0))
     }
 }
 
-/// A duration in microseconds, rounded up, saturating.
+impl Sub<Micros> for Mono {
+    type Output = Self;
+
+    fn sub(self, span: Micros) -> Self {
+        self + -span
+    }
+}
+
+impl Sub for Mono {
+    type Output = Micros;
+
+    fn sub(self, earlier: Self) -> Micros {
+        Micros(self.0.saturating_sub(earlier.0))
+    }
+}
+
+/// The number of microseconds, rounded up, as rules are stored with it.
 pub(crate) fn micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_nanos().div_ceil(1000)).unwrap_or(i64::MAX)
 }
@@ -116,7 +229,7 @@ pub(crate) fn system_clock() -> Clock {
     // Two microseconds behind: one for the rounding up here, and one for that of the local clock,
     // with which it is compared. Without them a timer was early by half a microsecond, once in a
     // thousand.
-    Arc::new(|| Timestamp::from_system(wall_clock()).plus(-2))
+    Arc::new(|| Timestamp::from_system(wall_clock()) - Micros(2))
 }
 
 /// The only place that reads the machine's wall clock. Nothing on PostgreSQL may use it: there, the

@@ -13,7 +13,6 @@ pub(crate) mod close;
 pub(crate) mod listing;
 #[cfg(feature = "metrics")]
 pub(crate) mod metrics_reporter;
-pub(crate) mod rate;
 pub(crate) mod run_times;
 
 pub(crate) mod repeat;

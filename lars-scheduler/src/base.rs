@@ -1,6 +1,5 @@
 //! What everything else is made of: values, time, a task without its type, and containing panics.
 
-pub(crate) mod debug;
 pub(crate) mod exclusive;
 
 #[cfg(feature = "histogram")]
@@ -30,4 +29,3 @@ pub(crate) mod panics;
 pub(crate) mod in_span;
 pub(crate) mod run_clock;
 pub(crate) mod threads;
-pub(crate) mod wait;

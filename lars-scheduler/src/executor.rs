@@ -1,25 +1,29 @@
-//! Where due tasks go.
+//! What an [`Executor`] is given, and what it may give back; executors over pools and runtimes that
+//! a program already has.
+//!
+//! [`Executor`] itself, [`Inline`] and [`Pool`](crate::Pool) are at the crate's root.
 
 mod adapters;
 pub(crate) mod chunk;
-pub(crate) mod idle;
 pub(crate) mod pool;
+
+pub(crate) mod contract;
+
 pub(crate) mod run_on;
 pub(crate) mod task;
 
 use std::borrow::Cow;
 use std::fmt;
 
-use crate::base::debug::debug_fields;
 use crate::base::exclusive::Exclusive;
 use crate::base::identity::{Label, TaskIdentity};
 use crate::base::panics::{PanicIn, Reporter};
-use crate::base::raw_task::{RawTask, TaskBody, Whose};
+use crate::base::raw_task::{RawTask, Whose};
 use crate::base::run_clock::RunClock;
 use crate::base::runs::PoolThread;
 use crate::base::tick::NEVER;
-use crate::executor::pool::Pool;
 use crate::sync::Arc;
+use lars_base::debug_fields;
 
 #[cfg(feature = "rayon")]
 #[cfg_attr(docsrs, doc(cfg(feature = "rayon")))]
@@ -28,96 +32,9 @@ pub use self::adapters::SpawnExecutor;
 #[cfg(feature = "tokio")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
 pub use self::adapters::TokioExecutor;
-
-/// Runs the tasks of a scheduler.
-///
-/// The timer thread calls [`execute`](Executor::execute) with each task that is due, so it must not
-/// block: while it does, nothing else of the scheduler fires. Ready-made executors are the [`Pool`]
-/// that a scheduler starts by default, [`Inline`], [`SpawnExecutor`] for anything that implements
-/// `futures::task::Spawn`, and, behind the features `rayon` and `tokio`, `RayonExecutor` and
-/// `TokioExecutor`.
-///
-/// # Panics
-///
-/// A panic of an executor is contained and reported; if the panic dropped the task, that counts as
-/// abandoned.
-///
-/// # Examples
-///
-/// ```
-/// use lars_scheduler::{Executor, LightArrayRevolverScheduler, Rejected, Runnable};
-/// use std::sync::{Mutex, mpsc};
-/// use std::time::Duration;
-///
-/// /// Hands tasks to whichever thread receives from the channel.
-/// struct Channel(Mutex<mpsc::Sender<Runnable>>);
-/// impl Executor for Channel {
-///     fn execute(&self, task: Runnable) -> Result<(), Rejected> {
-///         let sender = self.0.lock().unwrap();
-///         sender.send(task).map_err(|gone| Rejected::new(gone.0, "the receiver is gone"))
-///     }
-/// }
-///
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let (sender, receiver) = mpsc::channel();
-/// let scheduler = LightArrayRevolverScheduler::builder()
-///     .executor(Channel(Mutex::new(sender)))
-///     .build()?;
-/// scheduler.schedule_once(Duration::from_millis(1), || println!("on the main thread"))?;
-/// receiver.recv()?.run();
-/// # Ok(()) }
-/// ```
-pub trait Executor: Send + Sync + 'static {
-    /// Takes a task, to run it soon on any thread.
-    ///
-    /// # Errors
-    ///
-    /// [`Rejected`] gives the task back. The scheduler then counts it, logs the reason and runs
-    /// the task on its own pool instead, because an accepted task is never lost.
-    fn execute(&self, task: Runnable) -> Result<(), Rejected>;
-
-    /// This executor as a pool, if it is one: a pool takes tasks that are due together in one call.
-    #[doc(hidden)]
-    fn as_pool(&self) -> Option<&Pool> {
-        None
-    }
-}
-
-impl<E: Executor + ?Sized> Executor for std::sync::Arc<E> {
-    fn execute(&self, task: Runnable) -> Result<(), Rejected> {
-        (**self).execute(task)
-    }
-
-    fn as_pool(&self) -> Option<&Pool> {
-        (**self).as_pool()
-    }
-}
-
-/// Runs tasks where they are handed over: on the timer thread.
-///
-/// For tasks that never block. See [`Task::inline`](crate::Task::inline).
-///
-/// # Examples
-///
-/// ```
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use lars_scheduler::{Executor, Inline, Runnable};
-/// use std::sync::mpsc;
-///
-/// let (sender, receiver) = mpsc::channel();
-/// Inline.execute(Runnable::new(move || drop(sender.send(std::thread::current().id()))))?;
-/// assert_eq!(receiver.try_recv()?, std::thread::current().id());
-/// # Ok(()) }
-/// ```
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Inline;
-
-impl Executor for Inline {
-    fn execute(&self, task: Runnable) -> Result<(), Rejected> {
-        task.run();
-        Ok(())
-    }
-}
+pub(crate) use self::contract::{Executor, Inline};
+pub use self::pool::PoolBuilder;
+pub use crate::base::raw_task::{Due, TaskBody};
 
 /// A task on its way through an [`Executor`].
 ///
@@ -127,12 +44,13 @@ impl Executor for Inline {
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use lars_scheduler::{Executor, Pool, Runnable};
+/// use lars_scheduler::executor::Runnable;
+/// use lars_scheduler::{Executor, Pool};
 ///
 /// let pool = Pool::new("work", 2)?;
 /// pool.execute(Runnable::new(|| println!("beside the scheduler's tasks")))?;
 /// pool.execute(Runnable::new(|| panic!("contained")))?;
-/// assert!(pool.wait_idle(None));
+/// pool.wait();
 /// # Ok(()) }
 /// ```
 #[must_use = "dropping a runnable loses its task"]
@@ -153,8 +71,8 @@ impl Runnable {
         Self::of_body(run)
     }
 
-    /// A runnable of this body, which learns if it is lost.
-    pub(crate) fn of_body(body: impl TaskBody) -> Self {
+    /// Wraps a body, which learns if it is lost: if an executor drops it without running it.
+    pub fn of_body(body: impl TaskBody) -> Self {
         let task = RawTask::new(body, Label::default());
         Self { task: Exclusive::new(Some(task)), due: NEVER, handed_over: 0, reporter: None }
     }
@@ -254,7 +172,8 @@ debug_fields!(|_it: Runnable|);
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use lars_scheduler::{Executor, LightArrayRevolverScheduler, Rejected, Runnable};
+/// use lars_scheduler::executor::{Rejected, Runnable};
+/// use lars_scheduler::{Executor, LightArrayRevolverScheduler};
 /// use std::sync::mpsc;
 /// use std::time::Duration;
 ///

@@ -24,13 +24,17 @@ mod sync;
 
 mod base;
 
-mod executor;
+pub mod executor;
 
 mod engine;
 
 mod api;
 
-mod systems;
+#[cfg(not(lars_loom))] // no model has futures or systems
+pub mod future;
+
+#[cfg(not(lars_loom))]
+pub mod extend;
 
 #[cfg(all(feature = "__bench", not(lars_loom)))]
 #[doc(hidden)]
@@ -40,84 +44,51 @@ pub mod bench;
 mod tests;
 
 /// The examples of the pages beside the crate.
-#[cfg(all(doctest, feature = "cron", feature = "serde"))]
+#[cfg(all(doctest, feature = "serde"))]
 mod pages {
     #[doc = include_str!("../../docs/semantics.md")]
     struct Semantics;
-
-    #[doc = include_str!("../../docs/systems.md")]
-    struct Systems;
 }
-
-/// How the workers of a pool sleep and are woken, for the pools of the crates on top. Not part of
-/// the public interface: it may change in any release.
-#[doc(hidden)]
-pub mod idle {
-    pub use crate::executor::idle::{Idle, Sleeper};
-}
-
-/// Containing the panics of foreign code, for the crates on top. Not part of the public
-/// interface: it may change in any release.
-#[doc(hidden)]
-pub mod panics {
-    pub use crate::base::panics::{contain, quietly};
-}
-
-/// Running something in the span of another thread, for the crates on top. Not part of the public
-/// interface: it may change in any release.
-#[doc(hidden)]
-pub mod in_span {
-    pub use crate::base::in_span::{CapturedSpan, InsideSpan};
-}
-
-/// The primitives of the shuttle build, for those of the crates on top.
-#[cfg(lars_shuttle)]
-#[doc(hidden)]
-pub use self::sync::shuttled as shuttle_sync;
-
-/// Those of the loom build.
-#[cfg(lars_loom)]
-#[doc(hidden)]
-pub use self::sync::model as loom_sync;
 
 pub use self::api::cancel::{CancelOnDrop, Cancellable};
 pub use self::api::close::{CloseError, ClosePolicy, CloseReport};
 pub use self::api::config::Builder;
 pub use self::api::handle::Handle;
-pub use self::api::listing::{
-    Listing, ListingFuture, PendingTimer, TimerGroup, TimerKind, TimerQuery, WheelLevel,
-};
-pub use self::api::metrics::{Metrics, PoolMetrics};
-#[cfg(feature = "metrics")]
-#[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
-pub use self::api::metrics_reporter::MetricsReporter;
+pub use self::api::metrics::Metrics;
 pub use self::api::pending::{PendingTask, StopFuture};
-pub use self::api::rate::MissedTickBehavior;
 pub use self::api::repeat::{IntoPeriodic, Periodic, Repeat, Start, Verdict};
-pub use self::api::run_times::RunTime;
 pub use self::api::scheduler::LightArrayRevolverScheduler;
 pub use self::api::settings::Settings;
 pub use self::api::timer_driver::TimerDriver;
 pub use self::api::virtual_time::{NotIdle, VirtualTime};
-pub use self::base::durations::Durations;
 pub use self::base::error::{BuildError, ConfigError, Refusal, ScheduleError};
 pub use self::base::identity::TaskIdentity;
-pub use self::base::panics::{PanicIn, PanicReport};
-pub use self::base::raw_task::{Due, TaskBody};
-pub use self::base::slow::{RanOn, SlowTask};
-pub use self::base::threads::{ThreadKind, ThreadStart};
-#[cfg(feature = "rayon")]
-pub use self::executor::RayonExecutor;
-#[cfg(feature = "tokio")]
-pub use self::executor::TokioExecutor;
-pub use self::executor::pool::{Pool, PoolBuilder};
+pub use self::executor::contract::{Executor, Inline};
+pub use self::executor::pool::Pool;
 pub use self::executor::task::{IntoTask, NoHook, Task};
-pub use self::executor::{Executor, Inline, Rejected, Runnable, SpawnExecutor};
 
-// Each system is a module of its own. No model covers those that loom does not see.
-pub use self::systems::backoff;
-#[cfg(not(lars_loom))]
-pub use self::systems::{
-    call, debounce, delay_queue, future, repeated_timer, retry, scheduled_executor, supervised,
-    wall_clock, worker,
-};
+pub use lars_base::rate::MissedTickBehavior;
+
+/// What is pending: what [`Handle::list`] asks for, and what it finds.
+pub mod listing {
+    pub use crate::api::listing::{
+        ListedTimer, Listing, ListingFuture, TimerGroup, TimerKind, TimerQuery, WheelLevel,
+    };
+}
+
+/// What [`Handle::metrics`] and [`Handle::run_times`] are made of, and how they are published.
+pub mod metrics {
+    pub use crate::api::metrics::PoolMetrics;
+    #[cfg(feature = "metrics")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
+    pub use crate::api::metrics_reporter::MetricsReporter;
+    pub use crate::api::run_times::RunTime;
+    pub use crate::base::durations::Durations;
+}
+
+/// What the hooks of a [`Builder`] are told: of panics, of slow tasks, and of threads that start.
+pub mod hooks {
+    pub use crate::base::panics::{PanicIn, PanicReport};
+    pub use crate::base::slow::{RanOn, SlowTask};
+    pub use crate::base::threads::{ThreadKind, ThreadStart};
+}

@@ -5,15 +5,12 @@ mod common;
 
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, Once};
+use std::sync::{Arc, Once};
 use std::time::Duration;
 
 use common::{ByHand, Notes, eventually, ms};
-use lars_scheduler::repeated_timer::RepeatedTimer;
-use lars_scheduler::supervised::Supervision;
-use lars_scheduler::worker::Worker;
 use lars_scheduler::{
-    Builder, Handle, LightArrayRevolverScheduler, Periodic, Pool, Repeat, Task, VirtualTime,
+    Builder, Handle, LightArrayRevolverScheduler, Periodic, Repeat, Task, VirtualTime,
 };
 use tracing::{Span, info_span, span};
 use tracing_subscriber::Registry;
@@ -63,7 +60,7 @@ fn a_task_runs_in_the_span_in_which_it_was_scheduled_or_in_none() {
 #[test]
 fn on_a_pool_and_on_other_executors_too() {
     let seen = Seen::new();
-    let scheduler = builder().pool_threads(1).build().unwrap();
+    let scheduler = builder().pool(|pool| pool.threads(1)).build().unwrap();
     schedule_in_both(&scheduler, Duration::ZERO, &seen);
     eventually("they run", || seen.len() == 3);
     assert_eq!(seen.take(), [Some("first"), Some("second"), None]);
@@ -115,46 +112,6 @@ fn a_batch_is_captured_as_a_whole() {
     info_span!("batch").in_scope(|| time.schedule_batch(batch).unwrap());
     time.advance(ms(1));
     assert_eq!(seen.take(), [Some("batch"); 3]);
-}
-
-#[test]
-fn each_task_of_a_worker_has_its_own_span() {
-    let pool = Pool::new("spans", 1).unwrap();
-    let scheduler = builder().executor(pool).build().unwrap();
-    let (worker, seen) = (Worker::new(&scheduler), Seen::new());
-    for span in [info_span!("first"), info_span!("second")] {
-        span.in_scope(|| worker.schedule(noting(&seen)).unwrap());
-    }
-    worker.schedule(noting(&seen)).unwrap();
-    eventually("they run", || seen.len() == 3);
-    info_span!("later").in_scope(|| worker.schedule_after(ms(1), noting(&seen)).unwrap());
-    worker.schedule_after(ms(2), noting(&seen)).unwrap();
-    eventually("all have run", || seen.len() == 5);
-    let seen = seen.take();
-    assert_eq!(seen, [Some("first"), Some("second"), None, Some("later"), None]);
-}
-
-#[test]
-fn the_closures_of_other_systems_run_in_the_span_in_which_they_were_started() {
-    let (time, seen) = (virtual_time(), Seen::new());
-    let by_hand = ByHand::default();
-    let (in_call, in_run, in_timer) = (noting(&seen), noting(&seen), noting(&seen));
-    let in_run = Mutex::new(in_run);
-    let _kept = info_span!("request").in_scope(|| {
-        let call = time.schedule_call(ms(1), in_call).unwrap();
-        let timer = RepeatedTimer::new(&time, ms(2), move |_| in_timer()).unwrap();
-        timer.start().unwrap();
-        let supervised = Supervision::every(ms(3))
-            .build()
-            .unwrap()
-            .start(&time, by_hand.clone(), move |_| (in_run.lock().unwrap())())
-            .unwrap();
-        (call, timer, supervised)
-    });
-    time.advance(ms(3));
-    while by_hand.run_next() {}
-    let seen = seen.take();
-    assert!(seen.len() >= 3 && seen.iter().all(|span| *span == Some("request")), "{seen:?}");
 }
 
 #[test]

@@ -8,11 +8,9 @@ use std::sync::{Mutex, MutexGuard, Once, mpsc};
 use std::time::Duration;
 
 use common::{Captive, Notes, PATIENCE, eventually, ms, secs, settle};
-use lars_scheduler::supervised::Supervision;
-use lars_scheduler::{
-    Executor, Handle, LightArrayRevolverScheduler, PanicIn, Periodic, Rejected, Runnable, Task,
-    TaskBody,
-};
+use lars_scheduler::executor::{Rejected, Runnable, TaskBody};
+use lars_scheduler::hooks::PanicIn;
+use lars_scheduler::{Executor, Handle, LightArrayRevolverScheduler, Periodic, Task};
 use tracing::span;
 
 /// How many of the next errors and warnings that this process logs make the subscriber panic.
@@ -179,7 +177,8 @@ fn the_promise_of_a_stop_is_kept() {
 #[test]
 fn the_threads_of_the_pool_go_on() {
     let _serial = arm(1);
-    let scheduler = LightArrayRevolverScheduler::builder().pool_threads(1).build().unwrap();
+    let scheduler =
+        LightArrayRevolverScheduler::builder().pool(|pool| pool.threads(1)).build().unwrap();
     let _ = scheduler.schedule_once(Duration::ZERO, || panic!("expected by this test")).unwrap();
     eventually("the subscriber panics", || PANICS.load(Ordering::SeqCst) == 0);
     assert_fires(&scheduler);
@@ -234,23 +233,4 @@ fn what_is_due_behind_tasks_that_run_together_runs() {
     let _ = time.schedule_once(secs(1), behind.inline()).unwrap();
     assert_eq!(time.advance(secs(1)), 2);
     assert_eq!(receiver.try_recv(), Ok("ran"));
-}
-
-#[test]
-fn a_supervised_task_whose_run_is_rejected_and_logged_goes_on_and_counts_no_panic() {
-    struct Full;
-    impl Executor for Full {
-        fn execute(&self, task: Runnable) -> Result<(), Rejected> {
-            Err(Rejected::new(task, "expected by this test"))
-        }
-    }
-    // The executor's refusal is logged, and the run's outcome.
-    let _serial = arm(2);
-    let time = LightArrayRevolverScheduler::builder().build_virtual().unwrap();
-    let refresh = Supervision::every(secs(1)).build().unwrap().start(&time, Full, |_| ()).unwrap();
-    time.advance(secs(1));
-    assert_eq!(PANICS.load(Ordering::SeqCst), 0);
-    time.advance(secs(9));
-    assert!(refresh.counts().rejections > 1, "{:?}", refresh.counts());
-    assert_eq!(time.metrics().panicked, 0);
 }

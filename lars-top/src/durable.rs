@@ -5,7 +5,8 @@ use std::io;
 use std::time::{Duration, Instant, SystemTime};
 
 use crossterm::event::{KeyCode, KeyEvent};
-use lars_durable::{Count, Durable, HandlerInspection, Inspection, NodeInspection};
+use lars_durable::Durable;
+use lars_durable::inspection::{Count, HandlerInspection, Inspection, NodeInspection};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Style, Stylize};
@@ -14,8 +15,8 @@ use ratatui::widgets::{Paragraph, Row, Wrap};
 
 use crate::app::{Controls, Flow, View};
 use crate::source::{Outlet, Source};
-use crate::sync::{AtomicBool, now, sync_channel};
-use crate::terminal::run;
+use crate::sync::{now, sync_channel};
+use crate::terminal::run_alone;
 use crate::text::{grouped, short, tail, time};
 use crate::view::{ACCENT, BAD, FAINT, GOOD, WARN, block, foot, help, table};
 
@@ -42,7 +43,7 @@ pub fn show(durable: Durable) -> io::Result<()> {
         let _ = durable.close();
         drop(sender);
     })?;
-    let shown = run(GroupView::new(), &source, &AtomicBool::new(false));
+    let shown = run_alone(GroupView::new(), &source);
     drop(source);
     // A node that says goodbye is not waited for by the others. If the database does not answer, it
     // cannot.

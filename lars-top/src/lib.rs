@@ -26,6 +26,8 @@ mod app;
 
 mod view;
 
+mod signals;
+
 mod terminal;
 
 mod svg;

@@ -4,10 +4,12 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::time::{Duration, Instant};
 
-use lars_scheduler::{
-    Durations, Handle, Listing, ListingFuture, RanOn, SlowTask, TaskIdentity, TimerKind, TimerQuery,
-};
-use mini_actor::{Subscription, System, Undelivered};
+use lars_scheduler::hooks::{RanOn, SlowTask};
+use lars_scheduler::listing::{Listing, ListingFuture, TimerKind, TimerQuery};
+use lars_scheduler::metrics::Durations;
+use lars_scheduler::{Handle, TaskIdentity};
+use mini_actor::System;
+use mini_actor::hooks::{Subscription, Undelivered};
 
 use crate::snapshot::{
     Actor, Actors, Counts, Executor, Group, Letter, Level, Pending, RunTime, Slow, Snapshot,
@@ -386,8 +388,7 @@ fn run_times(timers: &Handle) -> Vec<RunTime> {
 }
 
 fn spread(durations: &Durations) -> Spread {
-    let values = durations.histogram.iter_recorded();
-    let values = values.map(|it| (it.value_iterated_to(), it.count_at_value()));
+    let values = durations.recorded().map(|(value, times)| (nanos(value), times));
     Spread::new(nanos(durations.max), values)
 }
 

@@ -89,7 +89,7 @@ pub struct Spread {
 }
 
 /// The scheduler's pool, and what tasks met on executors; see
-/// [`PoolMetrics`](lars_scheduler::PoolMetrics).
+/// [`PoolMetrics`](lars_scheduler::metrics::PoolMetrics).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Executor {
     /// The threads of the pool.
@@ -125,7 +125,7 @@ pub struct Pending {
     pub next: Vec<Timer>,
 }
 
-/// A level of the wheel; see [`WheelLevel`](lars_scheduler::WheelLevel).
+/// A level of the wheel; see [`WheelLevel`](lars_scheduler::listing::WheelLevel).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Level {
     /// How much time a slot spans.
@@ -162,7 +162,7 @@ pub struct Timer {
     pub remaining: Option<u64>,
 }
 
-/// A task that ran for too long; see [`SlowTask`](lars_scheduler::SlowTask).
+/// A task that ran for too long; see [`SlowTask`](lars_scheduler::hooks::SlowTask).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Slow {
     /// How long ago it ended.
@@ -182,7 +182,7 @@ pub struct Slow {
 }
 
 /// How long tasks of one name or type, from one place, ran; see
-/// [`RunTime`](lars_scheduler::RunTime).
+/// [`RunTime`](lars_scheduler::metrics::RunTime).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct RunTime {
     /// The name, or the type.

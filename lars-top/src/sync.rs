@@ -5,6 +5,8 @@ use std::time::Instant;
 
 pub(crate) use parking_lot::{Condvar, Mutex};
 pub(crate) use std::sync::Arc;
+#[cfg(unix)]
+pub(crate) use std::sync::atomic::AtomicUsize;
 pub(crate) use std::sync::atomic::{AtomicBool, Ordering};
 pub(crate) use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 

@@ -16,6 +16,7 @@ use ratatui::backend::CrosstermBackend;
 use crate::app::{App, Flow, View};
 use crate::connect;
 use crate::probe::Probe;
+use crate::signals::Signals;
 use crate::source::{self, Source};
 use crate::sync::{Arc, AtomicBool, Mutex, Ordering};
 
@@ -24,12 +25,14 @@ const FRAME: Duration = Duration::from_millis(50);
 
 /// Shows a probe in this terminal until the user leaves the view.
 ///
+/// A signal that ends the program (`SIGHUP`, `SIGINT`, `SIGQUIT`, `SIGTERM`) does so after the
+/// terminal was given back.
+///
 /// # Errors
 ///
 /// If the standard output is no terminal, or the terminal cannot be written to.
 pub fn show(probe: Probe) -> io::Result<()> {
-    let app = App::new("the first snapshot");
-    run(app, &source::of_probe(probe)?, &AtomicBool::new(false))
+    run_alone(App::new("the first snapshot"), &source::of_probe(probe)?)
 }
 
 /// Shows the program that [serves](crate::serve) at `path` until the user leaves the view. It may
@@ -40,15 +43,15 @@ pub fn show(probe: Probe) -> io::Result<()> {
 /// If the standard output is no terminal, or the terminal cannot be written to. What is wrong with
 /// the connection is shown in the view.
 pub fn show_path(path: &Path) -> io::Result<()> {
-    let app = App::new(path.display().to_string());
-    run(app, &connect::source(path.to_owned())?, &AtomicBool::new(false))
+    run_alone(App::new(path.display().to_string()), &connect::source(path.to_owned())?)
 }
 
 /// A view on a thread of its own, in the program that it shows.
 ///
 /// It has the terminal until the user leaves it, or it is [closed](Self::close). What the program
 /// prints meanwhile garbles the view until `Ctrl-L`; [`is_open`](Self::is_open) says when it should
-/// be silent.
+/// be silent. Signals are the program's own: one that ends it leaves the terminal as the view had
+/// it, so handle `SIGTERM`, and close the view there.
 ///
 /// # Examples
 ///
@@ -79,6 +82,15 @@ struct State {
     closed: AtomicBool,
 }
 
+struct SetOnDrop<'a>(&'a AtomicBool);
+
+impl Drop for SetOnDrop<'_> {
+    fn drop(&mut self) {
+        // Release: see `is_open`.
+        self.0.store(true, Ordering::Release);
+    }
+}
+
 impl Live {
     /// Opens a view.
     ///
@@ -91,9 +103,11 @@ impl Live {
         let state = Arc::new(State::default());
         let shared = Arc::clone(&state);
         let thread = thread::Builder::new().name("lars-top".to_owned()).spawn(move || {
-            let result = run(App::new("the first snapshot"), &source, &shared.close);
-            shared.closed.store(true, Ordering::Release);
-            result
+            // Also if the view panics. It is the last to be dropped, after the terminal was given
+            // back.
+            let _closed = SetOnDrop(&shared.closed);
+            let asked = || shared.close.load(Ordering::Relaxed);
+            run(App::new("the first snapshot"), &source, asked)
         })?;
         Ok(Self { state, thread: Mutex::new(Some(thread)) })
     }
@@ -154,13 +168,24 @@ fn check_terminal() -> io::Result<()> {
     Err(io::Error::other("the view needs a terminal, but standard input or output is not one"))
 }
 
-pub(crate) fn run<V: View>(
+/// Runs a view that is all that the program does.
+pub(crate) fn run_alone<V: View>(view: V, source: &Source<V::News>) -> io::Result<()> {
+    let signals = Signals::catch()?;
+    let result = run(view, source, || signals.came());
+    signals.obey();
+    result
+}
+
+/// Runs a view until its user leaves it, it is asked to close, or the terminal is gone.
+fn run<V: View>(
     mut view: V,
     source: &Source<V::News>,
-    close: &AtomicBool,
+    asked_to_close: impl Fn() -> bool,
 ) -> io::Result<()> {
     let mut screen = Screen::new()?;
-    while !close.load(Ordering::Relaxed) {
+    while !asked_to_close() {
+        // A terminal that was closed would otherwise be asked for keys without a pause.
+        check_terminal()?;
         source.news().for_each(|news| view.tell(news));
         screen.terminal.draw(|frame| view.draw(frame))?;
         if event::poll(FRAME)? {

@@ -1,4 +1,6 @@
-//! Numbers and times as people read them.
+//! Numbers, times and names as people read them.
+
+use unicode_width::UnicodeWidthChar;
 
 /// With commas.
 pub(crate) fn grouped(number: u64) -> String {
@@ -48,14 +50,32 @@ fn scaled(mut number: f64, base: f64, units: &[&str]) -> String {
     format!("{number:.digits$}{}", units[unit])
 }
 
-/// The end of a text that is too long, which tells more than its beginning.
+/// The end of a text that takes more than `width` columns, which tells more than its beginning.
+///
+/// Names come from the watched program, which may have them from its users. What would move the
+/// cursor, break the line or turn the direction of the text is shown as a replacement.
 pub(crate) fn tail(text: &str, width: usize) -> String {
-    let count = text.chars().count();
-    if count <= width {
-        return text.to_owned();
+    let shown: Vec<char> = text.chars().map(|it| if is_harmless(it) { it } else { '�' }).collect();
+    let columns = |it: &char| it.width().unwrap_or(0);
+    if shown.iter().map(columns).sum::<usize>() <= width {
+        return shown.into_iter().collect();
     }
-    let rest = text.chars().skip(count + 1 - width.max(1));
-    std::iter::once('…').chain(rest).collect()
+    let mut room = width.saturating_sub(1);
+    let fits = shown.iter().rev().take_while(|it| {
+        let rest = room.checked_sub(columns(it));
+        room = rest.unwrap_or(0);
+        rest.is_some()
+    });
+    let rest = shown.len() - fits.count();
+    std::iter::once('…').chain(shown[rest..].iter().copied()).collect()
+}
+
+/// No control character, no end of a line, and none of Unicode's marks that change the direction
+/// of what follows.
+fn is_harmless(character: char) -> bool {
+    let turns = matches!(character,
+        '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    !character.is_control() && !turns && !matches!(character, '\u{2028}' | '\u{2029}')
 }
 
 #[cfg(test)]
@@ -76,6 +96,26 @@ mod tests {
             (bytes(0), bytes(1023), bytes(1536)),
             ("0 B".into(), "1023 B".into(), "1.50 KiB".into())
         );
-        assert_eq!((tail("abc", 3), tail("abcd", 3)), ("abc".to_owned(), "…cd".to_owned()));
+    }
+
+    #[test]
+    fn a_name_is_cut_at_its_beginning_by_columns() {
+        let cut = |text, width| tail(text, width);
+        assert_eq!((cut("abc", 3), cut("abcd", 3)), ("abc".to_owned(), "…cd".to_owned()));
+        // Each of these takes two columns, and the accent none.
+        assert_eq!(
+            (cut("時間切れ", 8), cut("時間切れ", 7)),
+            ("時間切れ".to_owned(), "…間切れ".to_owned())
+        );
+        assert_eq!(cut("時間切れ", 6), "…切れ");
+        assert_eq!(cut("cafe\u{301}", 4), "cafe\u{301}");
+        assert_eq!((cut("abc", 1), cut("abc", 0)), ("…".to_owned(), "…".to_owned()));
+    }
+
+    #[test]
+    fn a_name_neither_moves_the_cursor_nor_turns_the_text() {
+        assert_eq!(tail("a\x1b[2Jb\nc", 20), "a�[2Jb�c");
+        assert_eq!(tail("user\u{202e}txt.exe", 20), "user�txt.exe");
+        assert_eq!(tail("one\u{2028}two", 20), "one�two");
     }
 }

@@ -2,7 +2,13 @@
 
 pub(crate) mod askers;
 pub(crate) mod dead_letters;
+pub(crate) mod incidents;
+pub(crate) mod metrics;
+pub(crate) mod questions;
+pub(crate) mod rules;
 pub(crate) mod signal;
+
+pub(crate) mod tree;
 
 pub(crate) mod registry;
 

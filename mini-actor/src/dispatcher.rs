@@ -1,5 +1,95 @@
-//! The threads that actors run on.
+//! Where actors run: on a pool of threads, on the thread of a pinned actor, or on the thread of a
+//! test.
 
+pub(crate) mod marks;
+pub(crate) mod tally;
+pub(crate) mod task;
 pub(crate) mod watch;
 
-pub(crate) mod workers;
+mod shared;
+
+pub(crate) mod worker;
+
+pub(crate) mod pool;
+
+pub(crate) mod manual;
+
+use std::time::Instant;
+
+use crate::dispatcher::manual::Manual;
+use crate::dispatcher::pool::Pool;
+use crate::dispatcher::tally::Tally;
+use crate::dispatcher::task::Task;
+use crate::sync::Arc;
+
+#[derive(Clone)]
+pub(crate) enum Dispatcher {
+    Pool(Arc<Pool>),
+    Manual(Arc<Manual>),
+}
+
+impl Dispatcher {
+    #[inline]
+    pub(crate) fn schedule(&self, task: Task) {
+        match self {
+            Self::Pool(pool) => pool.schedule(task),
+            Self::Manual(manual) => manual.schedule(task),
+        }
+    }
+
+    /// Whether actors of this dispatcher run on the calling thread.
+    pub(crate) fn is_current(&self) -> bool {
+        match self {
+            Self::Pool(pool) => pool.is_current(),
+            Self::Manual(manual) => manual.is_current(),
+        }
+    }
+
+    pub(crate) fn as_manual(&self) -> Option<&Manual> {
+        if let Self::Manual(manual) = self { Some(manual) } else { None }
+    }
+
+    fn as_pool(&self) -> Option<&Pool> {
+        if let Self::Pool(pool) = self { Some(pool) } else { None }
+    }
+
+    /// Where the calling thread, which runs an actor, counts the messages received.
+    pub(crate) fn tally(&self) -> &Tally {
+        match self {
+            Self::Pool(pool) => pool.tally(),
+            Self::Manual(manual) => manual.tally(),
+        }
+    }
+
+    /// How many messages have been received here.
+    pub(crate) fn received(&self) -> u64 {
+        match self {
+            Self::Pool(pool) => pool.received(),
+            Self::Manual(manual) => manual.tally().count(),
+        }
+    }
+
+    /// Whether the threads end, or have ended.
+    pub(crate) fn is_ending(&self) -> bool {
+        self.as_pool().is_some_and(Pool::is_ending)
+    }
+
+    /// How many threads have not ended.
+    pub(crate) fn running(&self) -> usize {
+        self.as_pool().map_or(0, Pool::running)
+    }
+
+    /// Waits until the threads have ended, until `deadline` at most.
+    pub(crate) fn wait_ended(&self, deadline: Option<Instant>) {
+        if let Some(pool) = self.as_pool() {
+            pool.wait_ended(deadline);
+        }
+    }
+
+    /// Lets the threads finish what is scheduled, and end.
+    pub(crate) fn end(&self) {
+        if let Some(pool) = self.as_pool() {
+            pool.end();
+        }
+    }
+}

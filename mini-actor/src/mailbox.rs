@@ -4,5 +4,6 @@ pub(crate) mod overflow;
 pub(crate) mod spans;
 
 pub(crate) mod block;
+mod bound;
 
 pub(crate) mod queue;

@@ -1,13 +1,11 @@
-//! The only file of this crate that names std, parking_lot or loom primitives, so that
-//! one build flag, `--cfg lars_loom`, puts the model checker underneath, and another, `--cfg
-//! lars_shuttle`, the primitives of the scheduler's own shuttles.
+//! The primitives of `lars-base`, and what only this crate has. It is the only file of this crate
+//! that names others. `--cfg lars_loom` and `--cfg lars_shuttle` put model checkers underneath.
 #![allow(clippy::disallowed_methods)]
 
-#[cfg(not(lars_shuttle))]
-use std::time::Instant;
-
-#[cfg(lars_shuttle)]
-use lars_scheduler::shuttle_sync as below;
+pub(crate) use lars_base::sync::{
+    AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, CHECKED, Mutex, MutexGuard, Ordering,
+    UnsafeCell, fence, real_now, thread, thread_local, yield_now,
+};
 pub(crate) use std::sync::{Arc, Weak};
 
 #[cfg(lars_loom)]
@@ -16,11 +14,9 @@ pub(crate) use self::model::*;
 pub(crate) use self::real::*;
 
 #[cfg(lars_shuttle)]
-pub(crate) use self::below::{real_now, thread, thread_local};
-#[cfg(lars_shuttle)]
 pub(crate) use shuttle::thread::LocalKey;
 #[cfg(not(lars_shuttle))]
-pub(crate) use std::{thread, thread::LocalKey, thread_local};
+pub(crate) use std::thread::LocalKey;
 
 /// Counts and flags that no loom model looks into.
 pub(crate) mod plain {
@@ -28,7 +24,7 @@ pub(crate) mod plain {
     pub(crate) use std::sync::atomic::AtomicU64 as StaticU64;
 
     #[cfg(lars_shuttle)]
-    pub(crate) use super::below::{AtomicBool, AtomicU8, AtomicU64};
+    pub(crate) use lars_base::sync::{AtomicBool, AtomicU8, AtomicU64};
     #[cfg(not(lars_shuttle))]
     pub(crate) use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64};
 }
@@ -38,24 +34,11 @@ mod real {
     use std::mem::MaybeUninit;
     use std::time::Instant;
 
-    #[cfg(lars_shuttle)]
-    use super::below;
-    #[cfg(not(lars_shuttle))]
-    use parking_lot as below;
-
-    #[cfg(lars_shuttle)]
-    pub(crate) use below::{
-        AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence,
-    };
-    pub(crate) use below::{Mutex, MutexGuard};
-    #[cfg(not(lars_shuttle))]
-    pub(crate) use std::sync::atomic::{
-        AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence,
-    };
+    use super::{AtomicPtr, AtomicUsize, MutexGuard, UnsafeCell};
 
     /// A condition variable whose waits take and give back the guard, as the model's do.
     #[derive(Debug, Default)]
-    pub(crate) struct Condvar(below::Condvar);
+    pub(crate) struct Condvar(lars_base::sync::Condvar);
 
     impl Condvar {
         /// Waits to be notified, until `deadline` at most (`None`: forever).
@@ -76,10 +59,6 @@ mod real {
         }
     }
 
-    /// `std`'s cell behind the interface of loom's, so that the model sees every access.
-    #[derive(Debug)]
-    pub(crate) struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
-
     pub(crate) use std::alloc::{alloc, dealloc};
 
     /// Makes a cell of memory, with nothing in it. There is nothing to write.
@@ -93,28 +72,16 @@ mod real {
 
     /// Lets a model fail if another thread may still look at these.
     pub(crate) fn nobody_looks_at<T>(_: &mut AtomicPtr<T>, _: &mut AtomicUsize) {}
-
-    impl<T> UnsafeCell<T> {
-        pub(crate) const fn new(value: T) -> Self {
-            Self(std::cell::UnsafeCell::new(value))
-        }
-
-        /// Calls `f` with a pointer for writing.
-        pub(crate) fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
-            f(self.0.get())
-        }
-    }
 }
 
 #[cfg(lars_loom)]
 mod model {
     use std::mem::MaybeUninit;
 
-    pub(crate) use lars_scheduler::loom_sync::{
-        AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Condvar, Mutex, Ordering, UnsafeCell, fence,
-    };
+    pub(crate) use lars_base::sync::Condvar;
     pub(crate) use loom::alloc::{alloc, dealloc};
-    pub(crate) use loom::sync::atomic::AtomicU8;
+
+    use super::{AtomicPtr, AtomicUsize, UnsafeCell};
 
     /// Makes a cell of memory, with nothing in it, that the model knows of.
     ///
@@ -135,23 +102,6 @@ mod model {
     }
 }
 
-/// Whether a model checker looks at every step, so that sizes should be small.
-pub(crate) const CHECKED: bool = cfg!(any(lars_loom, lars_shuttle));
-
-/// The monotonic time, for waits with a limit.
-#[cfg(not(lars_shuttle))]
-pub(crate) fn real_now() -> Instant {
-    Instant::now()
-}
-
-/// Lets another thread run, which is in the middle of something that this one waits for.
-pub(crate) fn yield_now() {
-    #[cfg(lars_loom)]
-    loom::thread::yield_now();
-    #[cfg(not(lars_loom))]
-    thread::yield_now();
-}
-
 /// To be called when a worker goes round once more, perhaps because of a sender that is halfway. A
 /// checker that schedules by strict priority might never let that sender run. An operating system
 /// does so by itself.
@@ -159,6 +109,17 @@ pub(crate) fn yield_now() {
 pub(crate) fn round_again() {
     #[cfg(lars_shuttle)]
     yield_now();
+}
+
+/// A wait in a loop that looks whether others have got somewhere, which may take long: longer with
+/// each turn, up to a millisecond.
+pub(crate) fn nap(turns: &mut u32) {
+    *turns += 1;
+    if CHECKED || *turns < 64 {
+        yield_now();
+    } else {
+        std::thread::sleep(std::time::Duration::from_micros(u64::from(*turns).min(1_000)));
+    }
 }
 
 /// A short wait in a loop that another thread, which is probably running, will end.

@@ -7,4 +7,10 @@ pub(crate) mod metrics_reporter;
 
 pub(crate) mod settings;
 
+mod draining;
+
+mod closing;
+
 pub(crate) mod owner;
+
+pub(crate) mod builder;

@@ -53,7 +53,8 @@ use crate::cell::dead_letters::{Subscription, Undelivered};
 use crate::cell::signal::Resident;
 use crate::refs::address::ActorRef;
 use crate::sync::{Arc, Mutex};
-use crate::system::owner::{ActorSystem, Builder};
+use crate::system::builder::Builder;
+use crate::system::owner::ActorSystem;
 
 /// After this many activations without a movement of time a test kit gives up.
 const LIMIT: usize = 1_000_000;
@@ -96,7 +97,8 @@ pub struct Letter {
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use mini_actor::test_kit::TestKit;
-/// use mini_actor::{Actor, Context, Directive};
+/// use mini_actor::supervision::Directive;
+/// use mini_actor::{Actor, Context};
 ///
 /// struct Parser;
 ///

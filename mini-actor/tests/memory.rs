@@ -69,7 +69,7 @@ fn an_idle_actor_has_less_than_a_kibibyte_and_keeps_two_blocks_after_a_burst() {
     // What waits for an end, and does not wait any more, leaves nothing.
     let before = ALLOCATED.load(Ordering::Relaxed);
     for _ in 0..100 * ACTORS {
-        assert_eq!(actors[0].termination().wait(Duration::ZERO), None);
+        assert_eq!(actors[0].termination().wait_timeout(Duration::ZERO), None);
     }
     assert_eq!(each(before), 0);
 

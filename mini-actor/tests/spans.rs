@@ -11,11 +11,10 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Once};
 use std::thread;
 
-use common::{Call, LONG, SECOND, Script, ms};
+use common::{Call, LONG, SECOND, Script, close, ms};
+use mini_actor::supervision::SupervisionStrategy;
 use mini_actor::test_kit::TestKit;
-use mini_actor::{
-    Actor, ActorRef, ActorSystem, Builder, Context, Overflow, Props, Reply, Supervision,
-};
+use mini_actor::{Actor, ActorRef, ActorSystem, Builder, Context, Overflow, Props, Reply};
 use tracing::{Span, info_span, span};
 use tracing_subscriber::Registry;
 use tracing_subscriber::layer::{self, Layer, SubscriberExt};
@@ -102,7 +101,7 @@ fn on_the_threads_of_a_system_too_through_many_blocks_of_a_mailbox() {
         let (number, span) = seen.recv_timeout(LONG).unwrap();
         assert_eq!(span, [None, Some("one"), Some("two")][number as usize % 10]);
     }
-    system.close().unwrap();
+    close(&system);
 }
 
 #[test]
@@ -192,7 +191,8 @@ fn stashed_messages_keep_their_spans_and_a_restart_leaves_the_one_that_failed() 
             (act.as_mut().unwrap())(call, ctx);
         })
     };
-    let actor = spawned(&kit, Props::new(make).supervision(Supervision::restart()).stash(3));
+    let actor =
+        spawned(&kit, Props::new(make).supervision(SupervisionStrategy::restart()).stash(3));
     info_span!("one").in_scope(|| actor.tell(1).unwrap());
     actor.tell(2).unwrap();
     info_span!("three").in_scope(|| actor.tell(3).unwrap());

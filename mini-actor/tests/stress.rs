@@ -4,11 +4,14 @@
 //! as many rounds, and says how many messages that were.
 #![allow(clippy::disallowed_methods, missing_docs)]
 
+mod common;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
+use common::close;
 use mini_actor::{Actor, ActorSystem, Context};
 
 /// How many rounds: `full`, times what `LARS_STRESS` says.
@@ -104,7 +107,7 @@ fn every_message_is_received_buried_or_given_back_when_senders_timers_and_stops_
             .collect();
         if round % 2 == 0 {
             thread::sleep(Duration::from_micros(200 * (round % 30)));
-            system.close().unwrap();
+            close(&system);
         }
         let (mut given_back, mut cancelled) = (0, 0);
         for sender in senders {
@@ -112,7 +115,7 @@ fn every_message_is_received_buried_or_given_back_when_senders_timers_and_stops_
             given_back += back;
             cancelled += not;
         }
-        system.close().unwrap();
+        close(&system);
         // A message that raced with the end is buried by an activation of its own.
         let sum = || {
             received.load(Ordering::SeqCst) + system.metrics().dead_letters + given_back + cancelled
@@ -183,11 +186,12 @@ impl Actor for Clumsy {
 }
 
 fn supervised(make: impl FnMut() -> Clumsy + Send + 'static) -> mini_actor::Props<Clumsy> {
-    use mini_actor::{Overflow, Props, Supervision};
+    use mini_actor::supervision::SupervisionStrategy;
+    use mini_actor::{Overflow, Props};
     let pause = Duration::from_micros(50);
     Props::new(make)
         .bounded(64, Overflow::DropOldest)
-        .supervision(Supervision::restart().backoff(pause, 4 * pause))
+        .supervision(SupervisionStrategy::restart().backoff(pause, 4 * pause))
 }
 
 fn quiet_about_expected_panics() {
@@ -256,13 +260,12 @@ fn every_message_ends_when_failures_restarts_questions_timers_kills_and_a_close_
             .collect();
         if round % 2 == 0 {
             thread::sleep(Duration::from_micros(300 * (round % 25)));
-            assert!(system.close_within(Duration::from_secs(60)).is_complete());
+            close(&system);
         }
         for sender in senders {
             sender.join().unwrap();
         }
-        let report = system.close_within(Duration::from_secs(60));
-        assert!(report.is_complete(), "{report}");
+        close(&system);
         drop((system, actor));
         // A reference of a thread that has just ended may be the last.
         while ended.load(Ordering::SeqCst) < SENDERS * each {
@@ -290,7 +293,8 @@ impl Actor for Laborer {
 /// Each message has one end and no more, whatever its mailbox and whatever becomes of its actor.
 #[test]
 fn every_message_has_exactly_one_end_with_each_kind_of_mailbox_and_each_kind_of_end() {
-    use mini_actor::{Overflow, Props, Supervision};
+    use mini_actor::supervision::SupervisionStrategy;
+    use mini_actor::{Overflow, Props};
     quiet_about_expected_panics();
     let kinds = [
         None,
@@ -316,7 +320,7 @@ fn every_message_has_exactly_one_end_with_each_kind_of_mailbox_and_each_kind_of_
             .map(|(number, overflow)| {
                 let handled = Arc::clone(&handled);
                 let make = move || Laborer { handled: Arc::clone(&handled), fails_at: 4_001 };
-                let mut props = Props::new(make).supervision(Supervision::restart());
+                let mut props = Props::new(make).supervision(SupervisionStrategy::restart());
                 if let Some(overflow) = overflow {
                     props = props.bounded(32, overflow);
                 }
@@ -359,7 +363,7 @@ fn every_message_has_exactly_one_end_with_each_kind_of_mailbox_and_each_kind_of_
             .collect();
         if round % 3 == 0 {
             thread::sleep(Duration::from_micros(500 * (round % 7)));
-            assert!(system.close_within(Duration::from_secs(60)).is_complete());
+            close(&system);
         }
         let (mut given_back, mut cancelled) = (0, 0);
         for sender in senders {
@@ -367,8 +371,7 @@ fn every_message_has_exactly_one_end_with_each_kind_of_mailbox_and_each_kind_of_
             given_back += refused;
             cancelled += not;
         }
-        let report = system.close_within(Duration::from_secs(60));
-        assert!(report.is_complete(), "{report}");
+        close(&system);
         let sent = SENDERS * each;
         let sum = || {
             let letters = system.metrics().dead_letters;

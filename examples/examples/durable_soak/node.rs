@@ -7,7 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use lars_durable::{Cancel, Durable, Fired, Outcome, Payload};
+use lars_durable::schedule::Cancel;
+use lars_durable::{Durable, Fired, Outcome, Payload};
 use serde::{Deserialize, Serialize};
 
 use crate::{AnyError, LEASE};

@@ -12,6 +12,8 @@
 //! ```text
 //! cargo run --release -p examples --example sessions -- --help
 //! ```
+//!
+//! `--features top` before `--example` adds the live view (`-- --live`).
 #![allow(clippy::disallowed_methods)]
 
 mod clients;
@@ -33,7 +35,7 @@ use std::time::{Duration, Instant};
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 use examples::checks::ensure;
-use lars_top::{Probe, SlowLog};
+use examples::view::{Probe, SlowLog};
 use mini_actor::ActorSystem;
 
 use crate::counts::Counts;

@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use lars_scheduler::Metrics;
-use mini_actor::{CloseReport, SystemMetrics};
+use mini_actor::CloseReport;
+use mini_actor::metrics::SystemMetrics;
 
 use crate::clients::{End, Observations};
 use crate::counts::Counts;
@@ -84,12 +85,9 @@ impl Run<'_> {
             format!("{:<12} it prints the next progress line", grouped(timers.pending))
         });
         row("lateness", {
-            let late = &timers.lateness.histogram;
-            three(
-                late.value_at_quantile(0.5),
-                late.value_at_quantile(0.99),
-                timers.lateness.max.as_nanos() as u64,
-            )
+            let late = &timers.lateness;
+            let nanos = |late: Duration| late.as_nanos() as u64;
+            three(nanos(late.quantile(0.5)), nanos(late.quantile(0.99)), nanos(late.max))
         });
         row("wake-ups", grouped(timers.wake_ups));
 

@@ -15,7 +15,7 @@ const TIMERS: u64 = 300;
 pub fn one(books: &Books) {
     let life = books.lives.fetch_add(1, Ordering::SeqCst);
     let scheduler = match LightArrayRevolverScheduler::builder()
-        .pool_threads(1)
+        .pool(|pool| pool.threads(1))
         .close_policy(ClosePolicy::RunPending)
         .build()
     {

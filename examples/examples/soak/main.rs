@@ -11,6 +11,8 @@
 //! ```text
 //! cargo run --release -p examples --example soak -- --seconds 1800
 //! ```
+//!
+//! `--features top` before `--example` adds the live view (`-- --live`).
 #![allow(clippy::disallowed_methods)]
 
 mod beat;
@@ -27,8 +29,8 @@ use std::thread;
 use std::time::Duration;
 
 use clap::Parser;
+use examples::view::{Probe, SlowLog};
 use lars_scheduler::LightArrayRevolverScheduler;
-use lars_top::{Probe, SlowLog};
 
 use crate::books::Books;
 use crate::monitor::Monitor;
@@ -39,7 +41,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let options = &Options::parse();
     let slow = SlowLog::new();
     let builder = LightArrayRevolverScheduler::builder();
-    let scheduler = builder.pool_threads(2).on_slow(slow.hook()).build()?;
+    let scheduler = builder.pool(|pool| pool.threads(2)).on_slow(slow.hook()).build()?;
     let books = Arc::new(Books::new(options.threads));
     println!("{options}\n");
     let probe = Probe::new(scheduler.handle()).named("soak").slow_log(&slow);

@@ -187,13 +187,13 @@ impl Monitor {
         println!("  {:<46} {:>14}", "  at most", self.most.1);
         println!("  {:<46} {:>14}", "bytes resident after the warm-up", all);
         println!("  {:<46} {:>14}", "  at most", self.most.0);
-        let lateness = &metrics.lateness.histogram;
+        let lateness = &metrics.lateness;
         println!(
             "  late: half {:?}, 99 % {:?}, 99.9 % {:?}, at most {:?}\n",
-            Duration::from_nanos(lateness.value_at_quantile(0.5)),
-            Duration::from_nanos(lateness.value_at_quantile(0.99)),
-            Duration::from_nanos(lateness.value_at_quantile(0.999)),
-            metrics.lateness.max,
+            lateness.quantile(0.5),
+            lateness.quantile(0.99),
+            lateness.quantile(0.999),
+            lateness.max,
         );
         let accounted = metrics.scheduled == metrics.fired + metrics.cancelled + handed_back;
         verify(&[

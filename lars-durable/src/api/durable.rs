@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::future::Future;
+#[cfg(feature = "sqlite")]
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -15,22 +16,28 @@ use tokio_postgres::{
 
 use super::fired::Fired;
 use super::handler::Handler;
-use super::inspect::Inspection;
+use super::inspection::{Inspection, ParkedRun};
 use super::outcome::IntoOutcome;
 use super::payload::Payload;
 use super::timers::Timers;
-use crate::engine::NodeSettings;
+use crate::engine::{
+    CALL_TIMEOUT, Counts, LEASE, MAX_IN_FLIGHT, MAX_RESIDENT, NodeSettings, WINDOW,
+};
 use crate::error::{CloseError, StartError};
-use crate::runtime::{Runtime, Submitted, promise};
+#[cfg(feature = "metrics")]
+use crate::runtime::Shared;
+use crate::runtime::{Beside, OnParked, Runtime, Submitted, promise};
 #[cfg(feature = "test-kit")]
 use crate::store::FaultyStore;
-use crate::store::{Backend, MemoryStore, SqliteStore, Synchronous};
+use crate::store::{Backend, MemoryStore};
 #[cfg(feature = "postgres")]
-use crate::store::{Connect, Place as StorePlace, PostgresStore, Tls};
+use crate::store::{Connect, Place as StorePlace, PostgresStore, Tls, start_bell};
+#[cfg(feature = "sqlite")]
+use crate::store::{SqliteStore, Synchronous};
 use crate::sync::Arc;
-use crate::time::{micros, system_clock};
+use crate::time::system_clock;
 
-/// How long `close` waits, unless it is set.
+/// How long `close` waits.
 const CLOSE_LIMIT: Duration = Duration::from_secs(30);
 
 /// Timers that survive the process: a running node.
@@ -62,7 +69,6 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(30);
 /// ```
 pub struct Durable {
     runtime: Runtime,
-    close_limit: Duration,
 }
 
 /// Builds a node: where its timers are kept, its handlers and settings.
@@ -79,14 +85,14 @@ pub struct Builder {
     max_resident: usize,
     max_in_flight: usize,
     call_timeout: Duration,
-    close_limit: Duration,
-    synchronous: Synchronous,
+    on_parked: Option<OnParked>,
 }
 
 #[derive(Debug)]
 enum Place {
     Memory,
-    Sqlite(PathBuf),
+    #[cfg(feature = "sqlite")]
+    Sqlite(PathBuf, Synchronous),
     #[cfg(feature = "test-kit")]
     Virtual(VirtualPlace),
     #[cfg(feature = "postgres")]
@@ -130,8 +136,35 @@ impl Durable {
     /// Timers in an SQLite file, which is created if it does not exist. Beside it are SQLite's
     /// `-wal` and `-shm`, and `.lock`, which names the owner. Do not put it on a network file
     /// system.
+    #[cfg(feature = "sqlite")]
     pub fn sqlite(path: impl AsRef<Path>) -> Builder {
-        Builder::new(Place::Sqlite(path.as_ref().to_owned()))
+        Builder::new(Place::Sqlite(path.as_ref().to_owned(), Synchronous::default()))
+    }
+
+    /// Says that this SQLite file was restored from a backup, or is a copy that lives on beside its
+    /// original. Call it once, before the next node opens the file. (In PostgreSQL:
+    /// `SELECT lars.restored()`, while no node runs.)
+    ///
+    /// From then on runs have [idempotency keys](Fired::idempotency_key) that no run had before the
+    /// restore, and [fences](Fired::fence) that are greater. Without it both begin again where the
+    /// backup was made: others take new payments for old ones, and refuse new writes as stale.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError::Owned`] if a node runs, and what else [`Builder::start`] says about a file.
+    /// There must be a file.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// std::fs::copy("backup/timers.db", "timers.db")?; // no timers.db-wal is left beside it
+    /// lars_durable::Durable::declare_restored("timers.db")?;
+    /// # Ok(()) }
+    /// ```
+    #[cfg(feature = "sqlite")]
+    pub fn declare_restored(path: impl AsRef<Path>) -> Result<(), StartError> {
+        SqliteStore::declare_restored(path.as_ref())
     }
 
     /// Timers in a PostgreSQL database (14 or newer), which any number of nodes share. `parameters`
@@ -178,20 +211,13 @@ impl Durable {
 
     /// What the node has done since it was started.
     pub fn metrics(&self) -> Metrics {
-        let counts = self.runtime.shared.counts();
-        Metrics {
-            scheduled: counts.scheduled,
-            cancelled: counts.cancelled,
-            started: counts.started,
-            done: counts.done,
-            retried: counts.retried,
-            parked: counts.parked,
-            skipped: counts.skipped,
-            stale: counts.stale,
-            quarantined: counts.quarantined,
-            resident: counts.resident,
-            in_flight: counts.in_flight,
-        }
+        Metrics::of(self.runtime.shared.counts())
+    }
+
+    /// What its threads share.
+    #[cfg(feature = "metrics")]
+    pub(super) fn shared(&self) -> &Arc<Shared> {
+        &self.runtime.shared
     }
 
     /// Ends the node as if its process had died: nothing is recorded any more, the lease ends by
@@ -243,18 +269,26 @@ impl Durable {
         submitted
     }
 
+    /// [`close_within`](Self::close_within) half a minute.
+    ///
+    /// # Errors
+    ///
+    /// [`CloseError`] if runs have not ended by then.
+    pub fn close(self) -> Result<(), CloseError> {
+        self.close_within(CLOSE_LIMIT)
+    }
+
     /// Stops starting timers, waits for running handlers, and releases the file, or in PostgreSQL
     /// its buckets. Nothing runs early: pending timers stay in the store.
     ///
     /// # Errors
     ///
-    /// [`CloseError`] if runs have not ended within the [limit](Builder::close_limit). Their timers
-    /// are given back and run again in the next life, with a greater fence, perhaps while the old
-    /// run goes on.
-    pub fn close(mut self) -> Result<(), CloseError> {
-        match self.runtime.close(self.close_limit) {
+    /// [`CloseError`] if runs have not ended within the limit. Their timers are given back and run
+    /// again in the next life, with a greater fence, perhaps while the old run goes on.
+    pub fn close_within(mut self, limit: Duration) -> Result<(), CloseError> {
+        match self.runtime.close(limit) {
             0 => Ok(()),
-            running => Err(CloseError { limit: self.close_limit, running }),
+            running => Err(CloseError { limit, running }),
         }
     }
 }
@@ -268,13 +302,12 @@ impl Builder {
             handlers: Vec::new(),
             executor: None,
             threads: num_cpus::get().max(4),
-            window: Duration::from_secs(30),
-            lease: Duration::from_secs(10),
-            max_resident: 200_000,
-            max_in_flight: 1_024,
-            call_timeout: Duration::from_secs(5),
-            close_limit: CLOSE_LIMIT,
-            synchronous: Synchronous::default(),
+            window: WINDOW,
+            lease: LEASE,
+            max_resident: MAX_RESIDENT,
+            max_in_flight: MAX_IN_FLIGHT,
+            call_timeout: CALL_TIMEOUT,
+            on_parked: None,
         }
     }
 
@@ -373,15 +406,20 @@ impl Builder {
         self
     }
 
-    /// How long [`close`](Durable::close) waits for running handlers: 30 s unless it is set.
-    pub fn close_limit(mut self, limit: Duration) -> Self {
-        self.close_limit = limit;
+    /// Is called on the executor for each run that this node has given up, once that is recorded:
+    /// to tell people. If the process dies just then, nobody is called, so ask
+    /// [`Timers::parked`] as well; that lists all of them.
+    pub fn on_parked(mut self, tell: impl Fn(&ParkedRun) + Send + Sync + 'static) -> Self {
+        self.on_parked = Some(Arc::new(move |parked| tell(&ParkedRun::of(parked))));
         self
     }
 
     /// When commits to an SQLite file are flushed to the disk: every time unless it is set.
+    #[cfg(feature = "sqlite")]
     pub fn synchronous(mut self, synchronous: Synchronous) -> Self {
-        self.synchronous = synchronous;
+        if let Place::Sqlite(_, how) = &mut self.place {
+            *how = synchronous;
+        }
         self
     }
 
@@ -430,28 +468,23 @@ impl Builder {
         let (handlers, runners): (Vec<_>, Vec<_>) =
             self.handlers.into_iter().map(Handler::into_parts).unzip();
         let settings = NodeSettings {
-            handlers,
-            window: micros(self.window),
-            lease: micros(self.lease),
-            lead: 5_000,
+            window: self.window.into(),
+            lease: self.lease.into(),
             max_resident: self.max_resident,
             max_in_flight: self.max_in_flight,
-            ramp: 2 * num_cpus::get(),
-            batch: 1_000,
-            call_timeout: micros(self.call_timeout),
-            sweep: 2_000_000,
-            max_deaths: 3,
+            call_timeout: self.call_timeout.into(),
+            ..NodeSettings::new(handlers)
         };
         let name = self.name.unwrap_or_else(default_name);
+        let beside = Beside { name, on_parked: self.on_parked, executor };
         #[cfg(feature = "test-kit")]
         if let Place::Virtual(VirtualPlace { time, seed, .. }) = self.place {
             let rng = fastrand::Rng::with_seed(seed);
-            let runtime =
-                Runtime::start_virtual(name, settings, backend, runners, executor, (time, rng))?;
-            return Ok(Durable { runtime, close_limit: self.close_limit });
+            let runtime = Runtime::start_virtual(beside, settings, backend, runners, (time, rng))?;
+            return Ok(Durable { runtime });
         }
-        let runtime = Runtime::start(name, settings, backend, runners, executor)?;
-        Ok(Durable { runtime, close_limit: self.close_limit })
+        let runtime = Runtime::start(beside, settings, backend, runners)?;
+        Ok(Durable { runtime })
     }
 
     fn open(&self) -> Result<Backend, StartError> {
@@ -465,8 +498,10 @@ impl Builder {
                 let store = Box::new(MemoryStore::new(1, system_clock()));
                 Backend::One { store, clock: system_clock() }
             }
-            Place::Sqlite(path) => {
-                let store = SqliteStore::open(path, &self.group, self.synchronous)?;
+            #[cfg(feature = "sqlite")]
+            Place::Sqlite(path, synchronous) => {
+                let limit = self.call_timeout;
+                let store = SqliteStore::open(path, &self.group, *synchronous, limit)?;
                 let clock = store.clock();
                 Backend::One { store: Box::new(store), clock }
             }
@@ -492,7 +527,7 @@ impl Builder {
         let runner = Box::new(PostgresStore::new(runner));
         let limit = self.lease.max(Duration::from_secs(5));
         let looker = Box::new(PostgresStore::new(StorePlace { limit, ..place.clone() }));
-        let bell = postgres.notifications.then(|| Box::new(place));
+        let bell = postgres.notifications.then(|| start_bell(place));
         Ok(Backend::Lanes { keeper, writer, runner, looker, bell, seen })
     }
 
@@ -583,6 +618,24 @@ pub struct Metrics {
     pub resident: usize,
     /// Runs whose start is recorded and whose end is not.
     pub in_flight: usize,
+}
+
+impl Metrics {
+    pub(super) fn of(counts: Counts) -> Self {
+        Self {
+            scheduled: counts.scheduled,
+            cancelled: counts.cancelled,
+            started: counts.started,
+            done: counts.done,
+            retried: counts.retried,
+            parked: counts.parked,
+            skipped: counts.skipped,
+            stale: counts.stale,
+            quarantined: counts.quarantined,
+            resident: counts.resident,
+            in_flight: counts.in_flight,
+        }
+    }
 }
 
 impl fmt::Debug for Durable {

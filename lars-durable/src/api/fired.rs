@@ -32,8 +32,8 @@ use crate::time::Timestamp;
 ///
 /// /// The provider ignores a second request with the same key.
 /// fn charge(due: &Fired<PaymentDue>) -> Result<(), std::io::Error> {
-///     let request = format!("order={}&idempotency_key={}", due.payload().order, due.id());
-///     println!("POST /charges {request} (attempt {})", due.attempt());
+///     let (order, key) = (due.payload().order, due.idempotency_key());
+///     println!("POST /charges order={order}&idempotency_key={key} (attempt {})", due.attempt());
 ///     Ok(()) // an error is retried, by the handler's backoff
 /// }
 ///
@@ -179,7 +179,20 @@ impl<P> Fired<P> {
         self.row.key.as_deref()
     }
 
-    /// The timer's identity: the same for all its runs, and never used again.
+    /// The identity of this run, for whatever has to happen once: the idempotency key of a
+    /// payment, the primary key of a row, the message id of a mail. The same for each attempt, also
+    /// if the timer is moved or cancelled in between, and the same for no other run: neither of
+    /// this timer, nor of another file or database. At most 80 bytes of hexadecimal digits and `-`.
+    ///
+    /// A copy of a file or database has the identity of the original. After you have restored a
+    /// backup, [declare that](super::Durable::declare_restored).
+    pub fn idempotency_key(&self) -> String {
+        self.row.idempotency_key()
+    }
+
+    /// The timer's number in its file or database: the same for all its runs, and not used again
+    /// there. Others have the same numbers, so for the outside there is
+    /// [`idempotency_key`](Self::idempotency_key).
     pub fn id(&self) -> u64 {
         self.row.id.unsigned_abs()
     }

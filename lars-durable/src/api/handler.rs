@@ -6,7 +6,7 @@ use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use futures::FutureExt;
-use lars_scheduler::backoff::BackoffPolicy;
+use lars_base::backoff::BackoffPolicy;
 
 use super::fired::Fired;
 use super::outcome::{IntoOutcome, Outcome};
@@ -25,8 +25,8 @@ const CONCURRENCY: usize = 256;
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_durable::backoff::BackoffPolicy;
 /// use lars_durable::{Durable, Fired, Handler, Outcome, Payload};
-/// use lars_scheduler::backoff::BackoffPolicy;
 /// use std::time::Duration;
 ///
 /// #[derive(serde::Serialize, serde::Deserialize)]
@@ -123,7 +123,7 @@ impl Handler {
         self
     }
 
-    /// How many attempts a timer has before it is parked: 25 unless it is set; at least 1.
+    /// How many attempts a run has before it is parked: 25 unless it is set; at least 1.
     pub fn max_attempts(mut self, attempts: u32) -> Self {
         self.settings.max_attempts = attempts;
         self

@@ -4,7 +4,6 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::engine::RunEnd;
-use crate::time::micros;
 
 /// What happens to a timer after a run.
 ///
@@ -35,10 +34,12 @@ pub enum Outcome {
     /// The run succeeded; a repeat goes on with its next run.
     Done,
     /// The run failed. It is retried after the handler's backoff, until its attempts are used up.
+    /// Then it is parked; a series goes on with its next run.
     Retry(String),
     /// The run is retried after this time. Counts as an attempt.
     RetryAfter(Duration),
-    /// The timer is parked for people to look at, with this reason.
+    /// The timer is parked for people to look at, with this reason: also a series, with all its
+    /// runs to come.
     Park(String),
 }
 
@@ -49,7 +50,7 @@ impl Outcome {
             Self::Retry(error) => RunEnd::Retry { error },
             Self::RetryAfter(after) => {
                 let error = "the handler asked for another attempt".into();
-                RunEnd::RetryAfter { micros: micros(after), error }
+                RunEnd::RetryAfter { after: after.into(), error }
             }
             Self::Park(reason) => RunEnd::Park { reason },
         }

@@ -1,22 +1,26 @@
-//! Scheduling: a timer to be made, with its options.
+//! A timer to be made, with the options of its kind, and what the calls about timers answer.
+//!
+//! [`Timers`] has a call for each kind: [`Once`], [`Repeated`] after each run, at a fixed [`Rate`],
+//! and by a [`Cron`] expression. Each returns a [`Schedule`], to be given options and submitted.
 
 use std::fmt;
 use std::marker::PhantomData;
 use std::time::{Duration, SystemTime};
 
+use lars_jobs::wall_clock::MissedRuns;
 use lars_scheduler::MissedTickBehavior;
-use lars_scheduler::wall_clock::MissedRuns;
 
 #[cfg(feature = "actors")]
 use super::address::letter;
+pub use super::answers::{Accepted, Cancel, Placement};
 use super::payload::Payload;
-use super::timers::{Accepted, Timers, check_key};
+use super::timers::{Timers, check_key};
 use crate::error::{Error, Refused};
 use crate::model::{MissedTick, NewTimer, Next, OnConflict, Series, When, cron_series};
 use crate::runtime::Submitted;
 use crate::store::{Write, Written};
 use crate::sync::Arc;
-use crate::time::{Timestamp, micros};
+use crate::time::{Micros, Timestamp, micros};
 
 /// The longest payload: 64 KiB of JSON.
 const MAX_PAYLOAD: usize = 65_536;
@@ -47,7 +51,8 @@ pub struct Cron(());
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use lars_durable::{Durable, OnConflict, Payload, Placement};
+/// use lars_durable::schedule::Placement;
+/// use lars_durable::{Durable, OnConflict, Payload};
 /// use std::time::Duration;
 ///
 /// #[derive(serde::Serialize, serde::Deserialize)]
@@ -78,7 +83,7 @@ pub(super) struct Draft {
     when: When,
     key: Option<Arc<str>>,
     conflict: OnConflict,
-    remember: i64,
+    remember: Micros,
     #[cfg(feature = "actors")]
     home: Option<(Arc<str>, Arc<str>)>,
     handler: &'static str,
@@ -99,8 +104,11 @@ impl<K> Schedule<K> {
         let timer = json(payload).map(|payload| Draft {
             when,
             key: None,
-            conflict: OnConflict::default(),
-            remember: 0,
+            conflict: match rule {
+                Rule::Once => OnConflict::Keep,
+                Rule::Series(_) | Rule::Cron { .. } => OnConflict::Update,
+            },
+            remember: Micros::ZERO,
             #[cfg(feature = "actors")]
             home: None,
             handler: P::NAME,
@@ -129,7 +137,9 @@ impl<K> Schedule<K> {
         self.set(|draft| draft.key = Some(key.into()))
     }
 
-    /// What to do if another timer has the key: [`OnConflict::Keep`] unless it is set.
+    /// What to do if another timer has the key. Unless it is set, [`OnConflict::Keep`] for a timer
+    /// that runs once, and [`OnConflict::Update`] for one that repeats: so a program declares its
+    /// jobs at each start, and a rule that has changed since is taken over.
     pub fn on_conflict(self, conflict: OnConflict) -> Self {
         self.set(|draft| draft.conflict = conflict)
     }
@@ -137,7 +147,7 @@ impl<K> Schedule<K> {
     /// Keeps the key taken for this long after the run. Without it, a call that is repeated after
     /// the timer has run schedules it again.
     pub fn remember(self, after: Duration) -> Self {
-        self.set(|draft| draft.remember = micros(after))
+        self.set(|draft| draft.remember = after.into())
     }
 
     /// Schedules it. `Ok` means that it is committed and flushed: it will run, or be cancelled, or
@@ -175,19 +185,19 @@ impl<K> Schedule<K> {
         let draft = self.timer?;
         if let Some(key) = &draft.key {
             check_key(key)?;
-        } else if draft.remember > 0 {
+        } else if draft.remember > Micros::ZERO {
             return Err(Refused::RememberWithoutKey);
         }
         let key = draft.key.as_deref();
         let (when, offset, series) = match draft.rule {
-            Rule::Once => (draft.when, 0, None),
+            Rule::Once => (draft.when, Micros::ZERO, None),
             Rule::Series(series) => {
                 if matches!(series, Series::FixedDelay { delay: 0 })
                     || matches!(series, Series::FixedRate { every: 0, .. })
                 {
                     return Err(Refused::PeriodZero);
                 }
-                (draft.when, 0, Some(series))
+                (draft.when, Micros::ZERO, Some(series))
             }
             Rule::Cron { expression, zone, missed, spread } => {
                 let series = cron_series(&expression, &zone, missed, spread)?;
@@ -195,7 +205,7 @@ impl<K> Schedule<K> {
                 let now = self.timers.now();
                 let (when, offset) = match series.next(now, now, key) {
                     Next::Run { when, offset } => (when, offset),
-                    Next::Over => (When::At(Timestamp::NEVER), 0),
+                    Next::Over => (When::At(Timestamp::NEVER), Micros::ZERO),
                 };
                 (when, offset, Some(series))
             }
@@ -238,7 +248,7 @@ impl Schedule<Repeated> {
         payload: &P,
     ) -> Self {
         let rule = Rule::Series(Series::FixedDelay { delay: micros(delay) });
-        Self::new(timers, When::After(micros(first)), rule, payload)
+        Self::new(timers, When::After(first.into()), rule, payload)
     }
 }
 
@@ -251,13 +261,13 @@ impl Schedule<Rate> {
     ) -> Self {
         let missed = MissedTick::from(MissedTickBehavior::default());
         let rule = Rule::Series(Series::FixedRate { every: micros(every), missed });
-        Self::new(timers, When::After(micros(first)), rule, payload)
+        Self::new(timers, When::After(first.into()), rule, payload)
     }
 
     /// What happens to runs whose time has passed, because the process was down or a run took too
     /// long: [`Burst`](MissedTickBehavior::Burst) unless it is set. It is computed from the planned
     /// times of the runs.
-    pub fn missed(self, missed: MissedTickBehavior) -> Self {
+    pub fn missed_ticks(self, missed: MissedTickBehavior) -> Self {
         self.set(|draft| {
             if let Rule::Series(Series::FixedRate { missed: stored, .. }) = &mut draft.rule {
                 *stored = missed.into();
@@ -279,11 +289,11 @@ impl Schedule<Cron> {
             missed: MissedRuns::default(),
             spread: Duration::ZERO,
         };
-        Self::new(timers, When::After(0), rule, payload)
+        Self::new(timers, When::After(Micros::ZERO), rule, payload)
     }
 
     /// What happens to occurrences that have passed: [`Once`](MissedRuns::Once) unless it is set.
-    pub fn missed(self, runs: MissedRuns) -> Self {
+    pub fn missed_runs(self, runs: MissedRuns) -> Self {
         self.set(|draft| {
             if let Rule::Cron { missed, .. } = &mut draft.rule {
                 *missed = runs;
@@ -307,7 +317,7 @@ impl Timers {
     /// Runs once, `delay` from now. A delay beyond the clock's range, up to [`Duration::MAX`], is
     /// kept and is never due.
     pub fn schedule_once<P: Payload>(&self, delay: Duration, payload: P) -> Schedule<Once> {
-        Schedule::once(self.clone(), When::After(micros(delay)), &payload)
+        Schedule::once(self.clone(), When::After(delay.into()), &payload)
     }
 
     /// Runs once, at `time` by the store's clock. A time that has passed is now.
@@ -338,7 +348,7 @@ impl Timers {
     }
 
     /// Runs at each occurrence of a cron expression in a time zone; for both see
-    /// [`CronSchedule`](lars_scheduler::wall_clock::CronSchedule).
+    /// [`CronSchedule`](lars_jobs::wall_clock::CronSchedule).
     pub fn schedule_by_cron<P: Payload>(
         &self,
         expression: &str,

@@ -42,7 +42,7 @@ use lars_scheduler::Handle;
 use super::durable::Builder;
 use crate::store::{FaultyStore, MemoryStore};
 use crate::sync::{Arc, AtomicUsize, Ordering};
-use crate::time::Timestamp;
+use crate::time::{Micros, Timestamp};
 
 /// Into how many buckets the timers of a group are divided.
 const BUCKETS: u16 = 64;
@@ -70,7 +70,7 @@ impl Store {
         let (origin, here) = (time.now(), time.clone());
         let clock = Arc::new(move || {
             let passed = here.now().saturating_duration_since(origin).as_micros();
-            Timestamp(START).plus(i64::try_from(passed).unwrap_or(i64::MAX))
+            Timestamp(START) + Micros(i64::try_from(passed).unwrap_or(i64::MAX))
         });
         let store = FaultyStore::new(MemoryStore::new(BUCKETS, clock));
         Self { store, time: time.clone(), nodes: AtomicUsize::new(0) }

@@ -1,21 +1,22 @@
-//! The calls about timers that exist, and what they return.
+//! The calls about timers that exist.
 
 use std::fmt;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
+use super::answers::Cancel;
+use super::inspection::{Parked, ParkedPage, ParkedQuery, TimerInfo};
 use crate::engine::Answer;
 use crate::error::{Error, Refused};
-use crate::model::{Listed, When};
+use crate::model::When;
 use crate::runtime::{Shared, Submitted, promise};
-use crate::store::{How, Placed, Write, Written};
+use crate::store::{Write, Written};
 use crate::sync::Arc;
-use crate::time::{Timestamp, micros};
+use crate::time::Timestamp;
 
 /// The longest key.
 const MAX_KEY: usize = 512;
 
-/// The longest page of parked timers, and how many are searched for it.
-const MAX_PAGE: usize = 1_000;
+/// How many timers are searched for a page of parked ones.
 const MAX_SCAN: usize = 10_000;
 
 /// Schedules, cancels, moves and shows timers of one group. Cheap to clone, `Send` and `Sync`.
@@ -27,7 +28,8 @@ const MAX_SCAN: usize = 10_000;
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use lars_durable::{Cancel, Durable, Payload};
+/// use lars_durable::schedule::Cancel;
+/// use lars_durable::{Durable, Payload};
 /// use std::time::Duration;
 ///
 /// #[derive(serde::Serialize, serde::Deserialize)]
@@ -46,133 +48,6 @@ const MAX_SCAN: usize = 10_000;
 #[derive(Clone)]
 pub struct Timers {
     shared: Arc<Shared>,
-}
-
-/// A timer that was accepted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Accepted {
-    /// The identity of the timer that has the key now: that of the existing one, if it was kept.
-    /// Zero if the key is only remembered, after its timer has run.
-    pub id: u64,
-    /// What the call did.
-    pub placement: Placement,
-}
-
-/// What a schedule call did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Placement {
-    /// It created a timer.
-    New,
-    /// Another timer has the key, or its key is remembered; nothing was changed.
-    Kept,
-    /// It created a timer that replaces another.
-    Replaced,
-}
-
-/// What a cancel did.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Cancel {
-    /// No run of it will start.
-    Prevented,
-    /// It was too late: a run is recorded as started. If the timer repeats, that is its last run.
-    /// If the run fails, it is retried, unless the timer is cancelled again.
-    Running,
-    /// No timer has this key: it has run, was cancelled, or never existed.
-    NotFound,
-}
-
-/// A timer that waits or runs.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct TimerInfo {
-    /// Its identity.
-    pub id: u64,
-    /// Its key.
-    pub key: Option<String>,
-    /// The name of its handler.
-    pub handler: String,
-    /// The version of its payload.
-    pub payload_version: u16,
-    /// Its payload, as JSON.
-    pub payload: String,
-    /// When it may run; `None` for never.
-    pub deadline: Option<SystemTime>,
-    /// How many attempts there have been.
-    pub attempt: u32,
-    /// Whether a run is recorded as started.
-    pub running: bool,
-    /// Whether it repeats.
-    pub repeats: bool,
-    /// Why the last attempt failed.
-    pub last_error: Option<String>,
-}
-
-/// A timer that was given up, and is kept for people.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Parked {
-    /// The timer as it was.
-    pub timer: TimerInfo,
-    /// Why it was parked.
-    pub reason: String,
-    /// Since when.
-    pub since: SystemTime,
-    /// How many processes died while it ran.
-    pub deaths: u32,
-}
-
-/// Which parked timers to show. By default the first 100, of all handlers.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[must_use = "it asks nothing by itself"]
-pub struct ParkedQuery {
-    after: u64,
-    handler: Option<Arc<str>>,
-    limit: usize,
-}
-
-/// A page of parked timers.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct ParkedPage {
-    /// In the order of their identities.
-    pub timers: Vec<Parked>,
-    /// Where the next page begins, for [`ParkedQuery::after`]; `None` if this was the last. At most
-    /// 10,000 timers are searched for a page. So a page of one handler may be short, or empty,
-    /// without being the last.
-    pub next: Option<u64>,
-}
-
-impl Default for ParkedQuery {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl ParkedQuery {
-    /// The first 100, of all handlers.
-    pub fn new() -> Self {
-        Self { after: 0, handler: None, limit: 100 }
-    }
-
-    /// Those of this handler only.
-    pub fn handler(mut self, name: &str) -> Self {
-        self.handler = Some(name.into());
-        self
-    }
-
-    /// Those after this identity, or after a page: [`ParkedPage::next`].
-    pub fn after(mut self, place: u64) -> Self {
-        self.after = place;
-        self
-    }
-
-    /// How many timers a page has at most: from 1 to 1,000. Other values count as the nearest of
-    /// these.
-    pub fn limit(mut self, timers: usize) -> Self {
-        self.limit = timers.clamp(1, MAX_PAGE);
-        self
-    }
 }
 
 impl Timers {
@@ -203,7 +78,7 @@ impl Timers {
     ///
     /// Pushing a deadline out costs a write of one column, and wakes nobody.
     pub fn reset(&self, key: &str, delay: Duration) -> Submitted<bool> {
-        let when = When::After(micros(delay));
+        let when = When::After(delay.into());
         self.by_key(
             key,
             |key| Write::Reset { key, when },
@@ -246,7 +121,8 @@ impl Timers {
     /// All of a handler run again, once the reason is gone:
     ///
     /// ```
-    /// use lars_durable::{Error, ParkedQuery, Timers};
+    /// use lars_durable::inspection::ParkedQuery;
+    /// use lars_durable::{Error, Timers};
     ///
     /// fn retry_all(timers: &Timers, handler: &str) -> Result<u64, Error> {
     ///     let (mut query, mut retried) = (ParkedQuery::new().handler(handler), 0);
@@ -267,8 +143,7 @@ impl Timers {
     /// # Ok(()) }
     /// ```
     pub fn parked(&self, query: ParkedQuery) -> Submitted<ParkedPage> {
-        let ParkedQuery { after, handler, limit } = query;
-        let after = i64::try_from(after).unwrap_or(i64::MAX);
+        let (after, handler, limit) = query.into_parts();
         let write = Write::Parked { after, handler, limit, scan: MAX_SCAN };
         self.write(write, |written| match written {
             Written::Page(timers, next) => ParkedPage {
@@ -318,43 +193,6 @@ impl Timers {
             promise.fill(answer.map(read));
         });
         submitted
-    }
-}
-
-impl Accepted {
-    pub(super) fn of(placed: &Placed) -> Self {
-        let placement = match placed.how {
-            How::New => Placement::New,
-            How::Kept => Placement::Kept,
-            How::Replaced { .. } => Placement::Replaced,
-        };
-        Self { id: placed.id.unsigned_abs(), placement }
-    }
-}
-
-impl TimerInfo {
-    fn of(listed: Listed) -> Self {
-        Self {
-            id: listed.id.unsigned_abs(),
-            key: listed.key,
-            handler: listed.handler,
-            payload_version: listed.payload_version,
-            payload: listed.payload,
-            deadline: listed.deadline.to_system(),
-            attempt: listed.attempt,
-            running: listed.running,
-            repeats: listed.repeats,
-            last_error: listed.last_error,
-        }
-    }
-}
-
-impl Parked {
-    fn of(mut listed: Listed) -> Option<Self> {
-        let (reason, since) = listed.parked.take()?;
-        let deaths = listed.deaths;
-        let since = since.to_system().unwrap_or(SystemTime::UNIX_EPOCH);
-        Some(Self { timer: TimerInfo::of(listed), reason, since, deaths })
     }
 }
 

@@ -1,4 +1,20 @@
 //! The writer: calls and their answers.
+//!
+//! ```text
+//!   call ─▶ queue ─▶ in flight ─▶ answered
+//!             │ ▲        │
+//!    patience │ └────────┤ nothing was done: batched again, perhaps with others
+//!             ▼          │ perhaps committed: sent again as it was, until that is known
+//!        Unavailable     └─ patience ─▶ OutcomeUnknown, and it goes on being sent
+//! ```
+//!
+//! Each call is answered exactly once. `Unavailable` says that nothing was done: so only a call
+//! that is not part of an uncertain batch gets it. A batch that may have been committed is never
+//! taken apart, because the token says of the whole whether it was carried out.
+//!
+//! Calls wait until the node has joined: before that nobody knows how many buckets there are. A
+//! timer gets its identity and its bucket when it is first sent, and keeps them, so that sending it
+//! again makes no second one.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -8,9 +24,11 @@ use super::window::Key;
 use super::{Lane, Node, Output};
 use crate::error::{Error, Refused};
 use crate::model::{BucketNo, NewTimer, TimerId, stable_hash};
-use crate::store::{Committed, How, Placed, Reply, Request, StoreError, Write, Written};
+use crate::store::{
+    Committed, How, Placed, Reply, Request, StoreError, Write, Written, mismatched, paired,
+};
 use crate::sync::Arc;
-use crate::time::Mono;
+use crate::time::{Mono, Timestamp};
 
 /// The number of a call.
 pub(crate) type CallId = u64;
@@ -21,9 +39,11 @@ pub(crate) type Answer = Written;
 /// Identities are drawn in blocks; a new one when fewer than half of it are left.
 const BLOCK: usize = 1_024;
 
+/// See the module's documentation. Its lane is the writer's.
 #[derive(Debug)]
 pub(super) struct Calls {
-    pub(super) lane: LaneState,
+    lane: LaneState,
+    /// In the order in which they came, and those that failed once before them.
     queue: VecDeque<Call>,
     /// The batch that was sent. If its outcome is not known, the same is sent again, with the same
     /// token.
@@ -67,6 +87,12 @@ impl Calls {
         }
     }
 
+    /// The reply of the batch in flight came: says when that was sent.
+    pub(super) fn answered(&mut self, now: Mono, result: &Result<Committed, StoreError>) -> Mono {
+        self.lane.answered(now, result)
+    }
+
+    /// Whether no call waits for its answer.
     pub(super) fn is_idle(&self) -> bool {
         self.queue.is_empty() && self.in_flight.is_empty() && self.lane.is_idle()
     }
@@ -75,14 +101,15 @@ impl Calls {
 impl Node {
     /// Takes a call in; its answer is an output.
     pub(crate) fn call(&mut self, now: Mono, id: CallId, write: Write) {
-        let patience = now.plus(self.settings.call_timeout);
+        let patience = now + self.settings.call_timeout;
         self.calls.queue.push_back(Call { id, write, patience, given_up: false, reason: None });
     }
 
+    /// When the writer has something to do, if nothing comes in before.
     pub(super) fn next_write(&self) -> Mono {
         let calls = &self.calls;
-        let waits = !calls.sent.is_empty() || !calls.queue.is_empty() && self.lease.buckets > 0;
-        let send = calls.lane.next(if waits { Mono(i64::MIN) } else { Mono::NEVER });
+        let waits = !calls.sent.is_empty() || !calls.queue.is_empty() && self.lease.buckets() > 0;
+        let send = calls.lane.next(if waits { Mono::MIN } else { Mono::NEVER });
         let open = calls.in_flight.iter().filter(|call| !call.given_up);
         let patience = open.chain(calls.queue.front()).map(|call| call.patience).min();
         send.min(patience.unwrap_or(Mono::NEVER))
@@ -91,7 +118,7 @@ impl Node {
     /// Sends what the writer has to send.
     pub(super) fn write(&mut self, now: Mono) {
         self.give_up_calls(now);
-        if !self.calls.lane.is_free(now) || self.lease.buckets == 0 {
+        if !self.calls.lane.is_free(now) || self.lease.buckets() == 0 {
             return;
         }
         if self.calls.sent.is_empty() {
@@ -104,6 +131,9 @@ impl Node {
         }
     }
 
+    /// Puts the next batch together: as many calls as it holds, but at least one, and identities
+    /// for those that come next. If there are too few for the first call, they are all that is
+    /// asked for.
     fn next_batch(&mut self) {
         let (mut taken, mut calls, mut short_of) = (0, Vec::new(), 0);
         while let Some(call) = self.calls.queue.front() {
@@ -143,28 +173,31 @@ impl Node {
             return;
         }
         timer.id = self.calls.ids.draw();
-        let buckets = self.lease.buckets;
+        let buckets = self.lease.buckets();
         timer.bucket = match timer.home.as_ref().or(timer.key.as_ref()) {
             Some(key) => bucket_of(key, buckets),
             None => self.window.any_bucket().unwrap_or_else(|| self.rng.u16(..buckets)),
         };
     }
 
+    /// Takes in the reply to the batch in flight.
     pub(super) fn written(&mut self, now: Mono, result: Result<Committed, StoreError>) {
         match result {
             Ok(committed) => {
-                self.calls.sent.clear();
                 self.calls.uncertain = false;
+                let sent = std::mem::take(&mut self.calls.sent);
                 let mut calls = std::mem::take(&mut self.calls.in_flight).into_iter();
-                for reply in committed.replies {
-                    match reply {
-                        Reply::Ids { first, count } => self.calls.ids.add(first, count),
-                        Reply::Written(written) => {
-                            if let Some(call) = calls.next() {
-                                self.answer(now, call, written);
-                            }
+                for (request, reply) in paired(sent, committed.replies) {
+                    match (request, reply) {
+                        (Request::Batch { .. }, Reply::Batched) => {}
+                        (Request::Write(_), Reply::Written(written)) => {
+                            let call = calls.next().expect("each call sends one write");
+                            self.answer(now, call, written);
                         }
-                        _ => {}
+                        (Request::Ids { .. }, Reply::Ids { first, count }) => {
+                            self.calls.ids.add(first, count);
+                        }
+                        (request, reply) => mismatched(&request, &reply),
                     }
                 }
             }
@@ -192,6 +225,13 @@ impl Node {
                 for placed in placed {
                     self.placed(now, placed);
                 }
+                if let Write::Schedule(timers) = &call.write {
+                    for (placed, new) in placed.iter().zip(&**timers) {
+                        if let How::Updated { .. } = placed.how {
+                            self.runs.follow(placed.id, new.series.as_deref());
+                        }
+                    }
+                }
             }
             Written::Placed(placed) => self.placed(now, placed),
             Written::Prevented { id, due } => {
@@ -199,19 +239,22 @@ impl Node {
                 self.window.remove((*due, *id));
                 self.runs.forget((*due, *id));
             }
-            Written::Reset { id, bucket, was_due, due, handler } if due < was_due => {
-                self.window.remove((*was_due, *id));
-                self.runs.forget((*was_due, *id));
-                self.arrived(now, *bucket, (*due, *id), handler);
+            Written::Reset { id, bucket, was_due, due, handler } => {
+                self.moved(now, *bucket, (*was_due, *due, *id), handler);
             }
-            _ => {}
+            Written::KeyTaken(_)
+            | Written::Unsure
+            | Written::Running
+            | Written::NotFound
+            | Written::Listed(_)
+            | Written::Page(..)
+            | Written::Applied => {}
+            // The finish of its run finds no row.
+            Written::Removed { .. } => {}
         }
         if let Write::Pause { handler, paused } = &call.write {
             // The other nodes learn of it with their next renewal.
-            match paused {
-                true => drop(self.lease.paused.insert(handler.clone())),
-                false => drop(self.lease.paused.remove(handler)),
-            }
+            self.lease.set_paused(handler, *paused);
         }
         let result = match written {
             Written::KeyTaken(key) => Err(Refused::KeyTaken { key }.into()),
@@ -224,10 +267,31 @@ impl Node {
         self.out.push(Output::Answer { call: call.id, result });
     }
 
+    /// A timer was made; one that was kept is another call's.
     fn placed(&mut self, now: Mono, placed: &Placed) {
-        if placed.how != How::Kept {
-            self.counts.scheduled += 1;
-            self.arrived(now, placed.bucket, (placed.due, placed.id), &placed.handler);
+        let Placed { id, bucket, due, handler, how } = placed;
+        match how {
+            How::Kept => {}
+            How::Updated { was_due } => self.moved(now, *bucket, (*was_due, *due, *id), handler),
+            How::New | How::Replaced { .. } => {
+                self.counts.scheduled += 1;
+                self.arrived(now, *bucket, (*due, *id), handler);
+            }
+        }
+    }
+
+    /// A timer is due at another time. If that is later, it is where it was.
+    fn moved(
+        &mut self,
+        now: Mono,
+        bucket: BucketNo,
+        (was_due, due, id): (Timestamp, Timestamp, TimerId),
+        handler: &Arc<str>,
+    ) {
+        if due < was_due {
+            self.window.remove((was_due, id));
+            self.runs.forget((was_due, id));
+            self.arrived(now, bucket, (due, id), handler);
         }
     }
 
@@ -239,10 +303,11 @@ impl Node {
         }
     }
 
+    /// Answers those whose patience is over.
     fn give_up_calls(&mut self, now: Mono) {
         while self.calls.queue.front().is_some_and(|call| call.patience <= now) {
             let Some(call) = self.calls.queue.pop_front() else { return };
-            let joining = self.lease.last_error.as_ref().map(|error| error.reason.clone());
+            let joining = self.lease.last_words().map(str::to_owned);
             let reason = call.reason.or(joining).unwrap_or_else(|| "no answer yet".into());
             let result = Err(Error::Unavailable { reason });
             self.out.push(Output::Answer { call: call.id, result });
@@ -265,6 +330,7 @@ impl Call {
         if let Write::Schedule(timers) = &self.write { timers.len().max(1) } else { 1 }
     }
 
+    /// Whether its timers have no identities yet.
     fn needs_ids(&self) -> bool {
         matches!(&self.write, Write::Schedule(timers) if timers.iter().any(|timer| timer.id == 0))
     }

@@ -1,12 +1,22 @@
 //! The end of a node: no new starts; running handlers finish; the buckets are released.
+//!
+//! ```text
+//!   Open ── close ─▶ Draining ── nothing is left ─▶ Leaving ── the store knows ─▶ Left ─▶ Over
+//!                        ▲                             │
+//!                        └── the store was not reached ┘
+//! ```
+//!
+//! Nothing is left when no run is under way, every finish is recorded, every call is answered, and
+//! no actor lives here. `abandon` shortens that from outside: a node never gives up a run by
+//! itself, because only its owner knows for how long it may wait.
 
 use super::{Node, Output};
-use crate::model::{Finish, Then};
-use crate::time::Mono;
 
+/// See the module's documentation.
 #[derive(Debug, Default)]
 pub(super) struct Closing {
     stage: Stage,
+    /// How many runs had not ended.
     abandoned: usize,
 }
 
@@ -32,16 +42,19 @@ impl Closing {
         matches!(self.stage, Stage::Left | Stage::Over)
     }
 
+    /// The farewell is sent.
     pub(super) fn leaving(&mut self) {
         self.stage = Stage::Leaving;
     }
 
+    /// The keeper's batch failed: if it was the farewell, it is sent again.
     pub(super) fn failed(&mut self) {
         if self.stage == Stage::Leaving {
             self.stage = Stage::Draining;
         }
     }
 
+    /// The store has taken the farewell.
     pub(super) fn confirmed(&mut self) {
         if self.stage == Stage::Leaving {
             self.stage = Stage::Left;
@@ -61,25 +74,23 @@ impl Node {
     /// Waits no longer for what runs: it is given back, and runs again elsewhere. What it says
     /// later is ignored.
     pub(crate) fn abandon(&mut self) {
-        #[cfg(feature = "actors")]
         self.tenants.forget();
-        for (id, fence) in self.runs.abandon() {
-            self.closing.abandoned += 1;
-            self.runs.finishes.push_back(Finish { id, fence, then: Then::GiveBack { after: 0 } });
-        }
+        self.closing.abandoned += self.runs.abandon();
     }
 
+    /// Whether the farewell may be sent.
     pub(super) fn may_leave(&self) -> bool {
-        #[cfg(feature = "actors")]
         if !self.tenants.are_gone() {
             return false;
         }
         matches!(self.closing.stage, Stage::Draining | Stage::Leaving)
             && self.runs.is_idle()
+            && self.runner.is_idle()
             && self.calls.is_idle()
     }
 
-    pub(super) fn close_down(&mut self, _now: Mono) {
+    /// Says that the node has left, once.
+    pub(super) fn close_down(&mut self) {
         if self.closing.stage == Stage::Left {
             self.closing.stage = Stage::Over;
             self.out.push(Output::Closed { abandoned: self.closing.abandoned });

@@ -1,11 +1,20 @@
 //! A lane to the store: one batch in flight, and a pause after a failure.
+//!
+//! ```text
+//!   free ── sent ─▶ in flight ── committed ─▶ free
+//!                       └─────── failed ────▶ paused ── time ─▶ free
+//! ```
+//!
+//! The pause doubles with each failure, so that a store which is down is not asked all the time,
+//! and begins anew with the first success. What is sent again, and what not, each lane decides
+//! itself.
 
 use crate::store::{Committed, StoreError};
-use crate::time::Mono;
+use crate::time::{Micros, Mono};
 
-/// How long a lane waits after its first failure, and at most: microseconds.
-const FIRST_PAUSE: i64 = 50_000;
-const LONGEST_PAUSE: i64 = 2_000_000;
+/// How long a lane waits after its first failure, and at most.
+const FIRST_PAUSE: Micros = Micros::MILLISECOND.times(50);
+const LONGEST_PAUSE: Micros = Micros::SECOND.times(2);
 
 /// Which kind of request a batch carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,26 +24,31 @@ pub(crate) enum Lane {
     Runner,
 }
 
+/// See the module's documentation.
 #[derive(Debug)]
 pub(super) struct LaneState {
+    /// When it was sent.
     in_flight: Option<Mono>,
     not_before: Mono,
-    pause: i64,
+    pause: Micros,
 }
 
 impl LaneState {
     pub(super) fn new() -> Self {
-        Self { in_flight: None, not_before: Mono(i64::MIN), pause: FIRST_PAUSE }
+        Self { in_flight: None, not_before: Mono::MIN, pause: FIRST_PAUSE }
     }
 
+    /// Whether a batch may be sent now.
     pub(super) fn is_free(&self, now: Mono) -> bool {
         self.in_flight.is_none() && now >= self.not_before
     }
 
+    /// Whether nothing is in flight.
     pub(super) fn is_idle(&self) -> bool {
         self.in_flight.is_none()
     }
 
+    /// A batch is sent. The lane must be free.
     pub(super) fn sent(&mut self, now: Mono) {
         debug_assert!(self.in_flight.is_none(), "one batch at a time");
         self.in_flight = Some(now);
@@ -45,7 +59,7 @@ impl LaneState {
         match result {
             Ok(_) => self.pause = FIRST_PAUSE,
             Err(_) => {
-                self.not_before = now.plus(self.pause);
+                self.not_before = now + self.pause;
                 self.pause = (self.pause * 2).min(LONGEST_PAUSE);
             }
         }

@@ -1,43 +1,107 @@
 //! From the record of a start to that of the finish: what has started is launched at its deadline,
 //! and what has ended is finished.
+//!
+//! A run that is recorded ends with one finish, unless its bucket is another node's by then. Three
+//! things may come in between, and each has one answer:
+//!
+//! - *The lease has ended.* The run is held, and launched when the lease holds again. If the bucket
+//!   is another's by then, it is dropped: the new owner finds the fence in the row.
+//! - *It did not begin*, because the gate of the runtime refused it. It is launched again, with the
+//!   same fence and as the same attempt.
+//! - *The handler has recorded the end itself*, in a transaction whose outcome nobody here knows.
+//!   The finish is one of a failed run: it is stale if that transaction was committed, and true if
+//!   not.
 
-use super::runs::{LONGEST_WAIT, Launch, Run, RunEnd, Stage};
-use super::settings::PUT_OFF;
-use super::window::Key;
-use super::{Node, Output};
-use crate::model::{Fence, Finish, Finished, Next, Row, Series, Then, TimerId};
+use super::runs::{Run, Stage};
+use super::settings::LEAST_PUT_OFF;
+use super::{Node, Output, Parked};
+use crate::model::BucketNo;
+use crate::model::{Fence, Finish, Finished, Next, Row, Series, Start, Then, TimerId};
 use crate::sync::Arc;
-use crate::time::{Mono, Timestamp, micros};
+use crate::time::{Micros, Mono, Timestamp};
+
+/// A run that is recorded is begun within this time, or given back.
+const LONGEST_WAIT: Micros = Micros::SECOND;
 
 /// The error of a run that asked for the statement that acknowledges it, and was not acknowledged.
 const UNCOMMITTED: &str = "the transaction that acknowledges it was not committed";
+
+/// A run to be begun.
+#[derive(Debug, Clone)]
+pub(crate) struct Launch {
+    pub(crate) row: Arc<Row>,
+    pub(crate) bucket: BucketNo,
+    pub(crate) fence: Fence,
+    /// The handler's place in the settings.
+    pub(crate) handler: usize,
+    pub(crate) at: Mono,
+    /// The row is gone: whatever happens, this is its only run.
+    pub(crate) deleted: bool,
+}
+
+/// How a run ended, as its handler or the runtime says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum RunEnd {
+    Done,
+    Retry {
+        error: String,
+    },
+    RetryAfter {
+        after: Micros,
+        error: String,
+    },
+    Park {
+        reason: String,
+    },
+    /// It has not happened, and is put off by this long.
+    GiveBack {
+        after: Micros,
+    },
+    /// Its payload is newer than the handler: another node may know it.
+    TooNew,
+    /// It did not begin: it was too early, or the lease had ended, or the node is closing.
+    NotBegun,
+}
+
+/// Whether a row whose start is recorded runs.
+#[must_use]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Runs,
+    /// It has killed its process too often, perhaps.
+    Poisoned,
+    /// A newer release wrote its rule: another node may know it.
+    TooNew,
+    /// It is too late, by its rule for missed runs.
+    LeftOut,
+}
 
 impl Node {
     /// Starts are recorded, or came too late.
     pub(super) fn started(
         &mut self,
         now: Mono,
-        ids: Vec<TimerId>,
+        starts: &[Start],
         rows: Vec<Row>,
         moved: Vec<(TimerId, Timestamp)>,
     ) {
         for row in rows {
             self.counts.started += 1;
-            if let Some(run) = self.runs.runs.get(&row.id) {
+            if let Some(run) = self.runs.get(row.id) {
                 self.tallies[run.handler].started += 1;
             }
             self.prepare(now, Arc::new(row));
         }
         for (id, due) in moved {
-            if let Some(run) = self.drop_run(id) {
+            if let Some(run) = self.runs.end(id) {
                 let handler = Arc::clone(self.window.name(run.resident));
                 self.near(run.resident.bucket, (due, id), &handler);
             }
         }
-        for id in ids {
+        for Start { id, .. } in starts {
             // Cancelled, or this node is not the owner any more.
-            if self.runs.runs.get(&id).is_some_and(|run| matches!(run.stage, Stage::Starting)) {
-                self.drop_run(id);
+            if self.runs.get(*id).is_some_and(|run| matches!(run.stage, Stage::Starting)) {
+                self.runs.end(*id);
             }
         }
     }
@@ -45,59 +109,65 @@ impl Node {
     /// It is recorded that this row is started: launch it, or say at once what becomes of it.
     fn prepare(&mut self, now: Mono, row: Arc<Row>) {
         let id = row.id;
-        let Some(run) = self.runs.runs.get_mut(&id) else { return };
-        let at_most_once = self.settings.handlers[run.handler].at_most_once;
-        run.stage = Stage::Held(Arc::clone(&row));
-        let series = row.series.as_deref().map(Series::parse);
-        let clock = self.clock.at_least(now).max(row.deadline);
-        let then = if row.deaths >= self.settings.max_deaths {
-            let deaths = row.deaths;
-            Some(Then::Park { reason: format!("the process died {deaths} times while it ran") })
-        } else if series == Some(None) {
-            Some(Then::GiveBack { after: PUT_OFF.0 })
-        } else if let Some(Some(series)) = &series
-            && row.attempt == 1
-            && series.leaves_out(row.planned, clock, row.key.as_deref())
-        {
-            self.counts.skipped += 1;
-            Some(self.after_success(now, &row))
-        } else {
-            None
-        };
-        if let Some(then) = then {
-            self.finish(id, then);
-        } else if at_most_once {
-            let then = self.after_success(now, &row);
-            if let Some(run) = self.runs.runs.get_mut(&id) {
-                let fence = run.fence;
-                run.stage = Stage::Deleting(row);
-                self.runs.finishes.push_back(Finish { id, fence, then });
+        let Some(run) = self.runs.get(id) else { return };
+        let handler = run.handler;
+        let at_most_once = self.settings.handlers[handler].at_most_once;
+        self.runs.hold(id, Arc::clone(&row));
+        match self.verdict(now, &row) {
+            Verdict::Poisoned => {
+                let reason = format!("the process died {} times while it ran", row.deaths);
+                let then = self.give_up(now, &row, reason);
+                self.say_failed(now, handler, &row, &then);
+                self.runs.finish(id, then);
             }
-        } else {
-            self.launch(now, id);
+            Verdict::TooNew => self.runs.finish(id, Then::GiveBack { after: LEAST_PUT_OFF }),
+            Verdict::LeftOut => {
+                self.counts.skipped += 1;
+                let then = self.after_success(now, &row);
+                self.runs.finish(id, then);
+            }
+            Verdict::Runs if at_most_once => {
+                let then = self.after_success(now, &row);
+                self.runs.delete_first(id, row, then);
+            }
+            Verdict::Runs => self.launch(now, id),
+        }
+    }
+
+    /// What is to become of a row that was just recorded as started.
+    fn verdict(&self, now: Mono, row: &Row) -> Verdict {
+        if row.deaths >= self.settings.max_deaths {
+            return Verdict::Poisoned;
+        }
+        let Some(text) = row.series.as_deref() else { return Verdict::Runs };
+        let Some(series) = Series::parse(text) else { return Verdict::TooNew };
+        let clock = self.clock.at_least(now).max(row.deadline);
+        // What is tried again was not left out when it was tried first.
+        let first = row.attempt == 1;
+        match first && series.leaves_out(row.planned, clock, row.key.as_deref()) {
+            true => Verdict::LeftOut,
+            false => Verdict::Runs,
         }
     }
 
     /// Launches a run that is recorded, if its bucket is still this node's and its lease holds.
     fn launch(&mut self, now: Mono, id: TimerId) {
-        let Some(run) = self.runs.runs.get_mut(&id) else { return };
+        let Some(run) = self.runs.get(id) else { return };
         let (Stage::Held(row) | Stage::Running(row)) = &run.stage else { return };
         let row = Arc::clone(row);
         // The row of a handler that runs at most once is gone: nobody else can run it.
         let deleted = self.settings.handlers[run.handler].at_most_once;
         let at = self.clock.local(row.deadline, now).max(now);
         // The start was recorded a lead before; only a clock that went back makes it longer.
-        let soon = at <= now.plus(LONGEST_WAIT);
+        let soon = at <= now + LONGEST_WAIT;
         if !deleted && (self.closing.is_closing() || !soon) {
-            self.finish(id, Then::GiveBack { after: 0 });
+            self.runs.finish(id, Then::GiveBack { after: Micros::ZERO });
         } else if !deleted && self.window.epoch(run.resident.bucket) != Some(run.fence.epoch()) {
             // Another owner finds the fence in the row.
-            self.drop_run(id);
+            self.runs.end(id);
         } else if soon && (deleted || self.lease.is_valid(now)) {
-            run.stage = Stage::Running(Arc::clone(&row));
             let launch = Launch {
-                row,
-                #[cfg(feature = "actors")]
+                row: Arc::clone(&row),
                 bucket: run.resident.bucket,
                 fence: run.fence,
                 handler: run.handler,
@@ -105,35 +175,34 @@ impl Node {
                 deleted,
             };
             self.out.push(Output::Launch(launch));
+            self.runs.launch(id, row);
         } else {
-            run.stage = Stage::Held(row);
+            self.runs.hold(id, row);
         }
     }
 
+    /// The lease was renewed.
     pub(super) fn launch_held(&mut self, now: Mono) {
-        let held = |run: &Run| matches!(run.stage, Stage::Held(_));
-        let mut held: Vec<(Key, TimerId)> = (self.runs.runs.iter())
-            .filter(|(_, run)| held(run))
-            .map(|(id, run)| (run.key, *id))
-            .collect();
-        held.sort_unstable();
-        for (_, id) in held {
+        for (_, id) in self.runs.held() {
             self.launch(now, id);
         }
     }
 
     /// The handler of a launched run has recorded its end in a transaction of its own, if that
     /// commits.
-    #[cfg(any(feature = "postgres", feature = "actors"))]
     pub(crate) fn acknowledged(&mut self, id: TimerId, fence: Fence) {
-        if let Some(run) = self.runs.runs.get_mut(&id).filter(|run| run.fence == fence) {
-            run.acknowledged = true;
-        }
+        self.runs.acknowledge(id, fence);
+    }
+
+    /// The handler of a launched run has returned. That the run has ended follows when the calls
+    /// that the handler made are answered.
+    pub(crate) fn handled(&mut self, id: TimerId, fence: Fence) {
+        self.runs.handle(id, fence);
     }
 
     /// A launched run has ended.
     pub(crate) fn ended(&mut self, now: Mono, id: TimerId, fence: Fence, end: RunEnd) {
-        let Some(run) = self.runs.runs.get(&id).filter(|run| run.fence == fence) else { return };
+        let Some(run) = self.runs.get(id).filter(|run| run.fence == fence) else { return };
         let Stage::Running(row) = &run.stage else { return };
         let row = Arc::clone(row);
         let (place, handler) = (run.handler, &self.settings.handlers[run.handler]);
@@ -143,14 +212,16 @@ impl Node {
                 RunEnd::NotBegun => self.launch(now, id),
                 _ => {
                     self.tallies[place].done += 1;
-                    drop(self.drop_run(id));
+                    drop(self.runs.end(id));
                 }
             }
             return;
         }
-        let retry = |error: String, after: i64| match row.attempt >= handler.max_attempts {
-            true => Then::Park { reason: format!("attempt {} failed: {error}", row.attempt) },
-            false => Then::Retry { after, error },
+        let retry = |error: String, after: Micros| {
+            if row.attempt < handler.max_attempts {
+                return Then::Retry { after, error };
+            }
+            self.give_up(now, &row, format!("attempt {} failed: {error}", row.attempt))
         };
         let own = run.acknowledged;
         let then = match end {
@@ -160,18 +231,17 @@ impl Node {
             // holds the row, and the finish waits.
             RunEnd::Done if own => {
                 let delay = handler.delay(id.unsigned_abs(), row.attempt);
-                retry(UNCOMMITTED.into(), micros(delay))
+                retry(UNCOMMITTED.into(), delay.into())
             }
             RunEnd::Done => self.after_success(now, &row),
             RunEnd::Retry { error } => {
                 let delay = handler.delay(id.unsigned_abs(), row.attempt);
-                retry(error, micros(delay))
+                retry(error, delay.into())
             }
-            RunEnd::RetryAfter { micros, error } => retry(error, micros),
+            RunEnd::RetryAfter { after, error } => retry(error, after),
             RunEnd::Park { reason } => Then::Park { reason },
-            #[cfg(feature = "actors")]
-            RunEnd::GiveBack { micros } => Then::GiveBack { after: micros },
-            RunEnd::TooNew => Then::GiveBack { after: PUT_OFF.0 },
+            RunEnd::GiveBack { after } => Then::GiveBack { after },
+            RunEnd::TooNew => Then::GiveBack { after: LEAST_PUT_OFF },
         };
         match then {
             // What has become of it shows when the finish is recorded.
@@ -184,9 +254,12 @@ impl Node {
                 self.counts.retried += 1;
                 self.tallies[place].retried += 1;
             }
-            Then::Park { .. } | Then::GiveBack { .. } => {}
+            Then::Park { .. } | Then::ParkRun { .. } | Then::GiveBack { .. } => {}
         }
-        self.finish(id, then);
+        if !own {
+            self.say_failed(now, place, &row, &then);
+        }
+        self.runs.finish(id, then);
     }
 
     /// What becomes of a timer whose run is over: the next run of a series is computed from what
@@ -200,12 +273,12 @@ impl Node {
         }
     }
 
-    fn finish(&mut self, id: TimerId, then: Then) {
-        if let Some(run) = self.runs.runs.get_mut(&id) {
-            self.runs.busy[run.handler] -= 1;
-            run.stage = Stage::Finishing;
-            let fence = run.fence;
-            self.runs.finishes.push_back(Finish { id, fence, then });
+    /// What becomes of a timer whose run has failed too often. A series goes on: what its next run
+    /// meets may be over by then.
+    fn give_up(&self, now: Mono, row: &Row, reason: String) -> Then {
+        match self.after_success(now, row) {
+            Then::Next { when, offset } => Then::ParkRun { reason, when, offset },
+            _ => Then::Park { reason },
         }
     }
 
@@ -213,33 +286,30 @@ impl Node {
     pub(super) fn finished(&mut self, now: Mono, finish: Finish, finished: Finished) {
         let id = finish.id;
         if finished == Finished::Held {
-            self.runs.hold_finish(now, finish);
+            self.runs.retry_finish(now, finish);
             return;
         }
-        let Some(run) = self.runs.runs.get_mut(&id) else { return };
+        let Some(run) = self.runs.get(id) else { return };
         if let Stage::Deleting(row) = &run.stage {
             let row = Arc::clone(row);
             if finished == Finished::Stale {
                 self.counts.stale += 1;
-                self.drop_run(id);
+                self.runs.end(id);
             } else {
-                run.stage = Stage::Held(row);
+                self.runs.hold(id, row);
                 self.launch(now, id);
             }
             return;
         }
-        let Some(run) = self.drop_run(id) else { return };
+        let Some(run) = self.runs.end(id) else { return };
         match finished {
             Finished::Gone => {}
-            Finished::Parked => {
-                self.counts.parked += 1;
-                self.tallies[run.handler].parked += 1;
-            }
+            Finished::Parked => self.parked(run, finish.then, false),
             Finished::Stale if run.acknowledged => {
                 // The handler's transaction has ended it; a series has another place now.
                 self.counts.done += 1;
                 self.tallies[run.handler].done += 1;
-                self.runs.notified([id]);
+                self.runner.announce([id]);
             }
             Finished::Stale => {
                 self.counts.stale += 1;
@@ -252,19 +322,22 @@ impl Node {
                 }
                 let handler = Arc::clone(self.window.name(run.resident));
                 self.near(run.resident.bucket, (due, id), &handler);
+                if let Then::ParkRun { .. } = finish.then {
+                    self.parked(run, finish.then, true);
+                }
             }
             Finished::Held => {}
         }
     }
 
-    fn drop_run(&mut self, id: TimerId) -> Option<Run> {
-        let run = self.runs.runs.remove(&id)?;
-        if !matches!(run.stage, Stage::Finishing) {
-            self.runs.busy[run.handler] -= 1;
+    /// It is recorded that a run was given up.
+    fn parked(&mut self, run: Run, then: Then, goes_on: bool) {
+        self.counts.parked += 1;
+        self.tallies[run.handler].parked += 1;
+        if let (Stage::Finishing(Some(row)), Then::Park { reason } | Then::ParkRun { reason, .. }) =
+            (run.stage, then)
+        {
+            self.out.push(Output::Parked(Parked { row, reason, goes_on }));
         }
-        if self.runs.in_quarantine == Some(id) {
-            self.runs.in_quarantine = None;
-        }
-        Some(run)
     }
 }

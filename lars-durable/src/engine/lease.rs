@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::lane::LaneState;
 use super::{Lane, Node, Output};
 use crate::model::{BucketNo, NodeId};
-use crate::store::{Committed, Keep, Renewed, Reply, Request, StoreError};
+use crate::store::{Committed, Keep, Renewed, Reply, Request, StoreError, mismatched, paired};
 use crate::sync::Arc;
 use crate::time::Mono;
 
@@ -21,34 +21,46 @@ struct Claim {
     buckets: Vec<BucketNo>,
 }
 
+/// How often another node has renewed its lease, and since when that is the number.
+#[derive(Debug, Clone, Copy)]
+struct Sighting {
+    renewals: u64,
+    since: Mono,
+}
+
+/// See the module's documentation. Its lane is the keeper's.
 #[derive(Debug)]
 pub(super) struct Lease {
-    pub(super) lane: LaneState,
-    pub(super) node: NodeId,
+    lane: LaneState,
+    /// What the lane has in flight.
+    asked: Vec<Keep>,
+    /// This life of the node.
+    node: NodeId,
     /// The node's row exists, as far as is known.
     joined: bool,
     /// Nothing may begin at this instant or later.
-    pub(super) valid_until: Mono,
+    valid_until: Mono,
     next_renewal: Mono,
     /// The other nodes: their renewals, and since when these are the same.
-    seen: BTreeMap<NodeId, (u64, Mono)>,
+    seen: BTreeMap<NodeId, Sighting>,
     /// How many buckets the group has.
-    pub(super) buckets: BucketNo,
-    pub(super) paused: BTreeSet<Arc<str>>,
+    buckets: BucketNo,
+    paused: BTreeSet<Arc<str>>,
     claim: Option<Claim>,
     /// For how many renewals this node has had more than its share.
     rounds_above: u32,
     /// The store's last words, for callers that wait for the node to join.
-    pub(super) last_error: Option<StoreError>,
+    last_error: Option<StoreError>,
 }
 
 impl Lease {
     pub(super) fn new(rng: &mut fastrand::Rng, now: Mono) -> Self {
         Self {
             lane: LaneState::new(),
+            asked: Vec::new(),
             node: rng.u128(..),
             joined: false,
-            valid_until: Mono(i64::MIN),
+            valid_until: Mono::MIN,
             next_renewal: now,
             seen: BTreeMap::new(),
             buckets: 0,
@@ -59,18 +71,56 @@ impl Lease {
         }
     }
 
+    /// The reply of the batch in flight came: says when that was sent.
+    pub(super) fn answered(&mut self, now: Mono, result: &Result<Committed, StoreError>) -> Mono {
+        self.lane.answered(now, result)
+    }
+
+    /// Whether runs may begin.
     pub(super) fn is_valid(&self, now: Mono) -> bool {
         now < self.valid_until
+    }
+
+    /// Nothing may begin at this instant or later.
+    pub(super) fn valid_until(&self) -> Mono {
+        self.valid_until
+    }
+
+    /// Who this node is until it is declared dead.
+    pub(super) fn node(&self) -> NodeId {
+        self.node
+    }
+
+    /// How many buckets the group has; none until the node has joined.
+    pub(super) fn buckets(&self) -> BucketNo {
+        self.buckets
+    }
+
+    pub(super) fn is_paused(&self, handler: &Arc<str>) -> bool {
+        self.paused.contains(handler)
+    }
+
+    /// A call of this node has paused or resumed a handler: it need not wait for the renewal.
+    pub(super) fn set_paused(&mut self, handler: &Arc<str>, paused: bool) {
+        match paused {
+            true => drop(self.paused.insert(Arc::clone(handler))),
+            false => drop(self.paused.remove(handler)),
+        }
+    }
+
+    /// Why the keeper's last batch failed, if it did.
+    pub(super) fn last_words(&self) -> Option<&str> {
+        self.last_error.as_ref().map(|error| error.reason.as_str())
     }
 }
 
 impl Node {
+    /// When the keeper has something to do, if nothing comes in before.
     pub(super) fn next_keep(&self) -> Mono {
         self.lease.lane.next(self.lease.next_renewal)
     }
 
     /// Others may have given buckets back.
-    #[cfg(feature = "postgres")]
     pub(crate) fn renew_soon(&mut self, now: Mono) {
         self.lease.next_renewal = now;
     }
@@ -107,10 +157,13 @@ impl Node {
             _ => {}
         }
         self.lease.lane.sent(now);
+        self.lease.asked = vec![keep.clone()];
         self.out.push(Output::Send { lane: Lane::Keeper, requests: vec![Request::Keep(keep)] });
     }
 
+    /// Takes in the reply to what was sent.
     pub(super) fn kept(&mut self, sent: Mono, now: Mono, result: Result<Committed, StoreError>) {
+        let asked = std::mem::take(&mut self.lease.asked);
         let committed = match result {
             Ok(committed) => committed,
             Err(error) => {
@@ -122,30 +175,34 @@ impl Node {
             }
         };
         self.lease.last_error = None;
-        for reply in committed.replies {
-            match reply {
-                Reply::Joined { buckets } => {
+        for (keep, reply) in paired(asked, committed.replies) {
+            match (keep, reply) {
+                (Keep::Join { .. }, Reply::Joined { buckets }) => {
                     (self.lease.joined, self.lease.buckets) = (true, buckets);
                     self.lease.next_renewal = now;
                 }
-                Reply::Renewed(renewed) => self.renewed(sent, now, renewed),
-                Reply::Claimed(claimed) => {
+                (Keep::Renew { .. }, Reply::Renewed(renewed)) => self.renewed(sent, now, renewed),
+                (Keep::Claim { .. }, Reply::Claimed(claimed)) => {
                     for (bucket, epoch) in claimed {
                         self.own(bucket, epoch, now);
                     }
                 }
-                _ => self.closing.confirmed(),
+                // Given up when it was sent.
+                (Keep::Release { .. }, Reply::Released) => {}
+                (Keep::Leave { .. }, Reply::Left) => self.closing.confirmed(),
+                (keep, reply) => mismatched(&keep, &reply),
             }
         }
     }
 
+    /// Everything here counts from when the renewal was sent: the others count from later.
     fn renewed(&mut self, sent: Mono, now: Mono, renewed: Renewed) {
         if !renewed.alive {
             self.begin_anew(now);
             return;
         }
-        self.lease.next_renewal = sent.plus(self.settings.lease / 3);
-        self.lease.valid_until = sent.plus(self.settings.lease - self.settings.lease / 5);
+        self.lease.next_renewal = sent + self.settings.lease / 3;
+        self.lease.valid_until = sent + self.settings.lease - self.settings.lease / 5;
         self.out.push(Output::ValidUntil(self.lease.valid_until));
         self.lease.paused = renewed.paused.iter().cloned().collect();
         self.agree_on_buckets(&renewed, now);
@@ -178,16 +235,16 @@ impl Node {
                 continue;
             }
             let since = match seen.get(node) {
-                Some((same, since)) if same == renewals => *since,
-                _ => now,
+                Some(before) if before.renewals == *renewals => before.since,
+                Some(_) | None => now,
             };
-            self.lease.seen.insert(*node, (*renewals, since));
-            if now.0 - since.0 >= self.settings.lease {
+            self.lease.seen.insert(*node, Sighting { renewals: *renewals, since });
+            if now - since >= self.settings.lease {
                 dead.push((*node, *renewals));
             } else {
                 serving += usize::from(*serves);
                 // Not a whole round later, because a renewal came a little too soon.
-                let dead_at = since.plus(self.settings.lease);
+                let dead_at = since + self.settings.lease;
                 self.lease.next_renewal = self.lease.next_renewal.min(dead_at);
             }
         }
@@ -216,9 +273,7 @@ impl Node {
 
     /// Buckets in which something runs, or an actor lives.
     fn busy_buckets(&self) -> BTreeSet<BucketNo> {
-        #[cfg_attr(not(feature = "actors"), expect(unused_mut))]
         let mut busy = self.runs.buckets();
-        #[cfg(feature = "actors")]
         busy.extend(self.tenants.buckets());
         busy
     }
@@ -239,7 +294,7 @@ impl Node {
         tracing::warn!(target: "lars_durable", "declared dead by another node; beginning anew");
         self.lease.node = self.rng.u128(..);
         (self.lease.joined, self.lease.claim) = (false, None);
-        self.lease.valid_until = Mono(i64::MIN);
+        self.lease.valid_until = Mono::MIN;
         self.lease.next_renewal = now;
         self.out.push(Output::BegunAnew);
         self.window.disown_all();

@@ -1,113 +1,79 @@
-//! The runner: starts due timers, as far as there are places for them.
+//! What has left the window: timers that are due, from then until their finish is recorded.
+//!
+//! ```text
+//!               ┌▶ ready ──────┐
+//!   window ─ due┤              ├─ start ─▶ Starting ─ record ─▶ Held ⇄ Running
+//!               └▶ unknown     │              │                  │       │
+//!   store ─▶ quarantine ───────┘              │ end              └ finish ┘
+//!                                             ▼                      ▼
+//!                                            gone ◀──── end ──── Finishing
+//! ```
+//!
+//! A handler that runs at most once goes from `Held` by `delete_first` to `Deleting`, and with
+//! `deleted` back: its row is gone before it runs.
+//!
+//! Two numbers follow from this, and only the verbs here change them: a run counts against its
+//! handler's concurrency until it is `Finishing`, and against the memory of the node until it is
+//! gone. A finish waits here until the runner sends it; it names the fence of its run, so that one
+//! that comes too late changes nothing.
+//!
+//! The runner starts what is here (`runner`), and what is started is launched and ended by
+//! `launches`. Neither looks at a field.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
-use super::lane::LaneState;
-use super::settings::PUT_OFF;
-use super::window::{Key, LoadOrder, Resident};
-use super::{Lane, Node, NodeSettings, Output};
-use crate::model::{BucketNo, Fence, Finish, Row, Start, TimerId};
-use crate::store::{Committed, Reply, Request, StoreError};
+use super::window::{Key, Resident};
+use crate::model::{BucketNo, Fence, Finish, Row, Start, Then, TimerId};
 use crate::sync::Arc;
-use crate::time::Mono;
-
-/// After this long without a handler it is parked.
-const UNKNOWN_FOR: i64 = 14 * 86_400_000_000;
-
-/// A run that is recorded is begun within this time, or given back.
-pub(super) const LONGEST_WAIT: i64 = 1_000_000;
-
-/// What is overdue by more than this, and is not here, was missed.
-const SWEEP_GRACE: i64 = 1_000_000;
+use crate::time::{Micros, Mono};
 
 /// How long after a failed try the finish of a row that somebody holds is tried again.
-const HELD: i64 = 500_000;
+const HELD: Micros = Micros::MILLISECOND.times(500);
 
-/// A sweep takes at most this part of the runner's time.
-const SWEEP_SHARE: i64 = 40;
-
-/// The longest pause between two sweeps, however slow they are.
-const LONGEST_SWEEP: i64 = 10_000_000;
-
-/// A run to be begun.
-#[derive(Debug, Clone)]
-pub(crate) struct Launch {
-    pub(crate) row: Arc<Row>,
-    #[cfg(feature = "actors")]
-    pub(crate) bucket: BucketNo,
-    pub(crate) fence: Fence,
-    /// The handler's place in the settings.
-    pub(crate) handler: usize,
-    pub(crate) at: Mono,
-    /// The row is gone: whatever happens, this is its only run.
-    pub(crate) deleted: bool,
-}
-
-/// How a run ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum RunEnd {
-    Done,
-    Retry {
-        error: String,
-    },
-    RetryAfter {
-        micros: i64,
-        error: String,
-    },
-    Park {
-        reason: String,
-    },
-    /// It has not happened, and is put off by this many microseconds.
-    #[cfg(feature = "actors")]
-    GiveBack {
-        micros: i64,
-    },
-    /// Its payload is newer than the handler: another node may know it.
-    TooNew,
-    /// It did not begin: it was too early, or the lease had ended, or the node is closing.
-    NotBegun,
-}
-
+/// See the module's documentation.
 #[derive(Debug)]
 pub(super) struct Runs {
-    pub(super) lane: LaneState,
-    /// What the lane has in flight. After a failure the same is sent again: each request can be
-    /// repeated.
-    sent: Vec<(Request, Asked)>,
-    /// Due, and waiting to be started: by handler, in the order of (due, id).
+    /// Waiting for a place: by handler, in the order of (due, id).
     ready: Vec<BTreeMap<Key, Resident>>,
     /// Due, and without a handler on this node.
     unknown: Vec<(Key, Resident)>,
-    /// Started by an owner that died: one at a time.
+    /// Started by an owner that died: one at a time, because it may have died of one of them.
     quarantine: BTreeMap<Key, Resident>,
-    pub(super) in_quarantine: Option<TimerId>,
+    in_quarantine: Option<TimerId>,
     /// From the request to start until the finish is recorded.
-    pub(super) runs: HashMap<TimerId, Run>,
-    /// How many of them each handler has that have not ended.
-    pub(super) busy: Vec<usize>,
-    pub(super) finishes: VecDeque<Finish>,
-    /// Finishes of rows that somebody holds, and when they are tried again.
-    held_finishes: (Vec<Finish>, Mono),
-    /// Identities that another node says are near.
-    notified: Vec<TimerId>,
-    ramp_from: Mono,
-    next_sweep: Mono,
-    pub(super) next_full_sweep: Mono,
-    /// Nothing can be started before this, although something is ready.
-    blocked_until: Mono,
+    runs: HashMap<TimerId, Run>,
+    /// How many of them each handler has that are not finishing.
+    busy: Vec<usize>,
+    /// To be sent, in this order.
+    finishes: VecDeque<Finish>,
+    held: HeldFinishes,
 }
 
+/// Finishes of rows that a transaction holds which may take long, such as one of a user.
+#[derive(Debug)]
+struct HeldFinishes {
+    finishes: Vec<Finish>,
+    /// When they are tried again.
+    again: Mono,
+}
+
+/// One run.
 #[derive(Debug)]
 pub(super) struct Run {
+    /// Where it was in the window.
     pub(super) key: Key,
     pub(super) resident: Resident,
     pub(super) fence: Fence,
+    /// The handler's place in the settings.
     pub(super) handler: usize,
     pub(super) stage: Stage,
     /// The handler has recorded its end itself, perhaps.
     pub(super) acknowledged: bool,
+    /// The handler has returned. Only calls that it has made are still to be answered.
+    handled: bool,
 }
 
+/// How far a run has come.
 #[derive(Debug)]
 pub(super) enum Stage {
     /// The request to start it is on its way.
@@ -117,28 +83,14 @@ pub(super) enum Stage {
     Running(Arc<Row>),
     /// Deleted before it runs: what the finish says does not matter to the run.
     Deleting(Arc<Row>),
-    /// It has ended, or was never begun; the finish is on its way.
-    Finishing,
-}
-
-/// What a request of the runner was for.
-#[derive(Debug)]
-enum Asked {
-    Start(Vec<TimerId>),
-    Finish,
-    PutOff(Vec<(Key, Resident)>),
-    Park,
-    Load(LoadOrder),
-    Read,
-    Other,
+    /// It has ended, or was never begun; the finish is on its way. Of one that is given up, the row
+    /// is kept, to say so.
+    Finishing(Option<Arc<Row>>),
 }
 
 impl Runs {
-    pub(super) fn new(settings: &NodeSettings) -> Self {
-        let handlers = settings.handlers.len();
+    pub(super) fn new(handlers: usize) -> Self {
         Self {
-            lane: LaneState::new(),
-            sent: Vec::new(),
             ready: vec![BTreeMap::new(); handlers],
             unknown: Vec::new(),
             quarantine: BTreeMap::new(),
@@ -146,38 +98,18 @@ impl Runs {
             runs: HashMap::new(),
             busy: vec![0; handlers],
             finishes: VecDeque::new(),
-            held_finishes: (Vec::new(), Mono::NEVER),
-            notified: Vec::new(),
-            ramp_from: Mono(0),
-            next_sweep: Mono(0),
-            next_full_sweep: Mono(0),
-            blocked_until: Mono(0),
+            held: HeldFinishes { finishes: Vec::new(), again: Mono::NEVER },
         }
     }
 
     /// How many timers are here and not resident.
     pub(super) fn len(&self) -> usize {
-        let ready: usize = self.ready.iter().map(BTreeMap::len).sum();
-        ready + self.unknown.len() + self.quarantine.len() + self.runs.len()
+        self.ready() + self.unknown.len() + self.quarantine.len() + self.runs.len()
     }
 
-    /// Whether nothing runs, and nothing waits to be recorded.
+    /// Whether nothing runs, and no finish is left to be sent.
     pub(super) fn is_idle(&self) -> bool {
-        self.runs.is_empty()
-            && self.finishes.is_empty()
-            && self.held_finishes.0.is_empty()
-            && self.sent.is_empty()
-    }
-
-    pub(super) fn holds(&self, id: TimerId) -> bool {
-        self.runs.contains_key(&id)
-    }
-
-    pub(super) fn is_ready(&self, key: Key, resident: Resident) -> bool {
-        match self.ready.get(usize::from(resident.name)) {
-            Some(ready) => ready.contains_key(&key),
-            None => self.unknown.iter().any(|(other, _)| *other == key),
-        }
+        self.runs.is_empty() && self.finishes.is_empty() && self.held.finishes.is_empty()
     }
 
     /// Buckets in which something runs.
@@ -185,301 +117,237 @@ impl Runs {
         self.runs.values().map(|run| run.resident.bucket).collect()
     }
 
+    // What waits.
+
+    /// A timer has left the window.
+    pub(super) fn due(&mut self, key: Key, resident: Resident) {
+        match self.ready.get_mut(usize::from(resident.name)) {
+            Some(ready) => drop(ready.insert(key, resident)),
+            None => self.unknown.push((key, resident)),
+        }
+    }
+
+    /// A timer that an owner had started which is dead.
     pub(super) fn quarantine(&mut self, key: Key, resident: Resident) {
         self.quarantine.insert(key, resident);
     }
 
-    /// A row is held by a transaction that may take long, such as one of a user.
-    pub(super) fn hold_finish(&mut self, now: Mono, finish: Finish) {
-        let (held, again) = &mut self.held_finishes;
-        held.push(finish);
-        *again = (*again).min(now.plus(HELD));
-    }
-
-    fn release_held(&mut self, now: Mono) {
-        let (held, again) = &mut self.held_finishes;
-        if *again <= now {
-            *again = Mono::NEVER;
-            self.finishes.extend(held.drain(..));
+    /// Whether it waits here under this very time.
+    pub(super) fn is_due(&self, key: Key, resident: Resident) -> bool {
+        match self.ready.get(usize::from(resident.name)) {
+            Some(ready) => ready.contains_key(&key),
+            None => self.unknown.iter().any(|(other, _)| *other == key),
         }
     }
 
-    pub(super) fn ramp_from(&mut self, now: Mono) {
-        (self.ramp_from, self.next_sweep) = (now, now);
-        self.next_full_sweep = now;
-    }
-
-    /// Forgets a timer that was cancelled before it started.
+    /// Forgets a timer that was cancelled or moved before it started.
     pub(super) fn forget(&mut self, key: Key) {
         for ready in &mut self.ready {
             ready.remove(&key);
         }
     }
 
-    pub(super) fn notified(&mut self, ids: impl IntoIterator<Item = TimerId>) {
-        self.notified.extend(ids);
+    /// How many wait for a place.
+    pub(super) fn ready(&self) -> usize {
+        self.ready.iter().map(BTreeMap::len).sum()
     }
 
-    /// Gives up all runs that have not ended.
-    pub(super) fn abandon(&mut self) -> Vec<(TimerId, Fence)> {
-        let mut abandoned = Vec::new();
+    /// Takes the first of those that wait for a handler which is `open`, given its place and how
+    /// many runs it has.
+    pub(super) fn next_ready(
+        &mut self,
+        open: impl Fn(usize, usize) -> bool,
+    ) -> Option<(Key, Resident)> {
+        let open = (0..self.ready.len()).filter(|place| open(*place, self.busy[*place]));
+        let first = open.filter_map(|place| Some((*self.ready[place].keys().next()?, place)));
+        let (_, place) = first.min()?;
+        self.ready[place].pop_first()
+    }
+
+    /// Takes the first of those in quarantine that may start, unless one of them runs.
+    pub(super) fn next_quarantined(
+        &mut self,
+        may_start: impl Fn(Resident) -> bool,
+    ) -> Option<(Key, Resident)> {
+        if self.in_quarantine.is_some() {
+            return None;
+        }
+        let first = self.quarantine.iter().find(|(_, resident)| may_start(**resident));
+        let key = *first?.0;
+        self.quarantine.remove_entry(&key)
+    }
+
+    /// Takes those that this node cannot run.
+    pub(super) fn take_unknown(&mut self) -> Vec<(Key, Resident)> {
+        std::mem::take(&mut self.unknown)
+    }
+
+    // From the request to start until the finish is recorded.
+
+    /// How many runs count against the limit of the node.
+    pub(super) fn active(&self) -> usize {
+        self.busy.iter().sum()
+    }
+
+    /// Whether a timer is started, or about to be. One that was moved nearer by another node is in
+    /// the window under its new time as well: its finish says when it is due again.
+    pub(super) fn holds(&self, id: TimerId) -> bool {
+        self.runs.contains_key(&id)
+    }
+
+    pub(super) fn get(&self, id: TimerId) -> Option<&Run> {
+        self.runs.get(&id)
+    }
+
+    /// The start is about to be sent.
+    pub(super) fn start(&mut self, key: Key, resident: Resident, fence: Fence) -> Start {
+        let (id, handler) = (key.1, usize::from(resident.name));
+        self.busy[handler] += 1;
+        let (stage, acknowledged, handled) = (Stage::Starting, false, false);
+        let run = Run { key, resident, fence, handler, stage, acknowledged, handled };
+        self.runs.insert(id, run);
+        Start { id, bucket: resident.bucket, fence }
+    }
+
+    /// This start is of one from quarantine: the next one of them has to wait until it is gone.
+    pub(super) fn isolate(&mut self, start: Start) {
+        self.in_quarantine = Some(start.id);
+    }
+
+    /// The start is recorded, or has to wait for the lease again.
+    pub(super) fn hold(&mut self, id: TimerId, row: Arc<Row>) {
+        self.set_stage(id, Stage::Held(row));
+    }
+
+    /// It is launched.
+    pub(super) fn launch(&mut self, id: TimerId, row: Arc<Row>) {
+        self.set_stage(id, Stage::Running(row));
+    }
+
+    /// Those that are recorded and not launched, in the order in which they start.
+    pub(super) fn held(&self) -> Vec<(Key, TimerId)> {
+        let held = self.runs.iter().filter(|(_, run)| matches!(run.stage, Stage::Held(_)));
+        let mut held: Vec<(Key, TimerId)> = held.map(|(id, run)| (run.key, *id)).collect();
+        held.sort_unstable();
+        held
+    }
+
+    /// The handler has recorded the end itself, if its transaction commits.
+    pub(super) fn acknowledge(&mut self, id: TimerId, fence: Fence) {
+        if let Some(run) = self.runs.get_mut(&id).filter(|run| run.fence == fence) {
+            run.acknowledged = true;
+        }
+    }
+
+    /// The timer has another rule now: the run that follows this one is planned by that.
+    pub(super) fn follow(&mut self, id: TimerId, series: Option<&str>) {
+        if let Some(Run { stage: Stage::Held(row) | Stage::Running(row), .. }) =
+            self.runs.get_mut(&id)
+        {
+            *row = Arc::new(Row { series: series.map(str::to_owned), ..Row::clone(row) });
+        }
+    }
+
+    /// The handler has returned: the run ends when its calls are answered, and is not given up.
+    pub(super) fn handle(&mut self, id: TimerId, fence: Fence) {
+        if let Some(run) = self.runs.get_mut(&id).filter(|run| run.fence == fence) {
+            run.handled = true;
+        }
+    }
+
+    /// The row goes before the run: nobody can run it a second time.
+    pub(super) fn delete_first(&mut self, id: TimerId, row: Arc<Row>, then: Then) {
+        if let Some(run) = self.runs.get_mut(&id) {
+            run.stage = Stage::Deleting(row);
+            self.finishes.push_back(Finish { id, fence: run.fence, then });
+        }
+    }
+
+    /// The run is over, or never begins. It leaves its handler's place to another one; the timer
+    /// stays here until its finish is recorded.
+    pub(super) fn finish(&mut self, id: TimerId, then: Then) {
+        if let Some(run) = self.runs.get_mut(&id) {
+            self.busy[run.handler] -= 1;
+            let given_up = matches!(then, Then::Park { .. } | Then::ParkRun { .. });
+            let row = match &run.stage {
+                Stage::Held(row) | Stage::Running(row) if given_up => Some(Arc::clone(row)),
+                _ => None,
+            };
+            run.stage = Stage::Finishing(row);
+            self.finishes.push_back(Finish { id, fence: run.fence, then });
+        }
+    }
+
+    /// Nothing is left to be done about it.
+    pub(super) fn end(&mut self, id: TimerId) -> Option<Run> {
+        let run = self.runs.remove(&id)?;
+        if !matches!(run.stage, Stage::Finishing(_)) {
+            self.busy[run.handler] -= 1;
+        }
+        if self.in_quarantine == Some(id) {
+            self.in_quarantine = None;
+        }
+        Some(run)
+    }
+
+    /// Gives up all runs whose handlers have not returned, and gives their timers back; says how
+    /// many.
+    pub(super) fn abandon(&mut self) -> usize {
+        let mut abandoned = 0;
         for (id, run) in &mut self.runs {
             match run.stage {
+                // Nobody has to be waited for but the store, and that has a limit of its own.
+                Stage::Running(_) if run.handled => {}
                 Stage::Held(_) | Stage::Running(_) => {
-                    run.stage = Stage::Finishing;
+                    run.stage = Stage::Finishing(None);
                     self.busy[run.handler] -= 1;
-                    abandoned.push((*id, run.fence));
+                    let then = Then::GiveBack { after: Micros::ZERO };
+                    self.finishes.push_back(Finish { id: *id, fence: run.fence, then });
+                    abandoned += 1;
                 }
-                Stage::Starting | Stage::Deleting(_) | Stage::Finishing => {}
+                // Its answer says what is to be done about it.
+                Stage::Starting | Stage::Deleting(_) | Stage::Finishing(_) => {}
             }
         }
         abandoned
     }
-}
 
-impl Node {
-    pub(super) fn next_run(&self) -> Mono {
-        let runs = &self.runs;
-        let wanted = if !runs.sent.is_empty() || !runs.finishes.is_empty() {
-            Mono(i64::MIN)
-        } else if self.closing.is_closing() {
-            runs.held_finishes.1
-        } else if !runs.notified.is_empty() {
-            Mono(i64::MIN)
-        } else {
-            // An estimate of the clock that is a little old makes the load a little late.
-            let load = self.next_load(runs.next_sweep);
-            runs.blocked_until.min(runs.next_sweep).min(runs.held_finishes.1).min(load)
-        };
-        runs.lane.next(wanted)
-    }
-
-    /// Timers may have come that nobody told this node of.
-    #[cfg(feature = "postgres")]
-    pub(crate) fn sweep_soon(&mut self, now: Mono) {
-        self.runs.next_sweep = now;
-        self.runs.next_full_sweep = now;
-    }
-
-    /// Other nodes put these timers into this node's window, perhaps.
-    pub(crate) fn notified(&mut self, timers: impl IntoIterator<Item = (BucketNo, TimerId)>) {
-        let window = &self.window;
-        let own = timers.into_iter().filter(|(bucket, _)| window.starts_in(*bucket).is_some());
-        self.runs.notified(own.map(|(_, id)| id));
-    }
-
-    /// Sends what the runner has to send.
-    pub(super) fn run(&mut self, now: Mono) {
-        self.sort_due(now);
-        if !self.runs.lane.is_free(now) {
-            return;
-        }
-        if self.runs.sent.is_empty() {
-            self.gather(now);
-        }
-        if !self.runs.sent.is_empty() {
-            let requests = self.runs.sent.iter().map(|(request, _)| request.clone()).collect();
-            self.runs.lane.sent(now);
-            self.out.push(Output::Send { lane: Lane::Runner, requests });
+    fn set_stage(&mut self, id: TimerId, stage: Stage) {
+        if let Some(run) = self.runs.get_mut(&id) {
+            run.stage = stage;
         }
     }
 
-    /// What is due by now, but for the lead, leaves the window.
-    fn sort_due(&mut self, now: Mono) {
-        let limit = self.clock.at_least(now).plus(self.settings.lead);
-        while let Some((key, resident)) = self.window.pop_due(limit) {
-            match self.runs.ready.get_mut(usize::from(resident.name)) {
-                Some(ready) => {
-                    ready.insert(key, resident);
-                }
-                None => self.runs.unknown.push((key, resident)),
-            }
-        }
+    // Finishes on their way.
+
+    /// A finish for a run that is not one of this node.
+    pub(super) fn finish_foreign(&mut self, finish: Finish) {
+        self.finishes.push_back(finish);
     }
 
-    fn gather(&mut self, now: Mono) {
-        self.runs.release_held(now);
-        let count = self.runs.finishes.len().min(self.settings.batch);
-        if count > 0 {
-            let finishes: Vec<Finish> = self.runs.finishes.drain(..count).collect();
-            self.runs.sent.push((Request::Finish(finishes), Asked::Finish));
-        }
-        if self.closing.is_closing() {
-            return;
-        }
-        self.put_off_unknown(now);
-        let starts = self.pick_starts(now);
-        if !starts.is_empty() {
-            let ids = starts.iter().map(|start| start.id).collect();
-            let (node, lead) = (self.lease.node, self.settings.lead);
-            self.runs.sent.push((Request::Start { node, lead, starts }, Asked::Start(ids)));
-        }
-        if !self.runs.notified.is_empty() {
-            let ids = std::mem::take(&mut self.runs.notified);
-            self.runs.sent.push((Request::Read { ids }, Asked::Read));
-        }
-        let sweeps = now >= self.runs.next_sweep && self.window.owned() > 0;
-        let mut orders = self.loads(now, sweeps);
-        if sweeps {
-            self.runs.next_sweep = now.plus(self.settings.sweep);
-            orders.extend(self.sweeps(now, SWEEP_GRACE));
-            self.runs.sent.push((Request::Forget, Asked::Other));
-        } else if self.window.owned() == 0 {
-            self.runs.next_sweep = now.plus(self.settings.sweep);
-        }
-        for order in orders {
-            let LoadOrder { bucket, after, until, limit, .. } = order;
-            self.runs
-                .sent
-                .push((Request::Load { bucket, after, until, limit }, Asked::Load(order)));
-        }
+    /// A row is held: its finish is to be sent again, but not at once.
+    pub(super) fn retry_finish(&mut self, now: Mono, finish: Finish) {
+        self.held.finishes.push(finish);
+        self.held.again = self.held.again.min(now + HELD);
     }
 
-    /// Timers that this node cannot run go to another node, or wait for one; they are never
-    /// dropped.
-    fn put_off_unknown(&mut self, now: Mono) {
-        let mut unknown = std::mem::take(&mut self.runs.unknown);
-        unknown.retain(|(_, resident)| self.window.starts_in(resident.bucket).is_some());
-        let Some((key, resident)) = unknown.first() else { return };
-        let (handler, count) = (self.window.name(*resident), unknown.len());
-        tracing::warn!(target: "lars_durable", %handler, id = key.1, count, "no handler: put off");
-        let ids: Vec<TimerId> = unknown.iter().map(|(key, _)| key.1).collect();
-        let before = self.clock.at_least(now).plus(-UNKNOWN_FOR);
-        let reason = "no handler for fourteen days".to_owned();
-        let park = Request::Park { ids: ids.clone(), before, reason };
-        let (least, most) = PUT_OFF;
-        self.runs.sent.push((park, Asked::Park));
-        self.runs.sent.push((Request::PutOff { ids, least, most }, Asked::PutOff(unknown)));
+    /// Whether there is one to be sent now.
+    pub(super) fn has_finishes(&self) -> bool {
+        !self.finishes.is_empty()
     }
 
-    /// The next timers to be started, in the order of (due, id), as far as there are places for
-    /// them.
-    fn pick_starts(&mut self, now: Mono) -> Vec<Start> {
-        let mut starts = Vec::new();
-        self.runs.blocked_until = Mono::NEVER;
-        if !self.lease.is_valid(now) {
-            return starts;
-        }
-        // Those that have ended leave with a finish that goes before these starts, or with one that
-        // waits for the same lane.
-        let active: usize = self.runs.busy.iter().sum();
-        let limit = self.in_flight_limit(now);
-        let mut places = limit.saturating_sub(active).min(self.settings.batch);
-        if self.runs.ready.iter().map(BTreeMap::len).sum::<usize>() > places {
-            // One half runs while the other is being started.
-            places = places.min(limit.div_ceil(2));
-        }
-        if self.runs.in_quarantine.is_none()
-            && places > 0
-            && let Some((key, resident)) = self.next_quarantined()
-            && let Some(start) = self.start(key, resident)
-        {
-            self.runs.in_quarantine = Some(start.id);
-            self.counts.quarantined += 1;
-            starts.push(start);
-        }
-        while starts.len() < places {
-            let Some((key, resident)) = self.next_ready() else { break };
-            starts.extend(self.start(key, resident));
-        }
-        if places == 0 || (starts.len() == places && places < self.settings.batch) {
-            // The limit grows with the second.
-            self.runs.blocked_until = now.plus(100_000);
-        }
-        starts
+    /// When those of rows that were held are to be sent.
+    pub(super) fn next_retry(&self) -> Mono {
+        self.held.again
     }
 
-    fn in_flight_limit(&self, now: Mono) -> usize {
-        let seconds = u32::try_from((now.0 - self.runs.ramp_from.0) / 1_000_000).unwrap_or(0);
-        let ramped = self.settings.ramp.checked_shl(seconds.min(32)).unwrap_or(usize::MAX);
-        ramped.clamp(1, self.settings.max_in_flight)
-    }
-
-    /// The first of those that wait for a handler that has a place and is not paused.
-    fn next_ready(&mut self) -> Option<(Key, Resident)> {
-        let (settings, lease, runs) = (&self.settings, &self.lease, &self.runs);
-        let open = settings.handlers.iter().enumerate().filter(|(place, handler)| {
-            runs.busy[*place] < handler.concurrency && !lease.paused.contains(&handler.name)
-        });
-        let first = open.filter_map(|(place, _)| Some((*runs.ready[place].keys().next()?, place)));
-        let (_, place) = first.min()?;
-        self.runs.ready[place].pop_first()
-    }
-
-    fn next_quarantined(&mut self) -> Option<(Key, Resident)> {
-        let (window, lease) = (&self.window, &self.lease);
-        let paused = |resident: &Resident| lease.paused.contains(window.name(*resident));
-        let first = self.runs.quarantine.iter().find(|(_, resident)| !paused(resident));
-        let key = *first?.0;
-        self.runs.quarantine.remove_entry(&key)
-    }
-
-    /// `None` if the bucket is not this node's any more, or the timer runs: one that was moved
-    /// nearer by another node is here under its old time as well. Its finish says when it is due
-    /// again.
-    fn start(&mut self, key: Key, resident: Resident) -> Option<Start> {
-        if self.runs.holds(key.1) {
-            return None;
+    /// Takes those that are to be sent, `most` of them.
+    pub(super) fn take_finishes(&mut self, now: Mono, most: usize) -> Vec<Finish> {
+        if self.held.again <= now {
+            self.held.again = Mono::NEVER;
+            self.finishes.extend(self.held.finishes.drain(..));
         }
-        let handler = usize::from(resident.name);
-        let fence = self.window.next_fence(resident.bucket)?;
-        self.runs.busy[handler] += 1;
-        let (stage, acknowledged) = (Stage::Starting, false);
-        let run = Run { key, resident, fence, handler, stage, acknowledged };
-        self.runs.runs.insert(key.1, run);
-        Some(Start { id: key.1, bucket: resident.bucket, fence })
-    }
-
-    pub(super) fn ran(&mut self, sent: Mono, now: Mono, result: Result<Committed, StoreError>) {
-        let committed = match result {
-            Ok(committed) => committed,
-            Err(error) => {
-                tracing::warn!(target: "lars_durable", %error, "the runner's batch is repeated");
-                // Sweeps are not repeated: they may be what took too long, and the next sweep looks
-                // again.
-                let sweeps = |asked: &Asked| matches!(asked, Asked::Load(it) if it.sweeps());
-                self.runs.sent.retain(|(_, asked)| !sweeps(asked));
-                return;
-            }
-        };
-        let asked = std::mem::take(&mut self.runs.sent);
-        for ((request, asked), reply) in asked.into_iter().zip(committed.replies) {
-            match (asked, reply) {
-                (Asked::Start(ids), Reply::Started { rows, moved }) => {
-                    self.started(now, ids, rows, moved);
-                }
-                (Asked::Finish, Reply::Finished(finished)) => {
-                    let Request::Finish(finishes) = request else { continue };
-                    for (finish, finished) in finishes.into_iter().zip(finished) {
-                        self.finished(now, finish, finished);
-                    }
-                }
-                (Asked::PutOff(timers), Reply::PutOff(dues)) => {
-                    for ((key, resident), due) in timers.into_iter().zip(dues) {
-                        let handler = Arc::clone(self.window.name(resident));
-                        if let Some(due) = due {
-                            self.near(resident.bucket, (due, key.1), &handler);
-                        }
-                    }
-                }
-                (Asked::Park, Reply::Parked(count)) => self.counts.parked += count as u64,
-                (Asked::Load(order), Reply::Loaded(rows)) => {
-                    let (sweeps, pause) = (order.sweeps(), (now.0 - sent.0) * SWEEP_SHARE);
-                    if self.loaded(order, rows) {
-                        self.runs.next_sweep = now.plus(pause.min(self.settings.sweep));
-                    } else if sweeps {
-                        // Dead rows at the head of the index make it slow.
-                        let slower = now.plus(pause.min(LONGEST_SWEEP));
-                        self.runs.next_sweep = self.runs.next_sweep.max(slower);
-                    }
-                }
-                (Asked::Read, Reply::Loaded(rows)) => {
-                    for row in rows {
-                        self.take_in(row);
-                    }
-                }
-                (_, _) => {}
-            }
-        }
+        let count = self.finishes.len().min(most);
+        self.finishes.drain(..count).collect()
     }
 }

@@ -1,28 +1,66 @@
-//! How a node is set up.
+//! How a node is set up, and what it does unless it is told otherwise.
 
 use std::time::Duration;
 
-use lars_scheduler::backoff::BackoffPolicy;
+use lars_base::backoff::BackoffPolicy;
 
 use crate::sync::Arc;
+use crate::time::Micros;
 
-/// How long a timer without a handler is put off: as long as it has waited, within these bounds. So
-/// it doubles.
-pub(super) const PUT_OFF: (i64, i64) = (15_000_000, 600_000_000);
+// What people may set. README and docs name these, too.
 
-/// Attempts after which a timer is parked, unless it is set.
+/// A longer one holds more timers in memory; a shorter one asks the store for loads more often.
+pub(crate) const WINDOW: Duration = Duration::from_secs(30);
+
+/// What a dead node leaves waits this long for another one. A shorter lease asks the store for
+/// renewals more often, three in each, and is lost when it is slow for a moment.
+pub(crate) const LEASE: Duration = Duration::from_secs(10);
+
+/// Some seven megabytes: about 35 bytes for each.
+pub(crate) const MAX_RESIDENT: usize = 200_000;
+
+/// Many more than a pool has threads, for the sake of futures, which mostly wait.
+pub(crate) const MAX_IN_FLIGHT: usize = 1_024;
+
+/// A store may be restarted meanwhile, and a caller still hears of it while somebody waits.
+pub(crate) const CALL_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Two and a half hours at the default backoff, at most: longer than most outages.
 const MAX_ATTEMPTS: u32 = 25;
 
-/// The settings that a node is made with. Times are in microseconds.
+// What nobody may set.
+
+/// A commit that is flushed takes some milliseconds. With this lead a run begins at its deadline,
+/// and not a commit later; and a timer that has hardly any time left cannot be cancelled any more.
+pub(crate) const LEAD: Micros = Micros::MILLISECOND.times(5);
+
+/// Whoever comes next waits for the whole batch, and a larger one is hardly cheaper by the timer.
+const BATCH: usize = 1_000;
+
+/// How late a timer may be that its owner has not been told of, but for the grace of the sweep. An
+/// idle node still asks for less than one transaction a second.
+const SWEEP: Micros = Micros::SECOND.times(2);
+
+/// The first death may be another timer's doing. From then on it runs alone, and the others are its
+/// own.
+const MAX_DEATHS: u32 = 3;
+
+/// How long a timer without a handler is put off at first: another node may have one.
+pub(super) const LEAST_PUT_OFF: Micros = Micros::SECOND.times(15);
+
+/// How long at most. Between the two it is as long as it has waited, so it doubles.
+pub(super) const MOST_PUT_OFF: Micros = Micros::SECOND.times(600);
+
+/// The settings that a node is made with.
 #[derive(Debug, Clone)]
 pub(crate) struct NodeSettings {
     pub(crate) handlers: Vec<HandlerSettings>,
     /// How far ahead timers are loaded.
-    pub(crate) window: i64,
+    pub(crate) window: Micros,
     /// How long a node may be silent before others take its buckets.
-    pub(crate) lease: i64,
+    pub(crate) lease: Micros,
     /// How long before its deadline a start is recorded.
-    pub(crate) lead: i64,
+    pub(crate) lead: Micros,
     /// How many timers a node holds in memory.
     pub(crate) max_resident: usize,
     /// How many runs may be in flight.
@@ -32,9 +70,9 @@ pub(crate) struct NodeSettings {
     /// How many timers a transaction starts, finishes or schedules at most.
     pub(crate) batch: usize,
     /// How long a call is repeated while the store cannot be used.
-    pub(crate) call_timeout: i64,
+    pub(crate) call_timeout: Micros,
     /// How often overdue timers are looked for.
-    pub(crate) sweep: i64,
+    pub(crate) sweep: Micros,
     /// After this many deaths of the process during a timer's run, the timer is parked.
     pub(crate) max_deaths: u32,
 }
@@ -71,6 +109,23 @@ impl HandlerSettings {
 }
 
 impl NodeSettings {
+    /// The settings that a node has unless others are set.
+    pub(crate) fn new(handlers: Vec<HandlerSettings>) -> Self {
+        Self {
+            handlers,
+            window: WINDOW.into(),
+            lease: LEASE.into(),
+            lead: LEAD,
+            max_resident: MAX_RESIDENT,
+            max_in_flight: MAX_IN_FLIGHT,
+            ramp: 2 * num_cpus::get(),
+            batch: BATCH,
+            call_timeout: CALL_TIMEOUT.into(),
+            sweep: SWEEP,
+            max_deaths: MAX_DEATHS,
+        }
+    }
+
     /// Whether the node runs timers, or only makes them.
     pub(crate) fn serves(&self) -> bool {
         !self.handlers.is_empty()

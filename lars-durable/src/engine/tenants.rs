@@ -1,5 +1,12 @@
 //! What lives in a bucket beyond a run: actors. A bucket is given back when they have gone, and
 //! they have to go when it is lost.
+//!
+//! The runtime says who comes and goes, and is told who has to go. Between the two lies time: a
+//! tenant may come after its bucket was lost, because its run began before. So a tenancy belongs to
+//! an epoch, and what tenants were told is said again to those of a new one.
+//!
+//! An [`Output::Vacate`] is taken back by an [`Output::Admit`]: when the last of them has gone, or
+//! when the lease turns out to hold after all.
 
 use std::collections::BTreeMap;
 
@@ -7,6 +14,7 @@ use super::{Node, Output};
 use crate::model::BucketNo;
 use crate::time::Mono;
 
+/// By bucket; those without tenants are not here.
 #[derive(Debug, Default)]
 pub(super) struct Tenants(BTreeMap<BucketNo, Tenancy>);
 
@@ -15,8 +23,18 @@ struct Tenancy {
     living: usize,
     /// The epoch of the last one that came.
     epoch: u32,
-    /// Whether they were told to go, and if so, whether at once.
-    told: Option<bool>,
+    told: Notice,
+}
+
+/// What tenants are told. A later one is stronger, and takes the place of an earlier one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Notice {
+    /// Nothing: they may stay, and others may come.
+    Stay,
+    /// The bucket is given back: they go when they have done what they were sent.
+    Leave,
+    /// The bucket may be another node's: they go at once.
+    LeaveAtOnce,
 }
 
 impl Tenants {
@@ -29,6 +47,7 @@ impl Tenants {
         self.0.is_empty()
     }
 
+    /// The node waits for them no longer.
     pub(super) fn forget(&mut self) {
         self.0.clear();
     }
@@ -37,11 +56,11 @@ impl Tenants {
 impl Node {
     /// An actor lives in `bucket` from now on, because of a run of this epoch.
     pub(crate) fn moved_in(&mut self, bucket: BucketNo, epoch: u32) {
-        let none = Tenancy { living: 0, epoch, told: None };
+        let none = Tenancy { living: 0, epoch, told: Notice::Stay };
         let tenancy = self.tenants.0.entry(bucket).or_insert(none);
         tenancy.living += 1;
         if epoch > tenancy.epoch {
-            (tenancy.epoch, tenancy.told) = (epoch, None);
+            (tenancy.epoch, tenancy.told) = (epoch, Notice::Stay);
         }
     }
 
@@ -52,7 +71,7 @@ impl Node {
             if tenancy.living == 0 {
                 let (epoch, told) = (tenancy.epoch, tenancy.told);
                 self.tenants.0.remove(&bucket);
-                if told.is_some() {
+                if told != Notice::Stay {
                     // Whoever still comes begins a tenancy, and is told by that.
                     self.out.push(Output::Admit { bucket, epoch });
                 }
@@ -62,8 +81,8 @@ impl Node {
 
     /// When the tenants have to go if the lease is not renewed.
     pub(super) fn next_vacate(&self) -> Mono {
-        let waits = self.tenants.0.values().any(|tenancy| tenancy.told.is_none());
-        if waits { self.lease.valid_until } else { Mono::NEVER }
+        let waits = self.tenants.0.values().any(|tenancy| tenancy.told == Notice::Stay);
+        if waits { self.lease.valid_until() } else { Mono::NEVER }
     }
 
     /// Tells the tenants that have to go, and admits others where nobody has to go any more: the
@@ -73,14 +92,18 @@ impl Node {
         for (bucket, tenancy) in &mut self.tenants.0 {
             let lost = !valid || self.window.epoch(*bucket) != Some(tenancy.epoch);
             let leaves = closing || self.window.starts_in(*bucket).is_none();
-            if tenancy.told.is_none_or(|told| lost && !told) && (lost || leaves) {
-                tenancy.told = Some(lost);
-                let (bucket, epoch) = (*bucket, tenancy.epoch);
+            let due = match (lost, leaves) {
+                (true, _) => Notice::LeaveAtOnce,
+                (false, true) => Notice::Leave,
+                (false, false) => Notice::Stay,
+            };
+            let (bucket, epoch) = (*bucket, tenancy.epoch);
+            if due > tenancy.told {
+                tenancy.told = due;
                 self.out.push(Output::Vacate { bucket, epoch, lost });
-            } else if tenancy.told.is_some() && !lost && !leaves {
+            } else if due == Notice::Stay && tenancy.told > due {
                 // Those who were told go all the same.
-                tenancy.told = None;
-                let (bucket, epoch) = (*bucket, tenancy.epoch);
+                tenancy.told = due;
                 self.out.push(Output::Admit { bucket, epoch });
             }
         }

@@ -2,36 +2,51 @@
 //!
 //! The wheel has one alarm for each millisecond in which something is due, and not one for each
 //! timer: when it fires, everything up to that millisecond is taken in the order of (due, id).
+//!
+//! ```text
+//!   a bucket ──┬──────────────────┬─────────────────────┬───────────────▶ due
+//!              now            watermark          now + window
+//!   overdue:                  resident:                 in the store only
+//!   the sweep's               loaded, or announced
+//! ```
+//!
+//! Up to its *watermark* a bucket has been loaded; what comes up to there later is announced, by a
+//! call of this node or by another node. So whoever tells the window of a timer need not know
+//! whether it is wanted: `near` takes it, or leaves it to a load. If there is no room, the
+//! watermark goes back to before that timer, and a later load brings it.
+//!
+//! None of this has to be right. A timer that is here and is not due any more is refused by the
+//! store when it is to start; one that is due and not here is found by the sweep.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::settings::PUT_OFF;
+use super::settings::LEAST_PUT_OFF;
 use super::{Node, NodeSettings, Output};
 use crate::model::{BucketNo, Fence, Finish, Loaded, Then, TimerId};
 use crate::sync::Arc;
-use crate::time::{Mono, Timestamp};
+use crate::time::{Micros, Mono, Timestamp};
 
 /// The order in which timers start.
 pub(super) type Key = (Timestamp, TimerId);
-
-/// How often a sweep looks at everything that is overdue, and how far back the others look.
-const FULL_SWEEP: i64 = 60_000_000;
 
 /// How long a bucket is being given back, at most: in leases.
 const LONGEST_DRAIN: i64 = 3;
 
 /// How long after that it is not given back while something runs in it.
-const KEPT: i64 = 600_000_000;
+const KEPT: Micros = Micros::SECOND.times(600);
 
-/// The width of an alarm in microseconds.
-const SLOT: i64 = 1_000;
+/// The width of an alarm.
+const SLOT: Micros = Micros::MILLISECOND;
 
+/// See the module's documentation.
 #[derive(Debug)]
 pub(super) struct Window {
+    /// Those that this node owns.
     buckets: BTreeMap<BucketNo, Bucket>,
     /// How far the starts were counted in buckets that were given up, and in which epoch: if one
     /// that could not be given back is used again in the same epoch, its fences go on.
-    counted: BTreeMap<BucketNo, (u32, u32)>,
+    counted: BTreeMap<BucketNo, Counted>,
+    /// Only timers of those buckets.
     residents: BTreeMap<Key, Resident>,
     /// The slots that have an alarm, and when it fires.
     armed: BTreeMap<i64, Mono>,
@@ -54,8 +69,17 @@ pub(super) struct Resident {
     pub(super) name: u16,
 }
 
+/// How many starts were counted in a bucket, and in which epoch.
+#[derive(Debug, Clone, Copy)]
+struct Counted {
+    epoch: u32,
+    starts: u32,
+}
+
+/// What a node knows of a bucket that it owns. A new epoch begins with a new one, so nothing of an
+/// earlier one is left.
 #[derive(Debug)]
-pub(super) struct Bucket {
+struct Bucket {
     epoch: u32,
     /// The starts that were counted in this epoch.
     starts: u32,
@@ -86,14 +110,17 @@ impl Window {
         }
     }
 
+    /// How many timers are resident.
     pub(super) fn len(&self) -> usize {
         self.residents.len()
     }
 
+    /// How many buckets the node owns.
     pub(super) fn owned(&self) -> usize {
         self.buckets.len()
     }
 
+    /// The epoch in which the node owns the bucket, if it does; perhaps while giving it back.
     pub(super) fn epoch(&self, bucket: BucketNo) -> Option<u32> {
         self.buckets.get(&bucket).map(|bucket| bucket.epoch)
     }
@@ -106,20 +133,23 @@ impl Window {
             .map(|bucket| bucket.epoch)
     }
 
-    /// The token of the next start in `bucket`.
+    /// The token of the next start in `bucket`: greater than all before it. `None` if nothing may
+    /// start there.
     pub(super) fn next_fence(&mut self, bucket: BucketNo) -> Option<Fence> {
         let bucket = self.buckets.get_mut(&bucket).filter(|bucket| bucket.draining.is_none())?;
         bucket.starts = bucket.starts.checked_add(1)?;
         Some(Fence::new(bucket.epoch, bucket.starts))
     }
 
+    /// `bucket` is another's from now on: what was resident of it is that node's to load.
     pub(super) fn disown(&mut self, bucket: BucketNo) {
         if let Some(was) = self.buckets.remove(&bucket) {
-            self.counted.insert(bucket, (was.epoch, was.starts));
+            self.counted.insert(bucket, Counted { epoch: was.epoch, starts: was.starts });
             self.residents.retain(|_, resident| resident.bucket != bucket);
         }
     }
 
+    /// The node was declared dead.
     pub(super) fn disown_all(&mut self) {
         while let Some((bucket, _)) = self.buckets.first_key_value() {
             self.disown(*bucket);
@@ -137,6 +167,7 @@ impl Window {
         }
     }
 
+    /// Buckets that are being given back.
     pub(super) fn draining(&self) -> impl Iterator<Item = BucketNo> {
         let draining = self.buckets.iter().filter(|(_, bucket)| bucket.draining.is_some());
         draining.map(|(number, _)| *number)
@@ -149,6 +180,7 @@ impl Window {
         self.buckets.keys().nth(place).copied()
     }
 
+    /// The store's clock is not where it was when the alarms were set.
     pub(super) fn forget_alarms(&mut self) {
         self.alarms_are_wrong = true;
     }
@@ -161,6 +193,7 @@ impl Window {
         slots
     }
 
+    /// The name of its handler.
     pub(super) fn name(&self, resident: Resident) -> &Arc<str> {
         &self.names[usize::from(resident.name)]
     }
@@ -177,6 +210,7 @@ impl Window {
         u16::try_from(place).unwrap_or(u16::MAX)
     }
 
+    /// A timer as it is kept here.
     pub(super) fn resident(&mut self, bucket: BucketNo, handler: &Arc<str>) -> Resident {
         Resident { bucket, name: self.place_of(handler) }
     }
@@ -211,6 +245,26 @@ impl Window {
     }
 }
 
+/// What has come of a load.
+#[must_use]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum TakenIn {
+    /// Of the window: the watermark says how far it went.
+    Load,
+    /// Of a sweep that has found all there is.
+    Sweep,
+    /// Of a sweep that found as much as it may take at a time: more is overdue.
+    SweepHasMore,
+}
+
+/// How far back a sweep looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reach {
+    Everything,
+    /// At what is overdue by less than this.
+    Back(Micros),
+}
+
 /// What a load was asked for.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LoadOrder {
@@ -234,11 +288,12 @@ impl Node {
     pub(super) fn own(&mut self, bucket: BucketNo, epoch: u32, now: Mono) {
         self.window.disown(bucket);
         if self.window.owned() == 0 {
-            self.runs.ramp_from(now);
+            self.runner.begin(now);
         }
         let start = (Timestamp::MIN, TimerId::MIN);
         let counted = self.window.counted.remove(&bucket);
-        let starts = counted.filter(|(same, _)| *same == epoch).map_or(0, |(_, starts)| starts);
+        let starts =
+            counted.filter(|counted| counted.epoch == epoch).map_or(0, |counted| counted.starts);
         self.window.buckets.insert(
             bucket,
             Bucket {
@@ -248,7 +303,7 @@ impl Node {
                 loading: None,
                 swept: None,
                 draining: None,
-                kept_until: Mono(i64::MIN),
+                kept_until: Mono::MIN,
             },
         );
     }
@@ -257,14 +312,13 @@ impl Node {
     /// in it: the bucket is kept for now, and another one is given back.
     pub(super) fn keep_busy_buckets(&mut self, now: Mono) {
         let longest = self.settings.lease * LONGEST_DRAIN;
-        let since =
-            |bucket: &Bucket| bucket.draining.is_some_and(|since| since.plus(longest) <= now);
+        let since = |bucket: &Bucket| bucket.draining.is_some_and(|since| since + longest <= now);
         let buckets = self.window.buckets.iter().filter(|(_, bucket)| since(bucket));
         let kept: Vec<_> = buckets.map(|(number, bucket)| (*number, bucket.epoch)).collect();
         for (number, epoch) in kept {
             self.own(number, epoch, now);
             if let Some(bucket) = self.window.buckets.get_mut(&number) {
-                bucket.kept_until = now.plus(KEPT);
+                bucket.kept_until = now + KEPT;
             }
         }
     }
@@ -283,11 +337,11 @@ impl Node {
         let mut loads = Vec::new();
         for (number, bucket) in &mut self.window.buckets {
             let limit = room.min(self.settings.batch);
-            let far_enough = bucket.watermark.0 > clock.plus(enough);
+            let far_enough = bucket.watermark.0 > clock + enough;
             if far_enough || bucket.draining.is_some() || limit == 0 {
                 continue;
             }
-            let until = clock.plus(window);
+            let until = clock + window;
             bucket.loading = Some(until);
             loads.push(LoadOrder {
                 bucket: *number,
@@ -310,21 +364,17 @@ impl Node {
         let wanted = self.window.buckets.values().filter(|bucket| bucket.draining.is_none());
         let first = wanted.map(|bucket| bucket.watermark.0).min();
         first.map_or(Mono::NEVER, |watermark| {
-            self.clock.local(watermark.plus(-(self.settings.window / 3)), now)
+            self.clock.local(watermark - self.settings.window / 3, now)
         })
     }
 
     /// Looks for timers that are overdue by `grace`; where they are few, one look takes in all.
-    ///
-    /// Most sweeps look back for a minute only: behind that, rows that are dead and not yet removed
-    /// may be many.
-    pub(super) fn sweeps(&mut self, now: Mono, grace: i64) -> Vec<LoadOrder> {
-        let until = self.clock.at_least(now).plus(-grace);
-        let full = now >= self.runs.next_full_sweep;
-        if full {
-            self.runs.next_full_sweep = now.plus(FULL_SWEEP);
-        }
-        let from = if full { Timestamp::MIN } else { until.plus(-FULL_SWEEP) };
+    pub(super) fn sweeps(&mut self, now: Mono, grace: Micros, reach: Reach) -> Vec<LoadOrder> {
+        let until = self.clock.at_least(now) - grace;
+        let from = match reach {
+            Reach::Everything => Timestamp::MIN,
+            Reach::Back(span) => until - span,
+        };
         let mut sweeps = Vec::new();
         for (number, bucket) in &mut self.window.buckets {
             if bucket.draining.is_some() {
@@ -342,12 +392,13 @@ impl Node {
         sweeps
     }
 
-    /// Takes in what was loaded; says whether a sweep has to go on.
-    pub(super) fn loaded(&mut self, order: LoadOrder, rows: Vec<Loaded>) -> bool {
-        let Some(bucket) = self.window.buckets.get_mut(&order.bucket) else { return false };
-        if bucket.epoch != order.epoch {
-            return false;
-        }
+    /// Takes in what was loaded.
+    pub(super) fn loaded(&mut self, order: LoadOrder, rows: Vec<Loaded>) -> TakenIn {
+        let nothing_left = if order.sweeps { TakenIn::Sweep } else { TakenIn::Load };
+        let bucket = self.window.buckets.get_mut(&order.bucket);
+        let Some(bucket) = bucket.filter(|bucket| bucket.epoch == order.epoch) else {
+            return nothing_left;
+        };
         let full = rows.len() >= order.limit;
         let last = rows.last().map(|row| (row.due, row.id)).filter(|_| full);
         if order.sweeps {
@@ -358,7 +409,7 @@ impl Node {
         for row in rows {
             self.take_in(row);
         }
-        full && order.sweeps
+        if full && order.sweeps { TakenIn::SweepHasMore } else { nothing_left }
     }
 
     /// A row of one of this node's buckets: waits, if nobody runs it.
@@ -375,8 +426,8 @@ impl Node {
             // Its owner died while it ran, and there is nobody here to run it: for another node, or
             // later.
             Some(fence) if usize::from(resident.name) >= self.settings.handlers.len() => {
-                let then = Then::GiveBack { after: PUT_OFF.0 };
-                self.runs.finishes.push_back(Finish { id: row.id, fence, then });
+                let then = Then::GiveBack { after: LEAST_PUT_OFF };
+                self.runs.finish_foreign(Finish { id: row.id, fence, then });
             }
             // Its owner died while it ran, perhaps because of it.
             Some(_) => self.runs.quarantine(key, resident),
@@ -393,8 +444,9 @@ impl Node {
         }
     }
 
+    /// Makes a timer resident, unless it is here already.
     fn wait_for(&mut self, key: Key, resident: Resident) {
-        if self.window.contains(key) || self.runs.is_ready(key, resident) {
+        if self.window.contains(key) || self.runs.is_due(key, resident) {
             return;
         }
         if self.room() == 0 {
@@ -410,8 +462,7 @@ impl Node {
 
     /// Whether another node should be told of a timer that is due `due`.
     pub(super) fn is_foreign_and_near(&self, bucket: BucketNo, due: Timestamp, now: Mono) -> bool {
-        self.window.epoch(bucket).is_none()
-            && due < self.clock.at_least(now).plus(self.settings.window)
+        self.window.epoch(bucket).is_none() && due < self.clock.at_least(now) + self.settings.window
     }
 
     /// Makes sure that the wheel has an alarm for each slot with a timer, and that the alarm of the
@@ -421,7 +472,7 @@ impl Node {
             self.window.armed.clear();
             self.window.unarmed = self.window.slots();
         }
-        let due = self.clock.at_least(now).plus(self.settings.lead);
+        let due = self.clock.at_least(now) + self.settings.lead;
         self.window.armed = self.window.armed.split_off(&slot_of(due));
         if let Some((key, _)) = self.window.residents.first_key_value() {
             let slot = slot_of(key.0);
@@ -430,9 +481,9 @@ impl Node {
             }
         }
         for slot in std::mem::take(&mut self.window.unarmed) {
-            let end = Timestamp((slot + 1).saturating_mul(SLOT));
-            let at = self.clock.local(end, now).plus(-self.settings.lead).max(now);
-            if at < Mono::NEVER.plus(-self.settings.lead) {
+            let end = Timestamp((slot + 1).saturating_mul(SLOT.0));
+            let at = (self.clock.local(end, now) - self.settings.lead).max(now);
+            if at < Mono::NEVER - self.settings.lead {
                 self.window.armed.insert(slot, at);
                 self.out.push(Output::Alarm { at });
             }
@@ -440,6 +491,7 @@ impl Node {
     }
 }
 
+/// The alarm that a timer shares.
 fn slot_of(due: Timestamp) -> i64 {
-    due.0.div_euclid(SLOT)
+    due.0.div_euclid(SLOT.0)
 }

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
+use lars_base::rate::Rate;
+use lars_jobs::wall_clock::{Calendar, CronSchedule, MissedRuns};
 use lars_scheduler::MissedTickBehavior;
-use lars_scheduler::wall_clock::{Calendar, CronSchedule, MissedRuns};
 use serde::{Deserialize, Serialize};
 
 use super::{When, stable_hash};
-use crate::time::{Timestamp, micros};
+use crate::time::{Micros, Timestamp, micros};
 
 /// The rule of a repeat. Stored as JSON, so its names must not change.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,6 +41,16 @@ impl From<MissedTickBehavior> for MissedTick {
     }
 }
 
+impl From<MissedTick> for MissedTickBehavior {
+    fn from(missed: MissedTick) -> Self {
+        match missed {
+            MissedTick::Burst => Self::Burst,
+            MissedTick::Skip => Self::Skip,
+            MissedTick::Delay => Self::Delay,
+        }
+    }
+}
+
 /// [`MissedRuns`], by the names in the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -63,8 +74,8 @@ impl From<MissedRuns> for MissedRun {
 /// When a series goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// Planned for `when`, and due `offset` microseconds later.
-    Run { when: When, offset: i64 },
+    /// Planned for `when`, and due `offset` later.
+    Run { when: When, offset: Micros },
     /// Never: no date matches any more, or the rule cannot be read.
     Over,
 }
@@ -81,22 +92,21 @@ impl Series {
 
     /// The run after the one planned for `planned`, which ends at `now`.
     pub(crate) fn next(&self, planned: Timestamp, now: Timestamp, key: Option<&str>) -> Next {
-        let at = |when| Next::Run { when, offset: 0 };
+        let at = |when| Next::Run { when, offset: Micros::ZERO };
         match self {
-            Self::FixedDelay { delay } => at(When::After(*delay)),
-            Self::FixedRate { every, missed } => at(When::At(match missed {
-                MissedTick::Burst => planned.plus(*every),
-                MissedTick::Skip => next_multiple(planned, *every, now),
-                MissedTick::Delay if planned.plus(*every) <= now => now.plus(*every),
-                MissedTick::Delay => planned.plus(*every),
-            })),
+            Self::FixedDelay { delay } => at(When::After(Micros(*delay))),
+            Self::FixedRate { every, missed } => {
+                let elapsed = u64::try_from(now.0.saturating_sub(planned.0)).unwrap_or(0);
+                let next = Rate::of(every.unsigned_abs(), (*missed).into()).next(elapsed);
+                at(When::At(planned + Micros(i64::try_from(next).unwrap_or(i64::MAX))))
+            }
             Self::Cron { expression, zone, missed, spread } => {
                 let offset = spread_of(*spread, key);
-                let passed = now.plus(-offset);
+                let passed = now - offset;
                 let after = match missed {
                     MissedRun::Once => planned.max(passed),
                     MissedRun::Burst => planned,
-                    MissedRun::Skip(grace) => planned.max(passed.plus(-*grace - 1)),
+                    MissedRun::Skip(grace) => planned.max(passed - Micros(*grace) - Micros(1)),
                 };
                 match occurrence_after(expression, zone, after) {
                     Some(next) => Next::Run { when: When::At(next), offset },
@@ -111,26 +121,50 @@ impl Series {
     pub(crate) fn leaves_out(&self, planned: Timestamp, now: Timestamp, key: Option<&str>) -> bool {
         match self {
             Self::Cron { missed: MissedRun::Skip(grace), spread, .. } => {
-                now > planned.plus(spread_of(*spread, key)).plus(*grace)
+                now > planned + spread_of(*spread, key) + Micros(*grace)
             }
             _ => false,
         }
     }
 }
 
-/// The first `planned + n * every`, with `n` at least 1, that is later than `now`.
-fn next_multiple(planned: Timestamp, every: i64, now: Timestamp) -> Timestamp {
-    let missed = (now.0.saturating_sub(planned.0)).max(0) / every;
-    planned.plus(every.saturating_mul(missed.saturating_add(1)))
+/// Whether two rules, as they are stored, say the same.
+pub(super) fn is_same_rule(one: Option<&str>, other: Option<&str>) -> bool {
+    let parse = |text: Option<&str>| text.and_then(Series::parse);
+    one == other || parse(one).is_some_and(|rule| parse(other) == Some(rule))
+}
+
+/// A rule as it is stored, in words for people.
+pub(crate) fn words(text: &str) -> String {
+    let span = |micros: i64| Micros(micros).to_duration();
+    match Series::parse(text) {
+        Some(Series::FixedDelay { delay }) => format!("{:?} after each run", span(delay)),
+        Some(Series::FixedRate { every, missed }) => {
+            format!("every {:?}, missed: {missed:?}", span(every))
+        }
+        Some(Series::Cron { expression, zone, missed, spread }) => {
+            let spread = match spread {
+                0 => String::new(),
+                spread => format!(", spread over {:?}", span(spread)),
+            };
+            let missed = match missed {
+                MissedRun::Skip(grace) => format!("Skip({:?})", span(grace)),
+                other => format!("{other:?}"),
+            };
+            format!("{expression} {zone}, missed: {missed}{spread}")
+        }
+        // A newer release wrote it.
+        None => text.to_owned(),
+    }
 }
 
 /// Always later, never earlier, and the same for each run of a key.
-fn spread_of(spread: i64, key: Option<&str>) -> i64 {
+fn spread_of(spread: i64, key: Option<&str>) -> Micros {
     match (u64::try_from(spread), key) {
         (Ok(spread @ 1..), Some(key)) => {
-            i64::try_from(stable_hash(key) % spread).expect("less than an i64")
+            Micros(i64::try_from(stable_hash(key) % spread).expect("less than an i64"))
         }
-        _ => 0,
+        _ => Micros::ZERO,
     }
 }
 
@@ -147,7 +181,7 @@ pub(crate) fn cron(
     zone: &str,
     missed: MissedRuns,
     spread: Duration,
-) -> Result<Series, lars_scheduler::wall_clock::CronError> {
+) -> Result<Series, lars_jobs::wall_clock::CronError> {
     CronSchedule::parse(expression, zone)?;
     Ok(Series::Cron {
         expression: expression.into(),

@@ -1,8 +1,9 @@
 //! A timer on its way into the store, in it, and out of it.
 
+use super::series::is_same_rule;
 use super::{BucketNo, Fence, TimerId};
 use crate::sync::Arc;
-use crate::time::Timestamp;
+use crate::time::{Micros, Timestamp};
 
 /// What a schedule call does when its key is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
@@ -13,6 +14,15 @@ pub enum OnConflict {
     /// The new timer takes the place of the old one, which does not start any more. If it is
     /// running, its run is left to end, and its acknowledgement changes nothing.
     Replace,
+    /// The timer that exists becomes the one that is asked for, and what is owed stays: what a
+    /// program says of its jobs at each start.
+    ///
+    /// If both have the same rule and payload, nothing is changed. If not, it takes over the new
+    /// ones, and with another rule it is due when the new one would be. But a run that is overdue,
+    /// or is being retried, is not moved. The one after a run that is under way is planned by the
+    /// new rule; or, if another node has that run, by the old rule, and only the next one by the
+    /// new. A timer of another handler is replaced.
+    Update,
     /// The call is refused.
     Fail,
 }
@@ -21,14 +31,14 @@ pub enum OnConflict {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum When {
     At(Timestamp),
-    After(i64),
+    After(Micros),
 }
 
 impl When {
     pub(crate) fn by(self, clock: Timestamp) -> Timestamp {
         match self {
             Self::At(at) => at,
-            Self::After(micros) => clock.plus(micros),
+            Self::After(span) => clock + span,
         }
     }
 }
@@ -40,7 +50,7 @@ pub(crate) struct NewTimer {
     pub(crate) bucket: BucketNo,
     pub(crate) when: When,
     /// How much later than planned it is due; for repeats that are spread.
-    pub(crate) offset: i64,
+    pub(crate) offset: Micros,
     /// Timers of one home share a bucket, whatever their keys. It is not stored.
     pub(crate) home: Option<Arc<str>>,
     pub(crate) key: Option<Arc<str>>,
@@ -49,8 +59,54 @@ pub(crate) struct NewTimer {
     pub(crate) payload_version: u16,
     pub(crate) payload: Arc<str>,
     pub(crate) series: Option<Arc<str>>,
-    /// How long the key is remembered after the last run, in microseconds.
-    pub(crate) remember: i64,
+    /// How long the key is remembered after the last run.
+    pub(crate) remember: Micros,
+}
+
+/// What a timer with the key of a new one has, if that is to update it.
+#[derive(Debug)]
+pub(crate) struct There<'a> {
+    pub(crate) handler: &'a str,
+    pub(crate) payload_version: u16,
+    pub(crate) payload: &'a str,
+    pub(crate) series: Option<&'a str>,
+    pub(crate) remember: Micros,
+    pub(crate) started: bool,
+    pub(crate) attempt: u32,
+    pub(crate) deadline: Timestamp,
+}
+
+/// What an update changes.
+#[must_use]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Change {
+    Nothing,
+    /// What it carries, and its rule.
+    Content,
+    /// That, and when it is due.
+    ContentAndTime,
+    /// It is another timer.
+    All,
+}
+
+impl NewTimer {
+    /// See [`OnConflict::Update`].
+    pub(crate) fn change(&self, there: &There<'_>, now: Timestamp) -> Change {
+        let same_rule = is_same_rule(there.series, self.series.as_deref());
+        let same_content = there.payload_version == self.payload_version
+            && there.payload == &*self.payload
+            && there.remember == self.remember;
+        let owed = there.started || there.attempt > 0 || there.deadline <= now;
+        if there.handler != &*self.handler {
+            Change::All
+        } else if same_rule && same_content {
+            Change::Nothing
+        } else if same_rule || owed {
+            Change::Content
+        } else {
+            Change::ContentAndTime
+        }
+    }
 }
 
 /// A timer that a node keeps in memory until it is due.
@@ -81,6 +137,19 @@ pub(crate) struct Row {
     pub(crate) deaths: u32,
     /// The rule of a repeat, as it is stored: perhaps by a newer release.
     pub(crate) series: Option<String>,
+    /// The random identity of the store.
+    pub(crate) store: u128,
+    /// The timer, or the series that this run was parked from.
+    pub(crate) origin: TimerId,
+    /// How many runs of the series are over: stays while a run is tried again, or moved.
+    pub(crate) run: i64,
+}
+
+impl Row {
+    /// The same for each attempt of a run, and of no other run, in no other store.
+    pub(crate) fn idempotency_key(&self) -> String {
+        format!("{:032x}-{}-{}", self.store, self.origin, self.run)
+    }
 }
 
 /// A start that is asked for.
@@ -105,13 +174,16 @@ pub(crate) enum Then {
     /// It is over.
     Done,
     /// The next run of a series; over, if the series was cancelled meanwhile.
-    Next { when: When, offset: i64 },
-    /// The same run once more, after this many microseconds.
-    Retry { after: i64, error: String },
+    Next { when: When, offset: Micros },
+    /// The same run once more, after this long.
+    Retry { after: Micros, error: String },
     /// Not run: once more, as if it had not been started.
-    GiveBack { after: i64 },
+    GiveBack { after: Micros },
     /// Given up, and kept for people.
     Park { reason: String },
+    /// This run of a series is given up and kept, as a timer of its own; the series goes on with
+    /// its next run. If it was cancelled meanwhile, like [`Park`](Self::Park).
+    ParkRun { reason: String, when: When, offset: Micros },
 }
 
 /// What a finish did.
@@ -141,7 +213,8 @@ pub(crate) struct Listed {
     pub(crate) attempt: u32,
     pub(crate) deaths: u32,
     pub(crate) running: bool,
-    pub(crate) repeats: bool,
+    /// The rule of a repeat, as it is stored.
+    pub(crate) series: Option<String>,
     pub(crate) last_error: Option<String>,
     /// Of a parked one: why, and since when.
     pub(crate) parked: Option<(String, Timestamp)>,

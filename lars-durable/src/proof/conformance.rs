@@ -9,13 +9,12 @@ use crate::model::{
     BucketNo, Fence, Finish, Finished, Listed, NewTimer, NodeId, OnConflict, Row, Start, Then,
     TimerId, When,
 };
-#[cfg(feature = "actors")]
 use crate::store::How;
 use crate::store::{
     Keep, MemoryStore, Placed, Reply, Request, SqliteStore, Store, Synchronous, Write, Written,
 };
 use crate::sync::{Arc, AtomicI64, Ordering};
-use crate::time::Timestamp;
+use crate::time::{Micros, Timestamp};
 
 const SECOND: i64 = 1_000_000;
 const START: i64 = 1_700_000_000 * SECOND;
@@ -131,8 +130,8 @@ impl Bench {
         NewTimer {
             id: self.next_id - 1,
             bucket: 0,
-            when: When::After(after),
-            offset: 0,
+            when: When::After(Micros(after)),
+            offset: Micros::ZERO,
             home: None,
             key: None,
             conflict: OnConflict::Keep,
@@ -140,7 +139,7 @@ impl Bench {
             payload_version: 3,
             payload: r#"{"a":"ä\u0000"}"#.into(),
             series: None,
-            remember: 0,
+            remember: Micros::ZERO,
         }
     }
 
@@ -175,7 +174,7 @@ impl Bench {
 
     fn start_with(&mut self, id: TimerId, fence: Fence) -> Option<Row> {
         let starts = vec![Start { id, bucket: 0, fence }];
-        match self.one(Request::Start { node: NODE, lead: 0, starts }) {
+        match self.one(Request::Start { node: NODE, lead: Micros::ZERO, starts }) {
             Reply::Started { mut rows, .. } => rows.pop(),
             other => panic!("{other:?}"),
         }

@@ -136,6 +136,84 @@ struct Timer {
     left: bool,
 }
 
+/// How a run began.
+#[derive(Clone, Copy)]
+struct Beginning {
+    fence: i64,
+    planned: i64,
+    clock: i64,
+    frozen: bool,
+}
+
+impl Timer {
+    fn new(key: Option<u64>, not_before: i64, kind: Kind, replaces: bool) -> Self {
+        Self {
+            key,
+            kind,
+            replaces,
+            not_before,
+            perhaps: Vec::new(),
+            accepted: false,
+            refused: false,
+            ended_by_call: false,
+            prevented: false,
+            fences: BTreeSet::new(),
+            last: None,
+            done: false,
+            parked: false,
+            left: false,
+        }
+    }
+
+    fn is_not_early(&self, clock: i64, unsteady: bool) -> Result<(), String> {
+        let bound = self.perhaps.iter().copied().fold(self.not_before, i64::min);
+        // Later runs, and later attempts, count from a clock that may have been set back meanwhile.
+        let first = self.last.is_none_or(|(_, _, ended)| ended.is_none());
+        let counts = first && (self.last.is_none() || self.kind == Kind::Once);
+        match clock < bound && !unsteady && counts {
+            true => Err(format!("it is early by {} us", bound - clock)),
+            false => Ok(()),
+        }
+    }
+
+    /// Whether this run is the last one once more, without a retry. An error if that must not be,
+    /// or if it is the next one and does not follow from the last.
+    fn repeats(&self, run: Beginning, faults: bool) -> Result<bool, String> {
+        let Some((last, last_planned, ended)) = self.last else { return Ok(false) };
+        let Beginning { fence, planned, clock, .. } = run;
+        let same_epoch = last >> 32 == fence >> 32;
+        match (self.kind, ended) {
+            (_, Some((End::Retry, at))) if clock < at && !faults => {
+                return Err("a retry begins before the end of the run".into());
+            }
+            (_, Some((End::Retry, _))) => {}
+            (Kind::Delay(delay), Some((End::Done, at))) if planned != last_planned => {
+                if clock < at.saturating_add(delay) && !faults && self.perhaps.is_empty() {
+                    return Err("the delay does not count from the end of the run".into());
+                }
+            }
+            (Kind::Rate(every), _) if planned != last_planned => {
+                if (planned - last_planned) % every != 0 && self.perhaps.is_empty() {
+                    return Err("the rate drifts".into());
+                }
+                if planned < last_planned && self.perhaps.is_empty() {
+                    return Err("the rate goes back".into());
+                }
+            }
+            (Kind::Delay(_), None) if planned != last_planned && self.perhaps.is_empty() => {
+                return Err("the next run begins before the end of the last".into());
+            }
+            (Kind::AtMostOnce, _) => return Err("at most once, but twice".into()),
+            (_, Some((End::Park, _))) if same_epoch => {
+                return Err("what was parked runs again".into());
+            }
+            _ if same_epoch => return Err(format!("runs twice under one owner, after {last}")),
+            _ => return Ok(true),
+        }
+        Ok(false)
+    }
+}
+
 /// Checks a history; the first thing that is wrong with it is the error.
 pub(super) fn check(events: &[Event]) -> Result<Summary, String> {
     let mut checker = Checker::default();
@@ -162,41 +240,7 @@ impl Checker {
     fn see(&mut self, event: Event) -> Result<(), String> {
         match event {
             Event::Asked { tag, key, not_before, kind, replaces } => {
-                let not_before = if self.unsteady { i64::MIN } else { not_before };
-                let mut timer = Timer {
-                    key,
-                    kind,
-                    replaces,
-                    not_before,
-                    perhaps: Vec::new(),
-                    accepted: false,
-                    refused: false,
-                    ended_by_call: false,
-                    prevented: false,
-                    fences: BTreeSet::new(),
-                    last: None,
-                    done: false,
-                    parked: false,
-                    left: false,
-                };
-                if let Some(key) = key {
-                    // A call that is under way, or whose outcome is not known, may still come.
-                    let open_cancels = self.open_cancels.get(&key).is_some_and(|open| *open > 0);
-                    let open_calls = self
-                        .of_key(key)
-                        .any(|other| other.replaces && !other.accepted && !other.refused);
-                    timer.ended_by_call = open_cancels || open_calls;
-                    if let Some((_, bounds)) = self.open_resets.get(&key) {
-                        timer.perhaps.clone_from(bounds);
-                    }
-                    if replaces {
-                        // From now on each of the others may go.
-                        for other in self.of_key(key) {
-                            other.ended_by_call = true;
-                        }
-                    }
-                }
-                self.timers.insert(tag, timer);
+                self.asked(tag, key, not_before, (kind, replaces));
             }
             Event::Accepted { tag } => {
                 self.summary.accepted += 1;
@@ -217,15 +261,7 @@ impl Checker {
                 }
             }
             Event::CancelAnswered { key, answer } => self.cancelled(key, answer)?,
-            Event::ResetAsked { key, not_before } => {
-                let not_before = if self.unsteady { i64::MIN } else { not_before };
-                let (open, bounds) = self.open_resets.entry(key).or_default();
-                *open += 1;
-                bounds.push(not_before);
-                for timer in self.of_key(key) {
-                    timer.perhaps.push(not_before);
-                }
-            }
+            Event::ResetAsked { key, not_before } => self.reset(key, not_before),
             Event::ResetAnswered { key, moved } => {
                 if let Some((open, bounds)) = self.open_resets.get_mut(&key)
                     && moved.is_some()
@@ -237,7 +273,7 @@ impl Checker {
                 }
             }
             Event::Began { tag, fence, planned, clock, frozen } => {
-                self.began(tag, fence, planned, clock, frozen)?
+                self.began(tag, Beginning { fence, planned, clock, frozen })?;
             }
             Event::Ended { tag, fence, end, clock } => {
                 let timer = self.timer(tag)?;
@@ -251,19 +287,7 @@ impl Checker {
             }
             Event::Fault => self.faults = true,
             Event::Standstills => self.standstills = true,
-            Event::Unsteady(unsteady) => {
-                self.unsteady = unsteady;
-                // What has no answer may count from the other time.
-                for timer in self.timers.values_mut().filter(|timer| !timer.accepted) {
-                    timer.not_before = i64::MIN;
-                }
-                let open = self.open_resets.iter_mut().filter(|(_, (open, _))| *open > 0);
-                for (key, (_, bounds)) in open {
-                    bounds.push(i64::MIN);
-                    let of_key = self.timers.values_mut().filter(|it| it.key == Some(*key));
-                    of_key.for_each(|timer| timer.perhaps.push(i64::MIN));
-                }
-            }
+            Event::Unsteady(unsteady) => self.unsteady(unsteady),
             Event::Left { tag, parked } => {
                 let timer = self.timer(tag)?;
                 (timer.left, timer.parked) = (true, parked);
@@ -271,6 +295,58 @@ impl Checker {
             }
         }
         Ok(())
+    }
+
+    fn asked(
+        &mut self,
+        tag: Tag,
+        key: Option<u64>,
+        not_before: i64,
+        (kind, replaces): (Kind, bool),
+    ) {
+        let not_before = if self.unsteady { i64::MIN } else { not_before };
+        let mut timer = Timer::new(key, not_before, kind, replaces);
+        if let Some(key) = key {
+            // A call that is under way, or whose outcome is not known, may still come.
+            let open_cancels = self.open_cancels.get(&key).is_some_and(|open| *open > 0);
+            let open_calls =
+                self.of_key(key).any(|other| other.replaces && !other.accepted && !other.refused);
+            timer.ended_by_call = open_cancels || open_calls;
+            if let Some((_, bounds)) = self.open_resets.get(&key) {
+                timer.perhaps.clone_from(bounds);
+            }
+            if replaces {
+                // From now on each of the others may go.
+                for other in self.of_key(key) {
+                    other.ended_by_call = true;
+                }
+            }
+        }
+        self.timers.insert(tag, timer);
+    }
+
+    fn reset(&mut self, key: u64, not_before: i64) {
+        let not_before = if self.unsteady { i64::MIN } else { not_before };
+        let (open, bounds) = self.open_resets.entry(key).or_default();
+        *open += 1;
+        bounds.push(not_before);
+        for timer in self.of_key(key) {
+            timer.perhaps.push(not_before);
+        }
+    }
+
+    fn unsteady(&mut self, unsteady: bool) {
+        self.unsteady = unsteady;
+        // What has no answer may count from the other time.
+        for timer in self.timers.values_mut().filter(|timer| !timer.accepted) {
+            timer.not_before = i64::MIN;
+        }
+        let open = self.open_resets.iter_mut().filter(|(_, (open, _))| *open > 0);
+        for (key, (_, bounds)) in open {
+            bounds.push(i64::MIN);
+            let of_key = self.timers.values_mut().filter(|it| it.key == Some(*key));
+            of_key.for_each(|timer| timer.perhaps.push(i64::MIN));
+        }
     }
 
     fn timer(&mut self, tag: Tag) -> Result<&mut Timer, String> {
@@ -303,27 +379,15 @@ impl Checker {
         Ok(())
     }
 
-    fn began(
-        &mut self,
-        tag: Tag,
-        fence: i64,
-        planned: i64,
-        clock: i64,
-        frozen: bool,
-    ) -> Result<(), String> {
+    fn began(&mut self, tag: Tag, run: Beginning) -> Result<(), String> {
+        let Beginning { fence, planned, clock, frozen } = run;
         let (faults, unsteady, frozen_unseen) = (self.faults, self.unsteady, self.standstills);
         self.summary.runs += 1;
         let timer = self.timer(tag)?;
         if timer.refused {
             return Err("a timer that was refused runs".into());
         }
-        let bound = timer.perhaps.iter().copied().fold(timer.not_before, i64::min);
-        // Later runs, and later attempts, count from a clock that may have been set back meanwhile.
-        let first = timer.last.is_none_or(|(_, _, ended)| ended.is_none());
-        if clock < bound && !unsteady && first && (timer.last.is_none() || timer.kind == Kind::Once)
-        {
-            return Err(format!("it is early by {} us", bound - clock));
-        }
+        timer.is_not_early(clock, unsteady)?;
         let newest = timer.fences.last().copied();
         if !timer.fences.insert(fence) {
             return Err("a second run with the same fence".into());
@@ -343,40 +407,7 @@ impl Checker {
         if timer.prevented {
             return Err("it was prevented, and begins all the same".into());
         }
-        let mut repeated = false;
-        if let Some((last, last_planned, ended)) = timer.last {
-            let same_epoch = last >> 32 == fence >> 32;
-            match (timer.kind, ended) {
-                (_, Some((End::Retry, at))) if clock < at && !faults => {
-                    return Err("a retry begins before the end of the run".into());
-                }
-                (_, Some((End::Retry, _))) => {}
-                (Kind::Delay(delay), Some((End::Done, at))) if planned != last_planned => {
-                    if clock < at.saturating_add(delay) && !faults && timer.perhaps.is_empty() {
-                        return Err("the delay does not count from the end of the run".into());
-                    }
-                }
-                (Kind::Rate(every), _) if planned != last_planned => {
-                    if (planned - last_planned) % every != 0 && timer.perhaps.is_empty() {
-                        return Err("the rate drifts".into());
-                    }
-                    if planned < last_planned && timer.perhaps.is_empty() {
-                        return Err("the rate goes back".into());
-                    }
-                }
-                (Kind::Delay(_), None) if planned != last_planned && timer.perhaps.is_empty() => {
-                    return Err("the next run begins before the end of the last".into());
-                }
-                (Kind::AtMostOnce, _) => return Err("at most once, but twice".into()),
-                (_, Some((End::Park, _))) if same_epoch => {
-                    return Err("what was parked runs again".into());
-                }
-                _ if same_epoch => {
-                    return Err(format!("runs twice under one owner, after {last}"));
-                }
-                _ => repeated = true,
-            }
-        }
+        let repeated = timer.repeats(run, faults)?;
         timer.last = Some((fence, planned, None));
         if repeated && !faults {
             return Err("runs twice, although nothing went wrong".into());

@@ -4,14 +4,14 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use lars_scheduler::backoff::BackoffPolicy;
-use lars_scheduler::wall_clock::MissedRuns;
+use lars_base::backoff::BackoffPolicy;
+use lars_jobs::wall_clock::MissedRuns;
 
 use crate::engine::{HandlerSettings, Lane, Launch, Node, NodeSettings, Output, RunEnd};
 use crate::model::{MissedTick, NewTimer, OnConflict, Series, When, cron_series};
 use crate::store::{MemoryStore, Reply, Request, Store, Write, Written};
 use crate::sync::{Arc, AtomicI64, Ordering};
-use crate::time::{Mono, Timestamp};
+use crate::time::{Micros, Mono, Timestamp};
 
 const SECOND: i64 = 1_000_000;
 /// A Friday, 2023-11-17 at midnight.
@@ -34,10 +34,8 @@ struct Bench {
     /// The keeper gets no answers any more.
     deaf: bool,
     /// Buckets that actors had to leave, whether at once, and when.
-    #[cfg(feature = "actors")]
     vacated: Vec<(crate::model::BucketNo, bool, i64)>,
     /// Buckets that actors may live in again, and in which epoch.
-    #[cfg(feature = "actors")]
     admitted: Vec<(crate::model::BucketNo, u32)>,
     valid_until: i64,
     next_call: u64,
@@ -51,26 +49,9 @@ impl Bench {
     fn with(change: impl FnOnce(&mut NodeSettings)) -> Self {
         let millisecond = Duration::from_millis(1);
         let backoff = BackoffPolicy::builder().initial(millisecond).build().unwrap();
-        let handler = HandlerSettings {
-            name: "handler".into(),
-            concurrency: 1_000,
-            max_attempts: 25,
-            backoff,
-            at_most_once: false,
-        };
-        let mut settings = NodeSettings {
-            handlers: vec![handler],
-            window: 30 * SECOND,
-            lease: 10 * SECOND,
-            lead: 5_000,
-            max_resident: 200_000,
-            max_in_flight: 1_000,
-            ramp: 1_000,
-            batch: 1_000,
-            call_timeout: 5 * SECOND,
-            sweep: 2 * SECOND,
-            max_deaths: 3,
-        };
+        let handler = HandlerSettings { backoff, ..HandlerSettings::new("handler", 1_000) };
+        let mut settings =
+            NodeSettings { max_in_flight: 1_000, ramp: 1_000, ..NodeSettings::new(vec![handler]) };
         change(&mut settings);
         let clock = Arc::new(AtomicI64::new(START));
         let here = Arc::clone(&clock);
@@ -87,9 +68,7 @@ impl Bench {
             most_resident: 0,
             closed: false,
             deaf: false,
-            #[cfg(feature = "actors")]
             vacated: Vec::new(),
-            #[cfg(feature = "actors")]
             admitted: Vec::new(),
             valid_until: i64::MIN,
             next_call: 0,
@@ -130,13 +109,12 @@ impl Bench {
                     Output::Alarm { at } => drop(self.alarms.insert(at.0)),
                     Output::Launch(launch) => self.launched.push(launch),
                     Output::Answer { result, .. } => drop(result.unwrap()),
-                    #[cfg(feature = "actors")]
                     Output::Vacate { bucket, lost, .. } => {
                         let now = self.now;
                         self.vacated.push((bucket, lost, now));
                     }
-                    #[cfg(feature = "actors")]
                     Output::Admit { bucket, epoch } => self.admitted.push((bucket, epoch)),
+                    Output::Parked(_) => {}
                     Output::Closed { .. } => self.closed = true,
                     Output::ValidUntil(until) => self.valid_until = until.0,
                     Output::BegunAnew => self.valid_until = i64::MIN,
@@ -201,7 +179,7 @@ impl Bench {
             id: 0,
             bucket: 0,
             when: When::At(Timestamp(START + due)),
-            offset: 0,
+            offset: Micros::ZERO,
             home: None,
             key: Some(format!("key {payload} {due}").into()),
             conflict: OnConflict::Fail,
@@ -209,7 +187,7 @@ impl Bench {
             payload_version: 1,
             payload: payload.into(),
             series: series.map(|series| series.to_text().into()),
-            remember: 0,
+            remember: Micros::ZERO,
         }
     }
 
@@ -278,7 +256,6 @@ fn nothing_starts_from_a_fifth_before_the_end_of_a_lease_that_is_not_renewed() {
     assert_eq!(bench.texts(), ["1", "7"]);
 }
 
-#[cfg(feature = "actors")]
 #[test]
 fn actors_are_told_to_go_at_once_when_the_lease_ends_by_itself() {
     let mut bench = Bench::new();
@@ -297,7 +274,6 @@ fn actors_are_told_to_go_at_once_when_the_lease_ends_by_itself() {
     assert_eq!(bench.vacated.len(), 2, "one that came late is told too");
 }
 
-#[cfg(feature = "actors")]
 #[test]
 fn a_node_that_closes_leaves_when_its_actors_have_gone() {
     let mut bench = Bench::new();
@@ -364,8 +340,72 @@ fn what_a_dead_process_had_started_runs_one_at_a_time_and_is_parked_after_three_
 }
 
 #[test]
+fn a_series_goes_on_after_a_run_in_which_the_process_died_three_times() {
+    let minute = 60 * SECOND;
+    let mut bench = Bench::new();
+    let rule = Series::FixedRate { every: 60 * minute, missed: MissedTick::Skip };
+    bench.schedule(SECOND, "job", Some(rule));
+    for _ in 0..3 {
+        while bench.launched.is_empty() {
+            bench.move_to(bench.now + SECOND / 2);
+            bench.turn();
+        }
+        // It dies of this run.
+        bench.live();
+    }
+    bench.run_until(90 * minute, done);
+    let planned: Vec<i64> = bench.seen.iter().map(|(_, planned, ..)| *planned).collect();
+    assert_eq!(planned, [SECOND + 60 * minute], "the next hour");
+    let parked = bench.parked();
+    assert_eq!(parked.len(), 1);
+    assert!(parked[0].1.contains("died 3 times"), "{}", parked[0].1);
+}
+
+/// What is logged, as text.
+#[derive(Clone, Default)]
+struct Lines(Arc<std::sync::Mutex<Vec<u8>>>);
+
+impl std::io::Write for Lines {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn failures_are_said_with_handler_key_and_error_and_at_most_ten_a_second() {
+    let lines = Lines::default();
+    let here = lines.clone();
+    let subscriber = tracing_subscriber::fmt().with_writer(move || here.clone()).with_ansi(false);
+    tracing::subscriber::with_default(subscriber.finish(), || {
+        let mut bench = Bench::with(|settings| settings.handlers[0].max_attempts = 2);
+        for number in 0..50 {
+            bench.schedule(SECOND, &format!("secret {number}"), None);
+        }
+        bench.run_until(2 * SECOND, |_| RunEnd::Retry { error: "the mill is down".into() });
+        bench.schedule(5 * SECOND, "later", None);
+        bench.run_until(6 * SECOND, |_| RunEnd::Retry { error: "the mill is down".into() });
+        assert_eq!(bench.parked().len(), 51);
+    });
+    let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    let of = |what: &str| text.lines().filter(|it| it.contains(what)).collect::<Vec<_>>();
+    let (retried, parked) = (of("a run has failed: retried"), of("given up: parked"));
+    assert_eq!((retried.len(), parked.len()), (11, 11), "{:.2000}", text);
+    assert!(retried[0].contains("handler=\"handler\"") && retried[0].contains("attempt=1"));
+    assert!(retried[0].contains("key=\"key secret") && retried[0].contains("the mill is down"));
+    assert!(retried[10].contains("unsaid=40") && parked[10].contains("unsaid=40"), "{retried:?}");
+}
+
+#[test]
 fn a_timer_without_a_handler_is_put_off_and_parked_after_fourteen_days() {
-    let mut bench = Bench::with(|settings| settings.sweep = 3_600 * SECOND);
+    // Fifteen days of heartbeats would take seconds.
+    let mut bench = Bench::with(|settings| {
+        settings.sweep = Micros::SECOND * 3_600;
+        settings.lease = Micros::SECOND * 3_600;
+    });
     let unknown = NewTimer { handler: "unknown".into(), ..bench.timer(SECOND, "x", None) };
     bench.call(Write::Schedule(Arc::new(vec![unknown])));
     bench.schedule(2 * SECOND, "known", None);
@@ -397,7 +437,7 @@ fn missed_runs_of_a_rate_are_made_up_for_left_out_or_put_off_by_name() {
     let burst = [(10, 10), (20, 35), (30, 35), (40, 40), (50, 50)];
     assert_eq!(slow_first_run(MissedTick::Burst), burst);
     assert_eq!(slow_first_run(MissedTick::Skip), [(10, 10), (40, 40), (50, 50)]);
-    assert_eq!(slow_first_run(MissedTick::Delay), [(10, 10), (45, 45), (55, 55)]);
+    assert_eq!(slow_first_run(MissedTick::Delay), [(10, 10), (35, 35), (45, 45), (55, 55)]);
 }
 
 /// An hourly job whose process is down from 9:30 to 12:10; when its runs begin, in minutes after
@@ -439,11 +479,11 @@ fn a_spread_is_later_and_the_same_for_each_run_of_a_key() {
         let next = series.next(Timestamp(START), Timestamp(START), Some(&key));
         let crate::model::Next::Run { when: When::At(when), offset } = next else { panic!() };
         assert_eq!(when.0, START + 60 * minute);
-        assert!((0..20 * minute).contains(&offset));
-        let later = series.next(when, when.plus(offset), Some(&key));
-        let run = crate::model::Next::Run { when: When::At(when.plus(60 * minute)), offset };
+        assert!((0..20 * minute).contains(&offset.0));
+        let later = series.next(when, when + offset, Some(&key));
+        let run = crate::model::Next::Run { when: When::At(when + Micros(60 * minute)), offset };
         assert_eq!(later, run);
-        offsets.insert(offset);
+        offsets.insert(offset.0);
     }
     assert!(offsets.len() > 15, "they are spread: {offsets:?}");
 }

@@ -14,6 +14,7 @@ mod looks;
 mod node;
 mod opening;
 mod proxy;
+#[cfg(feature = "__tls")]
 mod secrets;
 mod server;
 

@@ -14,6 +14,7 @@ use super::tempdir::Directory;
 use crate::model::{NewTimer, NodeId, OnConflict, TimerId, When};
 use crate::store::{Keep, Reply, Request, SqliteStore, Store, StoreError, Synchronous, Write};
 use crate::sync::Arc;
+use crate::time::Micros;
 use crate::time::{Timestamp, system_clock};
 
 const NODE: NodeId = 1;
@@ -35,8 +36,8 @@ fn timer(id: TimerId, size: usize) -> Request {
     Request::Write(Write::Schedule(Arc::new(vec![NewTimer {
         id,
         bucket: 0,
-        when: When::After(3_600_000_000),
-        offset: 0,
+        when: When::After(Micros::SECOND * 3_600),
+        offset: Micros::ZERO,
         home: None,
         key: Some(format!("key {id}").into()),
         conflict: OnConflict::Fail,
@@ -44,7 +45,7 @@ fn timer(id: TimerId, size: usize) -> Request {
         payload_version: 1,
         payload: "x".repeat(size).into(),
         series: None,
-        remember: 0,
+        remember: crate::time::Micros::ZERO,
     }])))
 }
 

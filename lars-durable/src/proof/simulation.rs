@@ -23,27 +23,31 @@ use std::thread;
 use self::plan::Plan;
 use self::world::World;
 use super::history::{self, Summary};
+use super::{assert_same, in_short};
 
 /// Histories of `cargo test`.
-const HISTORIES: u64 = 3_000;
+const HISTORIES: u64 = 1_000;
 
 fn setting(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|value| value.parse().expect("a number"))
 }
 
 /// Runs one history and checks it.
-fn history_of(seed: u64) -> Result<Summary, String> {
-    let events = World::new(Plan::of(seed)).run()?;
-    history::check(&events).map_err(|wrong| {
-        let lines: Vec<String> = events.iter().map(|event| format!("{event:?}")).collect();
-        format!("{wrong}\n{}", lines.join("\n"))
-    })
+fn history_of(seed: u64, plan: Plan) -> Result<Summary, String> {
+    let checked = World::new(plan).run().and_then(|events| {
+        history::check(&events).map_err(|wrong| {
+            let lines: Vec<String> = events.iter().map(|event| format!("{event:?}")).collect();
+            format!("{wrong}\n{}", lines.join("\n"))
+        })
+    });
+    checked.map_err(|wrong| in_short(&format!("simulation-{seed}"), &wrong))
 }
 
 #[test]
 fn nothing_accepted_is_lost_early_or_twice_under_one_owner_whatever_fails() {
     if let Some(seed) = setting("LARS_SIM_SEED") {
-        let summary = history_of(seed).unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
+        let summary =
+            history_of(seed, Plan::of(seed)).unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
         println!("seed {seed}: {summary:?}");
         return;
     }
@@ -56,7 +60,7 @@ fn nothing_accepted_is_lost_early_or_twice_under_one_owner_whatever_fails() {
         if seed >= last {
             return;
         }
-        match history_of(seed) {
+        match history_of(seed, Plan::of(seed)) {
             Ok(summary) => {
                 let Summary { accepted, runs, repeated, prevented, .. } = summary;
                 for (total, more) in totals.iter().zip([accepted, runs, repeated, prevented]) {
@@ -91,20 +95,17 @@ fn nothing_accepted_is_lost_early_or_twice_under_one_owner_whatever_fails() {
 fn leases_hold_between_nodes_whose_clocks_run_a_twenty_fifth_apart() {
     let mut repeated = 0;
     for seed in 0..setting("LARS_SIM_CLOCKS").unwrap_or(150) {
-        let events = World::new(Plan::of_clocks_apart(seed)).run();
-        let checked = events.and_then(|events| history::check(&events));
+        let checked = history_of(seed, Plan::of_clocks_apart(seed));
         repeated += checked.unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}")).repeated;
     }
     assert!(repeated > 0, "no bucket changed its owner while it was busy");
 }
 
-#[cfg(feature = "actors")]
 #[test]
 fn a_node_that_closes_leaves_when_its_actors_have_gone_and_waits_for_nothing_else() {
     let mut runs = 0;
     for seed in 0..setting("LARS_SIM_CLOSES").unwrap_or(200) {
-        let events = World::new(Plan::of_closes(seed)).run();
-        let checked = events.and_then(|events| history::check(&events));
+        let checked = history_of(seed, Plan::of_closes(seed));
         runs += checked.unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}")).runs;
     }
     assert!(runs > 1_000, "{runs} runs are too few");
@@ -114,6 +115,6 @@ fn a_node_that_closes_leaves_when_its_actors_have_gone_and_waits_for_nothing_els
 fn a_history_is_the_same_again_from_the_same_seed() {
     for seed in 0..50 {
         let run = || World::new(Plan::of(seed)).run().unwrap();
-        assert_eq!(run(), run(), "seed {seed}");
+        assert_same(&run(), &run(), &format!("seed {seed}"));
     }
 }

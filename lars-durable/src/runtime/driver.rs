@@ -3,6 +3,16 @@
 //! With such a store, inputs gather in the inbox while a transaction is flushed, and the next turn
 //! makes one batch of them. That does not delay runs: they are armed in the wheel, and begin on
 //! the executor.
+//!
+//! ```text
+//!   inbox ─▶ take_in ─▶ node ─ turn ─▶ outputs ─┬▶ the store, at once or by a lane's thread
+//!                        ▲                      ├▶ the wheel: alarms, and runs
+//!                        └──── replied ─────────┴▶ callers, and the gate
+//! ```
+//!
+//! Only this thread touches the node. Whatever runs elsewhere reaches it through the inbox:
+//! callers, lanes, alarms, the ends of runs. What a waker or a handler does here is contained,
+//! because a panic would end the node for everybody.
 
 use std::collections::HashMap;
 use std::io;
@@ -12,43 +22,65 @@ use lars_scheduler::Task;
 
 use super::ending::Ending;
 use super::inbox::{Input, Then};
-#[cfg(feature = "postgres")]
 use super::lanes::Lanes;
 use super::{Handlers, Report, Run, Shared, contain};
-use crate::engine::{CallId, Lane, Launch, Node, Output, RunEnd};
+use crate::engine::{CallId, Lane, Launch, Node, Output, Parked, RunEnd};
 use crate::error::Error;
 use crate::model::LOOK;
 use crate::store::{Backend, Committed, Keep, Request, Store, StoreError};
 use crate::sync::Arc;
-use crate::time::{Mono, MonoClock, micros};
+use crate::time::{Micros, Mono, MonoClock};
 
 /// How long the thread sleeps at most.
 const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 
 /// How long a node that is closed tries to tell the store, after its runs have ended or were given
 /// up.
-const FAREWELL: Duration = Duration::from_secs(5);
+const FAREWELL: Micros = Micros::SECOND.times(5);
 
 /// Who carries batches out.
 enum Sessions {
     /// This thread.
     One(Box<dyn Store>),
     /// A thread for each lane.
-    #[cfg(feature = "postgres")]
     Lanes(Lanes),
 }
 
+/// How long a node takes to close, at most.
+#[derive(Debug, Clone, Copy)]
+struct Deadlines {
+    /// Then what runs is given up.
+    give_up: Mono,
+    /// Then the node ends, although it has not told the store.
+    end: Mono,
+}
+
+/// What a turn without a thread leaves to do.
+#[cfg(feature = "test-kit")]
+#[must_use]
+pub(super) enum Step {
+    /// Something after this long, if nothing comes in before.
+    Waits(Duration),
+    /// Nothing: the node has ended.
+    Ended,
+}
+
+/// See the module's documentation.
 pub(super) struct Driver {
     node: Node,
     store: Sessions,
     handlers: Handlers,
     shared: Arc<Shared>,
     clock: MonoClock,
+    /// Who waits for the answer of which call.
     answers: HashMap<CallId, Then>,
     next_call: CallId,
+    /// For a store with one session: they go together.
     batches: Vec<(Lane, Vec<Request>)>,
-    /// When what runs is given up, and when the node ends without having told the store.
-    closing: Option<(Mono, Mono)>,
+    closing: Option<Deadlines>,
+    /// How many transactions of each lane have failed since one was committed.
+    failing: [u32; 3],
+    /// The node has left, and had given up so many runs.
     closed: Option<usize>,
 }
 
@@ -62,7 +94,6 @@ impl Driver {
     ) -> io::Result<Self> {
         let store = match backend {
             Backend::One { store, .. } => Sessions::One(store),
-            #[cfg(feature = "postgres")]
             Backend::Lanes { keeper, writer, runner, looker, bell, .. } => {
                 Sessions::Lanes(Lanes::start([keeper, writer, runner], looker, bell, &shared)?)
             }
@@ -77,6 +108,7 @@ impl Driver {
             next_call: 0,
             batches: Vec::new(),
             closing: None,
+            failing: [0; 3],
             closed: None,
         })
     }
@@ -100,12 +132,11 @@ impl Driver {
         self.end()
     }
 
-    /// Does all that is to be done now, on a store with one session. Says after how long there is
-    /// something to do, if nothing comes in before; `None` when the node has ended.
+    /// Does all that is to be done now, on a store with one session.
     #[cfg(feature = "test-kit")]
-    pub(super) fn step(&mut self) -> Option<Duration> {
+    pub(super) fn step(&mut self) -> Step {
         loop {
-            let inputs = self.shared.inbox.take(None);
+            let inputs = self.shared.inbox.take(Duration::ZERO);
             let nothing = inputs.is_empty();
             for input in inputs {
                 self.take_in(input);
@@ -113,30 +144,30 @@ impl Driver {
             self.turn();
             if self.closed.is_some() || self.is_overdue() {
                 self.finish();
-                return None;
+                return Step::Ended;
             }
             if !self.batches.is_empty() {
                 self.transact();
                 self.turn();
             } else if nothing {
-                return self.patience();
+                return Step::Waits(self.patience());
             }
         }
     }
 
     /// How long to wait for an input.
-    fn patience(&self) -> Option<Duration> {
+    fn patience(&self) -> Duration {
         if !self.batches.is_empty() {
-            return None;
+            return Duration::ZERO;
         }
         let mut next = self.node.next_turn();
-        if let Some((give_up, end)) = self.closing {
+        if let Some(Deadlines { give_up, end }) = self.closing {
             next = next.min(if give_up > self.clock.now() { give_up } else { end });
         }
-        let left = next.0.saturating_sub(self.clock.now().0);
-        Some(Duration::from_micros(u64::try_from(left).unwrap_or(0)).min(LONGEST_SLEEP))
+        (next - self.clock.now()).to_duration().min(LONGEST_SLEEP)
     }
 
+    /// Passes an input on. What comes of it is done in the next turn.
     fn take_in(&mut self, input: Input) {
         let now = self.clock.now();
         match input {
@@ -152,51 +183,43 @@ impl Driver {
                         tracing::error!(target: "lars_durable", %panic, "a waker panicked");
                     }
                 }
-                #[cfg(feature = "postgres")]
                 Sessions::Lanes(lanes) => lanes.look(then),
             },
             Input::Ended { id, fence, end } => self.node.ended(now, id, fence, end),
-            #[cfg(any(feature = "postgres", feature = "actors"))]
             Input::Acknowledged { id, fence } => self.node.acknowledged(id, fence),
-            #[cfg(feature = "actors")]
+            Input::Handled { id, fence } => self.node.handled(id, fence),
             Input::MovedIn { bucket, epoch } => self.node.moved_in(bucket, epoch),
-            #[cfg(feature = "actors")]
             Input::MovedOut { bucket } => self.node.moved_out(bucket),
             Input::Alarm => {}
-            #[cfg(feature = "postgres")]
             Input::Replied { lane, result } => {
-                if let Err(error) = &result {
-                    tracing::warn!(target: "lars_durable", %error, "a transaction failed");
-                }
+                self.heard(lane, result.as_ref().map(|_| ()));
                 self.node.replied(lane, now, result);
             }
-            #[cfg(feature = "postgres")]
             Input::Near(timers) => self.node.notified(timers),
-            #[cfg(feature = "postgres")]
             Input::Free => self.node.renew_soon(now),
-            #[cfg(feature = "postgres")]
             Input::Deaf => self.node.sweep_soon(now),
             Input::Close { limit } => {
                 self.node.close();
-                let give_up = now.plus(micros(limit));
-                let first = self.closing.map_or(give_up, |(earlier, _)| earlier.min(give_up));
-                self.closing = Some((first, first.plus(micros(FAREWELL))));
+                let give_up = now + limit.into();
+                let earlier = self.closing.map_or(give_up, |earlier| earlier.give_up);
+                let give_up = give_up.min(earlier);
+                self.closing = Some(Deadlines { give_up, end: (give_up + FAREWELL) });
             }
         }
     }
 
+    /// Turns the node, and carries out what it wants done.
     fn turn(&mut self) {
         let now = self.clock.now();
         if let Some(clock) = self.shared.gate.local_store_now() {
             self.node.observe(now, now, clock);
         }
-        if self.closing.is_some_and(|(give_up, _)| give_up <= now) {
+        if self.closing.is_some_and(|closing| closing.give_up <= now) {
             self.node.abandon();
         }
         self.node.turn(now);
         // Before the answers, so that a caller finds its call counted.
         *self.shared.counts.lock() = self.node.counts();
-        #[cfg(feature = "postgres")]
         self.shared.gate.set_ahead(self.node.clock_ahead(now));
         for output in self.node.take_outputs() {
             match output {
@@ -204,7 +227,6 @@ impl Driver {
                     self.fill_report(&mut requests);
                     match &self.store {
                         Sessions::One(_) => self.batches.push((lane, requests)),
-                        #[cfg(feature = "postgres")]
                         Sessions::Lanes(lanes) => lanes.send(lane, requests),
                     }
                 }
@@ -224,27 +246,53 @@ impl Driver {
                 Output::Notify(timers) => match &self.store {
                     // One owner: the only node that there is to be told is this one.
                     Sessions::One(_) => self.node.notified(timers),
-                    #[cfg(feature = "postgres")]
-                    Sessions::Lanes(lanes) => {
-                        if let Some(bell) = lanes.bell() {
-                            bell.near(timers);
-                        }
-                    }
+                    Sessions::Lanes(lanes) => lanes.announce(timers),
                 },
-                #[cfg(feature = "actors")]
                 Output::Vacate { bucket, epoch, lost } => {
                     for handler in &*self.handlers {
                         handler.vacate(bucket, epoch, lost);
                     }
                 }
-                #[cfg(feature = "actors")]
                 Output::Admit { bucket, epoch } => {
                     for handler in &*self.handlers {
                         handler.admit(bucket, epoch);
                     }
                 }
+                Output::Parked(parked) => self.tell_parked(parked),
                 Output::Closed { abandoned } => self.closed = Some(abandoned),
             }
+        }
+    }
+
+    /// Foreign code, and so not on this thread.
+    fn tell_parked(&self, parked: Parked) {
+        let Some(told) = self.shared.on_parked.clone() else { return };
+        let tell = move || {
+            if let Err(panic) = contain(|| told(&parked)) {
+                tracing::error!(target: "lars_durable", %panic, "`on_parked` panicked");
+            }
+        };
+        // A wheel that has stopped belongs to a node that is ending.
+        drop(self.shared.timers.schedule_once(Duration::ZERO, tell));
+    }
+
+    /// A transaction has failed, or has not. An outage is said once, and that it is over.
+    fn heard(&mut self, lane: Lane, result: Result<(), &StoreError>) {
+        let failing = &mut self.failing[lane as usize];
+        match result {
+            Err(error) => {
+                if *failing == 0 {
+                    tracing::warn!(target: "lars_durable", %error, "a transaction failed");
+                } else {
+                    tracing::debug!(target: "lars_durable", %error, "a transaction failed");
+                }
+                *failing = failing.saturating_add(1);
+            }
+            Ok(()) if *failing > 0 => {
+                let failed = std::mem::take(failing);
+                tracing::info!(target: "lars_durable", failed, "the store answers again");
+            }
+            Ok(()) => {}
         }
     }
 
@@ -258,7 +306,6 @@ impl Driver {
 
     /// All lanes in one transaction.
     fn transact(&mut self) {
-        #[cfg_attr(not(feature = "postgres"), expect(irrefutable_let_patterns))]
         let Sessions::One(store) = &mut self.store else { return };
         let batches = std::mem::take(&mut self.batches);
         let lanes: Vec<(Lane, usize)> =
@@ -267,6 +314,8 @@ impl Driver {
             batches.into_iter().flat_map(|(_, requests)| requests).collect();
         let result = store.transact(&requests);
         let now = self.clock.now();
+        // All lanes, under the name of one.
+        self.heard(Lane::Keeper, result.as_ref().map(|_| ()));
         match result {
             Ok(Committed { clock, replies }) => {
                 let mut replies = replies.into_iter();
@@ -276,7 +325,6 @@ impl Driver {
                 }
             }
             Err(error) => {
-                tracing::warn!(target: "lars_durable", %error, "a transaction failed");
                 for (lane, _) in lanes {
                     self.node.replied(lane, now, Err(error.clone()));
                 }
@@ -284,6 +332,7 @@ impl Driver {
         }
     }
 
+    /// A turn at this instant.
     fn set_alarm(&self, now: Mono, at: Mono) {
         let shared = Arc::clone(&self.shared);
         let alarm = Task::new(move || drop(shared.push(Input::Alarm))).inline();
@@ -291,6 +340,7 @@ impl Driver {
         drop(self.shared.timers.schedule_once(until(now, at), alarm));
     }
 
+    /// Arms a run in the wheel. The gate decides when it is about to begin.
     fn launch(&self, now: Mono, launch: Launch) {
         let (shared, handlers) = (Arc::clone(&self.shared), Arc::clone(&self.handlers));
         let (at, short) = (launch.at, self.handlers[launch.handler].is_short());
@@ -313,8 +363,9 @@ impl Driver {
         }
     }
 
+    /// Whether the node has to end without having told the store.
     fn is_overdue(&self) -> bool {
-        self.closing.is_some_and(|(_, end)| end <= self.clock.now())
+        self.closing.is_some_and(|closing| closing.end <= self.clock.now())
     }
 
     fn end(mut self) -> usize {
@@ -322,6 +373,7 @@ impl Driver {
         self.closed.unwrap_or_else(|| self.node.counts().in_flight)
     }
 
+    /// Nobody is left without an answer.
     fn finish(&mut self) {
         for input in self.shared.inbox.end() {
             match input {
@@ -341,5 +393,5 @@ impl Driver {
 }
 
 fn until(now: Mono, at: Mono) -> Duration {
-    Duration::from_micros(u64::try_from(at.0.saturating_sub(now.0)).unwrap_or(0))
+    (at - now).to_duration()
 }

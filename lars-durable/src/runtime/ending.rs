@@ -5,7 +5,6 @@ use super::inbox::Input;
 use crate::engine::RunEnd;
 use crate::model::{Fence, TimerId};
 use crate::sync::Arc;
-#[cfg(any(feature = "postgres", feature = "actors"))]
 use crate::sync::{AtomicBool, Ordering};
 
 /// Says how a run ended; if nobody does, that it was lost.
@@ -14,25 +13,25 @@ pub(crate) struct Ending {
     id: TimerId,
     fence: Fence,
     /// The handler has recorded the end itself, perhaps.
-    #[cfg(any(feature = "postgres", feature = "actors"))]
     acknowledged: Arc<AtomicBool>,
 }
 
 impl Ending {
     pub(super) fn new(shared: Arc<Shared>, id: TimerId, fence: Fence) -> Self {
-        Self {
-            shared: Some(shared),
-            id,
-            fence,
-            #[cfg(any(feature = "postgres", feature = "actors"))]
-            acknowledged: Arc::default(),
-        }
+        Self { shared: Some(shared), id, fence, acknowledged: Arc::default() }
     }
 
     /// To be set when the handler has recorded the end itself.
-    #[cfg(any(feature = "postgres", feature = "actors"))]
     pub(crate) fn acknowledged(&self) -> Arc<AtomicBool> {
         Arc::clone(&self.acknowledged)
+    }
+
+    /// The handler has returned, and calls that it made are still to be answered: then its end is
+    /// said. A node that closes waits for that, and gives the run up no longer.
+    pub(crate) fn handled(&self) {
+        if let Some(shared) = &self.shared {
+            let _ = shared.push(Input::Handled { id: self.id, fence: self.fence });
+        }
     }
 
     pub(crate) fn say(mut self, end: RunEnd) {
@@ -43,7 +42,6 @@ impl Ending {
         if let Some(shared) = self.shared.take() {
             let (id, fence) = (self.id, self.fence);
             // Relaxed: the inbox's lock orders it, and it was set by this run.
-            #[cfg(any(feature = "postgres", feature = "actors"))]
             if self.acknowledged.load(Ordering::Relaxed) {
                 let _ = shared.push(Input::Acknowledged { id, fence });
             }

@@ -5,7 +5,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use futures::task::{ArcWake, waker_ref};
-use lars_scheduler::{Executor, Runnable};
+use lars_scheduler::Executor;
+use lars_scheduler::executor::Runnable;
 
 use crate::sync::{Arc, AtomicBool, Mutex, Ordering};
 

@@ -1,8 +1,12 @@
 //! The last check before a run begins, on the thread that runs it.
+//!
+//! The engine decides early: it launches a run a lead before its deadline, and a thread may be
+//! late. So what it knew is asked again at the last moment. What lies between this check and the
+//! handler's first step no process can exclude; for that there is the fence.
 
 use crate::store::Seen;
 use crate::sync::{Arc, AtomicBool, AtomicI64, Mutex, Ordering};
-use crate::time::{Clock, Mono, MonoClock, Timestamp};
+use crate::time::{Clock, Micros, Mono, MonoClock, Timestamp};
 
 /// Whether a run may begin: its time has come, the lease holds, and the node is open.
 pub(crate) struct Gate {
@@ -44,7 +48,6 @@ enum StoreClock {
     /// It is one of this process.
     Local(Clock),
     /// The most by which the local clock may be ahead of it, estimated from what it showed.
-    #[cfg(feature = "postgres")]
     Estimated(AtomicI64),
 }
 
@@ -52,7 +55,6 @@ impl Gate {
     pub(super) fn new(clock: MonoClock, seen: &Seen) -> Self {
         let store_clock = match seen {
             Seen::Here(clock) => StoreClock::Local(Arc::clone(clock)),
-            #[cfg(feature = "postgres")]
             Seen::There(shown) => {
                 StoreClock::Estimated(AtomicI64::new(clock.now().0.saturating_sub(shown.0)))
             }
@@ -73,7 +75,7 @@ impl Gate {
     /// What was launched so far may not begin any more, whatever lease follows.
     pub(super) fn begin_anew(&self) {
         let before = std::mem::replace(&mut *self.lease.lock(), Lease::new());
-        before.set_valid_until(Mono(i64::MIN));
+        before.set_valid_until(Mono::MIN);
     }
 
     pub(super) fn close(&self) {
@@ -81,11 +83,10 @@ impl Gate {
         self.closed.store(true, Ordering::Relaxed);
     }
 
-    #[cfg(feature = "postgres")]
-    pub(super) fn set_ahead(&self, ahead: Option<i64>) {
+    pub(super) fn set_ahead(&self, ahead: Option<Micros>) {
         if let (StoreClock::Estimated(known), Some(ahead)) = (&self.store_clock, ahead) {
             // Relaxed, as the load: the number alone says everything.
-            known.store(ahead, Ordering::Relaxed);
+            known.store(ahead.0, Ordering::Relaxed);
         }
     }
 
@@ -97,7 +98,6 @@ impl Gate {
     pub(crate) fn local_store_now(&self) -> Option<Timestamp> {
         match &self.store_clock {
             StoreClock::Local(clock) => Some(clock()),
-            #[cfg(feature = "postgres")]
             StoreClock::Estimated(_) => None,
         }
     }
@@ -106,7 +106,6 @@ impl Gate {
     pub(crate) fn store_now(&self) -> Timestamp {
         match &self.store_clock {
             StoreClock::Local(clock) => clock(),
-            #[cfg(feature = "postgres")]
             StoreClock::Estimated(ahead) => {
                 Timestamp(self.clock.now().0.saturating_sub(ahead.load(Ordering::Relaxed)))
             }

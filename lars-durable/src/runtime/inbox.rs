@@ -1,15 +1,16 @@
 //! The way in to the engine's thread.
+//!
+//! Any thread may push, and none waits for more than the lock. The engine's thread takes all there
+//! is at once; that is what makes a batch of what came while it was busy. When it has ended, what
+//! is pushed comes back, so that whoever pushed can answer for it.
 
 use std::time::Duration;
 
-#[cfg(feature = "postgres")]
 use crate::engine::Lane;
 use crate::engine::{Answer, RunEnd};
 use crate::error::Error;
-#[cfg(any(feature = "postgres", feature = "actors"))]
 use crate::model::BucketNo;
 use crate::model::{Fence, Look, TimerId};
-#[cfg(feature = "postgres")]
 use crate::store::Committed;
 use crate::store::{StoreError, Write};
 use crate::sync::{Condvar, Mutex};
@@ -36,44 +37,43 @@ pub(super) enum Input {
         end: RunEnd,
     },
     /// The handler of this run has recorded its end itself, perhaps; that it ended follows.
-    #[cfg(any(feature = "postgres", feature = "actors"))]
     Acknowledged {
         id: TimerId,
         fence: Fence,
     },
+    /// The handler of this run has returned; that it ended follows when its calls are answered.
+    Handled {
+        id: TimerId,
+        fence: Fence,
+    },
     /// An actor lives in this bucket.
-    #[cfg(feature = "actors")]
     MovedIn {
         bucket: BucketNo,
         epoch: u32,
     },
     /// One that lived there has gone.
-    #[cfg(feature = "actors")]
     MovedOut {
         bucket: BucketNo,
     },
     /// The wheel says that something is due.
     Alarm,
     /// A lane's thread has finished its batch.
-    #[cfg(feature = "postgres")]
     Replied {
         lane: Lane,
         result: Result<Committed, StoreError>,
     },
     /// Another node made these timers, perhaps in this node's window.
-    #[cfg(feature = "postgres")]
     Near(Vec<(BucketNo, TimerId)>),
     /// Another node gave buckets back.
-    #[cfg(feature = "postgres")]
     Free,
     /// Notifications may have been lost.
-    #[cfg(feature = "postgres")]
     Deaf,
     Close {
         limit: Duration,
     },
 }
 
+/// See the module's documentation.
 #[derive(Default)]
 pub(super) struct Inbox {
     state: Mutex<State>,
@@ -104,13 +104,10 @@ impl Inbox {
         None
     }
 
-    /// Everything that has come, in its order; waits up to `limit` for the first (`None`: not at
-    /// all).
-    pub(super) fn take(&self, limit: Option<Duration>) -> Vec<Input> {
+    /// Everything that has come, in its order; waits up to `limit` for the first.
+    pub(super) fn take(&self, limit: Duration) -> Vec<Input> {
         let mut state = self.state.lock();
-        if let Some(limit) = limit
-            && state.inputs.is_empty()
-        {
+        if state.inputs.is_empty() && !limit.is_zero() {
             let _ = self.arrived.wait_for(&mut state, limit);
         }
         std::mem::take(&mut state.inputs)

@@ -7,8 +7,8 @@ use std::thread;
 use super::inbox::{Input, LookThen};
 use super::{Shared, contain};
 use crate::engine::Lane;
-use crate::model::LOOK;
-use crate::store::{Bell, Place, Request, Ring, Store, StoreError};
+use crate::model::{BucketNo, LOOK, TimerId};
+use crate::store::{Bell, Request, Ring, StartBell, Store, StoreError};
 use crate::sync::Arc;
 
 /// The channels to the threads. Dropping them ends each thread after its current batch.
@@ -17,14 +17,14 @@ pub(super) struct Lanes {
     writer: Sender<Vec<Request>>,
     runner: Sender<Vec<Request>>,
     looker: Sender<LookThen>,
-    bell: Option<Bell>,
+    bell: Option<Box<dyn Bell>>,
 }
 
 impl Lanes {
     pub(super) fn start(
         [keeper, writer, runner]: [Box<dyn Store>; 3],
         looker: Box<dyn Store>,
-        bell: Option<Box<Place>>,
+        bell: Option<StartBell>,
         shared: &Arc<Shared>,
     ) -> io::Result<Self> {
         let hear = Arc::clone(shared);
@@ -41,7 +41,7 @@ impl Lanes {
             writer: lane(Lane::Writer, "lars-durable-write", writer, shared)?,
             runner: lane(Lane::Runner, "lars-durable-run", runner, shared)?,
             looker: look(looker)?,
-            bell: bell.map(|place| Bell::start(*place, hear)).transpose()?,
+            bell: bell.map(|start| start(Box::new(hear))).transpose()?,
         })
     }
 
@@ -60,8 +60,11 @@ impl Lanes {
         let _ = self.looker.send(then);
     }
 
-    pub(super) fn bell(&self) -> Option<&Bell> {
-        self.bell.as_ref()
+    /// Tells the other nodes, if they are to be told.
+    pub(super) fn announce(&self, timers: Vec<(BucketNo, TimerId)>) {
+        if let Some(bell) = &self.bell {
+            bell.near(timers);
+        }
     }
 }
 

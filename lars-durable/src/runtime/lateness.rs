@@ -3,10 +3,10 @@
 use hdrhistogram::Histogram;
 
 use crate::sync::Mutex;
-use crate::time::Mono;
+use crate::time::{Micros, Mono};
 
-/// For how long each of the two histograms is filled: microseconds.
-const SPAN: i64 = 30_000_000;
+/// For how long each of the two histograms is filled.
+const SPAN: Micros = Micros::SECOND.times(30);
 
 /// What is later than this counts as this: microseconds.
 const LATEST: u64 = 24 * 3_600_000_000;
@@ -57,11 +57,11 @@ impl Lateness {
 
 impl Spans {
     fn turn(&mut self, now: Mono) {
-        let passed = now.0.saturating_sub(self.since.0);
+        let passed = now - self.since;
         if passed >= SPAN {
             std::mem::swap(&mut self.now, &mut self.before);
             self.now.reset();
-            if passed >= 2 * SPAN {
+            if passed >= SPAN * 2 {
                 self.before.reset();
             }
             self.since = now;

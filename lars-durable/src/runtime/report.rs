@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::Shared;
 use super::lateness::Percentiles;
 use crate::engine::HandlerCounts;
+use crate::time::Micros;
 
 /// Stored as JSON with each renewal. An older reader ignores what a newer release adds.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -31,13 +32,13 @@ pub(crate) struct HandlerReport {
 }
 
 impl Report {
-    pub(super) fn of(shared: &Shared, handlers: &[HandlerCounts], lease: i64) -> Self {
+    pub(super) fn of(shared: &Shared, handlers: &[HandlerCounts], lease: Micros) -> Self {
         let counts = shared.counts();
         let now = shared.gate.now();
         let handlers = handlers.iter().zip(&shared.lateness);
         Self {
             name: shared.name.clone(),
-            lease,
+            lease: lease.0,
             resident: counts.resident,
             in_flight: counts.in_flight,
             handlers: handlers

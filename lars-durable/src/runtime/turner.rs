@@ -3,11 +3,17 @@
 
 use std::time::Duration;
 
-use lars_scheduler::{Cancellable, Executor, Handle, Rejected, Runnable, Task};
+use lars_scheduler::executor::{Rejected, Runnable};
+use lars_scheduler::{Cancellable, Executor, Handle, Task};
 
-use super::Shared;
-use super::driver::Driver;
+use super::driver::{Driver, Step};
+use super::{Beside, Handlers, RunHandler, Runtime, Shared};
+use crate::engine::{Node, NodeSettings};
+use crate::error::StartError;
+use crate::model::BucketNo;
+use crate::store::Backend;
 use crate::sync::{Arc, Mutex, Weak};
+use crate::time::{Micros, Mono, MonoClock};
 
 pub(super) struct Turner {
     time: Handle,
@@ -37,9 +43,12 @@ impl Turner {
         loop {
             let Some(mut turning) = self.turning.try_lock() else { return };
             let Some(Turning { driver, alarm }) = turning.as_mut() else { return };
-            let Some(next) = driver.step() else {
-                *turning = None;
-                return;
+            let next = match driver.step() {
+                Step::Waits(next) => next,
+                Step::Ended => {
+                    *turning = None;
+                    return;
+                }
             };
             let here = Arc::clone(self);
             let again = Task::new(move || here.turn()).inline();
@@ -61,6 +70,43 @@ impl Turner {
         let turning = self.turning.lock().take();
         if let Some(Turning { alarm: Some(alarm), .. }) = &turning {
             alarm.cancel();
+        }
+    }
+}
+
+impl Runtime {
+    /// Without threads, in the virtual time of `time`.
+    pub(crate) fn start_virtual(
+        beside: Beside,
+        settings: NodeSettings,
+        backend: Backend,
+        handlers: Vec<Box<dyn RunHandler>>,
+        (time, rng): (Handle, fastrand::Rng),
+    ) -> Result<Self, StartError> {
+        let (origin, here) = (time.now(), time.clone());
+        let clock = MonoClock::Virtual(Arc::new(move || {
+            Mono(0) + Micros::from(here.now().saturating_duration_since(origin))
+        }));
+        let shared = Shared::new(beside, time.clone(), &handlers, &clock, &backend.seen());
+        let node = Node::new(settings, rng, clock.now());
+        let handlers: Handlers = handlers.into();
+        handlers.iter().for_each(|handler| handler.bind(&shared));
+        let driver = Driver::new(node, backend, Arc::clone(&handlers), Arc::clone(&shared), clock)?;
+        let turner = Turner::start(time, driver, &shared);
+        Ok(Self { shared, scheduler: None, thread: None, turner: Some((turner, handlers)) })
+    }
+
+    /// Ends the node as if the process had died: nothing is recorded any more.
+    pub(crate) fn kill(&mut self) {
+        let Some((turner, handlers)) = self.turner.take() else { return };
+        self.shared.gate.close();
+        self.shared.gate.set_valid_until(Mono::MIN);
+        turner.kill();
+        drop(self.shared.inbox.end());
+        for handler in &*handlers {
+            for bucket in 0..=BucketNo::from(u8::MAX) {
+                handler.vacate(bucket, u32::MAX, true);
+            }
         }
     }
 }

@@ -1,6 +1,10 @@
 //! The reference: tables in memory, each verb as plain as it can be.
 //!
 //! Clones share the tables, so that several nodes of a simulation meet in one store.
+//!
+//! A transaction holds the lock from its first request to its last, so it is atomic as long as no
+//! request fails, and none can. What this does is what the others have to do: `proof::conformance`
+//! asks all stores the same and compares.
 
 mod looks;
 mod writes;
@@ -9,10 +13,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Committed, How, Keep, Placed, Renewed, Reply, Request, Store, StoreError};
 use crate::model::{
-    BucketNo, Fence, Finish, Finished, Listed, Loaded, Look, NodeId, Row, Start, Then, TimerId,
+    BucketNo, Fence, Finish, Finished, Listed, Loaded, Look, NodeId, Row, Start, Then, There,
+    TimerId,
 };
 use crate::sync::{Arc, Mutex};
-use crate::time::{Clock, Timestamp};
+use crate::time::{Clock, Micros, Timestamp};
 
 /// Timers that live as long as the last clone.
 #[derive(Clone)]
@@ -21,8 +26,12 @@ pub(crate) struct MemoryStore {
     clock: Clock,
 }
 
+/// All there is. `due` and `keys` are indices of `timers`: only `insert`, `remove` and `look_at`
+/// change them.
 #[derive(Debug, Default)]
 struct Tables {
+    /// The identity of the store.
+    store: u128,
     next_id: TimerId,
     timers: BTreeMap<TimerId, Stored>,
     due: BTreeSet<(BucketNo, Timestamp, TimerId)>,
@@ -48,28 +57,36 @@ struct Member {
     report: Option<Arc<str>>,
 }
 
+/// A row.
 #[derive(Debug, Clone)]
 struct Stored {
     bucket: BucketNo,
+    /// When it is looked at: not after the deadline.
     due: Timestamp,
+    /// Before this it may not run.
     deadline: Timestamp,
+    /// What it is meant for: stays while it is tried again.
     planned: Timestamp,
     key: Option<Arc<str>>,
     handler: Arc<str>,
     payload_version: u16,
     payload: Arc<str>,
     series: Option<Arc<str>>,
-    remember: i64,
+    remember: Micros,
     attempt: u32,
     deaths: u32,
     fence: Option<Fence>,
     last_error: Option<String>,
+    /// How many runs of a series are over.
+    run: i64,
+    /// Of a parked run, the series that went on.
+    origin: Option<TimerId>,
 }
 
 impl MemoryStore {
     pub(crate) fn new(buckets: BucketNo, clock: Clock) -> Self {
         let buckets = vec![(None, 0); usize::from(buckets)];
-        let tables = Tables { next_id: 1, buckets, ..Tables::default() };
+        let tables = Tables { store: fastrand::u128(..), next_id: 1, buckets, ..Tables::default() };
         Self { tables: Arc::new(Mutex::new(tables)), clock }
     }
 
@@ -100,7 +117,7 @@ impl Tables {
             Request::Write(write) => Reply::Written(self.write(write, now)),
             Request::Batch { writer, token } => {
                 self.repeats = self.batches.insert(*writer, *token) == Some(*token);
-                Reply::Done
+                Reply::Batched
             }
             Request::Ids { count } => {
                 let first = self.next_id;
@@ -131,7 +148,7 @@ impl Tables {
             }
             Request::Forget => {
                 self.used_keys.retain(|_, until| *until > now);
-                Reply::Done
+                Reply::Forgotten
             }
         }
     }
@@ -143,14 +160,10 @@ impl Tables {
                 let member = Member { renewals: 0, serves: *serves, joined, renewed, report };
                 self.nodes.entry(*node).or_insert(member);
                 let buckets = BucketNo::try_from(self.buckets.len()).expect("made of a BucketNo");
-                return Reply::Joined { buckets };
+                Reply::Joined { buckets }
             }
-            Keep::Renew { node, report } => {
-                return Reply::Renewed(self.renew(*node, report.as_ref(), now));
-            }
-            Keep::Claim { node, dead, buckets } => {
-                return Reply::Claimed(self.claim(*node, dead, buckets));
-            }
+            Keep::Renew { node, report } => Reply::Renewed(self.renew(*node, report.as_ref(), now)),
+            Keep::Claim { node, dead, buckets } => Reply::Claimed(self.claim(*node, dead, buckets)),
             Keep::Release { node, buckets } => {
                 for bucket in buckets {
                     let bucket = &mut self.buckets[usize::from(*bucket)];
@@ -158,15 +171,16 @@ impl Tables {
                         bucket.0 = None;
                     }
                 }
+                Reply::Released
             }
             Keep::Leave { node } => {
                 self.nodes.remove(node);
                 for bucket in self.buckets.iter_mut().filter(|bucket| bucket.0 == Some(*node)) {
                     bucket.0 = None;
                 }
+                Reply::Left
             }
         }
-        Reply::Done
     }
 
     fn renew(&mut self, node: NodeId, report: Option<&Arc<str>>, now: Timestamp) -> Renewed {
@@ -247,7 +261,7 @@ impl Tables {
         })
     }
 
-    fn start(&mut self, node: NodeId, lead: i64, starts: &[Start], now: Timestamp) -> Reply {
+    fn start(&mut self, node: NodeId, lead: Micros, starts: &[Start], now: Timestamp) -> Reply {
         let (mut rows, mut moved) = (Vec::new(), Vec::new());
         for start in starts {
             let Some(timer) = self.timers.get_mut(&start.id) else { continue };
@@ -259,7 +273,7 @@ impl Tables {
             if timer.fence.is_some_and(|fence| fence.epoch() >= epoch) && !again {
                 continue;
             }
-            if timer.deadline > now.plus(lead) && !again {
+            if timer.deadline > now + lead && !again {
                 if timer.fence.is_none() {
                     let due = timer.deadline;
                     self.look_at(start.id, due);
@@ -272,7 +286,7 @@ impl Tables {
                 timer.deaths += u32::from(timer.fence.is_some());
                 timer.fence = Some(start.fence);
             }
-            rows.push(timer.row(start.id));
+            rows.push(timer.row(start.id, self.store));
         }
         Reply::Started { rows, moved }
     }
@@ -283,30 +297,41 @@ impl Tables {
         else {
             return Finished::Stale;
         };
+        if let Then::ParkRun { reason, .. } = &finish.then
+            && timer.series.is_some()
+        {
+            let (series, fence, origin) = (None, None, Some(id));
+            let run = Stored { series, fence, origin, ..timer.clone() };
+            self.parked.insert(self.next_id, (run, reason.clone(), now));
+            self.next_id += 1;
+        }
         let due = match &finish.then {
-            Then::Next { when, offset } if timer.series.is_some() => {
+            Then::ParkRun { when, offset, .. } | Then::Next { when, offset }
+                if timer.series.is_some() =>
+            {
                 let planned = when.by(now);
                 timer.planned = planned;
+                timer.run += 1;
                 (timer.attempt, timer.deaths, timer.last_error) = (0, 0, None);
-                planned.plus(*offset)
+                planned + *offset
             }
             Then::Done | Then::Next { .. } => {
                 let timer = self.remove(id).expect("looked up above");
-                if let Some(key) = timer.key.filter(|_| timer.remember > 0) {
-                    self.used_keys.insert(key, now.plus(timer.remember));
+                if let Some(key) = timer.key.filter(|_| timer.remember > Micros::ZERO) {
+                    self.used_keys.insert(key, now + timer.remember);
                 }
                 return Finished::Gone;
             }
             Then::Retry { after, error } => {
                 timer.last_error = Some(error.clone());
                 timer.deaths = 0;
-                now.plus(*after)
+                now + *after
             }
             Then::GiveBack { after } => {
                 timer.attempt = timer.attempt.saturating_sub(1);
-                timer.deadline.max(now.plus(*after))
+                timer.deadline.max(now + *after)
             }
-            Then::Park { reason } => {
+            Then::Park { reason } | Then::ParkRun { reason, .. } => {
                 self.park(id, reason.clone(), now);
                 return Finished::Parked;
             }
@@ -320,11 +345,11 @@ impl Tables {
     fn put_off(
         &mut self,
         id: TimerId,
-        (least, most): (i64, i64),
+        (least, most): (Micros, Micros),
         now: Timestamp,
     ) -> Option<Timestamp> {
         let timer = self.timers.get_mut(&id).filter(|timer| timer.fence.is_none())?;
-        let due = now.plus((now.0 - timer.planned.0).clamp(least, most));
+        let due = now + (now - timer.planned).clamp(least, most);
         timer.deadline = due;
         self.look_at(id, due);
         Some(due)
@@ -364,7 +389,7 @@ impl Tables {
 }
 
 impl Stored {
-    fn row(&self, id: TimerId) -> Row {
+    fn row(&self, id: TimerId, store: u128) -> Row {
         Row {
             id,
             handler: Arc::clone(&self.handler),
@@ -376,6 +401,22 @@ impl Stored {
             attempt: self.attempt,
             deaths: self.deaths,
             series: self.series.as_deref().map(str::to_owned),
+            store,
+            origin: self.origin.unwrap_or(id),
+            run: self.run,
+        }
+    }
+
+    fn there(&self) -> There<'_> {
+        There {
+            handler: &self.handler,
+            payload_version: self.payload_version,
+            payload: &self.payload,
+            series: self.series.as_deref(),
+            remember: self.remember,
+            started: self.fence.is_some(),
+            attempt: self.attempt,
+            deadline: self.deadline,
         }
     }
 
@@ -394,7 +435,7 @@ impl Stored {
             attempt: self.attempt,
             deaths: self.deaths,
             running: self.fence.is_some(),
-            repeats: self.series.is_some(),
+            series: self.series.as_deref().map(str::to_owned),
             last_error: self.last_error.clone(),
             parked,
         }

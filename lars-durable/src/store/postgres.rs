@@ -25,8 +25,17 @@ mod keep;
 
 mod looks;
 
-mod runs;
+mod loads;
 
+mod waves;
+
+mod finishes;
+mod starts;
+mod unknown;
+
+mod keys;
+
+mod parked;
 mod writes;
 
 mod completion;
@@ -42,7 +51,7 @@ use tokio::runtime::Runtime;
 use tokio_postgres::Config;
 use tokio_postgres::config::TargetSessionAttrs;
 
-pub(crate) use self::bell::Bell;
+pub(crate) use self::bell::start_bell;
 pub(crate) use self::completion::completion;
 pub(crate) use self::connect::{Connect, Tls};
 use self::errors::Failure;

@@ -3,6 +3,9 @@
 //! One process owns the file, and its group is one bucket. So there are no rows for nodes and
 //! buckets: the process that has the file open is the owner, and each opening adds one to the
 //! epoch. A row with a fence of an older epoch was running when its process died.
+//!
+//! Membership is in memory, and timers are in tables. A transaction may change both, so what it did
+//! to the membership is undone when it does not commit.
 
 mod looks;
 mod open;
@@ -13,6 +16,7 @@ mod writes;
 
 use std::fs::File;
 use std::path::Path;
+use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode};
 
@@ -60,13 +64,28 @@ struct About {
 const BUCKET: BucketNo = 0;
 
 impl SqliteStore {
-    /// Opens the file, makes or upgrades its schema, and becomes its owner.
+    /// Opens the file, makes or upgrades its schema, and becomes its owner. From then on no
+    /// transaction waits for another connection for longer than `call_timeout`.
     pub(crate) fn open(
         path: &Path,
         group: &str,
         synchronous: Synchronous,
+        call_timeout: Duration,
     ) -> Result<Self, StartError> {
-        Self::open_with(path, None, group, synchronous, system_clock())
+        let store = Self::open_with(path, None, group, synchronous, system_clock())?;
+        open::limit_waits(&store.connection, call_timeout)
+            .map_err(|error| open::sqlite_error(path, &error))?;
+        Ok(store)
+    }
+
+    /// The file is a restored backup: it gets another identity, and fences that are greater than
+    /// those of any life since the backup.
+    pub(crate) fn declare_restored(path: &Path) -> Result<(), StartError> {
+        let file = std::fs::canonicalize(path).map_err(|error| open::io_error(path, &error))?;
+        let _lock = open::lock(&file)?;
+        let mut connection = open::connect(path, None, Synchronous::Full)?;
+        schema::prepare(&mut connection, path)?;
+        schema::restored(&connection).map_err(|error| open::sqlite_error(path, &error))
     }
 
     pub(crate) fn clock(&self) -> Clock {
@@ -122,11 +141,11 @@ impl SqliteStore {
             }
             Keep::Release { .. } => {
                 self.owns_bucket = false;
-                Reply::Done
+                Reply::Released
             }
             Keep::Leave { .. } => {
                 (self.node, self.owns_bucket) = (None, false);
-                Reply::Done
+                Reply::Left
             }
         })
     }
@@ -149,7 +168,7 @@ impl SqliteStore {
                 Request::Keep(keep) => self.keep(keep)?,
                 Request::Batch { token, .. } => {
                     repeats = verbs::is_last_batch(&self.connection, *token)?;
-                    Reply::Done
+                    Reply::Batched
                 }
                 request => {
                     let owned = self.owns_bucket.then_some(self.epoch);

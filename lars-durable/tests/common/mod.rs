@@ -49,6 +49,20 @@ pub(crate) fn note(text: &str) -> Note {
     Note(text.into())
 }
 
+/// Asserts that two long lists are the same: where they first differ is enough to read.
+#[track_caller]
+pub(crate) fn assert_same<T: PartialEq + std::fmt::Debug>(found: &[T], expected: &[T]) {
+    let at = found.iter().zip(expected).take_while(|(one, other)| one == other).count();
+    assert!(
+        found == expected,
+        "{} instead of {}; the first difference is at {at}: {:?} instead of {:?}",
+        found.len(),
+        expected.len(),
+        found.get(at),
+        expected.get(at)
+    );
+}
+
 /// A run, as it was seen.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Seen {

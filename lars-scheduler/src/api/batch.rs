@@ -1,4 +1,4 @@
-//! Scheduling many tasks at once: one reading of the clock, one push.
+//! Scheduling many tasks at once, with one reading of the clock: all or none.
 
 use std::panic::Location;
 use std::ptr::{self, NonNull};
@@ -21,7 +21,7 @@ type Refused<T> = ScheduleError<Vec<(Duration, T)>>;
 
 impl Handle {
     /// Schedules many tasks, each to run once: like [`schedule_once`](Self::schedule_once) for each
-    /// of them in order, but with one reading of the clock and one publication for all.
+    /// of them in order, but with one reading of the clock, and all or none.
     ///
     /// The delays count from one instant, read when the iterator has ended. All are accepted or
     /// none. The cancellables come in the order of the tasks; dropping them does not cancel.
@@ -52,7 +52,7 @@ impl Handle {
         &self,
         batch: impl IntoIterator<Item = (Duration, T)>,
     ) -> Result<Vec<Cancellable>, Refused<T>> {
-        // Runs the caller's iterator to its end first: what follows calls no foreign code.
+        // Runs the caller's iterator to its end first: it may schedule as well.
         let batch: Vec<(Duration, T)> = batch.into_iter().collect();
         match self.core().admit(batch.len(), true) {
             Ok(()) if batch.is_empty() => Ok(Vec::new()),
@@ -72,14 +72,18 @@ impl Handle {
         let tasks = batch.len();
         let now = core.clock.now();
         let own = core.arena.lanes.of_this_thread();
+        // First the count: it decides whether the thread deserves a wheel.
+        own.count_accepted(tasks as u64);
         let wheel = core.arena.lanes.wheel_of(own, now);
         let mut handles = Vec::with_capacity(tasks);
         // What it takes to put the tasks together again.
         let mut kept = Vec::with_capacity(tasks);
         let (mut first, mut last) = (ptr::null_mut::<Entry>(), ptr::null_mut());
         let mut earliest = Deadline { at: NEVER, immediate: false };
-        own.count_accepted(tasks as u64);
         for (delay, task) in batch {
+            // Anew for each: where spans are captured, `fill` calls the subscriber. One that
+            // schedules may trade this thread's lane for another.
+            let own = core.arena.lanes.of_this_thread();
             let entry = core.arena.find(own);
             let (body, options) = task.into_parts();
             let due = Deadline::after(now, delay);
@@ -103,15 +107,18 @@ impl Handle {
             last = entry;
             kept.push((delay, options));
         }
-        // One push, so that the driver finds all of it or nothing.
+        let own = core.arena.lanes.of_this_thread();
         let pushed = match wheel {
             Some(wheel) => {
-                // SAFETY: the entries are linked, and no other thread has seen them. They have
-                // handles, and stay alive until they have been popped.
-                unsafe { wheel.intake.push_chain(first, last) };
-                core.pushed_local(own, wheel, tasks as u64, earliest)
+                // SAFETY: the entries have handles and are linked, and no other thread has seen
+                // them. The last has no successor from here on.
+                unsafe {
+                    (*Entry::links(last)).set_next(ptr::null_mut());
+                    core.place_batch(own, wheel, first, now)
+                }
             }
             None => {
+                // One push, so that the driver finds all of it or nothing.
                 // SAFETY: the entries are linked, and no other thread has seen them. They have
                 // handles, and stay alive until they have been popped.
                 unsafe { core.arena.lanes.channel_of(own).intake.push_chain(first, last) };
@@ -119,11 +126,8 @@ impl Handle {
             }
         };
         match pushed {
-            AfterPush::Seen => {
-                if let Some(wheel) = wheel {
-                    core.take_over_batch(own, wheel);
-                }
-            }
+            AfterPush::Seen if wheel.is_none() => core.arena.lanes.seek_wheel(own),
+            AfterPush::Seen => {}
             AfterPush::Stopped => {
                 // The last drain finds all of the chain or nothing; when it is over we know which.
                 let mut spins = 0;

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use crate::base::clock::Clock;
 use crate::base::deadline::Deadline;
-use crate::base::debug::debug_fields;
 use crate::base::identity::TaskIdentity;
 use crate::engine::entry_handle::EntryHandle;
 use crate::engine::shared::Core;
+use lars_base::debug_fields;
 
 /// What the cancellable of a repeat refers to: its series, whose current entry changes.
 pub(crate) trait Series: Send + Sync {

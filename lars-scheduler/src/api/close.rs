@@ -150,7 +150,7 @@ pub(crate) fn close(
         settle(task, policy, &mut report);
     }
     // Tasks that had been fired before get the rest of the time to finish.
-    live.pool.wait_idle(deadline);
+    live.pool.wait_until(deadline);
     report.unfinished = live.pool.unfinished();
     Ok(report)
 }

@@ -5,17 +5,17 @@ use std::time::Duration;
 
 use crate::api::close::ClosePolicy;
 use crate::api::settings::Settings;
-use crate::base::debug::debug_fields;
 use crate::base::error::ConfigError;
 use crate::base::panics::{PanicReport, Reporter};
 use crate::base::slow::{SlowHook, SlowTask, SlowTasks};
 use crate::base::threads::{OnThreadStart, ThreadStart};
 use crate::base::tick::{Tick, nanos};
-use crate::engine::lanes::LaneSettings;
+use crate::engine::lanes::{LaneSettings, MOST_WHEELS};
 use crate::engine::shared::{DefaultExecutor, Executors, Settings as CheckedSettings};
 use crate::engine::wheel::Wheel;
-use crate::executor::Executor;
 use crate::executor::pool::Pool;
+use crate::executor::{Executor, PoolBuilder};
+use lars_base::debug_fields;
 
 type PanicHook = Box<dyn Fn(&PanicReport<'_>) + Send + Sync>;
 
@@ -38,7 +38,7 @@ type PanicHook = Box<dyn Fn(&PanicReport<'_>) + Send + Sync>;
 ///     .coalesce(ms(20)) // wakes up less often
 ///     .max_pending(1_000_000)
 ///     .thread_name("timers")
-///     .pool_threads(2)
+///     .pool(|pool| pool.threads(2))
 ///     .shutdown_timeout(ms(5_000))
 ///     .close_policy(ClosePolicy::RunMarked)
 ///     .on_panic(|report| eprintln!("{:?}: {}", report.place, report.message))
@@ -58,6 +58,8 @@ pub struct Builder {
     panic_hook: Option<PanicHook>,
     slow_hook: Option<SlowHook>,
     pub(crate) on_thread_start: OnThreadStart,
+    /// The pool's own, if it has one.
+    on_pool_start: OnThreadStart,
     capture_spans: bool,
     record_run_times: bool,
 }
@@ -78,6 +80,7 @@ impl Builder {
             panic_hook: None,
             slow_hook: None,
             on_thread_start: OnThreadStart::default(),
+            on_pool_start: OnThreadStart::default(),
             capture_spans: false,
             record_run_times: false,
         }
@@ -164,7 +167,7 @@ impl Builder {
     pub fn executor(mut self, executor: impl Executor) -> Self {
         self.executor = Some(match executor.as_pool() {
             Some(pool) => DefaultExecutor::Pool(pool.clone()),
-            None => DefaultExecutor::Other(Arc::new(executor)),
+            None => DefaultExecutor::Other(executor.into_shared()),
         });
         self
     }
@@ -194,30 +197,25 @@ impl Builder {
         self
     }
 
-    /// How many threads the default pool has, from 1 to [`Pool::MAX_THREADS`]; by default as many
-    /// as the machine has cores. They start when the first task is due.
-    pub fn pool_threads(mut self, threads: usize) -> Self {
-        self.settings.pool_threads = Some(threads);
-        self
-    }
-
-    /// How many tasks may wait for a thread of the default pool; at least 1, and no limit by
-    /// default.
+    /// Changes the scheduler's own pool: how many threads it has, how long its queue may be, and
+    /// what else [`PoolBuilder`] can set.
     ///
-    /// While that many wait, further timers that are due stay in the scheduler until there is room.
-    /// Nothing is lost, nothing runs on the timer thread instead, and that thread does not block:
-    /// inline tasks run on time. The timers that wait are pending as before. They can be cancelled
-    /// and moved, `stop` hands them back, and they keep their places within
-    /// [`max_pending`](Self::max_pending). So both limits together bound the memory: if the pool
-    /// falls behind, schedule calls are refused in the end. The log says when the queue is full,
-    /// and [`Metrics::held_for_pool`](crate::Metrics::held_for_pool) counts the timers that had to
-    /// wait.
+    /// `options` is given the pool's builder as set so far. The scheduler names the threads, after
+    /// [`thread_name`](Self::thread_name), and calls its own
+    /// [`on_thread_start`](Self::on_thread_start) on them, unless the pool has another hook.
+    ///
+    /// With a limited [`queue`](PoolBuilder::queue), timers that are due while it is full stay in
+    /// the scheduler until there is room. Nothing is lost, nothing runs on the timer thread
+    /// instead, and that thread does not block: inline tasks run on time. The timers that wait are
+    /// pending as before. They can be cancelled and moved, `stop` hands them back, and they keep
+    /// their places within [`max_pending`](Self::max_pending). So both limits together bound the
+    /// memory: if the pool falls behind, schedule calls are refused in the end. The log says when
+    /// the queue is full, and [`Metrics::held_for_pool`](crate::Metrics::held_for_pool) counts the
+    /// timers that had to wait.
     ///
     /// The limit does not hold for work that has no timer to wait in: what another executor
     /// rejected, and what a worker or a future hands over at once. Nor does it hold in virtual
-    /// time, which would have to wait for the pool's threads. For a pool of your own there is
-    /// [`PoolBuilder::queue`](crate::PoolBuilder::queue). If several schedulers share it, each
-    /// looks for room by itself, so together they can exceed the limit for a moment.
+    /// time, which would have to wait for the pool's threads.
     ///
     /// # Examples
     ///
@@ -227,8 +225,8 @@ impl Builder {
     /// use std::sync::mpsc;
     /// use std::time::Duration;
     ///
-    /// let scheduler =
-    ///     LightArrayRevolverScheduler::builder().pool_threads(1).pool_queue(1).build()?;
+    /// let builder = LightArrayRevolverScheduler::builder();
+    /// let scheduler = builder.pool(|pool| pool.threads(1).queue(1)).build()?;
     /// let (release, hold) = mpsc::channel::<()>();
     /// let _ = scheduler.schedule_once(Duration::ZERO, move || hold.recv().unwrap_or_default())?;
     /// let (sender, ran) = mpsc::channel();
@@ -243,16 +241,21 @@ impl Builder {
     /// assert_eq!((ran.recv()?, ran.recv()?, ran.recv()?), (0, 1, 2));
     /// # Ok(()) }
     /// ```
-    pub fn pool_queue(mut self, limit: usize) -> Self {
-        self.settings.pool_queue = Some(limit);
+    pub fn pool(mut self, options: impl FnOnce(PoolBuilder) -> PoolBuilder) -> Self {
+        let pool = options(self.own_pool());
+        let settings = &mut self.settings;
+        (settings.pool_threads, settings.pool_queue) = (pool.threads, pool.queue);
+        (settings.pool_stack_size, self.on_pool_start) = (pool.stack_size, pool.on_start);
         self
     }
 
-    /// The stack size of each thread of the default pool, in bytes, from 64 KiB to 1 GiB; by
-    /// default that of std, which is 2 MiB unless `RUST_MIN_STACK` says otherwise.
-    pub fn pool_stack_size(mut self, bytes: usize) -> Self {
-        self.settings.pool_stack_size = Some(bytes);
-        self
+    /// The pool as set so far.
+    fn own_pool(&self) -> PoolBuilder {
+        let given = &self.settings;
+        let mut pool = Pool::builder(format!("{}-worker", given.name()));
+        (pool.threads, pool.queue) = (given.pool_threads, given.pool_queue);
+        (pool.stack_size, pool.on_start) = (given.pool_stack_size, self.on_pool_start.clone());
+        pool
     }
 
     /// How long [`close`](crate::LightArrayRevolverScheduler::close) waits, in all, for the timer
@@ -286,7 +289,8 @@ impl Builder {
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use lars_scheduler::{LightArrayRevolverScheduler, ThreadKind};
+    /// use lars_scheduler::hooks::ThreadKind;
+    /// use lars_scheduler::LightArrayRevolverScheduler;
     /// use std::sync::mpsc;
     ///
     /// let (sender, threads) = mpsc::channel();
@@ -311,7 +315,7 @@ impl Builder {
     /// The span of the calling thread is captured by each call that schedules something, and kept
     /// until the task has run, been cancelled or dropped. It is entered around the run, on whatever
     /// thread that is. The runs of a repeat have the span of the call that scheduled it. So do the
-    /// tasks of a [`Worker`](crate::worker::Worker), and the closures of the other systems.
+    /// tasks and closures of the systems in `lars-jobs`.
     ///
     /// Futures have spans of their own (`tracing::Instrument`). Actors receive messages in spans
     /// only if their system captures spans itself.
@@ -319,7 +323,7 @@ impl Builder {
     /// With this on, each task is boxed with its span, and [`TaskBody::run_due`] is not used: tasks
     /// run one by one.
     ///
-    /// [`TaskBody::run_due`]: crate::TaskBody::run_due
+    /// [`TaskBody::run_due`]: crate::executor::TaskBody::run_due
     ///
     /// # Examples
     ///
@@ -366,8 +370,8 @@ impl Builder {
     /// While it is on, the clock is read before each task rather than before each 32nd, and each
     /// run is added up in a table, under a lock that threads rarely share. The table has an entry
     /// for each type, place and name of a task that ever ran. Tasks that run together
-    /// ([`TaskBody::run_due`](crate::TaskBody::run_due)) are timed together, and the time counts
-    /// for the last of them. In virtual time nothing is recorded.
+    /// ([`TaskBody::run_due`](crate::executor::TaskBody::run_due)) are timed together, and the time
+    /// counts for the last of them. In virtual time nothing is recorded.
     pub fn record_run_times(mut self, on: bool) -> Self {
         self.record_run_times = on;
         self
@@ -389,6 +393,10 @@ impl Builder {
         wheel_after: Option<u64>,
         default_executor: impl FnOnce(&Pool) -> DefaultExecutor,
     ) -> Result<(CheckedSettings, Executors, OwnerSettings), ConfigError> {
+        let mut pool = self.own_pool();
+        if pool.on_start.0.is_none() {
+            pool.on_start = self.on_thread_start;
+        }
         let given = self.settings;
         let tick = Tick::new(given.tick_duration.unwrap_or(default_tick))?;
         if given.coalesce > Tick::MAX {
@@ -402,9 +410,6 @@ impl Builder {
         if given.max_pending == Some(0) {
             return Err(ConfigError::MaxPending { given: 0 });
         }
-        let mut pool = Pool::builder(format!("{}-worker", given.name()));
-        (pool.threads, pool.queue) = (given.pool_threads, given.pool_queue);
-        (pool.stack_size, pool.on_start) = (given.pool_stack_size, self.on_thread_start);
         let pool = pool.build().map_err(|error| {
             match error {
                 // Report the name that the caller gave, not the one derived from it.
@@ -422,7 +427,13 @@ impl Builder {
         let settings = CheckedSettings {
             tick,
             coalesce: nanos(given.coalesce),
-            lanes: LaneSettings { channels, wheel_after, tick, wheel_size },
+            lanes: LaneSettings {
+                channels,
+                wheel_after,
+                most_wheels: MOST_WHEELS,
+                tick,
+                wheel_size,
+            },
             limit: given.max_pending,
             capture_spans: self.capture_spans,
             reporter,

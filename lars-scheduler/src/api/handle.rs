@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use crate::api::cancel::Cancellable;
 use crate::api::metrics::Metrics;
 use crate::base::deadline::Deadline;
-use crate::base::debug::debug_fields;
 use crate::base::error::{Refusal, ScheduleError};
 use crate::base::identity::Label;
 use crate::base::in_span::InSpan;
@@ -21,6 +20,7 @@ use crate::engine::sleep_word::AfterPush;
 use crate::executor::run_on::RunOn;
 use crate::executor::task::{IntoTask, TaskOptions};
 use crate::sync::Arc;
+use lars_base::debug_fields;
 
 /// Schedules tasks on a scheduler. Cheap to clone, `Send` and `Sync`.
 ///
@@ -91,7 +91,7 @@ impl Handle {
     ///
     /// Tasks with equal deadlines that one thread scheduled start in the order of the calls; tasks
     /// in different ticks start in the order of their ticks. A task without a delay does not wait
-    /// for a tick, and overtakes tasks that do; docs/semantics.md has two rarer exceptions. (On an
+    /// for a tick, and overtakes tasks that do; docs/semantics.md has the rarer exceptions. (On an
     /// executor with several threads, tasks then run in parallel.)
     ///
     /// # Errors

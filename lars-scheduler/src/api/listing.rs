@@ -9,10 +9,10 @@ use futures::channel::oneshot;
 
 use crate::api::handle::Handle;
 use crate::base::clock::{Clock, limit_of_wait};
-use crate::base::debug::debug_fields;
 use crate::base::identity::TaskIdentity;
-use crate::base::wait;
 use crate::engine::listing::{Filter, Findings, Levels};
+use lars_base::debug_fields;
+use lars_base::waiting;
 
 /// How many timers a listing has at most, unless it is asked for more or fewer.
 const DEFAULT_LIMIT: usize = 100;
@@ -24,7 +24,8 @@ const DEFAULT_LIMIT: usize = 100;
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use lars_scheduler::{LightArrayRevolverScheduler, Task, TimerKind, TimerQuery};
+/// use lars_scheduler::listing::{TimerKind, TimerQuery};
+/// use lars_scheduler::{LightArrayRevolverScheduler, Task};
 /// use std::time::Duration;
 ///
 /// let scheduler = LightArrayRevolverScheduler::new()?;
@@ -95,7 +96,8 @@ impl TimerQuery {
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use lars_scheduler::{LightArrayRevolverScheduler, TimerQuery};
+    /// use lars_scheduler::listing::TimerQuery;
+    /// use lars_scheduler::LightArrayRevolverScheduler;
     /// use std::time::Duration;
     ///
     /// let scheduler = LightArrayRevolverScheduler::new()?;
@@ -134,7 +136,7 @@ pub enum TimerKind {
 /// A timer that was pending when it was looked at.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
-pub struct PendingTimer {
+pub struct ListedTimer {
     /// Whose it is.
     pub identity: TaskIdentity,
     /// Whether it belongs to a repeat.
@@ -186,7 +188,7 @@ pub struct WheelLevel {
 #[non_exhaustive]
 pub struct Listing {
     /// Those that are due first, in this order, as many as the query allows.
-    pub timers: Vec<PendingTimer>,
+    pub timers: Vec<ListedTimer>,
     /// All that the query takes, by identity, the largest group first.
     pub groups: Vec<TimerGroup>,
     /// How many the query takes.
@@ -209,7 +211,7 @@ impl Listing {
         let (timers, groups) = findings.into_parts();
         let timer = |found: crate::engine::listing::Found| {
             let due = clock.instant(found.due);
-            PendingTimer {
+            ListedTimer {
                 identity: found.identity,
                 kind: if found.repeat { TimerKind::Repeat } else { TimerKind::Once },
                 on_default_executor: !found.inline,
@@ -255,7 +257,7 @@ impl ListingFuture {
     /// wait for itself.
     pub fn wait(mut self) -> Listing {
         // Without a deadline it ends with a result.
-        wait::block_until(Pin::new(&mut self), None).unwrap_or_default()
+        waiting::block_until(Pin::new(&mut self), None).unwrap_or_default()
     }
 
     /// Blocks until the listing is there, but not longer than `limit`.
@@ -265,7 +267,7 @@ impl ListingFuture {
     /// The future itself, so that you can wait again: an inline task may occupy the timer thread.
     pub fn wait_timeout(mut self, limit: Duration) -> Result<Listing, Self> {
         let deadline = limit_of_wait(limit);
-        wait::block_until(Pin::new(&mut self), deadline).ok_or(self)
+        waiting::block_until(Pin::new(&mut self), deadline).ok_or(self)
     }
 }
 
@@ -307,7 +309,8 @@ impl Handle {
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use lars_scheduler::{LightArrayRevolverScheduler, TimerQuery};
+    /// use lars_scheduler::listing::TimerQuery;
+    /// use lars_scheduler::LightArrayRevolverScheduler;
     /// use std::time::Duration;
     ///
     /// let scheduler = LightArrayRevolverScheduler::new()?;

@@ -64,7 +64,8 @@ pub struct Metrics {
     /// looked at once a second; after a stall, which is logged, again ten seconds later.
     pub pool_stalls: u64,
     /// Timers that were due and had to wait for room, because the queue of the pool was full
-    /// ([`Builder::pool_queue`](crate::Builder::pool_queue)). Those that wait now are `pending`.
+    /// ([`PoolBuilder::queue`](crate::executor::PoolBuilder::queue)). Those that wait now are
+    /// `pending`.
     pub held_for_pool: u64,
     /// How often the timer thread woke up.
     pub wake_ups: u64,
@@ -96,7 +97,7 @@ pub struct Metrics {
 /// use lars_scheduler::LightArrayRevolverScheduler;
 /// use std::{sync::mpsc, time::Duration};
 ///
-/// let scheduler = LightArrayRevolverScheduler::builder().pool_threads(1).build()?;
+/// let scheduler = LightArrayRevolverScheduler::builder().pool(|pool| pool.threads(1)).build()?;
 /// let (sender, started) = mpsc::channel();
 /// let (release, held) = mpsc::channel::<()>();
 /// scheduler.schedule_once(Duration::ZERO, move || {

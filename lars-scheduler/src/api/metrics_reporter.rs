@@ -6,8 +6,8 @@ use metrics::{SharedString, Unit, counter, describe_counter, describe_gauge, gau
 
 use crate::api::handle::Handle;
 use crate::api::metrics::Metrics;
-use crate::base::debug::debug_fields;
 use crate::base::durations::Durations;
+use lars_base::debug_fields;
 
 /// A name, what it counts, and how to read it.
 type Row<V> = (&'static str, Unit, &'static str, fn(&Metrics) -> V);
@@ -110,7 +110,8 @@ const QUANTILES: [(f64, &str); 5] =
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use lars_scheduler::{LightArrayRevolverScheduler, MetricsReporter};
+/// use lars_scheduler::metrics::MetricsReporter;
+/// use lars_scheduler::LightArrayRevolverScheduler;
 /// use std::time::Duration;
 ///
 /// let scheduler = LightArrayRevolverScheduler::new()?;

@@ -6,10 +6,10 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use crate::base::clock::limit_of_wait;
-use crate::base::debug::debug_fields;
 use crate::base::identity::TaskIdentity;
-use crate::base::wait;
 use crate::engine::stop_word::{Pending, Promised};
+use lars_base::debug_fields;
+use lars_base::waiting;
 
 /// A task that was accepted, had not started when the scheduler stopped, and was not cancelled.
 ///
@@ -125,7 +125,7 @@ impl StopFuture {
     /// would wait for itself.
     pub fn wait(mut self) -> Vec<PendingTask> {
         // Without a deadline it ends with a result.
-        wait::block_until(Pin::new(&mut self), None).unwrap_or_default()
+        waiting::block_until(Pin::new(&mut self), None).unwrap_or_default()
     }
 
     /// Blocks until the scheduler has stopped, but not longer than `limit`.
@@ -154,7 +154,7 @@ impl StopFuture {
     /// ```
     pub fn wait_timeout(mut self, limit: Duration) -> Result<Vec<PendingTask>, Self> {
         let deadline = limit_of_wait(limit);
-        wait::block_until(Pin::new(&mut self), deadline).ok_or(self)
+        waiting::block_until(Pin::new(&mut self), deadline).ok_or(self)
     }
 }
 

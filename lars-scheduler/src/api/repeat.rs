@@ -13,12 +13,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use self::cell::{FIRST, SeriesCell};
+use lars_base::rate::{MissedTickBehavior, Rate};
+use lars_base::when_due::WhenDue;
+
 use crate::api::cancel::{Cancellable, Series};
 use crate::api::handle::Handle;
-use crate::api::rate::{MissedTickBehavior, Rate, check_period};
 use crate::base::deadline::Deadline;
-use crate::base::debug::debug_fields;
-use crate::base::error::{Refusal, ScheduleError};
+use crate::base::error::{Refusal, ScheduleError, check_period};
 use crate::base::identity::{Label, TaskIdentity};
 use crate::base::panics::PanicIn;
 use crate::base::raw_task::TaskBody;
@@ -27,6 +28,7 @@ use crate::executor::Executor;
 use crate::executor::run_on::RunOn;
 use crate::executor::task::{CancelHook, NoHook, TaskOptions};
 use crate::sync::{Ordering, UnsafeCell};
+use lars_base::debug_fields;
 
 /// When the first run of a repeat is due: after a delay, or at an instant. Made from a [`Duration`]
 /// or an [`Instant`].
@@ -108,6 +110,16 @@ pub enum Repeat {
     Stop,
 }
 
+/// To run again when that is due.
+impl From<WhenDue> for Repeat {
+    fn from(due: WhenDue) -> Self {
+        match due {
+            WhenDue::At(due) => Self::At(due),
+            WhenDue::Never => Self::After(Duration::MAX),
+        }
+    }
+}
+
 /// A repeated task with options.
 ///
 /// A plain closure is scheduled as it is; this type is for the closures that need more.
@@ -149,12 +161,15 @@ impl<F, C> Periodic<F, C> {
         self.run_on(RunOn::Inline)
     }
 
-    /// Runs the task on `executor` instead of the scheduler's own.
-    pub fn executor(self, executor: Arc<dyn Executor>) -> Self {
-        self.run_on(RunOn::Executor(executor))
+    /// Runs the task on `executor` instead of the scheduler's own. An `Arc` of one is kept as it
+    /// is; anything else is put into one.
+    pub fn executor(self, executor: impl Executor) -> Self {
+        self.run_on(RunOn::Executor(executor.into_shared()))
     }
 
-    pub(crate) fn run_on(mut self, run_on: RunOn) -> Self {
+    /// Where the runs of the series run, as a value: for systems that pass on the choice of their
+    /// users.
+    pub fn run_on(mut self, run_on: RunOn) -> Self {
         self.run_on = run_on;
         self
     }
@@ -175,13 +190,6 @@ impl<F, C> Periodic<F, C> {
     /// [`Task::placed_at`](crate::Task::placed_at).
     pub fn placed_at(mut self, place: &'static Location<'static>) -> Self {
         self.label.place = Some(place);
-        self
-    }
-
-    /// Gives the task the name of the system that it belongs to, and the place of the user's call.
-    #[cfg(not(lars_loom))] // no model has systems
-    pub(crate) fn labelled(mut self, system: impl Into<Label>) -> Self {
-        self.label = system.into();
         self
     }
 

@@ -14,19 +14,25 @@ use crate::api::pending::StopFuture;
 use crate::api::settings::DEFAULT_TICK;
 use crate::base::clock::{Clock, SYSTEM_HAS_ONE, limit_of_wait};
 use crate::base::error::BuildError;
-use crate::base::panics::quietly;
 use crate::base::threads::{OnThreadStart, ThreadKind};
-use crate::base::wait;
 use crate::engine::driver::Driver;
 use crate::engine::shared::{DefaultExecutor, Executors, Live, Settings};
 use crate::engine::timer_thread;
 use crate::executor::pool::Pool;
 use crate::sync::{Arc, CHECKED, Mutex, Parker, count_begun, count_ended, thread};
+use lars_base::panics::quietly;
+use lars_base::waiting;
 
 /// The most channels for threads without a wheel.
 const MAX_CHANNELS: usize = 16;
-/// After how many timers a thread gets a wheel of its own.
-pub(crate) const WHEEL_AFTER: u64 = if CHECKED { 1 } else { 64 };
+/// After how many timers a thread gets a wheel of its own. Each takes Miri milliseconds.
+pub(crate) const WHEEL_AFTER: u64 = if CHECKED {
+    1
+} else if cfg!(miri) {
+    8
+} else {
+    64
+};
 
 /// How many channels there are on this machine.
 pub(crate) fn channels() -> usize {
@@ -247,7 +253,7 @@ impl LightArrayRevolverScheduler {
     fn join(&self, limit: Duration) -> bool {
         let Some(mut timer) = self.thread.lock().take() else { return true };
         let deadline = limit_of_wait(limit);
-        if wait::block_until(Pin::new(&mut timer.ended), deadline).is_none() {
+        if waiting::block_until(Pin::new(&mut timer.ended), deadline).is_none() {
             *self.thread.lock() = Some(timer);
             return false;
         }

@@ -68,12 +68,13 @@ pub struct Settings {
     pub max_pending: Option<usize>,
     /// [`Builder::thread_name`](crate::Builder::thread_name); `None` is `lars-scheduler`.
     pub thread_name: Option<String>,
-    /// [`Builder::pool_threads`](crate::Builder::pool_threads); `None` is the number of cores.
+    /// [`PoolBuilder::threads`](crate::executor::PoolBuilder::threads); `None` is the number of
+    /// cores.
     pub pool_threads: Option<usize>,
-    /// [`Builder::pool_queue`](crate::Builder::pool_queue); `None` is no limit.
+    /// [`PoolBuilder::queue`](crate::executor::PoolBuilder::queue); `None` is no limit.
     pub pool_queue: Option<usize>,
-    /// [`Builder::pool_stack_size`](crate::Builder::pool_stack_size), in bytes; `None` is that of
-    /// std.
+    /// [`PoolBuilder::stack_size`](crate::executor::PoolBuilder::stack_size), in bytes; `None` is
+    /// that of std.
     pub pool_stack_size: Option<usize>,
     /// [`Builder::shutdown_timeout`](crate::Builder::shutdown_timeout); 5 s.
     #[cfg_attr(feature = "serde", serde(with = "humantime_serde"))]

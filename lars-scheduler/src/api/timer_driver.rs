@@ -12,7 +12,6 @@ use crate::api::scheduler::{WHEEL_AFTER, channels};
 use crate::api::settings::DEFAULT_TICK;
 use crate::api::turned::Turned;
 use crate::base::clock::Clock;
-use crate::base::debug::debug_fields;
 use crate::base::error::ConfigError;
 use crate::base::panics::{PanicIn, Reporter};
 use crate::engine::driver::walk::Walked;
@@ -20,6 +19,7 @@ use crate::engine::driver::{Intaken, Next};
 use crate::engine::shared::DefaultExecutor;
 use crate::engine::sleep_word::{Alarm, FOREVER};
 use crate::sync::relax;
+use lars_base::debug_fields;
 
 /// How many steps of up to 512 tasks a turn takes before it lets its caller look at other things.
 const STEPS: u32 = 8;
@@ -79,8 +79,9 @@ impl Builder {
     /// said, because something is due before that, or somebody stops the scheduler. It is called at
     /// most once between two turns, on the thread that caused it; that may be the loop's own. It
     /// should only interrupt the loop's wait: by a `mio::Waker`, a winit `EventLoopProxy`, an
-    /// eventfd. A panic in it is contained and logged. A loop that turns at short intervals anyway
-    /// needs no hook: pass `|| ()`.
+    /// eventfd. It must neither wait for another thread nor use the scheduler: a stop may be
+    /// waiting for the call that it runs in. A panic in it is contained and logged. A loop that
+    /// turns at short intervals anyway needs no hook: pass `|| ()`.
     ///
     /// Two settings mean something else here. By default tasks run inline, on the thread that
     /// turns. And `thread_name` names only the threads of the pool.

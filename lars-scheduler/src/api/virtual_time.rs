@@ -11,13 +11,13 @@ use crate::api::pending::StopFuture;
 use crate::api::settings::VIRTUAL_TICK;
 use crate::api::turned::{Turned, Turning};
 use crate::base::clock::Clock;
-use crate::base::debug::debug_fields;
 use crate::base::error::ConfigError;
 use crate::base::tick::{LAST_INSTANT, nanos};
 use crate::engine::driver::{Intaken, Next};
 use crate::engine::shared::DefaultExecutor;
 use crate::engine::sleep_word::Alarm;
 use crate::sync::relax;
+use lars_base::debug_fields;
 
 /// A scheduler whose time a test moves: no thread, no sleeping, the same [`Handle`].
 ///

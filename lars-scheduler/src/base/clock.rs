@@ -5,7 +5,7 @@
 use std::time::{Duration, Instant};
 
 use crate::base::tick::LAST_INSTANT;
-use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Ordering, thread_slot};
+use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Ordering, real_now, thread_slot};
 
 /// How far a coarse reading may be behind, in nanoseconds: twice the longest period of the kernel's
 /// own tick. (While no processor ticks it may be behind by more. A reader then takes the time for
@@ -199,9 +199,6 @@ fn monotonic(origin: Option<Instant>) -> u64 {
 fn coarse(origin: Option<Instant>) -> u64 {
     monotonic(origin)
 }
-
-/// The monotonic time now, for waits that have nothing to do with a scheduler's clock.
-pub(crate) use crate::sync::real_now;
 
 /// When a wait of at most `limit` ends; `None` if that is beyond the clock's range. Where there is
 /// no clock, there is no other thread to wait for.

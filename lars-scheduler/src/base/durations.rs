@@ -9,8 +9,8 @@ use hdrhistogram::Histogram;
 
 #[cfg(feature = "histogram")]
 use crate::base::buckets::Buckets;
-use crate::base::debug::debug_fields;
 use crate::sync::{AtomicU64, Ordering};
+use lars_base::debug_fields;
 
 /// How long something took: since the scheduler was built, or, with [`since`](Self::since), in an
 /// interval.
@@ -50,8 +50,7 @@ pub struct Durations {
     pub mean: Duration,
     /// All of them in nanoseconds, to within 1 %.
     #[cfg(feature = "histogram")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "histogram")))]
-    pub histogram: Histogram<u64>,
+    histogram: Histogram<u64>,
 }
 
 impl Durations {
@@ -99,6 +98,15 @@ impl Durations {
     #[cfg_attr(docsrs, doc(cfg(feature = "histogram")))]
     pub fn quantile(&self, quantile: f64) -> Duration {
         Duration::from_nanos(self.histogram.value_at_quantile(quantile)).min(self.max)
+    }
+
+    /// What was recorded, shortest first: a duration to within 1 %, and how many of them there are.
+    /// For those who compute more than quantiles, or pass them on.
+    #[cfg(feature = "histogram")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "histogram")))]
+    pub fn recorded(&self) -> impl Iterator<Item = (Duration, u64)> {
+        let values = self.histogram.iter_recorded();
+        values.map(|it| (Duration::from_nanos(it.value_iterated_to()), it.count_at_value()))
     }
 
     /// What these recorders have, all together.
@@ -215,7 +223,8 @@ mod tests {
         assert_eq!((interval.count, interval.sum, interval.mean), (4, ns(100), ns(25)));
         #[cfg(feature = "histogram")]
         {
-            assert_eq!((interval.max, interval.histogram.len()), (ns(40), 4));
+            assert_eq!(interval.max, ns(40));
+            assert_eq!(interval.recorded().collect::<Vec<_>>(), [(ns(20), 3), (ns(40), 1)]);
             assert_eq!((interval.quantile(0.5), interval.quantile(1.0)), (ns(20), ns(40)));
         }
         let later = of(&recorders);

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::base::debug::debug_fields;
 use crate::base::exclusive::Exclusive;
+use lars_base::debug_fields;
 
 /// A setting or an argument out of its range.
 ///
@@ -16,7 +16,8 @@ use crate::base::exclusive::Exclusive;
 ///
 /// ```
 /// use lars_scheduler::LightArrayRevolverScheduler;
-/// let error = LightArrayRevolverScheduler::builder().pool_threads(0).build_virtual().unwrap_err();
+/// let builder = LightArrayRevolverScheduler::builder().pool(|pool| pool.threads(0));
+/// let error = builder.build_virtual().unwrap_err();
 /// assert!(error.to_string().starts_with("pool_threads is 0, but "));
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
@@ -168,6 +169,19 @@ pub enum Refusal {
     },
 }
 
+/// The shortest period. Zero would run without end.
+const MIN_PERIOD: Duration = Duration::from_nanos(1);
+
+/// Refuses a period that is too short.
+///
+/// # Errors
+///
+/// [`Refusal::Period`] for a period of zero.
+#[cfg_attr(lars_loom, allow(unreachable_pub))] // no model has `extend`
+pub fn check_period(given: Duration) -> Result<(), Refusal> {
+    if given < MIN_PERIOD { Err(Refusal::Period { given, min: MIN_PERIOD }) } else { Ok(()) }
+}
+
 /// A task that was not accepted, given back with the reason.
 ///
 /// A call that returned this error never runs its task. The error is `Send` and `Sync` whenever
@@ -197,7 +211,8 @@ pub struct ScheduleError<T> {
 }
 
 impl<T> ScheduleError<T> {
-    pub(crate) fn new(refusal: Refusal, task: T) -> Self {
+    /// For those who refuse a task of their users themselves.
+    pub fn new(refusal: Refusal, task: T) -> Self {
         Self { refusal, task: Exclusive::new(task) }
     }
 

@@ -7,10 +7,10 @@ use std::panic::Location;
 /// Whose a task is: the type of its body, the place of the call that scheduled it, and its name, if
 /// it has one.
 ///
-/// You find it in every [`PanicReport`](crate::PanicReport) of a task, in the log, in each
-/// [`PendingTask`](crate::PendingTask), and in the [`Listing`](crate::Listing) of what is pending.
-/// It makes no timer larger: the functions that run the body know the type, and the place is kept
-/// with the captures.
+/// You find it in every [`PanicReport`](crate::hooks::PanicReport) of a task, in the log, in each
+/// [`PendingTask`](crate::PendingTask), and in the [`Listing`](crate::listing::Listing) of what is
+/// pending. It makes no timer larger: the functions that run the body know the type, and the place
+/// is kept with the captures.
 ///
 /// # Examples
 ///
@@ -58,8 +58,8 @@ impl TaskIdentity {
         self.type_name
     }
 
-    /// The place of the call that scheduled it. `None` for a [`Runnable`](crate::Runnable) that was
-    /// never scheduled.
+    /// The place of the call that scheduled it. `None` for a
+    /// [`Runnable`](crate::executor::Runnable) that was never scheduled.
     ///
     /// Tasks with a name, or with captures of exactly three words, share a table of 65,536
     /// combinations of type, place and name. When it is full, new combinations have neither name
@@ -118,11 +118,5 @@ impl Label {
     #[inline]
     pub(crate) fn or_at(self, place: &'static Location<'static>) -> Self {
         Self { place: self.place.or(Some(place)), ..self }
-    }
-}
-
-impl From<Option<&'static str>> for Label {
-    fn from(name: Option<&'static str>) -> Self {
-        Self { name, place: None }
     }
 }

@@ -4,8 +4,10 @@ use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
+use lars_base::debug_fields;
+use lars_base::panics::{dispose, message_of, quietly};
+
 use crate::base::clock::Clock;
-use crate::base::debug::debug_fields;
 use crate::base::identity::TaskIdentity;
 use crate::base::raw_task::Whose;
 use crate::base::run_times::RunTimes;
@@ -19,7 +21,8 @@ use crate::sync::{AtomicU64, Ordering};
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use lars_scheduler::{LightArrayRevolverScheduler, PanicIn, Task};
+/// use lars_scheduler::hooks::PanicIn;
+/// use lars_scheduler::{LightArrayRevolverScheduler, Task};
 /// use std::{sync::mpsc, time::Duration};
 ///
 /// let (sender, places) = mpsc::channel();
@@ -50,7 +53,8 @@ pub enum PanicIn {
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use lars_scheduler::{LightArrayRevolverScheduler, PanicIn};
+/// use lars_scheduler::hooks::PanicIn;
+/// use lars_scheduler::LightArrayRevolverScheduler;
 /// use std::sync::mpsc;
 /// use std::time::Duration;
 ///
@@ -70,9 +74,10 @@ pub struct PanicReport<'a> {
     pub place: PanicIn,
     /// The panic's message, where it had one.
     pub message: &'a str,
-    /// Whose the task is. `None` if no task panicked, but a hook of the scheduler or of a system on
-    /// it, or the scheduler itself. If tasks ran together
-    /// ([`TaskBody::run_due`](crate::TaskBody::run_due)), it is the first of them.
+    /// Whose the task is, or the code that a system runs for its user: a worker's task, the trigger
+    /// of a repeated timer. `None` if a hook of the scheduler panicked, or the scheduler itself. If
+    /// tasks ran together ([`TaskBody::run_due`](crate::executor::TaskBody::run_due)), it is the
+    /// first of them.
     pub task: Option<TaskIdentity>,
 }
 
@@ -117,6 +122,19 @@ impl Reporter {
     #[inline]
     pub(crate) fn contain_task(&self, whose: Whose, place: PanicIn, code: impl FnOnce()) -> bool {
         self.contain_of(Some(whose), place, code)
+    }
+
+    /// Runs `code` that belongs to a system, on behalf of `task`.
+    #[cfg(not(lars_loom))] // no model has systems
+    pub(crate) fn contain_as(
+        &self,
+        task: TaskIdentity,
+        place: PanicIn,
+        code: impl FnOnce(),
+    ) -> bool {
+        // Unwind safety: as in `contain_of`.
+        let caught = catch_unwind(AssertUnwindSafe(code));
+        caught.map_err(|payload| self.panicked(Some(task), place, payload)).is_ok()
     }
 
     /// Runs `code`, perhaps of a task.
@@ -239,54 +257,6 @@ impl Drop for Reporter {
         quietly(|| drop(self.hook.take()));
         quietly(|| drop(self.slow.hook.take()));
     }
-}
-
-/// Calls foreign code whose panics are dropped: log subscribers, above all. A panic that went
-/// further would cost more than the message: a task in our hands, or the process.
-pub fn quietly(log: impl FnOnce()) {
-    if let Err(payload) = catch_unwind(AssertUnwindSafe(log)) {
-        dispose(payload);
-    }
-}
-
-/// Runs foreign code; a panic in it ends here and gives its message.
-#[inline]
-pub fn contain<R>(code: impl FnOnce() -> R) -> Result<R, String> {
-    // Unwind safety: whatever `code` leaves half done is dropped, or its owner decides to go on
-    // with it.
-    catch_unwind(AssertUnwindSafe(code)).map_err(told)
-}
-
-/// What a panic said, and the end of its payload.
-#[cold]
-fn told(payload: Box<dyn Any + Send>) -> String {
-    let message = message_of(&*payload).to_owned();
-    dispose(payload);
-    message
-}
-
-/// What a panic says.
-pub(crate) fn message_of(payload: &(dyn Any + Send)) -> &str {
-    if let Some(text) = payload.downcast_ref::<&'static str>() {
-        text
-    } else if let Some(text) = payload.downcast_ref::<String>() {
-        text
-    } else {
-        "(a panic without a message)"
-    }
-}
-
-/// Drops a panic's payload, whose destructor may panic in turn, and that panic's payload as well.
-fn dispose(mut payload: Box<dyn Any + Send>) {
-    const ATTEMPTS: usize = 8;
-    for _ in 0..ATTEMPTS {
-        match catch_unwind(AssertUnwindSafe(|| drop(payload))) {
-            Ok(()) => return,
-            Err(again) => payload = again,
-        }
-    }
-    // Each destructor panics with another such payload, which could go on forever.
-    std::mem::forget(payload);
 }
 
 #[cfg(all(test, not(any(lars_loom, lars_shuttle))))]

@@ -18,8 +18,8 @@ use std::mem::{self, ManuallyDrop, MaybeUninit};
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::ptr;
 
-use crate::base::debug::debug_fields;
 use crate::base::identity::{Label, TaskIdentity};
+use lars_base::debug_fields;
 
 /// The body of a task. It is run, cancelled or lost: exactly one of the three, once.
 ///
@@ -34,7 +34,8 @@ use crate::base::identity::{Label, TaskIdentity};
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use lars_scheduler::{LightArrayRevolverScheduler, Task, TaskBody};
+/// use lars_scheduler::executor::TaskBody;
+/// use lars_scheduler::{LightArrayRevolverScheduler, Task};
 /// use std::sync::mpsc::{Sender, channel};
 /// use std::time::Duration;
 ///
@@ -77,13 +78,15 @@ pub trait TaskBody: Send + Sized + 'static {
     /// when a [`PendingTask`](crate::PendingTask) that `stop` handed back is dropped. It does not
     /// happen to a task that was refused, because its body comes back to the caller.
     ///
-    /// A panic in it is contained, and reported as [`PanicIn::Cleanup`](crate::PanicIn::Cleanup).
+    /// A panic in it is contained, and reported as
+    /// [`PanicIn::Cleanup`](crate::hooks::PanicIn::Cleanup).
     ///
     /// # Examples
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use lars_scheduler::{LightArrayRevolverScheduler, Task, TaskBody};
+    /// use lars_scheduler::executor::TaskBody;
+    /// use lars_scheduler::{LightArrayRevolverScheduler, Task};
     /// use std::sync::mpsc::{Sender, channel};
     /// use std::time::Duration;
     ///
@@ -131,7 +134,8 @@ pub trait TaskBody: Send + Sized + 'static {
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// use lars_scheduler::{Due, LightArrayRevolverScheduler, Task, TaskBody};
+    /// use lars_scheduler::executor::{Due, TaskBody};
+    /// use lars_scheduler::{LightArrayRevolverScheduler, Task};
     /// use std::sync::{Arc, Mutex};
     /// use std::time::Duration;
     ///
@@ -604,7 +608,8 @@ impl Row {
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use lars_scheduler::{Due, LightArrayRevolverScheduler, Task, TaskBody};
+/// use lars_scheduler::executor::{Due, TaskBody};
+/// use lars_scheduler::{LightArrayRevolverScheduler, Task};
 /// use std::sync::mpsc::{Sender, channel};
 /// use std::time::Duration;
 ///

@@ -4,12 +4,12 @@ use std::mem::MaybeUninit;
 use std::time::Instant;
 
 use crate::base::clock::Clock;
-use crate::base::debug::debug_fields;
 use crate::base::panics::Reporter;
 use crate::base::raw_task::{RawTask, Whose};
 use crate::base::run_times::RunTimes;
 use crate::base::runs::PoolThread;
 use crate::base::slow::RanOn;
+use lars_base::debug_fields;
 
 /// One reading stands for at most this many tasks. At 25 ns a reading, a task pays 0.8 ns.
 const STRIDE: u32 = 32;
@@ -34,11 +34,12 @@ pub(crate) struct RunClock {
     thread: Option<PoolThread>,
     /// The last reading.
     now: u64,
-    /// For how many tasks more it stands.
+    /// How many more tasks it stands for.
     left: u32,
-    /// For how many the next one will stand, if tasks are as fast as they were.
+    /// How many tasks it stands for in all: twice as many as the reading before it while tasks are
+    /// fast, one after a slow task.
     stride: u32,
-    /// For how many readings more it stands for one task only.
+    /// How many of the next readings stand for a single task, however fast that is.
     careful: u32,
     /// When the tasks that begin now were handed to the pool.
     handed_over: u64,

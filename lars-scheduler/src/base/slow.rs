@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::base::debug::debug_fields;
 use crate::base::identity::TaskIdentity;
 use crate::base::tick::NEVER;
 use crate::sync::{AtomicU64, Ordering};
+use lars_base::debug_fields;
 
 /// Where a task ran.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -32,7 +32,8 @@ pub enum RanOn {
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use lars_scheduler::{LightArrayRevolverScheduler, RanOn, Task};
+/// use lars_scheduler::hooks::RanOn;
+/// use lars_scheduler::{LightArrayRevolverScheduler, Task};
 /// use std::{sync::mpsc, thread, time::Duration};
 ///
 /// let (sender, slow) = mpsc::channel();
@@ -52,8 +53,8 @@ pub enum RanOn {
 pub struct SlowTask<'a> {
     /// Where it ran.
     pub on: RanOn,
-    /// Whose it is. If tasks ran together ([`TaskBody::run_due`](crate::TaskBody::run_due)), it is
-    /// one of them.
+    /// Whose it is. If tasks ran together
+    /// ([`TaskBody::run_due`](crate::executor::TaskBody::run_due)), it is one of them.
     pub task: TaskIdentity,
     /// How long after its deadline it began.
     pub lateness: Duration,

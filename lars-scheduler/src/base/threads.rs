@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use crate::base::debug::debug_fields;
-use crate::base::panics::quietly;
+use lars_base::debug_fields;
+use lars_base::panics::quietly;
 
 /// A thread of a scheduler or a pool that has just started; see
 /// [`Builder::on_thread_start`](crate::Builder::on_thread_start) and
-/// [`PoolBuilder::on_thread_start`](crate::PoolBuilder::on_thread_start).
+/// [`PoolBuilder::on_thread_start`](crate::executor::PoolBuilder::on_thread_start).
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct ThreadStart<'a> {

@@ -7,17 +7,7 @@ use crate::base::error::ConfigError;
 /// The largest instant a clock of this crate shows, in nanoseconds since its origin (584 years).
 pub(crate) const LAST_INSTANT: u64 = u64::MAX - 2;
 
-/// The deadline that is never reached: what a delay saturates to.
-pub(crate) const NEVER: u64 = u64::MAX;
-
-/// A delay in nanoseconds, saturating: what does not fit is longer than any clock runs.
-#[inline]
-pub(crate) fn nanos(delay: Duration) -> u64 {
-    match delay.as_secs().checked_mul(1_000_000_000) {
-        Some(whole) => whole.saturating_add(u64::from(delay.subsec_nanos())),
-        None => NEVER,
-    }
-}
+pub(crate) use lars_base::rate::{NEVER, nanos};
 
 /// The tick: a length in nanoseconds, and the rounding between instants and tick numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -27,7 +27,7 @@ use crate::engine::place::{Drained, drain, meet_cancelled, unlink_cancelled};
 use crate::engine::shared::{Core, Live};
 use crate::engine::stack::{CancelLink, StackLink};
 use crate::engine::stop_word::Pending;
-use crate::engine::visit::{Visits, next_tick};
+use crate::engine::visit::{TAKE_OVER, Visits, next_tick};
 use crate::engine::wheel::{Advance, Wheel};
 use crate::sync::{Arc, CHECKED, relax};
 
@@ -312,6 +312,9 @@ impl Driver {
         if self.has_room_for_held() {
             return Next::Now;
         }
+        if self.visits.have_more() {
+            return Next::Now;
+        }
         if self.visits.is_waiting() {
             return Next::Soon;
         }
@@ -366,7 +369,8 @@ impl Driver {
         self.visits.want_those_due_by(target);
         self.visits.enter();
         let back = &mut self.going_back;
-        self.visits.begin(COLLECT, |entry| free(&live, back, entry));
+        let bounds = (TAKE_OVER, COLLECT);
+        self.visits.begin((self.now, live.tick), bounds, |entry| free(&live, back, entry));
         self.unlink_in_lanes();
         let mut moves = if self.due.is_empty() { CASCADE } else { CASCADE_BUSY };
         // (With a tick of 1 ns there is only one deadline in it.)
@@ -382,7 +386,7 @@ impl Driver {
         if !(self.exact_order && self.wheel.has_due()) {
             at_once(&mut self.wheel);
         }
-        self.visits.each(at_once);
+        self.visits.each(|wheel, _| at_once(wheel));
         let gathered = loop {
             // In virtual time a tick is reached only when all before it has been fired, because
             // what that scheduled may come before it.
@@ -420,11 +424,11 @@ impl Driver {
 
     /// Nothing is due up to `target` any more: moves all wheels there.
     fn reach(&mut self, target: u64, moves: &mut usize) -> Gathered {
-        let mut all = |wheel: &mut Wheel| {
+        let mut all = |wheel: &mut Wheel, target| {
             wheel.advance(target, moves) == Advance::Reached && !wheel.has_any_due()
         };
-        let mut reached = all(&mut self.wheel);
-        self.visits.each(|wheel| reached &= all(wheel));
+        let mut reached = all(&mut self.wheel, target);
+        self.visits.each(|wheel, ready_to| reached &= all(wheel, target.min(ready_to)));
         if reached { Gathered::All } else { Gathered::More }
     }
 
@@ -589,13 +593,18 @@ impl Driver {
         self.visits.update(&live.arena.lanes);
         self.visits.want_all();
         let mut spins = 0;
-        // A thread may have been interrupted behind its gate, or in the middle of a push. Only that
-        // thread can go on, so wait for it: its task may have been accepted.
+        // A thread may be in the middle of a batch, or have been interrupted behind its gate or in
+        // the middle of a push. Only that thread can go on, so wait for it: its task may have been
+        // accepted.
         loop {
             let back = &mut self.going_back;
+            // Asked before the drain, which then finds all that has come in before.
+            let batch = self.visits.have_batch();
             self.visits.enter();
-            self.visits.begin(0, |entry| free(&live, back, entry));
-            if !self.visits.is_waiting() && self.drain_channels() == Intaken::All {
+            // All that is there: others may go on to move deadlines, and push for each move.
+            let bounds = (usize::MAX, 0);
+            self.visits.begin((self.now, live.tick), bounds, |entry| free(&live, back, entry));
+            if !batch && !self.visits.is_waiting() && self.drain_channels() == Intaken::All {
                 break;
             }
             relax(spins);
@@ -637,7 +646,7 @@ impl Driver {
         while let Some(entry) = self.wheel.pop_any() {
             hand_back(entry);
         }
-        self.visits.each(|wheel| {
+        self.visits.each(|wheel, _| {
             while let Some(entry) = wheel.pop_any() {
                 hand_back(entry);
             }

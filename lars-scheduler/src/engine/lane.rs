@@ -1,7 +1,8 @@
 //! A lane: what one thread uses to schedule and cancel.
 //!
-//! A lane belongs to the one live thread that has its number (`sync::thread_slot`). It has a supply
-//! of free entries, counts, and, once its thread has scheduled often enough, a wheel of its own.
+//! A lane belongs to one live thread at most: the one that has its number (`sync::thread_slot`), or
+//! the number that it was traded for (see [`lanes`](crate::engine::lanes)). It has a supply of free
+//! entries, counts, and, once its thread has scheduled often enough, a wheel of its own.
 //! The owner uses its parts with plain loads and stores; the wheel lies behind a
 //! [gate](crate::engine::gate), because the driver visits it when something in it is due. So a
 //! timer that is cancelled by the thread that scheduled it never leaves that thread's core.
@@ -28,9 +29,10 @@ use crate::engine::entry::{Entry, prefetch};
 use crate::engine::gate::Gate;
 use crate::engine::in_hand::InHand;
 use crate::engine::intake::Intake;
+use crate::engine::place::{Drained, KeptMark, drain_kept};
 use crate::engine::stack::{CancelLink, FreeLink, Stack, StackLink};
 use crate::engine::wheel::Wheel;
-use crate::sync::{AtomicBool, AtomicPtr, AtomicU64, CHECKED, Ordering, UnsafeCell, thread_slot};
+use crate::sync::{AtomicBool, AtomicPtr, AtomicU64, CHECKED, Ordering, UnsafeCell, model_fence};
 
 /// How many entries the first block of a lane has: half a kilobyte, because most threads have few
 /// timers. Each block after that has twice as many as the one before, up to [`LAST_BLOCK`].
@@ -44,6 +46,9 @@ const BORROW: usize = if CHECKED { 2 } else { 1 << 10 };
 /// Once in this many calls the owner of a lane looks for entries that other threads cancelled: it
 /// takes a line that they write from their caches.
 const LOOK: u32 = if CHECKED { 1 } else { 64 };
+/// How many timers a thread schedules between two looks for a wheel that is not used any more. A
+/// look takes some nanoseconds for each thread that has ended.
+const SEEK: u64 = if CHECKED || cfg!(miri) { 1 } else { 1 << 10 };
 /// How many cancelled entries ahead one is fetched from the cache of the core that cancelled it.
 const AHEAD: usize = 8;
 
@@ -53,6 +58,8 @@ pub(crate) struct Lane {
     /// The wheel once more, for other threads: the owner writes the line of its own copy all the
     /// time.
     wheel: CachePadded<AtomicPtr<LaneWheel>>,
+    /// The lane that the thread of this lane's number uses instead, if it is not null.
+    traded_for: AtomicPtr<Lane>,
     back: CachePadded<Back>,
     /// Entries on their way back to this lane, to be pushed in one chain. Only the driver uses it.
     going_back: UnsafeCell<Chain>,
@@ -81,6 +88,8 @@ struct Owners {
     refused: AtomicU64,
     /// What the driver has to look at: entries pushed, and armed entries cancelled.
     backlog: AtomicU64,
+    /// From which count of accepted timers on the owner may seek a wheel.
+    seek_at: AtomicU64,
     /// The last entries of other lanes that the owner cancelled, in turn.
     recent: UnsafeCell<[*mut Entry; AHEAD]>,
 }
@@ -108,9 +117,13 @@ pub(crate) struct LaneWheel {
     wheel: UnsafeCell<Wheel>,
     /// For entries that find the gate shut, and for carriers from other threads.
     pub(crate) intake: Intake,
+    /// How far the intake has been drained. Behind the gate.
+    kept: UnsafeCell<KeptMark>,
     /// Entries of this lane that were cancelled while they were armed, and not by the owner behind
     /// the gate. For the party behind the gate.
     pub(crate) cancelled: CachePadded<Stack<CancelLink>>,
+    /// Whether the owner is placing a batch, piece by piece.
+    batch: AtomicBool,
     /// What is left of the chain that was taken from that stack last. Behind the gate; anybody may
     /// ask whether it is null.
     rest: AtomicPtr<Entry>,
@@ -220,9 +233,11 @@ impl Lane {
                 cancelled: AtomicU64::new(0),
                 refused: AtomicU64::new(0),
                 backlog: AtomicU64::new(0),
+                seek_at: AtomicU64::new(0),
                 recent: UnsafeCell::new([ptr::null_mut(); AHEAD]),
             }),
             wheel: CachePadded::new(AtomicPtr::new(ptr::null_mut())),
+            traded_for: AtomicPtr::new(ptr::null_mut()),
             back: CachePadded::new(Back { returned: Stack::new(), dropped: Stack::new() }),
             going_back: UnsafeCell::new(Chain { first: ptr::null_mut(), last: ptr::null_mut() }),
         }
@@ -231,6 +246,26 @@ impl Lane {
     #[inline]
     pub(crate) fn number(&self) -> usize {
         self.owners.number as usize
+    }
+
+    #[inline]
+    pub(crate) fn is_for_guests(&self) -> bool {
+        self.owners.for_guests
+    }
+
+    /// What [`trade_for`](Self::trade_for) was told last, or null. The caller has the number of
+    /// this lane, or nobody has and nobody can get it now.
+    #[inline]
+    pub(crate) fn traded_for(&self) -> *const Lane {
+        // Relaxed: ordered by the lock of the numbers, under which this is written.
+        self.traded_for.load(Ordering::Relaxed)
+    }
+
+    /// From now on the thread that has the number of this lane uses that one. Said by that thread,
+    /// or while nobody has the number; in both cases under the lock of the numbers.
+    pub(crate) fn trade_for(&self, other: &Lane) {
+        // Relaxed: as in `traded_for`.
+        self.traded_for.store(ptr::from_ref(other).cast_mut(), Ordering::Relaxed);
     }
 
     #[inline]
@@ -442,7 +477,9 @@ impl LaneWheel {
         Box::into_raw(Box::new(Self {
             wheel: UnsafeCell::new(wheel),
             intake: Intake::new(),
+            kept: UnsafeCell::new(KeptMark::new()),
             cancelled: CachePadded::new(Stack::new()),
+            batch: AtomicBool::new(false),
             rest: AtomicPtr::new(ptr::null_mut()),
             chains: AtomicU64::new(0),
             look_in: UnsafeCell::new(LOOK),
@@ -472,6 +509,29 @@ impl LaneWheel {
             "nobody is behind the gate of lane {}",
             self.lane().number()
         );
+    }
+
+    /// Places up to `most` entries of the intake. The clock showed `now` before. Returns what is
+    /// left, and an instant: what was pushed before it is in the wheel.
+    ///
+    /// # Safety
+    ///
+    /// The caller is behind the gate of the lane, and `inner` is the wheel. `free` does not ask for
+    /// either.
+    pub(crate) unsafe fn take_in(
+        &self,
+        inner: &mut Wheel,
+        now: u64,
+        most: usize,
+        free: impl FnMut(*mut Entry),
+    ) -> (Drained, u64) {
+        self.assert_entered();
+        // SAFETY: the caller is behind the gate, where there is one party at a time.
+        self.kept.with_mut(|kept| unsafe {
+            let kept = &mut *kept;
+            let drained = drain_kept(&self.intake, kept, inner, (now, most), free);
+            (drained, kept.ready())
+        })
     }
 
     /// Counts calls. True in one of [`LOOK`]: then the owner looks for cancelled entries.
@@ -569,6 +629,25 @@ impl LaneWheel {
         self.abandoned.store(false, Ordering::Relaxed);
     }
 
+    /// The owner begins to place a batch, if it finds after this that the driver has not stopped. A
+    /// driver that stops later waits until the end.
+    pub(crate) fn begin_batch(&self) -> BatchUnderWay<'_> {
+        // Relaxed, the load: only the owner writes it.
+        // SeqCst: before the look at the sleep word, as the driver's store of that word is before
+        // its look at this. One of them sees the other.
+        let outer = self.batch.load(Ordering::Relaxed);
+        self.batch.store(true, Ordering::SeqCst);
+        BatchUnderWay { batch: &self.batch, outer }
+    }
+
+    /// Whether a batch is under way. Asked by a driver that has stopped; if not, what batches have
+    /// placed or pushed is there to be found.
+    pub(crate) fn has_batch(&self) -> bool {
+        model_fence();
+        // SeqCst: see `begin_batch`. Acquire in it: pairs with the end of the batch.
+        self.batch.load(Ordering::SeqCst)
+    }
+
     /// The wheel itself.
     ///
     /// # Safety
@@ -584,10 +663,25 @@ impl LaneWheel {
     }
 }
 
+/// Until this is dropped, a batch is under way.
+#[must_use]
+pub(crate) struct BatchUnderWay<'a> {
+    batch: &'a AtomicBool,
+    /// This batch is made in the middle of another one, by what that one calls.
+    outer: bool,
+}
+
+impl Drop for BatchUnderWay<'_> {
+    fn drop(&mut self) {
+        // Release: pairs with `LaneWheel::has_batch`.
+        self.batch.store(self.outer, Ordering::Release);
+    }
+}
+
 /// The lane that the calling thread uses.
 ///
-/// Only the one thread that has the lane's number has this value of it, which does not leave its
-/// thread. That is why plain stores are enough. (The one exception is the lane for guests.)
+/// Only the one thread that owns the lane has this value of it, which does not leave its thread.
+/// That is why plain stores are enough. (The one exception is the lane for guests.)
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct OwnLane<'a> {
     pub(crate) lane: &'a Lane,
@@ -597,14 +691,9 @@ pub(crate) struct OwnLane<'a> {
 impl<'a> OwnLane<'a> {
     /// # Safety
     ///
-    /// The calling thread has the lane's number, or the lane is the one for guests.
+    /// The calling thread owns the lane, or the lane is the one for guests.
     #[inline]
     pub(crate) unsafe fn new(lane: &'a Lane) -> Self {
-        debug_assert!(
-            CHECKED || lane.owners.for_guests || lane.number() == thread_slot(),
-            "lane {} is another thread's",
-            lane.number()
-        );
         Self { lane, not_send: PhantomData }
     }
 
@@ -627,7 +716,7 @@ impl<'a> OwnLane<'a> {
     /// The wheel of the lane, if it has one.
     #[inline]
     pub(crate) fn wheel(self) -> Option<&'a LaneWheel> {
-        // Relaxed: the calling thread has set it, or a thread that had its number before; or the
+        // Relaxed: the calling thread has set it, or a thread that owned the lane before; or the
         // lane is the guests', and it is null.
         // SAFETY: the pointer is null or the lane's wheel, which lives as long as the lane.
         unsafe { self.lane.owners.wheel.load(Ordering::Relaxed).as_ref() }
@@ -684,6 +773,18 @@ impl<'a> OwnLane<'a> {
     #[inline]
     pub(crate) fn count_accepted(self, count: u64) {
         self.add(&self.lane.owners.accepted, count);
+    }
+
+    /// Whether the owner has scheduled enough since it last sought a wheel.
+    pub(crate) fn may_seek(self) -> bool {
+        // Relaxed: only the owner writes it.
+        self.lane.accepted() >= self.lane.owners.seek_at.load(Ordering::Relaxed)
+    }
+
+    /// The owner seeks a wheel now.
+    pub(crate) fn seek_later(self) {
+        // Relaxed: only the owner uses it.
+        self.lane.owners.seek_at.store(self.lane.accepted() + SEEK, Ordering::Relaxed);
     }
 
     /// Counts a cancel.

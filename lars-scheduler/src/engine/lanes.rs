@@ -4,6 +4,11 @@
 //! scheduled often enough. Until then its timers go through one of a few *channels* into the
 //! driver's own wheel. So ten thousand threads with a timer each cost no wheel, and the driver
 //! looks at none of their lanes.
+//!
+//! A lane, its wheel and what is in it stay when their thread ends. The next thread that gets its
+//! number has the lane then. When there are as many wheels as there may be, a thread that deserves
+//! one *trades*: it takes the lane of a number that nobody has, and leaves its own lane to the next
+//! thread with that number. Entries are not touched, because they name their lane and not a thread.
 
 use std::iter;
 use std::ptr;
@@ -17,18 +22,31 @@ use crate::engine::stack::{CancelLink, Stack};
 use crate::engine::wheel::Wheel;
 use crate::sync::{
     AtomicBool, AtomicPtr, CHECKED, Mutex, NO_SLOT, Ordering, heavy_fence, number_scheduler,
-    prepare_fences, relax, remember, remembered, thread_slot,
+    prepare_fences, relax, remember, remembered, thread_slot, with_unused,
 };
 use crossbeam_utils::CachePadded;
 
 /// How many lanes there are in a segment of the table.
 const SEGMENT: usize = if CHECKED { 4 } else { 64 };
-/// How many segments.
-const SEGMENTS: usize = if CHECKED { 1 } else { (LAST_LANE + 1) / SEGMENT };
+/// How many segments. Each one takes Miri time when a scheduler begins, and when it ends.
+const SEGMENTS: usize = if CHECKED {
+    1
+} else if cfg!(miri) {
+    4
+} else {
+    (LAST_LANE + 1) / SEGMENT
+};
 
-/// How many lanes get wheels, at most. The driver looks at each of them in each turn, which takes
-/// 0.1 µs; the threads of all others share its own wheel.
-const MOST_WHEELS: usize = 256;
+/// How many lanes get wheels, at most, unless a test says otherwise. The driver looks at each of
+/// them in each turn, which takes 0.1 µs; the threads of all others share its own wheel. (In a
+/// shuttle so few that threads trade lanes.)
+pub(crate) const MOST_WHEELS: usize = if cfg!(miri) {
+    3
+} else if cfg!(lars_shuttle) {
+    2
+} else {
+    256
+};
 
 type Segment = [AtomicPtr<Lane>; SEGMENT];
 
@@ -40,6 +58,8 @@ pub(crate) struct LaneSettings {
     /// After how many timers a thread gets a wheel of its own. `None` is never: then one channel
     /// orders all calls.
     pub(crate) wheel_after: Option<u64>,
+    /// How many lanes get wheels.
+    pub(crate) most_wheels: usize,
     pub(crate) tick: Tick,
     pub(crate) wheel_size: usize,
 }
@@ -107,6 +127,13 @@ impl Lanes {
             Some(lane) => lane,
             None => self.look_up(),
         };
+        debug_assert!(
+            CHECKED
+                || lane.is_for_guests()
+                || self.used_by(thread_slot()).is_some_and(|own| ptr::eq(own, lane)),
+            "lane {} is another thread's",
+            lane.number()
+        );
         // SAFETY: it is the lane of the calling thread's number, or the one for guests.
         unsafe { OwnLane::new(lane) }
     }
@@ -114,11 +141,20 @@ impl Lanes {
     #[inline(never)]
     fn look_up(&self) -> &Lane {
         let slot = thread_slot();
-        let lane = self.get(slot).unwrap_or_else(|| self.first_use(slot));
-        if lane.number() == slot {
+        let lane = self.used_by(slot).unwrap_or_else(|| self.first_use(slot));
+        if !lane.is_for_guests() {
             remember(self.scheduler, ptr::from_ref(lane).cast());
         }
         lane
+    }
+
+    /// The lane of the thread that has this number, or would have it: the one of the same number,
+    /// unless it was [traded](Self::seek_wheel).
+    #[inline]
+    fn used_by(&self, slot: usize) -> Option<&Lane> {
+        let lane = self.get(slot)?;
+        // SAFETY: lanes live as long as `self`.
+        Some(unsafe { lane.traded_for().as_ref() }.unwrap_or(lane))
     }
 
     /// The lane of this number, if it is the calling thread's own.
@@ -129,11 +165,9 @@ impl Lanes {
         let lane = unsafe { remembered(self.scheduler).cast::<Lane>().as_ref() };
         let lane = match lane {
             Some(lane) => lane,
-            None if number == thread_slot() => self.get(number)?,
-            None => return None,
+            None => self.used_by(thread_slot())?,
         };
-        // SAFETY: the thread remembered the lane as its own, or the lane has `thread_slot` for its
-        // number.
+        // SAFETY: the thread remembered the lane as its own, or it is that of its number.
         (lane.number() == number).then(|| unsafe { OwnLane::new(lane) })
     }
 
@@ -197,9 +231,12 @@ impl Lanes {
 
     fn deserves_wheel(&self, own: OwnLane<'_>) -> bool {
         // Relaxed: a hint, which saves the lock.
-        own.is_owner()
-            && !self.all_wheels.load(Ordering::Relaxed)
-            && self.settings.wheel_after.is_some_and(|after| after <= own.lane.accepted())
+        own.is_owner() && !self.all_wheels.load(Ordering::Relaxed) && self.is_busy(own)
+    }
+
+    /// Whether the thread has scheduled so much that a wheel of its own pays.
+    fn is_busy(&self, own: OwnLane<'_>) -> bool {
+        self.settings.wheel_after.is_some_and(|after| after <= own.lane.accepted())
     }
 
     #[cold]
@@ -212,7 +249,9 @@ impl Lanes {
         // Relaxed: all writers hold the lock.
         let older = self.wheels.load(Ordering::Relaxed);
         // SAFETY: the pointer is null or a wheel, which lives as long as `self`.
-        if unsafe { older.as_ref() }.is_some_and(|older| older.number + 1 == MOST_WHEELS) {
+        if unsafe { older.as_ref() }
+            .is_some_and(|older| older.number + 1 == self.settings.most_wheels)
+        {
             self.all_wheels.store(true, Ordering::Relaxed);
             return None;
         }
@@ -224,6 +263,43 @@ impl Lanes {
         self.wheels.store(wheel, Ordering::SeqCst);
         drop(closed);
         own.wheel()
+    }
+
+    /// The end of a call of a thread without a wheel. If it deserves one and there are no more, it
+    /// gets the lane of a thread that has ended, with its wheel. The caller does not use its lane
+    /// after this.
+    #[inline]
+    pub(crate) fn seek_wheel(&self, own: OwnLane<'_>) {
+        // Relaxed: a hint, which saves the look.
+        let none_left = self.all_wheels.load(Ordering::Relaxed);
+        if none_left && own.is_owner() && self.is_busy(own) && own.may_seek() {
+            self.trade(own);
+        }
+    }
+
+    #[cold]
+    fn trade(&self, own: OwnLane<'_>) {
+        own.seek_later();
+        let slot = thread_slot();
+        let Some(of_this) = self.get(slot) else { return };
+        // A wake hook may have scheduled in the middle of the call, and traded already.
+        if !self.used_by(slot).is_some_and(|lane| ptr::eq(lane, own.lane)) {
+            return;
+        }
+        // While nobody can get a number or give one back. So whoever had the number of the lane
+        // that we take is done with it, and whoever gets that number next comes after us.
+        let taken = with_unused(|numbers| {
+            let mut others = numbers.filter_map(|number| Some((self.get(number)?, number)));
+            others.find_map(|(of_other, number)| {
+                let lane = self.used_by(number).filter(|lane| lane.wheel().is_some())?;
+                of_this.trade_for(lane);
+                of_other.trade_for(own.lane);
+                Some(lane)
+            })
+        });
+        if let Some(lane) = taken {
+            remember(self.scheduler, ptr::from_ref(lane).cast());
+        }
     }
 
     /// Makes the driver check whether owners keep up with what is cancelled in their lanes.

@@ -7,9 +7,9 @@ use std::time::Duration;
 use futures::channel::oneshot;
 
 use crate::base::identity::TaskIdentity;
-use crate::base::panics::quietly;
 use crate::base::tick::{Tick, nanos};
 use crate::sync::{AtomicBool, Mutex, Ordering};
+use lars_base::panics::quietly;
 
 /// Which of the pending timers a listing has, and how many of them one by one.
 #[derive(Debug, Clone, Default)]

@@ -2,7 +2,7 @@
 
 use crate::engine::entry::state::{Arm, Arrived};
 use crate::engine::entry::{Entry, Whereabouts};
-use crate::engine::intake::{Intake, Pop};
+use crate::engine::intake::{Intake, Mark, Pop};
 use crate::engine::wheel::Wheel;
 use crate::sync::CHECKED;
 
@@ -45,12 +45,82 @@ pub(crate) unsafe fn drain(
     Drained::More
 }
 
+/// A mark in the intake of a lane that a drain has not come to yet, kept for the next. Both parties
+/// pop with it. So however much is pushed meanwhile, a bounded number of entries is before it.
+#[derive(Debug)]
+pub(crate) struct KeptMark {
+    mark: Option<Mark>,
+    /// An instant before which the mark was not taken.
+    taken: u64,
+    /// An instant: what was pushed before it is in the wheel.
+    ready: u64,
+}
+
+impl KeptMark {
+    pub(crate) fn new() -> Self {
+        Self { mark: None, taken: 0, ready: 0 }
+    }
+
+    pub(crate) fn ready(&self) -> u64 {
+        self.ready
+    }
+}
+
+/// Like [`drain`], for the intake of a lane: goes on to a mark that an earlier call has kept, and
+/// then to the end as it is now. The clock showed `now` before this call.
+///
 /// # Safety
 ///
-/// The entry was popped from the wheel's intake by the holder of the wheel.
-unsafe fn place(wheel: &mut Wheel, entry: *mut Entry, free: &mut impl FnMut(*mut Entry)) {
+/// Same as for [`drain`]. The mark is of this intake, and everybody pops with it.
+pub(crate) unsafe fn drain_kept(
+    intake: &Intake,
+    kept: &mut KeptMark,
+    wheel: &mut Wheel,
+    (now, most): (u64, usize),
+    mut free: impl FnMut(*mut Entry),
+) -> Drained {
+    let mut was_kept = kept.mark.is_some();
+    let mut left = most;
+    while left > 0 {
+        let mark = kept.mark.get_or_insert_with(|| {
+            kept.taken = now;
+            intake.mark()
+        });
+        // SAFETY: the holder of the wheel is the only consumer of its intake. Whoever held it
+        // since the mark was taken has popped with it.
+        match unsafe { intake.pop_up_to(mark) } {
+            // SAFETY: the holder of the wheel has popped the entry from the wheel's intake.
+            Pop::Entry(entry) => unsafe { place(wheel, entry, &mut free) },
+            Pop::Empty => {
+                kept.ready = kept.ready.max(kept.taken);
+                kept.mark = None;
+                if !was_kept {
+                    return Drained::All;
+                }
+                was_kept = false;
+                continue;
+            }
+            Pop::Inconsistent => return Drained::Gap,
+        }
+        left -= 1;
+    }
+    Drained::More
+}
+
+/// Places an entry that was published.
+///
+/// # Safety
+///
+/// The caller holds the wheel. It has popped the entry from the wheel's intake, or it is the owner
+/// of the lane and has not pushed it.
+pub(crate) unsafe fn place(
+    wheel: &mut Wheel,
+    entry: *mut Entry,
+    free: &mut impl FnMut(*mut Entry),
+) {
     Entry::assert_address(entry);
-    // SAFETY: a popped entry is alive, and the holder of the wheel that popped it has its links.
+    // SAFETY: an entry that was popped, or is to be pushed, is alive, and the holder of the wheel
+    // that has it has its links.
     unsafe {
         match (*entry).state.arm() {
             Arm::Armed(flags) if flags.is_carrier() => arrive(wheel, entry, free),

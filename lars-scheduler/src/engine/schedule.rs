@@ -6,22 +6,24 @@
 //!   it has none:                                    push it into the thread's channel
 //! ```
 //!
-//! None of the three waits for another thread. A thread's timers with equal deadlines keep their
+//! None of the three waits for another thread to do something. But while the driver is late, or
+//! keeps the gate shut, a call of a thread with a wheel sleeps or yields for a moment, so that
+//! lateness stays bounded (`let_catch_up`). A thread's timers with equal deadlines keep their
 //! order: an owner behind the gate drains the lane's intake first, and the driver serves its own
 //! wheel, which has a thread's first timers, before those of the lanes.
 
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 
 use crate::base::deadline::Deadline;
 use crate::base::error::Refusal;
 use crate::engine::entry::state::Flags;
 use crate::engine::entry::{Entry, Whereabouts};
 use crate::engine::lane::{LaneWheel, OwnLane};
-use crate::engine::place::{Drained, drain, retire};
+use crate::engine::place::{Drained, place, retire};
 use crate::engine::shared::Core;
 use crate::engine::sleep_word::AfterPush;
 use crate::engine::wheel::Wheel;
-use crate::sync::{CHECKED, back_off, give_way};
+use crate::sync::{CHECKED, back_off, relax, yield_now};
 
 /// After this many calls of one thread that leave work for the driver, a sleeping timer thread is
 /// woken to do it.
@@ -33,6 +35,14 @@ pub(crate) const BACKLOG: u64 = 16_384;
 /// How many cancelled entries an owner collects at once: more than there were calls since it last
 /// looked.
 const COLLECT: usize = if CHECKED { 2 } else { 128 };
+
+/// How many entries of a batch an owner places at a time: fewer than the driver takes out of an
+/// intake in one visit, so that a piece on that way does not hold it up.
+const PIECE: usize = if CHECKED { 1 } else { 64 };
+
+/// How often an owner with a batch looks at its shut gate before it pushes the next piece into the
+/// intake.
+const LOOKS: u32 = if CHECKED { 1 } else { 64 };
 
 /// How many entries an owner takes over from its intake at once, so that a call stays short.
 const TAKE_OVER: usize = if CHECKED { 2 } else { 64 };
@@ -106,7 +116,9 @@ impl Core {
                 (*entry).state.publish(number, flags);
                 lanes.channel_of(own).intake.push(entry);
             }
-            return self.pushed(own, 1, self.pop_by(due));
+            let seen = self.pushed(own, 1, self.pop_by(due));
+            lanes.seek_wheel(own);
+            return seen;
         };
         let flags = flags.local(true);
         if own.lane.gate().enter() {
@@ -117,7 +129,7 @@ impl Core {
                     if wheel.is_time_to_look() {
                         self.collect(own, wheel, inner);
                     }
-                    self.take_over(own, wheel, inner).then(|| {
+                    self.take_over(own, wheel, inner, now).then(|| {
                         (*entry).state.publish_armed(number, flags);
                         inner.catch_up(now);
                         inner.place_at(entry, due)
@@ -146,7 +158,7 @@ impl Core {
         let seen = self.pushed_local(own, wheel, 1, due);
         // The driver may have been interrupted inside, and need this very processor.
         if !self.let_catch_up(now) {
-            give_way();
+            yield_now();
         }
         seen
     }
@@ -252,6 +264,7 @@ impl Core {
         own: OwnLane<'_>,
         wheel: &LaneWheel,
         inner: &mut Wheel,
+        now: u64,
     ) -> bool {
         assert_inside(own, wheel);
         // SAFETY: the caller is behind the gate, and so the only consumer of the lane's intake.
@@ -260,8 +273,8 @@ impl Core {
         }
         // SAFETY: the caller is behind the gate, so it holds the wheel. It owns the lane, and
         // `drain` frees only entries that nobody else refers to.
-        let drained =
-            unsafe { drain(&wheel.intake, inner, TAKE_OVER, |entry| self.free_here(own, entry)) };
+        let (drained, _) =
+            unsafe { wheel.take_in(inner, now, TAKE_OVER, |entry| self.free_here(own, entry)) };
         drained == Drained::All
     }
 
@@ -284,22 +297,130 @@ impl Core {
         }
     }
 
-    /// After a batch was pushed into the lane's intake: places it, step by step, so that the driver
-    /// finds it in the wheel.
-    pub(crate) fn take_over_batch(&self, own: OwnLane<'_>, wheel: &LaneWheel) {
-        while own.lane.gate().enter() {
-            // SAFETY: the owner, the calling thread, has entered the gate.
-            let done = unsafe {
-                wheel.with(|inner| {
-                    self.collect(own, wheel, inner);
-                    self.take_over(own, wheel, inner)
-                })
-            };
-            own.lane.gate().leave();
-            if done {
-                return;
+    /// Places a batch piece by piece, as single calls do: the driver, which may come in between,
+    /// finds the lane ready. If this says `Stopped`, the driver has nothing of it and never will.
+    /// If not, it has, or will have, all of it.
+    ///
+    /// # Safety
+    ///
+    /// The calling thread owns the lane `own`, whose wheel this is. `chain` is a list of published
+    /// entries with handles, linked by their links, which no other thread has seen. This takes them
+    /// over.
+    pub(crate) unsafe fn place_batch(
+        &self,
+        own: OwnLane<'_>,
+        wheel: &LaneWheel,
+        mut chain: *mut Entry,
+        now: u64,
+    ) -> AfterPush {
+        let _under_way = wheel.begin_batch();
+        if self.sleep.is_stopped() {
+            return AfterPush::Stopped;
+        }
+        let mut looks = 0;
+        while !chain.is_null() {
+            if own.lane.gate().enter() {
+                looks = 0;
+                // SAFETY: the owner, the calling thread, has entered the gate. No other thread has
+                // seen the entries.
+                chain = unsafe {
+                    let rest = self.place_piece(own, wheel, chain, now);
+                    // What was pushed before could not be taken in to its end: a producer was
+                    // interrupted, or others push faster. The piece comes behind it.
+                    if rest == chain { self.push_piece(own, wheel, chain) } else { rest }
+                };
+            } else if looks < LOOKS {
+                relax(looks);
+                looks += 1;
+            } else {
+                looks = 0;
+                // SAFETY: no other thread has seen the entries.
+                chain = unsafe { self.push_piece(own, wheel, chain) };
             }
         }
+        AfterPush::Seen
+    }
+
+    /// Places the first entries of a chain, and leaves the gate. Returns the rest.
+    ///
+    /// # Safety
+    ///
+    /// Same as [`place_batch`](Self::place_batch), and the caller is behind the gate.
+    unsafe fn place_piece(
+        &self,
+        own: OwnLane<'_>,
+        wheel: &LaneWheel,
+        chain: *mut Entry,
+        now: u64,
+    ) -> *mut Entry {
+        assert_inside(own, wheel);
+        let mut rest = chain;
+        // SAFETY: the caller is behind the gate, where it holds the wheel. The entries of the chain
+        // are alive because they have handles, and until it is placed nobody else touches one.
+        let visit = unsafe {
+            wheel.with(|inner| {
+                self.collect(own, wheel, inner);
+                self.take_over(own, wheel, inner, now).then(|| {
+                    inner.catch_up(now);
+                    for _ in 0..PIECE {
+                        if rest.is_null() {
+                            break;
+                        }
+                        let entry = rest;
+                        rest = next_in_chain(entry);
+                        place(inner, entry, &mut |entry| self.free_here(own, entry));
+                    }
+                    inner.next_visit()
+                })
+            })
+        };
+        let asks = visit.filter(|&tick| !own.lane.expects_visit_by(tick));
+        own.lane.gate().leave();
+        if let Some(tick) = asks {
+            own.lane.ask_for_visit(tick);
+            let _ = self.sleep.after_push(self.visit_by(tick));
+        }
+        rest
+    }
+
+    /// Pushes the first entries of a chain into the lane's intake. Returns the rest.
+    ///
+    /// # Safety
+    ///
+    /// Same as [`place_batch`](Self::place_batch).
+    unsafe fn push_piece(
+        &self,
+        own: OwnLane<'_>,
+        wheel: &LaneWheel,
+        chain: *mut Entry,
+    ) -> *mut Entry {
+        // SAFETY: the entries are alive because they have handles, and nobody else touches their
+        // links before the push.
+        unsafe {
+            let (mut last, mut rest, mut entries) = (chain, next_in_chain(chain), 1);
+            while entries < PIECE && !rest.is_null() {
+                (last, rest) = (rest, next_in_chain(rest));
+                entries += 1;
+            }
+            wheel.intake.push_chain(chain, last);
+            // Whoever is behind the gate next takes it in, and then sees what is due when.
+            let due = Deadline { at: 0, immediate: true };
+            let _ = self.pushed_local(own, wheel, entries as u64, due);
+            rest
+        }
+    }
+}
+
+/// The entry after this one in a chain that was not pushed, or null.
+///
+/// # Safety
+///
+/// The entry is alive, and nobody else touches its links.
+unsafe fn next_in_chain(entry: *mut Entry) -> *mut Entry {
+    // SAFETY: the entry is alive. The links of a chain are null or those of entries.
+    unsafe {
+        let next = (*Entry::links(entry)).next();
+        if next.is_null() { ptr::null_mut() } else { Entry::of_links(next) }
     }
 }
 

@@ -7,7 +7,6 @@ use crossbeam_utils::CachePadded;
 
 use crate::base::clock::Clock;
 use crate::base::deadline::Deadline;
-use crate::base::debug::debug_fields;
 use crate::base::error::Refusal;
 use crate::base::panics::Reporter;
 use crate::base::tick::Tick;
@@ -21,6 +20,7 @@ use crate::engine::stop_word::StopWord;
 use crate::executor::Executor;
 use crate::executor::pool::Pool;
 use crate::sync::{Arc, AtomicU64, AtomicUsize, Mutex, Ordering, thread};
+use lars_base::debug_fields;
 
 /// Where tasks go that do not say otherwise.
 pub(crate) enum DefaultExecutor {

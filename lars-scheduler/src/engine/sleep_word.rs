@@ -34,9 +34,9 @@
 
 use crossbeam_utils::CachePadded;
 
-use crate::base::debug::debug_fields;
-use crate::base::panics::quietly;
 use crate::sync::{AtomicU64, Ordering, Unparker, model_fence};
+use lars_base::debug_fields;
+use lars_base::panics::quietly;
 
 const AWAKE: u64 = 0;
 const STOPPED: u64 = u64::MAX;
@@ -125,6 +125,14 @@ impl SleepWord {
             self.wake_from(word);
         }
         AfterPush::Seen
+    }
+
+    /// Whether the driver has begun to hand back what it has. If not, it will see what the caller
+    /// has stored in a `SeqCst` way before this.
+    pub(crate) fn is_stopped(&self) -> bool {
+        model_fence();
+        // SeqCst: (2), with that store instead of a push.
+        self.word.load(Ordering::SeqCst) == STOPPED
     }
 
     /// Wakes the timer thread if it sleeps.

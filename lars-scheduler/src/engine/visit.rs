@@ -7,12 +7,12 @@
 
 use std::ptr;
 
-use crate::base::tick::NEVER;
+use crate::base::tick::{NEVER, Tick};
 use crate::engine::due::DueList;
 use crate::engine::entry::Entry;
 use crate::engine::lane::{Lane, LaneWheel};
 use crate::engine::lanes::Lanes;
-use crate::engine::place::{Drained, drain, unlink_cancelled};
+use crate::engine::place::{Drained, unlink_cancelled};
 use crate::engine::wheel::{Detaching, Wheel};
 use crate::sync::{CHECKED, heavy_fence, relax};
 
@@ -23,7 +23,7 @@ const PATIENCE: u32 = if CHECKED { 1 } else { 32 };
 /// How many entries the driver takes out of a lane's intake in one visit. The owner, which comes a
 /// hundred times as often, places the rest: if the driver stayed until the intake is empty, it
 /// would keep the owner outside, and the owner would go on filling the intake.
-const TAKE_OVER: usize = if CHECKED { 2 } else { 256 };
+pub(crate) const TAKE_OVER: usize = if CHECKED { 2 } else { 256 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
@@ -39,8 +39,11 @@ enum Stage {
 struct Visit {
     wheel: *const LaneWheel,
     stage: Stage,
-    /// Whether the last visit drained the intake, so that the wheel may be moved on.
+    /// Whether the last visit drained the intake.
     drained: bool,
+    /// Up to which tick the wheel may be moved on, because all that is due by then is in it:
+    /// [`NEVER`] if the intake was drained.
+    ready_to: u64,
     /// Inside: whether there are cancelled entries that the driver has to collect.
     uncollected: bool,
     /// Inside: the next tick for which there is something to do.
@@ -74,9 +77,9 @@ impl Visit {
         };
     }
 
-    /// Whether the wheel may be used.
+    /// Whether the wheel may be used. What it has to do by `ready_to`, that is.
     fn is_ready(&self) -> bool {
-        self.stage == Stage::Inside && self.drained
+        self.stage == Stage::Inside && self.next <= self.ready_to
     }
 }
 
@@ -89,6 +92,8 @@ pub(crate) struct Visits {
     fence_owed: bool,
     /// Whether an intake was not drained to its end.
     has_rest: bool,
+    /// Whether that was because a visit takes only so much.
+    has_more: bool,
     /// The lists from which entries are being detached, with the numbers of their visits. Empty
     /// between calls.
     detaching: Vec<(usize, Detaching)>,
@@ -101,6 +106,7 @@ impl Visits {
             newest: ptr::null(),
             fence_owed: false,
             has_rest: false,
+            has_more: false,
             detaching: Vec::new(),
         }
     }
@@ -126,6 +132,7 @@ impl Visits {
                 wheel,
                 stage: Stage::Outside,
                 drained: true,
+                ready_to: 0,
                 uncollected: false,
                 next: NEVER,
                 uncollected_then: None,
@@ -179,6 +186,11 @@ impl Visits {
         self.visits.iter().any(|visit| visit.wheel().uncollected().is_some())
     }
 
+    /// Whether an owner is placing a batch.
+    pub(crate) fn have_batch(&self) -> bool {
+        self.visits.iter().any(|visit| visit.wheel().has_batch())
+    }
+
     pub(crate) fn want_all(&mut self) {
         self.visits.iter_mut().for_each(Visit::want);
     }
@@ -220,6 +232,11 @@ impl Visits {
         self.has_rest || self.visits.iter().any(|visit| visit.stage == Stage::Knocked)
     }
 
+    /// Whether there is a lane whose intake has more than a visit takes.
+    pub(crate) fn have_more(&self) -> bool {
+        self.has_more
+    }
+
     /// Since which instant the lane that has waited longest has been waiting to be entered or
     /// drained; [`NEVER`] if no lane is waiting at `now`.
     pub(crate) fn waiting_since(&mut self, now: u64) -> u64 {
@@ -231,28 +248,43 @@ impl Visits {
         since.min().unwrap_or(NEVER)
     }
 
-    /// Drains the intakes of the lanes that were entered. Where the owner does not come, collects
-    /// up to `most` cancelled entries.
-    pub(crate) fn begin(&mut self, most: usize, mut free: impl FnMut(*mut Entry)) {
-        self.has_rest = false;
+    /// Drains the intakes of the lanes that were entered, to the end or to a mark: then they are
+    /// ready up to the tick of the instant when the mark was taken. (What was pushed after that is
+    /// due later, does not wait for a tick, or has come due during the call.) Where the owner does
+    /// not come, collects cancelled entries. Takes in and collects up to so many in each lane. The
+    /// clock showed `now` before this.
+    pub(crate) fn begin(
+        &mut self,
+        (now, tick): (u64, Tick),
+        (take_in, collect_at_most): (usize, usize),
+        mut free: impl FnMut(*mut Entry),
+    ) {
+        (self.has_rest, self.has_more) = (false, false);
         for visit in self.visits.iter_mut().filter(|visit| visit.stage == Stage::Inside) {
             visit.lane().begin_visit();
-            // SAFETY: the visit is `Inside`: the driver has the gate until `leave`. `drain` is
-            // given the intake of this wheel, and `free` does not ask for the wheel.
-            let (drained, next) = unsafe {
+            // SAFETY: the visit is `Inside`: the driver has the gate until `leave`, and `free` does
+            // not ask for the wheel.
+            let ((drained, ready), next) = unsafe {
                 visit.wheel().with(|wheel| {
                     let lane = visit.wheel();
-                    let drained = drain(&lane.intake, wheel, TAKE_OVER, &mut free) == Drained::All;
+                    let drained = lane.take_in(wheel, now, take_in, &mut free);
                     if lane.is_abandoned() {
-                        collect(lane, wheel, most, &mut free);
+                        collect(lane, wheel, collect_at_most, &mut free);
                     }
                     (drained, next_tick(wheel))
                 })
             };
-            visit.drained = drained;
+            visit.drained = drained == Drained::All;
+            let ready_to = if visit.drained { NEVER } else { tick.reached_by(ready) };
+            if visit.ready_to < ready_to {
+                // It gets on, so it does not wait.
+                visit.waits_since = NEVER;
+            }
+            visit.ready_to = ready_to;
+            self.has_more |= drained == Drained::More;
             visit.uncollected = visit.wheel().is_abandoned();
             visit.next = next;
-            self.has_rest |= !drained;
+            self.has_rest |= !visit.drained;
         }
     }
 
@@ -315,14 +347,16 @@ impl Visits {
         }
     }
 
-    /// Calls `f` with each wheel that was entered.
-    pub(crate) fn each(&mut self, mut f: impl FnMut(&mut Wheel)) {
-        for visit in self.visits.iter_mut().filter(|visit| visit.is_ready()) {
+    /// Calls `f` with each wheel that was entered, and with the tick up to which it may be moved
+    /// on.
+    pub(crate) fn each(&mut self, mut f: impl FnMut(&mut Wheel, u64)) {
+        for visit in self.visits.iter_mut().filter(|visit| visit.stage == Stage::Inside) {
+            let ready_to = visit.ready_to;
             // SAFETY: the visit is `Inside`: the driver has the gate until `leave`, and `f` has no
             // way to ask for the wheel.
             visit.next = unsafe {
                 visit.wheel().with(|wheel| {
-                    f(wheel);
+                    f(wheel, ready_to);
                     next_tick(wheel)
                 })
             };
@@ -400,13 +434,22 @@ mod tests {
     use super::*;
     use crate::base::identity::Label;
     use crate::base::raw_task::RawTask;
-    use crate::base::tick::Tick;
     use crate::engine::entry::state::Flags;
-    use crate::engine::lanes::LaneSettings;
+    use crate::engine::lanes::{LaneSettings, MOST_WHEELS};
 
     fn lanes() -> Lanes {
         let tick = Tick::new(Tick::MIN).unwrap();
-        Lanes::new(LaneSettings { channels: 1, wheel_after: Some(0), tick, wheel_size: 2 })
+        Lanes::new(LaneSettings {
+            channels: 1,
+            wheel_after: Some(0),
+            most_wheels: MOST_WHEELS,
+            tick,
+            wheel_size: 2,
+        })
+    }
+
+    fn at(now: u64) -> (u64, Tick) {
+        (now, Tick::new(Tick::MIN).unwrap())
     }
 
     #[test]
@@ -425,7 +468,7 @@ mod tests {
         }
         own.lane.gate().leave();
         visits.enter();
-        visits.begin(0, |_| unreachable!("nothing is freed"));
+        visits.begin(at(8), (TAKE_OVER, 0), |_| unreachable!("nothing is freed"));
         visits.leave();
         assert_eq!(visits.waiting_since(8), NEVER);
     }
@@ -452,7 +495,7 @@ mod tests {
         let since = [6, 7].map(|now| {
             visits.want_all();
             visits.enter();
-            visits.begin(0, |_| unreachable!("nothing is freed"));
+            visits.begin(at(now), (TAKE_OVER, 0), |_| unreachable!("nothing is freed"));
             visits.leave();
             visits.waiting_since(now)
         });

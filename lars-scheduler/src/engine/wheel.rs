@@ -34,11 +34,11 @@ use std::ptr;
 use self::bitmap::Bitmap;
 use self::list::Lists;
 use crate::base::deadline::Deadline;
-use crate::base::debug::debug_fields;
 use crate::base::tick::{NEVER, Tick};
 use crate::engine::due::{Detached, DueList};
 use crate::engine::entry::{Entry, Whereabouts, prefetch, prefetch_to_write};
 use crate::sync::CHECKED;
+use lars_base::debug_fields;
 
 /// The list of entries that are due.
 const DUE: usize = 0;

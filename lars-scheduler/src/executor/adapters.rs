@@ -19,7 +19,8 @@ use super::{Executor, Rejected, Runnable};
 /// #         Ok(())
 /// #     }
 /// # }
-/// use lars_scheduler::{LightArrayRevolverScheduler, SpawnExecutor};
+/// use lars_scheduler::executor::SpawnExecutor;
+/// use lars_scheduler::LightArrayRevolverScheduler;
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let spawner = Threads;
 /// let scheduler = LightArrayRevolverScheduler::builder()
@@ -60,7 +61,8 @@ impl<S: Spawn + Send + Sync + 'static> Executor for SpawnExecutor<S> {
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use lars_scheduler::{LightArrayRevolverScheduler, TokioExecutor};
+/// use lars_scheduler::executor::TokioExecutor;
+/// use lars_scheduler::LightArrayRevolverScheduler;
 /// use std::sync::mpsc;
 /// use std::time::Duration;
 ///
@@ -105,7 +107,8 @@ impl Executor for TokioExecutor {
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use lars_scheduler::{LightArrayRevolverScheduler, RayonExecutor};
+/// use lars_scheduler::executor::RayonExecutor;
+/// use lars_scheduler::LightArrayRevolverScheduler;
 /// use std::sync::{Arc, mpsc};
 /// use std::time::Duration;
 ///

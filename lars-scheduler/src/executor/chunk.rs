@@ -16,7 +16,6 @@
 use std::collections::VecDeque;
 use std::mem::ManuallyDrop;
 
-use crate::base::debug::debug_fields;
 use crate::base::identity::TaskIdentity;
 use crate::base::panics::{PanicIn, Reporter};
 use crate::base::raw_task::RawTask;
@@ -24,6 +23,7 @@ use crate::base::run_clock::RunClock;
 use crate::base::runs::RunsAt;
 use crate::executor::Runnable;
 use crate::sync::{Arc, AtomicBool, AtomicUsize, Ordering};
+use lars_base::debug_fields;
 
 /// The most tasks of a chunk: enough that what they share costs little, and few enough that tasks
 /// still begin about in order when each worker has a chunk of its own.

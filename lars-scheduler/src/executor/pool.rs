@@ -9,7 +9,7 @@
 //! into its own queue, to offer it to the others. Each worker that takes it from there does the
 //! same, as long as the chunk has unclaimed tasks.
 //!
-//! [`idle`](super::idle) says how workers sleep and are woken.
+//! [`idle`](lars_base::idle) says how workers sleep and are woken.
 
 mod builder;
 mod room;
@@ -25,19 +25,19 @@ use crossbeam_utils::CachePadded;
 pub use self::builder::PoolBuilder;
 use self::room::{ForRoom, QueueLimit};
 use super::chunk::SharedChunk;
-use super::idle::{Idle, Sleeper};
 use super::{Executor, Rejected, Runnable};
-use crate::base::debug::debug_fields;
 use crate::base::error::ConfigError;
-use crate::base::panics::quietly;
 use crate::base::run_clock::RunClock;
 use crate::base::runs::{PoolThread, RunsByThread};
 use crate::base::threads::ThreadKind;
-use crate::base::wait::{park_until, with_parker};
 use crate::sync::{
     AtomicBool, AtomicU64, AtomicUsize, CHECKED, Mutex, Ordering, Unparker, fence, relax, thread,
     thread_local,
 };
+use lars_base::debug_fields;
+use lars_base::idle::{Idle, Sleeper};
+use lars_base::panics::quietly;
+use lars_base::waiting::{park_until, with_parker};
 
 /// How many tasks a worker runs before it looks elsewhere first. It looks in the shared queue, so
 /// that tasks that submit each other do not starve the rest; and every other time in the queues of
@@ -76,7 +76,8 @@ const SEARCHES: u32 = if CHECKED { 1 } else { 8 };
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use lars_scheduler::{Executor, LightArrayRevolverScheduler, Pool, Runnable};
+/// use lars_scheduler::executor::Runnable;
+/// use lars_scheduler::{Executor, LightArrayRevolverScheduler, Pool};
 /// use std::sync::mpsc;
 /// use std::time::Duration;
 ///
@@ -89,7 +90,7 @@ const SEARCHES: u32 = if CHECKED { 1 } else { 8 };
 /// assert!(receiver.recv()?);
 ///
 /// pool.execute(Runnable::new(|| println!("other work")))?;
-/// assert!(pool.wait_idle(None));
+/// pool.wait();
 /// assert_eq!(pool.unfinished(), 0);
 /// # Ok(()) }
 /// ```
@@ -216,12 +217,24 @@ impl Pool {
         self.guard.shared.unfinished()
     }
 
-    /// Blocks until no task is unfinished, or until `deadline`; with `None`, for as long as it
-    /// takes. Says whether all have finished.
+    /// Blocks until no task is unfinished.
     ///
     /// A task of the pool that calls this waits neither for itself nor for others that do the same.
-    /// It occupies its thread: if there is no other, queued tasks wait until it gives up.
-    pub fn wait_idle(&self, deadline: Option<Instant>) -> bool {
+    /// It occupies its thread: if there is no other and tasks are queued, it waits for ever.
+    pub fn wait(&self) {
+        self.wait_until(None);
+    }
+
+    /// Blocks until no task is unfinished, for at most `limit`. Says whether all have finished.
+    /// Otherwise like [`wait`](Self::wait).
+    #[cfg(not(lars_loom))] // no model has a clock
+    pub fn wait_timeout(&self, limit: std::time::Duration) -> bool {
+        // Beyond what the clock can express means without a limit.
+        self.wait_until(crate::sync::real_now().checked_add(limit))
+    }
+
+    /// Says whether all have finished by `deadline`.
+    pub(crate) fn wait_until(&self, deadline: Option<Instant>) -> bool {
         with_parker(|parker| {
             let wait = Wait::begin(&self.guard.shared, parker.unparker(), self.is_current());
             while !wait.is_over() {
@@ -305,7 +318,7 @@ impl Executor for Pool {
     }
 }
 
-/// One call of `wait_idle`.
+/// One call that waits for all tasks.
 struct Wait<'a> {
     shared: &'a Shared,
     number: u64,
@@ -702,7 +715,6 @@ debug_fields!(|it: Pool|
 #[cfg(all(test, not(lars_loom)))]
 mod tests {
     use super::*;
-    use crate::sync::real_now;
     use std::sync::mpsc;
     use std::time::Duration;
 
@@ -744,7 +756,7 @@ mod tests {
             });
             pool.execute(outer).unwrap();
         }
-        assert!(pool.wait_idle(None));
+        pool.wait();
         assert_eq!(count.load(Ordering::SeqCst), 100);
     }
 
@@ -755,7 +767,7 @@ mod tests {
         let (sender, receiver) = mpsc::channel();
         pool.execute(Runnable::new(move || sender.send(7).unwrap())).unwrap();
         assert_eq!(receiver.recv().unwrap(), 7);
-        assert!(pool.wait_idle(None));
+        pool.wait();
     }
 
     #[test]
@@ -766,13 +778,13 @@ mod tests {
             let _ = hold.recv();
         }))
         .unwrap();
-        assert!(!pool.wait_idle(Some(real_now() + Duration::from_millis(5))));
+        assert!(!pool.wait_timeout(Duration::from_millis(5)));
         for _ in 0..10 {
-            assert!(!pool.wait_idle(Some(real_now())));
+            assert!(!pool.wait_timeout(Duration::ZERO));
         }
         assert!(pool.guard.shared.waiters.lock().parked.is_empty());
         drop(release);
-        assert!(pool.wait_idle(None));
+        pool.wait();
     }
 
     #[test]

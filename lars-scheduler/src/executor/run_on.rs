@@ -7,7 +7,7 @@ use crate::executor::Executor;
 
 /// Where a task runs.
 #[derive(Clone, Default)]
-pub(crate) enum RunOn {
+pub enum RunOn {
     /// On the executor that the scheduler was built with.
     #[default]
     Default,

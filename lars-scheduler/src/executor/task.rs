@@ -1,13 +1,12 @@
 //! Tasks: closures with options.
 
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
-use std::sync::Arc;
 
-use crate::base::debug::debug_fields;
 use crate::base::identity::Label;
 use crate::base::raw_task::TaskBody;
 use crate::executor::Executor;
 use crate::executor::run_on::RunOn;
+use lars_base::debug_fields;
 
 /// The options of a task, apart from what it does.
 #[derive(Debug, Clone, Default)]
@@ -207,12 +206,14 @@ impl<F, C> Task<F, C> {
         self.run_on(RunOn::Inline)
     }
 
-    /// Runs the task on `executor` instead of the scheduler's own.
-    pub fn executor(self, executor: Arc<dyn Executor>) -> Self {
-        self.run_on(RunOn::Executor(executor))
+    /// Runs the task on `executor` instead of the scheduler's own. An `Arc` of one is kept as it
+    /// is; anything else is put into one.
+    pub fn executor(self, executor: impl Executor) -> Self {
+        self.run_on(RunOn::Executor(executor.into_shared()))
     }
 
-    pub(crate) fn run_on(mut self, run_on: RunOn) -> Self {
+    /// Where the task runs, as a value: for systems that pass on the choice of their users.
+    pub fn run_on(mut self, run_on: RunOn) -> Self {
         self.options.run_on = run_on;
         self
     }
@@ -257,13 +258,6 @@ impl<F, C> Task<F, C> {
     /// ```
     pub fn placed_at(mut self, place: &'static Location<'static>) -> Self {
         self.options.label.place = Some(place);
-        self
-    }
-
-    /// Gives the task the name of the system that it belongs to, and the place of the user's call.
-    #[cfg(not(lars_loom))] // no model has systems
-    pub(crate) fn labelled(mut self, system: impl Into<Label>) -> Self {
-        self.options.label = system.into();
         self
     }
 

@@ -7,44 +7,105 @@
 //! `MEMBARRIER_CMD_PRIVATE_EXPEDITED`, Linux 4.14).
 //!
 //! Where the kernel has no such call, and under Miri, both sides are ordinary `SeqCst` fences.
+//!
+//! A process may take the call from itself later: with a filter of system calls that does not list
+//! it. Then both sides change over to ordinary fences, for good. The rare side is told "not now"
+//! for a moment after the change. A thread that has not seen the change by then read [`FENCES`]
+//! before it, and its flag is older than that; for a store to become visible a processor needs less
+//! than microseconds, or an interrupt. (A. Morrison and Y. Afek, *Temporally Bounding TSO for
+//! Fence-Free Asymmetric Synchronization*, ASPLOS 2015, rest a whole protocol on such a bound.)
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering, compiler_fence, fence};
+use std::time::{Duration, Instant};
+
+use lars_base::panics::quietly;
 
 const UNDECIDED: u8 = 0;
 /// The kernel fences for both sides.
 const BY_KERNEL: u8 = 1;
 /// Each side fences for itself.
 const BY_EACH: u8 = 2;
+/// The same, after a change.
+const CHANGED_OVER: u8 = 3;
 
-/// Decided once for the whole process, before its first scheduler exists.
+/// Decided for the whole process before its first scheduler exists, and changed at most once: from
+/// [`BY_KERNEL`] to [`CHANGED_OVER`].
 static FENCES: AtomicU8 = AtomicU8::new(UNDECIDED);
+
+/// A time after that change.
+static CHANGED: OnceLock<Instant> = OnceLock::new();
+
+/// How long the rare side waits after the change: a thousand times as long as a store takes to
+/// become visible.
+const SETTLES: Duration = Duration::from_millis(10);
+
+/// How many fences of the kernel may fail in a row before we do without. (It may fail for want of
+/// memory.)
+const FAILURES_IN_A_ROW: u8 = 8;
 
 /// Decides how the fences work. Every scheduler that is built calls this before it is shared with
 /// another thread.
-///
-/// # Panics
-///
-/// If the kernel takes back what it promised this process earlier; no kernel does.
 pub(crate) fn prepare_fences() {
     // No shortcut if it was decided before: a process that was forked has to register again.
-    let found = if kernel::register() { BY_KERNEL } else { BY_EACH };
+    let works = kernel::register() && kernel::fence_all_threads();
+    let found = if works { BY_KERNEL } else { BY_EACH };
     // Relaxed: a thread that fences was handed its scheduler by a thread that has been here.
     let decided = FENCES.compare_exchange(UNDECIDED, found, Ordering::Relaxed, Ordering::Relaxed);
-    assert!(
-        decided != Err(BY_KERNEL) || found == BY_KERNEL,
-        "membarrier(2) worked when the first scheduler was built, and does not any more"
-    );
+    if decided == Err(BY_KERNEL) && !works {
+        change_over();
+    }
+}
+
+/// The kernel does not fence any more: from now on each side does.
+#[cold]
+fn change_over() {
+    // SeqCst: with the fence of each side after it, the change is not put off. First the change,
+    // then the time, which is never too early so.
+    FENCES.store(CHANGED_OVER, Ordering::SeqCst);
+    CHANGED.get_or_init(Instant::now);
+    quietly(|| {
+        tracing::warn!(
+            target: "lars_scheduler",
+            "membarrier(2) fails, which worked before (a filter of system calls?): from now on \
+             threads that schedule execute a fence in each call"
+        );
+    });
+}
+
+/// Whether all threads act by the change.
+fn is_settled() -> bool {
+    // If there is no time yet, the change has only just been made.
+    CHANGED.get().is_some_and(|at| at.elapsed() >= SETTLES)
+}
+
+/// The kernel's fence, by which the rare side may be told "not now".
+fn fence_by_kernel() -> bool {
+    static FAILED: AtomicU8 = AtomicU8::new(0);
+    let done = kernel::fence_all_threads();
+    // Relaxed, all: a count. One that several threads add to, or reset, changes over a little
+    // earlier or later.
+    if done {
+        if FAILED.load(Ordering::Relaxed) != 0 {
+            FAILED.store(0, Ordering::Relaxed);
+        }
+    } else if FAILED.fetch_add(1, Ordering::Relaxed) + 1 == FAILURES_IN_A_ROW {
+        change_over();
+    }
+    done
 }
 
 #[inline]
 fn by_kernel() -> bool {
-    // Relaxed: see `prepare_fences`.
+    // Relaxed: see `prepare_fences`, and for a change the module's documentation.
     FENCES.load(Ordering::Relaxed) == BY_KERNEL
 }
 
 /// The fence of the frequent side.
 #[inline(always)]
 pub(crate) fn light_fence() {
+    // Before the look at how fences work, too: see the module's documentation.
+    compiler_fence(Ordering::SeqCst);
     if by_kernel() {
         compiler_fence(Ordering::SeqCst);
     } else {
@@ -62,10 +123,11 @@ pub(crate) fn heavy_fence() -> bool {
     }
     if by_kernel() {
         // The caller's own thread included.
-        kernel::fence_all_threads()
+        fence_by_kernel()
     } else {
         fence(Ordering::SeqCst);
-        true
+        // Relaxed: see `by_kernel`.
+        FENCES.load(Ordering::Relaxed) != CHANGED_OVER || is_settled()
     }
 }
 

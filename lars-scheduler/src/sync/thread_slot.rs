@@ -59,6 +59,16 @@ pub(crate) fn thread_slot() -> usize {
     }
 }
 
+/// Calls `f` with the numbers that threads have given back, while no thread can get one of them and
+/// none can give one back.
+///
+/// Whoever had such a number did all that it did with it before this, and whoever gets it next
+/// comes after this.
+pub(crate) fn with_unused<R>(f: impl FnOnce(&mut dyn Iterator<Item = usize>) -> R) -> R {
+    let free = FREE.lock();
+    f(&mut free.returned.iter().map(|&Reverse(number)| number))
+}
+
 /// What the last call of [`remember`] stored, if it was for this scheduler; null if not. Saves
 /// three dependent loads, which a look-up by the number would need.
 #[inline]

@@ -6,7 +6,7 @@ use crate::base::tick::{NEVER, Tick};
 use crate::engine::entry::Entry;
 use crate::engine::intake::{Intake, Pop};
 use crate::engine::lane::Lane;
-use crate::engine::lanes::{LaneSettings, Lanes};
+use crate::engine::lanes::{LaneSettings, Lanes, MOST_WHEELS};
 use crate::engine::listing::{Filter, Requests};
 use crate::engine::sleep_word::{AfterPush, Alarm, FOREVER, SleepWord};
 use crate::engine::stop_word::StopWord;
@@ -111,7 +111,13 @@ fn a_request_for_a_visit_is_seen_by_the_sleeper_or_its_owner_sees_the_sleep() {
 fn a_new_wheel_is_seen_by_the_sleeper_or_its_owner_sees_the_sleep() {
     fn lanes() -> Lanes {
         let tick = Tick::new(Tick::MIN).expect("the shortest tick is a tick");
-        Lanes::new(LaneSettings { channels: 1, wheel_after: Some(0), tick, wheel_size: 2 })
+        Lanes::new(LaneSettings {
+            channels: 1,
+            wheel_after: Some(0),
+            most_wheels: MOST_WHEELS,
+            tick,
+            wheel_size: 2,
+        })
     }
     let gives = |lanes: &Lanes, sleep: &SleepWord| {
         let own = lanes.of_this_thread();

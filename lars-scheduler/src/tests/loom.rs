@@ -11,7 +11,6 @@ mod batch;
 mod chunk;
 mod gate;
 mod handover;
-mod idle;
 mod in_hand;
 mod intake;
 mod lane;
@@ -27,7 +26,7 @@ use crate::base::clock::Clock;
 use crate::base::panics::Reporter;
 use crate::base::tick::Tick;
 use crate::engine::driver::{Driver, Intaken, Next};
-use crate::engine::lanes::LaneSettings;
+use crate::engine::lanes::{LaneSettings, MOST_WHEELS};
 use crate::engine::shared::{DefaultExecutor, Executors, Live, Settings};
 use crate::executor::pool::Pool;
 use crate::sync::{Arc, Parker, Unparker};
@@ -37,13 +36,22 @@ fn scheduler() -> (Handle, Driver) {
     scheduler_waking(Parker::new().unparker().clone(), None)
 }
 
+/// There are this many wheels at most.
+fn scheduler_with(most_wheels: usize) -> (Handle, Driver) {
+    scheduler_of(Parker::new().unparker().clone(), None, most_wheels)
+}
+
 fn scheduler_waking(unparker: Unparker, limit: Option<usize>) -> (Handle, Driver) {
+    scheduler_of(unparker, limit, MOST_WHEELS)
+}
+
+fn scheduler_of(unparker: Unparker, limit: Option<usize>, most_wheels: usize) -> (Handle, Driver) {
     let tick = Tick::new(Tick::MIN).expect("the shortest tick is a tick");
     let settings = Settings {
         tick,
         coalesce: 0,
         // A thread with a slot has a wheel from its first timer on.
-        lanes: LaneSettings { channels: 1, wheel_after: Some(0), tick, wheel_size: 2 },
+        lanes: LaneSettings { channels: 1, wheel_after: Some(0), most_wheels, tick, wheel_size: 2 },
         limit,
         capture_spans: false,
         reporter: Reporter::default(),

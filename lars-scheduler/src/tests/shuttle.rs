@@ -25,7 +25,7 @@ fn ticks(ticks: u32) -> Duration {
 
 /// Few slots, so that the wheel comes round, and two threads for tasks.
 fn builder() -> Builder {
-    LightArrayRevolverScheduler::builder().ticks_per_wheel(2).pool_threads(2)
+    LightArrayRevolverScheduler::builder().ticks_per_wheel(2).pool(|pool| pool.threads(2))
 }
 
 fn pooled() -> LightArrayRevolverScheduler {

@@ -2,6 +2,7 @@
 #![allow(dead_code)] // each file uses a part of it
 
 use std::collections::VecDeque;
+use std::fmt::Debug;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex};
@@ -9,9 +10,8 @@ use std::task::{Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lars_scheduler::{
-    Executor, Handle, LightArrayRevolverScheduler, Rejected, Runnable, Task, VirtualTime,
-};
+use lars_scheduler::executor::{Rejected, Runnable};
+use lars_scheduler::{Executor, Handle, LightArrayRevolverScheduler, Task, VirtualTime};
 
 /// How long a test waits for what has to happen. It is no measure of lateness: it only ends a test
 /// that would otherwise hang.
@@ -156,6 +156,37 @@ impl Bell {
     /// How often it was woken.
     pub(crate) fn rung(&self) -> usize {
         self.0.load(Ordering::SeqCst)
+    }
+}
+
+/// Like `assert_eq!` for lists that are too long to print: says where they first differ.
+#[track_caller]
+pub(crate) fn assert_same<T: PartialEq + Debug>(
+    found: impl IntoIterator<Item = T>,
+    expected: impl IntoIterator<Item = T>,
+) {
+    let found: Vec<_> = found.into_iter().collect();
+    let expected: Vec<_> = expected.into_iter().collect();
+    let same = found.iter().zip(&expected).take_while(|(one, other)| one == other).count();
+    assert!(
+        same == found.len() && same == expected.len(),
+        "{} found and {} expected; the first difference is number {same}: {:?}, and not {:?}",
+        found.len(),
+        expected.len(),
+        found.get(same),
+        expected.get(same),
+    );
+}
+
+/// Sets something up in real time that has to be ready before the lead has passed. An attempt that
+/// was too slow returns `None`, and the next one gets twice as much time.
+pub(crate) fn in_lead<T>(mut attempt: impl FnMut(Duration) -> Option<T>) -> T {
+    let mut lead = ms(20);
+    loop {
+        if let Some(done) = attempt(lead) {
+            return done;
+        }
+        lead *= 2;
     }
 }
 

@@ -14,7 +14,7 @@ use lars_scheduler::{
     BuildError, LightArrayRevolverScheduler, MissedTickBehavior, PendingTask, Periodic, Task,
 };
 
-use crate::common::{Notes, PATIENCE, Xorshift, eventually, ms, secs, settle};
+use crate::common::{Notes, PATIENCE, Xorshift, eventually, in_lead, ms, secs, settle};
 
 const CHILD: &str = "LARS_FAULTS_CHILD";
 
@@ -28,6 +28,7 @@ fn child(test: &str) -> Child {
         .args(["--exact", &format!("linux::{test}"), "--nocapture"])
         .env(CHILD, "1")
         .env("RUST_BACKTRACE", "0")
+        .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -48,6 +49,79 @@ fn signal(child: &Child, signal: libc::c_int) {
     assert_eq!(unsafe { libc::kill(child.id() as libc::pid_t, signal) }, 0);
 }
 
+/// From now on `membarrier` fails in all threads of this process.
+fn forbid_membarrier() {
+    let op = |code: u32, jt, jf, k| libc::sock_filter { code: code as u16, jt, jf, k };
+    let load = libc::BPF_LD | libc::BPF_W | libc::BPF_ABS; // the number of the call
+    let is = libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K;
+    let answer = libc::BPF_RET | libc::BPF_K;
+    let mut filter = [
+        op(load, 0, 0, 0),
+        op(is, 0, 1, libc::SYS_membarrier as u32),
+        op(answer, 0, 0, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32),
+        op(answer, 0, 0, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog { len: 4, filter: filter.as_mut_ptr() };
+    // SAFETY: the program and its filter outlive both calls, which read them.
+    let (own, all) = unsafe {
+        let own = libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+        let all = libc::SECCOMP_FILTER_FLAG_TSYNC;
+        (own, libc::syscall(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, all, &program))
+    };
+    assert_eq!((own, all), (0, 0), "{}", std::io::Error::last_os_error());
+}
+
+/// Runs the test of this name as a child, which ends well.
+fn child_succeeds(test: &str) {
+    let output = child(test).wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{}", said.chars().take(2_000).collect::<String>());
+}
+
+/// Schedules timers that are due soon, and waits until they have fired.
+fn fires(scheduler: &LightArrayRevolverScheduler) {
+    let fired = Arc::new(AtomicU64::new(0));
+    for _ in 0..1_000 {
+        let fired = Arc::clone(&fired);
+        let run = move || _ = fired.fetch_add(1, Ordering::Relaxed);
+        let _ = scheduler.schedule_once(ms(20), run).unwrap();
+    }
+    eventually("all timers", || fired.load(Ordering::Relaxed) == 1_000);
+}
+
+#[test]
+fn a_filter_of_system_calls_that_forbids_membarrier_later_stops_no_timer_and_no_close() {
+    let name = "a_filter_of_system_calls_that_forbids_membarrier_later_stops_no_timer_and_no_close";
+    if !is_child() {
+        return child_succeeds(name);
+    }
+    let scheduler = LightArrayRevolverScheduler::builder().inline().build().unwrap();
+    fires(&scheduler);
+    forbid_membarrier();
+    fires(&scheduler);
+    // The one that is built after it takes note too, and both end.
+    let second = LightArrayRevolverScheduler::builder().inline().build().unwrap();
+    fires(&second);
+    let _ = second.schedule_once(secs(3_600), || ()).unwrap();
+    assert_eq!(second.stop().wait().len(), 1);
+    assert_eq!(scheduler.close().unwrap().ran, 0);
+    assert_eq!(scheduler.metrics().restarts, 0);
+}
+
+#[test]
+fn a_scheduler_that_is_built_when_membarrier_is_forbidden_already_does_without() {
+    let name = "a_scheduler_that_is_built_when_membarrier_is_forbidden_already_does_without";
+    if !is_child() {
+        return child_succeeds(name);
+    }
+    // It was not forbidden when an earlier scheduler was built, which has never needed it since.
+    drop(LightArrayRevolverScheduler::new().unwrap());
+    forbid_membarrier();
+    let scheduler = LightArrayRevolverScheduler::builder().inline().build().unwrap();
+    fires(&scheduler);
+    assert_eq!(scheduler.close().unwrap().ran, 0);
+}
+
 #[test]
 fn a_process_that_is_stopped_for_a_second_fires_what_came_due_late_once_and_in_order() {
     if is_child() {
@@ -60,6 +134,8 @@ fn a_process_that_is_stopped_for_a_second_fires_what_came_due_late_once_and_in_o
     signal(&child, libc::SIGSTOP);
     thread::sleep(secs(1));
     signal(&child, libc::SIGCONT);
+    // Only now may it look at what has become of its timers.
+    drop(child.stdin.take());
     let (mut rest, mut errors) = (String::new(), String::new());
     output.read_to_string(&mut rest).unwrap();
     child.stderr.take().unwrap().read_to_string(&mut errors).unwrap();
@@ -81,12 +157,26 @@ fn stopped_for_a_second() {
     };
     let burst = series(MissedTickBehavior::Burst);
     let skip = series(MissedTickBehavior::Skip);
-    for number in 0..TIMERS {
-        let (note, due) = (ran.clone(), begin + ms(number));
-        let run = move || note.add((number, Instant::now() >= due));
-        let _ = scheduler.schedule_at(due, run).unwrap();
-    }
+    in_lead(|lead| {
+        let first = scheduler.now() + lead;
+        let timers: Vec<_> = (0..TIMERS)
+            .map(|number| {
+                let (note, due) = (ran.clone(), first + ms(number));
+                let run = move || note.add((number, Instant::now() >= due));
+                scheduler.schedule_at(due, run).unwrap()
+            })
+            .collect();
+        // A call after its deadline would have another one, which is now.
+        let in_time = scheduler.now() < first;
+        if !in_time {
+            timers.iter().for_each(|timer| _ = timer.cancel());
+            settle(&scheduler);
+            ran.take();
+        }
+        in_time.then_some(())
+    });
     println!("ready");
+    std::io::stdin().read_to_string(&mut String::new()).unwrap();
     eventually("all timers", || ran.len() as u64 == TIMERS);
     assert!(burst.0.cancel() && skip.0.cancel());
     settle(&scheduler);

@@ -1,5 +1,5 @@
 //! Faults: what foreign code, the machine and the operating system can do to a scheduler. (Panics
-//! have a file of their own, `panics.rs`.)
+//! have a file of their own, `tests/it/panics.rs`.)
 #![allow(clippy::disallowed_methods, missing_docs)]
 
 #[path = "../common/mod.rs"]
@@ -15,10 +15,13 @@ use std::task::{Context, Wake, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{Notes, PATIENCE, Xorshift, eventually, ms, ns, occupy, scaled, secs, settle, ticked};
+use common::{
+    Notes, PATIENCE, Xorshift, assert_same, eventually, in_lead, ms, ns, occupy, scaled, secs,
+    settle, ticked,
+};
+use lars_scheduler::executor::{Rejected, Runnable};
 use lars_scheduler::{
-    Cancellable, Executor, Handle, LightArrayRevolverScheduler, MissedTickBehavior, Periodic,
-    Rejected, Runnable, Task,
+    Cancellable, Executor, Handle, LightArrayRevolverScheduler, MissedTickBehavior, Periodic, Task,
 };
 
 /// Uses the scheduler while it is dropped: schedules, cancels and moves, and says that it could.
@@ -62,7 +65,8 @@ fn in_time(f: impl FnOnce() + Send + 'static) {
 #[test]
 fn a_destructor_may_use_the_scheduler_wherever_a_task_can_be_dropped() {
     in_time(|| {
-        let scheduler = LightArrayRevolverScheduler::builder().pool_threads(1).build().unwrap();
+        let scheduler =
+            LightArrayRevolverScheduler::builder().pool(|pool| pool.threads(1)).build().unwrap();
         // After its run, on the timer thread and on the pool.
         for inline in [true, false] {
             let (value, dropped) = reentrant(&scheduler);
@@ -199,30 +203,33 @@ impl Executor for Blocking {
 
 #[test]
 fn an_executor_that_blocks_or_uses_the_scheduler_holds_up_what_it_is_given_and_loses_nothing() {
-    let ((entered, inside), (release, gate)) = (mpsc::channel(), mpsc::channel());
-    let executor = Arc::new(Blocking { entered, gate: Mutex::new(gate), own: Mutex::default() });
-    let scheduler =
-        LightArrayRevolverScheduler::builder().executor(Arc::clone(&executor)).build().unwrap();
-    *executor.own.lock().unwrap() = Some(scheduler.handle());
-    let notes = Notes::new();
-    let begin = Instant::now();
-    for number in 0..50_u64 {
-        let note = notes.clone();
-        let due = ms(number % 7);
-        let run = move || note.add((number % 7, begin.elapsed() >= due));
-        let _ = scheduler.schedule_once(due, run).unwrap();
-    }
-    inside.recv_timeout(PATIENCE).unwrap();
-    // Held up, it accepts and cancels as before.
-    let timer = scheduler.schedule_once(secs(10), || ()).unwrap();
-    assert!(timer.cancel());
-    drop((inside, release));
-    eventually("all tasks", || notes.len() == 50);
-    let ran = notes.take();
-    assert!(ran.iter().all(|(_, in_time)| *in_time), "none early");
-    let mut sorted = ran.clone();
-    sorted.sort_by_key(|(millis, _)| *millis);
-    assert_eq!(ran, sorted, "and in the order of their ticks");
+    in_lead(|lead| {
+        let ((entered, inside), (release, gate)) = (mpsc::channel(), mpsc::channel());
+        let executor =
+            Arc::new(Blocking { entered, gate: Mutex::new(gate), own: Mutex::default() });
+        let scheduler =
+            LightArrayRevolverScheduler::builder().executor(Arc::clone(&executor)).build().unwrap();
+        *executor.own.lock().unwrap() = Some(scheduler.handle());
+        let notes = Notes::new();
+        let first = scheduler.now() + lead;
+        for number in 0..50_u64 {
+            let note = notes.clone();
+            let due = first + ms(number % 7);
+            let run = move || note.add((number % 7, Instant::now() >= due));
+            let _ = scheduler.schedule_at(due, run).unwrap();
+        }
+        let in_time = scheduler.now() < first;
+        inside.recv_timeout(PATIENCE).unwrap();
+        // Held up, it accepts and cancels as before.
+        let timer = scheduler.schedule_once(secs(10), || ()).unwrap();
+        assert!(timer.cancel());
+        drop((inside, release));
+        eventually("all tasks", || notes.len() == 50);
+        let ran = notes.take();
+        assert!(ran.iter().all(|(_, late)| *late), "none early");
+        let in_order = ran.is_sorted_by_key(|(millis, _)| *millis);
+        in_time.then(|| assert!(in_order, "in the order of their ticks: {ran:?}"))
+    });
 }
 
 #[test]
@@ -242,7 +249,7 @@ fn a_clock_that_jumps_by_centuries_fires_everything_once_and_in_order() {
         due.sort_unstable();
         let centuries = secs(292 * 365 * 24 * 3_600);
         assert_eq!(time.advance(centuries), timers);
-        assert_eq!(ran.take(), due);
+        assert_same(ran.take(), due);
     }
 }
 

@@ -16,7 +16,7 @@ use sequence::Sequence;
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: scaled(3_000, 10) as u32 * common::stress(),
+        cases: scaled(1_000, 10) as u32 * common::stress(),
         failure_persistence: None,
         ..ProptestConfig::default()
     })]

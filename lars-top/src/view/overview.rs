@@ -115,17 +115,21 @@ fn rows(late: &Spread, room: usize) -> Vec<(String, u64, bool)> {
     }
     let first = counts.iter().position(|count| *count > 0).unwrap_or(0);
     let last = counts.iter().rposition(|count| *count > 0).unwrap_or(0);
-    let cut = (first + room).saturating_sub(1).min(last);
+    // Nothing came, or the frame has no line for it.
+    if late.buckets.is_empty() || room == 0 {
+        return Vec::new();
+    }
+    let cut = (first + room - 1).min(last);
     let row = |number: usize| {
         let all_above = number == cut && cut < last;
         let count = if all_above { counts[number..].iter().sum() } else { counts[number] };
         let text = match ENDS.get(number) {
             Some(end) if !all_above => format!("< {}", whole(*end)),
-            _ => format!("≥ {}", whole(ENDS[number - 1])),
+            _ => format!("≥ {}", whole(number.checked_sub(1).map_or(0, |before| ENDS[before]))),
         };
         (text, count, number > 6)
     };
-    if late.buckets.is_empty() { Vec::new() } else { (first..=cut).map(row).collect() }
+    (first..=cut).map(row).collect()
 }
 
 /// A whole number of microseconds, milliseconds or seconds.

@@ -6,7 +6,7 @@ use ratatui::widgets::{Paragraph, Row};
 
 use super::{bar, block, or_never, table};
 use crate::app::{App, Order};
-use crate::snapshot::{Group, Snapshot};
+use crate::snapshot::{Group, Pending, Snapshot, Timer};
 use crate::text::{grouped, tail};
 
 pub(super) fn draw(app: &App, frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot) {
@@ -15,6 +15,19 @@ pub(super) fn draw(app: &App, frame: &mut Frame<'_>, area: Rect, snapshot: &Snap
         return;
     };
     let [above, below] = Layout::vertical([Constraint::Fill(2), Constraint::Fill(1)]).areas(area);
+    let room = usize::from(area.width).saturating_sub(9 + 8 + 12 + 10);
+    let widths = (room / 2, room - room / 2);
+    draw_groups(app, frame, above, pending, widths);
+    draw_next(app, frame, below, pending, widths);
+}
+
+fn draw_groups(
+    app: &App,
+    frame: &mut Frame<'_>,
+    area: Rect,
+    pending: &Pending,
+    (whose, place): (usize, usize),
+) {
     let taken = |group: &&Group| app.controls.takes(&[&group.label, &group.place]);
     let mut groups: Vec<&Group> = pending.groups.iter().filter(taken).collect();
     match app.order() {
@@ -23,8 +36,6 @@ pub(super) fn draw(app: &App, frame: &mut Frame<'_>, area: Rect, snapshot: &Snap
         Some(Order::Place) => groups.sort_by(|one, other| one.place.cmp(&other.place)),
         _ => groups.sort_by_key(|group| std::cmp::Reverse(group.count)),
     }
-    let room = usize::from(area.width).saturating_sub(9 + 8 + 12 + 10);
-    let (whose, place) = (room / 2, room - room / 2);
     let row = |group: &&Group| {
         Row::new([
             format!("{:>9}", grouped(group.count)),
@@ -49,12 +60,20 @@ pub(super) fn draw(app: &App, frame: &mut Frame<'_>, area: Rect, snapshot: &Snap
     let rows = groups.iter().map(row).collect();
     frame.render_widget(
         table(titles, widths, rows, app.controls.scrolled).block(block(&title)),
-        above,
+        area,
     );
+}
 
+fn draw_next(
+    app: &App,
+    frame: &mut Frame<'_>,
+    area: Rect,
+    pending: &Pending,
+    (whose, place): (usize, usize),
+) {
     let next =
         pending.next.iter().filter(|timer| app.controls.takes(&[&timer.label, &timer.place]));
-    let row = |timer: &crate::snapshot::Timer| {
+    let row = |timer: &Timer| {
         Row::new([
             format!("{:>12}", or_never(timer.remaining)),
             if timer.repeat { "repeat" } else { "once" }.to_owned(),
@@ -70,5 +89,5 @@ pub(super) fn draw(app: &App, frame: &mut Frame<'_>, area: Rect, snapshot: &Snap
     ];
     let titles = ["          in", "kind", "whose", "scheduled at"];
     let rows = next.map(row).collect();
-    frame.render_widget(table(titles, widths, rows, 0).block(block("Due next")), below);
+    frame.render_widget(table(titles, widths, rows, 0).block(block("Due next")), area);
 }

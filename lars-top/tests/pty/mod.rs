@@ -6,7 +6,9 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use portable_pty::{Child, CommandBuilder, PtySize, native_pty_system};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use portable_pty::{Child, CommandBuilder, ExitStatus, PtySize, native_pty_system};
 
 /// Longer than any machine stands still.
 const LONG: Duration = Duration::from_secs(120);
@@ -96,16 +98,32 @@ impl Terminal {
         self.until(&what, good);
     }
 
+    pub fn signal(&self, signal: Signal) {
+        let process = self.child.process_id().unwrap().try_into().unwrap();
+        kill(Pid::from_raw(process), signal).unwrap();
+    }
+
     /// Waits for the end; returns the exit code and what is left on the screen.
-    pub fn end(mut self) -> (u32, String) {
-        let code = self.child.wait().unwrap().exit_code();
+    pub fn end(self) -> (u32, String) {
+        let (status, screen) = self.ended();
+        (status.exit_code(), screen)
+    }
+
+    /// The same, with the name of the signal that ended the program.
+    pub fn end_by_signal(self) -> (Option<String>, String) {
+        let (status, screen) = self.ended();
+        (status.signal().map(str::to_owned), screen)
+    }
+
+    fn ended(mut self) -> (ExitStatus, String) {
+        let status = self.child.wait().unwrap();
         let begin = Instant::now();
         let mut screen = self.output.screen.lock().unwrap();
         while !screen.1 {
             assert!(begin.elapsed() < LONG, "the terminal stays open");
             screen = self.output.changed.wait_timeout(screen, LONG / 10).unwrap().0;
         }
-        (code, screen.0.screen().contents())
+        (status, screen.0.screen().contents())
     }
 }
 

@@ -5,7 +5,8 @@ use std::fmt;
 use std::panic::{Location, resume_unwind};
 use std::time::{Duration, Instant};
 
-use lars_scheduler::{Cancellable, Refusal, Task, TaskBody};
+use lars_scheduler::executor::TaskBody;
+use lars_scheduler::{Cancellable, Refusal, Task};
 
 use crate::actor::timers::{Timers, check_period};
 use crate::base::error::StashFull;
@@ -15,7 +16,7 @@ use crate::base::timer_key::ActorTimer;
 use crate::cell::home::Cell;
 use crate::cell::registry::Place;
 use crate::cell::signal::{Due, Resident, Signal, Watcher};
-use crate::dispatcher::workers::{Forgiven, about_to_block};
+use crate::dispatcher::worker::{Forgiven, about_to_block};
 use crate::mailbox::spans::{Told, told_here};
 use crate::refs::address::{ActorRef, Watched};
 use crate::refs::sends::Scheduler;
@@ -33,8 +34,8 @@ use crate::sync::{Arc, Ordering};
 ///
 /// A panic in any of these methods, or in the factory that makes the actor, is contained: it is
 /// logged, counted, shown to the hook of [`Builder::on_panic`](crate::Builder::on_panic), and
-/// decided on by the actor's [`Supervision`](crate::Supervision); by default the actor stops.
-/// Panics in `restarting` and `stopped` do not change what happens next.
+/// decided on by the actor's [`supervision`](crate::Props::supervision); by default the actor
+/// stops. Panics in `restarting` and `stopped` do not change what happens next.
 ///
 /// # Examples
 ///
@@ -250,8 +251,8 @@ impl<A: Actor> Context<A> {
 
     /// Fails the actor, as a panic would, and does not return. The error is logged, counted and
     /// shown to [`Builder::on_panic`](crate::Builder::on_panic); the actor's
-    /// [`Supervision`](crate::Supervision) decides what follows. The stack unwinds as in a panic,
-    /// but the hook of [`std::panic::set_hook`] is not called.
+    /// [`supervision`](crate::Props::supervision) decides what follows. The stack unwinds as in a
+    /// panic, but the hook of [`std::panic::set_hook`] is not called.
     ///
     /// # Panics
     ///
@@ -265,7 +266,8 @@ impl<A: Actor> Context<A> {
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// use mini_actor::test_kit::TestKit;
-    /// use mini_actor::{Actor, Context, Props, Supervision};
+    /// use mini_actor::supervision::SupervisionStrategy;
+    /// use mini_actor::{Actor, Context, Props};
     /// use std::num::ParseIntError;
     ///
     /// struct Sum(u64);
@@ -285,7 +287,8 @@ impl<A: Actor> Context<A> {
     /// }
     ///
     /// let kit = TestKit::new("test")?;
-    /// let sum = kit.spawn_with("sum", Props::new(|| Sum(0)).supervision(Supervision::restart()))?;
+    /// let props = Props::new(|| Sum(0)).supervision(SupervisionStrategy::restart());
+    /// let sum = kit.spawn_with("sum", props)?;
     /// sum.tell("12")?;
     /// sum.tell("a dozen")?;
     /// assert_eq!(kit.panics()[0].panic.message, "invalid digit found in string");
@@ -371,7 +374,11 @@ impl<A: Actor> Context<A> {
     /// # Ok(()) }
     /// ```
     pub fn children(&self) -> impl ExactSizeIterator<Item = &str> {
-        self.children.values().map(|child| child.path().rsplit('/').next().unwrap_or_default())
+        // Whoever has learned of an end may be faster than the signal that removes the child here.
+        let living = self.children.values().filter(|child| child.watchers().reason().is_none());
+        let names: Vec<_> =
+            living.map(|child| child.path().rsplit('/').next().unwrap_or_default()).collect();
+        names.into_iter()
     }
 
     /// Has [`Actor::terminated`] called when that actor has stopped: once, even if it has stopped
@@ -413,7 +420,7 @@ impl<A: Actor> Context<A> {
     /// # Errors
     ///
     /// [`StashFull`] gives the message back if the stash holds as many as
-    /// [`Props::stash`](crate::Props::stash) allows.
+    /// [`Props::stash`](crate::Props::stash) allows; by default these are 1,024.
     pub fn stash(&mut self, message: A::Message) -> Result<(), StashFull<A::Message>> {
         if self.stashed() >= self.stash_capacity {
             return Err(StashFull { capacity: self.stash_capacity, message });
@@ -470,8 +477,8 @@ impl<A: Actor> Context<A> {
     ///
     /// # Errors
     ///
-    /// [`Refusal::Period`] if `after` is zero; [`Refusal::Stopped`] while the system is being
-    /// closed. The timeout stays as it was.
+    /// [`Refusal::Period`] if `after` is zero; [`Refusal::Stopped`] as for
+    /// [`Timers::start_single`](crate::timers::Timers::start_single). The timeout stays as it was.
     ///
     /// # Examples
     ///
@@ -485,8 +492,8 @@ impl<A: Actor> Context<A> {
     ///     type Message = &'static str;
     ///     fn started(&mut self, ctx: &mut Context<Self>) {
     ///         assert!(ctx.set_receive_timeout(Duration::ZERO).is_err());
-    ///         // Refused only while the system is being closed, which ends the session anyway.
-    ///         let _ = ctx.set_receive_timeout(Duration::from_secs(60));
+    ///         let minute = Duration::from_secs(60);
+    ///         ctx.set_receive_timeout(minute).expect("it is longer than nothing");
     ///     }
     ///     fn receive(&mut self, _: &'static str, _: &mut Context<Self>) {}
     ///     fn receive_timeout(&mut self, ctx: &mut Context<Self>) {
@@ -513,7 +520,7 @@ impl<A: Actor> Context<A> {
         let generation = self.quiet_generation + 1;
         let since = self.system.registry().timers.now();
         let (check, place) = (self.quiet_check(generation), Location::caller());
-        let armed = Some(self.system.registry().arm(after, check, place)?);
+        let armed = self.system.registry().arm_own(after, check, place)?;
         self.cancel_receive_timeout();
         self.quiet_generation = generation;
         self.quiet = Some(Box::new(Quiet { after, generation, since, armed, place }));

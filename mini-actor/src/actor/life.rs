@@ -3,7 +3,7 @@
 //! ```text
 //! Unborn ──▶ Alive ──────────────────────────────▶ Draining ──▶ Over
 //!              │ ▲       (asked to stop, children gone,   │
-//!              │ │        mailbox closed)                 │ panic
+//!              │ │        mailbox closed)                 │ panic to stop
 //!      restart │ │ children gone, pause over              ▼
 //!              ▼ │                                      Ending ──▶ Over
 //!           Restarting ───────────────────────────────────▲
@@ -11,58 +11,38 @@
 //!              ▼        children asked to stop
 //!            Paused
 //! ```
+//!
+//! Here is the run loop: what comes next, and the calls of the actor. `phase` says when and how an
+//! actor comes from one phase to the next, `failure` what is done about a panic, and `agenda` keeps
+//! what is due besides messages.
 
-use lars_scheduler::in_span::CapturedSpan;
-use lars_scheduler::panics::{contain, quietly};
-use lars_scheduler::{Cancellable, Task, TaskBody};
+mod agenda;
+
+mod phase;
+
+mod failure;
+
+use lars_base::in_span::CapturedSpan;
+use lars_base::panics::{contain, quietly};
 use std::collections::VecDeque;
 
+use self::agenda::{Agenda, Stop};
+use self::failure::Supervised;
+use self::phase::{Phase, Settled};
 use crate::actor::context::{Actor, Context};
-use crate::base::stop_reason::{StopReason, Terminated};
-use crate::base::supervision::{Directive, Failure, Panic, Restarts, Supervision};
+use crate::base::stop_reason::StopReason;
+use crate::base::supervision::{Directive, Panic, SupervisionStrategy};
 use crate::cell::dead_letters::Undelivered;
 use crate::cell::home::{Cell, Life, NEVER, Progress, Turn};
 use crate::cell::registry::Place;
-use crate::cell::signal::{Due, Resident, Signal, Watcher};
+use crate::cell::signal::{Due, Resident, Signal};
 use crate::mailbox::spans::Told;
-use crate::sync::{Arc, Ordering, real_now};
+use crate::sync::{Arc, real_now};
 
 /// Creates an actor.
 pub(crate) enum Factory<A> {
     Once(Option<Box<dyn FnOnce() -> A + Send>>),
     Many(Box<dyn FnMut() -> A + Send>),
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    Unborn,
-    Alive,
-    /// Waits for its children to stop before it is restarted.
-    Restarting,
-    /// Waits until the pause before its restart is over.
-    Paused,
-    /// The mailbox is closed; what was accepted, this many in all, is received.
-    Draining {
-        reason: StopReason,
-        accepted: u64,
-    },
-    /// The mailbox is closed; what was accepted becomes dead letters, and the children stop.
-    Ending {
-        reason: StopReason,
-        accepted: u64,
-    },
-    Over,
-}
-
-/// How an actor is supervised, and how often it has been restarted.
-struct Supervised {
-    rules: Supervision,
-    /// Of the call that spawned the actor.
-    place: Place,
-    restarts: Restarts,
-    /// The number of the restart after the pause, and its timer.
-    revival: u64,
-    pause: Option<Cancellable>,
 }
 
 pub(crate) struct Incarnations<A: Actor> {
@@ -77,18 +57,10 @@ pub(crate) struct Incarnations<A: Actor> {
     actor: Option<A>,
     ctx: Context<A>,
     phase: Phase,
-    /// What is due, each behind this many messages.
-    due: VecDeque<(u64, Due)>,
+    agenda: Agenda,
     /// Panics that children have escalated. They are handled one at a time, so that many at once do
     /// not keep other actors from their turn.
     escalated: VecDeque<Panic>,
-    /// Set when the actor was asked to stop: after how many messages it stops, and why.
-    stop: Option<(u64, StopReason)>,
-    /// How many entries of `due` come before the stop as well.
-    due_before_stop: usize,
-    /// Its children have stopped since it was asked to stop, and the ends that had arrived by then
-    /// are counted in `due_before_stop`.
-    childless: bool,
 }
 
 type Cells<A> = Arc<Cell<<A as Actor>::Message>>;
@@ -97,26 +69,20 @@ type TurnOf<'a, A> = Turn<'a, <A as Actor>::Message>;
 impl<A: Actor> Incarnations<A> {
     pub(crate) fn new(
         factory: Factory<A>,
-        supervision: Option<(Supervision, Place)>,
+        supervision: Option<(SupervisionStrategy, Place)>,
         parent: Option<Arc<dyn Resident>>,
         ctx: Context<A>,
     ) -> Self {
         Self {
             factory,
-            supervised: supervision.map(|(rules, place)| {
-                let restarts = Restarts::default();
-                Box::new(Supervised { rules, place, restarts, revival: 0, pause: None })
-            }),
+            supervised: supervision.map(|(rules, place)| Box::new(Supervised::new(rules, place))),
             parent,
             starting: false,
             actor: None,
             ctx,
             phase: Phase::Unborn,
-            due: VecDeque::new(),
+            agenda: Agenda::default(),
             escalated: VecDeque::new(),
-            stop: None,
-            due_before_stop: 0,
-            childless: false,
         }
     }
 
@@ -139,14 +105,18 @@ impl<A: Actor> Incarnations<A> {
         if let Err(message) = contain(|| code(actor, ctx, &mut kept)) {
             let panic = Panic { path: Arc::clone(&cell.path), message };
             self.failed(cell, panic, kept);
-        } else if kept.is_some() {
-            self_report(cell, contain(|| drop(kept)));
+        } else {
+            drop_kept(cell, kept);
         }
     }
 
     /// Creates the actor. If that fails in a way that ends it, nothing is left to do.
     fn start(&mut self, cell: &Cells<A>) {
         self.phase = Phase::Alive;
+        self.remake(cell);
+    }
+
+    fn remake(&mut self, cell: &Cells<A>) {
         self.starting = true;
         self.make(cell);
         self.starting = false;
@@ -244,11 +214,9 @@ impl<A: Actor> Incarnations<A> {
         if self.ctx.has_unstashed() {
             return self.receive_told(turn, true, Context::next_unstashed);
         }
-        if let Some((at, _)) = self.due.front()
-            && *at <= turn.position()
-            && let Some((_, due)) = self.due.pop_front()
+        if !self.agenda.is_empty()
+            && let Some(due) = self.agenda.next(turn.position())
         {
-            self.due_before_stop = self.due_before_stop.saturating_sub(1);
             self.handle_due(turn, due);
             return true;
         }
@@ -284,17 +252,16 @@ impl<A: Actor> Incarnations<A> {
     fn handle_signal(&mut self, cell: &Cells<A>, signal: Signal) {
         match signal {
             Signal::Stop { at, reason } => {
-                if self.stop.is_none() {
-                    self.stop = Some((at, reason));
-                    self.due_before_stop = self.due.len();
-                }
+                self.agenda.ask_to_stop(Stop { at, reason });
                 // An actor that is asked to stop is restarted at once, without the pause.
                 if self.phase == Phase::Paused {
                     self.revive(cell);
                 }
             }
             Signal::Kill(reason) => match self.phase {
-                Phase::Ending { .. } | Phase::Over => {}
+                // What is left of it is its children.
+                Phase::Ending { .. } => self.kill_children(),
+                Phase::Over => {}
                 _ => self.end(cell, reason),
             },
             Signal::Due(at, due) => {
@@ -303,7 +270,7 @@ impl<A: Actor> Incarnations<A> {
                     self.child_gone(cell, gone.id);
                 }
                 if !matches!(self.phase, Phase::Ending { .. } | Phase::Over) {
-                    self.due.push_back((at, due));
+                    self.agenda.push(at, due);
                 }
             }
             Signal::ChildGone(id) => self.child_gone(cell, id),
@@ -313,8 +280,9 @@ impl<A: Actor> Incarnations<A> {
                 _ => {}
             },
             Signal::Revive(number) => {
-                let awaited = self.supervised.as_ref().map(|supervised| supervised.revival);
-                if self.phase == Phase::Paused && awaited == Some(number) {
+                let is_awaited =
+                    self.supervised.as_ref().is_some_and(|it| it.is_last_pause(number));
+                if self.phase == Phase::Paused && is_awaited {
                     self.revive(cell);
                 }
             }
@@ -329,264 +297,6 @@ impl<A: Actor> Incarnations<A> {
             cell.let_actors_wait(true);
         }
     }
-
-    /// The actor panicked: decides what happens to it.
-    fn failed(&mut self, cell: &Cells<A>, panic: Panic, mut message: Option<Box<A::Message>>) {
-        let mut directive = match &self.supervised {
-            Some(supervised) => contain(|| supervised.rules.directive(&panic)),
-            None => Ok(Directive::Stop),
-        }
-        .unwrap_or(Directive::Stop);
-        let mut pause = None;
-        if directive == Directive::Restart {
-            // An actor is not restarted if it is about to end, if it cannot be created again, or if
-            // it fails to start only to receive what is left.
-            let hopeless = self.starting && self.stop.is_some();
-            let possible = matches!(self.factory, Factory::Many(_));
-            if self.phase == Phase::Alive && possible && !hopeless {
-                let now = cell.registry.timers.now();
-                let seed = cell.registry.seed(&cell.path);
-                if let Some(supervised) = &mut self.supervised {
-                    pause = supervised.restarts.next(&supervised.rules, now, seed);
-                }
-            }
-            if pause.is_none() {
-                directive = Directive::Stop;
-            }
-        }
-        // Nothing is left to go on with.
-        if directive == Directive::Resume && self.actor.is_none() {
-            directive = Directive::Stop;
-        }
-        if Arc::ptr_eq(&panic.path, &cell.path) {
-            cell.registry.panicked(&panic, directive);
-        } else {
-            // One that a child escalated, and that was counted there.
-            cell.registry.tell_panic(&panic, directive);
-        }
-        if directive != Directive::Restart && message.is_some() {
-            self_report(cell, contain(|| drop(message.take())));
-        }
-        match directive {
-            Directive::Resume => {}
-            Directive::Restart => {
-                let message = message.map(|message| *message);
-                self.restart(cell, Failure { panic, message }, pause.unwrap_or_default());
-            }
-            Directive::Stop => self.end(cell, StopReason::Panicked),
-            Directive::Escalate => {
-                if let Some(parent) = &self.parent {
-                    Arc::clone(parent).signal(Signal::ChildFailed(panic));
-                }
-                self.end(cell, StopReason::Panicked);
-            }
-        }
-    }
-
-    /// Forgets what was due to one incarnation. The next one still has to learn of ends.
-    fn forget_due(&mut self) {
-        self.escalated.clear();
-        self.due.retain(|(_, due)| matches!(due, Due::Gone(_)));
-        self.due_before_stop = 0;
-        self.childless = false;
-    }
-
-    fn restart(
-        &mut self,
-        cell: &Cells<A>,
-        failure: Failure<A::Message>,
-        pause: std::time::Duration,
-    ) {
-        // Relaxed: statistics.
-        cell.restarts.fetch_add(1, Ordering::Relaxed);
-        cell.registry.restarts.fetch_add(1, Ordering::Relaxed);
-        self.ctx.end_timers();
-        self.forget_due();
-        if let Some(mut actor) = self.actor.take() {
-            let ctx = &mut self.ctx;
-            self_report(cell, contain(|| actor.restarting(failure, ctx)));
-            self_report(cell, contain(|| drop(actor)));
-        }
-        if self.ctx.stopping {
-            // It called `Context::stop`, so it is not restarted.
-            self.end(cell, StopReason::Itself);
-            return;
-        }
-        // What the hook may have started.
-        self.ctx.end_timers();
-        self.ctx.unstash_all();
-        quietly(|| {
-            tracing::info!(target: "mini_actor", actor = &*cell.path, ?pause, "an actor restarts");
-        });
-        cell.mailbox.suspend(true);
-        // A child that waited for room or an answer here would wait for the restart, which waits
-        // for the child.
-        cell.let_actors_wait(self.ctx.children.is_empty());
-        for child in self.ctx.children.values() {
-            Arc::clone(child).stop_for(StopReason::Parent);
-        }
-        self.phase = Phase::Restarting;
-        if let Some(supervised) = &mut self.supervised {
-            supervised.revival += 1;
-            if !pause.is_zero() && self.stop.is_none() {
-                let number = supervised.revival;
-                let revive = Task::new(Revive { cell: Arc::clone(cell), number });
-                // If it is refused, the actor does not wait.
-                let (registry, place) = (&cell.registry, supervised.place);
-                supervised.pause = registry.arm_for(&cell.path, pause, revive, place);
-                if supervised.pause.is_some() {
-                    self.phase = Phase::Paused;
-                }
-            }
-        }
-    }
-
-    /// The pause is over.
-    fn revive(&mut self, cell: &Cells<A>) {
-        self.end_pause();
-        self.phase = Phase::Restarting;
-        self.settle_restart(cell);
-    }
-
-    fn end_pause(&mut self) {
-        if let Some(pause) = self.supervised.as_mut().and_then(|it| it.pause.take()) {
-            pause.cancel();
-        }
-    }
-
-    /// Restarts, if all children have stopped.
-    fn settle_restart(&mut self, cell: &Cells<A>) -> bool {
-        if !self.ctx.children.is_empty() {
-            return false;
-        }
-        cell.let_actors_wait(true);
-        cell.mailbox.suspend(false);
-        self.start(cell);
-        true
-    }
-
-    /// Ends without receiving what is queued.
-    fn end(&mut self, cell: &Cells<A>, reason: StopReason) {
-        self.ctx.closing = true;
-        self.ctx.end_timers();
-        self.end_pause();
-        self.due.clear();
-        self.escalated.clear();
-        let accepted = cell.mailbox.close();
-        cell.mailbox.suspend(false);
-        for child in self.ctx.children.values() {
-            if reason == StopReason::Killed {
-                Arc::clone(child).signal(Signal::Kill(StopReason::Killed));
-            } else {
-                Arc::clone(child).stop_for(StopReason::Parent);
-            }
-        }
-        self.phase = Phase::Ending { reason, accepted };
-    }
-
-    /// Moves on to the next phase if it is time: then `Some(true)`. `Some(false)` if this one has
-    /// nothing to do but wait.
-    fn settle(&mut self, turn: &TurnOf<'_, A>) -> Option<bool> {
-        let cell = turn.cell();
-        if !self.escalated.is_empty() {
-            return None;
-        }
-        match self.phase {
-            Phase::Unborn => {
-                self.start(cell);
-                Some(true)
-            }
-            Phase::Alive | Phase::Draining { .. } if self.ctx.stopping => {
-                self.end(cell, StopReason::Itself);
-                Some(true)
-            }
-            Phase::Alive => {
-                let (at, reason) = self.stop?;
-                if turn.position() < at || self.due_before_stop > 0 || self.ctx.has_unstashed() {
-                    return None;
-                }
-                if !self.ctx.closing {
-                    self.ctx.closing = true;
-                    for child in self.ctx.children.values() {
-                        Arc::clone(child).stop_for(StopReason::Parent);
-                    }
-                }
-                if !self.ctx.children.is_empty() {
-                    // It goes on while they end, because they may have messages for it.
-                    return None;
-                }
-                if !std::mem::replace(&mut self.childless, true) {
-                    // It learns of the ends that have arrived. Later ones do not delay its own end.
-                    let last = self.due.iter().rposition(|(_, due)| matches!(due, Due::Gone(_)));
-                    if let Some(last) = last {
-                        self.due_before_stop = last + 1;
-                        return None;
-                    }
-                }
-                self.phase = Phase::Draining { reason, accepted: cell.mailbox.close() };
-                Some(true)
-            }
-            Phase::Draining { reason, accepted } => {
-                if turn.position() < accepted || self.ctx.has_unstashed() {
-                    return None;
-                }
-                self.over(cell, reason);
-                Some(true)
-            }
-            Phase::Restarting => Some(self.settle_restart(cell)),
-            Phase::Paused => Some(false),
-            Phase::Ending { reason, accepted } => {
-                if turn.position() < accepted {
-                    return None;
-                }
-                if !self.ctx.children.is_empty() {
-                    return Some(false);
-                }
-                self.over(cell, reason);
-                Some(true)
-            }
-            Phase::Over => Some(false),
-        }
-    }
-
-    /// The end.
-    fn over(&mut self, cell: &Cells<A>, reason: StopReason) {
-        self.phase = Phase::Over;
-        self.ctx.end_timers();
-        if let Some(mut actor) = self.actor.take() {
-            let ctx = &mut self.ctx;
-            self_report(cell, contain(|| actor.stopped(reason, ctx)));
-            self_report(cell, contain(|| drop(actor)));
-        }
-        // What the hook may have started.
-        self.ctx.end_timers();
-        self.ctx.unstash_all();
-        while let Some(message) = self.ctx.next_unstashed(&mut None) {
-            cell.bury(Undelivered::Stopped, message);
-        }
-        let factory = std::mem::replace(&mut self.factory, Factory::Once(None));
-        self_report(cell, contain(|| drop(factory)));
-        self.ctx.unwatch_all();
-        quietly(|| {
-            tracing::debug!(target: "mini_actor", actor = &*cell.path, %reason, "an actor stopped");
-        });
-        let resident: &dyn Resident = &**cell;
-        // The name is free before anyone can learn of the end, and can be used again at once.
-        cell.registry.leave(resident, reason);
-        let watchers = resident.watchers().close(reason);
-        for watcher in watchers {
-            match watcher {
-                Watcher::Actor(actor) => {
-                    let path = Arc::clone(&cell.path);
-                    actor.tell_end(Terminated { id: cell.id, path, reason });
-                }
-                Watcher::Other(tell) => self_report(cell, contain(|| tell(reason))),
-            }
-        }
-        if let Some(parent) = self.parent.take() {
-            parent.signal(Signal::ChildGone(cell.id));
-        }
-    }
 }
 
 /// Makes the next message a dead letter, in its span. Returns whether there was one.
@@ -599,11 +309,19 @@ fn bury_next<M: Send + 'static>(turn: &Turn<'_, M>) -> bool {
     left.map(|message| turn.cell().bury(Undelivered::Stopped, message)).is_some()
 }
 
+/// Drops what the actor kept of a message. Its destructor is foreign code.
+#[inline]
+fn drop_kept<M: Send + 'static>(cell: &Arc<Cell<M>>, kept: Option<Box<M>>) {
+    if kept.is_some() {
+        self_report(cell, contain(|| drop(kept)));
+    }
+}
+
 /// A panic that no longer changes anything.
 fn self_report<M>(cell: &Arc<Cell<M>>, result: Result<(), String>) {
     if let Err(message) = result {
         let panic = Panic { path: Arc::clone(&cell.path), message };
-        cell.registry.panicked(&panic, Directive::Resume);
+        cell.registry.incidents.panicked(&panic, Directive::Resume);
     }
 }
 
@@ -631,11 +349,11 @@ impl<A: Actor> Life<A::Message> for Incarnations<A> {
             // message or by an eviction. What is due at a position that was not looked at needs
             // another activation.
             let seen = turn.position();
-            let change = self.settle(turn);
-            match change {
-                Some(false) if self.phase == Phase::Over => break Progress::Gone,
-                Some(false) => break Progress::Done(seen),
-                Some(true) | None => {}
+            let settled = self.settle(turn);
+            match settled {
+                Settled::Over => break Progress::Gone,
+                Settled::Waits => break Progress::Done(seen),
+                Settled::Moved | Settled::Works => {}
             }
             // An actor that is restarted forever lets others have their turn as well.
             if steps >= bound {
@@ -654,7 +372,7 @@ impl<A: Actor> Life<A::Message> for Incarnations<A> {
                 bound = if end_of_slice.is_some() { steps + 1 } else { reading };
                 bound = bound.min(rules.throughput);
             }
-            if change.is_none() && !self.next(turn) {
+            if settled == Settled::Works && !self.next(turn) {
                 break Progress::Done(seen);
             }
             steps += 1;
@@ -663,17 +381,5 @@ impl<A: Actor> Life<A::Message> for Incarnations<A> {
             turn.end_watch(steps.wrapping_sub(looked), reading.saturating_sub(steps));
         }
         progress
-    }
-}
-
-/// The end of a pause.
-struct Revive<M: Send + 'static> {
-    cell: Arc<Cell<M>>,
-    number: u64,
-}
-
-impl<M: Send + 'static> TaskBody for Revive<M> {
-    fn run(self) {
-        self.cell.send_signal(Signal::Revive(self.number));
     }
 }

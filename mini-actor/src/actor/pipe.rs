@@ -8,7 +8,10 @@ use std::task::{Context as TaskContext, Poll, Wake, Waker};
 
 use crate::actor::context::{Actor, Context};
 use crate::base::panics::guard;
-use crate::dispatcher::workers::{Activate, Dispatcher, Task, is_no_turn};
+use crate::cell::home::Cell;
+use crate::dispatcher::Dispatcher;
+use crate::dispatcher::task::{Activate, Task};
+use crate::dispatcher::worker::is_no_turn;
 use crate::mailbox::spans::{Told, told_here};
 use crate::sync::plain::AtomicU8;
 use crate::sync::{Arc, Mutex, Ordering};
@@ -56,6 +59,24 @@ impl Pipe {
     fn let_go(&self) {
         let work = self.work.lock().take();
         guard("the destructor of a piped future", || drop(work));
+    }
+}
+
+/// Counts a future as piped to this actor until it has ended and its message has been sent.
+struct Open<M: Send + 'static>(Arc<Cell<M>>);
+
+impl<M: Send + 'static> Open<M> {
+    fn new(to: Arc<Cell<M>>) -> Self {
+        // Relaxed: the actor itself does so, and is seen to be at work.
+        to.pipes.fetch_add(1, Ordering::Relaxed);
+        Self(to)
+    }
+}
+
+impl<M: Send + 'static> Drop for Open<M> {
+    fn drop(&mut self) {
+        // Release: whoever sees that it has ended sees the message.
+        self.0.pipes.fetch_sub(1, Ordering::Release);
     }
 }
 
@@ -149,9 +170,12 @@ impl<A: Actor> Context<A> {
         let cell = Arc::clone(self.myself().cell());
         let dispatcher = cell.registry.dispatcher.clone();
         let span = cell.mailbox.has_spans().then(told_here).flatten();
+        let open = Open::new(Arc::clone(&cell));
         let work = async move {
+            // Moved in whole, so that it also ends with a future that is dropped.
+            let open = open;
             let message = map(future.await);
-            cell.deliver(message);
+            open.0.deliver(message);
         };
         let pipe = Arc::new(Pipe {
             state: AtomicU8::new(SCHEDULED),

@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use crate::actor::context::{Actor, Context};
 use crate::actor::life::{Factory, Incarnations};
-use crate::base::error::{NAME_RULE, SpawnError, is_name};
-use crate::base::supervision::Supervision;
+use crate::base::error::SpawnError;
+use crate::base::name::{NAME_RULE, is_name};
+use crate::base::supervision::SupervisionStrategy;
 use crate::cell::home::{Cell, Origin};
 use crate::cell::signal::Resident;
-use crate::dispatcher::workers::{Dispatcher, Pool};
+use crate::dispatcher::Dispatcher;
+use crate::dispatcher::pool::Pool;
 use crate::mailbox::overflow::{Capacity, Overflow};
 use crate::refs::address::ActorRef;
 use crate::refs::system::System;
@@ -20,7 +22,8 @@ use crate::sync::{Arc, Ordering};
 ///
 /// ```
 /// # use mini_actor::{Actor, ActorSystem, Context};
-/// use mini_actor::{Overflow, Props, Supervision};
+/// use mini_actor::supervision::SupervisionStrategy;
+/// use mini_actor::{Overflow, Props};
 /// use std::time::Duration;
 /// # struct Worker;
 /// # impl Actor for Worker {
@@ -32,7 +35,7 @@ use crate::sync::{Arc, Ordering};
 /// let system = ActorSystem::new("demo")?;
 /// let props = Props::new(|| Worker)
 ///     .bounded(1_000, Overflow::Fail)
-///     .supervision(Supervision::restart().limit(3, Duration::from_secs(10)));
+///     .supervision(SupervisionStrategy::restart().limit(3, Duration::from_secs(10)));
 /// let worker = system.spawn_with("worker", props)?;
 /// # drop(worker);
 /// # Ok(()) }
@@ -42,7 +45,7 @@ pub struct Props<A: Actor> {
     factory: Factory<A>,
     capacity: Capacity,
     /// Without one a panic stops the actor.
-    supervision: Option<Supervision>,
+    supervision: Option<SupervisionStrategy>,
     stash: usize,
     pinned: bool,
     actor: PhantomData<fn() -> A>,
@@ -82,7 +85,7 @@ impl<A: Actor> Props<A> {
     }
 
     /// What happens when the actor panics. By default it stops.
-    pub fn supervision(mut self, supervision: Supervision) -> Self {
+    pub fn supervision(mut self, supervision: SupervisionStrategy) -> Self {
         self.supervision = Some(supervision);
         self
     }
@@ -95,6 +98,11 @@ impl<A: Actor> Props<A> {
 
     /// Gives it a thread of its own, because it blocks, or waits for room in full mailboxes
     /// ([`Overflow::Block`]). (In virtual time it runs on the test's thread like all others.)
+    ///
+    /// The thread starts when the actor is spawned, stays across restarts, and ends after the actor
+    /// has stopped. It has the name of the system, the path of the actor, and `-0`: for an actor
+    /// `/orders` of a system `shop`, `shop/orders-0`. Messages that take long there are not
+    /// [slow](crate::Builder::slow_receive).
     pub fn pinned(mut self) -> Self {
         self.pinned = true;
         self
@@ -110,10 +118,18 @@ impl System {
     /// its first message; messages can be sent as soon as this returns. If it panics, it stops;
     /// [`spawn_with`](Self::spawn_with) has other choices.
     ///
+    /// # Names
+    ///
+    /// A name has 1 to 255 bytes, neither `/` nor control characters, and no `$` in front: a `$`
+    /// begins the names of [anonymous](Self::spawn_anonymous) actors. Living actors with the same
+    /// parent have different names. A name is free again when its actor has stopped.
+    ///
+    /// The path of an actor is that of its parent, a `/`, and its name.
+    ///
     /// # Errors
     ///
     /// [`SpawnError::NameTaken`] if an actor of that name is alive; [`SpawnError::Name`] if the
-    /// name is invalid; [`SpawnError::Closed`] after the system was closed.
+    /// name is against the rule; [`SpawnError::Closed`] after the system was closed.
     #[track_caller]
     pub fn spawn<A: Actor>(
         &self,
@@ -274,11 +290,11 @@ fn make<A: Actor>(
     let mut pinned = None;
     if wants_thread {
         // A thread is not started for a name that is taken.
-        registry.reserve(&path)?;
-        let name = format!("{}{path}", registry.name);
+        registry.tree.reserve(&path)?;
+        let name = format!("{}{path}", registry.tree.system);
         let on_start = registry.rules.on_thread_start.lock().clone();
         let pool = Pool::start_own(&name, &on_start).map_err(|error| {
-            registry.give_up(&path);
+            registry.tree.give_up(&path);
             SpawnError::Thread(error.to_string())
         })?;
         pinned = Some(Dispatcher::Pool(pool));
@@ -290,7 +306,7 @@ fn make<A: Actor>(
         let ctx = Context::new(cell, system.clone(), props.stash);
         Box::new(Incarnations::new(props.factory, supervision, parent, ctx))
     });
-    if let Err(error) = registry.enter(Arc::clone(&cell) as _, wants_thread) {
+    if let Err(error) = registry.tree.enter(Arc::clone(&cell) as _, wants_thread) {
         cell.discard();
         return Err(error);
     }

@@ -10,8 +10,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::panic::Location;
 use std::time::{Duration, Instant};
 
-use lars_scheduler::panics::contain;
-use lars_scheduler::{Cancellable, Handle, MissedTickBehavior, Refusal, Task, TaskBody};
+use lars_base::panics::contain;
+use lars_base::rate::Rate;
+use lars_base::when_due::WhenDue;
+use lars_scheduler::executor::TaskBody;
+use lars_scheduler::{Cancellable, Handle, MissedTickBehavior, Refusal, Task};
 
 use crate::base::supervision::{Directive, Panic};
 use crate::base::timer_key::{ActorTimer, TimerKey};
@@ -31,7 +34,7 @@ enum Source<M> {
 enum Rule {
     Once,
     Delay(Duration),
-    Rate(Duration, MissedTickBehavior),
+    Rate(Rate),
 }
 
 struct Timer<M> {
@@ -146,7 +149,9 @@ impl<M: Send + 'static> Timers<M> {
     ///
     /// # Errors
     ///
-    /// [`Refusal::Stopped`] while the system is being closed. The message is dropped.
+    /// [`Refusal::Stopped`] if the scheduler is [somebody else's](crate::Builder::on_scheduler) and
+    /// has been stopped; the message is dropped. While the system is being closed there is no
+    /// error.
     #[track_caller]
     pub fn start_single(
         &mut self,
@@ -164,7 +169,7 @@ impl<M: Send + 'static> Timers<M> {
     /// # Errors
     ///
     /// [`Refusal::Period`] for a `delay` of zero, which leaves the timers as they are;
-    /// [`Refusal::Stopped`] while the system is being closed.
+    /// [`Refusal::Stopped`] as for [`start_single`](Self::start_single).
     #[track_caller]
     pub fn start_with_fixed_delay(
         &mut self,
@@ -185,7 +190,7 @@ impl<M: Send + 'static> Timers<M> {
     /// # Errors
     ///
     /// [`Refusal::Period`] for an `interval` of zero, which leaves the timers as they are;
-    /// [`Refusal::Stopped`] while the system is being closed.
+    /// [`Refusal::Stopped`] as for [`start_single`](Self::start_single).
     #[track_caller]
     pub fn start_at_fixed_rate(
         &mut self,
@@ -194,34 +199,46 @@ impl<M: Send + 'static> Timers<M> {
         interval: Duration,
         mut make: impl FnMut() -> M + Send + 'static,
     ) -> Result<(), Refusal> {
-        let make = move |_| make();
-        self.start_at_fixed_rate_missed(key, initial, interval, MissedTickBehavior::Skip, make)
+        self.missed_ticks(MissedTickBehavior::Skip).start_at_fixed_rate(
+            key,
+            initial,
+            interval,
+            move |_| make(),
+        )
     }
 
-    /// Like [`start_at_fixed_rate`](Self::start_at_fixed_rate), with a choice of what happens to
-    /// missed ticks, those whose time passes before the actor gets to the one before:
+    /// For timers at a fixed rate, with a choice of what happens to missed ticks, those whose time
+    /// passes before the actor gets to the one before:
     ///
-    /// - [`Skip`](MissedTickBehavior::Skip): they are left out. `make` gets the number left out
-    ///   since the last tick.
+    /// - [`Skip`](MissedTickBehavior::Skip): they are left out.
     /// - [`Burst`](MissedTickBehavior::Burst): all are received, one at a time, each behind the
     ///   messages that are in the mailbox when the one before is taken out.
     /// - [`Delay`](MissedTickBehavior::Delay): the schedule starts over from a tick that is
     ///   received late.
     ///
-    /// # Errors
+    /// ```
+    /// # use mini_actor::{Actor, Context};
+    /// use mini_actor::MissedTickBehavior;
+    /// use std::time::Duration;
     ///
-    /// As for [`start_at_fixed_rate`](Self::start_at_fixed_rate).
-    #[track_caller]
-    pub fn start_at_fixed_rate_missed(
-        &mut self,
-        key: impl Into<TimerKey>,
-        initial: Duration,
-        interval: Duration,
-        missed: MissedTickBehavior,
-        make: impl FnMut(u64) -> M + Send + 'static,
-    ) -> Result<(), Refusal> {
-        check_period(interval)?;
-        self.start(key.into(), Rule::Rate(interval, missed), initial, Source::Every(Box::new(make)))
+    /// struct Meter;
+    ///
+    /// impl Actor for Meter {
+    ///     type Message = u64;
+    ///     fn started(&mut self, ctx: &mut Context<Self>) {
+    ///         let second = Duration::from_secs(1);
+    ///         ctx.timers()
+    ///             .missed_ticks(MissedTickBehavior::Skip)
+    ///             .start_at_fixed_rate("read", second, second, |missed| missed)
+    ///             .expect("a second is longer than nothing");
+    ///     }
+    ///     fn receive(&mut self, missed: u64, _: &mut Context<Self>) {
+    ///         println!("another reading, after {missed} that were left out");
+    ///     }
+    /// }
+    /// ```
+    pub fn missed_ticks(&mut self, missed: MissedTickBehavior) -> FixedRates<'_, M> {
+        FixedRates { timers: self, missed }
     }
 
     /// Whether the timer with this key is waiting, or is periodic.
@@ -315,7 +332,7 @@ impl<M: Send + 'static> Timers<M> {
         let nominal = self.handle().now().checked_add(initial);
         let place = Location::caller();
         let due = self.due(generation, &key);
-        let armed = Some(self.cell.registry.arm(initial, due, place)?);
+        let armed = self.cell.registry.arm_own(initial, due, place)?;
         if let Some(old) = self.generations.insert(key.clone(), generation) {
             self.forget(old);
         }
@@ -363,7 +380,7 @@ impl<M: Send + 'static> Timers<M> {
         }
         if let Err(message) = contain(|| drop(timer)) {
             let panic = Panic { path: Arc::clone(&self.cell.path), message };
-            self.cell.registry.panicked(&panic, Directive::Resume);
+            self.cell.registry.incidents.panicked(&panic, Directive::Resume);
         }
     }
 
@@ -386,12 +403,16 @@ impl<M: Send + 'static> Timers<M> {
                 (timer.armed, timer.nominal) = (None, None);
                 (0, None)
             }
-            Rule::Rate(interval, behavior) => {
-                let (missed, next) = timer
-                    .nominal
-                    .map_or((0, None), |nominal| following(nominal, interval, behavior, now));
-                timer.nominal = next;
-                (missed, next)
+            Rule::Rate(rate) => {
+                let mut missed = 0;
+                let mut count = |elapsed| {
+                    let next;
+                    (next, missed) = rate.next_from_begin(elapsed);
+                    next
+                };
+                let due = timer.nominal.map_or(WhenDue::Never, WhenDue::At);
+                timer.nominal = due.count_on(now, &mut count).instant();
+                (missed, timer.nominal)
             }
         };
         if let Some(next) = next {
@@ -423,37 +444,41 @@ impl<M: Send + 'static> Timers<M> {
     }
 }
 
+/// Starts timers at a fixed rate that do the same about missed ticks. From
+/// [`Timers::missed_ticks`].
+#[must_use = "it starts nothing by itself"]
+pub struct FixedRates<'a, M: Send + 'static> {
+    timers: &'a mut Timers<M>,
+    missed: MissedTickBehavior,
+}
+
+impl<M: Send + 'static> FixedRates<'_, M> {
+    /// Like [`Timers::start_at_fixed_rate`]. `make` gets the number of ticks that were left out
+    /// since the last one.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Timers::start_at_fixed_rate`].
+    #[track_caller]
+    pub fn start_at_fixed_rate(
+        &mut self,
+        key: impl Into<TimerKey>,
+        initial: Duration,
+        interval: Duration,
+        make: impl FnMut(u64) -> M + Send + 'static,
+    ) -> Result<(), Refusal> {
+        check_period(interval)?;
+        let rule = Rule::Rate(Rate::new(interval, self.missed));
+        self.timers.start(key.into(), rule, initial, Source::Every(Box::new(make)))
+    }
+}
+
+show!([M: Send + 'static] FixedRates<'_, M>, "FixedRates", |it| missed: it.missed);
+
 /// A period must not be zero: it would repeat without end.
 pub(crate) fn check_period(given: Duration) -> Result<(), Refusal> {
     const MIN: Duration = Duration::from_nanos(1);
     if given < MIN { Err(Refusal::Period { given, min: MIN }) } else { Ok(()) }
-}
-
-/// For a fixed rate whose tick of `nominal` is received `now`: how many ticks are left out, and
-/// when the next one is due.
-fn following(
-    nominal: Instant,
-    interval: Duration,
-    behavior: MissedTickBehavior,
-    now: Instant,
-) -> (u64, Option<Instant>) {
-    let Some(due) = nominal.checked_add(interval) else {
-        return (0, None);
-    };
-    if due >= now {
-        return (0, Some(due));
-    }
-    match behavior {
-        MissedTickBehavior::Burst => (0, Some(due)),
-        MissedTickBehavior::Delay => (0, now.checked_add(interval)),
-        MissedTickBehavior::Skip => {
-            let passed = (now - due).as_nanos().div_ceil(interval.as_nanos());
-            let passed_u64 = u64::try_from(passed).unwrap_or(u64::MAX);
-            let ahead = interval.as_nanos().saturating_mul(passed);
-            let ahead = u64::try_from(ahead).map(Duration::from_nanos).ok();
-            (passed_u64, ahead.and_then(|ahead| due.checked_add(ahead)))
-        }
-    }
 }
 
 show!([M: Send + 'static] Timers<M>, "Timers", |it| active: it.generations);

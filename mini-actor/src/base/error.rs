@@ -196,7 +196,7 @@ pub enum AskError {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// A name that is empty or has a character that names cannot have.
+    /// A name that systems cannot have: see [`ActorSystem::builder`](crate::ActorSystem::builder).
     #[error("the system's name is {given:?}, but {rule}")]
     Name {
         /// What was asked for.
@@ -271,7 +271,7 @@ pub enum SpawnError {
         /// The path.
         path: String,
     },
-    /// A name that is empty or has a character that names cannot have.
+    /// A name that actors cannot have: see [`System::spawn`](crate::System::spawn).
     #[error("the actor's name is {given:?}, but {rule}")]
     Name {
         /// What was asked for.
@@ -340,17 +340,8 @@ pub enum SpawnError {
 #[derive(Debug, Error)]
 #[error("the stash has its {capacity} messages already")]
 pub struct StashFull<M> {
-    /// How many it holds. Set by [`Props::stash`](crate::Props::stash).
+    /// How many it holds: 1,024, unless [`Props::stash`](crate::Props::stash) says otherwise.
     pub capacity: usize,
     /// The message.
     pub message: M,
-}
-
-/// What names must be like.
-pub(crate) const NAME_RULE: &str =
-    "a name must have 1 to 255 bytes, neither '/' nor control characters, and no '$' in front";
-
-pub(crate) fn is_name(name: &str) -> bool {
-    let is_good = |c: char| c != '/' && !c.is_control();
-    (1..=255).contains(&name.len()) && !name.starts_with('$') && name.chars().all(is_good)
 }

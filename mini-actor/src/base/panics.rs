@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use lars_scheduler::panics::{contain, quietly};
+use lars_base::panics::{contain, quietly};
 
 /// Runs foreign code that belongs to no actor. A panic in it ends here, and is logged: `what`
 /// panicked.

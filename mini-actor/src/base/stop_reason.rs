@@ -33,7 +33,7 @@ pub enum StopReason {
     Killed,
     /// [`Context::stop`](crate::Context::stop) was called.
     Itself,
-    /// It panicked, and its [`Supervision`](crate::Supervision) did not let it go on.
+    /// It panicked, and its [`supervision`](crate::Props::supervision) did not let it go on.
     Panicked,
     /// Its parent stopped, or restarted.
     Parent,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use lars_scheduler::backoff::{Backoff, BackoffPolicy};
+use lars_base::backoff::{Backoff, BackoffPolicy};
 
 use crate::sync::Arc;
 
@@ -13,7 +13,8 @@ use crate::sync::Arc;
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use mini_actor::test_kit::TestKit;
-/// use mini_actor::{Actor, Context, Directive, Props, Supervision};
+/// use mini_actor::supervision::{Directive, SupervisionStrategy};
+/// use mini_actor::{Actor, Context, Props};
 ///
 /// struct Parser;
 ///
@@ -24,7 +25,7 @@ use crate::sync::Arc;
 ///     }
 /// }
 ///
-/// let supervision = Supervision::decide(|panic| match panic.message.as_str() {
+/// let supervision = SupervisionStrategy::decide(|panic| match panic.message.as_str() {
 ///     "bad line" => Directive::Resume,
 ///     "bad state" => Directive::Restart,
 ///     _ => Directive::Stop,
@@ -56,7 +57,7 @@ pub enum Directive {
     Escalate,
 }
 
-/// A panic of an actor, for [`Supervision::decide`] and for the hook of
+/// A panic of an actor, for [`SupervisionStrategy::decide`] and for the hook of
 /// [`Builder::on_panic`](crate::Builder::on_panic).
 ///
 /// # Examples
@@ -64,7 +65,8 @@ pub enum Directive {
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # use mini_actor::{Actor, Context};
-/// use mini_actor::{ActorSystem, Directive};
+/// use mini_actor::supervision::Directive;
+/// use mini_actor::ActorSystem;
 /// use std::sync::mpsc;
 /// # struct Parser;
 /// # impl Actor for Parser {
@@ -102,7 +104,8 @@ pub struct Panic {
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use mini_actor::test_kit::TestKit;
-/// use mini_actor::{Actor, Context, Failure, Props, Recipient, Supervision};
+/// use mini_actor::supervision::{Failure, SupervisionStrategy};
+/// use mini_actor::{Actor, Context, Props, Recipient};
 ///
 /// struct Parser(Recipient<String>);
 ///
@@ -123,7 +126,7 @@ pub struct Panic {
 /// let kit = TestKit::new("test")?;
 /// let office = kit.probe::<String>("office");
 /// let bad = office.actor().recipient();
-/// let props = Props::new(move || Parser(bad.clone())).supervision(Supervision::restart());
+/// let props = Props::new(move || Parser(bad.clone())).supervision(SupervisionStrategy::restart());
 /// let parser = kit.spawn_with("parser", props)?;
 /// parser.tell("12".to_owned())?;
 /// parser.tell("a dozen".to_owned())?;
@@ -148,25 +151,25 @@ type Decide = Arc<dyn Fn(&Panic) -> Directive + Send + Sync>;
 /// Without one, an actor that panics stops.
 ///
 /// ```
-/// use mini_actor::Supervision;
+/// use mini_actor::supervision::SupervisionStrategy;
 /// use std::time::Duration;
 ///
 /// // At most 5 restarts within a minute: 100 ms after the first panic, 200 ms after the next, and
 /// // so on.
-/// let patient = Supervision::restart()
+/// let patient = SupervisionStrategy::restart()
 ///     .limit(5, Duration::from_secs(60))
 ///     .backoff(Duration::from_millis(100), Duration::from_secs(10));
 /// # let _ = patient;
 /// ```
 #[derive(Clone)]
 #[must_use = "it is given to `Props::supervision`"]
-pub struct Supervision {
+pub struct SupervisionStrategy {
     decide: Decide,
     pub(crate) limit: Option<(u32, Duration)>,
     backoff: Option<BackoffPolicy>,
 }
 
-impl Supervision {
+impl SupervisionStrategy {
     /// Calls `decide` for each panic. If `decide` itself panics, the actor stops.
     pub fn decide(decide: impl Fn(&Panic) -> Directive + Send + Sync + 'static) -> Self {
         Self { decide: Arc::new(decide), limit: None, backoff: None }
@@ -216,7 +219,7 @@ impl Supervision {
     /// stops when that many starts in a row have ended in a panic, the first included.
     ///
     /// ```
-    /// use mini_actor::Supervision;
+    /// use mini_actor::supervision::SupervisionStrategy;
     /// use mini_actor::backoff::{BackoffPolicy, Jitter};
     /// use std::time::Duration;
     ///
@@ -226,7 +229,7 @@ impl Supervision {
     ///     .cap(Duration::from_secs(10))
     ///     .jitter(Jitter::Equal)
     ///     .build()?;
-    /// let spread = Supervision::restart().backoff_policy(policy);
+    /// let spread = SupervisionStrategy::restart().backoff_policy(policy);
     /// # let _ = spread;
     /// # Ok(()) }
     /// ```
@@ -240,13 +243,13 @@ impl Supervision {
     }
 }
 
-impl Default for Supervision {
+impl Default for SupervisionStrategy {
     fn default() -> Self {
         Self::stop()
     }
 }
 
-show!([] Supervision, "Supervision", |it| limit: it.limit, backoff: it.backoff);
+show!([] SupervisionStrategy, "SupervisionStrategy", |it| limit: it.limit, backoff: it.backoff);
 
 /// The restarts of one actor so far.
 #[derive(Debug, Default)]
@@ -264,7 +267,7 @@ impl Restarts {
     /// With a `seed` the jitter is the same each time.
     pub(crate) fn next(
         &mut self,
-        rules: &Supervision,
+        rules: &SupervisionStrategy,
         now: std::time::Instant,
         seed: Option<u64>,
     ) -> Option<Duration> {

@@ -29,16 +29,17 @@ pub enum ThreadKind {
         /// Its number among those that do, from zero on.
         number: usize,
     },
-    /// It runs one [pinned](crate::Props::pinned) actor. Its name ends with the actor's path.
+    /// It runs one [pinned](crate::Props::pinned) actor. Its name is that of the system, the
+    /// actor's path, and `-0`.
     Pinned,
     /// It runs tasks of the system's own scheduler that an executor rejected.
     Pool,
 }
 
-impl From<lars_scheduler::ThreadKind> for ThreadKind {
-    fn from(kind: lars_scheduler::ThreadKind) -> Self {
+impl From<lars_scheduler::hooks::ThreadKind> for ThreadKind {
+    fn from(kind: lars_scheduler::hooks::ThreadKind) -> Self {
         match kind {
-            lars_scheduler::ThreadKind::Timer => Self::Timer,
+            lars_scheduler::hooks::ThreadKind::Timer => Self::Timer,
             _ => Self::Pool,
         }
     }

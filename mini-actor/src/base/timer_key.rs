@@ -12,7 +12,8 @@ use std::time::Duration;
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use mini_actor::test_kit::TestKit;
-/// use mini_actor::{Actor, Context, Recipient, TimerKey};
+/// use mini_actor::timers::TimerKey;
+/// use mini_actor::{Actor, Context, Recipient};
 /// use std::time::Duration;
 ///
 /// /// Gives up each of its requests after a time of its own.
@@ -100,7 +101,8 @@ impl<N: Into<Cow<'static, str>>> From<(N, u64)> for TimerKey {
 pub struct ActorTimer {
     /// Its key.
     pub key: TimerKey,
-    /// How long it is until it is due, as in [`PendingTimer`](crate::PendingTimer::remaining).
+    /// How long it is until it is due, as in
+    /// [`PendingTimer`](crate::timers::PendingTimer::remaining).
     pub remaining: Option<Duration>,
     /// Whether it is periodic.
     pub periodic: bool,

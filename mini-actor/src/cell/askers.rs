@@ -4,8 +4,10 @@ use crate::sync::{Arc, Mutex, Weak};
 
 /// A question whose answer an actor waits for.
 pub(crate) trait Waits: Send + Sync {
-    /// Ends the wait without an answer.
+    /// Ends the wait without an answer: the actor that was asked restarts.
     fn give_up(&self);
+    /// Ends the question: the system has been closed.
+    fn close(&self);
 }
 
 /// The questions to one actor whose answers other actors wait for.

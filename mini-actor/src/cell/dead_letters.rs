@@ -4,10 +4,10 @@ use std::any::{Any, type_name};
 use std::borrow::Borrow;
 use std::cell::Cell;
 
-use lars_scheduler::panics::quietly;
+use lars_base::panics::quietly;
 
 use crate::base::panics::guard;
-use crate::dispatcher::workers::Set;
+use crate::dispatcher::marks::Set;
 use crate::sync::plain::AtomicU64;
 use crate::sync::{Arc, Mutex, Ordering, Weak, thread_local};
 
@@ -18,7 +18,8 @@ use crate::sync::{Arc, Mutex, Ordering, Weak, thread_local};
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use mini_actor::test_kit::TestKit;
-/// use mini_actor::{Reply, Undelivered};
+/// use mini_actor::hooks::Undelivered;
+/// use mini_actor::Reply;
 /// use std::time::Duration;
 ///
 /// let kit = TestKit::new("test")?;
@@ -55,7 +56,7 @@ pub enum Undelivered {
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use mini_actor::Undelivered;
+/// use mini_actor::hooks::Undelivered;
 /// use mini_actor::test_kit::TestKit;
 /// use std::sync::mpsc;
 ///

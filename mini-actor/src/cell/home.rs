@@ -13,16 +13,18 @@ use crate::cell::askers::Askers;
 use crate::cell::dead_letters::Undelivered;
 use crate::cell::registry::Registry;
 use crate::cell::signal::{Due, Lane, Resident, Signal, Watchers};
+use crate::dispatcher::Dispatcher;
+use crate::dispatcher::marks::{Inside, Mapping, Set};
+use crate::dispatcher::tally::Tally;
+use crate::dispatcher::task::{Activate, Task};
 use crate::dispatcher::watch::{Note, Reports};
-use crate::dispatcher::workers::{
-    Activate, Dispatcher, Inside, Mapping, Tally, Task, is_shared_thread, with_watch,
-};
+use crate::dispatcher::worker::{is_shared_thread, with_watch};
 use crate::mailbox::block::Parcel;
 use crate::mailbox::overflow::{Capacity, Overflow};
 use crate::mailbox::queue::{Mailbox, Refused, Sent, Unsent};
 use crate::mailbox::spans::{Told, told_here};
 use crate::sync::plain::{AtomicU64, StaticU64};
-use crate::sync::{Arc, Ordering, UnsafeCell, Weak, real_now, relax};
+use crate::sync::{Arc, Ordering, UnsafeCell, Weak, real_now, relax, thread_local};
 
 /// Messages of more bytes than this are passed on by value as seldom as possible.
 pub(crate) const LARGE: usize = 4096;
@@ -33,6 +35,39 @@ pub(crate) enum Wait {
     Never,
     /// As long as the policy says, but not beyond this instant, if there is one.
     Until(Option<Instant>),
+}
+
+/// The message that was evicted last. Buried at the end.
+struct Evicted<'a, M: Send + 'static> {
+    cell: &'a Cell<M>,
+    message: Option<Box<M>>,
+}
+
+thread_local! {
+    /// How many evicted messages this thread is burying, each because of the one before.
+    static BURYING: std::cell::Cell<u8> = const { std::cell::Cell::new(0) };
+}
+
+impl<M: Send + 'static> Evicted<'_, M> {
+    /// A message whose destructor sends another one to the full mailbox evicts one more, and so
+    /// without end if all are like that: beyond a depth their destructors are not called.
+    fn bury(&mut self) {
+        const DEEPEST: u8 = 8;
+        let Some(oldest) = self.message.take() else { return };
+        let depth = BURYING.with(std::cell::Cell::get);
+        if depth == DEEPEST {
+            self.cell.bury(Undelivered::Full, &*Box::leak(oldest));
+        } else {
+            let _depth = Set::enter(&BURYING, depth + 1);
+            self.cell.bury(Undelivered::Full, oldest);
+        }
+    }
+}
+
+impl<M: Send + 'static> Drop for Evicted<'_, M> {
+    fn drop(&mut self) {
+        self.bury();
+    }
 }
 
 /// What running an actor for a while led to.
@@ -135,6 +170,8 @@ pub(crate) struct Cell<M> {
     pub(crate) registry: Arc<Registry>,
     pub(crate) processed: AtomicU64,
     pub(crate) restarts: AtomicU64,
+    /// Futures that are piped to it and have not ended.
+    pub(crate) pipes: AtomicU64,
     pub(crate) mailbox: Mailbox<M>,
     pub(crate) lane: Lane,
     watchers: Watchers,
@@ -174,6 +211,7 @@ impl<M: Send + 'static> Cell<M> {
             path,
             processed: AtomicU64::new(0),
             restarts: AtomicU64::new(0),
+            pipes: AtomicU64::new(0),
             mailbox: Mailbox::new(capacity).with_spans(registry.rules.capture_spans),
             lane: Lane::new(),
             watchers: Watchers::new(),
@@ -231,12 +269,17 @@ impl<M: Send + 'static> Cell<M> {
 
     /// Sends what `make` makes of `given`, by the policy of the mailbox, which may give `given`
     /// back.
+    ///
+    /// What is evicted is buried when the message has its place. Burying calls foreign code, which
+    /// might take that place by a message of its own, and so without end. Of two that are evicted
+    /// in a row, because others were faster, the first is buried before there is a place again.
     pub(crate) fn offer<P, B: Parcel<M>>(
         self: &Arc<Self>,
         mut given: P,
         make: impl Fn(P) -> B,
         wait: Wait,
     ) -> Result<(), (Unsendable, P)> {
+        let mut evicted = Evicted { cell: self, message: None };
         let mut deadline = None;
         let mut spins = 0;
         // Before a slot is taken: it calls the log subscriber.
@@ -253,6 +296,7 @@ impl<M: Send + 'static> Cell<M> {
                 }
                 Err(Unsent::Panicked(sent, payload)) => {
                     self.see_to(sent);
+                    drop(evicted);
                     resume_unwind(payload);
                 }
                 Err(Unsent::Refused(Refused::Closed, given)) => {
@@ -278,10 +322,9 @@ impl<M: Send + 'static> Cell<M> {
                     return Ok(());
                 }
                 (Overflow::DropOldest, _) => {
-                    // A function for each case, so that large messages are in neither frame.
-                    let bury =
-                        if size_of::<M>() > LARGE { Self::bury_large } else { Self::bury_one };
-                    if !bury(self) {
+                    evicted.bury();
+                    evicted.message = self.mailbox.evict();
+                    if evicted.message.is_none() {
                         // It may be the message that this thread is making.
                         if Mapping::is_running() {
                             return Err((Unsendable::Full, given));
@@ -292,15 +335,6 @@ impl<M: Send + 'static> Cell<M> {
                 }
             }
         }
-    }
-
-    /// Makes the oldest message a dead letter. `false` if none can be taken out now.
-    fn bury_one(&self) -> bool {
-        self.mailbox.evict().map(|oldest| self.bury(Undelivered::Full, oldest)).is_some()
-    }
-
-    fn bury_large(&self) -> bool {
-        self.mailbox.evict_boxed().map(|oldest| self.bury(Undelivered::Full, oldest)).is_some()
     }
 
     /// Whether waiting for room can end. On a thread that actors share it might not: as many
@@ -495,6 +529,21 @@ impl<M: Send + 'static> Resident for Cell<M> {
 
     fn depth(&self) -> u64 {
         self.mailbox.depth()
+    }
+
+    fn at_work(&self) -> Option<u64> {
+        // The pipes first: one that ends has sent its message before, which is then seen.
+        (self.has_pipes() || self.mailbox.is_scheduled()).then(|| self.mailbox.accepted())
+    }
+
+    fn has_received(&self, accepted: u64) -> bool {
+        !self.mailbox.is_scheduled()
+            || accepted <= self.mailbox.accepted().saturating_sub(self.mailbox.depth())
+    }
+
+    fn has_pipes(&self) -> bool {
+        // Acquire: see `at_work`.
+        self.pipes.load(Ordering::Acquire) > 0
     }
 
     fn restarts(&self) -> u64 {

@@ -97,6 +97,12 @@ pub(crate) trait Resident: Send + Sync {
     fn processed(&self) -> u64;
     /// Messages that wait, including those that it is working off now.
     fn depth(&self) -> u64;
+    /// If it has something to do, or futures are piped to it: how many messages it has accepted.
+    fn at_work(&self) -> Option<u64>;
+    /// Whether it has got so far, or has nothing to do.
+    fn has_received(&self, accepted: u64) -> bool;
+    /// Whether futures are piped to it that have not ended.
+    fn has_pipes(&self) -> bool;
     fn restarts(&self) -> u64;
     fn as_any(self: Arc<Self>) -> Arc<dyn Any + Send + Sync>;
 }

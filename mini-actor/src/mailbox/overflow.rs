@@ -10,7 +10,8 @@ use std::time::Duration;
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # use mini_actor::{Actor, Context};
 /// use mini_actor::test_kit::TestKit;
-/// use mini_actor::{Overflow, Props, Undelivered, Unsendable};
+/// use mini_actor::hooks::Undelivered;
+/// use mini_actor::{Overflow, Props, Unsendable};
 /// # struct Worker;
 /// # impl Actor for Worker {
 /// #     type Message = u32;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use lars_scheduler::in_span::CapturedSpan;
+use lars_base::in_span::CapturedSpan;
 
 use crate::sync::{Arc, Mutex};
 

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::hash::{Hash, Hasher};
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::base::error::{SendError, Unsendable};
 use crate::base::oneshot::{NoValue, OneShot};
@@ -12,7 +12,8 @@ use crate::base::stop_reason::StopReason;
 use crate::cell::home::{Cell, Wait};
 use crate::cell::registry::Registry;
 use crate::cell::signal::{Resident, Signal, Watcher};
-use crate::dispatcher::workers::{Inside, about_to_block, polled_and_pending};
+use crate::dispatcher::marks::Inside;
+use crate::dispatcher::worker::{about_to_block, polled_and_pending};
 use crate::sync::{Arc, Ordering, Weak, real_now};
 
 /// A reference to an actor that receives messages of type `M`. Cheap to clone, `Send` and `Sync`.
@@ -42,7 +43,7 @@ use crate::sync::{Arc, Ordering, Weak, real_now};
 /// actor.stop(); // after what is queued; `kill` does not wait for that
 /// kit.settle();
 /// assert!(actor.is_stopped());
-/// assert_eq!(termination.wait(std::time::Duration::ZERO), Some(StopReason::Asked));
+/// assert_eq!(termination.wait_timeout(std::time::Duration::ZERO), Some(StopReason::Asked));
 /// let refused = actor.tell("too late".to_owned()).unwrap_err();
 /// assert_eq!(refused.into_message(), "too late");
 /// # Ok(()) }
@@ -532,7 +533,6 @@ impl Drop for End {
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use mini_actor::{Actor, ActorSystem, Context, StopReason};
-/// use std::time::Duration;
 ///
 /// struct Once;
 ///
@@ -547,7 +547,7 @@ impl Drop for End {
 /// let once = system.spawn("once", || Once)?;
 /// let end = once.termination();
 /// once.tell(())?;
-/// assert_eq!(end.wait(Duration::from_secs(10)), Some(StopReason::Itself)); // or `end.await`
+/// assert_eq!(end.wait(), StopReason::Itself); // or `end.await`
 /// # Ok(()) }
 /// ```
 #[must_use = "it says when the actor has stopped to whoever waits for it"]
@@ -570,14 +570,23 @@ impl Drop for Termination {
 }
 
 impl Termination {
-    /// Blocks until the actor has stopped, but not longer than `limit`; [`Duration::MAX`] is
-    /// forever. `None` if that has passed.
+    /// Blocks until the actor has stopped.
     ///
     /// An actor must not wait for itself or its parent. In virtual time nothing must wait, because
     /// the waiting thread is the one that moves time and runs actors.
-    pub fn wait(&self, limit: Duration) -> Option<StopReason> {
+    pub fn wait(&self) -> StopReason {
+        // Without a deadline it comes back with a result.
+        self.wait_until(None).unwrap_or(StopReason::SystemClosed)
+    }
+
+    /// Like [`wait`](Self::wait), but not longer than `limit`. `None` if that has passed.
+    pub fn wait_timeout(&self, limit: Duration) -> Option<StopReason> {
+        self.wait_until(real_now().checked_add(limit))
+    }
+
+    fn wait_until(&self, deadline: Option<Instant>) -> Option<StopReason> {
         about_to_block();
-        self.shot.wait_for_copy(real_now().checked_add(limit)).map(Self::reason)
+        self.shot.wait_for_copy(deadline).map(Self::reason)
     }
 
     fn reason(result: Result<StopReason, NoValue>) -> StopReason {

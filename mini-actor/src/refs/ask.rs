@@ -6,7 +6,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-use lars_scheduler::{Cancellable, Refusal, Task, TaskBody};
+use lars_scheduler::executor::TaskBody;
+use lars_scheduler::{Cancellable, Refusal, Task};
 
 use crate::base::error::{AskError, Unsendable};
 use crate::base::oneshot::{NoValue, OneShot};
@@ -16,7 +17,9 @@ use crate::cell::dead_letters::Undelivered;
 use crate::cell::home::Wait;
 use crate::cell::registry::Registry;
 use crate::cell::signal::Resident;
-use crate::dispatcher::workers::{Inside, LAST_TURNS, about_to_block, polled_and_pending};
+use crate::dispatcher::manual::LAST_TURNS;
+use crate::dispatcher::marks::Inside;
+use crate::dispatcher::worker::{about_to_block, polled_and_pending};
 use crate::refs::address::{ActorRef, Recipient};
 use crate::sync::plain::AtomicBool;
 use crate::sync::{Arc, Mutex, Ordering, real_now};
@@ -38,13 +41,21 @@ impl<T> Question<T> {
             timer.cancel();
         }
     }
+
+    fn end(&self, why: NoValue) {
+        if self.shot.settle(Err(why)).is_ok() {
+            self.cancel_timer();
+        }
+    }
 }
 
 impl<T: Send> Waits for Question<T> {
     fn give_up(&self) {
-        if self.shot.settle(Err(NoValue::Restarting)).is_ok() {
-            self.cancel_timer();
-        }
+        self.end(NoValue::Restarting);
+    }
+
+    fn close(&self) {
+        self.end(NoValue::Closed);
     }
 }
 
@@ -173,6 +184,8 @@ pub struct Ask<T: Send + 'static> {
     registry: Arc<Registry>,
     to: Arc<dyn Resident>,
     limit: Duration,
+    /// Its number among the open questions of a system that keeps these.
+    open: Option<u64>,
     /// An actor waits for the answer, or has waited.
     by_actor: AtomicBool,
 }
@@ -292,13 +305,21 @@ impl<T: Send + 'static> Ask<T> {
         let deadline = is_real.then(|| real_now().checked_add(limit)).flatten();
         let question =
             Arc::new(Question { shot: OneShot::new(), timer: Mutex::new(None), deadline });
+        let open = match &registry.questions {
+            None => Ok(None),
+            Some(questions) => questions.enter(weak(&question)).map(Some),
+        };
         let ask = |state| Self {
             state,
+            open: open.unwrap_or(None),
             registry: Arc::clone(registry),
             to,
             limit,
             by_actor: AtomicBool::new(false),
         };
+        if open.is_err() {
+            return ask(Err(AskError::Closed));
+        }
         {
             // Held over the scheduling, so that a timer that fires at once finds itself here.
             let mut timer = question.timer.lock();
@@ -399,6 +420,9 @@ impl<T: Send + 'static> Future for Ask<T> {
 
 impl<T: Send + 'static> Drop for Ask<T> {
     fn drop(&mut self) {
+        if let (Some(questions), Some(number)) = (&self.registry.questions, self.open) {
+            questions.leave(number);
+        }
         if let Ok(question) = &self.state {
             // Relaxed: see `waits_here`.
             if self.by_actor.load(Ordering::Relaxed) {

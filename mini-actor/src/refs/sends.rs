@@ -4,9 +4,8 @@ use std::ops::ControlFlow;
 use std::panic::Location;
 use std::time::{Duration, Instant};
 
-use lars_scheduler::{
-    Cancellable, Due, Handle, MissedTickBehavior, Periodic, ScheduleError, Task, TaskBody,
-};
+use lars_scheduler::executor::{Due, TaskBody};
+use lars_scheduler::{Cancellable, Handle, MissedTickBehavior, Periodic, ScheduleError, Task};
 
 use crate::cell::home::{Cell, LARGE};
 use crate::cell::registry::Place;
@@ -51,6 +50,7 @@ use crate::sync::Arc;
 #[derive(Debug, Clone)]
 pub struct Scheduler {
     timers: Handle,
+    missed: MissedTickBehavior,
 }
 
 /// A send, as it lies in a timer: with a message of up to two words it needs no allocation.
@@ -103,7 +103,28 @@ enum When {
 
 impl Scheduler {
     pub(crate) fn new(timers: Handle) -> Self {
-        Self { timers }
+        Self { timers, missed: MissedTickBehavior::Burst }
+    }
+
+    /// The same scheduler, for periodic sends at a fixed rate that do this about those that were
+    /// missed.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use mini_actor::MissedTickBehavior;
+    /// use mini_actor::test_kit::TestKit;
+    /// use std::time::Duration;
+    ///
+    /// let kit = TestKit::new("test")?;
+    /// let probe = kit.probe::<&'static str>("probe");
+    /// let second = Duration::from_secs(1);
+    /// let skipping = kit.scheduler().missed_ticks(MissedTickBehavior::Skip);
+    /// let _ = skipping.schedule_at_fixed_rate(second, second, probe.actor(), "tick")?;
+    /// assert_eq!(probe.expect_message_within(second), "tick");
+    /// # Ok(()) }
+    /// ```
+    pub fn missed_ticks(&self, missed: MissedTickBehavior) -> Self {
+        Self { timers: self.timers.clone(), missed }
     }
 
     /// Sends `message` to the actor once, `delay` from now.
@@ -249,7 +270,8 @@ impl Scheduler {
     }
 
     /// Sends a clone of `message` after `initial`, and then every `interval`, without drift. Sends
-    /// that were missed because the machine stood still are all made up for.
+    /// that were missed because the machine stood still are all made up for, unless
+    /// [`missed_ticks`](Self::missed_ticks) says otherwise.
     ///
     /// # Errors
     ///
@@ -263,26 +285,7 @@ impl Scheduler {
         to: &ActorRef<M>,
         message: M,
     ) -> Result<Cancellable, ScheduleError<M>> {
-        let missed = MissedTickBehavior::Burst;
-        self.schedule_at_fixed_rate_missed(initial, interval, missed, to, message)
-    }
-
-    /// Like [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate), with a choice of what happens
-    /// to sends that were missed.
-    ///
-    /// # Errors
-    ///
-    /// Same as [`schedule_at_fixed_rate`](Self::schedule_at_fixed_rate).
-    #[track_caller]
-    pub fn schedule_at_fixed_rate_missed<M: Clone + Send + 'static>(
-        &self,
-        initial: Duration,
-        interval: Duration,
-        missed: MissedTickBehavior,
-        to: &ActorRef<M>,
-        message: M,
-    ) -> Result<Cancellable, ScheduleError<M>> {
-        let send = Periodic::new(repeated(to, message.clone())).inline().missed_ticks(missed);
+        let send = Periodic::new(repeated(to, message.clone())).inline().missed_ticks(self.missed);
         self.timers
             .schedule_at_fixed_rate(initial, interval, send)
             .map_err(|refused| refused.map(|_| message))

@@ -5,7 +5,8 @@ use std::time::Duration;
 use crate::base::timer_key::ActorTimer;
 use crate::cell::dead_letters::{DeadLetter, Subscription};
 use crate::cell::home::Cell;
-use crate::cell::registry::{Registry, SystemMetrics};
+use crate::cell::metrics::SystemMetrics;
+use crate::cell::registry::Registry;
 use crate::cell::signal::{Resident, Signal};
 use crate::refs::address::{ActorMetrics, ActorRef};
 use crate::refs::ask::Ask;
@@ -65,7 +66,7 @@ impl System {
 
     /// The system's name.
     pub fn name(&self) -> &str {
-        &self.registry.name
+        &self.registry.tree.system
     }
 
     /// A snapshot of the system's counts.
@@ -75,7 +76,7 @@ impl System {
 
     /// The living actor at `path`, if it receives messages of this type.
     pub fn find<M: Send + 'static>(&self, path: &str) -> Option<ActorRef<M>> {
-        self.registry.find(path)?.as_any().downcast::<Cell<M>>().ok().map(ActorRef::new)
+        self.registry.tree.find(path)?.as_any().downcast::<Cell<M>>().ok().map(ActorRef::new)
     }
 
     /// The actors with the most messages in their mailboxes, at most `limit` of them: the deepest
@@ -108,7 +109,7 @@ impl System {
                 restarts: actor.restarts(),
             },
         };
-        self.registry.deepest(limit).into_iter().map(load).collect()
+        self.registry.tree.deepest(limit).into_iter().map(load).collect()
     }
 
     /// The active timers of the living actor at `path`, in the order in which they were started.
@@ -149,7 +150,7 @@ impl System {
     /// ```
     #[track_caller]
     pub fn timers_of(&self, path: &str, timeout: Duration) -> Option<Ask<Vec<ActorTimer>>> {
-        let actor = self.registry.find(path)?;
+        let actor = self.registry.tree.find(path)?;
         let asked = Arc::clone(&actor);
         Some(Ask::begin(actor, &self.registry, timeout, |reply, _| {
             let tell = |timers| {
@@ -165,7 +166,7 @@ impl System {
 
     /// The paths of all living actors, sorted.
     pub fn paths(&self) -> Vec<Arc<str>> {
-        self.registry.paths()
+        self.registry.tree.paths()
     }
 
     /// Calls `hook` with every dead letter from now on, on the thread that discovers it, until the
@@ -190,4 +191,4 @@ pub struct ActorLoad {
     pub metrics: ActorMetrics,
 }
 
-show!([] System, "System", |it| name: it.registry.name);
+show!([] System, "System", |it| name: it.registry.tree.system);

@@ -74,7 +74,8 @@ pub struct CloseReport {
     pub dropped: usize,
     /// Periodic sends that ended.
     pub repeats_ended: usize,
-    /// Other timers that ended: those of actors and of questions, and closures.
+    /// Other timers that ended: those of actors, also of those started when the scheduler had
+    /// stopped already, and of questions, and closures.
     pub timers_ended: usize,
     /// Messages received since closing began, without those that were being received at that
     /// moment.
@@ -88,8 +89,9 @@ pub struct CloseReport {
     /// Threads of the system that have not ended, because of an actor, or of a closure or future
     /// that is running. (Those of pinned actors end with them and are not counted.)
     pub threads: usize,
-    /// Whether the system's own scheduler has handed back its timers. False while a task occupies
-    /// its thread. True if the system does not own the scheduler.
+    /// Whether the system's own scheduler has handed back its timers, and they have been seen to.
+    /// False while a task occupies its thread, or while scheduled messages are still being sent.
+    /// True if the system does not own the scheduler.
     pub scheduler_stopped: bool,
     /// Dead letters in the whole life of the system.
     pub dead_letters: u64,

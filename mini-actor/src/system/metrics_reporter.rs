@@ -2,7 +2,7 @@
 
 use metrics::{SharedString, Unit, counter, describe_counter, describe_gauge, gauge};
 
-use crate::cell::registry::SystemMetrics;
+use crate::cell::metrics::SystemMetrics;
 use crate::refs::system::System;
 
 /// A name, what it counts, and how to read it.
@@ -27,13 +27,14 @@ const COUNTERS: [Row; 6] = [
 /// [`report`](Self::report) publishes what is true now. Call it when somebody asks, or at a fixed
 /// delay. Each value has the label `system`, with the name of the system.
 /// (docs/observability.md in the repository lists the names.) The system's scheduler has a reporter
-/// of its own: `lars_scheduler::MetricsReporter`.
+/// of its own: `lars_scheduler::metrics::MetricsReporter`.
 ///
 /// # Examples
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use mini_actor::{ActorSystem, MetricsReporter};
+/// use mini_actor::metrics::MetricsReporter;
+/// use mini_actor::ActorSystem;
 /// use std::time::Duration;
 ///
 /// let system = ActorSystem::new("shop")?;

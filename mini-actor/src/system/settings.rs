@@ -4,9 +4,6 @@ use std::time::Duration;
 
 use crate::system::close::ClosePolicy;
 
-/// How long a message may take before it counts as slow.
-pub(crate) const SLOW_RECEIVE: Duration = Duration::from_millis(100);
-
 /// All settings of a [`Builder`](crate::Builder) that are plain values, for programs that read them
 /// from a file. Hooks are set on the builder.
 ///
@@ -65,7 +62,7 @@ impl Default for Settings {
             threads: None,
             throughput: 64,
             time_slice: None,
-            slow_receive: SLOW_RECEIVE,
+            slow_receive: Duration::from_millis(100),
             shutdown_timeout: Duration::from_secs(5),
             close_policy: ClosePolicy::default(),
             scheduler: lars_scheduler::Settings::default(),

@@ -21,13 +21,13 @@ fn a_termination_that_is_dropped_leaves_nothing_at_a_living_actor() {
     let system = ActorSystem::builder("test").threads(1).build().unwrap();
     let actor = system.spawn("a", || Idle).unwrap();
     for _ in 0..100 {
-        assert_eq!(actor.termination().wait(Duration::ZERO), None);
+        assert_eq!(actor.termination().wait_timeout(Duration::ZERO), None);
     }
     assert_eq!(actor.cell().watchers().len(), 0);
     let kept = actor.termination();
     assert_eq!(actor.cell().watchers().len(), 1);
     actor.stop();
-    assert_eq!(kept.wait(LONG), Some(StopReason::Asked));
+    assert_eq!(kept.wait_timeout(LONG), Some(StopReason::Asked));
 }
 
 /// Watches, and tells the test that it does.
@@ -63,7 +63,7 @@ fn actors_that_stop_or_unwatch_leave_nothing_at_what_they_watched() {
         session.tell(()).unwrap();
     }
     for session in &sessions {
-        assert_eq!(session.termination().wait(LONG), Some(StopReason::Itself));
+        assert_eq!(session.termination().wait_timeout(LONG), Some(StopReason::Itself));
     }
     assert_eq!(bus.cell().watchers().len(), 0);
 }
@@ -73,7 +73,7 @@ fn what_is_asked_of_an_actor_that_has_ended_is_not_kept() {
     let system = ActorSystem::builder("test").threads(1).build().unwrap();
     let actor = system.spawn("a", || Idle).unwrap();
     actor.kill();
-    assert_eq!(actor.termination().wait(LONG), Some(StopReason::Killed));
+    assert_eq!(actor.termination().wait_timeout(LONG), Some(StopReason::Killed));
     actor.cell().take_signals();
     for _ in 0..100 {
         actor.stop();

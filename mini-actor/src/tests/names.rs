@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use crate::dispatcher::workers::STARTED_FROM_HERE;
+use crate::dispatcher::pool::STARTED_FROM_HERE;
 use crate::{Actor, ActorSystem, Context, Props, SpawnError};
 
 struct Idle;
@@ -17,14 +17,14 @@ fn a_reserved_name_is_taken_until_the_reservation_ends() {
     let system = ActorSystem::builder("test").threads(1).build().unwrap();
     let registry = system.registry();
     let path = "/a".into();
-    registry.reserve(&path).unwrap();
+    registry.tree.reserve(&path).unwrap();
     let taken = SpawnError::NameTaken { path: "/a".to_owned() };
-    assert_eq!(registry.reserve(&path), Err(taken.clone()));
+    assert_eq!(registry.tree.reserve(&path), Err(taken.clone()));
     assert_eq!(system.spawn("a", || Idle).unwrap_err(), taken);
     assert_eq!(system.metrics().alive, 0);
-    registry.give_up(&path);
+    registry.tree.give_up(&path);
     let actor = system.spawn("a", || Idle).unwrap();
-    assert_eq!(registry.reserve(&path), Err(taken));
+    assert_eq!(registry.tree.reserve(&path), Err(taken));
     assert_eq!(system.find::<()>("/a"), Some(actor));
 }
 

@@ -12,9 +12,9 @@ mod watching;
 
 use std::time::Duration;
 
-use lars_scheduler::shuttle_sync::{Ledger, Token};
+use lars_base::sync::{Ledger, Token};
 
-use crate::system::owner::Builder;
+use crate::system::builder::Builder;
 use crate::{Actor, ActorRef, ActorSystem, Context};
 
 const TICK: Duration = Duration::from_millis(1);

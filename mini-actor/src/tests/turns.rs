@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use lars_scheduler::VirtualTime;
 
+use crate::supervision::{Directive, SupervisionStrategy};
 use crate::sync::Arc;
-use crate::system::owner::Builder;
-use crate::{
-    Actor, ActorRef, ActorSystem, Context, Directive, Props, StopReason, Supervision, Terminated,
-};
+use crate::system::builder::Builder;
+use crate::{Actor, ActorRef, ActorSystem, Context, Props, StopReason, Terminated};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -193,7 +192,10 @@ fn messages_that_a_killed_actor_leaves_count_against_the_throughput() {
         assert!(buried() <= 4 * turns, "{} in {turns} turns", buried());
     }
     set.run(10);
-    assert_eq!((buried(), busy.termination().wait(Duration::ZERO)), (20, Some(StopReason::Killed)));
+    assert_eq!(
+        (buried(), busy.termination().wait_timeout(Duration::ZERO)),
+        (20, Some(StopReason::Killed))
+    );
 }
 
 /// Escalates at once.
@@ -213,14 +215,14 @@ impl Actor for Failing {
 fn failures_of_children_count_against_the_throughput() {
     let set = Set::new(ActorSystem::builder("test").throughput(4));
     let (log, failures) = (set.log.clone(), set.log.clone());
-    let supervision = Supervision::decide(move |_| {
+    let supervision = SupervisionStrategy::decide(move |_| {
         failures.send("failure".to_owned()).unwrap();
         Directive::Resume
     });
     let act: Act = |what, ctx| {
         if what == "started" {
             for number in 0..20 {
-                let props = Props::once(|| Failing).supervision(Supervision::escalate());
+                let props = Props::once(|| Failing).supervision(SupervisionStrategy::escalate());
                 ctx.spawn_with(&format!("child-{number}"), props).unwrap();
             }
         }
@@ -239,14 +241,14 @@ fn failures_of_children_count_against_the_throughput() {
 fn a_failure_that_has_come_is_decided_on_before_messages() {
     let set = turn_by_turn();
     let (log, failures) = (set.log.clone(), set.log.clone());
-    let supervision = Supervision::decide(move |_| {
+    let supervision = SupervisionStrategy::decide(move |_| {
         failures.send("failure".to_owned()).unwrap();
         Directive::Restart
     });
     let act: Act = |what, ctx| {
         if what == "fail" {
             for name in ["first", "second"] {
-                let props = Props::once(|| Failing).supervision(Supervision::escalate());
+                let props = Props::once(|| Failing).supervision(SupervisionStrategy::escalate());
                 ctx.spawn_with(name, props).unwrap();
             }
         }
@@ -297,7 +299,7 @@ impl Drop for Bomb {
 fn a_supervision_that_panics_when_it_is_dropped_harms_nobody_at_the_end_of_its_actor() {
     let set = turn_by_turn();
     let bomb = Bomb;
-    let supervision = Supervision::decide(move |_| {
+    let supervision = SupervisionStrategy::decide(move |_| {
         let _ = &bomb;
         Directive::Stop
     });
@@ -306,6 +308,6 @@ fn a_supervision_that_panics_when_it_is_dropped_harms_nobody_at_the_end_of_its_a
     let actor = set.system.spawn_with("actor", props).unwrap();
     actor.stop();
     set.run(10);
-    assert_eq!(actor.termination().wait(Duration::ZERO), Some(StopReason::Asked));
+    assert_eq!(actor.termination().wait_timeout(Duration::ZERO), Some(StopReason::Asked));
     assert_eq!(set.run(10), 0);
 }

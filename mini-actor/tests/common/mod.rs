@@ -1,13 +1,35 @@
-//! An actor that tells the test everything that happens to it.
+//! What several tests need: actors that tell what happens to them, and long lists compared.
 #![allow(dead_code, unreachable_pub)]
 
+use std::fmt::Debug;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-use mini_actor::{Actor, Context, StopReason};
+use mini_actor::{Actor, ActorSystem, CloseReport, Context, StopReason};
 
 /// Longer than any machine stands still.
 pub const LONG: Duration = Duration::from_secs(60);
+
+/// Closes a system, whose own limit may be too short for a busy machine.
+#[track_caller]
+pub fn close(system: &ActorSystem) -> CloseReport {
+    let report = system.close_within(LONG);
+    assert!(report.is_complete(), "{report}");
+    report
+}
+
+/// Like `assert_eq!` for long lists: shows their first difference.
+#[track_caller]
+pub fn assert_same<T: PartialEq + Debug>(found: &[T], expected: &[T]) {
+    let same = found.iter().zip(expected).take_while(|(found, expected)| found == expected).count();
+    let (count, all) = (found.len(), expected.len());
+    assert!(
+        same == count && same == all,
+        "{count} elements, expected {all}; number {same} is {:?}, expected {:?}",
+        found.get(same),
+        expected.get(same)
+    );
+}
 
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event<M> {
@@ -122,7 +144,11 @@ impl<M: Clone + Send + 'static> Actor for Script<M> {
         Some(message.clone())
     }
 
-    fn restarting(&mut self, failure: mini_actor::Failure<M>, ctx: &mut Context<Self>) {
+    fn restarting(
+        &mut self,
+        failure: mini_actor::supervision::Failure<M>,
+        ctx: &mut Context<Self>,
+    ) {
         (self.0)(Call::Restarting(failure.panic.message, failure.message), ctx);
     }
 

@@ -10,7 +10,10 @@ use crate::time::Timestamp;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Delivery {
-    /// The identity of its timer: the same for each redelivery.
+    /// The identity of the message: the same for each redelivery, and for no other message,
+    /// whatever its store.
+    pub idempotency_key: String,
+    /// The number of its timer in its store.
     pub id: u64,
     /// The key of its timer; for that of a reminder see [`Reminders`](super::Reminders).
     pub key: Option<String>,
@@ -29,6 +32,7 @@ pub struct Delivery {
 impl Delivery {
     pub(super) fn new(row: &Row, fence: Fence, now: Timestamp) -> Self {
         Self {
+            idempotency_key: row.idempotency_key(),
             id: row.id.unsigned_abs(),
             key: row.key.clone(),
             fence: fence.0.unsigned_abs(),

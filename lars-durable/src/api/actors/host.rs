@@ -19,17 +19,17 @@ use crate::model::tenancy::{self, Next, Vacated};
 use crate::model::{BucketNo, Fence, Row, TimerId};
 use crate::runtime::{Lease, Run, Shared, contain};
 use crate::sync::{Arc, Mutex, Weak};
-use crate::time::{Mono, Timestamp};
+use crate::time::{Micros, Mono, Timestamp};
 
 /// How long a message whose actor has a full mailbox is put off: microseconds.
-const FULL: i64 = 1_000_000;
+const FULL: Micros = Micros::SECOND;
 
 /// How long a message that nobody can receive, because the system is closed, is put off.
-const NO_SYSTEM: i64 = 1_000_000;
+const NO_SYSTEM: Micros = Micros::SECOND;
 
 /// How long a message may be on its way here after its start is recorded, if no reply of the store
 /// takes longer: microseconds. (It begins within a second of that reply, or is given back.)
-const ON_ITS_WAY: i64 = 60_000_000;
+const ON_ITS_WAY: Micros = Micros::SECOND.times(60);
 
 /// How long a node whose actor system is closed waits for what runs.
 pub(super) const FAREWELL: Duration = Duration::from_secs(5);
@@ -64,7 +64,7 @@ struct Ended {
 impl Ended {
     fn add(&mut self, id: TimerId, now: Mono) {
         if self.timers.len() >= self.look_at {
-            self.timers.retain(|_, since| now.0 - since.0 < ON_ITS_WAY);
+            self.timers.retain(|_, since| now - *since < ON_ITS_WAY);
             // Twice as many as remain, so that each is looked at a bounded number of times.
             self.look_at = 2 * self.timers.len() + 64;
         }
@@ -157,9 +157,9 @@ impl<M: Send + 'static> Home<M> {
     }
 }
 
-fn give_back(letters: impl IntoIterator<Item = Letter>, micros: i64) {
+fn give_back(letters: impl IntoIterator<Item = Letter>, after: Micros) {
     for letter in letters {
-        letter.receipt.say(RunEnd::GiveBack { micros });
+        letter.receipt.say(RunEnd::GiveBack { after });
     }
 }
 
@@ -182,7 +182,7 @@ impl<A: DurableActor> Host<A> {
             Err(reason) => return ending.say(RunEnd::Park { reason }),
         };
         if self.is_vacated(bucket, fence.epoch()) {
-            return ending.say(RunEnd::GiveBack { micros: 0 });
+            return ending.say(RunEnd::GiveBack { after: Micros::ZERO });
         }
         let (home, ended) = {
             let mut homes = self.homes.lock();
@@ -439,7 +439,7 @@ impl<A: DurableActor> Host<A> {
             Some(actor) => actor.stop(),
             None => {}
         }
-        give_back(back.into_values(), 0);
+        give_back(back.into_values(), Micros::ZERO);
         self.forget_if_empty(home);
     }
 }

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::time::Duration;
 
-use mini_actor::{Actor, Context, Failure, StopReason, Terminated};
+use mini_actor::supervision::Failure;
+use mini_actor::{Actor, Context, StopReason, Terminated};
 
 use super::delivery::Delivery;
 use super::place::{Place, Receipt};
@@ -16,6 +17,7 @@ use crate::engine::RunEnd;
 use crate::model::{Fence, Row};
 use crate::runtime::Lease;
 use crate::sync::Arc;
+use crate::time::Micros;
 
 /// An actor with a name, of which there is one in the whole group.
 ///
@@ -149,7 +151,7 @@ impl<A: DurableActor> Hosted<A> {
         let gate = &self.place.shared.gate;
         if !lease.is_valid(gate.now()) {
             // Another copy may live elsewhere by now.
-            return receipt.say(RunEnd::GiveBack { micros: 0 });
+            return receipt.say(RunEnd::GiveBack { after: Micros::ZERO });
         }
         let message = open(&row.payload)
             .map_err(Unreadable::Broken)
@@ -159,6 +161,9 @@ impl<A: DurableActor> Hosted<A> {
             Err(Unreadable::TooNew) => return receipt.say(RunEnd::TooNew),
             Err(Unreadable::Broken(reason)) => return receipt.say(RunEnd::Park { reason }),
         };
+        // Runs are started in another order than that in which an actor receives them. So what it
+        // shows to others counts deliveries, under the epoch of its bucket.
+        let fence = Fence::new(fence.epoch(), self.place.shared.next_delivery());
         let delivery = Delivery::new(&row, fence, gate.store_now());
         let handled = Some(Handled { id: row.id, delivery, replaced: receipt.replaced() });
         self.place.ledger.lock().failed = None;

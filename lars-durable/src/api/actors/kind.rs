@@ -3,7 +3,7 @@
 use std::fmt;
 use std::time::Duration;
 
-use lars_scheduler::backoff::BackoffPolicy;
+use lars_base::backoff::BackoffPolicy;
 use mini_actor::{Actor, ActorRef, Context, Props, StopReason, System};
 
 use super::host::{FAREWELL, Host, Make, SetProps};
@@ -29,7 +29,8 @@ const SILENCE: Duration = Duration::from_secs(600);
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use lars_durable::{Durable, DurableActor, DurableContext, Hosted, Kind, Payload};
+/// use lars_durable::actors::{DurableActor, DurableContext, Hosted, Kind};
+/// use lars_durable::{Durable, Payload};
 /// use mini_actor::{ActorSystem, Context};
 /// use serde::{Deserialize, Serialize};
 /// use std::sync::mpsc;

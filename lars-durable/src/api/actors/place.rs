@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use mini_actor::TimerKey;
+use mini_actor::timers::TimerKey;
 
 use crate::engine::RunEnd;
 use crate::error::Error;
@@ -137,6 +137,10 @@ impl Receipt {
     /// The handler has returned. What it has asked of its reminders is committed first.
     pub(super) fn acknowledge(self) {
         let place = Arc::clone(&self.place);
+        if place.ledger.lock().open > 0 {
+            // Not under the lock: in virtual time this turns the node, and that may answer.
+            self.ending.iter().for_each(Ending::handled);
+        }
         let mut ledger = place.ledger.lock();
         if ledger.open > 0 {
             ledger.receipt = Some(self);

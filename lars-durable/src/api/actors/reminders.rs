@@ -4,13 +4,15 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::time::Duration;
 
-use mini_actor::{MissedTickBehavior, TimerKey};
+use mini_actor::MissedTickBehavior;
+use mini_actor::timers::TimerKey;
 
 use super::place::Place;
 use super::scope;
+use crate::api::inspection::TimerInfo;
 use crate::api::payload::Payload;
 use crate::api::schedule::Schedule;
-use crate::api::timers::{TimerInfo, Timers, check_key};
+use crate::api::timers::{Timers, check_key};
 use crate::error::{Error, Refused};
 use crate::model::{OnConflict, TimerId};
 use crate::runtime::Submitted;
@@ -38,12 +40,21 @@ use crate::sync::{Arc, Ordering};
 pub struct Reminders<P> {
     timers: Timers,
     place: Arc<Place>,
+    missed: MissedTickBehavior,
     payload: PhantomData<fn() -> P>,
 }
 
 impl<P: Payload> Reminders<P> {
     pub(super) fn new(timers: Timers, place: Arc<Place>) -> Self {
-        Self { timers, place, payload: PhantomData }
+        Self { timers, place, missed: MissedTickBehavior::Skip, payload: PhantomData }
+    }
+
+    /// For reminders at a fixed rate that are started by this value: what happens to those that
+    /// were missed. Unless it is set, one of them is sent: [`MissedTickBehavior::Skip`].
+    #[must_use = "it starts no reminder"]
+    pub fn missed_ticks(mut self, missed: MissedTickBehavior) -> Self {
+        self.missed = missed;
+        self
     }
 
     /// Sends `message` once, `delay` from now.
@@ -78,9 +89,9 @@ impl<P: Payload> Reminders<P> {
         self.start(&key.into(), schedule)
     }
 
-    /// Sends `message` after `initial`, and then every `interval`, without drift. Of those that
-    /// were missed because nothing could receive them, one is sent, as with
-    /// [`MissedTickBehavior::Skip`].
+    /// Sends `message` after `initial`, and then every `interval`, without drift. What happens to
+    /// those that were missed, because nothing could receive them, is said by
+    /// [`missed_ticks`](Self::missed_ticks) before.
     ///
     /// # Errors
     ///
@@ -92,25 +103,8 @@ impl<P: Payload> Reminders<P> {
         interval: Duration,
         message: P,
     ) -> Result<(), Refused> {
-        self.start_at_fixed_rate_missed(key, initial, interval, MissedTickBehavior::Skip, message)
-    }
-
-    /// Like [`start_at_fixed_rate`](Self::start_at_fixed_rate), with a choice of what happens to
-    /// missed ones.
-    ///
-    /// # Errors
-    ///
-    /// As for [`start_with_fixed_delay`](Self::start_with_fixed_delay).
-    pub fn start_at_fixed_rate_missed(
-        &mut self,
-        key: impl Into<TimerKey>,
-        initial: Duration,
-        interval: Duration,
-        missed: MissedTickBehavior,
-        message: P,
-    ) -> Result<(), Refused> {
         let schedule = self.timers.schedule_at_fixed_rate(initial, interval, message);
-        self.start(&key.into(), schedule.missed(missed))
+        self.start(&key.into(), schedule.missed_ticks(self.missed))
     }
 
     /// Cancels a reminder; nothing more of it is received.

@@ -3,12 +3,19 @@
 use super::*;
 use crate::model::{Look, LookedHandler};
 
+/// Looks until counting was quick, which it need not be on a machine that stands still.
 fn look(bench: &mut Bench, limit: usize) -> Look {
-    bench.store.look(limit).unwrap()
+    for _ in 0..60 {
+        let look = bench.store.look(limit).unwrap();
+        if look.timers.is_some() && look.parked.is_some() {
+            return look;
+        }
+    }
+    panic!("counting is never quick");
 }
 
 fn of(look: &Look, name: &str) -> LookedHandler {
-    let timers = look.timers.as_ref().expect("counting was quick");
+    let timers = look.timers.as_ref().unwrap();
     timers.by_handler.iter().find(|(handler, _)| &**handler == name).expect("it has timers").1
 }
 
@@ -21,7 +28,7 @@ fn a_look_counts_what_waits_runs_is_tried_again_and_is_given_up_by_handler() {
         let (tried_id, runs_id, parked_id) = (tried.id, runs.id, parked.id);
         bench.schedule(vec![other, waits, tried, runs, parked]);
         let (_, fence) = bench.start(tried_id);
-        let again = Then::Retry { after: 5 * SECOND, error: "error".into() };
+        let again = Then::Retry { after: Micros::SECOND * 5, error: "error".into() };
         bench.finish(tried_id, fence, again);
         bench.start(runs_id);
         let (_, fence) = bench.start(parked_id);
@@ -36,9 +43,9 @@ fn a_look_counts_what_waits_runs_is_tried_again_and_is_given_up_by_handler() {
         let next = Some(Timestamp(START + 60 * SECOND));
         let expected = LookedHandler { pending: 1, overdue: 0, retrying: 0, running: 0, next };
         assert_eq!(of(&seen, "other"), expected);
-        let parked = seen.parked.expect("counting was quick");
+        let parked = seen.parked.unwrap();
         assert_eq!((parked.by_handler, parked.more), (vec![("handler".into(), 1)], false));
-        assert!(!seen.timers.expect("counting was quick").more);
+        assert!(!seen.timers.unwrap().more);
     });
 }
 

@@ -1,6 +1,7 @@
 //! What each verb promises.
 
 use super::*;
+use crate::model::{MissedTick, Series};
 
 #[test]
 fn what_is_scheduled_is_loaded_in_the_order_of_due_and_identity_by_pages() {
@@ -115,17 +116,17 @@ fn a_key_of_the_longest_length_in_any_script_is_found_again() {
 fn a_used_key_stays_taken_as_long_as_it_is_remembered() {
     for_each_store(|bench| {
         let mut timer = bench.keyed(0, "key");
-        timer.remember = 10 * SECOND;
+        timer.remember = Micros(10 * SECOND);
         let id = bench.schedule(vec![timer])[0].id;
         let (_, fence) = bench.start(id);
         assert_eq!(bench.finish(id, fence, Then::Done), Finished::Gone);
 
         bench.later(9 * SECOND);
-        assert_eq!(bench.one(Request::Forget), Reply::Done);
+        assert_eq!(bench.one(Request::Forget), Reply::Forgotten);
         let again = bench.keyed(0, "key");
         assert_eq!(bench.schedule(vec![again])[0].id, 0, "kept, although there is no timer");
         bench.later(2 * SECOND);
-        assert_eq!(bench.one(Request::Forget), Reply::Done);
+        assert_eq!(bench.one(Request::Forget), Reply::Forgotten);
         let again = bench.keyed(0, "key");
         assert_ne!(bench.schedule(vec![again])[0].id, 0);
     });
@@ -134,7 +135,7 @@ fn a_used_key_stays_taken_as_long_as_it_is_remembered() {
 #[test]
 fn a_time_beyond_the_range_never_comes_due() {
     for_each_store(|bench| {
-        let never = NewTimer { when: When::After(i64::MAX), ..bench.timer(0) };
+        let never = NewTimer { when: When::After(Micros(i64::MAX)), ..bench.timer(0) };
         let at = NewTimer { when: When::At(Timestamp::NEVER), ..bench.timer(0) };
         let placed = bench.schedule(vec![never, at]);
         assert!(placed.iter().all(|placed| placed.due == Timestamp::NEVER));
@@ -166,7 +167,11 @@ fn a_start_gives_the_row_counts_the_attempt_and_can_be_repeated() {
             attempt: 1,
             deaths: 0,
             series: Some("rule".into()),
+            store: row.store,
+            origin: id,
+            run: 0,
         };
+        assert_ne!(row.store, 0, "it is random");
         assert_eq!(row, expected);
         assert_eq!(bench.start_with(id, fence), Some(expected), "repeated, and not counted twice");
         let second = bench.fence();
@@ -195,9 +200,9 @@ fn a_finish_with_another_fence_changes_nothing() {
     for_each_store(|bench| {
         let all = [
             Then::Done,
-            Then::Next { when: When::After(SECOND), offset: 0 },
-            Then::Retry { after: SECOND, error: "error".into() },
-            Then::GiveBack { after: 0 },
+            Then::Next { when: When::After(Micros::SECOND), offset: Micros::ZERO },
+            Then::Retry { after: Micros::SECOND, error: "error".into() },
+            Then::GiveBack { after: Micros::ZERO },
             Then::Park { reason: "reason".into() },
         ];
         let id = bench.make(0);
@@ -221,7 +226,7 @@ fn a_retry_waits_keeps_what_it_was_planned_for_and_says_why() {
         let timer = bench.keyed(0, "key");
         let id = bench.schedule(vec![timer])[0].id;
         let (_, fence) = bench.start(id);
-        let retry = Then::Retry { after: SECOND, error: "no route".into() };
+        let retry = Then::Retry { after: Micros::SECOND, error: "no route".into() };
         let due = Timestamp(START + SECOND);
         assert_eq!(bench.finish(id, fence, retry), Finished::Again { due });
         let Written::Listed(timers) = bench.write(Write::Get { key: "key".into() }) else {
@@ -241,10 +246,10 @@ fn the_next_run_of_a_series_begins_with_its_first_attempt() {
         let timer = NewTimer { series: Some("rule".into()), ..bench.keyed(0, "key") };
         let id = bench.schedule(vec![timer])[0].id;
         let (_, fence) = bench.start(id);
-        bench.finish(id, fence, Then::Retry { after: 0, error: "error".into() });
+        bench.finish(id, fence, Then::Retry { after: Micros::ZERO, error: "error".into() });
         let (_, fence) = bench.start(id);
         let planned = Timestamp(START + SECOND);
-        let next = Then::Next { when: When::At(planned), offset: 100 };
+        let next = Then::Next { when: When::At(planned), offset: Micros(100) };
         let due = Timestamp(planned.0 + 100);
         assert_eq!(bench.finish(id, fence, next), Finished::Again { due });
         bench.later(2 * SECOND);
@@ -252,7 +257,7 @@ fn the_next_run_of_a_series_begins_with_its_first_attempt() {
         assert_eq!((row.attempt, row.planned, row.deadline), (1, planned, due));
 
         assert_eq!(bench.write(Write::Cancel { key: "key".into() }), Written::Running);
-        let next = Then::Next { when: When::After(SECOND), offset: 0 };
+        let next = Then::Next { when: When::After(Micros::SECOND), offset: Micros::ZERO };
         assert_eq!(bench.finish(id, fence, next), Finished::Gone, "that run was the last");
         assert!(bench.ids().is_empty());
     });
@@ -264,7 +269,7 @@ fn a_run_that_is_given_back_has_not_happened() {
         let id = bench.make(0);
         let (_, fence) = bench.start(id);
         let due = Timestamp(START + SECOND);
-        let back = Then::GiveBack { after: SECOND };
+        let back = Then::GiveBack { after: Micros::SECOND };
         assert_eq!(bench.finish(id, fence, back), Finished::Again { due });
         bench.later(SECOND);
         let (row, _) = bench.start(id);
@@ -292,7 +297,6 @@ fn a_cancel_prevents_exactly_what_has_not_started() {
     });
 }
 
-#[cfg(feature = "actors")]
 #[test]
 fn a_removal_ends_what_has_started_too_but_for_one_and_a_replacement_names_it() {
     for_each_store(|bench| {
@@ -313,7 +317,7 @@ fn a_removal_ends_what_has_started_too_but_for_one_and_a_replacement_names_it() 
         let id = keyed(bench, "stays");
         let (_, fence) = bench.start(id);
         assert_eq!(bench.write(remove("stays", Some(id))), Written::Running);
-        let next = Then::Next { when: When::After(SECOND), offset: 0 };
+        let next = Then::Next { when: When::After(Micros::SECOND), offset: Micros::ZERO };
         assert_eq!(bench.finish(id, fence, next), Finished::Gone, "that run was the last");
 
         let replace = |bench: &mut Bench| {
@@ -338,7 +342,7 @@ fn a_reset_outwards_leaves_the_index_alone_and_inwards_moves_it() {
     for_each_store(|bench| {
         let timer = bench.keyed(SECOND, "key");
         let id = bench.schedule(vec![timer])[0].id;
-        let reset = |after| Write::Reset { key: "key".into(), when: When::After(after) };
+        let reset = |after| Write::Reset { key: "key".into(), when: When::After(Micros(after)) };
         let (was_due, bucket) = (Timestamp(START + SECOND), 0);
         let handler: Arc<str> = "handler".into();
         let out = Written::Reset { id, bucket, was_due, due: was_due, handler: handler.clone() };
@@ -346,7 +350,7 @@ fn a_reset_outwards_leaves_the_index_alone_and_inwards_moves_it() {
         bench.later(SECOND);
         let fence = bench.fence();
         let starts = vec![Start { id, bucket, fence }];
-        let started = bench.one(Request::Start { node: NODE, lead: 0, starts });
+        let started = bench.one(Request::Start { node: NODE, lead: Micros::ZERO, starts });
         let moved =
             Reply::Started { rows: vec![], moved: vec![(id, Timestamp(START + 5 * SECOND))] };
         assert_eq!(started, moved, "found when the old time comes");
@@ -360,7 +364,7 @@ fn a_reset_outwards_leaves_the_index_alone_and_inwards_moves_it() {
         let (row, _) = bench.start(id);
         assert_eq!(row.deadline, due);
         assert_eq!(bench.write(reset(SECOND)), Written::Running);
-        let other = Write::Reset { key: "other".into(), when: When::After(0) };
+        let other = Write::Reset { key: "other".into(), when: When::After(Micros::ZERO) };
         assert_eq!(bench.write(other), Written::NotFound);
     });
 }
@@ -393,6 +397,109 @@ fn what_is_parked_is_kept_with_its_reason_and_can_run_again_or_go() {
         let discard = Write::DiscardParked { id: placed[1].id };
         assert_eq!(bench.write(discard.clone()), Written::Applied);
         assert_eq!(bench.write(discard), Written::NotFound);
+    });
+}
+
+/// A series with a rule of so many seconds.
+fn every(bench: &mut Bench, seconds: i64, first: i64) -> NewTimer {
+    let rule = Series::FixedRate { every: seconds * SECOND, missed: MissedTick::Skip };
+    let series = Some(rule.to_text().into());
+    NewTimer { series, conflict: OnConflict::Update, ..bench.keyed(first, "key") }
+}
+
+#[test]
+fn a_series_that_is_declared_again_takes_over_a_new_rule_and_nothing_that_is_owed_is_lost() {
+    for_each_store(|bench| {
+        let declare = |bench: &mut Bench, seconds, first| {
+            let timer = every(bench, seconds, first);
+            bench.schedule(vec![timer]).remove(0)
+        };
+        let made = declare(bench, 60, 60 * SECOND);
+        assert_eq!(made.how, How::New);
+        bench.later(SECOND);
+        let same = declare(bench, 60, 60 * SECOND);
+        assert_eq!((same.id, same.how), (made.id, How::Kept), "it does not begin anew");
+
+        let was_due = made.due;
+        let changed = declare(bench, 10, 10 * SECOND);
+        assert_eq!((changed.id, changed.how), (made.id, How::Updated { was_due }));
+        assert_eq!(changed.due, Timestamp(START + 11 * SECOND));
+
+        // A run that is overdue is not put off, and counts by the new rule.
+        bench.later(20 * SECOND);
+        let kept = declare(bench, 30, 30 * SECOND);
+        assert_eq!((kept.id, kept.due), (made.id, changed.due));
+        let (row, fence) = bench.start(made.id);
+        assert_eq!(row.planned, changed.due);
+        assert_eq!(row.series, every(bench, 30, 0).series.map(|rule| rule.to_string()));
+
+        // So is one that runs, and one that is to be retried.
+        assert_eq!(declare(bench, 40, 40 * SECOND).id, made.id);
+        let retry = Then::Retry { after: Micros::SECOND, error: "failed".into() };
+        let Finished::Again { due } = bench.finish(made.id, fence, retry) else { panic!() };
+        let kept = declare(bench, 50, 50 * SECOND);
+        assert_eq!((kept.id, kept.due, kept.how), (made.id, due, How::Updated { was_due: due }));
+        bench.later(SECOND);
+        let (row, _) = bench.start(made.id);
+        assert_eq!((row.attempt, row.planned), (2, changed.due));
+        assert_eq!(row.series, every(bench, 50, 0).series.map(|rule| rule.to_string()));
+    });
+}
+
+#[test]
+fn a_series_that_is_declared_with_another_handler_or_payload_gets_it() {
+    for_each_store(|bench| {
+        let first = every(bench, 60, 60 * SECOND);
+        let made = bench.schedule(vec![first.clone()]).remove(0);
+        bench.later(SECOND);
+        let payload = NewTimer { payload: "7".into(), ..every(bench, 60, 60 * SECOND) };
+        let changed = bench.schedule(vec![payload]).remove(0);
+        assert_eq!((changed.id, changed.due), (made.id, made.due), "its time stays");
+        let other = NewTimer { handler: "other".into(), ..every(bench, 60, 60 * SECOND) };
+        let other = bench.schedule(vec![other]).remove(0);
+        assert_eq!(other.how, How::Replaced { started: None });
+        assert_ne!(other.id, made.id);
+    });
+}
+
+#[test]
+fn a_run_of_a_series_is_parked_as_a_timer_of_its_own_and_the_series_goes_on() {
+    for_each_store(|bench| {
+        // A store draws the identity of what it parks.
+        bench.one(Request::Ids { count: 1_000 });
+        let series = NewTimer { series: Some("rule".into()), ..bench.keyed(0, "key") };
+        let id = bench.schedule(vec![series])[0].id;
+        let park_run = || Then::ParkRun {
+            reason: "poison".into(),
+            when: When::At(Timestamp(START + SECOND)),
+            offset: Micros(100),
+        };
+        let (first, fence) = bench.start(id);
+        let due = Timestamp(START + SECOND + 100);
+        assert_eq!(bench.finish(id, fence, park_run()), Finished::Again { due });
+        assert_eq!(bench.finish(id, fence, park_run()), Finished::Stale, "and only once");
+        let (parked, _) = bench.parked(0, 9);
+        let [run] = &parked[..] else { panic!("{parked:?}") };
+        assert!(
+            run.id != id && run.key.as_deref() == Some("key") && run.series.is_none(),
+            "{run:?}"
+        );
+        assert_eq!((run.attempt, run.parked.as_ref().unwrap().0.as_str()), (1, "poison"));
+
+        // The series has its key, and the run, when it is tried again, its identity.
+        let retried = bench.write(Write::RetryParked { id: run.id });
+        assert!(matches!(retried, Written::Placed(_)), "{retried:?}");
+        let (again, _) = bench.start(run.id);
+        assert_eq!((again.key.as_deref(), again.series), (None, None));
+        assert_eq!((again.origin, again.run), (first.origin, first.run));
+        bench.later(2 * SECOND);
+        let (second, fence) = bench.start(id);
+        assert_eq!((second.attempt, second.origin, second.run), (1, id, first.run + 1));
+
+        // One that was cancelled during its run has no next one.
+        assert_eq!(bench.write(Write::Cancel { key: "key".into() }), Written::Running);
+        assert_eq!(bench.finish(id, fence, park_run()), Finished::Parked);
+        assert_eq!(bench.parked(0, 9).0.len(), 1);
     });
 }
 
@@ -435,7 +542,8 @@ fn a_timer_is_put_off_only_while_it_is_not_started() {
     for_each_store(|bench| {
         let (waits, runs) = (bench.make(0), bench.make(0));
         bench.start(runs);
-        let put_off = |ids| Request::PutOff { ids, least: SECOND, most: 60 * SECOND };
+        let put_off =
+            |ids| Request::PutOff { ids, least: Micros::SECOND, most: Micros::SECOND * 60 };
         let due = |micros| Some(Timestamp(START + micros));
         let all = vec![waits, runs, 999];
         assert_eq!(bench.one(put_off(all)), Reply::PutOff(vec![due(SECOND), None, None]));

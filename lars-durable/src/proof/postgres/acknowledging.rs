@@ -4,10 +4,10 @@ use std::sync::Mutex;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use lars_scheduler::backoff::BackoffPolicy;
+use lars_base::backoff::BackoffPolicy;
 
-use super::node::{LEASE, PATIENCE, Tagged};
-use super::server::{Connected, connect, server};
+use super::node::Tagged;
+use super::server::{Connected, PATIENCE, connect, server};
 use crate::{Fired, Handler};
 
 /// Writes its effect and acknowledges, in a transaction that stays open.
@@ -48,7 +48,7 @@ fn whether_a_run_is_done_is_decided_by_the_transaction_that_acknowledges_it() {
     };
     let backoff = BackoffPolicy::builder().initial(Duration::from_millis(10)).build().unwrap();
     let handler = Handler::new(run).backoff(backoff);
-    let durable = database.durable().lease(LEASE).handler(handler).start().unwrap();
+    let durable = database.durable().handler(handler).start().unwrap();
     let timers = durable.timers();
     for tag in 1..=5 {
         timers.schedule_once(Duration::ZERO, Tagged(tag)).submit().wait().unwrap();

@@ -13,8 +13,9 @@ use std::time::{Duration, Instant};
 use super::super::history::Event;
 use super::super::kill::{Log, call_for_ever, cancel_series, check, note_parked, start};
 use super::super::tempdir::Directory;
+use super::node::SHORT_LEASE;
 use super::proxy::Proxy;
-use super::server::{Server, connect};
+use super::server::{PATIENCE, Server, connect, durable};
 use crate::Durable;
 use crate::failpoint::{DEAF, DIE, WALL_CLOCK};
 
@@ -28,6 +29,10 @@ const DEFAULT_SECONDS: u64 = 12;
 
 const NODES: usize = 3;
 const LEASE: Duration = Duration::from_secs(2);
+
+/// What goes wrong.
+const WHATS: [&str; 8] =
+    ["killed", "frozen", "terminated", "crashed", "held", "slow", "cut", "clock set"];
 
 struct Nodes {
     direct: String,
@@ -73,65 +78,29 @@ impl Nodes {
             "CREATE OR REPLACE FUNCTION lars.clock() RETURNS timestamptz LANGUAGE sql VOLATILE
                  AS $$ SELECT pg_catalog.clock_timestamp() + interval '{hours} hours' $$"
         );
-        // The server may be starting, and the first node has not made the schema yet.
-        let done = (0..2_400).any(|_| {
-            let client = server.try_connect();
-            let set = client.is_some_and(|client| client.try_execute(&set).is_ok());
-            set || {
-                std::thread::sleep(Duration::from_millis(50));
-                false
-            }
-        });
-        assert!(done, "the clock cannot be set");
-    }
-
-    fn signal(&self, place: usize, signal: &str) {
-        let pid = self.children[place].id().to_string();
-        Command::new("kill").args([signal, &pid]).stderr(Stdio::null()).status().unwrap();
-    }
-}
-
-impl Drop for Nodes {
-    fn drop(&mut self) {
-        for child in &mut self.children {
-            let _ = child.kill();
-            let _ = child.wait();
+        // The server may be starting.
+        let end = Instant::now() + PATIENCE;
+        while server.try_connect().is_none_or(|client| client.try_execute(&set).is_err()) {
+            assert!(Instant::now() < end, "the clock cannot be set");
+            std::thread::sleep(Duration::from_millis(50));
         }
     }
-}
 
-#[test]
-fn nothing_is_lost_early_or_twice_under_one_owner_whatever_happens_to_nodes_and_server() {
-    let Some(server) = Server::start("") else { return };
-    let setting = |name| std::env::var(name).ok().map(|value| value.parse::<u64>().unwrap());
-    let seconds = setting(SECONDS).unwrap_or(DEFAULT_SECONDS);
-    let seed = setting(SEED).unwrap_or_else(|| fastrand::u64(..));
-    println!("seed {seed}");
-    let mut rng = fastrand::Rng::with_seed(seed);
-    let proxy = Proxy::to(server.port());
-    let proxied = format!("host=127.0.0.1 port={} user=postgres dbname=postgres", proxy.port);
-    let direct = server.parameters("postgres");
-    let directory = Directory::new("cluster");
-    let log = Log::open(directory.path());
-    log.note(Event::Standstills);
-    let mut nodes = Nodes { direct, proxied, directory, children: Vec::new() };
-    for place in 0..NODES {
-        let child = nodes.spawn(place, &mut rng);
-        nodes.children.push(child);
-    }
-    let end = Instant::now() + Duration::from_secs(seconds);
-    let mut happened = [0; 8];
-    while Instant::now() < end {
-        std::thread::sleep(Duration::from_millis(rng.u64(200..1_200)));
+    /// Something goes wrong: one of [`WHATS`], by its place there.
+    fn suffer(
+        &mut self,
+        what: usize,
+        (server, proxy): (&Server, &Proxy),
+        log: &Log,
+        rng: &mut fastrand::Rng,
+    ) {
         let place = rng.usize(..NODES);
-        let what = rng.usize(..happened.len());
-        happened[what] += 1;
         match what {
-            0 => nodes.children[place].kill().unwrap_or_default(),
+            0 => self.children[place].kill().unwrap_or_default(),
             1 => {
-                nodes.signal(place, "-STOP");
+                self.signal(place, "-STOP");
                 std::thread::sleep(LEASE + Duration::from_millis(rng.u64(0..2_000)));
-                nodes.signal(place, "-CONT");
+                self.signal(place, "-CONT");
             }
             2 => {
                 // Not while the server is starting.
@@ -162,12 +131,57 @@ fn nothing_is_lost_early_or_twice_under_one_owner_whatever_happens_to_nodes_and_
                 proxy.pass();
             }
             _ => {
-                nodes.set_clock(&server, &log, rng.i64(-1..=1));
+                self.set_clock(server, log, rng.i64(-1..=1));
                 // By then a node has noticed, or its lease is over.
                 std::thread::sleep(2 * LEASE);
                 log.note(Event::Unsteady(false));
             }
         }
+    }
+
+    fn signal(&self, place: usize, signal: &str) {
+        let pid = self.children[place].id().to_string();
+        Command::new("kill").args([signal, &pid]).stderr(Stdio::null()).status().unwrap();
+    }
+}
+
+impl Drop for Nodes {
+    fn drop(&mut self) {
+        for child in &mut self.children {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+#[test]
+fn nothing_is_lost_early_or_twice_under_one_owner_whatever_happens_to_nodes_and_server() {
+    let Some(server) = Server::start("") else { return };
+    let setting = |name| std::env::var(name).ok().map(|value| value.parse::<u64>().unwrap());
+    let seconds = setting(SECONDS).unwrap_or(DEFAULT_SECONDS);
+    let seed = setting(SEED).unwrap_or_else(|| fastrand::u64(..));
+    println!("seed {seed}");
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let proxy = Proxy::to(server.port());
+    let proxied = format!("host=127.0.0.1 port={} user=postgres dbname=postgres", proxy.port);
+    let direct = server.parameters("postgres");
+    let directory = Directory::new("cluster");
+    // The schema, which on a busy machine takes longer than nodes with so short a lease wait.
+    durable(server.parameters("postgres")).start().unwrap().close().unwrap();
+    let log = Log::open(directory.path());
+    log.note(Event::Standstills);
+    let mut nodes = Nodes { direct, proxied, directory, children: Vec::new() };
+    for place in 0..NODES {
+        let child = nodes.spawn(place, &mut rng);
+        nodes.children.push(child);
+    }
+    let end = Instant::now() + Duration::from_secs(seconds);
+    let mut happened = [0; WHATS.len()];
+    while Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(rng.u64(200..1_200)));
+        let what = rng.usize(..happened.len());
+        happened[what] += 1;
+        nodes.suffer(what, (&server, &proxy), &log, &mut rng);
         for place in 0..NODES {
             if nodes.children[place].try_wait().unwrap().is_some() {
                 nodes.children[place] = nodes.spawn(place, &mut rng);
@@ -190,8 +204,7 @@ fn nothing_is_lost_early_or_twice_under_one_owner_whatever_happens_to_nodes_and_
     );
     assert!(status.success(), "the last node ended with {status}; left: {left:?}");
     let summary = check(&log);
-    let what = "killed, frozen, terminated, crashed, held, slow, cut, clock set";
-    println!("{what}: {happened:?}; {summary:?}");
+    println!("{WHATS:?}: {happened:?}; {summary:?}");
     assert!(summary.accepted > 0 && summary.runs > 0, "the nodes did nothing");
 }
 
@@ -202,14 +215,15 @@ fn one_node() {
     let parameters = std::env::var(PARAMETERS).unwrap();
     let seed: u64 = std::env::var(SEED).unwrap().parse().unwrap();
     let log = Log::open(directory.as_ref());
-    let builder = Durable::postgres(parameters.clone()).lease(LEASE).threads(4);
-    let durable = start(builder, &log, seed);
-    let timers = durable.timers();
     if seed != 0 {
-        call_for_ever(&timers, &log, seed, 40_000);
+        let builder = Durable::postgres(parameters).lease(LEASE).threads(4);
+        call_for_ever(&start(builder, &log, seed).timers(), &log, seed, 40_000);
     }
+    let durable = start(durable(parameters.clone()).lease(SHORT_LEASE).threads(4), &log, seed);
+    let timers = durable.timers();
     let client = connect(&parameters);
-    for _ in 0..900 {
+    let end = Instant::now() + PATIENCE;
+    while Instant::now() < end {
         cancel_series(&timers, &log);
         std::thread::sleep(Duration::from_millis(50));
         if client.number("SELECT count(*) FROM lars.timer") == 0 {

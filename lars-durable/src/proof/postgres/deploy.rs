@@ -5,8 +5,8 @@ use std::sync::Mutex;
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use super::node::{LEASE, PATIENCE, Tagged, node, settle};
-use super::server::server;
+use super::node::{SHORT_LEASE, Tagged, node, settle};
+use super::server::{PATIENCE, server};
 use crate::{Fired, Payload};
 
 /// What only the newer release knows.
@@ -22,7 +22,7 @@ fn timers_that_only_the_newer_nodes_know_are_left_to_them_uncounted() {
     const TIMERS: u64 = 64;
     let Some(server) = server() else { return };
     let database = server.database();
-    let (older, _runs) = node(database.durable());
+    let (older, _runs) = node(database.durable().lease(SHORT_LEASE));
     settle(&database, 1);
     let (sender, runs) = channel();
     let sender = Mutex::new(sender);
@@ -30,7 +30,7 @@ fn timers_that_only_the_newer_nodes_know_are_left_to_them_uncounted() {
         sender.lock().unwrap().send((due.payload().0, due.attempt())).unwrap();
     };
     let newer = database.durable().handle(|_: &Fired<Tagged>| ()).handle(run);
-    let newer = newer.lease(LEASE).start().unwrap();
+    let newer = newer.lease(SHORT_LEASE).start().unwrap();
     settle(&database, 2);
     let timers = newer.timers();
     for tag in 0..TIMERS {

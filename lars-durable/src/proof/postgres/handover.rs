@@ -7,11 +7,10 @@ use std::time::{Duration, Instant};
 
 use mini_actor::{ActorSystem, Context, StopReason};
 
-use super::node::{PATIENCE, settle};
-use super::server::{Database, server};
-use crate::{Durable, DurableActor, Hosted, Kind, Payload, Timers};
-
-const LEASE: Duration = Duration::from_secs(6);
+use super::node::{SHORT_LEASE, settle};
+use super::server::{Database, PATIENCE, server};
+use crate::actors::{DurableActor, Hosted, Kind};
+use crate::{Durable, Payload, Timers};
 
 #[derive(serde::Serialize, serde::Deserialize)]
 struct Note(u32);
@@ -71,7 +70,7 @@ fn start(database: &Database, number: u32, book: &Arc<Mutex<Book>>) -> (ActorSys
     let system = ActorSystem::new(format!("node-{number}")).unwrap();
     let book = Arc::clone(book);
     let kind = Kind::new(move |name| Account::new(name, number, &book));
-    let durable = database.durable().lease(LEASE).actors(&system, kind).start().unwrap();
+    let durable = database.durable().lease(SHORT_LEASE).actors(&system, kind).start().unwrap();
     (system, durable)
 }
 
@@ -100,28 +99,32 @@ fn actors_go_from_a_node_that_closes_to_another_and_never_live_twice() {
         let book = Arc::new(Mutex::new(Book::default()));
         let (system, one) = start(&database, 1, &book);
         let (other_system, two) = start(&database, 2, &book);
-        settle(&database, 2);
         let names: Vec<String> = (0..count).map(|number| number.to_string()).collect();
-        tell(&two.timers(), &names, 1);
-        wait_for(&book, 1, count);
         let on_one = |book: &Book| -> Vec<String> {
             let living = book.living.iter().filter(|(_, node)| **node == 1);
             living.map(|(name, _)| name.clone()).collect()
         };
-        let mut moving = on_one(&book.lock().unwrap());
-        if book.lock().unwrap().killed == 0 {
-            assert!(!moving.is_empty() && moving.len() < count, "they live on both nodes");
+        let (mut round, mut moving) = (0, Vec::new());
+        let end = Instant::now() + PATIENCE;
+        // Once more if the machine stood still, and a node lost what it had.
+        while moving.is_empty() || moving.len() == count {
+            assert!(Instant::now() < end, "they never live on both nodes");
+            round += 1;
+            settle(&database, 2);
+            tell(&two.timers(), &names, round);
+            wait_for(&book, round, count);
+            moving = on_one(&book.lock().unwrap());
         }
-        moving.extend(names.first().filter(|_| moving.is_empty()).cloned());
         let begun = Instant::now();
         one.close().unwrap();
         let closed = begun.elapsed();
-        assert_eq!(on_one(&book.lock().unwrap()), [""; 0]);
-        tell(&two.timers(), &moving[..1], 2);
-        wait_for(&book, 2, 1);
+        let left = on_one(&book.lock().unwrap());
+        assert!(left.is_empty(), "{} live on the node that closed: {:?}", left.len(), left.first());
+        tell(&two.timers(), &moving[..1], round + 1);
+        wait_for(&book, round + 1, 1);
         let first = begun.elapsed();
-        tell(&two.timers(), &moving, 3);
-        wait_for(&book, 3, moving.len());
+        tell(&two.timers(), &moving, round + 2);
+        wait_for(&book, round + 2, moving.len());
         println!(
             "{count} names, {} of them on the node that closes: closed after {closed:.1?}, the \
              first lives elsewhere after {first:.1?}, all after {:.1?}",
@@ -129,9 +132,12 @@ fn actors_go_from_a_node_that_closes_to_another_and_never_live_twice() {
             begun.elapsed()
         );
         two.close().unwrap();
-        if book.lock().unwrap().killed == 0 {
-            assert_eq!(book.lock().unwrap().problems, [""; 0]);
+        let open = book.lock().unwrap();
+        let problems = &open.problems;
+        if open.killed == 0 {
+            assert!(problems.is_empty(), "{} problems: {:?}", problems.len(), problems.first());
         }
+        drop(open);
         for system in [system, other_system] {
             assert!(system.close().unwrap().is_complete());
         }

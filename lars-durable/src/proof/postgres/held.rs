@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::node::{PATIENCE, Tagged, node, schedule, settle};
-use super::server::server;
+use super::node::{Tagged, node, schedule, settle};
+use super::server::{PATIENCE, server};
 
 const SECONDS: &str = "LARS_HELD_SECONDS";
 

@@ -2,8 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use super::server::server;
-use crate::{Durable, Fired, Inspection, Payload};
+use super::node::SHORT_LEASE;
+use super::server::{PATIENCE, server};
+use crate::inspection::Inspection;
+use crate::{Durable, Fired, Payload};
 
 #[derive(serde::Serialize, serde::Deserialize)]
 struct Note;
@@ -14,7 +16,7 @@ impl Payload for Note {
 
 /// Looks until it finds what it waits for.
 fn until(durable: &Durable, enough: impl Fn(&Inspection) -> bool) -> Inspection {
-    let end = Instant::now() + Duration::from_secs(120);
+    let end = Instant::now() + PATIENCE;
     loop {
         let seen = durable.inspect().wait().unwrap();
         if enough(&seen) {
@@ -29,8 +31,7 @@ fn until(durable: &Durable, enough: impl Fn(&Inspection) -> bool) -> Inspection 
 fn a_node_without_handlers_sees_the_others_and_their_leases() {
     let Some(server) = server() else { return };
     let database = server.database();
-    let lease = Duration::from_secs(2);
-    let node = |name: &str| database.durable().lease(lease).name(name);
+    let node = |name: &str| database.durable().lease(SHORT_LEASE).name(name);
     let (one, two) = (
         node("one").handle(|_: &Fired<Note>| ()).start().unwrap(),
         node("two").handle(|_: &Fired<Note>| ()).start().unwrap(),
@@ -47,7 +48,7 @@ fn a_node_without_handlers_sees_the_others_and_their_leases() {
     let mut names: Vec<&str> = seen.nodes.iter().map(|node| &*node.name).collect();
     names.sort_unstable();
     assert_eq!((names, seen.buckets), (vec!["looker", "one", "two"], 64));
-    assert!(seen.nodes.iter().all(|node| node.lease_left <= lease));
+    assert!(seen.nodes.iter().all(|node| node.lease_left <= SHORT_LEASE));
     let handler = seen.handler("note").unwrap();
     assert_eq!((handler.nodes, handler.pending.value), (2, 0));
     assert!(handler.lateness.is_some());
@@ -98,7 +99,7 @@ fn views_and_looks_read_a_bounded_number_of_rows() {
     assert_eq!(client.number("SELECT count(*) FROM lars.overview"), 6_400);
     let sql = "SELECT pending FROM lars.by_handler WHERE more";
     assert_eq!(client.number(sql), 64_000);
-    let seen = looker.inspect().wait().unwrap();
+    let seen = until(&looker, |seen| !seen.counts_took_too_long);
     let pending = seen.handler("note").unwrap().pending;
     assert!(pending.at_least && pending.value == 50_000 / 64 * 64, "{pending:?}");
     // However slow the server is, it goes by the index.

@@ -1,10 +1,10 @@
 //! Schema, roles, servers that will not do, and what errors say.
 
-use super::server::{Database, server};
+use super::server::{Database, PATIENCE, durable, server};
 use crate::store::{Place, PostgresStore, Tls};
 use crate::sync::Arc;
 use crate::{Durable, StartError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio_postgres::NoTls;
 
 fn reason(result: Result<Durable, StartError>) -> String {
@@ -51,7 +51,7 @@ fn a_role_that_may_create_nothing_is_told_the_cure_and_runs_on_what_the_scripts_
     let Some(server) = server() else { return };
     let database = server.database();
     let (role, parameters) = role(&database);
-    let start = || Durable::postgres(parameters.clone()).start();
+    let start = || durable(parameters.clone()).start();
     let refused = reason(start());
     assert!(refused.contains("42501") && refused.contains("sql/roles.sql"), "{refused}");
 
@@ -65,7 +65,7 @@ fn a_role_that_may_create_nothing_is_told_the_cure_and_runs_on_what_the_scripts_
     let timers = durable.timers();
     let key = timers.schedule_once(Duration::from_secs(60), super::node::Tagged(1)).key("key");
     key.submit().wait().unwrap();
-    assert_eq!(timers.cancel("key").wait().unwrap(), crate::Cancel::Prevented);
+    assert_eq!(timers.cancel("key").wait().unwrap(), crate::schedule::Cancel::Prevented);
     durable.close().unwrap();
 }
 
@@ -160,7 +160,8 @@ impl Pooler {
         let parameters =
             format!("host=127.0.0.1 port={port} user=postgres dbname={}", database.name);
         let pooler = Self(child, directory);
-        for _ in 0..200 {
+        let end = Instant::now() + PATIENCE;
+        while Instant::now() < end {
             if std::net::TcpStream::connect(("127.0.0.1", port)).is_ok() {
                 return Some((pooler, parameters));
             }
@@ -182,11 +183,11 @@ fn a_pooler_that_lends_sessions_to_transactions_is_recognised_and_one_of_session
     let Some(server) = server() else { return };
     let database = server.database();
     let Some((_pooler, parameters)) = Pooler::start(&database, "transaction") else { return };
-    let refused = reason(Durable::postgres(parameters).start());
+    let refused = reason(durable(parameters).start());
     assert!(refused.contains("pooler") && refused.contains("session mode"), "{refused}");
 
     let Some((_pooler, parameters)) = Pooler::start(&database, "session") else { return };
-    let durable = Durable::postgres(parameters).start().unwrap();
+    let durable = durable(parameters).start().unwrap();
     let timers = durable.timers();
     assert!(timers.get("nobody").wait().unwrap().is_none());
     durable.close().unwrap();

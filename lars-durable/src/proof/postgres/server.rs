@@ -2,10 +2,10 @@
 
 use std::net::TcpListener;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio_postgres::{Client, NoTls};
 
@@ -15,6 +15,9 @@ use crate::sync::Arc;
 
 /// Set where a missing server is a failure and no reason to leave tests out.
 const REQUIRED: &str = "LARS_REQUIRE_POSTGRES";
+
+/// A machine that is busy with other things may take long.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Stops the server when nobody holds its other end any more, however the test ends.
 const WATCH: &str = r#"
@@ -119,7 +122,8 @@ impl Server {
 
     /// Until it takes connections.
     pub(crate) fn wait(&self) {
-        for _ in 0..600 {
+        let end = Instant::now() + PATIENCE;
+        while Instant::now() < end {
             if run(async { tokio_postgres::connect(&self.parameters("postgres"), NoTls).await })
                 .is_ok()
             {
@@ -128,7 +132,8 @@ impl Server {
             std::thread::sleep(Duration::from_millis(50));
         }
         let log = std::fs::read_to_string(self.data.join("log")).unwrap_or_default();
-        panic!("the server did not start:\n{log}");
+        let log: Vec<&str> = log.lines().collect();
+        panic!("the server did not start:\n{}", log[log.len().saturating_sub(20)..].join("\n"));
     }
 
     /// Ends at once, as in a crash, and starts again.
@@ -147,7 +152,8 @@ impl Server {
     }
 
     /// Where its files are.
-    pub(crate) fn data(&self) -> &Path {
+    #[cfg(feature = "__tls")]
+    pub(crate) fn data(&self) -> &std::path::Path {
         &self.data
     }
 
@@ -188,14 +194,18 @@ impl Database {
     }
 
     pub(crate) fn place_with(&self, parameters: &str) -> Place {
-        // A machine that is busy with other things may take long.
-        let limit = Duration::from_secs(300);
-        Place::new(parameters, Arc::new(Tls(NoTls)), "default", limit, true).unwrap()
+        Place::new(parameters, Arc::new(Tls(NoTls)), "default", PATIENCE, true).unwrap()
     }
 
     pub(crate) fn durable(&self) -> crate::Builder {
-        Durable::postgres(self.parameters())
+        durable(self.parameters())
     }
+}
+
+/// A lease, and a call's patience, that outlast a machine that stands still.
+pub(crate) fn durable(parameters: impl Into<String>) -> crate::Builder {
+    let long = Duration::from_secs(60);
+    Durable::postgres(parameters).lease(long).call_timeout(PATIENCE)
 }
 
 /// A connection of a test, beside those of the nodes.

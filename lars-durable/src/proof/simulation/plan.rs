@@ -16,7 +16,6 @@ pub(super) struct Plan {
     /// How fast the local clock of each node runs, in millionths of the store's.
     pub(super) rates: Vec<i64>,
     /// Some of the timers are messages for actors.
-    #[cfg(feature = "actors")]
     pub(super) actors: bool,
 }
 
@@ -59,7 +58,6 @@ impl Faults {
     }
 
     /// Whether nothing fails, but nodes are closed.
-    #[cfg(feature = "actors")]
     pub(super) fn is_closes_only(&self) -> bool {
         self.any() && !Self { closes: 0, ..self.clone() }.any()
     }
@@ -126,13 +124,11 @@ impl Plan {
             concurrency: *rng.choice(&[1, 2, 256]).expect("not empty"),
             max_resident: *rng.choice(&[3, 10, 1_000, 1_000]).expect("not empty"),
             batch: *rng.choice(&[1, 7, 1_000, 1_000]).expect("not empty"),
-            #[cfg(feature = "actors")]
             actors: rng.bool(),
         }
     }
 
     /// Nodes that host actors, and are closed again and again.
-    #[cfg(feature = "actors")]
     pub(super) fn of_closes(seed: u64) -> Self {
         let faults = Faults { closes: 8, ..Faults::default() };
         let nodes = 2 + usize::try_from(seed % 3).expect("less than 3");
@@ -148,16 +144,7 @@ impl Plan {
         let faults = Faults { cuts: 12, ..Faults::default() };
         let (nodes, buckets, horizon) = (2, 8, 40_000_000);
         let rates = vec![TRUE_RATE - 20_000, TRUE_RATE + 20_000];
-        Self {
-            nodes,
-            buckets,
-            horizon,
-            faults,
-            rates,
-            #[cfg(feature = "actors")]
-            actors: seed % 2 == 1,
-            ..Self::of(seed)
-        }
+        Self { nodes, buckets, horizon, faults, rates, actors: seed % 2 == 1, ..Self::of(seed) }
     }
 
     /// Whether a clock runs so badly that the estimate of the store's clock may be early, by less

@@ -1,24 +1,23 @@
 //! Nodes, store, network, callers and handlers, on one line of time.
 
 mod callers;
-#[cfg(feature = "actors")]
 mod hosts;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use std::time::Duration;
 
-use lars_scheduler::backoff::BackoffPolicy;
+use lars_base::backoff::BackoffPolicy;
 
 use super::plan::{Plan, TRUE_RATE};
-use crate::engine::{HandlerSettings, Lane, Launch, Node, NodeSettings, Output, RunEnd};
+use crate::engine::{HandlerSettings, LEAD, Lane, Launch, Node, NodeSettings, Output, RunEnd};
 use crate::model::{BucketNo, Fence, Loaded, NodeId, TimerId};
 use crate::proof::history::{End, Event, Tag};
 use crate::store::{
     Committed, Keep, MemoryStore, Reply, Request, Store, StoreError, Write, Written,
 };
 use crate::sync::{Arc, AtomicI64, Ordering};
-use crate::time::{Mono, Timestamp};
+use crate::time::{Micros, Mono, Timestamp};
 
 const SECOND: i64 = 1_000_000;
 
@@ -26,9 +25,6 @@ const LEASE: i64 = 3 * SECOND;
 
 /// A node that could not reach the store tries again after this long, at the latest.
 const PAUSE: i64 = 3 * SECOND;
-
-/// How long before its deadline a start is recorded.
-const LEAD: i64 = 5_000;
 
 /// What the store's clock shows in the beginning.
 const START: i64 = 1_700_000_000 * SECOND;
@@ -91,12 +87,24 @@ enum Step {
     /// No handler is paused.
     Resume,
     /// Something happens in a process that hosts actors.
-    #[cfg(feature = "actors")]
     Host {
         node: usize,
         life: u32,
         step: hosts::HostStep,
     },
+}
+
+impl Step {
+    /// The process and its life, if it happens inside one.
+    fn process(&self) -> Option<(usize, u32)> {
+        match self {
+            Self::Reply { node, life, .. }
+            | Self::Begin { node, life, .. }
+            | Self::End { node, life, .. }
+            | Self::Host { node, life, .. } => Some((*node, *life)),
+            _ => None,
+        }
+    }
 }
 
 struct Member {
@@ -120,7 +128,6 @@ struct Member {
     identity: NodeId,
     renewed_at: i64,
     open_calls: BTreeMap<u64, Asked>,
-    #[cfg(feature = "actors")]
     hosts: hosts::Hosts,
 }
 
@@ -153,7 +160,6 @@ pub(super) struct World {
     series_keys: Vec<u64>,
     healed: bool,
     jumped: bool,
-    #[cfg(feature = "actors")]
     stage: hosts::Stage,
     pub(super) events: Vec<Event>,
 }
@@ -173,7 +179,7 @@ impl World {
                 life: 0,
                 frozen_until: 0,
                 turn_at: i64::MAX,
-                valid_until: Mono(i64::MIN),
+                valid_until: Mono::MIN,
                 lease: 0,
                 closing: false,
                 origin: rng.i64(0..1_000 * SECOND),
@@ -182,7 +188,6 @@ impl World {
                 identity: 0,
                 renewed_at: 0,
                 open_calls: BTreeMap::new(),
-                #[cfg(feature = "actors")]
                 hosts: hosts::Hosts::default(),
             })
             .collect();
@@ -204,7 +209,6 @@ impl World {
             series_keys: Vec::new(),
             healed: false,
             jumped: false,
-            #[cfg(feature = "actors")]
             stage: hosts::Stage::default(),
             events: Vec::new(),
         };
@@ -264,7 +268,6 @@ impl World {
             self.now = self.now.max(at);
             self.clock.store(self.store_now(), Ordering::Relaxed);
             self.step(step)?;
-            #[cfg(feature = "actors")]
             if let Some(wrong) = self.stage.wrong.take() {
                 return Err(format!("{wrong}: {:?}\n{}", self.plan, self.lines()));
             }
@@ -339,50 +342,31 @@ impl World {
     }
 
     fn step(&mut self, step: Step) -> Result<(), String> {
-        match step {
-            Step::Turn(node) => {
-                let frozen = self.members[node].frozen_until;
-                if self.members[node].turn_at <= self.now {
-                    self.members[node].turn_at = i64::MAX;
+        // What happens inside a process waits while that is frozen, and ends with it.
+        if let Some((node, life)) = step.process() {
+            match self.alive(node, life) {
+                None => return Ok(()),
+                Some(frozen) if frozen > self.now => {
+                    self.at(frozen, step);
+                    return Ok(());
                 }
-                if frozen > self.now {
-                    self.turn_at(node, frozen);
-                } else {
-                    self.turn(node);
-                }
+                Some(_) => {}
             }
+        }
+        match step {
+            Step::Turn(node) => self.comes_to_turn(node),
             Step::Apply { node, life, lane, requests } => {
                 self.apply(node, life, lane, &requests)?;
             }
-            Step::Reply { node, life, lane, result } => {
-                if let Some(frozen) = self.alive(node, life) {
-                    if frozen > self.now {
-                        self.at(frozen, Step::Reply { node, life, lane, result });
-                    } else {
-                        let now = self.mono(node);
-                        self.member(node).replied(lane, now, result);
-                        self.turn(node);
-                    }
-                }
+            Step::Reply { node, lane, result, .. } => {
+                let now = self.mono(node);
+                self.member(node).replied(lane, now, result);
+                self.turn(node);
             }
             Step::Begin { node, life, launch, lease, looked } => {
-                if let Some(frozen) = self.alive(node, life) {
-                    if frozen > self.now {
-                        self.at(frozen, Step::Begin { node, life, launch, lease, looked });
-                    } else {
-                        self.begin(node, life, launch, (lease, looked))?;
-                    }
-                }
+                self.begin(node, life, launch, (lease, looked))?;
             }
-            Step::End { node, life, tag, id, fence, end } => {
-                if let Some(frozen) = self.alive(node, life) {
-                    if frozen > self.now {
-                        self.at(frozen, Step::End { node, life, tag, id, fence, end });
-                    } else {
-                        self.end(node, tag, id, fence, end);
-                    }
-                }
-            }
+            Step::End { node, tag, id, fence, end, .. } => self.end(node, tag, id, fence, end),
             Step::Notified { node, timers } => {
                 if self.members[node].node.is_some() {
                     self.member(node).notified(timers);
@@ -392,20 +376,8 @@ impl World {
             Step::Call => self.call(),
             Step::Kill(node) => self.kill(node),
             Step::Restart(node) => self.restart(node),
-            Step::Freeze(node, long) => {
-                let until = self.now + long;
-                let member = &mut self.members[node];
-                member.frozen_until = member.frozen_until.max(until);
-            }
-            Step::Close(node) => {
-                if let Some(node) = &mut self.members[node].node {
-                    node.close();
-                }
-                self.members[node].closing = true;
-                #[cfg(feature = "actors")]
-                self.is_busy(node);
-                self.turn_at(node, self.now);
-            }
+            Step::Freeze(node, long) => self.freeze(node, self.now + long),
+            Step::Close(node) => self.close(node),
             Step::Jump(by) => {
                 self.ahead += by;
                 self.jumped = true;
@@ -416,22 +388,40 @@ impl World {
                 member.cut_until = member.cut_until.max(until);
             }
             Step::Heal => self.heal(),
-            #[cfg(feature = "actors")]
-            Step::Host { node, life, step } => {
-                if let Some(frozen) = self.alive(node, life) {
-                    if frozen > self.now {
-                        self.at(frozen, Step::Host { node, life, step });
-                    } else {
-                        self.host(node, life, step)?;
-                    }
-                }
-            }
+            Step::Host { node, life, step } => self.host(node, life, step)?,
             Step::Resume => {
                 let resume = Write::Pause { handler: "tag".into(), paused: false };
                 self.store.transact(&[Request::Write(resume)]).expect("it does not fail");
             }
         }
         Ok(())
+    }
+
+    /// The alarm of a node, or one that it has set again since.
+    fn comes_to_turn(&mut self, node: usize) {
+        let frozen = self.members[node].frozen_until;
+        if self.members[node].turn_at <= self.now {
+            self.members[node].turn_at = i64::MAX;
+        }
+        if frozen > self.now {
+            self.turn_at(node, frozen);
+        } else {
+            self.turn(node);
+        }
+    }
+
+    fn freeze(&mut self, node: usize, until: i64) {
+        let member = &mut self.members[node];
+        member.frozen_until = member.frozen_until.max(until);
+    }
+
+    fn close(&mut self, node: usize) {
+        if let Some(node) = &mut self.members[node].node {
+            node.close();
+        }
+        self.members[node].closing = true;
+        self.is_busy(node);
+        self.turn_at(node, self.now);
     }
 
     fn member(&mut self, node: usize) -> &mut Node {
@@ -448,11 +438,8 @@ impl World {
         member.life += 1;
         member.node = Some(Node::new(settings, rng, now));
         (member.closing, member.frozen_until, member.turn_at) = (false, 0, i64::MAX);
-        member.valid_until = Mono(i64::MIN);
-        #[cfg(feature = "actors")]
-        {
-            member.hosts = hosts::Hosts::default();
-        }
+        member.valid_until = Mono::MIN;
+        member.hosts = hosts::Hosts::default();
         self.turn(node);
     }
 
@@ -463,29 +450,23 @@ impl World {
             .build()
             .expect("in range");
         let handler = |name: &str, at_most_once| HandlerSettings {
-            name: name.into(),
-            concurrency: self.plan.concurrency,
-            max_attempts: 25,
             backoff,
             at_most_once,
+            ..HandlerSettings::new(name, self.plan.concurrency)
         };
+        let handlers = vec![
+            handler("tag", false),
+            handler("once", true),
+            HandlerSettings { concurrency: usize::MAX, ..handler(hosts::KIND, false) },
+        ];
         NodeSettings {
-            handlers: vec![
-                handler("tag", false),
-                handler("once", true),
-                #[cfg(feature = "actors")]
-                HandlerSettings { concurrency: usize::MAX, ..handler(hosts::KIND, false) },
-            ],
-            window: 3 * SECOND,
-            lease: LEASE,
-            lead: LEAD,
+            window: Micros::SECOND * 3,
+            lease: Micros(LEASE),
             max_resident: self.plan.max_resident,
             max_in_flight: 64,
             ramp: 4,
             batch: self.plan.batch,
-            call_timeout: 5 * SECOND,
-            sweep: 2 * SECOND,
-            max_deaths: 3,
+            ..NodeSettings::new(handlers)
         }
     }
 
@@ -494,10 +475,7 @@ impl World {
         if member.node.take().is_none() {
             return;
         }
-        #[cfg(feature = "actors")]
-        {
-            member.hosts = hosts::Hosts::default();
-        }
+        member.hosts = hosts::Hosts::default();
         // Nobody is there to be answered.
         let open = std::mem::take(&mut member.open_calls);
         for asked in open.into_values() {
@@ -546,62 +524,64 @@ impl World {
         let outputs = member.take_outputs();
         let next = member.next_turn();
         for output in outputs {
-            match output {
-                Output::Send { lane, requests } => {
-                    let mut delay = self.rng.i64(200..3_000);
-                    if self.chance(self.plan.faults.slow) {
-                        delay = self.rng.i64(0..20 * SECOND);
-                    }
-                    self.at(self.now + delay, Step::Apply { node, life, lane, requests });
-                }
-                #[cfg(feature = "actors")]
-                Output::Vacate { bucket, epoch, lost } => self.vacate(node, bucket, epoch, lost),
-                #[cfg(feature = "actors")]
-                Output::Admit { bucket, epoch } => {
-                    self.members[node].hosts.vacated.admit(bucket, epoch);
-                }
-                // Each is kept, as in the wheel: a node sets an alarm once.
-                Output::Alarm { at } => self.at(self.when(node, at), Step::Turn(node)),
-                Output::Launch(launch) => {
-                    let mut at = self.when(node, launch.at) + self.rng.i64(0..500);
-                    if self.chance(self.plan.faults.crowded) {
-                        at += self.rng.i64(0..20 * SECOND);
-                    }
-                    let lease = self.members[node].lease;
-                    self.at(at, Step::Begin { node, life, launch, lease, looked: None });
-                }
-                Output::Answer { call, result } => self.answered(node, call, result),
-                Output::Notify(timers) => {
-                    for other in 0..self.plan.nodes {
-                        if !self.chance(self.plan.faults.unheard) {
-                            let at = self.now + self.rng.i64(0..50_000);
-                            self.at(at, Step::Notified { node: other, timers: timers.clone() });
-                        }
-                    }
-                }
-                Output::ValidUntil(until) => {
-                    self.members[node].valid_until = until;
-                    #[cfg(feature = "actors")]
-                    self.members[node].hosts.entitle(now, until);
-                }
-                Output::BegunAnew => {
-                    let member = &mut self.members[node];
-                    (member.lease, member.valid_until) = (member.lease + 1, Mono(i64::MIN));
-                    #[cfg(feature = "actors")]
-                    self.members[node].hosts.entitle(now, Mono(i64::MIN));
-                }
-                Output::Closed { .. } => {
-                    #[cfg(feature = "actors")]
-                    self.closed(node);
-                    self.members[node].node = None;
-                    let at = self.now + self.rng.i64(0..2 * SECOND);
-                    self.at(at, Step::Restart(node));
-                    return;
-                }
+            if let Output::Closed { .. } = output {
+                self.closed(node);
+                self.members[node].node = None;
+                let at = self.now + self.rng.i64(0..2 * SECOND);
+                self.at(at, Step::Restart(node));
+                return;
             }
+            self.carry_out((node, life), now, output);
         }
         if next != Mono::NEVER {
             self.turn_at(node, self.when(node, next).max(self.now + 1));
+        }
+    }
+
+    /// What a node wants done, while it lives.
+    fn carry_out(&mut self, (node, life): (usize, u32), now: Mono, output: Output) {
+        match output {
+            Output::Send { lane, requests } => {
+                let mut delay = self.rng.i64(200..3_000);
+                if self.chance(self.plan.faults.slow) {
+                    delay = self.rng.i64(0..20 * SECOND);
+                }
+                self.at(self.now + delay, Step::Apply { node, life, lane, requests });
+            }
+            Output::Vacate { bucket, epoch, lost } => self.vacate(node, bucket, epoch, lost),
+            Output::Admit { bucket, epoch } => {
+                self.members[node].hosts.vacated.admit(bucket, epoch);
+            }
+            // Each is kept, as in the wheel: a node sets an alarm once.
+            Output::Alarm { at } => self.at(self.when(node, at), Step::Turn(node)),
+            Output::Launch(launch) => {
+                let mut at = self.when(node, launch.at) + self.rng.i64(0..500);
+                if self.chance(self.plan.faults.crowded) {
+                    at += self.rng.i64(0..20 * SECOND);
+                }
+                let lease = self.members[node].lease;
+                self.at(at, Step::Begin { node, life, launch, lease, looked: None });
+            }
+            Output::Answer { call, result } => self.answered(node, call, result),
+            Output::Notify(timers) => {
+                for other in 0..self.plan.nodes {
+                    if !self.chance(self.plan.faults.unheard) {
+                        let at = self.now + self.rng.i64(0..50_000);
+                        self.at(at, Step::Notified { node: other, timers: timers.clone() });
+                    }
+                }
+            }
+            Output::ValidUntil(until) => {
+                self.members[node].valid_until = until;
+                self.members[node].hosts.entitle(now, until);
+            }
+            Output::BegunAnew => {
+                let member = &mut self.members[node];
+                (member.lease, member.valid_until) = (member.lease + 1, Mono::MIN);
+                self.members[node].hosts.entitle(now, Mono::MIN);
+            }
+            Output::Parked(_) => {}
+            Output::Closed { .. } => unreachable!("it lives"),
         }
     }
 
@@ -665,35 +645,23 @@ impl World {
         }
         if looked.is_none() && self.chance(self.plan.faults.freeze_at_start) {
             let until = self.now + self.rng.i64(0..10 * SECOND);
-            self.members[node].frozen_until = self.members[node].frozen_until.max(until);
+            self.freeze(node, until);
             let looked = Some(self.store_now());
             self.at(until, Step::Begin { node, life, launch, lease, looked });
             return Ok(());
         }
-        #[cfg(feature = "actors")]
         if &*launch.row.handler == hosts::KIND {
             self.deliver(node, launch, lease, looked);
             return Ok(());
         }
         let tag: Tag = launch.row.payload.parse().expect("payloads are tags");
         // A start is not recorded before the lead, whatever the local clock shows.
-        let allowed = if self.plan.has_bad_clocks() { LEAD } else { 0 };
+        let allowed = if self.plan.has_bad_clocks() { LEAD.0 } else { 0 };
         let frozen = looked.is_some();
         let clock = looked.unwrap_or_else(|| self.store_now()) + allowed;
         let planned = launch.row.planned.0;
         self.events.push(Event::Began { tag, fence: fence.0, planned, clock, frozen });
-        if !self.plan.faults.any() && self.is_roomy() && self.is_settled(&launch) {
-            let late = clock - launch.row.deadline.0;
-            // A bucket on its way to another node waits for its longest run.
-            let drained = if self.plan.nodes == 1 { 0 } else { 8 * SECOND };
-            if late > PUNCTUAL + drained {
-                let events = self.lines();
-                return Err(format!(
-                    "timer {tag} is late by {late} us, and nothing went wrong: {:?}\n{events}",
-                    self.plan
-                ));
-            }
-        }
+        self.is_punctual(tag, &launch, clock)?;
         if self.chance(self.plan.faults.poison) {
             self.kill(node);
             return Ok(());
@@ -710,6 +678,21 @@ impl World {
         };
         self.at(self.now + long, Step::End { node, life, tag, id, fence, end });
         Ok(())
+    }
+
+    /// If nothing goes wrong and nothing is in the way, a run is not late.
+    fn is_punctual(&self, tag: Tag, launch: &Launch, clock: i64) -> Result<(), String> {
+        if self.plan.faults.any() || !self.is_roomy() || !self.is_settled(launch) {
+            return Ok(());
+        }
+        let late = clock - launch.row.deadline.0;
+        // A bucket on its way to another node waits for its longest run.
+        let drained = if self.plan.nodes == 1 { 0 } else { 8 * SECOND };
+        if late <= PUNCTUAL + drained {
+            return Ok(());
+        }
+        let (plan, lines) = (&self.plan, self.lines());
+        Err(format!("timer {tag} is late by {late} us, and nothing went wrong: {plan:?}\n{lines}"))
     }
 
     /// Whether a run that was launched under this lease has it still.
@@ -783,7 +766,6 @@ impl World {
     }
 
     fn end(&mut self, node: usize, tag: Tag, id: TimerId, fence: Fence, end: RunEnd) {
-        #[cfg(feature = "actors")]
         self.is_busy(node);
         let clock = self.store_now();
         let noted = noted(&end);

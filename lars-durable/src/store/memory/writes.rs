@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{Stored, Tables};
-use crate::model::{NewTimer, OnConflict, TimerId};
+use crate::model::{Change, NewTimer, OnConflict, TimerId};
 use crate::store::{How, Placed, Write, Written};
 use crate::sync::Arc;
 use crate::time::Timestamp;
@@ -20,11 +20,9 @@ impl Tables {
             {
                 Written::Unsure
             }
-            #[cfg(feature = "actors")]
             Write::Remove { .. } if self.repeats => Written::Unsure,
             Write::Schedule(timers) => self.schedule(timers, now),
             Write::Cancel { key } => self.cancel(key),
-            #[cfg(feature = "actors")]
             Write::Remove { key, but } => self.remove_by_key(key, *but),
             Write::Reset { key, when } => self.reset(key, when.by(now)),
             Write::Get { key } => {
@@ -107,8 +105,18 @@ impl Tables {
                     let started = self.remove(other).is_some_and(|it| it.fence.is_some());
                     how = How::Replaced { started: started.then_some(other) };
                 }
+                (Some(other), OnConflict::Update) => {
+                    match new.change(&self.timers[&other].there(), now) {
+                        Change::Nothing => return self.timers[&other].placed(other, How::Kept),
+                        Change::All => {
+                            let started = self.remove(other).is_some_and(|it| it.fence.is_some());
+                            how = How::Replaced { started: started.then_some(other) };
+                        }
+                        change => return self.update(other, new, change, now),
+                    }
+                }
                 (Some(other), _) => return self.timers[&other].placed(other, How::Kept),
-                (None, OnConflict::Keep) if self.is_taken(key, now) => {
+                (None, OnConflict::Keep | OnConflict::Update) if self.is_taken(key, now) => {
                     let (bucket, handler) = (new.bucket, Arc::clone(&new.handler));
                     return Placed { id: 0, bucket, due: now, handler, how: How::Kept };
                 }
@@ -116,7 +124,7 @@ impl Tables {
             }
         }
         let planned = new.when.by(now);
-        let due = planned.plus(new.offset);
+        let due = planned + new.offset;
         self.insert(
             new.id,
             Stored {
@@ -134,9 +142,28 @@ impl Tables {
                 deaths: 0,
                 fence: None,
                 last_error: None,
+                run: 0,
+                origin: None,
             },
         );
         self.timers[&new.id].placed(new.id, how)
+    }
+
+    /// See [`OnConflict::Update`].
+    fn update(&mut self, id: TimerId, new: &NewTimer, change: Change, now: Timestamp) -> Placed {
+        let timer = self.timers.get_mut(&id).expect("a key's timer exists");
+        let was_due = timer.due;
+        timer.payload_version = new.payload_version;
+        timer.payload = Arc::clone(&new.payload);
+        (timer.series, timer.remember) = (new.series.clone(), new.remember);
+        let mut due = was_due;
+        if change == Change::ContentAndTime {
+            timer.planned = new.when.by(now);
+            timer.deadline = timer.planned + new.offset;
+            due = due.min(timer.deadline);
+        }
+        self.look_at(id, due);
+        self.timers[&id].placed(id, How::Updated { was_due })
     }
 
     fn cancel(&mut self, key: &Arc<str>) -> Written {
@@ -151,7 +178,6 @@ impl Tables {
         Written::Prevented { id, due }
     }
 
-    #[cfg(feature = "actors")]
     fn remove_by_key(&mut self, key: &Arc<str>, but: Option<TimerId>) -> Written {
         let id = self.keys.get(key).copied();
         match (self.cancel(key), id) {
@@ -178,12 +204,14 @@ impl Tables {
 
     fn retry_parked(&mut self, id: TimerId, now: Timestamp) -> Written {
         let Some((timer, _, _)) = self.parked.get(&id) else { return Written::NotFound };
-        if let Some(key) = &timer.key
+        if let Some(key) = timer.key.as_ref().filter(|_| timer.origin.is_none())
             && self.is_taken(key, now)
         {
             return Written::KeyTaken(key.to_string());
         }
         let (mut timer, _, _) = self.parked.remove(&id).expect("looked up above");
+        // The series has the key.
+        timer.key = timer.key.filter(|_| timer.origin.is_none());
         (timer.attempt, timer.deaths) = (0, 0);
         (timer.due, timer.deadline, timer.planned) = (now, now, now);
         self.insert(id, timer);

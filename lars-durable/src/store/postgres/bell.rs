@@ -13,10 +13,10 @@ use super::errors::Failure;
 use super::session::open_client;
 use super::{Place, runtime};
 use crate::model::{BucketNo, TimerId};
-use crate::store::Ring;
+use crate::store::{Bell, Ring, StartBell};
 
 /// Timers that are near, from one node to the others.
-pub(crate) type Near = Vec<(BucketNo, TimerId)>;
+type Near = Vec<(BucketNo, TimerId)>;
 
 /// How long notifications are gathered before they are sent.
 const GATHER: Duration = Duration::from_millis(5);
@@ -34,19 +34,21 @@ const PAUSE: Duration = Duration::from_millis(500);
 const FREE: &str = "free";
 
 /// The way out. Dropping it ends the thread.
-pub(crate) struct Bell(UnboundedSender<Near>);
+struct Wire(UnboundedSender<Near>);
 
-impl Bell {
-    /// Starts the thread; `hear` gets what the others say.
-    pub(crate) fn start(place: Place, hear: impl Fn(Ring) + Send + 'static) -> io::Result<Self> {
+/// How the bell of a database is started: on a thread of its own.
+pub(crate) fn start_bell(place: Place) -> StartBell {
+    Box::new(move |hear| {
         let (sender, receiver) = unbounded_channel();
         let runtime = runtime().map_err(io::Error::other)?;
         let thread = std::thread::Builder::new().name("lars-durable-bell".into());
         thread.spawn(move || runtime.block_on(ring(place, receiver, hear)))?;
-        Ok(Self(sender))
-    }
+        Ok(Box::new(Wire(sender)) as Box<dyn Bell>)
+    })
+}
 
-    pub(crate) fn near(&self, timers: Near) {
+impl Bell for Wire {
+    fn near(&self, timers: Near) {
         // A thread that has ended belongs to a node that is ending.
         let _ = self.0.send(timers);
     }

@@ -1,7 +1,7 @@
 //! The end of a run as one statement, for the transaction of a user.
 
 use crate::model::{Next, Row, Series, When};
-use crate::time::Timestamp;
+use crate::time::{Micros, Timestamp};
 
 // Remembers the key, if the timer asks for that.
 const USED: &str = "INSERT INTO lars.used_key (grp, key, until)
@@ -17,7 +17,7 @@ pub(crate) fn completion(row: &Row, clock: Timestamp) -> String {
         Some(Next::Run { when, offset }) => {
             let planned = match when {
                 When::At(at) => instant(at),
-                When::After(micros) => format!("lars.clock() + {}", interval(micros)),
+                When::After(span) => format!("lars.clock() + {}", interval(span)),
             };
             let later = interval(offset);
             // A series that was cancelled meanwhile has no rule any more, and is over.
@@ -31,7 +31,8 @@ pub(crate) fn completion(row: &Row, clock: Timestamp) -> String {
                                    SET fence = NULL, planned_at = n.planned,
                                        due_at = n.planned + {later},
                                        deadline = n.planned + {later},
-                                       attempt = 0, deaths = 0, last_error = NULL
+                                       attempt = 0, deaths = 0, last_error = NULL,
+                                       run = t.run + 1
                                   FROM next n
                                  WHERE t.id = $1::bigint AND t.fence = $2::bigint
                                    AND t.repeat IS NOT NULL
@@ -51,10 +52,10 @@ pub(crate) fn completion(row: &Row, clock: Timestamp) -> String {
 fn instant(at: Timestamp) -> String {
     match at {
         Timestamp::NEVER => "timestamptz 'infinity'".to_owned(),
-        at => format!("timestamptz '1970-01-01 00:00:00+00' + {}", interval(at.0)),
+        at => format!("timestamptz '1970-01-01 00:00:00+00' + {}", interval(Micros(at.0))),
     }
 }
 
-fn interval(micros: i64) -> String {
+fn interval(Micros(micros): Micros) -> String {
     format!("{micros} * interval '1 microsecond'")
 }

@@ -6,29 +6,38 @@ use super::values::Id;
 use crate::model::{BucketNo, NodeId};
 use crate::store::{Keep, Renewed, Reply};
 use crate::sync::Arc;
+use crate::time::Micros;
 
 /// How long the last batch of a writer is remembered: thirty days.
-const SILENT: i64 = 30 * 86_400_000_000;
+const SILENT: Micros = Micros::DAY.times(30);
+
+const JOIN: &str = "INSERT INTO lars.node (id, grp, serves, started_at, renewed_at)
+     VALUES ($1, $2, $3, $4, $4) ON CONFLICT (id) DO NOTHING";
+
+/// Writers that have been silent for long are gone.
+const FORGET_SILENT: &str = "DELETE FROM lars.batch WHERE at < $1";
+
+/// The first node of a group makes its buckets.
+const MAKE_BUCKETS: &str = "INSERT INTO lars.bucket (grp, bucket)
+     SELECT $1, place FROM lars.meta, pg_catalog.generate_series(0, buckets - 1) AS place
+     ON CONFLICT (grp, bucket) DO NOTHING";
+
+const COUNT_BUCKETS: &str = "SELECT pg_catalog.count(*)::smallint FROM lars.bucket WHERE grp = $1";
+
+const RELEASE: &str = "UPDATE lars.bucket SET owner = NULL
+      WHERE grp = $1 AND owner = $2 AND bucket = ANY ($3)";
+
+const LEAVE: &str = "DELETE FROM lars.node WHERE id = $1";
+
+const RELEASE_ALL: &str = "UPDATE lars.bucket SET owner = NULL WHERE grp = $1 AND owner = $2";
+
+const TELL: &str = "SELECT pg_catalog.pg_notify(lars.channel($1), 'free')";
 
 impl Transaction<'_> {
     pub(super) async fn keep(&self, keep: &Keep) -> Result<Reply> {
         Ok(match keep {
             Keep::Join { node, serves } => {
-                let join = "INSERT INTO lars.node (id, grp, serves, started_at, renewed_at)
-                            VALUES ($1, $2, $3, $4, $4) ON CONFLICT (id) DO NOTHING";
-                self.query(join, &[&Id(*node), &self.group, serves, &self.clock]).await?;
-                // Writers that have been silent for this long are gone.
-                let silent = self.clock.plus(-SILENT);
-                self.query("DELETE FROM lars.batch WHERE at < $1", &[&silent]).await?;
-                // The first node of a group makes its buckets.
-                let make = "INSERT INTO lars.bucket (grp, bucket)
-                            SELECT $1, place FROM lars.meta,
-                                   pg_catalog.generate_series(0, buckets - 1) AS place
-                            ON CONFLICT (grp, bucket) DO NOTHING";
-                self.query(make, &[&self.group]).await?;
-                let sql = "SELECT pg_catalog.count(*)::smallint FROM lars.bucket WHERE grp = $1";
-                let buckets = bucket(self.query(sql, &[&self.group]).await?[0].get(0));
-                Reply::Joined { buckets }
+                Reply::Joined { buckets: self.join(*node, *serves).await? }
             }
             Keep::Renew { node, report } => {
                 Reply::Renewed(self.renew(*node, report.as_deref()).await?)
@@ -37,48 +46,64 @@ impl Transaction<'_> {
                 Reply::Claimed(self.claim(*node, dead, buckets).await?)
             }
             Keep::Release { node, buckets } => {
-                let buckets: Vec<i16> = buckets.iter().copied().map(number).collect();
-                let sql = "UPDATE lars.bucket SET owner = NULL
-                            WHERE grp = $1 AND owner = $2 AND bucket = ANY ($3)";
-                self.query(sql, &[&self.group, &Id(*node), &buckets]).await?;
-                self.tell_of_free_buckets().await?;
-                Reply::Done
+                self.release(*node, buckets).await?;
+                Reply::Released
             }
             Keep::Leave { node } => {
-                self.query("DELETE FROM lars.node WHERE id = $1", &[&Id(*node)]).await?;
-                let sql = "UPDATE lars.bucket SET owner = NULL WHERE grp = $1 AND owner = $2";
-                self.query(sql, &[&self.group, &Id(*node)]).await?;
-                self.tell_of_free_buckets().await?;
-                Reply::Done
+                self.leave(*node).await?;
+                Reply::Left
             }
         })
+    }
+
+    /// Says how many buckets the group has.
+    async fn join(&self, node: NodeId, serves: bool) -> Result<BucketNo> {
+        self.query(JOIN, &[&Id(node), &self.group, &serves, &self.clock]).await?;
+        self.query(FORGET_SILENT, &[&(self.clock - SILENT)]).await?;
+        self.query(MAKE_BUCKETS, &[&self.group]).await?;
+        Ok(bucket(self.query(COUNT_BUCKETS, &[&self.group]).await?[0].get(0)))
+    }
+
+    async fn release(&self, node: NodeId, buckets: &[BucketNo]) -> Result<()> {
+        let buckets: Vec<i16> = buckets.iter().copied().map(number).collect();
+        self.query(RELEASE, &[&self.group, &Id(node), &buckets]).await?;
+        self.tell_of_free_buckets().await
+    }
+
+    async fn leave(&self, node: NodeId) -> Result<()> {
+        self.query(LEAVE, &[&Id(node)]).await?;
+        self.query(RELEASE_ALL, &[&self.group, &Id(node)]).await?;
+        self.tell_of_free_buckets().await
     }
 
     /// Notifies the other nodes, which would otherwise see the free buckets with their next
     /// renewals. This is rare, so it may be part of the transaction.
     async fn tell_of_free_buckets(&self) -> Result<()> {
         if self.notifies {
-            let sql = "SELECT pg_catalog.pg_notify(lars.channel($1), 'free')";
-            self.query(sql, &[&self.group]).await?;
+            self.query(TELL, &[&self.group]).await?;
         }
         Ok(())
     }
+}
 
+/// The date and the report are for people; the number of renewals decides.
+const RENEW: &str = "UPDATE lars.node SET renewals = renewals + 1, renewed_at = $2,
+            report = coalesce($3, report) WHERE id = $1 RETURNING 1";
+
+const NODES: &str = "SELECT id, renewals, serves FROM lars.node WHERE grp = $1";
+
+const BUCKETS: &str = "SELECT bucket, owner, epoch FROM lars.bucket WHERE grp = $1 ORDER BY bucket";
+
+const PAUSED: &str = "SELECT handler FROM lars.paused WHERE grp = $1";
+
+impl Transaction<'_> {
     async fn renew(&self, node: NodeId, report: Option<&str>) -> Result<Renewed> {
-        // The date and the report are for people; the number of renewals decides.
-        let renew = "UPDATE lars.node SET renewals = renewals + 1, renewed_at = $2,
-                            report = coalesce($3, report) WHERE id = $1 RETURNING 1";
-        let alive = self.query(renew, &[&Id(node), &self.clock, &report]).await?;
-        let alive = !alive.is_empty();
-        let nodes = self
-            .query("SELECT id, renewals, serves FROM lars.node WHERE grp = $1", &[&self.group])
-            .await?;
-        let buckets = "SELECT bucket, owner, epoch FROM lars.bucket WHERE grp = $1 ORDER BY bucket";
-        let buckets = self.query(buckets, &[&self.group]).await?;
-        let paused =
-            self.query("SELECT handler FROM lars.paused WHERE grp = $1", &[&self.group]).await?;
+        let renewed = self.query(RENEW, &[&Id(node), &self.clock, &report]).await?;
+        let nodes = self.query(NODES, &[&self.group]).await?;
+        let buckets = self.query(BUCKETS, &[&self.group]).await?;
+        let paused = self.query(PAUSED, &[&self.group]).await?;
         Ok(Renewed {
-            alive,
+            alive: !renewed.is_empty(),
             nodes: nodes
                 .iter()
                 .map(|row| {
@@ -96,7 +121,26 @@ impl Transaction<'_> {
             paused: paused.iter().map(|row| Arc::from(row.get::<_, &str>(0))).collect(),
         })
     }
+}
 
+/// Unless it has renewed its lease since it was seen dead.
+const BURY: &str = "DELETE FROM lars.node WHERE id = $1 AND renewals = $2";
+
+/// A node that was buried takes nothing, and while this transaction is open nobody buries it.
+const LIVES: &str = "SELECT 1 FROM lars.node WHERE id = $1 FOR KEY SHARE";
+
+/// Locked first: what is free is then decided by a statement that sees everything that was
+/// committed before. What another node is taking right now is its own.
+const LOCK: &str = "SELECT bucket FROM lars.bucket WHERE grp = $1 AND bucket = ANY ($2)
+      ORDER BY bucket FOR UPDATE SKIP LOCKED";
+
+const TAKE: &str = "UPDATE lars.bucket b SET owner = $3, epoch = epoch + 1
+      WHERE grp = $1 AND bucket = ANY ($2) AND (owner IS NULL
+         OR NOT EXISTS (SELECT FROM lars.node n WHERE n.id = b.owner))
+     RETURNING bucket, epoch";
+
+impl Transaction<'_> {
+    /// What was free, in the order in which it was asked for.
     async fn claim(
         &self,
         node: NodeId,
@@ -105,25 +149,15 @@ impl Transaction<'_> {
     ) -> Result<Vec<(BucketNo, u32)>> {
         for (dead, seen) in dead {
             let seen = i64::try_from(*seen).unwrap_or(i64::MAX);
-            let bury = "DELETE FROM lars.node WHERE id = $1 AND renewals = $2";
-            self.query(bury, &[&Id(*dead), &seen]).await?;
+            self.query(BURY, &[&Id(*dead), &seen]).await?;
         }
-        let alive = "SELECT 1 FROM lars.node WHERE id = $1 FOR KEY SHARE";
-        if self.query(alive, &[&Id(node)]).await?.is_empty() {
+        if self.query(LIVES, &[&Id(node)]).await?.is_empty() {
             return Ok(Vec::new());
         }
-        // Locked first: what is free is then decided by a statement that sees everything that was
-        // committed before. What another node is taking right now is its own.
         let wanted: Vec<i16> = buckets.iter().copied().map(number).collect();
-        let lock = "SELECT bucket FROM lars.bucket WHERE grp = $1 AND bucket = ANY ($2)
-                     ORDER BY bucket FOR UPDATE SKIP LOCKED";
-        let locked = self.query(lock, &[&self.group, &wanted]).await?;
+        let locked = self.query(LOCK, &[&self.group, &wanted]).await?;
         let locked: Vec<i16> = locked.iter().map(|row| row.get(0)).collect();
-        let take = "UPDATE lars.bucket b SET owner = $3, epoch = epoch + 1
-                     WHERE grp = $1 AND bucket = ANY ($2) AND (owner IS NULL
-                        OR NOT EXISTS (SELECT FROM lars.node n WHERE n.id = b.owner))
-                    RETURNING bucket, epoch";
-        let taken = self.query(take, &[&self.group, &locked, &Id(node)]).await?;
+        let taken = self.query(TAKE, &[&self.group, &locked, &Id(node)]).await?;
         let mut claimed: Vec<(BucketNo, u32)> =
             taken.iter().map(|row| (bucket(row.get(0)), count(row.get(1)))).collect();
         let place = |wanted: BucketNo| buckets.iter().position(|bucket| *bucket == wanted);

@@ -15,16 +15,19 @@ use crate::model::{
 };
 use crate::sync::Arc;
 
+const NODES: &str = "SELECT id, serves, started_at, renewed_at, report FROM lars.node
+      WHERE grp = $1 ORDER BY started_at, id LIMIT $2";
+
+const BUCKETS: &str = "SELECT bucket, owner, epoch FROM lars.bucket WHERE grp = $1 ORDER BY bucket";
+
+const PAUSED: &str = "SELECT handler FROM lars.paused WHERE grp = $1 ORDER BY handler";
+
 pub(super) async fn look(transaction: &Transaction<'_>, limit: usize) -> Result<Look> {
     let group = &transaction.group;
     let most = i64::try_from(MAX_NODES).unwrap_or(i64::MAX);
-    let nodes = "SELECT id, serves, started_at, renewed_at, report FROM lars.node
-                  WHERE grp = $1 ORDER BY started_at, id LIMIT $2";
-    let nodes = transaction.query(nodes, &[group, &most]).await?;
-    let buckets = "SELECT bucket, owner, epoch FROM lars.bucket WHERE grp = $1 ORDER BY bucket";
-    let buckets = transaction.query(buckets, &[group]).await?;
-    let paused = "SELECT handler FROM lars.paused WHERE grp = $1 ORDER BY handler";
-    let paused = transaction.query(paused, &[group]).await?;
+    let nodes = transaction.query(NODES, &[group, &most]).await?;
+    let buckets = transaction.query(BUCKETS, &[group]).await?;
+    let paused = transaction.query(PAUSED, &[group]).await?;
     let database = database(transaction).await?;
     let timers = timers(transaction, buckets.len(), limit).await?;
     let parked = parked(transaction, limit).await?;
@@ -54,6 +57,21 @@ fn node(row: &Row) -> LookedNode {
     }
 }
 
+const TIMERS: &str = "SELECT handler, count(*) FILTER (WHERE fence IS NULL),
+            count(*) FILTER (WHERE fence IS NULL AND deadline <= $2),
+            count(*) FILTER (WHERE fence IS NULL AND attempt > 0),
+            count(*) FILTER (WHERE fence IS NOT NULL),
+            min(deadline) FILTER (WHERE fence IS NULL)
+       FROM lars.bucket b CROSS JOIN LATERAL (
+            SELECT handler, deadline, attempt, fence FROM lars.timer t
+             WHERE t.grp = b.grp AND t.bucket = b.bucket
+             ORDER BY due_at, id LIMIT $3) AS first
+      WHERE b.grp = $1 GROUP BY handler ORDER BY handler COLLATE \"C\"";
+
+const MORE_TIMERS: &str = "SELECT EXISTS (SELECT FROM lars.bucket b CROSS JOIN LATERAL (
+      SELECT FROM lars.timer t WHERE t.grp = b.grp AND t.bucket = b.bucket
+       ORDER BY due_at, id LIMIT 1 OFFSET $2) AS next WHERE b.grp = $1)";
+
 /// Counts of timers, as far as a second allows.
 async fn timers(
     transaction: &Transaction<'_>,
@@ -61,22 +79,9 @@ async fn timers(
     limit: usize,
 ) -> Result<Option<Counted<LookedHandler>>> {
     let share = i64::try_from((limit / buckets.max(1)).max(1)).unwrap_or(i64::MAX);
-    let sql = "SELECT handler, count(*) FILTER (WHERE fence IS NULL),
-                      count(*) FILTER (WHERE fence IS NULL AND deadline <= $2),
-                      count(*) FILTER (WHERE fence IS NULL AND attempt > 0),
-                      count(*) FILTER (WHERE fence IS NOT NULL),
-                      min(deadline) FILTER (WHERE fence IS NULL)
-                 FROM lars.bucket b CROSS JOIN LATERAL (
-                      SELECT handler, deadline, attempt, fence FROM lars.timer t
-                       WHERE t.grp = b.grp AND t.bucket = b.bucket
-                       ORDER BY due_at, id LIMIT $3) AS first
-                WHERE b.grp = $1 GROUP BY handler ORDER BY handler COLLATE \"C\"";
-    let more = "SELECT EXISTS (SELECT FROM lars.bucket b CROSS JOIN LATERAL (
-                       SELECT FROM lars.timer t WHERE t.grp = b.grp AND t.bucket = b.bucket
-                        ORDER BY due_at, id LIMIT 1 OFFSET $2) AS next WHERE b.grp = $1)";
     let counted = within_a_second(transaction.session(), async |session| {
-        let rows = session.query(sql, &[&transaction.group, &transaction.clock, &share]).await?;
-        let more = session.query(more, &[&transaction.group, &share]).await?;
+        let rows = session.query(TIMERS, &[&transaction.group, &transaction.clock, &share]).await?;
+        let more = session.query(MORE_TIMERS, &[&transaction.group, &share]).await?;
         Ok((rows, more[0].get(0)))
     });
     let Some((rows, more)) = counted.await? else { return Ok(None) };
@@ -93,16 +98,18 @@ async fn timers(
     Ok(Some(Counted { by_handler: by_handler.collect(), more }))
 }
 
+const PARKED: &str = "SELECT handler, count(*) FROM (
+            SELECT handler FROM lars.parked WHERE grp = $1 ORDER BY id LIMIT $2) AS first
+      GROUP BY handler ORDER BY handler COLLATE \"C\"";
+
+const MORE_PARKED: &str = "SELECT EXISTS (SELECT FROM lars.parked WHERE grp = $1
+      ORDER BY id LIMIT 1 OFFSET $2)";
+
 async fn parked(transaction: &Transaction<'_>, limit: usize) -> Result<Option<Counted<u64>>> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let sql = "SELECT handler, count(*) FROM (
-                      SELECT handler FROM lars.parked WHERE grp = $1 ORDER BY id LIMIT $2) AS first
-                GROUP BY handler ORDER BY handler COLLATE \"C\"";
-    let more = "SELECT EXISTS (SELECT FROM lars.parked WHERE grp = $1
-                                ORDER BY id LIMIT 1 OFFSET $2)";
     let counted = within_a_second(transaction.session(), async |session| {
-        let rows = session.query(sql, &[&transaction.group, &limit]).await?;
-        let more = session.query(more, &[&transaction.group, &limit]).await?;
+        let rows = session.query(PARKED, &[&transaction.group, &limit]).await?;
+        let more = session.query(MORE_PARKED, &[&transaction.group, &limit]).await?;
         Ok((rows, more[0].get(0)))
     });
     let Some((rows, more)) = counted.await? else { return Ok(None) };
@@ -129,24 +136,26 @@ async fn within_a_second<T>(
     }
 }
 
+const TABLE: &str = "SELECT greatest(c.reltuples, 0)::bigint,
+           coalesce(pg_stat_get_dead_tuples(c.oid), 0)::bigint,
+           greatest(pg_stat_get_last_vacuum_time(c.oid),
+                    pg_stat_get_last_autovacuum_time(c.oid))
+      FROM pg_class c WHERE c.oid = 'lars.timer'::regclass";
+
+/// The transactions that VACUUM waits for. A role sees those of others if it may read all
+/// statistics.
+const OLDEST: &str = "SELECT pid,
+            (extract(epoch FROM clock_timestamp() - xact_start) * 1000000)::bigint,
+            coalesce(state, ''), coalesce(application_name, '')
+       FROM pg_stat_activity
+      WHERE datname = current_database() AND pid <> pg_backend_pid()
+        AND (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL)
+        AND xact_start IS NOT NULL AND backend_type <> 'autovacuum worker'
+      ORDER BY xact_start LIMIT 1";
+
 async fn database(transaction: &Transaction<'_>) -> Result<LookedDatabase> {
-    let table = "SELECT greatest(c.reltuples, 0)::bigint,
-                        coalesce(pg_stat_get_dead_tuples(c.oid), 0)::bigint,
-                        greatest(pg_stat_get_last_vacuum_time(c.oid),
-                                 pg_stat_get_last_autovacuum_time(c.oid))
-                   FROM pg_class c WHERE c.oid = 'lars.timer'::regclass";
-    let table = transaction.query(table, &[]).await?;
-    // The transactions that VACUUM waits for. A role sees those of others if it may read all
-    // statistics.
-    let oldest =
-        "SELECT pid, (extract(epoch FROM clock_timestamp() - xact_start) * 1000000)::bigint,
-                         coalesce(state, ''), coalesce(application_name, '')
-                    FROM pg_stat_activity
-                   WHERE datname = current_database() AND pid <> pg_backend_pid()
-                     AND (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL)
-                     AND xact_start IS NOT NULL AND backend_type <> 'autovacuum worker'
-                   ORDER BY xact_start LIMIT 1";
-    let oldest = transaction.query(oldest, &[]).await?;
+    let table = transaction.query(TABLE, &[]).await?;
+    let oldest = transaction.query(OLDEST, &[]).await?;
     let (rows, dead_rows, vacuumed) = match table.first() {
         Some(row) => (number(row, 0), number(row, 1), row.get(2)),
         None => (0, 0, None),

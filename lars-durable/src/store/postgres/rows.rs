@@ -2,9 +2,28 @@
 
 use tokio_postgres::Row;
 
+use super::values::Id;
 use crate::model::{self, Fence, Listed, Loaded};
 use crate::sync::Arc;
 use crate::time::Timestamp;
+
+/// The second half of a statement that parks what it has deleted as `gone`. The argument says where
+/// the reason is; `$2` is the clock.
+macro_rules! park_gone {
+    ($reason:literal) => {
+        concat!(
+            "INSERT INTO lars.parked (id, grp, bucket, deadline, planned_at, key, handler,
+                                      payload_version, payload, repeat, remember, attempt, deaths,
+                                      last_error, run, origin, reason, parked_at)
+             SELECT id, grp, bucket, deadline, planned_at, key, handler, payload_version, payload,
+                    repeat, remember, attempt, deaths, last_error, run, origin, ",
+            $reason,
+            ", $2 FROM gone RETURNING id",
+        )
+    };
+}
+
+pub(super) use park_gone;
 
 /// Reads what the statements select as `id, bucket, due_at, planned_at, handler, fence`.
 pub(super) fn loaded(row: &Row) -> Loaded {
@@ -19,7 +38,7 @@ pub(super) fn loaded(row: &Row) -> Loaded {
 }
 
 /// Reads `id, handler, payload_version, payload, key, deadline, planned_at, attempt, deaths,
-/// repeat`.
+/// repeat, store, origin, run`.
 pub(super) fn started(row: &Row) -> model::Row {
     model::Row {
         id: row.get(0),
@@ -32,11 +51,14 @@ pub(super) fn started(row: &Row) -> model::Row {
         attempt: count(row.get(7)),
         deaths: count(row.get(8)),
         series: row.get(9),
+        store: row.get::<_, Id>(10).0,
+        origin: row.get(11),
+        run: row.get(12),
     }
 }
 
-/// Reads `id, key, handler, payload_version, payload, deadline, attempt, deaths, repeat IS NOT
-/// NULL, last_error, fence IS NOT NULL, reason, parked_at`.
+/// Reads `id, key, handler, payload_version, payload, deadline, attempt, deaths, repeat,
+/// last_error, fence IS NOT NULL, reason, parked_at`.
 pub(super) fn listed(row: &Row) -> Listed {
     let reason: Option<String> = row.get(11);
     Listed {
@@ -48,7 +70,7 @@ pub(super) fn listed(row: &Row) -> Listed {
         deadline: row.get(5),
         attempt: count(row.get(6)),
         deaths: count(row.get(7)),
-        repeats: row.get(8),
+        series: row.get(8),
         last_error: row.get(9),
         running: row.get(10),
         parked: reason.map(|reason| (reason, row.get::<_, Timestamp>(12))),
@@ -69,6 +91,6 @@ pub(super) fn count(stored: i32) -> u32 {
     u32::try_from(stored).unwrap_or(0)
 }
 
-fn version(stored: i32) -> u16 {
+pub(super) fn version(stored: i32) -> u16 {
     u16::try_from(stored).unwrap_or(u16::MAX)
 }

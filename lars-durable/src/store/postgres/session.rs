@@ -1,4 +1,9 @@
 //! One connection, set up for one lane.
+//!
+//! It belongs to one thread, and carries one transaction at a time. The client is turned by a task
+//! of the same thread's runtime, so nothing moves while that thread is elsewhere.
+//!
+//! Parameters are hidden from the client's logs, and statements are prepared once.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -21,9 +26,12 @@ pub(super) struct SessionId {
     started: String,
 }
 
+/// See the module's documentation.
 pub(super) struct Session {
     client: Client,
+    /// By their text.
     statements: RefCell<HashMap<&'static str, Statement>>,
+    /// Turns the client; ends when that is dropped.
     driver: JoinHandle<()>,
     id: SessionId,
     /// The commit of the transaction under way has been sent.
@@ -73,6 +81,7 @@ impl Session {
         self.id.pid
     }
 
+    /// Whether a commit was sent, and not answered: then only the server knows.
     pub(super) fn is_committing(&self) -> bool {
         self.committing.get()
     }
@@ -101,6 +110,7 @@ impl Session {
         self.client.query(&statement, &hidden).await
     }
 
+    /// Statements without parameters, in one round trip.
     pub(super) async fn execute(&self, sql: &str) -> Result<(), Error> {
         self.client.batch_execute(sql).await
     }
@@ -152,6 +162,7 @@ pub(super) async fn open_client(place: &Place) -> Result<(Client, Messages), Fai
     Ok((client, messages))
 }
 
+/// By what the server can be asked to end this session.
 async fn identify(client: &Client) -> Result<SessionId, Failure> {
     let sql = "SELECT pid, backend_start::text FROM pg_catalog.pg_stat_activity
                 WHERE pid = pg_catalog.pg_backend_pid()";

@@ -1,4 +1,12 @@
 //! One transaction: its clock, its requests in their order, its commit.
+//!
+//! Round trips are what a transaction costs. So requests that one statement can serve go together,
+//! and two statements that need nothing of each other are sent before the first is answered. The
+//! order of the requests stays what it was as far as anybody can see.
+//!
+//! The isolation is `READ COMMITTED`: each statement sees what was committed before it began. A
+//! verb that decides by what it has read locks it first, or has an index that refuses what is wrong
+//! by then.
 
 use futures::future::join;
 use tokio_postgres::Row;
@@ -7,11 +15,24 @@ use tokio_postgres::types::ToSql;
 use super::errors::Failure;
 use super::session::Session;
 use super::values::Id;
+use crate::model::TimerId;
 use crate::store::{Reply, Request, Write};
 use crate::time::Timestamp;
 
 pub(super) type Result<T> = std::result::Result<T, Failure>;
 
+const LAST_BATCH: &str = "SELECT token FROM lars.batch WHERE writer = $1";
+
+const STORE_BATCH: &str = "INSERT INTO lars.batch (writer, token, at) VALUES ($1, $2, $3)
+     ON CONFLICT (writer) DO UPDATE SET token = EXCLUDED.token, at = EXCLUDED.at";
+
+const FORGET: &str = "DELETE FROM lars.used_key WHERE grp = $1 AND until <= $2";
+
+/// A transaction that has begun. It ends with [`commit`](Self::commit), or is rolled back with its
+/// session's next word.
+///
+/// The verbs are in the modules below, one for each kind of request. A verb sends its statements
+/// itself, and fails with the whole transaction: nothing here is half done.
 pub(super) struct Transaction<'a> {
     session: &'a Session,
     pub(super) group: &'a str,
@@ -29,6 +50,7 @@ pub(super) struct Transaction<'a> {
 }
 
 impl<'a> Transaction<'a> {
+    /// Begins it, and asks for the time. The session must not be in a transaction.
     pub(super) async fn begin(
         session: &'a Session,
         group: &'a str,
@@ -51,19 +73,14 @@ impl<'a> Transaction<'a> {
         Ok(Self { session, group, notifies, clock, last_batch, repeats, around_locks })
     }
 
+    /// One reply for each request, in their order.
     pub(super) async fn carry_out(&mut self, requests: &[Request]) -> Result<Vec<Reply>> {
         let mut replies = Vec::with_capacity(requests.len());
         while let Some(first) = requests.get(replies.len()) {
             let rest = &requests[replies.len()..];
             match first {
                 // Consecutive ones are one statement.
-                Request::Load { .. } => {
-                    let loads: Vec<&Request> = rest
-                        .iter()
-                        .take_while(|request| matches!(request, Request::Load { .. }))
-                        .collect();
-                    replies.extend(self.load(&loads).await?);
-                }
+                Request::Load { .. } => replies.extend(self.load(rest).await?),
                 Request::Write(write) if is_by_key(write) && !self.repeats => {
                     let writes: Vec<&Write> = rest.iter().map_while(by_key).collect();
                     let written = self.write_by_key(&writes).await?;
@@ -78,16 +95,15 @@ impl<'a> Transaction<'a> {
                     let (stored, written) = join(stored, self.write_by_key(&writes)).await;
                     stored?;
                     self.last_batch = Some((*writer, *token));
-                    replies.push(Reply::Done);
+                    replies.push(Reply::Batched);
                     replies.extend(written?.into_iter().map(Reply::Written));
                 }
                 Request::Batch { writer, token } => {
                     self.batch(*writer, *token).await?;
-                    replies.push(Reply::Done);
+                    replies.push(Reply::Batched);
                 }
                 Request::Ids { count } => {
-                    let row = self.query("SELECT lars.draw($1)", &[count]).await?;
-                    replies.push(Reply::Ids { first: row[0].get(0), count: *count });
+                    replies.push(Reply::Ids { first: self.draw(*count).await?, count: *count });
                 }
                 Request::Read { ids } => replies.push(Reply::Loaded(self.read(ids).await?)),
                 Request::Start { node, lead, starts } => {
@@ -104,14 +120,15 @@ impl<'a> Transaction<'a> {
                 }
                 Request::Forget => {
                     self.forget().await?;
-                    replies.push(Reply::Done);
+                    replies.push(Reply::Forgotten);
                 }
             }
         }
         Ok(replies)
     }
 
-    /// Returns the last batch of calls that this session knows to be committed.
+    /// Returns the last batch of calls that this session knows to be committed. While this is under
+    /// way, and if it fails, the session says that it is committing.
     pub(super) async fn commit(self) -> Result<Option<(u128, i64)>> {
         #[cfg(test)]
         crate::failpoint::may_die("before-commit");
@@ -135,6 +152,11 @@ impl<'a> Transaction<'a> {
         Ok(self.session.query(sql, parameters).await?)
     }
 
+    /// The first of `count` identities that nobody else has.
+    pub(super) async fn draw(&self, count: i64) -> Result<TimerId> {
+        Ok(self.query("SELECT lars.draw($1)", &[&count]).await?[0].get(0))
+    }
+
     /// Whether this batch is not the last one of its writer, whose outcome is known here.
     fn follows(&self, writer: u128, token: i64) -> bool {
         self.last_batch.is_some_and(|(of, last)| of == writer && last != token)
@@ -142,8 +164,7 @@ impl<'a> Transaction<'a> {
 
     /// A batch of which the table has to be asked.
     async fn batch(&mut self, writer: u128, token: i64) -> Result<()> {
-        let sql = "SELECT token FROM lars.batch WHERE writer = $1";
-        let rows = self.query(sql, &[&Id(writer)]).await?;
+        let rows = self.query(LAST_BATCH, &[&Id(writer)]).await?;
         self.repeats = rows.first().is_some_and(|row| row.get::<_, i64>(0) == token);
         if !self.repeats {
             self.store_batch(writer, token).await?;
@@ -152,16 +173,15 @@ impl<'a> Transaction<'a> {
         Ok(())
     }
 
+    /// From here on this batch is the last one of its writer.
     async fn store_batch(&self, writer: u128, token: i64) -> Result<()> {
-        let sql = "INSERT INTO lars.batch (writer, token, at) VALUES ($1, $2, $3)
-                   ON CONFLICT (writer) DO UPDATE SET token = EXCLUDED.token, at = EXCLUDED.at";
-        self.query(sql, &[&Id(writer), &token, &self.clock]).await?;
+        self.query(STORE_BATCH, &[&Id(writer), &token, &self.clock]).await?;
         Ok(())
     }
 
+    /// Keys whose time is over.
     async fn forget(&self) -> Result<()> {
-        let sql = "DELETE FROM lars.used_key WHERE grp = $1 AND until <= $2";
-        self.query(sql, &[&self.group, &self.clock]).await?;
+        self.query(FORGET, &[&self.group, &self.clock]).await?;
         Ok(())
     }
 }
@@ -175,7 +195,6 @@ fn by_key(request: &Request) -> Option<&Write> {
 
 /// What is decided together, by the keys that are there.
 fn is_by_key(write: &Write) -> bool {
-    #[cfg(feature = "actors")]
     if matches!(write, Write::Remove { .. }) {
         return true;
     }

@@ -1,103 +1,125 @@
 //! What callers ask for, in SQL.
 //!
 //! Consecutive calls that their keys decide are carried out together. The rows of all their keys
-//! are read, the calls are applied in order to what was read, and the result is written, with one
-//! statement for each kind of change. If another transaction takes one of the keys meanwhile, the
-//! unique index refuses the insert, and all of it is tried again.
+//! are read, the calls are applied in order to what was read (`keys`), and the result is written,
+//! with one statement for each kind of change. If another transaction takes one of the keys
+//! meanwhile, the unique index refuses the insert, and all of it is tried again.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use tokio_postgres::types::ToSql;
 
+use super::keys::{Changes, Held, Holder, Insert, Times, Update};
 use super::rows::{self, bucket};
 use super::transaction::{Result, Transaction};
 use super::values::text;
-use crate::model::{BucketNo, Listed, NewTimer, OnConflict, TimerId};
+use crate::model::{Loaded, NewTimer, OnConflict, TimerId};
 use crate::store::{How, Placed, Write, Written};
 use crate::sync::Arc;
-use crate::time::Timestamp;
-
-/// A timer that has one of the keys.
-#[derive(Clone)]
-struct Holder {
-    id: TimerId,
-    bucket: BucketNo,
-    due: Timestamp,
-    started: bool,
-    handler: Arc<str>,
-}
-
-/// A timer to be inserted.
-struct Insert<'a> {
-    new: &'a NewTimer,
-    due: Timestamp,
-    deadline: Timestamp,
-    planned: Timestamp,
-}
-
-/// What the calls of one group change.
-#[derive(Default)]
-struct Changes<'a> {
-    holders: HashMap<&'a str, Holder>,
-    remembered: BTreeSet<String>,
-    inserts: BTreeMap<TimerId, Insert<'a>>,
-    deletes: Vec<TimerId>,
-    /// Due and deadline.
-    moves: BTreeMap<TimerId, (Timestamp, Timestamp)>,
-    /// Series whose current run is the last.
-    ended: Vec<TimerId>,
-}
+use crate::time::{Micros, Timestamp};
 
 impl Transaction<'_> {
+    /// What is asked for one by one, and everything of a batch that was carried out before.
+    pub(super) async fn write(&self, write: &Write) -> Result<Written> {
+        match write {
+            Write::Schedule(timers) => self.schedule_again(timers).await,
+            Write::Cancel { .. } | Write::Reset { .. } => Ok(Written::Unsure),
+            Write::Remove { .. } => Ok(Written::Unsure),
+            Write::RetryParked { .. } | Write::DiscardParked { .. } if self.repeats => {
+                Ok(Written::Unsure)
+            }
+            Write::Get { key } => self.get(key).await,
+            Write::Pause { handler, paused } => self.pause(handler, *paused).await,
+            Write::Parked { after, handler, limit, scan } => {
+                self.page(*after, handler.as_deref(), *limit, *scan).await
+            }
+            Write::RetryParked { id } => self.retry_parked(*id).await,
+            Write::DiscardParked { id } => self.discard_parked(*id).await,
+        }
+    }
+
+    /// What their keys decide, all at once.
     pub(super) async fn write_by_key(&self, writes: &[&Write]) -> Result<Vec<Written>> {
-        let mut changes = self.read_keys(writes).await?;
+        let mut changes = self.read_keys(&Keys::of(writes)).await?;
         let written = writes.iter().map(|write| changes.apply(write, self.clock)).collect();
         self.store(&changes).await?;
         Ok(written)
     }
+}
 
-    async fn read_keys<'a>(&self, writes: &[&'a Write]) -> Result<Changes<'a>> {
-        // Rows that are changed are locked, so that what is decided here holds.
-        let (mut keys, mut locks, mut asks) = (BTreeSet::new(), false, BTreeSet::new());
+/// The keys that decide a batch.
+#[derive(Default)]
+struct Keys<'a> {
+    all: BTreeSet<&'a str>,
+    /// Those of which it matters whether they are remembered.
+    remembered: BTreeSet<&'a str>,
+    /// Those whose timers may be updated.
+    updated: BTreeSet<&'a str>,
+    /// Rows are changed: they are locked, so that what is decided holds.
+    locks: bool,
+}
+
+impl<'a> Keys<'a> {
+    fn of(writes: &[&'a Write]) -> Self {
+        let mut keys = Self::default();
         for write in writes {
             match write {
-                Write::Schedule(timers) => {
-                    for timer in timers.iter() {
-                        let Some(key) = timer.key.as_deref() else { continue };
-                        keys.insert(key);
-                        match timer.conflict {
-                            OnConflict::Replace => locks = true,
-                            OnConflict::Keep | OnConflict::Fail => drop(asks.insert(key)),
-                        }
-                    }
-                }
-                Write::Cancel { key } | Write::Reset { key, .. } => {
-                    keys.insert(key);
-                    locks = true;
-                }
-                #[cfg(feature = "actors")]
-                Write::Remove { key, .. } => {
-                    keys.insert(key);
-                    locks = true;
-                }
-                _ => {}
+                Write::Schedule(timers) => timers.iter().for_each(|timer| keys.schedule(timer)),
+                Write::Cancel { key } | Write::Reset { key, .. } => keys.change(key),
+                Write::Remove { key, .. } => keys.change(key),
+                Write::Get { .. }
+                | Write::Pause { .. }
+                | Write::Parked { .. }
+                | Write::RetryParked { .. }
+                | Write::DiscardParked { .. } => unreachable!("no key decides these"),
             }
         }
+        keys
+    }
+
+    fn schedule(&mut self, timer: &'a NewTimer) {
+        let Some(key) = timer.key.as_deref() else { return };
+        self.all.insert(key);
+        match timer.conflict {
+            OnConflict::Replace => self.locks = true,
+            OnConflict::Update => {
+                self.locks = true;
+                self.updated.insert(key);
+                self.remembered.insert(key);
+            }
+            OnConflict::Keep | OnConflict::Fail => drop(self.remembered.insert(key)),
+        }
+    }
+
+    fn change(&mut self, key: &'a str) {
+        self.all.insert(key);
+        self.locks = true;
+    }
+}
+
+const HOLDERS: &str = "SELECT key, id, bucket, due_at, fence IS NOT NULL, handler FROM lars.timer
+      WHERE grp = $1 AND key = ANY ($2)";
+
+const LOCK_HOLDERS: &str =
+    "SELECT key, id, bucket, due_at, fence IS NOT NULL, handler FROM lars.timer
+      WHERE grp = $1 AND key = ANY ($2) ORDER BY id FOR UPDATE";
+
+/// What may be updated, once it is locked.
+const HELD: &str = "SELECT id, payload_version, payload, repeat, remember, attempt, deadline
+       FROM lars.timer WHERE grp = $1 AND key = ANY ($2)";
+
+const REMEMBERED: &str = "SELECT key FROM lars.used_key
+      WHERE grp = $1 AND key = ANY ($2) AND until > $3";
+
+impl Transaction<'_> {
+    async fn read_keys<'a>(&self, keys: &Keys<'a>) -> Result<Changes<'a>> {
         let mut changes = Changes::default();
-        if keys.is_empty() {
+        if keys.all.is_empty() {
             return Ok(changes);
         }
-        let wanted: Vec<&str> = keys.iter().copied().collect();
-        let found = if locks {
-            let sql = "SELECT key, id, bucket, due_at, fence IS NOT NULL, handler FROM lars.timer
-                        WHERE grp = $1 AND key = ANY ($2) ORDER BY id FOR UPDATE";
-            self.query(sql, &[&self.group, &wanted]).await?
-        } else {
-            let sql = "SELECT key, id, bucket, due_at, fence IS NOT NULL, handler FROM lars.timer
-                        WHERE grp = $1 AND key = ANY ($2)";
-            self.query(sql, &[&self.group, &wanted]).await?
-        };
-        for row in &found {
+        let wanted: Vec<&str> = keys.all.iter().copied().collect();
+        let holders = if keys.locks { LOCK_HOLDERS } else { HOLDERS };
+        for row in &self.query(holders, &[&self.group, &wanted]).await? {
             let holder = Holder {
                 id: row.get(1),
                 bucket: bucket(row.get(2)),
@@ -105,151 +127,183 @@ impl Transaction<'_> {
                 started: row.get(4),
                 handler: Arc::from(row.get::<_, &str>(5)),
             };
-            if let Some(key) = keys.get(row.get::<_, &str>(0)) {
+            if let Some(key) = keys.all.get(row.get::<_, &str>(0)) {
                 changes.holders.insert(key, holder);
             }
         }
-        if !asks.is_empty() {
-            let asks: Vec<&str> = asks.into_iter().collect();
-            let sql = "SELECT key FROM lars.used_key
-                        WHERE grp = $1 AND key = ANY ($2) AND until > $3";
-            let found = self.query(sql, &[&self.group, &asks, &self.clock]).await?;
+        if !keys.updated.is_empty() && !changes.holders.is_empty() {
+            let asked: Vec<&str> = keys.updated.iter().copied().collect();
+            let found = self.query(HELD, &[&self.group, &asked]).await?;
+            changes.held = found.iter().map(|row| (row.get(0), held(row))).collect();
+        }
+        if !keys.remembered.is_empty() {
+            let asked: Vec<&str> = keys.remembered.iter().copied().collect();
+            let found = self.query(REMEMBERED, &[&self.group, &asked, &self.clock]).await?;
             changes.remembered = found.iter().map(|row| row.get(0)).collect();
         }
         Ok(changes)
     }
+}
 
+const DELETE: &str = "DELETE FROM lars.timer WHERE grp = $1 AND id = ANY ($2)";
+
+const END_SERIES: &str = "UPDATE lars.timer SET repeat = NULL WHERE grp = $1 AND id = ANY ($2)";
+
+const MOVE: &str = "UPDATE lars.timer t
+        SET due_at = m.due, deadline = m.deadline, planned_at = m.deadline
+       FROM unnest($2::bigint[], $3::timestamptz[], $4::timestamptz[]) AS m (id, due, deadline)
+      WHERE t.id = m.id AND t.grp = $1";
+
+impl Transaction<'_> {
+    /// Writes what the calls have changed. Deletes go first: they free keys for the inserts.
     async fn store(&self, changes: &Changes<'_>) -> Result<()> {
         if !changes.deletes.is_empty() {
-            let sql = "DELETE FROM lars.timer WHERE grp = $1 AND id = ANY ($2)";
-            self.query(sql, &[&self.group, &changes.deletes]).await?;
+            self.query(DELETE, &[&self.group, &changes.deletes]).await?;
         }
         if !changes.ended.is_empty() {
-            let sql = "UPDATE lars.timer SET repeat = NULL WHERE grp = $1 AND id = ANY ($2)";
-            self.query(sql, &[&self.group, &changes.ended]).await?;
+            self.query(END_SERIES, &[&self.group, &changes.ended]).await?;
+        }
+        if !changes.updates.is_empty() {
+            self.update(&changes.updates).await?;
         }
         if !changes.moves.is_empty() {
             let ids: Vec<TimerId> = changes.moves.keys().copied().collect();
             let (dues, deadlines): (Vec<Timestamp>, Vec<Timestamp>) =
                 changes.moves.values().copied().unzip();
-            let sql = "UPDATE lars.timer t
-                          SET due_at = m.due, deadline = m.deadline, planned_at = m.deadline
-                         FROM unnest($2::bigint[], $3::timestamptz[],
-                                                $4::timestamptz[]) AS m (id, due, deadline)
-                        WHERE t.id = m.id AND t.grp = $1";
-            self.query(sql, &[&self.group, &ids, &dues, &deadlines]).await?;
+            self.query(MOVE, &[&self.group, &ids, &dues, &deadlines]).await?;
         }
         if !changes.inserts.is_empty() {
-            self.insert(changes.inserts.values()).await?;
+            self.insert(&Columns::of(changes.inserts.values())).await?;
         }
         Ok(())
     }
+}
 
-    async fn insert<'a>(
-        &self,
-        inserts: impl ExactSizeIterator<Item = &'a Insert<'a>>,
-    ) -> Result<()> {
-        let count = inserts.len();
-        let (mut ids, mut buckets) = (Vec::with_capacity(count), Vec::with_capacity(count));
-        let (mut dues, mut deadlines) = (Vec::with_capacity(count), Vec::with_capacity(count));
-        let (mut planned, mut keys) = (Vec::with_capacity(count), Vec::with_capacity(count));
-        let (mut handlers, mut versions) = (Vec::with_capacity(count), Vec::with_capacity(count));
-        let (mut payloads, mut series) = (Vec::with_capacity(count), Vec::with_capacity(count));
-        let mut remembers = Vec::with_capacity(count);
-        for Insert { new, due, deadline, planned: plan } in inserts {
-            ids.push(new.id);
-            buckets.push(rows::number(new.bucket));
-            dues.push(*due);
-            deadlines.push(*deadline);
-            planned.push(*plan);
-            keys.push(new.key.as_deref());
-            handlers.push(text(&new.handler));
-            versions.push(i32::from(new.payload_version));
-            payloads.push(&*new.payload);
-            series.push(new.series.as_deref());
-            remembers.push(new.remember);
-        }
-        let handlers: Vec<&str> = handlers.iter().map(AsRef::as_ref).collect();
-        let sql = "INSERT INTO lars.timer (id, grp, bucket, due_at, deadline, planned_at, key,
-                                           handler, payload_version, payload, repeat, remember)
-                   SELECT n.id, $1, n.bucket, n.due, n.deadline, n.planned, n.key, n.handler,
-                          n.version, n.payload, n.repeat, n.remember
-                     FROM unnest($2::bigint[], $3::smallint[], $4::timestamptz[],
-                                            $5::timestamptz[], $6::timestamptz[], $7::text[],
-                                            $8::text[], $9::int[], $10::text[], $11::text[],
-                                            $12::bigint[])
-                          AS n (id, bucket, due, deadline, planned, key, handler, version, payload,
-                                repeat, remember)";
-        self.query(
-            sql,
-            &[
-                &self.group,
-                &ids,
-                &buckets,
-                &dues,
-                &deadlines,
-                &planned,
-                &keys,
-                &handlers,
-                &versions,
-                &payloads,
-                &series,
-                &remembers,
-            ],
-        )
-        .await?;
+fn held(row: &tokio_postgres::Row) -> Held {
+    Held {
+        payload_version: rows::version(row.get(1)),
+        payload: row.get(2),
+        series: row.get(3),
+        remember: Micros(row.get(4)),
+        attempt: rows::count(row.get(5)),
+        deadline: row.get(6),
+    }
+}
+
+/// Where no time is given, it stays.
+const UPDATE: &str = "UPDATE lars.timer t
+        SET payload_version = n.version, payload = n.payload, repeat = n.repeat,
+            remember = n.remember, due_at = coalesce(n.due, t.due_at),
+            deadline = coalesce(n.deadline, t.deadline),
+            planned_at = coalesce(n.planned, t.planned_at)
+       FROM unnest($2::bigint[], $3::int[], $4::text[], $5::text[], $6::bigint[],
+                   $7::timestamptz[], $8::timestamptz[], $9::timestamptz[])
+            AS n (id, version, payload, repeat, remember, due, deadline, planned)
+      WHERE t.id = n.id AND t.grp = $1";
+
+impl Transaction<'_> {
+    async fn update(&self, updates: &BTreeMap<TimerId, Update<'_>>) -> Result<()> {
+        let ids: Vec<TimerId> = updates.keys().copied().collect();
+        let of = |part: fn(&NewTimer) -> Option<&str>| -> Vec<Option<&str>> {
+            updates.values().map(|update| part(update.new)).collect()
+        };
+        let versions: Vec<i32> =
+            updates.values().map(|update| i32::from(update.new.payload_version)).collect();
+        let payloads = of(|new| Some(&*new.payload));
+        let series = of(|new| new.series.as_deref());
+        let remembers: Vec<i64> = updates.values().map(|update| update.new.remember.0).collect();
+        let times = |part: fn(Times) -> Timestamp| -> Vec<Option<Timestamp>> {
+            updates.values().map(|update| update.times.map(part)).collect()
+        };
+        let (dues, deadlines) = (times(|it| it.due), times(|it| it.deadline));
+        let planned = times(|it| it.planned);
+        let parameters: [&(dyn ToSql + Sync); 9] = [
+            &self.group,
+            &ids,
+            &versions,
+            &payloads,
+            &series,
+            &remembers,
+            &dues,
+            &deadlines,
+            &planned,
+        ];
+        self.query(UPDATE, &parameters).await?;
         Ok(())
     }
+}
 
-    /// What is asked for one by one, and everything of a batch that was carried out before.
-    pub(super) async fn write(&self, write: &Write) -> Result<Written> {
-        match write {
-            Write::Schedule(timers) => self.schedule_again(timers).await,
-            Write::Cancel { .. } | Write::Reset { .. } => Ok(Written::Unsure),
-            #[cfg(feature = "actors")]
-            Write::Remove { .. } => Ok(Written::Unsure),
-            Write::RetryParked { .. } | Write::DiscardParked { .. } if self.repeats => {
-                Ok(Written::Unsure)
-            }
-            Write::Get { key } => {
-                let sql = "SELECT id, key, handler, payload_version, payload, deadline, attempt,
-                                  deaths, repeat IS NOT NULL, last_error, fence IS NOT NULL,
-                                  NULL::text, NULL::timestamptz
-                             FROM lars.timer WHERE grp = $1 AND key = $2";
-                let found = self.query(sql, &[&self.group, &&**key]).await?;
-                Ok(Written::Listed(found.iter().map(rows::listed).collect()))
-            }
-            Write::Pause { handler, paused } => {
-                let handler = text(handler);
-                let sql = match paused {
-                    true => {
-                        "INSERT INTO lars.paused (grp, handler) VALUES ($1, $2)
-                         ON CONFLICT (grp, handler) DO NOTHING"
-                    }
-                    false => "DELETE FROM lars.paused WHERE grp = $1 AND handler = $2",
-                };
-                self.query(sql, &[&self.group, &handler.as_ref()]).await?;
-                Ok(Written::Applied)
-            }
-            Write::Parked { after, handler, limit, scan } => {
-                self.page(*after, handler.as_deref(), *limit, *scan).await
-            }
-            Write::RetryParked { id } => self.retry_parked(*id).await,
-            Write::DiscardParked { id } => {
-                let sql = "DELETE FROM lars.parked WHERE grp = $1 AND id = $2 RETURNING id";
-                Ok(match self.query(sql, &[&self.group, id]).await?.is_empty() {
-                    true => Written::NotFound,
-                    false => Written::Applied,
-                })
-            }
+const INSERT: &str = "INSERT INTO lars.timer (id, grp, bucket, due_at, deadline, planned_at, key,
+                             handler, payload_version, payload, repeat, remember)
+     SELECT n.id, $1, n.bucket, n.due, n.deadline, n.planned, n.key, n.handler, n.version,
+            n.payload, n.repeat, n.remember
+       FROM unnest($2::bigint[], $3::smallint[], $4::timestamptz[], $5::timestamptz[],
+                   $6::timestamptz[], $7::text[], $8::text[], $9::int[], $10::text[], $11::text[],
+                   $12::bigint[])
+            AS n (id, bucket, due, deadline, planned, key, handler, version, payload, repeat,
+                  remember)";
+
+/// New timers, as columns.
+#[derive(Default)]
+struct Columns<'a> {
+    ids: Vec<TimerId>,
+    buckets: Vec<i16>,
+    dues: Vec<Timestamp>,
+    deadlines: Vec<Timestamp>,
+    planned: Vec<Timestamp>,
+    keys: Vec<Option<&'a str>>,
+    handlers: Vec<String>,
+    versions: Vec<i32>,
+    payloads: Vec<&'a str>,
+    series: Vec<Option<&'a str>>,
+    remembers: Vec<i64>,
+}
+
+impl<'a> Columns<'a> {
+    fn of(inserts: impl Iterator<Item = &'a Insert<'a>>) -> Self {
+        let mut columns = Self::default();
+        for Insert { id, new, due, deadline, planned } in inserts {
+            columns.ids.push(*id);
+            columns.buckets.push(rows::number(new.bucket));
+            columns.dues.push(*due);
+            columns.deadlines.push(*deadline);
+            columns.planned.push(*planned);
+            columns.keys.push(new.key.as_deref());
+            columns.handlers.push(text(&new.handler).into_owned());
+            columns.versions.push(i32::from(new.payload_version));
+            columns.payloads.push(&*new.payload);
+            columns.series.push(new.series.as_deref());
+            columns.remembers.push(new.remember.0);
         }
+        columns
+    }
+}
+
+impl Transaction<'_> {
+    async fn insert(&self, new: &Columns<'_>) -> Result<()> {
+        let parameters: [&(dyn ToSql + Sync); 12] = [
+            &self.group,
+            &new.ids,
+            &new.buckets,
+            &new.dues,
+            &new.deadlines,
+            &new.planned,
+            &new.keys,
+            &new.handlers,
+            &new.versions,
+            &new.payloads,
+            &new.series,
+            &new.remembers,
+        ];
+        self.query(INSERT, &parameters).await?;
+        Ok(())
     }
 
     /// These were made before, as far as their keys allowed it. One without a key that is not there
     /// has run.
     async fn schedule_again(&self, timers: &[NewTimer]) -> Result<Written> {
         let ids: Vec<TimerId> = timers.iter().map(|timer| timer.id).collect();
-        let found: HashMap<TimerId, crate::model::Loaded> =
+        let found: HashMap<TimerId, Loaded> =
             self.read(&ids).await?.into_iter().map(|row| (row.id, row)).collect();
         let mut all = Vec::with_capacity(timers.len());
         for new in timers {
@@ -268,171 +322,26 @@ impl Transaction<'_> {
         }
         Ok(Written::Scheduled(all))
     }
-
-    async fn page(
-        &self,
-        after: TimerId,
-        handler: Option<&str>,
-        limit: usize,
-        scan: usize,
-    ) -> Result<Written> {
-        let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
-        let sql = "SELECT id, key, handler, payload_version, payload, deadline, attempt, deaths,
-                          repeat IS NOT NULL, last_error, false, reason, parked_at
-                     FROM (SELECT * FROM lars.parked WHERE grp = $1 AND id > $2
-                            ORDER BY id LIMIT $3) AS first
-                    WHERE $4::text IS NULL OR handler = $4 ORDER BY id LIMIT $5";
-        let handler = handler.map(text);
-        let handler = handler.as_deref();
-        let parameters: [&(dyn ToSql + Sync); 5] =
-            [&self.group, &after, &number(scan), &handler, &number(limit)];
-        let found = self.query(sql, &parameters).await?;
-        let page: Vec<Listed> = found.iter().map(rows::listed).collect();
-        let last = match page.last().filter(|_| page.len() >= limit) {
-            Some(last) => Some(last.id),
-            None => {
-                let sql = "SELECT max(id) FROM (SELECT id FROM lars.parked
-                            WHERE grp = $1 AND id > $2 ORDER BY id LIMIT $3) AS first";
-                self.query(sql, &[&self.group, &after, &number(scan)]).await?[0].get(0)
-            }
-        };
-        let more = "SELECT 1 FROM lars.parked WHERE grp = $1 AND id > $2 LIMIT 1";
-        let next = match last {
-            Some(last) if self.query(more, &[&self.group, &last]).await?.is_empty() => None,
-            last => last,
-        };
-        Ok(Written::Page(page, next))
-    }
-
-    async fn retry_parked(&self, id: TimerId) -> Result<Written> {
-        let sql = "SELECT key, bucket, handler FROM lars.parked
-                    WHERE grp = $1 AND id = $2 FOR UPDATE";
-        let found = self.query(sql, &[&self.group, &id]).await?;
-        let Some(parked) = found.first() else { return Ok(Written::NotFound) };
-        if let Some(key) = parked.get::<_, Option<&str>>(0) {
-            let sql = "SELECT 1 FROM lars.timer WHERE grp = $1 AND key = $2
-                       UNION ALL
-                       SELECT 1 FROM lars.used_key WHERE grp = $1 AND key = $2 AND until > $3";
-            if !self.query(sql, &[&self.group, &key, &self.clock]).await?.is_empty() {
-                return Ok(Written::KeyTaken(key.to_owned()));
-            }
-        }
-        let sql = "WITH back AS (DELETE FROM lars.parked WHERE grp = $1 AND id = $2 RETURNING *)
-                   INSERT INTO lars.timer (id, grp, bucket, due_at, deadline, planned_at, key,
-                                           handler, payload_version, payload, repeat, remember,
-                                           last_error)
-                   SELECT id, grp, bucket, $3, $3, $3, key, handler, payload_version, payload,
-                          repeat, remember, last_error FROM back";
-        self.query(sql, &[&self.group, &id, &self.clock]).await?;
-        let handler = Arc::from(parked.get::<_, &str>(2));
-        let (bucket, due) = (bucket(parked.get(1)), self.clock);
-        Ok(Written::Placed(Placed { id, bucket, due, handler, how: How::New }))
-    }
 }
 
-impl<'a> Changes<'a> {
-    fn apply(&mut self, write: &'a Write, clock: Timestamp) -> Written {
-        match write {
-            Write::Schedule(timers) => self.schedule(timers, clock),
-            Write::Cancel { key } => self.cancel(key),
-            #[cfg(feature = "actors")]
-            Write::Remove { key, but } => self.remove(key, *but),
-            Write::Reset { key, when } => self.reset(key, when.by(clock)),
-            _ => unreachable!("only these are decided by their keys"),
-        }
+const GET: &str = "SELECT id, key, handler, payload_version, payload, deadline, attempt, deaths,
+            repeat, last_error, fence IS NOT NULL, NULL::text, NULL::timestamptz
+       FROM lars.timer WHERE grp = $1 AND key = $2";
+
+const PAUSE: &str = "INSERT INTO lars.paused (grp, handler) VALUES ($1, $2)
+     ON CONFLICT (grp, handler) DO NOTHING";
+
+const RESUME: &str = "DELETE FROM lars.paused WHERE grp = $1 AND handler = $2";
+
+impl Transaction<'_> {
+    async fn get(&self, key: &str) -> Result<Written> {
+        let found = self.query(GET, &[&self.group, &key]).await?;
+        Ok(Written::Listed(found.iter().map(rows::listed).collect()))
     }
 
-    fn schedule(&mut self, timers: &'a [NewTimer], clock: Timestamp) -> Written {
-        let mut before = BTreeSet::new();
-        for timer in timers {
-            let Some(key) = timer.key.as_deref() else { continue };
-            let taken = self.holders.contains_key(key)
-                || self.remembered.contains(key)
-                || before.contains(key);
-            if timer.conflict == OnConflict::Fail && taken {
-                return Written::KeyTaken(key.to_owned());
-            }
-            before.insert(key);
-        }
-        Written::Scheduled(timers.iter().map(|timer| self.schedule_one(timer, clock)).collect())
-    }
-
-    fn schedule_one(&mut self, new: &'a NewTimer, clock: Timestamp) -> Placed {
-        let mut how = How::New;
-        if let Some(key) = new.key.as_deref() {
-            match self.holders.get(key) {
-                Some(Holder { id, started, .. }) if new.conflict == OnConflict::Replace => {
-                    how = How::Replaced { started: started.then_some(*id) };
-                    let id = *id;
-                    self.delete(id);
-                }
-                Some(Holder { id, bucket, due, handler, .. }) => {
-                    let (id, bucket, due, handler) = (*id, *bucket, *due, Arc::clone(handler));
-                    return Placed { id, bucket, due, handler, how: How::Kept };
-                }
-                None if new.conflict == OnConflict::Keep && self.remembered.contains(key) => {
-                    let (bucket, handler) = (new.bucket, Arc::clone(&new.handler));
-                    return Placed { id: 0, bucket, due: clock, handler, how: How::Kept };
-                }
-                None => {}
-            }
-        }
-        let planned = new.when.by(clock);
-        let due = planned.plus(new.offset);
-        self.inserts.insert(new.id, Insert { new, due, deadline: due, planned });
-        let (id, bucket, handler) = (new.id, new.bucket, Arc::clone(&new.handler));
-        if let Some(key) = new.key.as_deref() {
-            let handler = Arc::clone(&handler);
-            self.holders.insert(key, Holder { id, bucket, due, started: false, handler });
-        }
-        Placed { id, bucket, due, handler, how }
-    }
-
-    fn delete(&mut self, id: TimerId) {
-        if self.inserts.remove(&id).is_none() {
-            self.moves.remove(&id);
-            self.deletes.push(id);
-        }
-    }
-
-    fn cancel(&mut self, key: &str) -> Written {
-        let Some(holder) = self.holders.get(key).cloned() else { return Written::NotFound };
-        if holder.started {
-            self.ended.push(holder.id);
-            return Written::Running;
-        }
-        self.holders.remove(key);
-        self.delete(holder.id);
-        Written::Prevented { id: holder.id, due: holder.due }
-    }
-
-    #[cfg(feature = "actors")]
-    fn remove(&mut self, key: &str, but: Option<TimerId>) -> Written {
-        match self.holders.get(key) {
-            Some(Holder { id, started: true, .. }) if but != Some(*id) => {
-                let id = *id;
-                self.holders.remove(key);
-                self.delete(id);
-                Written::Removed { id }
-            }
-            _ => self.cancel(key),
-        }
-    }
-
-    fn reset(&mut self, key: &str, deadline: Timestamp) -> Written {
-        let Some(holder) = self.holders.get_mut(key) else { return Written::NotFound };
-        if holder.started {
-            return Written::Running;
-        }
-        let (id, was_due) = (holder.id, holder.due);
-        holder.due = was_due.min(deadline);
-        let (bucket, due, handler) = (holder.bucket, holder.due, Arc::clone(&holder.handler));
-        match self.inserts.get_mut(&id) {
-            Some(insert) => {
-                (insert.due, insert.deadline, insert.planned) = (due, deadline, deadline);
-            }
-            None => drop(self.moves.insert(id, (due, deadline))),
-        }
-        Written::Reset { id, bucket, was_due, due, handler }
+    async fn pause(&self, handler: &str, paused: bool) -> Result<Written> {
+        let sql = if paused { PAUSE } else { RESUME };
+        self.query(sql, &[&self.group, &text(handler).as_ref()]).await?;
+        Ok(Written::Applied)
     }
 }

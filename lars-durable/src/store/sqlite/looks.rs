@@ -6,20 +6,25 @@ use crate::model::{Counted, LookedHandler};
 use crate::sync::Arc;
 use crate::time::Timestamp;
 
+const TIMERS: &str = "SELECT handler, sum(fence IS NULL), sum(fence IS NULL AND deadline <= ?2),
+            sum(fence IS NULL AND attempt > 0), sum(fence IS NOT NULL),
+            min(deadline) FILTER (WHERE fence IS NULL)
+       FROM (SELECT handler, deadline, attempt, fence FROM lars_timer
+              WHERE grp = ?1 AND bucket = 0 ORDER BY due_at, id LIMIT ?3)
+      GROUP BY handler ORDER BY handler";
+
+const MORE_TIMERS: &str = "SELECT 1 FROM lars_timer WHERE grp = ?1 AND bucket = 0
+      ORDER BY due_at, id LIMIT 1 OFFSET ?2";
+
+/// Counts of the timers that are due first.
 pub(super) fn timers(
     connection: &Connection,
     group: &str,
     now: Timestamp,
     limit: usize,
 ) -> Result<Counted<LookedHandler>> {
-    let sql = "SELECT handler, sum(fence IS NULL), sum(fence IS NULL AND deadline <= ?2),
-                      sum(fence IS NULL AND attempt > 0), sum(fence IS NOT NULL),
-                      min(deadline) FILTER (WHERE fence IS NULL)
-                 FROM (SELECT handler, deadline, attempt, fence FROM lars_timer
-                        WHERE grp = ?1 AND bucket = 0 ORDER BY due_at, id LIMIT ?3)
-                GROUP BY handler ORDER BY handler";
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let mut statement = connection.prepare_cached(sql)?;
+    let mut statement = connection.prepare_cached(TIMERS)?;
     let rows = statement.query_map(params![group, now, limit], |row| {
         let counted = LookedHandler {
             pending: number(row, 1)?,
@@ -31,27 +36,29 @@ pub(super) fn timers(
         Ok((Arc::from(row.get_ref(0)?.as_str()?), counted))
     })?;
     let by_handler: Vec<_> = rows.collect::<Result<_>>()?;
-    let sql = "SELECT 1 FROM lars_timer WHERE grp = ?1 AND bucket = 0
-                ORDER BY due_at, id LIMIT 1 OFFSET ?2";
-    let more = connection.prepare_cached(sql)?.exists(params![group, limit])?;
+    let more = connection.prepare_cached(MORE_TIMERS)?.exists(params![group, limit])?;
     Ok(Counted { by_handler, more })
 }
 
+/// By the index: the handler is read for those that are counted only.
+const PARKED: &str = "SELECT handler, count(*) FROM (SELECT handler FROM lars_parked
+      WHERE grp = ?1 ORDER BY id LIMIT ?2) GROUP BY handler ORDER BY handler";
+
+const MORE_PARKED: &str = "SELECT 1 FROM lars_parked WHERE grp = ?1 ORDER BY id LIMIT 1 OFFSET ?2";
+
+/// Counts of what was given up first.
 pub(super) fn parked(connection: &Connection, group: &str, limit: usize) -> Result<Counted<u64>> {
-    // By the index: the handler is read for those that are counted only.
-    let sql = "SELECT handler, count(*) FROM (SELECT handler FROM lars_parked
-                WHERE grp = ?1 ORDER BY id LIMIT ?2) GROUP BY handler ORDER BY handler";
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let mut statement = connection.prepare_cached(sql)?;
+    let mut statement = connection.prepare_cached(PARKED)?;
     let rows = statement.query_map(params![group, limit], |row| {
         Ok((Arc::from(row.get_ref(0)?.as_str()?), number(row, 1)?))
     })?;
     let by_handler: Vec<_> = rows.collect::<Result<_>>()?;
-    let sql = "SELECT 1 FROM lars_parked WHERE grp = ?1 ORDER BY id LIMIT 1 OFFSET ?2";
-    let more = connection.prepare_cached(sql)?.exists(params![group, limit])?;
+    let more = connection.prepare_cached(MORE_PARKED)?.exists(params![group, limit])?;
     Ok(Counted { by_handler, more })
 }
 
+/// A count.
 fn number(row: &Row<'_>, column: usize) -> Result<u64> {
     Ok(u64::try_from(row.get::<_, i64>(column)?).unwrap_or(0))
 }

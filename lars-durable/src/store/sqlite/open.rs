@@ -10,7 +10,8 @@ use rusqlite::{Connection, ErrorCode, OpenFlags};
 use super::Synchronous;
 use crate::error::StartError;
 
-/// How long a transaction waits for another connection, such as that of the `sqlite3` shell.
+/// How long a transaction waits for another connection, such as that of the `sqlite3` shell, at
+/// most.
 const BUSY: Duration = Duration::from_secs(5);
 
 /// Locks `<path>.lock`. The system releases the lock when the process ends, however it ends.
@@ -44,7 +45,7 @@ fn lock_path(path: &Path) -> PathBuf {
     name.into()
 }
 
-fn io_error(path: &Path, error: &io::Error) -> StartError {
+pub(super) fn io_error(path: &Path, error: &io::Error) -> StartError {
     let (path, reason) = (path.into(), error.to_string());
     match error.kind() {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
@@ -80,6 +81,11 @@ fn configure(connection: &Connection, synchronous: &str) -> Result<(), rusqlite:
     connection.set_prepared_statement_cache_capacity(64);
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", synchronous)
+}
+
+/// Transactions wait for another connection up to this limit, if it is shorter.
+pub(super) fn limit_waits(connection: &Connection, limit: Duration) -> Result<(), rusqlite::Error> {
+    connection.busy_timeout(BUSY.min(limit))
 }
 
 pub(super) fn sqlite_error(path: &Path, error: &rusqlite::Error) -> StartError {

@@ -5,10 +5,16 @@ use rusqlite::{Result, ToSql};
 
 use crate::model::{Fence, Listed, Loaded, Row};
 use crate::sync::Arc;
-use crate::time::Timestamp;
+use crate::time::{Micros, Timestamp};
 
 /// What [`loaded`] reads.
-pub(super) const LOADED: &str = "id, bucket, due_at, planned_at, handler, fence";
+macro_rules! loaded_columns {
+    () => {
+        "id, bucket, due_at, planned_at, handler, fence"
+    };
+}
+
+pub(super) use loaded_columns;
 
 pub(super) fn loaded(row: &rusqlite::Row<'_>) -> Result<Loaded> {
     Ok(Loaded {
@@ -22,8 +28,14 @@ pub(super) fn loaded(row: &rusqlite::Row<'_>) -> Result<Loaded> {
 }
 
 /// What [`row`] reads.
-pub(super) const ROW: &str =
-    "id, handler, payload_version, payload, key, deadline, planned_at, attempt, deaths, repeat";
+macro_rules! row_columns {
+    () => {
+        "id, handler, payload_version, payload, key, deadline, planned_at, attempt, deaths, \
+         repeat, (SELECT store FROM lars_meta), coalesce(origin, id), run"
+    };
+}
+
+pub(super) use row_columns;
 
 pub(super) fn row(row: &rusqlite::Row<'_>) -> Result<Row> {
     Ok(Row {
@@ -37,20 +49,41 @@ pub(super) fn row(row: &rusqlite::Row<'_>) -> Result<Row> {
         attempt: row.get(7)?,
         deaths: row.get(8)?,
         series: row.get(9)?,
+        store: u128::from_be_bytes(row.get(10)?),
+        origin: row.get(11)?,
+        run: row.get(12)?,
     })
 }
 
 /// What `lars_parked` keeps of a timer.
-pub(super) const PARKED: &str = "id, grp, bucket, deadline, planned_at, key, handler, \
-     payload_version, payload, repeat, remember, attempt, deaths, last_error";
+macro_rules! parked_columns {
+    () => {
+        "id, grp, bucket, deadline, planned_at, key, handler, \
+         payload_version, payload, repeat, remember, attempt, deaths, last_error, run, origin"
+    };
+}
+
+pub(super) use parked_columns;
 
 /// What [`listed`] reads.
-pub(super) const LISTED: &str = "id, key, handler, payload_version, payload, deadline, attempt, \
-     deaths, repeat IS NOT NULL, last_error, fence IS NOT NULL, NULL, NULL";
+macro_rules! listed_columns {
+    () => {
+        "id, key, handler, payload_version, payload, deadline, attempt, \
+         deaths, repeat, last_error, fence IS NOT NULL, NULL, NULL"
+    };
+}
+
+pub(super) use listed_columns;
 
 /// What [`listed`] reads of what is parked.
-pub(super) const LISTED_PARKED: &str = "id, key, handler, payload_version, payload, deadline, \
-     attempt, deaths, repeat IS NOT NULL, last_error, 0, reason, parked_at";
+macro_rules! listed_parked_columns {
+    () => {
+        "id, key, handler, payload_version, payload, deadline, \
+         attempt, deaths, repeat, last_error, 0, reason, parked_at"
+    };
+}
+
+pub(super) use listed_parked_columns;
 
 pub(super) fn listed(row: &rusqlite::Row<'_>) -> Result<Listed> {
     let reason: Option<String> = row.get(11)?;
@@ -63,7 +96,7 @@ pub(super) fn listed(row: &rusqlite::Row<'_>) -> Result<Listed> {
         deadline: row.get(5)?,
         attempt: row.get(6)?,
         deaths: row.get(7)?,
-        repeats: row.get(8)?,
+        series: row.get(8)?,
         last_error: row.get(9)?,
         running: row.get(10)?,
         parked: match reason {
@@ -92,6 +125,18 @@ impl ToSql for Fence {
 }
 
 impl FromSql for Fence {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        i64::column_result(value).map(Self)
+    }
+}
+
+impl ToSql for Micros {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(self.0.into())
+    }
+}
+
+impl FromSql for Micros {
     fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
         i64::column_result(value).map(Self)
     }

@@ -45,6 +45,14 @@ fn prepare_with(
     Ok(epoch)
 }
 
+/// More openings than there were since the backup; a file can be restored two thousand times.
+const RESTORED: &str = "UPDATE lars_meta SET store = randomblob(16), epoch = epoch + 1048576";
+
+/// See [`SqliteStore::declare_restored`](super::SqliteStore::declare_restored).
+pub(super) fn restored(connection: &Connection) -> Result<(), rusqlite::Error> {
+    connection.execute_batch(RESTORED)
+}
+
 /// The schema's version; zero for a file that has none.
 fn version(connection: &Connection) -> Result<i64, rusqlite::Error> {
     let tables = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'lars_meta'";

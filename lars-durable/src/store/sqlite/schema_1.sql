@@ -5,9 +5,10 @@ CREATE TABLE lars_meta (
     version INTEGER NOT NULL,           -- of the schema
     epoch   INTEGER NOT NULL,           -- + 1 each time the file is opened
     next_id INTEGER NOT NULL,           -- identities below it are taken
-    last_batch INTEGER                  -- token of the last batch of calls, to know it again
+    last_batch INTEGER,                 -- token of the last batch of calls, to know it again
+    store   BLOB    NOT NULL            -- of the file, and of no other
 ) STRICT;
-INSERT INTO lars_meta VALUES (1, 0, 1, NULL);
+INSERT INTO lars_meta VALUES (1, 0, 1, NULL, randomblob(16));
 
 CREATE TABLE lars_timer (
     id              INTEGER PRIMARY KEY,
@@ -25,7 +26,9 @@ CREATE TABLE lars_timer (
     attempt         INTEGER NOT NULL DEFAULT 0,
     deaths          INTEGER NOT NULL DEFAULT 0,
     fence           INTEGER,            -- NULL: not started; else the token of the run: epoch << 32 | n
-    last_error      TEXT
+    last_error      TEXT,
+    run             INTEGER NOT NULL DEFAULT 0, -- how many runs of a series are over
+    origin          INTEGER             -- of a run that was parked: the series that went on
 ) STRICT;
 CREATE INDEX lars_timer_due ON lars_timer (grp, bucket, due_at, id);
 CREATE UNIQUE INDEX lars_timer_key ON lars_timer (grp, key) WHERE key IS NOT NULL;
@@ -46,6 +49,8 @@ CREATE TABLE lars_parked (
     attempt         INTEGER NOT NULL,
     deaths          INTEGER NOT NULL,
     last_error      TEXT,
+    run             INTEGER NOT NULL,
+    origin          INTEGER,
     reason          TEXT    NOT NULL,
     parked_at       INTEGER NOT NULL
 ) STRICT;

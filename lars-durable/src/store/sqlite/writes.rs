@@ -1,19 +1,26 @@
 //! What callers ask for, in SQL.
+//!
+//! One call is carried out at a time, and inside a transaction that nobody else writes in: what was
+//! read holds until it is written. So keys are asked first, and no statement has to fail.
+//!
+//! A batch that was carried out before is not carried out again. What it made is looked up, and
+//! what else it did cannot be told any more.
 
 use std::collections::BTreeSet;
 
 use rusqlite::{CachedStatement, OptionalExtension, Result, Row, params};
 
-use super::rows::{self, LISTED_PARKED, PARKED};
+use super::rows::{self, listed_columns, listed_parked_columns};
 use super::verbs::Verbs;
-use crate::model::{Listed, NewTimer, OnConflict, TimerId};
+use crate::model::{BucketNo, Change, Listed, NewTimer, OnConflict, There, TimerId};
 use crate::store::{How, Placed, Write, Written};
 use crate::sync::Arc;
 use crate::time::Timestamp;
 
-const INSERT: &str = "INSERT INTO lars_timer (id, grp, bucket, due_at, deadline, planned_at, key, \
-     handler, payload_version, payload, repeat, remember) \
-     VALUES (?1, ?2, ?3, ?4, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+/// What is asked of a parked timer before it waits again.
+struct Parked {
+    key: Option<String>,
+}
 
 impl Verbs<'_> {
     pub(super) fn write(&self, write: &Write) -> Result<Written> {
@@ -27,36 +34,57 @@ impl Verbs<'_> {
             {
                 Ok(Written::Unsure)
             }
-            #[cfg(feature = "actors")]
             Write::Remove { .. } if self.repeats => Ok(Written::Unsure),
             Write::Schedule(timers) => self.schedule(timers),
             Write::Cancel { key } => self.cancel(key),
-            #[cfg(feature = "actors")]
             Write::Remove { key, but } => self.remove_by_key(key, *but),
             Write::Reset { key, when } => self.reset(key, when.by(self.now)),
-            Write::Get { key } => Ok(Written::Listed(self.listed_by_key(key)?)),
-            Write::Pause { handler, paused } => {
-                let sql = match paused {
-                    true => "INSERT OR IGNORE INTO lars_paused VALUES (?1, ?2)",
-                    false => "DELETE FROM lars_paused WHERE grp = ?1 AND handler = ?2",
-                };
-                self.execute(sql, params![self.group, handler])?;
-                Ok(Written::Applied)
-            }
+            Write::Get { key } => self.get(key),
+            Write::Pause { handler, paused } => self.pause(handler, *paused),
             Write::Parked { after, handler, limit, scan } => {
                 self.page(*after, handler.as_deref(), *limit, *scan)
             }
             Write::RetryParked { id } => self.retry_parked(*id),
-            Write::DiscardParked { id } => {
-                let sql = "DELETE FROM lars_parked WHERE id = ?1 AND grp = ?2";
-                Ok(match self.execute(sql, params![id, self.group])? {
-                    0 => Written::NotFound,
-                    _ => Written::Applied,
-                })
-            }
+            Write::DiscardParked { id } => self.discard_parked(*id),
         }
     }
+}
 
+const GET: &str =
+    concat!("SELECT ", listed_columns!(), " FROM lars_timer WHERE grp = ?1 AND key = ?2");
+
+const PAUSE: &str = "INSERT OR IGNORE INTO lars_paused (grp, handler) VALUES (?1, ?2)";
+
+const RESUME: &str = "DELETE FROM lars_paused WHERE grp = ?1 AND handler = ?2";
+
+impl Verbs<'_> {
+    fn get(&self, key: &str) -> Result<Written> {
+        let mut statement = self.prepare(GET)?;
+        let found = statement.query_map(params![self.group, key], rows::listed)?;
+        Ok(Written::Listed(found.collect::<Result<_>>()?))
+    }
+
+    fn pause(&self, handler: &str, paused: bool) -> Result<Written> {
+        self.execute(if paused { PAUSE } else { RESUME }, params![self.group, handler])?;
+        Ok(Written::Applied)
+    }
+}
+
+/// What is looked at is bounded, and not only what is found.
+const PAGE: &str = concat!(
+    "SELECT ",
+    listed_parked_columns!(),
+    " FROM (SELECT * FROM lars_parked WHERE grp = ?1 AND id > ?2 ORDER BY id LIMIT ?3)
+      WHERE ?4 IS NULL OR handler = ?4 ORDER BY id LIMIT ?5",
+);
+
+const LAST_LOOKED_AT: &str = "SELECT max(id) FROM (SELECT id FROM lars_parked
+      WHERE grp = ?1 AND id > ?2 ORDER BY id LIMIT ?3)";
+
+const MORE: &str = "SELECT 1 FROM lars_parked WHERE grp = ?1 AND id > ?2 LIMIT 1";
+
+impl Verbs<'_> {
+    /// See [`Write::Parked`].
     fn page(
         &self,
         after: TimerId,
@@ -65,32 +93,39 @@ impl Verbs<'_> {
         scan: usize,
     ) -> Result<Written> {
         let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
-        let sql = format!(
-            "SELECT {LISTED_PARKED} FROM (SELECT * FROM lars_parked WHERE grp = ?1 AND id > ?2
-                                           ORDER BY id LIMIT ?3)
-              WHERE ?4 IS NULL OR handler = ?4 ORDER BY id LIMIT ?5"
-        );
         let parameters = params![self.group, after, number(scan), handler, number(limit)];
-        let mut statement = self.prepare(&sql)?;
+        let mut statement = self.prepare(PAGE)?;
         let page: Vec<Listed> =
             statement.query_map(parameters, rows::listed)?.collect::<Result<_>>()?;
         let last = match page.last().filter(|_| page.len() >= limit) {
             Some(last) => Some(last.id),
             None => {
-                let sql = "SELECT max(id) FROM (SELECT id FROM lars_parked
-                            WHERE grp = ?1 AND id > ?2 ORDER BY id LIMIT ?3)";
                 let parameters = params![self.group, after, number(scan)];
-                self.prepare(sql)?.query_row(parameters, |row| row.get(0))?
+                self.prepare(LAST_LOOKED_AT)?.query_row(parameters, |row| row.get(0))?
             }
         };
-        let more = "SELECT 1 FROM lars_parked WHERE grp = ?1 AND id > ?2 LIMIT 1";
         let next = match last {
-            Some(last) if self.prepare(more)?.exists(params![self.group, last])? => Some(last),
+            Some(last) if self.prepare(MORE)?.exists(params![self.group, last])? => Some(last),
             _ => None,
         };
         Ok(Written::Page(page, next))
     }
+}
 
+const INSERT: &str = "INSERT INTO lars_timer (id, grp, bucket, due_at, deadline, planned_at, key,
+                             handler, payload_version, payload, repeat, remember)
+     VALUES (?1, ?2, ?3, ?4, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+
+const DELETE: &str = "DELETE FROM lars_timer WHERE id = ?1";
+
+const OWNER: &str = "SELECT id, fence IS NOT NULL FROM lars_timer WHERE grp = ?1 AND key = ?2";
+
+const REMEMBERED: &str = "SELECT 1 FROM lars_used_key WHERE grp = ?1 AND key = ?2 AND until > ?3";
+
+const PLACED: &str = "SELECT bucket, due_at, handler FROM lars_timer WHERE id = ?1";
+
+impl Verbs<'_> {
+    /// All of them or none.
     fn schedule(&self, timers: &[NewTimer]) -> Result<Written> {
         let mut before = BTreeSet::new();
         for timer in timers {
@@ -114,11 +149,21 @@ impl Verbs<'_> {
         if let Some(key) = new.key.as_deref() {
             match self.owner_of(key)? {
                 Some((other, started)) if new.conflict == OnConflict::Replace => {
-                    self.execute("DELETE FROM lars_timer WHERE id = ?1", [other])?;
+                    self.execute(DELETE, [other])?;
                     how = How::Replaced { started: started.then_some(other) };
                 }
+                Some((other, started)) if new.conflict == OnConflict::Update => {
+                    match self.change(other, new)? {
+                        Change::Nothing => return self.placed(other, How::Kept),
+                        Change::All => {
+                            self.execute(DELETE, [other])?;
+                            how = How::Replaced { started: started.then_some(other) };
+                        }
+                        change => return self.update(other, new, change),
+                    }
+                }
                 Some((other, _)) => return self.placed(other, How::Kept),
-                None if new.conflict == OnConflict::Keep && self.is_remembered(key)? => {
+                None if keeps(new.conflict) && self.is_remembered(key)? => {
                     let handler = Arc::clone(&new.handler);
                     let (bucket, due) = (new.bucket, self.now);
                     return Ok(Placed { id: 0, bucket, due, handler, how: How::Kept });
@@ -127,7 +172,7 @@ impl Verbs<'_> {
             }
         }
         let planned = new.when.by(self.now);
-        let due = planned.plus(new.offset);
+        let due = planned + new.offset;
         insert.execute(params![
             new.id,
             self.group,
@@ -165,30 +210,74 @@ impl Verbs<'_> {
 
     /// The timer with this key, and whether it has started.
     fn owner_of(&self, key: &str) -> Result<Option<(TimerId, bool)>> {
-        let sql = "SELECT id, fence IS NOT NULL FROM lars_timer WHERE grp = ?1 AND key = ?2";
         let owner = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
-        self.prepare(sql)?.query_row(params![self.group, key], owner).optional()
+        self.prepare(OWNER)?.query_row(params![self.group, key], owner).optional()
     }
 
     fn is_remembered(&self, key: &str) -> Result<bool> {
-        let sql = "SELECT 1 FROM lars_used_key WHERE grp = ?1 AND key = ?2 AND until > ?3";
-        self.prepare(sql)?.exists(params![self.group, key, self.now])
+        self.prepare(REMEMBERED)?.exists(params![self.group, key, self.now])
     }
 
     fn placed(&self, id: TimerId, how: How) -> Result<Placed> {
-        let sql = "SELECT bucket, due_at, handler FROM lars_timer WHERE id = ?1";
-        self.prepare(sql)?.query_row([id], |row| {
+        self.prepare(PLACED)?.query_row([id], |row| {
             let handler = Arc::from(row.get_ref(2)?.as_str()?);
             Ok(Placed { id, bucket: row.get(0)?, due: row.get(1)?, handler, how })
         })
     }
+}
 
+const THERE: &str = "SELECT handler, payload_version, payload, repeat, remember, fence IS NOT NULL,
+            attempt, deadline FROM lars_timer WHERE id = ?1";
+
+const UPDATE: &str = "UPDATE lars_timer
+        SET payload_version = ?2, payload = ?3, repeat = ?4, remember = ?5 WHERE id = ?1";
+
+impl Verbs<'_> {
+    /// See [`OnConflict::Update`].
+    fn change(&self, id: TimerId, new: &NewTimer) -> Result<Change> {
+        self.prepare(THERE)?.query_row([id], |row| {
+            let there = There {
+                handler: row.get_ref(0)?.as_str()?,
+                payload_version: row.get(1)?,
+                payload: row.get_ref(2)?.as_str()?,
+                series: row.get_ref(3)?.as_str_or_null()?,
+                remember: row.get(4)?,
+                started: row.get(5)?,
+                attempt: row.get(6)?,
+                deadline: row.get(7)?,
+            };
+            Ok(new.change(&there, self.now))
+        })
+    }
+
+    fn update(&self, id: TimerId, new: &NewTimer, change: Change) -> Result<Placed> {
+        let was_due = self.placed(id, How::Kept)?.due;
+        let NewTimer { payload_version, payload, series, remember, .. } = new;
+        self.execute(UPDATE, params![id, payload_version, payload, series, remember])?;
+        if change == Change::ContentAndTime {
+            let planned = new.when.by(self.now);
+            self.execute(MOVE, params![id, planned + new.offset, planned])?;
+        }
+        self.placed(id, How::Updated { was_due })
+    }
+}
+
+/// Whether a key that is only remembered is enough to change nothing.
+fn keeps(conflict: OnConflict) -> bool {
+    matches!(conflict, OnConflict::Keep | OnConflict::Update)
+}
+
+const CANCEL: &str = "DELETE FROM lars_timer WHERE grp = ?1 AND key = ?2 AND fence IS NULL
+     RETURNING id, due_at";
+
+/// It has started: this run is its last.
+const END_SERIES: &str = "UPDATE lars_timer SET repeat = NULL WHERE grp = ?1 AND key = ?2";
+
+impl Verbs<'_> {
     fn cancel(&self, key: &str) -> Result<Written> {
-        let sql = "DELETE FROM lars_timer WHERE grp = ?1 AND key = ?2 AND fence IS NULL
-                   RETURNING id, due_at";
         let parameters = params![self.group, key];
         let deleted = self
-            .prepare(sql)?
+            .prepare(CANCEL)?
             .query_row(parameters, |row| {
                 Ok(Written::Prevented { id: row.get(0)?, due: row.get(1)? })
             })
@@ -196,66 +285,98 @@ impl Verbs<'_> {
         if let Some(prevented) = deleted {
             return Ok(prevented);
         }
-        let sql = "UPDATE lars_timer SET repeat = NULL WHERE grp = ?1 AND key = ?2";
-        Ok(match self.execute(sql, parameters)? {
+        Ok(match self.execute(END_SERIES, parameters)? {
             0 => Written::NotFound,
             _ => Written::Running,
         })
     }
 
-    #[cfg(feature = "actors")]
     fn remove_by_key(&self, key: &str, but: Option<TimerId>) -> Result<Written> {
         match self.owner_of(key)? {
             Some((id, true)) if but != Some(id) => {
-                self.execute("DELETE FROM lars_timer WHERE id = ?1", [id])?;
+                self.execute(DELETE, [id])?;
                 Ok(Written::Removed { id })
             }
             _ => self.cancel(key),
         }
     }
+}
 
+/// A timer, before its deadline is moved.
+struct Found {
+    id: TimerId,
+    bucket: BucketNo,
+    was_due: Timestamp,
+    running: bool,
+    handler: Arc<str>,
+}
+
+const FIND: &str = "SELECT id, bucket, due_at, fence IS NOT NULL, handler FROM lars_timer
+      WHERE grp = ?1 AND key = ?2";
+
+/// The index stays where it is if the deadline is pushed out: that is most of them, and cheap.
+const MOVE: &str = "UPDATE lars_timer
+        SET deadline = ?2, planned_at = ?3, due_at = min(due_at, ?2) WHERE id = ?1";
+
+impl Verbs<'_> {
     fn reset(&self, key: &str, deadline: Timestamp) -> Result<Written> {
-        let sql = "SELECT id, bucket, due_at, fence IS NOT NULL, handler FROM lars_timer
-                    WHERE grp = ?1 AND key = ?2";
-        let found = self
-            .prepare(sql)?
-            .query_row(params![self.group, key], |row| {
-                let handler = Arc::from(row.get_ref(4)?.as_str()?);
-                Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, handler))
+        let found = |row: &Row<'_>| {
+            Ok(Found {
+                id: row.get(0)?,
+                bucket: row.get(1)?,
+                was_due: row.get(2)?,
+                running: row.get(3)?,
+                handler: Arc::from(row.get_ref(4)?.as_str()?),
             })
-            .optional()?;
-        let Some((id, bucket, was_due, running, handler)) = found else {
+        };
+        let found = self.prepare(FIND)?.query_row(params![self.group, key], found).optional()?;
+        let Some(Found { id, bucket, was_due, running, handler }) = found else {
             return Ok(Written::NotFound);
         };
         if running {
             return Ok(Written::Running);
         }
-        let sql = "UPDATE lars_timer SET deadline = ?2, planned_at = ?2, due_at = min(due_at, ?2)
-                    WHERE id = ?1";
-        self.execute(sql, params![id, deadline])?;
+        self.execute(MOVE, params![id, deadline, deadline])?;
         Ok(Written::Reset { id, bucket, was_due, due: deadline.min(was_due), handler })
     }
+}
 
+/// The series that a parked run is of has the key.
+const KEY_OF_PARKED: &str = "SELECT CASE WHEN origin IS NULL THEN key END FROM lars_parked
+      WHERE id = ?1 AND grp = ?2";
+
+/// What is not named begins anew.
+const UNPARK: &str = "INSERT INTO lars_timer (id, grp, bucket, due_at, deadline, planned_at, key,
+                             handler, payload_version, payload, repeat, remember, last_error, run,
+                             origin)
+     SELECT id, grp, bucket, ?2, ?2, ?2, CASE WHEN origin IS NULL THEN key END, handler,
+            payload_version, payload, repeat, remember, last_error, run, origin
+       FROM lars_parked WHERE id = ?1";
+
+const DELETE_PARKED: &str = "DELETE FROM lars_parked WHERE id = ?1";
+
+const DISCARD: &str = "DELETE FROM lars_parked WHERE id = ?1 AND grp = ?2";
+
+impl Verbs<'_> {
     fn retry_parked(&self, id: TimerId) -> Result<Written> {
-        let sql = "SELECT key FROM lars_parked WHERE id = ?1 AND grp = ?2";
-        let key: Option<Option<String>> =
-            self.prepare(sql)?.query_row(params![id, self.group], |row| row.get(0)).optional()?;
-        let Some(key) = key else { return Ok(Written::NotFound) };
+        let found = |row: &Row<'_>| Ok(Parked { key: row.get(0)? });
+        let parameters = params![id, self.group];
+        let found = self.prepare(KEY_OF_PARKED)?.query_row(parameters, found).optional()?;
+        let Some(Parked { key }) = found else { return Ok(Written::NotFound) };
         if let Some(key) = key
             && (self.owner_of(&key)?.is_some() || self.is_remembered(&key)?)
         {
             return Ok(Written::KeyTaken(key));
         }
-        // The columns that `lars_timer` has beside.
-        let sql = format!(
-            "INSERT INTO lars_timer ({PARKED}, due_at)
-             SELECT {PARKED}, ?2 FROM lars_parked WHERE id = ?1"
-        );
-        self.execute(&sql, params![id, self.now])?;
-        let sql = "UPDATE lars_timer SET deadline = ?2, planned_at = ?2, attempt = 0, deaths = 0
-                    WHERE id = ?1";
-        self.execute(sql, params![id, self.now])?;
-        self.execute("DELETE FROM lars_parked WHERE id = ?1", [id])?;
+        self.execute(UNPARK, params![id, self.now])?;
+        self.execute(DELETE_PARKED, [id])?;
         Ok(Written::Placed(self.placed(id, How::New)?))
+    }
+
+    fn discard_parked(&self, id: TimerId) -> Result<Written> {
+        Ok(match self.execute(DISCARD, params![id, self.group])? {
+            0 => Written::NotFound,
+            _ => Written::Applied,
+        })
     }
 }

@@ -9,13 +9,13 @@
 use std::task::{Wake, Waker};
 
 use super::{Driver, FIRE};
-use crate::base::panics::quietly;
 use crate::engine::counts::DriverCounts;
 use crate::engine::due::{Detached, DueList};
 use crate::engine::entry::Entry;
 use crate::engine::shared::{DefaultExecutor, Live};
 use crate::executor::pool::Pool;
 use crate::sync::Arc;
+use lars_base::panics::quietly;
 
 /// How long after a warning the next one may come, in nanoseconds.
 const PAUSE: u64 = 10_000_000_000;

@@ -6,8 +6,8 @@
 //! and not at all while there are enough threads.
 
 use super::Driver;
-use crate::base::panics::quietly;
 use crate::engine::shared::DefaultExecutor;
+use lars_base::panics::quietly;
 
 /// For how long all threads have to be busy, in nanoseconds.
 const SECOND: u64 = 1_000_000_000;

@@ -25,6 +25,7 @@ use super::Driver;
 use crate::engine::block::Block;
 use crate::engine::entry::Entry;
 use crate::engine::listing::{Found, Levels, Request};
+use crate::engine::visit::TAKE_OVER;
 use crate::sync::{Arc, CHECKED};
 
 /// How many entries a step looks at: some 50 µs of work, if each is a cache miss.
@@ -136,7 +137,8 @@ impl Driver {
         }
         self.visits.enter();
         let back = &mut self.going_back;
-        self.visits.begin(0, |entry| super::free(&live, back, entry));
+        let bounds = (TAKE_OVER, 0);
+        self.visits.begin((self.now, live.tick), bounds, |entry| super::free(&live, back, entry));
         let now = live.clock.now();
         for pointer in step {
             // SAFETY: an entry that has been written stays until the scheduler is gone.

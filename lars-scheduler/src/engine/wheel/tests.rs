@@ -171,9 +171,11 @@ impl Drop for Both {
     }
 }
 
+/// `LARS_STRESS=100` tries a hundred times as many.
 fn cases() -> ProptestConfig {
+    let times = std::env::var("LARS_STRESS").map_or(1, |times| times.parse().expect("a number"));
     ProptestConfig {
-        cases: if cfg!(miri) { 8 } else { 2000 },
+        cases: if cfg!(miri) { 8 } else { 700 * times },
         failure_persistence: None,
         ..ProptestConfig::default()
     }

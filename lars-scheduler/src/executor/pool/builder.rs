@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::Pool;
-use crate::base::debug::debug_fields;
 use crate::base::error::ConfigError;
 use crate::base::threads::{OnThreadStart, ThreadStart};
+use lars_base::debug_fields;
 
 /// The smallest stack that a thread may have: what std itself and a log subscriber need.
 const MIN_STACK: usize = 64 << 10;
@@ -18,7 +18,8 @@ const MAX_STACK: usize = 1 << 30;
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use lars_scheduler::{Executor, Pool, Runnable};
+/// use lars_scheduler::executor::Runnable;
+/// use lars_scheduler::{Executor, Pool};
 /// use std::sync::mpsc;
 ///
 /// let pool = Pool::builder("work").threads(1).queue(2).stack_size(256 << 10).build()?;
@@ -31,9 +32,9 @@ const MAX_STACK: usize = 1 << 30;
 /// assert!(rejected.reason().contains("2 tasks wait"));
 /// let task = rejected.into_task(); // nothing is lost
 /// drop(release);
-/// assert!(pool.wait_idle(None));
+/// pool.wait();
 /// pool.execute(task)?;
-/// # pool.wait_idle(None);
+/// # pool.wait();
 /// # Ok(()) }
 /// ```
 #[derive(Clone)]
@@ -73,13 +74,13 @@ impl PoolBuilder {
     /// them back. It never blocks.
     ///
     /// If the pool is the executor of a scheduler ([`Builder::executor`]), its due timers wait in
-    /// the scheduler; see [`Builder::pool_queue`]. They go first: as long as some wait, `execute`
+    /// the scheduler; see [`Builder::pool`]. They go first: as long as some wait, `execute`
     /// rejects tasks already when half of the queue is taken. A task that names the pool itself
     /// ([`Task::executor`]) and is rejected runs on the scheduler's own pool.
     ///
     /// [`Task::executor`]: crate::Task::executor
     /// [`Builder::executor`]: crate::Builder::executor
-    /// [`Builder::pool_queue`]: crate::Builder::pool_queue
+    /// [`Builder::pool`]: crate::Builder::pool
     pub fn queue(mut self, limit: usize) -> Self {
         self.queue = Some(limit);
         self

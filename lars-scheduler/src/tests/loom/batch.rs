@@ -7,12 +7,23 @@ use loom::thread;
 
 use super::{Token, check, scheduler};
 use crate::api::pending::StopFuture;
+use crate::sync::take_slot;
 
 const SOON: Duration = Duration::from_nanos(3);
 
 #[test]
 fn a_batch_that_races_with_a_stop_is_handed_back_whole_or_refused_whole() {
-    check(3, || {
+    races_with_a_stop(None);
+}
+
+#[test]
+fn a_batch_that_is_placed_in_pieces_is_handed_back_whole_or_refused_whole_by_a_stop() {
+    races_with_a_stop(Some(0));
+}
+
+/// The thread with the batch has this slot, and so a wheel.
+fn races_with_a_stop(slot: Option<usize>) {
+    check(3, move || {
         let (handle, mut driver) = scheduler();
         let tokens: Vec<_> = (0..2).map(|_| Token::new()).collect();
         let (tasks, fates): (Vec<_>, Vec<_>) =
@@ -21,7 +32,10 @@ fn a_batch_that_races_with_a_stop_is_handed_back_whole_or_refused_whole() {
         // Past the first look at the stop word: this models the race with the drain.
         let producer = {
             let handle = handle.clone();
-            thread::spawn(move || handle.schedule_admitted(tasks))
+            thread::spawn(move || {
+                slot.into_iter().for_each(take_slot);
+                handle.schedule_admitted(tasks)
+            })
         };
         driver.finish();
         let outcome = producer.join().unwrap();

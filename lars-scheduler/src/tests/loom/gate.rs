@@ -390,3 +390,37 @@ fn handles_that_owners_and_others_drop_as_the_scheduler_ends_leave_nothing_behin
         other.join().unwrap();
     });
 }
+
+#[test]
+fn owner_and_driver_drain_to_one_mark_and_everything_runs_once() {
+    check(2, || {
+        let (handle, mut driver) = scheduler();
+        take_slot(0);
+        let schedule = |delay| {
+            let (token, fate) = Token::new();
+            (handle.schedule_once(delay, move || token.run()).unwrap(), fate)
+        };
+        // Their carriers are more than either party takes at once.
+        let (timers, mut fates): (Vec<_>, Vec<_>) = (0..3).map(|_| schedule(LATER)).unzip();
+        let mover = thread::spawn(move || {
+            assert!(timers.iter().all(|timer| timer.reset(SOON)));
+            timers
+        });
+        let visitor = thread::spawn(move || {
+            let _ = driver.take_in();
+            let _ = driver.turn(0);
+            driver
+        });
+        fates.push(schedule(SOON).1);
+        let mut driver = visitor.join().unwrap();
+        let timers = mover.join().unwrap();
+        drop(timers);
+        let _ = driver.take_in();
+        for _ in 0..8 {
+            let _ = driver.turn(3);
+        }
+        for fate in fates {
+            assert_eq!((fate.runs(), fate.drops()), (1, 1));
+        }
+    });
+}

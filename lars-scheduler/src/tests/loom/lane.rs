@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use loom::thread;
 
-use super::{Token, check, scheduler};
+use super::{Token, check, scheduler, scheduler_with};
 use crate::engine::entry::Entry;
 use crate::engine::lane::Lane;
 use crate::engine::stack::{FreeLink, StackLink};
-use crate::sync::{Arc, take_slot};
+use crate::sync::{Arc, give_back_slot, take_slot};
 
 struct Boxed(*mut Entry);
 // SAFETY: the model passes the address to one thread, which owns the entry.
@@ -68,6 +68,48 @@ fn the_next_owner_of_a_lane_finds_what_the_last_one_left() {
         let _ = driver.turn(9);
         let _ = driver.turn(9);
         assert_eq!((fate.runs(), fate.drops()), (1, 1));
+    });
+}
+
+#[test]
+fn a_lane_that_is_traded_is_used_on_while_others_cancel_and_fire_what_its_last_owner_left() {
+    check(2, || {
+        let (handle, mut driver) = scheduler_with(1);
+        let (token, left) = Token::new();
+        let ended = {
+            let handle = handle.clone();
+            thread::spawn(move || {
+                take_slot(0);
+                let left = handle.schedule_once(LATER, move || token.run()).unwrap();
+                give_back_slot();
+                left
+            })
+        };
+        let ended = ended.join().unwrap();
+        // This thread deserves a wheel, and there is none: its first timer goes through the
+        // channel, and the call ends with a trade.
+        take_slot(1);
+        let schedule = || {
+            let (token, fate) = Token::new();
+            drop(handle.schedule_once(LATER, move || token.run()).unwrap());
+            fate
+        };
+        let first = schedule();
+        let canceller = thread::spawn(move || ended.cancel());
+        let second = schedule();
+        let _ = driver.take_in();
+        let _ = driver.turn(0);
+        // The next thread with the ended one's slot has the lane that was left for it.
+        give_back_slot();
+        take_slot(0);
+        let third = schedule();
+        let cancelled = canceller.join().unwrap();
+        let _ = driver.take_in();
+        while driver.turn(9).fired > 0 {}
+        assert_eq!((left.runs(), left.drops()), (usize::from(!cancelled), 1));
+        for fate in [first, second, third] {
+            assert_eq!((fate.runs(), fate.drops()), (1, 1));
+        }
     });
 }
 

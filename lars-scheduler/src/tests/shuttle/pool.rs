@@ -4,8 +4,9 @@
 use std::sync::Arc;
 
 use super::*;
+use crate::executor::Runnable;
 use crate::sync::{advance, check, thread};
-use crate::{Executor, Pool, Runnable};
+use crate::{Executor, Pool};
 
 fn submit(ledger: &Ledger, pool: &Pool) -> usize {
     let token = ledger.token();
@@ -43,9 +44,9 @@ fn tasks_that_two_threads_submit_run_once_and_a_wait_sees_them_finished() {
                 })
             })
             .collect();
-        pool.wait_idle(None);
+        pool.wait();
         threads.into_iter().for_each(|thread| thread.join().unwrap());
-        assert!(pool.wait_idle(None));
+        pool.wait();
         assert_eq!(ledger.total_ran(), 4);
         drop(pool);
         ledger.settle();
@@ -122,7 +123,7 @@ fn schedulers_may_share_a_pool_and_end_one_after_the_other() {
 fn what_waits_for_room_in_the_pool_is_not_slept_through() {
     check(6_000, || {
         let ledger = Ledger::new();
-        let scheduler = builder().pool_threads(1).pool_queue(1).build().unwrap();
+        let scheduler = builder().pool(|pool| pool.threads(1).queue(1)).build().unwrap();
         // One may run and one be queued. The others wait in the scheduler.
         let numbers: Vec<_> =
             (0..4).map(|_| schedule(&ledger, &scheduler, Duration::ZERO).unwrap().0).collect();
@@ -136,7 +137,7 @@ fn what_waits_for_room_in_the_pool_is_not_slept_through() {
 fn what_waits_for_room_in_the_pool_has_one_fate_if_the_scheduler_stops() {
     check(4_000, || {
         let ledger = Ledger::new();
-        let scheduler = builder().pool_threads(1).pool_queue(1).build().unwrap();
+        let scheduler = builder().pool(|pool| pool.threads(1).queue(1)).build().unwrap();
         for _ in 0..4 {
             schedule(&ledger, &scheduler, Duration::ZERO);
         }
@@ -150,7 +151,7 @@ fn what_waits_for_room_in_the_pool_has_one_fate_if_the_scheduler_stops() {
 fn a_task_that_waits_for_those_due_with_it_gets_its_turn_whoever_shares_their_chunk() {
     check(4_000, || {
         let ledger = Ledger::new();
-        let scheduler = builder().pool_threads(2).build().unwrap();
+        let scheduler = builder().pool(|pool| pool.threads(2)).build().unwrap();
         let (first, second) = (ledger.token(), ledger.token());
         let numbers = [first.number, second.number];
         numbers.into_iter().for_each(|number| ledger.accepted(number));

@@ -4,8 +4,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::*;
-use crate::ClosePolicy;
-use crate::debounce::Throttle;
 use crate::sync::{Mutex, advance, check, real_now, thread};
 
 /// What one thread schedules and another cancels.
@@ -255,26 +253,5 @@ fn no_more_are_pending_than_the_limit_and_places_come_back() {
         assert!(schedule(&ledger, &scheduler, TICK).is_none());
         scheduler.close().unwrap();
         ledger.settle();
-    });
-}
-
-#[test]
-fn a_call_next_to_the_trailing_edge_of_a_throttle_does_not_run_in_the_same_interval() {
-    check(6_000, || {
-        let scheduler = builder().close_policy(ClosePolicy::RunNone).build().unwrap();
-        let ran = Arc::new(Mutex::new(Vec::new()));
-        let record = Arc::clone(&ran);
-        let action = move |value: u32| record.lock().push(value);
-        let throttle = Throttle::new(&scheduler, TICK, action).unwrap();
-        throttle.call(1).unwrap();
-        throttle.call(2).unwrap();
-        advance(TICK);
-        // Time stands still from here on.
-        (3..30).for_each(|value| throttle.call(value).unwrap());
-        (0..100).for_each(|_| thread::yield_now());
-        scheduler.close().unwrap();
-        drop((scheduler, throttle));
-        let ran = ran.lock();
-        assert!(ran.iter().filter(|&&value| value > 1).count() <= 1, "{ran:?}");
     });
 }

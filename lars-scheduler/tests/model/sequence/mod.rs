@@ -1,7 +1,7 @@
 //! Sequences of operations on a scheduler in virtual time, against a model that is a sorted map.
 //!
-//! One decoder, one model, two users: `tests/model.rs` feeds it with random bytes, and the fuzzer
-//! in `fuzz/` with bytes that it has chosen by the coverage that they bring.
+//! One decoder, one model, two users: `tests/model/main.rs` feeds it with random bytes, and the
+//! fuzzer in `fuzz/` with bytes that it has chosen by the coverage that they bring.
 //!
 //! - [`ops`]: what may happen, and how bytes become it.
 //! - [`real`]: does it, and keeps a log.

@@ -330,7 +330,7 @@ fn the_oldest_message_is_received_or_evicted_and_never_both() {
         let sender = beside(&mailbox, move |mailbox| {
             let mut evicted = Vec::new();
             while mailbox.send(1).is_err() {
-                evicted.extend(mailbox.evict());
+                evicted.extend(mailbox.evict().map(|it| *it));
             }
             evicted
         });
@@ -353,7 +353,7 @@ fn the_last_message_of_a_closed_mailbox_is_evicted_and_an_activation_sees_its_en
     check(|| {
         let mailbox = Arc::new(Mailbox::new(Capacity::Bounded(1, Overflow::DropOldest)));
         mailbox.send(0_u32).map(drop).unwrap();
-        let sender = beside(&mailbox, move |mailbox| mailbox.evict());
+        let sender = beside(&mailbox, move |mailbox| mailbox.evict().map(|it| *it));
         let accepted = mailbox.close();
         // What an activation does, and those that it asks for.
         let ended = loop {
@@ -597,7 +597,7 @@ fn a_suspended_mailbox_gives_spare_blocks_back_while_a_sender_evicts_the_last_of
             assert_eq!(unsafe { mailbox.pop() }, Some(number));
         }
         mailbox.suspend(true);
-        let sender = beside(&mailbox, move |mailbox| mailbox.evict());
+        let sender = beside(&mailbox, move |mailbox| mailbox.evict().map(|it| *it));
         // SAFETY: we are the activation.
         assert!(!unsafe { mailbox.finish(Some(mailbox.position())) });
         assert_eq!(sender.join().unwrap(), Some(3));

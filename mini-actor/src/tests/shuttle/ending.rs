@@ -3,12 +3,14 @@
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-use lars_scheduler::shuttle_sync::{AtomicBool, Mutex, Ordering, advance, check, thread};
+use lars_base::sync::{AtomicBool, Mutex, Ordering, advance, check, thread};
 
 use super::*;
 use crate::ClosePolicy;
 use crate::base::threads::OnThreadStart;
-use crate::dispatcher::workers::{Activate, Dispatcher, Pool, Task};
+use crate::dispatcher::Dispatcher;
+use crate::dispatcher::pool::Pool;
+use crate::dispatcher::task::{Activate, Task};
 
 fn tellers(system: &ActorSystem, ledger: &Ledger) -> Vec<thread::JoinHandle<()>> {
     let actor = system.spawn("reader", || Reader).unwrap();
@@ -107,12 +109,40 @@ fn a_system_that_is_closed_by_an_actor_and_from_outside_at_the_same_time_is_clos
         let tellers = tellers(&system, &ledger);
         tell(&ledger, &closer);
         advance(TICK);
-        while !system.close_within(Duration::MAX).is_complete() {
-            thread::yield_now();
-        }
+        let report = system.close_within(Duration::MAX);
+        assert!(report.is_complete(), "{report}");
         join(tellers);
         drop(system);
         ledger.settle();
+    });
+}
+
+#[test]
+fn each_thread_that_closes_a_system_waits_until_it_is_closed_also_while_its_timer_thread_does() {
+    check(4_000, || {
+        let system = Arc::new(builder().threads(1).build().unwrap());
+        let begun = Arc::new(AtomicBool::new(false));
+        let (weak, begins) = (Arc::downgrade(&system), Arc::clone(&begun));
+        let closes = lars_scheduler::Task::new(move || {
+            begins.store(true, Ordering::SeqCst);
+            if let Some(system) = weak.upgrade() {
+                // It does not wait for itself.
+                let _ = system.close_within(Duration::MAX);
+            }
+        });
+        let _ = system.scheduler().timers().schedule_once(TICK, closes.inline()).unwrap();
+        advance(TICK);
+        while !begun.load(Ordering::SeqCst) {
+            thread::yield_now();
+        }
+        let other = {
+            let system = Arc::clone(&system);
+            thread::spawn(move || system.close_within(Duration::MAX))
+        };
+        let reports = [system.close_within(Duration::MAX), other.join().unwrap()];
+        for report in reports {
+            assert!(report.is_complete(), "{report}");
+        }
     });
 }
 

@@ -6,7 +6,7 @@ use crate::model::{MissedTick, NewTimer, OnConflict, Series, When};
 use crate::proof::history::{Answer, Event, Kind};
 use crate::store::{How, Write, Written};
 use crate::sync::Arc;
-use crate::time::Timestamp;
+use crate::time::{Micros, Timestamp};
 
 impl World {
     /// Somebody calls a node that is alive.
@@ -36,7 +36,10 @@ impl World {
                     let not_before = self.lowest(after);
                     self.events.push(Event::ResetAsked { key, not_before });
                     let key_text = key.to_string().into();
-                    (Write::Reset { key: key_text, when: When::After(after) }, Asked::Reset(key))
+                    (
+                        Write::Reset { key: key_text, when: When::After(Micros(after)) },
+                        Asked::Reset(key),
+                    )
                 }
                 25..=27 if self.plan.faults.any() => {
                     let paused = self.rng.bool();
@@ -63,7 +66,6 @@ impl World {
 
     fn cancel(&mut self, key: u64) -> (Write, Asked) {
         self.events.push(Event::CancelAsked { key });
-        #[cfg(feature = "actors")]
         if self.plan.actors && self.rng.bool() {
             // As an actor cancels a reminder.
             return (Write::Remove { key: key.to_string().into(), but: None }, Asked::Cancel(key));
@@ -107,7 +109,7 @@ impl World {
         let not_before = self.store_now().saturating_add(after);
         let when = match self.rng.bool() {
             true => When::At(Timestamp(not_before)),
-            false => When::After(after),
+            false => When::After(Micros(after)),
         };
         let replaces = conflict == OnConflict::Replace;
         // With an absolute time the bound stays where it is when the clock goes back.
@@ -115,7 +117,6 @@ impl World {
         self.events.push(Event::Asked { tag, key, not_before, kind, replaces });
         let (handler, home) = match kind {
             Kind::AtMostOnce => ("once", None),
-            #[cfg(feature = "actors")]
             _ if self.plan.actors && self.rng.bool() => {
                 (super::hosts::KIND, Some(self.address(tag).into()))
             }
@@ -125,7 +126,7 @@ impl World {
             id: 0,
             bucket: 0,
             when,
-            offset: 0,
+            offset: Micros::ZERO,
             home,
             key: key.map(|key| key.to_string().into()),
             conflict,
@@ -133,7 +134,7 @@ impl World {
             payload_version: 1,
             payload: tag.to_string().into(),
             series: series.map(|series| series.to_text().into()),
-            remember: 0,
+            remember: crate::time::Micros::ZERO,
         }
     }
 
@@ -146,7 +147,6 @@ impl World {
 
     pub(super) fn answered(&mut self, node: usize, call: u64, result: Result<Written, Error>) {
         let Some(asked) = self.members[node].open_calls.remove(&call) else { return };
-        #[cfg(feature = "actors")]
         self.is_busy(node);
         match (asked, result) {
             (Asked::Timers(tags), Ok(Written::Scheduled(placed))) => {
@@ -154,6 +154,7 @@ impl World {
                     self.events.push(match placed.how {
                         How::Kept => Event::Refused { tag },
                         How::New | How::Replaced { .. } => Event::Accepted { tag },
+                        How::Updated { .. } => unreachable!("nobody asks for that"),
                     });
                 }
             }
@@ -164,7 +165,6 @@ impl World {
                 let answer = match written {
                     Written::Prevented { .. } => Answer::Prevented,
                     Written::Running => Answer::Running,
-                    #[cfg(feature = "actors")]
                     Written::Removed { .. } => Answer::Running,
                     _ => Answer::NotFound,
                 };

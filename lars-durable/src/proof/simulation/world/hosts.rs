@@ -209,7 +209,11 @@ impl World {
         self.stage.came.insert(tag, clock);
         let hosts = &mut self.members[node].hosts;
         if hosts.vacated.includes(bucket, launch.fence.epoch()) {
-            return self.tell_end(node, &launch, RunEnd::GiveBack { micros: 0 });
+            return self.tell_end(
+                node,
+                &launch,
+                RunEnd::GiveBack { after: crate::time::Micros::ZERO },
+            );
         }
         let none = Home { bucket, waiting: BTreeMap::new(), copy: None, in_hand: false };
         let home = hosts.homes.entry(name).or_insert(none);
@@ -263,7 +267,7 @@ impl World {
     fn make(&mut self, node: usize, name: Name, epoch: u32, entitled: bool) {
         self.stage.copies += 1;
         let number = self.stage.copies;
-        let entitled_until = if entitled { self.members[node].valid_until } else { Mono(i64::MIN) };
+        let entitled_until = if entitled { self.members[node].valid_until } else { Mono::MIN };
         if entitled {
             self.check_single(node, name);
         }
@@ -300,7 +304,7 @@ impl World {
             return self.put_down(node, name, false);
         }
         if looked.is_none() && !valid {
-            self.tell_end(node, &launch, RunEnd::GiveBack { micros: 0 });
+            self.tell_end(node, &launch, RunEnd::GiveBack { after: crate::time::Micros::ZERO });
             return self.put_down(node, name, false);
         }
         if looked.is_none() && self.chance(self.plan.faults.freeze_at_start) {
@@ -311,7 +315,7 @@ impl World {
             return self.at(until, Step::Host { node, life, step });
         }
         let tag: Tag = launch.row.payload.parse().expect("payloads are tags");
-        let allowed = if self.plan.has_bad_clocks() { super::LEAD } else { 0 };
+        let allowed = if self.plan.has_bad_clocks() { crate::engine::LEAD.0 } else { 0 };
         let clock = clock + allowed;
         let (id, fence, planned) = (launch.row.id, launch.fence, launch.row.planned.0);
         let frozen = looked.is_some();
@@ -386,7 +390,7 @@ impl World {
             names.push(*name);
         }
         for launch in back {
-            self.tell_end(node, &launch, RunEnd::GiveBack { micros: 0 });
+            self.tell_end(node, &launch, RunEnd::GiveBack { after: crate::time::Micros::ZERO });
         }
         for name in names {
             self.go_if_idle(node, name);

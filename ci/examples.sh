@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# The examples, and the code of the pages. They check themselves.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+source ci/brief.sh
+
+# As the README runs it, with fewer connections.
+cargo run --quiet --release -p examples --example sessions -- --connections 200 --seconds 4
+
+cargo build --quiet "${brief[@]}" --examples
+run_example soak --seconds 5
+for example in quickstart rate_vs_delay cancel_race graceful_close virtual_time daily_report \
+    supervised_refresh lease_registry delay_queue_consumers election_timers async_timeouts \
+    prometheus request_timeouts worker_pool actor_patterns testing_with_virtual_time; do
+    run_example "$example" >/dev/null
+done
+cargo test --quiet "${brief[@]}" --doc

@@ -1,0 +1,95 @@
+#!/usr/bin/env bash
+# Looks for tests that fail once in a while: runs each test binary many times, alone and beside
+# eight busy processes, and prints a table of what failed. By hand: it takes hours.
+#
+#     ci/steady.sh                        every binary, 200 runs alone, 200 beside busy processes
+#     ci/steady.sh 50                     50 of each
+#     ci/steady.sh 200 mini-actor         the binaries whose name (package/target) contains this
+#     BUSY=8 ALONE=0 ci/steady.sh         only beside busy processes
+#     TOGETHER=6 ALONE=0 ci/steady.sh     six runs at a time beside them, which takes less time
+#
+# PostgreSQL's tests are among them. A run that takes more than LIMIT seconds (600) has failed. The
+# output of each failed run stays in target/steady; the exit status is 1 if there is one.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+runs=${1:-200}
+only=${2:-}
+busy=${BUSY:-8}
+
+out=${CARGO_TARGET_DIR:-target}/steady
+rm -rf "$out"
+mkdir -p "$out"
+out=$(cd "$out" && pwd)
+export LARS_REQUIRE_POSTGRES=1 LIMIT=${LIMIT:-600} OUT=$out
+
+# The test binaries of a build: name, folder to run in, path.
+binaries() {
+    cargo test --no-run --message-format json "$@" | python3 -c '
+import json, pathlib, sys
+for line in sys.stdin:
+    built = json.loads(line)
+    if built.get("executable") and built["profile"]["test"]:
+        folder = pathlib.Path(built["manifest_path"]).parent
+        target = built["target"]
+        print(sys.argv[1] + folder.name + "/" + target["name"], folder, built["executable"])
+' "$prefix"
+}
+# A copy of each, so that the tree can be built meanwhile.
+mkdir "$out/bin"
+{
+    prefix="" binaries
+    prefix="actors:" binaries -p lars-durable --features actors,test-kit --test it
+    prefix="postgres:" binaries -p lars-durable --features postgres,actors,__tls --lib
+    prefix="postgres:" binaries -p lars-top --features durable --test it
+} | grep -F -- "$only" | while read -r name folder path; do
+    cp "$path" "$out/bin"
+    echo "$name $folder $out/bin/$(basename "$path")"
+done >"$out/binaries"
+
+# One run. What it printed stays only if it failed.
+run() {
+    read -r how name folder path number <<<"$1"
+    export CARGO_MANIFEST_DIR=$folder
+    cd "$folder"
+    local log=$OUT/$how-${name//\//-}-$number.log begun=$SECONDS status=0
+    timeout "$LIMIT" "$path" >"$log" 2>&1 || status=$?
+    echo "$how $name $status $((SECONDS - begun))" >>"$OUT/results"
+    if ((status == 0)); then
+        rm "$log"
+    else
+        echo "FAILED ($status): $how $name, $log"
+        sed -n 's/^test \(.*\) \.\.\. FAILED$/    \1/p' "$log"
+    fi
+}
+export -f run
+
+# $1: alone or beside; $2: how many at a time. Round by round, so that each early result counts.
+rounds() {
+    local number name folder path
+    for ((number = 1; number <= runs; number++)); do
+        while read -r name folder path; do
+            echo "$1 $name $folder $path $number"
+        done <"$out/binaries"
+    done | xargs -P "$2" -I '{}' bash -c 'run "$1"' run '{}'
+}
+
+table() {
+    printf '\n| binary | runs alone | failed | runs beside | failed | longest, s |\n'
+    printf '|---|--:|--:|--:|--:|--:|\n'
+    awk '{ all[$2]; n[$2, $1]++; if ($3 != 0) bad[$2, $1]++; if ($4 > top[$2]) top[$2] = $4 }
+        END { for (name in all) printf "| %s | %d | %d | %d | %d | %d |\n", name,
+            n[name, "alone"], bad[name, "alone"], n[name, "beside"], bad[name, "beside"],
+            top[name] }' "$out/results" | sort
+}
+
+spinners=()
+trap 'kill "${spinners[@]}" 2>/dev/null || true; table' EXIT
+if [ "${ALONE:-1}" = 1 ]; then rounds alone 1; fi
+if ((busy > 0)); then
+    for ((i = 0; i < busy; i++)); do
+        bash -c 'while :; do :; done' &
+        spinners+=($!)
+    done
+    rounds beside "${TOGETHER:-1}"
+fi
+! awk '$3 != 0 { found = 1 } END { exit !found }' "$out/results"

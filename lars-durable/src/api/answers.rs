@@ -1,0 +1,51 @@
+//! What the calls about timers answer.
+
+use crate::store::{How, Placed};
+
+/// A timer that was accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Accepted {
+    /// The identity of the timer that has the key now: that of the existing one, if it was kept.
+    /// Zero if the key is only remembered, after its timer has run.
+    pub id: u64,
+    /// What the call did.
+    pub placement: Placement,
+}
+
+/// What a schedule call did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Placement {
+    /// It created a timer.
+    New,
+    /// Another timer has the key, or its key is remembered; nothing was changed.
+    Kept,
+    /// It created a timer that replaces another.
+    Replaced,
+    /// It changed the timer that has the key.
+    Updated,
+}
+
+/// What a cancel did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Cancel {
+    /// No run of it will start.
+    Prevented,
+    /// It was too late: a run is recorded as started. If the timer repeats, that is its last run.
+    /// If the run fails, it is retried, unless the timer is cancelled again.
+    Running,
+    /// No timer has this key: it has run, was cancelled, or never existed.
+    NotFound,
+}
+
+impl Accepted {
+    pub(super) fn of(placed: &Placed) -> Self {
+        let placement = match placed.how {
+            How::New => Placement::New,
+            How::Kept => Placement::Kept,
+            How::Replaced { .. } => Placement::Replaced,
+            How::Updated { .. } => Placement::Updated,
+        };
+        Self { id: placed.id.unsigned_abs(), placement }
+    }
+}

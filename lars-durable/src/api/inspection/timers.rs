@@ -1,0 +1,172 @@
+//! Single timers: those that wait or run, and those that were given up.
+
+use std::time::SystemTime;
+
+use crate::engine;
+use crate::model::{Listed, words};
+use crate::sync::Arc;
+
+/// The longest page of parked timers.
+const MAX_PAGE: usize = 1_000;
+
+/// A timer that waits or runs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TimerInfo {
+    /// Its identity.
+    pub id: u64,
+    /// Its key.
+    pub key: Option<String>,
+    /// The name of its handler.
+    pub handler: String,
+    /// The version of its payload.
+    pub payload_version: u16,
+    /// Its payload, as JSON.
+    pub payload: String,
+    /// When it may run; `None` for never.
+    pub deadline: Option<SystemTime>,
+    /// How many attempts there have been.
+    pub attempt: u32,
+    /// Whether a run is recorded as started.
+    pub running: bool,
+    /// By which rule it repeats, in words such as `every 60s, missed: Burst`; `None`
+    /// if it runs once. For people: the words may change.
+    pub rule: Option<String>,
+    /// Why the last attempt failed.
+    pub last_error: Option<String>,
+}
+
+/// A timer that was given up, and is kept for people; or one run of a series that goes on. Such a
+/// run is a timer of its own, which does not repeat. It shows the key of its series, and runs
+/// without a key if it is [retried](crate::Timers::retry_parked).
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Parked {
+    /// The timer as it was.
+    pub timer: TimerInfo,
+    /// Why it was parked.
+    pub reason: String,
+    /// Since when.
+    pub since: SystemTime,
+    /// How many processes died while it ran.
+    pub deaths: u32,
+}
+
+/// A run that was given up: from [`Builder::on_parked`](crate::Builder::on_parked).
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ParkedRun {
+    /// The timer's identity.
+    pub id: u64,
+    /// Its key.
+    pub key: Option<String>,
+    /// The name of its handler.
+    pub handler: String,
+    /// What the run was known by outside: see [`Fired`](crate::Fired::idempotency_key).
+    pub idempotency_key: String,
+    /// The number of its last attempt.
+    pub attempt: u32,
+    /// Why it was parked.
+    pub reason: String,
+    /// It is one of a series, which goes on.
+    pub series_goes_on: bool,
+}
+
+impl ParkedRun {
+    pub(in crate::api) fn of(parked: &engine::Parked) -> Self {
+        let engine::Parked { row, reason, goes_on } = parked;
+        Self {
+            id: row.id.unsigned_abs(),
+            key: row.key.clone(),
+            handler: row.handler.to_string(),
+            idempotency_key: row.idempotency_key(),
+            attempt: row.attempt,
+            reason: reason.clone(),
+            series_goes_on: *goes_on,
+        }
+    }
+}
+
+/// Which parked timers to show. By default the first 100, of all handlers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[must_use = "it asks nothing by itself"]
+pub struct ParkedQuery {
+    after: u64,
+    handler: Option<Arc<str>>,
+    limit: usize,
+}
+
+/// A page of parked timers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ParkedPage {
+    /// In the order of their identities.
+    pub timers: Vec<Parked>,
+    /// Where the next page begins, for [`ParkedQuery::after`]; `None` if this was the last. At most
+    /// 10,000 timers are searched for a page. So a page of one handler may be short, or empty,
+    /// without being the last.
+    pub next: Option<u64>,
+}
+
+impl Default for ParkedQuery {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl ParkedQuery {
+    /// The first 100, of all handlers.
+    pub fn new() -> Self {
+        Self { after: 0, handler: None, limit: 100 }
+    }
+
+    /// Those of this handler only.
+    pub fn handler(mut self, name: &str) -> Self {
+        self.handler = Some(name.into());
+        self
+    }
+
+    /// Those after this identity, or after a page: [`ParkedPage::next`].
+    pub fn after(mut self, place: u64) -> Self {
+        self.after = place;
+        self
+    }
+
+    /// How many timers a page has at most: from 1 to 1,000. Other values count as the nearest of
+    /// these.
+    pub fn limit(mut self, timers: usize) -> Self {
+        self.limit = timers.clamp(1, MAX_PAGE);
+        self
+    }
+
+    /// Where it begins, which handler it asks for, and how many.
+    pub(in crate::api) fn into_parts(self) -> (i64, Option<Arc<str>>, usize) {
+        (i64::try_from(self.after).unwrap_or(i64::MAX), self.handler, self.limit)
+    }
+}
+
+impl TimerInfo {
+    pub(in crate::api) fn of(listed: Listed) -> Self {
+        Self {
+            id: listed.id.unsigned_abs(),
+            key: listed.key,
+            handler: listed.handler,
+            payload_version: listed.payload_version,
+            payload: listed.payload,
+            deadline: listed.deadline.to_system(),
+            attempt: listed.attempt,
+            running: listed.running,
+            rule: listed.series.as_deref().map(words),
+            last_error: listed.last_error,
+        }
+    }
+}
+
+impl Parked {
+    pub(in crate::api) fn of(mut listed: Listed) -> Option<Self> {
+        let (reason, since) = listed.parked.take()?;
+        let deaths = listed.deaths;
+        let since = since.to_system().unwrap_or(SystemTime::UNIX_EPOCH);
+        Some(Self { timer: TimerInfo::of(listed), reason, since, deaths })
+    }
+}

@@ -1,0 +1,92 @@
+//! Publishing the metrics of a node through the `metrics` facade.
+
+use std::fmt;
+
+use metrics::{SharedString, Unit, counter, describe_counter, describe_gauge, gauge};
+
+use super::durable::{Durable, Metrics};
+use crate::runtime::Shared;
+use crate::sync::Arc;
+
+/// A name, what it counts, and how to read it.
+type Row<V> = (&'static str, &'static str, fn(&Metrics) -> V);
+
+const COUNTERS: [Row<u64>; 9] = [
+    ("lars_durable_timers_scheduled_total", "Timers created", |m| m.scheduled),
+    ("lars_durable_timers_cancelled_total", "Timers cancelled in time", |m| m.cancelled),
+    ("lars_durable_runs_started_total", "Runs recorded as started", |m| m.started),
+    ("lars_durable_runs_done_total", "Runs that ended well", |m| m.done),
+    ("lars_durable_runs_retried_total", "Runs that failed, and are retried", |m| m.retried),
+    ("lars_durable_runs_parked_total", "Runs that were given up", |m| m.parked),
+    ("lars_durable_runs_skipped_total", "Runs left out by the rule for missed ones", |m| m.skipped),
+    ("lars_durable_runs_stale_total", "Runs that ended after a newer one had begun", |m| m.stale),
+    ("lars_durable_runs_quarantined_total", "Runs repeated alone after a crash", |m| m.quarantined),
+];
+
+const GAUGES: [Row<f64>; 2] = [
+    ("lars_durable_timers_resident", "Timers in memory", |m| m.resident as f64),
+    ("lars_durable_runs_in_flight", "Runs started and not ended", |m| m.in_flight as f64),
+];
+
+/// Publishes a node's [`Metrics`] through the [`metrics`](https://docs.rs/metrics) facade, to
+/// whichever recorder the program has installed (feature `metrics`).
+///
+/// [`report`](Self::report) publishes what is true now. Call it when somebody asks, or at a fixed
+/// delay. Each value has the label `node`, with the node's [name](super::Builder::name).
+/// (docs/observability.md in the repository lists the names.) What waits in the whole group, by
+/// handler, is in an [inspection](Durable::inspect).
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_durable::{Durable, MetricsReporter};
+///
+/// let durable = Durable::in_memory().name("shop-1").start()?;
+/// let mut reporter = MetricsReporter::new(&durable);
+/// reporter.report(); // each ten seconds, or when Prometheus asks
+/// # Ok(()) }
+/// ```
+pub struct MetricsReporter {
+    shared: Arc<Shared>,
+    node: SharedString,
+    described: bool,
+}
+
+impl MetricsReporter {
+    /// A reporter for this node. It does not keep the node open.
+    pub fn new(durable: &Durable) -> Self {
+        let shared = Arc::clone(durable.shared());
+        let node = SharedString::from(shared.name().to_owned());
+        Self { shared, node, described: false }
+    }
+
+    /// Publishes the current metrics to the current recorder. Without a recorder this does nothing.
+    pub fn report(&mut self) {
+        let metrics = Metrics::of(self.shared.counts());
+        if !std::mem::replace(&mut self.described, true) {
+            describe();
+        }
+        for (name, _, value) in COUNTERS {
+            counter!(name, "node" => self.node.clone()).absolute(value(&metrics));
+        }
+        for (name, _, value) in GAUGES {
+            gauge!(name, "node" => self.node.clone()).set(value(&metrics));
+        }
+    }
+}
+
+fn describe() {
+    for (name, about, _) in COUNTERS {
+        describe_counter!(name, Unit::Count, about);
+    }
+    for (name, about, _) in GAUGES {
+        describe_gauge!(name, Unit::Count, about);
+    }
+}
+
+impl fmt::Debug for MetricsReporter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MetricsReporter").field("node", &self.node).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,77 @@
+//! What is said of runs that fail: a line for each, as long as they are few.
+//!
+//! A handler whose provider is down fails thousands of times a second. So there are at most
+//! [`LINES`] lines a second of each handler, and the next one says how many there were beside. What
+//! was parked has a measure of its own: it is not drowned by what is retried.
+//!
+//! A line has the key, because people look for the timer by it, and the words of the error. It
+//! never has the payload.
+
+use super::Node;
+use crate::model::{Row, Then};
+use crate::time::{Micros, Mono};
+
+/// How many lines a second there are.
+const LINES: u32 = 10;
+
+/// How much of an error a line shows, in characters.
+const WORDS: usize = 500;
+
+/// What was said of one handler's runs.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Failures {
+    retried: Said,
+    parked: Said,
+}
+
+#[derive(Debug, Default, Clone)]
+struct Said {
+    /// Since when `lines` counts.
+    since: Option<Mono>,
+    lines: u32,
+    /// What was not said.
+    unsaid: u64,
+}
+
+impl Said {
+    /// How many lines were left out before this one; `None` if this one is, too.
+    fn may_say(&mut self, now: Mono) -> Option<u64> {
+        if self.since.is_none_or(|since| now - since >= Micros::SECOND) {
+            (self.since, self.lines) = (Some(now), 0);
+        }
+        if self.lines >= LINES {
+            self.unsaid += 1;
+            return None;
+        }
+        self.lines += 1;
+        Some(std::mem::take(&mut self.unsaid))
+    }
+}
+
+impl Node {
+    /// Says that a run has failed, and what becomes of it; nothing, if it has not.
+    pub(super) fn say_failed(&mut self, now: Mono, handler: usize, row: &Row, then: &Then) {
+        let said = &mut self.failures[handler];
+        let (said, error) = match then {
+            Then::Retry { error, .. } => (&mut said.retried, error),
+            Then::Park { reason } | Then::ParkRun { reason, .. } => (&mut said.parked, reason),
+            Then::Done | Then::Next { .. } | Then::GiveBack { .. } => return,
+        };
+        let Some(unsaid) = said.may_say(now) else { return };
+        let (handler, id, attempt) = (&*row.handler, row.id, row.attempt);
+        let key = row.key.as_deref();
+        let error: String = error.chars().take(WORDS).collect();
+        if let Then::Retry { after, .. } = then {
+            let after = after.to_duration();
+            tracing::warn!(
+                target: "lars_durable",
+                handler, id, key, attempt, ?after, unsaid, %error, "a run has failed: retried"
+            );
+        } else {
+            tracing::error!(
+                target: "lars_durable",
+                handler, id, key, attempt, unsaid, reason = %error, "given up: parked"
+            );
+        }
+    }
+}

@@ -1,0 +1,365 @@
+//! The runner: starts due timers, as far as there are places for them, records finishes, and keeps
+//! the window loaded.
+//!
+//! One batch goes at a time, put together in this order: finishes, so that their places are free;
+//! what this node has no handler for; starts; what other nodes announced; loads and sweeps. A batch
+//! that failed is sent again as it was, for each of its requests can be repeated, but for its
+//! sweeps.
+//!
+//! What limits the starts: the lease, the places of each handler, the limit of the node, and after
+//! buckets were taken a ramp, so that a node that comes back does not begin with all at once.
+
+use super::lane::LaneState;
+use super::settings::{LEAST_PUT_OFF, MOST_PUT_OFF};
+use super::window::{Key, LoadOrder, Reach, Resident, TakenIn};
+use super::{Lane, Node, Output};
+use crate::model::{BucketNo, Finish, NodeId, Start, TimerId};
+use crate::store::{Committed, Reply, Request, StoreError, mismatched, paired};
+use crate::sync::Arc;
+use crate::time::{Micros, Mono, Timestamp};
+
+/// After this long without a handler it is parked.
+const UNKNOWN_FOR: Micros = Micros::DAY.times(14);
+
+/// What is overdue by more than this, and is not here, was missed.
+const SWEEP_GRACE: Micros = Micros::SECOND;
+
+/// A sweep takes at most this part of the runner's time.
+const SWEEP_SHARE: i64 = 40;
+
+/// The longest pause between two sweeps, however slow they are.
+const LONGEST_SWEEP: Micros = Micros::SECOND.times(10);
+
+/// How often a sweep looks at everything that is overdue, and how far back the others look.
+const FULL_SWEEP: Micros = Micros::SECOND.times(60);
+
+/// When there are no places, how soon they are counted again: the ramp grows with the second.
+const NO_PLACE: Micros = Micros::MILLISECOND.times(100);
+
+/// What the runner is about to do, and what it waits for.
+#[derive(Debug)]
+pub(super) struct Runner {
+    lane: LaneState,
+    /// What the lane has in flight. After a failure the same is sent again: each request can be
+    /// repeated.
+    sent: Vec<Asked>,
+    /// Identities that another node says are near.
+    notified: Vec<TimerId>,
+    /// Since when the node has buckets.
+    ramp_from: Mono,
+    next_sweep: Mono,
+    next_full_sweep: Mono,
+    /// Nothing can be started before this, although something is ready.
+    blocked_until: Mono,
+}
+
+/// What the runner has asked for: enough to ask again, and to understand the reply.
+#[derive(Debug)]
+enum Asked {
+    Finish(Vec<Finish>),
+    Park { ids: Vec<TimerId>, before: Timestamp },
+    PutOff(Vec<(Key, Resident)>),
+    Start { node: NodeId, lead: Micros, starts: Vec<Start> },
+    Read(Vec<TimerId>),
+    Forget,
+    Load(LoadOrder),
+}
+
+impl Asked {
+    fn request(&self) -> Request {
+        match self {
+            Self::Finish(finishes) => Request::Finish(finishes.clone()),
+            Self::Park { ids, before } => {
+                let reason = "no handler for fourteen days".to_owned();
+                Request::Park { ids: ids.clone(), before: *before, reason }
+            }
+            Self::PutOff(timers) => {
+                let ids = timers.iter().map(|(key, _)| key.1).collect();
+                Request::PutOff { ids, least: LEAST_PUT_OFF, most: MOST_PUT_OFF }
+            }
+            Self::Start { node, lead, starts } => {
+                Request::Start { node: *node, lead: *lead, starts: starts.clone() }
+            }
+            Self::Read(ids) => Request::Read { ids: ids.clone() },
+            Self::Forget => Request::Forget,
+            Self::Load(LoadOrder { bucket, after, until, limit, .. }) => {
+                Request::Load { bucket: *bucket, after: *after, until: *until, limit: *limit }
+            }
+        }
+    }
+}
+
+impl Runner {
+    pub(super) fn new() -> Self {
+        Self {
+            lane: LaneState::new(),
+            sent: Vec::new(),
+            notified: Vec::new(),
+            ramp_from: Mono(0),
+            next_sweep: Mono(0),
+            next_full_sweep: Mono(0),
+            blocked_until: Mono(0),
+        }
+    }
+
+    /// The reply of the batch in flight came: says when that was sent.
+    pub(super) fn answered(&mut self, now: Mono, result: &Result<Committed, StoreError>) -> Mono {
+        self.lane.answered(now, result)
+    }
+
+    /// Whether it waits for no reply.
+    pub(super) fn is_idle(&self) -> bool {
+        self.sent.is_empty()
+    }
+
+    /// The node has buckets again, after it had none.
+    pub(super) fn begin(&mut self, now: Mono) {
+        self.ramp_from = now;
+        self.sweep_everything(now);
+    }
+
+    /// The next sweep comes at once, and looks at everything.
+    fn sweep_everything(&mut self, now: Mono) {
+        (self.next_sweep, self.next_full_sweep) = (now, now);
+    }
+
+    /// These may be in the window: they are to be read.
+    pub(super) fn announce(&mut self, ids: impl IntoIterator<Item = TimerId>) {
+        self.notified.extend(ids);
+    }
+
+    /// How far back the sweep that is made now looks. Most look back for a minute only: behind
+    /// that, rows that are dead and not yet removed may be many.
+    fn reach(&mut self, now: Mono) -> Reach {
+        if now < self.next_full_sweep {
+            return Reach::Back(FULL_SWEEP);
+        }
+        self.next_full_sweep = now + FULL_SWEEP;
+        Reach::Everything
+    }
+}
+
+impl Node {
+    /// When the runner has something to do, if nothing comes in before.
+    pub(super) fn next_run(&self) -> Mono {
+        let (runner, retry) = (&self.runner, self.runs.next_retry());
+        let wanted = if !runner.sent.is_empty() || self.runs.has_finishes() {
+            Mono::MIN
+        } else if self.closing.is_closing() {
+            retry
+        } else if !runner.notified.is_empty() {
+            Mono::MIN
+        } else {
+            // An estimate of the clock that is a little old makes the load a little late.
+            let load = self.next_load(runner.next_sweep);
+            runner.blocked_until.min(runner.next_sweep).min(retry).min(load)
+        };
+        runner.lane.next(wanted)
+    }
+
+    /// Timers may have come that nobody told this node of.
+    pub(crate) fn sweep_soon(&mut self, now: Mono) {
+        self.runner.sweep_everything(now);
+    }
+
+    /// Other nodes put these timers into this node's window, perhaps.
+    pub(crate) fn notified(&mut self, timers: impl IntoIterator<Item = (BucketNo, TimerId)>) {
+        let window = &self.window;
+        let own = timers.into_iter().filter(|(bucket, _)| window.starts_in(*bucket).is_some());
+        self.runner.announce(own.map(|(_, id)| id));
+    }
+
+    /// Sends what the runner has to send.
+    pub(super) fn run(&mut self, now: Mono) {
+        self.sort_due(now);
+        if !self.runner.lane.is_free(now) {
+            return;
+        }
+        if self.runner.sent.is_empty() {
+            self.gather(now);
+        }
+        if !self.runner.sent.is_empty() {
+            let requests = self.runner.sent.iter().map(Asked::request).collect();
+            self.runner.lane.sent(now);
+            self.out.push(Output::Send { lane: Lane::Runner, requests });
+        }
+    }
+
+    /// What is due by now, but for the lead, leaves the window.
+    fn sort_due(&mut self, now: Mono) {
+        let limit = self.clock.at_least(now) + self.settings.lead;
+        while let Some((key, resident)) = self.window.pop_due(limit) {
+            self.runs.due(key, resident);
+        }
+    }
+
+    /// Puts the next batch together.
+    fn gather(&mut self, now: Mono) {
+        let finishes = self.runs.take_finishes(now, self.settings.batch);
+        if !finishes.is_empty() {
+            self.runner.sent.push(Asked::Finish(finishes));
+        }
+        if self.closing.is_closing() {
+            return;
+        }
+        self.put_off_unknown(now);
+        let starts = self.pick_starts(now);
+        if !starts.is_empty() {
+            let (node, lead) = (self.lease.node(), self.settings.lead);
+            self.runner.sent.push(Asked::Start { node, lead, starts });
+        }
+        if !self.runner.notified.is_empty() {
+            let ids = std::mem::take(&mut self.runner.notified);
+            self.runner.sent.push(Asked::Read(ids));
+        }
+        let sweeps = now >= self.runner.next_sweep && self.window.owned() > 0;
+        let mut orders = self.loads(now, sweeps);
+        if sweeps {
+            self.runner.next_sweep = now + self.settings.sweep;
+            let reach = self.runner.reach(now);
+            orders.extend(self.sweeps(now, SWEEP_GRACE, reach));
+            self.runner.sent.push(Asked::Forget);
+        } else if self.window.owned() == 0 {
+            self.runner.next_sweep = now + self.settings.sweep;
+        }
+        self.runner.sent.extend(orders.into_iter().map(Asked::Load));
+    }
+
+    /// Timers that this node cannot run go to another node, or wait for one; they are never
+    /// dropped.
+    fn put_off_unknown(&mut self, now: Mono) {
+        let mut unknown = self.runs.take_unknown();
+        unknown.retain(|(_, resident)| self.window.starts_in(resident.bucket).is_some());
+        let Some((key, resident)) = unknown.first() else { return };
+        let (handler, count) = (self.window.name(*resident), unknown.len());
+        tracing::warn!(target: "lars_durable", %handler, id = key.1, count, "no handler: put off");
+        let ids = unknown.iter().map(|(key, _)| key.1).collect();
+        let before = self.clock.at_least(now) - UNKNOWN_FOR;
+        self.runner.sent.push(Asked::Park { ids, before });
+        self.runner.sent.push(Asked::PutOff(unknown));
+    }
+
+    /// The next timers to be started, in the order of (due, id), as far as there are places for
+    /// them.
+    fn pick_starts(&mut self, now: Mono) -> Vec<Start> {
+        let mut starts = Vec::new();
+        self.runner.blocked_until = Mono::NEVER;
+        if !self.lease.is_valid(now) {
+            return starts;
+        }
+        // Those that have ended leave with a finish that goes before these starts, or with one that
+        // waits for the same lane.
+        let limit = self.in_flight_limit(now);
+        let mut places = limit.saturating_sub(self.runs.active()).min(self.settings.batch);
+        if self.runs.ready() > places {
+            // One half runs while the other is being started.
+            places = places.min(limit.div_ceil(2));
+        }
+        if places > 0
+            && let Some((key, resident)) = self.next_quarantined()
+            && let Some(start) = self.start(key, resident)
+        {
+            self.runs.isolate(start);
+            self.counts.quarantined += 1;
+            starts.push(start);
+        }
+        while starts.len() < places {
+            let Some((key, resident)) = self.next_ready() else { break };
+            starts.extend(self.start(key, resident));
+        }
+        if places == 0 || (starts.len() == places && places < self.settings.batch) {
+            self.runner.blocked_until = now + NO_PLACE;
+        }
+        starts
+    }
+
+    /// The limit of the node, and below it the ramp.
+    fn in_flight_limit(&self, now: Mono) -> usize {
+        let seconds =
+            u32::try_from((now - self.runner.ramp_from).0 / Micros::SECOND.0).unwrap_or(0);
+        let ramped = self.settings.ramp.checked_shl(seconds.min(32)).unwrap_or(usize::MAX);
+        ramped.clamp(1, self.settings.max_in_flight)
+    }
+
+    /// The first of those that wait for a handler that has a place and is not paused.
+    fn next_ready(&mut self) -> Option<(Key, Resident)> {
+        let (handlers, lease) = (&self.settings.handlers, &self.lease);
+        self.runs.next_ready(|place, busy| {
+            busy < handlers[place].concurrency && !lease.is_paused(&handlers[place].name)
+        })
+    }
+
+    fn next_quarantined(&mut self) -> Option<(Key, Resident)> {
+        let (window, lease) = (&self.window, &self.lease);
+        self.runs.next_quarantined(|resident| !lease.is_paused(window.name(resident)))
+    }
+
+    /// `None` if the bucket is not this node's any more, or the timer runs: one that was moved
+    /// nearer by another node is here under its old time as well. Its finish says when it is due
+    /// again.
+    fn start(&mut self, key: Key, resident: Resident) -> Option<Start> {
+        if self.runs.holds(key.1) {
+            return None;
+        }
+        let fence = self.window.next_fence(resident.bucket)?;
+        Some(self.runs.start(key, resident, fence))
+    }
+
+    /// Takes in the reply to what was sent.
+    pub(super) fn ran(&mut self, sent: Mono, now: Mono, result: Result<Committed, StoreError>) {
+        let committed = match result {
+            Ok(committed) => committed,
+            Err(error) => {
+                tracing::warn!(target: "lars_durable", %error, "the runner's batch is repeated");
+                // Sweeps are not repeated: they may be what took too long, and the next sweep looks
+                // again.
+                let sweeps = |asked: &Asked| matches!(asked, Asked::Load(it) if it.sweeps());
+                self.runner.sent.retain(|asked| !sweeps(asked));
+                return;
+            }
+        };
+        let asked = std::mem::take(&mut self.runner.sent);
+        for (asked, reply) in paired(asked, committed.replies) {
+            match (asked, reply) {
+                (Asked::Start { starts, .. }, Reply::Started { rows, moved }) => {
+                    self.started(now, &starts, rows, moved);
+                }
+                (Asked::Finish(finishes), Reply::Finished(finished)) => {
+                    for (finish, finished) in finishes.into_iter().zip(finished) {
+                        self.finished(now, finish, finished);
+                    }
+                }
+                (Asked::PutOff(timers), Reply::PutOff(dues)) => {
+                    for ((key, resident), due) in timers.into_iter().zip(dues) {
+                        let handler = Arc::clone(self.window.name(resident));
+                        if let Some(due) = due {
+                            self.near(resident.bucket, (due, key.1), &handler);
+                        }
+                    }
+                }
+                (Asked::Park { .. }, Reply::Parked(count)) => self.counts.parked += count as u64,
+                (Asked::Load(order), Reply::Loaded(rows)) => {
+                    let pause = (now - sent) * SWEEP_SHARE;
+                    match self.loaded(order, rows) {
+                        TakenIn::Load => {}
+                        TakenIn::SweepHasMore => {
+                            self.runner.next_sweep = now + pause.min(self.settings.sweep);
+                        }
+                        TakenIn::Sweep => {
+                            // Dead rows at the head of the index make it slow.
+                            let slower = now + pause.min(LONGEST_SWEEP);
+                            self.runner.next_sweep = self.runner.next_sweep.max(slower);
+                        }
+                    }
+                }
+                (Asked::Read(_), Reply::Loaded(rows)) => {
+                    for row in rows {
+                        self.take_in(row);
+                    }
+                }
+                (Asked::Forget, Reply::Forgotten) => {}
+                (asked, reply) => mismatched(&asked, &reply),
+            }
+        }
+    }
+}

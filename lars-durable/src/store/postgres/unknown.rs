@@ -1,0 +1,60 @@
+//! Timers that no node can run, in SQL: put off, and parked in the end.
+
+use std::collections::BTreeMap;
+
+use super::rows::park_gone;
+use super::transaction::{Result, Transaction};
+use super::values::text;
+use crate::model::TimerId;
+use crate::time::{Micros, Timestamp};
+
+const WAITING: &str = "SELECT id, planned_at FROM lars.timer
+      WHERE grp = $1 AND id = ANY ($2) AND fence IS NULL ORDER BY id FOR UPDATE";
+
+const PUT_OFF: &str = "UPDATE lars.timer t SET due_at = p.due, deadline = p.due
+       FROM unnest($2::bigint[], $3::timestamptz[]) AS p (id, due)
+      WHERE t.id = p.id AND t.grp = $1";
+
+impl Transaction<'_> {
+    /// The new times are computed here: PostgreSQL's intervals have days and months.
+    pub(super) async fn put_off(
+        &self,
+        ids: &[TimerId],
+        least: Micros,
+        most: Micros,
+    ) -> Result<Vec<Option<Timestamp>>> {
+        let waiting = self.query(WAITING, &[&self.group, &ids]).await?;
+        let mut dues: BTreeMap<TimerId, Timestamp> = BTreeMap::new();
+        for row in &waiting {
+            let waited = self.clock - row.get::<_, Timestamp>(1);
+            dues.insert(row.get(0), self.clock + waited.clamp(least, most));
+        }
+        let (late, due): (Vec<TimerId>, Vec<Timestamp>) =
+            dues.iter().map(|(id, due)| (*id, *due)).unzip();
+        self.query(PUT_OFF, &[&self.group, &late, &due]).await?;
+        Ok(ids.iter().map(|id| dues.get(id).copied()).collect())
+    }
+}
+
+const PARK_WAITING: &str = concat!(
+    "WITH gone AS (
+       DELETE FROM lars.timer t
+        WHERE t.grp = $1 AND t.id = ANY ($3) AND t.fence IS NULL AND t.planned_at <= $4
+       RETURNING t.*) ",
+    park_gone!("$5"),
+);
+
+impl Transaction<'_> {
+    /// Says how many.
+    pub(super) async fn park(
+        &self,
+        ids: &[TimerId],
+        before: Timestamp,
+        reason: &str,
+    ) -> Result<usize> {
+        let reason = text(reason);
+        let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 5] =
+            [&self.group, &self.clock, &ids, &before, &reason.as_ref()];
+        Ok(self.query(PARK_WAITING, &parameters).await?.len())
+    }
+}

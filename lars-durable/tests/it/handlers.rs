@@ -1,0 +1,340 @@
+//! What handlers say, and what becomes of their timers.
+
+use crate::common;
+
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use common::{Directory, LONG, Note, note, telling};
+use lars_base::backoff::BackoffPolicy;
+use lars_durable::inspection::{Parked, ParkedQuery};
+use lars_durable::{Durable, Fired, Handler, Outcome, Payload, Timers, UpgradeError};
+use serde::{Deserialize, Serialize};
+
+fn quick() -> BackoffPolicy {
+    let millisecond = Duration::from_millis(1);
+    BackoffPolicy::builder().initial(millisecond).cap(millisecond).build().unwrap()
+}
+
+/// Waits until a timer is parked, and says why.
+fn parked(timers: &Timers) -> Parked {
+    loop {
+        if let Some(parked) = timers.parked(ParkedQuery::new()).wait().unwrap().timers.pop() {
+            return parked;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn now(timers: &Timers, text: &str) {
+    timers.schedule_once(Duration::ZERO, note(text)).submit().wait().unwrap();
+}
+
+#[test]
+fn an_error_is_tried_again_by_the_backoff_and_then_parked_with_its_words() {
+    let runs = Arc::new(AtomicU32::new(0));
+    let counted = Arc::clone(&runs);
+    let handler = Handler::new(move |_: &Fired<Note>| -> Result<(), String> {
+        counted.fetch_add(1, Ordering::Relaxed);
+        Err("no route".into())
+    });
+    let handler = handler.backoff(quick()).max_attempts(3);
+    let durable = Durable::in_memory().handler(handler).start().unwrap();
+    let timers = durable.timers();
+    now(&timers, "x");
+    let parked = parked(&timers);
+    assert_eq!(parked.reason, "attempt 3 failed: no route");
+    assert_eq!(runs.load(Ordering::Relaxed), 3);
+    assert_eq!(parked.timer.last_error.as_deref(), Some("no route"));
+}
+
+#[test]
+fn a_panic_is_tried_again_and_harms_nobody() {
+    let attempts = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&attempts);
+    let (sender, done) = channel();
+    let sender = Mutex::new(sender);
+    let handler = Handler::new(move |due: &Fired<Note>| {
+        seen.lock().unwrap().push((due.attempt(), due.fence()));
+        assert!(due.attempt() > 2, "not yet");
+        sender.lock().unwrap().send(()).unwrap();
+    });
+    let durable = Durable::in_memory().handler(handler.backoff(quick())).start().unwrap();
+    now(&durable.timers(), "x");
+    done.recv_timeout(LONG).unwrap();
+    let attempts = attempts.lock().unwrap();
+    assert_eq!(attempts.iter().map(|(attempt, _)| *attempt).collect::<Vec<_>>(), [1, 2, 3]);
+    assert!(attempts.is_sorted_by(|one, next| one.1 < next.1), "fences grow: {attempts:?}");
+}
+
+#[test]
+fn what_is_parked_can_run_again_or_be_discarded() {
+    let (tell, seen) = telling();
+    let handler = move |due: &Fired<Note>| {
+        tell(due);
+        if due.payload().0 == "bad" { Outcome::Park("bad".into()) } else { Outcome::Done }
+    };
+    let durable = Durable::in_memory().handle(handler).start().unwrap();
+    let timers = durable.timers();
+    now(&timers, "bad");
+    let first = parked(&timers);
+    assert_eq!((first.reason.as_str(), first.timer.payload.as_str()), ("bad", "\"bad\""));
+    assert!(timers.retry_parked(first.timer.id).wait().unwrap());
+    for _ in 0..2 {
+        seen.recv_timeout(LONG).unwrap();
+    }
+    let again = parked(&timers);
+    assert_eq!(again.timer.id, first.timer.id);
+    assert!(timers.discard_parked(again.timer.id).wait().unwrap());
+    assert!(!timers.discard_parked(again.timer.id).wait().unwrap());
+    assert!(!timers.retry_parked(again.timer.id).wait().unwrap());
+}
+
+#[test]
+fn a_handler_never_has_more_runs_than_its_concurrency() {
+    let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (here, top) = (Arc::clone(&running), Arc::clone(&most));
+    let (sender, done) = channel();
+    let sender = Mutex::new(sender);
+    let handler = Handler::new(move |_: &Fired<Note>| {
+        top.fetch_max(here.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+        std::thread::sleep(Duration::from_millis(2));
+        here.fetch_sub(1, Ordering::SeqCst);
+        sender.lock().unwrap().send(()).unwrap();
+    });
+    let durable = Durable::in_memory().handler(handler.concurrency(2)).threads(8).start().unwrap();
+    for _ in 0..20 {
+        now(&durable.timers(), "x");
+    }
+    for _ in 0..20 {
+        done.recv_timeout(LONG).unwrap();
+    }
+    assert!(most.load(Ordering::SeqCst) <= 2);
+}
+
+#[test]
+fn a_future_runs_without_a_runtime_and_is_dropped_after_its_time_limit() {
+    let (sender, seen) = channel();
+    let sender = Arc::new(Mutex::new(sender));
+    let handler = Handler::future(move |due: Fired<Note>| {
+        let sender = Arc::clone(&sender);
+        async move {
+            sender.lock().unwrap().send(due.attempt()).unwrap();
+            if due.attempt() == 1 {
+                std::future::pending::<()>().await;
+            }
+        }
+    });
+    let handler = handler.backoff(quick()).time_limit(Duration::from_millis(30));
+    let durable = Durable::in_memory().handler(handler).start().unwrap();
+    now(&durable.timers(), "x");
+    assert_eq!(seen.recv_timeout(LONG).unwrap(), 1);
+    assert_eq!(seen.recv_timeout(LONG).unwrap(), 2);
+    durable.close().unwrap();
+}
+
+#[test]
+fn a_future_runs_inside_of_a_runtime_that_the_executor_spawns_on() {
+    struct Spawner(tokio::runtime::Handle);
+    impl futures::task::Spawn for Spawner {
+        fn spawn_obj(
+            &self,
+            future: futures::task::FutureObj<'static, ()>,
+        ) -> Result<(), futures::task::SpawnError> {
+            drop(self.0.spawn(future));
+            Ok(())
+        }
+    }
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_time()
+        .build()
+        .unwrap();
+    let spawner = lars_scheduler::executor::SpawnExecutor::new(Spawner(runtime.handle().clone()));
+    let (sender, seen) = channel();
+    let sender = Arc::new(Mutex::new(sender));
+    let durable = Durable::in_memory()
+        .executor(spawner)
+        .handle_future(move |due: Fired<Note>| {
+            let sender = Arc::clone(&sender);
+            async move {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                sender.lock().unwrap().send(due.payload().0.clone()).unwrap();
+                Outcome::Done
+            }
+        })
+        .start()
+        .unwrap();
+    now(&durable.timers(), "inside");
+    assert_eq!(seen.recv_timeout(LONG).unwrap(), "inside");
+    durable.close().unwrap();
+}
+
+#[test]
+fn a_handler_that_runs_at_most_once_is_not_tried_again() {
+    let (tell, seen) = telling();
+    let handler = Handler::new(move |due: &Fired<Note>| -> Result<(), String> {
+        tell(due);
+        Err("lost".into())
+    });
+    let handler = handler.backoff(quick()).at_most_once();
+    let durable = Durable::in_memory().handler(handler).start().unwrap();
+    let timers = durable.timers();
+    let timer = timers.schedule_once(Duration::ZERO, note("x")).key("x");
+    timer.submit().wait().unwrap();
+    seen.recv_timeout(LONG).unwrap();
+    assert_eq!(timers.get("x").wait().unwrap(), None, "it was deleted before it ran");
+    durable.close().unwrap();
+    assert!(seen.try_recv().is_err());
+}
+
+#[derive(Serialize, Deserialize)]
+struct First {
+    order: u64,
+}
+
+impl Payload for First {
+    const NAME: &'static str = "payment-due";
+}
+
+#[derive(Serialize, Deserialize)]
+struct Second {
+    order: u64,
+    currency: String,
+}
+
+impl Payload for Second {
+    const NAME: &'static str = "payment-due";
+    const VERSION: u16 = 2;
+
+    fn upgrade(from: u16, json: &str) -> Result<Self, UpgradeError> {
+        match from {
+            1 => {
+                let First { order } = serde_json::from_str(json)?;
+                if order == 0 {
+                    return Err(UpgradeError::new("there is no order 0"));
+                }
+                Ok(Self { order, currency: "EUR".into() })
+            }
+            other => Err(UpgradeError::unknown_version(other)),
+        }
+    }
+}
+
+#[test]
+fn what_an_older_release_stored_is_upgraded_or_parked_with_the_reason() {
+    let directory = Directory::new("upgrade");
+    let durable = Durable::sqlite(directory.file()).start().unwrap();
+    for order in [17, 0] {
+        let timer = durable.timers().schedule_once(Duration::ZERO, First { order });
+        timer.submit().wait().unwrap();
+    }
+    durable.close().unwrap();
+
+    let (sender, seen) = channel();
+    let sender = Mutex::new(sender);
+    let handler = move |due: &Fired<Second>| {
+        let Second { order, currency } = due.payload();
+        sender.lock().unwrap().send((*order, currency.clone())).unwrap();
+    };
+    let durable = Durable::sqlite(directory.file()).handle(handler).start().unwrap();
+    assert_eq!(seen.recv_timeout(LONG).unwrap(), (17, "EUR".into()));
+    let parked = parked(&durable.timers());
+    assert!(parked.reason.contains("there is no order 0"), "{}", parked.reason);
+    durable.close().unwrap();
+}
+
+#[test]
+fn what_a_newer_release_stored_waits_for_it_uncounted() {
+    let directory = Directory::new("newer");
+    let durable = Durable::sqlite(directory.file()).start().unwrap();
+    let payload = Second { order: 17, currency: "USD".into() };
+    let timer = durable.timers().schedule_once(Duration::ZERO, payload).key("pay");
+    timer.submit().wait().unwrap();
+    durable.close().unwrap();
+
+    let handler = |_: &Fired<First>| -> () { panic!("it cannot read this") };
+    let durable = Durable::sqlite(directory.file()).handle(handler).start().unwrap();
+    let timers = durable.timers();
+    loop {
+        let timer = timers.get("pay").wait().unwrap().unwrap();
+        let put_off = timer.deadline.unwrap() > std::time::SystemTime::now();
+        if put_off && !timer.running {
+            assert_eq!(timer.attempt, 0);
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    durable.close().unwrap();
+}
+
+/// In virtual time: a series of an hour that fails in its second hour, until each attempt of that
+/// run is used up; when it ran well, in hours.
+#[cfg(feature = "test-kit")]
+#[test]
+fn a_series_goes_on_after_a_run_that_used_up_its_attempts_and_that_run_is_parked() {
+    let hour = Duration::from_secs(3_600);
+    let time = lars_scheduler::LightArrayRevolverScheduler::builder().build_virtual().unwrap();
+    let store = lars_durable::test_kit::Store::new(&time.handle());
+    let down = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let (sender, ran) = channel();
+    let here = Arc::clone(&down);
+    let handler = Handler::new(move |due: &Fired<Note>| match here.load(Ordering::Relaxed) {
+        true => Err("the warehouse is down"),
+        false => sender.send(due.idempotency_key()).map_err(|_| "nobody listens"),
+    });
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let tell = Arc::clone(&told);
+    let node = store.node().on_parked(move |run| tell.lock().unwrap().push(run.clone()));
+    let node = node.handler(handler.max_attempts(3)).start().unwrap();
+    let timers = node.timers();
+    let series = timers.schedule_at_fixed_rate(hour, hour, note("report")).key("report");
+    series.submit().wait().unwrap();
+    time.advance(hour * 3 / 2);
+    down.store(true, Ordering::Relaxed);
+    time.advance(hour);
+    down.store(false, Ordering::Relaxed);
+    time.advance(hour * 3);
+    let keys: Vec<String> = ran.try_iter().collect();
+    assert_eq!(keys.len(), 4, "the first hour and the last three: {keys:?}");
+    assert!(timers.get("report").wait().unwrap().unwrap().rule.is_some());
+    let parked = parked(&timers);
+    assert_eq!(parked.reason, "attempt 3 failed: the warehouse is down");
+    assert_eq!((parked.timer.key.as_deref(), parked.timer.rule), (Some("report"), None));
+    assert_eq!(node.metrics().parked, 1);
+    let [told] = &told.lock().unwrap()[..] else { panic!("once") };
+    assert_eq!((told.key.as_deref(), told.attempt), (Some("report"), 3));
+    assert!(told.series_goes_on && told.reason == parked.reason, "{told:?}");
+    // It can still be made up for, beside its series, as the run that it is.
+    assert!(timers.retry_parked(parked.timer.id).wait().unwrap());
+    time.advance(hour / 4);
+    let made_up: Vec<String> = ran.try_iter().collect();
+    assert!(made_up.len() == 1 && !keys.contains(&made_up[0]), "{made_up:?} beside {keys:?}");
+}
+
+#[test]
+fn a_close_waits_for_what_runs_and_gives_up_what_does_not_end() {
+    let directory = Directory::new("close");
+    let ((sender, began), (release, gate)) = (channel(), channel::<()>());
+    let (sender, gate) = (Mutex::new(sender), Mutex::new(gate));
+    let handler = move |_: &Fired<Note>| {
+        sender.lock().unwrap().send(()).unwrap();
+        let _ = gate.lock().unwrap().recv_timeout(LONG);
+    };
+    let builder = Durable::sqlite(directory.file());
+    let durable = builder.handle(handler).start().unwrap();
+    let timer = durable.timers().schedule_once(Duration::ZERO, note("stuck")).key("stuck");
+    timer.submit().wait().unwrap();
+    began.recv_timeout(LONG).unwrap();
+    let error = durable.close_within(Duration::from_millis(50)).unwrap_err();
+    assert_eq!(error.running, 1);
+
+    let (tell, seen) = telling();
+    let durable = Durable::sqlite(directory.file()).handle(tell).start().unwrap();
+    let again = seen.recv_timeout(LONG).unwrap();
+    assert_eq!(again.text, "stuck");
+    durable.close().unwrap();
+    drop(release);
+}

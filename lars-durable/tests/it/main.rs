@@ -1,0 +1,16 @@
+//! The tests of lars-durable, as its users see it, a module for each subject.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod actors;
+mod actors_on_threads;
+mod handlers;
+mod identity;
+mod inspecting;
+#[cfg(feature = "metrics")]
+mod metrics_reporter;
+mod opening;
+mod owners;
+mod restart;
+mod verbs;

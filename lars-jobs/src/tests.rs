@@ -1,0 +1,3 @@
+//! Tests of the crate from inside, under a checker that decides which thread runs next.
+
+mod shuttle;

@@ -1,0 +1,205 @@
+//! For those who build a system on a [`Handle`]: what `lars-jobs` uses beyond the scheduler's
+//! ordinary interface.
+//!
+//! A system runs code of its own users, on its own schedule. So it contains their panics as the
+//! scheduler does, hands over work that it has accepted, and learns when its series end. A program
+//! that only schedules needs none of this.
+//!
+//! The contract is that of every public item: this module changes with the version of the crate.
+//! `lars-jobs` uses nothing else that a user could not.
+//!
+//! | | |
+//! |---|---|
+//! | [`RunOn`], [`Task::run_on`], [`Periodic::run_on`] | where something runs, as a value |
+//! | [`Systems::contain`], [`identity`] | running a user's code, and saying whose it is |
+//! | [`Systems::hand_over`] | running what was accepted, without a timer |
+//! | [`Systems::captures_spans`], [`Systems::outside_spans`] | whether tasks run in spans; an exception from that |
+//! | [`EndOfSeries::on_end_from_outside`] | a repeat that learns of a cancel, or of a `stop` |
+//! | [`check_period`], [`goes_on`] | the shortest period; the verdict of a repeat's run |
+//!
+//! # Examples
+//!
+//! A system that calls its user's closure, and survives it:
+//!
+//! ```
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! use std::any::type_name_of_val;
+//! use std::panic::Location;
+//!
+//! use lars_scheduler::extend::{RunOn, Systems, identity};
+//! use lars_scheduler::hooks::PanicIn;
+//! use lars_scheduler::{Handle, LightArrayRevolverScheduler};
+//!
+//! /// Calls `code` on this thread, even if the scheduler is full or has stopped.
+//! #[track_caller]
+//! fn call_now(timers: &Handle, code: impl FnOnce() + Send + 'static) {
+//!     let own = timers.clone();
+//!     let whose = identity(type_name_of_val(&code), None, Some(Location::caller()));
+//!     timers.hand_over(&RunOn::Inline, move || {
+//!         own.contain(whose, PanicIn::Task, code);
+//!     });
+//! }
+//!
+//! let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+//! call_now(&time, || panic!("a user's mistake"));
+//! assert_eq!(time.metrics().panicked, 1);
+//! # Ok(()) }
+//! ```
+
+use std::panic::Location;
+
+#[cfg(doc)]
+use crate::Task;
+use crate::api::repeat::sealed::NextRun;
+use crate::base::identity::Label;
+use crate::base::in_span::InSpan;
+use crate::base::raw_task::RawTask;
+use crate::engine::dispatch::{hand_over, hand_over_to_pool};
+use crate::engine::shared::DefaultExecutor;
+use crate::executor::TaskBody;
+use crate::executor::task::{CancelHook, HookedBody};
+use crate::hooks::PanicIn;
+use crate::{Executor, Handle, Inline, Periodic, Repeat, TaskIdentity, Verdict};
+
+pub use crate::base::error::check_period;
+pub use crate::executor::run_on::RunOn;
+
+/// What a [`Handle`] does for the systems that are built on it.
+pub trait Systems {
+    /// Runs the code of a user. A panic in it ends here, and is reported like one of `task`: in the
+    /// log, the count and the hook. True if there was none.
+    fn contain(&self, task: TaskIdentity, place: PanicIn, code: impl FnOnce()) -> bool;
+
+    /// Whether tasks run in the spans in which they were scheduled
+    /// ([`Builder::capture_spans`](crate::Builder::capture_spans)).
+    fn captures_spans(&self) -> bool;
+
+    /// Schedules something that must not run in the span of the calling thread.
+    fn outside_spans<R>(&self, schedule: impl FnOnce() -> R) -> R;
+
+    /// Runs a task now, without a timer: for work that was accepted, and that neither `max_pending`
+    /// nor the end of the scheduler may refuse now. [`RunOn::Inline`] runs it on this thread.
+    fn hand_over(&self, run_on: &RunOn, body: impl TaskBody);
+
+    /// Runs a task now on the scheduler's own pool, whatever its executor is, and outside spans.
+    fn hand_over_to_pool(&self, body: impl TaskBody);
+}
+
+impl Systems for Handle {
+    fn contain(&self, task: TaskIdentity, place: PanicIn, code: impl FnOnce()) -> bool {
+        self.core().reporter.contain_as(task, place, code)
+    }
+
+    fn captures_spans(&self) -> bool {
+        self.live().capture_spans
+    }
+
+    fn outside_spans<R>(&self, schedule: impl FnOnce() -> R) -> R {
+        if self.captures_spans() {
+            tracing::dispatcher::with_default(&tracing::Dispatch::none(), schedule)
+        } else {
+            schedule()
+        }
+    }
+
+    fn hand_over(&self, run_on: &RunOn, body: impl TaskBody) {
+        let live = self.live();
+        let now = live.clock.now();
+        let task = if self.captures_spans() {
+            RawTask::new(InSpan::new(body), Label::default())
+        } else {
+            RawTask::new(body, Label::default())
+        };
+        let executor: &dyn Executor = match (run_on, &live.executor) {
+            (RunOn::Executor(executor), _) => &**executor,
+            (RunOn::Default, DefaultExecutor::Other(executor)) => &**executor,
+            (RunOn::Default, DefaultExecutor::Pool(pool)) => {
+                return hand_over_to_pool(live, pool, task, now, now);
+            }
+            (RunOn::Default, DefaultExecutor::Inline) | (RunOn::Inline, _) => &Inline,
+        };
+        hand_over(live, executor, task, now, now);
+    }
+
+    fn hand_over_to_pool(&self, body: impl TaskBody) {
+        let live = self.live();
+        let now = live.clock.now();
+        let task = RawTask::new(body, Label::default());
+        hand_over_to_pool(live, &live.pool, task, now, now);
+    }
+}
+
+/// Whose the code of a system's user is: its type, the name that the system was given, and the
+/// place of the user's call.
+pub fn identity(
+    type_name: &'static str,
+    name: Option<&'static str>,
+    place: Option<&'static Location<'static>>,
+) -> TaskIdentity {
+    TaskIdentity::new(type_name, Label { name, place })
+}
+
+/// Whether a repeat goes on after a run that returned `verdict`.
+pub fn goes_on(verdict: impl Verdict) -> bool {
+    !matches!(verdict.next(), NextRun::Asked(Repeat::Stop))
+}
+
+/// A series that tells its system how it ended.
+pub trait EndOfSeries<F> {
+    /// Calls `cancelled` when the series was cancelled, like
+    /// [`on_cancel`](Periodic::on_cancel). Calls `handed_back` when `stop` is about to hand back
+    /// the next run, on the thread that fires the scheduler's timers.
+    fn on_end_from_outside<C, H>(
+        self,
+        cancelled: C,
+        handed_back: H,
+    ) -> Periodic<F, EndFromOutside<C, H>>
+    where
+        C: FnOnce() + Send + 'static,
+        H: Fn() + Send + 'static;
+}
+
+impl<F> EndOfSeries<F> for Periodic<F> {
+    fn on_end_from_outside<C, H>(
+        self,
+        cancelled: C,
+        handed_back: H,
+    ) -> Periodic<F, EndFromOutside<C, H>>
+    where
+        C: FnOnce() + Send + 'static,
+        H: Fn() + Send + 'static,
+    {
+        self.hook(EndFromOutside { cancelled, handed_back })
+    }
+}
+
+/// The hook of [`EndOfSeries::on_end_from_outside`].
+#[derive(Debug)]
+pub struct EndFromOutside<C, H> {
+    cancelled: C,
+    handed_back: H,
+}
+
+impl<C, H> CancelHook for EndFromOutside<C, H>
+where
+    C: FnOnce() + Send + 'static,
+    H: Fn() + Send + 'static,
+{
+    type Hooked<F: TaskBody> = HookedBody<F, Self>;
+
+    fn call(self) {
+        (self.cancelled)();
+    }
+
+    fn handed_back(&self) {
+        (self.handed_back)();
+    }
+
+    fn hook<F: TaskBody>(self, run: F) -> Self::Hooked<F> {
+        HookedBody::new(run, self)
+    }
+
+    fn unhook<F: TaskBody>(body: Self::Hooked<F>) -> (F, Self) {
+        body.into_parts()
+    }
+}

@@ -1,0 +1,123 @@
+//! The metrics as the `metrics` facade gets them.
+#![cfg(feature = "metrics")]
+#![allow(missing_docs)]
+
+use std::collections::{BTreeSet, HashMap};
+use std::time::Duration;
+
+use lars_scheduler::metrics::MetricsReporter;
+use lars_scheduler::{LightArrayRevolverScheduler, VirtualTime};
+use metrics_util::CompositeKey;
+use metrics_util::debugging::{DebugValue, DebuggingRecorder};
+
+const MS: Duration = Duration::from_millis(1);
+
+fn virtual_time() -> VirtualTime {
+    LightArrayRevolverScheduler::builder().tick_duration(10 * MS).build_virtual().unwrap()
+}
+
+/// What one report publishes, by name, and after a colon the quantile.
+fn published(reporter: &mut MetricsReporter) -> HashMap<String, f64> {
+    let recorder = DebuggingRecorder::new();
+    metrics::with_local_recorder(&recorder, || reporter.report());
+    let value = |(key, _, _, value): (CompositeKey, _, _, DebugValue)| {
+        let (_, key) = key.into_parts();
+        let label = |name: &str| {
+            key.labels().find(|label| label.key() == name).map(|label| label.value().to_owned())
+        };
+        assert_eq!(label("scheduler").as_deref(), Some("orders"));
+        let name = match label("quantile") {
+            Some(quantile) => format!("{}:{quantile}", key.name()),
+            None => key.name().to_owned(),
+        };
+        let value = match value {
+            DebugValue::Counter(count) => count as f64,
+            DebugValue::Gauge(value) => value.into_inner(),
+            DebugValue::Histogram(_) => panic!("none is published"),
+        };
+        (name, value)
+    };
+    recorder.snapshotter().snapshot().into_vec().into_iter().map(value).collect()
+}
+
+#[test]
+fn a_report_publishes_what_a_snapshot_has() {
+    let time = virtual_time();
+    let mut reporter = MetricsReporter::new(&time, "orders");
+    for late in [2, 4] {
+        let _ = time.schedule_once((10 - late) * MS, || ()).unwrap();
+    }
+    time.schedule_once(MS, || ()).unwrap().cancel();
+    let _ = time.schedule_once(50 * MS, || ()).unwrap();
+    time.advance(10 * MS);
+    let values = published(&mut reporter);
+    for (name, value) in [
+        ("timers_scheduled_total", 4.0),
+        ("timers_fired_total", 2.0),
+        ("timers_cancelled_total", 1.0),
+        ("timers_pending", 1.0),
+        ("lateness_seconds_count", 2.0),
+        ("lateness_seconds_sum", 0.006),
+        ("lateness_seconds:1", 0.004),
+    ] {
+        assert_eq!(values[&format!("lars_scheduler_{name}")], value, "{name}");
+    }
+    let median = values["lars_scheduler_lateness_seconds:0.5"];
+    assert!((median - 0.002).abs() < 0.000_02, "{median}");
+}
+
+#[test]
+fn quantiles_are_those_since_the_last_report_and_the_rest_is_of_all() {
+    let time = virtual_time();
+    let mut reporter = MetricsReporter::new(&time, "orders");
+    let max = "lars_scheduler_lateness_seconds:1";
+    let _ = time.schedule_once(MS, || ()).unwrap();
+    time.advance(10 * MS);
+    assert_eq!(published(&mut reporter)[max], 0.009);
+    let _ = time.schedule_once(8 * MS, || ()).unwrap();
+    time.advance(10 * MS);
+    let second = published(&mut reporter);
+    assert!((second[max] - 0.002).abs() < 0.000_02, "{}", second[max]);
+    assert_eq!(second["lars_scheduler_lateness_seconds_count"], 2.0);
+    assert!(published(&mut reporter)[max].is_nan(), "nothing has fired");
+}
+
+#[test]
+fn timers_that_wait_for_room_in_the_queue_of_the_pool_are_published() {
+    let builder = LightArrayRevolverScheduler::builder().pool(|pool| pool.threads(1).queue(1));
+    let scheduler = builder.build().unwrap();
+    let mut reporter = MetricsReporter::new(&scheduler, "orders");
+    let held = "lars_scheduler_timers_held_for_pool_total";
+    assert_eq!(published(&mut reporter)[held], 0.0);
+    let (release, hold) = std::sync::mpsc::channel::<()>();
+    scheduler.schedule_once(Duration::ZERO, move || _ = hold.recv()).unwrap();
+    for _ in 0..10 {
+        scheduler.schedule_once(Duration::ZERO, || ()).unwrap();
+    }
+    // One runs and one is in the queue; or two of those that come first wait for the thread.
+    while published(&mut reporter)[held] < 9.0 {
+        std::thread::yield_now();
+    }
+    drop(release);
+}
+
+#[test]
+fn the_table_in_the_docs_names_exactly_what_is_published() {
+    let time = virtual_time();
+    let values = published(&mut MetricsReporter::new(&time, "orders"));
+    let published: BTreeSet<&str> =
+        values.keys().filter_map(|name| name.split(':').next()).collect();
+    let docs = include_str!("../../../docs/observability.md");
+    let named: BTreeSet<&str> = docs
+        .lines()
+        .filter(|line| line.starts_with("| `lars_scheduler_"))
+        .filter_map(|line| line.split('`').nth(1))
+        .collect();
+    assert_eq!(published, named);
+}
+
+#[test]
+fn without_a_recorder_a_report_does_nothing() {
+    let time = virtual_time();
+    MetricsReporter::new(&time, "orders").report();
+}

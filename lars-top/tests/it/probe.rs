@@ -1,0 +1,178 @@
+//! What a probe sees.
+#![allow(missing_docs)]
+
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+
+use lars_scheduler::{LightArrayRevolverScheduler, Task};
+use lars_top::{Probe, SlowLog, Snapshot};
+use mini_actor::{Actor, ActorSystem, Context};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn scheduler() -> LightArrayRevolverScheduler {
+    LightArrayRevolverScheduler::builder().pool(|pool| pool.threads(1)).build().unwrap()
+}
+
+/// Snapshots until one is as it should be.
+fn until(probe: &Probe, good: impl Fn(&Snapshot) -> bool) -> Snapshot {
+    loop {
+        let snapshot = probe.snapshot();
+        if good(&snapshot) {
+            return snapshot;
+        }
+    }
+}
+
+#[test]
+fn a_snapshot_has_what_is_pending_by_whose_it_is_and_where_in_the_wheel() {
+    let scheduler = scheduler();
+    for _ in 0..700 {
+        scheduler.schedule_once(HOUR, Task::new(|| ()).named("idle timeout")).unwrap();
+    }
+    for _ in 0..300 {
+        scheduler.schedule_once(2 * HOUR, || ()).unwrap();
+    }
+    let _ = scheduler.schedule_once(Duration::MAX, || ()).unwrap();
+    let probe = Probe::new(scheduler.handle()).named("test");
+    let snapshot = until(&probe, |snapshot| snapshot.pending.is_some());
+    assert_eq!((&*snapshot.program, snapshot.pid), ("test", std::process::id()));
+    assert_eq!((snapshot.counts.pending, snapshot.counts.tick), (1_001, 1_000_000));
+    let pending = snapshot.pending.as_ref().unwrap();
+    assert_eq!((pending.timers, pending.unseen), (1_001, 0));
+    let slots = pending.levels.iter().flat_map(|level| &level.slots);
+    assert_eq!(slots.sum::<u64>(), 1_001);
+    let first = &pending.groups[0];
+    assert_eq!((&*first.label, first.count), ("idle timeout", 700));
+    assert!(first.place.contains("tests/it/probe.rs:"), "{first:?}");
+    assert!(first.first_due.unwrap() <= HOUR.as_nanos() as u64);
+    assert_eq!(pending.groups[2].first_due, None);
+    assert_eq!((pending.next.len(), pending.next[0].label == "idle timeout"), (50, true));
+    // It can be sent.
+    let text = serde_json::to_string(&snapshot).unwrap();
+    let came = serde_json::from_str::<Snapshot>(&text).unwrap();
+    assert!(came == snapshot, "it is another one when it comes; {} bytes: {text:.500}", text.len());
+}
+
+#[test]
+fn a_snapshot_does_not_wait_for_a_timer_thread_that_a_task_holds_up() {
+    let slow = SlowLog::new();
+    let builder = LightArrayRevolverScheduler::builder().slow_inline(Duration::from_nanos(1));
+    let scheduler = builder.on_slow(slow.hook()).build().unwrap();
+    let probe = Probe::new(scheduler.handle()).slow_log(&slow);
+    until(&probe, |snapshot| snapshot.pending.is_some());
+    let (entered, inside) = channel();
+    let (open, gate) = channel::<()>();
+    let blocks = Task::new(move || {
+        entered.send(()).unwrap();
+        gate.recv().unwrap();
+    });
+    scheduler.schedule_once(Duration::ZERO, blocks.named("blocks").inline()).unwrap();
+    inside.recv().unwrap();
+    let _ = scheduler.schedule_once(HOUR, || ()).unwrap();
+    // The task ends only after these. They have the counts, and the listing before, which grows
+    // older.
+    let first = until(&probe, |snapshot| snapshot.pending.as_ref().unwrap().age > 0);
+    let second = probe.snapshot();
+    assert_eq!(second.counts.pending, 1);
+    assert_eq!(second.pending.as_ref().unwrap().timers, 0);
+    assert!(second.pending.unwrap().age > first.pending.unwrap().age);
+    open.send(()).unwrap();
+    let last = until(&probe, |snapshot| {
+        snapshot.pending.as_ref().unwrap().timers == 1 && !snapshot.slow.is_empty()
+    });
+    assert_eq!((&*last.slow[0].label, last.slow[0].on_timer_thread), ("blocks", true));
+}
+
+#[test]
+fn slow_tasks_are_remembered_up_to_a_limit_the_newest_first() {
+    let slow = SlowLog::new();
+    let builder = LightArrayRevolverScheduler::builder().slow_inline(Duration::from_nanos(1));
+    let scheduler = builder.on_slow(slow.hook()).build().unwrap();
+    let probe = Probe::new(scheduler.handle()).slow_log(&slow);
+    let (done, all) = channel();
+    for number in 0..200 {
+        let done = done.clone();
+        let task = Task::new(move || {
+            std::thread::sleep(Duration::from_micros(10));
+            done.send(()).unwrap();
+        });
+        let name = if number == 199 { "last" } else { "other" };
+        scheduler.schedule_once(Duration::ZERO, task.named(name).inline()).unwrap();
+        all.recv().unwrap();
+    }
+    let snapshot = until(&probe, |it| it.slow.first().is_some_and(|it| it.label == "last"));
+    assert_eq!(snapshot.slow.len(), 64);
+    assert!(snapshot.slow.is_sorted_by_key(|slow| slow.age));
+}
+
+#[test]
+fn a_snapshot_of_a_system_has_its_actors_and_dead_letters() {
+    struct Idle;
+    impl Actor for Idle {
+        type Message = u32;
+        fn receive(&mut self, _: u32, _: &mut Context<Self>) {}
+    }
+    let system = ActorSystem::builder("shop").threads(1).build().unwrap();
+    let probe = Probe::of_system(&system);
+    let actors: Vec<_> =
+        (0..5).map(|number| system.spawn(&format!("a{number}"), || Idle).unwrap()).collect();
+    // First killed: a machine that stands still would let the message come before that.
+    actors[0].kill();
+    let later = Duration::from_millis(1);
+    let _ = system.scheduler().schedule_once(later, &actors[0], 7).unwrap();
+    let snapshot = until(&probe, |it| !it.actors.as_ref().unwrap().letters.is_empty());
+    let actors = snapshot.actors.unwrap();
+    assert_eq!((&*actors.system, actors.dead_letters), ("shop", 1));
+    let letter = &actors.letters[0];
+    assert_eq!((&*letter.recipient, &*letter.message, &*letter.reason), ("/a0", "u32", "stopped"));
+    let actors = until(&probe, |it| it.actors.as_ref().unwrap().busiest.len() == 4);
+    assert_eq!(actors.actors.unwrap().busiest[0].path, "/a1");
+    system.close().unwrap();
+    assert!(probe.snapshot().counts.stopped);
+}
+
+#[test]
+fn a_snapshot_counts_slow_messages_and_timers_that_wait_for_room_in_the_queue_of_the_pool() {
+    struct Blocks;
+    impl Actor for Blocks {
+        type Message = Receiver<()>;
+        fn receive(&mut self, gate: Receiver<()>, _: &mut Context<Self>) {
+            let _ = gate.recv();
+        }
+    }
+    let scheduler = LightArrayRevolverScheduler::builder()
+        .pool(|pool| pool.threads(1).queue(1))
+        .build()
+        .unwrap();
+    let builder = ActorSystem::builder("shop").threads(1).on_scheduler(&scheduler);
+    let system = builder.slow_receive(Duration::from_nanos(1)).build().unwrap();
+    let probe = Probe::of_system(&system);
+    let actor = system.spawn("blocks", || Blocks).unwrap();
+    let (open, gate) = channel();
+    actor.tell(gate).unwrap();
+    let (release, hold) = channel::<()>();
+    scheduler.schedule_once(Duration::ZERO, move || _ = hold.recv()).unwrap();
+    for _ in 0..10 {
+        scheduler.schedule_once(Duration::ZERO, || ()).unwrap();
+    }
+    // One runs, one waits in the queue.
+    until(&probe, |it| it.counts.held_for_pool >= 9);
+    drop((open, release));
+    until(&probe, |it| it.actors.as_ref().unwrap().slow_receives > 0);
+    system.close().unwrap();
+}
+
+#[test]
+fn a_probe_works_in_virtual_time_and_after_the_scheduler_has_gone() {
+    let time = LightArrayRevolverScheduler::builder().build_virtual().unwrap();
+    let _ = time.schedule_once(HOUR, || ()).unwrap();
+    let probe = Probe::new(time.handle());
+    assert_eq!(probe.snapshot().counts.pending, 1);
+    time.advance(Duration::from_secs(1));
+    let snapshot = until(&probe, |snapshot| snapshot.pending.is_some());
+    assert_eq!(snapshot.pending.unwrap().timers, 1);
+    drop(time);
+    let snapshot = until(&probe, |it| it.pending.as_ref().is_some_and(|it| it.timers == 0));
+    assert!(snapshot.counts.stopped);
+}

@@ -1,0 +1,309 @@
+//! What the pages show, drawn into a terminal that is a buffer.
+#![allow(missing_docs)]
+
+use crate::common;
+
+use common::{drawn, key, snapshot, typed};
+use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use lars_top::snapshot::{Actor, Actors, Letter, Pending, Spread};
+use lars_top::{App, Flow, News, Page, Snapshot};
+
+fn app(snapshots: impl IntoIterator<Item = Snapshot>) -> App {
+    let mut app = App::new("the test");
+    for snapshot in snapshots {
+        app.tell(News::Snapshot(Box::new(snapshot)));
+    }
+    app
+}
+
+/// The line of the screen that has this text.
+fn line<'a>(screen: &'a str, text: &str) -> &'a str {
+    let found = screen.lines().find(|line| line.contains(text));
+    found.unwrap_or_else(|| panic!("no line has `{text}`:\n{screen}"))
+}
+
+/// Asserts that two screens are the same: the line in which they first differ is enough to read.
+#[track_caller]
+fn assert_same(screen: &str, expected: &str) {
+    let first = screen.lines().zip(expected.lines()).find(|(one, other)| one != other);
+    assert!(screen == expected, "a screen is another one; the first lines that differ: {first:#?}");
+}
+
+fn position(screen: &str, text: &str) -> usize {
+    screen.find(text).unwrap_or_else(|| panic!("`{text}` is missing:\n{screen}"))
+}
+
+#[test]
+fn before_the_first_snapshot_the_view_says_what_it_waits_for_and_what_is_wrong() {
+    let mut app = App::new("/run/server.lars");
+    assert!(drawn(&app, 80, 24).contains("Waiting for /run/server.lars …"));
+    app.tell(News::Trouble("nobody listens".to_owned()));
+    assert!(drawn(&app, 80, 24).contains("nobody listens"));
+}
+
+#[test]
+fn the_overview_has_rates_of_the_last_interval_and_lateness_of_the_last_seconds() {
+    let first = snapshot(1);
+    let mut second = snapshot(3);
+    second.counts.fired += 3_000;
+    second.counts.scheduled += 100_000;
+    second.lateness = Spread { max: 4_000_000, buckets: vec![(90_000, 2_000), (3_500_000, 1_000)] };
+    let screen = drawn(&app([first, second]), 120, 40);
+    assert!(line(&screen, "fired ").contains("1.50k/s"), "{screen}");
+    assert!(line(&screen, "scheduled ").contains("50.0k/s"), "{screen}");
+    assert!(line(&screen, " pending ").contains("12,345"), "{screen}");
+    assert!(screen.contains("p99 ") && screen.contains("max 4.00 ms"), "{screen}");
+    assert!(line(&screen, "< 100 µs").contains("66.7 %"), "{screen}");
+    assert!(line(&screen, "< 10 ms").contains("33.3 %"), "{screen}");
+    assert!(line(&screen, "pool stalls").contains(" 2"), "{screen}");
+    assert!(line(&screen, "held for the pool").contains("4,321"), "{screen}");
+    assert!(screen.contains("request timeout"), "{screen}");
+    assert!(screen.contains("level 0  8.00 ms a slot, 512 ms a turn   7 timers"), "{screen}");
+}
+
+#[test]
+fn the_wheel_shows_each_level_up_to_the_highest_that_has_timers() {
+    let mut app = app([snapshot(1)]);
+    app.turn_to(Page::Wheel);
+    let screen = drawn(&app, 130, 36);
+    assert!(screen.contains("level 1  256 ms a slot, 16.4 s a turn   12,338 timers"), "{screen}");
+    assert!(!screen.contains("level 2"), "{screen}");
+    assert!(screen.contains("listed 1.00 s ago, in 2.00 ms"), "{screen}");
+    // The rings.
+    assert!(screen.chars().any(|symbol| ('\u{2801}'..='\u{28ff}').contains(&symbol)), "{screen}");
+    let mut empty = snapshot(1);
+    empty.pending = None;
+    app.tell(News::Snapshot(Box::new(empty)));
+    assert!(drawn(&app, 130, 36).contains("being listed"));
+}
+
+#[test]
+fn timers_are_sorted_by_what_s_chooses_and_filtered_by_name_and_place() {
+    let mut app = app([snapshot(1)]);
+    app.turn_to(Page::Timers);
+    let screen = drawn(&app, 120, 30);
+    assert!(screen.contains("12,345 pending") && screen.contains("by pending"), "{screen}");
+    assert!(position(&screen, "request timeout") < position(&screen, "heartbeat"), "{screen}");
+    assert!(line(&screen, "request timeout").contains("src/client.rs:42:9"), "{screen}");
+    assert!(line(&screen, "never due").contains("never"), "{screen}");
+
+    assert_eq!(app.press(key('s')), Flow::On);
+    let screen = drawn(&app, 120, 30);
+    assert!(screen.contains("by first due"), "{screen}");
+    assert!(position(&screen, "heartbeat") < position(&screen, "request timeout"), "{screen}");
+
+    typed(&mut app, "/CLIENT");
+    assert!(drawn(&app, 120, 30).contains("filter: CLIENT"));
+    typed(&mut app, "\n");
+    let screen = drawn(&app, 120, 30);
+    assert!(screen.contains("only “CLIENT”") && screen.contains("request timeout"), "{screen}");
+    assert!(!screen.contains("heartbeat"), "{screen}");
+    assert_eq!(app.press(KeyEvent::from(KeyCode::Esc)), Flow::On);
+    assert!(drawn(&app, 120, 30).contains("heartbeat"));
+}
+
+#[test]
+fn slow_tasks_say_how_long_they_ran_and_where() {
+    let mut app = app([snapshot(1)]);
+    app.turn_to(Page::Slow);
+    let screen = drawn(&app, 120, 30);
+    let slow = line(&screen, "src/flush.rs:7:5");
+    assert!(slow.contains("35.0 ms") && slow.contains("timer") && slow.contains("or 2 others"));
+    let mut without = snapshot(2);
+    without.slow.clear();
+    app.tell(News::Snapshot(Box::new(without.clone())));
+    assert!(drawn(&app, 120, 30).contains("was not given a `SlowLog`"));
+    without.counts.slow = 0;
+    without.taken += 1;
+    app.tell(News::Snapshot(Box::new(without)));
+    assert!(drawn(&app, 120, 30).contains("None so far"));
+}
+
+#[test]
+fn run_times_are_shown_by_whose_they_are_if_they_are_recorded() {
+    let mut app = app([snapshot(1)]);
+    app.turn_to(Page::Slow);
+    let screen = drawn(&app, 120, 30);
+    let reindex = line(&screen, "src/index.rs:3:3");
+    assert!(reindex.contains("2.00 s") && reindex.contains("500 ms"), "{screen}");
+    assert!(position(&screen, "src/index.rs:3") < position(&screen, "src/flush.rs:1"), "{screen}");
+    typed(&mut app, "s"); // by the longest run
+    let screen = drawn(&app, 120, 30);
+    assert!(position(&screen, "src/flush.rs:1") < position(&screen, "src/index.rs:3"), "{screen}");
+    let mut without = snapshot(2);
+    without.run_times.clear();
+    app.tell(News::Snapshot(Box::new(without)));
+    assert!(!drawn(&app, 120, 30).contains("How long tasks run"));
+}
+
+#[test]
+fn actors_are_listed_by_mailbox_with_the_last_dead_letters() {
+    let mut with = snapshot(1);
+    let mut app = app([with.clone()]);
+    app.turn_to(Page::Actors);
+    assert!(drawn(&app, 100, 30).contains("was not given a system of actors"));
+    let actor = |path: &str, depth, restarts| Actor {
+        path: path.to_owned(),
+        depth,
+        restarts,
+        processed: 10,
+    };
+    with.actors = Some(Actors {
+        system: "shop".to_owned(),
+        alive: 3,
+        dead_letters: 17,
+        slow_receives: 23,
+        busiest: vec![actor("/orders/slow", 5_000, 0), actor("/orders/failing", 1, 9)],
+        letters: vec![Letter {
+            age: 2_000_000_000,
+            recipient: "/gone".to_owned(),
+            message: "shop::Paid".to_owned(),
+            reason: "stopped".to_owned(),
+        }],
+        ..Actors::default()
+    });
+    with.taken += 1;
+    app.tell(News::Snapshot(Box::new(with)));
+    let screen = drawn(&app, 100, 30);
+    assert!(line(&screen, "system").contains("shop"), "{screen}");
+    assert!(line(&screen, "slow messages").contains("23"), "{screen}");
+    assert!(line(&screen, "/orders/slow").contains("5,000"), "{screen}");
+    assert!(position(&screen, "/orders/slow") < position(&screen, "/orders/failing"), "{screen}");
+    let letter = line(&screen, "/gone");
+    assert!(letter.contains("2.00 s") && letter.contains("shop::Paid"), "{screen}");
+    typed(&mut app, "ss");
+    let screen = drawn(&app, 100, 30);
+    assert!(screen.contains("by restarts"), "{screen}");
+    assert!(position(&screen, "/orders/failing") < position(&screen, "/orders/slow"), "{screen}");
+}
+
+#[test]
+fn threads_have_their_share_of_the_processors() {
+    let (first, mut second) = (snapshot(1), snapshot(2));
+    second.threads[0].ran += 250_000_000;
+    second.executor.run_time += 1_500_000_000;
+    second.executor.queue_time = Spread { max: 70_000, buckets: vec![(65_536, 10)] };
+    second.threads[1].waited += 500_000_000;
+    let mut app = app([first, second]);
+    app.turn_to(Page::Threads);
+    let screen = drawn(&app, 100, 30);
+    assert!(line(&screen, "lars-scheduler").contains("25.0 %"), "{screen}");
+    assert!(line(&screen, "worker-0").contains("50.0 %"), "{screen}");
+    assert!(line(&screen, "stalls").contains('2'), "{screen}");
+    assert!(line(&screen, "held for room in the queue").contains("4,321"), "{screen}");
+    let pool = line(&screen, "pool threads 4");
+    assert!(pool.contains("running 3") && pool.contains("queued 21"), "{screen}");
+    assert!(pool.contains("busy with tasks 1.50") && pool.contains("p50 70.0 µs"), "{screen}");
+}
+
+#[test]
+fn a_paused_view_stays_as_it_is_until_it_goes_on() {
+    let mut app = app([snapshot(1)]);
+    typed(&mut app, "p");
+    let mut later = snapshot(2);
+    later.counts.pending = 99;
+    app.tell(News::Snapshot(Box::new(later.clone())));
+    let screen = drawn(&app, 120, 40);
+    assert!(screen.contains("PAUSED") && line(&screen, " pending ").contains("12,345"));
+    typed(&mut app, " ");
+    app.tell(News::Snapshot(Box::new(later)));
+    let screen = drawn(&app, 120, 40);
+    assert!(!screen.contains("PAUSED") && line(&screen, " pending ").contains(" 99 "), "{screen}");
+}
+
+#[test]
+fn a_connection_that_is_lost_is_seen_while_the_last_snapshot_stays() {
+    let mut app = app([snapshot(1)]);
+    app.tell(News::Trouble("nobody listens".to_owned()));
+    let screen = drawn(&app, 120, 40);
+    assert!(screen.contains("NO CONNECTION") && screen.contains("nobody listens"), "{screen}");
+    assert!(screen.contains("12,345"), "{screen}");
+    app.tell(News::Snapshot(Box::new(snapshot(2))));
+    assert!(!drawn(&app, 120, 40).contains("NO CONNECTION"));
+}
+
+#[test]
+fn keys_turn_the_pages_show_help_and_quit() {
+    let mut app = app([snapshot(1)]);
+    for (number, page) in Page::ALL.iter().enumerate() {
+        typed(&mut app, &(number + 1).to_string());
+        let by_number = drawn(&app, 120, 30);
+        app.turn_to(*page);
+        assert_same(&drawn(&app, 120, 30), &by_number);
+    }
+    let last = drawn(&app, 120, 30);
+    assert_eq!(app.press(KeyEvent::from(KeyCode::Tab)), Flow::On);
+    assert_eq!(app.press(KeyEvent::from(KeyCode::Left)), Flow::On);
+    assert_same(&drawn(&app, 120, 30), &last);
+
+    typed(&mut app, "h");
+    assert!(drawn(&app, 120, 30).contains("quit the view; the program goes on"));
+    // The next key ends the help, whatever it is.
+    assert_eq!(app.press(key('q')), Flow::On);
+    assert!(!drawn(&app, 120, 30).contains("quit the view"));
+    assert_eq!(app.press(key('q')), Flow::Quit);
+    // In a filter it is a letter.
+    typed(&mut app, "/q");
+    assert!(drawn(&app, 120, 30).contains("filter: q"));
+    let control = |letter| KeyEvent::new(KeyCode::Char(letter), KeyModifiers::CONTROL);
+    assert_eq!(app.press(control('l')), Flow::Redraw);
+    assert_eq!(app.press(control('c')), Flow::Quit);
+}
+
+#[test]
+fn every_page_fits_into_every_terminal() {
+    let mut hostile = snapshot(1);
+    let text = "\u{1b}[31m\n\t中文字符 e\u{301} 👩‍👩‍👧 \u{202e}".repeat(20);
+    if let Some(pending) = &mut hostile.pending {
+        pending.groups.iter_mut().for_each(|group| group.label.clone_from(&text));
+    }
+    hostile.program = text;
+    let mut none = snapshot(2);
+    none.pending = Some(Pending::default());
+    for snapshots in [vec![hostile], vec![snapshot(1), none], vec![Snapshot::default()], vec![]] {
+        let mut app = app(snapshots);
+        for page in Page::ALL {
+            app.turn_to(page);
+            for (width, height) in [(1, 1), (3, 2), (20, 5), (41, 12), (80, 24), (300, 100)] {
+                let screen = drawn(&app, width, height);
+                assert!(!screen.contains('\u{1b}'), "an escape sequence is drawn");
+            }
+            assert_eq!(app.press(KeyEvent::from(KeyCode::PageDown)), Flow::On);
+        }
+    }
+}
+
+#[test]
+fn a_narrow_terminal_shows_which_page_order_and_filter_and_whole_counts() {
+    let mut app = app([snapshot(1)]);
+    let overview = drawn(&app, 50, 20);
+    assert!(line(&overview, "Overview").contains(" 2  3  4  5  6"), "{overview}");
+    assert!(line(&overview, " pending ").contains("12,345"), "{overview}");
+    app.turn_to(Page::Threads);
+    typed(&mut app, "/serv");
+    assert_eq!(app.press(KeyEvent::new(KeyCode::Enter, KeyModifiers::NONE)), Flow::On);
+    let threads = drawn(&app, 50, 20);
+    assert!(line(&threads, "Threads").contains(" 6 Threads"), "{threads}");
+    assert!(line(&threads, "h help").contains("by running   only “serv”"), "{threads}");
+    let wide = drawn(&app, 120, 20);
+    assert!(line(&wide, "h help").contains("q quit"), "{wide}");
+    assert!(line(&wide, "Threads").contains(" 1 Overview "), "{wide}");
+}
+
+#[test]
+fn every_page_can_be_drawn_in_a_terminal_of_any_size() {
+    let first = snapshot(1);
+    let mut second = snapshot(2);
+    // In the first row of the histogram, and in its last.
+    let buckets = vec![(1_000, 2_000), (3_000_000_000, 1_000)];
+    second.lateness = Spread { max: 4_000_000_000, buckets };
+    let mut app = app([first, second]);
+    for number in '1'..='6' {
+        assert_eq!(app.press(key(number)), Flow::On);
+        for width in [0, 1, 20, 80, 130] {
+            for height in 0..=14 {
+                drawn(&app, width, height);
+            }
+        }
+    }
+}

@@ -1,0 +1,252 @@
+//! The phases of an actor's life, and how it comes from one to the next.
+
+use lars_base::panics::{contain, quietly};
+use std::time::Duration;
+
+use super::agenda::Stop;
+use super::{Cells, Factory, Incarnations, TurnOf, self_report};
+use crate::actor::context::Actor;
+use crate::base::stop_reason::{StopReason, Terminated};
+use crate::base::supervision::Failure;
+use crate::cell::dead_letters::Undelivered;
+use crate::cell::signal::{Resident, Signal, Watcher};
+use crate::sync::{Arc, Ordering};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Phase {
+    Unborn,
+    Alive,
+    /// Waits for its children to stop before it is restarted.
+    Restarting,
+    /// Waits until the pause before its restart is over.
+    Paused,
+    /// The mailbox is closed; what was accepted, this many in all, is received.
+    Draining {
+        reason: StopReason,
+        accepted: u64,
+    },
+    /// The mailbox is closed; what was accepted becomes dead letters, and the children stop.
+    Ending {
+        reason: StopReason,
+        accepted: u64,
+    },
+    Over,
+}
+
+/// What an actor does next, as its phase has it.
+#[must_use]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Settled {
+    /// It has moved on to another phase, which is to be settled as well.
+    Moved,
+    /// It works: on failures, on what is due, on messages.
+    Works,
+    /// It waits for a signal.
+    Waits,
+    /// It has stopped.
+    Over,
+}
+
+impl<A: Actor> Incarnations<A> {
+    /// Moves on to the next phase, if it is time.
+    pub(super) fn settle(&mut self, turn: &TurnOf<'_, A>) -> Settled {
+        let cell = turn.cell();
+        if !self.escalated.is_empty() {
+            return Settled::Works;
+        }
+        match self.phase {
+            Phase::Unborn => {
+                self.start(cell);
+                Settled::Moved
+            }
+            Phase::Alive | Phase::Draining { .. } if self.ctx.stopping => {
+                self.end(cell, StopReason::Itself);
+                Settled::Moved
+            }
+            Phase::Alive => match self.agenda.stop() {
+                Some(stop) => self.settle_stop(turn, stop),
+                None => Settled::Works,
+            },
+            Phase::Draining { reason, accepted } => {
+                if turn.position() < accepted || self.ctx.has_unstashed() {
+                    return Settled::Works;
+                }
+                self.over(cell, reason);
+                Settled::Moved
+            }
+            Phase::Restarting => self.settle_restart(cell),
+            Phase::Paused => Settled::Waits,
+            Phase::Ending { reason, accepted } => {
+                if turn.position() < accepted {
+                    return Settled::Works;
+                }
+                if !self.ctx.children.is_empty() {
+                    return Settled::Waits;
+                }
+                self.over(cell, reason);
+                Settled::Moved
+            }
+            Phase::Over => Settled::Over,
+        }
+    }
+
+    /// The actor was asked to stop: closes the mailbox, if everything has come before that.
+    fn settle_stop(&mut self, turn: &TurnOf<'_, A>, stop: Stop) -> Settled {
+        let waits_for_turn = turn.position() < stop.at || self.agenda.has_due_before_stop();
+        if waits_for_turn || self.ctx.has_unstashed() {
+            return Settled::Works;
+        }
+        if !self.ctx.closing {
+            self.ctx.closing = true;
+            for child in self.ctx.children.values() {
+                Arc::clone(child).stop_for(StopReason::Parent);
+            }
+        }
+        // It goes on while they end, because they may have messages for it.
+        if !self.ctx.children.is_empty() || self.agenda.learns_of_ends() {
+            return Settled::Works;
+        }
+        self.phase = Phase::Draining { reason: stop.reason, accepted: turn.cell().mailbox.close() };
+        Settled::Moved
+    }
+
+    /// Ends this incarnation. The next one starts when the children have stopped and the pause is
+    /// over.
+    pub(super) fn restart(
+        &mut self,
+        cell: &Cells<A>,
+        failure: Failure<A::Message>,
+        pause: Duration,
+    ) {
+        // Relaxed: statistics.
+        cell.restarts.fetch_add(1, Ordering::Relaxed);
+        cell.registry.restarts.fetch_add(1, Ordering::Relaxed);
+        self.ctx.end_timers();
+        self.escalated.clear();
+        self.agenda.forget();
+        if let Some(mut actor) = self.actor.take() {
+            let ctx = &mut self.ctx;
+            self_report(cell, contain(|| actor.restarting(failure, ctx)));
+            self_report(cell, contain(|| drop(actor)));
+        }
+        if self.ctx.stopping {
+            // It called `Context::stop`, so it is not restarted.
+            self.end(cell, StopReason::Itself);
+            return;
+        }
+        // What the hook may have started.
+        self.ctx.end_timers();
+        self.ctx.unstash_all();
+        let pause =
+            if matches!(self.phase, Phase::Draining { .. }) { Duration::ZERO } else { pause };
+        quietly(|| {
+            tracing::info!(target: "mini_actor", actor = &*cell.path, ?pause, "an actor restarts");
+        });
+        if matches!(self.phase, Phase::Draining { .. }) {
+            // It has no children, and goes on at once with what it has accepted.
+            self.remake(cell);
+            return;
+        }
+        cell.mailbox.suspend(true);
+        // A child that waited for room or an answer here would wait for the restart, which waits
+        // for the child.
+        cell.let_actors_wait(self.ctx.children.is_empty());
+        for child in self.ctx.children.values() {
+            Arc::clone(child).stop_for(StopReason::Parent);
+        }
+        let asked_to_stop = self.agenda.stop().is_some();
+        let pauses = !pause.is_zero()
+            && !asked_to_stop
+            && self.supervised.as_mut().is_some_and(|it| it.begin_pause(cell, pause));
+        self.phase = if pauses { Phase::Paused } else { Phase::Restarting };
+    }
+
+    /// The pause is over.
+    pub(super) fn revive(&mut self, cell: &Cells<A>) {
+        self.end_pause();
+        self.phase = Phase::Restarting;
+        // At once, before the signals behind this one. `settle` finds out what came of it.
+        let _ = self.settle_restart(cell);
+    }
+
+    fn end_pause(&mut self) {
+        if let Some(supervised) = &mut self.supervised {
+            supervised.end_pause();
+        }
+    }
+
+    /// Restarts, if all children have stopped.
+    fn settle_restart(&mut self, cell: &Cells<A>) -> Settled {
+        if !self.ctx.children.is_empty() {
+            return Settled::Waits;
+        }
+        cell.let_actors_wait(true);
+        cell.mailbox.suspend(false);
+        self.start(cell);
+        Settled::Moved
+    }
+
+    /// Ends without receiving what is queued.
+    pub(super) fn end(&mut self, cell: &Cells<A>, reason: StopReason) {
+        self.ctx.closing = true;
+        self.ctx.end_timers();
+        self.end_pause();
+        self.agenda.clear();
+        self.escalated.clear();
+        let accepted = cell.mailbox.close();
+        cell.mailbox.suspend(false);
+        if reason == StopReason::Killed {
+            self.kill_children();
+        } else {
+            for child in self.ctx.children.values() {
+                Arc::clone(child).stop_for(StopReason::Parent);
+            }
+        }
+        self.phase = Phase::Ending { reason, accepted };
+    }
+
+    pub(super) fn kill_children(&self) {
+        for child in self.ctx.children.values() {
+            Arc::clone(child).signal(Signal::Kill(StopReason::Killed));
+        }
+    }
+
+    /// The end.
+    fn over(&mut self, cell: &Cells<A>, reason: StopReason) {
+        self.phase = Phase::Over;
+        self.ctx.end_timers();
+        if let Some(mut actor) = self.actor.take() {
+            let ctx = &mut self.ctx;
+            self_report(cell, contain(|| actor.stopped(reason, ctx)));
+            self_report(cell, contain(|| drop(actor)));
+        }
+        // What the hook may have started.
+        self.ctx.end_timers();
+        self.ctx.unstash_all();
+        while let Some(message) = self.ctx.next_unstashed(&mut None) {
+            cell.bury(Undelivered::Stopped, message);
+        }
+        let factory = std::mem::replace(&mut self.factory, Factory::Once(None));
+        self_report(cell, contain(|| drop(factory)));
+        self.ctx.unwatch_all();
+        quietly(|| {
+            tracing::debug!(target: "mini_actor", actor = &*cell.path, %reason, "an actor stopped");
+        });
+        let resident: &dyn Resident = &**cell;
+        // The name is free before anyone can learn of the end, and can be used again at once.
+        cell.registry.leave(resident, reason);
+        let watchers = resident.watchers().close(reason);
+        for watcher in watchers {
+            match watcher {
+                Watcher::Actor(actor) => {
+                    let path = Arc::clone(&cell.path);
+                    actor.tell_end(Terminated { id: cell.id, path, reason });
+                }
+                Watcher::Other(tell) => self_report(cell, contain(|| tell(reason))),
+            }
+        }
+        if let Some(parent) = self.parent.take() {
+            parent.signal(Signal::ChildGone(cell.id));
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! The tree of living actors, behind one lock.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
+use std::hash::{BuildHasher, RandomState};
+use std::ops::Range;
+use std::time::Instant;
+
+use hashbrown::HashTable;
+
+use crate::base::error::SpawnError;
+use crate::cell::signal::Resident;
+use crate::sync::{Arc, CHECKED, Condvar, Mutex, real_now};
+
+/// How many tables the actors of a system are in.
+const TABLES: usize = 64;
+
+pub(crate) struct Tree {
+    /// The system's name.
+    pub(crate) system: String,
+    living: Mutex<Living>,
+    /// Signalled when the last actor goes.
+    all_gone: Condvar,
+}
+
+struct Living {
+    /// By path, in tables by some bits of its hash. The path is in the actor, and its hash beside
+    /// it, so a table grows without looking at each actor. Only one table grows at a time: a single
+    /// table of a million would hold up all threads for milliseconds.
+    actors: [HashTable<(u64, Arc<dyn Resident>)>; TABLES],
+    alive: usize,
+    hasher: RandomState,
+    /// Names of actors that are about to enter.
+    reserved: HashSet<Arc<str>>,
+    /// The pinned actors, by number.
+    pinned: BTreeMap<u64, Arc<dyn Resident>>,
+    /// Messages received by pinned actors that have stopped.
+    retired: u64,
+    /// How many actors have stopped.
+    stopped: u64,
+    closing: bool,
+    /// The owner has gone.
+    disowned: bool,
+}
+
+impl Living {
+    fn new() -> Self {
+        Self {
+            actors: [const { HashTable::new() }; TABLES],
+            alive: 0,
+            hasher: RandomState::new(),
+            reserved: HashSet::new(),
+            pinned: BTreeMap::new(),
+            retired: 0,
+            stopped: 0,
+            closing: false,
+            disowned: false,
+        }
+    }
+
+    /// The number of the table for a hash: by bits that the table itself does not use.
+    const fn table(hash: u64) -> usize {
+        (hash >> 40) as usize % TABLES
+    }
+
+    /// An actor by its path and the hash of that.
+    fn find(&self, hash: u64, path: &str) -> Option<&Arc<dyn Resident>> {
+        let found = self.actors[Self::table(hash)].find(hash, |(_, it)| **it.path() == *path);
+        found.map(|(_, actor)| actor)
+    }
+
+    /// The hash of the path, if an actor of this path may enter.
+    fn check(&self, system: &str, path: &str) -> Result<u64, SpawnError> {
+        if self.closing {
+            return Err(SpawnError::Closed { system: system.to_owned() });
+        }
+        let hash = self.hasher.hash_one(path);
+        if self.find(hash, path).is_some() || self.reserved.contains(path) {
+            return Err(SpawnError::NameTaken { path: path.to_owned() });
+        }
+        Ok(hash)
+    }
+
+    fn insert(&mut self, hash: u64, actor: Arc<dyn Resident>) {
+        self.alive += 1;
+        let table = &mut self.actors[Self::table(hash)];
+        table.insert_unique(hash, (hash, actor), |&(hash, _)| hash);
+    }
+
+    fn remove(&mut self, path: &str) -> Option<Arc<dyn Resident>> {
+        let hash = self.hasher.hash_one(path);
+        let table = &mut self.actors[Self::table(hash)];
+        let entry = table.find_entry(hash, |(_, actor)| **actor.path() == *path).ok()?;
+        self.alive -= 1;
+        Some(entry.remove().0.1)
+    }
+
+    fn actors(&self) -> impl Iterator<Item = &Arc<dyn Resident>> {
+        self.actors.iter().flatten().map(|(_, actor)| actor)
+    }
+}
+
+/// What follows from it that an actor has left.
+#[must_use]
+pub(super) struct Left {
+    /// No actor is alive, and none will be.
+    pub(super) ends: bool,
+    /// No actor is alive, and the owner has gone.
+    pub(super) over: bool,
+}
+
+/// How many actors there are, and were.
+pub(super) struct Counts {
+    pub(super) alive: usize,
+    pub(super) stopped: u64,
+    /// Messages received by pinned actors.
+    pub(super) pinned_received: u64,
+}
+
+impl Tree {
+    pub(super) fn new(system: String) -> Self {
+        Self { system, living: Mutex::new(Living::new()), all_gone: Condvar::default() }
+    }
+
+    /// Enters an actor into the tree. The name of a `pinned` one has been reserved.
+    pub(crate) fn enter(&self, actor: Arc<dyn Resident>, pinned: bool) -> Result<(), SpawnError> {
+        let mut living = self.living.lock();
+        if pinned {
+            living.reserved.remove(actor.path());
+        }
+        let hash = living.check(&self.system, actor.path())?;
+        if pinned {
+            living.pinned.insert(actor.id(), Arc::clone(&actor));
+        }
+        living.insert(hash, actor);
+        Ok(())
+    }
+
+    /// Reserves the name of an actor that costs something before it enters, until it enters or
+    /// [`give_up`](Self::give_up) is called.
+    pub(crate) fn reserve(&self, path: &Arc<str>) -> Result<(), SpawnError> {
+        let mut living = self.living.lock();
+        living.check(&self.system, path)?;
+        living.reserved.insert(Arc::clone(path));
+        Ok(())
+    }
+
+    pub(crate) fn give_up(&self, path: &Arc<str>) {
+        self.living.lock().reserved.remove(path);
+    }
+
+    pub(super) fn leave(&self, actor: &dyn Resident) -> Left {
+        let mut living = self.living.lock();
+        living.stopped += 1;
+        living.retired += living.pinned.remove(&actor.id()).map_or(0, |pinned| pinned.processed());
+        let gone = living.remove(actor.path());
+        let last = living.alive == 0;
+        let left = Left { ends: last && living.closing, over: last && living.disowned };
+        drop(living);
+        // Outside the lock: it may be the last reference.
+        drop(gone);
+        if last {
+            self.all_gone.notify_all();
+        }
+        left
+    }
+
+    /// The owner has gone. True if no actor is alive.
+    pub(super) fn disown(&self) -> bool {
+        let mut living = self.living.lock();
+        living.disowned = true;
+        living.alive == 0
+    }
+
+    /// Accepts no more actors. Returns those without a parent, in the order in which they were
+    /// spawned.
+    pub(super) fn close(&self) -> Vec<Arc<dyn Resident>> {
+        let mut roots: Vec<_> = {
+            let mut living = self.living.lock();
+            living.closing = true;
+            living.actors().filter(|actor| is_root(actor.path())).cloned().collect()
+        };
+        // Each is looked at once: they lie anywhere in memory.
+        roots.sort_by_cached_key(|actor| actor.id());
+        roots
+    }
+
+    /// Waits until no actor is alive, until `deadline` at most. True if none is.
+    pub(crate) fn wait_until_empty(&self, deadline: Option<Instant>) -> bool {
+        let mut living = self.living.lock();
+        while living.alive > 0 {
+            if deadline.is_some_and(|deadline| real_now() >= deadline) {
+                return false;
+            }
+            living = self.all_gone.wait(living, deadline);
+        }
+        true
+    }
+
+    pub(crate) fn find(&self, path: &str) -> Option<Arc<dyn Resident>> {
+        let living = self.living.lock();
+        living.find(living.hasher.hash_one(path), path).cloned()
+    }
+
+    pub(crate) fn alive(&self) -> usize {
+        self.living.lock().alive
+    }
+
+    /// The paths of the living, sorted.
+    pub(crate) fn paths(&self) -> Vec<Arc<str>> {
+        let mut paths: Vec<_> =
+            self.living.lock().actors().map(|actor| Arc::clone(actor.path())).collect();
+        paths.sort_unstable();
+        paths
+    }
+
+    /// The actors with the most messages waiting, the deepest first. The lock is never held for
+    /// long, whatever the number of actors.
+    pub(crate) fn deepest(&self, limit: usize) -> Vec<Arc<dyn Resident>> {
+        let mut deepest: Vec<_> =
+            (0..TABLES).flat_map(|table| self.deepest_of(table, limit)).collect();
+        deepest.sort_unstable();
+        deepest.truncate(limit);
+        deepest.into_iter().filter_map(|(_, path)| self.find(&path)).collect()
+    }
+
+    /// The deepest actors of one table, in any order.
+    fn deepest_of(&self, table: usize, limit: usize) -> impl Iterator<Item = Ranked> {
+        let mut deepest = BinaryHeap::new();
+        let mut walk = Walk::default();
+        loop {
+            let living = self.living.lock();
+            let actors = &living.actors[table];
+            let step = walk.step(actors.num_buckets());
+            if step.is_empty() {
+                break;
+            }
+            if step.start == 0 {
+                deepest.clear(); // the walk begins, perhaps anew
+            }
+            for (_, actor) in step.filter_map(|place| actors.get_bucket(place)) {
+                let ranked: Ranked = (Reverse(actor.depth()), Arc::clone(actor.path()));
+                if deepest.len() < limit {
+                    deepest.push(ranked);
+                } else if deepest.peek().is_some_and(|last| ranked < *last) {
+                    deepest.pop();
+                    deepest.push(ranked);
+                }
+            }
+        }
+        // If the table never stopped growing, some were looked at twice.
+        let mut seen = HashSet::new();
+        deepest.into_iter().filter(move |(_, path)| seen.insert(Arc::clone(path)))
+    }
+
+    /// The paths of those among these actors that are alive. The lock is never held for long,
+    /// whatever the number of actors.
+    pub(super) fn paths_of(&self, wanted: &HashSet<u64>) -> HashMap<u64, Arc<str>> {
+        let mut found = HashMap::new();
+        for table in 0..TABLES {
+            let mut walk = Walk::default();
+            loop {
+                let living = self.living.lock();
+                let actors = &living.actors[table];
+                let step = walk.step(actors.num_buckets());
+                if step.is_empty() {
+                    break;
+                }
+                for (_, actor) in step.filter_map(|place| actors.get_bucket(place)) {
+                    if wanted.contains(&actor.id()) {
+                        found.insert(actor.id(), Arc::clone(actor.path()));
+                    }
+                }
+                if found.len() == wanted.len() {
+                    return found;
+                }
+            }
+        }
+        found
+    }
+
+    /// The actors that have something to do, each with how many messages it has accepted. The lock
+    /// is never held for long. An actor that comes or goes meanwhile may be left out, or be there
+    /// twice.
+    pub(crate) fn at_work(&self) -> Vec<(Arc<dyn Resident>, u64)> {
+        let mut found = Vec::new();
+        for table in 0..TABLES {
+            let mut walk = Walk::default();
+            loop {
+                let living = self.living.lock();
+                let actors = &living.actors[table];
+                let step = walk.step(actors.num_buckets());
+                if step.is_empty() {
+                    break;
+                }
+                let step = step.filter_map(|place| actors.get_bucket(place));
+                found.extend(step.filter_map(|(_, it)| Some((Arc::clone(it), it.at_work()?))));
+            }
+        }
+        found
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        let living = self.living.lock();
+        // There are few of these, because each has a thread. Actors that share threads are counted
+        // by the thread: a sum over all of them would hold up spawns and stops.
+        let pinned: u64 = living.pinned.values().map(|actor| actor.processed()).sum();
+        Counts {
+            alive: living.alive,
+            stopped: living.stopped,
+            pinned_received: pinned + living.retired,
+        }
+    }
+}
+
+/// An actor and its depth, ordered with the deepest first, and equal ones by path.
+type Ranked = (Reverse<u64>, Arc<str>);
+
+/// A walk over the places of a table, in steps between which others get the lock.
+#[derive(Default)]
+struct Walk {
+    /// Where the next step begins.
+    next: usize,
+    /// How many places the table had at the last step.
+    places: usize,
+    /// How often the walk has begun.
+    begun: usize,
+}
+
+impl Walk {
+    /// How many places are looked at in a step.
+    const STEP: usize = if CHECKED { 2 } else { 512 };
+    /// How often a walk begins again because the table has grown.
+    const AGAIN: usize = 3;
+
+    /// The next places of a table that has this many now; none if that was all. In a table of
+    /// another size the actors have other places, so the walk begins again, at zero.
+    fn step(&mut self, places: usize) -> Range<usize> {
+        if places != self.places && self.begun <= Self::AGAIN {
+            *self = Self { next: 0, places, begun: self.begun + 1 };
+        }
+        let begin = self.next.min(places);
+        self.next = places.min(begin + Self::STEP);
+        begin..self.next
+    }
+}
+
+fn is_root(path: &str) -> bool {
+    path.rfind('/') == Some(0)
+}

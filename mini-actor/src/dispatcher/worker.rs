@@ -1,0 +1,248 @@
+//! A worker: what one thread of a pool runs next, and when it sleeps.
+//!
+//! A worker has a queue that others steal from, and a slot for the actor that its current actor
+//! scheduled last, which runs next on the same core: two actors that talk to each other stay where
+//! their messages are in the cache, and no thread is woken for them. An actor in the slot cannot be
+//! stolen. So a second one moves the first to the queue, and after a number of turns from the slot
+//! the other actors have theirs. A worker that is about to block ([`about_to_block`]) gives
+//! everything that waits for it to the others, and does the same with what it schedules until its
+//! current turn is over. One cost remains: an actor in the slot waits until the turn of the one
+//! that scheduled it is over, even if other threads are idle. To offer it to them at once would
+//! wake one for each step of a conversation.
+//!
+//! What other threads schedule goes to the shared queue. A worker takes from that once a round. A
+//! round has as many turns as the worker's own queue was long when it began. What it takes goes to
+//! the end of its own queue. So an actor that is woken from outside waits for the rest of a round
+//! and for the next one, however busy the other actors are.
+
+use std::cell::{Cell, UnsafeCell};
+use std::ptr;
+use std::time::Instant;
+
+use crossbeam_deque::Worker as Queue;
+use lars_base::idle::Sleeper;
+
+use crate::base::panics::guard;
+use crate::dispatcher::marks::{Inside, Set};
+use crate::dispatcher::shared::Shared;
+use crate::dispatcher::task::Task;
+use crate::dispatcher::watch::Watch;
+use crate::sync::{Arc, real_now, round_again, thread_local, yield_now};
+
+/// This many activations in a row come from the slot, if others wait.
+const SLOT_TURNS: u32 = 16;
+/// A worker looks this often, and lets other threads run, before it sleeps: waking it costs as much
+/// as some hundred messages.
+const SEARCHES: u32 = 4;
+
+/// A worker, in its thread's frame.
+pub(super) struct Worker {
+    shared: Arc<Shared>,
+    /// Among the workers of its pool.
+    number: usize,
+    queue: Queue<Task>,
+    /// The thread's own, and never borrowed while foreign code runs.
+    slot: UnsafeCell<Option<Task>>,
+    /// The actor that runs blocks, or takes long: until its turn is over nothing must wait for this
+    /// thread.
+    blocks: Cell<bool>,
+    watch: Watch,
+}
+
+thread_local! {
+    /// This thread's worker, while it runs.
+    static CURRENT: Cell<*const Worker> = const { Cell::new(ptr::null()) };
+}
+
+/// Calls `f` with this thread's worker, if it is one.
+#[inline]
+fn with_current<R>(f: impl FnOnce(&Worker) -> R) -> Option<R> {
+    let worker = CURRENT.with(Cell::get);
+    // SAFETY: set by `work`, whose guard resets it before the worker goes.
+    unsafe { worker.as_ref() }.map(f)
+}
+
+/// Schedules something on the pool to which `shared` belongs.
+#[inline]
+pub(super) fn schedule(shared: &Arc<Shared>, task: Task) {
+    let mut task = Some(task);
+    with_current(|worker| {
+        if Arc::ptr_eq(&worker.shared, shared)
+            && !worker.blocks.get()
+            && let Some(before) = worker.replace_slot(task.take())
+        {
+            worker.queue.push(before);
+            shared.idle.notify();
+        }
+    });
+    if let Some(task) = task {
+        shared.push(task);
+    }
+}
+
+/// The number of the calling thread among those of this pool, if it is one of them.
+#[inline]
+pub(super) fn number_in(shared: &Arc<Shared>) -> Option<usize> {
+    with_current(|worker| Arc::ptr_eq(&worker.shared, shared).then_some(worker.number)).flatten()
+}
+
+/// The calling thread is about to wait for something. Gives away what waits for its worker; until
+/// the current turn is over, what it schedules goes to the others as well.
+pub(crate) fn about_to_block() {
+    with_current(|worker| {
+        worker.blocks.set(true);
+        let mut waiting = false;
+        // From the queue as well: the others look there only when they have nothing to do.
+        while let Some(task) = worker.take_slot().or_else(|| worker.queue.pop()) {
+            waiting = true;
+            worker.shared.injector.push(task);
+        }
+        if waiting {
+            worker.shared.idle.notify();
+        }
+    });
+}
+
+/// Calls `look` with what the calling thread knows of the time, if it is a worker.
+#[inline]
+pub(crate) fn with_watch<R>(look: impl FnOnce(&Watch) -> R) -> Option<R> {
+    with_current(|worker| look(&worker.watch))
+}
+
+/// The calling thread begins something that is no turn of an actor.
+pub(crate) fn is_no_turn() {
+    with_watch(Watch::pause);
+}
+
+/// Until this is dropped, time does not count for the message that is being received.
+pub(crate) struct Forgiven {
+    since: Instant,
+}
+
+impl Forgiven {
+    pub(crate) fn enter() -> Self {
+        Self { since: real_now() }
+    }
+}
+
+impl Drop for Forgiven {
+    fn drop(&mut self) {
+        let time = real_now().saturating_duration_since(self.since);
+        with_watch(|watch| watch.forgive(time));
+    }
+}
+
+/// A future of this crate was polled and is not ready. In an actor's turn this means that the actor
+/// waits for it there, with an executor of its own: the thread is about to block.
+pub(crate) fn polled_and_pending() {
+    if Inside::any_actor() {
+        about_to_block();
+    }
+}
+
+/// Whether actors, of any system, share the calling thread. An actor that waits there for another
+/// might keep that one from the thread that it needs.
+pub(crate) fn is_shared_thread() -> bool {
+    with_current(|worker| !worker.shared.own).unwrap_or(false)
+}
+
+impl Worker {
+    pub(super) fn new(shared: Arc<Shared>, number: usize, queue: Queue<Task>) -> Self {
+        let (slot, blocks) = (UnsafeCell::new(None), Cell::new(false));
+        Self { shared, number, queue, slot, blocks, watch: Watch::new() }
+    }
+
+    fn take_slot(&self) -> Option<Task> {
+        self.replace_slot(None)
+    }
+
+    #[inline]
+    fn replace_slot(&self, task: Option<Task>) -> Option<Task> {
+        // SAFETY: only this thread comes here, and nothing runs during the exchange.
+        unsafe { ptr::replace(self.slot.get(), task) }
+    }
+
+    /// A round is over: takes a batch from the shared queue. Returns how many turns the next round
+    /// has.
+    fn begin_round(&self) -> usize {
+        if !self.shared.injector.is_empty() {
+            // If it fails because other workers take at this moment, they have the tasks.
+            let _ = self.shared.injector.steal_batch(&self.queue);
+        }
+        self.queue.len()
+    }
+
+    /// The next of this worker's own tasks.
+    fn next(&self, slot_turns: &mut u32) -> Option<Task> {
+        if let Some(task) = self.take_slot() {
+            *slot_turns += 1;
+            if *slot_turns <= SLOT_TURNS || self.queue.is_empty() {
+                return Some(task);
+            }
+            self.queue.push(task);
+        }
+        *slot_turns = 0;
+        self.queue.pop()
+    }
+}
+
+pub(super) fn work(worker: Worker, sleeper: &Sleeper) {
+    let shared = &*worker.shared;
+    // Dropped before the worker is.
+    let _current = Set::enter(&CURRENT, &raw const worker);
+    shared.idle.begin_search();
+    let mut searching = true;
+    let (mut round, mut slot_turns, mut searches) = (0, 0, 0);
+    loop {
+        round = if round > 1 { round - 1 } else { worker.begin_round() };
+        let task = worker.next(&mut slot_turns);
+        if let Some(task) = task.or_else(|| shared.steal(worker.number, &worker.queue)) {
+            searches = 0;
+            if searching {
+                searching = false;
+                shared.idle.end_search(true, || shared.has_tasks());
+            }
+            // Foreign code in an activation is contained inside; this is for a log subscriber that
+            // panics.
+            let again = guard("an activation", || Arc::clone(&task).activate());
+            let blocked = worker.blocks.replace(false);
+            if again.unwrap_or(true) {
+                if blocked {
+                    // Behind all others. In front of what this worker fetches next it would give
+                    // that away again, not run.
+                    shared.push(task);
+                    round_again();
+                    continue;
+                }
+                // SAFETY: looked at by this thread alone.
+                let alone = worker.queue.is_empty() && unsafe { (*worker.slot.get()).is_none() };
+                worker.queue.push(task);
+                if !alone {
+                    shared.idle.notify();
+                }
+                round_again();
+            } else {
+                // It may be the last reference, and its destructors are foreign code.
+                guard("what an actor left", || drop(task));
+            }
+            continue;
+        }
+        if !searching {
+            // Before the search, which then finds what a hook schedules here.
+            worker.watch.pause();
+            searching = true;
+            shared.idle.begin_search();
+        }
+        if searches < SEARCHES {
+            searches += 1;
+            yield_now();
+            continue;
+        }
+        searches = 0;
+        shared.idle.end_search(false, || false);
+        if shared.is_ending() && !shared.has_tasks() {
+            break;
+        }
+        shared.idle.sleep(sleeper, || shared.has_tasks() || shared.is_ending());
+    }
+}
