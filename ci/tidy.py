@@ -14,6 +14,8 @@
 - No line of code, comment, script, manifest or prose is longer than 100 columns. The rows of tables
   may be.
 - Every path in the table "Where do I change …?" of docs/architecture.md exists.
+- Every package has the licences, as copies (a link is lost on some systems), and tells docs.rs its
+  features. The code in its README is whole: what hidden lines hold, most readers would see.
 - Every link from one page to a file or to a heading leads somewhere, and docs/SUMMARY.md lists
   every page below docs.
 """
@@ -207,6 +209,20 @@ for page in pages:
         name = page.relative_to(ROOT / "docs").as_posix()
         if listed.count(name) != 1:
             problems.append(f"docs/SUMMARY.md: lists {name} {listed.count(name)} times")
+
+for crate in CRATES:
+    for name in ("LICENSE-APACHE", "LICENSE-MIT"):
+        copy = ROOT / crate / name
+        if copy.is_symlink() or not copy.exists():
+            problems.append(f"{crate}: {name} is no copy of the one at the root")
+        elif copy.read_text() != (ROOT / name).read_text():
+            problems.append(f"{crate}: {name} is another one than at the root")
+    if "[package.metadata.docs.rs]" not in (ROOT / crate / "Cargo.toml").read_text():
+        problems.append(f"{crate}/Cargo.toml: tells docs.rs nothing of its features")
+    readme = (ROOT / crate / "README.md").read_text()
+    for code in re.findall(r"^```rust.*?^```", readme, re.DOTALL | re.MULTILINE):
+        for line in re.findall(r"^ *#(?: .*)?$", code, re.MULTILINE):
+            problems.append(f"{crate}/README.md: hides a line of code: {line.strip()}")
 
 for problem in problems:
     print(problem)

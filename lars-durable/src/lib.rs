@@ -9,6 +9,7 @@
 //! - To test in virtual time: `test_kit` (feature `test-kit`).
 //! - What a timer carries: [`Payload`]. What a handler sees: [`Fired`]; what it says: [`Outcome`].
 //! - Errors: [`Error`], whose variants say what is known of the outcome; [`StartError`].
+#![cfg_attr(docsrs, feature(doc_cfg))]
 // In dependency order: a module uses only those above it.
 
 mod sync;
