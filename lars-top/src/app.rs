@@ -1,5 +1,7 @@
 //! The state of a view, and what keys do to it.
 
+use std::cell::Cell;
+
 use crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use ratatui::Frame;
 
@@ -130,8 +132,9 @@ pub(crate) struct Controls {
     pub(crate) typing: bool,
     pub(crate) help: bool,
     pub(crate) paused: bool,
-    /// How many rows are left out above.
-    pub(crate) scrolled: usize,
+    /// How many rows are left out above. Drawing brings it back to the last page, because how many
+    /// rows there are, and how many fit, is known only there.
+    scrolled: Cell<usize>,
 }
 
 /// Whether a view goes on.
@@ -176,7 +179,7 @@ impl App {
             KeyCode::Char('s') => {
                 let orders = self.page.orders().len().max(1);
                 self.orders[number] = (self.orders[number] + 1) % orders;
-                self.controls.scrolled = 0;
+                self.controls.scroll_to_top();
             }
             KeyCode::Tab | KeyCode::Right => self.turn_to(Page::ALL[(number + 1) % pages]),
             KeyCode::BackTab | KeyCode::Left => {
@@ -195,7 +198,7 @@ impl App {
     /// Shows this page.
     pub fn turn_to(&mut self, page: Page) {
         self.page = page;
-        self.controls.scrolled = 0;
+        self.controls.scroll_to_top();
     }
 
     pub(crate) fn order(&self) -> Option<Order> {
@@ -221,11 +224,11 @@ impl Controls {
             KeyCode::Char('h' | '?') => self.help = true,
             KeyCode::Char('/' | 'f') => self.typing = true,
             KeyCode::Esc => self.filter.clear(),
-            KeyCode::Down => self.scrolled += 1,
-            KeyCode::Up => self.scrolled = self.scrolled.saturating_sub(1),
-            KeyCode::PageDown => self.scrolled += 10,
-            KeyCode::PageUp => self.scrolled = self.scrolled.saturating_sub(10),
-            KeyCode::Home => self.scrolled = 0,
+            KeyCode::Down => *self.scrolled.get_mut() += 1,
+            KeyCode::Up => self.scroll_up(1),
+            KeyCode::PageDown => *self.scrolled.get_mut() += 10,
+            KeyCode::PageUp => self.scroll_up(10),
+            KeyCode::Home => self.scroll_to_top(),
             other => return Err(other),
         }
         Ok(Flow::On)
@@ -241,7 +244,26 @@ impl Controls {
             }
             _ => {}
         }
-        self.scrolled = 0;
+        self.scroll_to_top();
+    }
+
+    pub(crate) fn scroll_to_top(&mut self) {
+        self.scrolled.set(0);
+    }
+
+    fn scroll_up(&mut self, rows: usize) {
+        let scrolled = self.scrolled.get_mut();
+        *scrolled = scrolled.saturating_sub(rows);
+    }
+
+    /// The first row of a table of so many that is shown in a block of this height: at the end of
+    /// the scrolling, the last row is at the bottom.
+    pub(crate) fn first_row(&self, rows: usize, height: u16) -> usize {
+        // The borders, and the titles of the columns.
+        let visible = usize::from(height).saturating_sub(3).max(1);
+        let first = self.scrolled.get().min(rows.saturating_sub(visible));
+        self.scrolled.set(first);
+        first
     }
 
     /// Whether the filter takes a row with these texts, whatever their case.

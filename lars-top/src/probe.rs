@@ -25,7 +25,7 @@ const SHARE: u32 = 20;
 /// How many groups, timers, actors a snapshot names.
 const GROUPS: usize = 500;
 const NEXT: usize = 50;
-const BUSIEST: usize = 100;
+const BUSIEST: usize = 500;
 /// How many slow tasks, and dead letters, are remembered.
 const REMEMBERED: usize = 64;
 /// The longest text of a snapshot, in bytes.
@@ -243,6 +243,7 @@ impl Probe {
             (state.pending(), self.system.as_ref().map(|it| state.look_at(&it.system)))
         };
         let metrics = self.timers.metrics();
+        let (threads, more_threads) = threads::all();
         Snapshot {
             version: VERSION,
             program: self.program.clone(),
@@ -293,7 +294,8 @@ impl Probe {
                     letters: watched.letters.newest_first(),
                 }
             }),
-            threads: threads::all(),
+            threads,
+            more_threads,
         }
     }
 }

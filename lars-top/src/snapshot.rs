@@ -36,8 +36,11 @@ pub struct Snapshot {
     pub run_times: Vec<RunTime>,
     /// The actors, if the probe was given a system.
     pub actors: Option<Actors>,
-    /// The threads of the process; on Linux only.
+    /// The threads of the process, the oldest first, at most 1,024; on Linux only.
     pub threads: Vec<Thread>,
+    /// How many threads there are beside these.
+    #[serde(default)] // programs of earlier releases do not say
+    pub more_threads: u64,
 }
 
 /// The counts of a scheduler; see [`Metrics`](lars_scheduler::Metrics).

@@ -34,6 +34,15 @@ pub(crate) fn time(nanos: u64) -> String {
     }
 }
 
+/// A span in whole seconds, from one second on.
+pub(crate) fn span(nanos: u64) -> String {
+    match (nanos + 500_000_000) / 1_000_000_000 {
+        0 => time(nanos),
+        seconds @ 1..60 => format!("{seconds} s"),
+        seconds => time(seconds * 1_000_000_000),
+    }
+}
+
 fn scaled(mut number: f64, base: f64, units: &[&str]) -> String {
     let mut unit = 0;
     // What would be rounded to four digits has the next unit.
@@ -50,12 +59,17 @@ fn scaled(mut number: f64, base: f64, units: &[&str]) -> String {
     format!("{number:.digits$}{}", units[unit])
 }
 
-/// The end of a text that takes more than `width` columns, which tells more than its beginning.
-///
-/// Names come from the watched program, which may have them from its users. What would move the
-/// cursor, break the line or turn the direction of the text is shown as a replacement.
+/// A text from elsewhere. Names come from the watched program, which may have them from its users.
+/// What would move the cursor, break the line or turn the direction of the text is shown as a
+/// replacement.
+pub(crate) fn clean(text: &str) -> String {
+    text.chars().map(|it| if is_harmless(it) { it } else { '�' }).collect()
+}
+
+/// The end of a text that takes more than `width` columns, which tells more than its beginning;
+/// [`clean`].
 pub(crate) fn tail(text: &str, width: usize) -> String {
-    let shown: Vec<char> = text.chars().map(|it| if is_harmless(it) { it } else { '�' }).collect();
+    let shown: Vec<char> = clean(text).chars().collect();
     let columns = |it: &char| it.width().unwrap_or(0);
     if shown.iter().map(columns).sum::<usize>() <= width {
         return shown.into_iter().collect();
@@ -92,6 +106,8 @@ mod tests {
         let texts = ["0 ns", "999 ns", "1.50 µs", "60.0 s", "1 min 01 s", "1 h 30 min", "1 d 00 h"];
         assert_eq!(times.map(time), texts);
         assert_eq!(time(u64::MAX), "584 years");
+        let spans = [500_000, 1_499_000_000, 9_530_000_000, 95_400_000_000].map(span);
+        assert_eq!(spans, ["500 µs", "1 s", "10 s", "1 min 35 s"]);
         assert_eq!(
             (bytes(0), bytes(1023), bytes(1536)),
             ("0 B".into(), "1023 B".into(), "1.50 KiB".into())

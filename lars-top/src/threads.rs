@@ -4,12 +4,12 @@ use crate::snapshot::Thread;
 
 /// How many threads are shown at most.
 #[cfg(target_os = "linux")]
-const MOST: usize = 256;
+const MOST: usize = 1_024;
 
-/// All threads, as far as the system tells.
+/// The oldest threads, and how many there are beside them, as far as the system tells.
 #[cfg(target_os = "linux")]
-pub(crate) fn all() -> Vec<Thread> {
-    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return Vec::new() };
+pub(crate) fn all() -> (Vec<Thread>, u64) {
+    let Ok(mut tasks) = std::fs::read_dir("/proc/self/task") else { return (Vec::new(), 0) };
     let thread = |entry: std::io::Result<std::fs::DirEntry>| {
         let entry = entry.ok()?;
         // It may end at any time.
@@ -23,11 +23,12 @@ pub(crate) fn all() -> Vec<Thread> {
             waited: times.next().unwrap_or(0),
         })
     };
-    tasks.take(MOST).filter_map(thread).collect()
+    let shown = tasks.by_ref().take(MOST).filter_map(thread).collect();
+    (shown, tasks.count() as u64)
 }
 
 /// Other systems do not tell.
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn all() -> Vec<Thread> {
-    Vec::new()
+pub(crate) fn all() -> (Vec<Thread>, u64) {
+    (Vec::new(), 0)
 }

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 
 use crate::snapshot::{Counts, Snapshot, Spread};
+use crate::text::span;
 
 /// How far back the rates go, and the lateness.
 const KEPT: u64 = 120_000_000_000;
@@ -89,24 +90,41 @@ impl Trend {
         pairs.map(|(before, after)| of(&rates(before, after)).round() as u64).collect()
     }
 
-    /// How late timers were that were fired in the last ten seconds, or as long as it has been
-    /// watched.
+    /// How late timers were that were fired in [recent](Self::recent) times.
     pub(crate) fn lateness(&self) -> Spread {
-        self.recent(|point| &point.lateness)
+        self.of_recent(|point| &point.lateness)
     }
 
     /// How long tasks waited for a thread, in the same time.
     pub(crate) fn queue_time(&self) -> Spread {
-        self.recent(|point| &point.queue_time)
+        self.of_recent(|point| &point.queue_time)
     }
 
-    fn recent(&self, of: impl Fn(&Point) -> &Spread) -> Spread {
-        let Some(last) = self.points.back() else { return Spread::default() };
-        let first = self.points.iter().find(|point| point.taken + WINDOW >= last.taken);
-        match first {
-            Some(first) if first.taken < last.taken => of(last).since(of(first)),
-            _ => of(last).clone(),
+    /// What that time is, for a title: ten seconds, or as long as there are snapshots. Without one
+    /// of the last ten seconds, after a pause, it begins with the one before.
+    pub(crate) fn recent(&self) -> String {
+        match self.recent_points() {
+            Some((Some(first), last)) => format!("last {}", span(last.taken - first.taken)),
+            _ => "since the start".to_owned(),
         }
+    }
+
+    fn of_recent(&self, of: impl Fn(&Point) -> &Spread) -> Spread {
+        match self.recent_points() {
+            Some((Some(first), last)) => of(last).since(of(first)),
+            Some((None, only)) => of(only).clone(),
+            None => Spread::default(),
+        }
+    }
+
+    /// The first and the last; no first if there is one only.
+    fn recent_points(&self) -> Option<(Option<&Point>, &Point)> {
+        let last = self.points.back()?;
+        let earlier = self.points.len() - 1;
+        let within = |point: &&Point| point.taken + WINDOW >= last.taken;
+        let first = self.points.iter().take(earlier).find(within);
+        let first = first.or_else(|| self.points.get(earlier.checked_sub(1)?));
+        Some((first, last))
     }
 
     /// The shares of the time between the last two snapshots in which a thread ran, and waited for
@@ -162,9 +180,23 @@ mod tests {
         for second in 4..300 {
             trend.add(at(second, second * 10 + 1_000, 7));
         }
-        assert_eq!(trend.rates().fired, 10.0);
+        assert_eq!((trend.rates().fired, &*trend.recent()), (10.0, "last 10 s"));
         assert_eq!(trend.lateness().count(), 100);
         assert_eq!(trend.history(|rates| rates.fired).len(), 120);
+    }
+
+    #[test]
+    fn the_time_of_the_lateness_is_what_it_is_said_to_be() {
+        let mut trend = Trend::default();
+        trend.add(at(1, 100, 7));
+        assert_eq!((trend.lateness().count(), &*trend.recent()), (100, "since the start"));
+        trend.add(at(4, 150, 7));
+        assert_eq!((trend.lateness().count(), &*trend.recent()), (50, "last 3 s"));
+        // A pause.
+        trend.add(at(64, 1_150, 7));
+        assert_eq!((trend.lateness().count(), &*trend.recent()), (1_000, "last 1 min 00 s"));
+        trend.add(at(66, 1_160, 7));
+        assert_eq!((trend.lateness().count(), &*trend.recent()), (10, "last 2 s"));
     }
 
     #[test]

@@ -16,9 +16,9 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, BorderType, Clear, Paragraph, Row, Table, Wrap};
 
 use crate::app::{App, Controls, Flow, Order, Page, View};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Pending, Snapshot};
 use crate::source::News;
-use crate::text::time;
+use crate::text::{clean, time};
 
 pub(crate) const ACCENT: Color = Color::Cyan;
 pub(crate) const GOOD: Color = Color::Green;
@@ -74,7 +74,7 @@ impl App {
     fn head(&self) -> Line<'_> {
         let mut spans = vec![" lars-top ".bold().fg(Color::Black).bg(ACCENT), " ".into()];
         if let Some(snapshot) = self.trend.last() {
-            spans.push(Span::raw(&snapshot.program).bold());
+            spans.push(clean(&snapshot.program).bold());
             let about = format!("  pid {}  watched for {}", snapshot.pid, time(snapshot.taken));
             spans.push(about.fg(FAINT));
             if snapshot.counts.stopped {
@@ -116,10 +116,11 @@ impl App {
 
     /// Before the first snapshot.
     fn waiting(&self) -> Paragraph<'_> {
-        let mut lines = vec![Line::default(), format!("Waiting for {} …", self.origin).into()];
+        let mut lines =
+            vec![Line::default(), format!("Waiting for {} …", clean(&self.origin)).into()];
         if let Some(trouble) = &self.trouble {
             lines.push(Line::default());
-            lines.push(trouble.as_str().fg(BAD).into());
+            lines.push(clean(trouble).fg(BAD).into());
         }
         Paragraph::new(lines)
             .wrap(Wrap { trim: true })
@@ -154,13 +155,13 @@ pub(crate) fn foot<'a>(
     if controls.typing {
         return Line::from(vec![
             " filter: ".fg(ACCENT),
-            Span::raw(&controls.filter),
+            clean(&controls.filter).into(),
             "█".into(),
             "   Enter keeps it, Esc ends it".fg(FAINT),
         ]);
     }
     if let Some(trouble) = trouble {
-        return Line::from(format!(" {trouble}").fg(BAD));
+        return Line::from(format!(" {}", clean(trouble)).fg(BAD));
     }
     let line = |keys: &'static str| {
         let mut spans = vec![keys.fg(FAINT)];
@@ -168,7 +169,7 @@ pub(crate) fn foot<'a>(
             spans.push(format!("   by {order}").fg(ACCENT));
         }
         if !controls.filter.is_empty() {
-            spans.push(format!("   only “{}”", controls.filter).fg(WARN));
+            spans.push(format!("   only “{}”", clean(&controls.filter)).fg(WARN));
         }
         Line::from(spans)
     };
@@ -195,17 +196,20 @@ pub(crate) fn block(title: &str) -> Block<'_> {
         .title(Span::styled(format!(" {title} "), Style::new().fg(ACCENT)))
 }
 
-/// A table with bold titles, from the row that was scrolled to.
+/// A table with bold titles, from this row on.
 pub(crate) fn table<'a, const N: usize>(
     titles: [&'static str; N],
     widths: [Constraint; N],
     rows: Vec<Row<'a>>,
-    scrolled: usize,
+    first: usize,
 ) -> Table<'a> {
-    // The last row stays.
-    let scrolled = scrolled.min(rows.len().saturating_sub(1));
     let header = Row::new(titles).style(Style::new().fg(FAINT).add_modifier(Modifier::BOLD));
-    Table::new(rows.into_iter().skip(scrolled), widths).header(header).column_spacing(2)
+    Table::new(rows.into_iter().skip(first), widths).header(header).column_spacing(2)
+}
+
+/// A title, and how old the listing is that it is about.
+fn listed(what: &str, pending: Option<&Pending>) -> String {
+    pending.map_or_else(|| what.to_owned(), |it| format!("{what}, {} ago", time(it.age)))
 }
 
 fn or_never(nanos: Option<u64>) -> String {

@@ -9,7 +9,7 @@ use ratatui::widgets::{Paragraph, Row};
 use super::{FAINT, WARN, block, table};
 use crate::app::{App, Order};
 use crate::snapshot::{Actor, Actors, Snapshot};
-use crate::text::{grouped, short, tail, time};
+use crate::text::{clean, grouped, short, tail, time};
 
 pub(super) fn draw(app: &App, frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot) {
     let Some(actors) = &snapshot.actors else {
@@ -29,7 +29,7 @@ fn lines(app: &App, actors: &Actors) -> Vec<Line<'static>> {
     let rates = app.trend.rates();
     let part = |what: &str, value: String| vec![format!(" {what} ").fg(FAINT), value.bold()];
     let parts = [
-        part("system", actors.system.clone()),
+        part("system", clean(&actors.system)),
         part(" alive", grouped(actors.alive)),
         part(" stopped", grouped(actors.stopped)),
         part(" messages", format!("{}/s", short(rates.messages))),
@@ -71,15 +71,15 @@ fn draw_busiest(app: &App, frame: &mut Frame<'_>, area: Rect, actors: &Actors) {
         Constraint::Length(12),
         Constraint::Fill(1),
     ];
-    let title = match actors.age / 1_000_000_000 {
-        0..2 => "The deepest mailboxes".to_owned(),
-        _ => format!("The deepest mailboxes, {} ago", time(actors.age)),
-    };
+    // Orders and the filter are over these.
+    let seen = actors.busiest.len() as u64;
+    let of_all =
+        if seen < actors.alive { format!(" of {}", grouped(actors.alive)) } else { "".into() };
+    let title =
+        format!("The {} deepest{of_all} mailboxes, {} ago", grouped(seen), time(actors.age));
     let rows = busiest.iter().map(row).collect();
-    frame.render_widget(
-        table(titles, widths, rows, app.controls.scrolled).block(block(&title)),
-        area,
-    );
+    let first = app.controls.first_row(busiest.len(), area.height);
+    frame.render_widget(table(titles, widths, rows, first).block(block(&title)), area);
 }
 
 fn draw_letters(app: &App, frame: &mut Frame<'_>, area: Rect, actors: &Actors) {
@@ -90,7 +90,7 @@ fn draw_letters(app: &App, frame: &mut Frame<'_>, area: Rect, actors: &Actors) {
     let row = |letter: &crate::snapshot::Letter| {
         Row::new([
             format!("{:>11}", time(letter.age)),
-            letter.reason.clone(),
+            clean(&letter.reason),
             tail(&letter.recipient, recipient),
             tail(&letter.message, message),
         ])

@@ -6,7 +6,7 @@ use ratatui::style::{Color, Style, Stylize};
 use ratatui::text::Line;
 use ratatui::widgets::{Paragraph, RenderDirection, Row, Sparkline};
 
-use super::{ACCENT, BAD, FAINT, GOOD, WARN, bar, block, levels, table};
+use super::{ACCENT, BAD, FAINT, GOOD, WARN, bar, block, levels, listed, table};
 use crate::app::App;
 use crate::snapshot::{Snapshot, Spread};
 use crate::text::{bytes, grouped, short, tail, time};
@@ -41,7 +41,7 @@ pub(super) fn draw(app: &App, frame: &mut Frame<'_>, area: Rect, snapshot: &Snap
     let [groups, troubles] =
         Layout::horizontal([Constraint::Fill(3), Constraint::Length(41)]).areas(bottom);
     draw_groups(app, frame, groups, snapshot);
-    frame.render_widget(Paragraph::new(trouble_lines(snapshot)).block(block("Watch")), troubles);
+    draw_troubles(frame, troubles, snapshot);
 }
 
 fn count_lines(app: &App, snapshot: &Snapshot) -> Vec<Line<'static>> {
@@ -84,7 +84,7 @@ fn draw_lateness(app: &App, frame: &mut Frame<'_>, area: Rect) {
     let all = late.count();
     let mut lines = vec![quantiles(&late)];
     if all == 0 {
-        lines.push(" nothing fired in the last ten seconds".fg(FAINT).into());
+        lines.push(" nothing fired".fg(FAINT).into());
     }
     let room = usize::from(area.height).saturating_sub(3);
     for (what, count, slow) in rows(&late, room) {
@@ -96,7 +96,8 @@ fn draw_lateness(app: &App, frame: &mut Frame<'_>, area: Rect) {
             bar(share, 19).fg(color),
         ]));
     }
-    frame.render_widget(Paragraph::new(lines).block(block("Lateness, last 10 s")), area);
+    let title = format!("Lateness, {}", app.trend.recent());
+    frame.render_widget(Paragraph::new(lines).block(block(&title)), area);
 }
 
 fn quantiles(late: &Spread) -> Line<'static> {
@@ -169,7 +170,8 @@ fn draw_wheel(frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot) {
         }
         None => lines.push(" being listed …".fg(FAINT).into()),
     }
-    frame.render_widget(Paragraph::new(lines).block(block("The wheel")), area);
+    let title = listed("The wheel", snapshot.pending.as_ref());
+    frame.render_widget(Paragraph::new(lines).block(block(&title)), area);
 }
 
 fn draw_groups(app: &App, frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot) {
@@ -182,35 +184,52 @@ fn draw_groups(app: &App, frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot
     let rows = wanted.map(row).collect();
     let table =
         table(["  pending", "whose"], [Constraint::Length(9), Constraint::Fill(1)], rows, 0);
-    frame.render_widget(table.block(block("Most pending")), area);
+    let title = listed("Most pending", snapshot.pending.as_ref());
+    frame.render_widget(table.block(block(&title)), area);
 }
 
-/// What should be zero, or looked at.
-fn trouble_lines(snapshot: &Snapshot) -> Vec<Line<'static>> {
-    let counts = &snapshot.counts;
-    let line = |what: &str, count: u64, bad: Color| {
-        let number = format!("{:>12}", grouped(count));
-        let number = if count == 0 { number.fg(FAINT) } else { number.bold().fg(bad) };
-        Line::from(vec![format!(" {what:<22}").fg(FAINT), number])
+/// What should be zero, or looked at, the worst first. Where there is no room for all of it, what
+/// is zero is left out before the rest; but not panics and refusals, which are looked for.
+fn draw_troubles(frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot) {
+    let mut shown = troubles(snapshot);
+    let all = shown.len();
+    while shown.len() > usize::from(area.height).saturating_sub(2).max(1) {
+        let zero = shown.iter().rposition(|(_, count, _)| *count == 0).filter(|at| *at > 1);
+        shown.remove(zero.unwrap_or(shown.len() - 1));
+    }
+    let title = match all - shown.len() {
+        0 => "Watch".to_owned(),
+        more => format!("Watch, and {more} more"),
     };
-    let mut lines = vec![
-        line("slow tasks", counts.slow, WARN),
-        line("waiting for a thread", snapshot.executor.queued, ACCENT),
-        line("pool stalls", counts.pool_stalls, BAD),
-        line("held for the pool", counts.held_for_pool, WARN),
-        line("panics", counts.panicked, WARN),
-        line("refused", counts.refused, WARN),
-        line("rejected by executor", counts.rejected, BAD),
-        line("dropped by executor", counts.abandoned, BAD),
+    let line = |(what, count, bad): (&str, u64, Color)| {
+        let value = format!("{:>12}", grouped(count));
+        let value = if count == 0 { value.fg(FAINT) } else { value.bold().fg(bad) };
+        Line::from(vec![format!(" {what:<22}").fg(FAINT), value])
+    };
+    let lines: Vec<_> = shown.into_iter().map(line).collect();
+    frame.render_widget(Paragraph::new(lines).block(block(&title)), area);
+}
+
+fn troubles(snapshot: &Snapshot) -> Vec<(&'static str, u64, Color)> {
+    let counts = &snapshot.counts;
+    let mut all = vec![
+        ("panics", counts.panicked, WARN),
+        ("refused", counts.refused, WARN),
+        ("rejected by executor", counts.rejected, BAD),
+        ("dropped by executor", counts.abandoned, BAD),
+        ("pool stalls", counts.pool_stalls, BAD),
+        ("held for the pool", counts.held_for_pool, WARN),
+        ("slow tasks", counts.slow, WARN),
+        ("waiting for a thread", snapshot.executor.queued, ACCENT),
     ];
     if let Some(actors) = &snapshot.actors {
         let deepest = actors.busiest.first().map_or(0, |actor| actor.depth);
-        lines.extend([
-            line("slow messages", actors.slow_receives, WARN),
-            line("dead letters", actors.dead_letters, WARN),
-            line("panics of actors", actors.panicked, WARN),
-            line("deepest mailbox", deepest, ACCENT),
+        all.extend([
+            ("panics of actors", actors.panicked, WARN),
+            ("dead letters", actors.dead_letters, WARN),
+            ("slow messages", actors.slow_receives, WARN),
+            ("deepest mailbox", deepest, ACCENT),
         ]);
     }
-    lines
+    all
 }

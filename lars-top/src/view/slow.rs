@@ -21,7 +21,9 @@ pub(super) fn draw(app: &App, frame: &mut Frame<'_>, area: Rect, snapshot: &Snap
 }
 
 fn draw_last(app: &App, frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot) {
-    let title = format!("{} tasks were slow; the last of them", grouped(snapshot.counts.slow));
+    // Orders and the filter are over these.
+    let last = snapshot.slow.len();
+    let title = format!("{} tasks were slow; the last {last}", grouped(snapshot.counts.slow));
     if snapshot.slow.is_empty() {
         let text = match snapshot.counts.slow {
             0 => " None so far.",
@@ -63,10 +65,8 @@ fn draw_last(app: &App, frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot) 
     ];
     let titles = ["        ago", "    ran for", " began late", "thread", "task", "scheduled at"];
     let rows = all.iter().map(row).collect();
-    frame.render_widget(
-        table(titles, widths, rows, app.controls.scrolled).block(block(&title)),
-        area,
-    );
+    let first = app.controls.first_row(all.len(), area.height);
+    frame.render_widget(table(titles, widths, rows, first).block(block(&title)), area);
 }
 
 fn draw_times(app: &App, frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot) {
@@ -100,6 +100,7 @@ fn draw_times(app: &App, frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot)
     let titles =
         ["       runs", "   together", "       mean", "    longest", "task", "scheduled at"];
     let rows = times.iter().map(row).collect();
-    let title = "How long tasks run, those with most time first";
-    frame.render_widget(table(titles, widths, rows, 0).block(block(title)), area);
+    let seen = snapshot.run_times.len();
+    let title = format!("How long tasks run; the {seen} with most time");
+    frame.render_widget(table(titles, widths, rows, 0).block(block(&title)), area);
 }

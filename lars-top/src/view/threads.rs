@@ -12,7 +12,7 @@ use crate::snapshot::{Snapshot, Thread};
 use crate::text::{grouped, tail, time};
 
 pub(super) fn draw(app: &App, frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot) {
-    let [above, below] = Layout::vertical([Constraint::Length(4), Constraint::Fill(1)]).areas(area);
+    let [above, below] = Layout::vertical([Constraint::Length(5), Constraint::Fill(1)]).areas(area);
     let executor = Paragraph::new(executor(app, snapshot)).block(block("Executor"));
     frame.render_widget(executor, above);
     if snapshot.threads.is_empty() {
@@ -46,11 +46,13 @@ pub(super) fn draw(app: &App, frame: &mut Frame<'_>, area: Rect, snapshot: &Snap
         Constraint::Fill(1),
     ];
     let rows = threads.iter().map(row).collect();
-    let title = format!("{} threads", snapshot.threads.len());
-    frame.render_widget(
-        table(titles, widths, rows, app.controls.scrolled).block(block(&title)),
-        below,
-    );
+    let seen = snapshot.threads.len() as u64;
+    let title = match snapshot.more_threads {
+        0 => format!("{} threads", grouped(seen)),
+        more => format!("The {} oldest of {} threads", grouped(seen), grouped(seen + more)),
+    };
+    let first = app.controls.first_row(threads.len(), below.height);
+    frame.render_widget(table(titles, widths, rows, first).block(block(&title)), below);
 }
 
 fn executor(app: &App, snapshot: &Snapshot) -> Vec<Line<'static>> {
@@ -68,7 +70,12 @@ fn executor(app: &App, snapshot: &Snapshot) -> Vec<Line<'static>> {
         part("running", grouped(executor.running)),
         part("queued", grouped(executor.queued)),
         part("busy with tasks", format!("{:.2}", app.trend.rates().busy)),
-        part("waited for a thread: p50", time(queue.quantile(0.5))),
+    ];
+    let waited = [
+        part(
+            &format!("waited for a thread, {}: p50", app.trend.recent()),
+            time(queue.quantile(0.5)),
+        ),
         part("p99", time(queue.quantile(0.99))),
         part("max", time(queue.max)),
     ];
@@ -78,5 +85,5 @@ fn executor(app: &App, snapshot: &Snapshot) -> Vec<Line<'static>> {
         bad("rejected", counts.rejected),
         bad("dropped", counts.abandoned),
     ];
-    vec![Line::from(pool.concat()), Line::from(troubles.concat())]
+    [pool.concat(), waited.concat(), troubles.concat()].map(Line::from).to_vec()
 }

@@ -4,7 +4,7 @@ use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::widgets::{Paragraph, Row};
 
-use super::{bar, block, or_never, table};
+use super::{bar, block, listed, or_never, table};
 use crate::app::{App, Order};
 use crate::snapshot::{Group, Pending, Snapshot, Timer};
 use crate::text::{grouped, tail};
@@ -45,10 +45,13 @@ fn draw_groups(
             tail(&group.place, place),
         ])
     };
-    let title = match pending.more_groups {
-        0 => format!("{} pending", grouped(pending.timers)),
-        more => format!("{} pending; {more} smaller groups are not shown", grouped(pending.timers)),
-    };
+    let mut title = listed(&format!("{} pending", grouped(pending.timers)), Some(pending));
+    if pending.more_groups > 0 {
+        // Orders and the filter are over these.
+        let seen = pending.groups.len() as u64;
+        let all = grouped(seen + pending.more_groups);
+        title += &format!("; the {} largest of {all} groups", grouped(seen));
+    }
     let widths = [
         Constraint::Length(9),
         Constraint::Length(8),
@@ -58,10 +61,8 @@ fn draw_groups(
     ];
     let titles = ["  pending", "share", "   first due", "whose", "scheduled at"];
     let rows = groups.iter().map(row).collect();
-    frame.render_widget(
-        table(titles, widths, rows, app.controls.scrolled).block(block(&title)),
-        area,
-    );
+    let first = app.controls.first_row(groups.len(), area.height);
+    frame.render_widget(table(titles, widths, rows, first).block(block(&title)), area);
 }
 
 fn draw_next(
@@ -89,5 +90,6 @@ fn draw_next(
     ];
     let titles = ["          in", "kind", "whose", "scheduled at"];
     let rows = next.map(row).collect();
-    frame.render_widget(table(titles, widths, rows, 0).block(block("Due next")), area);
+    let title = listed(&format!("The {} due next", pending.next.len()), Some(pending));
+    frame.render_widget(table(titles, widths, rows, 0).block(block(&title)), area);
 }

@@ -91,6 +91,7 @@ pub fn snapshot(seconds: u64) -> Snapshot {
         ],
         actors: None,
         threads: vec![thread(1, "lars-scheduler"), thread(2, "worker-0")],
+        more_threads: 0,
     }
 }
 

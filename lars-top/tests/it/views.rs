@@ -5,8 +5,9 @@ use crate::common;
 
 use common::{drawn, key, snapshot, typed};
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
-use lars_top::snapshot::{Actor, Actors, Letter, Pending, Spread};
+use lars_top::snapshot::{Actor, Actors, Group, Letter, Pending, Spread};
 use lars_top::{App, Flow, News, Page, Snapshot};
+use serde_json::Value;
 
 fn app(snapshots: impl IntoIterator<Item = Snapshot>) -> App {
     let mut app = App::new("the test");
@@ -136,19 +137,14 @@ fn run_times_are_shown_by_whose_they_are_if_they_are_recorded() {
     assert!(!drawn(&app, 120, 30).contains("How long tasks run"));
 }
 
-#[test]
-fn actors_are_listed_by_mailbox_with_the_last_dead_letters() {
-    let mut with = snapshot(1);
-    let mut app = app([with.clone()]);
-    app.turn_to(Page::Actors);
-    assert!(drawn(&app, 100, 30).contains("was not given a system of actors"));
+fn with_actors(mut snapshot: Snapshot) -> Snapshot {
     let actor = |path: &str, depth, restarts| Actor {
         path: path.to_owned(),
         depth,
         restarts,
         processed: 10,
     };
-    with.actors = Some(Actors {
+    snapshot.actors = Some(Actors {
         system: "shop".to_owned(),
         alive: 3,
         dead_letters: 17,
@@ -162,6 +158,16 @@ fn actors_are_listed_by_mailbox_with_the_last_dead_letters() {
         }],
         ..Actors::default()
     });
+    snapshot
+}
+
+#[test]
+fn actors_are_listed_by_mailbox_with_the_last_dead_letters() {
+    let mut with = snapshot(1);
+    let mut app = app([with.clone()]);
+    app.turn_to(Page::Actors);
+    assert!(drawn(&app, 100, 30).contains("was not given a system of actors"));
+    with = with_actors(with);
     with.taken += 1;
     app.tell(News::Snapshot(Box::new(with)));
     let screen = drawn(&app, 100, 30);
@@ -184,7 +190,7 @@ fn threads_have_their_share_of_the_processors() {
     second.executor.run_time += 1_500_000_000;
     second.executor.queue_time = Spread { max: 70_000, buckets: vec![(65_536, 10)] };
     second.threads[1].waited += 500_000_000;
-    let mut app = app([first, second]);
+    let mut app = app([first, second.clone()]);
     app.turn_to(Page::Threads);
     let screen = drawn(&app, 100, 30);
     assert!(line(&screen, "lars-scheduler").contains("25.0 %"), "{screen}");
@@ -193,7 +199,13 @@ fn threads_have_their_share_of_the_processors() {
     assert!(line(&screen, "held for room in the queue").contains("4,321"), "{screen}");
     let pool = line(&screen, "pool threads 4");
     assert!(pool.contains("running 3") && pool.contains("queued 21"), "{screen}");
-    assert!(pool.contains("busy with tasks 1.50") && pool.contains("p50 70.0 µs"), "{screen}");
+    assert!(pool.contains("busy with tasks 1.50"), "{screen}");
+    assert!(line(&screen, "waited for a thread, last 1 s").contains("p50 70.0 µs"), "{screen}");
+    assert!(screen.contains(" 2 threads "), "{screen}");
+    second.more_threads = 3_000;
+    second.taken += 1;
+    app.tell(News::Snapshot(Box::new(second)));
+    assert!(drawn(&app, 100, 30).contains("The 2 oldest of 3,002 threads"));
 }
 
 #[test]
@@ -250,14 +262,117 @@ fn keys_turn_the_pages_show_help_and_quit() {
     assert_eq!(app.press(control('c')), Flow::Quit);
 }
 
+/// The same with each of its texts replaced.
+fn with_texts(snapshot: &Snapshot, text: &str) -> Snapshot {
+    fn replace(value: &mut Value, text: &str) {
+        match value {
+            Value::String(old) => text.clone_into(old),
+            Value::Array(parts) => parts.iter_mut().for_each(|part| replace(part, text)),
+            Value::Object(parts) => parts.values_mut().for_each(|part| replace(part, text)),
+            _ => {}
+        }
+    }
+    let mut value = serde_json::to_value(snapshot).unwrap();
+    replace(&mut value, text);
+    serde_json::from_value(value).unwrap()
+}
+
+#[test]
+fn no_text_turns_or_breaks_a_line_or_reaches_the_terminal_as_a_command() {
+    let text = "\u{202e}a\u{1b}[2J\r\n\u{2028}b\u{2066}";
+    let snapshot = with_texts(&with_actors(snapshot(1)), text);
+    let mut app = App::new(text);
+    app.tell(News::Trouble(text.to_owned()));
+    let check = |app: &App, page| {
+        let screen = drawn(app, 200, 40);
+        let bad = |it: &char| "\u{202e}\u{1b}\r\u{2028}\u{2066}".contains(*it);
+        assert_eq!(screen.chars().find(bad), None, "on {page:?}");
+        assert!(screen.contains("�a�[2J��"), "{page:?} has no text");
+    };
+    check(&app, Page::Overview);
+    app.tell(News::Snapshot(Box::new(snapshot)));
+    typed(&mut app, "/\u{202e}a\n");
+    for page in Page::ALL {
+        app.turn_to(page);
+        check(&app, page);
+    }
+    app.tell(News::Trouble(text.to_owned()));
+    check(&app, Page::Threads);
+}
+
+#[test]
+fn scrolling_ends_at_the_last_row_and_begins_to_go_back_there() {
+    let mut many = snapshot(1);
+    let pending = many.pending.as_mut().unwrap();
+    let one = pending.groups[0].clone();
+    pending.groups = (0..50)
+        .map(|number| Group { label: format!("group {number:02}"), ..one.clone() })
+        .collect();
+    let mut app = app([many]);
+    app.turn_to(Page::Timers);
+    for _ in 0..100 {
+        assert_eq!(app.press(KeyEvent::from(KeyCode::PageDown)), Flow::On);
+    }
+    let end = drawn(&app, 120, 30);
+    let rows = end.lines().filter(|line| line.contains("group ")).count();
+    assert!(rows > 5 && end.contains("group 49"), "{end}");
+    assert_eq!(app.press(KeyEvent::from(KeyCode::Up)), Flow::On);
+    let back = drawn(&app, 120, 30);
+    assert!(back.contains("group 48") && !back.contains("group 49"), "{back}");
+    // A larger terminal has more rows.
+    assert_eq!(drawn(&app, 120, 90).lines().filter(|line| line.contains("group ")).count(), 50);
+}
+
+#[test]
+fn panics_and_refusals_are_seen_in_80_columns_and_24_lines() {
+    let mut calm = with_actors(snapshot(1));
+    calm.counts.panicked = 0;
+    let screen = drawn(&app([calm.clone()]), 80, 24);
+    assert!(line(&screen, " panics ").contains(" 0"), "{screen}");
+    assert!(line(&screen, " refused ").contains(" 0"), "{screen}");
+    // What is not zero comes before what is.
+    assert!(line(&screen, "pool stalls").contains(" 2"), "{screen}");
+    assert!(!screen.contains("rejected by") && screen.contains("Watch, and 8 more"), "{screen}");
+    calm.counts.refused = 17;
+    calm.counts.rejected = 4;
+    let screen = drawn(&app([calm]), 80, 24);
+    assert!(line(&screen, " refused ").contains(" 17"), "{screen}");
+    assert!(line(&screen, "rejected by").contains(" 4"), "{screen}");
+}
+
+#[test]
+fn each_page_says_how_old_the_listing_is_that_it_shows() {
+    let mut old = with_actors(snapshot(1));
+    old.pending.as_mut().unwrap().age = 13_000_000_000;
+    old.actors.as_mut().unwrap().age = 13_000_000_000;
+    let mut app = app([old]);
+    let pages = [(Page::Overview, 2), (Page::Wheel, 1), (Page::Timers, 2), (Page::Actors, 1)];
+    for (page, times) in pages {
+        app.turn_to(page);
+        let screen = drawn(&app, 120, 40);
+        assert_eq!(screen.matches("13.0 s ago").count(), times, "{page:?}:\n{screen}");
+    }
+}
+
+#[test]
+fn what_an_order_or_a_filter_did_not_look_at_is_said() {
+    let mut some = with_actors(snapshot(1));
+    some.pending.as_mut().unwrap().more_groups = 1_800;
+    some.actors.as_mut().unwrap().alive = 12_345;
+    let mut app = app([some]);
+    app.turn_to(Page::Timers);
+    assert!(drawn(&app, 120, 40).contains("the 3 largest of 1,803 groups"));
+    app.turn_to(Page::Actors);
+    assert!(drawn(&app, 120, 40).contains("The 2 deepest of 12,345 mailboxes"));
+    app.turn_to(Page::Slow);
+    assert!(drawn(&app, 120, 40).contains("5 tasks were slow; the last 1"));
+}
+
 #[test]
 fn every_page_fits_into_every_terminal() {
-    let mut hostile = snapshot(1);
     let text = "\u{1b}[31m\n\t中文字符 e\u{301} 👩‍👩‍👧 \u{202e}".repeat(20);
-    if let Some(pending) = &mut hostile.pending {
-        pending.groups.iter_mut().for_each(|group| group.label.clone_from(&text));
-    }
-    hostile.program = text;
+    let mut hostile = with_texts(&with_actors(snapshot(1)), &text);
+    hostile.version = lars_top::snapshot::VERSION;
     let mut none = snapshot(2);
     none.pending = Some(Pending::default());
     for snapshots in [vec![hostile], vec![snapshot(1), none], vec![Snapshot::default()], vec![]] {
@@ -266,7 +381,9 @@ fn every_page_fits_into_every_terminal() {
             app.turn_to(page);
             for (width, height) in [(1, 1), (3, 2), (20, 5), (41, 12), (80, 24), (300, 100)] {
                 let screen = drawn(&app, width, height);
-                assert!(!screen.contains('\u{1b}'), "an escape sequence is drawn");
+                for harmful in ['\u{1b}', '\t', '\u{202e}'] {
+                    assert!(!screen.contains(harmful), "{harmful:?} is drawn on {page:?}");
+                }
             }
             assert_eq!(app.press(KeyEvent::from(KeyCode::PageDown)), Flow::On);
         }
