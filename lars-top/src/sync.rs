@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-pub(crate) use parking_lot::{Condvar, Mutex};
+pub(crate) use parking_lot::Mutex;
 pub(crate) use std::sync::Arc;
 #[cfg(unix)]
 pub(crate) use std::sync::atomic::AtomicUsize;

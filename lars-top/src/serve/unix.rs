@@ -1,9 +1,11 @@
 //! Serving over a Unix socket.
 //!
 //! One thread accepts, and each viewer has a thread of its own. A viewer that does not read blocks
-//! only its own thread, and only until a write times out.
+//! only its own thread, and only until a write times out. One that leaves ends it at once.
 
+use std::collections::hash_map::RandomState;
 use std::fs::{self, DirBuilder, Permissions};
+use std::hash::BuildHasher;
 use std::io::{self, ErrorKind, Read, Write};
 use std::mem::offset_of;
 use std::net::Shutdown;
@@ -15,12 +17,13 @@ use std::path::{Path, PathBuf};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use nix::errno::Errno;
 use nix::libc::sockaddr_un;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
 use super::ServeError;
 use crate::probe::Probe;
-use crate::sync::{Arc, Condvar, Mutex, now};
+use crate::sync::now;
 use crate::wire::{Answer, LONGEST_REQUEST, Lines, Request, line_of};
 
 /// How many viewers there may be at the same time.
@@ -36,7 +39,6 @@ pub struct Server {
     path: PathBuf,
     /// Device and number of the file, so that only that is removed.
     file: (u64, u64),
-    viewers: Arc<Viewers>,
     /// Closed to end the thread.
     waker: Option<UnixStream>,
     thread: Option<JoinHandle<()>>,
@@ -81,12 +83,11 @@ pub fn serve(path: impl AsRef<Path>, probe: Probe) -> Result<Server, ServeError>
     let listener = bind(&path)?;
     let file = fs::symlink_metadata(&path).map_err(failed("looking at the new socket"))?;
     let file = (file.dev(), file.ino());
-    let viewers = Arc::new(Viewers::default());
     let (waker, woken) = UnixStream::pair().map_err(failed("making a pair of sockets"))?;
     listener.set_nonblocking(true).map_err(failed("setting up the socket"))?;
-    let accept = Accept { listener, woken, probe, viewers: Arc::clone(&viewers) };
+    let accept = Accept { listener, woken, probe, viewers: Vec::new() };
     // From here on the file is removed when something fails.
-    let mut server = Server { path: path.clone(), file, viewers, waker: Some(waker), thread: None };
+    let mut server = Server { path: path.clone(), file, waker: Some(waker), thread: None };
     let thread = thread::Builder::new().name("lars-top".to_owned()).spawn(move || accept.run());
     server.thread = Some(thread.map_err(failed("starting a thread"))?);
     Ok(server)
@@ -110,7 +111,6 @@ impl Drop for Server {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-        self.viewers.end();
     }
 }
 
@@ -182,6 +182,10 @@ fn clear(path: &Path, private: &Private) -> Result<(), ServeError> {
 
 /// How the names of private directories begin, or as much of it as there is space for.
 const PREFIX: &str = ".lars-top-";
+/// How many characters drawn by lot follow, if there is space.
+const DRAWN: usize = 10;
+/// How often a name is drawn. In a directory for everybody, others can take all short names.
+const DRAWS: usize = 1_000;
 
 /// Removed with what is in it when it is dropped.
 struct Private(PathBuf);
@@ -194,63 +198,31 @@ impl Drop for Private {
 
 fn private_directory(path: &Path) -> io::Result<Private> {
     let parent = path.parent().unwrap_or(Path::new(""));
-    let name = path.file_name().map_or(0, |name| name.as_bytes().len());
-    // With a digit and `/s` it is no longer than the file's name, if that has four bytes: a socket
-    // that fits there fits here.
-    let prefix = &PREFIX[..name.saturating_sub(3).clamp(1, PREFIX.len())];
-    let mut digits = ('0'..='9').chain('a'..='z').peekable();
-    while let Some(digit) = digits.next() {
-        let directory = parent.join(format!("{prefix}{digit}"));
+    // What is left beside the parent, a separator, and `/s` in it.
+    let room = LONGEST_PATH.saturating_sub(parent.join("n/s").as_os_str().len() - 1);
+    let length = room.clamp(2, PREFIX.len() + DRAWN);
+    let drawn = DRAWN.min(length - 1);
+    let prefix = &PREFIX[..length - drawn];
+    for _ in 0..DRAWS {
+        let directory = parent.join(format!("{prefix}{}", draw(drawn)));
         match DirBuilder::new().mode(0o700).create(&directory) {
             Ok(()) => return Ok(Private(directory)),
-            Err(error) if error.kind() == ErrorKind::AlreadyExists && digits.peek().is_some() => {}
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error),
         }
     }
     Err(ErrorKind::AlreadyExists.into())
 }
 
-/// Those that are connected.
-#[derive(Debug, Default)]
-struct Viewers {
-    all: Mutex<All>,
-    /// Signalled at the end.
-    end: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct All {
-    ended: bool,
-    /// With a second hold on each socket, to shut it down at the end.
-    threads: Vec<(UnixStream, JoinHandle<()>)>,
-}
-
-impl Viewers {
-    fn end(&self) {
-        let threads = {
-            let mut all = self.all.lock();
-            all.ended = true;
-            self.end.notify_all();
-            std::mem::take(&mut all.threads)
-        };
-        for (socket, thread) in threads {
-            // Threads in the middle of a write or a read return.
-            let _ = socket.shutdown(Shutdown::Both);
-            let _ = thread.join();
-        }
-    }
-
-    /// Waits; says whether to go on.
-    fn pause(&self, time: Duration) -> bool {
-        let until = now() + time;
-        let mut all = self.all.lock();
-        while !all.ended {
-            if self.end.wait_until(&mut all, until).timed_out() {
-                return !all.ended;
-            }
-        }
-        false
-    }
+/// So many letters and digits that nobody knows before.
+fn draw(characters: usize) -> String {
+    let mut number = RandomState::new().hash_one(0);
+    let digit = |_| {
+        let digit = char::from_digit((number % 36) as u32, 36);
+        number /= 36;
+        digit.unwrap_or('0')
+    };
+    (0..characters).map(digit).collect()
 }
 
 /// The thread that accepts.
@@ -259,11 +231,22 @@ struct Accept {
     /// Readable at the end.
     woken: UnixStream,
     probe: Probe,
-    viewers: Arc<Viewers>,
+    /// With a second hold on each socket, to shut it down at the end.
+    viewers: Vec<(UnixStream, JoinHandle<()>)>,
+}
+
+impl Drop for Accept {
+    fn drop(&mut self) {
+        for (socket, thread) in self.viewers.drain(..) {
+            // Whatever the thread is doing, a write, a read or a pause: it returns.
+            let _ = socket.shutdown(Shutdown::Both);
+            let _ = thread.join();
+        }
+    }
 }
 
 impl Accept {
-    fn run(self) {
+    fn run(mut self) {
         loop {
             let mut both = [
                 PollFd::new(self.listener.as_fd(), PollFlags::POLLIN),
@@ -278,34 +261,35 @@ impl Accept {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 // Too many open files, perhaps. It may be better in a moment.
-                Err(_) if self.viewers.pause(Duration::from_millis(100)) => {}
-                Err(_) => return,
+                Err(_) => {
+                    let mut end = [PollFd::new(self.woken.as_fd(), PollFlags::POLLIN)];
+                    let _ = poll(&mut end, 100_u8);
+                }
             }
         }
     }
 
     /// Starts a thread for a viewer. If that fails, the viewer sees that the connection ends.
-    fn add(&self, mut socket: UnixStream) {
+    fn add(&mut self, mut socket: UnixStream) {
         let timeouts =
             socket.set_nonblocking(false).and_then(|()| socket.set_write_timeout(Some(PATIENCE)));
         let Ok(second) = timeouts.and_then(|()| socket.try_clone()) else { return };
-        let mut all = self.viewers.all.lock();
-        all.threads.retain(|(_, thread)| !thread.is_finished());
-        if all.threads.len() >= MOST {
+        self.viewers.retain(|(_, thread)| !thread.is_finished());
+        if self.viewers.len() >= MOST {
             let full = format!("it has {MOST} viewers already, which is the limit");
             // It fits into the socket's buffer, which is empty.
             let _ = socket.write_all(&line_of(&Answer::Refused(full)));
             return;
         }
-        let (probe, viewers) = (self.probe.clone(), Arc::clone(&self.viewers));
+        let probe = self.probe.clone();
         let thread = thread::Builder::new().name("lars-top-viewer".to_owned());
         let show = move || {
             let socket = Closing(socket);
             // An error ends the connection.
-            let _ = show(&socket.0, &probe, &viewers);
+            let _ = show(&socket.0, &probe);
         };
         if let Ok(thread) = thread.spawn(show) {
-            all.threads.push((second, thread));
+            self.viewers.push((second, thread));
         }
     }
 }
@@ -334,7 +318,7 @@ impl Read for Until<'_> {
 }
 
 /// Serves one viewer, until it leaves or does not read.
-fn show(mut socket: &UnixStream, probe: &Probe, viewers: &Viewers) -> io::Result<()> {
+fn show(mut socket: &UnixStream, probe: &Probe) -> io::Result<()> {
     let request = Lines::new(LONGEST_REQUEST).next(&mut Until(socket, now() + PATIENCE))?;
     let accepted = serde_json::from_slice::<Request>(&request)
         .map_err(|error| format!("it does not understand the request: {error}"))
@@ -345,8 +329,29 @@ fn show(mut socket: &UnixStream, probe: &Probe, viewers: &Viewers) -> io::Result
     };
     loop {
         socket.write_all(&line_of(&Answer::Snapshot(Box::new(probe.snapshot()))))?;
-        if !viewers.pause(every) {
+        if has_left(socket, every)? {
             return Ok(());
+        }
+    }
+}
+
+/// Waits for so long, or until the viewer has left, or the socket was shut down here.
+fn has_left(socket: &UnixStream, wait: Duration) -> io::Result<bool> {
+    let until = now() + wait;
+    loop {
+        let left = until.saturating_duration_since(now());
+        if left.is_zero() {
+            return Ok(false);
+        }
+        // No event but the end of the connection, which is always told. A viewer may have ended
+        // its own side: it has nothing more to say.
+        let mut end = [PollFd::new(socket.as_fd(), PollFlags::empty())];
+        // In whole milliseconds: not less than what is left.
+        let left = PollTimeout::try_from(left + Duration::from_millis(1));
+        match poll(&mut end, left.unwrap_or(PollTimeout::MAX)) {
+            Ok(0) | Err(Errno::EINTR) => {}
+            Ok(_) => return Ok(true),
+            Err(error) => return Err(error.into()),
         }
     }
 }
@@ -366,6 +371,16 @@ mod tests {
         assert!(thread::spawn(show).join().is_err());
         assert_eq!(viewer.read(&mut [0]).unwrap(), 0);
         drop(second);
+    }
+
+    #[test]
+    fn a_viewer_that_leaves_is_not_waited_for_and_one_that_only_listens_stays() {
+        let (socket, viewer) = UnixStream::pair().unwrap();
+        viewer.shutdown(Shutdown::Write).unwrap();
+        assert!(!has_left(&socket, Duration::from_millis(5)).unwrap());
+        let waits = thread::spawn(move || has_left(&socket, Duration::from_secs(86_400)));
+        drop(viewer);
+        assert!(waits.join().unwrap().unwrap());
     }
 
     #[test]

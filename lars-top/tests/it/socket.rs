@@ -121,6 +121,18 @@ fn what_is_not_a_socket_stays_and_errors_name_the_path() {
 }
 
 #[test]
+fn folders_of_other_users_beside_the_socket_are_not_in_its_way() {
+    let (place, (_scheduler, probe)) = (Place::new("shared"), probe());
+    for name in ('0'..='9').chain('a'..='z') {
+        fs::create_dir(place.0.join(format!(".lars-top-{name}"))).unwrap();
+    }
+    let server = serve(place.socket(), probe).unwrap();
+    assert!(line(&mut connect(&place)).contains("snapshot"));
+    drop(server);
+    assert_eq!(place.files().len(), 36);
+}
+
+#[test]
 fn every_path_that_a_socket_can_have_is_served_and_a_longer_one_is_refused_with_the_limit() {
     let (place, (_scheduler, probe)) = (Place::new("long"), probe());
     let fits = |path: &PathBuf| SocketAddr::from_pathname(path).is_ok();
