@@ -16,8 +16,8 @@ use ratatui::widgets::{Paragraph, Row, Wrap};
 use crate::app::{Controls, Flow, View};
 use crate::source::{Outlet, Source};
 use crate::sync::{now, sync_channel};
-use crate::terminal::run_alone;
-use crate::text::{grouped, short, tail, time};
+use crate::terminal::run;
+use crate::text::{clean, grouped, short, tail, time};
 use crate::view::{ACCENT, BAD, FAINT, GOOD, WARN, block, foot, help, table};
 
 /// The time between two inspections.
@@ -43,7 +43,7 @@ pub fn show(durable: Durable) -> io::Result<()> {
         let _ = durable.close();
         drop(sender);
     })?;
-    let shown = run_alone(GroupView::new(), &source);
+    let shown = run(GroupView::new(), &source, || false);
     drop(source);
     // A node that says goodbye is not waited for by the others. If the database does not answer, it
     // cannot.
@@ -121,7 +121,8 @@ impl GroupView {
         match self.controls.press(key) {
             Ok(flow) => flow,
             Err(KeyCode::Char('s')) => {
-                (self.order, self.controls.scrolled) = ((self.order + 1) % ORDERS.len(), 0);
+                self.order = (self.order + 1) % ORDERS.len();
+                self.controls.scroll_to_top();
                 Flow::On
             }
             Err(_) => Flow::On,
@@ -137,7 +138,7 @@ impl GroupView {
         match &self.last {
             Some((inspection, _)) => self.body(frame, body, inspection),
             None => {
-                let trouble = self.trouble.as_deref().map(|why| format!("\n\n{why}"));
+                let trouble = self.trouble.as_deref().map(|why| format!("\n\n{}", clean(why)));
                 let text = format!("\nLooking into the database …{}", trouble.unwrap_or_default());
                 frame.render_widget(Paragraph::new(text).wrap(Wrap { trim: false }), body);
             }
@@ -198,8 +199,8 @@ impl GroupView {
                 format!("{:>9}", grouped(node.resident as u64)),
                 format!("{:>7}", grouped(node.in_flight as u64)),
                 if node.serves { "runs" } else { "watches" }.to_owned(),
-                node.name.clone(),
-                node.id[..8.min(node.id.len())].to_owned(),
+                clean(&node.name),
+                clean(&node.id).chars().take(8).collect(),
             ])
             .style(if late { Style::new().fg(BAD) } else { Style::new() })
         };
@@ -274,7 +275,8 @@ impl GroupView {
         let [a, b, c, d, e, f, g, h] = [9, 9, 7, 8, 19, 8, 7, 13].map(Constraint::Length);
         let widths = [a, b, c, d, e, f, g, h, Constraint::Fill(1)];
         let rows = handlers.iter().map(row).collect();
-        let table = table(titles, widths, rows, self.controls.scrolled);
+        let first = self.controls.first_row(handlers.len(), area.height);
+        let table = table(titles, widths, rows, first);
         frame.render_widget(table.block(block("Handlers")), area);
     }
 }
@@ -319,7 +321,7 @@ fn database(seen: &Inspection) -> Vec<Line<'static>> {
             " oldest snapshot ".fg(FAINT),
             of(oldest.age).bold(),
             format!("   pid {}", oldest.pid).bold().fg(WARN),
-            format!("   {}   {}", oldest.state, oldest.application).into(),
+            format!("   {}   {}", clean(&oldest.state), clean(&oldest.application)).into(),
         ]),
     };
     vec![Line::from(first), second]

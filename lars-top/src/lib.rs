@@ -4,6 +4,10 @@
 
 mod sync;
 
+#[cfg(all(test, unix))]
+#[path = "../tests/pty/mod.rs"]
+mod tests_pty;
+
 pub mod snapshot;
 
 mod threads;
@@ -27,6 +31,8 @@ mod app;
 mod view;
 
 mod signals;
+
+mod screen;
 
 mod terminal;
 

@@ -1,22 +1,16 @@
 //! A view in a terminal.
 
-use std::io::{self, IsTerminal, Stdout, stdout};
+use std::io;
 use std::path::Path;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crossterm::event::{self, Event};
-use crossterm::execute;
-use crossterm::terminal::{
-    EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
-};
-use ratatui::Terminal;
-use ratatui::backend::CrosstermBackend;
 
 use crate::app::{App, Flow, View};
 use crate::connect;
 use crate::probe::Probe;
-use crate::signals::Signals;
+use crate::screen::{Screen, check_terminal};
 use crate::source::{self, Source};
 use crate::sync::{Arc, AtomicBool, Mutex, Ordering};
 
@@ -32,7 +26,7 @@ const FRAME: Duration = Duration::from_millis(50);
 ///
 /// If the standard output is no terminal, or the terminal cannot be written to.
 pub fn show(probe: Probe) -> io::Result<()> {
-    run_alone(App::new("the first snapshot"), &source::of_probe(probe)?)
+    run(App::new("the first snapshot"), &source::of_probe(probe)?, || false)
 }
 
 /// Shows the program that [serves](crate::serve) at `path` until the user leaves the view. It may
@@ -43,15 +37,21 @@ pub fn show(probe: Probe) -> io::Result<()> {
 /// If the standard output is no terminal, or the terminal cannot be written to. What is wrong with
 /// the connection is shown in the view.
 pub fn show_path(path: &Path) -> io::Result<()> {
-    run_alone(App::new(path.display().to_string()), &connect::source(path.to_owned())?)
+    run(App::new(path.display().to_string()), &connect::source(path.to_owned())?, || false)
 }
 
 /// A view on a thread of its own, in the program that it shows.
 ///
 /// It has the terminal until the user leaves it, or it is [closed](Self::close). What the program
 /// prints meanwhile garbles the view until `Ctrl-L`; [`is_open`](Self::is_open) says when it should
-/// be silent. Signals are the program's own: one that ends it leaves the terminal as the view had
-/// it, so handle `SIGTERM`, and close the view there.
+/// be silent.
+///
+/// Whatever ends the program gives the terminal back first: [`exit`](std::process::exit), a panic,
+/// `SIGHUP`, `SIGINT`, `SIGQUIT` or `SIGTERM`. (Not `abort` and `SIGKILL`; elsewhere than on Unix,
+/// only a panic.) Signals that the program handles, now or later, stay its own.
+///
+/// A panic's message is printed to the terminal as if there were no view, which comes back after a
+/// moment. A panic hook that the program sets later has to call the one before for that.
 ///
 /// # Examples
 ///
@@ -98,8 +98,12 @@ impl Live {
     ///
     /// If the standard output is no terminal.
     pub fn start(probe: Probe) -> io::Result<Self> {
-        check_terminal()?;
         let source = source::of_probe(probe)?;
+        Self::open(App::new("the first snapshot"), source)
+    }
+
+    fn open<V: View + Send + 'static>(view: V, source: Source<V::News>) -> io::Result<Self> {
+        check_terminal()?;
         let state = Arc::new(State::default());
         let shared = Arc::clone(&state);
         let thread = thread::Builder::new().name("lars-top".to_owned()).spawn(move || {
@@ -107,7 +111,7 @@ impl Live {
             // back.
             let _closed = SetOnDrop(&shared.closed);
             let asked = || shared.close.load(Ordering::Relaxed);
-            run(App::new("the first snapshot"), &source, asked)
+            run(view, &source, asked)
         })?;
         Ok(Self { state, thread: Mutex::new(Some(thread)) })
     }
@@ -137,64 +141,37 @@ impl Drop for Live {
     }
 }
 
-/// The terminal in its mode for views, until this is dropped. (No panic hook gives it back: the
-/// watched program may contain panics, and the view goes on.)
-struct Screen {
-    terminal: Terminal<CrosstermBackend<Stdout>>,
-}
-
-impl Screen {
-    fn new() -> io::Result<Self> {
-        check_terminal()?;
-        enable_raw_mode()?;
-        let screen = Self { terminal: Terminal::new(CrosstermBackend::new(stdout()))? };
-        execute!(stdout(), EnterAlternateScreen)?;
-        Ok(screen)
-    }
-}
-
-impl Drop for Screen {
-    fn drop(&mut self) {
-        let _ = execute!(stdout(), LeaveAlternateScreen);
-        let _ = self.terminal.show_cursor();
-        let _ = disable_raw_mode();
-    }
-}
-
-fn check_terminal() -> io::Result<()> {
-    if stdout().is_terminal() && io::stdin().is_terminal() {
-        return Ok(());
-    }
-    Err(io::Error::other("the view needs a terminal, but standard input or output is not one"))
-}
-
-/// Runs a view that is all that the program does.
-pub(crate) fn run_alone<V: View>(view: V, source: &Source<V::News>) -> io::Result<()> {
-    let signals = Signals::catch()?;
-    let result = run(view, source, || signals.came());
+/// Runs a view until its user leaves it, it is asked to close, or the terminal is gone. A signal
+/// that ends the program does so after the terminal was given back.
+pub(crate) fn run<V: View>(
+    view: V,
+    source: &Source<V::News>,
+    asked_to_close: impl Fn() -> bool,
+) -> io::Result<()> {
+    let (screen, signals) = Screen::new()?;
+    let result = run_until(screen, view, source, || asked_to_close() || signals.came());
     signals.obey();
     result
 }
 
-/// Runs a view until its user leaves it, it is asked to close, or the terminal is gone.
-fn run<V: View>(
+fn run_until<V: View>(
+    mut screen: Screen,
     mut view: V,
     source: &Source<V::News>,
-    asked_to_close: impl Fn() -> bool,
+    end: impl Fn() -> bool,
 ) -> io::Result<()> {
-    let mut screen = Screen::new()?;
-    while !asked_to_close() {
+    while !end() {
         // A terminal that was closed would otherwise be asked for keys without a pause.
         check_terminal()?;
         source.news().for_each(|news| view.tell(news));
-        screen.terminal.draw(|frame| view.draw(frame))?;
+        screen.draw(|frame| view.draw(frame))?;
         if event::poll(FRAME)? {
             // All that have come, before the next frame.
             loop {
                 if let Event::Key(key) = event::read()? {
                     match view.press(key) {
                         Flow::On => {}
-                        Flow::Redraw => screen.terminal.clear()?,
+                        Flow::Redraw => screen.clear()?,
                         Flow::Quit => return Ok(()),
                     }
                 }
@@ -205,4 +182,61 @@ fn run<V: View>(
         }
     }
     Ok(())
+}
+
+#[cfg(all(test, unix))]
+#[allow(clippy::disallowed_methods)]
+mod tests {
+    use crossterm::event::KeyEvent;
+    use ratatui::Frame;
+
+    use super::*;
+    use crate::tests_pty::Terminal;
+
+    const VARIABLE: &str = "LARS_TOP_TEST_PROGRAM";
+
+    struct Panics;
+
+    impl View for Panics {
+        type News = ();
+        fn tell(&mut self, (): ()) {}
+        fn press(&mut self, _: KeyEvent) -> Flow {
+            Flow::On
+        }
+        fn draw(&self, _: &mut Frame<'_>) {
+            panic!("the view cannot be drawn");
+        }
+    }
+
+    /// Started by itself it does nothing; by the test below, it has a view that panics.
+    #[test]
+    fn a_program_for_other_tests_does_nothing_by_itself() {
+        if std::env::var_os(VARIABLE).is_none() {
+            return;
+        }
+        let source = Source::start(|outlet| while outlet.send(()) {}).unwrap();
+        let live = Live::open(Panics, source).unwrap();
+        while live.is_open() {
+            thread::sleep(Duration::from_millis(5));
+        }
+        println!("the loop ended");
+        println!("{}", live.close().unwrap_err());
+    }
+
+    #[test]
+    fn a_view_that_panics_is_open_no_longer_and_its_message_is_read() {
+        let own = std::env::current_exe().unwrap();
+        let arguments = [
+            "--exact",
+            "terminal::tests::a_program_for_other_tests_does_nothing_by_itself",
+            "--nocapture",
+        ];
+        let variables = [(VARIABLE, "panics"), ("RUST_BACKTRACE", "0")];
+        let terminal = Terminal::start_with(own.to_str().unwrap(), &arguments, &variables);
+        let (code, screen) = terminal.end();
+        assert_eq!(code, 0, "{screen}");
+        for text in ["the view cannot be drawn", "the loop ended", "the view panicked"] {
+            assert!(screen.contains(text), "{text} is missing:\n{screen}");
+        }
+    }
 }

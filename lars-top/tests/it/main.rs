@@ -7,6 +7,7 @@ mod common;
 mod pty;
 
 mod durable;
+mod live;
 mod picture;
 mod probe;
 mod socket;

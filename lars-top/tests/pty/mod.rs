@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use portable_pty::{Child, CommandBuilder, ExitStatus, PtySize, native_pty_system};
+use portable_pty::{Child, CommandBuilder, ExitStatus, MasterPty, PtySize, native_pty_system};
 
 /// Longer than any machine stands still.
 const LONG: Duration = Duration::from_secs(120);
@@ -22,16 +22,25 @@ struct Output {
 pub struct Terminal {
     output: Arc<Output>,
     keys: Box<dyn Write + Send>,
+    master: Box<dyn MasterPty + Send>,
     child: Box<dyn Child + Send + Sync>,
 }
 
 impl Terminal {
     pub fn start(program: &str, arguments: &[&str]) -> Self {
+        Self::start_with(program, arguments, &[])
+    }
+
+    /// With these variables in its environment.
+    pub fn start_with(program: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Self {
         let size = PtySize { rows: 40, cols: 120, ..PtySize::default() };
         let pair = native_pty_system().openpty(size).unwrap();
         let mut command = CommandBuilder::new(program);
         command.args(arguments);
         command.env("TERM", "xterm-256color");
+        for (name, value) in variables {
+            command.env(name, value);
+        }
         let child = pair.slave.spawn_command(command).unwrap();
         drop(pair.slave);
         let (mut reader, keys) =
@@ -43,7 +52,6 @@ impl Terminal {
         });
         let shown = Arc::clone(&output);
         thread::spawn(move || {
-            let _master = pair.master;
             let mut bytes = [0; 4096];
             // The end of the program is an error on some systems.
             while let Ok(read @ 1..) = reader.read(&mut bytes) {
@@ -53,7 +61,7 @@ impl Terminal {
             shown.screen.lock().unwrap().1 = true;
             shown.changed.notify_all();
         });
-        Self { output, keys, child }
+        Self { output, keys, master: pair.master, child }
     }
 
     pub fn press(&mut self, keys: &str) {
@@ -98,6 +106,26 @@ impl Terminal {
         self.until(&what, good);
     }
 
+    /// What is wrong with the modes of a terminal that no view has: `None` if nothing is.
+    fn left_over(&self) -> Option<String> {
+        let screen = self.output.screen.lock().unwrap();
+        let screen = screen.0.screen();
+        let modes = self.master.get_termios().map(|it| it.local_flags.bits());
+        let wanted = nix::libc::ICANON | nix::libc::ECHO | nix::libc::ISIG;
+        let raw = modes.is_none_or(|it| it & wanted != wanted);
+        let left = [
+            (screen.alternate_screen(), "the alternate screen"),
+            (screen.hide_cursor(), "a hidden cursor"),
+            (raw, "raw mode"),
+        ];
+        left.iter().find(|(is_left, _)| *is_left).map(|(_, what)| (*what).to_owned())
+    }
+
+    /// Whether the view's screen is shown.
+    pub fn is_alternate(&self) -> bool {
+        self.output.screen.lock().unwrap().0.screen().alternate_screen()
+    }
+
     pub fn signal(&self, signal: Signal) {
         let process = self.child.process_id().unwrap().try_into().unwrap();
         kill(Pid::from_raw(process), signal).unwrap();
@@ -123,7 +151,10 @@ impl Terminal {
             assert!(begin.elapsed() < LONG, "the terminal stays open");
             screen = self.output.changed.wait_timeout(screen, LONG / 10).unwrap().0;
         }
-        (status, screen.0.screen().contents())
+        let contents = screen.0.screen().contents();
+        drop(screen);
+        assert_eq!(self.left_over(), None, "the program has left it behind:\n{contents}");
+        (status, contents)
     }
 }
 
