@@ -98,6 +98,8 @@
 //! [`after`]: crate::Handle::after
 //! [`VirtualTime::block_on`]: crate::VirtualTime::block_on
 
+pub(crate) mod default;
+
 mod moment;
 
 mod wake_timer;

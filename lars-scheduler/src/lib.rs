@@ -13,6 +13,7 @@
 //!   [`cancel_on_drop`](Cancellable::cancel_on_drop).
 //! - Starting and stopping: [`Builder`], [`stop`](LightArrayRevolverScheduler::stop),
 //!   [`close`](LightArrayRevolverScheduler::close).
+//! - In async code: [`future`], and [`time`] with tokio's names.
 //! - To look inside: [`list`](Handle::list), [`metrics`](Handle::metrics), [`TaskIdentity`],
 //!   [`Builder::on_slow`], [`Builder::on_panic`].
 //! - Without a thread, in an event loop: [`TimerDriver`].
@@ -32,6 +33,9 @@ mod api;
 
 #[cfg(not(lars_loom))] // no model has futures or systems
 pub mod future;
+
+#[cfg(not(lars_loom))]
+pub mod time;
 
 #[cfg(not(lars_loom))]
 pub mod extend;

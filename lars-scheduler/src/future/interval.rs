@@ -1,6 +1,7 @@
 //! A future that is ready again and again, also as a stream.
 
 use std::future::poll_fn;
+use std::panic::Location;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::{Duration, Instant};
@@ -138,6 +139,20 @@ impl Interval {
     pub fn missed_ticks(mut self, behavior: MissedTickBehavior) -> Self {
         self.missed = behavior;
         self
+    }
+
+    /// [`missed_ticks`](Self::missed_ticks) for an interval that is in its place.
+    pub(crate) fn set_missed_ticks(&mut self, behavior: MissedTickBehavior) {
+        self.missed = behavior;
+    }
+
+    pub(crate) fn get_missed_ticks(&self) -> MissedTickBehavior {
+        self.missed
+    }
+
+    /// The place of the call that made it.
+    pub(crate) fn place(&self) -> &'static Location<'static> {
+        self.sleep.place()
     }
 
     /// Ready at the next tick, with the instant at which it was due.

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use lars_base::when_due::WhenDue;
 
+use super::default::Entered;
 use crate::base::clock::LAG;
 use crate::base::deadline::Deadline;
 use crate::base::tick::NEVER;
@@ -102,23 +103,26 @@ impl Cancellable {
 }
 
 /// While it exists, the calling thread moves a scheduler's virtual time whenever it has nothing
-/// else to do, and other threads must not wait for that time.
-pub(crate) struct Following<'a>(&'a Handle);
+/// else to do, and other threads must not wait for that time. It is the default of this thread.
+pub(crate) struct Following<'a> {
+    handle: &'a Handle,
+    _default: Entered,
+}
 
 impl<'a> Following<'a> {
     pub(crate) fn begin(handle: &'a Handle) -> Self {
         handle.core().clock.follow_this_thread();
-        Self(handle)
+        Self { handle, _default: Entered::new(handle) }
     }
 
     /// Whether another thread has waited for it nevertheless.
     pub(crate) fn has_waiter_elsewhere(&self) -> bool {
-        self.0.core().clock.has_waiter_elsewhere()
+        self.handle.core().clock.has_waiter_elsewhere()
     }
 }
 
 impl Drop for Following<'_> {
     fn drop(&mut self) {
-        self.0.core().clock.follow_nobody();
+        self.handle.core().clock.follow_nobody();
     }
 }

@@ -225,6 +225,11 @@ impl Sleep {
         &self.handle
     }
 
+    /// The place of the call that made it.
+    pub(crate) fn place(&self) -> &'static Location<'static> {
+        self.place
+    }
+
     /// The deadline, if it has passed; otherwise a reading of the clock.
     #[inline]
     fn passed(&self) -> Result<Instant, Moment> {

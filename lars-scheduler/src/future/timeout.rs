@@ -1,6 +1,7 @@
 //! Other work with a limit.
 
 use std::future::{Future, IntoFuture};
+use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -102,6 +103,16 @@ pub enum TimeoutError {
     /// full.
     #[error("the time limit cannot be kept: {0}")]
     Refused(#[from] Refusal),
+}
+
+/// Of the kind [`TimedOut`](io::ErrorKind::TimedOut) if the time was over.
+impl From<TimeoutError> for io::Error {
+    fn from(error: TimeoutError) -> Self {
+        match error {
+            TimeoutError::Elapsed => Self::new(io::ErrorKind::TimedOut, error),
+            TimeoutError::Refused(_) => Self::other(error),
+        }
+    }
 }
 
 pin_project! {

@@ -24,4 +24,5 @@ mod slow;
 mod threads;
 mod timer_driver;
 mod timer_thread;
+mod tokio_names;
 mod virtual_time;

@@ -40,6 +40,30 @@ fn tasks_of_tokio_see_each_instant_exactly_and_in_order() {
 
 #[cfg(feature = "tokio")]
 #[test]
+fn spawned_tasks_that_use_tokios_names_are_in_virtual_time() {
+    use lars_scheduler::time::{Instant, interval, sleep};
+    let test = virtual_time().with_tokio().unwrap();
+    test.block_on(async {
+        let begin = Instant::now();
+        let sleeper = tokio::spawn(async move {
+            sleep(secs(3600)).await;
+            begin.elapsed()
+        });
+        let ticker = tokio::spawn(async move {
+            let mut ticks = interval(secs(60));
+            for _ in 0..3 {
+                ticks.tick().await;
+            }
+            begin.elapsed()
+        });
+        assert_eq!(ticker.await.unwrap(), secs(120));
+        assert_eq!(sleeper.await.unwrap(), secs(3600));
+    })
+    .unwrap();
+}
+
+#[cfg(feature = "tokio")]
+#[test]
 fn time_stands_still_while_a_task_or_the_blocked_future_has_something_to_do() {
     let test = virtual_time().with_tokio().unwrap();
     let timers = test.handle();
