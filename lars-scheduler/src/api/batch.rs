@@ -12,6 +12,7 @@ use crate::base::tick::NEVER;
 use crate::engine::entry::state::Cancel;
 use crate::engine::entry::{Entry, Links};
 use crate::engine::entry_handle::EntryHandle;
+use crate::engine::lane::For;
 use crate::engine::sleep_word::AfterPush;
 use crate::executor::task::IntoTask;
 use crate::sync::relax;
@@ -84,7 +85,7 @@ impl Handle {
             // Anew for each: where spans are captured, `fill` calls the subscriber. One that
             // schedules may trade this thread's lane for another.
             let own = core.arena.lanes.of_this_thread();
-            let entry = core.arena.find(own);
+            let entry = core.arena.find(own, For::Task);
             let (body, options) = task.into_parts();
             let due = Deadline::after(now, delay);
             earliest.at = earliest.at.min(due.at);

@@ -26,7 +26,7 @@ use std::ptr::NonNull;
 
 use crate::engine::block::Block;
 use crate::engine::entry::Entry;
-use crate::engine::lane::{OpenSupply, OwnLane};
+use crate::engine::lane::{For, OpenSupply, OwnLane};
 use crate::engine::lanes::{LaneSettings, Lanes};
 use crate::sync::{AtomicIsize, CHECKED, Mutex, Ordering, relax};
 
@@ -71,33 +71,33 @@ impl Arena {
     /// Finds a free entry: in the caller's lane, else among those returned to another lane, else a
     /// new one.
     #[inline]
-    pub(crate) fn find(&self, own: OwnLane<'_>) -> *mut Entry {
+    pub(crate) fn find(&self, own: OwnLane<'_>, what: For) -> *mut Entry {
         match own.open() {
-            Some(mut supply) => self.take(&mut supply),
-            None => self.find_patiently(own),
+            Some(mut supply) => self.take(&mut supply, what),
+            None => self.find_patiently(own, what),
         }
     }
 
     /// Takes an entry out of an open supply, which is filled first if it is empty.
     #[inline]
-    pub(crate) fn take(&self, supply: &mut OpenSupply<'_>) -> *mut Entry {
-        let entry = supply.take(&self.lanes.in_hand);
-        if entry.is_null() { self.refill(supply) } else { entry }
+    fn take(&self, supply: &mut OpenSupply<'_>, what: For) -> *mut Entry {
+        let entry = supply.take(what, &self.lanes.in_hand);
+        if entry.is_null() { self.refill(supply, what) } else { entry }
     }
 
     #[cold]
-    fn refill(&self, supply: &mut OpenSupply<'_>) -> *mut Entry {
+    fn refill(&self, supply: &mut OpenSupply<'_>, what: For) -> *mut Entry {
         let in_hand = &self.lanes.in_hand;
-        supply.refill(self.lanes.iter(), in_hand, |block| self.blocks.lock().push(block));
-        supply.take(in_hand)
+        supply.refill(what, self.lanes.iter(), in_hand, |block| self.blocks.lock().push(block));
+        supply.take(what, in_hand)
     }
 
     /// The caller is a guest, and another guest has the supply open.
     #[cold]
-    fn find_patiently(&self, own: OwnLane<'_>) -> *mut Entry {
+    fn find_patiently(&self, own: OwnLane<'_>, what: For) -> *mut Entry {
         for patience in 0..PATIENCE {
             if let Some(mut supply) = own.open() {
-                return self.take(&mut supply);
+                return self.take(&mut supply, what);
             }
             relax(patience);
         }
@@ -124,8 +124,8 @@ impl Arena {
     /// Marks all entries: the scheduler is gone. True if handles are left that will report.
     ///
     /// Called once, by the thread that dropped the last counted reference and closed the lanes.
-    /// Nobody schedules any more. A thread may still be moving a deadline nearer, and take an entry
-    /// for a carrier, or a whole block: those have no handles and need no mark.
+    /// Nobody schedules any more. A thread may still be moving a deadline nearer, and take a free
+    /// entry for a carrier, or a whole block: those have no handles and need no mark.
     ///
     /// # Safety
     ///

@@ -7,7 +7,7 @@ use crate::base::identity::TaskIdentity;
 use crate::base::panics::PanicIn;
 use crate::engine::entry::state::{Cancel, Released};
 use crate::engine::entry::{Entry, Whereabouts};
-use crate::engine::lane::{LaneWheel, OwnLane};
+use crate::engine::lane::{For, LaneWheel, OwnLane};
 use crate::engine::shared::{Core, report_orphan};
 use crate::sync::CHECKED;
 
@@ -234,7 +234,7 @@ impl EntryHandle {
         let send = state.call_carrier();
         if send {
             let own = lanes.of_this_thread();
-            let carrier = core.arena.find(own);
+            let carrier = core.arena.find(own, For::Carrier);
             // SAFETY: the carrier was free, and no other thread has seen it. `call_carrier` set the
             // `CARRIER_SENT` bit, which keeps the entry alive until the carrier has arrived.
             unsafe {

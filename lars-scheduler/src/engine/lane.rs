@@ -10,6 +10,7 @@
 //! | what | who may touch it |
 //! |---|---|
 //! | the supply, the counts' writing side | the owner |
+//! | `unfreed` | the owner while it has a share of the scheduler; the thread that ends the scheduler |
 //! | the wheel, and the consuming side of its intake | the party behind the gate: the owner, or the driver |
 //! | `earliest` | lowered by anybody, raised by the driver behind the gate |
 //! | the intake's pushing side, the stacks' | anybody |
@@ -49,6 +50,9 @@ const LOOK: u32 = if CHECKED { 1 } else { 64 };
 /// How many timers a thread schedules between two looks for a wheel that is not used any more. A
 /// look takes some nanoseconds for each thread that has ended.
 const SEEK: u64 = if CHECKED || cfg!(miri) { 1 } else { 1 << 10 };
+/// How many entries that handles gave back a call sets free at once, at most. Another thread may
+/// have dropped millions of handles since the last call.
+const SET_FREE: usize = if CHECKED { 1 } else { 64 };
 /// How many cancelled entries ahead one is fetched from the cache of the core that cancelled it.
 const AHEAD: usize = 8;
 
@@ -92,6 +96,8 @@ struct Owners {
     seek_at: AtomicU64,
     /// The last entries of other lanes that the owner cancelled, in turn.
     recent: UnsafeCell<[*mut Entry; AHEAD]>,
+    /// What handles gave back, and is not set free yet: see [`OpenSupply::take`].
+    unfreed: UnsafeCell<*mut Entry>,
 }
 
 /// Free entries on their way back.
@@ -152,11 +158,12 @@ unsafe impl Send for LaneWheel {}
 unsafe impl Sync for LaneWheel {}
 
 // SAFETY: only the owner touches `recent`, whose pointers nobody follows. Only the owner touches
-// `supply`, or a guest that holds `locked`; only the driver touches
-// `going_back`. Nobody else refers to the free entries in them.
+// `supply` and `unfreed`, or a guest that holds `locked`; only the driver touches `going_back`.
+// Nobody else refers to the entries in them.
 unsafe impl Send for Lane {}
-// SAFETY: shared references reach `supply` only through `OpenSupply`, which one thread has at a
-// time, and `going_back` only through functions that demand to be called by the driver.
+// SAFETY: shared references reach `supply` and `unfreed` only through `OpenSupply`, which one
+// thread has at a time, the latter also through `close`, which comes after all shares of the
+// scheduler; and `going_back` only through functions that demand to be called by the driver.
 unsafe impl Sync for Lane {}
 
 /// Free entries.
@@ -235,6 +242,7 @@ impl Lane {
                 backlog: AtomicU64::new(0),
                 seek_at: AtomicU64::new(0),
                 recent: UnsafeCell::new([ptr::null_mut(); AHEAD]),
+                unfreed: UnsafeCell::new(ptr::null_mut()),
             }),
             wheel: CachePadded::new(AtomicPtr::new(ptr::null_mut())),
             traded_for: AtomicPtr::new(ptr::null_mut()),
@@ -376,49 +384,6 @@ impl Lane {
         &self.back.dropped
     }
 
-    /// Takes the entries that handles gave back: a chain. (The stack may be closed: a thread that
-    /// moves a deadline may look for a carrier while the scheduler ends.)
-    fn take_dropped(&self) -> *mut Entry {
-        let chain = self.back.dropped.take_all_unless_closed();
-        let mut entry = chain;
-        while !entry.is_null() {
-            // SAFETY: the stack gave up the entry, so nobody else refers to it or to its link. It
-            // was free but for its handle bit.
-            unsafe {
-                (*entry).state.set_free();
-                entry = FreeLink::get(entry);
-            }
-        }
-        chain
-    }
-
-    /// Takes some of the entries that came back: a chain. For threads of other lanes.
-    pub(crate) fn lend(&self) -> *mut Entry {
-        let chain = self.back.returned.take_all();
-        if chain.is_null() {
-            return self.take_dropped();
-        }
-        let mut last = chain;
-        // SAFETY: the stack gave up the chain, so nobody else refers to its entries or their links.
-        // `rest` is a whole chain when it is put back.
-        unsafe {
-            for _ in 1..BORROW {
-                if last.is_null() {
-                    return chain;
-                }
-                last = FreeLink::get(last);
-            }
-            if !last.is_null() {
-                let rest = FreeLink::get(last);
-                // (If the driver has given back more meanwhile, this takes the whole chain.)
-                if !rest.is_null() && self.back.returned.put(rest) {
-                    FreeLink::set(last, ptr::null_mut());
-                }
-            }
-        }
-        chain
-    }
-
     /// The end: frees what handles have given back, and closes the stack for it. The caller has
     /// shut the gate before, with its fence, and has seen the owner leave.
     ///
@@ -427,15 +392,12 @@ impl Lane {
     /// There is no driver any more, and nobody schedules.
     pub(crate) unsafe fn close(&self) {
         debug_assert!(CHECKED || self.gate().has_visitor(), "the gate is open");
-        // SAFETY: from here on the stack is only taken from by `take_all_unless_closed`. The
-        // handles that pushed these entries have released them, so nobody else refers to them.
+        // SAFETY: nobody takes from the stack after this, or touches `unfreed`: who does has a
+        // share of the scheduler, and there is none left. The handles that pushed these entries
+        // have released them, so nobody else refers to them.
         unsafe {
-            let mut entry = self.back.dropped.close();
-            while !entry.is_null() {
-                let next = FreeLink::get(entry);
-                (*entry).state.set_free();
-                entry = next;
-            }
+            self.owners.unfreed.with_mut(|unfreed| set_free(*unfreed, usize::MAX));
+            set_free(self.back.dropped.close(), usize::MAX);
         }
     }
 
@@ -458,6 +420,29 @@ impl Lane {
         // begin.
         self.owners.refused.load(Ordering::Acquire)
     }
+}
+
+/// Sets up to `most` entries of a chain free that handles gave back. Returns the last of them, or
+/// null if there is none.
+///
+/// # Safety
+///
+/// The chain is empty, or consists of entries that were left to their handles and given back by
+/// them. Only the caller refers to them, but for the driver to the one that it has in hand.
+unsafe fn set_free(mut entry: *mut Entry, most: usize) -> *mut Entry {
+    let mut last = ptr::null_mut();
+    for _ in 0..most {
+        if entry.is_null() {
+            break;
+        }
+        // SAFETY: only the caller refers to the entry and its link. It was free but for its handle
+        // bit.
+        unsafe {
+            (*entry).state.set_free();
+            (last, entry) = (entry, FreeLink::get(entry));
+        }
+    }
+    last
 }
 
 impl Drop for Lane {
@@ -836,6 +821,17 @@ impl<'a> OwnLane<'a> {
     }
 }
 
+/// What an entry is taken for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum For {
+    /// A task. The caller has a share of the scheduler.
+    Task,
+    /// A carrier. The caller has a handle and perhaps no share, so the scheduler may be ending.
+    /// What handles gave back is not for it: the end of the scheduler takes entries that are not
+    /// set free yet for some whose handles will report.
+    Carrier,
+}
+
 /// The supply of a lane, opened by the one thread that may use it now.
 #[derive(Debug)]
 pub(crate) struct OpenSupply<'a> {
@@ -845,8 +841,10 @@ pub(crate) struct OpenSupply<'a> {
 impl<'a> OpenSupply<'a> {
     /// Takes a free entry: one that was used before, else a new one in the newest block. Null if
     /// there is neither.
+    ///
+    /// What handles gave back is set free a few at a time, so that a call stays short.
     #[inline]
-    pub(crate) fn take(&mut self, in_hand: &InHand) -> *mut Entry {
+    pub(crate) fn take(&mut self, what: For, in_hand: &InHand) -> *mut Entry {
         let lane = self.own.lane;
         lane.owners.supply.with_mut(|supply| {
             // SAFETY: `open` made us the only user of the supply, so nobody else touches the list
@@ -858,7 +856,7 @@ impl<'a> OpenSupply<'a> {
                     supply.used = FreeLink::get(entry);
                     return entry;
                 }
-                Self::take_returned(lane, supply, in_hand)
+                Self::take_returned(lane, supply, what, in_hand)
             }
         })
     }
@@ -867,7 +865,12 @@ impl<'a> OpenSupply<'a> {
     ///
     /// The supply is open, and its list empty.
     #[inline(never)]
-    unsafe fn take_returned(lane: &Lane, supply: &mut Supply, in_hand: &InHand) -> *mut Entry {
+    unsafe fn take_returned(
+        lane: &Lane,
+        supply: &mut Supply,
+        what: For,
+        in_hand: &InHand,
+    ) -> *mut Entry {
         debug_assert!(supply.used.is_null(), "the supply has entries");
         debug_assert!(
             CHECKED || !lane.owners.for_guests || lane.owners.locked.load(Ordering::Relaxed),
@@ -877,8 +880,8 @@ impl<'a> OpenSupply<'a> {
         // One thread has the supply open, so one thread at a time writes the newest block.
         unsafe {
             let mut chain = lane.back.returned.take_all();
-            if chain.is_null() {
-                chain = supply.put_aside(lane.take_dropped(), in_hand);
+            if chain.is_null() && what == For::Task {
+                chain = Self::take_dropped(lane, supply, in_hand);
             }
             if chain.is_null() {
                 return match supply.newest {
@@ -889,6 +892,35 @@ impl<'a> OpenSupply<'a> {
             supply.used = FreeLink::get(chain);
             chain
         }
+    }
+
+    /// Sets some of the entries free that handles gave back: a chain. Null if there is none.
+    ///
+    /// # Safety
+    ///
+    /// The supply is open, and the caller has a share of the scheduler.
+    unsafe fn take_dropped(lane: &Lane, supply: &mut Supply, in_hand: &InHand) -> *mut Entry {
+        // SAFETY: the supply is open, so nobody else touches `unfreed`; nor does the end of the
+        // scheduler, of which the caller has a share. The stack gave up the entries, so nobody else
+        // refers to them or to their links, but for the driver to the one that it has in hand.
+        lane.owners.unfreed.with_mut(|unfreed| unsafe {
+            loop {
+                if (*unfreed).is_null() {
+                    *unfreed = lane.back.dropped.take_all();
+                }
+                let first = *unfreed;
+                let last = set_free(first, SET_FREE);
+                if last.is_null() {
+                    return supply.put_aside(ptr::null_mut(), in_hand);
+                }
+                *unfreed = FreeLink::get(last);
+                FreeLink::set(last, ptr::null_mut());
+                let chain = supply.put_aside(first, in_hand);
+                if !chain.is_null() {
+                    return chain;
+                }
+            }
+        })
     }
 
     /// Puts a free entry back.
@@ -917,13 +949,16 @@ impl<'a> OpenSupply<'a> {
     #[cold]
     pub(crate) fn refill<'b>(
         &mut self,
+        what: For,
         others: impl Iterator<Item = &'b Lane>,
         in_hand: &InHand,
         keep: impl FnOnce(NonNull<Block>),
     ) {
+        let lane = self.own.lane;
         // SAFETY: `open` made us the only user of the supply. Nobody else refers to a chain that
-        // was lent. A block that `keep` got lives as long as the lane.
-        self.own.lane.owners.supply.with_mut(|supply| unsafe {
+        // was lent. For a task, the caller has a share of the scheduler. A block that `keep` got
+        // lives as long as the lane.
+        lane.owners.supply.with_mut(|supply| unsafe {
             let supply = &mut *supply;
             debug_assert!(supply.used.is_null(), "the supply has entries");
             let newest = supply.newest.map(|block| block.as_ref().size());
@@ -932,7 +967,15 @@ impl<'a> OpenSupply<'a> {
             // much memory is allocated.
             if size >= BORROW {
                 for other in others {
-                    supply.used = supply.put_aside(other.lend(), in_hand);
+                    supply.used = other.back.returned.take_some(BORROW);
+                    if supply.used.is_null() && what == For::Task {
+                        // (It is empty: the caller has found nothing in it.)
+                        lane.owners.unfreed.with_mut(|unfreed| {
+                            debug_assert!((*unfreed).is_null(), "entries are waiting");
+                            *unfreed = other.back.dropped.take_some(BORROW);
+                        });
+                        supply.used = Self::take_dropped(lane, supply, in_hand);
+                    }
                     if !supply.used.is_null() {
                         return;
                     }

@@ -18,7 +18,7 @@ use crate::base::deadline::Deadline;
 use crate::base::error::Refusal;
 use crate::engine::entry::state::Flags;
 use crate::engine::entry::{Entry, Whereabouts};
-use crate::engine::lane::{LaneWheel, OwnLane};
+use crate::engine::lane::{For, LaneWheel, OwnLane};
 use crate::engine::place::{Drained, place, retire};
 use crate::engine::shared::Core;
 use crate::engine::sleep_word::AfterPush;
@@ -68,7 +68,7 @@ impl Core {
     #[inline]
     pub(crate) fn find(&self, own: OwnLane<'_>, place: bool) -> Option<NonNull<Entry>> {
         self.admit(1, place).ok()?;
-        let entry = self.arena.find(own);
+        let entry = self.arena.find(own, For::Task);
         own.count_accepted(1);
         NonNull::new(entry)
     }

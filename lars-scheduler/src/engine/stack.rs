@@ -126,7 +126,7 @@ impl<L: StackLink> Stack<L> {
     ///
     /// The chain is not empty, and its last link is null. Nobody but the caller refers to its
     /// entries by this link; if this succeeds, the caller has given them away.
-    pub(crate) unsafe fn put(&self, chain: *mut Entry) -> bool {
+    unsafe fn put(&self, chain: *mut Entry) -> bool {
         Entry::assert_address(chain);
         // Release: publishes the links, and whatever the caller did to the entries.
         let put = self.head.compare_exchange(
@@ -157,24 +157,28 @@ impl<L: StackLink> Stack<L> {
         self.head.swap(ptr::null_mut(), Ordering::Acquire)
     }
 
-    /// Takes everything. A closed stack has nothing.
-    pub(crate) fn take_all_unless_closed(&self) -> *mut Entry {
-        let mut head = self.head.load(Ordering::Relaxed);
-        while head != CLOSED && !head.is_null() {
-            // Acquire: pairs with the pushes of all entries in the chain. No swap: it would open a
-            // stack that was closed meanwhile.
-            let taken = self.head.compare_exchange_weak(
-                head,
-                ptr::null_mut(),
-                Ordering::Acquire,
-                Ordering::Relaxed,
-            );
-            match taken {
-                Ok(chain) => return chain,
-                Err(now) => head = now,
+    /// Takes the newest entries, up to `most`: a chain. (If more is pushed meanwhile, this takes all
+    /// that was there.)
+    pub(crate) fn take_some(&self, most: usize) -> *mut Entry {
+        let chain = self.take_all();
+        let mut last = chain;
+        // SAFETY: the stack gave up the chain, so nobody else refers to its entries by this link.
+        // `rest` is a whole chain when it is put back.
+        unsafe {
+            for _ in 1..most {
+                if last.is_null() {
+                    return chain;
+                }
+                last = L::get(last);
+            }
+            if !last.is_null() {
+                let rest = L::get(last);
+                if !rest.is_null() && self.put(rest) {
+                    L::set(last, ptr::null_mut());
+                }
             }
         }
-        ptr::null_mut()
+        chain
     }
 
     /// Takes everything, for the last time: nothing can be pushed any more.

@@ -225,6 +225,36 @@ fn a_thread_gets_the_wheel_of_one_that_has_ended_with_the_timers_in_it() {
 }
 
 #[test]
+fn a_call_sets_a_few_of_the_entries_free_whose_handles_others_dropped_and_all_are_used_again() {
+    const AT_MOST: usize = 64;
+    let timers = many(20_000);
+    let mut it = ByHand::new();
+    let fired: Vec<_> = (0..timers).map(|_| it.schedule(TICK)).collect();
+    while it.handle.pending() > 0 {
+        let _ = it.turn(TICK);
+    }
+    elsewhere(move || drop(fired));
+    let memory = it.handle.metrics().timer_memory;
+    let unfreed = || {
+        let blocks = it.handle.core().arena.blocks();
+        // SAFETY: blocks live as long as the arena.
+        let entries = blocks.iter().flat_map(|block| unsafe { block.as_ref() }.entries());
+        entries.filter(|entry| entry.state.has_handle()).count()
+    };
+    let mut before = unfreed();
+    assert_eq!(before, timers);
+    for call in 1..=timers {
+        drop(it.schedule(9 * TICK));
+        if call <= 2 * AT_MOST {
+            let now = unfreed();
+            assert!(before - now <= AT_MOST, "call {call} set {} free", before - now);
+            before = now;
+        }
+    }
+    assert_eq!((unfreed(), it.handle.metrics().timer_memory), (0, memory));
+}
+
+#[test]
 fn in_the_middle_of_a_batch_its_lane_is_as_ready_as_between_two_calls() {
     let mut it = ByHand::new();
     drop(it.schedule(9 * TICK));
@@ -532,6 +562,24 @@ fn the_driver_looks_again_after_a_second_at_a_lane_whose_owner_has_something_to_
     assert_eq!(it.sleep(), SECOND);
     let _ = it.turn(SECOND);
     assert_eq!(it.sleep(), FOREVER, "nothing is left in the wheel");
+}
+
+#[test]
+fn the_driver_is_asked_to_watch_an_owner_before_it_is_woken() {
+    let mut it = ByHand::new();
+    let timers: Vec<_> = (0..100).map(|_| it.schedule(50 * TICK)).collect();
+    elsewhere(|| timers.iter().for_each(|timer| assert!(timer.cancel())));
+    let _ = it.sleep();
+    let (handle, asked) = (it.handle.clone(), Arc::new(Mutex::new(Vec::new())));
+    let note = Arc::clone(&asked);
+    *it.on_wake_up.lock() = Some(Box::new(move || {
+        note.lock().push(handle.core().arena.lanes.take_watch_request());
+    }));
+    elsewhere(|| {
+        let core = it.handle.core();
+        core.count_backlog(core.arena.lanes.of_this_thread(), BACKLOG);
+    });
+    assert_eq!(*asked.lock(), [true]);
 }
 
 #[test]

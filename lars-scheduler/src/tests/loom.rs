@@ -26,6 +26,7 @@ use crate::base::clock::Clock;
 use crate::base::panics::Reporter;
 use crate::base::tick::Tick;
 use crate::engine::driver::{Driver, Intaken, Next};
+use crate::engine::entry::Entry;
 use crate::engine::lanes::{LaneSettings, MOST_WHEELS};
 use crate::engine::shared::{DefaultExecutor, Executors, Live, Settings};
 use crate::executor::pool::Pool;
@@ -93,6 +94,18 @@ fn drive(driver: &mut Driver, parker: &Parker, fate: &Fate) {
             driver.core().sleep.announce_sleep(9);
             announced = true;
         }
+    }
+}
+
+/// An entry in an allocation of its own, to be passed to one thread.
+struct Boxed(*mut Entry);
+
+// SAFETY: the thread that has the address owns the entry.
+unsafe impl Send for Boxed {}
+
+impl Boxed {
+    fn new() -> Self {
+        Self(Box::into_raw(Box::new(Entry::free(0))))
     }
 }
 

@@ -240,6 +240,28 @@ fn the_driver_takes_over_what_is_cancelled_from_an_owner_that_comes_too_rarely()
 }
 
 #[test]
+fn a_request_to_watch_an_owner_that_comes_while_the_driver_looks_is_kept() {
+    check(2, || {
+        let (handle, mut driver) = scheduler();
+        take_slot(0);
+        let task = handle.schedule_once(LATER, || ()).unwrap();
+        handle.core().arena.lanes.watch_owners();
+        let canceller = {
+            let handle = handle.clone();
+            thread::spawn(move || {
+                assert!(task.cancel());
+                // The owner has scheduled since the last look at it, so it may still collect this.
+                handle.core().have_collected();
+            })
+        };
+        let _ = driver.turn(0);
+        canceller.join().unwrap();
+        let _ = driver.turn(0);
+        assert!(handle.core().arena.lanes.take_watch_request());
+    });
+}
+
+#[test]
 fn a_sleeper_wakes_up_for_what_an_owner_puts_into_its_own_wheel() {
     check(2, || {
         let parker = Parker::new();

@@ -2,21 +2,15 @@
 
 use loom::thread;
 
-use super::check;
+use super::{Boxed, check};
 use crate::base::identity::Label;
 use crate::base::raw_task::RawTask;
 use crate::engine::entry::Entry;
 use crate::engine::intake::{Intake, Pop};
 use crate::sync::Arc;
 
-/// An entry on its own, without an arena.
-struct Boxed(*mut Entry);
-// SAFETY: the model passes the address from thread to thread, and the thread that has it owns the
-// entry.
-unsafe impl Send for Boxed {}
-
 fn entry() -> Boxed {
-    Boxed(Box::into_raw(Box::new(Entry::free(0))))
+    Boxed::new()
 }
 
 /// Fills an entry and pushes it, as a producer does.

@@ -4,15 +4,10 @@ use std::time::Duration;
 
 use loom::thread;
 
-use super::{Token, check, scheduler, scheduler_with};
+use super::{Boxed, Token, check, scheduler, scheduler_with};
 use crate::engine::entry::Entry;
-use crate::engine::lane::Lane;
-use crate::engine::stack::{FreeLink, StackLink};
+use crate::engine::stack::{FreeLink, Stack, StackLink};
 use crate::sync::{Arc, give_back_slot, take_slot};
-
-struct Boxed(*mut Entry);
-// SAFETY: the model passes the address to one thread, which owns the entry.
-unsafe impl Send for Boxed {}
 
 const LATER: Duration = Duration::from_nanos(5);
 
@@ -164,40 +159,40 @@ fn a_handle_that_goes_while_the_driver_moves_its_entry_on_is_never_missed() {
     });
 }
 
-/// Entries that another lane does not need go back. If the driver has given back more meanwhile,
-/// that lane keeps them.
+/// Entries that another lane does not need go back. If more have come back meanwhile, that lane
+/// keeps them.
 #[test]
 fn of_what_is_taken_from_the_returned_entries_of_a_lane_none_is_lost() {
     check(3, || {
-        let lane = Arc::new(Lane::new(0, false));
+        let stack = Arc::new(Stack::<FreeLink>::new());
         // More than another lane takes at a time.
         let all: Vec<*mut Entry> =
             (0..4).map(|_| Box::into_raw(Box::new(Entry::free(0)))).collect();
         for &entry in &all[1..] {
             // SAFETY: the entry is free, and nobody else knows it.
-            unsafe { lane.give_back(entry) };
+            unsafe { stack.push_chain(entry, entry) };
         }
         let more = Boxed(all[0]);
         let driver = {
-            let lane = Arc::clone(&lane);
+            let stack = Arc::clone(&stack);
             thread::spawn(move || {
                 let more = more;
                 // SAFETY: the entry is free, and this thread's alone.
-                unsafe { lane.give_back(more.0) };
+                unsafe { stack.push_chain(more.0, more.0) };
             })
         };
         let mut found = 0;
         let mut count = |mut entry: *mut Entry| {
             while !entry.is_null() {
-                // SAFETY: the lane gave up the chain, so nobody else touches its links.
+                // SAFETY: the stack gave up the chain, so nobody else touches its links.
                 entry = unsafe { FreeLink::get(entry) };
                 found += 1;
             }
         };
-        count(lane.lend());
+        count(stack.take_some(2));
         driver.join().unwrap();
         loop {
-            let taken = lane.lend();
+            let taken = stack.take_some(2);
             if taken.is_null() {
                 break;
             }

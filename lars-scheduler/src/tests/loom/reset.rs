@@ -1,12 +1,16 @@
 //! Moving a deadline: against the fire, the drain, the cancel, another move, and the sleep.
 
+use std::iter;
 use std::time::Duration;
 
 use loom::thread;
 
-use super::{Token, check, drive, scheduler, scheduler_waking};
+use super::{Boxed, Token, check, drive, scheduler, scheduler_waking};
 use crate::api::pending::StopFuture;
+use crate::base::tick::Tick;
+use crate::engine::due::DueList;
 use crate::engine::entry::Entry;
+use crate::engine::wheel::{Advance, Wheel};
 use crate::sync::{Arc, Parker, take_slot};
 
 const SOON: Duration = Duration::from_nanos(5);
@@ -201,6 +205,64 @@ fn a_deadline_is_moved_nearer_while_the_scheduler_goes_away() {
         drop(handle);
         mover.join().unwrap();
         assert_eq!((fate.runs(), fate.drops()), (0, 1));
+    });
+}
+
+#[test]
+fn an_entry_whose_deadline_is_moved_nearer_while_its_list_is_detached_stays_in_one_place() {
+    check(3, || {
+        let tick = Tick::new(Tick::MIN).expect("the shortest tick is a tick");
+        let mut wheel = Wheel::new(tick, 2, 0);
+        let entries = [1, 1].map(|due| {
+            let entry = Boxed::new();
+            // SAFETY: the entry is new, and lives to the end of the model.
+            unsafe {
+                (*entry.0).set_deadline(due);
+                wheel.insert(entry.0);
+            }
+            entry
+        });
+        assert_eq!(wheel.advance(1, &mut 9), Advance::Due);
+        // The last of the list was moved further out, and is moved nearer again.
+        let last = Boxed(entries[1].0);
+        // SAFETY: as above.
+        unsafe { (*last.0).set_deadline(9) };
+        let mover = thread::spawn(move || {
+            let last = last;
+            // SAFETY: as above.
+            unsafe { (*last.0).set_deadline(1) };
+        });
+        let mut due = DueList::new();
+        wheel.detach_due(&mut due, usize::MAX);
+        mover.join().unwrap();
+        let detached = iter::from_fn(|| due.pop()).count();
+        let left = iter::from_fn(|| wheel.pop_any()).count();
+        assert_eq!(detached + left, 2);
+        for entry in entries {
+            // SAFETY: `Box` made it, and nobody refers to it any more.
+            drop(unsafe { Box::from_raw(entry.0) });
+        }
+    });
+}
+
+/// The thread that moves the deadline needs an entry for the carrier, and has no share of the
+/// scheduler: it must not take one whose handle bit the end of the scheduler counts.
+#[test]
+fn a_deadline_is_moved_nearer_as_the_scheduler_goes_away_beside_what_another_handle_gave_back() {
+    check(3, || {
+        let (handle, mut driver) = scheduler();
+        let fired = handle.schedule_once(Duration::ZERO, || ()).unwrap();
+        let task = handle.schedule_once(LATER, || ()).unwrap();
+        let _ = driver.take_in();
+        assert_eq!(driver.turn(0).fired, 1);
+        drop(fired);
+        let mover = thread::spawn(move || {
+            let _ = task.reset(SOON);
+            drop(task);
+        });
+        drop(driver);
+        drop(handle);
+        mover.join().unwrap();
     });
 }
 

@@ -2,17 +2,13 @@
 
 use loom::thread;
 
-use super::check;
+use super::{Boxed, check};
 use crate::api::pending::StopFuture;
 use crate::engine::entry::Entry;
 use crate::engine::intake::{Intake, Pop};
 use crate::engine::sleep_word::{AfterPush, FOREVER, SleepWord};
 use crate::engine::stop_word::StopWord;
 use crate::sync::{Arc, Parker};
-
-struct Boxed(*mut Entry);
-// SAFETY: the model passes the address to one thread, which owns the entry.
-unsafe impl Send for Boxed {}
 
 #[test]
 fn a_sleeper_without_a_deadline_sees_every_push_of_two_producers() {
@@ -23,7 +19,7 @@ fn a_sleeper_without_a_deadline_sees_every_push_of_two_producers() {
         let producers: Vec<_> = (0..2)
             .map(|_| {
                 let (sleep, intake) = (Arc::clone(&sleep), Arc::clone(&intake));
-                let entry = Boxed(Box::into_raw(Box::new(Entry::free(0))));
+                let entry = Boxed::new();
                 thread::spawn(move || {
                     let entry = entry;
                     // SAFETY: the entry is new, and the sleeper frees it after the pop.
@@ -105,7 +101,7 @@ fn a_push_is_either_seen_by_the_last_drain_or_its_producer_learns_of_the_stop() 
         let parker = Parker::new();
         let sleep = Arc::new(SleepWord::new(parker.unparker().clone()));
         let intake = Arc::new(Intake::new());
-        let entry = Boxed(Box::into_raw(Box::new(Entry::free(0))));
+        let entry = Boxed::new();
         let address = entry.0;
         let producer = {
             let (sleep, intake) = (Arc::clone(&sleep), Arc::clone(&intake));
