@@ -2,6 +2,7 @@
 //! the driver's: see `driver::walk`.
 
 use std::collections::{BinaryHeap, HashMap};
+use std::ptr;
 use std::time::Duration;
 
 use futures::channel::oneshot;
@@ -112,13 +113,13 @@ pub(crate) struct Group {
     wanted: bool,
 }
 
-/// The addresses that tell identities apart without comparing their texts. (A type name may have
-/// several addresses. Such groups are put together at the end.)
-type Key = (Option<*const u8>, *const u8, Option<*const ()>);
+/// The addresses, with the lengths, that tell identities apart without comparing their texts. (A
+/// type name may have several addresses. Such groups are put together at the end.)
+type Key = (Option<*const str>, *const str, Option<*const ()>);
 
 fn key(identity: &TaskIdentity) -> Key {
-    let place = identity.place().map(|place| std::ptr::from_ref(place).cast());
-    (identity.name().map(str::as_ptr), identity.type_name().as_ptr(), place)
+    let place = identity.place().map(|place| ptr::from_ref(place).cast());
+    (identity.name().map(ptr::from_ref), ptr::from_ref(identity.type_name()), place)
 }
 
 /// What a listing has found.

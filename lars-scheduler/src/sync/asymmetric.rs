@@ -9,29 +9,32 @@
 //! Where the kernel has no such call, and under Miri, both sides are ordinary `SeqCst` fences.
 //!
 //! A process may take the call from itself later: with a filter of system calls that does not list
-//! it. Then both sides change over to ordinary fences, for good. The rare side is told "not now"
-//! for a moment after the change. A thread that has not seen the change by then read [`FENCES`]
-//! before it, and its flag is older than that; for a store to become visible a processor needs less
-//! than microseconds, or an interrupt. (A. Morrison and Y. Afek, *Temporally Bounding TSO for
-//! Fence-Free Asymmetric Synchronization*, ASPLOS 2015, rest a whole protocol on such a bound.)
+//! it. Then both sides change over to ordinary fences, for good. A thread of the frequent side may
+//! have looked at [`FENCES`] just before the change, and still rely on the kernel. So the rare side
+//! is told "not now" for ten milliseconds after it. By then the flag of such a thread is visible:
+//! the thread stored it before it looked, a processor holds a store back for less than
+//! microseconds, and an interrupt makes it write out all stores. No order of instructions says so,
+//! and this is the only place that relies on a time. (A. Morrison and Y. Afek, *Temporally Bounding
+//! TSO for Fence-Free Asymmetric Synchronization*, ASPLOS 2015, rest a whole protocol on such a
+//! bound. To be told by each thread instead would mean to wait for those that do not come again,
+//! and whose timers have to fire.)
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering, compiler_fence, fence};
+use std::sync::{Once, OnceLock};
 use std::time::{Duration, Instant};
 
 use lars_base::panics::quietly;
 
-const UNDECIDED: u8 = 0;
+/// Each side fences for itself.
+const BY_EACH: u8 = 0;
 /// The kernel fences for both sides.
 const BY_KERNEL: u8 = 1;
-/// Each side fences for itself.
-const BY_EACH: u8 = 2;
-/// The same, after a change.
-const CHANGED_OVER: u8 = 3;
+/// Each side fences for itself, after a change.
+const CHANGED_OVER: u8 = 2;
 
 /// Decided for the whole process before its first scheduler exists, and changed at most once: from
 /// [`BY_KERNEL`] to [`CHANGED_OVER`].
-static FENCES: AtomicU8 = AtomicU8::new(UNDECIDED);
+static FENCES: AtomicU8 = AtomicU8::new(BY_EACH);
 
 /// A time after that change.
 static CHANGED: OnceLock<Instant> = OnceLock::new();
@@ -45,16 +48,16 @@ const SETTLES: Duration = Duration::from_millis(10);
 const FAILURES_IN_A_ROW: u8 = 8;
 
 /// Decides how the fences work. Every scheduler that is built calls this before it is shared with
-/// another thread.
+/// another thread. (A process that was forked keeps its parent's registration.)
 pub(crate) fn prepare_fences() {
-    // No shortcut if it was decided before: a process that was forked has to register again.
-    let works = kernel::register() && kernel::fence_all_threads();
-    let found = if works { BY_KERNEL } else { BY_EACH };
-    // Relaxed: a thread that fences was handed its scheduler by a thread that has been here.
-    let decided = FENCES.compare_exchange(UNDECIDED, found, Ordering::Relaxed, Ordering::Relaxed);
-    if decided == Err(BY_KERNEL) && !works {
-        change_over();
-    }
+    static DECIDED: Once = Once::new();
+    DECIDED.call_once(|| {
+        if kernel::register() && kernel::fence_all_threads() {
+            // Relaxed: a thread that fences was handed its scheduler by a thread that has been
+            // here.
+            FENCES.store(BY_KERNEL, Ordering::Relaxed);
+        }
+    });
 }
 
 /// The kernel does not fence any more: from now on each side does.
@@ -89,7 +92,7 @@ fn fence_by_kernel() -> bool {
         if FAILED.load(Ordering::Relaxed) != 0 {
             FAILED.store(0, Ordering::Relaxed);
         }
-    } else if FAILED.fetch_add(1, Ordering::Relaxed) + 1 == FAILURES_IN_A_ROW {
+    } else if FAILED.fetch_add(1, Ordering::Relaxed) == FAILURES_IN_A_ROW - 1 {
         change_over();
     }
     done

@@ -70,6 +70,19 @@ fn a_listing_says_of_each_timer_whose_it_is_and_what_kind() {
 }
 
 #[test]
+fn names_that_begin_at_one_address_are_told_apart_by_their_lengths() {
+    const LONG: &str = "session-timeout";
+    let time = virtual_time();
+    // One type of task, scheduled at one place.
+    for (second, name) in (1..).zip([LONG, &LONG[..7], LONG]) {
+        named(&time, second * SECOND, name);
+    }
+    let listing = time.list(TimerQuery::new()).wait();
+    assert_eq!(names(&listing), [LONG, "session", LONG]);
+    assert_eq!((count(&listing, LONG), count(&listing, "session")), (2, 1));
+}
+
+#[test]
 fn a_query_limits_what_is_listed_and_not_what_is_counted() {
     let time = virtual_time();
     for second in 1..=1_000 {
