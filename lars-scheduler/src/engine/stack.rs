@@ -157,8 +157,8 @@ impl<L: StackLink> Stack<L> {
         self.head.swap(ptr::null_mut(), Ordering::Acquire)
     }
 
-    /// Takes the newest entries, up to `most`: a chain. (If more is pushed meanwhile, this takes all
-    /// that was there.)
+    /// Takes the newest entries, up to `most`: a chain. (If more is pushed meanwhile, this takes
+    /// all that was there.)
     pub(crate) fn take_some(&self, most: usize) -> *mut Entry {
         let chain = self.take_all();
         let mut last = chain;
