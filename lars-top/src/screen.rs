@@ -6,6 +6,8 @@
 
 use std::cell::Cell;
 use std::io::{self, IsTerminal, Stdout, stderr, stdin, stdout};
+#[cfg(unix)]
+use std::os::fd::AsFd;
 use std::panic;
 use std::time::{Duration, Instant};
 
@@ -14,6 +16,10 @@ use crossterm::execute;
 use crossterm::terminal::{
     Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
 };
+#[cfg(unix)]
+use nix::errno::Errno;
+#[cfg(unix)]
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use ratatui::backend::CrosstermBackend;
 use ratatui::{Frame, Terminal};
 
@@ -103,7 +109,26 @@ impl Drop for Screen {
     }
 }
 
-/// Fails if this is no terminal, or is one no longer.
+/// Waits for a key, so long at most. The system is asked, because crossterm would read from a
+/// terminal that is gone again and again, and never return.
+#[cfg(unix)]
+pub(crate) fn key_came(wait: Duration) -> io::Result<bool> {
+    let input = stdin();
+    let mut keys = [PollFd::new(input.as_fd(), PollFlags::POLLIN)];
+    match poll(&mut keys, PollTimeout::try_from(wait).unwrap_or(PollTimeout::MAX)) {
+        Ok(0) | Err(Errno::EINTR) => Ok(false),
+        Ok(_) if keys[0].revents() == Some(PollFlags::POLLIN) => Ok(true),
+        Ok(_) => Err(io::Error::other("the terminal is gone")),
+        Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(not(unix))]
+pub(crate) fn key_came(wait: Duration) -> io::Result<bool> {
+    crossterm::event::poll(wait)
+}
+
+/// Fails if this is no terminal.
 pub(crate) fn check_terminal() -> io::Result<()> {
     if stdout().is_terminal() && stdin().is_terminal() {
         return Ok(());

@@ -10,7 +10,7 @@ use crossterm::event::{self, Event};
 use crate::app::{App, Flow, View};
 use crate::connect;
 use crate::probe::Probe;
-use crate::screen::{Screen, check_terminal};
+use crate::screen::{Screen, check_terminal, key_came};
 use crate::source::{self, Source};
 use crate::sync::{Arc, AtomicBool, Mutex, Ordering};
 
@@ -161,22 +161,18 @@ fn run_until<V: View>(
     end: impl Fn() -> bool,
 ) -> io::Result<()> {
     while !end() {
-        // A terminal that was closed would otherwise be asked for keys without a pause.
-        check_terminal()?;
         source.news().for_each(|news| view.tell(news));
         screen.draw(|frame| view.draw(frame))?;
-        if event::poll(FRAME)? {
-            // All that have come, before the next frame.
-            loop {
-                if let Event::Key(key) = event::read()? {
-                    match view.press(key) {
-                        Flow::On => {}
-                        Flow::Redraw => screen.clear()?,
-                        Flow::Quit => return Ok(()),
-                    }
-                }
-                if !event::poll(Duration::ZERO)? {
-                    break;
+        if !key_came(FRAME)? {
+            continue;
+        }
+        // All that have come, before the next frame.
+        while event::poll(Duration::ZERO)? {
+            if let Event::Key(key) = event::read()? {
+                match view.press(key) {
+                    Flow::On => {}
+                    Flow::Redraw => screen.clear()?,
+                    Flow::Quit => return Ok(()),
                 }
             }
         }
