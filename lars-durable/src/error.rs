@@ -205,6 +205,14 @@ pub enum StartError {
         /// What the server said.
         reason: String,
     },
+    /// The group that was to be looked at does not exist: no node of it has ever joined.
+    #[error("there is no group {group:?}; {}", groups(known))]
+    NoGroup {
+        /// The group.
+        group: String,
+        /// Those that there are, by name, at most 20.
+        known: Vec<String>,
+    },
     /// A setting is out of range.
     #[error("{name} is {given}, but it must be {limit}")]
     Setting {
@@ -224,6 +232,10 @@ pub enum StartError {
     /// A thread could not be started.
     #[error("a thread could not be started: {0}")]
     Thread(#[from] io::Error),
+}
+
+fn groups(known: &[String]) -> String {
+    if known.is_empty() { "there is none".to_owned() } else { format!("there are {known:?}") }
 }
 
 /// A node did not close in time.

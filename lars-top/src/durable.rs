@@ -5,7 +5,6 @@ use std::io;
 use std::time::{Duration, Instant, SystemTime};
 
 use crossterm::event::{KeyCode, KeyEvent};
-use lars_durable::Durable;
 use lars_durable::inspection::{Count, HandlerInspection, Inspection, NodeInspection};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -14,67 +13,51 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Paragraph, Row, Wrap};
 
 use crate::app::{Controls, Flow, View};
-use crate::source::{Outlet, Source};
-use crate::sync::{now, sync_channel};
+use crate::source::Source;
+use crate::sync::now;
 use crate::terminal::run;
 use crate::text::{clean, grouped, short, tail, time};
 use crate::view::{ACCENT, BAD, FAINT, GOOD, WARN, block, foot, help, table};
 
 /// The time between two inspections.
 const EVERY: Duration = Duration::from_secs(1);
-/// After how long without an answer the view says so.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// What rows can be sorted by, the default first.
 const ORDERS: [&str; 5] = ["name", "pending", "overdue", "parked", "rate"];
 
-/// Shows the group of this node in this terminal until the user leaves the view, and closes the
-/// node. A node without handlers shows the group and runs nothing.
+/// Shows in this terminal what `look` sees, once a second, until the user leaves the view: a group
+/// by [`Observer::inspect`](lars_durable::inspection::Observer::inspect), or the node of this
+/// process, by [`Durable::inspect`](lars_durable::Durable::inspect). It is called on a thread of
+/// its own, and may block.
 ///
 /// # Errors
 ///
 /// If the standard output is no terminal, or the terminal cannot be written to. What is wrong with
 /// the database is shown in the view.
-pub fn show(durable: Durable) -> io::Result<()> {
-    let (sender, closed) = sync_channel::<()>(0);
+///
+/// # Examples
+///
+/// ```no_run
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_durable::Durable;
+///
+/// let mut observer = Durable::postgres("host=db dbname=shop").group("shop").observe()?;
+/// lars_top::durable::show(move || observer.inspect())?;
+/// # Ok(()) }
+/// ```
+pub fn show(
+    mut look: impl FnMut() -> Result<Inspection, lars_durable::Error> + Send + 'static,
+) -> io::Result<()> {
     let source = Source::start(move |outlet| {
-        look(&durable, &outlet);
-        // It runs nothing, so there is nothing to wait for.
-        let _ = durable.close();
-        drop(sender);
+        while !outlet.has_ended() {
+            outlet.send(match look() {
+                Ok(inspection) => GroupNews::Inspection(Box::new(inspection), now()),
+                Err(error) => GroupNews::Trouble(error.to_string()),
+            });
+            outlet.pause(EVERY);
+        }
     })?;
-    let shown = run(GroupView::new(), &source, || false);
-    drop(source);
-    // A node that says goodbye is not waited for by the others. If the database does not answer, it
-    // cannot.
-    let _ = closed.recv_timeout(PATIENCE);
-    shown
-}
-
-fn look(durable: &Durable, outlet: &Outlet<GroupNews>) {
-    while !outlet.has_ended() {
-        let mut answer = durable.inspect();
-        let begin = now();
-        let news = loop {
-            match answer.wait_timeout(Duration::from_millis(200)) {
-                Ok(Ok(inspection)) => {
-                    break GroupNews::Inspection(Box::new(inspection), now());
-                }
-                Ok(Err(error)) => break GroupNews::Trouble(error.to_string()),
-                Err(again) => answer = again,
-            }
-            if outlet.has_ended() {
-                return;
-            }
-            if begin.elapsed() > PATIENCE {
-                let silence = begin.elapsed().as_secs();
-                let text = format!("the database has not answered for {silence} s");
-                outlet.send(GroupNews::Trouble(text));
-            }
-        };
-        outlet.send(news);
-        outlet.pause(EVERY);
-    }
+    run(GroupView::new(), &source, || false)
 }
 
 /// What a view of a group is told.

@@ -16,6 +16,8 @@ use tokio_postgres::{
 
 use super::fired::Fired;
 use super::handler::Handler;
+#[cfg(feature = "postgres")]
+use super::inspection::Observer;
 use super::inspection::{Inspection, ParkedRun};
 use super::outcome::IntoOutcome;
 use super::payload::Payload;
@@ -450,6 +452,36 @@ impl Builder {
         self
     }
 
+    /// Looks at the group instead of joining it: creates, upgrades and writes nothing. Handlers and
+    /// all settings of a node but the lease mean nothing to it.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`]: a server that does not answer or refuses, a database without the schema or
+    /// with one of another version, [a group that does not exist](StartError::NoGroup), a setting
+    /// out of range, a store that is not PostgreSQL.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_durable::Durable;
+    ///
+    /// let mut observer = Durable::postgres("host=db dbname=shop").group("shop").observe()?;
+    /// println!("{} nodes", observer.inspect()?.nodes.len());
+    /// # Ok(()) }
+    /// ```
+    #[cfg(feature = "postgres")]
+    pub fn observe(self) -> Result<Observer, StartError> {
+        self.check()?;
+        let Place::Postgres(postgres) = &self.place else {
+            let given = format!("{:?}", self.place);
+            return Err(setting("the store of an observer", given, "PostgreSQL"));
+        };
+        let limit = self.lease.max(Duration::from_secs(5));
+        Observer::open(self.store_place(postgres, limit)?.for_looks(&postgres.parameters)?)
+    }
+
     /// Opens the store, creates or upgrades its schema, and starts the node: one thread for the
     /// engine, one for the wheel, those of the executor, and on PostgreSQL one for each connection.
     /// Timers that became due while no node was running start at once.
@@ -512,13 +544,7 @@ impl Builder {
 
     #[cfg(feature = "postgres")]
     fn open_postgres(&self, postgres: &Postgres) -> Result<Backend, StartError> {
-        let place = StorePlace::new(
-            &postgres.parameters,
-            Arc::clone(&postgres.connect),
-            &self.group,
-            self.lease / 3,
-            postgres.notifications,
-        )?;
+        let place = self.store_place(postgres, self.lease / 3)?;
         let seen = PostgresStore::prepare(&place)?;
         let lane = || Box::new(PostgresStore::new(place.clone()));
         let (keeper, writer) = (lane(), lane());
@@ -529,6 +555,12 @@ impl Builder {
         let looker = Box::new(PostgresStore::new(StorePlace { limit, ..place.clone() }));
         let bell = postgres.notifications.then(|| start_bell(place));
         Ok(Backend::Lanes { keeper, writer, runner, looker, bell, seen })
+    }
+
+    #[cfg(feature = "postgres")]
+    fn store_place(&self, of: &Postgres, limit: Duration) -> Result<StorePlace, StartError> {
+        let connect = Arc::clone(&of.connect);
+        StorePlace::new(&of.parameters, connect, &self.group, limit, of.notifications)
     }
 
     fn check(&self) -> Result<(), StartError> {

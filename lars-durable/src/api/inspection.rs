@@ -1,16 +1,21 @@
 //! What there is to see.
 //!
-//! - A group with its nodes and handlers: [`Durable::inspect`](crate::Durable::inspect).
+//! - A group with its nodes and handlers: [`Durable::inspect`](crate::Durable::inspect), and from
+//!   outside, without being a node, [`Builder::observe`](crate::Builder::observe).
 //! - One timer: [`Timers::get`](crate::Timers::get).
 //! - Timers that were given up: [`Timers::parked`](crate::Timers::parked), and
 //!   [`Builder::on_parked`](crate::Builder::on_parked).
 
+#[cfg(feature = "postgres")]
+mod observer;
 mod timers;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
+#[cfg(feature = "postgres")]
+pub use self::observer::Observer;
 pub use self::timers::{Parked, ParkedPage, ParkedQuery, ParkedRun, TimerInfo};
 use crate::model::{Counted, Look, LookedHandler, LookedNode};
 use crate::runtime::Report;

@@ -81,6 +81,8 @@ pub(crate) struct Place {
     /// rows no longer than that.
     pub(crate) idle_limit: Duration,
     pub(crate) notifications: bool,
+    /// The server refuses every write.
+    pub(crate) read_only: bool,
     /// Instead of the database's clock; for tests.
     pub(crate) clock: Option<Clock>,
 }
@@ -112,7 +114,19 @@ impl Place {
         }
         config.keepalives_idle(limit.max(Duration::from_secs(1)));
         let (group, idle_limit, clock) = (group.into(), limit, None);
-        Ok(Self { config, connect, group, limit, idle_limit, notifications, clock })
+        let read_only = false;
+        Ok(Self { config, connect, group, limit, idle_limit, notifications, read_only, clock })
+    }
+
+    /// The same for one who only looks, with `parameters` that say whether a standby will do: it
+    /// does unless they say otherwise.
+    pub(crate) fn for_looks(mut self, parameters: &str) -> Result<Self, StartError> {
+        let given: Config = parameters.parse().map_err(|error: tokio_postgres::Error| {
+            StartError::Database { reason: errors::words(&error) }
+        })?;
+        self.config.target_session_attrs(given.get_target_session_attrs());
+        self.read_only = true;
+        Ok(self)
     }
 }
 
@@ -145,10 +159,22 @@ impl PostgresStore {
 
     /// With other scripts; for tests.
     pub(crate) fn prepare_with(place: &Place, upgrades: &[&str]) -> Result<Timestamp, StartError> {
+        Self::begin(place, schema::prepare(place, upgrades))
+    }
+
+    /// Whether there is what can be looked at: a suitable server, the schema, the group. Changes
+    /// nothing.
+    pub(crate) fn check(place: &Place) -> Result<(), StartError> {
+        Self::begin(place, schema::check(place, &schema::UPGRADES))
+    }
+
+    fn begin<T: Send>(
+        place: &Place,
+        work: impl Future<Output = Result<T, StartError>> + Send,
+    ) -> Result<T, StartError> {
         let limit = place.limit.max(Duration::from_secs(10)) * 3;
         let work = async {
-            let prepared = schema::prepare(place, upgrades);
-            tokio::time::timeout(limit, prepared).await.unwrap_or_else(|_| {
+            tokio::time::timeout(limit, work).await.unwrap_or_else(|_| {
                 let reason = format!("no answer within {limit:?}");
                 Err(StartError::Database { reason })
             })
@@ -166,7 +192,12 @@ impl PostgresStore {
     /// Makes sure that there is a session.
     async fn open(&mut self) -> Result<(), Failure> {
         if self.session.is_none() {
-            let opened = Session::open(&self.place, self.earlier.as_ref(), Some(self.lock)).await?;
+            // Who only looks leaves nothing behind that a later session could run beside.
+            let (earlier, lock) = match self.place.read_only {
+                true => (None, None),
+                false => (self.earlier.as_ref(), Some(self.lock)),
+            };
+            let opened = Session::open(&self.place, earlier, lock).await?;
             self.earlier = Some(opened.id().clone());
             self.session = Some(opened);
         }
@@ -184,8 +215,7 @@ impl PostgresStore {
     async fn look_once(&mut self, limit: usize) -> Result<Look, Failure> {
         self.open().await?;
         let Some(session) = &self.session else { return Err(Failure::unfit("no session")) };
-        let mut transaction =
-            Transaction::begin(session, &self.place.group, false, None, false).await?;
+        let mut transaction = Transaction::begin_look(session, &self.place.group).await?;
         if let Some(clock) = &self.place.clock {
             transaction.clock = clock();
         }

@@ -110,6 +110,8 @@ fn a_group_is_shown_with_its_nodes_and_handlers() {
 /// A server of its own, which ends when this process does.
 struct Server {
     watch: Child,
+    programs: PathBuf,
+    port: u16,
     parameters: String,
 }
 
@@ -134,16 +136,16 @@ impl Server {
             eprintln!("!!!!! SKIPPED: {text} !!!!!");
             return None;
         };
-        let data: PathBuf =
-            std::env::temp_dir().join(format!("lars-top-pg-{}", std::process::id()));
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let data = format!("lars-top-pg-{}-{port}", std::process::id());
+        let data: PathBuf = std::env::temp_dir().join(data);
         // PostgreSQL refuses to be root's.
         let root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
         let mut command = Command::new(if root { "setpriv" } else { "sh" });
         if root {
             command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups", "sh"]);
         }
-        command.args(["-c", WATCH, "sh"]).arg(programs).arg(&data).arg(port.to_string());
+        command.args(["-c", WATCH, "sh"]).arg(&programs).arg(&data).arg(port.to_string());
         let pipes = command.current_dir("/").stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut watch = pipes.spawn().unwrap();
         let mut said = String::new();
@@ -151,7 +153,13 @@ impl Server {
         std::io::BufRead::read_line(&mut std::io::BufReader::new(output), &mut said).unwrap();
         assert_eq!(said, "ready\n", "the server did not start");
         let parameters = format!("host=127.0.0.1 port={port} user=postgres dbname=postgres");
-        Some(Self { watch, parameters })
+        Some(Self { watch, programs, port, parameters })
+    }
+
+    fn psql(&self, sql: &str) {
+        let mut psql = Command::new(self.programs.join("psql"));
+        psql.args(["-qX", "-v", "ON_ERROR_STOP=1", &self.parameters, "-c", sql]);
+        assert!(psql.status().unwrap().success(), "{sql}");
     }
 }
 
@@ -179,19 +187,54 @@ fn durable_top_shows_the_nodes_that_share_a_database_and_obeys_keys() {
     terminal.shows_without("feedback", Some("payment-due"));
     terminal.press("\x1b");
     terminal.shows("payment-due");
-    // The view is a node, too, which runs nothing.
-    terminal.shows_all(["durable_top", "watches"]);
+    // The view is no node.
+    terminal.shows("1 nodes, 64 buckets");
     terminal.press("q");
     assert_eq!(terminal.end().0, 0);
-    // Nothing was taken from the node that runs.
     let seen = shop.inspect().wait().unwrap();
-    assert_eq!(seen.handler("payment-due").unwrap().pending.value, 12);
+    assert_eq!((seen.nodes.len(), seen.handler("payment-due").unwrap().pending.value), (1, 12));
+}
+
+#[test]
+fn durable_top_writes_nothing_wherever_it_is_pointed() {
+    let Some(server) = Server::start() else { return };
+    // A database that has no timers, and that goes without them.
+    for _ in 0..2 {
+        let (code, screen) = start(&[&server.parameters]).end();
+        assert!(code == 1 && screen.contains("there is no schema `lars`"), "{screen}");
+    }
+    let shop = handlers(Durable::postgres(&server.parameters).group("shop").name("shop-1"));
+    schedule(&shop);
+    for _ in 0..2 {
+        let (code, screen) = start(&[&server.parameters, "shpo"]).end();
+        assert!(code == 1 && screen.contains("there is no group \"shpo\""), "{screen}");
+        assert!(screen.contains("there are [\"shop\"]"), "{screen}");
+    }
+    // A role that may read, and nothing else; all of its parameters are in the environment.
+    server.psql(
+        "CREATE ROLE looks LOGIN; GRANT USAGE ON SCHEMA lars TO looks; \
+         GRANT SELECT ON ALL TABLES IN SCHEMA lars TO looks",
+    );
+    let port = server.port.to_string();
+    let variables = [
+        ("PGHOST", "127.0.0.1"),
+        ("PGPORT", &*port),
+        ("PGUSER", "looks"),
+        ("PGDATABASE", "postgres"),
+    ];
+    let program = env!("CARGO_BIN_EXE_durable_top");
+    let mut terminal = Terminal::start_with(program, &["", "shop"], &variables);
+    terminal.shows_all(["shop-1", "payment-due"]);
+    terminal.press("q");
+    assert_eq!(terminal.end().0, 0);
 }
 
 #[test]
 fn durable_top_says_what_is_wrong_when_it_cannot_start() {
-    let (code, screen) = start(&[]).end();
-    assert!(code == 2 && screen.contains("one or two arguments are expected"), "{screen}");
+    let (code, screen) = start(&["a", "b", "c"]).end();
+    assert!(code == 2 && screen.contains("at most two arguments are expected"), "{screen}");
+    let (code, screen) = start(&["service=none"]).end();
+    assert!(code == 1 && screen.contains("there is no service \"none\""), "{screen}");
     // Nobody listens there.
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let (code, screen) = start(&[&format!("host=127.0.0.1 port={port} user=nobody")]).end();

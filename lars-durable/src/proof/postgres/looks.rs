@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::node::SHORT_LEASE;
 use super::server::{PATIENCE, server};
 use crate::inspection::Inspection;
-use crate::{Durable, Fired, Payload};
+use crate::{Durable, Fired, Payload, StartError};
 
 #[derive(serde::Serialize, serde::Deserialize)]
 struct Note;
@@ -25,6 +25,48 @@ fn until(durable: &Durable, enough: impl Fn(&Inspection) -> bool) -> Inspection 
         assert!(Instant::now() < end, "{seen:?}");
         std::thread::sleep(Duration::from_millis(20));
     }
+}
+
+#[test]
+fn an_observer_sees_what_a_node_sees_and_is_none() {
+    let Some(server) = server() else { return };
+    let database = server.database();
+    let node = database.durable().name("one").handle(|_: &Fired<Note>| ()).start().unwrap();
+    let hour = Duration::from_secs(3_600);
+    node.timers().schedule_once(hour, Note).submit().wait().unwrap();
+    let mut observer = database.durable().observe().unwrap();
+    assert!(observer.inspect().is_ok());
+    // Its connection is made again when it was lost.
+    let end = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+                WHERE datname = current_database() AND query = 'ROLLBACK'";
+    database.client().execute(end);
+    while observer.inspect().is_err() {}
+    // On a thread of a runtime, too.
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let seen = runtime.block_on(async { observer.inspect().unwrap() });
+    assert_eq!((seen.nodes.len(), &*seen.nodes[0].name), (1, "one"));
+    assert_eq!(seen.handler("note").unwrap().pending.value, 1);
+}
+
+#[test]
+fn an_observer_neither_makes_a_schema_nor_upgrades_one_nor_joins_a_group() {
+    let Some(server) = server() else { return };
+    let database = server.database();
+    let refused = |group: &str| database.durable().group(group).observe().unwrap_err();
+    let client = database.client();
+    let schemas = "SELECT count(*) FROM pg_namespace WHERE nspname = 'lars'";
+    assert!(refused("default").to_string().contains("there is no schema `lars`"));
+    assert_eq!(client.number(schemas), 0);
+
+    drop(database.durable().group("shop").start().unwrap());
+    let error = refused("shpo");
+    assert_eq!(error.to_string(), "there is no group \"shpo\"; there are [\"shop\"]");
+    assert!(matches!(error, StartError::NoGroup { .. }), "{error:?}");
+    assert_eq!(client.number("SELECT count(*) FROM lars.bucket WHERE grp <> 'shop'"), 0);
+    client.execute("UPDATE lars.meta SET version = 999");
+    let error = refused("shop");
+    assert!(matches!(error, StartError::NewerDatabase { found: 999, .. }), "{error:?}");
+    assert_eq!(client.number("SELECT version FROM lars.meta"), 999);
 }
 
 #[test]

@@ -51,6 +51,34 @@ pub(super) async fn prepare(place: &Place, upgrades: &[&str]) -> Result<Timestam
     clock(&client).await
 }
 
+/// Whether the schema and the group are there. Changes nothing.
+pub(super) async fn check(place: &Place, upgrades: &[&str]) -> Result<(), StartError> {
+    let (client, messages) = open_client(place).await.map_err(failed)?;
+    tokio::spawn(messages.for_each(|_| std::future::ready(())));
+    check_server(&client).await?;
+    let known = i64::try_from(upgrades.len()).unwrap_or(i64::MAX);
+    match version(&client).await? {
+        0 => {
+            let reason = "it has no durable timers: there is no schema `lars`".to_owned();
+            return Err(StartError::Database { reason });
+        }
+        found if found > known => return Err(StartError::NewerDatabase { found, known }),
+        found if found < known => {
+            let reason = "who only looks upgrades nothing".to_owned();
+            return Err(StartError::OlderDatabase { found, known, reason });
+        }
+        _ => {}
+    }
+    let there = "SELECT EXISTS (SELECT FROM lars.bucket WHERE grp = $1)";
+    if client.query_one(there, &[&&*place.group]).await.map_err(refused)?.get(0) {
+        return Ok(());
+    }
+    let groups = "SELECT DISTINCT grp FROM lars.bucket ORDER BY grp LIMIT 20";
+    let known = client.query(groups, &[]).await.map_err(refused)?;
+    let known = known.iter().map(|row| row.get(0)).collect();
+    Err(StartError::NoGroup { group: place.group.to_string(), known })
+}
+
 async fn clock(client: &Client) -> Result<Timestamp, StartError> {
     let row = client.query_one("SELECT lars.clock()", &[]).await.map_err(refused)?;
     Ok(row.get(0))

@@ -58,8 +58,20 @@ impl<'a> Transaction<'a> {
         last_batch: Option<(u128, i64)>,
         around_locks: bool,
     ) -> Result<Self> {
-        session.set_committing(false);
         let begin = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE";
+        let mut begun = Self::begin_with(begin, session, group).await?;
+        (begun.notifies, begun.last_batch, begun.around_locks) =
+            (notifies, last_batch, around_locks);
+        Ok(begun)
+    }
+
+    /// One in which the server refuses every write.
+    pub(super) async fn begin_look(session: &'a Session, group: &'a str) -> Result<Self> {
+        Self::begin_with("BEGIN ISOLATION LEVEL READ COMMITTED READ ONLY", session, group).await
+    }
+
+    async fn begin_with(begin: &str, session: &'a Session, group: &'a str) -> Result<Self> {
+        session.set_committing(false);
         // Both are sent before the first is answered.
         let clock = session.query("SELECT lars.clock(), pg_catalog.pg_backend_pid()", &[]);
         let (begun, clock) = join(session.execute(begin), clock).await;
@@ -69,8 +81,8 @@ impl<'a> Transaction<'a> {
             return Err(Failure::pooler());
         }
         let clock = row.get(0);
-        let repeats = false;
-        Ok(Self { session, group, notifies, clock, last_batch, repeats, around_locks })
+        let (notifies, repeats, around_locks) = (false, false, false);
+        Ok(Self { session, group, notifies, clock, last_batch: None, repeats, around_locks })
     }
 
     /// One reply for each request, in their order.
