@@ -110,7 +110,7 @@ impl Wake for Main {
 
 impl VirtualTime {
     /// A tokio runtime of one thread in this time. See
-    /// [`TokioInVirtualTime`](crate::future::TokioInVirtualTime).
+    /// [`TokioInVirtualTime`].
     ///
     /// # Errors
     ///
