@@ -43,6 +43,11 @@ pub(crate) fn span(nanos: u64) -> String {
     }
 }
 
+/// How long ago something was. Below a second it changes with each frame, and says nothing.
+pub(crate) fn ago(nanos: u64) -> String {
+    if nanos < 1_000_000_000 { "now".to_owned() } else { format!("{} ago", span(nanos)) }
+}
+
 fn scaled(mut number: f64, base: f64, units: &[&str]) -> String {
     let mut unit = 0;
     // What would be rounded to four digits has the next unit.
@@ -108,6 +113,7 @@ mod tests {
         assert_eq!(time(u64::MAX), "584 years");
         let spans = [500_000, 1_499_000_000, 9_530_000_000, 95_400_000_000].map(span);
         assert_eq!(spans, ["500 µs", "1 s", "10 s", "1 min 35 s"]);
+        assert_eq!([71_000, 13_200_000_000].map(ago), ["now", "13 s ago"]);
         assert_eq!(
             (bytes(0), bytes(1023), bytes(1536)),
             ("0 B".into(), "1023 B".into(), "1.50 KiB".into())

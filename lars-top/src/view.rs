@@ -18,7 +18,7 @@ use ratatui::widgets::{Block, BorderType, Clear, Paragraph, Row, Table, Wrap};
 use crate::app::{App, Controls, Flow, Order, Page, View};
 use crate::snapshot::{Pending, Snapshot};
 use crate::source::News;
-use crate::text::{clean, time};
+use crate::text::{ago, clean, time};
 
 pub(crate) const ACCENT: Color = Color::Cyan;
 pub(crate) const GOOD: Color = Color::Green;
@@ -209,7 +209,7 @@ pub(crate) fn table<'a, const N: usize>(
 
 /// A title, and how old the listing is that it is about.
 fn listed(what: &str, pending: Option<&Pending>) -> String {
-    pending.map_or_else(|| what.to_owned(), |it| format!("{what}, {} ago", time(it.age)))
+    pending.map_or_else(|| what.to_owned(), |it| format!("{what}, {}", ago(it.age)))
 }
 
 fn or_never(nanos: Option<u64>) -> String {

@@ -9,7 +9,7 @@ use ratatui::widgets::{Paragraph, Row};
 use super::{FAINT, WARN, block, table};
 use crate::app::{App, Order};
 use crate::snapshot::{Actor, Actors, Snapshot};
-use crate::text::{clean, grouped, short, tail, time};
+use crate::text::{ago, clean, grouped, short, tail, time};
 
 pub(super) fn draw(app: &App, frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot) {
     let Some(actors) = &snapshot.actors else {
@@ -75,8 +75,7 @@ fn draw_busiest(app: &App, frame: &mut Frame<'_>, area: Rect, actors: &Actors) {
     let seen = actors.busiest.len() as u64;
     let of_all =
         if seen < actors.alive { format!(" of {}", grouped(actors.alive)) } else { "".into() };
-    let title =
-        format!("The {} deepest{of_all} mailboxes, {} ago", grouped(seen), time(actors.age));
+    let title = format!("The {} deepest{of_all} mailboxes, {}", grouped(seen), ago(actors.age));
     let rows = busiest.iter().map(row).collect();
     let first = app.controls.first_row(busiest.len(), area.height);
     frame.render_widget(table(titles, widths, rows, first).block(block(&title)), area);

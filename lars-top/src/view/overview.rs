@@ -18,6 +18,8 @@ const ENDS: [u64; 11] =
 /// The widths of two blocks.
 const COUNTS: u16 = 37;
 const LATENESS: u16 = 41;
+/// From this width on, the history between them says something.
+const HISTORY: u16 = 20;
 
 pub(super) fn draw(app: &App, frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot) {
     let [top, middle, bottom] = Layout::vertical([
@@ -26,14 +28,14 @@ pub(super) fn draw(app: &App, frame: &mut Frame<'_>, area: Rect, snapshot: &Snap
         Constraint::Min(0),
     ])
     .areas(area);
-    // Where there is no room for both, the counts are readable and the lateness is left out.
-    let late = if area.width < COUNTS + LATENESS { 0 } else { LATENESS };
-    let [counts, fired, late] = Layout::horizontal([
-        Constraint::Length(COUNTS),
-        Constraint::Fill(1),
-        Constraint::Length(late),
-    ])
-    .areas(top);
+    // Where there is no room for all, the counts are readable, and first the history is left out.
+    let [fired, late] = match area.width.saturating_sub(COUNTS) {
+        room if room < LATENESS => [Constraint::Fill(1), Constraint::Length(0)],
+        room if room < LATENESS + HISTORY => [Constraint::Length(0), Constraint::Fill(1)],
+        _ => [Constraint::Fill(1), Constraint::Length(LATENESS)],
+    };
+    let [counts, fired, late] =
+        Layout::horizontal([Constraint::Length(COUNTS), fired, late]).areas(top);
     frame.render_widget(Paragraph::new(count_lines(app, snapshot)).block(block("Timers")), counts);
     draw_history(app, frame, fired);
     draw_lateness(app, frame, late);

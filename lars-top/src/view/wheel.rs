@@ -12,7 +12,7 @@ use ratatui::widgets::canvas::{Canvas, Circle, Context, Line as Stroke};
 
 use super::{ACCENT, FAINT, block, levels};
 use crate::snapshot::{Level, Pending, Snapshot};
-use crate::text::time;
+use crate::text::{ago, time};
 
 /// From where to where each ring goes, the lowest level outside.
 const RINGS: [(f64, f64); 3] = [(0.72, 1.0), (0.42, 0.66), (0.14, 0.36)];
@@ -72,7 +72,7 @@ fn lines(pending: &Pending, width: usize) -> Vec<Line<'static>> {
         lines.push(levels::cells(level, most, width));
         lines.push(Line::default());
     }
-    let about = format!("listed {} ago, in {}", time(pending.age), time(pending.took));
+    let about = format!("listed {}, in {}", ago(pending.age), time(pending.took));
     lines.push(about.fg(FAINT).into());
     if pending.unseen > 0 {
         lines.push(format!("{} timers could not be looked at", pending.unseen).fg(FAINT).into());
