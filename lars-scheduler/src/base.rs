@@ -1,5 +1,6 @@
 //! What everything else is made of: values, time, a task without its type, and containing panics.
 
+pub(crate) mod backpressure;
 pub(crate) mod exclusive;
 
 #[cfg(feature = "histogram")]

@@ -14,6 +14,7 @@ pub(crate) mod block;
 pub(crate) mod counts;
 pub(crate) mod intake;
 pub(crate) mod listing;
+pub(crate) mod pace;
 pub(crate) mod sleep_word;
 pub(crate) mod stop_word;
 pub(crate) mod wheel;
@@ -27,6 +28,8 @@ pub(crate) mod lanes;
 pub(crate) mod arena;
 
 pub(crate) mod shared;
+
+pub(crate) mod share;
 
 pub(crate) mod schedule;
 

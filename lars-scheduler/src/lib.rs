@@ -65,6 +65,7 @@ pub use self::api::scheduler::LightArrayRevolverScheduler;
 pub use self::api::settings::Settings;
 pub use self::api::timer_driver::TimerDriver;
 pub use self::api::virtual_time::{NotIdle, VirtualTime};
+pub use self::base::backpressure::Backpressure;
 pub use self::base::error::{BuildError, ConfigError, Refusal, ScheduleError};
 pub use self::base::identity::TaskIdentity;
 pub use self::executor::contract::{Executor, Inline};

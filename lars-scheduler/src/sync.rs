@@ -36,12 +36,12 @@ pub(crate) fn model_fence() {
     fence(Ordering::SeqCst);
 }
 
-/// Gives the processor away for a moment, whether or not anybody wants it. (Elsewhere than on Unix
-/// a moment is too long, or cannot be had.)
+/// Gives the processor away for some nanoseconds, whether or not anybody wants it. (Elsewhere than
+/// on Unix so short a sleep takes too long, or cannot be had.)
 #[cold]
-pub(crate) fn back_off() {
+pub(crate) fn nap(nanos: u64) {
     if cfg!(unix) && !CHECKED {
-        std::thread::sleep(std::time::Duration::from_micros(50));
+        std::thread::sleep(std::time::Duration::from_nanos(nanos));
     } else {
         yield_now();
     }

@@ -15,7 +15,6 @@ use crate::engine::entry_handle::EntryHandle;
 use crate::engine::lane::For;
 use crate::engine::sleep_word::AfterPush;
 use crate::executor::task::IntoTask;
-use crate::sync::relax;
 
 /// A batch that was refused: as it was handed in.
 type Refused<T> = ScheduleError<Vec<(Duration, T)>>;
@@ -55,7 +54,12 @@ impl Handle {
     ) -> Result<Vec<Cancellable>, Refused<T>> {
         // Runs the caller's iterator to its end first: it may schedule as well.
         let batch: Vec<(Duration, T)> = batch.into_iter().collect();
-        match self.core().admit(batch.len(), true) {
+        let core = self.core();
+        // (An empty batch learns of a stop as well.)
+        if !batch.is_empty() && !core.has_share(core.arena.lanes.of_this_thread(), batch.len()) {
+            return Err(ScheduleError::new(Refusal::Overloaded, batch));
+        }
+        match core.admit(batch.len(), true) {
             Ok(()) if batch.is_empty() => Ok(Vec::new()),
             Ok(()) => self.schedule_admitted(batch),
             Err(refusal) => Err(ScheduleError::new(refusal, batch)),
@@ -74,7 +78,7 @@ impl Handle {
         let now = core.clock.now();
         let own = core.arena.lanes.of_this_thread();
         // First the count: it decides whether the thread deserves a wheel.
-        own.count_accepted(tasks as u64);
+        own.count_batch(tasks as u64);
         let wheel = core.arena.lanes.wheel_of(own, now);
         let mut handles = Vec::with_capacity(tasks);
         // What it takes to put the tasks together again.
@@ -109,50 +113,32 @@ impl Handle {
             kept.push((delay, options));
         }
         let own = core.arena.lanes.of_this_thread();
-        let pushed = match wheel {
-            Some(wheel) => {
-                // SAFETY: the entries have handles and are linked, and no other thread has seen
-                // them. The last has no successor from here on.
-                unsafe {
-                    (*Entry::links(last)).set_next(ptr::null_mut());
-                    core.place_batch(own, wheel, first, now)
-                }
-            }
-            None => {
-                // One push, so that the driver finds all of it or nothing.
-                // SAFETY: the entries are linked, and no other thread has seen them. They have
-                // handles, and stay alive until they have been popped.
-                unsafe { core.arena.lanes.channel_of(own).intake.push_chain(first, last) };
-                core.pushed(own, tasks as u64, core.pop_by(earliest))
+        // SAFETY: the entries have handles and are linked, and no other thread has seen them. The
+        // last has no successor from here on.
+        let pushed = unsafe {
+            (*Entry::links(last)).set_next(ptr::null_mut());
+            match wheel {
+                Some(wheel) => core.place_batch(own, wheel, first, now),
+                None => core.push_batch(own, core.arena.lanes.channel_of(own), first, earliest),
             }
         };
         match pushed {
             AfterPush::Seen if wheel.is_none() => core.arena.lanes.seek_wheel(own),
             AfterPush::Seen => {}
             AfterPush::Stopped => {
-                // The last drain finds all of the chain or nothing; when it is over we know which.
-                let mut spins = 0;
-                while !core.stop.is_resolved() {
-                    relax(spins);
-                    spins = spins.saturating_add(1);
-                }
-                if handles[0].entry().state.cancel() != Cancel::TooLate {
-                    let take_back = |(number, handle): (usize, EntryHandle)| {
-                        let cancelled =
-                            number == 0 || handle.entry().state.cancel() != Cancel::TooLate;
-                        assert!(cancelled, "a part of a chain was drained");
-                        let (delay, options) = std::mem::take(&mut kept[number]);
-                        let wrapped = self.wrapped(&options);
-                        // SAFETY: we cancelled it, and the task was made with these options of the
-                        // body that belongs to `T`.
-                        let body = unsafe { body_of(wrapped, handle.entry().take_task()) };
-                        (delay, T::from_parts(body, options))
-                    };
-                    let batch = handles.into_iter().enumerate().map(take_back).collect();
-                    core.release_places(tasks);
-                    own.count_refused(tasks as u64);
-                    return Err(ScheduleError::new(Refusal::Stopped, batch));
-                }
+                let take_back = |(handle, (delay, options)): (EntryHandle, _)| {
+                    let cancelled = handle.entry().state.cancel() != Cancel::TooLate;
+                    assert!(cancelled, "a part of a batch was taken in");
+                    let wrapped = self.wrapped(&options);
+                    // SAFETY: we cancelled it, and the task was made with these options of the body
+                    // that belongs to `T`.
+                    let body = unsafe { body_of(wrapped, handle.entry().take_task()) };
+                    (delay, T::from_parts(body, options))
+                };
+                let batch = handles.into_iter().zip(kept).map(take_back).collect();
+                core.release_places(tasks);
+                own.count_refused(tasks as u64);
+                return Err(ScheduleError::new(Refusal::Stopped, batch));
             }
         }
         Ok(handles.into_iter().map(Cancellable::once).collect())

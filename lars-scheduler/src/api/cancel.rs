@@ -196,17 +196,17 @@ impl Cancellable {
         match self.target.lend() {
             Lent::Once(handle) => {
                 let now = handle.core().clock.now();
-                handle.reset(Deadline::after(now, delay))
+                handle.reset(Deadline::after(now, delay), true)
             }
             Lent::Series(_) => false,
         }
     }
 
-    /// [`reset`](Self::reset) for callers that have read the clock.
+    /// [`reset`](Self::reset) for futures, which have read the clock and do not wait.
     #[cfg(not(lars_loom))]
     pub(crate) fn reset_to(&self, due: Deadline) -> bool {
         match self.target.lend() {
-            Lent::Once(handle) => handle.reset(due),
+            Lent::Once(handle) => handle.reset(due, false),
             Lent::Series(_) => false,
         }
     }
@@ -217,7 +217,7 @@ impl Cancellable {
         match self.target.lend() {
             Lent::Once(handle) => {
                 let clock = &handle.core().clock;
-                handle.reset(Deadline::at(clock.now(), clock.nanos_at(deadline)))
+                handle.reset(Deadline::at(clock.now(), clock.nanos_at(deadline)), true)
             }
             Lent::Series(_) => false,
         }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use crate::api::close::ClosePolicy;
 use crate::api::settings::Settings;
+use crate::base::backpressure::Backpressure;
 use crate::base::error::ConfigError;
 use crate::base::panics::{PanicReport, Reporter};
 use crate::base::slow::{SlowHook, SlowTask, SlowTasks};
@@ -152,6 +153,13 @@ impl Builder {
     /// A limit needs one exact count, so all threads that schedule then share one more cache line.
     pub fn max_pending(mut self, limit: usize) -> Self {
         self.settings.max_pending = Some(limit);
+        self
+    }
+
+    /// What becomes of calls of a thread that schedules more than its share while the timer thread
+    /// is late: they wait by default. See [`Backpressure`].
+    pub fn backpressure(mut self, backpressure: Backpressure) -> Self {
+        self.settings.backpressure = backpressure;
         self
     }
 
@@ -435,6 +443,7 @@ impl Builder {
                 wheel_size,
             },
             limit: given.max_pending,
+            backpressure: given.backpressure,
             capture_spans: self.capture_spans,
             reporter,
         };

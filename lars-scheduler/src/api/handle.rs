@@ -224,7 +224,7 @@ impl Handle {
         unsafe { self.schedule_in(entry, (now, due(now)), task, place) }
     }
 
-    /// Schedules for callers that have read the clock.
+    /// Schedules for futures, which have read the clock and do not wait.
     #[cfg(not(lars_loom))] // no model has systems
     pub(crate) fn schedule_with<T: IntoTask>(
         &self,
@@ -233,7 +233,9 @@ impl Handle {
         place: &'static Location<'static>,
     ) -> Result<Cancellable, ScheduleError<T>> {
         let core = self.core();
-        let entry = core.find(core.arena.lanes.of_this_thread(), true);
+        let own = core.arena.lanes.of_this_thread();
+        core.goes_on(own);
+        let entry = core.find(own, true);
         // SAFETY: `find` found the entry on this thread.
         unsafe { self.schedule_in(entry, (now, due), task, place) }
     }
@@ -271,7 +273,9 @@ impl Handle {
         body: B,
     ) -> Result<EntryHandle, (Refusal, B)> {
         let core = self.core();
-        match core.find(core.arena.lanes.of_this_thread(), false) {
+        let own = core.arena.lanes.of_this_thread();
+        core.goes_on(own);
+        match core.find(own, false) {
             // SAFETY: `find` found the entry on this thread.
             Some(entry) => unsafe { self.put(entry, (now, due), true, options, place, body) },
             None => Err((core.refusal(), body)),

@@ -1,5 +1,7 @@
 //! The snapshot of a scheduler's counts.
 
+use std::time::Duration;
+
 use crate::base::durations::Durations;
 use crate::engine::shared::Live;
 use crate::sync::Ordering;
@@ -45,9 +47,14 @@ pub struct Metrics {
     pub handed_back: u64,
     /// Timers that wait.
     pub pending: u64,
-    /// Schedule calls that were refused: after a stop, over `max_pending`, or with a period of
-    /// zero.
+    /// Schedule calls that were refused: after a stop, over `max_pending`, with a period of zero,
+    /// or by [`Backpressure::Refuse`](crate::Backpressure::Refuse).
     pub refused: u64,
+    /// How often a call waited, because the timer thread was late and the call's thread had used up
+    /// its share ([`Backpressure::Wait`](crate::Backpressure::Wait)).
+    pub backpressure_waits: u64,
+    /// For how long those calls waited, in all.
+    pub backpressure_waited: Duration,
     /// Panics contained, in tasks, their destructors and hooks, and executors.
     pub panicked: u64,
     /// Tasks that their executor rejected, and that ran on the scheduler's own pool instead.
@@ -137,6 +144,7 @@ impl Metrics {
     pub(crate) fn of(live: &Live) -> Self {
         let (tally, counts) = (live.tally(), &live.counts);
         let runs = &live.reporter.runs;
+        let (waits, waited) = live.pace.waits();
         let on_executors = runs.all().map(|runs| &runs.lateness);
         // Relaxed, all of them: statistics.
         Self {
@@ -146,6 +154,8 @@ impl Metrics {
             handed_back: tally.handed_back,
             pending: tally.pending(),
             refused: tally.refused + live.refused_early.load(Ordering::Relaxed),
+            backpressure_waits: waits,
+            backpressure_waited: Duration::from_nanos(waited),
             panicked: live.reporter.panics(),
             rejected_by_executor: live.reporter.rejected(),
             abandoned_by_executor: live.reporter.abandoned(),

@@ -12,7 +12,7 @@ use lars_base::debug_fields;
 /// A name, what it counts, and how to read it.
 type Row<V> = (&'static str, Unit, &'static str, fn(&Metrics) -> V);
 
-const COUNTERS: [Row<u64>; 13] = [
+const COUNTERS: [Row<u64>; 14] = [
     ("lars_scheduler_timers_scheduled_total", Unit::Count, "Timers accepted", |m| m.scheduled),
     ("lars_scheduler_timers_fired_total", Unit::Count, "Timers that expired", |m| m.fired),
     ("lars_scheduler_timers_cancelled_total", Unit::Count, "Timers cancelled in time", |m| {
@@ -22,6 +22,12 @@ const COUNTERS: [Row<u64>; 13] = [
         m.handed_back
     }),
     ("lars_scheduler_timers_refused_total", Unit::Count, "Schedule calls refused", |m| m.refused),
+    (
+        "lars_scheduler_backpressure_waits_total",
+        Unit::Count,
+        "Calls that waited because the timer thread was late",
+        |m| m.backpressure_waits,
+    ),
     ("lars_scheduler_panics_total", Unit::Count, "Panics contained", |m| m.panicked),
     ("lars_scheduler_tasks_rejected_total", Unit::Count, "Tasks their executor rejected", |m| {
         m.rejected_by_executor
@@ -43,8 +49,15 @@ const COUNTERS: [Row<u64>; 13] = [
     ("lars_scheduler_restarts_total", Unit::Count, "Restarts of the timer thread", |m| m.restarts),
 ];
 
-const GAUGES: [Row<f64>; 5] = [
+const GAUGES: [Row<f64>; 6] = [
     ("lars_scheduler_timers_pending", Unit::Count, "Timers that wait", |m| m.pending as f64),
+    // (A counter of the facade has no fractions.)
+    (
+        "lars_scheduler_backpressure_waited_seconds",
+        Unit::Seconds,
+        "How long those calls waited, in all",
+        |m| m.backpressure_waited.as_secs_f64(),
+    ),
     ("lars_scheduler_timer_memory_bytes", Unit::Bytes, "Memory held for timers", |m| {
         m.timer_memory as f64
     }),

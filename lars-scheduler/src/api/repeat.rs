@@ -528,7 +528,11 @@ struct Room(Handle);
 
 impl Room {
     fn take(handle: &Handle) -> Result<Self, Refusal> {
-        handle.core().admit(1, true)?;
+        let core = handle.core();
+        if !core.has_share(core.arena.lanes.of_this_thread(), 1) {
+            return Err(Refusal::Overloaded);
+        }
+        core.admit(1, true)?;
         Ok(Self(handle.clone()))
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::api::close::ClosePolicy;
+use crate::base::backpressure::Backpressure;
 use crate::base::tick::Tick;
 
 /// The tick of a scheduler in real time.
@@ -66,6 +67,8 @@ pub struct Settings {
     pub short_slices: bool,
     /// [`Builder::max_pending`](crate::Builder::max_pending); `None` is no limit.
     pub max_pending: Option<usize>,
+    /// [`Builder::backpressure`](crate::Builder::backpressure); `Wait`.
+    pub backpressure: Backpressure,
     /// [`Builder::thread_name`](crate::Builder::thread_name); `None` is `lars-scheduler`.
     pub thread_name: Option<String>,
     /// [`PoolBuilder::threads`](crate::executor::PoolBuilder::threads); `None` is the number of
@@ -104,6 +107,7 @@ impl Default for Settings {
             coalesce: Duration::ZERO,
             short_slices: false,
             max_pending: None,
+            backpressure: Backpressure::default(),
             thread_name: None,
             pool_threads: None,
             pool_queue: None,

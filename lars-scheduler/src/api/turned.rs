@@ -127,7 +127,7 @@ impl<'a> Turning<'a> {
             let intaken = self.driver.take_in();
             match self.driver.walk(false) {
                 Walked::Idle => return,
-                Walked::More if intaken == Intaken::All => {}
+                Walked::More if intaken != Intaken::Gap => {}
                 // Another thread is in the middle of scheduling something.
                 Walked::More | Walked::Waiting => {
                     relax(spins);

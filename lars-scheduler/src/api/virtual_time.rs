@@ -10,6 +10,7 @@ use crate::api::listing::{ListingFuture, TimerQuery};
 use crate::api::pending::StopFuture;
 use crate::api::settings::VIRTUAL_TICK;
 use crate::api::turned::{Turned, Turning};
+use crate::base::backpressure::Backpressure;
 use crate::base::clock::Clock;
 use crate::base::error::ConfigError;
 use crate::base::tick::{LAST_INSTANT, nanos};
@@ -103,7 +104,7 @@ impl Builder {
     /// there, because there is no way to make an `Instant`.)
     pub fn build_virtual(self) -> Result<VirtualTime, ConfigError> {
         // Time stands still while a task runs.
-        let timed = self.record_run_times(false);
+        let timed = self.record_run_times(false).backpressure(Backpressure::Off);
         // One channel, and no wheels but the driver's: the order of all calls is the order of the
         // intake.
         let checked = timed.check(VIRTUAL_TICK, 1, None, |_| DefaultExecutor::Inline)?;

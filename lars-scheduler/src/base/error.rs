@@ -159,6 +159,11 @@ pub enum Refusal {
         /// The scheduler's `max_pending`.
         limit: usize,
     },
+    /// The timer thread is late, and the calling thread has used up its share of what that gets
+    /// done; see [`Backpressure::Refuse`](crate::Backpressure::Refuse). Mostly a later call is
+    /// accepted.
+    #[error("the timer thread is late, and this thread schedules more than its share: try later")]
+    Overloaded,
     /// A period of zero would run without end.
     #[error("the period is {given:?}, but it must be at least {min:?}")]
     Period {

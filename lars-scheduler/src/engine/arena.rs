@@ -60,9 +60,10 @@ impl Drop for Arena {
 }
 
 impl Arena {
-    pub(crate) fn new(settings: LaneSettings) -> Self {
+    /// Each lane begins with this credit.
+    pub(crate) fn new(settings: LaneSettings, credit: u64) -> Self {
         Self {
-            lanes: Lanes::new(settings),
+            lanes: Lanes::new(settings, credit),
             blocks: Mutex::new(Vec::new()),
             waiting: AtomicIsize::new(BIAS),
         }

@@ -13,6 +13,7 @@ use std::ptr;
 
 use self::held::Held;
 use self::walk::Walk;
+use crate::base::deadline::Deadline;
 use crate::base::panics::PanicIn;
 use crate::base::raw_task::{RawTask, Row};
 use crate::base::run_clock::RunClock;
@@ -23,7 +24,9 @@ use crate::engine::due::DueList;
 use crate::engine::entry::state::{Take, Taken};
 use crate::engine::entry::{Entry, Whereabouts};
 use crate::engine::lane::Lane;
-use crate::engine::place::{Drained, drain, meet_cancelled, unlink_cancelled};
+use crate::engine::lanes::Channel;
+use crate::engine::pace::Meter;
+use crate::engine::place::{Drained, KeptMark, drain, meet_cancelled, unlink_cancelled};
 use crate::engine::shared::{Core, Live};
 use crate::engine::stack::{CancelLink, StackLink};
 use crate::engine::stop_word::Pending;
@@ -37,6 +40,9 @@ const FIRE: usize = 512;
 /// 6 ns for each in a burst, the owner of a lane finds its gate shut. With 256, in a burst on a
 /// pool, a third of the timer thread's time went into the heavy fences, which interrupt the pool.
 const GATHER: usize = 1024;
+/// How many entries are taken out of the channels at most before tasks are fired again: 0.2 ms of
+/// work.
+const TAKE_IN: usize = 4096;
 /// How many entries are cascaded in a turn: 0.1 ms of work.
 const CASCADE: usize = 4096;
 /// How many entries are cascaded in a turn while tasks wait to be fired.
@@ -57,9 +63,6 @@ pub(crate) struct Turn {
     pub(crate) fired: usize,
     /// What to do next.
     pub(crate) next: Next,
-    /// In nanoseconds, the longer of two times: since the first of those tasks was due, and since a
-    /// lane has been waiting because it could not be entered or drained.
-    pub(crate) late: u64,
 }
 
 /// When the driver should be turned again.
@@ -81,6 +84,8 @@ pub(crate) enum Next {
 pub(crate) enum Intaken {
     /// Everything that had been pushed into the channels before the call is in the wheel.
     All,
+    /// There was more than is taken in at once. The rest comes later.
+    More,
     /// A producer is in the middle of a push. Its entry, and those pushed after it, come later.
     Gap,
 }
@@ -100,6 +105,11 @@ pub(crate) struct Driver {
     live: Arc<Live>,
     /// For the timers of threads that have no wheel, and in virtual time for all.
     wheel: Wheel,
+    /// How far each channel has been drained.
+    kept: Box<[KeptMark]>,
+    /// An instant: what was pushed into the channels before it is in the wheel. [`NEVER`] if that
+    /// is all there was.
+    ready: u64,
     visits: Visits,
     due: DueList,
     held: Held,
@@ -123,6 +133,7 @@ pub(crate) struct Driver {
     /// Tasks that have been fired and are handed over together. Empty between turns.
     batch: Batch,
     runs: RunClock,
+    meter: Meter,
     /// When to look whether tasks wait for a pool that does not get on; see `stall`.
     look_at_pool: Option<u64>,
     /// When to look whether a chunk is stuck with one worker.
@@ -142,9 +153,12 @@ impl Driver {
         let now = live.clock.now();
         let wheel = Wheel::new(live.tick, wheel_size, now);
         let held = Held::new(&live, exact_order);
+        let kept = live.arena.lanes.channels().iter().map(|_| KeptMark::new()).collect();
         Self {
             live,
             wheel,
+            kept,
+            ready: NEVER,
             visits: Visits::new(),
             due: DueList::new(),
             held,
@@ -159,6 +173,7 @@ impl Driver {
             row: Row::default(),
             batch: Batch::new(),
             runs: RunClock::new(),
+            meter: Meter::new(),
             look_at_pool: None,
             look_at_chunks: None,
             walks: VecDeque::new(),
@@ -177,34 +192,51 @@ impl Driver {
         if self.live.coalesce == 0 {
             self.batch.begin_to_look();
         }
+        // So producers can wait for it.
+        self.meter.begin_to_tell();
     }
 
-    /// Takes in what was pushed into the channels before this call: all of it, or ticks that are
-    /// overdue would be fired out of order. It is rarely much: threads that schedule much have
-    /// wheels of their own.
+    /// Takes in what was pushed into the channels before this call, up to a limit. Ticks of which
+    /// something may be missing are not fired before the rest is in, or they would be fired out of
+    /// order. It is rarely much: threads that schedule much have wheels of their own.
     pub(crate) fn take_in(&mut self) -> Intaken {
         // What is pushed after the end was refused, and its producer takes it back.
-        if self.finished { Intaken::All } else { self.drain_channels() }
+        if self.finished {
+            return Intaken::All;
+        }
+        self.drain_channels(if self.exact_order { usize::MAX } else { TAKE_IN })
     }
 
-    fn drain_channels(&mut self) -> Intaken {
+    fn drain_channels(&mut self, most: usize) -> Intaken {
         let live = Arc::clone(&self.live);
-        let mut outcome = Intaken::All;
-        for channel in live.arena.lanes.channels() {
-            let back = &mut self.going_back;
-            // SAFETY: the channels lead to the driver's wheel, which this driver, the only one of
-            // the scheduler, holds.
-            let drained = unsafe {
-                drain(&channel.intake, &mut self.wheel, usize::MAX, |entry| {
-                    free(&live, back, entry)
+        let (mut left, mut gap) = (most as u64, false);
+        self.ready = NEVER;
+        for (channel, kept) in live.arena.lanes.channels().iter().zip(&mut self.kept) {
+            // SAFETY: this driver, the only one of the scheduler, is the only consumer.
+            if unsafe { channel.intake.is_empty() } {
+                continue;
+            }
+            let (back, bounds) = (&mut self.going_back, (live.clock.now(), left as usize));
+            // SAFETY: the channels lead to the driver's wheel, which this driver holds.
+            let came = unsafe {
+                drain(&channel.intake, kept, &mut self.wheel, bounds, |entry| {
+                    free(&live, back, entry);
                 })
             };
-            if drained != Drained::All {
-                outcome = Intaken::Gap;
+            left -= came.entries;
+            match came.drained {
+                Drained::All => {}
+                Drained::Gap => gap = true,
+                Drained::More => self.ready = self.ready.min(came.ready),
             }
         }
+        self.meter.taken_in += most as u64 - left;
         self.give_back();
-        outcome
+        match self.ready {
+            NEVER if gap => Intaken::Gap,
+            NEVER => Intaken::All,
+            _ => Intaken::More,
+        }
     }
 
     /// Collects entries that were cancelled while they were armed: those in the driver's own wheel,
@@ -271,7 +303,7 @@ impl Driver {
     /// A [`turn`](Self::turn) that fires at most `most` tasks.
     pub(crate) fn turn_within(&mut self, now: u64, most: usize) -> Turn {
         if self.finished {
-            return Turn { fired: 0, next: Next::Idle, late: 0 };
+            return Turn { fired: 0, next: Next::Idle };
         }
         self.now = self.now.max(now.min(LAST_INSTANT));
         // Read anew: the caller's instant may be an event loop's, an earlier step's, or from before
@@ -281,9 +313,8 @@ impl Driver {
         // Due entries go to the end of the due list first. So tasks that schedule each other
         // without a delay cannot starve a timer whose time has come.
         let gathered = self.gather(self.live.tick.reached_by(self.now));
-        // SAFETY: an entry in the due list is alive.
-        let due = self.due.first().map_or(NEVER, |first| unsafe { (*first).deadline() });
-        let late = self.now.saturating_sub(due.min(self.visits.waiting_since(self.now)));
+        let late = self.late();
+        self.meter.beat(begins, late, &self.live.pace);
         self.grant_room();
         let mut seen = 0;
         let mut fired = 0;
@@ -302,9 +333,27 @@ impl Driver {
         } else {
             self.watch_pool();
         }
-        let more = gathered == Gathered::More || !self.due.is_empty() || self.more_to_collect;
+        let more = gathered == Gathered::More
+            || !self.due.is_empty()
+            || self.more_to_collect
+            || self.ready != NEVER;
         let next = if more { Next::Now } else { self.next() };
-        Turn { fired, next, late }
+        Turn { fired, next }
+    }
+
+    /// How long the turn that begins is late, in nanoseconds: since what comes first could have
+    /// been fired, or since a lane or a channel has been waiting to be drained.
+    fn late(&mut self) -> u64 {
+        let first = self.due.first().map_or(NEVER, |first| {
+            // SAFETY: an entry in the due list is alive.
+            let (at, flags) = unsafe { ((*first).deadline(), (*first).state.flags()) };
+            self.live.fires_at(Deadline { at, immediate: flags.is_immediate() })
+        });
+        let waits = self.visits.waiting_since(self.now).min(self.ready);
+        let late = self.now.saturating_sub(first.min(waits));
+        // What is in a lane that could not be entered has not been seen.
+        let unseen = self.due.is_empty() && self.visits.is_waiting();
+        if unseen { late.max(self.meter.late()) } else { late }
     }
 
     /// When to turn next, if there is nothing to do now.
@@ -349,6 +398,7 @@ impl Driver {
     /// The timer thread is about to sleep.
     #[inline]
     pub(crate) fn pause(&mut self) {
+        self.meter.pause(&self.live.pace);
         self.runs.pause(&self.live.clock, &self.live.reporter);
     }
 
@@ -359,6 +409,11 @@ impl Driver {
         if self.due.len() >= FIRE {
             return Gathered::More;
         }
+        // Of later ticks something may still be in a channel.
+        let target = match self.ready {
+            NEVER => target,
+            ready => target.min(self.live.tick.reached_by(ready)),
+        };
         let live = Arc::clone(&self.live);
         self.visits.update(&live.arena.lanes);
         self.collect();
@@ -371,6 +426,7 @@ impl Driver {
         let back = &mut self.going_back;
         let bounds = (TAKE_OVER, COLLECT);
         self.visits.begin((self.now, live.tick), bounds, |entry| free(&live, back, entry));
+        self.meter.taken_in += std::mem::take(&mut self.visits.taken_in);
         self.unlink_in_lanes();
         let mut moves = if self.due.is_empty() { CASCADE } else { CASCADE_BUSY };
         // (With a tick of 1 ns there is only one deadline in it.)
@@ -453,6 +509,7 @@ impl Driver {
         if self.held.has_limit() && self.must_wait(entry) {
             return false;
         }
+        self.meter.met += 1;
         let mut place = MaybeUninit::uninit();
         // SAFETY: the entry has just left the due list, so it is alive, and only the driver touches
         // its links. The task is taken only where `take` gave it to the driver. An entry is freed
@@ -508,9 +565,15 @@ impl Driver {
             run_whole_row(live, &mut self.row, &mut self.batch, &mut self.runs);
         }
         DriverCounts::add(&live.counts.fired, 1);
+        let immediate = flags.is_immediate();
         match way {
             Way::Here => {
                 let late = self.runs.begin(task, deadline, &live.clock, &live.reporter);
+                if self.meter.has_passed(self.runs.now()) {
+                    let due = live.fires_at(Deadline { at: deadline, immediate });
+                    let late = self.runs.now().saturating_sub(due);
+                    self.meter.beat(self.runs.now(), late, &live.pace);
+                }
                 // (The thread that runs the real task records how late that is.)
                 if !task.hands_over() {
                     live.counts.lateness.record(late, 1);
@@ -599,12 +662,16 @@ impl Driver {
         loop {
             let back = &mut self.going_back;
             // Asked before the drain, which then finds all that has come in before.
-            let batch = self.visits.have_batch();
+            let pushes = live.arena.lanes.channels().iter().any(Channel::has_batch);
+            let batch = pushes || self.visits.have_batch();
             self.visits.enter();
             // All that is there: others may go on to move deadlines, and push for each move.
             let bounds = (usize::MAX, 0);
             self.visits.begin((self.now, live.tick), bounds, |entry| free(&live, back, entry));
-            if !batch && !self.visits.is_waiting() && self.drain_channels() == Intaken::All {
+            if !batch
+                && !self.visits.is_waiting()
+                && self.drain_channels(usize::MAX) == Intaken::All
+            {
                 break;
             }
             relax(spins);

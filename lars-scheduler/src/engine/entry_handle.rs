@@ -96,8 +96,12 @@ impl EntryHandle {
         }
         let own = own.unwrap_or_else(|| core.arena.lanes.of_this_thread());
         own.count_cancelled();
-        if how == Cancel::WhileArmed && !unlinked {
-            self.have_unlinked(own);
+        if !unlinked {
+            // It is left to the driver, and so gives no credit back.
+            own.charge(1);
+            if how == Cancel::WhileArmed {
+                self.have_unlinked(own);
+            }
         }
         if let Some(task) = task {
             // Last, because it runs the caller's code, which may do anything, panic included.
@@ -167,8 +171,9 @@ impl EntryHandle {
         self.entry().state.is_waiting().then_some(deadline)
     }
 
-    /// Moves the deadline. True exactly if it holds.
-    pub(crate) fn reset(&self, due: Deadline) -> bool {
+    /// Moves the deadline. True exactly if it holds. If that leaves work to the timer thread, and
+    /// the calling thread has used up its share, it waits if it `may_wait`.
+    pub(crate) fn reset(&self, due: Deadline, may_wait: bool) -> bool {
         let state = &self.entry().state;
         if !state.lock_deadline() {
             return false;
@@ -185,6 +190,10 @@ impl EntryHandle {
         self.entry().set_deadline(due.at);
         if !self.place_anew(due) {
             self.send_carrier(due);
+            if may_wait {
+                let core = self.core();
+                core.wait_for_share(core.arena.lanes.of_this_thread());
+            }
         }
         true
     }
@@ -248,6 +257,7 @@ impl EntryHandle {
             // The next to lock comes after the push. And the wake hook of an event loop, which may
             // run below, is foreign code: whoever waits for the deadline must not wait for that.
             state.unlock_deadline();
+            own.charge(1);
             // Carriers must not pile up while the timer thread sleeps for long.
             core.count_backlog(own, 1);
         }

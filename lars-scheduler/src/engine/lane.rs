@@ -30,7 +30,7 @@ use crate::engine::entry::{Entry, prefetch};
 use crate::engine::gate::Gate;
 use crate::engine::in_hand::InHand;
 use crate::engine::intake::Intake;
-use crate::engine::place::{Drained, KeptMark, drain_kept};
+use crate::engine::place::{KeptMark, TakenIn, drain};
 use crate::engine::stack::{CancelLink, FreeLink, Stack, StackLink};
 use crate::engine::wheel::Wheel;
 use crate::sync::{AtomicBool, AtomicPtr, AtomicU64, CHECKED, Ordering, UnsafeCell, model_fence};
@@ -83,21 +83,36 @@ struct Owners {
     /// A tick: nothing in the wheel or its intake needs a visit of the driver before it.
     earliest: AtomicU64,
     wheel: AtomicPtr<LaneWheel>,
-    supply: UnsafeCell<Supply>,
     /// How many entries were given out as timers.
     accepted: AtomicU64,
+    /// How many may be, before the lane has to ask for more. What the timer thread has to do for
+    /// this lane beside its timers is taken off.
+    allowed: AtomicU64,
     /// Timers cancelled.
     cancelled: AtomicU64,
+    supply: UnsafeCell<Supply>,
     /// Entries that were counted as accepted and whose schedule call failed after that.
     refused: AtomicU64,
     /// What the driver has to look at: entries pushed, and armed entries cancelled.
     backlog: AtomicU64,
     /// From which count of accepted timers on the owner may seek a wheel.
     seek_at: AtomicU64,
+    earns: Earns,
     /// The last entries of other lanes that the owner cancelled, in turn.
     recent: UnsafeCell<[*mut Entry; AHEAD]>,
     /// What handles gave back, and is not set free yet: see [`OpenSupply::take`].
     unfreed: UnsafeCell<*mut Entry>,
+}
+
+/// What a lane that asks for credit has to know of the last time.
+#[derive(Debug)]
+struct Earns {
+    /// An instant: what the lane has earned up to then was granted. 0 if it has not begun to.
+    since: AtomicU64,
+    /// How many timers its thread had cancelled.
+    cancelled: AtomicU64,
+    /// The period in which it was counted.
+    asked_in: AtomicU64,
 }
 
 /// Free entries on their way back.
@@ -166,8 +181,9 @@ unsafe impl Send for Lane {}
 // scheduler; and `going_back` only through functions that demand to be called by the driver.
 unsafe impl Sync for Lane {}
 
-/// Free entries.
+/// Free entries. (The first is in the line that each call needs.)
 #[derive(Debug)]
+#[repr(C)]
 struct Supply {
     /// Entries that were used before, linked.
     used: *mut Entry,
@@ -222,7 +238,8 @@ impl Supply {
 }
 
 impl Lane {
-    pub(crate) fn new(number: usize, for_guests: bool) -> Self {
+    /// It begins with this credit.
+    pub(crate) fn new(number: usize, for_guests: bool, credit: u64) -> Self {
         Self {
             owners: CachePadded::new(Owners {
                 gate: Gate::new(),
@@ -237,10 +254,16 @@ impl Lane {
                     newest: None,
                 }),
                 accepted: AtomicU64::new(0),
+                allowed: AtomicU64::new(credit),
                 cancelled: AtomicU64::new(0),
                 refused: AtomicU64::new(0),
                 backlog: AtomicU64::new(0),
                 seek_at: AtomicU64::new(0),
+                earns: Earns {
+                    since: AtomicU64::new(0),
+                    cancelled: AtomicU64::new(0),
+                    asked_in: AtomicU64::new(0),
+                },
                 recent: UnsafeCell::new([ptr::null_mut(); AHEAD]),
                 unfreed: UnsafeCell::new(ptr::null_mut()),
             }),
@@ -496,8 +519,7 @@ impl LaneWheel {
         );
     }
 
-    /// Places up to `most` entries of the intake. The clock showed `now` before. Returns what is
-    /// left, and an instant: what was pushed before it is in the wheel.
+    /// Places up to `most` entries of the intake. The clock showed `now` before.
     ///
     /// # Safety
     ///
@@ -509,14 +531,11 @@ impl LaneWheel {
         now: u64,
         most: usize,
         free: impl FnMut(*mut Entry),
-    ) -> (Drained, u64) {
+    ) -> TakenIn {
         self.assert_entered();
         // SAFETY: the caller is behind the gate, where there is one party at a time.
-        self.kept.with_mut(|kept| unsafe {
-            let kept = &mut *kept;
-            let drained = drain_kept(&self.intake, kept, inner, (now, most), free);
-            (drained, kept.ready())
-        })
+        self.kept
+            .with_mut(|kept| unsafe { drain(&self.intake, &mut *kept, inner, (now, most), free) })
     }
 
     /// Counts calls. True in one of [`LOOK`]: then the owner looks for cancelled entries.
@@ -758,6 +777,89 @@ impl<'a> OwnLane<'a> {
     #[inline]
     pub(crate) fn count_accepted(self, count: u64) {
         self.add(&self.lane.owners.accepted, count);
+    }
+
+    /// Counts the entries of a batch as given out. Its pieces are charged one by one.
+    pub(crate) fn count_batch(self, entries: u64) {
+        self.grant(entries);
+        self.count_accepted(entries);
+    }
+
+    /// What the lane may still use. (Less than nothing if the last piece was larger than that.)
+    #[inline]
+    pub(crate) fn credit(self) -> i64 {
+        let Owners { accepted, allowed, .. } = &*self.lane.owners;
+        // Relaxed, here and below: only the owner writes them. Guests that race for the last bit of
+        // their credit may all get it.
+        allowed.load(Ordering::Relaxed).wrapping_sub(accepted.load(Ordering::Relaxed)) as i64
+    }
+
+    /// Whether the lane has used up its credit.
+    #[inline]
+    pub(crate) fn is_out_of_credit(self) -> bool {
+        self.credit() <= 0
+    }
+
+    /// Takes credit for entries that are not counted as given out.
+    pub(crate) fn charge(self, entries: u64) {
+        self.grant(entries.wrapping_neg());
+    }
+
+    /// Adds to the credit.
+    pub(crate) fn grant(self, entries: u64) {
+        let allowed = &self.lane.owners.allowed;
+        if self.is_owner() {
+            let more = allowed.load(Ordering::Relaxed).wrapping_add(entries);
+            allowed.store(more, Ordering::Relaxed);
+        } else {
+            allowed.fetch_add(entries, Ordering::Relaxed);
+        }
+    }
+
+    /// Raises the credit to this, whatever is owed.
+    pub(crate) fn grant_up_to(self, entries: u64, now: u64) {
+        self.lane.owners.earns.since.store(now, Ordering::Relaxed);
+        let missing = entries as i64 - self.credit();
+        self.grant(missing.max(0) as u64);
+    }
+
+    /// The lane earns credit from now on, if it does not already.
+    #[inline]
+    pub(crate) fn begin_to_earn(self, now: u64) {
+        let since = &self.lane.owners.earns.since;
+        if since.load(Ordering::Relaxed) == 0 {
+            since.store(now, Ordering::Relaxed);
+        }
+    }
+
+    /// Grants what the lane has earned, an entry for each `price` nanoseconds, and at most `most`
+    /// of them. Returns how long it takes to earn what is missing.
+    pub(crate) fn earn(self, now: u64, price: u64, most: u64) -> u64 {
+        let since = &self.lane.owners.earns.since;
+        let then = since.load(Ordering::Relaxed);
+        let earned = now.saturating_sub(then) / price;
+        let until = if earned < most { then + earned * price } else { now };
+        // (Of guests that come together, one has earned it.)
+        let own = earned > 0
+            && since.compare_exchange(then, until, Ordering::Relaxed, Ordering::Relaxed).is_ok();
+        if own {
+            self.grant(earned.min(most));
+        }
+        let missing = (1 - self.credit()).max(0) as u64;
+        missing.saturating_mul(price).saturating_sub(now.saturating_sub(until))
+    }
+
+    /// Gives back the credit for timers that the lane's thread has cancelled since the last call,
+    /// up to `most`.
+    pub(crate) fn earn_cancelled(self, most: u64) {
+        let cancelled = self.lane.owners.cancelled.load(Ordering::Relaxed);
+        let then = self.lane.owners.earns.cancelled.swap(cancelled, Ordering::Relaxed);
+        self.grant(cancelled.saturating_sub(then).min(most));
+    }
+
+    /// In which period the lane was counted as one that asks, for `Pace`.
+    pub(crate) fn asked_in(self) -> &'a AtomicU64 {
+        &self.lane.owners.earns.asked_in
     }
 
     /// Whether the owner has scheduled enough since it last sought a wheel.

@@ -21,8 +21,9 @@ use crate::engine::lane::{Lane, LaneWheel, OwnLane};
 use crate::engine::stack::{CancelLink, Stack};
 use crate::engine::wheel::Wheel;
 use crate::sync::{
-    AtomicBool, AtomicPtr, CHECKED, Mutex, NO_SLOT, Ordering, heavy_fence, number_scheduler,
-    prepare_fences, relax, remember, remembered, thread_slot, with_unused,
+    AtomicBool, AtomicPtr, AtomicUsize, CHECKED, Mutex, NO_SLOT, Ordering, heavy_fence,
+    model_fence, number_scheduler, prepare_fences, relax, remember, remembered, thread_slot,
+    with_unused,
 };
 use crossbeam_utils::CachePadded;
 
@@ -70,6 +71,48 @@ pub(crate) struct Channel {
     pub(crate) intake: Intake,
     /// Entries that threads without a wheel cancelled while they were armed.
     pub(crate) cancelled: CachePadded<Stack<CancelLink>>,
+    /// How many threads are pushing a batch, piece by piece.
+    batches: AtomicUsize,
+}
+
+impl Channel {
+    fn new() -> Self {
+        Self {
+            intake: Intake::new(),
+            cancelled: CachePadded::new(Stack::new()),
+            batches: AtomicUsize::new(0),
+        }
+    }
+
+    /// A thread begins to push a batch, if it finds after this that the driver has not stopped. A
+    /// driver that stops later waits until the end.
+    pub(crate) fn begin_batch(&self) -> ChannelBatch<'_> {
+        // SeqCst: before the look at the sleep word, as the driver's store of that word is before
+        // its look at this. One of them sees the other.
+        self.batches.fetch_add(1, Ordering::SeqCst);
+        ChannelBatch { channel: self }
+    }
+
+    /// Whether a batch is under way. Asked by a driver that has stopped; if not, what batches have
+    /// pushed is there to be found.
+    pub(crate) fn has_batch(&self) -> bool {
+        model_fence();
+        // SeqCst: see `begin_batch`. Acquire in it: pairs with the end of the batch.
+        self.batches.load(Ordering::SeqCst) > 0
+    }
+}
+
+/// Until this is dropped, a batch is under way.
+#[must_use]
+pub(crate) struct ChannelBatch<'a> {
+    channel: &'a Channel,
+}
+
+impl Drop for ChannelBatch<'_> {
+    fn drop(&mut self) {
+        // Release: pairs with `Channel::has_batch`.
+        self.channel.batches.fetch_sub(1, Ordering::Release);
+    }
 }
 
 #[derive(Debug)]
@@ -81,6 +124,8 @@ pub(crate) struct Lanes {
     channels: Box<[Channel]>,
     pub(crate) in_hand: InHand,
     settings: LaneSettings,
+    /// What a lane begins with.
+    credit: u64,
     /// The newest wheel; each knows the one before.
     wheels: AtomicPtr<LaneWheel>,
     /// Whether there are as many wheels as there may be.
@@ -99,18 +144,18 @@ unsafe impl Send for Lanes {}
 unsafe impl Sync for Lanes {}
 
 impl Lanes {
-    pub(crate) fn new(settings: LaneSettings) -> Self {
+    /// Each lane begins with this credit.
+    pub(crate) fn new(settings: LaneSettings, credit: u64) -> Self {
         debug_assert!(settings.channels.is_power_of_two(), "{settings:?}");
         prepare_fences();
-        let channel =
-            |_| Channel { intake: Intake::new(), cancelled: CachePadded::new(Stack::new()) };
         Self {
             scheduler: number_scheduler(),
             segments: (0..SEGMENTS).map(|_| AtomicPtr::new(ptr::null_mut())).collect(),
-            guests: Lane::new(LAST_LANE, true),
-            channels: (0..settings.channels).map(channel).collect(),
+            guests: Lane::new(LAST_LANE, true, credit),
+            channels: (0..settings.channels).map(|_| Channel::new()).collect(),
             in_hand: InHand::new(),
             settings,
+            credit,
             wheels: AtomicPtr::new(ptr::null_mut()),
             all_wheels: AtomicBool::new(false),
             owners_watched: AtomicBool::new(false),
@@ -209,7 +254,7 @@ impl Lanes {
                 }
             };
         }
-        let lane = Box::into_raw(Box::new(Lane::new(slot, false)));
+        let lane = Box::into_raw(Box::new(Lane::new(slot, false, self.credit)));
         // SAFETY: the segment lives as long as `self`, and so will the lane. Only the one thread
         // that has this number gets here.
         unsafe {

@@ -18,35 +18,19 @@ pub(crate) enum Drained {
     More,
 }
 
-/// Places what was pushed into an intake before this call, at most `most` entries. Entries that
-/// nobody refers to any more go to `free`, which has to set their state free.
-///
-/// # Safety
-///
-/// The intake leads to this wheel. The caller holds the wheel, and so is the intake's only
-/// consumer.
-pub(crate) unsafe fn drain(
-    intake: &Intake,
-    wheel: &mut Wheel,
-    most: usize,
-    mut free: impl FnMut(*mut Entry),
-) -> Drained {
-    let mut mark = intake.mark();
-    for _ in 0..most {
-        // SAFETY: the holder of the wheel is the only consumer of its intake. It has popped nothing
-        // since it took the mark but with that mark.
-        match unsafe { intake.pop_up_to(&mut mark) } {
-            // SAFETY: the holder of the wheel has popped the entry from the wheel's intake.
-            Pop::Entry(entry) => unsafe { place(wheel, entry, &mut free) },
-            Pop::Empty => return Drained::All,
-            Pop::Inconsistent => return Drained::Gap,
-        }
-    }
-    Drained::More
+/// What [`drain`] did.
+#[derive(Debug, Clone, Copy)]
+#[must_use]
+pub(crate) struct TakenIn {
+    pub(crate) drained: Drained,
+    /// An instant: what was pushed before it is in the wheel.
+    pub(crate) ready: u64,
+    /// How many entries came in.
+    pub(crate) entries: u64,
 }
 
-/// A mark in the intake of a lane that a drain has not come to yet, kept for the next. Both parties
-/// pop with it. So however much is pushed meanwhile, a bounded number of entries is before it.
+/// A mark in an intake that a drain has not come to yet, kept for the next. Whoever pops does so
+/// with it. So however much is pushed meanwhile, a bounded number of entries is before it.
 #[derive(Debug)]
 pub(crate) struct KeptMark {
     mark: Option<Mark>,
@@ -61,24 +45,27 @@ impl KeptMark {
         Self { mark: None, taken: 0, ready: 0 }
     }
 
-    pub(crate) fn ready(&self) -> u64 {
-        self.ready
+    /// Where a drain that has `left` of `most` entries to go has ended.
+    fn ended(&self, drained: Drained, most: usize, left: usize) -> TakenIn {
+        TakenIn { drained, ready: self.ready, entries: (most - left) as u64 }
     }
 }
 
-/// Like [`drain`], for the intake of a lane: goes on to a mark that an earlier call has kept, and
-/// then to the end as it is now. The clock showed `now` before this call.
+/// Places what was pushed into an intake, at most `most` entries: goes on to a mark that an earlier
+/// call has kept, and then to the end as it is now. The clock showed `now` before this call.
+/// Entries that nobody refers to any more go to `free`, which has to set their state free.
 ///
 /// # Safety
 ///
-/// Same as for [`drain`]. The mark is of this intake, and everybody pops with it.
-pub(crate) unsafe fn drain_kept(
+/// The intake leads to this wheel. The caller holds the wheel, and so is the intake's only
+/// consumer. The mark is of this intake, and everybody pops with it.
+pub(crate) unsafe fn drain(
     intake: &Intake,
     kept: &mut KeptMark,
     wheel: &mut Wheel,
     (now, most): (u64, usize),
     mut free: impl FnMut(*mut Entry),
-) -> Drained {
+) -> TakenIn {
     let mut was_kept = kept.mark.is_some();
     let mut left = most;
     while left > 0 {
@@ -95,16 +82,16 @@ pub(crate) unsafe fn drain_kept(
                 kept.ready = kept.ready.max(kept.taken);
                 kept.mark = None;
                 if !was_kept {
-                    return Drained::All;
+                    return kept.ended(Drained::All, most, left);
                 }
                 was_kept = false;
                 continue;
             }
-            Pop::Inconsistent => return Drained::Gap,
+            Pop::Inconsistent => return kept.ended(Drained::Gap, most, left),
         }
         left -= 1;
     }
-    Drained::More
+    kept.ended(Drained::More, most, left)
 }
 
 /// Places an entry that was published.

@@ -6,11 +6,12 @@
 //!   it has none:                                    push it into the thread's channel
 //! ```
 //!
-//! None of the three waits for another thread to do something. But while the driver is late, or
-//! keeps the gate shut, a call of a thread with a wheel sleeps or yields for a moment, so that
-//! lateness stays bounded (`let_catch_up`). A thread's timers with equal deadlines keep their
-//! order: an owner behind the gate drains the lane's intake first, and the driver serves its own
-//! wheel, which has a thread's first timers, before those of the lanes.
+//! None of the three waits for another thread to do something. But a call whose thread has used up
+//! its share of a timer thread that is late waits before it begins
+//! ([`share`](crate::engine::share)), and one that finds the gate shut yields. A thread's timers
+//! with equal deadlines keep their order: an owner behind the gate drains the lane's intake first,
+//! and the driver serves its own wheel, which has a thread's first timers, before those of the
+//! lanes.
 
 use std::ptr::{self, NonNull};
 
@@ -19,11 +20,12 @@ use crate::base::error::Refusal;
 use crate::engine::entry::state::Flags;
 use crate::engine::entry::{Entry, Whereabouts};
 use crate::engine::lane::{For, LaneWheel, OwnLane};
+use crate::engine::lanes::Channel;
 use crate::engine::place::{Drained, place, retire};
 use crate::engine::shared::Core;
 use crate::engine::sleep_word::AfterPush;
 use crate::engine::wheel::Wheel;
-use crate::sync::{CHECKED, back_off, relax, yield_now};
+use crate::sync::{CHECKED, relax, yield_now};
 
 /// After this many calls of one thread that leave work for the driver, a sleeping timer thread is
 /// woken to do it.
@@ -48,7 +50,8 @@ const LOOKS: u32 = if CHECKED { 1 } else { 64 };
 const TAKE_OVER: usize = if CHECKED { 2 } else { 64 };
 
 impl Core {
-    /// Reads the clock, and finds a free entry, as [`find`](Self::find) does.
+    /// Reads the clock, and finds a free entry, as [`find`](Self::find) does, if the thread has a
+    /// share left. It may wait for that before it reads the clock.
     ///
     /// This and [`enqueue`](Self::enqueue) are calls, and what is between them, the writing of the
     /// task, is inlined into the code that schedules. So the task is written straight from the
@@ -59,6 +62,9 @@ impl Core {
         let own = self.arena.lanes.of_this_thread();
         // The clock is read when all that comes before it is done, so a load would be waited for.
         own.prefetch();
+        if !self.has_share(own, 1) {
+            return (0, None);
+        }
         let now = self.clock.now();
         (now, self.find(own, true))
     }
@@ -73,12 +79,15 @@ impl Core {
         NonNull::new(entry)
     }
 
-    /// Why [`find`](Self::find) found nothing.
+    /// Why [`begin`](Self::begin) or [`find`](Self::find) found nothing.
     #[cold]
     pub(crate) fn refusal(&self) -> Refusal {
         match &self.limit {
-            Some(limit) if !self.stop.is_requested() => Refusal::Full { limit: limit.max() },
-            _ => Refusal::Stopped,
+            _ if self.stop.is_requested() => Refusal::Stopped,
+            // (Otherwise the thread got credit first.)
+            _ if self.arena.lanes.of_this_thread().is_out_of_credit() => Refusal::Overloaded,
+            Some(limit) => Refusal::Full { limit: limit.max() },
+            None => Refusal::Stopped,
         }
     }
 
@@ -110,6 +119,7 @@ impl Core {
         let own = lanes.of_this_thread();
         let number = own.lane.number();
         let Some(wheel) = lanes.wheel_of(own, now) else {
+            own.begin_to_earn(now);
             // SAFETY: no other thread has seen the entry before the push. An entry with a handle or
             // in an intake stays alive.
             unsafe {
@@ -145,7 +155,6 @@ impl Core {
                 let _ = self.sleep.after_push(self.visit_by(tick));
             }
             if visit.is_some() {
-                let _ = self.let_catch_up(now);
                 return AfterPush::Seen;
             }
         }
@@ -157,27 +166,8 @@ impl Core {
         }
         let seen = self.pushed_local(own, wheel, 1, due);
         // The driver may have been interrupted inside, and need this very processor.
-        if !self.let_catch_up(now) {
-            yield_now();
-        }
+        yield_now();
         seen
-    }
-
-    /// Waits for a moment if the timer thread is behind. Says whether it waited.
-    #[inline]
-    fn let_catch_up(&self, now: u64) -> bool {
-        let waits = self.sleep.is_behind(now) && self.may_back_off();
-        if waits {
-            back_off();
-        }
-        waits
-    }
-
-    /// Whether the calling thread may wait for the timer thread to catch up: not if it is that
-    /// thread, in a task that schedules.
-    #[cold]
-    pub(crate) fn may_back_off(&self) -> bool {
-        !self.is_driven_here()
     }
 
     /// After a push into the intake of a lane: asks for a visit.
@@ -273,9 +263,9 @@ impl Core {
         }
         // SAFETY: the caller is behind the gate, so it holds the wheel. It owns the lane, and
         // `drain` frees only entries that nobody else refers to.
-        let (drained, _) =
+        let came =
             unsafe { wheel.take_in(inner, now, TAKE_OVER, |entry| self.free_here(own, entry)) };
-        drained == Drained::All
+        came.drained == Drained::All
     }
 
     /// Gives a free entry back to its lane.
@@ -319,6 +309,7 @@ impl Core {
         }
         let mut looks = 0;
         while !chain.is_null() {
+            self.wait_for_share(own);
             if own.lane.gate().enter() {
                 looks = 0;
                 // SAFETY: the owner, the calling thread, has entered the gate. No other thread has
@@ -354,7 +345,7 @@ impl Core {
         now: u64,
     ) -> *mut Entry {
         assert_inside(own, wheel);
-        let mut rest = chain;
+        let (mut rest, mut placed) = (chain, 0);
         // SAFETY: the caller is behind the gate, where it holds the wheel. The entries of the chain
         // are alive because they have handles, and until it is placed nobody else touches one.
         let visit = unsafe {
@@ -362,11 +353,9 @@ impl Core {
                 self.collect(own, wheel, inner);
                 self.take_over(own, wheel, inner, now).then(|| {
                     inner.catch_up(now);
-                    for _ in 0..PIECE {
-                        if rest.is_null() {
-                            break;
-                        }
+                    while placed < PIECE && !rest.is_null() {
                         let entry = rest;
+                        placed += 1;
                         rest = next_in_chain(entry);
                         place(inner, entry, &mut |entry| self.free_here(own, entry));
                     }
@@ -376,6 +365,7 @@ impl Core {
         };
         let asks = visit.filter(|&tick| !own.lane.expects_visit_by(tick));
         own.lane.gate().leave();
+        own.charge(placed as u64);
         if let Some(tick) = asks {
             own.lane.ask_for_visit(tick);
             let _ = self.sleep.after_push(self.visit_by(tick));
@@ -397,17 +387,64 @@ impl Core {
         // SAFETY: the entries are alive because they have handles, and nobody else touches their
         // links before the push.
         unsafe {
-            let (mut last, mut rest, mut entries) = (chain, next_in_chain(chain), 1);
-            while entries < PIECE && !rest.is_null() {
-                (last, rest) = (rest, next_in_chain(rest));
-                entries += 1;
-            }
+            let (last, rest, entries) = cut(chain);
             wheel.intake.push_chain(chain, last);
+            own.charge(entries);
             // Whoever is behind the gate next takes it in, and then sees what is due when.
             let due = Deadline { at: 0, immediate: true };
-            let _ = self.pushed_local(own, wheel, entries as u64, due);
+            let _ = self.pushed_local(own, wheel, entries, due);
             rest
         }
+    }
+
+    /// Like [`place_batch`](Self::place_batch), for a thread without a wheel. `earliest` is the
+    /// earliest deadline.
+    ///
+    /// # Safety
+    ///
+    /// Same as [`place_batch`](Self::place_batch), but for the wheel.
+    pub(crate) unsafe fn push_batch(
+        &self,
+        own: OwnLane<'_>,
+        channel: &Channel,
+        mut chain: *mut Entry,
+        earliest: Deadline,
+    ) -> AfterPush {
+        let _under_way = channel.begin_batch();
+        if self.sleep.is_stopped() {
+            return AfterPush::Stopped;
+        }
+        while !chain.is_null() {
+            self.wait_for_share(own);
+            // SAFETY: the entries are alive because they have handles, and nobody else touches
+            // their links before the push.
+            unsafe {
+                let (last, rest, entries) = cut(chain);
+                channel.intake.push_chain(chain, last);
+                own.charge(entries);
+                // (If the driver stops meanwhile, it waits for the rest.)
+                let _ = self.pushed(own, entries, self.pop_by(earliest));
+                chain = rest;
+            }
+        }
+        AfterPush::Seen
+    }
+}
+
+/// Finds the end of the first piece of a chain: its last entry, the rest, and how many there are.
+///
+/// # Safety
+///
+/// Nobody else touches the links of the chain. Its entries are alive, and there is one.
+unsafe fn cut(chain: *mut Entry) -> (*mut Entry, *mut Entry, u64) {
+    // SAFETY: the entries are alive, and nobody else touches their links.
+    unsafe {
+        let (mut last, mut rest, mut entries) = (chain, next_in_chain(chain), 1);
+        while entries < PIECE && !rest.is_null() {
+            (last, rest) = (rest, next_in_chain(rest));
+            entries += 1;
+        }
+        (last, rest, entries as u64)
     }
 }
 

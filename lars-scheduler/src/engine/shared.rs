@@ -5,6 +5,7 @@ use std::ops::Deref;
 
 use crossbeam_utils::CachePadded;
 
+use crate::base::backpressure::Backpressure;
 use crate::base::clock::Clock;
 use crate::base::deadline::Deadline;
 use crate::base::error::Refusal;
@@ -15,6 +16,7 @@ use crate::engine::counts::DriverCounts;
 use crate::engine::entry::Entry;
 use crate::engine::lanes::LaneSettings;
 use crate::engine::listing::Requests;
+use crate::engine::pace::Pace;
 use crate::engine::sleep_word::{Alarm, SleepWord};
 use crate::engine::stop_word::StopWord;
 use crate::executor::Executor;
@@ -74,6 +76,7 @@ pub(crate) struct Settings {
     pub(crate) coalesce: u64,
     pub(crate) lanes: LaneSettings,
     pub(crate) limit: Option<usize>,
+    pub(crate) backpressure: Backpressure,
     pub(crate) capture_spans: bool,
     pub(crate) reporter: Reporter,
 }
@@ -89,6 +92,7 @@ pub(crate) struct Executors {
 pub(crate) struct Core {
     pub(crate) arena: Arena,
     pub(crate) sleep: SleepWord,
+    pub(crate) pace: Pace,
     pub(crate) stop: StopWord,
     pub(crate) requests: Requests,
     pub(crate) clock: Clock,
@@ -108,7 +112,8 @@ impl Core {
         let mut reporter = settings.reporter;
         reporter.clock = Some(clock.clone());
         Self {
-            arena: Arena::new(settings.lanes),
+            arena: Arena::new(settings.lanes, Pace::credit(settings.backpressure)),
+            pace: Pace::new(settings.backpressure),
             sleep: SleepWord::new(alarm),
             stop: StopWord::new(),
             requests: Requests::new(),
@@ -134,6 +139,12 @@ impl Core {
     /// intake.
     pub(crate) fn tick_of(&self, due: Deadline) -> u64 {
         if due.immediate { 0 } else { self.tick.at_or_after(due.at) }
+    }
+
+    /// When a timer of this deadline fires if the driver is punctual: at the tick that the deadline
+    /// is rounded up to, and at the end of the window for wake-ups that begins there.
+    pub(crate) fn fires_at(&self, due: Deadline) -> u64 {
+        if due.immediate { due.at } else { self.visit_by(self.tick_of(due)) }
     }
 
     /// The instant by which the driver must visit a lane, if it has to by this tick.

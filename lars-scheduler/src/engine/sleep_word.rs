@@ -94,19 +94,12 @@ debug_fields!(|_it: Alarm|);
 #[derive(Debug)]
 pub(crate) struct SleepWord {
     word: CachePadded<AtomicU64>,
-    /// An instant: until then producers back off, because the timer thread is behind. It puts the
-    /// instant off for as long as it is. So they go on if it is stuck in a task, however slow.
-    behind_until: CachePadded<AtomicU64>,
     alarm: Alarm,
 }
 
 impl SleepWord {
     pub(crate) fn new(alarm: impl Into<Alarm>) -> Self {
-        Self {
-            word: CachePadded::new(AtomicU64::new(AWAKE)),
-            behind_until: CachePadded::new(AtomicU64::new(0)),
-            alarm: alarm.into(),
-        }
+        Self { word: CachePadded::new(AtomicU64::new(AWAKE)), alarm: alarm.into() }
     }
 
     /// Called after each push, with the instant by which the driver must have popped it.
@@ -166,24 +159,16 @@ impl SleepWord {
         model_fence();
     }
 
-    /// Whether the timer thread is behind, and not stuck.
-    #[inline]
-    pub(crate) fn is_behind(&self, now: u64) -> bool {
-        // Relaxed: a hint.
-        now < self.behind_until.load(Ordering::Relaxed)
+    /// Whether the timer thread is up at `now`, or should be.
+    pub(crate) fn is_up(&self, now: u64) -> bool {
+        // Relaxed: a hint. (`AWAKE` comes before all instants, and `STOPPED` after them.)
+        self.word.load(Ordering::Relaxed) < now
     }
 
     /// Whether the timer thread is up, or somebody is waking it.
     #[cfg(all(test, lars_loom))]
     pub(crate) fn is_awake(&self) -> bool {
         self.word.load(Ordering::SeqCst) == AWAKE
-    }
-
-    /// The timer thread is behind, until this instant if it says nothing else; or, with 0, no
-    /// longer.
-    pub(crate) fn announce_behind(&self, until: u64) {
-        // Relaxed: a hint.
-        self.behind_until.store(until, Ordering::Relaxed);
     }
 
     /// Whether nobody has ended the sleep that was announced last.
@@ -203,24 +188,5 @@ impl SleepWord {
         // SeqCst: (3).
         self.word.store(STOPPED, Ordering::SeqCst);
         model_fence();
-    }
-}
-
-#[cfg(all(test, not(any(lars_loom, lars_shuttle))))]
-mod tests {
-    use super::{Alarm, SleepWord};
-
-    #[test]
-    fn producers_back_off_until_the_instant_that_was_announced_and_no_longer() {
-        let sleep = SleepWord::new(Alarm::None);
-        assert!(!sleep.is_behind(0));
-        sleep.announce_behind(20);
-        assert!(sleep.is_behind(19));
-        // The timer thread has said nothing since: it may be stuck.
-        assert!(!sleep.is_behind(20));
-        sleep.announce_behind(30);
-        assert!(sleep.is_behind(20));
-        sleep.announce_behind(0);
-        assert!(!sleep.is_behind(20));
     }
 }

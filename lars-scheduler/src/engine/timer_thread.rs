@@ -17,12 +17,6 @@ use crate::sync::{Parker, relax, thread};
 const PATIENCE: u32 = 8;
 /// For how long it sleeps then.
 const SHORT_SLEEP: Duration = Duration::from_micros(50);
-/// Producers back off when the timer thread is later than this, in nanoseconds: more than a tick of
-/// the default length and a wake-up.
-const LATE: u64 = 2_000_000;
-/// For how long producers back off if the timer thread says nothing more, in nanoseconds: longer
-/// than a turn takes without slow tasks.
-const BACK_OFF_FOR: u64 = 10_000_000;
 
 /// The shortest slice that Linux gives, in nanoseconds.
 #[cfg(all(target_os = "linux", not(miri)))]
@@ -57,7 +51,6 @@ pub(crate) fn run(mut driver: Driver, parker: &Parker, short_slices: bool, begin
 
 fn drive(driver: &mut Driver, parker: &Parker) {
     let mut waits = 0;
-    let mut behind = false;
     // The sleep that was announced, if the thread is about to go to sleep.
     let mut announced = None;
     loop {
@@ -70,11 +63,6 @@ fn drive(driver: &mut Driver, parker: &Parker) {
         if core.stop.is_requested() {
             driver.finish();
             return;
-        }
-        if turn.late > LATE || behind {
-            behind = turn.late > LATE;
-            let until = if behind { now.saturating_add(BACK_OFF_FOR) } else { 0 };
-            core.sleep.announce_behind(until);
         }
         if walked == Walked::More {
             // It has visited lanes, so when to turn next has to be asked anew.

@@ -94,6 +94,8 @@ pub(crate) struct Visits {
     has_rest: bool,
     /// Whether that was because a visit takes only so much.
     has_more: bool,
+    /// How many entries were taken in since this was taken.
+    pub(crate) taken_in: u64,
     /// The lists from which entries are being detached, with the numbers of their visits. Empty
     /// between calls.
     detaching: Vec<(usize, Detaching)>,
@@ -107,6 +109,7 @@ impl Visits {
             fence_owed: false,
             has_rest: false,
             has_more: false,
+            taken_in: 0,
             detaching: Vec::new(),
         }
     }
@@ -264,24 +267,25 @@ impl Visits {
             visit.lane().begin_visit();
             // SAFETY: the visit is `Inside`: the driver has the gate until `leave`, and `free` does
             // not ask for the wheel.
-            let ((drained, ready), next) = unsafe {
+            let (came, next) = unsafe {
                 visit.wheel().with(|wheel| {
                     let lane = visit.wheel();
-                    let drained = lane.take_in(wheel, now, take_in, &mut free);
+                    let came = lane.take_in(wheel, now, take_in, &mut free);
                     if lane.is_abandoned() {
                         collect(lane, wheel, collect_at_most, &mut free);
                     }
-                    (drained, next_tick(wheel))
+                    (came, next_tick(wheel))
                 })
             };
-            visit.drained = drained == Drained::All;
-            let ready_to = if visit.drained { NEVER } else { tick.reached_by(ready) };
+            self.taken_in += came.entries;
+            visit.drained = came.drained == Drained::All;
+            let ready_to = if visit.drained { NEVER } else { tick.reached_by(came.ready) };
             if visit.ready_to < ready_to {
                 // It gets on, so it does not wait.
                 visit.waits_since = NEVER;
             }
             visit.ready_to = ready_to;
-            self.has_more |= drained == Drained::More;
+            self.has_more |= came.drained == Drained::More;
             visit.uncollected = visit.wheel().is_abandoned();
             visit.next = next;
             self.has_rest |= !visit.drained;
@@ -436,16 +440,18 @@ mod tests {
     use crate::base::raw_task::RawTask;
     use crate::engine::entry::state::Flags;
     use crate::engine::lanes::{LaneSettings, MOST_WHEELS};
+    use crate::engine::pace::ENDLESS;
 
     fn lanes() -> Lanes {
         let tick = Tick::new(Tick::MIN).unwrap();
-        Lanes::new(LaneSettings {
+        let settings = LaneSettings {
             channels: 1,
             wheel_after: Some(0),
             most_wheels: MOST_WHEELS,
             tick,
             wheel_size: 2,
-        })
+        };
+        Lanes::new(settings, ENDLESS)
     }
 
     fn at(now: u64) -> (u64, Tick) {

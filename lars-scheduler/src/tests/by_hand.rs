@@ -1,6 +1,8 @@
 //! Where two threads meet, step by step. A test plays the timer thread: it does what that thread
 //! does between two steps of another. So steps that matter only in a race matter in these tests.
 
+mod backpressure;
+
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
@@ -9,6 +11,7 @@ use futures::FutureExt;
 use crate::api::handle::Handle;
 use crate::api::listing::TimerQuery;
 use crate::api::pending::StopFuture;
+use crate::base::backpressure::Backpressure;
 use crate::base::clock::Clock;
 use crate::base::panics::Reporter;
 use crate::base::tick::Tick;
@@ -41,34 +44,59 @@ struct ByHand {
     on_wake_up: OnWakeUp,
 }
 
+/// What may differ between two of them.
+struct Options {
+    default: DefaultExecutor,
+    /// After how many timers a thread gets a wheel of its own.
+    after: u64,
+    most_wheels: usize,
+    tick: u64,
+    coalesce: u64,
+    backpressure: Backpressure,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            default: DefaultExecutor::Inline,
+            after: 0,
+            most_wheels: MOST_WHEELS,
+            tick: TICK,
+            coalesce: 0,
+            backpressure: Backpressure::Off,
+        }
+    }
+}
+
 /// What a wake-up calls, on the thread that wakes the driver.
 type OnWakeUp = Arc<Mutex<Option<Box<dyn FnMut() + Send>>>>;
 
 impl ByHand {
     fn new() -> Self {
-        Self::with(DefaultExecutor::Inline, 0)
+        Self::of(Options::default())
     }
 
     /// There are this many wheels at most.
     fn with_wheels(most_wheels: usize) -> Self {
-        Self::with_all(DefaultExecutor::Inline, 0, most_wheels)
+        Self::of(Options { most_wheels, ..Options::default() })
     }
 
     /// Tasks run on this pool.
     fn on(pool: &Pool) -> Self {
-        Self::with(DefaultExecutor::Pool(pool.clone()), 0)
+        Self::of(Options { default: DefaultExecutor::Pool(pool.clone()), ..Options::default() })
     }
 
     /// Threads get wheels of their own after this many timers.
-    fn with(default: DefaultExecutor, after: u64) -> Self {
-        Self::with_all(default, after, MOST_WHEELS)
+    fn with_wheel_after(after: u64) -> Self {
+        Self::of(Options { after, ..Options::default() })
     }
 
-    fn with_all(default: DefaultExecutor, after: u64, most_wheels: usize) -> Self {
-        let tick = Tick::new(Duration::from_nanos(TICK)).unwrap();
+    fn of(options: Options) -> Self {
+        let Options { default, after, most_wheels, tick, coalesce, backpressure } = options;
+        let tick = Tick::new(Duration::from_nanos(tick)).unwrap();
         let settings = Settings {
             tick,
-            coalesce: 0,
+            coalesce,
             lanes: LaneSettings {
                 channels: 1,
                 wheel_after: Some(after),
@@ -77,6 +105,7 @@ impl ByHand {
                 wheel_size: 64,
             },
             limit: None,
+            backpressure,
             capture_spans: false,
             reporter: Reporter::default(),
         };
@@ -731,7 +760,7 @@ fn room_that_a_turn_has_left_may_be_gone_in_the_next() {
 #[test]
 fn later_timers_of_a_thread_do_not_overtake_the_first_ones_while_those_are_moved_down() {
     let first = many(5_000);
-    let mut scheduler = ByHand::with(DefaultExecutor::Inline, first as u64 + 1);
+    let mut scheduler = ByHand::with_wheel_after(first as u64 + 1);
     let notes = Notes::default();
     // The first tick of an upper slot, which holds more than is moved down in one turn.
     let due = 320 * TICK;

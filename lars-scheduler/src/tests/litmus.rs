@@ -8,6 +8,7 @@ use crate::engine::intake::{Intake, Pop};
 use crate::engine::lane::Lane;
 use crate::engine::lanes::{LaneSettings, Lanes, MOST_WHEELS};
 use crate::engine::listing::{Filter, Requests};
+use crate::engine::pace::ENDLESS;
 use crate::engine::sleep_word::{AfterPush, Alarm, FOREVER, SleepWord};
 use crate::engine::stop_word::StopWord;
 use crate::sync::{Arc, AtomicBool, Ordering, thread};
@@ -104,20 +105,21 @@ fn a_request_for_a_visit_is_seen_by_the_sleeper_or_its_owner_sees_the_sleep() {
         lane.ask_for_visit(5);
         sleep.after_push(0) == AfterPush::Stopped
     };
-    no_wake_up_is_lost(|| Lane::new(0, false), gives, |lane| lane.earliest() != NEVER);
+    no_wake_up_is_lost(|| Lane::new(0, false, ENDLESS), gives, |lane| lane.earliest() != NEVER);
 }
 
 #[test]
 fn a_new_wheel_is_seen_by_the_sleeper_or_its_owner_sees_the_sleep() {
     fn lanes() -> Lanes {
         let tick = Tick::new(Tick::MIN).expect("the shortest tick is a tick");
-        Lanes::new(LaneSettings {
+        let settings = LaneSettings {
             channels: 1,
             wheel_after: Some(0),
             most_wheels: MOST_WHEELS,
             tick,
             wheel_size: 2,
-        })
+        };
+        Lanes::new(settings, ENDLESS)
     }
     let gives = |lanes: &Lanes, sleep: &SleepWord| {
         let own = lanes.of_this_thread();

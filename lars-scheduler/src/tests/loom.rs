@@ -22,6 +22,7 @@ mod sleep;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::api::handle::Handle;
+use crate::base::backpressure::Backpressure;
 use crate::base::clock::Clock;
 use crate::base::panics::Reporter;
 use crate::base::tick::Tick;
@@ -54,6 +55,7 @@ fn scheduler_of(unparker: Unparker, limit: Option<usize>, most_wheels: usize) ->
         // A thread with a slot has a wheel from its first timer on.
         lanes: LaneSettings { channels: 1, wheel_after: Some(0), most_wheels, tick, wheel_size: 2 },
         limit,
+        backpressure: Backpressure::Off,
         capture_spans: false,
         reporter: Reporter::default(),
     };

@@ -62,6 +62,8 @@ pub(super) struct Walk {
     /// The first entry that has not been looked at: its block and its number in that.
     next: (usize, usize),
     aside: Vec<NonNull<Entry>>,
+    /// When it was begun: what was pushed into the channels before is to be in the wheel.
+    since: u64,
     /// How often in a row everything that was looked at again had to be put aside once more.
     in_vain: u32,
 }
@@ -91,11 +93,15 @@ impl Driver {
                 request.findings.levels = Some(Levels::new(self.live.tick, levels));
             }
             let blocks = self.live.arena.blocks();
-            let (next, aside) = ((0, 0), Vec::new());
-            self.walks.push_back(Walk { request, blocks, next, aside, in_vain: 0 });
+            let (next, aside, since) = ((0, 0), Vec::new(), self.live.clock.now());
+            self.walks.push_back(Walk { request, blocks, next, aside, since, in_vain: 0 });
         }
         let Some(mut walk) = self.walks.pop_front() else { return Walked::Idle };
         if walk.request.is_abandoned() {
+            return Walked::More;
+        }
+        if self.ready < walk.since {
+            self.walks.push_front(walk);
             return Walked::More;
         }
         if walk.is_in_first_pass() {
