@@ -15,6 +15,7 @@ mod outcome;
 mod bodies;
 mod handles;
 
+use std::panic::Location;
 use std::sync::Arc;
 
 pub(crate) use self::bodies::{CallBody, Rhythm, Series};
@@ -22,13 +23,15 @@ pub(crate) use self::handles::Target;
 pub use self::handles::{CallCanceller, ScheduledCall};
 pub use self::outcome::{CallError, CallPanic};
 pub(crate) use self::outcome::{CallOutcome, promise};
-use crate::label::Labelled;
+use crate::label::{Label, Labelled};
 use crate::when_due::DueOn;
 use lars_base::debug_fields;
 use lars_base::when_due::WhenDue;
 use lars_scheduler::executor::TaskBody;
 use lars_scheduler::extend::RunOn;
-use lars_scheduler::{Executor, Handle, MissedTickBehavior, Periodic, ScheduleError, Start, Task};
+use lars_scheduler::{
+    Executor, Handle, MissedTickBehavior, Periodic, ScheduleError, Start, Task, TaskIdentity,
+};
 
 /// A call with options.
 ///
@@ -107,6 +110,15 @@ impl CallOptions {
             self.run_on = executor.clone();
         }
         self
+    }
+
+    /// Whose a call of this type is that is scheduled at this place.
+    pub(crate) fn identity(
+        &self,
+        place: &'static Location<'static>,
+        type_name: &'static str,
+    ) -> TaskIdentity {
+        Label::at(place).named(self.name).identity(type_name)
     }
 
     pub(crate) fn task<B: TaskBody>(&self, body: B) -> Task<B> {

@@ -19,6 +19,8 @@ mod invoke;
 mod registry;
 mod shutdown;
 
+use std::any::type_name;
+use std::marker::PhantomData;
 use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
@@ -226,18 +228,20 @@ impl ScheduledExecutor {
         limit: impl FnOnce(&OneShot<T>) -> Result<K, ScheduleError<L>>,
     ) -> Result<ScheduledCall<T>, ScheduleError<C>> {
         let Call { run, options } = task.into_call();
+        let whose = options.identity(Location::caller(), type_name::<C::Run>());
         let shared = &self.shared;
         let (promise, outcome) = promise();
         // The timers may fire at once; they wait for the lock until the entry is there.
         let mut registry = shared.registry.lock();
         let number = registry.number();
-        let target = OneShot { shared: Arc::clone(shared), number, outcome };
+        let target = OneShot { shared: Arc::clone(shared), number, whose, outcome };
         let limit = if registry.is_shut_down { None } else { Some(limit(&target)) };
         let timer = match &limit {
             None => Err(Refusal::ShutDown),
             Some(Err(refused)) => Err(refused.refusal().clone()),
             Some(Ok(_)) => {
-                let firing = Firing { shared: Arc::clone(shared), number };
+                let kind = PhantomData::<fn() -> C::Run>;
+                let firing = Firing { shared: Arc::clone(shared), number, kind };
                 let task = options.clone().or_on(&shared.run_on).task(firing);
                 shared.handle.schedule_due(due, task).map_err(|refused| refused.refusal().clone())
             }
@@ -247,7 +251,7 @@ impl ScheduledExecutor {
                 let keep = limit.and_then(Result::ok);
                 let job = Box::new(CallBody::new(run, promise, keep));
                 let timer = timer.cancel_on_drop();
-                registry.waiting.insert(number, WaitingTask { job, due, timer });
+                registry.waiting.insert(number, WaitingTask { job, whose, due, timer });
                 drop(registry);
                 let outcome = Arc::clone(&target.outcome);
                 Ok(ScheduledCall::new(outcome, Arc::new(target), due, shared.handle.clone()))
@@ -345,10 +349,10 @@ impl ScheduledExecutor {
     ) -> Result<ScheduledCall<T>, ScheduleError<C>> {
         self.submit_limited(self.shared.handle.due_after(limit), task, |target| {
             let (shared, outcome) = (Arc::clone(&target.shared), Arc::clone(&target.outcome));
-            let number = target.number;
+            let (number, whose) = (target.number, target.whose);
             move || {
                 if let Some(given_up) = shared.give_up(number, &outcome) {
-                    let substitute = Substitute { run: instead, outcome, given_up };
+                    let substitute = Substitute { run: instead, whose, outcome, given_up };
                     shared.handle.hand_over(&shared.run_on, substitute);
                 }
             }

@@ -69,9 +69,9 @@
 //!   the task then waits for that wake-up, at most `max_interval`. Such an event is the next run,
 //!   if the last one ended more than an interval before its deadline; a run that was held back; and
 //!   the deadline of one from `run_now`.
-//! - **It ends** with [`Supervised::cancel`], or when its scheduler stops, even while the list from
-//!   `stop` is kept. A run in flight is given up. The task is dropped, at once or with that run.
-//!   Dropping the [`Supervised`] ends nothing.
+//! - **It ends** with [`Supervised::cancel`], when a run returns `ControlFlow::Break`, or when its
+//!   scheduler stops, even while the list from `stop` is kept. A run in flight is given up. The
+//!   task is dropped, at once or with that run. Dropping the [`Supervised`] ends nothing.
 //! - **Panics** of the task, the executor, hooks, wakers and destructors are contained, and
 //!   reported by the scheduler like those of its own tasks: log, counter, hook.
 //!
@@ -169,7 +169,8 @@ impl Supervision {
 
     /// Starts a closure: each run calls it on `executor`, with a token of its own.
     ///
-    /// It returns nothing, or a `Result` whose `Err` counts as a failure. It is `Fn` because runs
+    /// It returns nothing, a `Result` whose `Err` counts as a failure, or a
+    /// [`ControlFlow`](std::ops::ControlFlow) whose `Break` ends the task. It is `Fn` because runs
     /// may overlap if [`max_concurrent`](SupervisionBuilder::max_concurrent) allows it; a closure
     /// that changes its captures keeps them behind a mutex.
     ///
@@ -267,7 +268,11 @@ impl Supervision {
             },
         );
         match timers.schedule_repeating(self.settings.initial_delay, series) {
-            Ok(series) => Ok(Supervised { supervisor, series: Arc::new(series) }),
+            Ok(series) => {
+                let series = Arc::new(series);
+                supervisor.keep_series(&series);
+                Ok(Supervised { supervisor, series })
+            }
             // Dropping the series ends the supervision, and drops its part of the runner.
             Err(refused) => Err(refused.map(drop)),
         }
@@ -321,7 +326,7 @@ impl Drop for EndOnDrop {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum RunNowError {
-    /// The task was cancelled, or its scheduler has stopped.
+    /// The task was cancelled, a run was its last, or its scheduler has stopped.
     #[error("the supervised task has ended")]
     Ended,
     /// More calls than [`on_demand_limit`](SupervisionBuilder::on_demand_limit) allows.
@@ -383,7 +388,7 @@ impl Supervised {
         ended
     }
 
-    /// Whether the task was cancelled, or its scheduler has stopped.
+    /// Whether the task was cancelled, a run was its last, or its scheduler has stopped.
     pub fn is_ended(&self) -> bool {
         self.supervisor.is_ended()
     }

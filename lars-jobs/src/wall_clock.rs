@@ -92,9 +92,11 @@ mod clock;
 mod cron;
 mod timer;
 
+use std::any::type_name;
+use std::panic::Location;
 use std::time::{Duration, SystemTime};
 
-pub use self::calendar::{Calendar, MissedRuns};
+pub use self::calendar::{Calendar, MissedRuns, UntilTime};
 use self::calendar::{NextRun, Progress};
 pub use self::clock::{SystemClock, VirtualWallClock, WallClock};
 #[cfg(feature = "cron")]
@@ -102,10 +104,12 @@ pub use self::clock::{SystemClock, VirtualWallClock, WallClock};
 pub use self::cron::{CronError, CronSchedule};
 use self::timer::Status;
 pub use self::timer::WallClockTimer;
+use crate::label::{Label, Labelled};
 use lars_base::debug_fields;
 use lars_base::sync::{Arc, Mutex};
-use lars_scheduler::extend::goes_on;
-use lars_scheduler::{Handle, Repeat, ScheduleError, Verdict};
+use lars_scheduler::extend::{Systems, goes_on};
+use lars_scheduler::hooks::PanicIn;
+use lars_scheduler::{Handle, Periodic, Repeat, ScheduleError, TaskIdentity, Verdict};
 
 /// The longest wait before a timer looks at the clock again, unless it is set.
 const RECHECK: Duration = Duration::from_secs(60);
@@ -137,6 +141,7 @@ pub struct WallClockScheduler {
     clock: Arc<dyn WallClock>,
     recheck: Duration,
     missed: MissedRuns,
+    name: Option<&'static str>,
 }
 
 /// A re-check that is too short.
@@ -174,7 +179,8 @@ impl WallClockScheduler {
 
     /// By another clock: a [`VirtualWallClock`] in a test, a closure that asks a time server.
     pub fn with_clock(handle: Handle, clock: impl WallClock) -> Self {
-        Self { handle, clock: Arc::new(clock), recheck: RECHECK, missed: MissedRuns::default() }
+        let (clock, missed) = (Arc::new(clock), MissedRuns::default());
+        Self { handle, clock, recheck: RECHECK, missed, name: None }
     }
 
     /// The longest wait before a timer looks at the clock again: one minute unless it is set, and
@@ -208,6 +214,13 @@ impl WallClockScheduler {
         }
         self.recheck = recheck;
         Ok(self)
+    }
+
+    /// Gives what is scheduled through it a name. See
+    /// [`Task::named`](lars_scheduler::Task::named).
+    pub fn named(mut self, name: &'static str) -> Self {
+        self.name = Some(name);
+        self
     }
 
     /// What repeats do with occurrences in the past; [`MissedRuns::Once`] unless it is set.
@@ -255,7 +268,7 @@ impl WallClockScheduler {
         at: SystemTime,
         task: F,
     ) -> Result<WallClockTimer, ScheduleError<F>> {
-        let (clock, recheck) = (Arc::clone(&self.clock), self.recheck);
+        let (clock, recheck, owner) = (Arc::clone(&self.clock), self.recheck, self.owner::<F>());
         let first = wait(at, clock.now(), recheck);
         let look = move |status: &Status, task: &mut Option<F>| {
             let left = wait(at, clock.now(), recheck);
@@ -265,7 +278,7 @@ impl WallClockScheduler {
             if let Some(task) = task.take()
                 && status.begin()
             {
-                task();
+                owner.run(task);
             }
             Repeat::Stop
         };
@@ -280,8 +293,8 @@ impl WallClockScheduler {
     /// over: [`missed_runs`](Self::missed_runs) says what happens to them.
     ///
     /// The series ends when it is cancelled, when a run panics or breaks, when the calendar has no
-    /// further occurrence, and when the scheduler stops. A calendar without any occurrence is
-    /// accepted, and the series ends at its first look.
+    /// further occurrence ([`Calendar::until`]), and when the scheduler stops. A calendar without
+    /// any occurrence is accepted, and the series ends at its first look.
     ///
     /// # Lateness
     ///
@@ -322,7 +335,7 @@ impl WallClockScheduler {
         R: Verdict,
         F: FnMut() -> R + Send + 'static,
     {
-        let (clock, recheck) = (Arc::clone(&self.clock), self.recheck);
+        let (clock, recheck, owner) = (Arc::clone(&self.clock), self.recheck, self.owner::<F>());
         let now = clock.now();
         let mut progress = Progress::new(calendar, self.missed, now);
         let next = progress.next();
@@ -333,7 +346,7 @@ impl WallClockScheduler {
                 let Some(run) = task.as_mut().filter(|_| status.begin()) else {
                     return Repeat::Stop;
                 };
-                if !goes_on(run()) {
+                if !owner.run(run).is_some_and(goes_on) {
                     return Repeat::Stop;
                 }
                 // The next one may be due by now. It gets a look of its own, so that others have
@@ -348,6 +361,13 @@ impl WallClockScheduler {
             }
         };
         self.look_again(first, next, true, task, look)
+    }
+
+    /// Whose a task of this type is that is scheduled by the calling code.
+    #[track_caller]
+    fn owner<F>(&self) -> TaskOwner {
+        let label = Label::at(Location::caller()).named(self.name);
+        TaskOwner { handle: self.handle.clone(), whose: label.identity(type_name::<F>()) }
     }
 
     /// Looks at the clock after `first`, and whenever the look before said so.
@@ -375,13 +395,28 @@ impl WallClockScheduler {
                 look(&status, &mut taken)
             }
         };
-        match self.handle.schedule_repeating(first, looks) {
+        match self.handle.schedule_repeating(first, Periodic::new(looks).labelled(self.name)) {
             Ok(looks) => Ok(caller.timer(looks, repeats)),
             Err(error) => Err(error.map(|looks| {
                 drop(looks);
                 slot.lock().take().expect("a closure that was refused has not run")
             })),
         }
+    }
+}
+
+/// Runs a task of the user on behalf of the user.
+struct TaskOwner {
+    handle: Handle,
+    whose: TaskIdentity,
+}
+
+impl TaskOwner {
+    /// What the task returns; `None` if it panicked.
+    fn run<R>(&self, task: impl FnOnce() -> R) -> Option<R> {
+        let mut returned = None;
+        self.handle.contain(self.whose, PanicIn::Task, || returned = Some(task()));
+        returned
     }
 }
 

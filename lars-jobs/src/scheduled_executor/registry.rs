@@ -10,16 +10,18 @@
 //! No foreign code runs under the lock: tasks, captures and wakers are called and dropped outside
 //! of it.
 
+use std::any::type_name;
 use std::collections::BTreeMap;
+use std::marker::PhantomData;
 use std::sync::Arc;
 
 use crate::call::{CallBody, CallError, CallOutcome, Target};
-use crate::contained::contain;
 use lars_base::sync::{Mutex, Unparker};
 use lars_base::when_due::WhenDue;
 use lars_scheduler::executor::TaskBody;
-use lars_scheduler::extend::RunOn;
-use lars_scheduler::{CancelOnDrop, Handle};
+use lars_scheduler::extend::{RunOn, Systems};
+use lars_scheduler::hooks::PanicIn;
+use lars_scheduler::{CancelOnDrop, Handle, TaskIdentity};
 
 /// A task, whatever it calls and returns. If it is dropped unrun, waiting callers learn of it.
 pub(super) trait AnyTask: Send {
@@ -82,6 +84,7 @@ pub(super) struct Registry {
 /// A one-shot that has not started.
 pub(super) struct WaitingTask {
     pub(super) job: Box<dyn AnyTask>,
+    pub(super) whose: TaskIdentity,
     pub(super) due: WhenDue,
     /// Only for its drop.
     pub(super) timer: CancelOnDrop,
@@ -131,8 +134,13 @@ impl SharedExecutor {
     /// Drops a one-shot that has not started.
     pub(super) fn discard(&self, number: u64) {
         if let Some(waiting) = self.take(number) {
-            contain(move || drop(waiting));
+            self.clean_up(waiting.whose, move || drop(waiting));
         }
+    }
+
+    /// Runs destructors of a task.
+    pub(super) fn clean_up(&self, whose: TaskIdentity, code: impl FnOnce()) {
+        self.handle.contain(whose, PanicIn::Cleanup, code);
     }
 
     /// Runs a one-shot, unless it was taken out.
@@ -177,7 +185,9 @@ impl Expired {
     /// Drops the task. What replaces it counts as running until the returned guard is dropped.
     pub(super) fn discard(self) -> Running {
         let Self { task, running } = self;
-        contain(move || drop(task));
+        if let Some(task) = task {
+            running.shared.clean_up(task.whose, move || drop(task));
+        }
         running
     }
 }
@@ -201,33 +211,37 @@ impl Drop for Running {
 /// claimed.
 pub(super) struct Substitute<F, T> {
     pub(super) run: F,
+    pub(super) whose: TaskIdentity,
     pub(super) outcome: Arc<CallOutcome<T>>,
     pub(super) given_up: Expired,
 }
 
 impl<T: Send + 'static, F: FnOnce() -> T + Send + 'static> TaskBody for Substitute<F, T> {
     fn run(self) {
-        let Self { run, outcome, given_up } = self;
-        let _running = given_up.discard();
-        outcome.fulfil_claimed(run);
+        let Self { run, whose, outcome, given_up } = self;
+        let running = given_up.discard();
+        running.shared.handle.contain(whose, PanicIn::Task, || outcome.fulfil_claimed(run));
     }
 
     fn lost(self) {
-        let Self { run, outcome, given_up } = self;
-        let _running = given_up.discard();
+        let Self { run, whose, outcome, given_up } = self;
+        let running = given_up.discard();
         outcome.settle_claimed(Err(CallError::Dropped));
-        drop(run);
+        running.shared.clean_up(whose, move || drop(run));
     }
 }
 
 /// The timer of a one-shot: starts it. If the timer is dropped unrun, because the scheduler was
 /// stopped or an executor lost it, the task is too.
-pub(super) struct Firing {
+///
+/// `F` is the task's type, by which the timer is known.
+pub(super) struct Firing<F> {
     pub(super) shared: Arc<SharedExecutor>,
     pub(super) number: u64,
+    pub(super) kind: PhantomData<fn() -> F>,
 }
 
-impl TaskBody for Firing {
+impl<F: 'static> TaskBody for Firing<F> {
     fn run(self) {
         self.shared.start(self.number);
     }
@@ -244,12 +258,17 @@ impl TaskBody for Firing {
     fn lost(self) {
         self.shared.discard(self.number);
     }
+
+    fn known_as() -> &'static str {
+        type_name::<F>()
+    }
 }
 
 /// Cancels a one-shot of an executor.
 pub(super) struct OneShot<T> {
     pub(super) shared: Arc<SharedExecutor>,
     pub(super) number: u64,
+    pub(super) whose: TaskIdentity,
     pub(super) outcome: Arc<CallOutcome<T>>,
 }
 
@@ -261,7 +280,7 @@ impl<T: Send> Target for OneShot<T> {
             if is_ours { registry.waiting.remove(&self.number) } else { None }
         });
         let Some(waiting) = taken else { return false };
-        contain(move || drop(waiting));
+        self.shared.clean_up(waiting.whose, move || drop(waiting));
         self.outcome.settle_claimed(Err(CallError::Cancelled));
         true
     }

@@ -6,11 +6,13 @@ use std::time::{Duration, Instant};
 use super::ScheduledExecutor;
 use super::registry::{AnyTask, Registry, Repeat, WaitingTask};
 use crate::call::Target;
-use crate::contained::contain;
 use lars_base::debug_fields;
 use lars_base::sync::real_now;
 use lars_base::waiting::{park_until, with_parker};
 use lars_base::when_due::WhenDue;
+use lars_scheduler::extend::Systems;
+use lars_scheduler::hooks::PanicIn;
+use lars_scheduler::{Handle, TaskIdentity};
 
 /// What [`ScheduledExecutor::shutdown`] does with one-shots that are not due yet. Due ones run in
 /// any case.
@@ -117,7 +119,7 @@ impl ScheduledExecutor {
         });
         let count = cancelled.len();
         for waiting in cancelled {
-            contain(move || waiting.job.cancel());
+            self.shared.clean_up(waiting.whose, move || waiting.job.cancel());
         }
         for series in series {
             series.cancel();
@@ -171,7 +173,10 @@ impl ScheduledExecutor {
         }
         let mut unstarted: Vec<_> = waiting
             .into_values()
-            .map(|WaitingTask { job, due, .. }| UnstartedTask { job: Some(job), due })
+            .map(|WaitingTask { job, whose, due, .. }| {
+                let job = Some(job);
+                UnstartedTask { job, whose, due, handle: self.shared.handle.clone() }
+            })
             .collect();
         // Stable, and they come in the order of the calls.
         unstarted.sort_by_key(|task| task.due);
@@ -262,7 +267,10 @@ impl Drop for ScheduledExecutor {
 #[must_use = "dropping an unstarted task drops it unrun"]
 pub struct UnstartedTask {
     job: Option<Box<dyn AnyTask>>,
+    whose: TaskIdentity,
     due: WhenDue,
+    /// Reports a panic.
+    handle: Handle,
 }
 
 impl UnstartedTask {
@@ -271,16 +279,18 @@ impl UnstartedTask {
         self.due.instant()
     }
 
-    /// Runs the task on this thread, now. A panic is contained and logged. True if there was none.
+    /// Runs the task on this thread, now. A panic is contained, and reported by the scheduler as
+    /// for any of its tasks. True if there was none.
     pub fn run(mut self) -> bool {
-        self.job.take().is_some_and(|job| contain(move || job.run()))
+        let job = self.job.take();
+        job.is_some_and(|job| self.handle.contain(self.whose, PanicIn::Task, move || job.run()))
     }
 }
 
 impl Drop for UnstartedTask {
     fn drop(&mut self) {
         if let Some(job) = self.job.take() {
-            contain(move || drop(job));
+            self.handle.contain(self.whose, PanicIn::Cleanup, move || drop(job));
         }
     }
 }

@@ -19,8 +19,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, ThreadId};
 
-use super::report::{Completion, Outcome};
-use super::run::{Owner, Run, Runner, outcome_of};
+use super::report::Completion;
+use super::run::{Ending, Owner, Run, Runner, ending_of};
 use super::settings::GivenUp;
 use super::token::CancelToken;
 use lars_base::sync::{Arc, Mutex};
@@ -114,12 +114,12 @@ impl<Fut: Future<Output: Completion> + Send + 'static> FutureRun<Fut> {
             let waker = Waker::from(Arc::clone(&self));
             let polled = run.call(|| {
                 let polled = future.as_mut().poll(&mut Context::from_waker(&waker));
-                polled.map(outcome_of)
+                polled.map(ending_of)
             });
             match polled {
                 Ok(Poll::Pending) if last => return self.finish(future, run, None),
                 Ok(Poll::Pending) => {}
-                Ok(Poll::Ready(outcome)) => return self.finish(future, run, Some(outcome)),
+                Ok(Poll::Ready(ending)) => return self.finish(future, run, Some(ending)),
                 Err(panic) => return self.finish(future, run, Some(panic)),
             }
             let mut slot = self.slot.lock();
@@ -151,7 +151,7 @@ impl<Fut: Future<Output: Completion> + Send + 'static> FutureRun<Fut> {
     }
 
     /// Drops the future, and then ends the run: while its captures exist, it has not ended.
-    fn finish(&self, future: Pin<Box<Fut>>, run: Run, outcome: Option<Outcome>) {
+    fn finish(&self, future: Pin<Box<Fut>>, run: Run, ending: Option<Ending>) {
         let subscription = {
             let mut slot = self.slot.lock();
             slot.stage = PollStage::Done;
@@ -161,8 +161,8 @@ impl<Fut: Future<Output: Completion> + Send + 'static> FutureRun<Fut> {
         if let Some(subscription) = subscription {
             self.token.unsubscribe(subscription);
         }
-        match outcome {
-            Some(outcome) => run.end(outcome),
+        match ending {
+            Some(ending) => run.end(ending),
             None => drop(run),
         }
     }

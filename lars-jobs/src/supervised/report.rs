@@ -1,6 +1,7 @@
 //! Reports of runs: one by one, and in sum.
 
 use std::fmt::Display;
+use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 /// How a run ended, as its supervision sees it.
@@ -137,9 +138,11 @@ pub struct Counts {
     pub next_run: Option<Instant>,
 }
 
-/// What a run may return: nothing, or a `Result` whose error can be displayed.
+/// What a run may return: nothing, a `Result` whose error can be displayed, or a
+/// [`ControlFlow`].
 ///
-/// `Err` counts as a failure. What `Ok` holds is dropped.
+/// `Err` counts as a failure. What `Ok` holds is dropped. `Break` ends the task: the run has
+/// succeeded, and is the last, unless it was given up before.
 ///
 /// # Examples
 ///
@@ -172,6 +175,11 @@ pub(super) mod sealed {
     pub trait Completion {
         /// What went wrong, if something did.
         fn failure(self) -> Option<String>;
+
+        /// Whether no run is to follow.
+        fn is_last(&self) -> bool {
+            false
+        }
     }
 }
 
@@ -184,5 +192,15 @@ impl sealed::Completion for () {
 impl<T, E: Display> sealed::Completion for Result<T, E> {
     fn failure(self) -> Option<String> {
         self.err().map(|error| error.to_string())
+    }
+}
+
+impl sealed::Completion for ControlFlow<()> {
+    fn failure(self) -> Option<String> {
+        None
+    }
+
+    fn is_last(&self) -> bool {
+        self.is_break()
     }
 }

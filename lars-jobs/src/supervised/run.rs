@@ -65,6 +65,8 @@ impl dyn Owner {
 pub(super) enum Ending {
     /// It has an outcome.
     Settled(Outcome),
+    /// It has succeeded, and is to be the last.
+    Last,
     /// It was dropped, before it began or as a future.
     Dropped,
 }
@@ -115,18 +117,18 @@ impl Run {
         self.begun.then_some(self)
     }
 
-    /// Calls foreign code. An error is the outcome of a run that panicked.
-    pub(super) fn call<R>(&self, code: impl FnOnce() -> R) -> Result<R, Outcome> {
+    /// Calls foreign code. An error is the end of a run that panicked.
+    pub(super) fn call<R>(&self, code: impl FnOnce() -> R) -> Result<R, Ending> {
         catch_unwind(AssertUnwindSafe(code)).map_err(|payload| {
             let message = message_of(&*payload).to_owned();
             self.owner.raise(payload);
-            Outcome::Panic(message)
+            Ending::Settled(Outcome::Panic(message))
         })
     }
 
     /// Ends the run.
-    pub(super) fn end(mut self, outcome: Outcome) {
-        self.ending = Some(Ending::Settled(outcome));
+    pub(super) fn end(mut self, ending: Ending) {
+        self.ending = Some(ending);
     }
 }
 
@@ -138,13 +140,16 @@ impl Drop for Run {
     }
 }
 
-/// The outcome of a run that returned `completion`. Called where panics are contained, because
+/// The end of a run that returned `completion`. Called where panics are contained, because
 /// displaying an error and dropping a result are foreign code.
-pub(super) fn outcome_of(completion: impl Completion) -> Outcome {
-    match completion.failure() {
+pub(super) fn ending_of(completion: impl Completion) -> Ending {
+    if completion.is_last() {
+        return Ending::Last;
+    }
+    Ending::Settled(match completion.failure() {
         None => Outcome::Success,
         Some(failure) => Outcome::Failure(failure),
-    }
+    })
 }
 
 /// A runner that is a closure.
@@ -157,8 +162,8 @@ where
 {
     fn execute(&self, run: Run) {
         if let Some(run) = run.begin() {
-            let outcome = run.call(|| outcome_of((self.0)(run.token())));
-            run.end(outcome.unwrap_or_else(|panic| panic));
+            let ending = run.call(|| ending_of((self.0)(run.token())));
+            run.end(ending.unwrap_or_else(|panic| panic));
         }
     }
 }

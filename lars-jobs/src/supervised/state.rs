@@ -32,6 +32,8 @@ pub(super) struct State {
     /// When the series looks next. If that has passed, it is about to.
     pub(super) wake: WhenDue,
     pub(super) nudge: Option<Nudge>,
+    /// For a run that ends the task; `None` until it is known, and after the end.
+    pub(super) series: Option<Arc<Cancellable>>,
     /// `run_now` was called while a run was awaited.
     pub(super) again: bool,
     /// `run_now` has been used up to here, counted from the start. (The "theoretical arrival time"
@@ -64,6 +66,13 @@ pub(super) struct Nudge {
     pub(super) timer: Cancellable,
 }
 
+/// What remains to be cancelled and dropped outside the lock when a task has ended.
+pub(super) struct Remains {
+    pub(super) runner: Option<Arc<dyn Runner>>,
+    pub(super) nudge: Option<Nudge>,
+    pub(super) series: Option<Arc<Cancellable>>,
+}
+
 /// A run that was settled, and what remains to be done outside the lock.
 pub(super) struct Settled {
     pub(super) token: CancelToken,
@@ -86,12 +95,23 @@ impl State {
             awaited: None,
             wake: first,
             nudge: None,
+            series: None,
             again: false,
             used_up: Duration::ZERO,
             random: settings.random(),
             running: 0,
             tally: Counts::default(),
         }
+    }
+
+    /// No run begins any more. `None` if that is so already.
+    pub(super) fn end(&mut self) -> Option<Remains> {
+        if matches!(self.phase, Phase::Ended) {
+            return None;
+        }
+        self.phase = Phase::Ended;
+        let (runner, nudge, series) = (self.runner.take(), self.nudge.take(), self.series.take());
+        Some(Remains { runner, nudge, series })
     }
 
     /// Begins to wait for a new run, which is about to be handed over.

@@ -26,7 +26,7 @@ use std::time::Instant;
 use super::report::{Counts, Outcome, RunReport};
 use super::run::{Ending, Owner, Run, Runner};
 use super::settings::{GivenUp, Settings};
-use super::state::{Nudge, Phase, Settled, State};
+use super::state::{Nudge, Phase, Remains, Settled, State};
 use crate::label::Label;
 use crate::label::Labelled;
 use crate::when_due::{DueOn, reset_due};
@@ -37,7 +37,7 @@ use lars_base::when_due::WhenDue;
 use lars_scheduler::executor::Runnable;
 use lars_scheduler::extend::Systems;
 use lars_scheduler::hooks::PanicIn;
-use lars_scheduler::{Executor, Handle, Refusal, Repeat, Task, TaskIdentity};
+use lars_scheduler::{Cancellable, Executor, Handle, Refusal, Repeat, Task, TaskIdentity};
 
 pub(super) struct Supervisor {
     timers: Handle,
@@ -240,12 +240,7 @@ impl Supervisor {
     pub(super) fn end(&self) -> bool {
         let mut guard = self.state.lock();
         let state = &mut *guard;
-        if matches!(state.phase, Phase::Ended) {
-            return false;
-        }
-        state.phase = Phase::Ended;
-        let runner = state.runner.take();
-        let nudge = state.nudge.take();
+        let Some(remains) = state.end() else { return false };
         let token = state.awaited.as_ref().map(|awaited| awaited.token.clone());
         if state.awaited.as_ref().is_some_and(|awaited| !awaited.begun) {
             // It waits in its executor, and will not begin.
@@ -257,12 +252,28 @@ impl Supervisor {
         if let Some(token) = token {
             token.cancel(|payload| self.raise(payload));
         }
-        if let Some(nudge) = nudge {
-            nudge.timer.cancel();
-        }
-        self.contain(|| drop(runner));
+        self.drop_remains(remains);
         self.contain(|| drop(hook));
         true
+    }
+
+    /// Cancels the nudge, and drops the rest.
+    fn drop_remains(&self, remains: Remains) {
+        if let Some(nudge) = remains.nudge {
+            nudge.timer.cancel();
+        }
+        self.contain(|| drop(remains.runner));
+    }
+
+    /// The series of this task, which a run may end from now on.
+    pub(super) fn keep_series(&self, series: &Arc<Cancellable>) {
+        let mut state = self.state.lock();
+        if matches!(state.phase, Phase::Ended) {
+            drop(state);
+            series.cancel();
+        } else {
+            state.series = Some(Arc::clone(series));
+        }
     }
 
     pub(super) fn is_ended(&self) -> bool {
@@ -318,10 +329,14 @@ impl Owner for Supervisor {
         let state = &mut *guard;
         let now = self.timers.now();
         state.running -= usize::from(begun);
-        let mut unused = None;
+        let (mut unused, mut remains) = (None, None);
         let settled = if state.is_awaited(number) {
             match ending {
                 Ending::Settled(outcome) => state.settle(&self.settings, outcome, now),
+                Ending::Last => {
+                    remains = state.end();
+                    state.settle(&self.settings, Outcome::Success, now)
+                }
                 Ending::Dropped if matches!(state.phase, Phase::Ended) => {
                     state.tally.withdrawn += 1;
                     state.awaited = None;
@@ -342,6 +357,12 @@ impl Owner for Supervisor {
         // If it is refused, the series looks later, within its bound.
         let _ = self.wake_by(state, wake);
         drop(guard);
+        if let Some(mut remains) = remains {
+            if let Some(series) = remains.series.take() {
+                series.cancel();
+            }
+            self.drop_remains(remains);
+        }
         self.contain(|| drop(unused));
         if let Some(run) = settled {
             self.tell(run);

@@ -45,6 +45,45 @@ pub trait Calendar: Send + 'static {
     fn runs_again_when_set_back(&self) -> bool {
         false
     }
+
+    /// The same occurrences, up to `end` and with it.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_jobs::wall_clock::Calendar;
+    /// use std::time::{Duration, SystemTime};
+    ///
+    /// let second = Duration::from_secs(1);
+    /// let start = SystemTime::UNIX_EPOCH;
+    /// let each_second = move |after: SystemTime| Some(after + second);
+    /// let three = each_second.until(start + 3 * second);
+    /// assert_eq!(three.next_after(start + 2 * second), Some(start + 3 * second));
+    /// assert_eq!(three.next_after(start + 3 * second), None);
+    /// # Ok(()) }
+    /// ```
+    fn until(self, end: SystemTime) -> UntilTime<Self>
+    where
+        Self: Sized,
+    {
+        UntilTime { calendar: self, end }
+    }
+}
+
+/// A calendar that ends. Made by [`Calendar::until`].
+#[derive(Debug, Clone)]
+pub struct UntilTime<C> {
+    calendar: C,
+    end: SystemTime,
+}
+
+impl<C: Calendar> Calendar for UntilTime<C> {
+    fn next_after(&self, instant: SystemTime) -> Option<SystemTime> {
+        self.calendar.next_after(instant).filter(|next| *next <= self.end)
+    }
+
+    fn runs_again_when_set_back(&self) -> bool {
+        self.calendar.runs_again_when_set_back()
+    }
 }
 
 impl<F: Fn(SystemTime) -> Option<SystemTime> + Send + 'static> Calendar for F {

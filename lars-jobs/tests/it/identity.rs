@@ -11,14 +11,18 @@ use lars_jobs::call::Call;
 use lars_jobs::debounce::{Debounce, Throttle};
 use lars_jobs::delay_queue::DelayQueue;
 use lars_jobs::repeated_timer::RepeatedTimer;
-use lars_jobs::scheduled_executor::ScheduledExecutor;
+use lars_jobs::scheduled_executor::{DelayedTasks, ScheduledExecutor, ShutdownPolicy};
 use lars_jobs::supervised::Supervision;
-use lars_jobs::wall_clock::WallClockScheduler;
+use lars_jobs::wall_clock::{VirtualWallClock, WallClockScheduler};
 use lars_jobs::worker::Worker;
 use lars_scheduler::future::FutureExt;
-use lars_scheduler::hooks::PanicReport;
+use lars_scheduler::hooks::{PanicIn, PanicReport};
 use lars_scheduler::listing::TimerQuery;
-use lars_scheduler::{Builder, Inline, LightArrayRevolverScheduler, TaskIdentity, VirtualTime};
+use lars_scheduler::{
+    Builder, Inline, LightArrayRevolverScheduler, Periodic, TaskIdentity, VirtualTime,
+};
+
+use crate::common;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -56,9 +60,6 @@ fn timers_of_systems_have_the_names_that_those_were_given() {
 
 #[test]
 fn a_panic_of_what_a_system_runs_is_reported_with_whose_it_is() {
-    fn fail() {
-        panic!("expected by this test");
-    }
     let (sender, reports) = mpsc::channel();
     let tell = move |report: &PanicReport<'_>| sender.send(report.task).unwrap();
     let time = builder().inline().on_panic(tell).build_virtual().unwrap();
@@ -98,6 +99,110 @@ fn a_panic_of_what_a_system_runs_is_reported_with_whose_it_is() {
     }
     assert!(reports.try_recv().is_err());
     drop(future);
+}
+
+/// Panics when it is dropped.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic!("expected by this test");
+    }
+}
+
+fn fail() {
+    panic!("expected by this test");
+}
+
+/// Virtual time, and whose the panics are that it reports.
+fn reporting() -> (VirtualTime, mpsc::Receiver<(PanicIn, Option<TaskIdentity>)>) {
+    let (sender, reports) = mpsc::channel();
+    let tell = move |report: &PanicReport<'_>| sender.send((report.place, report.task)).unwrap();
+    (builder().inline().on_panic(tell).build_virtual().unwrap(), reports)
+}
+
+#[test]
+fn a_panic_on_the_wall_clock_is_reported_with_whose_it_is() {
+    let (time, reports) = reporting();
+    let start = SystemTime::UNIX_EPOCH;
+    let clock = VirtualWallClock::new(time.handle(), start);
+    let wall = WallClockScheduler::with_clock(time.handle(), clock).named("wall");
+    wall.schedule_at_system_time(start + SECOND, fail).unwrap();
+    let each = |after: SystemTime| Some(after + SECOND);
+    let daily = wall.schedule_by_calendar(each, || -> () { fail() }).unwrap();
+    let listing = time.list(TimerQuery::new().label("wall")).wait();
+    assert_eq!(listing.timers.len(), 2);
+    time.advance(2 * SECOND);
+    for _ in 0..2 {
+        let (place, task) = reports.try_recv().unwrap();
+        assert_eq!(place, PanicIn::Task);
+        is_ours(task.expect("it is somebody's"), Some("wall"));
+    }
+    assert!(!daily.is_pending(), "a panic ends the series");
+    assert!(reports.try_recv().is_err());
+}
+
+#[test]
+fn a_panic_in_a_scheduled_executor_is_reported_with_whose_it_is() {
+    let (time, reports) = reporting();
+    let jobs = ScheduledExecutor::on(&time);
+    let named = || Call::new(fail).named("job");
+    let call = jobs.schedule(SECOND, named()).unwrap();
+    time.advance(SECOND);
+    let busy = common::ByHand::default();
+    let slow = Call::new(|| ()).named("job").executor(busy.clone());
+    let or = jobs.submit_with_timeout_or(SECOND, slow, fail).unwrap();
+    time.advance(SECOND);
+    // Handed back, and run by the holder.
+    let unstarted = jobs.schedule(SECOND, named()).unwrap();
+    for task in jobs.shutdown_now() {
+        assert!(!task.run());
+    }
+    for number in 0..3 {
+        let (place, task) = reports.try_recv().unwrap_or_else(|_| panic!("only {number}"));
+        assert_eq!(place, PanicIn::Task);
+        is_ours(task.expect("it is somebody's"), Some("job"));
+    }
+    assert_eq!(time.metrics().panicked, 3);
+    drop((call, or, unstarted));
+}
+
+#[test]
+fn a_destructor_that_panics_is_reported_with_whose_it_is() {
+    let (time, reports) = reporting();
+    let bomb = || {
+        let bomb = Bomb;
+        move || {
+            let _ = &bomb;
+        }
+    };
+    let call = || Call::new(bomb()).named("job");
+    let jobs = ScheduledExecutor::on(&time);
+    assert!(jobs.schedule(SECOND, call()).unwrap().cancel());
+    let busy = common::ByHand::default();
+    let given_up = call().executor(busy.clone());
+    let given_up = jobs.submit_with_timeout(SECOND, given_up).unwrap();
+    time.advance(SECOND);
+    let (one, other) = (jobs.schedule(SECOND, call()), jobs.schedule(SECOND, call()));
+    let policy = ShutdownPolicy { delayed: DelayedTasks::Cancel, ..ShutdownPolicy::default() };
+    assert_eq!(jobs.shutdown(policy), 2);
+    let jobs = ScheduledExecutor::on(&time);
+    let last = jobs.schedule(SECOND, call()).unwrap();
+    drop(jobs.shutdown_now());
+    let periodic = Periodic::new(bomb()).named("job");
+    assert!(time.schedule_at_fixed_rate(SECOND, SECOND, periodic).unwrap().cancel());
+    let once = Periodic::new(bomb()).named("job").times(1);
+    let once = time.schedule_at_fixed_rate(SECOND, SECOND, once).unwrap();
+    time.advance(SECOND);
+    let hook = Periodic::new(|| ()).named("job").on_cancel(fail);
+    assert!(time.schedule_at_fixed_rate(SECOND, SECOND, hook).unwrap().cancel());
+    for number in 0..8 {
+        let (place, task) = reports.try_recv().unwrap_or_else(|_| panic!("only {number}"));
+        assert_eq!(place, PanicIn::Cleanup);
+        is_ours(task.unwrap_or_else(|| panic!("whose is number {number}?")), Some("job"));
+    }
+    assert!(reports.try_recv().is_err());
+    drop((given_up, one, other, last, once));
 }
 
 #[test]

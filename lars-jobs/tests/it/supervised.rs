@@ -9,6 +9,7 @@ mod cancel;
 mod defects;
 mod eureka;
 mod futures;
+mod last;
 mod on_demand;
 mod one_at_a_time;
 mod races;

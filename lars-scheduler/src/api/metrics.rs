@@ -48,7 +48,8 @@ pub struct Metrics {
     /// Timers that wait.
     pub pending: u64,
     /// Schedule calls that were refused: after a stop, over `max_pending`, with a period of zero,
-    /// or by [`Backpressure::Refuse`](crate::Backpressure::Refuse).
+    /// with another option that no series can have, or by
+    /// [`Backpressure::Refuse`](crate::Backpressure::Refuse).
     pub refused: u64,
     /// How often a call waited, because the timer thread was late and the call's thread had used up
     /// its share ([`Backpressure::Wait`](crate::Backpressure::Wait)).

@@ -5,6 +5,7 @@
 //! run, and only the holder of the `Run` touches the closure.
 
 mod cell;
+mod course;
 
 use std::any::{Any, type_name};
 use std::ops::ControlFlow;
@@ -13,13 +14,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use self::cell::{FIRST, SeriesCell};
+use self::course::{Course, RunningCourse};
 use lars_base::rate::{MissedTickBehavior, Rate};
 use lars_base::when_due::WhenDue;
 
 use crate::api::cancel::{Cancellable, Series};
 use crate::api::handle::Handle;
 use crate::base::deadline::Deadline;
-use crate::base::error::{Refusal, ScheduleError, check_period};
+use crate::base::error::{Refusal, ScheduleError};
 use crate::base::identity::{Label, TaskIdentity};
 use crate::base::panics::PanicIn;
 use crate::base::raw_task::TaskBody;
@@ -143,15 +145,16 @@ pub struct Periodic<F, C = NoHook> {
     run: F,
     hook: C,
     run_on: RunOn,
-    missed: MissedTickBehavior,
     label: Label,
+    /// Boxed, because few series have one, and an error carries the whole task.
+    course: Option<Box<Course>>,
 }
 
 impl<F> Periodic<F> {
     /// A repeated task that runs `run` on the scheduler's executor.
     pub fn new(run: F) -> Self {
-        let missed = MissedTickBehavior::default();
-        Self { run, hook: NoHook, run_on: RunOn::Default, missed, label: Label::default() }
+        let (run_on, label) = (RunOn::Default, Label::default());
+        Self { run, hook: NoHook, run_on, label, course: None }
     }
 }
 
@@ -176,7 +179,92 @@ impl<F, C> Periodic<F, C> {
 
     /// What a fixed rate does with missed runs. A fixed delay has none, and ignores this.
     pub fn missed_ticks(mut self, behavior: MissedTickBehavior) -> Self {
-        self.missed = behavior;
+        if self.course.is_some() || behavior != MissedTickBehavior::default() {
+            self.course().missed = behavior;
+        }
+        self
+    }
+
+    /// Ends the series after this many runs, at least 1. (A run that returns
+    /// [`ControlFlow::Break`] or [`Repeat::Stop`] ends it before.)
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_scheduler::{LightArrayRevolverScheduler, Periodic};
+    /// use std::time::Duration;
+    ///
+    /// let second = Duration::from_secs(1);
+    /// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+    /// let three = Periodic::new(|| println!("ding")).times(3);
+    /// let chime = time.schedule_at_fixed_rate(second, second, three)?;
+    /// assert_eq!(time.advance(60 * second), 3);
+    /// assert!(!chime.is_pending());
+    /// # Ok(()) }
+    /// ```
+    pub fn times(mut self, runs: u64) -> Self {
+        self.course().times = Some(runs);
+        self
+    }
+
+    /// Ends the series before the first run that is due later than `end`. What counts is when a run
+    /// is due by the rule of the series: one that is due by then and late runs all the same. The
+    /// first run must be due by then.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_scheduler::{LightArrayRevolverScheduler, Periodic};
+    /// use std::time::Duration;
+    ///
+    /// let second = Duration::from_secs(1);
+    /// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+    /// let sale = Periodic::new(|| println!("buy now")).until(time.now() + 10 * second);
+    /// let _sale = time.schedule_with_fixed_delay(second, 3 * second, sale)?;
+    /// assert_eq!(time.advance(60 * second), 4); // at 1, 4, 7 and 10 s
+    ///
+    /// let over = Periodic::new(|| ()).until(time.now());
+    /// let refused = time.schedule_with_fixed_delay(second, second, over).unwrap_err();
+    /// assert_eq!(refused.to_string(), "the series would end 1s before its first run is due");
+    /// # Ok(()) }
+    /// ```
+    pub fn until(mut self, end: Instant) -> Self {
+        self.course().until = Some(end);
+        self
+    }
+
+    /// Makes each run later than its rule says by a random time from zero to `over`, drawn anew for
+    /// each, the first included. So what starts together does not run together, in one process or
+    /// in many. A fixed rate does not drift: the time is added to `first + n * interval`. The
+    /// period must be at least as long; zero, which is the default, spreads nothing.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_scheduler::{LightArrayRevolverScheduler, Periodic};
+    /// use std::time::Duration;
+    ///
+    /// let second = Duration::from_secs(1);
+    /// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+    /// let refresh = Periodic::new(|| println!("refresh")).spread(10 * second);
+    /// let refresh = time.schedule_at_fixed_rate(Duration::ZERO, 60 * second, refresh)?;
+    /// time.advance(10 * second); // once, somewhere in the first ten seconds
+    /// assert!((50..=60).contains(&refresh.remaining().unwrap().as_secs()));
+    /// # Ok(()) }
+    /// ```
+    #[doc(alias = "jitter")]
+    pub fn spread(mut self, over: Duration) -> Self {
+        self.course().spread = over;
+        self
+    }
+
+    /// Seeds the random numbers of [`spread`](Self::spread), so that tests and replays in virtual
+    /// time see the same ones again.
+    pub fn spread_seed(mut self, seed: u64) -> Self {
+        self.course().seed = Some(seed);
         self
     }
 
@@ -201,14 +289,18 @@ impl<F, C> Periodic<F, C> {
         self.hook(hook)
     }
 
+    fn course(&mut self) -> &mut Course {
+        self.course.get_or_insert_default()
+    }
+
     /// Calls a hook of any kind.
     pub(crate) fn hook<H: CancelHook>(self, hook: H) -> Periodic<F, H> {
-        let Self { run, run_on, missed, label, .. } = self;
-        Periodic { run, hook, run_on, missed, label }
+        let Self { run, run_on, label, course, .. } = self;
+        Periodic { run, hook, run_on, label, course }
     }
 }
 
-debug_fields!(|it: Periodic<F, C>| run_on: it.run_on, missed: it.missed);
+debug_fields!(|it: Periodic<F, C>| run_on: it.run_on, course: it.course);
 
 /// What can be scheduled to run again and again: a closure that can be called many times, or a
 /// [`Periodic`] with options. `R` is what it returns: nothing or [`ControlFlow`], or [`Repeat`] for
@@ -460,32 +552,32 @@ impl Handle {
         task: T,
         place: &'static Location<'static>,
     ) -> Result<Cancellable, ScheduleError<T>> {
-        if let Err(refusal) = period.map_or(Ok(()), check_period) {
-            // Relaxed: a statistic.
-            self.core().refused_early.fetch_add(1, Ordering::Relaxed);
-            return Err(ScheduleError::new(refusal, task));
-        }
-        let room = match Room::take(self) {
-            Ok(room) => room,
-            Err(refusal) => return Err(ScheduleError::new(refusal, task)),
-        };
         let task = task.into_periodic();
         let now = self.core().clock.now();
-        let first = initial.deadline(now, self);
+        let nominal = initial.deadline(now, self);
+        let wanted = task.course.as_deref().copied().unwrap_or_default();
+        let begun = wanted.begin(self, period, nominal).inspect_err(|_| {
+            // Relaxed: a statistic.
+            self.core().refused_early.fetch_add(1, Ordering::Relaxed);
+        });
+        let ((course, first), room) = match begun.and_then(|it| Ok((it, Room::take(self)?))) {
+            Ok(begun) => begun,
+            Err(refusal) => return Err(ScheduleError::new(refusal, T::from_periodic(task))),
+        };
         let options = TaskOptions { run_on: task.run_on, run_on_close: false, label: task.label };
         let identity = TaskIdentity::new(type_name::<T::Run>(), task.label.or_at(place));
         let cell = Arc::new(SeriesCell::new(self, identity, first.at));
         let series = Arc::new(RunningSeries {
             cell: Arc::clone(&cell),
-            handle: self.clone(),
+            room,
             run_on: options.run_on.clone(),
             plan: UnsafeCell::new(Some(Plan {
                 run: task.run,
                 hook: task.hook,
-                rule: rule(task.missed),
-                nominal: first.at,
+                rule: rule(wanted.missed),
+                course,
+                nominal: nominal.at,
                 number: FIRST,
-                _room: room,
             })),
         });
         let run = Run { series: Arc::clone(&series) };
@@ -500,8 +592,8 @@ impl Handle {
                     run: plan.run,
                     hook: plan.hook,
                     run_on: options.run_on,
-                    missed: task.missed,
                     label: options.label,
+                    course: task.course,
                 };
                 Err(ScheduleError::new(refusal, T::from_periodic(periodic)))
             }
@@ -514,12 +606,11 @@ struct Plan<F, C> {
     run: F,
     hook: C,
     rule: Rule,
+    course: Option<Box<RunningCourse>>,
     /// When the next run is due, by the rule.
     nominal: u64,
     /// The number of the last run that has begun.
     number: usize,
-    /// Given back with the plan, when the series is over.
-    _room: Room,
 }
 
 /// A series' place within `max_pending`: taken once, and kept from the first timer to the end of
@@ -545,7 +636,8 @@ impl Drop for Room {
 
 struct RunningSeries<F, C> {
     cell: Arc<SeriesCell>,
-    handle: Handle,
+    /// Given back with the series' last `Run`.
+    room: Room,
     run_on: RunOn,
     /// `None` once the series is over.
     plan: UnsafeCell<Option<Plan<F, C>>>,
@@ -615,7 +707,7 @@ where
         // (This is the only `Run` again: the one before was used up here.)
         let run = Self { series: Arc::clone(&series) };
         series.cell.arm_for(due.at);
-        match series.handle.submit((now, due), &options, place, run) {
+        match series.room.0.submit((now, due), &options, place, run) {
             Ok(handle) => series.cell.armed(number, handle),
             // The scheduler has stopped, and the series ends with it.
             Err((_, run)) => run.lost(),
@@ -653,10 +745,17 @@ impl<F, C: CancelHook> RunningSeries<F, C> {
     /// the cancellable.
     fn end(&self, plan: Plan<F, C>) {
         if self.cell.end() {
-            self.handle.core().reporter.contain(PanicIn::Cleanup, move || drop(plan));
+            self.clean_up(move || drop(plan));
         } else {
             plan.cancelled(self);
         }
+    }
+}
+
+impl<F, C> RunningSeries<F, C> {
+    fn clean_up(&self, code: impl FnOnce()) {
+        let reporter = &self.room.0.core().reporter;
+        reporter.contain_as(self.cell.whose(), PanicIn::Cleanup, code);
     }
 }
 
@@ -689,8 +788,8 @@ impl<R: sealed::Answer, F: FnMut() -> R, C> Plan<F, C> {
             Ok(answer) => answer,
             Err(payload) => return Done::Panicked(payload),
         };
-        let now = series.handle.core().clock.now();
-        match self.next(answer, &series.handle, now) {
+        let now = series.room.0.core().clock.now();
+        match self.next(answer, &series.room.0, now) {
             None => Done::Ended,
             Some(_) if series.cell.is_cancelled() => Done::Cancelled,
             Some((at, immediate)) => Done::Next { number, now, due: Deadline { at, immediate } },
@@ -701,16 +800,18 @@ impl<R: sealed::Answer, F: FnMut() -> R, C> Plan<F, C> {
 impl<F, C: CancelHook> Plan<F, C> {
     /// The series was cancelled: drops the captures and tells the hook.
     fn cancelled<F2, C2>(self, series: &RunningSeries<F2, C2>) {
-        let Self { run, hook, _room, .. } = self;
-        let reporter = &series.handle.core().reporter;
-        reporter.contain(PanicIn::Cleanup, move || drop(run));
-        reporter.contain(PanicIn::Cleanup, move || hook.call());
+        let Self { run, hook, .. } = self;
+        series.clean_up(move || drop(run));
+        series.clean_up(move || hook.call());
     }
 }
 
 impl<F, C> Plan<F, C> {
     /// When the next run is due, and whether that is at once.
     fn next(&mut self, answer: sealed::NextRun, handle: &Handle, now: u64) -> Option<(u64, bool)> {
+        if self.course.as_mut().is_some_and(|course| !course.goes_on()) {
+            return None;
+        }
         let next = match (self.rule, answer) {
             (_, sealed::NextRun::Asked(Repeat::Stop)) | (Rule::Asked, sealed::NextRun::ByRule) => {
                 return None;
@@ -721,11 +822,17 @@ impl<F, C> Plan<F, C> {
             }
             (Rule::Delay(delay), sealed::NextRun::ByRule) => now.saturating_add(delay),
             (Rule::Rate(rate), sealed::NextRun::ByRule) => {
-                self.nominal.saturating_add(rate.next(now.saturating_sub(self.nominal)))
+                let added = self.course.as_ref().map_or(0, |course| course.added());
+                let late = now.saturating_sub(self.nominal).saturating_sub(added);
+                self.nominal.saturating_add(rate.next(late))
             }
         };
         self.nominal = next;
-        Some((next, next <= now))
+        let due = match &mut self.course {
+            Some(course) => course.due(next)?,
+            None => next,
+        };
+        Some((due, due <= now))
     }
 }
 

@@ -164,13 +164,27 @@ pub enum Refusal {
     /// accepted.
     #[error("the timer thread is late, and this thread schedules more than its share: try later")]
     Overloaded,
-    /// A period of zero would run without end.
+    /// A period of zero would run without end, and one that is shorter than its
+    /// [`spread`](crate::Periodic::spread) would mix up the runs.
     #[error("the period is {given:?}, but it must be at least {min:?}")]
     Period {
         /// What was asked for.
         given: Duration,
         /// The shortest period.
         min: Duration,
+    },
+    /// A series of no runs. (For [`Periodic::times`](crate::Periodic::times).)
+    #[error("times is {given}, but a series has at least 1 run")]
+    Times {
+        /// What was asked for.
+        given: u64,
+    },
+    /// The first run would be due after the end of its series. (For
+    /// [`Periodic::until`](crate::Periodic::until).)
+    #[error("the series would end {by:?} before its first run is due")]
+    EndsBefore {
+        /// How much earlier the end is.
+        by: Duration,
     },
 }
 

@@ -124,8 +124,7 @@ impl Reporter {
         self.contain_of(Some(whose), place, code)
     }
 
-    /// Runs `code` that belongs to a system, on behalf of `task`.
-    #[cfg(not(lars_loom))] // no model has systems
+    /// Runs `code` that belongs to a series or to a system, on behalf of `task`.
     pub(crate) fn contain_as(
         &self,
         task: TaskIdentity,

@@ -19,6 +19,7 @@ mod once;
 mod panics;
 mod run_times;
 mod serde;
+mod series;
 mod settings;
 mod slow;
 mod threads;
