@@ -107,6 +107,29 @@ fn slow_tasks_are_remembered_up_to_a_limit_the_newest_first() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn a_snapshot_has_all_threads_or_says_how_many_it_leaves_out() {
+    let (hold, held) = channel::<()>();
+    let held = std::sync::Mutex::new(held);
+    let scheduler = scheduler();
+    let probe = Probe::new(scheduler.handle());
+    std::thread::scope(|scope| {
+        for _ in 0..300 {
+            let start = std::thread::Builder::new().name("one of many".to_owned());
+            start.spawn_scoped(scope, || _ = held.lock().unwrap().recv()).unwrap();
+        }
+        // Each has its name before its first step, which it may take later.
+        let many = |it: &Snapshot| {
+            let named = it.threads.iter().filter(|thread| thread.name == "one of many");
+            named.count() == 300
+        };
+        let snapshot = until(&probe, many);
+        assert_eq!(snapshot.more_threads, 0);
+        drop(hold);
+    });
+}
+
+#[test]
 fn a_snapshot_of_a_system_has_its_actors_and_dead_letters() {
     struct Idle;
     impl Actor for Idle {
