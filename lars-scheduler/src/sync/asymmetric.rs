@@ -170,3 +170,30 @@ mod kernel {
         unreachable!("no kernel fences on this platform, so none was promised")
     }
 }
+
+#[cfg(all(test, target_os = "linux", not(miri)))]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    /// In a process of its own: the change is for good.
+    #[test]
+    fn after_the_change_no_fence_counts_before_all_threads_have_seen_it() {
+        const CHILD: &str = "LARS_FENCES_CHILD";
+        let name = "after_the_change_no_fence_counts_before_all_threads_have_seen_it";
+        if std::env::var_os(CHILD).is_none() {
+            let mut child = Command::new(std::env::current_exe().unwrap());
+            let test = format!("sync::asymmetric::tests::{name}");
+            let output = child.args(["--exact", &test]).env(CHILD, "1").output().unwrap();
+            let said = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success() && said.contains("1 passed"), "{said}");
+            return;
+        }
+        prepare_fences();
+        let before = Instant::now();
+        change_over();
+        while !heavy_fence() {}
+        assert!(before.elapsed() >= SETTLES, "{:?}", before.elapsed());
+    }
+}

@@ -11,7 +11,7 @@ use crate::engine::listing::{Filter, Requests};
 use crate::engine::pace::ENDLESS;
 use crate::engine::sleep_word::{AfterPush, Alarm, FOREVER, SleepWord};
 use crate::engine::stop_word::StopWord;
-use crate::sync::{Arc, AtomicBool, Ordering, thread};
+use crate::sync::{Arc, AtomicBool, Ordering, thread, yield_now};
 
 /// Both sides, again and again: `gives` gives a notice and looks at the sleep word, `announces`
 /// writes that, `looks` looks at the notices. The sleeper sees the notice, or is woken, or the
@@ -22,7 +22,7 @@ fn neither_misses_the_other<N: Send + Sync + 'static>(
     announces: fn(&SleepWord),
     looks: fn(&N) -> bool,
 ) {
-    for _ in 0..if cfg!(miri) { 100 } else { 1_000 } {
+    for round in 0_u32..if cfg!(miri) { 100 } else { 1_000 } {
         let woken = Arc::new(AtomicBool::new(false));
         let bell = Arc::clone(&woken);
         // Relaxed, and below: the other thread has ended when this is read.
@@ -32,6 +32,9 @@ fn neither_misses_the_other<N: Send + Sync + 'static>(
             let both = Arc::clone(&both);
             thread::spawn(move || gives(&both.0, &both.1))
         };
+        // Under Miri, the other thread gets on when this one gives way: a little more each round.
+        let far = if cfg!(miri) { (round % 50).pow(2) } else { round % 3 };
+        (0..far).for_each(|_| yield_now());
         announces(&both.1);
         let seen = looks(&both.0);
         let sees = producer.join().unwrap();
@@ -108,19 +111,20 @@ fn a_request_for_a_visit_is_seen_by_the_sleeper_or_its_owner_sees_the_sleep() {
     no_wake_up_is_lost(|| Lane::new(0, false, ENDLESS), gives, |lane| lane.earliest() != NEVER);
 }
 
+fn lanes() -> Lanes {
+    let tick = Tick::new(Tick::MIN).expect("the shortest tick is a tick");
+    let settings = LaneSettings {
+        channels: 1,
+        wheel_after: Some(0),
+        most_wheels: MOST_WHEELS,
+        tick,
+        wheel_size: 2,
+    };
+    Lanes::new(settings, ENDLESS)
+}
+
 #[test]
 fn a_new_wheel_is_seen_by_the_sleeper_or_its_owner_sees_the_sleep() {
-    fn lanes() -> Lanes {
-        let tick = Tick::new(Tick::MIN).expect("the shortest tick is a tick");
-        let settings = LaneSettings {
-            channels: 1,
-            wheel_after: Some(0),
-            most_wheels: MOST_WHEELS,
-            tick,
-            wheel_size: 2,
-        };
-        Lanes::new(settings, ENDLESS)
-    }
     let gives = |lanes: &Lanes, sleep: &SleepWord| {
         let own = lanes.of_this_thread();
         assert!(lanes.wheel_of(own, 0).is_some());
@@ -132,6 +136,24 @@ fn a_new_wheel_is_seen_by_the_sleeper_or_its_owner_sees_the_sleep() {
         let wheel = unsafe { lanes.newest_wheel().as_ref() };
         wheel.is_some_and(|wheel| wheel.lane().earliest() != NEVER)
     });
+}
+
+/// The walk of a listing comes from an entry to its lane, and so to a wheel that it may not know.
+#[test]
+fn a_wheel_that_another_thread_finds_in_its_lane_is_there_as_it_was_made() {
+    let lanes = Arc::new(lanes());
+    let maker = {
+        let lanes = Arc::clone(&lanes);
+        thread::spawn(move || assert!(lanes.wheel_of(lanes.of_this_thread(), 0).is_some()))
+    };
+    let number = loop {
+        match lanes.iter().find_map(Lane::wheel) {
+            Some(wheel) => break wheel.number,
+            None => yield_now(),
+        }
+    };
+    assert_eq!(number, 0);
+    maker.join().unwrap();
 }
 
 #[test]

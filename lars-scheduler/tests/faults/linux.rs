@@ -78,15 +78,15 @@ fn child_succeeds(test: &str) {
     assert!(output.status.success(), "{}", said.chars().take(2_000).collect::<String>());
 }
 
-/// Schedules timers that are due soon, and waits until they have fired. Returns when the first did.
-fn fires(scheduler: &LightArrayRevolverScheduler) -> Instant {
-    let fired = Notes::new();
+/// Schedules timers that are due soon, and waits until they have fired.
+fn fires(scheduler: &LightArrayRevolverScheduler) {
+    let fired = Arc::new(AtomicU64::new(0));
     for _ in 0..1_000 {
-        let fired = fired.clone();
-        let _ = scheduler.schedule_once(ms(1), move || fired.add(Instant::now())).unwrap();
+        let fired = Arc::clone(&fired);
+        let run = move || _ = fired.fetch_add(1, Ordering::Relaxed);
+        let _ = scheduler.schedule_once(ms(20), run).unwrap();
     }
-    eventually("all timers", || fired.len() == 1_000);
-    fired.take()[0]
+    eventually("all timers", || fired.load(Ordering::Relaxed) == 1_000);
 }
 
 #[test]
@@ -97,11 +97,8 @@ fn a_filter_of_system_calls_that_forbids_membarrier_later_stops_no_timer_and_no_
     }
     let scheduler = LightArrayRevolverScheduler::builder().inline().build().unwrap();
     fires(&scheduler);
-    let before = Instant::now();
     forbid_membarrier();
-    let first = fires(&scheduler);
-    // The timer thread enters no lane before all threads have seen the change.
-    assert!(first - before >= ms(10), "{:?}", first - before);
+    fires(&scheduler);
     // So does one that is built after it, and both end.
     let second = LightArrayRevolverScheduler::builder().inline().build().unwrap();
     fires(&second);

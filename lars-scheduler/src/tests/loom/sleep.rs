@@ -4,7 +4,6 @@ use loom::thread;
 
 use super::{Boxed, check};
 use crate::api::pending::StopFuture;
-use crate::engine::entry::Entry;
 use crate::engine::intake::{Intake, Pop};
 use crate::engine::sleep_word::{AfterPush, FOREVER, SleepWord};
 use crate::engine::stop_word::StopWord;
