@@ -140,14 +140,16 @@ mod tests {
 
     #[test]
     fn a_thread_that_is_ending_has_no_slot_once_its_own_is_given_back() {
-        /// What a destructor saw: its slot, and whether that was there for others to take.
-        type Seen = Arc<Mutex<Vec<(usize, bool)>>>;
+        /// What a destructor saw: its slot, whether that was there for others to take, and whether
+        /// the thread remembered what belongs to it.
+        type Seen = Arc<Mutex<Vec<(usize, bool, bool)>>>;
+        const SCHEDULER: u64 = u64::MAX;
         struct Late(Seen);
         impl Drop for Late {
             fn drop(&mut self) {
                 let slot = thread_slot();
                 let free = FREE.lock().returned.iter().any(|free| free.0 == slot);
-                self.0.lock().push((slot, free));
+                self.0.lock().push((slot, free, !remembered(SCHEDULER).is_null()));
             }
         }
         // One is destroyed before the guard and one after it, in whichever order that is done.
@@ -161,6 +163,7 @@ mod tests {
             FIRST.set(Some(first));
             let slot = thread_slot();
             SECOND.set(Some(second));
+            remember(SCHEDULER, ptr::dangling());
             slot
         })
         .join()
@@ -168,11 +171,12 @@ mod tests {
         assert!(own < UNKNOWN);
         let seen = seen.lock();
         assert_eq!(seen.len(), 2);
-        for &(slot, free) in seen.iter() {
+        for &(slot, free, remembers) in seen.iter() {
             assert!(slot == NO_SLOT || slot == own);
+            assert_eq!(remembers, slot == own, "what belongs to the slot is another thread's");
             assert!(!free, "a slot that is given back is another thread's");
         }
         // (On Windows both are destroyed before the guard.)
-        assert!(cfg!(windows) || seen.iter().any(|&(slot, _)| slot == NO_SLOT));
+        assert!(cfg!(windows) || seen.iter().any(|&(slot, ..)| slot == NO_SLOT));
     }
 }

@@ -338,6 +338,34 @@ fn a_turn_that_cannot_enter_a_lane_does_not_say_that_the_timer_thread_is_in_time
 }
 
 #[test]
+fn a_lane_that_waits_to_be_entered_makes_the_timer_thread_late() {
+    let mut it = with(Backpressure::Refuse);
+    it.schedule(TICK);
+    assert!(it.own_gate().enter());
+    for (now, late) in [(TICK, false), (TICK + LATE, false), (TICK + LATE + 1, true)] {
+        assert_eq!(it.turn(now), 0);
+        assert_eq!(it.price().is_some(), late, "at {now}");
+    }
+    it.own_gate().leave();
+}
+
+#[test]
+fn what_waits_in_a_channel_makes_the_timer_thread_late() {
+    let it = &mut without_wheels(Backpressure::Off);
+    let entries = many(10_000);
+    for _ in 0..entries {
+        it.schedule(3_600 * 1_000 * MILLISECOND);
+    }
+    // The first look marks the end as it is then, which is reached in the third.
+    assert_eq!(it.turn(5 * MILLISECOND), 0);
+    assert_eq!(it.price().is_some(), !cfg!(miri), "nothing says that all of the last 5 ms is in");
+    for _ in 0..3 {
+        let _ = it.turn(5 * MILLISECOND);
+    }
+    assert_eq!(it.price(), None);
+}
+
+#[test]
 fn a_long_tick_and_a_window_for_wake_ups_are_no_lateness() {
     let (tick, coalesce) = (20 * MILLISECOND, 5 * MILLISECOND);
     for earlier in [1, tick / 2, tick - 1] {
