@@ -14,9 +14,10 @@
 //! ```
 //!
 //! So lanes that ask get equal shares of what the timer thread really does, whatever tasks cost;
-//! and a lane that asks rarely has earned its credit by the time it asks. The later the timer
-//! thread is, the higher is the price, up to [`DEAREST`] times what an entry costs, so that it
-//! catches up.
+//! and a lane that asks rarely has earned its credit by the time it asks. The price rises with the
+//! lateness, and with the silence, from what an entry costs up to [`DEAREST`] times that. So the
+//! timer thread catches up, even where it gets less done than it has measured, because it waits for
+//! a processor.
 //!
 //! *Silent* is a timer thread that is awake, or should be, and has not stored a heartbeat for
 //! [`SILENCE`]: it waits for a processor, or is stuck in a task. Either way nothing is fired, and
@@ -45,7 +46,7 @@ const LEAST: u64 = 32;
 /// later than the end of its tick and the window of `coalesce`.
 pub(crate) const LATE: u64 = 2_000_000;
 /// How many times the cost of an entry the price may be.
-const DEAREST: u64 = 4;
+const DEAREST: u64 = 64;
 /// For how long an awake timer thread gives no sign of life before it counts as silent, in
 /// nanoseconds.
 const SILENCE: u64 = 5_000_000;
@@ -56,10 +57,9 @@ const PERIOD: u64 = 20_000_000;
 const COST: u64 = 1_000;
 /// The cost is measured anew after so long, in nanoseconds, or so many entries.
 const SAMPLE: (u64, u64) = (250_000, 512);
-/// What is older than this counts for half, in nanoseconds of work. It is longer than the slices of
-/// time that systems give, so that the cost contains the time that the timer thread waits for a
-/// processor.
-const REMEMBERS: u64 = 20_000_000;
+/// For how long a sample counts, in nanoseconds of work: longer than the timer thread waits for a
+/// processor on a busy machine, so that the cost contains its share of such waits.
+const REMEMBERS: u64 = 50_000_000;
 /// In a turn of a few entries, what takes time is the turn. Such a turn tells the cost of an entry
 /// only if the timer thread is late.
 const TELLS: u64 = 32;
@@ -119,28 +119,29 @@ impl Pace {
     /// What an entry costs a producer now, in nanoseconds; `None` while the timer thread is in
     /// time. `is_up` says whether that thread is awake, or should be.
     pub(crate) fn price(&self, now: u64, is_up: bool) -> Option<u64> {
-        match self.told.price.load(Ordering::Relaxed) {
-            0 if is_up && self.is_silent(now) => {
-                Some(self.told.cost.load(Ordering::Relaxed).max(1))
-            }
-            0 => None,
-            price => Some(price),
-        }
+        let Told { price, cost, .. } = &*self.told;
+        let told = price.load(Ordering::Relaxed);
+        let silence = if is_up { self.silence(now) } else { 0 };
+        let more = match silence {
+            0..=SILENCE => 0,
+            _ => price_of(cost.load(Ordering::Relaxed), silence),
+        };
+        (told + more > 0).then_some(told + more)
     }
 
-    /// Whether there has been no heartbeat for too long. It counts from when a producer first saw
-    /// the last one: the timer thread may have slept until then.
-    fn is_silent(&self, now: u64) -> bool {
+    /// How long ago the last heartbeat was seen first, in nanoseconds. (It may be older: the timer
+    /// thread may have slept until then.)
+    fn silence(&self, now: u64) -> u64 {
         let Asked { beat, beat_seen_at, .. } = &*self.asked;
         let last = self.told.beats.load(Ordering::Relaxed);
         // Acquire: pairs with the store below, so that the instant is that of this heartbeat or of
         // a later one.
         if beat.load(Ordering::Acquire) == last {
-            return now.saturating_sub(beat_seen_at.load(Ordering::Relaxed)) > SILENCE;
+            return now.saturating_sub(beat_seen_at.load(Ordering::Relaxed));
         }
         beat_seen_at.store(now, Ordering::Relaxed);
         beat.store(last, Ordering::Release);
-        false
+        0
     }
 
     /// Counts a lane that asks, unless it has in this period; `asked_in` is the lane's note of
@@ -193,6 +194,12 @@ impl Pace {
     pub(crate) fn waits(&self) -> (u64, u64) {
         (self.asked.waits.load(Ordering::Relaxed), self.asked.waited.load(Ordering::Relaxed))
     }
+}
+
+/// What an entry of this cost costs a producer while the timer thread is so late, or silent.
+fn price_of(cost: u64, late: u64) -> u64 {
+    // (The cost is below 2^32, and so is the other factor: 128 ms.)
+    cost * late.min(DEAREST * LATE) / LATE
 }
 
 /// The timer thread's side: measures what an entry costs, and tells the price.
@@ -255,8 +262,7 @@ impl Meter {
         Self::count_beat(pace);
         let price = match late {
             0..=LATE => 0,
-            // (The cost is below 2^32, and so is the other factor.)
-            _ => self.cost * late.min(DEAREST * LATE) / LATE,
+            _ => price_of(self.cost, late),
         };
         let told = &pace.told;
         // Only what has changed is stored: producers read the line.
@@ -275,10 +281,12 @@ impl Meter {
             return;
         }
         if dealt_with >= TELLS || dealt_with > 0 && self.late > LATE {
-            let (time, entries) = (self.worked.0 + took, self.worked.1 + dealt_with);
-            self.cost = (time / entries).clamp(1, u64::from(u32::MAX));
-            let old = time > REMEMBERS;
-            self.worked = if old { (time / 2, entries.div_ceil(2)) } else { (time, entries) };
+            // What is old fades; half of it is left after the longest wait.
+            let fades = |old: u64| old - old / (REMEMBERS / took.clamp(1, REMEMBERS / 2));
+            let (time, entries) = (fades(self.worked.0) + took, fades(self.worked.1) + dealt_with);
+            self.worked = (time, entries);
+            // If tasks take longer than before, this is known at once.
+            self.cost = (time / entries).max(took / dealt_with).clamp(1, u64::from(u32::MAX));
         }
         (self.since, self.met, self.taken_in) = (Some(now), 0, 0);
     }
