@@ -58,8 +58,10 @@ CREATE TABLE lars.timer (
     origin          bigint                  -- of a run that was parked: the series that went on
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000,
         autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0.05);
-CREATE INDEX timer_due ON lars.timer (grp, bucket, due_at, id);
-CREATE UNIQUE INDEX timer_key ON lars.timer (grp, key) WHERE key IS NOT NULL;
+-- A plan may be made while the table is empty, and has to be right when it is full. So each index
+-- fits one kind of condition: this one only those with its collation, the next one only keys.
+CREATE INDEX timer_due ON lars.timer (grp COLLATE "POSIX", bucket, due_at, id);
+CREATE UNIQUE INDEX timer_key ON lars.timer (key, grp) WHERE key IS NOT NULL;
 
 -- Given up, and kept for people.
 CREATE TABLE lars.parked (
@@ -89,9 +91,9 @@ CREATE TABLE lars.used_key (
     grp   text        NOT NULL,
     key   text        NOT NULL,
     until timestamptz NOT NULL,
-    PRIMARY KEY (grp, key)
+    PRIMARY KEY (key, grp)
 );
-CREATE INDEX used_key_until ON lars.used_key (grp, until);
+CREATE INDEX used_key_until ON lars.used_key (grp COLLATE "POSIX", until);
 
 -- Handlers that start nothing.
 CREATE TABLE lars.paused (
@@ -267,7 +269,7 @@ SELECT t.*
        SELECT id, grp, handler, key, attempt, deaths, fence IS NOT NULL AS started, repeat,
               deadline, last_error
          FROM lars.timer
-        WHERE timer.grp = b.grp AND timer.bucket = b.bucket
+        WHERE timer.grp = b.grp COLLATE "POSIX" AND timer.bucket = b.bucket
         ORDER BY due_at, id LIMIT 100) t
  ORDER BY t.deadline;
 
@@ -283,7 +285,7 @@ SELECT grp, handler,
   FROM (SELECT lars.clock() AS now OFFSET 0) AS clock CROSS JOIN lars.bucket b CROSS JOIN LATERAL (
        SELECT handler, deadline, attempt, fence, row_number() OVER (ORDER BY due_at, id) AS place
          FROM lars.timer t
-        WHERE t.grp = b.grp AND t.bucket = b.bucket
+        WHERE t.grp = b.grp COLLATE "POSIX" AND t.bucket = b.bucket
         ORDER BY due_at, id LIMIT 1000) AS first
  GROUP BY grp, handler;
 

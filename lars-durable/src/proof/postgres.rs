@@ -13,6 +13,7 @@ mod held;
 mod looks;
 mod node;
 mod opening;
+mod plans;
 mod proxy;
 #[cfg(feature = "__tls")]
 mod secrets;

@@ -152,7 +152,6 @@ impl Server {
     }
 
     /// Where its files are.
-    #[cfg(feature = "__tls")]
     pub(crate) fn data(&self) -> &std::path::Path {
         &self.data
     }

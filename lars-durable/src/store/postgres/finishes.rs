@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use super::rows::park_gone;
+use super::rows::{by_id, park_gone};
 use super::transaction::{Result, Transaction};
 use super::values::text;
 use super::waves::waves;
@@ -163,13 +163,17 @@ impl Transaction<'_> {
     }
 }
 
-const GO_ON: &str = "UPDATE lars.timer t
+const GO_ON: &str = concat!(
+    "UPDATE lars.timer t
         SET fence = NULL, planned_at = f.planned, due_at = f.due, deadline = f.due,
             attempt = 0, deaths = 0, last_error = NULL, run = t.run + 1
        FROM unnest($2::bigint[], $3::bigint[], $4::timestamptz[], $5::timestamptz[])
             AS f (id, fence, due, planned)
-      WHERE t.id = f.id AND t.grp = $1 AND t.fence = f.fence AND t.repeat IS NOT NULL
-     RETURNING t.id, t.due_at";
+      WHERE ",
+    by_id!("f"),
+    " AND t.fence = f.fence AND t.repeat IS NOT NULL
+     RETURNING t.id, t.due_at",
+);
 
 impl Transaction<'_> {
     /// The next run of a series; nothing, if it was cancelled meanwhile.
@@ -183,12 +187,16 @@ impl Transaction<'_> {
     }
 }
 
-const RETRY: &str = "UPDATE lars.timer t
+const RETRY: &str = concat!(
+    "UPDATE lars.timer t
         SET fence = NULL, due_at = f.due, deadline = f.due, deaths = 0, last_error = f.error
        FROM unnest($2::bigint[], $3::bigint[], $4::timestamptz[], $5::text[])
             AS f (id, fence, due, error)
-      WHERE t.id = f.id AND t.grp = $1 AND t.fence = f.fence
-     RETURNING t.id, t.due_at";
+      WHERE ",
+    by_id!("f"),
+    " AND t.fence = f.fence
+     RETURNING t.id, t.due_at",
+);
 
 impl Transaction<'_> {
     /// The same run once more.
@@ -202,12 +210,16 @@ impl Transaction<'_> {
     }
 }
 
-const GIVE_BACK: &str = "UPDATE lars.timer t
+const GIVE_BACK: &str = concat!(
+    "UPDATE lars.timer t
         SET fence = NULL, attempt = greatest(t.attempt - 1, 0),
             due_at = greatest(t.deadline, f.earliest), deadline = greatest(t.deadline, f.earliest)
        FROM unnest($2::bigint[], $3::bigint[], $4::timestamptz[]) AS f (id, fence, earliest)
-      WHERE t.id = f.id AND t.grp = $1 AND t.fence = f.fence
-     RETURNING t.id, t.due_at";
+      WHERE ",
+    by_id!("f"),
+    " AND t.fence = f.fence
+     RETURNING t.id, t.due_at",
+);
 
 impl Transaction<'_> {
     /// As if it had not been started.
@@ -224,8 +236,10 @@ impl Transaction<'_> {
 const GIVE_UP: &str = concat!(
     "WITH gone AS (
        DELETE FROM lars.timer t
-        USING unnest($3::bigint[], $4::bigint[], $5::text[]) AS f (id, fence, reason)
-        WHERE t.id = f.id AND t.grp = $1 AND t.fence = f.fence
+        USING unnest($2::bigint[], $4::bigint[], $5::text[]) AS f (id, fence, reason)
+        WHERE ",
+    by_id!("f"),
+    " AND t.fence = f.fence
        RETURNING t.*, f.reason) ",
     park_gone!("reason"),
 );
@@ -237,7 +251,7 @@ impl Transaction<'_> {
         if ids.is_empty() {
             return Ok(());
         }
-        let parked = self.query(GIVE_UP, &[&self.group, &self.clock, ids, fences, reasons]).await?;
+        let parked = self.query(GIVE_UP, &[&self.group, ids, &self.clock, fences, reasons]).await?;
         outcomes.extend(parked.iter().map(|row| (row.get(0), Finished::Parked)));
         Ok(())
     }
@@ -245,17 +259,20 @@ impl Transaction<'_> {
 
 /// The series goes on without it, under the same identity and key. The row is locked, so that it is
 /// still a series when that is written.
-const PARK_RUN: &str =
+const PARK_RUN: &str = concat!(
     "INSERT INTO lars.parked (id, grp, bucket, deadline, planned_at, key, handler,
                               payload_version, payload, repeat, remember, attempt, deaths,
                               last_error, run, origin, reason, parked_at)
      SELECT f.copy, t.grp, t.bucket, t.deadline, t.planned_at, t.key, t.handler,
             t.payload_version, t.payload, NULL, t.remember, t.attempt, t.deaths, t.last_error,
-            t.run, t.id, f.reason, $2
-       FROM lars.timer t, unnest($3::bigint[], $4::bigint[], $5::bigint[], $6::text[])
+            t.run, t.id, f.reason, $3
+       FROM lars.timer t, unnest($2::bigint[], $4::bigint[], $5::bigint[], $6::text[])
             AS f (id, fence, copy, reason)
-      WHERE t.id = f.id AND t.grp = $1 AND t.fence = f.fence AND t.repeat IS NOT NULL
-        FOR UPDATE OF t";
+      WHERE ",
+    by_id!("f"),
+    " AND t.fence = f.fence AND t.repeat IS NOT NULL
+        FOR UPDATE OF t",
+);
 
 impl Transaction<'_> {
     /// Parks runs of series, and plans their next ones. What is a series no longer is left to
@@ -273,7 +290,7 @@ impl Transaction<'_> {
         let first = self.draw(count).await?;
         let copies: Vec<TimerId> = (first..first + count).collect();
         let Next { ids, fences, .. } = &next;
-        self.query(PARK_RUN, &[&self.group, &self.clock, ids, fences, &copies, &reasons]).await?;
+        self.query(PARK_RUN, &[&self.group, ids, &self.clock, fences, &copies, &reasons]).await?;
         self.go_on(&next, outcomes).await?;
         for ((id, fence), reason) in ids.iter().zip(fences).zip(reasons) {
             if !outcomes.contains_key(id) {
@@ -286,10 +303,14 @@ impl Transaction<'_> {
     }
 }
 
-const END: &str = "DELETE FROM lars.timer t
+const END: &str = concat!(
+    "DELETE FROM lars.timer t
       USING unnest($2::bigint[], $3::bigint[]) AS f (id, fence)
-      WHERE t.id = f.id AND t.grp = $1 AND t.fence = f.fence
-     RETURNING t.id, t.key, t.remember";
+      WHERE ",
+    by_id!("f"),
+    " AND t.fence = f.fence
+     RETURNING t.id, t.key, t.remember",
+);
 
 const REMEMBER: &str = "INSERT INTO lars.used_key (grp, key, until)
      SELECT $1, u.key, u.until FROM unnest($2::text[], $3::timestamptz[]) AS u (key, until)

@@ -11,13 +11,14 @@ use crate::model::{Loaded, TimerId};
 use crate::store::{Reply, Request};
 use crate::time::Timestamp;
 
+/// Only with this collation does the condition fit `timer_due`.
 const LOAD: &str = "SELECT t.*, c.place
       FROM unnest($2::smallint[], $3::timestamptz[], $4::bigint[], $5::timestamptz[], $6::bigint[])
            WITH ORDINALITY AS c (bucket, due, id, until, most, place)
      CROSS JOIN LATERAL (
            SELECT id, bucket, due_at, planned_at, handler, fence
              FROM lars.timer
-            WHERE grp = $1 AND bucket = c.bucket
+            WHERE grp = $1 COLLATE \"POSIX\" AND bucket = c.bucket
               AND (due_at, id) > (c.due, c.id) AND due_at < c.until
             ORDER BY due_at, id LIMIT c.most) AS t
      ORDER BY c.place, t.due_at, t.id";

@@ -64,12 +64,12 @@ const TIMERS: &str = "SELECT handler, count(*) FILTER (WHERE fence IS NULL),
             min(deadline) FILTER (WHERE fence IS NULL)
        FROM lars.bucket b CROSS JOIN LATERAL (
             SELECT handler, deadline, attempt, fence FROM lars.timer t
-             WHERE t.grp = b.grp AND t.bucket = b.bucket
+             WHERE t.grp = b.grp COLLATE \"POSIX\" AND t.bucket = b.bucket
              ORDER BY due_at, id LIMIT $3) AS first
       WHERE b.grp = $1 GROUP BY handler ORDER BY handler COLLATE \"C\"";
 
 const MORE_TIMERS: &str = "SELECT EXISTS (SELECT FROM lars.bucket b CROSS JOIN LATERAL (
-      SELECT FROM lars.timer t WHERE t.grp = b.grp AND t.bucket = b.bucket
+      SELECT FROM lars.timer t WHERE t.grp = b.grp COLLATE \"POSIX\" AND t.bucket = b.bucket
        ORDER BY due_at, id LIMIT 1 OFFSET $2) AS next WHERE b.grp = $1)";
 
 /// Counts of timers, as far as a second allows.

@@ -8,7 +8,7 @@ use crate::sync::Arc;
 use crate::time::Timestamp;
 
 /// The second half of a statement that parks what it has deleted as `gone`. The argument says where
-/// the reason is; `$2` is the clock.
+/// the reason is; `$3` is the clock.
 macro_rules! park_gone {
     ($reason:literal) => {
         concat!(
@@ -18,12 +18,29 @@ macro_rules! park_gone {
              SELECT id, grp, bucket, deadline, planned_at, key, handler, payload_version, payload,
                     repeat, remember, attempt, deaths, last_error, run, origin, ",
             $reason,
-            ", $2 FROM gone RETURNING id",
+            ", $3 FROM gone RETURNING id",
         )
     };
 }
 
 pub(super) use park_gone;
+
+/// Which rows of `lars.timer t` a statement is about: those of the group `$1` whose identities are
+/// in `$2`, each with its row of the columns that are named.
+///
+/// The server plans a statement once, perhaps while the table is empty. So there is one way only to
+/// carry it out, which is right for any number of rows: the identities are looked up in the primary
+/// key, and what is found is hashed. `+ 0` keeps the planner from reading that index from its
+/// beginning to its end instead, because it is in the order of the join. Sessions do without
+/// sequential scans and nested loops, and no other condition fits an index (see `timer_due` in
+/// `sql/1.sql`).
+macro_rules! by_id {
+    ($columns:literal) => {
+        concat!("t.grp = $1 AND t.id = ANY ($2) AND t.id + 0 = ", $columns, ".id")
+    };
+}
+
+pub(super) use by_id;
 
 /// Reads what the statements select as `id, bucket, due_at, planned_at, handler, fence`.
 pub(super) fn loaded(row: &Row) -> Loaded {

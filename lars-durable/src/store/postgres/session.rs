@@ -134,13 +134,16 @@ pub(super) async fn open_client(place: &Place) -> Result<(Client, Messages), Fai
     let limit = milliseconds(place.limit);
     let (idle, locks) = (milliseconds(place.idle_limit), milliseconds(LOCK_PATIENCE));
     let looks = if place.read_only { "SET default_transaction_read_only = on;" } else { "" };
-    // A frozen process holds no row for longer than its lease. Every commit is flushed.
+    // A frozen process holds no row for longer than its lease. Every commit is flushed. A plan that
+    // is made while the tables are empty has to be right when they are full: see `by_id`.
     let settings = format!(
         "SET statement_timeout = {limit};
          SET lock_timeout = {locks};
          SET idle_in_transaction_session_timeout = {idle};
          {looks}
          SET search_path = pg_catalog;
+         SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_nestloop = off;
+         SET jit = off;
          SELECT pg_catalog.set_config('synchronous_commit', 'on', false)
           WHERE pg_catalog.current_setting('synchronous_commit') = 'off'"
     );

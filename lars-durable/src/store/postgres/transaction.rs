@@ -26,7 +26,8 @@ const LAST_BATCH: &str = "SELECT token FROM lars.batch WHERE writer = $1";
 const STORE_BATCH: &str = "INSERT INTO lars.batch (writer, token, at) VALUES ($1, $2, $3)
      ON CONFLICT (writer) DO UPDATE SET token = EXCLUDED.token, at = EXCLUDED.at";
 
-const FORGET: &str = "DELETE FROM lars.used_key WHERE grp = $1 AND until <= $2";
+/// By the index `used_key_until`, which no other condition fits.
+const FORGET: &str = "DELETE FROM lars.used_key WHERE grp = $1 COLLATE \"POSIX\" AND until <= $2";
 
 /// A transaction that has begun. It ends with [`commit`](Self::commit), or is rolled back with its
 /// session's next word.

@@ -1,19 +1,26 @@
 //! Timers that no node can run, in SQL: put off, and parked in the end.
+//!
+//! What another transaction holds is left alone. It is found again by the next sweep; to wait for it
+//! would hold up what starts and ends in the same batch.
 
 use std::collections::BTreeMap;
 
-use super::rows::park_gone;
+use super::rows::{by_id, park_gone};
 use super::transaction::{Result, Transaction};
 use super::values::text;
 use crate::model::TimerId;
 use crate::time::{Micros, Timestamp};
 
 const WAITING: &str = "SELECT id, planned_at FROM lars.timer
-      WHERE grp = $1 AND id = ANY ($2) AND fence IS NULL ORDER BY id FOR UPDATE";
+      WHERE grp = $1 AND id = ANY ($2) AND fence IS NULL
+      ORDER BY id + 0 FOR UPDATE SKIP LOCKED";
 
-const PUT_OFF: &str = "UPDATE lars.timer t SET due_at = p.due, deadline = p.due
+const PUT_OFF: &str = concat!(
+    "UPDATE lars.timer t SET due_at = p.due, deadline = p.due
        FROM unnest($2::bigint[], $3::timestamptz[]) AS p (id, due)
-      WHERE t.id = p.id AND t.grp = $1";
+      WHERE ",
+    by_id!("p"),
+);
 
 impl Transaction<'_> {
     /// The new times are computed here: PostgreSQL's intervals have days and months.
@@ -39,7 +46,10 @@ impl Transaction<'_> {
 const PARK_WAITING: &str = concat!(
     "WITH gone AS (
        DELETE FROM lars.timer t
-        WHERE t.grp = $1 AND t.id = ANY ($3) AND t.fence IS NULL AND t.planned_at <= $4
+        WHERE t.id = ANY (ARRAY(
+              SELECT id FROM lars.timer
+               WHERE grp = $1 AND id = ANY ($2) AND fence IS NULL AND planned_at <= $4
+               ORDER BY id + 0 FOR UPDATE SKIP LOCKED))
        RETURNING t.*) ",
     park_gone!("$5"),
 );
@@ -54,7 +64,7 @@ impl Transaction<'_> {
     ) -> Result<usize> {
         let reason = text(reason);
         let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 5] =
-            [&self.group, &self.clock, &ids, &before, &reason.as_ref()];
+            [&self.group, &ids, &self.clock, &before, &reason.as_ref()];
         Ok(self.query(PARK_WAITING, &parameters).await?.len())
     }
 }

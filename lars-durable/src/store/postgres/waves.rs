@@ -13,7 +13,7 @@ use crate::model::TimerId;
 
 /// Locks them, so that what is not held now is not held later either.
 const NOT_HELD: &str = "SELECT id FROM lars.timer WHERE grp = $1 AND id = ANY ($2)
-      ORDER BY id FOR UPDATE SKIP LOCKED";
+      ORDER BY id + 0 FOR UPDATE SKIP LOCKED";
 
 const THERE_ARE: &str = "SELECT id FROM lars.timer WHERE grp = $1 AND id = ANY ($2)";
 

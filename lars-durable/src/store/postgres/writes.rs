@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use tokio_postgres::types::ToSql;
 
 use super::keys::{Changes, Held, Holder, Insert, Times, Update};
-use super::rows::{self, bucket};
+use super::rows::{self, bucket, by_id};
 use super::transaction::{Result, Transaction};
 use super::values::text;
 use crate::model::{Loaded, NewTimer, OnConflict, TimerId};
@@ -102,7 +102,7 @@ const HOLDERS: &str = "SELECT key, id, bucket, due_at, fence IS NOT NULL, handle
 
 const LOCK_HOLDERS: &str =
     "SELECT key, id, bucket, due_at, fence IS NOT NULL, handler FROM lars.timer
-      WHERE grp = $1 AND key = ANY ($2) ORDER BY id FOR UPDATE";
+      WHERE grp = $1 AND key = ANY ($2) ORDER BY id + 0 FOR UPDATE";
 
 /// What may be updated, once it is locked.
 const HELD: &str = "SELECT id, payload_version, payload, repeat, remember, attempt, deadline
@@ -149,10 +149,13 @@ const DELETE: &str = "DELETE FROM lars.timer WHERE grp = $1 AND id = ANY ($2)";
 
 const END_SERIES: &str = "UPDATE lars.timer SET repeat = NULL WHERE grp = $1 AND id = ANY ($2)";
 
-const MOVE: &str = "UPDATE lars.timer t
+const MOVE: &str = concat!(
+    "UPDATE lars.timer t
         SET due_at = m.due, deadline = m.deadline, planned_at = m.deadline
        FROM unnest($2::bigint[], $3::timestamptz[], $4::timestamptz[]) AS m (id, due, deadline)
-      WHERE t.id = m.id AND t.grp = $1";
+      WHERE ",
+    by_id!("m"),
+);
 
 impl Transaction<'_> {
     /// Writes what the calls have changed. Deletes go first: they free keys for the inserts.
@@ -191,7 +194,8 @@ fn held(row: &tokio_postgres::Row) -> Held {
 }
 
 /// Where no time is given, it stays.
-const UPDATE: &str = "UPDATE lars.timer t
+const UPDATE: &str = concat!(
+    "UPDATE lars.timer t
         SET payload_version = n.version, payload = n.payload, repeat = n.repeat,
             remember = n.remember, due_at = coalesce(n.due, t.due_at),
             deadline = coalesce(n.deadline, t.deadline),
@@ -199,7 +203,9 @@ const UPDATE: &str = "UPDATE lars.timer t
        FROM unnest($2::bigint[], $3::int[], $4::text[], $5::text[], $6::bigint[],
                    $7::timestamptz[], $8::timestamptz[], $9::timestamptz[])
             AS n (id, version, payload, repeat, remember, due, deadline, planned)
-      WHERE t.id = n.id AND t.grp = $1";
+      WHERE ",
+    by_id!("n"),
+);
 
 impl Transaction<'_> {
     async fn update(&self, updates: &BTreeMap<TimerId, Update<'_>>) -> Result<()> {

@@ -1,0 +1,272 @@
+//! How the server carries out what a node asks for all the time: what it reads is what it changes.
+//!
+//! The server's own module `auto_explain` logs the plan of each statement of a session, with the
+//! rows and pages that were read. No clock takes part.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use super::server::{Database, PATIENCE, server};
+use crate::model::{Fence, Finish, NewTimer, NodeId, OnConflict, Start, Then, TimerId, When};
+use crate::store::{Keep, PostgresStore, Reply, Request, Store, Write};
+use crate::sync::Arc;
+use crate::time::{Micros, Timestamp};
+
+/// Timers in a batch.
+const BATCH: i64 = 100;
+
+/// Timers, remembered keys and parked timers that are there beside it.
+const PENDING: i64 = 100_000;
+
+/// A statement of a batch may read this many rows and pages; a few pages of each index for a row.
+const ROWS: i64 = 4 * BATCH + 100;
+const PAGES: i64 = 40 * BATCH + 400;
+
+/// What the sessions of this test log. Only theirs.
+const EXPLAIN: &str = "options='-c session_preload_libraries=auto_explain \
+     -c auto_explain.log_min_duration=0 -c auto_explain.log_analyze=on \
+     -c auto_explain.log_timing=off -c auto_explain.log_buffers=on \
+     -c auto_explain.log_format=json'";
+
+const NODE: NodeId = 77;
+
+/// A store, and what it takes to ask for one round of everything.
+struct Rounds {
+    store: PostgresStore,
+    epochs: Vec<u32>,
+    next: TimerId,
+    starts: u32,
+    token: i64,
+}
+
+impl Rounds {
+    fn of(database: &Database) -> Self {
+        let place = database.place_with(&format!("{} {EXPLAIN}", database.parameters()));
+        PostgresStore::prepare(&place).unwrap();
+        let mut store = PostgresStore::new(place);
+        let keep = |keep| Request::Keep(keep);
+        let buckets = (0..64).collect();
+        let asked = [
+            keep(Keep::Join { node: NODE, serves: true }),
+            keep(Keep::Renew { node: NODE, report: None }),
+            keep(Keep::Claim { node: NODE, dead: Vec::new(), buckets }),
+        ];
+        let replies = store.transact(&asked).unwrap().replies;
+        let Reply::Claimed(claimed) = &replies[2] else { panic!("{replies:?}") };
+        let mut epochs = vec![0; 64];
+        claimed.iter().for_each(|(bucket, epoch)| epochs[usize::from(*bucket)] = *epoch);
+        // Far from the identities that the server draws.
+        Self { store, epochs, next: 1 << 40, starts: 0, token: 0 }
+    }
+
+    fn ask(&mut self, requests: &[Request]) -> Vec<Reply> {
+        self.store.transact(requests).unwrap().replies
+    }
+
+    /// New timers, each second one with a key.
+    fn timers(&mut self, conflict: OnConflict) -> Vec<NewTimer> {
+        let first = self.next;
+        self.next += BATCH;
+        (first..self.next)
+            .map(|id| NewTimer {
+                id,
+                bucket: u16::try_from(id % 64).unwrap(),
+                when: When::After(Micros::ZERO),
+                offset: Micros::ZERO,
+                home: None,
+                key: (id % 2 == 0).then(|| format!("key/{id}").into()),
+                conflict,
+                handler: "handler".into(),
+                payload_version: 1,
+                payload: "1".into(),
+                series: (id % 4 == 1).then(|| r#"{"kind":"fixed_delay","delay":1}"#.into()),
+                remember: if id % 4 == 0 { Micros::SECOND } else { Micros::ZERO },
+            })
+            .collect()
+    }
+
+    fn schedule(&mut self, conflict: OnConflict) -> Vec<NewTimer> {
+        let timers = self.timers(conflict);
+        self.token += 1;
+        let batch = Request::Batch { writer: 5, token: self.token };
+        self.ask(&[batch, Request::Write(Write::Schedule(Arc::new(timers.clone())))]);
+        timers
+    }
+
+    /// Starts them, and ends them as `then` says.
+    fn run(&mut self, timers: &[NewTimer], then: &Then) {
+        let starts: Vec<Start> = timers
+            .iter()
+            .map(|timer| {
+                self.starts += 1;
+                let epoch = self.epochs[usize::from(timer.bucket)];
+                Start { id: timer.id, bucket: timer.bucket, fence: Fence::new(epoch, self.starts) }
+            })
+            .collect();
+        let finishes = starts.iter().map(|start| Finish {
+            id: start.id,
+            fence: start.fence,
+            then: then.clone(),
+        });
+        let finishes = finishes.collect();
+        let lead = Micros::SECOND;
+        let replies = self.ask(&[Request::Start { node: NODE, lead, starts }]);
+        let Reply::Started { rows, .. } = &replies[0] else { panic!("{replies:?}") };
+        assert_eq!(rows.len(), timers.len(), "all of them start");
+        self.ask(&[Request::Finish(finishes)]);
+    }
+
+    fn each_key(&mut self, timers: &[NewTimer], write: impl Fn(Arc<str>) -> Write) {
+        let keys = timers.iter().filter_map(|timer| timer.key.clone());
+        let writes: Vec<Request> = keys.map(|key| Request::Write(write(key))).collect();
+        self.ask(&writes);
+    }
+
+    /// Everything that a node asks for while it works.
+    fn round(&mut self) {
+        let ids = |timers: &[NewTimer]| timers.iter().map(|timer| timer.id).collect::<Vec<_>>();
+        let after = Micros::ZERO;
+        let (when, offset) = (When::After(Micros::ZERO), Micros::ZERO);
+        let (error, reason) = (|| "error".to_owned(), || "reason".to_owned());
+        let timers = self.schedule(OnConflict::Keep);
+        for then in [Then::Retry { after, error: error() }, Then::GiveBack { after }] {
+            self.run(&timers, &then);
+        }
+        self.run(&timers, &Then::Next { when, offset });
+        // The others are a series no longer.
+        let series: Vec<NewTimer> =
+            timers.iter().filter(|timer| timer.series.is_some()).cloned().collect();
+        self.run(&series, &Then::ParkRun { reason: reason(), when, offset });
+        self.run(&series, &Then::Park { reason: reason() });
+        let timers = self.schedule(OnConflict::Replace);
+        self.each_key(&timers, |key| Write::Reset { key, when: When::After(Micros::SECOND * 9) });
+        let all = ids(&timers);
+        let (least, most) = (Micros::SECOND, Micros::SECOND);
+        self.ask(&[Request::PutOff { ids: all.clone(), least, most }]);
+        self.ask(&[Request::Read { ids: all.clone() }]);
+        self.each_key(&timers, |key| Write::Cancel { key });
+        self.ask(&[Request::Park { ids: all, before: Timestamp::NEVER, reason: reason() }]);
+        let timers = self.schedule(OnConflict::Update);
+        let remove = |key| Write::Remove { key, but: None };
+        self.each_key(&timers, remove);
+        let loads = (0..64).map(|bucket| Request::Load {
+            bucket,
+            after: (Timestamp::MIN, TimerId::MIN),
+            until: Timestamp::NEVER,
+            limit: 1,
+        });
+        let mut asked: Vec<Request> = loads.collect();
+        asked.insert(0, Request::Forget);
+        asked.push(Request::Keep(Keep::Renew { node: NODE, report: None }));
+        self.ask(&asked);
+    }
+}
+
+/// Of one statement.
+#[derive(Debug, Default)]
+struct Read {
+    rows: i64,
+    pages: i64,
+}
+
+impl Read {
+    fn add(&mut self, plan: &Value) {
+        let number = |name: &str| plan[name].as_f64().unwrap_or(0.0);
+        let removed = ["Rows Removed by Filter", "Rows Removed by Index Recheck"];
+        let mut rows: f64 = removed.iter().map(|name| number(name)).sum();
+        // What a join compares in vain is as good as read.
+        rows += number("Rows Removed by Join Filter");
+        if plan["Relation Name"].is_string() && plan["Node Type"] != "ModifyTable" {
+            rows += number("Actual Rows");
+        }
+        self.rows += (rows * number("Actual Loops")).round() as i64;
+        for below in plan["Plans"].as_array().into_iter().flatten() {
+            self.add(below);
+        }
+    }
+}
+
+/// The statements in the server's log, each with what it has read.
+fn logged(log: &Path) -> Vec<(String, Read, String)> {
+    let text = String::from_utf8_lossy(&std::fs::read(log).unwrap()).into_owned();
+    let mut found = Vec::new();
+    let mut lines = text.lines().peekable();
+    while let Some(line) = lines.next() {
+        if !line.contains("duration: ") || !line.ends_with(" plan:") {
+            continue;
+        }
+        let mut plan = String::new();
+        while let Some(more) = lines.next_if(|next| next.starts_with('\t')) {
+            plan.push_str(&more[1..]);
+            plan.push('\n');
+        }
+        let Ok(explained) = serde_json::from_str::<Value>(&plan) else { continue };
+        let mut read = Read::default();
+        read.add(&explained["Plan"]);
+        let pages = |name: &str| explained["Plan"][name].as_i64().unwrap_or(0);
+        read.pages = pages("Shared Hit Blocks") + pages("Shared Read Blocks");
+        let sql = explained["Query Text"].as_str().unwrap_or_default().to_owned();
+        found.push((sql, read, plan));
+    }
+    found
+}
+
+/// Others that wait, and others that are over.
+const GROW: &str = "
+    INSERT INTO lars.timer (id, grp, bucket, due_at, deadline, planned_at, key, handler,
+                            payload_version, payload, attempt, fence)
+    SELECT 1000000000 + n, CASE n % 3 WHEN 0 THEN 'other' ELSE 'default' END, n % 64, d, d, d,
+           CASE n % 2 WHEN 0 THEN 'other/' || n END, 'handler', 1, '1', 0, NULL
+      FROM generate_series(1, 100000) AS n, (SELECT now() + interval '1 day') AS t (d);
+    INSERT INTO lars.used_key
+    SELECT 'default', 'used/' || n, now() + interval '1 day' FROM generate_series(1, 100000) AS n;
+    INSERT INTO lars.parked (id, grp, bucket, deadline, planned_at, handler, payload_version,
+                             payload, remember, attempt, deaths, run, reason, parked_at)
+    SELECT 2000000000 + n, 'default', n % 64, now(), now(), 'handler', 1, '1', 0, 1, 0, 0, '', now()
+      FROM generate_series(1, 100000) AS n";
+
+#[test]
+fn no_statement_of_a_working_node_reads_more_than_it_changes_whenever_it_was_planned() {
+    let Some(server) = server() else { return };
+    let database = server.database();
+    let mut rounds = Rounds::of(&database);
+    let client = database.client();
+    // Nobody else makes statistics, or forgets plans.
+    for table in ["timer", "used_key", "parked", "batch", "bucket", "node"] {
+        let off = "SET (autovacuum_enabled = off)";
+        client.execute(&format!("ALTER TABLE lars.{table} {off}"));
+    }
+    // Each statement is planned for good after it was executed five times.
+    (0..7).for_each(|_| rounds.round());
+    client.execute(GROW);
+    assert_eq!(client.number("SELECT count(*) FROM lars.used_key WHERE key LIKE 'used%'"), PENDING);
+    (0..2).for_each(|_| rounds.round());
+    client.execute("ANALYZE");
+    (0..7).for_each(|_| rounds.round());
+    drop(rounds);
+
+    let log = server.data().join("log");
+    let end = Instant::now() + PATIENCE;
+    let mut all = logged(&log);
+    while !all.iter().any(|(sql, ..)| sql.contains("lars.used_key")) && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(50));
+        all = logged(&log);
+    }
+    let kinds: std::collections::BTreeSet<&str> =
+        all.iter().map(|(sql, ..)| sql.as_str()).filter(|sql| sql.contains("lars.")).collect();
+    assert!(kinds.len() > 25, "only these were logged: {kinds:?}");
+    for (sql, read, plan) in &all {
+        let within = read.rows <= ROWS && read.pages <= PAGES;
+        assert!(within, "{read:?} in a batch of {BATCH}: {sql:.900}\n{}", nodes(plan));
+    }
+}
+
+/// The kinds of a plan's nodes and what they read, on a screen.
+fn nodes(plan: &str) -> String {
+    let interesting =
+        ["Node Type", "Relation", "Index", "Actual Rows", "Removed", "Cond", "Filter"];
+    let lines = plan.lines().filter(|line| interesting.iter().any(|part| line.contains(part)));
+    lines.take(40).collect::<Vec<_>>().join("\n")
+}
