@@ -7,8 +7,9 @@ CREATE SCHEMA IF NOT EXISTS lars;
 CREATE FUNCTION lars.clock() RETURNS timestamptz LANGUAGE sql VOLATILE
     AS 'SELECT pg_catalog.clock_timestamp()';
 
--- Identities, drawn in blocks by `lars.draw`.
-CREATE SEQUENCE lars.timer_id;
+-- Identities. Whoever draws a number owns it and the 1,023 after it; that takes no lock, whoever else
+-- draws, and whatever becomes of his transaction.
+CREATE SEQUENCE lars.timer_id INCREMENT BY 1024;
 
 CREATE TABLE lars.meta (
     version int      NOT NULL,      -- of the schema
@@ -109,23 +110,14 @@ CREATE TABLE lars.batch (
     at     timestamptz NOT NULL
 ) WITH (fillfactor = 50);
 
--- The first of `count` identities that nobody else has. A sequence keeps no block for one session,
--- so two draws must not meet; a lock of the session goes before the transaction ends.
-CREATE FUNCTION lars.draw(count bigint) RETURNS bigint LANGUAGE plpgsql
+-- Which history this server went through: the timeline of its log, or 0 where that cannot be asked.
+-- It changes when a standby takes over, which may not have received the last commits.
+CREATE FUNCTION lars.history() RETURNS bigint LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp AS $$
-DECLARE
-    first bigint;
 BEGIN
-    PERFORM pg_advisory_lock(4713022045823907891);
-    BEGIN
-        first := nextval('lars.timer_id');
-        PERFORM setval('lars.timer_id', first + count - 1);
-    EXCEPTION WHEN OTHERS THEN
-        PERFORM pg_advisory_unlock(4713022045823907891);
-        RAISE;
-    END;
-    PERFORM pg_advisory_unlock(4713022045823907891);
-    RETURN first;
+    RETURN ('x' || left(pg_walfile_name(pg_current_wal_lsn()), 8))::bit(32)::bigint;
+EXCEPTION WHEN OTHERS THEN
+    RETURN 0;
 END $$;
 
 -- Where the nodes of a group listen.
@@ -205,7 +197,7 @@ BEGIN
         END IF;
         RAISE unique_violation USING MESSAGE = 'the key of the timer is remembered';
     END IF;
-    number := lars.draw(1);
+    number := nextval('lars.timer_id');
     SELECT (abs(hashtextextended(coalesce(schedule.key, number::text), 0) % m.buckets))::smallint
       INTO place FROM lars.meta m;
     LOOP

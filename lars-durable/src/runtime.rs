@@ -282,8 +282,8 @@ impl Shared {
     /// Inspects the store; `then` gets the result, on a thread of the engine.
     pub(crate) fn look(&self, then: impl FnOnce(Result<Look, StoreError>) + Send + 'static) {
         if let Some(Input::Look { then }) = self.push(Input::Look { then: Box::new(then) }) {
-            let reason = "the node is closed".into();
-            then(Err(StoreError { reason, unknown: false }));
+            let reason = "the node is closed";
+            then(Err(StoreError::nothing_done(reason)));
         }
     }
 

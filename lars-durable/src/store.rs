@@ -13,6 +13,7 @@ mod postgres;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 
+use std::ops::Range;
 use std::{fmt, io};
 
 #[cfg(feature = "test-kit")]
@@ -104,12 +105,31 @@ pub(crate) struct Committed {
     pub(crate) replies: Vec<Reply>,
 }
 
+/// Names what a store went through. It changes where commits may have been lost: when another
+/// server takes over that had not received the last ones. What was drawn before may be drawn again.
+pub(crate) type History = i64;
+
 /// A transaction that did not say that it committed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct StoreError {
     pub(crate) reason: String,
     /// It may have committed all the same.
     pub(crate) unknown: bool,
+    /// The identities of its new timers are not theirs: others have to be drawn. It was not
+    /// committed, and nor was any earlier try.
+    pub(crate) redraw: bool,
+}
+
+impl StoreError {
+    /// Nothing was done.
+    pub(crate) fn nothing_done(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), unknown: false, redraw: false }
+    }
+
+    /// It may have committed all the same.
+    pub(crate) fn unknown(reason: impl Into<String>) -> Self {
+        Self { unknown: true, ..Self::nothing_done(reason) }
+    }
 }
 
 /// What can be asked of a store.
@@ -121,9 +141,10 @@ pub(crate) enum Request {
     Write(Write),
     /// The writes that follow in this transaction are one batch. If the last one of this writer had
     /// the same token, it was committed and its answer was lost: then they are not carried out
-    /// again, and what cannot be told any more is [`Written::Unsure`].
-    Batch { writer: u128, token: i64 },
-    /// A block of `count` identities.
+    /// again, and what cannot be told any more is [`Written::Unsure`]. New timers have identities
+    /// of this history; in another one the batch is refused, unless it was carried out before.
+    Batch { writer: u128, token: i64, history: Option<History> },
+    /// At least `count` identities.
     Ids { count: i64 },
     /// Timers of a bucket that are due from behind `after` up to `until`, in the order of (due,
     /// id).
@@ -221,8 +242,8 @@ pub(crate) enum Reply {
     Written(Written),
     /// To [`Request::Batch`]: what follows is carried out, or was before.
     Batched,
-    /// To [`Request::Ids`].
-    Ids { first: TimerId, count: i64 },
+    /// To [`Request::Ids`]: identities that nobody else has in this history.
+    Ids { blocks: Vec<Range<TimerId>>, history: History },
     /// To [`Request::Load`] and [`Request::Read`].
     Loaded(Vec<Loaded>),
     /// To [`Request::Start`]: what runs, and what is due later than it was thought to be. Whatever

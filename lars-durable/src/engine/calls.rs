@@ -25,7 +25,7 @@ use super::{Lane, Node, Output};
 use crate::error::{Error, Refused};
 use crate::model::{BucketNo, NewTimer, TimerId, stable_hash};
 use crate::store::{
-    Committed, How, Placed, Reply, Request, StoreError, Write, Written, mismatched, paired,
+    Committed, History, How, Placed, Reply, Request, StoreError, Write, Written, mismatched, paired,
 };
 use crate::sync::Arc;
 use crate::time::{Mono, Timestamp};
@@ -59,7 +59,12 @@ pub(super) struct Calls {
 
 /// Identities that are drawn and not used, in blocks.
 #[derive(Debug, Default)]
-struct Ids(VecDeque<Range<TimerId>>);
+struct Ids {
+    blocks: VecDeque<Range<TimerId>>,
+    /// Of the store, when they were drawn. The timers of all calls that wait have identities of
+    /// this history, or none.
+    history: Option<History>,
+}
 
 #[derive(Debug)]
 struct Call {
@@ -90,6 +95,46 @@ impl Calls {
     /// The reply of the batch in flight came: says when that was sent.
     pub(super) fn answered(&mut self, now: Mono, result: &Result<Committed, StoreError>) -> Mono {
         self.lane.answered(now, result)
+    }
+
+    /// The batch in flight was not committed, or perhaps was.
+    fn failed(&mut self, error: &StoreError) {
+        for call in &mut self.in_flight {
+            call.reason = Some(error.reason.clone());
+        }
+        self.uncertain |= error.unknown;
+        if error.redraw {
+            self.uncertain = false;
+        }
+        if !self.uncertain {
+            // Nothing was done, so they can be batched again.
+            self.sent.clear();
+            for call in std::mem::take(&mut self.in_flight).into_iter().rev() {
+                self.queue.push_front(call);
+            }
+        }
+        if error.redraw {
+            self.disown_ids(&error.reason);
+        }
+    }
+
+    fn drawn(&mut self, blocks: Vec<Range<TimerId>>, history: History) {
+        if self.ids.history.is_some_and(|before| before != history) {
+            self.disown_ids("the store has another history");
+        }
+        self.ids.history = Some(history);
+        self.ids.blocks.extend(blocks);
+    }
+
+    /// What was drawn before may be drawn again by others: it is not used any more.
+    fn disown_ids(&mut self, reason: &str) {
+        tracing::warn!(target: "lars_durable", %reason, "identities are drawn anew");
+        self.ids = Ids::default();
+        for call in &mut self.queue {
+            if let Write::Schedule(timers) = &mut call.write {
+                Arc::make_mut(timers).iter_mut().for_each(|timer| timer.id = 0);
+            }
+        }
     }
 
     /// Whether no call waits for its answer.
@@ -152,7 +197,8 @@ impl Node {
         if !calls.is_empty() {
             self.calls.token = self.calls.token.wrapping_add(1);
             let (writer, token) = (self.calls.writer, self.calls.token);
-            requests.push(Request::Batch { writer, token });
+            let history = self.calls.ids.history;
+            requests.push(Request::Batch { writer, token, history });
         }
         for call in &mut calls {
             if let Write::Schedule(timers) = &mut call.write {
@@ -194,27 +240,14 @@ impl Node {
                             let call = calls.next().expect("each call sends one write");
                             self.answer(now, call, written);
                         }
-                        (Request::Ids { .. }, Reply::Ids { first, count }) => {
-                            self.calls.ids.add(first, count);
+                        (Request::Ids { .. }, Reply::Ids { blocks, history }) => {
+                            self.calls.drawn(blocks, history);
                         }
                         (request, reply) => mismatched(&request, &reply),
                     }
                 }
             }
-            Err(error) => {
-                for call in &mut self.calls.in_flight {
-                    call.reason = Some(error.reason.clone());
-                }
-                if !error.unknown && !self.calls.uncertain {
-                    // Nothing was done, so they can be batched again.
-                    self.calls.sent.clear();
-                    let calls = std::mem::take(&mut self.calls.in_flight);
-                    for call in calls.into_iter().rev() {
-                        self.calls.queue.push_front(call);
-                    }
-                }
-                self.calls.uncertain |= error.unknown;
-            }
+            Err(error) => self.calls.failed(&error),
         }
     }
 
@@ -337,21 +370,17 @@ impl Call {
 }
 
 impl Ids {
-    fn add(&mut self, first: TimerId, count: i64) {
-        self.0.push_back(first..first + count);
-    }
-
     fn left(&self) -> usize {
-        self.0.iter().map(|block| usize::try_from(block.end - block.start).unwrap_or(0)).sum()
+        self.blocks.iter().map(|block| usize::try_from(block.end - block.start).unwrap_or(0)).sum()
     }
 
     /// Draws an identity. The caller has made sure that one is left.
     fn draw(&mut self) -> TimerId {
-        while let Some(block) = self.0.front_mut() {
+        while let Some(block) = self.blocks.front_mut() {
             if let Some(id) = block.next() {
                 return id;
             }
-            self.0.pop_front();
+            self.blocks.pop_front();
         }
         unreachable!("a batch takes no more timers than there are identities")
     }

@@ -7,6 +7,7 @@ mod acknowledging;
 mod clocks;
 mod cluster;
 mod deploy;
+mod failover;
 #[cfg(feature = "actors")]
 mod handover;
 mod held;

@@ -126,7 +126,7 @@ fn a_sync_that_fails_leaves_the_outcome_open_and_the_batch_can_be_repeated() {
     let directory = Directory::new("sync");
     let disk = Disk::named("lars-sync");
     let mut store = open(&directory, Some("lars-sync"));
-    let batch = Request::Batch { writer: 1, token: 1 };
+    let batch = Request::Batch { writer: 1, token: 1, history: None };
     disk.fail_syncs(true);
     let error = store.transact(&[batch.clone(), timer(1, 100)]).unwrap_err();
     assert!(error.unknown, "{error}");

@@ -379,8 +379,8 @@ impl Driver {
             match input {
                 Input::Call { then, .. } => then(Err(crate::error::Refused::Closed.into())),
                 Input::Look { then } => {
-                    let reason = "the node was closed".into();
-                    then(Err(StoreError { reason, unknown: false }));
+                    let reason = "the node was closed";
+                    then(Err(StoreError::nothing_done(reason)));
                 }
                 _ => {}
             }

@@ -87,7 +87,7 @@ fn look(mut store: Box<dyn Store>) -> io::Result<Sender<LookThen>> {
     let work = move || {
         while let Ok(then) = receiver.recv() {
             let look = contain(|| store.look(LOOK));
-            let look = look.unwrap_or_else(|reason| Err(StoreError { reason, unknown: false }));
+            let look = look.unwrap_or_else(|reason| Err(StoreError::nothing_done(reason)));
             // A waker that panics is its owner's problem.
             let _ = contain(|| then(look));
         }
@@ -100,7 +100,7 @@ fn work(lane: Lane, mut store: Box<dyn Store>, batches: &Receiver<Vec<Request>>,
     while let Ok(requests) = batches.recv() {
         let result = contain(|| store.transact(&requests)).unwrap_or_else(|panic| {
             // A defect. What the store did is not known, so the batch is repeated.
-            Err(StoreError { reason: panic, unknown: true })
+            Err(StoreError::unknown(panic))
         });
         let _ = shared.push(Input::Replied { lane, result });
     }

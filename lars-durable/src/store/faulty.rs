@@ -28,7 +28,7 @@ impl FaultyStore {
 
     fn check(&self) -> Result<(), StoreError> {
         match self.unreachable.load(Ordering::Relaxed) {
-            true => Err(StoreError { reason: "the store is unreachable".into(), unknown: false }),
+            true => Err(StoreError::nothing_done("the store is unreachable")),
             false => Ok(()),
         }
     }

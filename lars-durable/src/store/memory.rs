@@ -115,14 +115,16 @@ impl Tables {
         match request {
             Request::Keep(keep) => self.keep(keep, now),
             Request::Write(write) => Reply::Written(self.write(write, now)),
-            Request::Batch { writer, token } => {
+            Request::Batch { writer, token, .. } => {
                 self.repeats = self.batches.insert(*writer, *token) == Some(*token);
                 Reply::Batched
             }
             Request::Ids { count } => {
                 let first = self.next_id;
                 self.next_id += count;
-                Reply::Ids { first, count: *count }
+                // It loses nothing, so it has one history.
+                let (blocks, history) = (std::iter::once(first..self.next_id).collect(), 0);
+                Reply::Ids { blocks, history }
             }
             Request::Load { bucket, after, until, limit } => {
                 Reply::Loaded(self.load(*bucket, *after, *until, *limit))

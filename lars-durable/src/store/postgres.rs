@@ -55,7 +55,7 @@ pub(crate) use self::bell::start_bell;
 pub(crate) use self::completion::completion;
 pub(crate) use self::connect::{Connect, Tls};
 use self::errors::Failure;
-use self::session::{Session, SessionId};
+use self::session::Session;
 use self::transaction::Transaction;
 use super::{Committed, Request, Store, StoreError};
 use crate::error::StartError;
@@ -137,8 +137,6 @@ pub(crate) struct PostgresStore {
     /// borrowed.
     runtime: Option<Arc<Runtime>>,
     session: Option<Session>,
-    /// The session before, which may not have ended.
-    earlier: Option<SessionId>,
     /// Names the lock of this lane.
     lock: i64,
     /// The last batch of calls that is known to be committed.
@@ -148,7 +146,7 @@ pub(crate) struct PostgresStore {
 impl PostgresStore {
     pub(crate) fn new(place: Place) -> Self {
         let lock = fastrand::i64(..);
-        Self { place, runtime: None, session: None, earlier: None, lock, last_batch: None }
+        Self { place, runtime: None, session: None, lock, last_batch: None }
     }
 
     /// Creates or upgrades the schema, and checks that the server is suitable. Returns what the
@@ -192,14 +190,7 @@ impl PostgresStore {
     /// Makes sure that there is a session.
     async fn open(&mut self) -> Result<(), Failure> {
         if self.session.is_none() {
-            // Who only looks leaves nothing behind that a later session could run beside.
-            let (earlier, lock) = match self.place.read_only {
-                true => (None, None),
-                false => (self.earlier.as_ref(), Some(self.lock)),
-            };
-            let opened = Session::open(&self.place, earlier, lock).await?;
-            self.earlier = Some(opened.id().clone());
-            self.session = Some(opened);
+            self.session = Some(Session::open(&self.place, self.lock).await?);
         }
         Ok(())
     }
@@ -252,7 +243,7 @@ impl PostgresStore {
 
 impl Store for PostgresStore {
     fn transact(&mut self, requests: &[Request]) -> Result<Committed, StoreError> {
-        let failed = |error: StartError| StoreError { reason: error.to_string(), unknown: false };
+        let failed = |error: StartError| StoreError::nothing_done(error.to_string());
         let runtime = self.runtime().map_err(failed)?;
         let (mut around_locks, mut reopened) = (false, false);
         let mut tries = 0;
@@ -279,8 +270,11 @@ impl Store for PostgresStore {
                 }
             }
             let unknown = committing && failure.leaves_commit_open();
+            let redraw = failure.has_foreign_ids();
             if unknown {
                 self.last_batch = None;
+            } else if redraw {
+                // The same again would fail again.
             } else if failure.is_locked() && !around_locks {
                 around_locks = true;
                 continue;
@@ -291,13 +285,13 @@ impl Store for PostgresStore {
                 reopened = true;
                 continue;
             }
-            return Err(StoreError { reason: failure.into_reason(), unknown });
+            return Err(StoreError { reason: failure.into_reason(), unknown, redraw });
         }
     }
 
     fn look(&mut self, limit: usize) -> Result<Look, StoreError> {
-        let failed = |reason| StoreError { reason, unknown: false };
-        let runtime = self.runtime().map_err(|error| failed(error.to_string()))?;
+        let failed = |error: StartError| StoreError::nothing_done(error.to_string());
+        let runtime = self.runtime().map_err(failed)?;
         // A session that has ended meanwhile is opened again, once.
         for last in [false, true] {
             let patience = self.place.limit;
@@ -309,7 +303,7 @@ impl Store for PostgresStore {
                     // Nothing is lost with it, and it need not be rolled back.
                     self.drop_session();
                     if last || !failure.was_idle() {
-                        return Err(failed(failure.into_reason()));
+                        return Err(StoreError::nothing_done(failure.into_reason()));
                     }
                 }
             }

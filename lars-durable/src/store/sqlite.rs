@@ -191,7 +191,7 @@ impl Store for SqliteStore {
     fn transact(&mut self, requests: &[Request]) -> Result<Committed, StoreError> {
         // What is about the node alone touches no table.
         let before = (self.node, self.owns_bucket);
-        let nothing_done = |error| StoreError { reason: reason(&error), unknown: false };
+        let nothing_done = |error| StoreError::nothing_done(reason(&error));
         self.connection.execute_batch("BEGIN IMMEDIATE").map_err(nothing_done)?;
         let result = self.carry_out(requests);
         match result {
@@ -204,7 +204,8 @@ impl Store for SqliteStore {
                     let inside = !self.connection.is_autocommit();
                     let rolled_back = inside && self.connection.execute_batch("ROLLBACK").is_ok();
                     let full = error.sqlite_error_code() == Some(ErrorCode::DiskFull);
-                    Err(StoreError { reason: reason(&error), unknown: !(rolled_back || full) })
+                    let unknown = !(rolled_back || full);
+                    Err(StoreError { unknown, ..nothing_done(error) })
                 }
             },
             Err(error) => {
@@ -225,10 +226,8 @@ impl Store for SqliteStore {
             let parked = looks::parked(connection, group, limit)?;
             Ok((timers, parked, verbs::paused(connection, group)?))
         };
-        let (timers, parked, paused) = counted().map_err(|error: rusqlite::Error| {
-            let (reason, unknown) = (reason(&error), false);
-            StoreError { reason, unknown }
-        })?;
+        let failed = |error: rusqlite::Error| StoreError::nothing_done(reason(&error));
+        let (timers, parked, paused) = counted().map_err(failed)?;
         let About { joined, renewed, report } = self.about.clone();
         let serves = true;
         let node = self.node.map(|id| LookedNode { id, serves, joined, renewed, report });

@@ -90,7 +90,7 @@ impl Rounds {
     fn schedule(&mut self, conflict: OnConflict) -> Vec<NewTimer> {
         let timers = self.timers(conflict);
         self.token += 1;
-        let batch = Request::Batch { writer: 5, token: self.token };
+        let batch = Request::Batch { writer: 5, token: self.token, history: None };
         self.ask(&[batch, Request::Write(Write::Schedule(Arc::new(timers.clone())))]);
         timers
     }

@@ -2,7 +2,7 @@
 
 use std::net::TcpListener;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
@@ -70,6 +70,11 @@ fn programs() -> Option<PathBuf> {
     found.pop().map(|(_, bin)| bin).or_else(anywhere)
 }
 
+fn new_directory() -> PathBuf {
+    let name = format!("lars-pg-{}-{}", std::process::id(), fastrand::u32(..));
+    std::env::temp_dir().join(name)
+}
+
 /// PostgreSQL refuses to be root's.
 pub(crate) fn as_user(program: &str) -> Command {
     // SAFETY-free way to ask: who owns this process's own entry.
@@ -89,11 +94,7 @@ impl Server {
             eprintln!("!!!!! SKIPPED: {text} !!!!!");
             return None;
         };
-        let data = std::env::temp_dir().join(format!(
-            "lars-pg-{}-{}",
-            std::process::id(),
-            fastrand::u32(..)
-        ));
+        let data = new_directory();
         let initdb = as_user(programs.join("initdb").to_str().unwrap())
             .arg("-D")
             .arg(&data)
@@ -102,10 +103,29 @@ impl Server {
             .output()
             .unwrap();
         assert!(initdb.status.success(), "{}", String::from_utf8_lossy(&initdb.stderr));
+        Some(Self::launch(&programs, data, options))
+    }
+
+    /// What a standby has that receives nothing more from now on. It waits until it is to take over
+    /// by `pg_promote`.
+    pub(crate) fn left_behind(&self) -> Self {
+        let (programs, data) = (programs().expect("this server was started"), new_directory());
+        let copied = as_user(programs.join("pg_basebackup").to_str().unwrap())
+            .args(["-d", &self.parameters("postgres"), "-c", "fast", "--no-sync", "-D"])
+            .arg(&data)
+            .current_dir("/")
+            .output()
+            .unwrap();
+        assert!(copied.status.success(), "{}", String::from_utf8_lossy(&copied.stderr));
+        std::fs::write(data.join("standby.signal"), "").unwrap();
+        Self::launch(&programs, data, "")
+    }
+
+    fn launch(programs: &Path, data: PathBuf, options: &str) -> Self {
         let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
         let watch = as_user("sh")
             .args(["-c", WATCH, "sh"])
-            .arg(&programs)
+            .arg(programs)
             .arg(&data)
             .arg(port.to_string())
             .arg(options)
@@ -117,7 +137,7 @@ impl Server {
             .unwrap();
         let server = Self { data, port, watch: Mutex::new(watch) };
         server.wait();
-        Some(server)
+        server
     }
 
     /// Until it takes connections.

@@ -601,7 +601,7 @@ impl World {
         }
         let claims = |request: &Request| matches!(request, Request::Keep(Keep::Claim { .. }));
         let before = requests.iter().any(claims).then(|| self.owners());
-        let error = |unknown| Err(StoreError { reason: "simulated".into(), unknown });
+        let error = |unknown| Err(StoreError { unknown, ..StoreError::nothing_done("simulated") });
         let cut = lane == Lane::Keeper && self.members[node].cut_until > self.now;
         let (back, result) = if cut || self.chance(self.plan.faults.lost) {
             // It is not known on this side that it did not arrive.

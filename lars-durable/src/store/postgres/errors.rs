@@ -24,6 +24,8 @@ enum Kind {
     Refused,
     /// Another transaction was in the way; the same may succeed at once.
     Race,
+    /// A new timer has the identity of one that is there, or may have.
+    ForeignIds,
     /// Somebody holds a row.
     Locked,
     /// The connection is gone, or of no use.
@@ -43,6 +45,12 @@ impl Failure {
         Self { reason: POOLER.into(), kind: Kind::Unfit }
     }
 
+    /// Commits may have been lost, and with them what was drawn.
+    pub(super) fn other_history() -> Self {
+        let reason = "another server has taken over, and may not have received the last commits";
+        Self { reason: reason.into(), kind: Kind::ForeignIds }
+    }
+
     pub(super) fn unfit(reason: impl Into<String>) -> Self {
         Self { reason: reason.into(), kind: Kind::Unfit }
     }
@@ -60,11 +68,15 @@ impl Failure {
 
     /// A commit that ended so may have taken effect.
     pub(super) fn leaves_commit_open(&self) -> bool {
-        !matches!(self.kind, Kind::Refused | Kind::Race | Kind::Locked)
+        !matches!(self.kind, Kind::Refused | Kind::Race | Kind::ForeignIds | Kind::Locked)
     }
 
     pub(super) fn is_race(&self) -> bool {
         self.kind == Kind::Race
+    }
+
+    pub(super) fn has_foreign_ids(&self) -> bool {
+        self.kind == Kind::ForeignIds
     }
 
     pub(super) fn is_locked(&self) -> bool {
@@ -94,7 +106,9 @@ impl From<&Error> for Failure {
 
 fn kind(error: &Error) -> Kind {
     let Some(code) = error.code() else { return Kind::Broken };
+    let constraint = error.as_db_error().and_then(|error| error.constraint());
     match *code {
+        SqlState::UNIQUE_VIOLATION if constraint == Some("timer_pkey") => Kind::ForeignIds,
         SqlState::UNIQUE_VIOLATION
         | SqlState::T_R_DEADLOCK_DETECTED
         | SqlState::T_R_SERIALIZATION_FAILURE => Kind::Race,

@@ -287,8 +287,8 @@ impl Transaction<'_> {
             return Ok(());
         }
         let count = i64::try_from(next.ids.len()).unwrap_or(i64::MAX);
-        let first = self.draw(count).await?;
-        let copies: Vec<TimerId> = (first..first + count).collect();
+        let drawn = self.draw(count).await?;
+        let copies: Vec<TimerId> = drawn.into_iter().flatten().take(next.ids.len()).collect();
         let Next { ids, fences, .. } = &next;
         self.query(PARK_RUN, &[&self.group, ids, &self.clock, fences, &copies, &reasons]).await?;
         self.go_on(&next, outcomes).await?;

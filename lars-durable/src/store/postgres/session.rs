@@ -17,14 +17,21 @@ use super::connect::Messages;
 use super::errors::Failure;
 use super::values::Hidden;
 use super::{LOCK_PATIENCE, Place, milliseconds};
+use crate::store::History;
 
-/// A session, as the server knows it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct SessionId {
-    pid: i32,
-    /// When it began: process ids come again.
-    started: String,
-}
+/// Ends the session that holds the lock of a lane. It may have been cut off without the server's
+/// knowing. Behind a pooler, the session that an earlier connection had is another client's by now,
+/// without the lock, and is left alone.
+const END_HOLDER: &str = "SELECT pg_catalog.pg_terminate_backend(pid) FROM pg_catalog.pg_locks
+      WHERE locktype = 'advisory' AND granted AND objsubid = 1
+        AND classid = (($1::bigint >> 32) & 4294967295)::oid
+        AND objid = ($1::bigint & 4294967295)::oid
+        AND database = (SELECT oid FROM pg_catalog.pg_database
+                         WHERE datname = pg_catalog.current_database())";
+
+/// The lock, the process and the history.
+const LOCK: &str = "SELECT pg_catalog.pg_backend_pid(), lars.history()
+       FROM pg_catalog.pg_advisory_lock($1)";
 
 /// See the module's documentation.
 pub(super) struct Session {
@@ -33,52 +40,42 @@ pub(super) struct Session {
     statements: RefCell<HashMap<&'static str, Statement>>,
     /// Turns the client; ends when that is dropped.
     driver: JoinHandle<()>,
-    id: SessionId,
+    pid: i32,
+    history: History,
     /// The commit of the transaction under way has been sent.
     committing: Cell<bool>,
 }
 
 impl Session {
-    /// Connects, ends the `earlier` session of this lane, and waits until the server has released
-    /// its lock.
-    pub(super) async fn open(
-        place: &Place,
-        earlier: Option<&SessionId>,
-        lock: Option<i64>,
-    ) -> Result<Self, Failure> {
+    /// Connects, ends an earlier session of this lane if there is one, and waits until the server
+    /// has released its `lock`.
+    pub(super) async fn open(place: &Place, lock: i64) -> Result<Self, Failure> {
         let (client, messages) = open_client(place).await?;
         let driver = tokio::spawn(async move {
             let mut messages = messages;
             // Warnings of the server say nothing that an answer does not.
             while let Some(Ok(_)) = messages.next().await {}
         });
-        let id = identify(&client).await?;
-        if let Some(SessionId { pid, started }) = earlier {
-            let end = "SELECT pg_catalog.pg_terminate_backend(pid)
-                         FROM pg_catalog.pg_stat_activity
-                        WHERE pid = $1 AND backend_start::text = $2";
-            client.query(end, &[pid, started]).await?;
-        }
-        if let Some(lock) = lock {
-            let locked = client.query("SELECT pg_catalog.pg_advisory_lock($1)", &[&lock]).await;
-            if let Err(error) = locked {
-                let failure = Failure::from(&error);
-                if failure.is_locked() {
-                    return Err(Failure::unfit("an earlier session has not ended yet"));
-                }
-                return Err(failure);
+        client.query(END_HOLDER, &[&lock]).await?;
+        let locked = client.query_one(LOCK, &[&lock]).await.map_err(|error| {
+            let failure = Failure::from(&error);
+            match failure.is_locked() {
+                true => Failure::unfit("an earlier session has not ended yet"),
+                false => failure,
             }
-        }
-        let statements = RefCell::default();
-        Ok(Self { client, statements, driver, id, committing: Cell::new(false) })
-    }
-
-    pub(super) fn id(&self) -> &SessionId {
-        &self.id
+        })?;
+        let (pid, history) = (locked.get(0), locked.get(1));
+        let (statements, committing) = (RefCell::default(), Cell::new(false));
+        Ok(Self { client, statements, driver, pid, history, committing })
     }
 
     pub(super) fn pid(&self) -> i32 {
-        self.id.pid
+        self.pid
+    }
+
+    /// Of the server: it stays the same while the session lives.
+    pub(super) fn history(&self) -> History {
+        self.history
     }
 
     /// Whether a commit was sent, and not answered: then only the server knows.
@@ -165,12 +162,4 @@ pub(super) async fn open_client(place: &Place) -> Result<(Client, Messages), Fai
         }
     }
     Ok((client, messages))
-}
-
-/// By what the server can be asked to end this session.
-async fn identify(client: &Client) -> Result<SessionId, Failure> {
-    let sql = "SELECT pid, backend_start::text FROM pg_catalog.pg_stat_activity
-                WHERE pid = pg_catalog.pg_backend_pid()";
-    let row = client.query_one(sql, &[]).await?;
-    Ok(SessionId { pid: row.get(0), started: row.get(1) })
 }

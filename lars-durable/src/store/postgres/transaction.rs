@@ -8,6 +8,8 @@
 //! verb that decides by what it has read locks it first, or has an index that refuses what is wrong
 //! by then.
 
+use std::ops::Range;
+
 use futures::future::join;
 use tokio_postgres::Row;
 use tokio_postgres::types::ToSql;
@@ -16,7 +18,7 @@ use super::errors::Failure;
 use super::session::Session;
 use super::values::Id;
 use crate::model::TimerId;
-use crate::store::{Reply, Request, Write};
+use crate::store::{History, Reply, Request, Write};
 use crate::time::Timestamp;
 
 pub(super) type Result<T> = std::result::Result<T, Failure>;
@@ -25,6 +27,12 @@ const LAST_BATCH: &str = "SELECT token FROM lars.batch WHERE writer = $1";
 
 const STORE_BATCH: &str = "INSERT INTO lars.batch (writer, token, at) VALUES ($1, $2, $3)
      ON CONFLICT (writer) DO UPDATE SET token = EXCLUDED.token, at = EXCLUDED.at";
+
+/// As much as the sequence grows by: see `sql/1.sql`.
+const BLOCK: i64 = 1_024;
+
+const DRAW: &str = "SELECT pg_catalog.nextval('lars.timer_id')
+       FROM pg_catalog.generate_series(1, $1::bigint)";
 
 /// By the index `used_key_until`, which no other condition fits.
 const FORGET: &str = "DELETE FROM lars.used_key WHERE grp = $1 COLLATE \"POSIX\" AND until <= $2";
@@ -101,7 +109,9 @@ impl<'a> Transaction<'a> {
                 }
                 Request::Write(write) => replies.push(Reply::Written(self.write(write).await?)),
                 Request::Keep(keep) => replies.push(self.keep(keep).await?),
-                Request::Batch { writer, token } if self.follows(*writer, *token) => {
+                Request::Batch { writer, token, history }
+                    if self.follows(*writer, *token) && self.is_history(*history) =>
+                {
                     let writes: Vec<&Write> = rest[1..].iter().map_while(by_key).collect();
                     // Both are sent before the first is answered.
                     let stored = self.store_batch(*writer, *token);
@@ -111,12 +121,13 @@ impl<'a> Transaction<'a> {
                     replies.push(Reply::Batched);
                     replies.extend(written?.into_iter().map(Reply::Written));
                 }
-                Request::Batch { writer, token } => {
-                    self.batch(*writer, *token).await?;
+                Request::Batch { writer, token, history } => {
+                    self.batch(*writer, *token, *history).await?;
                     replies.push(Reply::Batched);
                 }
                 Request::Ids { count } => {
-                    replies.push(Reply::Ids { first: self.draw(*count).await?, count: *count });
+                    let history = self.session.history();
+                    replies.push(Reply::Ids { blocks: self.draw(*count).await?, history });
                 }
                 Request::Read { ids } => replies.push(Reply::Loaded(self.read(ids).await?)),
                 Request::Start { node, lead, starts } => {
@@ -165,9 +176,17 @@ impl<'a> Transaction<'a> {
         Ok(self.session.query(sql, parameters).await?)
     }
 
-    /// The first of `count` identities that nobody else has.
-    pub(super) async fn draw(&self, count: i64) -> Result<TimerId> {
-        Ok(self.query("SELECT lars.draw($1)", &[&count]).await?[0].get(0))
+    /// At least `count` identities that nobody else has.
+    pub(super) async fn draw(&self, count: i64) -> Result<Vec<Range<TimerId>>> {
+        let blocks = (count + BLOCK - 1) / BLOCK;
+        let drawn = self.query(DRAW, &[&blocks]).await?;
+        let blocks = drawn.iter().map(|row| row.get(0)).map(|first: TimerId| first..first + BLOCK);
+        Ok(blocks.collect())
+    }
+
+    /// Whether identities of this history are their owners' own.
+    fn is_history(&self, history: Option<History>) -> bool {
+        history.is_none_or(|history| history == self.session.history())
     }
 
     /// Whether this batch is not the last one of its writer, whose outcome is known here.
@@ -176,10 +195,14 @@ impl<'a> Transaction<'a> {
     }
 
     /// A batch of which the table has to be asked.
-    async fn batch(&mut self, writer: u128, token: i64) -> Result<()> {
+    async fn batch(&mut self, writer: u128, token: i64, history: Option<History>) -> Result<()> {
         let rows = self.query(LAST_BATCH, &[&Id(writer)]).await?;
         self.repeats = rows.first().is_some_and(|row| row.get::<_, i64>(0) == token);
         if !self.repeats {
+            // What was carried out before had its identities: they were drawn before that.
+            if !self.is_history(history) {
+                return Err(Failure::other_history());
+            }
             self.store_batch(writer, token).await?;
         }
         self.last_batch = Some((writer, token));

@@ -1,6 +1,6 @@
 //! Timers that no node can run, in SQL: put off, and parked in the end.
 //!
-//! What another transaction holds is left alone. It is found again by the next sweep; to wait for it
+//! What another transaction holds is left alone, and found again by the next sweep. To wait for it
 //! would hold up what starts and ends in the same batch.
 
 use std::collections::BTreeMap;

@@ -27,7 +27,12 @@ impl<'a> Verbs<'a> {
     pub(super) fn carry_out(&self, request: &Request) -> Result<Reply> {
         Ok(match request {
             Request::Write(write) => Reply::Written(self.write(write)?),
-            Request::Ids { count } => Reply::Ids { first: self.draw(*count)?, count: *count },
+            Request::Ids { count } => {
+                let first = self.draw(*count)?;
+                // A file that loses commits is another one: see `declare_restored`.
+                let (blocks, history) = (std::iter::once(first..first + count).collect(), 0);
+                Reply::Ids { blocks, history }
+            }
             Request::Load { bucket, after, until, limit } => {
                 Reply::Loaded(self.load(i64::from(*bucket), *after, *until, *limit)?)
             }
