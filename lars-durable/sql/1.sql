@@ -12,11 +12,12 @@ CREATE FUNCTION lars.clock() RETURNS timestamptz LANGUAGE sql VOLATILE
 CREATE SEQUENCE lars.timer_id INCREMENT BY 1024;
 
 CREATE TABLE lars.meta (
+    single  boolean  PRIMARY KEY DEFAULT true CHECK (single),
     version int      NOT NULL,      -- of the schema
     buckets smallint NOT NULL,      -- of each group; never changes
     store   uuid     NOT NULL       -- of this database, and of no other
 );
-INSERT INTO lars.meta VALUES (1, 64, pg_catalog.gen_random_uuid());
+INSERT INTO lars.meta (version, buckets, store) VALUES (1, 64, pg_catalog.gen_random_uuid());
 
 -- The nodes that live, each for one life.
 CREATE TABLE lars.node (
@@ -124,6 +125,27 @@ END $$;
 CREATE FUNCTION lars.channel(grp text) RETURNS text LANGUAGE sql IMMUTABLE
     AS $$ SELECT 'lars_' || pg_catalog.md5(grp) $$;
 
+-- The first node of a group makes its buckets, and so does a timer for a group that is to come.
+CREATE FUNCTION lars.make_buckets(grp text) RETURNS void LANGUAGE sql AS $$
+    INSERT INTO lars.bucket (grp, bucket)
+    SELECT $1, place FROM lars.meta, pg_catalog.generate_series(0, buckets - 1) AS place
+        ON CONFLICT (grp, bucket) DO NOTHING
+$$;
+
+-- Refuses a group that no node has ever joined: most probably its name is mistyped.
+CREATE FUNCTION lars.check_group(grp text) RETURNS void LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+BEGIN
+    IF NOT EXISTS (SELECT FROM lars.bucket b WHERE b.grp = check_group.grp) THEN
+        RAISE undefined_object USING MESSAGE = format(
+            'no node has joined the group %L yet; those that were joined are: %s', check_group.grp,
+            (SELECT coalesce(string_agg(quote_literal(known), ', '), 'none') FROM (
+                    SELECT DISTINCT b.grp AS known FROM lars.bucket b ORDER BY 1 LIMIT 20) AS all_known)),
+            HINT = 'lars.schedule(..., new_group => true) makes a timer for a group that is to come';
+    END IF;
+END $$;
+
 -- Makes a timer in the caller's transaction. Returns its identity.
 --
 -- The delay counts from this call; an interval of days follows the time zone of the session. With
@@ -132,16 +154,19 @@ CREATE FUNCTION lars.channel(grp text) RETURNS text LANGUAGE sql IMMUTABLE
 -- of runs whose time has passed. In these two a month has 30 days. If a timer has the key,
 -- `on_conflict` says what happens: 'keep' changes nothing and returns the identity of that timer,
 -- or NULL if the key is only remembered; 'replace' takes its place; 'fail' raises unique_violation.
+-- The payload is text, json or jsonb.
 CREATE FUNCTION lars.schedule(
-    grp text, handler text, payload text, delay interval,
+    grp text, handler text, payload anycompatible, delay interval,
     key text DEFAULT NULL, payload_version int DEFAULT 1, remember interval DEFAULT NULL,
     on_conflict text DEFAULT 'keep',
-    fixed_delay interval DEFAULT NULL, fixed_rate interval DEFAULT NULL, missed text DEFAULT 'burst'
+    fixed_delay interval DEFAULT NULL, fixed_rate interval DEFAULT NULL, missed text DEFAULT 'burst',
+    new_group boolean DEFAULT false
 ) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 #variable_conflict use_column
 DECLARE
     now_is timestamptz := lars.clock();
     due    timestamptz := now_is + schedule.delay;
+    body   text := schedule.payload::text;
     number bigint;
     other  bigint;
     keep   bigint := coalesce(extract(epoch FROM schedule.remember) * 1000000, 0);
@@ -149,13 +174,21 @@ DECLARE
     series text;
     place  smallint;
 BEGIN
-    IF schedule.grp IS NULL OR schedule.handler IS NULL OR schedule.payload IS NULL OR due IS NULL THEN
+    IF schedule.grp IS NULL OR schedule.handler IS NULL OR body IS NULL OR due IS NULL THEN
         RAISE null_value_not_allowed USING MESSAGE = 'grp, handler, payload and delay must not be NULL';
     END IF;
-    PERFORM schedule.payload::json;
-    IF octet_length(schedule.payload) > 65536 THEN
+    IF schedule.new_group IS NOT TRUE THEN
+        PERFORM lars.check_group(schedule.grp);
+    ELSIF schedule.grp = '' OR octet_length(schedule.grp) > 64 THEN
         RAISE program_limit_exceeded USING MESSAGE = format(
-            'the payload has %s bytes of JSON, but at most 65536 are allowed', octet_length(schedule.payload));
+            'the group has %s bytes, but from 1 to 64 are allowed', octet_length(schedule.grp));
+    ELSE
+        PERFORM lars.make_buckets(schedule.grp);
+    END IF;
+    PERFORM body::json;
+    IF octet_length(body) > 65536 THEN
+        RAISE program_limit_exceeded USING MESSAGE = format(
+            'the payload has %s bytes of JSON, but at most 65536 are allowed', octet_length(body));
     END IF;
     IF schedule.key = '' OR octet_length(schedule.key) > 512 THEN
         RAISE program_limit_exceeded USING MESSAGE = format(
@@ -207,7 +240,7 @@ BEGIN
         INSERT INTO lars.timer (id, grp, bucket, due_at, deadline, planned_at, key, handler,
                                 payload_version, payload, repeat, remember)
         VALUES (number, schedule.grp, place, due, due, due, schedule.key, schedule.handler,
-                schedule.payload_version, schedule.payload, series, keep)
+                schedule.payload_version, body, series, keep)
         ON CONFLICT (grp, key) WHERE key IS NOT NULL DO NOTHING;
         EXIT WHEN FOUND;
         SELECT t.id INTO other FROM lars.timer t
@@ -230,6 +263,7 @@ END $$;
 CREATE FUNCTION lars.cancel(grp text, key text) RETURNS text LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp AS $$
 BEGIN
+    PERFORM lars.check_group(cancel.grp);
     DELETE FROM lars.timer t WHERE t.grp = cancel.grp AND t.key = cancel.key AND t.fence IS NULL;
     IF FOUND THEN
         RETURN 'prevented';

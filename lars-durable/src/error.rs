@@ -123,6 +123,14 @@ pub enum Refused {
         /// The limit.
         max: usize,
     },
+    /// The payloads and keys of a batch are too long.
+    #[error("the batch has {given} bytes of payloads and keys, but at most {max} are allowed")]
+    BatchBytes {
+        /// How many bytes they have.
+        given: usize,
+        /// The limit.
+        max: usize,
+    },
     /// The node was closed.
     #[error("the node is closed")]
     Closed,

@@ -28,6 +28,9 @@ const MAX_PAYLOAD: usize = 65_536;
 /// The most timers of one batch.
 const MAX_BATCH: usize = 65_536;
 
+/// The most bytes of payloads and keys in a batch: one transaction, for which all other calls wait.
+const MAX_BATCH_BYTES: usize = 16 << 20;
+
 /// A timer that runs once.
 #[derive(Debug, Clone, Copy)]
 pub struct Once(());
@@ -363,7 +366,8 @@ impl Timers {
     ///
     /// # Errors
     ///
-    /// As for [`Schedule::submit`]; if one timer is refused, all are. At most 65,536 timers.
+    /// As for [`Schedule::submit`]; if one timer is refused, all are. At most 65,536 timers, with
+    /// 16 MiB of payloads and keys in all.
     pub fn schedule_batch<K>(
         &self,
         timers: impl IntoIterator<Item = Schedule<K>>,
@@ -375,10 +379,16 @@ impl Timers {
                 let (given, max) = (timers.len(), MAX_BATCH);
                 Submitted::ready(Err(Refused::BatchSize { given, max }.into()))
             }
-            Ok(timers) => self.write(Write::Schedule(Arc::new(timers)), |written| match written {
-                Written::Scheduled(placed) => placed.iter().map(Accepted::of).collect(),
-                _ => Vec::new(),
-            }),
+            Ok(timers) => match timers.iter().map(NewTimer::bytes).sum() {
+                given if given > MAX_BATCH_BYTES => {
+                    let max = MAX_BATCH_BYTES;
+                    Submitted::ready(Err(Refused::BatchBytes { given, max }.into()))
+                }
+                _ => self.write(Write::Schedule(Arc::new(timers)), |written| match written {
+                    Written::Scheduled(placed) => placed.iter().map(Accepted::of).collect(),
+                    _ => Vec::new(),
+                }),
+            },
             Err(refused) => Submitted::ready(Err(refused.into())),
         }
     }

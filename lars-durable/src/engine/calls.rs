@@ -39,6 +39,9 @@ pub(crate) type Answer = Written;
 /// Identities are drawn in blocks; a new one when fewer than half of it are left.
 const BLOCK: usize = 1_024;
 
+/// How many bytes of payloads and keys a batch has at most, unless one call has more.
+const LONGEST_BATCH: usize = 4 << 20;
+
 /// See the module's documentation. Its lane is the writer's.
 #[derive(Debug)]
 pub(super) struct Calls {
@@ -180,10 +183,12 @@ impl Node {
     /// for those that come next. If there are too few for the first call, they are all that is
     /// asked for.
     fn next_batch(&mut self) {
-        let (mut taken, mut calls, mut short_of) = (0, Vec::new(), 0);
+        let (mut taken, mut bytes, mut calls, mut short_of) = (0, 0, Vec::new(), 0);
         while let Some(call) = self.calls.queue.front() {
             let more = call.weight();
-            if !calls.is_empty() && taken + more > self.settings.batch {
+            bytes += call.bytes();
+            let too_many = taken + more > self.settings.batch || bytes > LONGEST_BATCH;
+            if !calls.is_empty() && too_many {
                 break;
             }
             if call.needs_ids() && taken + more > self.calls.ids.left() {
@@ -361,6 +366,14 @@ impl Call {
     /// How much the call counts in a batch.
     fn weight(&self) -> usize {
         if let Write::Schedule(timers) = &self.write { timers.len().max(1) } else { 1 }
+    }
+
+    /// How many its payloads and keys have.
+    fn bytes(&self) -> usize {
+        match &self.write {
+            Write::Schedule(timers) => timers.iter().map(NewTimer::bytes).sum(),
+            _ => 0,
+        }
     }
 
     /// Whether its timers have no identities yet.

@@ -63,6 +63,29 @@ pub(crate) enum RunEnd {
     NotBegun,
 }
 
+/// The longest text of a failure, in bytes. What fails together is stored together.
+const LONGEST_TEXT: usize = 8_192;
+
+impl RunEnd {
+    /// What a handler quotes may be of any length; its beginning says enough.
+    fn with_short_text(mut self) -> Self {
+        let (Self::Retry { error: text }
+        | Self::RetryAfter { error: text, .. }
+        | Self::Park { reason: text }) = &mut self
+        else {
+            return self;
+        };
+        if text.len() > LONGEST_TEXT {
+            let more = format!("… ({} bytes in all)", text.len());
+            let mut ends = (0..=LONGEST_TEXT - more.len()).rev();
+            text.truncate(ends.find(|end| text.is_char_boundary(*end)).unwrap_or(0));
+            text.push_str(&more);
+            text.shrink_to_fit();
+        }
+        self
+    }
+}
+
 /// Whether a row whose start is recorded runs.
 #[must_use]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -181,6 +204,24 @@ impl Node {
         }
     }
 
+    /// A renewal that was sent at `sent` says what this node owns. A row that was to be deleted
+    /// before its run, and is gone, was deleted by this node itself if nobody else has owned the
+    /// bucket since: the answer to that was lost.
+    pub(super) fn resolve_doubts(&mut self, sent: Mono, now: Mono) {
+        for (id, row, since) in self.runs.doubtful() {
+            let Some(run) = self.runs.get(id) else { continue };
+            if sent < since {
+                self.renew_soon(now);
+            } else if self.window.epoch(run.resident.bucket) == Some(run.fence.epoch()) {
+                self.runs.hold(id, row);
+                self.launch(now, id);
+            } else {
+                self.counts.stale += 1;
+                self.runs.end(id);
+            }
+        }
+    }
+
     /// The lease was renewed.
     pub(super) fn launch_held(&mut self, now: Mono) {
         for (_, id) in self.runs.held() {
@@ -204,7 +245,7 @@ impl Node {
     pub(crate) fn ended(&mut self, now: Mono, id: TimerId, fence: Fence, end: RunEnd) {
         let Some(run) = self.runs.get(id).filter(|run| run.fence == fence) else { return };
         let Stage::Running(row) = &run.stage else { return };
-        let row = Arc::clone(row);
+        let (row, end) = (Arc::clone(row), end.with_short_text());
         let (place, handler) = (run.handler, &self.settings.handlers[run.handler]);
         if handler.at_most_once {
             // It is over already, whatever it says.
@@ -283,7 +324,9 @@ impl Node {
     }
 
     /// A finish is recorded, or came too late.
-    pub(super) fn finished(&mut self, now: Mono, finish: Finish, finished: Finished) {
+    ///
+    /// `again`: an earlier try of the same may have been committed.
+    pub(super) fn finished(&mut self, now: Mono, finish: Finish, finished: Finished, again: bool) {
         let id = finish.id;
         if finished == Finished::Held {
             self.runs.retry_finish(now, finish);
@@ -292,7 +335,10 @@ impl Node {
         let Some(run) = self.runs.get(id) else { return };
         if let Stage::Deleting(row) = &run.stage {
             let row = Arc::clone(row);
-            if finished == Finished::Stale {
+            if finished == Finished::Stale && again {
+                self.runs.doubt(id, row, now);
+                self.renew_soon(now);
+            } else if finished == Finished::Stale {
                 self.counts.stale += 1;
                 self.runs.end(id);
             } else {
@@ -339,5 +385,31 @@ impl Node {
         {
             self.out.push(Output::Parked(Parked { row, reason, goes_on }));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_long_text_of_a_failure_the_beginning_is_kept_and_its_length() {
+        let long = "ä".repeat(3_000_000);
+        for end in [
+            RunEnd::Retry { error: long.clone() },
+            RunEnd::RetryAfter { after: Micros::ZERO, error: long.clone() },
+            RunEnd::Park { reason: long.clone() },
+        ] {
+            let (RunEnd::Retry { error: text }
+            | RunEnd::RetryAfter { error: text, .. }
+            | RunEnd::Park { reason: text }) = end.with_short_text()
+            else {
+                unreachable!("it stays what it was")
+            };
+            assert!(text.len() <= LONGEST_TEXT && text.len() > LONGEST_TEXT - 9, "{}", text.len());
+            assert!(text.starts_with("ää") && text.ends_with("ä… (6000000 bytes in all)"));
+        }
+        let short = RunEnd::Retry { error: "short".into() };
+        assert_eq!(short.clone().with_short_text(), short);
     }
 }

@@ -206,6 +206,7 @@ impl Node {
         self.out.push(Output::ValidUntil(self.lease.valid_until));
         self.lease.paused = renewed.paused.iter().cloned().collect();
         self.agree_on_buckets(&renewed, now);
+        self.resolve_doubts(sent, now);
         if self.settings.serves() && !self.closing.is_closing() {
             self.balance(&renewed, now);
         }

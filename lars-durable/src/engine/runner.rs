@@ -43,6 +43,8 @@ pub(super) struct Runner {
     /// What the lane has in flight. After a failure the same is sent again: each request can be
     /// repeated.
     sent: Vec<Asked>,
+    /// One try of that may have been committed.
+    uncertain: bool,
     /// Identities that another node says are near.
     notified: Vec<TimerId>,
     /// Since when the node has buckets.
@@ -94,6 +96,7 @@ impl Runner {
         Self {
             lane: LaneState::new(),
             sent: Vec::new(),
+            uncertain: false,
             notified: Vec::new(),
             ramp_from: Mono(0),
             next_sweep: Mono(0),
@@ -311,6 +314,7 @@ impl Node {
             Ok(committed) => committed,
             Err(error) => {
                 tracing::warn!(target: "lars_durable", %error, "the runner's batch is repeated");
+                self.runner.uncertain |= error.unknown;
                 // Sweeps are not repeated: they may be what took too long, and the next sweep looks
                 // again.
                 let sweeps = |asked: &Asked| matches!(asked, Asked::Load(it) if it.sweeps());
@@ -319,6 +323,7 @@ impl Node {
             }
         };
         let asked = std::mem::take(&mut self.runner.sent);
+        let again = std::mem::take(&mut self.runner.uncertain);
         for (asked, reply) in paired(asked, committed.replies) {
             match (asked, reply) {
                 (Asked::Start { starts, .. }, Reply::Started { rows, moved }) => {
@@ -326,7 +331,7 @@ impl Node {
                 }
                 (Asked::Finish(finishes), Reply::Finished(finished)) => {
                     for (finish, finished) in finishes.into_iter().zip(finished) {
-                        self.finished(now, finish, finished);
+                        self.finished(now, finish, finished, again);
                     }
                 }
                 (Asked::PutOff(timers), Reply::PutOff(dues)) => {

@@ -9,8 +9,9 @@
 //!                                            gone ◀──── end ──── Finishing
 //! ```
 //!
-//! A handler that runs at most once goes from `Held` by `delete_first` to `Deleting`, and with
-//! `deleted` back: its row is gone before it runs.
+//! A handler that runs at most once goes from `Held` by `delete_first` to `Deleting`, and back when
+//! its row is gone: it goes before the run. If the answer to that was lost, it is `Doubtful` in
+//! between, until a renewal says that nobody else can have deleted it.
 //!
 //! Two numbers follow from this, and only the verbs here change them: a run counts against its
 //! handler's concurrency until it is `Finishing`, and against the memory of the node until it is
@@ -36,7 +37,7 @@ pub(super) struct Runs {
     /// Waiting for a place: by handler, in the order of (due, id).
     ready: Vec<BTreeMap<Key, Resident>>,
     /// Due, and without a handler on this node.
-    unknown: Vec<(Key, Resident)>,
+    unknown: BTreeMap<Key, Resident>,
     /// Started by an owner that died: one at a time, because it may have died of one of them.
     quarantine: BTreeMap<Key, Resident>,
     in_quarantine: Option<TimerId>,
@@ -83,6 +84,8 @@ pub(super) enum Stage {
     Running(Arc<Row>),
     /// Deleted before it runs: what the finish says does not matter to the run.
     Deleting(Arc<Row>),
+    /// It is deleted, by this node or by another one: a renewal that is sent after this says which.
+    Doubtful(Arc<Row>, Mono),
     /// It has ended, or was never begun; the finish is on its way. Of one that is given up, the row
     /// is kept, to say so.
     Finishing(Option<Arc<Row>>),
@@ -92,7 +95,7 @@ impl Runs {
     pub(super) fn new(handlers: usize) -> Self {
         Self {
             ready: vec![BTreeMap::new(); handlers],
-            unknown: Vec::new(),
+            unknown: BTreeMap::new(),
             quarantine: BTreeMap::new(),
             in_quarantine: None,
             runs: HashMap::new(),
@@ -123,7 +126,7 @@ impl Runs {
     pub(super) fn due(&mut self, key: Key, resident: Resident) {
         match self.ready.get_mut(usize::from(resident.name)) {
             Some(ready) => drop(ready.insert(key, resident)),
-            None => self.unknown.push((key, resident)),
+            None => drop(self.unknown.insert(key, resident)),
         }
     }
 
@@ -136,7 +139,7 @@ impl Runs {
     pub(super) fn is_due(&self, key: Key, resident: Resident) -> bool {
         match self.ready.get(usize::from(resident.name)) {
             Some(ready) => ready.contains_key(&key),
-            None => self.unknown.iter().any(|(other, _)| *other == key),
+            None => self.unknown.contains_key(&key),
         }
     }
 
@@ -179,7 +182,7 @@ impl Runs {
 
     /// Takes those that this node cannot run.
     pub(super) fn take_unknown(&mut self) -> Vec<(Key, Resident)> {
-        std::mem::take(&mut self.unknown)
+        std::mem::take(&mut self.unknown).into_iter().collect()
     }
 
     // From the request to start until the finish is recorded.
@@ -263,6 +266,22 @@ impl Runs {
         }
     }
 
+    /// The row that was to go before the run is gone, and nobody knows through whom.
+    pub(super) fn doubt(&mut self, id: TimerId, row: Arc<Row>, now: Mono) {
+        self.set_stage(id, Stage::Doubtful(row, now));
+    }
+
+    /// Those of which that is not known, and since when.
+    pub(super) fn doubtful(&self) -> Vec<(TimerId, Arc<Row>, Mono)> {
+        let doubtful = self.runs.iter().filter_map(|(id, run)| match &run.stage {
+            Stage::Doubtful(row, since) => Some((run.key, *id, Arc::clone(row), *since)),
+            _ => None,
+        });
+        let mut doubtful: Vec<_> = doubtful.collect();
+        doubtful.sort_unstable_by_key(|(key, ..)| *key);
+        doubtful.into_iter().map(|(_, id, row, since)| (id, row, since)).collect()
+    }
+
     /// The run is over, or never begins. It leaves its handler's place to another one; the timer
     /// stays here until its finish is recorded.
     pub(super) fn finish(&mut self, id: TimerId, then: Then) {
@@ -306,7 +325,10 @@ impl Runs {
                     abandoned += 1;
                 }
                 // Its answer says what is to be done about it.
-                Stage::Starting | Stage::Deleting(_) | Stage::Finishing(_) => {}
+                Stage::Starting
+                | Stage::Deleting(_)
+                | Stage::Doubtful(..)
+                | Stage::Finishing(_) => {}
             }
         }
         abandoned

@@ -18,7 +18,7 @@
 //! None of this has to be right. A timer that is here and is not due any more is refused by the
 //! store when it is to start; one that is due and not here is found by the sweep.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use super::settings::LEAST_PUT_OFF;
 use super::{Node, NodeSettings, Output};
@@ -56,6 +56,8 @@ pub(super) struct Window {
     alarms_are_wrong: bool,
     /// All names that were seen; those of this node's handlers first.
     names: Vec<Arc<str>>,
+    /// The place of each.
+    places: HashMap<Arc<str>, u16>,
     max_resident: usize,
     /// The next bucket for a timer without a key.
     turn: usize,
@@ -97,14 +99,17 @@ struct Bucket {
 
 impl Window {
     pub(super) fn new(settings: &NodeSettings) -> Self {
+        let names: Vec<Arc<str>> =
+            settings.handlers.iter().map(|handler| Arc::clone(&handler.name)).collect();
         Self {
+            places: names.iter().cloned().zip(0..).collect(),
             buckets: BTreeMap::new(),
             counted: BTreeMap::new(),
             residents: BTreeMap::new(),
             armed: BTreeMap::new(),
             unarmed: Vec::new(),
             alarms_are_wrong: false,
-            names: settings.handlers.iter().map(|handler| Arc::clone(&handler.name)).collect(),
+            names,
             max_resident: settings.max_resident,
             turn: 0,
         }
@@ -201,13 +206,14 @@ impl Window {
     /// The place of a name. More names than there are places share the last one, which no handler
     /// has.
     fn place_of(&mut self, name: &Arc<str>) -> u16 {
-        let place = self.names.iter().position(|known| known == name).unwrap_or_else(|| {
-            if self.names.len() < usize::from(u16::MAX) {
-                self.names.push(Arc::clone(name));
-            }
-            self.names.len() - 1
-        });
-        u16::try_from(place).unwrap_or(u16::MAX)
+        if let Some(place) = self.places.get(name) {
+            return *place;
+        }
+        if self.names.len() < usize::from(u16::MAX) {
+            self.names.push(Arc::clone(name));
+            self.places.insert(Arc::clone(name), last_place(&self.names));
+        }
+        last_place(&self.names)
     }
 
     /// A timer as it is kept here.
@@ -489,6 +495,10 @@ impl Node {
             }
         }
     }
+}
+
+fn last_place(names: &[Arc<str>]) -> u16 {
+    u16::try_from(names.len() - 1).unwrap_or(u16::MAX)
 }
 
 /// The alarm that a timer shares.

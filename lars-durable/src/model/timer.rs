@@ -90,6 +90,11 @@ pub(crate) enum Change {
 }
 
 impl NewTimer {
+    /// How many its payload and its key have.
+    pub(crate) fn bytes(&self) -> usize {
+        self.payload.len() + self.key.as_ref().map_or(0, |key| key.len())
+    }
+
     /// See [`OnConflict::Update`].
     pub(crate) fn change(&self, there: &There<'_>, now: Timestamp) -> Change {
         let same_rule = is_same_rule(there.series, self.series.as_deref());

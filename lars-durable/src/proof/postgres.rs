@@ -19,5 +19,6 @@ mod proxy;
 #[cfg(feature = "__tls")]
 mod secrets;
 mod server;
+mod sql;
 
 pub(crate) use self::server::server;

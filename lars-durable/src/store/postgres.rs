@@ -66,6 +66,10 @@ use crate::time::{Clock, Timestamp, micros};
 /// How often a transaction that conflicted with another is tried before the engine hears of it.
 const TRIES: u32 = 8;
 
+/// How long a session may take to be opened, at least: that is many round trips, and what is opened
+/// then stays.
+const OPENING: Duration = Duration::from_secs(10);
+
 /// How long a lane waits for a row that somebody holds, before it leaves that row alone.
 const LOCK_PATIENCE: Duration = Duration::from_millis(250);
 
@@ -104,7 +108,7 @@ impl Place {
             config.application_name("lars-durable");
         }
         if config.get_connect_timeout().is_none() {
-            config.connect_timeout(limit);
+            config.connect_timeout(limit.max(OPENING));
         }
         if config.get_tcp_user_timeout().is_none() {
             config.tcp_user_timeout(limit);
@@ -190,7 +194,9 @@ impl PostgresStore {
     /// Makes sure that there is a session.
     async fn open(&mut self) -> Result<(), Failure> {
         if self.session.is_none() {
-            self.session = Some(Session::open(&self.place, self.lock).await?);
+            let limit = self.place.limit.max(OPENING);
+            let opened = tokio::time::timeout(limit, Session::open(&self.place, self.lock)).await;
+            self.session = Some(opened.unwrap_or_else(|_| Err(Failure::late(limit)))?);
         }
         Ok(())
     }
@@ -204,7 +210,6 @@ impl PostgresStore {
     }
 
     async fn look_once(&mut self, limit: usize) -> Result<Look, Failure> {
-        self.open().await?;
         let Some(session) = &self.session else { return Err(Failure::unfit("no session")) };
         let mut transaction = Transaction::begin_look(session, &self.place.group).await?;
         if let Some(clock) = &self.place.clock {
@@ -220,7 +225,6 @@ impl PostgresStore {
         requests: &[Request],
         around_locks: bool,
     ) -> Result<Committed, Failure> {
-        self.open().await?;
         let Some(session) = &self.session else { return Err(Failure::unfit("no session")) };
         let (group, channel) = (&*self.place.group, self.place.notifications);
         let mut transaction =
@@ -251,6 +255,9 @@ impl Store for PostgresStore {
             tries += 1;
             let limit = self.place.limit;
             let result = runtime.block_on(async {
+                if let Err(failure) = self.open().await {
+                    return Ok(Err(failure));
+                }
                 tokio::time::timeout(limit, self.attempt(requests, around_locks)).await
             });
             let committing = self.session.as_ref().is_some_and(Session::is_committing);
@@ -295,8 +302,12 @@ impl Store for PostgresStore {
         // A session that has ended meanwhile is opened again, once.
         for last in [false, true] {
             let patience = self.place.limit;
-            let result = runtime
-                .block_on(async { tokio::time::timeout(patience, self.look_once(limit)).await });
+            let result = runtime.block_on(async {
+                if let Err(failure) = self.open().await {
+                    return Ok(Err(failure));
+                }
+                tokio::time::timeout(patience, self.look_once(limit)).await
+            });
             match result.unwrap_or_else(|_| Err(Failure::late(patience))) {
                 Ok(look) => return Ok(look),
                 Err(failure) => {

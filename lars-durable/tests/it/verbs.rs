@@ -384,3 +384,21 @@ fn a_program_declares_its_jobs_at_each_start_and_sees_the_rule() {
     time.advance(second * 3_600);
     assert_eq!(ran.try_iter().count(), 1, "that of 03:30");
 }
+
+#[test]
+fn a_batch_with_too_many_bytes_is_refused_with_their_number_before_anything_is_sent() {
+    on_each_store("bytes", |builder| {
+        let durable = builder.start().unwrap();
+        let timers = durable.timers();
+        let letter = "x".repeat(60_000);
+        let batch = |count: usize| {
+            timers.schedule_batch((0..count).map(|_| timers.schedule_once(HOUR, note(&letter))))
+        };
+        // With two quotation marks each.
+        let given = 280 * 60_002;
+        let error = refused(batch(280).wait());
+        assert_eq!(error, Refused::BatchBytes { given, max: 16 << 20 });
+        assert_eq!(batch(279).wait().unwrap().len(), 279);
+        durable.close().unwrap();
+    });
+}

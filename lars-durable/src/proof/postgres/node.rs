@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use super::server::{Database, PATIENCE, durable, server};
 use crate::inspection::ParkedQuery;
 use crate::schedule::Cancel;
-use crate::{Builder, Durable, Error, Fired, Outcome, Payload, Timers};
+use crate::{Builder, Durable, Error, Fired, Handler, Outcome, Payload, Timers};
 
 #[derive(serde::Serialize, serde::Deserialize)]
 pub(super) struct Tagged(pub(super) u64);
@@ -595,5 +595,100 @@ fn an_end_that_is_recorded_in_the_handlers_transaction_is_committed_with_it_or_n
     assert_eq!(client.number("SELECT count(*) FROM effect WHERE tag = 1"), 1);
     assert_eq!(client.number("SELECT count(*) FROM lars.timer"), 0);
     assert_eq!(client.number("SELECT count(*) FROM lars.used_key WHERE key = 'once'"), 1);
+    durable.close().unwrap();
+}
+
+#[test]
+fn a_held_timer_that_nobody_handles_stops_no_other() {
+    let Some(server) = server() else { return };
+    let database = server.database();
+    let (durable, runs) = node(database.durable());
+    settle(&database, 1);
+    let client = database.client();
+    client.execute("SELECT lars.schedule('default', 'nobody', '1', '0 s', key => 'held')");
+    let hold = "BEGIN; SELECT * FROM lars.timer WHERE key = 'held' FOR UPDATE";
+    client.execute(hold);
+    // It was planned too long ago, so that it is parked as well.
+    let other = database.client();
+    other.execute("SELECT lars.schedule('default', 'nobody', '1', '0 s', key => 'old')");
+    other
+        .execute("UPDATE lars.timer SET planned_at = now() - interval '15 days' WHERE key = 'old'");
+    other.execute("BEGIN; SELECT * FROM lars.timer WHERE key = 'old' FOR UPDATE");
+    let timers = durable.timers();
+    // The sweep finds both, again and again.
+    for tag in 0..8 {
+        schedule(&timers, Duration::from_millis(500), tag);
+        assert_eq!(runs.recv_timeout(PATIENCE).unwrap().tag, tag);
+    }
+    client.execute("COMMIT");
+    other.execute("COMMIT");
+    let end = Instant::now() + PATIENCE;
+    let looked = "SELECT count(*) FROM lars.timer WHERE handler = 'nobody' AND due_at <= now()";
+    while client.number(looked) > 0 {
+        assert!(Instant::now() < end, "they are not put off once they are free");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    durable.close().unwrap();
+}
+
+#[test]
+fn answers_to_commits_that_are_lost_lose_no_run_that_happens_at_most_once() {
+    let Some(server) = server() else { return };
+    let database = server.database();
+    let proxy = super::proxy::Proxy::to(server.port());
+    let through =
+        format!("host=127.0.0.1 port={} user=postgres dbname={}", proxy.port, database.name);
+    let (sender, runs) = channel();
+    let sender = Mutex::new(sender);
+    let handler = Handler::new(move |due: &Fired<Tagged>| {
+        sender.lock().unwrap().send(due.payload().0).unwrap();
+    });
+    let durable = durable(through).handler(handler.at_most_once()).start().unwrap();
+    settle(&database, 1);
+    let timers = durable.timers();
+    let mut expected = Vec::new();
+    for round in 0..10 {
+        let tags: Vec<u64> = (0..20).map(|n| round * 20 + n).collect();
+        let batch = tags.iter().map(|tag| {
+            timers.schedule_once(Duration::from_millis(200 + 10 * (tag % 20)), Tagged(*tag))
+        });
+        timers.schedule_batch(batch).wait().unwrap();
+        proxy.lose();
+        std::thread::sleep(Duration::from_millis(400));
+        proxy.pass();
+        expected.extend(tags);
+    }
+    assert!(proxy.lost() > 0, "no answer was lost");
+    let end = Instant::now() + PATIENCE;
+    let mut seen = Vec::new();
+    while seen.len() < expected.len() && Instant::now() < end {
+        seen.extend(runs.recv_timeout(Duration::from_millis(200)));
+        let over = database.client().number("SELECT count(*) FROM lars.timer") == 0;
+        if over
+            && durable.metrics().in_flight == 0
+            && runs.try_recv().map(|tag| seen.push(tag)).is_err()
+        {
+            break;
+        }
+    }
+    seen.sort_unstable();
+    let lost: Vec<_> = expected.iter().filter(|tag| !seen.contains(tag)).collect();
+    assert!(lost.is_empty(), "{} were lost, such as {:?}", lost.len(), lost.first());
+    super::super::assert_same(&seen, &expected, "none runs twice");
+    durable.close().unwrap();
+}
+
+#[test]
+fn a_node_far_from_its_database_begins_to_work() {
+    let Some(server) = server() else { return };
+    let database = server.database();
+    let proxy = super::proxy::Proxy::to(server.port());
+    proxy.slow();
+    let through =
+        format!("host=127.0.0.1 port={} user=postgres dbname={}", proxy.port, database.name);
+    // To open a session and to join takes longer than a third of the lease, each of them less.
+    let (durable, runs) = node(durable(through).lease(SHORT_LEASE));
+    schedule(&durable.timers(), Duration::ZERO, 1);
+    assert_eq!(runs.recv_timeout(PATIENCE).unwrap().tag, 1);
     durable.close().unwrap();
 }

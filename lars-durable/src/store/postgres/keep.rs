@@ -17,10 +17,7 @@ const JOIN: &str = "INSERT INTO lars.node (id, grp, serves, started_at, renewed_
 /// Writers that have been silent for long are gone.
 const FORGET_SILENT: &str = "DELETE FROM lars.batch WHERE at < $1";
 
-/// The first node of a group makes its buckets.
-const MAKE_BUCKETS: &str = "INSERT INTO lars.bucket (grp, bucket)
-     SELECT $1, place FROM lars.meta, pg_catalog.generate_series(0, buckets - 1) AS place
-     ON CONFLICT (grp, bucket) DO NOTHING";
+const MAKE_BUCKETS: &str = "SELECT lars.make_buckets($1)";
 
 const COUNT_BUCKETS: &str = "SELECT pg_catalog.count(*)::smallint FROM lars.bucket WHERE grp = $1";
 

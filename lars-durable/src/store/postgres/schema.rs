@@ -19,7 +19,7 @@ const LOCK: i64 = 4_713_022_045_823_907_890;
 /// The oldest server that this works with.
 const OLDEST: i32 = 140_000;
 
-/// Returns what the database's clock shows.
+/// Makes what is missing: the schema, and the group. Returns what the database's clock shows.
 pub(super) async fn prepare(place: &Place, upgrades: &[&str]) -> Result<Timestamp, StartError> {
     let (client, messages) = open_client(place).await.map_err(failed)?;
     tokio::spawn(messages.for_each(|_| std::future::ready(())));
@@ -27,15 +27,22 @@ pub(super) async fn prepare(place: &Place, upgrades: &[&str]) -> Result<Timestam
     check_sessions(place, &client).await?;
     let known = i64::try_from(upgrades.len()).unwrap_or(i64::MAX);
     // Most starts find the schema as it should be, perhaps with a role that may not change it.
-    if version(&client).await? == known {
-        return clock(&client).await;
+    if version(&client).await? != known {
+        upgrade(&client, upgrades, known).await?;
     }
+    // From now on SQL may make timers for it.
+    let group = "SELECT lars.clock(), lars.make_buckets($1)";
+    let row = client.query_one(group, &[&&*place.group]).await.map_err(refused)?;
+    Ok(row.get(0))
+}
+
+async fn upgrade(client: &Client, upgrades: &[&str], known: i64) -> Result<(), StartError> {
     // Another node may be making it, which takes longer than other statements.
     let begin = "SET statement_timeout = 0; SET lock_timeout = 0; BEGIN";
     client.batch_execute(begin).await.map_err(refused)?;
     let lock = "SELECT pg_catalog.pg_advisory_xact_lock($1)";
     client.query(lock, &[&LOCK]).await.map_err(refused)?;
-    let found = version(&client).await?;
+    let found = version(client).await?;
     if found > known {
         return Err(StartError::NewerDatabase { found, known });
     }
@@ -47,8 +54,7 @@ pub(super) async fn prepare(place: &Place, upgrades: &[&str]) -> Result<Timestam
     }
     let set = "UPDATE lars.meta SET version = $1 WHERE version < $1";
     client.query(set, &[&i32::try_from(known).unwrap_or(i32::MAX)]).await.map_err(refused)?;
-    client.batch_execute("COMMIT").await.map_err(refused)?;
-    clock(&client).await
+    client.batch_execute("COMMIT").await.map_err(refused)
 }
 
 /// Whether the schema and the group are there. Changes nothing.
@@ -77,11 +83,6 @@ pub(super) async fn check(place: &Place, upgrades: &[&str]) -> Result<(), StartE
     let known = client.query(groups, &[]).await.map_err(refused)?;
     let known = known.iter().map(|row| row.get(0)).collect();
     Err(StartError::NoGroup { group: place.group.to_string(), known })
-}
-
-async fn clock(client: &Client) -> Result<Timestamp, StartError> {
-    let row = client.query_one("SELECT lars.clock()", &[]).await.map_err(refused)?;
-    Ok(row.get(0))
 }
 
 /// An older schema, and a role that may not change it.
