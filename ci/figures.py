@@ -36,51 +36,50 @@ THREADS = {
 
 CAPACITY = "W13, capacity: the highest load with p99 of at most 5 ms and the producers on time"
 
-# What, its tables, the column, the unit, and whether README.md has it. Less is better in all but
-# those of `MORE_IS_BETTER`.
+# What, its tables, the column, the unit; and for README.md, if it has the row, what it is called
+# there, and which of the tables it takes. Less is better in all but those of `MORE_IS_BETTER`.
 ROWS = [
-    ("schedule, 1 · 2 · 4 threads: the call", THREADS["W1"], "ns/op", "ns", True),
-    ("the same, until the timer is where it waits", THREADS["W1"], "settled", "ns", False),
-    ("schedule and cancel, 1 · 2 · 4 threads", THREADS["W2"], "ns/pair", "ns", True),
-    ("a timeout renewed by cancelling and scheduling", ["W2b, request timeouts"], "ns/step", "ns",
-     False),
-    ("a timeout renewed by moving it", ["W12, moving deadlines"], "ns/move", "ns", False),
+    ("schedule, 1 · 2 · 4 threads: the call", THREADS["W1"], "ns/op", "ns",
+     "schedule, two threads: a call", 1),
+    ("the same, until the timer is where it waits", THREADS["W1"], "settled", "ns"),
+    ("schedule and cancel, 1 · 2 · 4 threads", THREADS["W2"], "ns/pair", "ns",
+     "schedule and cancel, two threads", 1),
+    ("a timeout renewed by cancelling and scheduling", ["W2b, request timeouts"], "ns/step", "ns"),
+    ("a timeout renewed by moving it", ["W12, moving deadlines"], "ns/move", "ns"),
     ("schedule here, cancel on another thread", ["W9, cancelled by another thread"], "ns/timer",
-     "ns", False),
-    ("a mix without a pause, 2 · 4 · 8 threads", THREADS["W8"], "ns/step", "ns", False),
+     "ns"),
+    ("a mix without a pause, 2 · 4 · 8 threads", THREADS["W8"], "ns/step", "ns"),
     ("two threads: the highest load with 99 of 100 at most 5 ms late (more is better)", [CAPACITY],
-     "timers/s", "timers/s", True),
-    ("the same load, on the pool, the default (more is better)", [CAPACITY], "timers/s",
-     "timers/s", True),
-    ("a million due at once: how late the last is", ["W3, burst"], "last late ms", "ms", True),
-    ("a million due at once, on the pool, the default", ["W3, burst"], "last late ms", "ms", True),
+     "timers/s", "timers/s", "the highest load with 99 of 100 at most 5 ms late (more is better)",
+     0),
+    ("a million due at once: how late the last is", ["W3, burst"], "last late ms", "ms",
+     "a million due at once: how late the last is", 0),
     ("50,000 a second, tick of 1 ms: lateness, median", ["W4, steady precision"], "p50 µs", "µs",
-     True),
-    ("the same: processor time of 5 s", ["W4, steady precision"], "CPU s", "s", True),
-    ("the same on the pool, the default", ["W4, steady precision"], "CPU s", "s", True),
-    ("ten thousand periodic ones, 100 ms: processor time of 5 s", ["W6, periodic"], "CPU s", "s",
-     False),
-    ("ten thousand periodic ones, on the pool, the default", ["W6, periodic"], "CPU s", "s", False),
-    ("ten thousand pending, nothing due: processor time of 5 s", ["W5, idle"], "CPU ms", "ms",
-     False),
+     "50,000 a second, tick of 1 ms: lateness, median", 0),
+    ("the same: processor time of 5 s", ["W4, steady precision"], "CPU s", "s",
+     "the same: processor time of 5 s", 0),
+    ("ten thousand periodic ones, 100 ms: processor time of 5 s", ["W6, periodic"], "CPU s", "s"),
+    ("ten thousand pending, nothing due: processor time of 5 s", ["W5, idle"], "CPU ms", "ms"),
     ("schedule, beside 10,000 · 100,000 · 10 million pending",
-     [f"W7, scale, n = {n}" for n in ("10,000", "100,000", "10.0 M")], "ns/op", "ns", False),
-    ("memory of a pending timer", THREADS["W1"][:1], "bytes/timer", "bytes", True),
+     [f"W7, scale, n = {n}" for n in ("10,000", "100,000", "10.0 M")], "ns/op", "ns"),
+    ("memory of a pending timer", THREADS["W1"][:1], "bytes/timer", "bytes",
+     "memory of a pending timer", 0),
     ("futures, 1 · 2 · 4 threads: timeout made, polled, dropped", THREADS["W17"],
-     "CPU ns: made, polled, dropped", "ns", True),
-    ("sleep moved and polled", THREADS["W17"], "moved, polled", "ns", False),
-    ("sleep polled", THREADS["W17"], "polled", "ns", False),
-    ("interval ticked", THREADS["W17"], "ticked", "ns", False),
-    ("actors: ping-pong, a round trip", ["A1, ping-pong"], "ns/round trip", "ns", True),
+     "CPU ns: made, polled, dropped", "ns", "a timeout of a future, two threads", 1),
+    ("sleep moved and polled", THREADS["W17"], "moved, polled", "ns"),
+    ("sleep polled", THREADS["W17"], "polled", "ns"),
+    ("interval ticked", THREADS["W17"], "ticked", "ns"),
+    ("actors: ping-pong, a round trip", ["A1, ping-pong"], "ns/round trip", "ns",
+     "actors: ping-pong, a round trip", 0),
     ("actors: four threads to one, a message", ["A2, many to one: 4 producers"], "ns/message",
-     "ns", True),
-    ("actors: one thread to 10,000, a message", ["A4, fan of actors"], "ns/message", "ns", True),
-    ("actors: a scheduled send, the call", ["A3, scheduled sends"], "ns/call", "ns", False),
-    ("actors: a spawn", ["A6, a million actors"], "ns/spawn", "ns", True),
-    ("actors: memory of an idle one", ["A6, a million actors"], "bytes/actor", "bytes", False),
+     "ns", "actors: four threads to one, a message", 0),
+    ("actors: one thread to 10,000, a message", ["A4, fan of actors"], "ns/message", "ns",
+     "actors: one thread to 10,000, a message", 0),
+    ("actors: a scheduled send, the call", ["A3, scheduled sends"], "ns/call", "ns"),
+    ("actors: a spawn", ["A6, a million actors"], "ns/spawn", "ns", "actors: a spawn", 0),
+    ("actors: memory of an idle one", ["A6, a million actors"], "bytes/actor", "bytes"),
 ]
 MORE_IS_BETTER = {CAPACITY}
-ON_POOL = "on the pool, the default"
 
 
 def of(workload, cases, column):
@@ -223,19 +222,26 @@ def cell(row, column):
     return value(row.get(column, ""))
 
 
-def figures_of(table, column, best, own):
-    """Ours, the best other with its name, and tokio's; None for what is missing."""
-    ours = next((cell(row, column) for row in table if row["peer"] in own), None)
+def figures_of(table, column, best):
+    """Ours by default and inline, tokio's, and the best other with its name."""
+    own = dict.fromkeys(("default", "inline", "tokio"))
     others = []
-    tokio = None
     for row in table:
         peer, figure = row["peer"], cell(row, column)
-        if figure is None or peer in NO_PEERS or peer.startswith(OURS) or "(early)" in peer:
+        if figure is None or peer in NO_PEERS or "(early)" in peer:
             continue
-        others.append((figure, peer))
         if peer in TOKIO:
-            tokio = figure
-    return ours, best(others, default=None), tokio
+            own["tokio"] = figure
+        elif peer == POOL or peer.startswith("mini-actor"):
+            own["default"] = figure
+        elif peer in OURS:
+            own["inline"] = figure
+        elif not peer.startswith(OURS):
+            others.append((figure, peer))
+    # Where there is no closure to run, as with futures, the executor makes no difference.
+    if own["default"] is None:
+        own["default"], own["inline"] = own["inline"], None
+    return *own.values(), best(others, default=None)
 
 
 def digits(number):
@@ -246,43 +252,40 @@ def digits(number):
     return f"{number:.0f}" if number >= 10 else f"{number:.2f}".rstrip("0").rstrip(".")
 
 
-def times(figure, ours):
-    if figure is None or not ours:
-        return "–"
-    ratio = figure / ours
-    return f"{ratio:.0f}" if ratio >= 10 else f"{ratio:.1f}" if ratio >= 2 else f"{ratio:.2f}"
-
-
 def line(found, what, titles, column, unit):
     cases = [
-        figures_of(
-            found[title],
-            column,
-            max if title in MORE_IS_BETTER else min,
-            (POOL,) if ON_POOL in what else OURS,
-        )
+        figures_of(found[title], column, max if title in MORE_IS_BETTER else min)
         for title in titles
         if title in found
     ]
-    if not cases or any(ours is None for ours, _, _ in cases):
+    if not cases:
         return None
-    names = [best[1] if best else "–" for _, best, _ in cases]
-    ratios = [times(best and best[0], ours) for ours, best, _ in cases]
+
+    def all_of(figures):
+        text = " · ".join("–" if figure is None else digits(figure) for figure in figures)
+        return "–" if set(text) <= set("– ·") else text
+
+    default, inline, tokio, best = zip(*cases)
+    names = [it[1] if it else "–" for it in best]
     if len(set(names)) == 1:
-        best = f"{names[0]} {' · '.join(ratios)}"
+        best = f"{names[0]}: {all_of(it and it[0] for it in best)}" if best[0] else "–"
     else:
-        best = " · ".join(f"{name} {ratio}" for name, ratio in zip(names, ratios))
-    tokio = [times(tokio, ours) for ours, _, tokio in cases]
-    ours = " · ".join(digits(ours) for ours, _, _ in cases)
-    tokio = "–" if set(tokio) == {"–"} else " · ".join(tokio)
-    return f"| {what} | {ours} {unit} | {best} | {tokio} |"
+        best = " · ".join(f"{it[1]}: {digits(it[0])}" if it else "–" for it in best)
+    return (
+        f"| {what} | {all_of(default)} | {all_of(inline)} | {all_of(tokio)} | {best} | {unit} |"
+    )
 
 
 def in_short(found, readme):
-    lines = [
-        line(found, *spec) for *spec, in_readme in ROWS if in_readme or not readme
-    ]
-    head = "| | ours, inline | the best other, × ours | tokio, × ours |\n|---|--:|---|--:|\n"
+    lines = []
+    for what, titles, column, unit, *in_readme in ROWS:
+        if not readme:
+            lines.append(line(found, what, titles, column, unit))
+        elif in_readme:
+            name, case = in_readme
+            lines.append(line(found, name, titles[case : case + 1], column, unit))
+    head = "| | ours, default | ours, inline | tokio | the best other | |\n"
+    head += "|---|--:|--:|--:|---|---|\n"
     return head + "\n".join(filter(None, lines)) + "\n"
 
 

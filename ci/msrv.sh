@@ -1,9 +1,12 @@
 #!/usr/bin/env bash
 # The crates compile with the oldest Rust that their manifests state (`rust-version`), with all
 # their features, and with the versions of their dependencies that Cargo.lock states. With the
-# newest of those, which the README names, their tests compile too.
+# newest of those, which the README names, its two commands compile too: the example, and the tests.
+# Where that toolchain cannot be had, there remains what the dependencies themselves state.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+
+python3 ci/rust_versions.py
 
 # A line for each version: the version, and the crates that state it. The newest comes last.
 manifests() {
@@ -24,13 +27,17 @@ while read -r version crates; do
     if ! rustup toolchain list 2>/dev/null | grep -q "^$toolchain" \
         && ! timeout 300 rustup toolchain install --profile minimal "$toolchain" \
             >/dev/null 2>&1; then
-        echo "!!!!! SKIPPED: Rust $toolchain cannot be had, so it was not checked: $crates !!!!!"
+        echo "!!!!! SKIPPED: Rust $toolchain cannot be had, so nothing was compiled: $crates !!!!!"
         continue
     fi
-    # Without a crate of its name, cargo takes those whose tests `cargo test` runs.
-    if [ "$version" = "$newest" ]; then crates="--lib --bins --tests"; fi
+    check=(cargo "+$toolchain" check --quiet --locked --target-dir "target/msrv-$version")
+    if [ "$version" = "$newest" ]; then
+        "${check[@]}" -p examples --example sessions
+        "${check[@]}" --tests
+        # Without a crate of its name, cargo takes those whose tests `cargo test` runs.
+        crates="--lib --bins --tests"
+    fi
     printf -- '--- Rust %s: %s\n' "$toolchain" "$crates"
     # shellcheck disable=SC2086 # the words
-    cargo "+$toolchain" check --quiet --locked --all-features --target-dir "target/msrv-$version" \
-        $crates
+    "${check[@]}" --all-features $crates
 done < <(manifests)

@@ -30,6 +30,11 @@ mod pages {
     struct Retries;
     #[doc = include_str!("../../docs/how-to/periodic-refresh.md")]
     struct PeriodicRefresh;
+    #[cfg(feature = "durable")]
+    #[doc = include_str!("../../docs/how-to/cron-once.md")]
+    struct CronOnce;
+    #[doc = include_str!("../../docs/coming-from.md")]
+    struct ComingFrom;
     #[doc = include_str!("../../docs/how-to/graceful-shutdown.md")]
     struct GracefulShutdown;
     #[doc = include_str!("../../docs/how-to/testing.md")]
