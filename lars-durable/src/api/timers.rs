@@ -22,7 +22,7 @@ const MAX_SCAN: usize = 10_000;
 /// Schedules, cancels, moves and shows timers of one group. Cheap to clone, `Send` and `Sync`.
 ///
 /// Every call returns at once, with a [`Submitted`]. Calls of one thread take effect in their
-/// order.
+/// order. (Where an SQL transaction holds a key, calls for it wait, and others overtake them.)
 ///
 /// # Examples
 ///

@@ -28,7 +28,7 @@ use crate::store::{
     Committed, History, How, Placed, Reply, Request, StoreError, Write, Written, mismatched, paired,
 };
 use crate::sync::Arc;
-use crate::time::{Mono, Timestamp};
+use crate::time::{Micros, Mono, Timestamp};
 
 /// The number of a call.
 pub(crate) type CallId = u64;
@@ -38,6 +38,9 @@ pub(crate) type Answer = Written;
 
 /// Identities are drawn in blocks; a new one when fewer than half of it are left.
 const BLOCK: usize = 1_024;
+
+/// How long calls wait for keys that others hold, before they are asked for again.
+const HELD: Micros = Micros::MILLISECOND.times(100);
 
 /// How many bytes of payloads and keys a batch has at most, unless one call has more.
 const LONGEST_BATCH: usize = 4 << 20;
@@ -118,6 +121,18 @@ impl Calls {
         }
         if error.redraw {
             self.disown_ids(&error.reason);
+        }
+    }
+
+    /// Another transaction holds the keys of these: they are batched again, before the others. If
+    /// there are no others, they wait.
+    fn wait_for_keys(&mut self, now: Mono, held: Vec<Call>, alone: bool) {
+        if !held.is_empty() && alone {
+            self.lane.pause_until(now + HELD);
+        }
+        for mut call in held.into_iter().rev() {
+            call.reason = Some("another transaction holds its key".into());
+            self.queue.push_front(call);
         }
     }
 
@@ -238,12 +253,18 @@ impl Node {
                 self.calls.uncertain = false;
                 let sent = std::mem::take(&mut self.calls.sent);
                 let mut calls = std::mem::take(&mut self.calls.in_flight).into_iter();
+                let (mut held, mut others) = (Vec::new(), 0);
                 for (request, reply) in paired(sent, committed.replies) {
                     match (request, reply) {
                         (Request::Batch { .. }, Reply::Batched) => {}
                         (Request::Write(_), Reply::Written(written)) => {
                             let call = calls.next().expect("each call sends one write");
-                            self.answer(now, call, written);
+                            if written == Written::Held {
+                                held.push(call);
+                            } else {
+                                others += 1;
+                                self.answer(now, call, written);
+                            }
                         }
                         (Request::Ids { .. }, Reply::Ids { blocks, history }) => {
                             self.calls.drawn(blocks, history);
@@ -251,6 +272,7 @@ impl Node {
                         (request, reply) => mismatched(&request, &reply),
                     }
                 }
+                self.calls.wait_for_keys(now, held, others == 0);
             }
             Err(error) => self.calls.failed(&error),
         }
@@ -280,7 +302,8 @@ impl Node {
             Written::Reset { id, bucket, was_due, due, handler } => {
                 self.moved(now, *bucket, (*was_due, *due, *id), handler);
             }
-            Written::KeyTaken(_)
+            Written::Held
+            | Written::KeyTaken(_)
             | Written::Unsure
             | Written::Running
             | Written::NotFound

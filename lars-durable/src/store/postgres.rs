@@ -61,7 +61,7 @@ use super::{Committed, Request, Store, StoreError};
 use crate::error::StartError;
 use crate::model::Look;
 use crate::sync::Arc;
-use crate::time::{Clock, Timestamp, micros};
+use crate::time::{Clock, Micros, Mono, MonoClock, Timestamp, micros};
 
 /// How often a transaction that conflicted with another is tried before the engine hears of it.
 const TRIES: u32 = 8;
@@ -72,6 +72,10 @@ const OPENING: Duration = Duration::from_secs(10);
 
 /// How long a lane waits for a row that somebody holds, before it leaves that row alone.
 const LOCK_PATIENCE: Duration = Duration::from_millis(250);
+
+/// How long a lane leaves alone what others hold, after it has waited for a row in vain: it waits
+/// only once in so long.
+const AROUND: Micros = Micros::SECOND.times(2);
 
 /// Where the database is, and how a node uses it.
 #[derive(Clone)]
@@ -145,12 +149,23 @@ pub(crate) struct PostgresStore {
     lock: i64,
     /// The last batch of calls that is known to be committed.
     last_batch: Option<(u128, i64)>,
+    /// Until then, what others hold is left alone at once.
+    around_until: Mono,
+    clock: MonoClock,
 }
 
 impl PostgresStore {
     pub(crate) fn new(place: Place) -> Self {
         let lock = fastrand::i64(..);
-        Self { place, runtime: None, session: None, lock, last_batch: None }
+        Self {
+            place,
+            runtime: None,
+            session: None,
+            lock,
+            last_batch: None,
+            around_until: Mono::MIN,
+            clock: MonoClock::start(),
+        }
     }
 
     /// Creates or upgrades the schema, and checks that the server is suitable. Returns what the
@@ -249,7 +264,9 @@ impl Store for PostgresStore {
     fn transact(&mut self, requests: &[Request]) -> Result<Committed, StoreError> {
         let failed = |error: StartError| StoreError::nothing_done(error.to_string());
         let runtime = self.runtime().map_err(failed)?;
-        let (mut around_locks, mut reopened) = (false, false);
+        let now = self.clock.now();
+        let mut around_locks = now < self.around_until;
+        let mut reopened = false;
         let mut tries = 0;
         loop {
             tries += 1;
@@ -284,6 +301,7 @@ impl Store for PostgresStore {
                 // The same again would fail again.
             } else if failure.is_locked() && !around_locks {
                 around_locks = true;
+                self.around_until = now + AROUND;
                 continue;
             } else if failure.is_race() && tries < TRIES {
                 continue;

@@ -66,3 +66,34 @@ fn beside_a_snapshot_that_is_held_every_timer_runs_and_starts_stay_hot_updates()
     assert!(dead > 0, "nothing was held");
     holder.execute("COMMIT");
 }
+
+#[test]
+fn a_key_that_a_transaction_holds_holds_up_no_call_for_another_key() {
+    let Some(server) = server() else { return };
+    let database = server.database();
+    let durable = database.durable().call_timeout(Duration::from_secs(60)).start().unwrap();
+    let timers = durable.timers();
+    let hour = Duration::from_secs(3_600);
+    let make = |key: &str| timers.schedule_once(hour, Tagged(0)).key(key).submit();
+    make("changed").wait().unwrap();
+    let user = database.client();
+    user.execute("BEGIN; SELECT * FROM lars.timer WHERE key = 'changed' FOR UPDATE");
+    user.execute("SELECT lars.schedule('default', 'tagged', '1', '2 hours', key => 'made')");
+    let reset = timers.reset("changed", 2 * hour);
+    let made = make("made");
+    for round in 0..20 {
+        let others: Vec<_> = (0..10).map(|n| make(&format!("{round}/{n}"))).collect();
+        others.into_iter().for_each(|other| assert!(other.wait().is_ok()));
+    }
+    let rows = "SELECT count(*) FROM lars.timer WHERE key IN ('changed', 'made')";
+    assert_eq!(database.client().number(rows), 1, "what is not committed is not seen");
+    user.execute("COMMIT");
+    assert!(reset.wait().unwrap(), "the call that waited is carried out");
+    let id = "SELECT id FROM lars.timer WHERE key = 'made'";
+    let made = made.wait().unwrap().id;
+    assert_eq!(i64::try_from(made).unwrap(), user.number(id), "the timer that was made stays");
+    let due = "SELECT (deadline - now() > interval '90 minutes')::int FROM lars.timer
+                WHERE key = 'changed'";
+    assert_eq!(user.number(due), 1, "the deadline has moved");
+    durable.close().unwrap();
+}

@@ -40,8 +40,20 @@ impl Transaction<'_> {
 
     /// What their keys decide, all at once.
     pub(super) async fn write_by_key(&self, writes: &[&Write]) -> Result<Vec<Written>> {
-        let mut changes = self.read_keys(&Keys::of(writes)).await?;
-        let written = writes.iter().map(|write| changes.apply(write, self.clock)).collect();
+        let held = match self.around_locks {
+            true => self.held(writes).await?,
+            false => BTreeSet::new(),
+        };
+        let free: Vec<&Write> =
+            writes.iter().copied().filter(|write| !has_key_of(write, &held)).collect();
+        let mut changes = self.read_keys(&Keys::of(&free)).await?;
+        let mut written = Vec::with_capacity(writes.len());
+        for write in writes {
+            written.push(match has_key_of(write, &held) {
+                true => Written::Held,
+                false => changes.apply(write, self.clock),
+            });
+        }
         self.store(&changes).await?;
         Ok(written)
     }
@@ -55,8 +67,8 @@ struct Keys<'a> {
     remembered: BTreeSet<&'a str>,
     /// Those whose timers may be updated.
     updated: BTreeSet<&'a str>,
-    /// Rows are changed: they are locked, so that what is decided holds.
-    locks: bool,
+    /// Those whose timers are changed: they are locked, so that what is decided holds.
+    locked: BTreeSet<&'a str>,
 }
 
 impl<'a> Keys<'a> {
@@ -81,9 +93,9 @@ impl<'a> Keys<'a> {
         let Some(key) = timer.key.as_deref() else { return };
         self.all.insert(key);
         match timer.conflict {
-            OnConflict::Replace => self.locks = true,
+            OnConflict::Replace => drop(self.locked.insert(key)),
             OnConflict::Update => {
-                self.locks = true;
+                self.locked.insert(key);
                 self.updated.insert(key);
                 self.remembered.insert(key);
             }
@@ -93,7 +105,7 @@ impl<'a> Keys<'a> {
 
     fn change(&mut self, key: &'a str) {
         self.all.insert(key);
-        self.locks = true;
+        self.locked.insert(key);
     }
 }
 
@@ -118,7 +130,7 @@ impl Transaction<'_> {
             return Ok(changes);
         }
         let wanted: Vec<&str> = keys.all.iter().copied().collect();
-        let holders = if keys.locks { LOCK_HOLDERS } else { HOLDERS };
+        let holders = if keys.locked.is_empty() { HOLDERS } else { LOCK_HOLDERS };
         for row in &self.query(holders, &[&self.group, &wanted]).await? {
             let holder = Holder {
                 id: row.get(1),
@@ -143,6 +155,69 @@ impl Transaction<'_> {
         }
         Ok(changes)
     }
+}
+
+/// As many of them as nobody else holds; from now on this transaction does.
+const LOCK_FREE: &str = "SELECT key FROM lars.timer WHERE grp = $1 AND key = ANY ($2)
+      ORDER BY id + 0 FOR UPDATE SKIP LOCKED";
+
+/// Waits for whoever has inserted one of these keys and not committed yet.
+const PROBE: &str = "INSERT INTO lars.timer (id, grp, bucket, due_at, deadline, planned_at, key,
+                                             handler, payload_version, payload)
+     SELECT $3 + n, $1, 0, 'infinity', 'infinity', 'infinity', key, '', 0, ''
+       FROM unnest($2::text[]) WITH ORDINALITY AS k (key, n)";
+
+impl Transaction<'_> {
+    /// The keys that another transaction holds: its timers are changed there, or made, and that is
+    /// not committed yet.
+    async fn held(&self, writes: &[&Write]) -> Result<BTreeSet<String>> {
+        let keys = Keys::of(writes);
+        let all: Vec<&str> = keys.all.iter().copied().collect();
+        let found = self.query(HOLDERS, &[&self.group, &all]).await?;
+        let there: BTreeSet<&str> = found.iter().map(|row| row.get(0)).collect();
+        let change: Vec<&str> = keys.locked.intersection(&there).copied().collect();
+        let locked = self.query(LOCK_FREE, &[&self.group, &change]).await?;
+        let locked: BTreeSet<&str> = locked.iter().map(|row| row.get(0)).collect();
+        let held = change.iter().filter(|key| !locked.contains(*key));
+        let mut held: BTreeSet<String> = held.map(|key| (*key).to_owned()).collect();
+        let inserts = |write: &&&Write| matches!(write, Write::Schedule(_));
+        let made: Vec<&Write> = writes.iter().filter(inserts).copied().collect();
+        let new: Vec<&str> = Keys::of(&made).all.difference(&there).copied().collect();
+        if !new.is_empty() {
+            self.probe(new, &mut held).await?;
+        }
+        Ok(held)
+    }
+
+    /// Tries to insert timers with these keys, and takes that back; halves what does not go.
+    async fn probe(&self, keys: Vec<&str>, held: &mut BTreeSet<String>) -> Result<()> {
+        let mut left = vec![keys];
+        while let Some(mut keys) = left.pop() {
+            self.session().execute("SAVEPOINT probe; SET LOCAL lock_timeout = 20").await?;
+            // Nobody else tries the same identities.
+            let below = fastrand::i64(i64::MIN..-(1 << 32));
+            let tried = self.query(PROBE, &[&self.group, &keys, &below]).await;
+            self.session().execute("ROLLBACK TO SAVEPOINT probe").await?;
+            match tried {
+                Err(failure) if failure.is_locked() && keys.len() > 1 => {
+                    let half = keys.split_off(keys.len() / 2);
+                    left.extend([keys, half]);
+                }
+                Err(failure) if failure.is_locked() => {
+                    held.extend(keys.into_iter().map(Into::into))
+                }
+                // One of them is there by now: that shows when it is read.
+                Err(failure) if failure.is_race() => {}
+                tried => drop(tried?),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether one of these keys decides a call.
+fn has_key_of(write: &Write, held: &BTreeSet<String>) -> bool {
+    !held.is_empty() && Keys::of(&[write]).all.iter().any(|key| held.contains(*key))
 }
 
 const DELETE: &str = "DELETE FROM lars.timer WHERE grp = $1 AND id = ANY ($2)";
