@@ -104,12 +104,15 @@ CREATE TABLE lars.paused (
     PRIMARY KEY (grp, handler)
 );
 
--- The last batch of calls of each writer, so that one whose answer was lost is not done twice.
+-- The last batches of calls of each writer, so that one whose answer was lost is not done twice. Each
+-- has a row of its own: the versions of one row would be read one by one, as long as an old snapshot
+-- keeps them.
 CREATE TABLE lars.batch (
-    writer uuid        PRIMARY KEY,
+    writer uuid        NOT NULL,
     token  bigint      NOT NULL,
-    at     timestamptz NOT NULL
-) WITH (fillfactor = 50);
+    at     timestamptz NOT NULL,
+    PRIMARY KEY (writer, token)
+);
 
 -- Which history this server went through: the timeline of its log, or 0 where that cannot be asked.
 -- It changes when a standby takes over, which may not have received the last commits.

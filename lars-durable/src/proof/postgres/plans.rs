@@ -263,6 +263,31 @@ fn no_statement_of_a_working_node_reads_more_than_it_changes_whenever_it_was_pla
     }
 }
 
+#[test]
+fn beside_an_old_snapshot_a_call_reads_nothing_of_the_calls_before_it() {
+    let Some(server) = server() else { return };
+    let database = server.database();
+    let mut rounds = Rounds::of(&database);
+    let holder = database.client();
+    holder.execute("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1");
+    for _ in 0..3_000 {
+        rounds.token += 1;
+        rounds.ask(&[Request::Batch { writer: 6, token: rounds.token, history: None }]);
+    }
+    holder.execute("COMMIT");
+    let left = database.client().number("SELECT count(*) FROM lars.batch");
+    assert!(left <= 256, "{left} batches are kept");
+    drop(rounds);
+    let all = logged(&server.data().join("log"));
+    let batches: Vec<_> = all.iter().filter(|(sql, ..)| sql.contains("lars.batch")).collect();
+    assert!(batches.len() >= 3_000, "{} statements were logged", batches.len());
+    for (sql, read, plan) in batches {
+        // A delete changes many rows.
+        let most = if sql.starts_with("DELETE") { 8 * 256 } else { 24 };
+        assert!(read.pages <= most, "{read:?}: {sql:.300}\n{}", nodes(plan));
+    }
+}
+
 /// The kinds of a plan's nodes and what they read, on a screen.
 fn nodes(plan: &str) -> String {
     let interesting =

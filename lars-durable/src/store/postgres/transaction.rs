@@ -23,10 +23,16 @@ use crate::time::Timestamp;
 
 pub(super) type Result<T> = std::result::Result<T, Failure>;
 
-const LAST_BATCH: &str = "SELECT token FROM lars.batch WHERE writer = $1";
+const KNOWN_BATCH: &str = "SELECT 1 FROM lars.batch WHERE writer = $1 AND token = $2";
 
-const STORE_BATCH: &str = "INSERT INTO lars.batch (writer, token, at) VALUES ($1, $2, $3)
-     ON CONFLICT (writer) DO UPDATE SET token = EXCLUDED.token, at = EXCLUDED.at";
+const STORE_BATCH: &str = "INSERT INTO lars.batch (writer, token, at) VALUES ($1, $2, $3)";
+
+/// Within bounds, because below them there may be dead rows without end.
+const FORGET_BATCHES: &str =
+    "DELETE FROM lars.batch WHERE writer = $1 AND token >= $2 AND token < $3";
+
+/// How many batches of a writer are forgotten at a time.
+const KEPT_BATCHES: i64 = 256;
 
 /// As much as the sequence grows by: see `sql/1.sql`.
 const BLOCK: i64 = 1_024;
@@ -196,8 +202,7 @@ impl<'a> Transaction<'a> {
 
     /// A batch of which the table has to be asked.
     async fn batch(&mut self, writer: u128, token: i64, history: Option<History>) -> Result<()> {
-        let rows = self.query(LAST_BATCH, &[&Id(writer)]).await?;
-        self.repeats = rows.first().is_some_and(|row| row.get::<_, i64>(0) == token);
+        self.repeats = !self.query(KNOWN_BATCH, &[&Id(writer), &token]).await?.is_empty();
         if !self.repeats {
             // What was carried out before had its identities: they were drawn before that.
             if !self.is_history(history) {
@@ -209,9 +214,14 @@ impl<'a> Transaction<'a> {
         Ok(())
     }
 
-    /// From here on this batch is the last one of its writer.
+    /// From here on this batch is the last one of its writer. What became of those before is known.
     async fn store_batch(&self, writer: u128, token: i64) -> Result<()> {
         self.query(STORE_BATCH, &[&Id(writer), &token, &self.clock]).await?;
+        if token % KEPT_BATCHES == 0 {
+            // Some may be left that failed to be forgotten.
+            let first = token.saturating_sub(4 * KEPT_BATCHES);
+            self.query(FORGET_BATCHES, &[&Id(writer), &first, &token]).await?;
+        }
         Ok(())
     }
 
