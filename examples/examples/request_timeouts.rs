@@ -40,8 +40,8 @@ impl Actor for Server {
             Message::Question(number, reply) if self.slow => {
                 self.asked += 1;
                 let ready = Message::Ready(number, reply);
-                // Refused only while the system is being closed; then the reply goes with the
-                // message, and the asker is told.
+                // If it is refused, at a limit of the scheduler's, the reply goes with the message,
+                // and the asker is told.
                 let _ = ctx.timers().start_single(self.asked, DELAY, ready);
             }
             Message::Question(number, reply) | Message::Ready(number, reply) => {

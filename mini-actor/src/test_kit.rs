@@ -17,7 +17,7 @@
 //!     type Message = ();
 //!     fn started(&mut self, ctx: &mut Context<Self>) {
 //!         let every = Duration::from_secs(600);
-//!         ctx.timers().start_at_fixed_rate("round", every, every, || ()).unwrap();
+//!         let _ = ctx.timers().start_at_fixed_rate("round", every, every, || ());
 //!     }
 //!     fn receive(&mut self, (): (), _: &mut Context<Self>) {
 //!         let _ = self.0.tell("still there");
@@ -560,7 +560,7 @@ impl<M: Send + 'static> Probe<M> {
     /// impl Actor for Session {
     ///     type Message = ();
     ///     fn started(&mut self, ctx: &mut Context<Self>) {
-    ///         ctx.timers().start_single("idle", Duration::from_secs(30), ()).unwrap();
+    ///         let _ = ctx.timers().start_single("idle", Duration::from_secs(30), ());
     ///     }
     ///     fn receive(&mut self, (): (), ctx: &mut Context<Self>) {
     ///         ctx.stop();

@@ -48,7 +48,7 @@ impl Session {
     /// being received, nothing of it arrives.
     fn arm_idle_timer(&mut self, ctx: &mut Context<Self>) {
         self.armed_at = Instant::now();
-        // Refused only when the system is being closed, which ends the session in any case.
+        // Refused only at a limit of the scheduler's, and then the timer before it goes on.
         if ctx.timers().start_single("idle", self.rules.idle_timeout, Message::Idle).is_ok() {
             self.rules.counts.armed.add_one();
         }

@@ -352,7 +352,8 @@ impl<A: Actor> Context<A> {
     ///     type Message = u32;
     ///     fn started(&mut self, ctx: &mut Context<Self>) {
     ///         for name in ["first", "second"] {
-    ///             ctx.spawn(name, || Worker).expect("the names are free");
+    ///             // The names are free. While the system ends there are no more actors.
+    ///             let _ = ctx.spawn(name, || Worker);
     ///         }
     ///         assert!(ctx.children().eq(["first", "second"]));
     ///     }
@@ -477,7 +478,7 @@ impl<A: Actor> Context<A> {
     ///
     /// # Errors
     ///
-    /// [`Refusal::Period`] if `after` is zero; [`Refusal::Stopped`] as for
+    /// [`Refusal::Period`] if `after` is zero; otherwise as for
     /// [`Timers::start_single`](crate::timers::Timers::start_single). The timeout stays as it was.
     ///
     /// # Examples
@@ -493,7 +494,7 @@ impl<A: Actor> Context<A> {
     ///     fn started(&mut self, ctx: &mut Context<Self>) {
     ///         assert!(ctx.set_receive_timeout(Duration::ZERO).is_err());
     ///         let minute = Duration::from_secs(60);
-    ///         ctx.set_receive_timeout(minute).expect("it is longer than nothing");
+    ///         let _ = ctx.set_receive_timeout(minute); // an error only at `max_pending`
     ///     }
     ///     fn receive(&mut self, _: &'static str, _: &mut Context<Self>) {}
     ///     fn receive_timeout(&mut self, ctx: &mut Context<Self>) {
@@ -520,11 +521,25 @@ impl<A: Actor> Context<A> {
         let generation = self.quiet_generation + 1;
         let since = self.system.registry().timers.now();
         let (check, place) = (self.quiet_check(generation), Location::caller());
-        let armed = self.system.registry().arm_own(after, check, place)?;
+        let armed = match self.system.registry().arm_own(after, check, place) {
+            Ok(armed) => armed,
+            Err(refusal) => return self.move_receive_timeout(after, since, place).ok_or(refusal),
+        };
         self.cancel_receive_timeout();
         self.quiet_generation = generation;
         self.quiet = Some(Box::new(Quiet { after, generation, since, armed, place }));
         Ok(())
+    }
+
+    /// There is no place for another timer: moves the one of the timeout that is set, if there is
+    /// one that has not fired.
+    fn move_receive_timeout(&mut self, after: Duration, since: Instant, place: Place) -> Option<()> {
+        let quiet = self.quiet.as_mut()?;
+        if !quiet.armed.as_ref()?.reset(after) {
+            return None;
+        }
+        (quiet.after, quiet.since, quiet.place) = (after, since, place);
+        Some(())
     }
 
     /// The receive timeout, if one is set.

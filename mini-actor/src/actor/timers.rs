@@ -97,7 +97,8 @@ pub struct PendingTimer<'a> {
 ///
 ///     fn started(&mut self, ctx: &mut Context<Self>) {
 ///         let every = Duration::from_secs(10);
-///         ctx.timers().start_at_fixed_rate("beat", every, every, || Event::Beat).unwrap();
+///         // It is an error only at a limit of the scheduler's. The session lives without.
+///         let _ = ctx.timers().start_at_fixed_rate("beat", every, every, || Event::Beat);
 ///     }
 ///
 ///     fn receive(&mut self, event: Event, ctx: &mut Context<Self>) {
@@ -105,7 +106,7 @@ pub struct PendingTimer<'a> {
 ///             // Replaces the one before: an `Idle` already in the mailbox is not received.
 ///             Event::Request => {
 ///                 let silence = Duration::from_secs(30);
-///                 ctx.timers().start_single("idle", silence, Event::Idle).unwrap();
+///                 let _ = ctx.timers().start_single("idle", silence, Event::Idle);
 ///             }
 ///             Event::Idle => ctx.stop(),
 ///             Event::Beat => { /* write a heartbeat */ }
@@ -149,9 +150,14 @@ impl<M: Send + 'static> Timers<M> {
     ///
     /// # Errors
     ///
-    /// [`Refusal::Stopped`] if the scheduler is [somebody else's](crate::Builder::on_scheduler) and
-    /// has been stopped; the message is dropped. While the system is being closed there is no
-    /// error.
+    /// None with a scheduler of the system's own and without a limit, also while the system is
+    /// being closed: a timer that is started then never fires. Otherwise [`Refusal::Full`] at the
+    /// scheduler's [`max_pending`](crate::Builder::scheduler), unless the timer that it replaces
+    /// has a place and has not fired; and [`Refusal::Stopped`] if the scheduler is
+    /// [somebody else's](crate::Builder::on_scheduler) and has been stopped. The timers are as they
+    /// were then, and the message is dropped.
+    ///
+    /// Do not panic at an error: the actor would stop, and lose what is in its mailbox.
     #[track_caller]
     pub fn start_single(
         &mut self,
@@ -168,8 +174,8 @@ impl<M: Send + 'static> Timers<M> {
     ///
     /// # Errors
     ///
-    /// [`Refusal::Period`] for a `delay` of zero, which leaves the timers as they are;
-    /// [`Refusal::Stopped`] as for [`start_single`](Self::start_single).
+    /// [`Refusal::Period`] for a `delay` of zero, which leaves the timers as they are; otherwise as
+    /// for [`start_single`](Self::start_single).
     #[track_caller]
     pub fn start_with_fixed_delay(
         &mut self,
@@ -190,7 +196,7 @@ impl<M: Send + 'static> Timers<M> {
     /// # Errors
     ///
     /// [`Refusal::Period`] for an `interval` of zero, which leaves the timers as they are;
-    /// [`Refusal::Stopped`] as for [`start_single`](Self::start_single).
+    /// otherwise as for [`start_single`](Self::start_single).
     #[track_caller]
     pub fn start_at_fixed_rate(
         &mut self,
@@ -227,10 +233,8 @@ impl<M: Send + 'static> Timers<M> {
     ///     type Message = u64;
     ///     fn started(&mut self, ctx: &mut Context<Self>) {
     ///         let second = Duration::from_secs(1);
-    ///         ctx.timers()
-    ///             .missed_ticks(MissedTickBehavior::Skip)
-    ///             .start_at_fixed_rate("read", second, second, |missed| missed)
-    ///             .expect("a second is longer than nothing");
+    ///         let mut skipping = ctx.timers().missed_ticks(MissedTickBehavior::Skip);
+    ///         let _ = skipping.start_at_fixed_rate("read", second, second, |missed| missed);
     ///     }
     ///     fn receive(&mut self, missed: u64, _: &mut Context<Self>) {
     ///         println!("another reading, after {missed} that were left out");
@@ -263,8 +267,8 @@ impl<M: Send + 'static> Timers<M> {
     ///     type Message = &'static str;
     ///     fn started(&mut self, ctx: &mut Context<Self>) {
     ///         let second = Duration::from_secs(1);
-    ///         ctx.timers().start_single("idle", 30 * second, "idle").unwrap();
-    ///         ctx.timers().start_at_fixed_rate("beat", second, 10 * second, || "beat").unwrap();
+    ///         let _ = ctx.timers().start_single("idle", 30 * second, "idle");
+    ///         let _ = ctx.timers().start_at_fixed_rate("beat", second, 10 * second, || "beat");
     ///     }
     ///     fn receive(&mut self, _: &'static str, ctx: &mut Context<Self>) {
     ///         for timer in ctx.timers().pending() {
@@ -332,14 +336,32 @@ impl<M: Send + 'static> Timers<M> {
         let nominal = self.handle().now().checked_add(initial);
         let place = Location::caller();
         let due = self.due(generation, &key);
-        let armed = self.cell.registry.arm_own(initial, due, place)?;
-        if let Some(old) = self.generations.insert(key.clone(), generation) {
+        let armed = self.cell.registry.arm_own(initial, due, place);
+        let span = self.cell.mailbox.has_spans().then(told_here).flatten();
+        let mut timer = Timer { key, source, rule, nominal, armed: None, place, span };
+        match armed {
+            Ok(armed) => timer.armed = armed,
+            Err(refusal) => return self.move_old(initial, timer).ok_or(refusal),
+        }
+        if let Some(old) = self.generations.insert(timer.key.clone(), generation) {
             self.forget(old);
         }
-        let span = self.cell.mailbox.has_spans().then(told_here).flatten();
-        let timer = Timer { key, source, rule, nominal, armed, place, span };
         self.timers.insert(generation, timer);
         Ok(())
+    }
+
+    /// There is no place for another timer. The one with the same key, if it has not fired, has a
+    /// place: its deadline is moved, and `timer` takes over. `None` if there is no such timer;
+    /// then all is as it was.
+    ///
+    /// It is not cancelled first, because others might take its place.
+    fn move_old(&mut self, initial: Duration, mut timer: Timer<M>) -> Option<()> {
+        let old = self.timers.get_mut(self.generations.get(&timer.key)?)?;
+        timer.armed = old.armed.take_if(|armed| armed.reset(initial));
+        let moved = timer.armed.is_some();
+        let unused = if moved { std::mem::replace(old, timer) } else { timer };
+        self.discard(unused);
+        moved.then_some(())
     }
 
     /// What runs when a timer is due. In listings it has the name of the key, if that is one for

@@ -132,7 +132,7 @@ impl System {
     ///     type Message = &'static str;
     ///     fn started(&mut self, ctx: &mut Context<Self>) {
     ///         let idle = Duration::from_secs(30);
-    ///         ctx.timers().start_single(("idle", 7), idle, "idle").unwrap();
+    ///         let _ = ctx.timers().start_single(("idle", 7), idle, "idle");
     ///     }
     ///     fn receive(&mut self, _: &'static str, _: &mut Context<Self>) {}
     /// }

@@ -757,3 +757,100 @@ fn pending_timers_are_listed_with_their_remaining_times_in_the_order_in_which_th
     assert_eq!(listed[0], "later:0 delay:-* rate:0* never:-");
     assert!(listed.last().unwrap().ends_with("never:- delay:7"), "{listed:?}");
 }
+
+/// A session that ends `idle` after the last request, and ticks; on a scheduler with room for so
+/// many timers.
+fn with_room_for(timers: usize, act: Act) -> (TestKit, ActorRef<&'static str>, Probe<String>) {
+    let kit = ActorSystem::builder("test")
+        .scheduler(move |scheduler| scheduler.max_pending(timers))
+        .build_virtual()
+        .unwrap();
+    let probe = kit.probe::<String>("probe");
+    let report = probe.actor().clone();
+    let script = move |call: Call<&'static str>, ctx: &mut Context<Script<&'static str>>| {
+        let what = match call {
+            Call::Started => "started",
+            Call::Message(message) => message,
+            Call::Quiet => "quiet",
+            _ => return,
+        };
+        report.tell(what.to_owned()).unwrap();
+        act(what, ctx);
+    };
+    let session = kit.spawn("session", move || Script::new(script)).unwrap();
+    kit.settle();
+    (kit, session, probe)
+}
+
+type Act = fn(&str, &mut Context<Script<&'static str>>);
+
+fn told(probe: &Probe<String>) -> Vec<String> {
+    std::iter::from_fn(|| probe.try_message()).collect()
+}
+
+#[test]
+fn a_timer_that_is_started_again_at_max_pending_has_the_place_of_the_one_that_it_replaces() {
+    let (kit, session, probe) = with_room_for(1, |what, ctx| match what {
+        "started" | "request" => {
+            ctx.timers().start_single("idle", 30 * SECOND, "idle").unwrap();
+            let refused = ctx.timers().start_single("other", SECOND, "other").unwrap_err();
+            assert_eq!(refused, Refusal::Full { limit: 1 });
+            assert_eq!(ctx.timers().pending().count(), 1);
+        }
+        "beat" => {
+            // As another rule, nearer, with another message.
+            let beat = || "beats";
+            ctx.timers().start_at_fixed_rate("idle", SECOND, 2 * SECOND, beat).unwrap();
+            assert!(ctx.timers().pending().all(|it| it.periodic && it.remaining == Some(SECOND)));
+        }
+        _ => {}
+    });
+    for _ in 0..3 {
+        kit.advance(29 * SECOND);
+        session.tell("request").unwrap();
+        kit.settle();
+    }
+    kit.advance(29 * SECOND);
+    session.tell("beat").unwrap();
+    kit.advance(3 * SECOND);
+    session.tell("request").unwrap();
+    kit.advance(30 * SECOND);
+    let order = ["started", "request", "request", "request", "beat", "beats", "beats", "request"];
+    assert_eq!(told(&probe), [&order[..], &["idle"]].concat());
+    assert!(kit.panics().is_empty());
+}
+
+#[test]
+fn a_timer_that_cannot_be_started_again_because_the_old_one_has_fired_leaves_that() {
+    let (kit, session, probe) = with_room_for(1, |what, ctx| match what {
+        "started" => ctx.timers().start_single("idle", SECOND, "idle").unwrap(),
+        "request" => {
+            // Somebody else has the place that the timer has left.
+            let _ = ctx.scheduler().timers().schedule_once(LONG, || ()).unwrap();
+            let refused = ctx.timers().start_single("idle", SECOND, "again").unwrap_err();
+            assert_eq!(refused, Refusal::Full { limit: 1 });
+        }
+        _ => {}
+    });
+    session.tell("request").unwrap();
+    kit.advance_while_busy(SECOND);
+    kit.settle();
+    assert_eq!(told(&probe), ["started", "request", "idle"]);
+    assert!(kit.panics().is_empty());
+}
+
+#[test]
+fn a_receive_timeout_that_is_set_again_at_max_pending_has_the_place_of_the_one_before() {
+    let (kit, session, probe) = with_room_for(1, |what, ctx| match what {
+        "started" => ctx.set_receive_timeout(30 * SECOND).unwrap(),
+        "sooner" => ctx.set_receive_timeout(10 * SECOND).unwrap(),
+        _ => {}
+    });
+    kit.advance(29 * SECOND);
+    session.tell("sooner").unwrap();
+    kit.advance(9 * SECOND);
+    assert_eq!(told(&probe), ["started", "sooner"]);
+    kit.advance(11 * SECOND);
+    assert_eq!(told(&probe), ["quiet", "quiet"]);
+    assert!(kit.panics().is_empty());
+}
