@@ -533,7 +533,12 @@ impl<A: Actor> Context<A> {
 
     /// There is no place for another timer: moves the one of the timeout that is set, if there is
     /// one that has not fired.
-    fn move_receive_timeout(&mut self, after: Duration, since: Instant, place: Place) -> Option<()> {
+    fn move_receive_timeout(
+        &mut self,
+        after: Duration,
+        since: Instant,
+        place: Place,
+    ) -> Option<()> {
         let quiet = self.quiet.as_mut()?;
         if !quiet.armed.as_ref()?.reset(after) {
             return None;

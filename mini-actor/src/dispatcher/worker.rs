@@ -10,7 +10,8 @@
 //! that scheduled it is over, even if other threads are idle. To offer it to them at once would
 //! wake one for each step of a conversation.
 //!
-//! What other threads schedule goes to the shared queue. A worker takes from that once a round. A
+//! What other threads schedule goes to the shared queue. A worker takes from that once a round: a
+//! batch, or only what it runs at once while something is there that waited for one that blocks. A
 //! round has as many turns as the worker's own queue was long when it began. What it takes goes to
 //! the end of its own queue. So an actor that is woken from outside waits for the rest of a round
 //! and for the next one, however busy the other actors are.
@@ -91,15 +92,9 @@ pub(super) fn number_in(shared: &Arc<Shared>) -> Option<usize> {
 pub(crate) fn about_to_block() {
     with_current(|worker| {
         worker.blocks.set(true);
-        let mut waiting = false;
         // From the queue as well: the others look there only when they have nothing to do.
-        while let Some(task) = worker.take_slot().or_else(|| worker.queue.pop()) {
-            waiting = true;
-            worker.shared.injector.push(task);
-        }
-        if waiting {
-            worker.shared.idle.notify();
-        }
+        let next = || worker.take_slot().or_else(|| worker.queue.pop());
+        worker.shared.give_back(std::iter::from_fn(next));
     });
 }
 
@@ -162,14 +157,12 @@ impl Worker {
         unsafe { ptr::replace(self.slot.get(), task) }
     }
 
-    /// A round is over: takes a batch from the shared queue. Returns how many turns the next round
-    /// has.
-    fn begin_round(&self) -> usize {
-        if !self.shared.injector.is_empty() {
-            // If it fails because other workers take at this moment, they have the tasks.
-            let _ = self.shared.injector.steal_batch(&self.queue);
-        }
-        self.queue.len()
+    /// A round is over: takes a batch from the shared queue, or what is to run first. Returns that,
+    /// and how many turns the next round has.
+    fn begin_round(&self) -> (Option<Task>, usize) {
+        let first = self.shared.take_some(&self.queue);
+        let turns = self.queue.len() + usize::from(first.is_some());
+        (first, turns)
     }
 
     /// The next of this worker's own tasks.
@@ -194,8 +187,9 @@ pub(super) fn work(worker: Worker, sleeper: &Sleeper) {
     let mut searching = true;
     let (mut round, mut slot_turns, mut searches) = (0, 0, 0);
     loop {
-        round = if round > 1 { round - 1 } else { worker.begin_round() };
-        let task = worker.next(&mut slot_turns);
+        let first;
+        (first, round) = if round > 1 { (None, round - 1) } else { worker.begin_round() };
+        let task = first.or_else(|| worker.next(&mut slot_turns));
         if let Some(task) = task.or_else(|| shared.steal(worker.number, &worker.queue)) {
             searches = 0;
             if searching {
