@@ -167,6 +167,31 @@ fn spread_runs_are_later_than_their_rule_says_and_never_by_more_and_do_not_drift
 }
 
 #[test]
+fn a_run_that_is_spread_and_takes_its_time_is_not_taken_for_a_late_one() {
+    use MissedTickBehavior::{Burst, Delay, Skip};
+    for missed in [Burst, Skip, Delay] {
+        let (time, notes) = (Arc::new(virtual_time()), Notes::new());
+        let mut note = noting(&time, &notes);
+        let clock = Arc::downgrade(&time);
+        let takes_400_ms = move || {
+            note();
+            clock.upgrade().unwrap().advance(Duration::from_millis(400)); // the test runs this
+        };
+        let by_hand = ByHand::default();
+        let task = Periodic::new(takes_400_ms).times(100).executor(by_hand.clone());
+        let task = task.spread(secs(1)).spread_seed(7).missed_ticks(missed);
+        let series = time.schedule_at_fixed_rate(Duration::ZERO, secs(1), task).unwrap();
+        while series.is_pending() || by_hand.waiting() > 0 {
+            time.advance(Duration::from_millis(1));
+            while by_hand.run_next() {}
+        }
+        // One for each second, and none left out or put off.
+        let last = notes.take().into_iter().next_back().unwrap();
+        assert!((99..=101).contains(&last), "{missed:?}: the last of 100 came after {last} s");
+    }
+}
+
+#[test]
 fn a_seed_gives_the_same_times_again_and_without_one_two_series_differ() {
     let half = Duration::from_millis(500);
     let runs = |seed| spread_runs(half, seed, MissedTickBehavior::Burst);
