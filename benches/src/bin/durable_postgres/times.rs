@@ -14,9 +14,18 @@ use lars_durable::Durable;
 use crate::bare::Bare;
 use crate::server::{Connection, Server};
 
+/// The first of `count` identities in a row, while no node draws any.
+fn draw(connection: &Connection, count: u64) -> Result<i64, AnyError> {
+    let blocks = count.div_ceil(1_024);
+    connection.number(&format!(
+        "SELECT min(n) FROM (SELECT nextval('lars.timer_id') AS n
+                               FROM generate_series(1, {blocks})) AS drawn"
+    ))
+}
+
 /// Makes the server's table so full, of timers that are due in hours.
 fn fill(connection: &Connection, pending: u64) -> Result<(), AnyError> {
-    let first = connection.number(&format!("SELECT lars.draw({pending})"))?;
+    let first = draw(connection, pending)?;
     let last = first + pending as i64 - 1;
     connection.execute(&format!(
         "INSERT INTO lars.timer (id, grp, bucket, due_at, deadline, planned_at, handler,
@@ -76,7 +85,7 @@ pub(crate) fn lateness(
     let bare = Bare::new(server.connect()?)?;
     let first = SystemTime::now() + Duration::from_secs(1);
     let due = |number: i64| first + Duration::from_millis(number as u64);
-    let id = connection.number(&format!("SELECT lars.draw({})", seconds * 1_000))?;
+    let id = draw(&connection, seconds * 1_000)?;
     bare.inserts(id, seconds * 1_000, 1_000, |of| due(of - id))?;
     let dues: Vec<SystemTime> = (0..seconds as i64 * 1_000).map(due).collect();
     let floor = Late::of(bare.fire(id, &dues)?);
