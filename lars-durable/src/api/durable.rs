@@ -546,6 +546,9 @@ impl Builder {
     fn open_postgres(&self, postgres: &Postgres) -> Result<Backend, StartError> {
         let place = self.store_place(postgres, self.lease / 3)?;
         let seen = PostgresStore::prepare(&place)?;
+        let names: Vec<&str> =
+            self.handlers.iter().map(|handler| &*handler.settings.name).collect();
+        PostgresStore::check_strangers(&place, &names)?;
         let lane = || Box::new(PostgresStore::new(place.clone()));
         let (keeper, writer) = (lane(), lane());
         // A load takes long where many rows are dead and cannot be removed.

@@ -179,6 +179,11 @@ impl PostgresStore {
         Self::begin(place, schema::prepare(place, upgrades))
     }
 
+    /// Whether the group may be shared by a node with these handlers.
+    pub(crate) fn check_strangers(place: &Place, handlers: &[&str]) -> Result<(), StartError> {
+        Self::begin(place, schema::check_strangers(place, handlers))
+    }
+
     /// Whether there is what can be looked at: a suitable server, the schema, the group. Changes
     /// nothing.
     pub(crate) fn check(place: &Place) -> Result<(), StartError> {

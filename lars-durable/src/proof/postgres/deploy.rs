@@ -63,3 +63,38 @@ fn timers_that_only_the_newer_nodes_know_are_left_to_them_uncounted() {
     }
     newer.close().unwrap();
 }
+
+#[test]
+fn a_second_service_that_names_no_group_is_refused_with_the_handlers_of_both() {
+    let Some(server) = server() else { return };
+    let database = server.database();
+    let (first, _runs) = super::node::node(database.durable());
+    super::node::settle(&database, 1);
+    let client = database.client();
+    let reported = "SELECT count(*) FROM lars.node WHERE report IS NOT NULL";
+    let end = std::time::Instant::now() + super::server::PATIENCE;
+    while client.number(reported) == 0 {
+        assert!(std::time::Instant::now() < end, "the node reports nothing");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    let other = || database.durable().handle(|_: &crate::Fired<Stranger>| ());
+    let refused = other().start().map(drop).unwrap_err().to_string();
+    for part in ["default", "tagged", "stranger", "Builder::group"] {
+        assert!(refused.contains(part), "{refused}");
+    }
+    other().group("others").start().unwrap().close().unwrap();
+    // Nor is one refused that makes timers only, or has a handler in common.
+    database.durable().start().unwrap().close().unwrap();
+    let both = other().handle(|_: &crate::Fired<super::node::Tagged>| ());
+    both.start().unwrap().close().unwrap();
+    // Once it is closed, its place is free.
+    first.close().unwrap();
+    other().start().unwrap().close().unwrap();
+}
+
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Stranger;
+
+impl crate::Payload for Stranger {
+    const NAME: &'static str = "stranger";
+}

@@ -16,6 +16,9 @@ pub(super) const UPGRADES: [&str; 1] = [include_str!("../../../sql/1.sql")];
 /// Whoever creates or upgrades the schema holds this lock. The others wait, and find it done.
 const LOCK: i64 = 4_713_022_045_823_907_890;
 
+/// The group of those who name none.
+const DEFAULT_GROUP: &str = "default";
+
 /// The oldest server that this works with.
 const OLDEST: i32 = 140_000;
 
@@ -34,6 +37,42 @@ pub(super) async fn prepare(place: &Place, upgrades: &[&str]) -> Result<Timestam
     let group = "SELECT lars.clock(), lars.make_buckets($1)";
     let row = client.query_one(group, &[&&*place.group]).await.map_err(refused)?;
     Ok(row.get(0))
+}
+
+/// A node of the group that lives, as far as its last report says, and handles nothing of what this
+/// one handles.
+const STRANGER: &str = "SELECT (SELECT pg_catalog.string_agg(h ->> 'name', ', ')
+                 FROM pg_catalog.json_array_elements(n.report::json -> 'handlers') AS h)
+       FROM lars.node n
+      WHERE n.grp = $1 AND n.serves AND n.report IS NOT NULL
+        AND n.renewed_at > lars.clock()
+            - 2 * (n.report::json ->> 'lease')::bigint * interval '1 microsecond'
+        AND NOT EXISTS (
+            SELECT FROM pg_catalog.json_array_elements(n.report::json -> 'handlers') AS h
+             WHERE h ->> 'name' = ANY ($2))
+      LIMIT 1";
+
+/// Refuses to share a group that nobody has named with another service: each would put the timers
+/// of the other one off. In a group that was named, that is said and nothing more.
+pub(super) async fn check_strangers(place: &Place, handlers: &[&str]) -> Result<(), StartError> {
+    if handlers.is_empty() {
+        return Ok(());
+    }
+    let (client, messages) = open_client(place).await.map_err(failed)?;
+    tokio::spawn(messages.for_each(|_| std::future::ready(())));
+    let found = client.query_opt(STRANGER, &[&&*place.group, &handlers]).await.map_err(refused)?;
+    let Some(row) = found else { return Ok(()) };
+    let (group, own) = (&place.group, handlers.join(", "));
+    let theirs: String = row.get(0);
+    let reason = format!(
+        "the group {group:?} has nodes with other handlers: they handle {theirs}, and this one \
+         {own}; give each service a group of its own (Builder::group)"
+    );
+    if &**group == DEFAULT_GROUP {
+        return Err(StartError::Database { reason });
+    }
+    tracing::warn!(target: "lars_durable", %reason, "timers may be put off");
+    Ok(())
 }
 
 async fn upgrade(client: &Client, upgrades: &[&str], known: i64) -> Result<(), StartError> {
