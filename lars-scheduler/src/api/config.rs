@@ -410,11 +410,7 @@ impl Builder {
         if given.coalesce > Tick::MAX {
             return Err(ConfigError::Coalesce { given: given.coalesce, max: Tick::MAX });
         }
-        let (min, max) = Wheel::SIZES;
-        let wheel_size = given.ticks_per_wheel;
-        if !wheel_size.is_power_of_two() || wheel_size < min || wheel_size > max {
-            return Err(ConfigError::TicksPerWheel { given: wheel_size, min, max });
-        }
+        let wheel_size = checked_wheel_size(given.ticks_per_wheel)?;
         if given.max_pending == Some(0) {
             return Err(ConfigError::MaxPending { given: 0 });
         }
@@ -456,6 +452,12 @@ impl Builder {
         };
         Ok((settings, executors, owner))
     }
+}
+
+fn checked_wheel_size(given: usize) -> Result<usize, ConfigError> {
+    let (min, max) = Wheel::SIZES;
+    let valid = given.is_power_of_two() && (min..=max).contains(&given);
+    valid.then_some(given).ok_or(ConfigError::TicksPerWheel { given, min, max })
 }
 
 debug_fields!(|it: Builder| settings: it.settings);
