@@ -54,7 +54,9 @@ pub(crate) struct Incarnations<A: Actor> {
     parent: Option<Arc<dyn Resident>>,
     /// It is being created and started.
     starting: bool,
-    actor: Option<A>,
+    /// In a box of its own, made by the thread that makes the actor: a large state has no place on
+    /// the stack of a thread that spawns.
+    actor: Option<Box<A>>,
     ctx: Context<A>,
     phase: Phase,
     agenda: Agenda,
@@ -125,8 +127,8 @@ impl<A: Actor> Incarnations<A> {
     fn make(&mut self, cell: &Cells<A>) {
         let factory = &mut self.factory;
         let made = contain(|| match factory {
-            Factory::Once(make) => make.take().map(|make| make()),
-            Factory::Many(make) => Some(make()),
+            Factory::Once(make) => make.take().map(|make| Box::new(make())),
+            Factory::Many(make) => Some(Box::new(make())),
         });
         match made {
             Ok(Some(actor)) => {

@@ -1,4 +1,4 @@
-//! Messages up to a mebibyte, on threads of the usual size.
+//! Messages up to a mebibyte, on threads of the usual size; and actors of two.
 #![allow(clippy::disallowed_methods, missing_docs)]
 
 use crate::common;
@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use common::{LONG, close};
 use mini_actor::hooks::Undelivered;
+use mini_actor::supervision::SupervisionStrategy;
 use mini_actor::{Actor, ActorSystem, Context, Overflow, Props};
 
 /// Says of each message what its bytes are.
@@ -147,4 +148,28 @@ impl Actor for Busy {
     fn receive(&mut self, message: [u8; MEBIBYTE], _: &mut Context<Self>) {
         (self.0)(message);
     }
+}
+
+#[test]
+fn an_actor_with_a_state_of_two_mebibytes_is_spawned_on_a_small_stack_and_made_anew() {
+    struct Large([u8; 2 << 20]);
+    impl Actor for Large {
+        type Message = bool;
+        fn receive(&mut self, fine: bool, _: &mut Context<Self>) {
+            assert!(fine, "expected by this test");
+            self.0[0] += 1;
+        }
+    }
+    let spawns = std::thread::Builder::new().stack_size(256 << 10).spawn(|| {
+        let system = ActorSystem::builder("test").threads(1).build().unwrap();
+        let props = Props::new(|| Large([0; 2 << 20]));
+        let props = props.supervision(SupervisionStrategy::restart());
+        let large = system.spawn_with("large", props).unwrap();
+        for fine in [true, false, true] {
+            large.tell(fine).unwrap();
+        }
+        let report = system.close_within(LONG);
+        (large.metrics().processed, report.dead_letters, large.metrics().restarts)
+    });
+    assert_eq!(spawns.unwrap().join().unwrap(), (3, 0, 1));
 }
