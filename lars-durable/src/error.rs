@@ -134,6 +134,13 @@ pub enum Refused {
     /// The node was closed.
     #[error("the node is closed")]
     Closed,
+    /// This process was forked from the one that has the node.
+    #[error("the node is the parent process's: a fork takes no threads along")]
+    Forked,
+    /// Another process has opened the file, although this one had it, and owns it now: somebody
+    /// removed the lock file. The node has ended.
+    #[error("the node has ended, because another process has opened its file since")]
+    FileTaken,
 }
 
 /// Why a node could not be started.

@@ -3,6 +3,8 @@
 //! callers and handlers saw goes through one checker.
 
 mod conformance;
+#[cfg(unix)]
+mod fork;
 mod history;
 mod kill;
 mod node;

@@ -42,7 +42,7 @@ use crate::store::{Backend, StoreError, Write};
 use crate::sync::AtomicU32;
 #[cfg(feature = "test-kit")]
 use crate::sync::Weak;
-use crate::sync::{Arc, AtomicUsize, Mutex, Ordering};
+use crate::sync::{Arc, AtomicBool, AtomicUsize, Mutex, Ordering};
 use crate::time::{MonoClock, Timestamp};
 
 /// How many calls may wait for their answers.
@@ -110,6 +110,10 @@ pub(crate) struct Shared {
     /// How many messages actors have received.
     #[cfg(feature = "actors")]
     deliveries: AtomicU32,
+    /// The process that has the node's threads. A child that was forked has only a copy of this.
+    process: u32,
+    /// Another process owns the store.
+    store_lost: AtomicBool,
     /// The node's name for people.
     name: String,
     on_parked: Option<OnParked>,
@@ -188,6 +192,12 @@ impl Runtime {
             return 0;
         }
         let Some(thread) = self.thread.take() else { return 0 };
+        if self.shared.is_a_copy() {
+            // There are no threads here to wait for, and there is nothing that may be closed.
+            let shared = Arc::clone(&self.shared);
+            std::mem::forget((thread, self.scheduler.take(), shared));
+            return 0;
+        }
         self.shared.gate.close();
         self.shared.push(Input::Close { limit });
         if thread.thread().id() == std::thread::current().id() {
@@ -224,6 +234,8 @@ impl Shared {
             counts: Mutex::new(Counts::default()),
             #[cfg(feature = "actors")]
             deliveries: AtomicU32::new(0),
+            process: std::process::id(),
+            store_lost: AtomicBool::new(false),
             name,
             on_parked,
             lateness: handlers.iter().map(|_| Lateness::new(clock.now())).collect(),
@@ -238,6 +250,9 @@ impl Shared {
         write: Write,
         then: impl FnOnce(Result<Answer, Error>) + Send + 'static,
     ) {
+        if self.is_a_copy() {
+            return then(Err(Refused::Forked.into()));
+        }
         // Relaxed: a count, nothing is read because of it.
         let before = self.calls.fetch_add(1, Ordering::Relaxed);
         if before >= MAX_CALLS {
@@ -248,7 +263,29 @@ impl Shared {
             self.push(Input::Call { write, then: Box::new(then) })
         {
             self.calls.fetch_sub(1, Ordering::Relaxed);
-            then(Err(Refused::Closed.into()));
+            then(Err(self.why_ended().into()));
+        }
+    }
+
+    /// Whether this is a process that was forked from the node's: nobody is behind the inbox here,
+    /// and its lock may be held for ever.
+    fn is_a_copy(&self) -> bool {
+        std::process::id() != self.process
+    }
+
+    /// Nothing begins any more, because another process owns the store.
+    fn lose_store(&self) {
+        // Relaxed, as the load: it only chooses the words of an error.
+        self.store_lost.store(true, Ordering::Relaxed);
+        self.gate.begin_anew();
+        self.gate.close();
+    }
+
+    /// Why calls are refused when the node has ended.
+    fn why_ended(&self) -> Refused {
+        match self.store_lost.load(Ordering::Relaxed) {
+            true => Refused::FileTaken,
+            false => Refused::Closed,
         }
     }
 
@@ -281,8 +318,11 @@ impl Shared {
 
     /// Inspects the store; `then` gets the result, on a thread of the engine.
     pub(crate) fn look(&self, then: impl FnOnce(Result<Look, StoreError>) + Send + 'static) {
+        if self.is_a_copy() {
+            return then(Err(StoreError::nothing_done(Refused::Forked.to_string())));
+        }
         if let Some(Input::Look { then }) = self.push(Input::Look { then: Box::new(then) }) {
-            let reason = "the node is closed";
+            let reason = self.why_ended().to_string();
             then(Err(StoreError::nothing_done(reason)));
         }
     }

@@ -36,6 +36,11 @@ pub(crate) trait Store: Send {
     /// Carries out `requests` in one transaction, in their order; one reply for each.
     fn transact(&mut self, requests: &[Request]) -> Result<Committed, StoreError>;
 
+    /// Whether the store is another process's from now on: no transaction will succeed any more.
+    fn is_lost(&self) -> bool {
+        false
+    }
+
     /// What people want to see: not of one instant, and read-only. At most `limit` timers, those
     /// due first of each bucket, and `limit` parked ones are counted.
     fn look(&mut self, limit: usize) -> Result<Look, StoreError>;

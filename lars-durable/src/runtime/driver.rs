@@ -82,6 +82,8 @@ pub(super) struct Driver {
     failing: [u32; 3],
     /// The node has left, and had given up so many runs.
     closed: Option<usize>,
+    /// What is said to callers whose calls the store has not answered by then.
+    last_words: String,
 }
 
 impl Driver {
@@ -110,6 +112,7 @@ impl Driver {
             closing: None,
             failing: [0; 3],
             closed: None,
+            last_words: "the node was closed before the store answered".into(),
         })
     }
 
@@ -313,6 +316,7 @@ impl Driver {
         let requests: Vec<Request> =
             batches.into_iter().flat_map(|(_, requests)| requests).collect();
         let result = store.transact(&requests);
+        let store_is_lost = store.is_lost();
         let now = self.clock.now();
         // All lanes, under the name of one.
         self.heard(Lane::Keeper, result.as_ref().map(|_| ()));
@@ -325,11 +329,26 @@ impl Driver {
                 }
             }
             Err(error) => {
+                if store_is_lost {
+                    return self.lose_store(error.reason);
+                }
                 for (lane, _) in lanes {
                     self.node.replied(lane, now, Err(error.clone()));
                 }
             }
         }
+    }
+
+    /// Another process owns the timers now, and runs them. So nothing begins here any more, and the
+    /// node ends.
+    fn lose_store(&mut self, reason: String) {
+        tracing::error!(target: "lars_durable", %reason, "the node has ended");
+        self.shared.lose_store();
+        for handler in &*self.handlers {
+            handler.vacate(0, u32::MAX, true);
+        }
+        self.closed = Some(self.node.counts().in_flight);
+        self.last_words = reason;
     }
 
     /// A turn at this instant.
@@ -377,17 +396,16 @@ impl Driver {
     fn finish(&mut self) {
         for input in self.shared.inbox.end() {
             match input {
-                Input::Call { then, .. } => then(Err(crate::error::Refused::Closed.into())),
+                Input::Call { then, .. } => then(Err(self.shared.why_ended().into())),
                 Input::Look { then } => {
-                    let reason = "the node was closed";
+                    let reason = self.shared.why_ended().to_string();
                     then(Err(StoreError::nothing_done(reason)));
                 }
                 _ => {}
             }
         }
         for (_, then) in self.answers.drain() {
-            let reason = "the node was closed before the store answered".into();
-            then(Err(Error::OutcomeUnknown { reason }));
+            then(Err(Error::OutcomeUnknown { reason: self.last_words.clone() }));
         }
     }
 }

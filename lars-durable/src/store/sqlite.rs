@@ -9,17 +9,18 @@
 
 mod looks;
 mod open;
+mod owner;
 mod rows;
 mod schema;
 mod verbs;
 mod writes;
 
-use std::fs::File;
 use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode};
 
+use self::owner::OwnedFile;
 use super::{Committed, Keep, Renewed, Reply, Request, Store, StoreError};
 use crate::error::StartError;
 use crate::model::{BucketNo, Look, LookedNode, NodeId};
@@ -48,8 +49,10 @@ pub(crate) struct SqliteStore {
     /// What the node says of itself.
     about: About,
     clock: Clock,
-    /// Locked as long as the file is open.
-    _lock: File,
+    /// Another process has opened the file since, and owns it.
+    lost: bool,
+    /// Behind the connection, so that it is closed first.
+    file: OwnedFile,
 }
 
 /// The node, as people see it.
@@ -81,9 +84,8 @@ impl SqliteStore {
     /// The file is a restored backup: it gets another identity, and fences that are greater than
     /// those of any life since the backup.
     pub(crate) fn declare_restored(path: &Path) -> Result<(), StartError> {
-        let file = std::fs::canonicalize(path).map_err(|error| open::io_error(path, &error))?;
-        let _lock = open::lock(&file)?;
-        let mut connection = open::connect(path, None, Synchronous::Full)?;
+        let file = OwnedFile::take_existing(path)?;
+        let mut connection = open::connect(file.path(), None, Synchronous::Full)?;
         schema::prepare(&mut connection, path)?;
         schema::restored(&connection).map_err(|error| open::sqlite_error(path, &error))
     }
@@ -100,15 +102,14 @@ impl SqliteStore {
         synchronous: Synchronous,
         clock: Clock,
     ) -> Result<Self, StartError> {
-        // One file has one lock, by whatever link it is reached.
-        let file = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let lock = open::lock(&file)?;
-        let mut connection = open::connect(path, vfs, synchronous)?;
+        let mut file = OwnedFile::take(path)?;
+        let mut connection = open::connect(file.path(), vfs, synchronous)?;
         let epoch = schema::prepare(&mut connection, path)?;
+        file.keep_log();
         let group = Arc::from(group);
         let about = About { joined: clock(), renewed: clock(), report: None };
-        let (node, owns_bucket, _lock) = (None, false, lock);
-        Ok(Self { connection, group, epoch, node, owns_bucket, about, clock, _lock })
+        let (node, owns_bucket, lost) = (None, false, false);
+        Ok(Self { connection, group, epoch, node, owns_bucket, about, clock, lost, file })
     }
 
     fn keep(&mut self, keep: &Keep) -> Result<Reply, rusqlite::Error> {
@@ -148,6 +149,19 @@ impl SqliteStore {
                 Reply::Left
             }
         })
+    }
+
+    /// What is written now must be read by whoever opens the file next. Asked in each transaction.
+    fn check_owner(&mut self) -> Result<(), String> {
+        if !self.file.is_there() {
+            return Err("the file, or its -wal, was deleted, moved or replaced".into());
+        }
+        let epoch = schema::epoch(&self.connection).map_err(|error| reason(&error))?;
+        if epoch != self.epoch {
+            self.lost = true;
+            return Err("another process has opened the file since, and owns it now".into());
+        }
+        Ok(())
     }
 
     fn commit(&self) -> Result<(), rusqlite::Error> {
@@ -193,6 +207,10 @@ impl Store for SqliteStore {
         let before = (self.node, self.owns_bucket);
         let nothing_done = |error| StoreError::nothing_done(reason(&error));
         self.connection.execute_batch("BEGIN IMMEDIATE").map_err(nothing_done)?;
+        if let Err(reason) = self.check_owner() {
+            let _ = self.connection.execute_batch("ROLLBACK");
+            return Err(StoreError::nothing_done(reason));
+        }
         let result = self.carry_out(requests);
         match result {
             Ok(committed) => match self.commit() {
@@ -216,6 +234,10 @@ impl Store for SqliteStore {
                 Err(nothing_done(error))
             }
         }
+    }
+
+    fn is_lost(&self) -> bool {
+        self.lost
     }
 
     fn look(&mut self, limit: usize) -> Result<Look, StoreError> {

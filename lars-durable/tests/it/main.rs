@@ -5,6 +5,7 @@ mod common;
 
 mod actors;
 mod actors_on_threads;
+mod file_owners;
 mod handlers;
 mod identity;
 mod inspecting;

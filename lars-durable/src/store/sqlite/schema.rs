@@ -45,6 +45,13 @@ fn prepare_with(
     Ok(epoch)
 }
 
+const EPOCH: &str = "SELECT epoch FROM lars_meta";
+
+/// How often the file was opened.
+pub(super) fn epoch(connection: &Connection) -> Result<u32, rusqlite::Error> {
+    connection.prepare_cached(EPOCH)?.query_row([], |row| row.get(0))
+}
+
 /// More openings than there were since the backup; a file can be restored two thousand times.
 const RESTORED: &str = "UPDATE lars_meta SET store = randomblob(16), epoch = epoch + 1048576";
 
