@@ -38,7 +38,10 @@ mod window;
 
 mod calls;
 mod failures;
+mod quarantine;
 mod runs;
+
+mod room;
 
 mod launches;
 mod runner;
@@ -227,7 +230,7 @@ impl Node {
     }
 
     pub(crate) fn counts(&self) -> Counts {
-        let (resident, in_flight) = (self.window.len(), self.runs.len());
+        let (resident, in_flight) = (self.window.len(), self.runs.in_flight());
         Counts { resident, in_flight, ..self.counts }
     }
 
@@ -238,5 +241,11 @@ impl Node {
     /// In the order of the handlers.
     pub(crate) fn handler_counts(&self) -> &[HandlerCounts] {
         &self.tallies
+    }
+
+    /// How many timers wait for a place of the handler in this place, and whether more are left in
+    /// the store for want of memory.
+    pub(crate) fn waiting(&self, place: usize) -> (usize, bool) {
+        (self.runs.ready_of(place), self.window.leaves(place))
     }
 }

@@ -6,6 +6,7 @@ mod inbox;
 mod lanes;
 mod lateness;
 mod submitted;
+mod threads;
 
 mod ending;
 mod report;
@@ -20,7 +21,7 @@ use std::time::Duration;
 
 use lars_scheduler::{BuildError, Executor, Handle, LightArrayRevolverScheduler};
 
-use self::driver::Driver;
+use self::driver::{Begin, Driver};
 pub(crate) use self::ending::Ending;
 pub(crate) use self::future_task::spawn;
 use self::gate::Gate;
@@ -30,6 +31,7 @@ use self::lateness::Lateness;
 pub(crate) use self::report::Report;
 pub use self::submitted::Submitted;
 pub(crate) use self::submitted::promise;
+use self::threads::Threads;
 #[cfg(feature = "test-kit")]
 pub(crate) use self::turner::OnTime;
 use crate::engine::{Answer, Counts, Launch, Node, NodeSettings, Parked};
@@ -84,6 +86,8 @@ pub(crate) struct Beside {
     pub(crate) name: String,
     pub(crate) on_parked: Option<OnParked>,
     pub(crate) executor: Arc<dyn Executor>,
+    /// How many of its threads the handlers share; `None` if it is not the node's own.
+    pub(crate) threads: Option<usize>,
 }
 
 /// All handlers of a node, in the order of its settings.
@@ -104,6 +108,7 @@ pub(crate) struct Shared {
     pub(crate) gate: Gate,
     pub(crate) timers: Handle,
     pub(crate) executor: Arc<dyn Executor>,
+    threads: Threads<Begin>,
     /// Calls that wait for their answers.
     calls: AtomicUsize,
     counts: Mutex<Counts>,
@@ -224,12 +229,13 @@ impl Shared {
         clock: &MonoClock,
         seen: &Seen,
     ) -> Arc<Self> {
-        let Beside { name, on_parked, executor } = beside;
+        let Beside { name, on_parked, executor, threads } = beside;
         Arc::new(Self {
             inbox: Inbox::default(),
             gate: Gate::new(clock.clone(), seen),
             timers,
             executor,
+            threads: Threads::new(handlers.len(), threads),
             calls: AtomicUsize::new(0),
             counts: Mutex::new(Counts::default()),
             #[cfg(feature = "actors")]

@@ -101,6 +101,21 @@ enum Place {
     Postgres(Postgres),
 }
 
+impl Place {
+    /// Whether nobody else can own the store as long as this process lives.
+    fn is_sole(&self) -> bool {
+        match self {
+            Self::Memory => true,
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(..) => true,
+            #[cfg(feature = "test-kit")]
+            Self::Virtual(_) => false,
+            #[cfg(feature = "postgres")]
+            Self::Postgres(_) => false,
+        }
+    }
+}
+
 /// A store in virtual time.
 #[cfg(feature = "test-kit")]
 pub(super) struct VirtualPlace {
@@ -369,7 +384,11 @@ impl Builder {
         self
     }
 
-    /// How many threads the node's own pool has: by default one per core, but at least 4.
+    /// How many threads of the node's own pool the handlers share: by default one per core, but at
+    /// least 4. Beside these each handler has one that no other gets, so that one that blocks stops
+    /// nobody else. (An [executor](Self::executor) that you set has the threads that it has. There
+    /// a handler that blocks needs a [concurrency](Handler::concurrency) that leaves some to the
+    /// others.)
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = threads;
         self
@@ -389,7 +408,8 @@ impl Builder {
     }
 
     /// How many timers are held in memory, however many are pending: 200,000 unless it is set, at
-    /// least 1,000.
+    /// least 1,000. Each handler has a share that no other gets: what is due is not left out of
+    /// memory because others have much that waits.
     pub fn max_resident(mut self, timers: usize) -> Self {
         self.max_resident = timers;
         self
@@ -397,6 +417,9 @@ impl Builder {
 
     /// How many runs may be in flight: 1,024 unless it is set. After a start it begins with twice
     /// the number of cores, and doubles each second.
+    ///
+    /// A quarter of the places is kept for handlers that have few runs, so one that is slow does
+    /// not stop the others. That needs at least as many places as there are handlers.
     pub fn max_in_flight(mut self, runs: usize) -> Self {
         self.max_in_flight = runs;
         self
@@ -493,9 +516,9 @@ impl Builder {
     pub fn start(self) -> Result<Durable, StartError> {
         self.check()?;
         let backend = self.open()?;
-        let executor = match self.executor {
-            Some(executor) => executor,
-            None => own_executor(&self.place, self.threads)?,
+        let (executor, threads) = match self.executor {
+            Some(executor) => (executor, None),
+            None => own_executor(&self.place, self.threads, self.handlers.len())?,
         };
         let (handlers, runners): (Vec<_>, Vec<_>) =
             self.handlers.into_iter().map(Handler::into_parts).unzip();
@@ -505,10 +528,11 @@ impl Builder {
             max_resident: self.max_resident,
             max_in_flight: self.max_in_flight,
             call_timeout: self.call_timeout.into(),
+            sole: self.place.is_sole(),
             ..NodeSettings::new(handlers)
         };
         let name = self.name.unwrap_or_else(default_name);
-        let beside = Beside { name, on_parked: self.on_parked, executor };
+        let beside = Beside { name, on_parked: self.on_parked, executor, threads };
         #[cfg(feature = "test-kit")]
         if let Place::Virtual(VirtualPlace { time, seed, .. }) = self.place {
             let rng = fastrand::Rng::with_seed(seed);
@@ -604,14 +628,22 @@ impl Builder {
     }
 }
 
-/// Where handlers run by default.
-fn own_executor(place: &Place, threads: usize) -> Result<Arc<dyn Executor>, StartError> {
+/// Where handlers run by default, and how many threads they share there.
+fn own_executor(
+    place: &Place,
+    threads: usize,
+    handlers: usize,
+) -> Result<(Arc<dyn Executor>, Option<usize>), StartError> {
     match place {
         #[cfg(feature = "test-kit")]
-        Place::Virtual(place) => Ok(Arc::new(crate::runtime::OnTime(place.time.clone()))),
-        _ => Pool::new("lars-durable-pool", threads)
-            .map(|pool| Arc::new(pool) as Arc<dyn Executor>)
-            .map_err(|_| setting("threads", threads, "from 1 to 1024")),
+        Place::Virtual(place) => Ok((Arc::new(crate::runtime::OnTime(place.time.clone())), None)),
+        _ => {
+            let with_own = (threads + handlers).min(Pool::MAX_THREADS.max(threads));
+            let with_own = if threads == 0 { 0 } else { with_own };
+            Pool::new("lars-durable-pool", with_own)
+                .map(|pool| (Arc::new(pool) as Arc<dyn Executor>, Some(threads)))
+                .map_err(|_| setting("threads", threads, "from 1 to 1024"))
+        }
     }
 }
 

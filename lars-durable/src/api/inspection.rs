@@ -107,9 +107,28 @@ pub struct HandlerInspection {
     pub retried: u64,
     /// How many timers these nodes have parked.
     pub given_up: u64,
+    /// What its timers wait for that are due, on all nodes.
+    pub waiting: Waiting,
     /// How late its runs began, in the last half to whole minute, on the node where they were the
     /// latest. `None` if none ran.
     pub lateness: Option<Percentiles>,
+}
+
+/// What the timers of a handler wait for. Another handler cannot be the reason for long: each has
+/// places, a thread and memory that no other gets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Waiting {
+    /// In memory, and due: the handler is [paused](super::Timers::pause), or has as many runs as
+    /// its [concurrency](super::Handler::concurrency) or its part of
+    /// [`max_in_flight`](super::Builder::max_in_flight) allows.
+    pub for_a_place: u64,
+    /// Recorded as started: the handler's [threads](super::Builder::threads) are all busy with its
+    /// other runs.
+    pub for_a_thread: u64,
+    /// A node has as many of its timers in memory as it
+    /// [may](super::Builder::max_resident), and left more of them in the store.
+    pub for_memory: bool,
 }
 
 /// A count that is bounded.
@@ -222,6 +241,9 @@ fn handlers(look: &Look, reports: &[Report]) -> Vec<HandlerInspection> {
         handler.done += report.done;
         handler.retried += report.retried;
         handler.given_up += report.parked;
+        handler.waiting.for_a_place += report.ready as u64;
+        handler.waiting.for_a_thread += report.unthreaded as u64;
+        handler.waiting.for_memory |= report.leaves;
         let late = report.late.map(|(p50, p99, max)| Percentiles {
             p50: Duration::from_micros(p50),
             p99: Duration::from_micros(p99),
@@ -284,6 +306,7 @@ fn entry<'a>(
         done: 0,
         retried: 0,
         given_up: 0,
+        waiting: Waiting::default(),
         lateness: None,
     })
 }

@@ -60,7 +60,7 @@ pub struct Store {
     store: FaultyStore,
     time: Handle,
     /// How many nodes were made.
-    nodes: AtomicUsize,
+    nodes: Arc<AtomicUsize>,
 }
 
 impl Store {
@@ -73,7 +73,7 @@ impl Store {
             Timestamp(START) + Micros(i64::try_from(passed).unwrap_or(i64::MAX))
         });
         let store = FaultyStore::new(MemoryStore::new(BUCKETS, clock));
-        Self { store, time: time.clone(), nodes: AtomicUsize::new(0) }
+        Self { store, time: time.clone(), nodes: Arc::default() }
     }
 
     /// A node on this store, to be given handlers and started.
@@ -83,9 +83,16 @@ impl Store {
         Builder::on(self.store.clone(), self.time.clone(), number as u64)
     }
 
-    /// Makes the store unreachable for all nodes, or reachable again. While it is unreachable,
-    /// each transaction fails, and nodes try again, with pauses of up to two seconds. Their leases
-    /// end when four fifths of them have passed.
+    /// The same store by another path: for nodes that lose it, with
+    /// [`set_reachable`](Self::set_reachable), while others do not.
+    pub fn other_path(&self) -> Self {
+        let (store, time) = (self.store.other_path(), self.time.clone());
+        Self { store, time, nodes: Arc::clone(&self.nodes) }
+    }
+
+    /// Makes the store unreachable for all nodes that were made of this value, or reachable again.
+    /// While it is unreachable, each transaction fails, and nodes try again, with pauses of up to
+    /// two seconds. Their leases end when four fifths of them have passed.
     ///
     /// A call is then answered when the store is reachable again, or with an error when its time is
     /// up: move time before you wait for it.

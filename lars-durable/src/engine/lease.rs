@@ -43,6 +43,8 @@ pub(super) struct Lease {
     next_renewal: Mono,
     /// The other nodes: their renewals, and since when these are the same.
     seen: BTreeMap<NodeId, Sighting>,
+    /// When they were last seen.
+    looked: Mono,
     /// How many buckets the group has.
     buckets: BucketNo,
     paused: BTreeSet<Arc<str>>,
@@ -63,6 +65,7 @@ impl Lease {
             valid_until: Mono::MIN,
             next_renewal: now,
             seen: BTreeMap::new(),
+            looked: Mono::MIN,
             buckets: 0,
             paused: BTreeSet::new(),
             claim: None,
@@ -117,7 +120,7 @@ impl Lease {
 impl Node {
     /// When the keeper has something to do, if nothing comes in before.
     pub(super) fn next_keep(&self) -> Mono {
-        self.lease.lane.next(self.lease.next_renewal)
+        self.lease.lane.next(self.lease.next_renewal.min(self.window.next_kept()))
     }
 
     /// Others may have given buckets back.
@@ -127,6 +130,7 @@ impl Node {
 
     /// Sends what the keeper has to send.
     pub(super) fn keep(&mut self, now: Mono) {
+        self.keep_busy_buckets(now);
         if !self.lease.lane.is_free(now) || self.closing.has_left() {
             return;
         }
@@ -202,7 +206,10 @@ impl Node {
             return;
         }
         self.lease.next_renewal = sent + self.settings.lease / 3;
-        self.lease.valid_until = sent + self.settings.lease - self.settings.lease / 5;
+        self.lease.valid_until = match self.settings.sole {
+            true => Mono::NEVER,
+            false => sent + self.settings.lease - self.settings.lease / 5,
+        };
         self.out.push(Output::ValidUntil(self.lease.valid_until));
         self.lease.paused = renewed.paused.iter().cloned().collect();
         self.agree_on_buckets(&renewed, now);
@@ -229,7 +236,13 @@ impl Node {
     /// Takes what nobody owns, up to this node's share, and gives back what is above it.
     fn balance(&mut self, renewed: &Renewed, now: Mono) {
         let me = self.lease.node;
-        let seen = std::mem::take(&mut self.lease.seen);
+        let mut seen = std::mem::take(&mut self.lease.seen);
+        // While this node could not renew its own lease, perhaps nobody could: it begins to wait
+        // anew, or the first one that reaches the store again would take everything.
+        if now - self.lease.looked > self.settings.lease * 2 / 3 {
+            seen.clear();
+        }
+        self.lease.looked = now;
         let (mut dead, mut serving) = (Vec::new(), 1);
         for (node, renewals, serves) in &renewed.nodes {
             if *node == me {
@@ -265,7 +278,6 @@ impl Node {
             self.lease.claim = Some(Claim { dead, buckets: free });
         }
         self.lease.rounds_above = if owned > share { self.lease.rounds_above + 1 } else { 0 };
-        self.keep_busy_buckets(now);
         if self.lease.rounds_above >= 2 {
             let busy = self.busy_buckets();
             self.window.drain((owned - share).div_ceil(4), &busy, now);

@@ -191,7 +191,7 @@ impl Node {
     /// What is due by now, but for the lead, leaves the window.
     fn sort_due(&mut self, now: Mono) {
         let limit = self.clock.at_least(now) + self.settings.lead;
-        while let Some((key, resident)) = self.window.pop_due(limit) {
+        for (key, resident) in self.window.take_due(limit) {
             self.runs.due(key, resident);
         }
     }
@@ -258,19 +258,20 @@ impl Node {
             // One half runs while the other is being started.
             places = places.min(limit.div_ceil(2));
         }
-        if places > 0
-            && let Some((key, resident)) = self.next_quarantined()
-            && let Some(start) = self.start(key, resident)
-        {
-            self.runs.isolate(start);
-            self.counts.quarantined += 1;
-            starts.push(start);
+        while starts.len() < places {
+            let Some((key, resident, alone)) = self.next_quarantined(now, limit) else { break };
+            if let Some(start) = self.start(key, resident) {
+                self.runs.isolate(start, now, alone);
+                self.counts.quarantined += 1;
+                starts.push(start);
+            }
         }
         while starts.len() < places {
-            let Some((key, resident)) = self.next_ready() else { break };
+            let Some((key, resident)) = self.next_ready(limit) else { break };
             starts.extend(self.start(key, resident));
         }
-        if places == 0 || (starts.len() == places && places < self.settings.batch) {
+        let ramps = limit < self.settings.max_in_flight && self.runs.ready() > 0;
+        if places == 0 || ramps || (starts.len() == places && places < self.settings.batch) {
             self.runner.blocked_until = now + NO_PLACE;
         }
         starts
@@ -281,20 +282,26 @@ impl Node {
         let seconds =
             u32::try_from((now - self.runner.ramp_from).0 / Micros::SECOND.0).unwrap_or(0);
         let ramped = self.settings.ramp.checked_shl(seconds.min(32)).unwrap_or(usize::MAX);
-        ramped.clamp(1, self.settings.max_in_flight)
+        // Each handler has a place.
+        ramped.max(self.settings.handlers.len()).min(self.settings.max_in_flight)
     }
 
     /// The first of those that wait for a handler that has a place and is not paused.
-    fn next_ready(&mut self) -> Option<(Key, Resident)> {
-        let (handlers, lease) = (&self.settings.handlers, &self.lease);
-        self.runs.next_ready(|place, busy| {
-            busy < handlers[place].concurrency && !lease.is_paused(&handlers[place].name)
-        })
+    fn next_ready(&mut self, limit: usize) -> Option<(Key, Resident)> {
+        let paused = |place: usize| self.lease.is_paused(&self.settings.handlers[place].name);
+        let (_, place) =
+            self.runs.first_ready(|place| !paused(place) && self.has_place(place, limit))?;
+        self.runs.take_ready(place)
     }
 
-    fn next_quarantined(&mut self) -> Option<(Key, Resident)> {
-        let (window, lease) = (&self.window, &self.lease);
-        self.runs.next_quarantined(|resident| !lease.is_paused(window.name(resident)))
+    /// The next one of quarantine, and whether it is to be alone there.
+    fn next_quarantined(&mut self, now: Mono, limit: usize) -> Option<(Key, Resident, bool)> {
+        let may_start = |resident| {
+            let place = self.window.place(resident);
+            !self.lease.is_paused(self.window.name(resident)) && self.has_place(place, limit)
+        };
+        let (key, alone) = self.runs.next_quarantined(now, may_start)?;
+        Some((key, self.runs.leave_quarantine(key)?, alone))
     }
 
     /// `None` if the bucket is not this node's any more, or the timer runs: one that was moved

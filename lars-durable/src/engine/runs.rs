@@ -23,6 +23,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 
+use super::quarantine::Quarantine;
 use super::window::{Key, Resident};
 use crate::model::{BucketNo, Fence, Finish, Row, Start, Then, TimerId};
 use crate::sync::Arc;
@@ -38,9 +39,7 @@ pub(super) struct Runs {
     ready: Vec<BTreeMap<Key, Resident>>,
     /// Due, and without a handler on this node.
     unknown: BTreeMap<Key, Resident>,
-    /// Started by an owner that died: one at a time, because it may have died of one of them.
-    quarantine: BTreeMap<Key, Resident>,
-    in_quarantine: Option<TimerId>,
+    quarantine: Quarantine,
     /// From the request to start until the finish is recorded.
     runs: HashMap<TimerId, Run>,
     /// How many of them each handler has that are not finishing.
@@ -96,8 +95,7 @@ impl Runs {
         Self {
             ready: vec![BTreeMap::new(); handlers],
             unknown: BTreeMap::new(),
-            quarantine: BTreeMap::new(),
-            in_quarantine: None,
+            quarantine: Quarantine::default(),
             runs: HashMap::new(),
             busy: vec![0; handlers],
             finishes: VecDeque::new(),
@@ -108,6 +106,11 @@ impl Runs {
     /// How many timers are here and not resident.
     pub(super) fn len(&self) -> usize {
         self.ready() + self.unknown.len() + self.quarantine.len() + self.runs.len()
+    }
+
+    /// How many are started, or about to be, and not recorded as ended.
+    pub(super) fn in_flight(&self) -> usize {
+        self.runs.len()
     }
 
     /// Whether nothing runs, and no finish is left to be sent.
@@ -130,9 +133,9 @@ impl Runs {
         }
     }
 
-    /// A timer that an owner had started which is dead.
-    pub(super) fn quarantine(&mut self, key: Key, resident: Resident) {
-        self.quarantine.insert(key, resident);
+    /// A timer that an owner had started which is dead, and how many owners died before.
+    pub(super) fn quarantine(&mut self, key: Key, resident: Resident, deaths: u32) {
+        self.quarantine.add(key, resident, deaths);
     }
 
     /// Whether it waits here under this very time.
@@ -155,29 +158,50 @@ impl Runs {
         self.ready.iter().map(BTreeMap::len).sum()
     }
 
-    /// Takes the first of those that wait for a handler which is `open`, given its place and how
-    /// many runs it has.
-    pub(super) fn next_ready(
-        &mut self,
-        open: impl Fn(usize, usize) -> bool,
-    ) -> Option<(Key, Resident)> {
-        let open = (0..self.ready.len()).filter(|place| open(*place, self.busy[*place]));
-        let first = open.filter_map(|place| Some((*self.ready[place].keys().next()?, place)));
-        let (_, place) = first.min()?;
+    /// How many of them are of this handler.
+    pub(super) fn ready_of(&self, place: usize) -> usize {
+        self.ready.get(place).map_or(0, BTreeMap::len)
+    }
+
+    /// The last one of this handler that waits.
+    pub(super) fn last_ready(&self, place: usize) -> Option<Key> {
+        self.ready.get(place)?.keys().next_back().copied()
+    }
+
+    /// Takes that one.
+    pub(super) fn pop_last_ready(&mut self, place: usize) -> Option<(Key, Resident)> {
+        self.ready.get_mut(place)?.pop_last()
+    }
+
+    /// How many timers of this handler are here and not resident, but for those whose finish is on
+    /// its way; in the place behind the handlers, of those that have none.
+    pub(super) fn len_of(&self, place: usize) -> usize {
+        self.ready.get(place).map_or(self.unknown.len(), |ready| ready.len() + self.busy[place])
+    }
+
+    /// The first of those that wait for a handler which is `open`.
+    pub(super) fn first_ready(&self, open: impl Fn(usize) -> bool) -> Option<(Key, usize)> {
+        let open = (0..self.ready.len()).filter(|place| self.ready_of(*place) > 0 && open(*place));
+        open.filter_map(|place| Some((*self.ready[place].keys().next()?, place))).min()
+    }
+
+    /// Takes the first that waits for this handler.
+    pub(super) fn take_ready(&mut self, place: usize) -> Option<(Key, Resident)> {
         self.ready[place].pop_first()
     }
 
-    /// Takes the first of those in quarantine that may start, unless one of them runs.
+    /// The next one of those in quarantine that may start, and whether it is to be alone there.
     pub(super) fn next_quarantined(
-        &mut self,
+        &self,
+        now: Mono,
         may_start: impl Fn(Resident) -> bool,
-    ) -> Option<(Key, Resident)> {
-        if self.in_quarantine.is_some() {
-            return None;
-        }
-        let first = self.quarantine.iter().find(|(_, resident)| may_start(**resident));
-        let key = *first?.0;
-        self.quarantine.remove_entry(&key)
+    ) -> Option<(Key, bool)> {
+        self.quarantine.next(now, may_start)
+    }
+
+    /// It is about to start.
+    pub(super) fn leave_quarantine(&mut self, key: Key) -> Option<Resident> {
+        self.quarantine.take(key)
     }
 
     /// Takes those that this node cannot run.
@@ -190,6 +214,11 @@ impl Runs {
     /// How many runs count against the limit of the node.
     pub(super) fn active(&self) -> usize {
         self.busy.iter().sum()
+    }
+
+    /// How many of them this handler has.
+    pub(super) fn busy(&self, place: usize) -> usize {
+        self.busy[place]
     }
 
     /// Whether a timer is started, or about to be. One that was moved nearer by another node is in
@@ -212,9 +241,9 @@ impl Runs {
         Start { id, bucket: resident.bucket, fence }
     }
 
-    /// This start is of one from quarantine: the next one of them has to wait until it is gone.
-    pub(super) fn isolate(&mut self, start: Start) {
-        self.in_quarantine = Some(start.id);
+    /// This start is of one from quarantine.
+    pub(super) fn isolate(&mut self, start: Start, now: Mono, alone: bool) {
+        self.quarantine.begin(start.id, now, alone);
     }
 
     /// The start is recorded, or has to wait for the lease again.
@@ -303,9 +332,7 @@ impl Runs {
         if !matches!(run.stage, Stage::Finishing(_)) {
             self.busy[run.handler] -= 1;
         }
-        if self.in_quarantine == Some(id) {
-            self.in_quarantine = None;
-        }
+        self.quarantine.end(id);
         Some(run)
     }
 

@@ -59,6 +59,8 @@ pub(crate) struct NodeSettings {
     pub(crate) window: Micros,
     /// How long a node may be silent before others take its buckets.
     pub(crate) lease: Micros,
+    /// The store has no other owner as long as the process lives: the lease does not end.
+    pub(crate) sole: bool,
     /// How long before its deadline a start is recorded.
     pub(crate) lead: Micros,
     /// How many timers a node holds in memory.
@@ -115,6 +117,7 @@ impl NodeSettings {
             handlers,
             window: WINDOW.into(),
             lease: LEASE.into(),
+            sole: false,
             lead: LEAD,
             max_resident: MAX_RESIDENT,
             max_in_flight: MAX_IN_FLIGHT,

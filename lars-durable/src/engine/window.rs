@@ -12,8 +12,11 @@
 //!
 //! Up to its *watermark* a bucket has been loaded; what comes up to there later is announced, by a
 //! call of this node or by another node. So whoever tells the window of a timer need not know
-//! whether it is wanted: `near` takes it, or leaves it to a load. If there is no room, the
-//! watermark goes back to before that timer, and a later load brings it.
+//! whether it is wanted: `near` takes it, or leaves it to a load.
+//!
+//! Handlers share the memory (`room`). What a handler has no room for is *left* in
+//! the store: all its timers of that bucket from that one on, so that what is here of a handler are
+//! always its first ones. The watermark goes on without them, and loads of their own bring them.
 //!
 //! None of this has to be right. A timer that is here and is not due any more is refused by the
 //! store when it is to start; one that is due and not here is found by the sweep.
@@ -29,11 +32,14 @@ use crate::time::{Micros, Mono, Timestamp};
 /// The order in which timers start.
 pub(super) type Key = (Timestamp, TimerId);
 
-/// How long a bucket is being given back, at most: in leases.
-const LONGEST_DRAIN: i64 = 3;
+/// How long a bucket is being given back, at most. What is due in it waits meanwhile.
+const LONGEST_DRAIN: Micros = Micros::MILLISECOND.times(500);
 
 /// How long after that it is not given back while something runs in it.
 const KEPT: Micros = Micros::SECOND.times(600);
+
+/// Of how many buckets what was left is fetched at a time.
+const LEFT_AT_A_TIME: usize = 8;
 
 /// The width of an alarm.
 const SLOT: Micros = Micros::MILLISECOND;
@@ -46,8 +52,10 @@ pub(super) struct Window {
     /// How far the starts were counted in buckets that were given up, and in which epoch: if one
     /// that could not be given back is used again in the same epoch, its fences go on.
     counted: BTreeMap<BucketNo, Counted>,
-    /// Only timers of those buckets.
-    residents: BTreeMap<Key, Resident>,
+    /// Only timers of those buckets: by handler, and in the last place those without one.
+    residents: Vec<BTreeMap<Key, Resident>>,
+    /// From where on the timers of a handler are left in the store, by bucket.
+    left: Vec<BTreeMap<BucketNo, Key>>,
     /// The slots that have an alarm, and when it fires.
     armed: BTreeMap<i64, Mono>,
     /// Slots that need one.
@@ -58,7 +66,6 @@ pub(super) struct Window {
     names: Vec<Arc<str>>,
     /// The place of each.
     places: HashMap<Arc<str>, u16>,
-    max_resident: usize,
     /// The next bucket for a timer without a key.
     turn: usize,
 }
@@ -105,19 +112,29 @@ impl Window {
             places: names.iter().cloned().zip(0..).collect(),
             buckets: BTreeMap::new(),
             counted: BTreeMap::new(),
-            residents: BTreeMap::new(),
+            residents: vec![BTreeMap::new(); settings.handlers.len() + 1],
+            left: vec![BTreeMap::new(); settings.handlers.len() + 1],
             armed: BTreeMap::new(),
             unarmed: Vec::new(),
             alarms_are_wrong: false,
             names,
-            max_resident: settings.max_resident,
             turn: 0,
         }
     }
 
     /// How many timers are resident.
     pub(super) fn len(&self) -> usize {
-        self.residents.len()
+        self.residents.iter().map(BTreeMap::len).sum()
+    }
+
+    /// How many of them are of the handler in this place.
+    pub(super) fn len_of(&self, place: usize) -> usize {
+        self.residents[place].len()
+    }
+
+    /// Whether timers of this handler are left in the store for want of memory.
+    pub(super) fn leaves(&self, place: usize) -> bool {
+        !self.left[place].is_empty()
     }
 
     /// How many buckets the node owns.
@@ -150,7 +167,12 @@ impl Window {
     pub(super) fn disown(&mut self, bucket: BucketNo) {
         if let Some(was) = self.buckets.remove(&bucket) {
             self.counted.insert(bucket, Counted { epoch: was.epoch, starts: was.starts });
-            self.residents.retain(|_, resident| resident.bucket != bucket);
+            for residents in &mut self.residents {
+                residents.retain(|_, resident| resident.bucket != bucket);
+            }
+            for left in &mut self.left {
+                left.remove(&bucket);
+            }
         }
     }
 
@@ -178,6 +200,12 @@ impl Window {
         draining.map(|(number, _)| *number)
     }
 
+    /// When the first of them has been given back for too long.
+    pub(super) fn next_kept(&self) -> Mono {
+        let since = self.buckets.values().filter_map(|bucket| bucket.draining).min();
+        since.map_or(Mono::NEVER, |since| since + LONGEST_DRAIN)
+    }
+
     /// A bucket for a timer without a key: one of this node's, so that nobody has to be told of it.
     pub(super) fn any_bucket(&mut self) -> Option<BucketNo> {
         self.turn = self.turn.wrapping_add(1);
@@ -192,10 +220,10 @@ impl Window {
 
     /// All slots with a timer that will be due.
     fn slots(&self) -> Vec<i64> {
-        let keys = self.residents.keys().filter(|key| key.0 != Timestamp::NEVER);
-        let mut slots: Vec<i64> = keys.map(|key| slot_of(key.0)).collect();
-        slots.dedup();
-        slots
+        let keys = self.residents.iter().flat_map(BTreeMap::keys);
+        let keys = keys.filter(|key| key.0 != Timestamp::NEVER);
+        let slots: BTreeSet<i64> = keys.map(|key| slot_of(key.0)).collect();
+        slots.into_iter().collect()
     }
 
     /// The name of its handler.
@@ -228,26 +256,61 @@ impl Window {
         })
     }
 
-    pub(super) fn contains(&self, key: Key) -> bool {
-        self.residents.contains_key(&key)
+    /// Where the timers of this one's handler are.
+    pub(super) fn place(&self, resident: Resident) -> usize {
+        usize::from(resident.name).min(self.residents.len() - 1)
     }
 
+    fn contains(&self, key: Key, resident: Resident) -> bool {
+        self.residents[self.place(resident)].contains_key(&key)
+    }
+
+    /// Forgets a timer that was cancelled or moved, whosever it is.
     pub(super) fn remove(&mut self, key: Key) {
-        self.residents.remove(&key);
-    }
-
-    /// The first timer, if it is due up to `limit`.
-    pub(super) fn pop_due(&mut self, limit: Timestamp) -> Option<(Key, Resident)> {
-        let first = self.residents.first_entry().filter(|first| first.key().0 <= limit)?;
-        Some(first.remove_entry())
-    }
-
-    /// There is no room for a timer: it will be loaded when there is.
-    fn postpone(&mut self, bucket: BucketNo, (due, id): Key) {
-        if let Some(bucket) = self.buckets.get_mut(&bucket) {
-            bucket.watermark = bucket.watermark.min((due, id.saturating_sub(1)));
-            bucket.loading = None;
+        for residents in &mut self.residents {
+            residents.remove(&key);
         }
+    }
+
+    /// Takes the timers that are due up to `limit`; those of a handler in their order.
+    pub(super) fn take_due(&mut self, limit: Timestamp) -> Vec<(Key, Resident)> {
+        let mut due = Vec::new();
+        for residents in &mut self.residents {
+            while let Some(first) = residents.first_entry().filter(|it| it.key().0 <= limit) {
+                due.push(first.remove_entry());
+            }
+        }
+        due
+    }
+
+    /// The last timer of the handler in this place.
+    pub(super) fn last_of(&self, place: usize) -> Option<Key> {
+        self.residents[place].keys().next_back().copied()
+    }
+
+    /// Takes the last timer of the handler in this place.
+    pub(super) fn pop_last(&mut self, place: usize) -> Option<(Key, Resident)> {
+        self.residents[place].pop_last()
+    }
+
+    /// There is no room for this timer, which is behind all that are here of its handler.
+    pub(super) fn leave(&mut self, key: Key, resident: Resident) {
+        let place = self.place(resident);
+        let from = self.left[place].entry(resident.bucket).or_insert(key);
+        *from = key.min(*from);
+    }
+
+    /// Whether a timer is among those of its handler that are left in the store.
+    fn is_left(&self, key: Key, resident: Resident) -> bool {
+        let from = self.left[self.place(resident)].get(&resident.bucket);
+        from.is_some_and(|from| *from <= key)
+    }
+
+    /// From where on no handler takes anything in this bucket.
+    fn all_left_from(&self, bucket: BucketNo) -> Option<Key> {
+        let handlers = &self.left[..self.left.len() - 1];
+        let from: Option<Vec<Key>> = handlers.iter().map(|it| it.get(&bucket).copied()).collect();
+        from?.into_iter().max()
     }
 }
 
@@ -279,13 +342,23 @@ pub(super) struct LoadOrder {
     pub(super) after: Key,
     pub(super) until: Timestamp,
     pub(super) limit: usize,
-    /// Looks for what was missed, behind the watermark.
-    sweeps: bool,
+    why: Why,
+}
+
+/// Why something is loaded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Why {
+    /// The watermark goes on.
+    Ahead,
+    /// Looks for what was missed, up to the watermark.
+    Sweep,
+    /// Fetches what was left of the handler in this place.
+    Left(usize),
 }
 
 impl LoadOrder {
     pub(super) fn sweeps(&self) -> bool {
-        self.sweeps
+        self.why == Why::Sweep
     }
 }
 
@@ -317,8 +390,8 @@ impl Node {
     /// What waits in a bucket that is being given back must not wait for as long as the longest run
     /// in it: the bucket is kept for now, and another one is given back.
     pub(super) fn keep_busy_buckets(&mut self, now: Mono) {
-        let longest = self.settings.lease * LONGEST_DRAIN;
-        let since = |bucket: &Bucket| bucket.draining.is_some_and(|since| since + longest <= now);
+        let since =
+            |bucket: &Bucket| bucket.draining.is_some_and(|since| since + LONGEST_DRAIN <= now);
         let buckets = self.window.buckets.iter().filter(|(_, bucket)| since(bucket));
         let kept: Vec<_> = buckets.map(|(number, bucket)| (*number, bucket.epoch)).collect();
         for (number, epoch) in kept {
@@ -329,46 +402,80 @@ impl Node {
         }
     }
 
-    /// How many more timers fit into memory.
-    pub(super) fn room(&self) -> usize {
-        self.window.max_resident.saturating_sub(self.window.len() + self.runs.len())
-    }
-
     /// Loads for all buckets whose watermark is less than two thirds of the window ahead, if they
-    /// can go with a sweep. A load of its own is made only if it is less than a third ahead.
+    /// can go with a sweep. A load of its own is made only if it is less than a third ahead. Where
+    /// no handler would take anything in, the watermark stands still.
     pub(super) fn loads(&mut self, now: Mono, sweeps: bool) -> Vec<LoadOrder> {
         let clock = self.clock.at_least(now);
-        let (mut room, window) = (self.room(), self.settings.window);
+        let window = self.settings.window;
         let enough = if sweeps { window * 2 / 3 } else { window / 3 };
+        let until = clock + window;
+        let behind = |bucket: &Bucket| bucket.watermark.0 <= clock + enough;
+        let mut wanted: Vec<(Key, BucketNo)> = (self.window.buckets.iter())
+            .filter(|(number, bucket)| behind(bucket) && self.wants_more_of(**number))
+            .map(|(number, bucket)| (bucket.watermark, *number))
+            .collect();
+        wanted.sort_unstable();
+        // Even where one handler has filled all memory, there may be others behind its timers.
+        let mut rows = self.room().max(self.settings.batch);
+        let mut loads = self.loads_of_what_was_left();
+        for (after, number) in wanted {
+            let limit = rows.min(self.settings.batch);
+            let Some(bucket) = self.window.buckets.get_mut(&number).filter(|_| limit > 0) else {
+                break;
+            };
+            bucket.loading = Some(until);
+            let epoch = bucket.epoch;
+            loads.push(LoadOrder { bucket: number, epoch, after, until, limit, why: Why::Ahead });
+            rows -= limit;
+        }
+        loads
+    }
+
+    /// Whether a handler would take in what is behind the watermark of this bucket.
+    fn wants_more_of(&self, bucket: BucketNo) -> bool {
+        let wants =
+            |place: usize| !self.window.left[place].contains_key(&bucket) && self.is_hungry(place);
+        self.window.starts_in(bucket).is_some() && (0..self.settings.handlers.len()).any(wants)
+    }
+
+    /// For each handler that has room again, what was left of it, from the first on.
+    fn loads_of_what_was_left(&self) -> Vec<LoadOrder> {
         let mut loads = Vec::new();
-        for (number, bucket) in &mut self.window.buckets {
-            let limit = room.min(self.settings.batch);
-            let far_enough = bucket.watermark.0 > clock + enough;
-            if far_enough || bucket.draining.is_some() || limit == 0 {
+        for place in (0..self.window.left.len()).filter(|place| self.window.leaves(*place)) {
+            if !self.is_hungry(place) {
                 continue;
             }
-            let until = clock + window;
-            bucket.loading = Some(until);
-            loads.push(LoadOrder {
-                bucket: *number,
-                epoch: bucket.epoch,
-                after: bucket.watermark,
-                until,
-                limit,
-                sweeps: false,
-            });
-            room -= limit;
+            let left = self.window.left[place].iter().map(|(bucket, from)| (*from, *bucket));
+            let mut left: Vec<(Key, BucketNo)> =
+                left.filter(|(_, bucket)| self.window.starts_in(*bucket).is_some()).collect();
+            left.sort_unstable();
+            left.truncate(LEFT_AT_A_TIME);
+            let limit = self.settings.batch.div_ceil(left.len().max(1));
+            for ((due, id), number) in left {
+                let bucket = &self.window.buckets[&number];
+                loads.push(LoadOrder {
+                    bucket: number,
+                    epoch: bucket.epoch,
+                    after: (due, id.saturating_sub(1)),
+                    // With those at the very watermark.
+                    until: bucket.watermark.0 + Micros(1),
+                    limit,
+                    why: Why::Left(place),
+                });
+            }
         }
         loads
     }
 
     /// The next load of its own, if nothing comes in before.
     pub(super) fn next_load(&self, now: Mono) -> Mono {
-        if self.room() == 0 {
-            return Mono::NEVER;
+        let fetches = |place| self.window.leaves(place) && self.is_hungry(place);
+        if (0..self.window.left.len()).any(fetches) {
+            return now;
         }
-        let wanted = self.window.buckets.values().filter(|bucket| bucket.draining.is_none());
-        let first = wanted.map(|bucket| bucket.watermark.0).min();
+        let wanted = self.window.buckets.iter().filter(|(number, _)| self.wants_more_of(**number));
+        let first = wanted.map(|(_, bucket)| bucket.watermark.0).min();
         first.map_or(Mono::NEVER, |watermark| {
             self.clock.local(watermark - self.settings.window / 3, now)
         })
@@ -382,17 +489,21 @@ impl Node {
             Reach::Back(span) => until - span,
         };
         let mut sweeps = Vec::new();
-        for (number, bucket) in &mut self.window.buckets {
+        let numbers: Vec<BucketNo> = self.window.buckets.keys().copied().collect();
+        for number in numbers {
+            let left = self.window.all_left_from(number);
+            let Some(bucket) = self.window.buckets.get_mut(&number) else { continue };
             if bucket.draining.is_some() {
                 continue;
             }
+            let until = until.min(bucket.watermark.0);
             sweeps.push(LoadOrder {
-                bucket: *number,
+                bucket: number,
                 epoch: bucket.epoch,
                 after: bucket.swept.take().unwrap_or((from, TimerId::MIN)),
-                until: until.min(bucket.watermark.0),
+                until: left.map_or(until, |(due, _)| until.min(due + Micros(1))),
                 limit: self.settings.batch,
-                sweeps: true,
+                why: Why::Sweep,
             });
         }
         sweeps
@@ -400,22 +511,38 @@ impl Node {
 
     /// Takes in what was loaded.
     pub(super) fn loaded(&mut self, order: LoadOrder, rows: Vec<Loaded>) -> TakenIn {
-        let nothing_left = if order.sweeps { TakenIn::Sweep } else { TakenIn::Load };
+        let nothing_left = if order.sweeps() { TakenIn::Sweep } else { TakenIn::Load };
         let bucket = self.window.buckets.get_mut(&order.bucket);
         let Some(bucket) = bucket.filter(|bucket| bucket.epoch == order.epoch) else {
             return nothing_left;
         };
         let full = rows.len() >= order.limit;
         let last = rows.last().map(|row| (row.due, row.id)).filter(|_| full);
-        if order.sweeps {
-            bucket.swept = last;
-        } else if bucket.loading.take().is_some() {
-            bucket.watermark = last.unwrap_or((order.until, TimerId::MIN)).max(bucket.watermark);
+        match order.why {
+            Why::Sweep => bucket.swept = last,
+            Why::Ahead if bucket.loading.take().is_some() => {
+                let watermark = last.unwrap_or((order.until, TimerId::MIN));
+                bucket.watermark = watermark.max(bucket.watermark);
+            }
+            Why::Ahead => {}
+            Why::Left(place) => {
+                // What was left meanwhile, from before this on, is left still.
+                let from = self.window.left[place].remove(&order.bucket);
+                let first = (order.after.0, order.after.1.saturating_add(1));
+                let still = from.filter(|from| *from < first);
+                let rest = last.map(|(due, id)| (due, id.saturating_add(1)));
+                if let Some(from) = still.or(rest) {
+                    self.window.left[place].insert(order.bucket, from);
+                }
+            }
         }
         for row in rows {
-            self.take_in(row);
+            let resident = self.window.resident(row.bucket, &row.handler);
+            if !matches!(order.why, Why::Left(place) if place != self.window.place(resident)) {
+                self.take_in(row);
+            }
         }
-        if full && order.sweeps { TakenIn::SweepHasMore } else { nothing_left }
+        if full && order.sweeps() { TakenIn::SweepHasMore } else { nothing_left }
     }
 
     /// A row of one of this node's buckets: waits, if nobody runs it.
@@ -436,7 +563,7 @@ impl Node {
                 self.runs.finish_foreign(Finish { id: row.id, fence, then });
             }
             // Its owner died while it ran, perhaps because of it.
-            Some(_) => self.runs.quarantine(key, resident),
+            Some(_) => self.runs.quarantine(key, resident, row.deaths),
             None => self.wait_for(key, resident),
         }
     }
@@ -452,13 +579,13 @@ impl Node {
 
     /// Makes a timer resident, unless it is here already.
     fn wait_for(&mut self, key: Key, resident: Resident) {
-        if self.window.contains(key) || self.runs.is_due(key, resident) {
+        let here = self.window.contains(key, resident) || self.runs.is_due(key, resident);
+        if here || self.window.is_left(key, resident) {
             return;
         }
-        if self.room() == 0 {
-            self.window.postpone(resident.bucket, key);
-        } else {
-            self.window.residents.insert(key, resident);
+        if self.make_room(key, resident) {
+            let place = self.window.place(resident);
+            self.window.residents[place].insert(key, resident);
             let slot = slot_of(key.0);
             if key.0 != Timestamp::NEVER && !self.window.armed.contains_key(&slot) {
                 self.window.unarmed.push(slot);
@@ -480,7 +607,8 @@ impl Node {
         }
         let due = self.clock.at_least(now) + self.settings.lead;
         self.window.armed = self.window.armed.split_off(&slot_of(due));
-        if let Some((key, _)) = self.window.residents.first_key_value() {
+        let first = self.window.residents.iter().filter_map(|it| it.keys().next()).min();
+        if let Some(key) = first {
             let slot = slot_of(key.0);
             if self.window.armed.get(&slot).is_none_or(|at| *at <= now) {
                 self.window.unarmed.push(slot);

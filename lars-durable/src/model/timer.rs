@@ -124,6 +124,8 @@ pub(crate) struct Loaded {
     pub(crate) handler: Arc<str>,
     /// The token of its run, if it is started.
     pub(crate) fence: Option<Fence>,
+    /// How often the process died during its run, before this one.
+    pub(crate) deaths: u32,
 }
 
 /// A timer as it is started: everything that a run needs.

@@ -1,6 +1,9 @@
 //! One node over the reference, in virtual time, without faults: what the engine promises by
 //! itself.
 
+mod quarantine;
+mod shares;
+
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -33,6 +36,10 @@ struct Bench {
     closed: bool,
     /// The keeper gets no answers any more.
     deaf: bool,
+    /// Nor do the others.
+    stalled: bool,
+    /// Runs of this handler never end.
+    stuck: Option<&'static str>,
     /// Buckets that actors had to leave, whether at once, and when.
     vacated: Vec<(crate::model::BucketNo, bool, i64)>,
     /// Buckets that actors may live in again, and in which epoch.
@@ -68,6 +75,8 @@ impl Bench {
             most_resident: 0,
             closed: false,
             deaf: false,
+            stalled: false,
+            stuck: None,
             vacated: Vec::new(),
             admitted: Vec::new(),
             valid_until: i64::MIN,
@@ -102,11 +111,13 @@ impl Bench {
             for output in outputs {
                 match output {
                     Output::Send { lane: Lane::Keeper, .. } if self.deaf => {}
+                    Output::Send { .. } if self.stalled => {}
                     Output::Send { lane, requests } => {
                         let committed = self.store.transact(&requests);
                         self.node().replied(lane, now, committed);
                     }
                     Output::Alarm { at } => drop(self.alarms.insert(at.0)),
+                    Output::Launch(launch) if self.stuck == Some(&*launch.row.handler) => {}
                     Output::Launch(launch) => self.launched.push(launch),
                     Output::Answer { result, .. } => drop(result.unwrap()),
                     Output::Vacate { bucket, lost, .. } => {
@@ -272,6 +283,19 @@ fn actors_are_told_to_go_at_once_when_the_lease_ends_by_itself() {
     bench.node().moved_in(0, 1);
     bench.turn();
     assert_eq!(bench.vacated.len(), 2, "one that came late is told too");
+}
+
+#[test]
+fn actors_of_a_store_with_one_owner_stay_while_it_answers_nothing_however_long() {
+    let mut bench = Bench::with(|settings| settings.sole = true);
+    bench.node().moved_in(0, 1);
+    bench.run_until(20 * SECOND, done);
+    bench.schedule(21 * SECOND, "launched", None);
+    bench.run_until(21 * SECOND - 1, done);
+    bench.stalled = true;
+    bench.run_until(60 * SECOND, done);
+    assert!(bench.vacated.is_empty(), "{:?}", bench.vacated);
+    assert_eq!((bench.valid_until, bench.texts()), (Mono::NEVER.0, vec!["launched"]));
 }
 
 #[test]

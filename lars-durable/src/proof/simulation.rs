@@ -112,6 +112,26 @@ fn a_node_that_closes_leaves_when_its_actors_have_gone_and_waits_for_nothing_els
 }
 
 #[test]
+fn a_handler_whose_runs_do_not_end_makes_no_timer_of_another_handler_late() {
+    let mut runs = 0;
+    for seed in 0..setting("LARS_SIM_STUCK").unwrap_or(150) {
+        let checked = history_of(seed, Plan::of_a_stuck_handler(seed));
+        runs += checked.unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}")).runs;
+    }
+    assert!(runs > 5_000, "{runs} runs are too few");
+}
+
+#[test]
+fn nobody_is_taken_for_dead_because_the_store_was_away_for_everybody() {
+    let mut runs = 0;
+    for seed in 0..setting("LARS_SIM_OUTAGES").unwrap_or(150) {
+        let checked = history_of(seed, Plan::of_outages(seed));
+        runs += checked.unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}")).runs;
+    }
+    assert!(runs > 1_000, "{runs} runs are too few");
+}
+
+#[test]
 fn a_history_is_the_same_again_from_the_same_seed() {
     for seed in 0..50 {
         let run = || World::new(Plan::of(seed)).run().unwrap();

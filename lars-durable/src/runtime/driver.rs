@@ -21,6 +21,7 @@ use std::time::Duration;
 use lars_scheduler::Task;
 
 use super::ending::Ending;
+use super::gate::Lease;
 use super::inbox::{Input, Then};
 use super::lanes::Lanes;
 use super::{Handlers, Report, Run, Shared, contain};
@@ -63,6 +64,44 @@ pub(super) enum Step {
     Waits(Duration),
     /// Nothing: the node has ended.
     Ended,
+}
+
+/// A run that is about to begin.
+pub(super) struct Begin {
+    launch: Launch,
+    ending: Ending,
+    lease: Lease,
+    shared: Arc<Shared>,
+    handlers: Handlers,
+}
+
+impl Begin {
+    /// On a thread of the executor: this one, if its handler has it, and then what waits for it.
+    fn on_its_thread(self) {
+        let shared = Arc::clone(&self.shared);
+        let mut place = self.launch.handler;
+        let mut next = shared.threads.enter(place, self);
+        while let Some(begin) = next.take() {
+            if let Err(panic) = contain(|| begin.now()) {
+                tracing::error!(target: "lars_durable", %panic, "a run panicked");
+            }
+            if let Some((whose, begin)) = shared.threads.leave(place) {
+                (place, next) = (whose, Some(begin));
+            }
+        }
+    }
+
+    /// Unless it is too late, or too early.
+    fn now(self) {
+        let Self { launch, ending, lease, shared, handlers } = self;
+        if shared.gate.opens(launch.row.deadline, launch.deleted, &lease) {
+            let handler = launch.handler;
+            shared.began(handler, launch.row.deadline);
+            handlers[handler].run(Run { launch, ending, lease, shared });
+        } else {
+            ending.say(RunEnd::NotBegun);
+        }
+    }
 }
 
 /// See the module's documentation.
@@ -203,6 +242,10 @@ impl Driver {
             Input::Deaf => self.node.sweep_soon(now),
             Input::Close { limit } => {
                 self.node.close();
+                // These need not wait for a thread to learn that it is too late.
+                for begin in self.shared.threads.take_waiting(|begin| begin.launch.deleted) {
+                    begin.ending.say(RunEnd::NotBegun);
+                }
                 let give_up = now + limit.into();
                 let earlier = self.closing.map_or(give_up, |earlier| earlier.give_up);
                 let give_up = give_up.min(earlier);
@@ -302,7 +345,7 @@ impl Driver {
     /// What the node says of itself goes with its renewal.
     fn fill_report(&self, requests: &mut [Request]) {
         if let [Request::Keep(Keep::Renew { report, .. })] = requests {
-            let said = Report::of(&self.shared, self.node.handler_counts(), self.node.lease());
+            let said = Report::of(&self.shared, &self.node);
             *report = serde_json::to_string(&said).ok().map(Arc::from);
         }
     }
@@ -365,19 +408,13 @@ impl Driver {
         let (at, short) = (launch.at, self.handlers[launch.handler].is_short());
         let ending = Ending::new(Arc::clone(&shared), launch.row.id, launch.fence);
         let lease = shared.gate.lease();
-        let begin = move || {
-            if shared.gate.opens(launch.row.deadline, launch.deleted, &lease) {
-                let handler = launch.handler;
-                shared.began(handler, launch.row.deadline);
-                handlers[handler].run(Run { launch, ending, lease, shared });
-            } else {
-                ending.say(RunEnd::NotBegun);
-            }
-        };
+        let begin = Begin { launch, ending, lease, shared, handlers };
         // If it is refused, it is dropped, and its ending says so.
         if short {
-            drop(self.shared.timers.schedule_once(until(now, at), Task::new(begin).inline()));
+            let begin = Task::new(move || begin.now()).inline();
+            drop(self.shared.timers.schedule_once(until(now, at), begin));
         } else {
+            let begin = move || begin.on_its_thread();
             drop(self.shared.timers.schedule_once(until(now, at), begin));
         }
     }
@@ -404,6 +441,7 @@ impl Driver {
                 _ => {}
             }
         }
+        drop(self.shared.threads.end());
         for (_, then) in self.answers.drain() {
             then(Err(Error::OutcomeUnknown { reason: self.last_words.clone() }));
         }

@@ -4,8 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::Shared;
 use super::lateness::Percentiles;
-use crate::engine::HandlerCounts;
-use crate::time::Micros;
+use crate::engine::Node;
 
 /// Stored as JSON with each renewal. An older reader ignores what a newer release adds.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,22 +26,31 @@ pub(crate) struct HandlerReport {
     pub(crate) done: u64,
     pub(crate) retried: u64,
     pub(crate) parked: u64,
+    /// Due, or nearly, and waiting for a place.
+    pub(crate) ready: usize,
+    /// Started, and waiting for a thread.
+    pub(crate) unthreaded: usize,
+    /// More are left in the store, because it has as many in memory as it may.
+    pub(crate) leaves: bool,
     /// Median, 99th percentile and maximum, if anything ran.
     pub(crate) late: Option<(u64, u64, u64)>,
 }
 
 impl Report {
-    pub(super) fn of(shared: &Shared, handlers: &[HandlerCounts], lease: Micros) -> Self {
+    pub(super) fn of(shared: &Shared, node: &Node) -> Self {
         let counts = shared.counts();
         let now = shared.gate.now();
-        let handlers = handlers.iter().zip(&shared.lateness);
+        let handlers = node.handler_counts().iter().zip(&shared.lateness).enumerate();
         Self {
             name: shared.name.clone(),
-            lease: lease.0,
+            lease: node.lease().0,
             resident: counts.resident,
             in_flight: counts.in_flight,
             handlers: handlers
-                .map(|(counts, lateness)| HandlerReport {
+                .map(|(place, (counts, lateness))| HandlerReport {
+                    ready: node.waiting(place).0,
+                    unthreaded: shared.threads.waiting(place),
+                    leaves: node.waiting(place).1,
                     name: counts.name.to_string(),
                     started: counts.started,
                     done: counts.done,

@@ -17,6 +17,11 @@ impl FaultyStore {
         Self { tables, unreachable: Arc::default() }
     }
 
+    /// The same tables, reached or not by themselves.
+    pub(crate) fn other_path(&self) -> Self {
+        Self::new(self.tables.clone())
+    }
+
     pub(crate) fn clock(&self) -> Clock {
         self.tables.clock()
     }

@@ -260,6 +260,7 @@ impl Tables {
             planned: timer.planned,
             handler: Arc::clone(&timer.handler),
             fence: timer.fence,
+            deaths: timer.deaths,
         })
     }
 

@@ -338,3 +338,37 @@ fn a_close_waits_for_what_runs_and_gives_up_what_does_not_end() {
     durable.close().unwrap();
     drop(release);
 }
+
+#[test]
+fn handlers_that_never_return_stop_no_other_and_what_waits_for_a_thread_is_shown() {
+    #[derive(serde::Serialize, serde::Deserialize)]
+    struct Stuck;
+    impl lars_durable::Payload for Stuck {
+        const NAME: &'static str = "stuck";
+    }
+    let ((release, hold), (sender, seen)) = (channel::<()>(), channel());
+    let hold = Mutex::new(hold);
+    let stuck = Handler::new(move |_: &Fired<Stuck>| {
+        let _ = hold.lock().unwrap().recv_timeout(LONG);
+    });
+    let tell = move |due: &Fired<Note>| drop(sender.send(due.payload().0.clone()));
+    let builder = Durable::in_memory().threads(2).lease(Duration::from_secs(1));
+    let durable = builder.handler(stuck).handle(tell).start().unwrap();
+    let timers = durable.timers();
+    let backlog = (0..100).map(|_| timers.schedule_once(Duration::ZERO, Stuck));
+    timers.schedule_batch(backlog).wait().unwrap();
+    loop {
+        let seen = durable.inspect().wait().unwrap();
+        if seen.handler("stuck").is_some_and(|stuck| stuck.waiting.for_a_thread > 0) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    for number in 0..10 {
+        let text = number.to_string();
+        timers.schedule_once(Duration::ZERO, note(&text)).submit().wait().unwrap();
+        assert_eq!(seen.recv_timeout(LONG).unwrap(), text);
+    }
+    drop(release);
+    durable.close().unwrap();
+}

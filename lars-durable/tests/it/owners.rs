@@ -35,12 +35,14 @@ impl Crowded {
     }
 }
 
-/// Two nodes share the timers, and both lose their store. If one of them had renewed its lease just
-/// before, and reaches the store first, it declares the other one dead.
+/// Two nodes share the timers, and one of them loses the store for so long that the other one
+/// declares it dead.
 struct Bench {
     time: VirtualTime,
     crowded: Crowded,
     store: Store,
+    /// That of the second node.
+    path: Store,
 }
 
 impl Bench {
@@ -49,7 +51,8 @@ impl Bench {
         let builder = LightArrayRevolverScheduler::builder().executor(crowded.clone());
         let time = builder.build_virtual().unwrap();
         let store = Store::new(&time.handle());
-        Self { time, crowded, store }
+        let path = store.other_path();
+        Self { time, crowded, store, path }
     }
 
     /// Time goes on, and what is due runs.
@@ -73,18 +76,18 @@ impl Bench {
 
     /// Two nodes that have divided the buckets.
     fn pair(&self, node: impl Fn(Builder) -> Builder) -> (Durable, Durable) {
-        let start = || node(self.store.node().lease(LEASE)).start().unwrap();
-        let one = start();
+        let start = |store: &Store| node(store.node().lease(LEASE)).start().unwrap();
+        let one = start(&self.store);
         self.advance(SECOND);
-        let two = start();
+        let two = start(&self.path);
         self.advance(3 * LEASE);
         (one, two)
     }
 
-    fn lose_the_store_for_two_leases(&self) {
-        self.store.set_reachable(false);
+    fn lose_one_path_for_two_leases(&self) {
+        self.path.set_reachable(false);
         self.advance(2 * LEASE);
-        self.store.set_reachable(true);
+        self.path.set_reachable(true);
         self.advance(3 * LEASE);
     }
 }
@@ -106,7 +109,7 @@ fn a_run_that_waited_while_its_node_was_declared_dead_does_not_begin_when_it_has
         bench.time.advance(5 * SECOND + moment);
         let waiting = bench.crowded.take();
         assert_eq!(waiting.len(), TIMERS);
-        bench.lose_the_store_for_two_leases();
+        bench.lose_one_path_for_two_leases();
         let elsewhere = runs.try_iter().count();
         assert!(elsewhere < TIMERS);
         deaths += usize::from(elsewhere > 0);
@@ -147,7 +150,7 @@ fn a_run_knows_that_its_node_was_declared_dead_when_that_has_joined_again() {
         let before = run("before");
         assert_eq!(current(&before), TIMERS);
         bench.advance(moment);
-        bench.lose_the_store_for_two_leases();
+        bench.lose_one_path_for_two_leases();
         let after = run("after");
         assert_eq!(current(&after), TIMERS);
         let rest = current(&before);

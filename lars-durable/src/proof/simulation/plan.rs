@@ -17,6 +17,10 @@ pub(super) struct Plan {
     pub(super) rates: Vec<i64>,
     /// Some of the timers are messages for actors.
     pub(super) actors: bool,
+    /// Most of the timers are of a handler whose runs do not end before the faults stop.
+    pub(super) stuck: bool,
+    /// How many attempts a run has.
+    pub(super) attempts: u32,
 }
 
 /// A clock that runs as it should.
@@ -43,6 +47,8 @@ pub(super) struct Faults {
     pub(super) jumps: u32,
     /// How often a node cannot renew its lease for some seconds, while its other lanes go on.
     pub(super) cuts: u32,
+    /// How often nobody reaches the store, for up to three leases.
+    pub(super) outages: u32,
     /// A run kills its process.
     pub(super) poison: u32,
     /// A run freezes its process between the look and the start.
@@ -55,6 +61,11 @@ impl Faults {
     /// Whether the only thing that fails is that a node cannot renew its lease.
     pub(super) fn is_cuts_only(&self) -> bool {
         self.any() && !Self { cuts: 0, ..self.clone() }.any()
+    }
+
+    /// Whether nothing fails but the store, for everybody.
+    pub(super) fn is_outages_only(&self) -> bool {
+        self.any() && !Self { outages: 0, ..self.clone() }.any()
     }
 
     /// Whether nothing fails, but nodes are closed.
@@ -73,6 +84,7 @@ impl Faults {
             + closes
             + jumps
             + self.cuts
+            + self.outages
             + poison
             + self.freeze_at_start
             + self.crowded
@@ -98,6 +110,7 @@ impl Plan {
                 closes: some(2),
                 jumps: some(2),
                 cuts: some(2),
+                outages: 0,
                 poison: some(30),
                 freeze_at_start: some(30),
                 crowded: some(30),
@@ -125,7 +138,25 @@ impl Plan {
             max_resident: *rng.choice(&[3, 10, 1_000, 1_000]).expect("not empty"),
             batch: *rng.choice(&[1, 7, 1_000, 1_000]).expect("not empty"),
             actors: rng.bool(),
+            stuck: false,
+            attempts: *rng.choice(&[2, 25]).expect("not empty"),
         }
+    }
+
+    /// Nothing fails, but one handler's runs do not end, and its timers fill the memory.
+    pub(super) fn of_a_stuck_handler(seed: u64) -> Self {
+        let (nodes, horizon) = (1 + usize::from(seed % 2 == 1), 20_000_000);
+        let (rates, faults) = (vec![TRUE_RATE; nodes], Faults::default());
+        let of = Self { nodes, buckets: 2, horizon, rates, faults, ..Self::of(seed) };
+        Self { calls: 80, batch: 1_000, concurrency: 256, max_resident: 40, stuck: true, ..of }
+    }
+
+    /// Nobody reaches the store for a while, again and again.
+    pub(super) fn of_outages(seed: u64) -> Self {
+        let faults = Faults { outages: 3, ..Faults::default() };
+        let nodes = 2 + usize::try_from(seed % 3).expect("less than 3");
+        let (buckets, horizon, rates) = (8, 60_000_000, vec![TRUE_RATE; nodes]);
+        Self { nodes, buckets, horizon, rates, faults, actors: seed % 2 == 1, ..Self::of(seed) }
     }
 
     /// Nodes that host actors, and are closed again and again.

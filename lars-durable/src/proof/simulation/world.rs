@@ -29,6 +29,9 @@ const PAUSE: i64 = 3 * SECOND;
 /// What the store's clock shows in the beginning.
 const START: i64 = 1_700_000_000 * SECOND;
 
+/// The handler whose runs do not end.
+pub(super) const STUCK: &str = "stuck";
+
 /// A history that is not over by then never will be.
 const PATIENCE: i64 = 400 * SECOND;
 
@@ -82,6 +85,7 @@ enum Step {
     Close(usize),
     Jump(i64),
     Cut(usize, i64),
+    Outage(i64),
     /// The faults stop, and all series are cancelled.
     Heal,
     /// No handler is paused.
@@ -159,6 +163,8 @@ pub(super) struct World {
     calls_left: usize,
     series_keys: Vec<u64>,
     healed: bool,
+    /// Until then nobody reaches the store.
+    away_until: i64,
     jumped: bool,
     stage: hosts::Stage,
     pub(super) events: Vec<Event>,
@@ -208,6 +214,7 @@ impl World {
             next_call: 0,
             series_keys: Vec::new(),
             healed: false,
+            away_until: 0,
             jumped: false,
             stage: hosts::Stage::default(),
             events: Vec::new(),
@@ -248,6 +255,10 @@ impl World {
             let (at, node) = (self.rng.i64(0..horizon), node(&mut self.rng, self.plan.nodes));
             let long = self.rng.i64(0..8 * SECOND);
             self.at(at, Step::Cut(node, long));
+        }
+        for _ in 0..faults.outages {
+            let (at, long) = (self.rng.i64(0..horizon), self.rng.i64(0..3 * LEASE));
+            self.at(at, Step::Outage(long));
         }
         for _ in 0..faults.jumps {
             let at = self.rng.i64(0..horizon);
@@ -387,6 +398,7 @@ impl World {
                 let member = &mut self.members[node];
                 member.cut_until = member.cut_until.max(until);
             }
+            Step::Outage(long) => self.away_until = self.away_until.max(self.now + long),
             Step::Heal => self.heal(),
             Step::Host { node, life, step } => self.host(node, life, step)?,
             Step::Resume => {
@@ -452,12 +464,14 @@ impl World {
         let handler = |name: &str, at_most_once| HandlerSettings {
             backoff,
             at_most_once,
+            max_attempts: self.plan.attempts,
             ..HandlerSettings::new(name, self.plan.concurrency)
         };
         let handlers = vec![
             handler("tag", false),
             handler("once", true),
             HandlerSettings { concurrency: usize::MAX, ..handler(hosts::KIND, false) },
+            handler(STUCK, false),
         ];
         NodeSettings {
             window: Micros::SECOND * 3,
@@ -603,7 +617,8 @@ impl World {
         let before = requests.iter().any(claims).then(|| self.owners());
         let error = |unknown| Err(StoreError { unknown, ..StoreError::nothing_done("simulated") });
         let cut = lane == Lane::Keeper && self.members[node].cut_until > self.now;
-        let (back, result) = if cut || self.chance(self.plan.faults.lost) {
+        let away = self.away_until > self.now && !self.healed;
+        let (back, result) = if cut || away || self.chance(self.plan.faults.lost) {
             // It is not known on this side that it did not arrive.
             let unknown = self.rng.bool();
             (self.rng.i64(1_000..500_000), error(unknown))
@@ -671,6 +686,11 @@ impl World {
             1..=30 => self.rng.i64(0..50_000),
             _ => self.rng.i64(0..1_000),
         };
+        if &*launch.row.handler == STUCK && !self.healed {
+            let (end, at) = (RunEnd::Done, self.plan.horizon + SECOND);
+            self.at(at, Step::End { node, life, tag, id, fence, end });
+            return Ok(());
+        }
         let end = match self.rng.u8(..100) {
             0..=9 if !self.healed => RunEnd::Retry { error: "simulated".into() },
             10 => RunEnd::Park { reason: "simulated".into() },
@@ -682,7 +702,9 @@ impl World {
 
     /// If nothing goes wrong and nothing is in the way, a run is not late.
     fn is_punctual(&self, tag: Tag, launch: &Launch, clock: i64) -> Result<(), String> {
-        if self.plan.faults.any() || !self.is_roomy() || !self.is_settled(launch) {
+        let stuck = &*launch.row.handler == STUCK;
+        let roomy = if self.plan.stuck { !stuck } else { self.is_roomy() };
+        if self.plan.faults.any() || !roomy || !self.is_settled(launch) {
             return Ok(());
         }
         let late = clock - launch.row.deadline.0;
@@ -731,6 +753,8 @@ impl World {
             let member = &self.members[robbed];
             let wrong = if self.mono(robbed) < member.valid_until {
                 "whose lease holds"
+            } else if self.plan.faults.is_outages_only() {
+                "which lives, and could not renew its lease any more than others"
             } else if self.plan.faults.is_cuts_only()
                 && self.members[taker].cut_until + PAUSE < member.renewed_at
                 && self.now - member.renewed_at > LEASE * 4 / 3 * 102 / 100 + 100_000

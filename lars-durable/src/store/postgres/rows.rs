@@ -42,7 +42,7 @@ macro_rules! by_id {
 
 pub(super) use by_id;
 
-/// Reads what the statements select as `id, bucket, due_at, planned_at, handler, fence`.
+/// Reads what the statements select as `id, bucket, due_at, planned_at, handler, fence, deaths`.
 pub(super) fn loaded(row: &Row) -> Loaded {
     Loaded {
         id: row.get(0),
@@ -51,6 +51,7 @@ pub(super) fn loaded(row: &Row) -> Loaded {
         planned: row.get(3),
         handler: Arc::from(row.get::<_, &str>(4)),
         fence: row.get::<_, Option<i64>>(5).map(Fence),
+        deaths: count(row.get(6)),
     }
 }
 

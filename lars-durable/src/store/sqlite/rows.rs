@@ -10,7 +10,7 @@ use crate::time::{Micros, Timestamp};
 /// What [`loaded`] reads.
 macro_rules! loaded_columns {
     () => {
-        "id, bucket, due_at, planned_at, handler, fence"
+        "id, bucket, due_at, planned_at, handler, fence, deaths"
     };
 }
 
@@ -24,6 +24,7 @@ pub(super) fn loaded(row: &rusqlite::Row<'_>) -> Result<Loaded> {
         planned: row.get(3)?,
         handler: Arc::from(row.get_ref(4)?.as_str()?),
         fence: row.get(5)?,
+        deaths: row.get(6)?,
     })
 }
 

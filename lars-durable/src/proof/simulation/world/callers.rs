@@ -86,7 +86,11 @@ impl World {
             1..=5 => self.rng.i64(0..100_000),
             _ => self.rng.i64(0..8 * SECOND),
         };
+        let stuck = self.plan.stuck && self.rng.u8(..10) < 7;
+        let key = key.filter(|_| !stuck);
+        let after = if stuck { after.min(SECOND) } else { after };
         let kind = match (key, self.rng.u8(..10)) {
+            _ if stuck => Kind::Once,
             (Some(_), 0..=1) => Kind::Delay(self.rng.i64(10_000..SECOND)),
             (Some(_), 2..=3) => Kind::Rate(self.rng.i64(100_000..SECOND)),
             (None, 0) => Kind::AtMostOnce,
@@ -117,6 +121,7 @@ impl World {
         self.events.push(Event::Asked { tag, key, not_before, kind, replaces });
         let (handler, home) = match kind {
             Kind::AtMostOnce => ("once", None),
+            _ if stuck => (super::STUCK, None),
             _ if self.plan.actors && self.rng.bool() => {
                 (super::hosts::KIND, Some(self.address(tag).into()))
             }

@@ -1,0 +1,124 @@
+//! Handlers that share a node: what one of them has waiting, or running, stops no other.
+
+use super::*;
+
+/// A timer of the handler `other`.
+fn other(bench: &Bench, due: i64, payload: &str) -> NewTimer {
+    NewTimer { handler: "other".into(), ..bench.timer(due, payload, None) }
+}
+
+/// Two handlers that share a memory of a hundred timers.
+fn two_handlers() -> Bench {
+    Bench::with(|settings| {
+        settings.handlers.push(HandlerSettings::new("other", 1_000));
+        settings.max_resident = 100;
+    })
+}
+
+/// `count` timers that are due together.
+fn backlog(bench: &mut Bench, due: i64, count: usize) {
+    let mut timers = Vec::new();
+    for number in 0..count {
+        timers.push(NewTimer { key: None, ..bench.timer(due, &number.to_string(), None) });
+    }
+    bench.call(Write::Schedule(Arc::new(timers)));
+}
+
+fn pause(bench: &mut Bench, paused: bool) {
+    bench.call(Write::Pause { handler: "handler".into(), paused });
+}
+
+/// Timers of the other handler, one each half second, from `first` on.
+fn checks(bench: &mut Bench, first: i64) {
+    for number in 0..20 {
+        let check = other(bench, first + number * SECOND / 2, "check");
+        bench.call(Write::Schedule(Arc::new(vec![check])));
+    }
+}
+
+/// How many of them have run, each at its time.
+fn punctual(bench: &Bench) -> usize {
+    let checks = bench.seen.iter().filter(|(text, ..)| text == "check");
+    checks.filter(|(_, planned, begun, _)| begun == planned).count()
+}
+
+#[test]
+fn a_paused_handler_whose_backlog_fills_the_memory_delays_no_other_and_runs_in_order_after_it() {
+    let mut bench = two_handlers();
+    pause(&mut bench, true);
+    backlog(&mut bench, SECOND, 5_000);
+    checks(&mut bench, 2 * SECOND);
+    bench.run_until(15 * SECOND, done);
+    assert_eq!((punctual(&bench), bench.seen.len()), (20, 20), "{:?}", bench.texts());
+    assert!(bench.most_resident <= 100, "{}", bench.most_resident);
+    assert!(bench.node().waiting(0).1, "what waits for memory is said");
+    pause(&mut bench, false);
+    bench.run_until(20 * SECOND, done);
+    let backlog: Vec<i64> = bench.texts()[20..].iter().map(|it| it.parse().unwrap()).collect();
+    assert_eq!(backlog.len(), 5_000);
+    assert!(backlog.is_sorted(), "in the order of the identities");
+}
+
+#[test]
+fn what_waits_in_the_store_behind_another_handlers_backlog_is_found_after_a_start() {
+    let mut bench = two_handlers();
+    pause(&mut bench, true);
+    backlog(&mut bench, SECOND, 5_000);
+    let (late, soon) = (other(&bench, 2 * SECOND, "late"), other(&bench, 40 * SECOND, "check"));
+    bench.call(Write::Schedule(Arc::new(vec![late, soon])));
+    bench.move_to(20 * SECOND);
+    bench.live();
+    bench.run_until(60 * SECOND, done);
+    assert_eq!(bench.texts(), ["late", "check"]);
+    assert_eq!(punctual(&bench), 1);
+}
+
+#[test]
+fn a_handler_whose_runs_never_end_keeps_no_other_from_its_places() {
+    let mut bench = two_handlers();
+    bench.settings.max_in_flight = 16;
+    bench.settings.max_resident = 1_000;
+    bench.live();
+    bench.run_until(30 * SECOND, done);
+    let before = bench.now;
+    bench.stuck = Some("handler");
+    backlog(&mut bench, before, 500);
+    checks(&mut bench, before + SECOND);
+    bench.run_until(before + 15 * SECOND, done);
+    assert_eq!(punctual(&bench), 20, "{:?}", bench.texts());
+    assert_eq!(bench.node().counts().in_flight, 14, "a quarter is kept, for two");
+}
+
+#[test]
+fn timers_for_later_that_fill_the_memory_make_room_for_one_that_is_due_now() {
+    let mut bench = Bench::with(|settings| settings.max_resident = 100);
+    backlog(&mut bench, 20 * SECOND, 5_000);
+    for number in 1..=10 {
+        bench.schedule(number * SECOND, "check", None);
+    }
+    bench.run_until(15 * SECOND, done);
+    assert_eq!((punctual(&bench), bench.seen.len()), (10, 10));
+    bench.run_until(30 * SECOND, done);
+    assert_eq!(bench.seen.len(), 5_010);
+    assert!(bench.most_resident <= 100, "{}", bench.most_resident);
+}
+
+#[test]
+fn what_was_cancelled_or_moved_while_it_was_left_in_the_store_is_as_it_was_told() {
+    let mut bench = two_handlers();
+    pause(&mut bench, true);
+    backlog(&mut bench, SECOND, 500);
+    for name in ["cancelled", "moved", "stays"] {
+        bench.schedule(2 * SECOND, name, None);
+    }
+    bench.run_until(5 * SECOND, done);
+    bench.call(Write::Cancel { key: "key cancelled 2000000".into() });
+    let when = When::At(Timestamp(START + 8 * SECOND));
+    bench.call(Write::Reset { key: "key moved 2000000".into(), when });
+    pause(&mut bench, false);
+    bench.run_until(7 * SECOND, done);
+    assert_eq!((bench.seen.len(), bench.texts()[500]), (501, "stays"));
+    bench.run_until(10 * SECOND, done);
+    assert_eq!((bench.seen.len(), bench.texts()[501]), (502, "moved"));
+    assert_eq!(bench.seen[501].2, 8 * SECOND);
+}
