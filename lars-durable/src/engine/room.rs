@@ -81,19 +81,29 @@ impl Node {
         self.window.len_of(place) + self.runs.ready_of(place)
     }
 
-    /// Whether the handler in this place may have one more run, of `limit` for all.
+    /// Whether the handler in this place may have one more run, of `limit` for all. While the node
+    /// ramps up, that is less than its own limit. A ramp says how fast places are filled, not whose
+    /// they are: what is kept is kept of the node's limit, and given beyond the ramp.
     pub(super) fn has_place(&self, place: usize, limit: usize) -> bool {
+        let (active, busy) = (self.runs.active(), self.runs.busy(place));
+        let all = self.settings.max_in_flight;
+        if busy >= self.settings.handlers[place].concurrency || active >= all {
+            return false;
+        }
+        busy < self.kept_for(place, limit) || active < limit && active + self.kept_free(limit) < all
+    }
+
+    /// How many places are kept for handlers that have fewer runs than that.
+    pub(super) fn kept_free(&self, limit: usize) -> usize {
+        let free = |place| self.kept_for(place, limit).saturating_sub(self.runs.busy(place));
+        (0..self.settings.handlers.len()).map(free).sum()
+    }
+
+    /// How many places the handler in this place can always have.
+    fn kept_for(&self, place: usize, limit: usize) -> usize {
         let handlers = &self.settings.handlers;
         let part = limit / (KEPT_FREE * handlers.len()).max(1);
         let part = if limit < handlers.len() { 0 } else { part.max(1) };
-        let kept = |other: usize| part.min(handlers[other].concurrency);
-        let (active, busy) = (self.runs.active(), self.runs.busy(place));
-        if busy >= handlers[place].concurrency || active >= limit {
-            return false;
-        }
-        let others = (0..handlers.len()).filter(|other| *other != place);
-        let free: usize =
-            others.map(|other| kept(other).saturating_sub(self.runs.busy(other))).sum();
-        busy < part || active + free < limit
+        part.min(handlers[place].concurrency)
     }
 }

@@ -253,7 +253,10 @@ impl Node {
         // Those that have ended leave with a finish that goes before these starts, or with one that
         // waits for the same lane.
         let limit = self.in_flight_limit(now);
-        let mut places = limit.saturating_sub(self.runs.active()).min(self.settings.batch);
+        let (active, all) = (self.runs.active(), self.settings.max_in_flight);
+        // The ramp does not count for handlers with few runs.
+        let open = limit.saturating_sub(active) + self.kept_free(limit);
+        let mut places = open.min(all.saturating_sub(active)).min(self.settings.batch);
         if self.runs.ready() > places {
             // One half runs while the other is being started.
             places = places.min(limit.div_ceil(2));
