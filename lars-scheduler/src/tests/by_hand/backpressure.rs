@@ -428,6 +428,7 @@ fn a_thread_that_waits_goes_on_when_the_timer_thread_is_in_time_again() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "a thread waits in real time, and Miri takes minutes")]
 fn a_batch_that_waits_in_the_middle_ends_when_the_scheduler_stops() {
     for mut it in [with(Backpressure::Wait), without_wheels(Backpressure::Wait)] {
         it.be_late(3 * LATE);
