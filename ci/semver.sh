@@ -24,4 +24,4 @@ if ! cargo semver-checks --version >/dev/null 2>&1 \
 fi
 # By default it checks all features except those that begin with an underscore.
 cargo semver-checks --baseline-rev "$since" --package lars-base --package lars-scheduler \
-    --package lars-jobs --package mini-actor
+    --package lars-jobs --package lars-bridges --package mini-actor

@@ -11,6 +11,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 export CARGO_TARGET_DIR=target/targets
 platforms=(32-bit windows big-endian)
+crates=(-p lars-base -p lars-scheduler -p lars-jobs -p lars-bridges -p mini-actor)
 platform=${1:-${platforms[$(date +%s) / 86400 % 3]}}
 case $platform in
     all | 32-bit | windows | big-endian) ;;
@@ -50,11 +51,10 @@ case $platform in
     all | big-endian) targets+=(aarch64-unknown-linux-gnu s390x-unknown-linux-gnu) ;;
 esac
 for target in "${targets[@]}"; do
-    check "$target" -p lars-base -p lars-scheduler -p lars-jobs -p mini-actor --all-features
+    check "$target" "${crates[@]}" --all-features
 done
 wasm=wasm32-unknown-unknown
-check "$wasm" -p lars-base -p lars-scheduler -p lars-jobs -p mini-actor \
-    --features lars-jobs/cron,mini-actor/test-kit
+check "$wasm" "${crates[@]}" --features lars-jobs/cron,mini-actor/test-kit
 
 if ! has_target "$wasm"; then
     skip "the target $wasm cannot be had on this machine"
@@ -80,8 +80,7 @@ as_32_bit() {
     else
         target=(--quiet --target i686-unknown-linux-gnu)
         check i686-unknown-linux-gnu -p lars-durable
-        cargo test "${target[@]}" -p lars-base -p lars-scheduler -p lars-jobs -p mini-actor \
-            --lib --tests
+        cargo test "${target[@]}" "${crates[@]}" --lib --tests
     fi
 }
 
@@ -113,9 +112,7 @@ as_windows() {
             ci/wine/bcryptprimitives.c -ladvapi32
         WINEDEBUG=-all WINEPREFIX="$PWD/$CARGO_TARGET_DIR/wine" \
             CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER="$(find_wine)" \
-            cargo test --quiet --target "$windows" \
-                -p lars-base -p lars-scheduler -p lars-jobs -p mini-actor \
-                --lib --tests
+            cargo test --quiet --target "$windows" "${crates[@]}" --lib --tests
     fi
 }
 

@@ -30,7 +30,15 @@ sys.dont_write_bytecode = True
 import promises
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-CRATES = ["lars-base", "lars-scheduler", "lars-jobs", "mini-actor", "lars-durable", "lars-top"]
+CRATES = [
+    "lars-base",
+    "lars-scheduler",
+    "lars-jobs",
+    "lars-bridges",
+    "mini-actor",
+    "lars-durable",
+    "lars-top",
+]
 
 PRIMITIVES = re.compile(
     r"\b(std::sync::(atomic|Mutex|Condvar|RwLock)|parking_lot::|crossbeam_utils::sync"

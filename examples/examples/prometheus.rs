@@ -22,8 +22,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use clap::Parser;
+use lars_bridges::metrics::MetricsReporter;
 use lars_scheduler::Handle;
-use lars_scheduler::metrics::MetricsReporter;
 use metrics::{counter, gauge};
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use mini_actor::{Actor, ActorSystem, Context};

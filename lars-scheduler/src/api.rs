@@ -11,8 +11,6 @@ pub(crate) mod handle;
 pub(crate) mod batch;
 pub(crate) mod close;
 pub(crate) mod listing;
-#[cfg(feature = "metrics")]
-pub(crate) mod metrics_reporter;
 pub(crate) mod run_times;
 
 pub(crate) mod repeat;

@@ -1,5 +1,5 @@
-//! What an [`Executor`] is given, and what it may give back; executors over pools and runtimes that
-//! a program already has.
+//! What an [`Executor`] is given, and what it may give back; an executor over a pool or a runtime
+//! that a program already has.
 //!
 //! [`Executor`] itself, [`Inline`] and [`Pool`](crate::Pool) are at the crate's root.
 
@@ -25,13 +25,7 @@ use crate::base::tick::NEVER;
 use crate::sync::Arc;
 use lars_base::debug_fields;
 
-#[cfg(feature = "rayon")]
-#[cfg_attr(docsrs, doc(cfg(feature = "rayon")))]
-pub use self::adapters::RayonExecutor;
 pub use self::adapters::SpawnExecutor;
-#[cfg(feature = "tokio")]
-#[cfg_attr(docsrs, doc(cfg(feature = "tokio")))]
-pub use self::adapters::TokioExecutor;
 pub(crate) use self::contract::{Executor, Inline};
 pub use self::pool::PoolBuilder;
 pub use crate::base::raw_task::{Due, TaskBody};

@@ -15,6 +15,7 @@
 //! | [`Systems::hand_over`] | running what was accepted, without a timer |
 //! | [`Systems::captures_spans`], [`Systems::outside_spans`] | whether tasks run in spans; an exception from that |
 //! | [`EndOfSeries::on_end_from_outside`] | a repeat that learns of a cancel, or of a `stop` |
+//! | [`Following`] | moving virtual time whenever this thread has nothing to do |
 //! | [`check_period`], [`goes_on`] | the shortest period; the verdict of a repeat's run |
 //!
 //! # Examples
@@ -63,6 +64,7 @@ use crate::{Executor, Handle, Inline, Periodic, Repeat, TaskIdentity, Verdict};
 
 pub use crate::base::error::check_period;
 pub use crate::executor::run_on::RunOn;
+pub use crate::future::following::Following;
 
 /// What a [`Handle`] does for the systems that are built on it.
 pub trait Systems {

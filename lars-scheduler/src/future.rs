@@ -12,7 +12,8 @@
 //! | [`FutureExt`] | the same as methods of the other work |
 //! | [`VirtualTime::block_on`] | hours of async code in no time, for tests |
 //!
-//! The `retry` of `lars-jobs` repeats work that fails.
+//! The `retry` of `lars-jobs` repeats work that fails. `lars-bridges` has timers for hyper and
+//! tower.
 //!
 //! ```
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -87,7 +88,8 @@
 //!
 //! A test that polls by hand and moves [`VirtualTime`](crate::VirtualTime) sees every instant
 //! exactly. [`block_on`](crate::VirtualTime::block_on) does both for a whole piece of async code,
-//! and `VirtualTime::with_tokio` for code that spawns tokio's tasks. Time never moves by itself.
+//! and `TokioInVirtualTime` of `lars-bridges` for code that spawns tokio's tasks. Time never moves
+//! by itself.
 //!
 //! [`sleep`]: crate::Handle::sleep
 //! [`sleep_until`]: crate::Handle::sleep_until
@@ -100,6 +102,7 @@
 
 pub(crate) mod default;
 
+pub(crate) mod following;
 mod moment;
 
 mod wake_timer;
@@ -109,27 +112,15 @@ mod closing;
 mod sleep;
 
 mod after;
-#[cfg(feature = "hyper")]
-mod hyper;
 mod interval;
 mod timeout;
 
 mod extension;
-#[cfg(feature = "tokio")]
-mod tokio;
-#[cfg(feature = "tower")]
-mod tower;
 
 pub use self::after::After;
 pub use self::block_on::BlockOnError::{self, Stalled};
 pub use self::closing::Closing;
 pub use self::extension::FutureExt;
-#[cfg(feature = "hyper")]
-pub use self::hyper::HyperTimer;
 pub use self::interval::Interval;
 pub use self::sleep::Sleep;
 pub use self::timeout::{Timeout, TimeoutError};
-#[cfg(feature = "tokio")]
-pub use self::tokio::TokioInVirtualTime;
-#[cfg(feature = "tower")]
-pub use self::tower::{LimitedRequest, TimeoutLayer, TimeoutService};

@@ -81,12 +81,9 @@ pub mod listing {
     };
 }
 
-/// What [`Handle::metrics`] and [`Handle::run_times`] are made of, and how they are published.
+/// What [`Handle::metrics`] and [`Handle::run_times`] are made of.
 pub mod metrics {
     pub use crate::api::metrics::PoolMetrics;
-    #[cfg(feature = "metrics")]
-    #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
-    pub use crate::api::metrics_reporter::MetricsReporter;
     pub use crate::api::run_times::RunTime;
     pub use crate::base::durations::Durations;
 }

@@ -37,7 +37,7 @@
 //! # Virtual time
 //!
 //! While a thread is inside of [`VirtualTime::block_on`](crate::VirtualTime::block_on), or of
-//! `block_on` of `VirtualTime::with_tokio`, that virtual time is the default of this thread, for
+//! `block_on` of `TokioInVirtualTime`, that virtual time is the default of this thread, for
 //! [`Instant::now`] too. So the code needs no change to be tested:
 //!
 //! ```

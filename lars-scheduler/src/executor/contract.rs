@@ -10,8 +10,8 @@ use crate::executor::pool::Pool;
 /// The timer thread calls [`execute`](Executor::execute) with each task that is due, so it must not
 /// block: while it does, nothing else of the scheduler fires. Ready-made executors are the [`Pool`]
 /// that a scheduler starts by default, [`Inline`], and [those](crate::executor) over what a program
-/// has already: `SpawnExecutor` for anything that implements `futures::task::Spawn`, and, behind
-/// the features `rayon` and `tokio`, `RayonExecutor` and `TokioExecutor`.
+/// has already: `SpawnExecutor` for anything that implements `futures::task::Spawn`, and, in
+/// `lars-bridges`, `RayonExecutor` and `TokioExecutor`.
 ///
 /// # Panics
 ///

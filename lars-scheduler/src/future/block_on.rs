@@ -5,8 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 
-use super::moment::Following;
-use super::wake_timer::take_woke_elsewhere;
+use super::following::Following;
 use crate::VirtualTime;
 use crate::sync::{AtomicBool, Ordering};
 
@@ -73,7 +72,7 @@ impl VirtualTime {
     /// ever come due. A future that waits for another thread looks like that as well.
     /// [`OtherThread`](BlockOnError::OtherThread) if a task on another thread waits for this time,
     /// as those of a runtime with several threads do. For tokio's tasks there is
-    /// `with_tokio`, with the feature `tokio`.
+    /// `TokioInVirtualTime`, of `lars-bridges`.
     ///
     /// # Panics
     ///
@@ -101,7 +100,7 @@ impl VirtualTime {
     pub fn block_on<F: Future>(&self, future: F) -> Result<F::Output, BlockOnError> {
         let mut future = pin!(future);
         let following = Following::begin(self);
-        take_woke_elsewhere();
+        Following::take_woke_elsewhere();
         let woken = Arc::new(Woken(AtomicBool::new(true)));
         let waker = Waker::from(Arc::clone(&woken));
         let mut context = Context::from_waker(&waker);
@@ -117,7 +116,7 @@ impl VirtualTime {
             // Nothing ran, so no timer has woken it; but another thread may have, or the end of a
             // scheduler that was stopped.
             let moved = self.advance_to_next();
-            if take_woke_elsewhere() || following.has_waiter_elsewhere() {
+            if Following::take_woke_elsewhere() || following.has_waiter_elsewhere() {
                 return Err(BlockOnError::OtherThread);
             }
             if moved.is_none() && !woken.0.load(Ordering::Acquire) {

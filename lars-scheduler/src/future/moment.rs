@@ -1,11 +1,10 @@
-//! Deadlines without a second reading of the clock, and virtual time that one thread moves.
+//! Deadlines without a second reading of the clock.
 
 use std::panic::Location;
 use std::time::{Duration, Instant};
 
 use lars_base::when_due::WhenDue;
 
-use super::default::Entered;
 use crate::base::clock::LAG;
 use crate::base::deadline::Deadline;
 use crate::base::tick::NEVER;
@@ -99,30 +98,5 @@ impl Cancellable {
     #[inline]
     pub(crate) fn reset_from(&self, now: Moment, deadline: Moment) -> bool {
         self.reset_to(Deadline::at(now.0, deadline.0))
-    }
-}
-
-/// While it exists, the calling thread moves a scheduler's virtual time whenever it has nothing
-/// else to do, and other threads must not wait for that time. It is the default of this thread.
-pub(crate) struct Following<'a> {
-    handle: &'a Handle,
-    _default: Entered,
-}
-
-impl<'a> Following<'a> {
-    pub(crate) fn begin(handle: &'a Handle) -> Self {
-        handle.core().clock.follow_this_thread();
-        Self { handle, _default: Entered::new(handle) }
-    }
-
-    /// Whether another thread has waited for it nevertheless.
-    pub(crate) fn has_waiter_elsewhere(&self) -> bool {
-        self.handle.core().clock.has_waiter_elsewhere()
-    }
-}
-
-impl Drop for Following<'_> {
-    fn drop(&mut self) {
-        self.handle.core().clock.follow_nobody();
     }
 }

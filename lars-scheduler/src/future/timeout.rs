@@ -2,6 +2,7 @@
 
 use std::future::{Future, IntoFuture};
 use std::io;
+use std::panic::Location;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -139,9 +140,8 @@ pin_project! {
 }
 
 impl<F> Timeout<F> {
-    /// The timeout of a call at this place.
-    #[cfg(feature = "tower")]
-    pub(super) fn placed_at(self, place: &'static std::panic::Location<'static>) -> Self {
+    /// Same as [`Sleep::placed_at`].
+    pub fn placed_at(self, place: &'static Location<'static>) -> Self {
         Self { sleep: self.sleep.placed_at(place), ..self }
     }
 

@@ -18,6 +18,7 @@ use std::cell::Cell;
 use std::panic::Location;
 use std::task::Waker;
 
+use super::following::woke_elsewhere;
 use super::moment::Moment;
 use crate::executor::TaskBody;
 use crate::sync::thread_slot;
@@ -135,16 +136,6 @@ struct Ring {
     thread: usize,
 }
 
-thread_local! {
-    /// Whether this thread has fired a timer that another thread made.
-    static WOKE_ELSEWHERE: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Whether this thread has fired a timer that another thread made, since it was asked last.
-pub(crate) fn take_woke_elsewhere() -> bool {
-    WOKE_ELSEWHERE.take()
-}
-
 impl Ring {
     fn wake(&self) {
         if let Some(waker) = self.waker.take() {
@@ -156,7 +147,7 @@ impl Ring {
 impl TaskBody for Ring {
     fn run(self) {
         if self.thread != thread_slot() {
-            WOKE_ELSEWHERE.set(true);
+            woke_elsewhere();
         }
         self.wake();
     }

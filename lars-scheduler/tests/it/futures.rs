@@ -8,12 +8,12 @@ mod block_on;
 mod closing;
 mod executors;
 mod interval;
+mod other_threads;
 mod races;
 mod reset;
 mod sleep;
 mod stop;
 mod timeout;
-mod tokio_time;
 mod wakers;
 
 use std::future::Future;

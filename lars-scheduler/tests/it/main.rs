@@ -14,7 +14,6 @@ mod idle;
 mod listing;
 mod lost;
 mod metrics;
-mod metrics_reporter;
 mod once;
 mod panics;
 mod run_times;

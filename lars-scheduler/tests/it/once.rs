@@ -500,34 +500,6 @@ fn anything_that_spawns_futures_runs_tasks_and_what_it_refuses_runs_on_the_pool(
     }
 }
 
-#[cfg(feature = "tokio")]
-#[test]
-fn a_tokio_runtime_runs_tasks() {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
-    let scheduler = LightArrayRevolverScheduler::builder()
-        .executor(lars_scheduler::executor::TokioExecutor::new(runtime.handle().clone()))
-        .build()
-        .unwrap();
-    let (sender, receiver) = mpsc::channel();
-    let run = move || sender.send(tokio::runtime::Handle::try_current().is_ok()).unwrap();
-    let _ = scheduler.schedule_once(ms(1), run).unwrap();
-    assert!(receiver.recv_timeout(PATIENCE).unwrap());
-}
-
-#[cfg(feature = "rayon")]
-#[test]
-fn a_rayon_pool_runs_tasks() {
-    let pool = Arc::new(rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap());
-    let scheduler = LightArrayRevolverScheduler::builder()
-        .executor(lars_scheduler::executor::RayonExecutor::new(pool))
-        .build()
-        .unwrap();
-    let (sender, receiver) = mpsc::channel();
-    let run = move || sender.send(rayon::current_thread_index()).unwrap();
-    let _ = scheduler.schedule_once(ms(1), run).unwrap();
-    assert_eq!(receiver.recv_timeout(PATIENCE).unwrap(), Some(0));
-}
-
 /// Schedules a closure that captures `N` bytes beside the counted value.
 fn capture<const N: usize>(time: &VirtualTime, share: &Arc<AtomicUsize>, run: bool) {
     let bytes: [u8; N] = std::array::from_fn(|index| (index * 7) as u8);

@@ -27,7 +27,7 @@ const COUNTERS: [Row; 6] = [
 /// [`report`](Self::report) publishes what is true now. Call it when somebody asks, or at a fixed
 /// delay. Each value has the label `system`, with the name of the system.
 /// (docs/observability.md in the repository lists the names.) The system's scheduler has a reporter
-/// of its own: `lars_scheduler::metrics::MetricsReporter`.
+/// of its own: `lars_bridges::metrics::MetricsReporter`.
 ///
 /// # Examples
 ///

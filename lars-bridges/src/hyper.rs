@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use ::hyper::rt::{Sleep, Timer};
 
-use super::sleep::Sleep as OurSleep;
-use crate::Handle;
+use lars_scheduler::Handle;
+use lars_scheduler::future::Sleep as OurSleep;
 
-/// Timers for hyper, with the feature `hyper`. Pass it to the `timer` methods of hyper's builders.
+/// Timers for hyper. Pass it to the `timer` methods of hyper's builders.
 ///
 /// Hyper's sleeps have no result. If the scheduler refuses one, because it has stopped or is full,
 /// that sleep never ends. So hyper has no timeout then, rather than one before its time.
@@ -24,7 +24,7 @@ use crate::Handle;
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use hyper::rt::Timer;
 /// use lars_scheduler::LightArrayRevolverScheduler;
-/// use lars_scheduler::future::HyperTimer;
+/// use lars_bridges::hyper::HyperTimer;
 /// use std::time::Duration;
 ///
 /// let scheduler = LightArrayRevolverScheduler::new()?;

@@ -7,26 +7,26 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use lars_scheduler::Handle;
+use lars_scheduler::future::Timeout;
 use pin_project_lite::pin_project;
 use tower_layer::Layer;
 use tower_service::Service;
 
-use super::timeout::Timeout;
-use crate::Handle;
-
 type BoxError = Box<dyn Error + Send + Sync>;
 
-/// A layer that limits the time of each request (feature `tower`).
+/// A layer that limits the time of each request.
 ///
 /// A request that takes too long is dropped, and fails with a
-/// [`TimeoutError`](super::TimeoutError).
+/// [`TimeoutError`](lars_scheduler::future::TimeoutError).
 ///
 /// # Examples
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use lars_scheduler::LightArrayRevolverScheduler;
-/// use lars_scheduler::future::{TimeoutError, TimeoutLayer};
+/// use lars_scheduler::future::TimeoutError;
+/// use lars_bridges::tower::TimeoutLayer;
 /// use std::time::Duration;
 /// use tower_layer::Layer;
 /// use tower_service::Service;

@@ -5,7 +5,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-use lars_scheduler::metrics::MetricsReporter;
+use lars_bridges::metrics::MetricsReporter;
 use lars_scheduler::{LightArrayRevolverScheduler, VirtualTime};
 use metrics_util::CompositeKey;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};

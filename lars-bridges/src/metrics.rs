@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use metrics::{SharedString, Unit, counter, describe_counter, describe_gauge, gauge};
+use ::metrics::{SharedString, Unit, counter, describe_counter, describe_gauge, gauge};
 
-use crate::api::handle::Handle;
-use crate::api::metrics::Metrics;
-use crate::base::durations::Durations;
 use lars_base::debug_fields;
+use lars_scheduler::metrics::Durations;
+use lars_scheduler::{Handle, Metrics};
 
 /// A name, what it counts, and how to read it.
 type Row<V> = (&'static str, Unit, &'static str, fn(&Metrics) -> V);
@@ -123,7 +122,7 @@ const QUANTILES: [(f64, &str); 5] =
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use lars_scheduler::metrics::MetricsReporter;
+/// use lars_bridges::metrics::MetricsReporter;
 /// use lars_scheduler::LightArrayRevolverScheduler;
 /// use std::time::Duration;
 ///

@@ -1,16 +1,35 @@
-//! Tokio's tasks in virtual time.
-#![cfg_attr(not(feature = "tokio"), allow(unused_imports))]
+//! Tasks on a tokio runtime, and tokio's tasks in virtual time.
+#![cfg(feature = "tokio")]
 
-use lars_scheduler::future::{BlockOnError, Stalled};
-use tokio::runtime;
+use std::sync::mpsc;
 
-use crate::common::{Notes, ms, scaled, secs, virtual_time};
+use lars_bridges::tokio::{TokioExecutor, TokioInVirtualTime};
+use lars_scheduler::LightArrayRevolverScheduler;
+use lars_scheduler::future::Stalled;
 
-#[cfg(feature = "tokio")]
+use crate::common::{Notes, PATIENCE, ms, scaled, secs, virtual_time};
+
+fn in_virtual_time() -> TokioInVirtualTime {
+    TokioInVirtualTime::new(virtual_time()).unwrap()
+}
+
+#[test]
+fn a_tokio_runtime_runs_tasks() {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+    let scheduler = LightArrayRevolverScheduler::builder()
+        .executor(TokioExecutor::new(runtime.handle().clone()))
+        .build()
+        .unwrap();
+    let (sender, receiver) = mpsc::channel();
+    let run = move || sender.send(tokio::runtime::Handle::try_current().is_ok()).unwrap();
+    let _ = scheduler.schedule_once(ms(1), run).unwrap();
+    assert!(receiver.recv_timeout(PATIENCE).unwrap());
+}
+
 #[test]
 fn tasks_of_tokio_see_each_instant_exactly_and_in_order() {
     for _ in 0..scaled(50, 2) {
-        let test = virtual_time().with_tokio().unwrap();
+        let test = in_virtual_time();
         let (timers, start, notes) = (test.handle(), test.now(), Notes::new());
         let notes_of_all = notes.clone();
         test.block_on(async {
@@ -38,11 +57,10 @@ fn tasks_of_tokio_see_each_instant_exactly_and_in_order() {
     }
 }
 
-#[cfg(feature = "tokio")]
 #[test]
 fn spawned_tasks_that_use_tokios_names_are_in_virtual_time() {
     use lars_scheduler::time::{Instant, interval, sleep};
-    let test = virtual_time().with_tokio().unwrap();
+    let test = in_virtual_time();
     test.block_on(async {
         let begin = Instant::now();
         let sleeper = tokio::spawn(async move {
@@ -62,10 +80,9 @@ fn spawned_tasks_that_use_tokios_names_are_in_virtual_time() {
     .unwrap();
 }
 
-#[cfg(feature = "tokio")]
 #[test]
 fn time_stands_still_while_a_task_or_the_blocked_future_has_something_to_do() {
-    let test = virtual_time().with_tokio().unwrap();
+    let test = in_virtual_time();
     let timers = test.handle();
     let start = test.now();
     test.block_on(async {
@@ -81,10 +98,9 @@ fn time_stands_still_while_a_task_or_the_blocked_future_has_something_to_do() {
     .unwrap();
 }
 
-#[cfg(feature = "tokio")]
 #[test]
 fn all_tasks_that_wait_without_a_timer_are_an_error_and_the_runtime_can_be_used_again() {
-    let test = virtual_time().with_tokio().unwrap();
+    let test = in_virtual_time();
     let (sender, receiver) = futures::channel::oneshot::channel();
     let task = test.runtime().spawn(receiver);
     assert!(matches!(test.block_on(std::future::pending::<()>()), Err(Stalled)));
@@ -92,45 +108,10 @@ fn all_tasks_that_wait_without_a_timer_are_an_error_and_the_runtime_can_be_used_
     assert_eq!(test.block_on(task).unwrap().unwrap(), Ok(7));
 }
 
-/// It gave a wrong order in silence, once in a while.
-#[test]
-fn tasks_on_other_threads_that_wait_for_virtual_time_are_an_error_and_no_wrong_order() {
-    let runtime = runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
-    for _ in 0..scaled(50, 2) {
-        let time = virtual_time();
-        let timers = time.handle();
-        let ended = time.block_on(async {
-            let tasks = [5, 10].map(|delay| {
-                let timers = timers.clone();
-                runtime.spawn(async move { timers.sleep(ms(delay)).await })
-            });
-            for task in tasks {
-                task.await.unwrap().unwrap();
-            }
-        });
-        // (Stalled if the tasks have not begun when there is nothing else to do.)
-        assert!(matches!(ended, Err(BlockOnError::OtherThread | Stalled)), "{ended:?}");
-    }
-}
-
-#[test]
-fn a_timer_that_another_thread_waits_for_ends_block_on() {
-    let time = virtual_time();
-    let timers = time.handle();
-    let runtime = runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
-    let clock = timers.clone();
-    let _task = runtime.spawn(async move { clock.sleep(ms(5)).await });
-    crate::common::eventually("the task waits", || timers.pending() == 1);
-    let ended = time.block_on(timers.sleep(ms(10)));
-    assert_eq!(ended, Err(BlockOnError::OtherThread));
-    assert_eq!(time.elapsed(), ms(5), "and not a step further");
-}
-
 /// The message of the panic of `nested`, which is called inside of `block_on`.
-#[cfg(feature = "tokio")]
-fn panic_inside(nested: impl Fn(&lars_scheduler::future::TokioInVirtualTime)) -> String {
+fn panic_inside(nested: impl Fn(&TokioInVirtualTime)) -> String {
     use std::panic::{AssertUnwindSafe, catch_unwind};
-    let test = virtual_time().with_tokio().unwrap();
+    let test = in_virtual_time();
     let ended = catch_unwind(AssertUnwindSafe(|| test.block_on(async { nested(&test) })));
     let payload = ended.unwrap_err();
     // It can be used again.
@@ -139,13 +120,12 @@ fn panic_inside(nested: impl Fn(&lars_scheduler::future::TokioInVirtualTime)) ->
     text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap()
 }
 
-#[cfg(feature = "tokio")]
 #[test]
 fn blocking_inside_of_a_runtime_panics_and_does_not_wait_forever() {
     let own = panic_inside(|test| test.block_on(async {}).unwrap());
     assert!(own.contains("await the future instead"), "{own}");
     let other = panic_inside(|_| {
-        let other = virtual_time().with_tokio().unwrap();
+        let other = in_virtual_time();
         other.block_on(async {}).unwrap();
     });
     assert!(other.contains("runtime"), "{other}"); // tokio's own words

@@ -10,16 +10,14 @@ use std::task::{Context, Poll, Wake, Waker};
 use ::tokio::runtime::{Builder, Runtime};
 use futures::task::AtomicWaker;
 
-use super::block_on::BlockOnError;
-use super::moment::Following;
-use super::wake_timer::take_woke_elsewhere;
-use crate::VirtualTime;
-use crate::sync::thread::{self, ThreadId};
-use crate::sync::{AtomicBool, Mutex, MutexGuard, Ordering};
 use lars_base::debug_fields;
+use lars_base::sync::thread::{self, ThreadId};
+use lars_base::sync::{AtomicBool, Mutex, MutexGuard, Ordering};
+use lars_scheduler::VirtualTime;
+use lars_scheduler::extend::Following;
+use lars_scheduler::future::BlockOnError;
 
-/// A tokio runtime of one thread in virtual time, for tests of code that spawns tasks (feature
-/// `tokio`). Made by [`VirtualTime::with_tokio`].
+/// A tokio runtime of one thread in virtual time, for tests of code that spawns tasks.
 ///
 /// When no task has anything to do, time moves to the scheduler's next deadline. So everything that
 /// is due at a deadline, and everything that follows from it in any task, happens before time moves
@@ -29,7 +27,7 @@ use lars_base::debug_fields;
 ///
 /// **Only timers of this scheduler** move time. Tokio's own timers and sockets are not enabled:
 /// `tokio::time::sleep` panics, instead of waiting in another time. Code under test takes its time
-/// from a [`Handle`](crate::Handle).
+/// from a [`Handle`](lars_scheduler::Handle).
 ///
 /// **Other threads** take no part in virtual time. While a task waits for `spawn_blocking`, time
 /// moves on. If no timer is pending then, [`block_on`](Self::block_on) gives up.
@@ -38,10 +36,12 @@ use lars_base::debug_fields;
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_bridges::tokio::TokioInVirtualTime;
 /// use lars_scheduler::LightArrayRevolverScheduler;
 /// use std::time::Duration;
 ///
-/// let test = LightArrayRevolverScheduler::builder().build_virtual()?.with_tokio()?;
+/// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+/// let test = TokioInVirtualTime::new(time)?;
 /// let timers = test.handle();
 /// let hour = Duration::from_secs(3600);
 /// let answer = test.block_on(async {
@@ -83,10 +83,10 @@ impl Shared {
         if self.woken.load(Ordering::Acquire) {
             return;
         }
-        take_woke_elsewhere();
+        Following::take_woke_elsewhere();
         let moved = self.time.advance_to_next();
         let error = match moved {
-            _ if take_woke_elsewhere() => BlockOnError::OtherThread,
+            _ if Following::take_woke_elsewhere() => BlockOnError::OtherThread,
             // Unless another thread, or a scheduler that ends, has woken something meanwhile.
             None if !self.woken.load(Ordering::Acquire) => BlockOnError::Stalled,
             _ => return,
@@ -108,32 +108,24 @@ impl Wake for Main {
     }
 }
 
-impl VirtualTime {
-    /// A tokio runtime of one thread in this time. See
-    /// [`TokioInVirtualTime`].
+impl TokioInVirtualTime {
+    /// A tokio runtime of one thread in this time.
     ///
     /// # Errors
     ///
     /// If tokio cannot build its runtime.
-    pub fn with_tokio(self) -> io::Result<TokioInVirtualTime> {
+    pub fn new(time: VirtualTime) -> io::Result<Self> {
         let shared = Arc::new(Shared {
-            time: self,
+            time,
             woken: AtomicBool::new(false),
             main: AtomicWaker::new(),
             failed: Mutex::new(None),
         });
         let parks = Arc::clone(&shared);
         let runtime = Builder::new_current_thread().on_thread_park(move || parks.idle()).build()?;
-        Ok(TokioInVirtualTime {
-            runtime,
-            shared,
-            blocks: Mutex::new(()),
-            blocked: Mutex::new(None),
-        })
+        Ok(Self { runtime, shared, blocks: Mutex::new(()), blocked: Mutex::new(None) })
     }
-}
 
-impl TokioInVirtualTime {
     /// Runs `future` and all spawned tasks on this thread, and moves time to the next deadline
     /// whenever all of them wait. Calls of several threads are carried out one after the other.
     ///
