@@ -118,7 +118,7 @@ impl Handle {
         let pushed = unsafe {
             (*Entry::links(last)).set_next(ptr::null_mut());
             match wheel {
-                Some(wheel) => core.place_batch(own, wheel, first, now),
+                Some(wheel) => core.place_batch(own, wheel, first),
                 None => core.push_batch(own, core.arena.lanes.channel_of(own), first, earliest),
             }
         };

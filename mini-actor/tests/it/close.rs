@@ -6,7 +6,7 @@ use crate::common;
 
 use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context as TaskContext, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::channel::oneshot;
 
@@ -396,20 +396,29 @@ fn a_close_waits_for_what_is_piped_and_not_for_ever() {
             self.1.send(answer).unwrap();
         }
     }
+    // What a close grants to piped futures when there is nothing else to do.
+    const GRANTED: Duration = Duration::from_secs(1);
     for answers in [true, false] {
-        let system = Arc::new(ActorSystem::new("test").unwrap());
-        let ((answer, waits), (sender, received)) = (oneshot::channel(), mpsc::channel());
-        system.spawn("waits", move || Waits(Some(waits), sender)).unwrap();
-        let closes = Arc::clone(&system);
-        let closing = std::thread::spawn(move || closes.close_within(LONG));
-        if answers {
-            // The system is open for this long at least.
-            answer.send(7).unwrap();
-            assert_eq!(received.recv_timeout(LONG), Ok(7));
+        loop {
+            let system = Arc::new(ActorSystem::new("test").unwrap());
+            let ((answer, waits), (sender, received)) = (oneshot::channel(), mpsc::channel());
+            system.spawn("waits", move || Waits(Some(waits), sender)).unwrap();
+            let closes = Arc::clone(&system);
+            let begun = Instant::now();
+            let closing = std::thread::spawn(move || closes.close_within(LONG));
+            if !answers {
+                assert!(closing.join().unwrap().is_complete());
+                drop(answer);
+                break;
+            }
+            let accepted = answer.send(7);
+            let received = received.recv_timeout(LONG);
             assert!(closing.join().unwrap().is_complete());
-        } else {
-            assert!(closing.join().unwrap().is_complete());
-            drop(answer);
+            // On a busy machine this thread may have been late with its answer.
+            if begun.elapsed() < GRANTED || received.is_ok() {
+                assert_eq!((accepted, received), (Ok(()), Ok(7)));
+                break;
+            }
         }
     }
 }
