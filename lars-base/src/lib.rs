@@ -11,6 +11,7 @@ pub mod backoff;
 
 pub mod sync;
 
+pub mod durations;
 pub mod panics;
 
 pub mod in_span;

@@ -3,11 +3,6 @@
 pub(crate) mod backpressure;
 pub(crate) mod exclusive;
 
-#[cfg(feature = "histogram")]
-pub(crate) mod buckets;
-
-pub(crate) mod durations;
-
 pub(crate) mod runs;
 
 pub(crate) mod error;

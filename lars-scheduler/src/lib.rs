@@ -85,7 +85,7 @@ pub mod listing {
 pub mod metrics {
     pub use crate::api::metrics::PoolMetrics;
     pub use crate::api::run_times::RunTime;
-    pub use crate::base::durations::Durations;
+    pub use lars_base::durations::Durations;
 }
 
 /// What the hooks of a [`Builder`] are told: of panics, of slow tasks, and of threads that start.

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use crate::base::durations::Durations;
 use crate::engine::shared::Live;
 use crate::sync::Ordering;
+use lars_base::durations::Durations;
 
 /// A snapshot of a scheduler's counts.
 ///

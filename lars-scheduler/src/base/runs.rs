@@ -2,7 +2,7 @@
 
 use crossbeam_utils::CachePadded;
 
-use crate::base::durations::Recorder;
+use lars_base::durations::Recorder;
 
 /// What is recorded of their runs.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! What the driver counts.
 
-use crate::base::durations::Recorder;
 use crate::sync::{AtomicU64, Ordering};
+use lars_base::durations::Recorder;
 
 /// What the driver counts. It is the only writer, so it stores and never adds atomically, and no
 /// reader holds it up.

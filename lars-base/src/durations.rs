@@ -1,6 +1,9 @@
 //! How long things took: recorded by one thread, or by many, and read without a lock.
 
 #[cfg(feature = "histogram")]
+mod buckets;
+
+#[cfg(feature = "histogram")]
 use std::sync::OnceLock;
 use std::time::Duration;
 
@@ -8,34 +11,26 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 
 #[cfg(feature = "histogram")]
-use crate::base::buckets::Buckets;
+use self::buckets::Buckets;
 use crate::sync::{AtomicU64, Ordering};
-use lars_base::debug_fields;
 
-/// How long something took: since the scheduler was built, or, with [`since`](Self::since), in an
-/// interval.
+/// How long something took: in all, or, with [`since`](Self::since), in an interval.
 ///
 /// # Examples
 ///
 /// ```
-/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// use lars_scheduler::LightArrayRevolverScheduler;
+/// use lars_base::durations::{Durations, Recorder};
 /// use std::time::Duration;
 ///
-/// let ms = Duration::from_millis;
-/// let time = LightArrayRevolverScheduler::builder().tick_duration(ms(10)).build_virtual()?;
-/// let _ = time.schedule_once(ms(14), || ())?;
-/// time.advance(ms(100));
-/// let first = time.metrics().lateness;
-/// assert_eq!((first.count, first.max), (1, ms(6))); // rounded up to the tick
+/// let waits = Recorder::new();
+/// waits.record(6_000, 1);
+/// let first = Durations::of([&waits]);
+/// assert_eq!((first.count, first.max), (1, Duration::from_micros(6)));
 ///
-/// for delay in [ms(8), ms(6)] {
-///     let _ = time.schedule_once(delay, || ())?;
-/// }
-/// time.advance(ms(100));
-/// let second = time.metrics().lateness.since(&first);
-/// assert_eq!((second.count, second.mean), (2, ms(3)));
-/// # Ok(()) }
+/// waits.record(2_000, 1);
+/// waits.record(4_000, 1);
+/// let second = Durations::of([&waits]).since(&first);
+/// assert_eq!((second.count, second.mean), (2, Duration::from_micros(3)));
 /// ```
 #[derive(Clone)]
 #[non_exhaustive]
@@ -110,7 +105,7 @@ impl Durations {
     }
 
     /// What these recorders have, all together.
-    pub(crate) fn of<'a>(recorders: impl Iterator<Item = &'a Recorder>) -> Self {
+    pub fn of<'a>(recorders: impl IntoIterator<Item = &'a Recorder>) -> Self {
         let (mut count, mut sum, mut max) = (0, 0_u64, 0);
         #[cfg(feature = "histogram")]
         let mut histogram = Buckets::empty();
@@ -142,11 +137,11 @@ fn mean(sum: Duration, count: u64) -> Duration {
 }
 
 // Without the histogram, which would print its seven thousand counts.
-debug_fields!(|it: Durations| count: it.count, max: it.max, mean: it.mean);
+crate::debug_fields!(|it: Durations| count: it.count, max: it.max, mean: it.mean);
 
 /// Where durations are recorded, in nanoseconds.
 #[derive(Debug)]
-pub(crate) struct Recorder {
+pub struct Recorder {
     count: AtomicU64,
     sum: AtomicU64,
     max: AtomicU64,
@@ -155,8 +150,15 @@ pub(crate) struct Recorder {
     buckets: OnceLock<Buckets>,
 }
 
+impl Default for Recorder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl Recorder {
-    pub(crate) fn new() -> Self {
+    /// Nothing has been recorded.
+    pub fn new() -> Self {
         Self {
             count: AtomicU64::new(0),
             sum: AtomicU64::new(0),
@@ -166,10 +168,10 @@ impl Recorder {
         }
     }
 
-    /// Records `times` values of `nanos`. Only one thread calls this, and none calls
-    /// `record_shared`.
+    /// Records `times` values of `nanos`. If several threads call this, or one of them
+    /// [`record_shared`](Self::record_shared), values are lost.
     #[inline]
-    pub(crate) fn record(&self, nanos: u64, times: u64) {
+    pub fn record(&self, nanos: u64, times: u64) {
         // No read-modify-write: there is one writer. Relaxed, all of them: statistics.
         let add = |count: &AtomicU64, more: u64| {
             count.store(count.load(Ordering::Relaxed).wrapping_add(more), Ordering::Relaxed);
@@ -184,7 +186,7 @@ impl Recorder {
     }
 
     /// Records `times` values of `nanos`, from any thread.
-    pub(crate) fn record_shared(&self, nanos: u64, times: u64) {
+    pub fn record_shared(&self, nanos: u64, times: u64) {
         // Relaxed, all of them: statistics.
         self.count.fetch_add(times, Ordering::Relaxed);
         self.sum.fetch_add(nanos.wrapping_mul(times), Ordering::Relaxed);
@@ -199,7 +201,7 @@ mod tests {
     use super::*;
 
     fn of(recorders: &[Recorder]) -> Durations {
-        Durations::of(recorders.iter())
+        Durations::of(recorders)
     }
 
     #[test]
