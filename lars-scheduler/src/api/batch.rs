@@ -14,7 +14,7 @@ use crate::engine::entry::{Entry, Links};
 use crate::engine::entry_handle::EntryHandle;
 use crate::engine::lane::For;
 use crate::engine::sleep_word::AfterPush;
-use crate::executor::task::IntoTask;
+use crate::executor::task::{IntoTask, TaskOptions};
 
 /// A batch that was refused: as it was handed in.
 type Refused<T> = ScheduleError<Vec<(Duration, T)>>;
@@ -83,7 +83,7 @@ impl Handle {
         let mut handles = Vec::with_capacity(tasks);
         // What it takes to put the tasks together again.
         let mut kept = Vec::with_capacity(tasks);
-        let (mut first, mut last) = (ptr::null_mut::<Entry>(), ptr::null_mut());
+        let mut chain = Chain { first: ptr::null_mut(), last: ptr::null_mut() };
         let mut earliest = Deadline { at: NEVER, immediate: false };
         for (delay, task) in batch {
             // Anew for each: where spans are captured, `fill` calls the subscriber. One that
@@ -103,20 +103,14 @@ impl Handle {
                 self.fill(found, due.at, &options, place, body);
                 (*entry).state.publish(own.lane.number(), flags);
                 handles.push(EntryHandle::new(found, self.core_address()));
-                if first.is_null() {
-                    first = entry;
-                } else {
-                    Links::set_next(&*Entry::links(last), Entry::links(entry));
-                }
+                chain.append(entry);
             }
-            last = entry;
             kept.push((delay, options));
         }
         let own = core.arena.lanes.of_this_thread();
-        // SAFETY: the entries have handles and are linked, and no other thread has seen them. The
-        // last has no successor from here on.
+        // SAFETY: the entries have handles and are linked, and no other thread has seen them.
         let pushed = unsafe {
-            (*Entry::links(last)).set_next(ptr::null_mut());
+            let first = chain.end();
             match wheel {
                 Some(wheel) => core.place_batch(own, wheel, first),
                 None => core.push_batch(own, core.arena.lanes.channel_of(own), first, earliest),
@@ -125,22 +119,67 @@ impl Handle {
         match pushed {
             AfterPush::Seen if wheel.is_none() => core.arena.lanes.seek_wheel(own),
             AfterPush::Seen => {}
-            AfterPush::Stopped => {
-                let take_back = |(handle, (delay, options)): (EntryHandle, _)| {
-                    let cancelled = handle.entry().state.cancel() != Cancel::TooLate;
-                    assert!(cancelled, "a part of a batch was taken in");
-                    let wrapped = self.wrapped(&options);
-                    // SAFETY: we cancelled it, and the task was made with these options of the body
-                    // that belongs to `T`.
-                    let body = unsafe { body_of(wrapped, handle.entry().take_task()) };
-                    (delay, T::from_parts(body, options))
-                };
-                let batch = handles.into_iter().zip(kept).map(take_back).collect();
-                core.release_places(tasks);
-                own.count_refused(tasks as u64);
-                return Err(ScheduleError::new(Refusal::Stopped, batch));
-            }
+            // SAFETY: `fill` made the tasks with these options, each with those at its place.
+            AfterPush::Stopped => return Err(unsafe { self.take_batch_back(handles, kept) }),
         }
         Ok(handles.into_iter().map(Cancellable::once).collect())
+    }
+
+    /// Puts the tasks of a batch together again that the driver has not seen.
+    ///
+    /// # Safety
+    ///
+    /// [`fill`](Self::fill) made the task of each entry of the body that belongs to `T`, with the
+    /// options at its place.
+    unsafe fn take_batch_back<T: IntoTask>(
+        &self,
+        handles: Vec<EntryHandle>,
+        kept: Vec<(Duration, TaskOptions)>,
+    ) -> Refused<T> {
+        let (core, tasks) = (self.core(), handles.len());
+        let take_back = |(handle, (delay, options)): (EntryHandle, _)| {
+            let cancelled = handle.entry().state.cancel() != Cancel::TooLate;
+            assert!(cancelled, "a part of a batch was taken in");
+            let wrapped = self.wrapped(&options);
+            // SAFETY: we cancelled it, and the task was made of this body with these options.
+            let body = unsafe { body_of(wrapped, handle.entry().take_task()) };
+            (delay, T::from_parts(body, options))
+        };
+        let batch = handles.into_iter().zip(kept).map(take_back).collect();
+        core.release_places(tasks);
+        core.arena.lanes.of_this_thread().count_refused(tasks as u64);
+        ScheduleError::new(Refusal::Stopped, batch)
+    }
+}
+
+/// Entries that are linked in order, and that no other thread has seen.
+struct Chain {
+    first: *mut Entry,
+    last: *mut Entry,
+}
+
+impl Chain {
+    /// # Safety
+    ///
+    /// The entries of the chain are alive, and so is this one, and no other thread has seen them.
+    unsafe fn append(&mut self, entry: *mut Entry) {
+        if self.first.is_null() {
+            self.first = entry;
+        } else {
+            // SAFETY: both are alive, and nobody else uses their links.
+            unsafe { Links::set_next(&*Entry::links(self.last), Entry::links(entry)) };
+        }
+        self.last = entry;
+    }
+
+    /// The first entry. The last has no successor from here on.
+    ///
+    /// # Safety
+    ///
+    /// Same as [`append`](Self::append), and there is an entry.
+    unsafe fn end(self) -> *mut Entry {
+        // SAFETY: it is alive, and nobody else uses its links.
+        unsafe { (*Entry::links(self.last)).set_next(ptr::null_mut()) };
+        self.first
     }
 }

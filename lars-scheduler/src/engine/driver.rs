@@ -21,7 +21,7 @@ use crate::base::tick::{LAST_INSTANT, NEVER};
 use crate::engine::counts::DriverCounts;
 use crate::engine::dispatch::{Batch, Way, hand_over, way_of};
 use crate::engine::due::DueList;
-use crate::engine::entry::state::{Take, Taken};
+use crate::engine::entry::state::{Flags, Take, Taken};
 use crate::engine::entry::{Entry, Whereabouts};
 use crate::engine::lane::Lane;
 use crate::engine::lanes::Channel;
@@ -414,6 +414,18 @@ impl Driver {
             NEVER => target,
             ready => target.min(self.live.tick.reached_by(ready)),
         };
+        self.enter_lanes(target);
+        let moves = if self.due.is_empty() { CASCADE } else { CASCADE_BUSY };
+        self.detach_at_once();
+        let gathered = self.merge(target, moves);
+        self.visits.leave();
+        self.give_back();
+        gathered
+    }
+
+    /// Enters the lanes that have something due up to `target`, or something else for the driver,
+    /// and takes in what is in their intakes.
+    fn enter_lanes(&mut self, target: u64) {
         let live = Arc::clone(&self.live);
         self.visits.update(&live.arena.lanes);
         self.collect();
@@ -428,12 +440,12 @@ impl Driver {
         self.visits.begin((self.now, live.tick), bounds, |entry| free(&live, back, entry));
         self.meter.taken_in += std::mem::take(&mut self.visits.taken_in);
         self.unlink_in_lanes();
-        let mut moves = if self.due.is_empty() { CASCADE } else { CASCADE_BUSY };
-        // (With a tick of 1 ns there is only one deadline in it.)
-        let sorted = self.exact_order && self.live.tick.nanos() > 1;
-        // First entries that do not wait for a tick, but at most half of what is gathered:
-        // otherwise tasks that schedule each other at once would starve the rest. (In virtual time
-        // the rest of the tick that has been reached comes before them.)
+    }
+
+    /// First come entries that do not wait for a tick, but at most half of what is gathered:
+    /// otherwise tasks that schedule each other at once would starve the rest. (In virtual time the
+    /// rest of the tick that has been reached comes before them.)
+    fn detach_at_once(&mut self) {
         let due = &mut self.due;
         let most = if self.exact_order { usize::MAX } else { GATHER / 2 };
         let mut at_once = |wheel: &mut Wheel| {
@@ -443,17 +455,24 @@ impl Driver {
             at_once(&mut self.wheel);
         }
         self.visits.each(|wheel, _| at_once(wheel));
-        let gathered = loop {
+    }
+
+    /// Moves what is due up to `target` to the due list, tick by tick over the wheels that the
+    /// driver holds, with at most this many moves between levels.
+    fn merge(&mut self, target: u64, mut moves: usize) -> Gathered {
+        // (With a tick of 1 ns there is only one deadline in it.)
+        let sorted = self.exact_order && self.live.tick.nanos() > 1;
+        loop {
             // In virtual time a tick is reached only when all before it has been fired, because
             // what that scheduled may come before it.
             if self.due.len() >= GATHER || self.exact_order && !self.due.is_empty() {
-                break Gathered::More;
+                return Gathered::More;
             }
             // The rest of an earlier tick comes first, in whichever wheel it is.
             let own = next_tick(&mut self.wheel);
             let tick = own.min(self.visits.first());
             if tick > target {
-                break self.reach(target, &mut moves);
+                return self.reach(target, &mut moves);
             }
             // The driver's own wheel first, where the first timers of a thread are. While it is not
             // ready, the lanes wait.
@@ -463,12 +482,9 @@ impl Driver {
             self.wheel.detach_due(&mut self.due, GATHER);
             self.visits.detach_due(&mut self.due, GATHER);
             if !go_on {
-                break Gathered::More;
+                return Gathered::More;
             }
-        };
-        self.visits.leave();
-        self.give_back();
-        gathered
+        }
     }
 
     /// Looks for lanes whose owners do not come to collect what others cancel, or come too rarely.
@@ -510,11 +526,36 @@ impl Driver {
             return false;
         }
         self.meter.met += 1;
+        // The task stays at this place, which drops nothing, until it runs or is handed over.
         let mut place = MaybeUninit::uninit();
+        // SAFETY: the entry has just left the due list.
+        let taken = unsafe { self.take_task(entry, &mut place) };
+        let Some((flags, deadline)) = taken else { return false };
+        if !flags.is_repeat() {
+            self.live.release_places(1);
+        }
+        // Foreign code runs from here on. Its panics are contained.
+        // SAFETY: the task has been moved to the place, which is not used after this.
+        unsafe { self.start(&place, flags, deadline) };
+        true
+    }
+
+    /// Moves the task of an entry to `place`, and frees the entry if nobody refers to it. `None` if
+    /// it was cancelled, or is not due any more.
+    ///
+    /// # Safety
+    ///
+    /// The entry has just left the due list.
+    #[inline]
+    unsafe fn take_task(
+        &mut self,
+        entry: *mut Entry,
+        place: &mut MaybeUninit<RawTask>,
+    ) -> Option<(Flags, u64)> {
         // SAFETY: the entry has just left the due list, so it is alive, and only the driver touches
         // its links. The task is taken only where `take` gave it to the driver. An entry is freed
         // only where nobody else refers to it. It is not used again while it is in hand.
-        let (flags, deadline) = unsafe {
+        unsafe {
             let in_hand = &self.live.arena.lanes.in_hand;
             let is_due = || (*entry).deadline() <= self.now;
             match (*entry).state.take(is_due, || in_hand.begin(entry)) {
@@ -522,7 +563,7 @@ impl Driver {
                     in_hand.end();
                     let (live, back) = (&self.live, &mut self.going_back);
                     meet_cancelled(entry, &mut |entry| free(live, back, entry));
-                    return false;
+                    None
                 }
                 Take::NotDue(flags) => {
                     in_hand.end();
@@ -532,10 +573,10 @@ impl Driver {
                         (*entry).set_whereabouts(Whereabouts::Nowhere);
                         self.wheel.insert(entry);
                     }
-                    return false;
+                    None
                 }
                 Take::Taken { flags, entry: whose } => {
-                    (*entry).take_task_to(&mut place);
+                    (*entry).take_task_to(place);
                     let deadline = (*entry).deadline();
                     (*entry).set_whereabouts(Whereabouts::Nowhere);
                     // (Its handle or its carrier may use it again at once if it is not freed here.
@@ -544,17 +585,21 @@ impl Driver {
                     if whose == Taken::Alone || whose == Taken::Held && (*entry).state.leave() {
                         free(&self.live, &mut self.going_back, entry);
                     }
-                    (flags, deadline)
+                    Some((flags, deadline))
                 }
             }
-        };
-        if !flags.is_repeat() {
-            self.live.release_places(1);
         }
-        // Foreign code runs from here on. Its panics are contained.
+    }
+
+    /// Runs a task that was due at `deadline`, or hands it over.
+    ///
+    /// # Safety
+    ///
+    /// The task is at `place`, which is not used after this.
+    #[inline]
+    unsafe fn start(&mut self, place: &MaybeUninit<RawTask>, flags: Flags, deadline: u64) {
         let live = &self.live;
-        // The task stays at this place, which drops nothing, until it runs or is handed over.
-        // SAFETY: `take_task_to` has moved it there.
+        // SAFETY: the task is there.
         let task: &RawTask = unsafe { place.assume_init_ref() };
         // SAFETY: called once, and the place is not used after that.
         let moved_out = || unsafe { place.assume_init_read() };
@@ -596,7 +641,6 @@ impl Driver {
                 hand_over(live, executor, moved_out(), deadline, self.runs.now());
             }
         }
-        true
     }
 
     /// Runs the tasks that wait to be run together, before any other.
@@ -649,6 +693,32 @@ impl Driver {
         self.finished = true;
         let live = Arc::clone(&self.live);
         self.batch.leave(&live);
+        self.take_in_the_rest(&live);
+        // In the order in which `gather` would come to them. The gates stay shut.
+        let mut pending = Vec::new();
+        self.held.give_up();
+        while let Some(entry) =
+            self.held.pop().or_else(|| self.due.pop()).or_else(|| self.wheel.pop_any())
+        {
+            // SAFETY: it was in a list, or in the wheel, of this driver.
+            unsafe { hand_back(&live, entry, &mut pending) };
+        }
+        self.visits.each(|wheel, _| {
+            while let Some(entry) = wheel.pop_any() {
+                // SAFETY: it was in a wheel whose gate the driver has shut.
+                unsafe { hand_back(&live, entry, &mut pending) };
+            }
+        });
+        self.give_back();
+        self.end_walks();
+        DriverCounts::add(&live.counts.handed_back, pending.len() as u64);
+        pending.sort_by_key(|&(deadline, _)| deadline);
+        live.stop.resolve(pending.into_iter().map(|(_, task)| task).collect());
+    }
+
+    /// Refuses what comes from now on, and takes in all that was accepted before. The gates of all
+    /// lanes are shut after that.
+    fn take_in_the_rest(&mut self, live: &Live) {
         // From here on a producer that pushes takes its task back, unless the driver has it
         // already.
         live.sleep.announce_stopped();
@@ -667,7 +737,7 @@ impl Driver {
             self.visits.enter();
             // All that is there: others may go on to move deadlines, and push for each move.
             let bounds = (usize::MAX, 0);
-            self.visits.begin((self.now, live.tick), bounds, |entry| free(&live, back, entry));
+            self.visits.begin((self.now, live.tick), bounds, |entry| free(live, back, entry));
             if !batch
                 && !self.visits.is_waiting()
                 && self.drain_channels(usize::MAX) == Intaken::All
@@ -677,52 +747,6 @@ impl Driver {
             relax(spins);
             spins = spins.saturating_add(1);
         }
-        let mut pending = Vec::new();
-        let mut hand_back = |entry: *mut Entry| {
-            // SAFETY: the entry was in the due list or in a wheel that the driver holds, so it is
-            // alive. The task is taken only where `take` gave it to the driver. After `leave` the
-            // entry is not touched.
-            unsafe {
-                let in_hand = &live.arena.lanes.in_hand;
-                let taken = (*entry).state.take(|| true, || in_hand.begin(entry));
-                if let Take::Taken { flags, entry: whose } = taken {
-                    let deadline = (*entry).deadline();
-                    let due = live.clock.instant(deadline);
-                    let task = (*entry).take_task();
-                    let reporter = Arc::clone(&live.reporter);
-                    // (If nobody refers to the entry, the arena frees it at its own end.)
-                    if whose == Taken::Held {
-                        let _ = (*entry).state.leave();
-                    }
-                    pending.push((deadline, Pending::new(task, flags, due, reporter)));
-                    if !flags.is_repeat() {
-                        live.release_places(1);
-                    }
-                }
-                in_hand.end();
-            }
-        };
-        // In the order in which `gather` would come to them. The gates stay shut.
-        self.held.give_up();
-        while let Some(entry) = self.held.pop() {
-            hand_back(entry);
-        }
-        while let Some(entry) = self.due.pop() {
-            hand_back(entry);
-        }
-        while let Some(entry) = self.wheel.pop_any() {
-            hand_back(entry);
-        }
-        self.visits.each(|wheel, _| {
-            while let Some(entry) = wheel.pop_any() {
-                hand_back(entry);
-            }
-        });
-        self.give_back();
-        self.end_walks();
-        DriverCounts::add(&live.counts.handed_back, pending.len() as u64);
-        pending.sort_by_key(|&(deadline, _)| deadline);
-        live.stop.resolve(pending.into_iter().map(|(_, task)| task).collect());
     }
 }
 
@@ -743,6 +767,37 @@ fn run_whole_row(live: &Live, row: &mut Row, batch: &mut Batch, runs: &mut RunCl
         runs.run_now(first);
         live.reporter.contain_of(first, PanicIn::Task, || row.run());
         runs.many_ran();
+    }
+}
+
+/// Adds the task of an entry that will not be fired to what is handed back, with its deadline,
+/// unless it was cancelled.
+///
+/// # Safety
+///
+/// The driver, which calls this, has just taken the entry out of its due list, out of what it held
+/// back, or out of a wheel that it holds.
+unsafe fn hand_back(live: &Live, entry: *mut Entry, pending: &mut Vec<(u64, Pending)>) {
+    // SAFETY: the entry was in a list or a wheel, so it is alive. The task is taken only where
+    // `take` gave it to the driver. After `leave` the entry is not touched.
+    unsafe {
+        let in_hand = &live.arena.lanes.in_hand;
+        let taken = (*entry).state.take(|| true, || in_hand.begin(entry));
+        if let Take::Taken { flags, entry: whose } = taken {
+            let deadline = (*entry).deadline();
+            let due = live.clock.instant(deadline);
+            let task = (*entry).take_task();
+            let reporter = Arc::clone(&live.reporter);
+            // (If nobody refers to the entry, the arena frees it at its own end.)
+            if whose == Taken::Held {
+                let _ = (*entry).state.leave();
+            }
+            pending.push((deadline, Pending::new(task, flags, due, reporter)));
+            if !flags.is_repeat() {
+                live.release_places(1);
+            }
+        }
+        in_hand.end();
     }
 }
 
