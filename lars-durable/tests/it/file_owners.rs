@@ -143,15 +143,15 @@ fn nothing_is_accepted_into_a_file_that_was_deleted_or_moved() {
         let builder = Durable::sqlite(directory.file());
         let durable = builder.call_timeout(Duration::from_millis(100)).start().unwrap();
         let timers = durable.timers();
-        timers.schedule_once(LONG, note("before")).submit().wait().unwrap();
+        let schedule = |what| timers.schedule_once(LONG, note(what)).submit().wait();
+        // (On a busy machine a call may take longer than its limit.)
+        while schedule("before").is_err() {}
         let (path, away) = (directory.path().join(name), directory.path().join("away"));
         std::fs::rename(&path, &away).unwrap();
-        let error = timers.schedule_once(LONG, note("lost")).submit().wait().unwrap_err();
-        let Error::Unavailable { reason } = &error else { panic!("{name}: {error}") };
-        assert!(reason.contains("deleted, moved or replaced"), "{reason}");
+        while !schedule("lost").unwrap_err().to_string().contains("deleted, moved or replaced") {}
         // It was a mistake, and is undone.
         std::fs::rename(&away, &path).unwrap();
-        while timers.schedule_once(LONG, note("after")).submit().wait().is_err() {}
+        while schedule("after").is_err() {}
         durable.close().unwrap();
     }
 }
