@@ -21,7 +21,7 @@ use std::time::Duration;
 use rusqlite::{Connection, ErrorCode};
 
 use self::owner::OwnedFile;
-use super::{Committed, Keep, Renewed, Reply, Request, Store, StoreError};
+use super::{Committed, Keep, Renewed, Reply, Request, Store, StoreError, Write};
 use crate::error::StartError;
 use crate::model::{BucketNo, Look, LookedNode, NodeId};
 use crate::sync::Arc;
@@ -180,6 +180,8 @@ impl SqliteStore {
         for request in requests {
             replies.push(match request {
                 Request::Keep(keep) => self.keep(keep)?,
+                // Reads can be carried out again, and without a write nothing is flushed.
+                Request::Batch { .. } if !changes_something(requests) => Reply::Batched,
                 Request::Batch { token, .. } => {
                     repeats = verbs::is_last_batch(&self.connection, *token)?;
                     Reply::Batched
@@ -264,6 +266,14 @@ impl Store for SqliteStore {
             database: None,
         })
     }
+}
+
+/// Whether callers ask for more than to be shown something.
+fn changes_something(requests: &[Request]) -> bool {
+    requests.iter().any(|request| match request {
+        Request::Write(write) => !matches!(write, Write::Get { .. } | Write::Parked { .. }),
+        _ => false,
+    })
 }
 
 /// SQLite's message, with advice where people can help.

@@ -159,3 +159,22 @@ fn the_views_of_a_file_show_the_next_thousand_timers_of_each_group() {
     assert!(!plan.contains("SCAN n"), "{plan}");
     assert!(!plan.contains("SCAN lars_timer"), "{plan}");
 }
+
+#[test]
+fn a_batch_that_only_shows_timers_of_a_file_writes_nothing_into_its_log() {
+    let directory = tempdir::Directory::new("shown");
+    let (path, clock) = (directory.file(), Arc::new(|| Timestamp(START)));
+    let mut store =
+        SqliteStore::open_with(&path, None, "default", Synchronous::Normal, clock).unwrap();
+    let log = directory.path().join("timers.db-wal");
+    let length = || std::fs::metadata(&log).unwrap().len();
+    let batch = |token| Request::Batch { writer: 1, token, history: None };
+    let shown = || Request::Write(Write::Get { key: "key".into() });
+    let page = Write::Parked { after: 0, handler: None, limit: 10, scan: 10 };
+    let before = length();
+    store.transact(&[batch(1), shown(), Request::Write(page)]).unwrap();
+    assert_eq!(length(), before);
+    let pause = Write::Pause { handler: "handler".into(), paused: true };
+    store.transact(&[batch(2), shown(), Request::Write(pause)]).unwrap();
+    assert!(length() > before, "what changes something is in the log");
+}

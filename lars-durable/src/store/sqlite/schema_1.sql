@@ -62,6 +62,8 @@ CREATE TABLE lars_used_key (
     until INTEGER NOT NULL,
     PRIMARY KEY (grp, key)
 ) STRICT, WITHOUT ROWID;
+-- Each sweep looks for what may be forgotten, however many are remembered.
+CREATE INDEX lars_used_key_until ON lars_used_key (grp, until);
 
 CREATE TABLE lars_paused (
     grp     TEXT NOT NULL,

@@ -330,3 +330,20 @@ const NEXT_BATCH: &str = "UPDATE lars_meta SET last_batch = ?1 WHERE last_batch 
 pub(super) fn is_last_batch(connection: &Connection, token: i64) -> Result<bool> {
     Ok(connection.prepare_cached(NEXT_BATCH)?.execute([token])? == 0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sweep_reads_only_those_remembered_keys_that_it_forgets() {
+        let connection = Connection::open_in_memory().unwrap();
+        connection.execute_batch(include_str!("schema_1.sql")).unwrap();
+        let explained = format!("EXPLAIN QUERY PLAN {FORGET}");
+        let mut plan = connection.prepare(&explained).unwrap();
+        let steps = plan.query_map(params!["default", 0], |row| row.get::<_, String>(3)).unwrap();
+        let steps: Vec<String> = steps.map(Result::unwrap).collect();
+        let by_time = "USING COVERING INDEX lars_used_key_until (grp=? AND until<?)";
+        assert!(steps.len() == 1 && steps[0].ends_with(by_time), "{steps:?}");
+    }
+}
