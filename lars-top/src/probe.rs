@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use lars_scheduler::hooks::{RanOn, SlowTask};
 use lars_scheduler::listing::{Listing, ListingFuture, TimerKind, TimerQuery};
 use lars_scheduler::metrics::Durations;
-use lars_scheduler::{Handle, TaskIdentity};
+use lars_scheduler::{Handle, Metrics, TaskIdentity};
 use mini_actor::System;
 use mini_actor::hooks::{Subscription, Undelivered};
 
@@ -158,6 +158,26 @@ struct Watched {
     _subscription: Arc<Subscription>,
 }
 
+impl Watched {
+    /// What its system shows; of the busiest actors what was seen last, and how long ago.
+    fn actors(&self, (age, busiest): (u64, Vec<Actor>)) -> Actors {
+        let metrics = self.system.metrics();
+        Actors {
+            system: self.system.name().to_owned(),
+            alive: metrics.alive as u64,
+            stopped: metrics.stopped,
+            processed: metrics.processed,
+            panicked: metrics.panicked,
+            restarts: metrics.restarts,
+            dead_letters: metrics.dead_letters,
+            slow_receives: metrics.slow_receives,
+            busiest,
+            age,
+            letters: self.letters.newest_first(),
+        }
+    }
+}
+
 /// What takes longer, and is therefore not made anew for each snapshot.
 #[derive(Default)]
 struct State {
@@ -249,24 +269,7 @@ impl Probe {
             program: self.program.clone(),
             pid: std::process::id(),
             taken: since(self.born),
-            counts: Counts {
-                scheduled: metrics.scheduled,
-                fired: metrics.fired,
-                cancelled: metrics.cancelled,
-                handed_back: metrics.handed_back,
-                pending: metrics.pending,
-                refused: metrics.refused,
-                panicked: metrics.panicked,
-                rejected: metrics.rejected_by_executor,
-                abandoned: metrics.abandoned_by_executor,
-                slow: metrics.slow_tasks,
-                pool_stalls: metrics.pool_stalls,
-                held_for_pool: metrics.held_for_pool,
-                wake_ups: metrics.wake_ups,
-                timer_memory: metrics.timer_memory as u64,
-                tick: nanos(self.timers.tick_duration()),
-                stopped: self.timers.is_stopped(),
-            },
+            counts: counts(&self.timers, &metrics),
             lateness: spread(&metrics.lateness),
             executor: Executor {
                 threads: metrics.pool.threads as u64,
@@ -278,25 +281,31 @@ impl Probe {
             pending,
             slow: self.slow.newest_first(),
             run_times: run_times(&self.timers),
-            actors: busiest.zip(self.system.as_ref()).map(|((age, busiest), watched)| {
-                let metrics = watched.system.metrics();
-                Actors {
-                    system: watched.system.name().to_owned(),
-                    alive: metrics.alive as u64,
-                    stopped: metrics.stopped,
-                    processed: metrics.processed,
-                    panicked: metrics.panicked,
-                    restarts: metrics.restarts,
-                    dead_letters: metrics.dead_letters,
-                    slow_receives: metrics.slow_receives,
-                    busiest,
-                    age,
-                    letters: watched.letters.newest_first(),
-                }
-            }),
+            actors: busiest.zip(self.system.as_ref()).map(|(busiest, it)| it.actors(busiest)),
             threads,
             more_threads,
         }
+    }
+}
+
+fn counts(timers: &Handle, metrics: &Metrics) -> Counts {
+    Counts {
+        scheduled: metrics.scheduled,
+        fired: metrics.fired,
+        cancelled: metrics.cancelled,
+        handed_back: metrics.handed_back,
+        pending: metrics.pending,
+        refused: metrics.refused,
+        panicked: metrics.panicked,
+        rejected: metrics.rejected_by_executor,
+        abandoned: metrics.abandoned_by_executor,
+        slow: metrics.slow_tasks,
+        pool_stalls: metrics.pool_stalls,
+        held_for_pool: metrics.held_for_pool,
+        wake_ups: metrics.wake_ups,
+        timer_memory: metrics.timer_memory as u64,
+        tick: nanos(timers.tick_duration()),
+        stopped: timers.is_stopped(),
     }
 }
 

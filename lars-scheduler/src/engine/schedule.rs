@@ -118,22 +118,13 @@ impl Core {
             "the entry has been published already, or has another deadline"
         );
         let due = Deadline { at, immediate: flags.is_immediate() };
-        let lanes = &self.arena.lanes;
-        let own = lanes.of_this_thread();
-        let number = own.lane.number();
-        let Some(wheel) = lanes.wheel_of(own, now) else {
+        let own = self.arena.lanes.of_this_thread();
+        let Some(wheel) = self.arena.lanes.wheel_of(own, now) else {
             own.begin_to_earn(now);
-            // SAFETY: no other thread has seen the entry before the push. An entry with a handle or
-            // in an intake stays alive.
-            unsafe {
-                (*entry).state.publish(number, flags);
-                lanes.channel_of(own).intake.push(entry);
-            }
-            let seen = self.pushed(own, 1, self.pop_by(due));
-            lanes.seek_wheel(own);
-            return seen;
+            // SAFETY: the caller hands it over.
+            return unsafe { self.enqueue_in_channel(own, entry, flags, due) };
         };
-        let flags = flags.local(true);
+        let (number, flags) = (own.lane.number(), flags.local(true));
         if own.lane.gate().enter() {
             // SAFETY: the owner, the calling thread, has entered the gate. No other thread has seen
             // the entry, so it is in no list.
@@ -170,6 +161,31 @@ impl Core {
         let seen = self.pushed_local(own, wheel, 1, due);
         // The driver may have been interrupted inside, and need this very processor.
         yield_now();
+        seen
+    }
+
+    /// Hands a filled entry over, for a thread without a wheel.
+    ///
+    /// # Safety
+    ///
+    /// Same as [`enqueue`](Self::enqueue).
+    #[inline]
+    unsafe fn enqueue_in_channel(
+        &self,
+        own: OwnLane<'_>,
+        entry: *mut Entry,
+        flags: Flags,
+        due: Deadline,
+    ) -> AfterPush {
+        let lanes = &self.arena.lanes;
+        // SAFETY: no other thread has seen the entry before the push. An entry with a handle or in
+        // an intake stays alive.
+        unsafe {
+            (*entry).state.publish(own.lane.number(), flags);
+            lanes.channel_of(own).intake.push(entry);
+        }
+        let seen = self.pushed(own, 1, self.pop_by(due));
+        lanes.seek_wheel(own);
         seen
     }
 

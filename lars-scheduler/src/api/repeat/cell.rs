@@ -83,12 +83,12 @@ impl SeriesCell {
         }
     }
 
-    /// The name of the series, and the place that scheduled it.
     /// Whose the series is.
     pub(super) fn whose(&self) -> TaskIdentity {
         self.identity
     }
 
+    /// The name of the series, and the place that scheduled it.
     pub(super) fn label(&self) -> (Option<&'static str>, &'static Location<'static>) {
         (self.identity.name(), self.identity.place().expect("a series has its place"))
     }
