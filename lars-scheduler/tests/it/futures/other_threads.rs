@@ -1,5 +1,9 @@
 //! Virtual time that another thread waits for, by mistake.
 
+use std::pin::pin;
+use std::sync::mpsc;
+
+use futures::poll;
 use lars_scheduler::future::{BlockOnError, Stalled};
 use tokio::runtime;
 
@@ -31,9 +35,14 @@ fn a_timer_that_another_thread_waits_for_ends_block_on() {
     let time = virtual_time();
     let timers = time.handle();
     let runtime = runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
-    let clock = timers.clone();
-    let _task = runtime.spawn(async move { clock.sleep(ms(5)).await });
-    crate::common::eventually("the task waits", || timers.pending() == 1);
+    let (clock, (waits, wait)) = (timers.clone(), mpsc::channel());
+    let _task = runtime.spawn(async move {
+        let mut sleep = pin!(clock.sleep(ms(5)));
+        assert!(poll!(&mut sleep).is_pending());
+        waits.send(()).unwrap();
+        sleep.await
+    });
+    wait.recv().unwrap();
     let ended = time.block_on(timers.sleep(ms(10)));
     assert_eq!(ended, Err(BlockOnError::OtherThread));
     assert_eq!(time.elapsed(), ms(5), "and not a step further");
