@@ -280,7 +280,7 @@ impl<M: Send + 'static> Cell<M> {
         wait: Wait,
     ) -> Result<(), (Unsendable, P)> {
         let mut evicted = Evicted { cell: self, message: None };
-        let mut deadline = None;
+        let (mut deadline, mut place) = (None, None);
         let mut spins = 0;
         // Before a slot is taken: it calls the log subscriber.
         let mut span = self.mailbox.has_spans().then(told_here).flatten();
@@ -310,7 +310,7 @@ impl<M: Send + 'static> Cell<M> {
                         let own = real_now().checked_add(limit);
                         own.into_iter().chain(latest).min()
                     });
-                    if !self.mailbox.wait_for_room(deadline, Inside::any_actor()) {
+                    if !self.mailbox.wait_for_room(&mut place, deadline, Inside::any_actor()) {
                         return Err((Unsendable::Full, given));
                     }
                 }

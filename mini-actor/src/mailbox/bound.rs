@@ -1,4 +1,16 @@
 //! The bound of a mailbox, and the senders that wait for room.
+//!
+//! # Who is woken
+//!
+//! Threads and futures wait in one line, by numbers. Each place that becomes free wakes the first
+//! of them, and removes him from the line. Whoever then finds that a sender who did not wait was
+//! faster waits again under his old number, so that he comes first again. A place is never free
+//! while all wait, because
+//!
+//! - a sender looks for room after he has got in line. Either he finds it, or the reader, who makes
+//!   it later, finds him ([`wait`](Bound::wait), [`made_room`](Bound::made_room));
+//! - whoever was woken looks for room before he gives up, and a future that is dropped before it
+//!   has looked wakes the next one.
 
 use std::collections::BTreeMap;
 use std::task::{Poll, Waker};
@@ -6,35 +18,44 @@ use std::time::Instant;
 
 use crate::base::panics::guard;
 use crate::mailbox::overflow::Overflow;
-use crate::sync::{AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, fence, real_now};
+use crate::sync::{Arc, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, fence, real_now};
 
 pub(super) struct Bound {
     pub(super) capacity: u64,
     pub(super) overflow: Overflow,
+    /// How many are in line. Written under the lock.
     waiting: AtomicUsize,
-    lock: Mutex<Waiting>,
-    room: Condvar,
+    line: Mutex<Line>,
 }
 
 #[derive(Default)]
-pub(super) struct Waiting {
+pub(super) struct Line {
     /// Whether sending actors must not wait now.
     barred: bool,
-    /// The number of the next future that waits.
+    /// The number of the next sender that waits.
     next: u64,
-    /// Those of futures, by their numbers, so that one that is dropped can be removed.
-    wakers: BTreeMap<u64, Waker>,
+    sleepers: BTreeMap<u64, Sleeper>,
+}
+
+/// How a sender that waits is woken.
+enum Sleeper {
+    /// A thread, by a variable of its own.
+    Thread(Arc<Condvar>),
+    Future(Waker),
+}
+
+impl Sleeper {
+    fn wake(self) {
+        match self {
+            Self::Thread(condvar) => condvar.notify_all(),
+            Self::Future(waker) => drop(guard("a waker", || waker.wake())),
+        }
+    }
 }
 
 impl Bound {
     pub(super) fn new(capacity: u64, overflow: Overflow) -> Self {
-        Self {
-            capacity,
-            overflow,
-            waiting: AtomicUsize::new(0),
-            lock: Mutex::default(),
-            room: Condvar::default(),
-        }
+        Self { capacity, overflow, waiting: AtomicUsize::new(0), line: Mutex::default() }
     }
 
     /// Whether senders take messages out, so that the reader's side needs the lock.
@@ -44,50 +65,52 @@ impl Bound {
     }
 
     /// The right to read a mailbox that evicts, until this is dropped.
-    pub(super) fn reader(&self) -> MutexGuard<'_, Waiting> {
-        self.lock.lock()
+    pub(super) fn reader(&self) -> MutexGuard<'_, Line> {
+        self.line.lock()
     }
 
     /// Whether a thread has the right to read.
     #[cfg(not(any(lars_loom, lars_shuttle)))]
     pub(super) fn is_read(&self) -> bool {
-        self.lock.is_locked()
+        self.line.is_locked()
     }
 
     /// How many senders wait for room.
-    #[cfg(all(test, lars_shuttle))]
+    #[cfg(all(test, not(lars_loom)))]
     pub(super) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
 
     /// Waits until there is room or the mailbox is closed, but not beyond `deadline`. `false` if
     /// that has passed, or if the sender is an actor and actors must not wait.
+    ///
+    /// The number in `place` is the sender's in the line: a sender to whom another was faster keeps
+    /// it.
     pub(super) fn wait(
         &self,
+        place: &mut Option<u64>,
         deadline: Option<Instant>,
         actor: bool,
         has_room_or_end: impl Fn() -> bool,
     ) -> bool {
-        let mut guard = self.lock.lock();
-        self.waiting.fetch_add(1, Ordering::Relaxed);
-        // SeqCst fence, pairs with the one in `made_room`: either the reader sees us waiting, or we
-        // see the room that it made.
-        fence(Ordering::SeqCst);
-        let mut in_time = true;
-        while !has_room_or_end() {
-            if actor && guard.barred || deadline.is_some_and(|deadline| real_now() >= deadline) {
-                in_time = false;
-                break;
+        let mine = Arc::new(Condvar::default());
+        let mut line = self.line.lock();
+        let in_time = loop {
+            let _ = self.enter(&mut line, place, Sleeper::Thread(Arc::clone(&mine)));
+            if has_room_or_end() {
+                break true;
             }
-            guard = self.room.wait(guard, deadline);
-        }
-        // Relaxed: as in `wake`.
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
+            // Only now, so that a sender who was woken knows that the room is not left to others.
+            if actor && line.barred || deadline.is_some_and(|deadline| real_now() >= deadline) {
+                break false;
+            }
+            line = mine.wait(line, deadline);
+        };
+        let _ = self.remove(&mut line, *place);
         in_time
     }
 
-    /// Like [`wait`](Self::wait), for a future. The number in `place` identifies it. It may be
-    /// woken although there is no room.
+    /// Like [`wait`](Self::wait), for a future. It may be woken although there is no room.
     pub(super) fn poll(
         &self,
         place: &mut Option<u64>,
@@ -95,82 +118,91 @@ impl Bound {
         actor: bool,
         has_room_or_end: impl Fn() -> bool,
     ) -> Poll<bool> {
-        // Cloned and dropped outside the lock: it is foreign code.
-        let waker = waker.clone();
-        let mut waiting = self.lock.lock();
-        if actor && waiting.barred {
-            drop(waiting);
-            self.leave(place, false);
-            return Poll::Ready(false);
-        }
-        let number = *place.get_or_insert(waiting.next);
-        waiting.next = waiting.next.max(number + 1);
-        let before = waiting.wakers.insert(number, waker);
-        if before.is_none() {
-            self.waiting.fetch_add(1, Ordering::Relaxed);
-        }
-        // SeqCst fence, as in `wait`.
-        fence(Ordering::SeqCst);
-        let ready = has_room_or_end();
-        drop(waiting);
-        drop(before);
-        if ready {
-            self.leave(place, false);
-            return Poll::Ready(true);
-        }
-        Poll::Pending
+        // Wakers are cloned and dropped outside the lock: they are foreign code.
+        let sleeper = Sleeper::Future(waker.clone());
+        let mut line = self.line.lock();
+        let before = self.enter(&mut line, place, sleeper);
+        let polled = if has_room_or_end() {
+            Poll::Ready(true)
+        } else if actor && line.barred {
+            Poll::Ready(false)
+        } else {
+            Poll::Pending
+        };
+        let left = if polled.is_ready() { self.remove(&mut line, *place) } else { None };
+        drop(line);
+        drop((before, left));
+        polled
     }
 
-    /// A future no longer waits. If it was woken and has not `used` the room, another future may be
-    /// waiting for that room.
+    /// A future no longer waits. If it was woken and has not `used` the room, that is there for the
+    /// next one.
     pub(super) fn leave(&self, place: &mut Option<u64>, used: bool) {
-        let Some(number) = place.take() else {
+        if place.is_none() {
             return;
-        };
-        let left = self.lock.lock().wakers.remove(&number);
-        match left {
-            Some(_) => drop(self.waiting.fetch_sub(1, Ordering::Relaxed)),
-            None if used => {}
-            None => self.wake(1),
+        }
+        let left = self.remove(&mut self.line.lock(), place.take());
+        if left.is_none() && !used {
+            self.wake(1);
         }
     }
 
     /// Allows or forbids actors to wait here for room; forbidding it wakes those that do.
     pub(super) fn let_actors_wait(&self, wait: bool) {
-        self.lock.lock().barred = !wait;
+        self.line.lock().barred = !wait;
         if !wait {
             self.wake(usize::MAX);
         }
     }
 
-    /// There is room for `most` messages, or will never be any: wakes those that wait.
+    /// There is room for `most` messages more, or will never be any: wakes as many of those that
+    /// wait.
     #[inline]
     pub(super) fn made_room(&self, most: usize) {
-        // SeqCst fence: see `wait`.
+        // SeqCst fence, pairs with the one in `enter`.
         fence(Ordering::SeqCst);
         if self.waiting.load(Ordering::Relaxed) > 0 {
             self.wake(most);
         }
     }
 
-    /// Wakes the threads that wait, and `most` of the futures. A future that then finds no room
-    /// waits again. One that is dropped without having used the room wakes the next.
+    #[cold]
     fn wake(&self, most: usize) {
-        let mut wakers = Vec::new();
+        let mut woken = Vec::new();
         {
-            let mut waiting = self.lock.lock();
-            while wakers.len() < most
-                && let Some((_, waker)) = waiting.wakers.pop_first()
+            let mut line = self.line.lock();
+            while woken.len() < most
+                && let Some((_, sleeper)) = line.sleepers.pop_first()
             {
-                wakers.push(waker);
+                woken.push(sleeper);
             }
+            self.count(&line);
         }
-        // Relaxed: a number that is too large only costs a look.
-        self.waiting.fetch_sub(wakers.len(), Ordering::Relaxed);
-        self.room.notify_all();
-        // Outside the lock: they are foreign code.
-        for waker in wakers {
-            guard("a waker", || waker.wake());
-        }
+        // Outside the lock: wakers are foreign code, and a thread that wakes needs the lock.
+        woken.into_iter().for_each(Sleeper::wake);
+    }
+
+    /// Gets a sender in line, at his place if he had one. Returns what stood there. Whoever looks
+    /// for room after this misses none: it was there, or he is woken for it.
+    fn enter(&self, line: &mut Line, place: &mut Option<u64>, sleeper: Sleeper) -> Option<Sleeper> {
+        let number = *place.get_or_insert(line.next);
+        line.next = line.next.max(number + 1);
+        let before = line.sleepers.insert(number, sleeper);
+        self.count(line);
+        // SeqCst fence, pairs with the one in `made_room`: either the reader sees the sender, or
+        // the sender sees the room that the reader made.
+        fence(Ordering::SeqCst);
+        before
+    }
+
+    fn remove(&self, line: &mut Line, place: Option<u64>) -> Option<Sleeper> {
+        let left = line.sleepers.remove(&place?);
+        self.count(line);
+        left
+    }
+
+    fn count(&self, line: &Line) {
+        // Relaxed: see `enter` and `made_room`, which have fences. The lock orders the writes.
+        self.waiting.store(line.sleepers.len(), Ordering::Relaxed);
     }
 }

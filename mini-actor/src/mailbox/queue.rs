@@ -203,7 +203,7 @@ impl<T> Mailbox<T> {
     }
 
     /// How many senders wait for room.
-    #[cfg(all(test, lars_shuttle))]
+    #[cfg(all(test, not(lars_loom)))]
     pub(crate) fn waiting(&self) -> usize {
         self.middle.bound.as_ref().map_or(0, |bound| bound.waiting())
     }
@@ -295,14 +295,20 @@ impl<T> Mailbox<T> {
     }
 
     /// Waits until there may be room or the mailbox is closed, but not beyond `deadline`. `false`
-    /// if that has passed, or if the sender is an actor and actors must not wait.
-    pub(crate) fn wait_for_room(&self, deadline: Option<Instant>, actor: bool) -> bool {
+    /// if that has passed, or if the sender is an actor and actors must not wait. The number in
+    /// `place` is the sender's in the line of those that wait, until it has sent or gives up.
+    pub(crate) fn wait_for_room(
+        &self,
+        place: &mut Option<u64>,
+        deadline: Option<Instant>,
+        actor: bool,
+    ) -> bool {
         let bound = self.middle.bound.as_deref();
-        bound.is_none_or(|bound| bound.wait(deadline, actor, || self.has_room_or_end(bound)))
+        bound.is_none_or(|bound| bound.wait(place, deadline, actor, || self.has_room_or_end(bound)))
     }
 
-    /// Like [`wait_for_room`](Self::wait_for_room), for a future. The number in `place` identifies
-    /// it. It may be woken although there is no room.
+    /// Like [`wait_for_room`](Self::wait_for_room), for a future. It may be woken although there is
+    /// no room.
     pub(crate) fn poll_room(
         &self,
         place: &mut Option<u64>,
@@ -315,8 +321,8 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// A future no longer waits. If it was woken and has not `used` the room, another future may be
-    /// waiting for that room.
+    /// A future no longer waits. If it was woken and has not `used` the room, that is there for the
+    /// next sender.
     pub(crate) fn leave_room(&self, place: &mut Option<u64>, used: bool) {
         if let Some(bound) = &self.middle.bound {
             bound.leave(place, used);

@@ -145,7 +145,8 @@ impl<M: Send + 'static> ActorRef<M> {
     /// Sends like [`tell`](Self::tell), as soon as there is room. If the mailbox is full and its
     /// policy is [`Fail`](crate::Overflow::Fail) or [`Block`](crate::Overflow::Block), the future
     /// waits, without a limit and without occupying a thread. Nothing is sent before it is polled;
-    /// dropping it withdraws the message. Waiting senders get room in no particular order.
+    /// dropping it withdraws the message. Senders that wait are woken in the order in which they
+    /// began to; one that has not waited may be faster than the one that is woken.
     ///
     /// An actor does not await it, but pipes it:
     /// [`Context::pipe_to_self`](crate::Context::pipe_to_self).

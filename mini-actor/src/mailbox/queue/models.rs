@@ -658,7 +658,7 @@ fn wait_as_a_future(mailbox: &Mailbox<u32>) -> bool {
 
 /// Waits for room as a thread does.
 fn wait_as_a_thread(mailbox: &Mailbox<u32>) -> bool {
-    mailbox.wait_for_room(None, true)
+    mailbox.wait_for_room(&mut None, None, true)
 }
 
 fn a_message(mailbox: &Mailbox<u32>) {
@@ -704,6 +704,51 @@ fn a_sender_that_waits_for_room_is_woken_when_a_slot_without_a_message_makes_it(
 #[test]
 fn a_future_that_waits_for_room_is_woken_when_there_is_some() {
     a_sender_is_woken(Overflow::Fail, wait_as_a_future, a_message, &[0, 1]);
+}
+
+#[test]
+fn each_of_two_threads_that_wait_for_room_is_woken() {
+    check(|| {
+        let mailbox = Arc::new(Mailbox::new(Capacity::Bounded(1, Overflow::Block(Duration::MAX))));
+        a_message(&mailbox);
+        let senders = [1, 2].map(|number| {
+            beside(&mailbox, move |mailbox| {
+                let mut place = None;
+                while mailbox.send(number).is_err() {
+                    assert!(mailbox.wait_for_room(&mut place, None, false));
+                }
+            })
+        });
+        let mut seen = Vec::new();
+        receive(&mailbox, &mut seen, 3);
+        seen.sort_unstable();
+        assert_eq!(seen, [0, 1, 2]);
+        for sender in senders {
+            sender.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_future_that_goes_leaves_the_room_to_a_thread_that_waits() {
+    check(|| {
+        let mailbox = Arc::new(Mailbox::new(Capacity::Bounded(1, Overflow::Block(Duration::MAX))));
+        a_message(&mailbox);
+        let mut place = None;
+        let waker = std::task::Waker::noop();
+        assert!(mailbox.poll_room(&mut place, waker, false).is_pending());
+        let sender = beside(&mailbox, |mailbox| {
+            while mailbox.send(1).is_err() {
+                assert!(wait_as_a_thread(&mailbox));
+            }
+        });
+        let future = beside(&mailbox, move |mailbox| mailbox.leave_room(&mut place, false));
+        let mut seen = Vec::new();
+        receive(&mailbox, &mut seen, 2);
+        assert_eq!(seen, [0, 1]);
+        future.join().unwrap();
+        sender.join().unwrap();
+    });
 }
 
 fn an_actor_is_told_that_it_must_not_wait(overflow: Overflow, wait: fn(&Mailbox<u32>) -> bool) {

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
+mod room;
+
 /// Of the small messages in these tests.
 const SLOTS: u64 = Block::<u64>::SLOTS;
 
@@ -175,10 +177,10 @@ fn each_arrives_in_order(capacity: Capacity) {
             let mailbox = &mailbox;
             scope.spawn(move || {
                 for number in 0..each {
-                    let mut message = (sender, number);
+                    let (mut message, mut place) = ((sender, number), None);
                     while let Err((refused, back)) = mailbox.send(message) {
                         assert_eq!(refused, Refused::Full);
-                        assert!(mailbox.wait_for_room(None, true));
+                        assert!(mailbox.wait_for_room(&mut place, None, true));
                         message = back;
                     }
                 }
