@@ -19,7 +19,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use super::lane::LaneState;
+use super::lane::{LONGEST_PAUSE, LaneState};
 use super::window::Key;
 use super::{Lane, Node, Output};
 use crate::error::{Error, Refused};
@@ -87,7 +87,7 @@ struct Call {
 impl Calls {
     pub(super) fn new(rng: &mut fastrand::Rng) -> Self {
         Self {
-            lane: LaneState::new(),
+            lane: LaneState::new(LONGEST_PAUSE),
             queue: VecDeque::new(),
             in_flight: Vec::new(),
             sent: Vec::new(),

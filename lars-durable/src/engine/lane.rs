@@ -14,7 +14,7 @@ use crate::time::{Micros, Mono};
 
 /// How long a lane waits after its first failure, and at most.
 const FIRST_PAUSE: Micros = Micros::MILLISECOND.times(50);
-const LONGEST_PAUSE: Micros = Micros::SECOND.times(2);
+pub(super) const LONGEST_PAUSE: Micros = Micros::SECOND.times(2);
 
 /// Which kind of request a batch carries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,11 +31,13 @@ pub(super) struct LaneState {
     in_flight: Option<Mono>,
     not_before: Mono,
     pause: Micros,
+    longest: Micros,
 }
 
 impl LaneState {
-    pub(super) fn new() -> Self {
-        Self { in_flight: None, not_before: Mono::MIN, pause: FIRST_PAUSE }
+    /// A lane that pauses for `longest` at most.
+    pub(super) fn new(longest: Micros) -> Self {
+        Self { in_flight: None, not_before: Mono::MIN, pause: FIRST_PAUSE.min(longest), longest }
     }
 
     /// Whether a batch may be sent now.
@@ -57,10 +59,10 @@ impl LaneState {
     /// The reply came: says when the batch was sent.
     pub(super) fn answered(&mut self, now: Mono, result: &Result<Committed, StoreError>) -> Mono {
         match result {
-            Ok(_) => self.pause = FIRST_PAUSE,
+            Ok(_) => self.pause = FIRST_PAUSE.min(self.longest),
             Err(_) => {
                 self.not_before = now + self.pause;
-                self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+                self.pause = (self.pause * 2).min(self.longest);
             }
         }
         self.in_flight.take().unwrap_or(now)

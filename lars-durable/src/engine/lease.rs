@@ -4,15 +4,20 @@
 //! fifth shorter than what others wait, who count from when they first *saw* that renewal. So it
 //! has stopped starting before anybody may take over, unless clocks run at rates a fifth apart, or
 //! the process is frozen between the check and the start; for those the fence in the row decides.
+//!
+//! A lease does not run down while nobody could renew. A silence counts only as long as its witness
+//! reached the store with each attempt: one that fails, or a long time without one, and every
+//! silence begins anew. And a node that cannot renew tries again often enough to be back within
+//! half a lease, of which its attempt may take a third.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::lane::LaneState;
+use super::lane::{LONGEST_PAUSE, LaneState};
 use super::{Lane, Node, Output};
 use crate::model::{BucketNo, NodeId};
 use crate::store::{Committed, Keep, Renewed, Reply, Request, StoreError, mismatched, paired};
 use crate::sync::Arc;
-use crate::time::Mono;
+use crate::time::{Micros, Mono};
 
 /// What is to be taken: nodes seen dead, with their renewals, and buckets that nobody owns.
 #[derive(Debug)]
@@ -56,9 +61,9 @@ pub(super) struct Lease {
 }
 
 impl Lease {
-    pub(super) fn new(rng: &mut fastrand::Rng, now: Mono) -> Self {
+    pub(super) fn new(rng: &mut fastrand::Rng, lease: Micros, now: Mono) -> Self {
         Self {
-            lane: LaneState::new(),
+            lane: LaneState::new(LONGEST_PAUSE.min(lease / 6)),
             asked: Vec::new(),
             node: rng.u128(..),
             joined: false,
@@ -173,6 +178,9 @@ impl Node {
             Err(error) => {
                 // A claim, or a release, that was lost shows in the next renewal.
                 self.lease.next_renewal = now;
+                // Perhaps the others cannot reach the store either.
+                self.lease.seen.clear();
+                self.lease.claim = None;
                 self.lease.last_error = Some(error);
                 self.closing.failed();
                 return;
@@ -237,8 +245,8 @@ impl Node {
     fn balance(&mut self, renewed: &Renewed, now: Mono) {
         let me = self.lease.node;
         let mut seen = std::mem::take(&mut self.lease.seen);
-        // While this node could not renew its own lease, perhaps nobody could: it begins to wait
-        // anew, or the first one that reaches the store again would take everything.
+        // It was frozen, or got its answers late, and perhaps the others did: or the first one that
+        // comes back would take everything.
         if now - self.lease.looked > self.settings.lease * 2 / 3 {
             seen.clear();
         }

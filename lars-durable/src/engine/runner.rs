@@ -9,7 +9,7 @@
 //! What limits the starts: the lease, the places of each handler, the limit of the node, and after
 //! buckets were taken a ramp, so that a node that comes back does not begin with all at once.
 
-use super::lane::LaneState;
+use super::lane::{LONGEST_PAUSE, LaneState};
 use super::settings::{LEAST_PUT_OFF, MOST_PUT_OFF};
 use super::window::{Key, LoadOrder, Reach, Resident, TakenIn};
 use super::{Lane, Node, Output};
@@ -94,7 +94,7 @@ impl Asked {
 impl Runner {
     pub(super) fn new() -> Self {
         Self {
-            lane: LaneState::new(),
+            lane: LaneState::new(LONGEST_PAUSE),
             sent: Vec::new(),
             uncertain: false,
             notified: Vec::new(),

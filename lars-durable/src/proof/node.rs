@@ -1,6 +1,7 @@
 //! One node over the reference, in virtual time, without faults: what the engine promises by
 //! itself.
 
+mod leases;
 mod quarantine;
 mod shares;
 
@@ -12,7 +13,7 @@ use lars_jobs::wall_clock::MissedRuns;
 
 use crate::engine::{HandlerSettings, Lane, Launch, Node, NodeSettings, Output, RunEnd};
 use crate::model::{MissedTick, NewTimer, OnConflict, Series, When, cron_series};
-use crate::store::{MemoryStore, Reply, Request, Store, Write, Written};
+use crate::store::{MemoryStore, Reply, Request, Store, StoreError, Write, Written};
 use crate::sync::{Arc, AtomicI64, Ordering};
 use crate::time::{Micros, Mono, Timestamp};
 
@@ -38,6 +39,8 @@ struct Bench {
     deaf: bool,
     /// Nor do the others.
     stalled: bool,
+    /// What the keeper sends does not arrive, and it is told so.
+    away: bool,
     /// Runs of this handler never end.
     stuck: Option<&'static str>,
     /// Buckets that actors had to leave, whether at once, and when.
@@ -76,6 +79,7 @@ impl Bench {
             closed: false,
             deaf: false,
             stalled: false,
+            away: false,
             stuck: None,
             vacated: Vec::new(),
             admitted: Vec::new(),
@@ -112,6 +116,10 @@ impl Bench {
                 match output {
                     Output::Send { lane: Lane::Keeper, .. } if self.deaf => {}
                     Output::Send { .. } if self.stalled => {}
+                    Output::Send { lane: Lane::Keeper, .. } if self.away => {
+                        let error = Err(StoreError::nothing_done("away"));
+                        self.node().replied(Lane::Keeper, now, error);
+                    }
                     Output::Send { lane, requests } => {
                         let committed = self.store.transact(&requests);
                         self.node().replied(lane, now, committed);

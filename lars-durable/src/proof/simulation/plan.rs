@@ -153,7 +153,8 @@ impl Plan {
 
     /// Nobody reaches the store for a while, again and again.
     pub(super) fn of_outages(seed: u64) -> Self {
-        let faults = Faults { outages: 3, ..Faults::default() };
+        let outages = fastrand::Rng::with_seed(seed).u32(1..=4) * 3;
+        let faults = Faults { outages, ..Faults::default() };
         let nodes = 2 + usize::try_from(seed % 3).expect("less than 3");
         let (buckets, horizon, rates) = (8, 60_000_000, vec![TRUE_RATE; nodes]);
         Self { nodes, buckets, horizon, rates, faults, actors: seed % 2 == 1, ..Self::of(seed) }
