@@ -27,7 +27,7 @@ strict() {
     cargo +nightly miri test -p lars-scheduler --lib -- --skip pool:: --skip api::repeat:: \
         --skip timer_driver:: --skip by_hand::
     cargo +nightly miri test -p mini-actor --lib -- \
-        mailbox:: --skip wait_for_room --skip messages_of_two_threads
+        mailbox:: --skip wait_for_room --skip messages_of_two_threads --skip room::
 }
 
 under_trees() {
@@ -47,7 +47,7 @@ actor-trees() {
     under_trees
     cargo +nightly miri test -p lars-jobs --lib
     cargo +nightly miri test -p mini-actor --lib -- \
-        wait_for_room messages_of_two_threads cell:: dispatcher:: tests::turns::
+        wait_for_room messages_of_two_threads room:: cell:: dispatcher:: tests::turns::
     cargo +nightly miri test -p mini-actor --test stress
 }
 
