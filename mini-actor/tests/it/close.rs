@@ -385,12 +385,13 @@ fn actors_that_always_have_another_message_do_not_keep_a_system_open() {
 
 #[test]
 fn a_close_waits_for_what_is_piped_and_not_for_ever() {
-    struct Waits(Option<oneshot::Receiver<u32>>, mpsc::Sender<u32>);
+    struct Waits(Option<oneshot::Receiver<u32>>, mpsc::Sender<u32>, mpsc::Sender<()>);
     impl Actor for Waits {
         type Message = u32;
         fn started(&mut self, ctx: &mut Context<Self>) {
             let answer = self.0.take().unwrap();
             ctx.pipe_to_self(answer, |answer| answer.unwrap());
+            self.2.send(()).unwrap();
         }
         fn receive(&mut self, answer: u32, _: &mut Context<Self>) {
             self.1.send(answer).unwrap();
@@ -402,7 +403,9 @@ fn a_close_waits_for_what_is_piped_and_not_for_ever() {
         loop {
             let system = Arc::new(ActorSystem::new("test").unwrap());
             let ((answer, waits), (sender, received)) = (oneshot::channel(), mpsc::channel());
-            system.spawn("waits", move || Waits(Some(waits), sender)).unwrap();
+            let (pipes, piped) = mpsc::channel();
+            system.spawn("waits", move || Waits(Some(waits), sender, pipes)).unwrap();
+            piped.recv_timeout(LONG).unwrap();
             let closes = Arc::clone(&system);
             let begun = Instant::now();
             let closing = std::thread::spawn(move || closes.close_within(LONG));
