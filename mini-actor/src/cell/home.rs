@@ -532,13 +532,18 @@ impl<M: Send + 'static> Resident for Cell<M> {
     }
 
     fn at_work(&self) -> Option<u64> {
-        // The pipes first: one that ends has sent its message before, which is then seen.
-        (self.has_pipes() || self.mailbox.is_scheduled()).then(|| self.mailbox.accepted())
+        // The pipes first: one that ends has sent its message before, which is then seen. And once
+        // more: one may have come from a turn that has ended meanwhile.
+        let at_work = self.has_pipes() || self.mailbox.is_scheduled() || self.has_pipes();
+        at_work.then(|| self.mailbox.accepted())
     }
 
     fn has_received(&self, accepted: u64) -> bool {
-        !self.mailbox.is_scheduled()
-            || accepted <= self.mailbox.accepted().saturating_sub(self.mailbox.depth())
+        !self.mailbox.is_scheduled() || accepted <= self.mailbox.received()
+    }
+
+    fn has_passed(&self, accepted: u64) -> bool {
+        !self.mailbox.is_scheduled() || accepted < self.mailbox.received()
     }
 
     fn has_pipes(&self) -> bool {

@@ -101,6 +101,9 @@ pub(crate) trait Resident: Send + Sync {
     fn at_work(&self) -> Option<u64>;
     /// Whether it has got so far, or has nothing to do.
     fn has_received(&self, accepted: u64) -> bool;
+    /// Whether it has got further than that, or has nothing to do. So the turn that it was in when
+    /// it had accepted so many is over.
+    fn has_passed(&self, accepted: u64) -> bool;
     /// Whether futures are piped to it that have not ended.
     fn has_pipes(&self) -> bool;
     fn restarts(&self) -> u64;

@@ -280,11 +280,17 @@ impl<T> Mailbox<T> {
         Self::count(self.tail.word.load(Ordering::Relaxed) / ONE)
     }
 
+    /// How many messages have been worked off: those of activations that have ended.
+    pub(crate) fn received(&self) -> u64 {
+        // Relaxed: a statistic.
+        self.head.taken.load(Ordering::Relaxed)
+    }
+
     /// How many messages wait, including those that an activation is working off now.
     pub(crate) fn depth(&self) -> u64 {
-        // Relaxed: a statistic.
-        let taken = self.head.taken.load(Ordering::Relaxed);
-        self.accepted().saturating_sub(taken)
+        // First what has left, so that the difference is never too small.
+        let received = self.received();
+        self.accepted().saturating_sub(received)
     }
 
     /// Reads the word again, which another thread is about to change.

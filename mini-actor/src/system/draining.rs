@@ -10,8 +10,8 @@ use crate::sync::{Arc, CHECKED, nap, real_now};
 /// lead to messages take a round each; actors that always have another message must not keep a
 /// system open.
 const ROUNDS: u32 = 100;
-/// How long a round waits for piped futures. One that never ends must not keep a system open.
-/// (In a checker no time passes during a wait.)
+/// How long a round waits for piped futures, and for turns without a message. One that never ends
+/// must not keep a system open. (In a checker no time passes during a wait.)
 const PIPES: Duration = if CHECKED { Duration::ZERO } else { Duration::from_secs(1) };
 
 /// Waits until no actor has anything to do: for half of the time until `deadline` at most, because
@@ -39,6 +39,9 @@ pub(super) fn drain(registry: &Registry, deadline: Option<Instant>) {
 
 /// Waits until each actor has received that many messages, and what is piped to it has ended. False
 /// if it gave that up.
+///
+/// A turn without a message, such as an actor's first, may be about to pipe something. So it is
+/// waited for as well, but no longer than a piped future.
 fn wait_for(
     registry: &Registry,
     at_work: &[(Arc<dyn Resident>, u64)],
@@ -48,14 +51,16 @@ fn wait_for(
     let (mut turns, mut gave_up) = (0, false);
     for (actor, accepted) in at_work {
         loop {
+            let has_ended = actor.watchers().reason().is_some();
+            // Before the pipes: what a turn has piped is seen when it is over.
+            let is_done = has_ended || actor.has_passed(*accepted);
             let has_pipes = actor.has_pipes();
-            let received = actor.has_received(*accepted) || actor.watchers().reason().is_some();
-            if received && !has_pipes {
+            if is_done && !has_pipes {
                 break;
             }
             let now = real_now();
-            if received && now >= pipes_until {
-                gave_up = true;
+            if now >= pipes_until && (has_ended || actor.has_received(*accepted)) {
+                gave_up |= has_pipes;
                 break;
             }
             if until.is_some_and(|until| now >= until) {

@@ -383,6 +383,10 @@ fn actors_that_always_have_another_message_do_not_keep_a_system_open() {
     close(&system);
 }
 
+/// What a close grants to piped futures, and to turns without a message, when there is nothing else
+/// to do.
+const GRANTED: Duration = Duration::from_secs(1);
+
 #[test]
 fn a_close_waits_for_what_is_piped_and_not_for_ever() {
     struct Waits(Option<oneshot::Receiver<u32>>, mpsc::Sender<u32>, mpsc::Sender<()>);
@@ -397,8 +401,6 @@ fn a_close_waits_for_what_is_piped_and_not_for_ever() {
             self.1.send(answer).unwrap();
         }
     }
-    // What a close grants to piped futures when there is nothing else to do.
-    const GRANTED: Duration = Duration::from_secs(1);
     for answers in [true, false] {
         loop {
             let system = Arc::new(ActorSystem::new("test").unwrap());
@@ -422,6 +424,41 @@ fn a_close_waits_for_what_is_piped_and_not_for_ever() {
                 assert_eq!((accepted, received), (Ok(()), Ok(7)));
                 break;
             }
+        }
+    }
+}
+
+#[test]
+fn a_close_waits_for_what_is_piped_by_an_actor_that_is_starting_when_it_begins() {
+    struct Starts(Option<(mpsc::Receiver<()>, oneshot::Receiver<u32>)>, mpsc::Sender<u32>);
+    impl Actor for Starts {
+        type Message = u32;
+        fn started(&mut self, ctx: &mut Context<Self>) {
+            let (goes_on, answer) = self.0.take().unwrap();
+            let _ = goes_on.recv();
+            ctx.pipe_to_self(answer, |answer| answer.unwrap());
+        }
+        fn receive(&mut self, answer: u32, _: &mut Context<Self>) {
+            self.1.send(answer).unwrap();
+        }
+    }
+    loop {
+        let system = Arc::new(ActorSystem::new("test").unwrap());
+        let ((go_on, goes_on), (answer, waits)) = (mpsc::channel(), oneshot::channel());
+        let (sender, received) = mpsc::channel();
+        system.spawn("starts", move || Starts(Some((goes_on, waits)), sender)).unwrap();
+        let (closes, begun) = (Arc::clone(&system), Instant::now());
+        let closing = std::thread::spawn(move || closes.close_within(LONG));
+        // Time enough for a close that does not wait to go on.
+        std::thread::sleep(ms(50));
+        go_on.send(()).unwrap();
+        let accepted = answer.send(7);
+        let received = received.recv_timeout(LONG);
+        assert!(closing.join().unwrap().is_complete());
+        // On a busy machine the actor may have had no turn within the second that it is granted.
+        if begun.elapsed() < GRANTED || received.is_ok() {
+            assert_eq!((accepted, received), (Ok(()), Ok(7)));
+            return;
         }
     }
 }
