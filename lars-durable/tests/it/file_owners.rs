@@ -148,7 +148,11 @@ fn nothing_is_accepted_into_a_file_that_was_deleted_or_moved() {
         while schedule("before").is_err() {}
         let (path, away) = (directory.path().join(name), directory.path().join("away"));
         std::fs::rename(&path, &away).unwrap();
-        while !schedule("lost").unwrap_err().to_string().contains("deleted, moved or replaced") {}
+        let says_why = |error| {
+            matches!(error, Error::Unavailable { reason }
+            if reason.contains("deleted, moved or replaced"))
+        };
+        while !says_why(schedule("lost").unwrap_err()) {}
         // It was a mistake, and is undone.
         std::fs::rename(&away, &path).unwrap();
         while schedule("after").is_err() {}

@@ -441,8 +441,9 @@ fn a_thread_that_waits_goes_on_when_the_timer_thread_is_in_time_again() {
             other.join().unwrap();
             let after = it.handle.metrics();
             assert_eq!(after.scheduled, 1 + entries);
-            // (Between the clock and the turn, a batch goes on with what it has earned.)
-            assert!(after.backpressure_waits == 1 || entries > 1, "it waited more than once");
+            // (Between the clock and the turn, a batch goes on with what it has earned by then. The
+            // clock stands after that.)
+            assert!((1..=entries.min(2)).contains(&after.backpressure_waits), "{after:?}");
             assert_eq!(after.backpressure_waited, Duration::from_nanos(waits));
         }
     }
