@@ -41,6 +41,17 @@ pub(crate) trait Store: Send {
         false
     }
 
+    /// Whether others make timers here of which nobody tells the node.
+    fn is_shared(&self) -> bool {
+        false
+    }
+
+    /// At most `limit` of the timers that others have made, each once.
+    fn made_by_others(&mut self, limit: usize) -> Vec<TimerId> {
+        let _ = limit;
+        Vec::new()
+    }
+
     /// What people want to see: not of one instant, and read-only. At most `limit` timers, those
     /// due first of each bucket, and `limit` parked ones are counted.
     fn look(&mut self, limit: usize) -> Result<Look, StoreError>;

@@ -369,7 +369,7 @@ impl Node {
                 }
                 (Asked::Read(_), Reply::Loaded(rows)) => {
                     for row in rows {
-                        self.take_in(row);
+                        self.announced(row);
                     }
                 }
                 (Asked::Forget, Reply::Forgotten) => {}

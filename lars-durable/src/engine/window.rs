@@ -568,6 +568,13 @@ impl Node {
         }
     }
 
+    /// A timer that others made. What is not due within the loaded range is loaded later.
+    pub(super) fn announced(&mut self, row: Loaded) {
+        if row.fence.is_some() || self.window.reaches(row.bucket, (row.due, row.id)) {
+            self.take_in(row);
+        }
+    }
+
     /// A timer that was announced to this node: waits here, if its bucket is this node's and it is
     /// due within the loaded range. Otherwise its owner will load it.
     pub(super) fn near(&mut self, bucket: BucketNo, key: Key, handler: &Arc<str>) {

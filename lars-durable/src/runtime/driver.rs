@@ -39,6 +39,13 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 /// up.
 const FAREWELL: Micros = Micros::SECOND.times(5);
 
+/// How often a store that others use is asked what they have made, if nothing else is asked of it.
+const LOOK_FOR_OTHERS: Micros = Micros::MILLISECOND.times(100);
+
+/// How many timers that others have made are taken at once, and how soon the next.
+const OTHERS: usize = 1_000;
+const MORE_OTHERS: Micros = Micros::MILLISECOND.times(5);
+
 /// Who carries batches out.
 enum Sessions {
     /// This thread.
@@ -121,6 +128,8 @@ pub(super) struct Driver {
     failing: [u32; 3],
     /// The node has left, and had given up so many runs.
     closed: Option<usize>,
+    /// When the store is asked what others have made.
+    next_look: Mono,
     /// What is said to callers whose calls the store has not answered by then.
     last_words: String,
 }
@@ -139,7 +148,10 @@ impl Driver {
                 Sessions::Lanes(Lanes::start([keeper, writer, runner], looker, bell, &shared)?)
             }
         };
+        let shared_store = matches!(&store, Sessions::One(store) if store.is_shared());
+        let next_look = if shared_store { clock.now() } else { Mono::NEVER };
         Ok(Self {
+            next_look,
             node,
             store,
             handlers,
@@ -162,6 +174,7 @@ impl Driver {
             for input in inputs {
                 self.take_in(input);
             }
+            self.look_for_others();
             self.turn();
             if !self.batches.is_empty() {
                 self.transact();
@@ -202,7 +215,7 @@ impl Driver {
         if !self.batches.is_empty() {
             return Duration::ZERO;
         }
-        let mut next = self.node.next_turn();
+        let mut next = self.node.next_turn().min(self.next_look);
         if let Some(Deadlines { give_up, end }) = self.closing {
             next = next.min(if give_up > self.clock.now() { give_up } else { end });
         }
@@ -252,6 +265,19 @@ impl Driver {
                 self.closing = Some(Deadlines { give_up, end: (give_up + FAREWELL) });
             }
         }
+    }
+
+    /// Others may have made timers in the store, and do not tell this node.
+    fn look_for_others(&mut self) {
+        let now = self.clock.now();
+        let Sessions::One(store) = &mut self.store else { return };
+        if now < self.next_look {
+            return;
+        }
+        let made = store.made_by_others(OTHERS);
+        self.next_look = now + if made.len() < OTHERS { LOOK_FOR_OTHERS } else { MORE_OTHERS };
+        // Such a store has one bucket.
+        self.node.notified(made.into_iter().map(|id| (0, id)));
     }
 
     /// Turns the node, and carries out what it wants done.

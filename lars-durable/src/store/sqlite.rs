@@ -9,6 +9,7 @@
 
 mod looks;
 mod open;
+mod others;
 mod owner;
 mod rows;
 mod schema;
@@ -20,10 +21,12 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode};
 
+use self::others::Others;
 use self::owner::OwnedFile;
+use self::schema::Meta;
 use super::{Committed, Keep, Renewed, Reply, Request, Store, StoreError, Write};
 use crate::error::StartError;
-use crate::model::{BucketNo, Look, LookedNode, NodeId};
+use crate::model::{BucketNo, Look, LookedNode, NodeId, TimerId};
 use crate::sync::Arc;
 use crate::time::{Clock, Timestamp, system_clock};
 
@@ -51,6 +54,7 @@ pub(crate) struct SqliteStore {
     clock: Clock,
     /// Another process has opened the file since, and owns it.
     lost: bool,
+    others: Others,
     /// Behind the connection, so that it is closed first.
     file: OwnedFile,
 }
@@ -86,7 +90,7 @@ impl SqliteStore {
     pub(crate) fn declare_restored(path: &Path) -> Result<(), StartError> {
         let file = OwnedFile::take_existing(path)?;
         let mut connection = open::connect(file.path(), None, Synchronous::Full)?;
-        schema::prepare(&mut connection, path)?;
+        schema::prepare(&mut connection, path, None)?;
         schema::restored(&connection).map_err(|error| open::sqlite_error(path, &error))
     }
 
@@ -104,12 +108,21 @@ impl SqliteStore {
     ) -> Result<Self, StartError> {
         let mut file = OwnedFile::take(path)?;
         let mut connection = open::connect(file.path(), vfs, synchronous)?;
-        let epoch = schema::prepare(&mut connection, path)?;
+        let Meta { epoch, next_id } = schema::prepare(&mut connection, path, Some(group))?;
         file.keep_log();
-        let group = Arc::from(group);
         let about = About { joined: clock(), renewed: clock(), report: None };
-        let (node, owns_bucket, lost) = (None, false, false);
-        Ok(Self { connection, group, epoch, node, owns_bucket, about, clock, lost, file })
+        Ok(Self {
+            connection,
+            group: Arc::from(group),
+            epoch,
+            node: None,
+            owns_bucket: false,
+            about,
+            clock,
+            lost: false,
+            others: Others::since(next_id),
+            file,
+        })
     }
 
     fn keep(&mut self, keep: &Keep) -> Result<Reply, rusqlite::Error> {
@@ -156,7 +169,9 @@ impl SqliteStore {
         if !self.file.is_there() {
             return Err("the file, or its -wal, was deleted, moved or replaced".into());
         }
-        let epoch = schema::epoch(&self.connection).map_err(|error| reason(&error))?;
+        let Meta { epoch, next_id } =
+            schema::meta(&self.connection).map_err(|error| reason(&error))?;
+        self.others.look(next_id);
         if epoch != self.epoch {
             self.lost = true;
             return Err("another process has opened the file since, and owns it now".into());
@@ -173,7 +188,8 @@ impl SqliteStore {
         Ok(())
     }
 
-    fn carry_out(&mut self, requests: &[Request]) -> Result<Committed, rusqlite::Error> {
+    /// What was done, and the next identity that is free after it.
+    fn carry_out(&mut self, requests: &[Request]) -> Result<(Committed, TimerId), rusqlite::Error> {
         let clock = (self.clock)();
         let mut replies = Vec::with_capacity(requests.len());
         let mut repeats = false;
@@ -199,7 +215,7 @@ impl SqliteStore {
                 }
             });
         }
-        Ok(Committed { clock, replies })
+        Ok((Committed { clock, replies }, schema::meta(&self.connection)?.next_id))
     }
 }
 
@@ -215,8 +231,11 @@ impl Store for SqliteStore {
         }
         let result = self.carry_out(requests);
         match result {
-            Ok(committed) => match self.commit() {
-                Ok(()) => Ok(committed),
+            Ok((committed, next_id)) => match self.commit() {
+                Ok(()) => {
+                    self.others.drew(next_id);
+                    Ok(committed)
+                }
                 Err(error) => {
                     (self.node, self.owns_bucket) = before;
                     // Still inside: it was not committed, and is now rolled back. A full disk takes
@@ -240,6 +259,20 @@ impl Store for SqliteStore {
 
     fn is_lost(&self) -> bool {
         self.lost
+    }
+
+    fn is_shared(&self) -> bool {
+        true
+    }
+
+    fn made_by_others(&mut self, limit: usize) -> Vec<TimerId> {
+        // If the file cannot be read now, the next transaction finds them, or the next look.
+        if self.others.is_empty()
+            && let Ok(Meta { next_id, .. }) = schema::meta(&self.connection)
+        {
+            self.others.look(next_id);
+        }
+        self.others.take(limit)
     }
 
     fn look(&mut self, limit: usize) -> Result<Look, StoreError> {

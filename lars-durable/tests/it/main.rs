@@ -12,6 +12,7 @@ mod inspecting;
 #[cfg(feature = "metrics")]
 mod metrics_reporter;
 mod opening;
+mod other_programs;
 mod owners;
 mod restart;
 mod verbs;

@@ -2,25 +2,47 @@
 
 use std::path::Path;
 
-use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
+use rusqlite::{Connection, OptionalExtension, Row, TransactionBehavior, params};
 
 use super::open::sqlite_error;
 use crate::error::StartError;
+use crate::model::TimerId;
 
 /// One script for each version of the schema, each from the version before it. Scripts that were
 /// released never change.
 const UPGRADES: [&str; 1] = [include_str!("schema_1.sql")];
 
-/// Makes or upgrades the schema, and counts this opening: returns the epoch.
-pub(super) fn prepare(connection: &mut Connection, path: &Path) -> Result<u32, StartError> {
-    prepare_with(connection, path, &UPGRADES)
+/// What changes while a file is open, and who changes it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Meta {
+    /// How often the file was opened.
+    pub(super) epoch: u32,
+    /// Identities below it are taken.
+    pub(super) next_id: TimerId,
+}
+
+impl Meta {
+    fn of(row: &Row<'_>) -> Result<Self, rusqlite::Error> {
+        Ok(Self { epoch: row.get(0)?, next_id: row.get(1)? })
+    }
+}
+
+/// Makes or upgrades the schema, and counts this opening. Timers that others make are of this
+/// group, if there is one.
+pub(super) fn prepare(
+    connection: &mut Connection,
+    path: &Path,
+    group: Option<&str>,
+) -> Result<Meta, StartError> {
+    prepare_with(connection, path, group, &UPGRADES)
 }
 
 fn prepare_with(
     connection: &mut Connection,
     path: &Path,
+    group: Option<&str>,
     upgrades: &[&str],
-) -> Result<u32, StartError> {
+) -> Result<Meta, StartError> {
     let known = i64::try_from(upgrades.len()).unwrap_or(i64::MAX);
     let failed = |error| sqlite_error(path, &error);
     let transaction =
@@ -34,22 +56,18 @@ fn prepare_with(
             transaction.execute_batch(script).map_err(failed)?;
         }
     }
-    let epoch = transaction
-        .query_row(
-            "UPDATE lars_meta SET version = ?1, epoch = epoch + 1 RETURNING epoch",
-            [known],
-            |row| row.get(0),
-        )
-        .map_err(failed)?;
+    let meta = transaction.query_row(OPEN, params![known, group], Meta::of).map_err(failed)?;
     transaction.commit().map_err(failed)?;
-    Ok(epoch)
+    Ok(meta)
 }
 
-const EPOCH: &str = "SELECT epoch FROM lars_meta";
+const OPEN: &str = "UPDATE lars_meta SET version = ?1, epoch = epoch + 1, grp = coalesce(?2, grp)
+     RETURNING epoch, next_id";
 
-/// How often the file was opened.
-pub(super) fn epoch(connection: &Connection) -> Result<u32, rusqlite::Error> {
-    connection.prepare_cached(EPOCH)?.query_row([], |row| row.get(0))
+const META: &str = "SELECT epoch, next_id FROM lars_meta";
+
+pub(super) fn meta(connection: &Connection) -> Result<Meta, rusqlite::Error> {
+    connection.prepare_cached(META)?.query_row([], Meta::of)
 }
 
 /// More openings than there were since the backup; a file can be restored two thousand times.
