@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Platforms other than this machine's: the crates compile for them, and the module for wasm runs in
-# Node. The tests run as 32-bit programs, as Windows programs by Wine, and some by Miri on a
-# big-endian machine: one of the three each day, in turn. What cannot be had here is said loudly and
-# skipped.
+# Node and in Chromium. The tests run as 32-bit programs, as Windows programs by Wine, and some by
+# Miri on a big-endian machine: one of the three each day, in turn. What cannot be had here is said
+# loudly and skipped.
 #
 #     ci/targets.sh               what all days have, and the platform of the day
 #     ci/targets.sh all           all three platforms
@@ -31,9 +31,8 @@ has_target() {
         || rustup target list --installed 2>/dev/null | grep -qx "$1"
 }
 
-# Which crates compile for a target. mini-actor needs threads; it compiles for wasm32 all the same,
-# and works there in virtual time. lars-durable compiles SQLite, which takes a C compiler for the
-# target: so it is checked where gcc can produce code.
+# Which crates compile for a target. On wasm32 what needs a thread is left out. lars-durable needs a
+# C compiler for the target, for SQLite: so it is checked where gcc can produce code.
 check() {
     local target=$1
     shift
@@ -63,6 +62,7 @@ elif ! command -v node >/dev/null; then
 else
     cargo build --quiet --release --target "$wasm" --manifest-path examples/wasm/Cargo.toml
     node examples/wasm/run.mjs "$CARGO_TARGET_DIR/$wasm/release/wasm.wasm"
+    bash ci/browser.sh "$CARGO_TARGET_DIR/$wasm/release/wasm.wasm"
 fi
 
 # A linker and C library for 32 bits.

@@ -4,6 +4,8 @@
 
 mod debug;
 
+pub mod time;
+
 pub mod rate;
 pub mod when_due;
 

@@ -19,6 +19,8 @@ pub use self::shuttled::*;
 #[cfg(not(lars_shuttle))]
 pub use self::system::*;
 
+#[cfg(all(target_family = "wasm", target_os = "unknown"))]
+mod lonely;
 #[cfg(all(windows, not(any(lars_loom, lars_shuttle))))]
 mod parker;
 #[cfg(lars_shuttle)]
@@ -38,7 +40,7 @@ pub fn yield_now() {
 
 #[cfg(not(lars_shuttle))]
 mod system {
-    use std::time::Instant;
+    use crate::time::Instant;
 
     pub use std::{thread, thread_local};
 
@@ -56,9 +58,11 @@ mod real {
         AtomicBool, AtomicIsize, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence,
     };
 
+    #[cfg(all(target_family = "wasm", target_os = "unknown"))]
+    pub use super::lonely::{Parker, Unparker};
     #[cfg(windows)]
     pub use super::parker::{Parker, Unparker};
-    #[cfg(not(windows))]
+    #[cfg(not(any(windows, all(target_family = "wasm", target_os = "unknown"))))]
     pub use crossbeam_utils::sync::{Parker, Unparker};
     pub use parking_lot::{Condvar, Mutex, MutexGuard};
 

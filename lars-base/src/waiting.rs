@@ -5,9 +5,9 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
-use std::time::Instant;
 
 use crate::sync::{CHECKED, Parker, Unparker, real_now};
+use crate::time::Instant;
 
 struct Unpark(Unparker);
 

@@ -1,6 +1,8 @@
 //! When something is due: at an instant, or never.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use crate::time::Instant;
 
 /// When something is due. The order is that of time, and never is last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -35,7 +35,7 @@ mod next;
 mod peek;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub use self::error::{PutError, QueueClosed};
 pub use self::next::{Items, Next, NextError};
@@ -43,6 +43,7 @@ pub use self::peek::Peek;
 use self::waiting::{SharedQueue, wake};
 use lars_base::debug_fields;
 use lars_base::sync::real_now;
+use lars_base::time::Instant;
 use lars_base::when_due::WhenDue;
 use lars_scheduler::Handle;
 

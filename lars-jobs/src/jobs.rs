@@ -1,9 +1,10 @@
 //! What a scheduler's handle does beside one-shots and repeats.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures::TryFuture;
 use lars_base::backoff::Backoff;
+use lars_base::time::Instant;
 use lars_base::when_due::WhenDue;
 use lars_scheduler::{Handle, ScheduleError, Start};
 

@@ -11,6 +11,8 @@
 //! - For consumers that wait: [`delay_queue`].
 //! - [`Jobs`] adds the methods of [`call`] and [`retry`] to a scheduler's handle.
 #![cfg_attr(docsrs, feature(doc_cfg))]
+// What is for a thread is not built there.
+#![cfg_attr(all(target_family = "wasm", target_os = "unknown"), allow(dead_code, unused_imports))]
 // In dependency order: a module uses only those above it.
 
 mod contained;

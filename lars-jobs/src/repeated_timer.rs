@@ -81,11 +81,12 @@ mod chain;
 mod builder;
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 pub use self::builder::RepeatedTimerBuilder;
 use self::chain::{How, SharedTimer};
 use lars_base::debug_fields;
+use lars_base::time::Instant;
 use lars_scheduler::extend::check_period;
 use lars_scheduler::{Handle, Refusal};
 

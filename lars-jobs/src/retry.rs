@@ -49,13 +49,14 @@ use std::future::Future;
 use std::panic::Location;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures::future::TryFuture;
 use pin_project_lite::pin_project;
 
 use crate::when_due::{DueOn, reset_sleep};
 use lars_base::backoff::Backoff;
+use lars_base::time::Instant;
 use lars_base::when_due::WhenDue;
 use lars_scheduler::future::Sleep;
 use lars_scheduler::{Handle, Refusal};

@@ -140,6 +140,7 @@ impl ScheduledExecutor {
     /// # Errors
     ///
     /// [`BuildError::Thread`] if the timer thread could not be started.
+    #[cfg(not(all(target_family = "wasm", target_os = "unknown")))]
     pub fn new() -> Result<Self, BuildError> {
         Ok(Self::owning(LightArrayRevolverScheduler::new()?))
     }

@@ -96,7 +96,7 @@ mod task;
 use std::any::type_name;
 use std::ops::Deref;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use self::context::Context;
 use self::drain::SharedWorker;
@@ -106,6 +106,7 @@ use crate::when_due::DueOn;
 use lars_base::debug_fields;
 use lars_base::rate::Rate;
 use lars_base::sync::MutexGuard;
+use lars_base::time::Instant;
 use lars_base::when_due::WhenDue;
 use lars_scheduler::extend::{check_period, goes_on};
 use lars_scheduler::{Handle, MissedTickBehavior, Refusal, ScheduleError, Start, Verdict};

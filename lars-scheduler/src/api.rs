@@ -25,3 +25,6 @@ pub(crate) mod turned;
 
 pub(crate) mod timer_driver;
 pub(crate) mod virtual_time;
+
+#[cfg(all(target_family = "wasm", target_os = "unknown"))]
+pub(crate) mod browser;

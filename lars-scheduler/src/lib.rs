@@ -19,6 +19,8 @@
 //! - Without a thread, in an event loop: [`TimerDriver`].
 //! - In tests, games and simulations: [`VirtualTime`].
 #![cfg_attr(docsrs, feature(doc_cfg))]
+// What is for a thread is not built there.
+#![cfg_attr(all(target_family = "wasm", target_os = "unknown"), allow(dead_code, unused_imports))]
 // In dependency order: a folder uses only those above it.
 
 mod sync;
@@ -73,6 +75,13 @@ pub use self::executor::pool::Pool;
 pub use self::executor::task::{IntoTask, NoHook, Task};
 
 pub use lars_base::rate::MissedTickBehavior;
+
+/// Timers in a web page, or in another host of `wasm32-unknown-unknown`. Only that target has this.
+#[cfg(all(target_family = "wasm", target_os = "unknown"))]
+pub mod browser {
+    pub use crate::api::browser::{BrowserScheduler, Host, turn};
+    pub use lars_base::time::Instant;
+}
 
 /// What is pending: what [`Handle::list`] asks for, and what it finds.
 pub mod listing {

@@ -91,8 +91,7 @@
 //! sleeps there never end. So fork before the first use. (`std::process::Command` is not affected.)
 //!
 //! On `wasm32-unknown-unknown` there is no thread, so nothing starts by itself: without
-//! [`set_default`] the functions panic. What needs an [`Instant`] panics there in any case, because
-//! std's does.
+//! [`set_default`] the functions panic.
 
 mod instant;
 mod sleep;

@@ -14,13 +14,12 @@ pub(crate) mod pool;
 
 pub(crate) mod manual;
 
-use std::time::Instant;
-
 use crate::dispatcher::manual::Manual;
 use crate::dispatcher::pool::Pool;
 use crate::dispatcher::tally::Tally;
 use crate::dispatcher::task::Task;
 use crate::sync::Arc;
+use lars_base::time::Instant;
 
 #[derive(Clone)]
 pub(crate) enum Dispatcher {

@@ -13,6 +13,8 @@
 //! - To look inside: [`metrics`], [`hooks`], [`System::timers_of`], [`Builder::on_panic`],
 //!   [`Builder::capture_spans`].
 #![cfg_attr(docsrs, feature(doc_cfg))]
+// What is for a thread is not built there.
+#![cfg_attr(all(target_family = "wasm", target_os = "unknown"), allow(dead_code, unused_imports))]
 // In dependency order: a folder uses only those above it.
 
 mod sync;

@@ -31,8 +31,8 @@ pub(crate) mod plain {
 
 #[cfg(not(lars_loom))]
 mod real {
+    use lars_base::time::Instant;
     use std::mem::MaybeUninit;
-    use std::time::Instant;
 
     use super::{AtomicPtr, AtomicUsize, MutexGuard, UnsafeCell};
 
@@ -49,6 +49,10 @@ mod real {
         ) -> MutexGuard<'a, T> {
             match deadline {
                 None => self.0.wait(&mut guard),
+                // (With one thread, either wait panics; and std's instants cannot be made.)
+                #[cfg(all(target_family = "wasm", target_os = "unknown"))]
+                Some(_) => self.0.wait(&mut guard),
+                #[cfg(not(all(target_family = "wasm", target_os = "unknown")))]
                 Some(deadline) => drop(self.0.wait_until(&mut guard, deadline)),
             }
             guard

@@ -8,4 +8,6 @@ mod names;
 #[cfg(lars_shuttle)]
 mod shuttle;
 #[cfg(not(any(lars_loom, lars_shuttle)))]
+mod turned;
+#[cfg(not(any(lars_loom, lars_shuttle)))]
 mod turns;

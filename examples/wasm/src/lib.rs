@@ -1,13 +1,20 @@
 //! Timers where there is neither a clock nor a thread: in a browser, or any other host of
 //! `wasm32-unknown-unknown`.
 //!
-//! The host knows the time, and says with each frame how much has passed. `run.mjs` does so with
-//! Node, and checks what ran:
+//! - Here: a game. The host says with each frame how much time has passed.
+//! - `page`: a web page. The host's own timers turn the scheduler.
+//! - `systems`: debounce, futures, queues and actors in virtual time.
+//!
+//! `run.mjs` runs all of it with Node, and checks what ran. `ci/browser.sh` opens `page.html` in
+//! Chromium.
 //!
 //! ```text
 //! cargo build --release --target wasm32-unknown-unknown --manifest-path examples/wasm/Cargo.toml
 //! node examples/wasm/run.mjs examples/wasm/target/wasm32-unknown-unknown/release/wasm.wasm
 //! ```
+
+mod page;
+mod systems;
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -84,10 +91,4 @@ pub extern "C" fn fired(timer: u32) -> u32 {
 pub extern "C" fn end() -> u32 {
     let Some(game) = GAME.take() else { return 0 };
     game.time.close().map_or(0, |report| (report.ran + report.repeats_ended) as u32)
-}
-
-/// Whether a scheduler with a thread is refused with an error, as it has to be here.
-#[unsafe(no_mangle)]
-pub extern "C" fn thread_is_refused() -> u32 {
-    LightArrayRevolverScheduler::new().is_err().into()
 }

@@ -4,11 +4,12 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::outcome::{CallError, CallOutcome};
 use lars_base::debug_fields;
 use lars_base::sync::real_now;
+use lars_base::time::Instant;
 use lars_base::waiting::block_until;
 use lars_base::when_due::WhenDue;
 use lars_scheduler::{Cancellable, Handle};

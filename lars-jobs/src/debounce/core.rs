@@ -142,7 +142,7 @@ impl<T: Send + 'static> Shared<T> {
         self: &Arc<Self>,
         state: &mut State<T>,
         value: T,
-        now: std::time::Instant,
+        now: lars_base::time::Instant,
     ) -> Result<T, ScheduleError<T>> {
         let State { waiting: Some(waiting), timers, calls, .. } = state else { return Ok(value) };
         if let Rule::Debounce { wait, .. } = self.rule {
@@ -172,7 +172,7 @@ impl<T: Send + 'static> Shared<T> {
         self: &Arc<Self>,
         state: &mut State<T>,
         value: T,
-        now: std::time::Instant,
+        now: lars_base::time::Instant,
     ) -> Result<(), ScheduleError<T>> {
         let task = self.task(Lead { shared: Arc::clone(self), value, call: state.calls });
         self.handle
@@ -195,7 +195,7 @@ impl<T: Send + 'static> Shared<T> {
         self: &Arc<Self>,
         state: &mut State<T>,
         value: T,
-        now: std::time::Instant,
+        now: lars_base::time::Instant,
     ) -> Result<(), ScheduleError<T>> {
         let (due, latest) = match self.rule {
             Rule::Debounce { wait, max_wait } => {

@@ -20,12 +20,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::task::Waker;
-use std::time::Instant;
 
 use super::QueueClosed;
 use crate::contained::contain;
 use lars_base::sync::real_now;
 use lars_base::sync::{AtomicU64, Mutex, Ordering};
+use lars_base::time::Instant;
 use lars_base::waiting::{park_until, waker_of, with_parker};
 use lars_base::when_due::WhenDue;
 

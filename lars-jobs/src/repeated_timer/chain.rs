@@ -19,7 +19,7 @@
 use std::mem;
 use std::sync::{Arc, Weak};
 use std::thread::{self, ThreadId};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::{RepeatedTimer, StopWaitError};
 use crate::label::Label;
@@ -27,6 +27,7 @@ use crate::label::Labelled;
 use crate::when_due::DueOn;
 use lars_base::sync::real_now;
 use lars_base::sync::{Mutex, MutexGuard, Unparker};
+use lars_base::time::Instant;
 use lars_base::waiting::{park_until, with_parker};
 use lars_base::when_due::WhenDue;
 use lars_scheduler::extend::EndOfSeries;

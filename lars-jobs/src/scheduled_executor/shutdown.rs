@@ -1,13 +1,14 @@
 //! The end of an executor: what it still runs, what it hands back, and how to wait for it.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::ScheduledExecutor;
 use super::registry::{AnyTask, Registry, Repeat, WaitingTask};
 use crate::call::Target;
 use lars_base::debug_fields;
 use lars_base::sync::real_now;
+use lars_base::time::Instant;
 use lars_base::waiting::{park_until, with_parker};
 use lars_base::when_due::WhenDue;
 use lars_scheduler::extend::Systems;

@@ -2,7 +2,9 @@
 
 use std::fmt::Display;
 use std::ops::ControlFlow;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use lars_base::time::Instant;
 
 /// How a run ended, as its supervision sees it.
 ///

@@ -10,13 +10,14 @@
 //! | `Held` | a straggler's end: no more runs are allowed | a look when one has ended |
 //! | `Ended` | nothing | never |
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::report::{Counts, Outcome, RunReport};
 use super::run::Runner;
 use super::settings::{Settings, SettledHook};
 use super::token::CancelToken;
 use lars_base::sync::Arc;
+use lars_base::time::Instant;
 use lars_base::when_due::WhenDue;
 use lars_scheduler::Cancellable;
 

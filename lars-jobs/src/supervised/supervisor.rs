@@ -21,7 +21,6 @@
 
 use std::any::Any;
 use std::panic::resume_unwind;
-use std::time::Instant;
 
 use super::report::{Counts, Outcome, RunReport};
 use super::run::{Ending, Owner, Run, Runner};
@@ -33,6 +32,7 @@ use crate::when_due::{DueOn, reset_due};
 use lars_base::debug_fields;
 use lars_base::panics::quietly;
 use lars_base::sync::{Arc, Mutex};
+use lars_base::time::Instant;
 use lars_base::when_due::WhenDue;
 use lars_scheduler::executor::Runnable;
 use lars_scheduler::extend::Systems;

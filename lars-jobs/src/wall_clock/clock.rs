@@ -1,9 +1,10 @@
 //! The clock on the wall: the system's, a closure, or one that a test moves.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, SystemTime};
 
 use lars_base::debug_fields;
 use lars_base::sync::{Arc, Mutex};
+use lars_base::time::{Instant, time_of_day};
 use lars_scheduler::Handle;
 
 /// Tells the time of day. It may jump, both ways.
@@ -74,7 +75,7 @@ pub struct SystemClock;
 
 impl WallClock for SystemClock {
     fn now(&self) -> SystemTime {
-        SystemTime::now()
+        time_of_day()
     }
 }
 

@@ -1,11 +1,12 @@
 //! The jobs of a worker, and the orders in which they stand.
 
 use std::collections::{BTreeSet, HashMap};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::context::Context;
 use lars_base::rate::Rate;
 use lars_base::sync::{Arc, AtomicU8, Ordering, Unparker};
+use lars_base::time::Instant;
 use lars_base::when_due::WhenDue;
 use lars_scheduler::extend::Systems;
 use lars_scheduler::hooks::PanicIn;

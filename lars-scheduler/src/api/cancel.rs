@@ -4,7 +4,7 @@ use std::mem::ManuallyDrop;
 use std::ops::Deref;
 use std::ptr::NonNull;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::base::clock::Clock;
 use crate::base::deadline::Deadline;
@@ -12,6 +12,7 @@ use crate::base::identity::TaskIdentity;
 use crate::engine::entry_handle::EntryHandle;
 use crate::engine::shared::Core;
 use lars_base::debug_fields;
+use lars_base::time::Instant;
 
 /// What the cancellable of a repeat refers to: its series, whose current entry changes.
 pub(crate) trait Series: Send + Sync {

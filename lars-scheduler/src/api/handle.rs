@@ -2,7 +2,7 @@
 
 use std::panic::Location;
 use std::ptr::NonNull;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::api::cancel::Cancellable;
 use crate::api::metrics::Metrics;
@@ -21,6 +21,7 @@ use crate::executor::run_on::RunOn;
 use crate::executor::task::{IntoTask, TaskOptions};
 use crate::sync::Arc;
 use lars_base::debug_fields;
+use lars_base::time::Instant;
 
 /// Schedules tasks on a scheduler. Cheap to clone, `Send` and `Sync`.
 ///

@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures::channel::oneshot;
 
@@ -12,6 +12,7 @@ use crate::base::clock::{Clock, limit_of_wait};
 use crate::base::identity::TaskIdentity;
 use crate::engine::listing::{Filter, Findings, Levels};
 use lars_base::debug_fields;
+use lars_base::time::Instant;
 use lars_base::waiting;
 
 /// How many timers a listing has at most, unless it is asked for more or fewer.

@@ -3,12 +3,13 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::base::clock::limit_of_wait;
 use crate::base::identity::TaskIdentity;
 use crate::engine::stop_word::{Pending, Promised};
 use lars_base::debug_fields;
+use lars_base::time::Instant;
 use lars_base::waiting;
 
 /// A task that was accepted, had not started when the scheduler stopped, and was not cancelled.

@@ -11,11 +11,12 @@ use std::any::{Any, type_name};
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, Location, catch_unwind, resume_unwind};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use self::cell::{FIRST, SeriesCell};
 use self::course::{Course, RunningCourse};
 use lars_base::rate::{MissedTickBehavior, Rate};
+use lars_base::time::Instant;
 use lars_base::when_due::WhenDue;
 
 use crate::api::cancel::{Cancellable, Series};

@@ -12,7 +12,7 @@ use crate::api::config::{Builder, OwnerSettings};
 use crate::api::handle::Handle;
 use crate::api::pending::StopFuture;
 use crate::api::settings::DEFAULT_TICK;
-use crate::base::clock::{Clock, SYSTEM_HAS_ONE, limit_of_wait};
+use crate::base::clock::{Clock, limit_of_wait};
 use crate::base::error::BuildError;
 use crate::base::threads::{OnThreadStart, ThreadKind};
 use crate::engine::driver::Driver;
@@ -109,6 +109,7 @@ impl Builder {
     /// );
     /// # Ok(()) }
     /// ```
+    #[cfg(not(all(target_family = "wasm", target_os = "unknown")))]
     pub fn build(self) -> Result<LightArrayRevolverScheduler, BuildError> {
         let thread = TimerThreadSettings {
             name: self.settings.name().to_owned(),
@@ -133,6 +134,7 @@ impl LightArrayRevolverScheduler {
     /// # Errors
     ///
     /// [`BuildError::Thread`] if the timer thread could not be started.
+    #[cfg(not(all(target_family = "wasm", target_os = "unknown")))]
     pub fn new() -> Result<Self, BuildError> {
         Self::builder().build()
     }
@@ -146,12 +148,6 @@ impl LightArrayRevolverScheduler {
         (settings, executors, owner): (Settings, Executors, OwnerSettings),
         TimerThreadSettings { name, on_start, short_slices }: TimerThreadSettings,
     ) -> io::Result<Self> {
-        if !SYSTEM_HAS_ONE {
-            return Err(io::Error::new(
-                io::ErrorKind::Unsupported,
-                "this platform has neither a clock nor threads: use `Builder::build_virtual`",
-            ));
-        }
         let parker = Parker::new();
         let unparker = parker.unparker().clone();
         let live = Live::new(settings, executors, Clock::system(), unparker);

@@ -1,7 +1,6 @@
 //! A scheduler without a thread: its owner turns it, on the system's clock.
 
 use std::ops::Deref;
-use std::time::Instant;
 
 use crate::api::close::{CloseError, CloseReport};
 use crate::api::config::Builder;
@@ -21,6 +20,7 @@ use crate::engine::shared::DefaultExecutor;
 use crate::engine::sleep_word::{Alarm, FOREVER};
 use crate::sync::relax;
 use lars_base::debug_fields;
+use lars_base::time::Instant;
 
 /// How many steps of up to 512 tasks a turn takes before it lets its caller look at other things.
 const STEPS: u32 = 8;
@@ -91,10 +91,10 @@ impl Builder {
     ///
     /// [`ConfigError`] if a setting is out of its range.
     ///
-    /// # Panics
+    /// # Platforms
     ///
-    /// On `wasm32-unknown-unknown`, which has no clock. Use
-    /// [`build_virtual`](Builder::build_virtual) there.
+    /// In a web page use `build_browser`. Without the clock of a host, time stands still on
+    /// `wasm32-unknown-unknown`.
     pub fn build_driver(
         self,
         wake: impl Fn() + Send + Sync + 'static,
@@ -150,6 +150,11 @@ impl TimerDriver {
     /// # Ok(()) }
     /// ```
     pub fn turn(&mut self, now: Instant) -> Option<Instant> {
+        self.turn_at(now)
+    }
+
+    /// For owners that share it; whoever is in the middle of a turn gets nothing.
+    pub(crate) fn turn_at(&self, now: Instant) -> Option<Instant> {
         let core = self.turned.core();
         let now = core.clock.nanos_at(now).min(core.clock.now());
         let at_once = core.clock.instant(now);
@@ -224,6 +229,14 @@ impl TimerDriver {
     /// [`CloseError::OnTimerThread`] if it is called by a task of this scheduler.
     pub fn close(&self) -> Result<CloseReport, CloseError> {
         self.turned.close()
+    }
+}
+
+#[cfg(all(target_family = "wasm", target_os = "unknown"))]
+impl TimerDriver {
+    /// Stops without running anything: pending tasks are dropped.
+    pub(crate) fn end(&self) {
+        self.turned.end();
     }
 }
 

@@ -100,8 +100,8 @@ impl Builder {
     ///
     /// # Platforms
     ///
-    /// On `wasm32-unknown-unknown`, which has no clock, this reads none. ([`Handle::now`] panics
-    /// there, because there is no way to make an `Instant`.)
+    /// On `wasm32-unknown-unknown` it needs no host. [`Handle::now`] is a `browser::Instant` there,
+    /// because std's cannot be made.
     pub fn build_virtual(self) -> Result<VirtualTime, ConfigError> {
         // Time stands still while a task runs.
         let timed = self.record_run_times(false).backpressure(Backpressure::Off);

@@ -2,25 +2,21 @@
 #![allow(clippy::disallowed_methods)] // the one file that reads the monotonic clock
 #![cfg_attr(lars_loom, allow(dead_code))] // no model has the systems that use some of this
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::base::tick::LAST_INSTANT;
 use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Ordering, real_now, thread_slot};
+use lars_base::time::Instant;
 
 /// How far a coarse reading may be behind, in nanoseconds: twice the longest period of the kernel's
 /// own tick. (While no processor ticks it may be behind by more. A reader then takes the time for
 /// earlier than it is.)
 pub(crate) const LAG: u64 = 20_000_000;
 
-/// Whether `Instant::now` works. On `wasm32-unknown-unknown` it panics.
-pub(crate) const SYSTEM_HAS_ONE: bool =
-    !cfg!(all(target_family = "wasm", any(target_os = "unknown", target_os = "none")));
-
 /// A monotonic clock. Its origin is the instant at which its scheduler was built.
 #[derive(Debug, Clone)]
 pub(crate) struct Clock {
-    /// `None` for a manual clock where the system has none: see [`SYSTEM_HAS_ONE`].
-    origin: Option<Instant>,
+    origin: Instant,
     source: Source,
 }
 
@@ -51,8 +47,8 @@ impl Clock {
         // pair of readings that nothing interrupted.
         let read = |_| {
             let origin = real_now();
-            let start = monotonic(Some(origin));
-            (real_now() - origin, Some(origin), start)
+            let start = monotonic(origin);
+            (real_now() - origin, origin, start)
         };
         let (_, origin, start) =
             (0..5).map(read).min_by_key(|&(took, ..)| took).expect("five are not none");
@@ -66,7 +62,7 @@ impl Clock {
             follows: AtomicUsize::new(0),
             seen_elsewhere: AtomicBool::new(false),
         };
-        Self { origin: SYSTEM_HAS_ONE.then(Instant::now), source: Source::Manual(Arc::new(manual)) }
+        Self { origin: real_now(), source: Source::Manual(Arc::new(manual)) }
     }
 
     /// Nanoseconds since the origin.
@@ -94,7 +90,7 @@ impl Clock {
     #[inline]
     pub(crate) fn key(&self) -> Option<(Instant, u64)> {
         match &self.source {
-            Source::System { start } => self.origin.map(|origin| (origin, *start)),
+            Source::System { start } => Some((self.origin, *start)),
             Source::Manual(_) => None,
         }
     }
@@ -146,15 +142,16 @@ impl Clock {
     /// The instant as the standard library's type; `None` for one that the clock never shows, or
     /// that the platform cannot express.
     pub(crate) fn instant(&self, nanos: u64) -> Option<Instant> {
-        let instant = |origin: Instant| origin.checked_add(Duration::from_nanos(nanos));
-        if nanos <= LAST_INSTANT { self.origin.and_then(instant) } else { None }
+        if nanos > LAST_INSTANT {
+            return None;
+        }
+        self.origin.checked_add(Duration::from_nanos(nanos))
     }
 
     /// Nanoseconds between the origin and `instant`; an instant before the origin is the origin.
     #[inline]
     pub(crate) fn nanos_at(&self, instant: Instant) -> u64 {
-        // (Where there is no origin, there is no `Instant` to pass either.)
-        self.origin.map_or(0, |it| crate::base::tick::nanos(instant.saturating_duration_since(it)))
+        crate::base::tick::nanos(instant.saturating_duration_since(self.origin))
     }
 }
 
@@ -165,7 +162,7 @@ impl Clock {
 /// 5 ns that both include).
 #[cfg(all(target_os = "linux", not(any(lars_loom, lars_shuttle))))]
 #[inline]
-fn monotonic(_origin: Option<Instant>) -> u64 {
+fn monotonic(_origin: Instant) -> u64 {
     read(libc::CLOCK_MONOTONIC)
 }
 
@@ -173,7 +170,7 @@ fn monotonic(_origin: Option<Instant>) -> u64 {
 /// not from a counter.
 #[cfg(all(target_os = "linux", not(any(lars_loom, lars_shuttle))))]
 #[inline]
-fn coarse(_origin: Option<Instant>) -> u64 {
+fn coarse(_origin: Instant) -> u64 {
     read(libc::CLOCK_MONOTONIC_COARSE)
 }
 
@@ -190,20 +187,18 @@ fn read(clock: libc::clockid_t) -> u64 {
 
 /// Nanoseconds on the clock that `Instant` reads, from a start of its own.
 #[cfg(not(all(target_os = "linux", not(any(lars_loom, lars_shuttle)))))]
-fn monotonic(origin: Option<Instant>) -> u64 {
-    // (A clock of the system has an origin.)
-    origin.map_or(0, |it| crate::base::tick::nanos(real_now().saturating_duration_since(it)))
+fn monotonic(origin: Instant) -> u64 {
+    crate::base::tick::nanos(real_now().saturating_duration_since(origin))
 }
 
 #[cfg(not(all(target_os = "linux", not(any(lars_loom, lars_shuttle)))))]
-fn coarse(origin: Option<Instant>) -> u64 {
+fn coarse(origin: Instant) -> u64 {
     monotonic(origin)
 }
 
-/// When a wait of at most `limit` ends; `None` if that is beyond the clock's range. Where there is
-/// no clock, there is no other thread to wait for.
+/// When a wait of at most `limit` ends; `None` if that is beyond the clock's range.
 pub(crate) fn limit_of_wait(limit: Duration) -> Option<Instant> {
-    if SYSTEM_HAS_ONE { real_now().checked_add(limit) } else { None }
+    real_now().checked_add(limit)
 }
 
 #[cfg(all(test, not(lars_loom)))]

@@ -1,7 +1,6 @@
 //! When each task of a turn begins, from few readings of the clock, and which task took too long.
 
 use std::mem::MaybeUninit;
-use std::time::Instant;
 
 use crate::base::clock::Clock;
 use crate::base::panics::Reporter;
@@ -10,6 +9,7 @@ use crate::base::run_times::RunTimes;
 use crate::base::runs::PoolThread;
 use crate::base::slow::RanOn;
 use lars_base::debug_fields;
+use lars_base::time::Instant;
 
 /// One reading stands for at most this many tasks. At 25 ns a reading, a task pays 0.8 ns.
 const STRIDE: u32 = 32;

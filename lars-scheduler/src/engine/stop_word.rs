@@ -7,9 +7,9 @@
 //! | `STOPPED` | the promise was kept | never |
 
 use std::ptr;
-use std::time::Instant;
 
 use futures::channel::oneshot;
+use lars_base::time::Instant;
 
 use crate::base::identity::TaskIdentity;
 use crate::base::panics::{PanicIn, Reporter};

@@ -17,7 +17,6 @@ mod room;
 use std::cell::RefCell;
 use std::ptr;
 use std::sync::Arc;
-use std::time::Instant;
 
 use crossbeam_deque::{Injector, Steal, Stealer, Worker};
 use crossbeam_utils::CachePadded;
@@ -37,6 +36,7 @@ use crate::sync::{
 use lars_base::debug_fields;
 use lars_base::idle::{Idle, Sleeper};
 use lars_base::panics::quietly;
+use lars_base::time::Instant;
 use lars_base::waiting::{park_until, with_parker};
 
 /// How many tasks a worker runs before it looks elsewhere first. It looks in the shared queue, so

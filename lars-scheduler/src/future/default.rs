@@ -3,11 +3,11 @@
 use std::cell::RefCell;
 use std::ops::Deref;
 use std::sync::OnceLock;
-use std::time::Instant;
 
 use crate::sync::real_now;
 use crate::{Handle, LightArrayRevolverScheduler};
 use lars_base::debug_fields;
+use lars_base::time::Instant;
 
 /// The scheduler of the process. Once there, it stays.
 static OF_PROCESS: OnceLock<Chosen> = OnceLock::new();
@@ -102,6 +102,7 @@ fn of_thread() -> Option<Handle> {
     OF_THREAD.try_with(|timers| timers.borrow().clone()).ok().flatten()
 }
 
+#[cfg(not(all(target_family = "wasm", target_os = "unknown")))]
 #[cold]
 #[track_caller]
 fn start() -> Chosen {
@@ -109,10 +110,21 @@ fn start() -> Chosen {
     match LightArrayRevolverScheduler::builder().thread_name(name).build() {
         Ok(owner) => Chosen { timers: owner.handle(), owner: Some(owner) },
         Err(error) => panic!(
-            "the default scheduler cannot start: {error}; where there are no threads, set one that \
-             is turned by hand, with `lars_scheduler::time::set_default`"
+            "the default scheduler cannot start: {error}; one that exists can be set with \
+             `lars_scheduler::time::set_default`"
         ),
     }
+}
+
+/// Nothing starts by itself where there is no thread.
+#[cfg(all(target_family = "wasm", target_os = "unknown"))]
+#[cold]
+#[track_caller]
+fn start() -> Chosen {
+    panic!(
+        "there is no default scheduler, and no thread that one could have: build one with \
+         `build_browser` or `build_virtual`, and pass it to `lars_scheduler::time::set_default`"
+    )
 }
 
 /// While it exists, the calling thread's default is this scheduler.

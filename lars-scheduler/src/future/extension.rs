@@ -1,11 +1,12 @@
 //! Timeouts and delays as methods of futures.
 
 use std::future::Future;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::after::After;
 use super::timeout::Timeout;
 use crate::Handle;
+use lars_base::time::Instant;
 
 /// Timeouts and delays as methods of futures.
 ///

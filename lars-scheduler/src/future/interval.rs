@@ -4,7 +4,7 @@ use std::future::poll_fn;
 use std::panic::Location;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures::Stream;
 use futures::stream::FusedStream;
@@ -14,6 +14,7 @@ use crate::base::error::check_period;
 use crate::{Handle, MissedTickBehavior, Refusal};
 use lars_base::debug_fields;
 use lars_base::rate::Rate;
+use lars_base::time::Instant;
 use lars_base::when_due::WhenDue;
 
 /// How long waking a task may take, beyond one tick of the scheduler, before its tick counts as

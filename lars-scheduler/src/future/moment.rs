@@ -1,8 +1,9 @@
 //! Deadlines without a second reading of the clock.
 
 use std::panic::Location;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use lars_base::time::Instant;
 use lars_base::when_due::WhenDue;
 
 use crate::base::clock::LAG;

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::panic::Location;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures::future::FusedFuture;
 
@@ -12,6 +12,7 @@ use super::moment::Moment;
 use super::wake_timer::WakeTimer;
 use crate::{Handle, Refusal};
 use lars_base::debug_fields;
+use lars_base::time::Instant;
 use lars_base::when_due::WhenDue;
 
 impl Handle {

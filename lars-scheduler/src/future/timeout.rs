@@ -5,8 +5,9 @@ use std::io;
 use std::panic::Location;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use lars_base::time::Instant;
 use pin_project_lite::pin_project;
 
 use super::sleep::Sleep;

@@ -21,9 +21,10 @@
 
 use std::sync::atomic::{AtomicU8, Ordering, compiler_fence, fence};
 use std::sync::{Once, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use lars_base::panics::quietly;
+use lars_base::time::Instant;
 
 /// Each side fences for itself.
 const BY_EACH: u8 = 0;

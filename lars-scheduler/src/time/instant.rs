@@ -5,8 +5,7 @@ use std::ops::{Add, AddAssign, Sub, SubAssign};
 use std::time::Duration;
 
 use crate::future::default;
-
-type StdInstant = std::time::Instant;
+use lars_base::time::Instant as StdInstant;
 
 /// As tokio, for an instant that cannot be expressed: some thirty years.
 const FAR: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
@@ -39,9 +38,7 @@ pub struct Instant(StdInstant);
 impl Instant {
     /// Now, by the default scheduler's clock. It does not start the scheduler.
     ///
-    /// # Panics
-    ///
-    /// Where std's panics: on `wasm32-unknown-unknown`.
+    /// On `wasm32-unknown-unknown` it is the host's, and stands still without one.
     pub fn now() -> Self {
         Self(default::now())
     }

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::panic::{Location, resume_unwind};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use lars_base::time::Instant;
 use lars_scheduler::executor::TaskBody;
 use lars_scheduler::{Cancellable, Refusal, Task};
 

@@ -8,10 +8,11 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::panic::Location;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use lars_base::panics::contain;
 use lars_base::rate::Rate;
+use lars_base::time::Instant;
 use lars_base::when_due::WhenDue;
 use lars_scheduler::executor::TaskBody;
 use lars_scheduler::{Cancellable, Handle, MissedTickBehavior, Refusal, Task};

@@ -1,10 +1,10 @@
 //! A value that comes once, for a thread or a task that waits for it.
 
 use std::task::{Context, Poll, Waker};
-use std::time::Instant;
 
 use crate::base::panics::guard;
 use crate::sync::{Condvar, Mutex, real_now};
+use lars_base::time::Instant;
 
 /// Why no value comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -255,11 +255,11 @@ show!([] SupervisionStrategy, "SupervisionStrategy", |it| limit: it.limit, backo
 #[derive(Debug, Default)]
 pub(crate) struct Restarts {
     /// When the last ones were, within the window of the limit.
-    recent: std::collections::VecDeque<std::time::Instant>,
+    recent: std::collections::VecDeque<lars_base::time::Instant>,
     /// The pauses.
     delays: Option<Backoff>,
     /// The end of the last pause.
-    last: Option<std::time::Instant>,
+    last: Option<lars_base::time::Instant>,
 }
 
 impl Restarts {
@@ -268,7 +268,7 @@ impl Restarts {
     pub(crate) fn next(
         &mut self,
         rules: &SupervisionStrategy,
-        now: std::time::Instant,
+        now: lars_base::time::Instant,
         seed: Option<u64>,
     ) -> Option<Duration> {
         if let Some((limit, within)) = rules.limit {

@@ -4,7 +4,6 @@
 use std::any::{Any, type_name};
 use std::borrow::Borrow;
 use std::panic::resume_unwind;
-use std::time::Instant;
 
 use crate::base::error::Unsendable;
 use crate::base::panics::guard;
@@ -25,6 +24,7 @@ use crate::mailbox::queue::{Mailbox, Refused, Sent, Unsent};
 use crate::mailbox::spans::{Told, told_here};
 use crate::sync::plain::{AtomicU64, StaticU64};
 use crate::sync::{Arc, Ordering, UnsafeCell, Weak, real_now, relax, thread_local};
+use lars_base::time::Instant;
 
 /// Messages of more bytes than this are passed on by value as seldom as possible.
 pub(crate) const LARGE: usize = 4096;

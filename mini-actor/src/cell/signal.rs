@@ -7,13 +7,13 @@
 
 use std::any::Any;
 use std::collections::BTreeMap;
-use std::time::Instant;
 
 use crate::base::stop_reason::{StopReason, Terminated};
 use crate::base::supervision::Panic;
 use crate::base::timer_key::ActorTimer;
 use crate::cell::askers::Askers;
 use crate::sync::{Arc, AtomicBool, Mutex, Ordering};
+use lars_base::time::Instant;
 
 pub(crate) enum Signal {
     /// Stop when this many messages have been received.

@@ -4,9 +4,9 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
-use std::time::Instant;
 
 use hashbrown::HashTable;
+use lars_base::time::Instant;
 
 use crate::base::error::SpawnError;
 use crate::cell::signal::Resident;

@@ -1,10 +1,13 @@
 //! Actors on the thread that asks for them to run, as in a test.
 
 use std::collections::VecDeque;
+use std::time::Duration;
+
+use lars_scheduler::{Handle, Task as Timer};
 
 use crate::dispatcher::tally::Tally;
 use crate::dispatcher::task::Task;
-use crate::sync::{Arc, Mutex, thread};
+use crate::sync::{Arc, AtomicBool, Mutex, Ordering, thread};
 
 /// The most activations that a system in virtual time has to close, to be dropped, or to answer: an
 /// actor or a future that wakes itself forever must not keep the caller.
@@ -15,11 +18,33 @@ pub(crate) struct Manual {
     queue: Mutex<VecDeque<Task>>,
     running: Mutex<Option<thread::ThreadId>>,
     tally: Tally,
+    /// Whose turns run the actors; `None` if somebody asks for each.
+    turner: Option<Turner>,
 }
+
+struct Turner {
+    timers: Handle,
+    /// A timer that runs the actors is pending.
+    is_asked: AtomicBool,
+}
+
+/// How many activations a turn of the scheduler has, so that its timers are not kept waiting.
+const TURNS: usize = 512;
 
 impl Manual {
     pub(crate) fn new() -> Self {
+        Self::of(None)
+    }
+
+    /// Actors run in the turns of this scheduler.
+    #[cfg(any(test, all(target_family = "wasm", target_os = "unknown")))]
+    pub(crate) fn turned_by(timers: Handle) -> Self {
+        Self::of(Some(Turner { timers, is_asked: AtomicBool::new(false) }))
+    }
+
+    fn of(turner: Option<Turner>) -> Self {
         Self {
+            turner,
             queue: Mutex::new(VecDeque::new()),
             running: Mutex::new(None),
             tally: Tally::new(false),
@@ -44,8 +69,31 @@ impl Manual {
         turns
     }
 
-    pub(super) fn schedule(&self, task: Task) {
+    pub(super) fn schedule(self: &Arc<Self>, task: Task) {
         self.queue.lock().push_back(task);
+        self.ask_for_a_turn();
+    }
+
+    /// Has the actors run by the scheduler, if there is one, at its next turn.
+    fn ask_for_a_turn(self: &Arc<Self>) {
+        let Some(Turner { timers, is_asked }) = &self.turner else { return };
+        // AcqRel: whoever finds it set has pushed before that, and the timer, which takes it back
+        // before it looks at the queue, sees what was pushed.
+        if is_asked.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        let this = Arc::clone(self);
+        let turn = move || {
+            if let Some(turner) = &this.turner {
+                turner.is_asked.swap(false, Ordering::AcqRel);
+            }
+            this.run(TURNS);
+            if !this.queue.lock().is_empty() {
+                this.ask_for_a_turn();
+            }
+        };
+        // After its end, closing the system runs what is left.
+        let _ = timers.schedule_once(Duration::ZERO, Timer::new(turn).inline());
     }
 
     /// Whether the calling thread is running actors here.

@@ -2,10 +2,10 @@
 
 #[cfg(test)]
 use std::cell::Cell;
-use std::time::Instant;
 
 use crossbeam_deque::Worker as Queue;
 use lars_base::idle::Idle;
+use lars_base::time::Instant;
 
 use crate::base::threads::{OnThreadStart, ThreadKind};
 use crate::dispatcher::shared::{Running, Shared};

@@ -1,9 +1,8 @@
 //! What the threads of a pool share: what is scheduled, who sleeps, and how far their end has come.
 
-use std::time::Instant;
-
 use crossbeam_deque::{Injector, Steal, Stealer, Worker as Queue};
 use lars_base::idle::Idle;
+use lars_base::time::Instant;
 
 use crate::base::panics::guard;
 use crate::dispatcher::tally::Tally;

@@ -1,9 +1,10 @@
 //! Which messages take too long, from few readings of the clock.
 
 use std::cell::{Cell, OnceCell};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::sync::{Arc, Weak, real_now};
+use lars_base::time::Instant;
 
 /// One reading stands for at most this many calls of actors. At 25 ns a reading, a call pays
 /// 0.8 ns.

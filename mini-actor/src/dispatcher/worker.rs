@@ -18,10 +18,10 @@
 
 use std::cell::{Cell, UnsafeCell};
 use std::ptr;
-use std::time::Instant;
 
 use crossbeam_deque::Worker as Queue;
 use lars_base::idle::Sleeper;
+use lars_base::time::Instant;
 
 use crate::base::panics::guard;
 use crate::dispatcher::marks::{Inside, Set};

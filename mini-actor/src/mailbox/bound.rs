@@ -14,11 +14,11 @@
 
 use std::collections::BTreeMap;
 use std::task::{Poll, Waker};
-use std::time::Instant;
 
 use crate::base::panics::guard;
 use crate::mailbox::overflow::Overflow;
 use crate::sync::{Arc, AtomicUsize, Condvar, Mutex, MutexGuard, Ordering, fence, real_now};
+use lars_base::time::Instant;
 
 pub(super) struct Bound {
     pub(super) capacity: u64,

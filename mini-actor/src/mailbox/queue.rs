@@ -68,7 +68,6 @@ use std::any::Any;
 use std::mem::MaybeUninit;
 use std::ptr;
 use std::task::{Poll, Waker};
-use std::time::Instant;
 
 use crate::base::panics::guard;
 use crate::mailbox::block::Block;
@@ -76,6 +75,7 @@ use crate::mailbox::bound::Bound;
 use crate::mailbox::overflow::{Capacity, Overflow};
 use crate::mailbox::spans::Spans;
 use crate::sync::{AtomicPtr, AtomicU64, AtomicUsize, CHECKED, Ordering, UnsafeCell, relax};
+use lars_base::time::Instant;
 
 const CLOSED: u64 = 1;
 const SIGNAL: u64 = 2;

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::hash::{Hash, Hasher};
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::base::error::{SendError, Unsendable};
 use crate::base::oneshot::{NoValue, OneShot};
@@ -15,6 +15,7 @@ use crate::cell::signal::{Resident, Signal, Watcher};
 use crate::dispatcher::marks::Inside;
 use crate::dispatcher::worker::{about_to_block, polled_and_pending};
 use crate::sync::{Arc, Ordering, Weak, real_now};
+use lars_base::time::Instant;
 
 /// A reference to an actor that receives messages of type `M`. Cheap to clone, `Send` and `Sync`.
 ///

@@ -4,8 +4,9 @@ use std::future::Future;
 use std::panic::Location;
 use std::pin::Pin;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use lars_base::time::Instant;
 use lars_scheduler::executor::TaskBody;
 use lars_scheduler::{Cancellable, Refusal, Task};
 

@@ -2,8 +2,9 @@
 
 use std::ops::ControlFlow;
 use std::panic::Location;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use lars_base::time::Instant;
 use lars_scheduler::executor::{Due, TaskBody};
 use lars_scheduler::{Cancellable, Handle, MissedTickBehavior, Periodic, ScheduleError, Task};
 

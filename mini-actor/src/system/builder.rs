@@ -353,6 +353,7 @@ impl Builder {
     ///
     /// [`BuildError`] names the setting that is out of its range, or says which thread could not be
     /// started.
+    #[cfg(not(all(target_family = "wasm", target_os = "unknown")))]
     pub fn build(mut self) -> Result<ActorSystem, BuildError> {
         self.check()?;
         let name = format!("{}-actors", self.name);
@@ -365,6 +366,21 @@ impl Builder {
         let scheduler = self.scheduler_on(&dispatcher).build()?;
         let handle = scheduler.handle();
         Ok(self.finish(dispatcher, handle, Some(Box::new(move || scheduler.stop()))))
+    }
+
+    /// A system without threads, on a scheduler that the page turns: actors run in its calls. The
+    /// number of threads and the time slice have no effect. As for
+    /// [`on_scheduler`](Self::on_scheduler), the system does not stop that scheduler.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError`] names the setting that is out of its range.
+    #[cfg(any(test, all(target_family = "wasm", target_os = "unknown")))]
+    pub fn build_turned(mut self, timers: &Handle) -> Result<ActorSystem, BuildError> {
+        self.check()?;
+        self.time_slice = None;
+        let manual = Manual::turned_by(timers.clone());
+        Ok(self.finish(Dispatcher::Manual(Arc::new(manual)), timers.clone(), None))
     }
 
     /// A system without threads, in virtual time.
@@ -480,6 +496,7 @@ impl ActorSystem {
     /// # Errors
     ///
     /// As for [`Builder::build`].
+    #[cfg(not(all(target_family = "wasm", target_os = "unknown")))]
     pub fn new(name: impl Into<String>) -> Result<Self, BuildError> {
         Self::builder(name).build()
     }

@@ -5,8 +5,9 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Wake, Waker};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use lars_base::time::Instant;
 use lars_scheduler::{PendingTask, StopFuture};
 
 use crate::base::panics::guard;

@@ -1,10 +1,11 @@
 //! Before a system is closed, its actors work off what they have been given.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::cell::registry::Registry;
 use crate::cell::signal::Resident;
 use crate::sync::{Arc, CHECKED, nap, real_now};
+use lars_base::time::Instant;
 
 /// How often the actors that have something to do are asked to get to the end of it. Messages that
 /// lead to messages take a round each; actors that always have another message must not keep a

@@ -1,10 +1,11 @@
 //! How a series goes: what it does with missed runs, how it spreads its runs, and where it ends by
 //! itself.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use fastrand::Rng;
 use lars_base::rate::MissedTickBehavior;
+use lars_base::time::Instant;
 
 use crate::api::handle::Handle;
 use crate::base::deadline::Deadline;

@@ -1,9 +1,10 @@
 //! What is done about a panic: the decision, which is pure, and carrying it out.
 
 use lars_base::panics::contain;
+use lars_base::time::Instant;
 use lars_scheduler::executor::TaskBody;
 use lars_scheduler::{Cancellable, Task};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::phase::Phase;
 use super::{Cells, Factory, Incarnations, drop_kept};

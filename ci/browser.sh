@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Opens examples/wasm/page.html in headless Chromium: its timers, a debounce and an actor, turned by
+# the browser's own timers. Without Chromium it says so loudly. Called by ci/targets.sh.
+#
+#     ci/browser.sh wasm.wasm
+set -euo pipefail
+module=$(realpath "$1")
+cd "$(dirname "$0")/../examples/wasm"
+
+find_browser() {
+    command -v chromium || command -v chromium-browser || command -v google-chrome
+}
+if ! find_browser >/dev/null && [ "$(id -u)" = 0 ]; then
+    { apt-get update && apt-get install --yes --no-install-recommends chromium; } \
+        >/dev/null 2>&1 || true
+fi
+if ! browser=$(find_browser); then
+    printf '!!!!! SKIPPED: the page for wasm needs Chromium !!!!!\n'
+    exit 0
+fi
+profile=$(mktemp -d)
+trap 'rm -rf "$profile"' EXIT
+options=(--headless --disable-gpu --no-first-run --user-data-dir="$profile")
+# Chromium refuses its sandbox to root.
+if [ "$(id -u)" = 0 ]; then options+=(--no-sandbox); fi
+# The page waits for as long as it takes; this ends one that hangs.
+timeout 300 node open.mjs "$module" "$browser" "${options[@]}"
