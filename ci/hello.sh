@@ -4,9 +4,11 @@
 # docs/data/hello.csv. By hand: it takes some minutes.
 #
 #     ci/hello.sh >docs/data/hello.csv
+#     ci/hello.sh lars-bridges           this crate only
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD
+only=${1:-}
 place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
 mkdir "$place/src"
@@ -14,6 +16,7 @@ mkdir "$place/src"
 # The crate; its features, empty for the default ones; what the program does.
 hello() {
     local crate=$1 features=$2 options="" counted
+    if [ -n "$only" ] && [ "$crate" != "$only" ]; then return; fi
     [ -z "$features" ] || options=", default-features = false, features = [\"$features\"]"
     cat >"$place/Cargo.toml" <<MANIFEST
 [package]
@@ -28,6 +31,9 @@ MANIFEST
     [ "$crate" = lars-scheduler ] || cat >>"$place/Cargo.toml" <<MANIFEST
 lars-scheduler.path = "$root/lars-scheduler"
 MANIFEST
+    [ "$features" != tokio ] \
+        || printf 'tokio = { version = "1", default-features = false, features = ["rt"] }\n' \
+            >>"$place/Cargo.toml"
     cp "$root/Cargo.lock" "$place/" # the versions that are tested here
     cat >"$place/src/main.rs"
     counted=$(cd "$place" && cargo tree -q -e normal,build --prefix none | sed 's/ (.*//' \
@@ -66,6 +72,20 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let sum = scheduler.schedule_call(Duration::from_millis(2), || 1 + 2)?;
     println!("hello {}", sum.wait()?);
     Ok(())
+}
+RUST
+
+hello lars-bridges tokio <<'RUST'
+use lars_bridges::tokio::TokioExecutor;
+use lars_scheduler::LightArrayRevolverScheduler;
+use std::time::Duration;
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    let tasks = TokioExecutor::new(runtime.handle().clone());
+    let scheduler = LightArrayRevolverScheduler::builder().executor(tasks).build()?;
+    let _ = scheduler.schedule_once(Duration::from_millis(50), || println!("hello"))?;
+    Ok(runtime.block_on(scheduler.sleep(Duration::from_millis(60)))?)
 }
 RUST
 
