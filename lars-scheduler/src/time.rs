@@ -80,10 +80,9 @@
 //!
 //! The functions panic if the default scheduler has to start and cannot, because the platform has
 //! no threads or no more of them. A [`Sleep`] or an [`Interval`] that is waiting panics when it is
-//! polled after its scheduler was stopped, or when that refuses a timer because of `max_pending` or
-//! [`Backpressure::Refuse`](crate::Backpressure::Refuse). The message names the place of the call.
-//! None of that can happen with the default that starts by itself. A [`timeout`] gives an error
-//! instead.
+//! polled after its scheduler was stopped, or when that refuses a timer because of `max_pending`.
+//! The message names the place of the call. Neither can happen with the default that starts by
+//! itself. A [`timeout`] gives an error instead.
 //!
 //! # Forks and WebAssembly
 //!

@@ -23,16 +23,15 @@ impl Handle {
     /// Schedules many tasks, each to run once: like [`schedule_once`](Self::schedule_once) for each
     /// of them in order, but with one reading of the clock, and all or none.
     ///
-    /// The delays count from one instant, read when the iterator has ended. All are accepted or
-    /// none. The cancellables come in the order of the tasks; dropping them does not cancel.
+    /// The clock is read when the iterator has ended. The cancellables come in the order of the
+    /// tasks; dropping them does not cancel.
     ///
     /// All tasks of a batch have one type. If they differ, box them: `Box<dyn FnOnce() + Send>`.
     ///
     /// # Errors
     ///
-    /// [`Refusal::Stopped`] after the scheduler was stopped, closed or dropped, and
-    /// [`Refusal::Full`] if there is no room for all of them within `max_pending`. All tasks are
-    /// given back with their delays, and none runs.
+    /// As for [`schedule_once`](Self::schedule_once); [`Refusal::Full`] if there is no room for all
+    /// of them within `max_pending`. All tasks are given back with their delays, and none runs.
     ///
     /// # Examples
     ///

@@ -136,8 +136,8 @@ impl Cancellable {
     /// Cancels the task. Lock-free, and never waits for the timer thread.
     ///
     /// For a one-shot, `true` means that this call prevented the run: exactly one caller gets it,
-    /// and the task will not run. `false` means that it runs, has run, was cancelled before, or was
-    /// handed back by `stop`. A run that has begun is not interrupted.
+    /// and the task will not run. `false` means that it runs, has run, was cancelled before, was
+    /// handed back by `stop`, or went with its scheduler. A run that has begun is not interrupted.
     ///
     /// For a repeat, `true` means that this call ended the series: a run in progress finishes, and
     /// none follows. `false` means that the series had been cancelled before, or had ended.
@@ -167,8 +167,8 @@ impl Cancellable {
     ///
     /// Pushing a deadline further out, as a connection does with each request, costs two exchanges
     /// on the timer's own memory. It touches nothing shared, and the timer thread learns of it only
-    /// when the old deadline comes. Moving a deadline nearer costs what scheduling does. Neither
-    /// allocates.
+    /// when the old deadline comes. Moving a deadline nearer costs what scheduling does, and may
+    /// [sleep](crate::Handle::schedule_once) as that does. Neither allocates.
     ///
     /// Any thread may call it at any time. Concurrent calls on one cancellable wait for each other
     /// while they write the deadline; the last one holds. With respect to cancelling and firing it

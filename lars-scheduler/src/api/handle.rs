@@ -95,11 +95,18 @@ impl Handle {
     /// for a tick, and overtakes tasks that do; docs/semantics.md has the rarer exceptions. (On an
     /// executor with several threads, tasks then run in parallel.)
     ///
+    /// # Blocking
+    ///
+    /// Lock-free, and waits for nobody, with one exception: while the timer thread is late, a
+    /// thread that schedules more than its share sleeps in the call, for at most a second.
+    /// [`Backpressure`](crate::Backpressure) has the alternatives.
+    ///
     /// # Errors
     ///
-    /// [`Refusal::Stopped`] after the scheduler was stopped, closed or dropped, and
-    /// [`Refusal::Full`] if `max_pending` timers are pending. The task is given back and never
-    /// runs.
+    /// [`Refusal::Stopped`] after the scheduler was stopped, closed or dropped;
+    /// [`Refusal::Full`] if `max_pending` timers are pending; [`Refusal::Overloaded`] in place of a
+    /// sleep, with [`Backpressure::Refuse`](crate::Backpressure::Refuse). The task is given back
+    /// and never runs.
     ///
     /// # Examples
     ///
@@ -168,7 +175,7 @@ impl Handle {
             .expect("the scheduler's time lies beyond what an Instant can express")
     }
 
-    /// A snapshot of the scheduler's counts.
+    /// A snapshot of the scheduler's counts, since it was built.
     pub fn metrics(&self) -> Metrics {
         Metrics::of(&self.live)
     }

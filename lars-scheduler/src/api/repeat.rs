@@ -428,8 +428,10 @@ impl Handle {
     ///
     /// # Errors
     ///
-    /// [`Refusal::Period`] for a `delay` of zero; otherwise the same as
-    /// [`schedule_once`](Self::schedule_once).
+    /// [`Refusal::Period`] for a `delay` of zero, or one shorter than its
+    /// [`spread`](Periodic::spread); [`Refusal::Times`] and [`Refusal::EndsBefore`] for a series
+    /// without a run; otherwise the same as [`schedule_once`](Self::schedule_once). A series keeps
+    /// its place within `max_pending`, so no later run is refused.
     ///
     /// # Examples
     ///
@@ -478,8 +480,7 @@ impl Handle {
     ///
     /// # Errors
     ///
-    /// [`Refusal::Period`] for an `interval` of zero; otherwise the same as
-    /// [`schedule_once`](Self::schedule_once).
+    /// The same as [`schedule_with_fixed_delay`](Self::schedule_with_fixed_delay).
     ///
     /// # Examples
     ///
@@ -516,7 +517,8 @@ impl Handle {
     ///
     /// # Errors
     ///
-    /// Same as [`schedule_once`](Self::schedule_once).
+    /// The same as [`schedule_with_fixed_delay`](Self::schedule_with_fixed_delay), but for
+    /// [`Refusal::Period`].
     ///
     /// # Examples
     ///

@@ -217,7 +217,8 @@ impl LightArrayRevolverScheduler {
     /// that the scheduler's own pool has not finished.
     ///
     /// All the waiting together takes at most `shutdown_timeout` (5 s by default); the tasks that
-    /// run here take as long as they take. Closing again does nothing and reports nothing.
+    /// run here take as long as they take. Closing again runs nothing; it waits for the pool again,
+    /// and reports what is still unfinished.
     ///
     /// # Errors
     ///

@@ -34,8 +34,8 @@
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum Backpressure {
-    /// The call sleeps until its thread has earned its share again: mostly for a millisecond, at
-    /// most for a second. Then it schedules.
+    /// The call sleeps until its thread has earned its share again, for at most a second. Then it
+    /// schedules.
     #[default]
     Wait,
     /// The call is refused with [`Refusal::Overloaded`](crate::Refusal::Overloaded), which gives
