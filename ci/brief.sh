@@ -4,7 +4,8 @@
 brief=(
     --profile brief -p examples -p lars-durable
     --features lars-durable/actors
-    --features examples/cron,examples/durable,examples/prometheus,examples/tokio,examples/top
+    --features examples/cron,examples/durable,examples/prometheus,examples/service
+    --features examples/tokio,examples/top
 )
 built=${CARGO_TARGET_DIR:-target}/brief
 

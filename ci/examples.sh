@@ -11,7 +11,8 @@ cargo build --quiet "${brief[@]}" --examples
 run_example soak --seconds 5
 for example in quickstart rate_vs_delay cancel_race graceful_close virtual_time daily_report \
     supervised_refresh lease_registry delay_queue_consumers election_timers async_timeouts \
-    prometheus request_timeouts worker_pool actor_patterns testing_with_virtual_time; do
+    prometheus axum_service request_timeouts worker_pool actor_patterns \
+    testing_with_virtual_time; do
     run_example "$example" >/dev/null
 done
 cargo test --quiet "${brief[@]}" --doc
