@@ -33,6 +33,9 @@ mod pages {
     #[cfg(feature = "durable")]
     #[doc = include_str!("../../docs/how-to/cron-once.md")]
     struct CronOnce;
+    #[cfg(feature = "durable")]
+    #[doc = include_str!("../../docs/how-to/backups.md")]
+    struct Backups;
     #[cfg(feature = "service")]
     #[doc = include_str!("../../docs/how-to/axum-service.md")]
     struct AxumService;
