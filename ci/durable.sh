@@ -13,5 +13,6 @@ export LARS_KILLS="${LARS_KILLS:-1000}"
 cargo test "${brief[@]}" --lib -- --nocapture \
     simulation::nothing_accepted simulation::leases_hold simulation::a_node_that_closes \
     kill::nothing_is_lost power:: conformance::
-cargo build --quiet "${brief[@]}" --example durable
+cargo build --quiet "${brief[@]}" --example durable --example shop_in_a_file
 run_example durable --timers 1000 --kills 2 --life 1000
+run_example shop_in_a_file

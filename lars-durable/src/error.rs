@@ -263,18 +263,23 @@ pub struct CloseError {
     pub running: usize,
 }
 
-/// Why a run could not be acknowledged in the handler's own transaction. Roll that back.
-#[cfg(feature = "postgres")]
+/// Why something could not be done in the user's own transaction. Roll that back.
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
-pub enum CompleteError<E> {
+pub enum TransactionError<E> {
     /// The run is not the current one any more: another one has begun, or the timer is gone.
     #[error("the run is not the current one any more; roll the transaction back")]
     Stale,
-    /// The timer is not in PostgreSQL.
-    #[error("only timers in PostgreSQL can be acknowledged in a transaction of their handler")]
-    NotInPostgres,
-    /// The statement failed.
+    /// The call was wrong. Repeating it will not help.
+    #[error(transparent)]
+    Refused(Refused),
+    /// The node keeps its timers elsewhere than where the call could be made: in memory, in a
+    /// database of the other kind, or in another file than the one that the connection has opened.
+    /// A file that is attached to the connection is another one.
+    #[error("the timers of the node are not in the database of this transaction")]
+    OtherStore,
+    /// A statement failed.
     #[error(transparent)]
     Failed(#[from] E),
 }

@@ -54,8 +54,8 @@ pub use self::api::{
     Builder, Durable, Fired, Handler, IntoOutcome, Metrics, Outcome, Payload, Timers, UpgradeError,
 };
 pub use self::api::{inspection, schedule};
-#[cfg(feature = "postgres")]
-pub use self::error::CompleteError;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub use self::error::TransactionError;
 pub use self::error::{CloseError, Error, Refused, StartError};
 pub use self::model::OnConflict;
 pub use self::runtime::Submitted;

@@ -39,6 +39,8 @@ use crate::error::{Error, Refused, StartError};
 use crate::model::BucketNo;
 use crate::model::Look;
 use crate::store::Seen;
+#[cfg(feature = "sqlite")]
+use crate::store::UserFile;
 use crate::store::{Backend, StoreError, Write};
 #[cfg(feature = "actors")]
 use crate::sync::AtomicU32;
@@ -106,6 +108,9 @@ pub(crate) struct Run {
 pub(crate) struct Shared {
     inbox: Inbox,
     pub(crate) gate: Gate,
+    /// If the store is a file: for transactions of users.
+    #[cfg(feature = "sqlite")]
+    pub(crate) file: Option<UserFile>,
     pub(crate) timers: Handle,
     pub(crate) executor: Arc<dyn Executor>,
     threads: Threads<Begin>,
@@ -156,7 +161,7 @@ impl Runtime {
         let clock = MonoClock::start();
         let seen = backend.seen();
         let timers = scheduler.handle();
-        let shared = Shared::new(beside, timers, &handlers, &clock, &seen);
+        let shared = Shared::new(beside, timers, &handlers, &clock, &backend);
         let now = clock.now();
         let mut node = Node::new(settings, fastrand::Rng::new(), now);
         // Calls that need the store's time may come before its first reply.
@@ -227,12 +232,14 @@ impl Shared {
         timers: Handle,
         handlers: &[Box<dyn RunHandler>],
         clock: &MonoClock,
-        seen: &Seen,
+        backend: &Backend,
     ) -> Arc<Self> {
         let Beside { name, on_parked, executor, threads } = beside;
         Arc::new(Self {
             inbox: Inbox::default(),
-            gate: Gate::new(clock.clone(), seen),
+            gate: Gate::new(clock.clone(), &backend.seen()),
+            #[cfg(feature = "sqlite")]
+            file: backend.file(),
             timers,
             executor,
             threads: Threads::new(handlers.len(), threads),

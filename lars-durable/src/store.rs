@@ -22,9 +22,9 @@ pub(crate) use self::memory::MemoryStore;
 #[cfg(feature = "postgres")]
 pub(crate) use self::postgres::{Connect, Place, PostgresStore, Tls, completion, start_bell};
 #[cfg(feature = "sqlite")]
-pub(crate) use self::sqlite::SqliteStore;
-#[cfg(feature = "sqlite")]
 pub use self::sqlite::Synchronous;
+#[cfg(feature = "sqlite")]
+pub(crate) use self::sqlite::{SqliteStore, UserFile};
 use crate::model::{
     BucketNo, Finish, Finished, Listed, Loaded, Look, NewTimer, NodeId, Row, Start, TimerId, When,
 };
@@ -61,7 +61,13 @@ pub(crate) trait Store: Send {
 pub(crate) enum Backend {
     /// One store for all lanes: what they have to send goes into one transaction. Its clock is one
     /// of this process.
-    One { store: Box<dyn Store>, clock: Clock },
+    One {
+        store: Box<dyn Store>,
+        clock: Clock,
+        /// If it is a file.
+        #[cfg(feature = "sqlite")]
+        file: Option<UserFile>,
+    },
     /// A store and a thread for each lane, so that a slow batch cannot cost the node its lease.
     Lanes {
         keeper: Box<dyn Store>,
@@ -88,6 +94,15 @@ impl Backend {
         match self {
             Self::One { clock, .. } => Seen::Here(Arc::clone(clock)),
             Self::Lanes { seen, .. } => Seen::There(*seen),
+        }
+    }
+
+    /// For transactions of users.
+    #[cfg(feature = "sqlite")]
+    pub(crate) fn file(&self) -> Option<UserFile> {
+        match self {
+            Self::One { file, .. } => file.clone(),
+            Self::Lanes { .. } => None,
         }
     }
 }

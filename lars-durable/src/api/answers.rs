@@ -1,6 +1,6 @@
 //! What the calls about timers answer.
 
-use crate::store::{How, Placed};
+use crate::store::{How, Placed, Written};
 
 /// A timer that was accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,6 +36,16 @@ pub enum Cancel {
     Running,
     /// No timer has this key: it has run, was cancelled, or never existed.
     NotFound,
+}
+
+impl Cancel {
+    pub(super) fn of(written: &Written) -> Self {
+        match written {
+            Written::Prevented { .. } => Self::Prevented,
+            Written::Running => Self::Running,
+            _ => Self::NotFound,
+        }
+    }
 }
 
 impl Accepted {

@@ -548,18 +548,28 @@ impl Builder {
             #[cfg(feature = "test-kit")]
             Place::Virtual(place) => {
                 let (store, clock) = (Box::new(place.store.clone()), place.store.clock());
-                Backend::One { store, clock }
+                Backend::One {
+                    store,
+                    clock,
+                    #[cfg(feature = "sqlite")]
+                    file: None,
+                }
             }
             Place::Memory => {
                 let store = Box::new(MemoryStore::new(1, system_clock()));
-                Backend::One { store, clock: system_clock() }
+                Backend::One {
+                    store,
+                    clock: system_clock(),
+                    #[cfg(feature = "sqlite")]
+                    file: None,
+                }
             }
             #[cfg(feature = "sqlite")]
             Place::Sqlite(path, synchronous) => {
                 let limit = self.call_timeout;
                 let store = SqliteStore::open(path, &self.group, *synchronous, limit)?;
-                let clock = store.clock();
-                Backend::One { store: Box::new(store), clock }
+                let (clock, file) = (store.clock(), Some(store.user_file()));
+                Backend::One { store: Box::new(store), clock, file }
             }
             #[cfg(feature = "postgres")]
             Place::Postgres(postgres) => self.open_postgres(postgres)?,

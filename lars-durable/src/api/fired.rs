@@ -5,14 +5,16 @@ use std::convert::Infallible;
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-#[cfg(feature = "postgres")]
-use crate::error::CompleteError;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+use crate::error::TransactionError;
+#[cfg(feature = "sqlite")]
+use crate::model::Fence;
 use crate::model::Row;
 use crate::runtime::{Lease, Shared};
 #[cfg(feature = "postgres")]
 use crate::store::completion;
 use crate::sync::Arc;
-#[cfg(feature = "postgres")]
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 use crate::sync::{AtomicBool, Ordering};
 use crate::time::Timestamp;
 
@@ -50,7 +52,7 @@ pub struct Fired<P> {
     limit: Option<Duration>,
     lease: Lease,
     shared: Arc<Shared>,
-    #[cfg(feature = "postgres")]
+    #[cfg(any(feature = "postgres", feature = "sqlite"))]
     acknowledged: Arc<AtomicBool>,
 }
 
@@ -72,19 +74,19 @@ impl<P> Fired<P> {
             limit,
             lease,
             shared,
-            #[cfg(feature = "postgres")]
+            #[cfg(any(feature = "postgres", feature = "sqlite"))]
             acknowledged: Arc::default(),
         }
     }
 
-    /// What [`complete_in`](Self::complete_in) sets.
-    #[cfg(feature = "postgres")]
+    /// What is set when the handler acknowledges the run itself.
+    #[cfg(any(feature = "postgres", feature = "sqlite"))]
     pub(super) fn with_acknowledged(self, acknowledged: Arc<AtomicBool>) -> Self {
         Self { acknowledged, ..self }
     }
 
-    /// Acknowledges the run in the handler's own transaction. What the handler writes to the same
-    /// database and the end of the run are committed together, or not at all. That is
+    /// Acknowledges the run in the handler's own transaction in PostgreSQL. What the handler writes
+    /// to the same database and the end of the run are committed together, or not at all. That is
     /// effectively once.
     ///
     /// `execute` gets a statement with two parameters, `$1` and `$2`, both `bigint`. It executes
@@ -99,15 +101,15 @@ impl<P> Fired<P> {
     ///
     /// # Errors
     ///
-    /// [`CompleteError`]; roll the transaction back. [`Stale`](CompleteError::Stale) means that
-    /// another run has begun, with a greater fence, or that the timer is gone. An
+    /// [`TransactionError`]; roll the transaction back. [`Stale`](TransactionError::Stale) means
+    /// that another run has begun, with a greater fence, or that the timer is gone. An
     /// [at-most-once](super::Handler::at_most_once) handler always gets it, because its timers are
     /// deleted before they run.
     ///
     /// # Examples
     ///
     /// ```no_run
-    /// use lars_durable::{CompleteError, Fired, Payload};
+    /// use lars_durable::{Fired, Payload};
     ///
     /// #[derive(serde::Serialize, serde::Deserialize)]
     /// struct Payment { order: i64 }
@@ -132,18 +134,17 @@ impl<P> Fired<P> {
     pub fn complete_in<E>(
         &self,
         execute: impl FnOnce(&str, [i64; 2]) -> Result<u64, E>,
-    ) -> Result<(), CompleteError<E>> {
+    ) -> Result<(), TransactionError<E>> {
         let (statement, parameters) = self.completion().map_err(|error| match error {
-            CompleteError::NotInPostgres => CompleteError::NotInPostgres,
-            CompleteError::Stale => CompleteError::Stale,
-            CompleteError::Failed(never) => match never {},
+            TransactionError::Failed(never) => match never {},
+            _ => TransactionError::OtherStore,
         })?;
         match execute(&statement, parameters)? {
             0 => {
                 // Nothing was recorded: the run ends as the handler says, if it may end at all.
                 // Relaxed: read by the end of this run.
                 self.acknowledged.store(false, Ordering::Relaxed);
-                Err(CompleteError::Stale)
+                Err(TransactionError::Stale)
             }
             _ => Ok(()),
         }
@@ -156,17 +157,67 @@ impl<P> Fired<P> {
     ///
     /// # Errors
     ///
-    /// [`CompleteError::NotInPostgres`].
+    /// [`TransactionError::OtherStore`].
     #[cfg(feature = "postgres")]
-    pub fn completion(&self) -> Result<(String, [i64; 2]), CompleteError<Infallible>> {
+    pub fn completion(&self) -> Result<(String, [i64; 2]), TransactionError<Infallible>> {
         if self.shared.gate.local_store_now().is_some() {
-            return Err(CompleteError::NotInPostgres);
+            return Err(TransactionError::OtherStore);
         }
         let clock = self.shared.gate.store_now();
         let statement = completion(&self.row, clock.max(self.row.deadline));
         // Relaxed: read by the end of this run.
         self.acknowledged.store(true, Ordering::Relaxed);
         Ok((statement, [self.row.id, self.fence.cast_signed()]))
+    }
+
+    /// Acknowledges the run in the handler's own transaction in the file of the node. What the
+    /// handler writes to the file and the end of the run are committed together, or not at all.
+    /// That is effectively once.
+    ///
+    /// For a repeat it plans the next run. After this call, commit, and return. Whether the timer
+    /// is done is then decided by that transaction alone, whatever the handler returns: if it was
+    /// rolled back, the run has failed, and is retried.
+    ///
+    /// Until the handler commits, nobody else can write to the file. So begin late, and do not wait
+    /// for a call of [`Timers`](crate::Timers) in between: that would wait for the handler.
+    ///
+    /// # Errors
+    ///
+    /// [`TransactionError`]; roll the transaction back. [`Stale`](TransactionError::Stale) means
+    /// that another run has begun, with a greater fence, or that the timer is gone. An
+    /// [at-most-once](super::Handler::at_most_once) handler always gets it, because its timers are
+    /// deleted before they run.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use lars_durable::{Fired, Payload};
+    /// use rusqlite::{Connection, TransactionBehavior};
+    ///
+    /// #[derive(serde::Serialize, serde::Deserialize)]
+    /// struct Payment { order: i64 }
+    /// impl Payload for Payment { const NAME: &'static str = "payment"; }
+    ///
+    /// fn pay(due: &Fired<Payment>) -> Result<(), Box<dyn std::error::Error>> {
+    ///     let mut connection = Connection::open("shop.db")?;   // the file of the node
+    ///     let behavior = TransactionBehavior::Immediate;
+    ///     let transaction = connection.transaction_with_behavior(behavior)?;
+    ///     transaction.execute("UPDATE orders SET paid = 1 WHERE id = ?1", [due.payload().order])?;
+    ///     due.complete_in_file(&transaction)?;                 // an error rolls back
+    ///     Ok(transaction.commit()?)
+    /// }
+    /// ```
+    #[cfg(feature = "sqlite")]
+    pub fn complete_in_file(
+        &self,
+        transaction: &rusqlite::Transaction<'_>,
+    ) -> Result<(), TransactionError<rusqlite::Error>> {
+        let file = self.shared.file.as_ref().ok_or(TransactionError::OtherStore)?;
+        let fence = Fence(self.fence.cast_signed());
+        file.complete(transaction, &self.row, fence, self.shared.gate.store_now())?;
+        // Relaxed: read by the end of this run.
+        self.acknowledged.store(true, Ordering::Relaxed);
+        Ok(())
     }
 
     /// What the timer carries.

@@ -182,7 +182,7 @@ where
             Ok(payload) => {
                 let fence = launch.fence.0.unsigned_abs();
                 let fired = Fired::new(payload, row, fence, self.limit, lease, Arc::clone(&shared));
-                #[cfg(feature = "postgres")]
+                #[cfg(any(feature = "postgres", feature = "sqlite"))]
                 let fired = fired.with_acknowledged(ending.acknowledged());
                 (self.run)(fired, ending, &shared);
             }

@@ -15,6 +15,8 @@ use super::address::letter;
 pub use super::answers::{Accepted, Cancel, Placement};
 use super::payload::Payload;
 use super::timers::{Timers, check_key};
+#[cfg(feature = "sqlite")]
+use crate::error::TransactionError;
 use crate::error::{Error, Refused};
 use crate::model::{MissedTick, NewTimer, Next, OnConflict, Series, When, cron_series};
 use crate::runtime::Submitted;
@@ -169,6 +171,63 @@ impl<K> Schedule<K> {
             Ok(timer) => timers.schedule(timer),
             Err(refused) => Submitted::ready(Err(Error::Refused(refused))),
         }
+    }
+
+    /// Schedules it in the user's own transaction in the file of the node: once that commits, the
+    /// timer is one like any other, and the node finds it within a tenth of a second. If it is
+    /// rolled back, there never was a timer.
+    ///
+    /// A delay counts from this call. The commit survives a power cut if the connection has
+    /// `PRAGMA synchronous = FULL`, which it has unless something else was set. Begin the
+    /// transaction with `TransactionBehavior::Immediate`: one that reads first may find at its
+    /// first write that somebody else has written since, and then only a new one can succeed.
+    ///
+    /// [`OnConflict::Update`] of a rule that has changed makes a new timer in place of the old one.
+    ///
+    /// # Errors
+    ///
+    /// [`TransactionError`]; roll the transaction back.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_durable::{Durable, Payload};
+    /// use rusqlite::{Connection, TransactionBehavior};
+    /// use std::time::Duration;
+    ///
+    /// #[derive(serde::Serialize, serde::Deserialize)]
+    /// struct PaymentDue { order: i64 }
+    /// impl Payload for PaymentDue { const NAME: &'static str = "payment-due"; }
+    ///
+    /// # let directory = std::env::temp_dir().join(format!("lars-in-file-{}", std::process::id()));
+    /// # std::fs::create_dir_all(&directory)?;
+    /// # let path = directory.join("shop.db");
+    /// let durable = Durable::sqlite(&path).start()?;
+    /// let timers = durable.timers();
+    /// let mut connection = Connection::open(&path)?;
+    /// connection.execute_batch("CREATE TABLE orders (id INTEGER PRIMARY KEY)")?;
+    ///
+    /// let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    /// transaction.execute("INSERT INTO orders DEFAULT VALUES", [])?;
+    /// let order = transaction.last_insert_rowid();
+    /// let day = Duration::from_secs(86_400);
+    /// timers.schedule_once(day, PaymentDue { order }).submit_in_file(&transaction)?;
+    /// transaction.commit()?; // both, or neither
+    /// # drop(connection);
+    /// # durable.close()?;
+    /// # std::fs::remove_dir_all(directory)?;
+    /// # Ok(()) }
+    /// ```
+    #[cfg(feature = "sqlite")]
+    pub fn submit_in_file(
+        self,
+        transaction: &rusqlite::Transaction<'_>,
+    ) -> Result<Accepted, TransactionError<rusqlite::Error>> {
+        let timers = self.timers.clone();
+        let timer = self.into_new().map_err(TransactionError::Refused)?;
+        let placed = timers.file()?.schedule(transaction, timer, timers.now())?;
+        Ok(Accepted::of(&placed))
     }
 
     /// A message for the actor with this address and name.

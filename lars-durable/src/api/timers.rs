@@ -6,9 +6,13 @@ use std::time::Duration;
 use super::answers::Cancel;
 use super::inspection::{Parked, ParkedPage, ParkedQuery, TimerInfo};
 use crate::engine::Answer;
+#[cfg(feature = "sqlite")]
+use crate::error::TransactionError;
 use crate::error::{Error, Refused};
 use crate::model::When;
 use crate::runtime::{Shared, Submitted, promise};
+#[cfg(feature = "sqlite")]
+use crate::store::UserFile;
 use crate::store::{Write, Written};
 use crate::sync::Arc;
 use crate::time::Timestamp;
@@ -62,15 +66,47 @@ impl Timers {
     /// Prevents the run of the timer with this key, if it has not started. Starts are recorded 5 ms
     /// before the deadline, so from then on it is too late to cancel.
     pub fn cancel(&self, key: &str) -> Submitted<Cancel> {
-        self.by_key(
-            key,
-            |key| Write::Cancel { key },
-            |written| match written {
-                Written::Prevented { .. } => Cancel::Prevented,
-                Written::Running => Cancel::Running,
-                _ => Cancel::NotFound,
-            },
-        )
+        self.by_key(key, |key| Write::Cancel { key }, |written| Cancel::of(&written))
+    }
+
+    /// The same in the user's own transaction in the file of the node. The answer holds once that
+    /// has committed.
+    ///
+    /// # Errors
+    ///
+    /// [`TransactionError`]; roll the transaction back.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use lars_durable::Timers;
+    /// use rusqlite::{Connection, TransactionBehavior};
+    ///
+    /// fn paid(
+    ///     order: i64,
+    ///     connection: &mut Connection,
+    ///     timers: &Timers,
+    /// ) -> Result<(), Box<dyn std::error::Error>> {
+    ///     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    ///     transaction.execute("UPDATE orders SET paid = 1 WHERE id = ?1", [order])?;
+    ///     timers.cancel_in_file(&format!("payment/{order}"), &transaction)?;
+    ///     Ok(transaction.commit()?)
+    /// }
+    /// ```
+    #[cfg(feature = "sqlite")]
+    pub fn cancel_in_file(
+        &self,
+        key: &str,
+        transaction: &rusqlite::Transaction<'_>,
+    ) -> Result<Cancel, TransactionError<rusqlite::Error>> {
+        check_key(key).map_err(TransactionError::Refused)?;
+        Ok(Cancel::of(&self.file()?.cancel(transaction, key.into(), self.now())?))
+    }
+
+    /// The file of the node.
+    #[cfg(feature = "sqlite")]
+    pub(super) fn file(&self) -> Result<&UserFile, TransactionError<rusqlite::Error>> {
+        self.shared.file.as_ref().ok_or(TransactionError::OtherStore)
     }
 
     /// Moves the deadline of the timer with this key to `delay` from now; of a repeat, that of its

@@ -16,7 +16,7 @@ use super::runs::{Run, Stage};
 use super::settings::LEAST_PUT_OFF;
 use super::{Node, Output, Parked};
 use crate::model::BucketNo;
-use crate::model::{Fence, Finish, Finished, Next, Row, Series, Start, Then, TimerId};
+use crate::model::{Fence, Finish, Finished, Row, Series, Start, Then, TimerId};
 use crate::sync::Arc;
 use crate::time::{Micros, Mono, Timestamp};
 
@@ -303,15 +303,9 @@ impl Node {
         self.runs.finish(id, then);
     }
 
-    /// What becomes of a timer whose run is over: the next run of a series is computed from what
-    /// this one was planned for.
+    /// What becomes of a timer whose run is over.
     fn after_success(&self, now: Mono, row: &Row) -> Then {
-        let Some(series) = row.series.as_deref().and_then(Series::parse) else { return Then::Done };
-        let clock = self.clock.at_least(now).max(row.deadline);
-        match series.next(row.planned, clock, row.key.as_deref()) {
-            Next::Run { when, offset } => Then::Next { when, offset },
-            Next::Over => Then::Done,
-        }
+        row.after_success(self.clock.at_least(now))
     }
 
     /// What becomes of a timer whose run has failed too often. A series goes on: what its next run

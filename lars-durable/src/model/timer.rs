@@ -1,6 +1,6 @@
 //! A timer on its way into the store, in it, and out of it.
 
-use super::series::is_same_rule;
+use super::series::{Next, Series, is_same_rule};
 use super::{BucketNo, Fence, TimerId};
 use crate::sync::Arc;
 use crate::time::{Micros, Timestamp};
@@ -156,6 +156,18 @@ impl Row {
     /// The same for each attempt of a run, and of no other run, in no other store.
     pub(crate) fn idempotency_key(&self) -> String {
         format!("{:032x}-{}-{}", self.store, self.origin, self.run)
+    }
+
+    /// What becomes of the timer when this run succeeds: the next run of a series is computed from
+    /// what this one was planned for. (`clock` may be an estimate, and earlier than the deadline.)
+    pub(crate) fn after_success(&self, clock: Timestamp) -> Then {
+        let Some(series) = self.series.as_deref().and_then(Series::parse) else {
+            return Then::Done;
+        };
+        match series.next(self.planned, clock.max(self.deadline), self.key.as_deref()) {
+            Next::Run { when, offset } => Then::Next { when, offset },
+            Next::Over => Then::Done,
+        }
     }
 }
 

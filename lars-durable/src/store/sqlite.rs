@@ -16,6 +16,8 @@ mod schema;
 mod verbs;
 mod writes;
 
+mod transactions;
+
 use std::path::Path;
 use std::time::Duration;
 
@@ -24,6 +26,7 @@ use rusqlite::{Connection, ErrorCode};
 use self::others::Others;
 use self::owner::OwnedFile;
 use self::schema::Meta;
+pub(crate) use self::transactions::UserFile;
 use super::{Committed, Keep, Renewed, Reply, Request, Store, StoreError, Write};
 use crate::error::StartError;
 use crate::model::{BucketNo, Look, LookedNode, NodeId, TimerId};
@@ -92,6 +95,12 @@ impl SqliteStore {
         let mut connection = open::connect(file.path(), None, Synchronous::Full)?;
         schema::prepare(&mut connection, path, None)?;
         schema::restored(&connection).map_err(|error| open::sqlite_error(path, &error))
+    }
+
+    /// For transactions of users.
+    pub(crate) fn user_file(&self) -> UserFile {
+        let (group, path) = (Arc::clone(&self.group), self.file.path().to_owned());
+        UserFile { group, path, identity: self.file.identity() }
     }
 
     pub(crate) fn clock(&self) -> Clock {
@@ -207,6 +216,7 @@ impl SqliteStore {
                     let verbs = verbs::Verbs {
                         connection: &self.connection,
                         group: &self.group,
+                        by_owner: true,
                         owned,
                         repeats,
                         now: clock,

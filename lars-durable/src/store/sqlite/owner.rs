@@ -78,6 +78,11 @@ impl OwnedFile {
         &self.path
     }
 
+    /// What the file is, if that can be known.
+    pub(super) fn identity(&self) -> Option<Identity> {
+        self.kept.first().map(|(_, identity)| identity.clone())
+    }
+
     /// From now on SQLite's log must stay, too.
     pub(super) fn keep_log(&mut self) {
         let log = beside(&self.path, "-wal");
@@ -204,21 +209,21 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
 }
 
 /// What a file is, whatever it is called. Elsewhere than on Unix, an open file cannot be removed.
-#[derive(Debug, PartialEq, Eq)]
-struct Identity {
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Identity {
     device: u64,
     inode: u64,
 }
 
 impl Identity {
     #[cfg(unix)]
-    fn of(file: &Metadata) -> Option<Self> {
+    pub(super) fn of(file: &Metadata) -> Option<Self> {
         use std::os::unix::fs::MetadataExt;
         Some(Self { device: file.dev(), inode: file.ino() })
     }
 
     #[cfg(not(unix))]
-    fn of(_: &Metadata) -> Option<Self> {
+    pub(super) fn of(_: &Metadata) -> Option<Self> {
         None
     }
 }

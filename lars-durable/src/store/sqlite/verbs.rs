@@ -16,6 +16,8 @@ use crate::time::{Micros, Timestamp};
 pub(super) struct Verbs<'a> {
     pub(super) connection: &'a Connection,
     pub(super) group: &'a str,
+    /// The caller is the engine, which has timers in memory.
+    pub(super) by_owner: bool,
     /// The epoch, if the caller owns the bucket.
     pub(super) owned: Option<u32>,
     /// The writes of this transaction were carried out before.
@@ -84,7 +86,7 @@ const READ: &str =
 
 impl Verbs<'_> {
     /// The first of `count` identities that nobody else has.
-    fn draw(&self, count: i64) -> Result<TimerId> {
+    pub(super) fn draw(&self, count: i64) -> Result<TimerId> {
         self.prepare(DRAW)?.query_row([count], |row| row.get(0))
     }
 
@@ -146,7 +148,7 @@ impl Verbs<'_> {
         Ok(Reply::Started { rows, moved })
     }
 
-    fn finish(&self, Finish { id, fence, then }: &Finish) -> Result<Finished> {
+    pub(super) fn finish(&self, Finish { id, fence, then }: &Finish) -> Result<Finished> {
         let (id, fence) = (*id, fence.0);
         match then {
             Then::Done => self.end(END, id, fence),

@@ -155,11 +155,13 @@ impl Verbs<'_> {
                 Some((other, started)) if new.conflict == OnConflict::Update => {
                     match self.change(other, new)? {
                         Change::Nothing => return self.placed(other, How::Kept),
-                        Change::All => {
+                        change if self.may_update(change) => {
+                            return self.update(other, new, change);
+                        }
+                        Change::All | Change::Content | Change::ContentAndTime => {
                             self.execute(DELETE, [other])?;
                             how = How::Replaced { started: started.then_some(other) };
                         }
-                        change => return self.update(other, new, change),
                     }
                 }
                 Some((other, _)) => return self.placed(other, How::Kept),
@@ -248,6 +250,16 @@ impl Verbs<'_> {
             };
             Ok(new.change(&there, self.now))
         })
+    }
+
+    /// The engine has the time of a timer in memory, and finds another one only if the timer is
+    /// another.
+    fn may_update(&self, change: Change) -> bool {
+        match change {
+            Change::Content => true,
+            Change::ContentAndTime => self.by_owner,
+            Change::Nothing | Change::All => false,
+        }
     }
 
     fn update(&self, id: TimerId, new: &NewTimer, change: Change) -> Result<Placed> {
