@@ -12,6 +12,7 @@ pub(crate) mod batch;
 pub(crate) mod close;
 pub(crate) mod listing;
 pub(crate) mod run_times;
+pub(crate) mod waits;
 
 pub(crate) mod repeat;
 

@@ -19,6 +19,7 @@ pub(crate) mod slow;
 pub(crate) mod raw_task;
 
 pub(crate) mod run_times;
+pub(crate) mod waits;
 
 pub(crate) mod panics;
 

@@ -90,10 +90,11 @@ pub mod listing {
     };
 }
 
-/// What [`Handle::metrics`] and [`Handle::run_times`] are made of.
+/// What [`Handle::metrics`], [`Handle::run_times`] and [`Handle::waits`] are made of.
 pub mod metrics {
     pub use crate::api::metrics::PoolMetrics;
     pub use crate::api::run_times::RunTime;
+    pub use crate::api::waits::ThreadWaits;
     pub use lars_base::durations::Durations;
 }
 

@@ -47,6 +47,14 @@ pub(crate) fn nap(nanos: u64) {
     }
 }
 
+/// Calls `f` with the name of the calling thread; empty if it has none. (In a model none has.)
+pub(crate) fn with_thread_name<R>(f: impl FnOnce(&str) -> R) -> R {
+    if CHECKED {
+        return f("");
+    }
+    f(std::thread::current().name().unwrap_or_default())
+}
+
 /// How often [`relax`] spins, and up to which wait it yields after that.
 const SPINS: u32 = 64;
 const YIELDS: u32 = 128;

@@ -102,6 +102,30 @@ fn timers_that_wait_for_room_in_the_queue_of_the_pool_are_published() {
 }
 
 #[test]
+fn calls_that_backpressure_made_wait_are_published_with_how_long_they_waited() {
+    let scheduler = LightArrayRevolverScheduler::builder().inline().build().unwrap();
+    let mut reporter = MetricsReporter::new(&scheduler, "orders");
+    let (waits, waited) =
+        ("lars_scheduler_backpressure_waits_total", "lars_scheduler_backpressure_waited_seconds");
+    let before = published(&mut reporter);
+    assert_eq!((before[waits], before[waited]), (0.0, 0.0));
+    // A timer thread that is stuck in a task holds back who schedules more than a share.
+    let (release, hold) = std::sync::mpsc::channel::<()>();
+    scheduler.schedule_once(Duration::ZERO, move || _ = hold.recv()).unwrap();
+    while scheduler.metrics().backpressure_waited.is_zero() {
+        // (Many between two looks: a look takes long enough to earn some.)
+        for _ in 0..10_000 {
+            scheduler.schedule_once(Duration::MAX, || ()).unwrap();
+        }
+    }
+    drop(release);
+    let metrics = scheduler.metrics();
+    let after = published(&mut reporter);
+    assert_eq!(after[waits], metrics.backpressure_waits as f64);
+    assert_eq!(after[waited], metrics.backpressure_waited.as_secs_f64());
+}
+
+#[test]
 fn the_table_in_the_docs_names_exactly_what_is_published() {
     let time = virtual_time();
     let values = published(&mut MetricsReporter::new(&time, "orders"));

@@ -52,7 +52,10 @@ pub struct Metrics {
     /// [`Backpressure::Refuse`](crate::Backpressure::Refuse).
     pub refused: u64,
     /// How often a call waited, because the timer thread was late and the call's thread had used up
-    /// its share ([`Backpressure::Wait`](crate::Backpressure::Wait)).
+    /// its share ([`Backpressure::Wait`](crate::Backpressure::Wait)). [`Handle::waits`] has whose
+    /// calls these were.
+    ///
+    /// [`Handle::waits`]: crate::Handle::waits
     pub backpressure_waits: u64,
     /// For how long those calls waited, in all.
     pub backpressure_waited: Duration,
@@ -145,7 +148,7 @@ impl Metrics {
     pub(crate) fn of(live: &Live) -> Self {
         let (tally, counts) = (live.tally(), &live.counts);
         let runs = &live.reporter.runs;
-        let (waits, waited) = live.pace.waits();
+        let held_back = live.pace.waits.total();
         let on_executors = runs.all().map(|runs| &runs.lateness);
         // Relaxed, all of them: statistics.
         Self {
@@ -155,8 +158,8 @@ impl Metrics {
             handed_back: tally.handed_back,
             pending: tally.pending(),
             refused: tally.refused + live.refused_early.load(Ordering::Relaxed),
-            backpressure_waits: waits,
-            backpressure_waited: Duration::from_nanos(waited),
+            backpressure_waits: held_back.waits,
+            backpressure_waited: Duration::from_nanos(held_back.waited),
             panicked: live.reporter.panics(),
             rejected_by_executor: live.reporter.rejected(),
             abandoned_by_executor: live.reporter.abandoned(),

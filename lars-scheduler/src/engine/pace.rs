@@ -29,6 +29,7 @@
 use crossbeam_utils::CachePadded;
 
 use crate::base::backpressure::Backpressure;
+use crate::base::waits::Waits;
 use crate::sync::{AtomicU64, Ordering};
 
 /// The credit of a lane, in entries. A thread that schedules fifty timers a second needs twenty
@@ -70,6 +71,8 @@ pub(crate) struct Pace {
     pub(crate) mode: Backpressure,
     told: CachePadded<Told>,
     asked: CachePadded<Asked>,
+    /// Who waited.
+    pub(crate) waits: Waits,
 }
 
 /// Written by the timer thread.
@@ -91,24 +94,15 @@ struct Asked {
     /// The heartbeat that was seen last, and when it was first seen.
     beat: AtomicU64,
     beat_seen_at: AtomicU64,
-    /// How often a call waited.
-    waits: AtomicU64,
-    /// For how long in all, in nanoseconds.
-    waited: AtomicU64,
 }
 
 impl Pace {
     pub(crate) fn new(mode: Backpressure) -> Self {
         let zero = || AtomicU64::new(0);
         let told = Told { price: zero(), cost: AtomicU64::new(COST), beats: zero() };
-        let asked = Asked {
-            lanes: zero(),
-            beat: zero(),
-            beat_seen_at: zero(),
-            waits: zero(),
-            waited: zero(),
-        };
-        Self { mode, told: CachePadded::new(told), asked: CachePadded::new(asked) }
+        let asked = Asked { lanes: zero(), beat: zero(), beat_seen_at: zero() };
+        let (told, asked) = (CachePadded::new(told), CachePadded::new(asked));
+        Self { mode, told, asked, waits: Waits::new() }
     }
 
     /// The credit that a lane begins with.
@@ -178,21 +172,6 @@ impl Pace {
     /// What one of so many lanes gets while the timer thread is in time.
     pub(crate) fn whole_credit(sharers: u64) -> u64 {
         (IN_TIME / sharers).clamp(LEAST, CREDIT)
-    }
-
-    /// A call begins to wait.
-    pub(crate) fn count_wait(&self) {
-        self.asked.waits.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// A call has waited for so long.
-    pub(crate) fn count_waited(&self, nanos: u64) {
-        self.asked.waited.fetch_add(nanos, Ordering::Relaxed);
-    }
-
-    /// How often calls have begun to wait, and for how many nanoseconds they have waited in all.
-    pub(crate) fn waits(&self) -> (u64, u64) {
-        (self.asked.waits.load(Ordering::Relaxed), self.asked.waited.load(Ordering::Relaxed))
     }
 }
 

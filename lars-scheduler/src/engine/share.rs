@@ -74,7 +74,7 @@ impl Core {
                 }
                 Answer::Nap(nanos) => {
                     if !waits {
-                        self.pace.count_wait();
+                        self.pace.waits.begin();
                     }
                     waits = true;
                     nap(nanos);
@@ -83,7 +83,7 @@ impl Core {
             now = self.clock.now();
         }
         if waits {
-            self.pace.count_waited(now.saturating_sub(began));
+            self.pace.waits.end(now.saturating_sub(began));
         }
         true
     }

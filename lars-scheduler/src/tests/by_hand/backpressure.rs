@@ -451,6 +451,33 @@ fn a_thread_that_waits_goes_on_when_the_timer_thread_is_in_time_again() {
 
 #[test]
 #[cfg_attr(miri, ignore = "a thread waits in real time, and Miri takes minutes")]
+fn a_wait_is_counted_to_the_name_of_its_thread_while_it_lasts_and_after_it() {
+    let mut it = with(Backpressure::Wait);
+    assert_eq!(it.handle.waits(), []);
+    it.be_late(3 * LATE);
+    let handle = it.handle.clone();
+    let flood = move || {
+        use_up_credit(&handle);
+        handle.schedule_once(NEVER_DUE, || ()).unwrap();
+    };
+    let flood = std::thread::Builder::new().name("flood".to_owned()).spawn(flood).unwrap();
+    let seen = |it: &ByHand| {
+        let all = it.handle.waits().into_iter();
+        all.map(|it| (it.thread, it.waiting, it.waits, it.waited)).collect::<Vec<_>>()
+    };
+    while seen(&it).is_empty() {
+        assert!(!flood.is_finished(), "it did not wait");
+        yield_now();
+    }
+    let name = || Some("flood".to_owned());
+    assert_eq!(seen(&it), [(name(), 1, 1, Duration::ZERO)]);
+    let _ = it.turn(it.clock.now() + MILLISECOND);
+    flood.join().unwrap();
+    assert_eq!(seen(&it), [(name(), 0, 1, at(MILLISECOND))]);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "a thread waits in real time, and Miri takes minutes")]
 fn a_batch_that_waits_in_the_middle_ends_when_the_scheduler_stops() {
     in_time(|| {
         for mut it in [with(Backpressure::Wait), without_wheels(Backpressure::Wait)] {
