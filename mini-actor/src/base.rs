@@ -12,6 +12,7 @@ macro_rules! show {
     };
 }
 
+pub(crate) mod lineage;
 pub(crate) mod name;
 pub(crate) mod panics;
 pub(crate) mod slow_receive;

@@ -6,7 +6,7 @@ pub(crate) use lars_base::sync::{
     AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, CHECKED, Mutex, MutexGuard, Ordering,
     UnsafeCell, fence, real_now, thread, thread_local, yield_now,
 };
-pub(crate) use std::sync::{Arc, Weak};
+pub(crate) use std::sync::{Arc, OnceLock, Weak};
 
 #[cfg(lars_loom)]
 pub(crate) use self::model::*;

@@ -1,9 +1,10 @@
-//! What actors cost in memory. The only test of its binary, because it counts what the whole
-//! process allocates.
+//! What actors cost in memory. In a binary of their own, and one after the other, because they
+//! count what the whole process allocates.
 #![allow(clippy::disallowed_methods, missing_docs)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use mini_actor::test_kit::TestKit;
@@ -31,6 +32,8 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
 struct Idle;
 
 impl Actor for Idle {
@@ -47,6 +50,7 @@ fn each(before: usize) -> usize {
 
 #[test]
 fn an_idle_actor_has_less_than_a_kibibyte_and_keeps_two_blocks_after_a_burst() {
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let kit = TestKit::new("test").unwrap();
     let before = ALLOCATED.load(Ordering::Relaxed);
     let actors: Vec<ActorRef<_>> =
@@ -75,4 +79,40 @@ fn an_idle_actor_has_less_than_a_kibibyte_and_keeps_two_blocks_after_a_burst() {
 
     drop(kit);
     drop(actors);
+}
+
+/// Has a child, and that one as well, until the last.
+struct Deep {
+    below: usize,
+}
+
+impl Actor for Deep {
+    type Message = ();
+
+    fn started(&mut self, ctx: &mut Context<Self>) {
+        if let Some(below) = self.below.checked_sub(1) {
+            ctx.spawn("child", move || Deep { below }).unwrap();
+        }
+    }
+
+    fn receive(&mut self, (): (), _: &mut Context<Self>) {}
+}
+
+#[test]
+fn an_actor_deep_in_a_tree_takes_no_more_than_its_share_of_a_path() {
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let kit = TestKit::new("test").unwrap();
+    let before = ALLOCATED.load(Ordering::Relaxed);
+    kit.spawn("child", || Deep { below: ACTORS - 1 }).unwrap();
+    kit.settle();
+    assert_eq!(kit.metrics().alive, ACTORS);
+    // Less than a kibibyte, and its child in a map.
+    let with_child = each(before);
+    assert!(with_child <= 1280, "an actor has {with_child} bytes");
+    // A listing of paths, which is long here, leaves nothing.
+    let longest = kit.paths().last().map(|path| path.len());
+    assert_eq!(longest, Some("/child".len() * ACTORS));
+    let listed = each(before);
+    assert!(listed <= 1280, "after a listing an actor has {listed} bytes");
+    drop(kit);
 }

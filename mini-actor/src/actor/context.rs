@@ -330,7 +330,8 @@ impl<A: Actor> Context<A> {
 
     /// The living child with this name, if it receives messages of this type.
     pub fn child<M: Send + 'static>(&self, name: &str) -> Option<ActorRef<M>> {
-        self.system.find(&format!("{}/{name}", self.myself.path()))
+        let found = self.system.registry().tree.find_child(self.myself.id(), name)?;
+        ActorRef::of(found)
     }
 
     /// The names of the living children, in the order in which they were spawned. The iterator
@@ -378,8 +379,7 @@ impl<A: Actor> Context<A> {
     pub fn children(&self) -> impl ExactSizeIterator<Item = &str> {
         // Whoever has learned of an end may be faster than the signal that removes the child here.
         let living = self.children.values().filter(|child| child.watchers().reason().is_none());
-        let names: Vec<_> =
-            living.map(|child| child.path().rsplit('/').next().unwrap_or_default()).collect();
+        let names: Vec<_> = living.map(|child| child.lineage().name()).collect();
         names.into_iter()
     }
 
@@ -398,7 +398,7 @@ impl<A: Actor> Context<A> {
         let number = match other.watchers().add(me) {
             Ok(number) => Some(number),
             Err((_, reason)) => {
-                let gone = Terminated { id: other.id(), path: Arc::clone(other.path()), reason };
+                let gone = Terminated { id: other.id(), path: other.lineage().to_path(), reason };
                 (Arc::clone(self.myself.cell()) as Arc<dyn Resident>).tell_end(gone);
                 None
             }
@@ -568,8 +568,8 @@ impl<A: Actor> Context<A> {
     fn arm_quiet_again(&mut self, delay: Duration) {
         let check = self.quiet_check(self.quiet_generation);
         if let Some(quiet) = &mut self.quiet {
-            let (registry, path) = (self.system.registry(), self.myself.path());
-            quiet.armed = registry.arm_for(path, delay, check, quiet.place);
+            let (registry, cell) = (self.system.registry(), self.myself.cell());
+            quiet.armed = registry.arm_for(&cell.lineage, delay, check, quiet.place);
         }
     }
 

@@ -105,7 +105,7 @@ impl<A: Actor> Incarnations<A> {
         let mut kept = None;
         let ctx = &mut self.ctx;
         if let Err(message) = contain(|| code(actor, ctx, &mut kept)) {
-            let panic = Panic { path: Arc::clone(&cell.path), message };
+            let panic = Panic { path: Arc::clone(cell.lineage.path()), message };
             self.failed(cell, panic, kept);
         } else {
             drop_kept(cell, kept);
@@ -134,7 +134,10 @@ impl<A: Actor> Incarnations<A> {
             Ok(Some(actor)) => {
                 self.actor = Some(actor);
                 quietly(|| {
-                    tracing::debug!(target: "mini_actor", actor = &*cell.path, "an actor started");
+                    tracing::debug!(
+                        target: "mini_actor", actor = &*cell.lineage.to_path(),
+                        "an actor started"
+                    );
                 });
                 self.call(cell, A::started);
             }
@@ -142,7 +145,7 @@ impl<A: Actor> Incarnations<A> {
             // panic.
             Ok(None) => self.end(cell, StopReason::Panicked),
             Err(message) => {
-                let panic = Panic { path: Arc::clone(&cell.path), message };
+                let panic = Panic { path: Arc::clone(cell.lineage.path()), message };
                 self.failed(cell, panic, None);
             }
         }
@@ -322,7 +325,7 @@ fn drop_kept<M: Send + 'static>(cell: &Arc<Cell<M>>, kept: Option<Box<M>>) {
 /// A panic that no longer changes anything.
 fn self_report<M>(cell: &Arc<Cell<M>>, result: Result<(), String>) {
     if let Err(message) = result {
-        let panic = Panic { path: Arc::clone(&cell.path), message };
+        let panic = Panic { path: Arc::clone(cell.lineage.path()), message };
         cell.registry.incidents.panicked(&panic, Directive::Resume);
     }
 }

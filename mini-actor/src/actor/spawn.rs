@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::actor::context::{Actor, Context};
 use crate::actor::life::{Factory, Incarnations};
 use crate::base::error::SpawnError;
+use crate::base::lineage::Lineage;
 use crate::base::name::{NAME_RULE, is_name};
 use crate::base::supervision::SupervisionStrategy;
 use crate::cell::home::{Cell, Origin};
@@ -279,27 +280,28 @@ fn make<A: Actor>(
         return Err(SpawnError::Window { given, min: Duration::from_nanos(1) });
     }
     let registry = Arc::clone(system.registry());
-    let above = parent.as_deref().map_or("", |parent| parent.path());
-    let path: Arc<str> = match name {
-        Some(name) => [above, "/", name].concat(),
+    let name = match name {
+        Some(name) => name.into(),
         // Relaxed: only has to be unique.
-        None => format!("{above}/${}", 1 + registry.anonymous.fetch_add(1, Ordering::Relaxed)),
-    }
-    .into();
+        None => format!("${}", 1 + registry.anonymous.fetch_add(1, Ordering::Relaxed)).into(),
+    };
+    let above = parent.as_deref().map(|parent| (parent.id(), Arc::clone(parent.lineage())));
+    let lineage = Lineage::new(name, above);
     let wants_thread = props.pinned && matches!(registry.dispatcher, Dispatcher::Pool(_));
     let mut pinned = None;
     if wants_thread {
         // A thread is not started for a name that is taken.
-        registry.tree.reserve(&path)?;
-        let name = format!("{}{path}", registry.tree.system);
+        registry.tree.reserve(&lineage)?;
+        let name = format!("{}{}", registry.tree.system, lineage.to_path());
         let on_start = registry.rules.on_thread_start.lock().clone();
         let pool = Pool::start_own(&name, &on_start).map_err(|error| {
-            registry.tree.give_up(&path);
+            registry.tree.give_up(&lineage);
             SpawnError::Thread(error.to_string())
         })?;
         pinned = Some(Dispatcher::Pool(pool));
     }
-    let origin = Origin { path, registry: Arc::clone(&registry), capacity: props.capacity, pinned };
+    let origin =
+        Origin { lineage, registry: Arc::clone(&registry), capacity: props.capacity, pinned };
     let place = Location::caller(); // a closure would be its own caller
     let supervision = props.supervision.map(|rules| (rules, place));
     let cell = Cell::new(origin, |cell| {

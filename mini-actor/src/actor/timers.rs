@@ -382,7 +382,7 @@ impl<M: Send + 'static> Timers<M> {
         let due = self.due(generation, &timer.key);
         if let Some(timer) = self.timers.get_mut(&generation) {
             let cell = &self.cell;
-            timer.armed = cell.registry.arm_for(&cell.path, delay, due, timer.place);
+            timer.armed = cell.registry.arm_for(&cell.lineage, delay, due, timer.place);
             if timer.armed.is_none() {
                 self.generations.remove(&timer.key);
             }
@@ -402,7 +402,7 @@ impl<M: Send + 'static> Timers<M> {
             armed.cancel();
         }
         if let Err(message) = contain(|| drop(timer)) {
-            let panic = Panic { path: Arc::clone(&self.cell.path), message };
+            let panic = Panic { path: Arc::clone(self.cell.lineage.path()), message };
             self.cell.registry.incidents.panicked(&panic, Directive::Resume);
         }
     }

@@ -6,6 +6,7 @@ use std::cell::Cell;
 
 use lars_base::panics::quietly;
 
+use crate::base::lineage::Lineage;
 use crate::base::panics::guard;
 use crate::dispatcher::marks::Set;
 use crate::sync::plain::AtomicU64;
@@ -196,7 +197,7 @@ impl DeadLetters {
     #[cold]
     pub(crate) fn bury<M: Send + 'static>(
         &self,
-        recipient: &str,
+        recipient: &Lineage,
         reason: Undelivered,
         message: impl Borrow<M>,
     ) {
@@ -207,7 +208,7 @@ impl DeadLetters {
             quietly(|| {
                 tracing::debug!(
                     target: "mini_actor",
-                    recipient,
+                    recipient = &**recipient.path(),
                     message_type,
                     ?reason,
                     "dead letter"
@@ -220,6 +221,7 @@ impl DeadLetters {
                 self.hooks.lock().all.iter().map(|(_, hook)| Arc::clone(hook)).collect();
             for hook in hooks {
                 let message: &M = message.borrow();
+                let recipient = recipient.path();
                 let letter = DeadLetter { recipient, message_type, reason, message };
                 guard("a hook for dead letters", || hook(&letter));
                 // It may be the last reference to one that has just been unsubscribed.

@@ -6,6 +6,7 @@ use std::borrow::Borrow;
 use std::panic::resume_unwind;
 
 use crate::base::error::Unsendable;
+use crate::base::lineage::Lineage;
 use crate::base::panics::guard;
 use crate::base::stop_reason::{StopReason, Terminated};
 use crate::cell::askers::Askers;
@@ -146,7 +147,7 @@ impl<'a, M> Turn<'a, M> {
     /// It is `now`, `calls` calls after the last that the turn counts. Returns what
     /// [`begin_watch`](Self::begin_watch) does.
     pub(crate) fn look(&self, now: Instant, calls: u32) -> u32 {
-        with_watch(|watch| watch.look(now, calls, &self.cell.path)).unwrap_or(NEVER)
+        with_watch(|watch| watch.look(now, calls, &self.cell.lineage)).unwrap_or(NEVER)
     }
 
     /// The turn, which is watched, ends: `calls` calls after the last that it counts, and `left`
@@ -166,7 +167,7 @@ impl<'a, M> Turn<'a, M> {
 
 pub(crate) struct Cell<M> {
     pub(crate) id: u64,
-    pub(crate) path: Arc<str>,
+    pub(crate) lineage: Arc<Lineage>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) processed: AtomicU64,
     pub(crate) restarts: AtomicU64,
@@ -190,7 +191,7 @@ unsafe impl<M: Send> Sync for Cell<M> {}
 
 /// What a new cell is made from.
 pub(crate) struct Origin {
-    pub(crate) path: Arc<str>,
+    pub(crate) lineage: Arc<Lineage>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) capacity: Capacity,
     /// A dispatcher of its own.
@@ -204,11 +205,11 @@ impl<M: Send + 'static> Cell<M> {
         life: impl FnOnce(&Arc<Self>) -> Box<dyn Life<M>>,
     ) -> Arc<Self> {
         static NEXT: StaticU64 = StaticU64::new(1);
-        let Origin { path, registry, capacity, pinned } = origin;
+        let Origin { lineage, registry, capacity, pinned } = origin;
         let cell = Arc::new(Self {
             // Relaxed: only has to be unique.
             id: NEXT.fetch_add(1, Ordering::Relaxed),
-            path,
+            lineage,
             processed: AtomicU64::new(0),
             restarts: AtomicU64::new(0),
             pipes: AtomicU64::new(0),
@@ -237,7 +238,7 @@ impl<M: Send + 'static> Cell<M> {
 
     #[cold]
     pub(crate) fn bury(&self, reason: Undelivered, message: impl Borrow<M>) {
-        self.registry.dead_letters.bury::<M>(&self.path, reason, message);
+        self.registry.dead_letters.bury::<M>(&self.lineage, reason, message);
     }
 
     /// Sends a message, by the policy of the mailbox, which may give it back.
@@ -443,11 +444,6 @@ impl<M: Send + 'static> Cell<M> {
     pub(crate) fn take_signals(&self) -> Vec<Signal> {
         take_signals(&self.mailbox, &self.lane)
     }
-
-    /// The name: the last part of the path.
-    pub(crate) fn name(&self) -> &str {
-        self.path.rsplit('/').next().unwrap_or_default()
-    }
 }
 
 /// Clears the bit first: a signal that comes after that sets it again. So no signal stays in the
@@ -494,8 +490,8 @@ impl<M: Send + 'static> Resident for Cell<M> {
         self.id
     }
 
-    fn path(&self) -> &Arc<str> {
-        &self.path
+    fn lineage(&self) -> &Arc<Lineage> {
+        &self.lineage
     }
 
     fn watchers(&self) -> &Watchers {

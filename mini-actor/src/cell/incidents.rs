@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use lars_base::panics::quietly;
 
+use crate::base::lineage::Lineage;
 use crate::base::panics::guard;
 use crate::base::slow_receive::{SlowHook, SlowReceive};
 use crate::base::supervision::{Directive, Panic};
@@ -87,7 +88,7 @@ impl Incidents {
         &self,
         run_time: Duration,
         turns: &[Note],
-        last: Option<&Arc<str>>,
+        last: Option<&Lineage>,
         paths_of: impl FnOnce(&HashSet<u64>) -> HashMap<u64, Arc<str>>,
     ) {
         // Relaxed: a statistic.
@@ -96,7 +97,7 @@ impl Incidents {
         // The actors in question: those that were called. If none was, all of them.
         let called = |turn: &&Note| calls == 0 || turn.calls > 0;
         let wanted = turns.iter().filter(called).map(|turn| turn.actor).collect();
-        let at_hand = turns.last().map(|turn| turn.actor).zip(last.cloned());
+        let at_hand = turns.last().map(|turn| turn.actor).zip(last.map(Lineage::to_path));
         let named = in_order(turns, paths(wanted, at_hand, paths_of));
         let unknown = || turns.first().map_or("", |turn| (turn.message_type)());
         let (actor, message_type) = match named.first() {

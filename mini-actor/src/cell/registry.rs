@@ -8,6 +8,7 @@ use lars_base::panics::quietly;
 use lars_scheduler::executor::TaskBody;
 use lars_scheduler::{Cancellable, Handle, PendingTask, Refusal, Task};
 
+use crate::base::lineage::Lineage;
 use crate::base::panics::guard;
 use crate::base::stop_reason::{StopReason, Terminated};
 use crate::cell::dead_letters::DeadLetters;
@@ -127,7 +128,7 @@ impl Registry {
     /// to. A refusal is logged, unless the system is being closed.
     pub(crate) fn arm_for(
         &self,
-        actor: &str,
+        actor: &Lineage,
         delay: Duration,
         task: Task<impl TaskBody>,
         place: Place,
@@ -135,7 +136,10 @@ impl Registry {
         let report = |refusal: Refusal| {
             if refusal != Refusal::Stopped {
                 quietly(|| {
-                    tracing::error!(target: "mini_actor", actor, %refusal, "a timer has ended");
+                    tracing::error!(
+                        target: "mini_actor", actor = &*actor.to_path(), %refusal,
+                        "a timer has ended"
+                    );
                 });
             }
         };
@@ -145,7 +149,7 @@ impl Registry {
     /// An actor has stopped, and leaves the tree. The last one ends a system that is being closed.
     pub(crate) fn leave(&self, actor: &dyn Resident, reason: StopReason) {
         if let Some(hook) = &self.rules.on_stop {
-            let path = Arc::clone(actor.path());
+            let path = actor.lineage().to_path();
             hook(Terminated { id: actor.id(), path, reason });
         }
         let left = self.tree.leave(actor);
@@ -221,11 +225,11 @@ impl Registry {
 
     /// In virtual time: the seed of an actor's random numbers, different for each path and always
     /// the same.
-    pub(crate) fn seed(&self, path: &str) -> Option<u64> {
+    pub(crate) fn seed(&self, actor: &Lineage) -> Option<u64> {
         self.dispatcher.as_manual()?;
         // FNV-1a, which is the same everywhere.
         let mix = |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        Some(path.bytes().fold(0xcbf2_9ce4_8422_2325, mix))
+        Some(actor.to_path().bytes().fold(0xcbf2_9ce4_8422_2325, mix))
     }
 
     pub(crate) fn metrics(&self) -> SystemMetrics {
@@ -244,7 +248,7 @@ impl Registry {
 }
 
 impl Reports for Registry {
-    fn slow(&self, took: Duration, turns: &[Note], last: Option<&Arc<str>>) {
+    fn slow(&self, took: Duration, turns: &[Note], last: Option<&Lineage>) {
         self.incidents.slow(took, turns, last, |wanted| self.tree.paths_of(wanted));
     }
 }

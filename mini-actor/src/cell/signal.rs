@@ -8,6 +8,7 @@
 use std::any::Any;
 use std::collections::BTreeMap;
 
+use crate::base::lineage::Lineage;
 use crate::base::stop_reason::{StopReason, Terminated};
 use crate::base::supervision::Panic;
 use crate::base::timer_key::ActorTimer;
@@ -83,7 +84,7 @@ impl Lane {
 /// An actor without the type of its messages.
 pub(crate) trait Resident: Send + Sync {
     fn id(&self) -> u64;
-    fn path(&self) -> &Arc<str>;
+    fn lineage(&self) -> &Arc<Lineage>;
     fn watchers(&self) -> &Watchers;
     fn askers(&self) -> &Askers;
     /// Whether it accepts no more messages.

@@ -1,6 +1,6 @@
 //! The tree of living actors, behind one lock.
 
-use std::cmp::Reverse;
+use std::cmp::{Ordering, Reverse};
 use std::collections::{BTreeMap, BinaryHeap, HashMap, HashSet};
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
@@ -9,6 +9,7 @@ use hashbrown::HashTable;
 use lars_base::time::Instant;
 
 use crate::base::error::SpawnError;
+use crate::base::lineage::Lineage;
 use crate::cell::signal::Resident;
 use crate::sync::{Arc, CHECKED, Condvar, Mutex, real_now};
 
@@ -24,14 +25,14 @@ pub(crate) struct Tree {
 }
 
 struct Living {
-    /// By path, in tables by some bits of its hash. The path is in the actor, and its hash beside
-    /// it, so a table grows without looking at each actor. Only one table grows at a time: a single
-    /// table of a million would hold up all threads for milliseconds.
+    /// By the number of the parent and the name, in tables by some bits of the hash. The hash is
+    /// beside the actor, so a table grows without looking at each. Only one table grows at a time:
+    /// a single table of a million would hold up all threads for milliseconds.
     actors: [HashTable<(u64, Arc<dyn Resident>)>; TABLES],
     alive: usize,
     hasher: RandomState,
-    /// Names of actors that are about to enter.
-    reserved: HashSet<Arc<str>>,
+    /// Where actors stand that are about to enter: they have threads, so there are few.
+    reserved: Vec<Arc<Lineage>>,
     /// The pinned actors, by number.
     pinned: BTreeMap<u64, Arc<dyn Resident>>,
     /// Messages received by pinned actors that have stopped.
@@ -49,7 +50,7 @@ impl Living {
             actors: [const { HashTable::new() }; TABLES],
             alive: 0,
             hasher: RandomState::new(),
-            reserved: HashSet::new(),
+            reserved: Vec::new(),
             pinned: BTreeMap::new(),
             retired: 0,
             stopped: 0,
@@ -63,22 +64,29 @@ impl Living {
         (hash >> 40) as usize % TABLES
     }
 
-    /// An actor by its path and the hash of that.
-    fn find(&self, hash: u64, path: &str) -> Option<&Arc<dyn Resident>> {
-        let found = self.actors[Self::table(hash)].find(hash, |(_, it)| **it.path() == *path);
+    /// An actor by its [key](Lineage::key) and the hash of that.
+    fn find(&self, hash: u64, key: (u64, &str)) -> Option<&Arc<dyn Resident>> {
+        let found = self.actors[Self::table(hash)].find(hash, |(_, it)| it.lineage().key() == key);
         found.map(|(_, actor)| actor)
     }
 
-    /// The hash of the path, if an actor of this path may enter.
-    fn check(&self, system: &str, path: &str) -> Result<u64, SpawnError> {
+    /// The hash of the key, if an actor may enter there.
+    fn check(&self, system: &str, lineage: &Lineage) -> Result<u64, SpawnError> {
         if self.closing {
             return Err(SpawnError::Closed { system: system.to_owned() });
         }
-        let hash = self.hasher.hash_one(path);
-        if self.find(hash, path).is_some() || self.reserved.contains(path) {
-            return Err(SpawnError::NameTaken { path: path.to_owned() });
+        let key = lineage.key();
+        let hash = self.hasher.hash_one(key);
+        let is_reserved = || self.reserved.iter().any(|reserved| reserved.key() == key);
+        if self.find(hash, key).is_some() || is_reserved() {
+            return Err(SpawnError::NameTaken { path: (*lineage.to_path()).to_owned() });
         }
         Ok(hash)
+    }
+
+    /// Ends a reservation.
+    fn give_up(&mut self, lineage: &Lineage) {
+        self.reserved.retain(|reserved| reserved.key() != lineage.key());
     }
 
     fn insert(&mut self, hash: u64, actor: Arc<dyn Resident>) {
@@ -87,10 +95,10 @@ impl Living {
         table.insert_unique(hash, (hash, actor), |&(hash, _)| hash);
     }
 
-    fn remove(&mut self, path: &str) -> Option<Arc<dyn Resident>> {
-        let hash = self.hasher.hash_one(path);
+    fn remove(&mut self, gone: &dyn Resident) -> Option<Arc<dyn Resident>> {
+        let hash = self.hasher.hash_one(gone.lineage().key());
         let table = &mut self.actors[Self::table(hash)];
-        let entry = table.find_entry(hash, |(_, actor)| **actor.path() == *path).ok()?;
+        let entry = table.find_entry(hash, |(_, actor)| actor.id() == gone.id()).ok()?;
         self.alive -= 1;
         Some(entry.remove().0.1)
     }
@@ -126,9 +134,9 @@ impl Tree {
     pub(crate) fn enter(&self, actor: Arc<dyn Resident>, pinned: bool) -> Result<(), SpawnError> {
         let mut living = self.living.lock();
         if pinned {
-            living.reserved.remove(actor.path());
+            living.give_up(actor.lineage());
         }
-        let hash = living.check(&self.system, actor.path())?;
+        let hash = living.check(&self.system, actor.lineage())?;
         if pinned {
             living.pinned.insert(actor.id(), Arc::clone(&actor));
         }
@@ -138,22 +146,22 @@ impl Tree {
 
     /// Reserves the name of an actor that costs something before it enters, until it enters or
     /// [`give_up`](Self::give_up) is called.
-    pub(crate) fn reserve(&self, path: &Arc<str>) -> Result<(), SpawnError> {
+    pub(crate) fn reserve(&self, lineage: &Arc<Lineage>) -> Result<(), SpawnError> {
         let mut living = self.living.lock();
-        living.check(&self.system, path)?;
-        living.reserved.insert(Arc::clone(path));
+        living.check(&self.system, lineage)?;
+        living.reserved.push(Arc::clone(lineage));
         Ok(())
     }
 
-    pub(crate) fn give_up(&self, path: &Arc<str>) {
-        self.living.lock().reserved.remove(path);
+    pub(crate) fn give_up(&self, lineage: &Lineage) {
+        self.living.lock().give_up(lineage);
     }
 
     pub(super) fn leave(&self, actor: &dyn Resident) -> Left {
         let mut living = self.living.lock();
         living.stopped += 1;
         living.retired += living.pinned.remove(&actor.id()).map_or(0, |pinned| pinned.processed());
-        let gone = living.remove(actor.path());
+        let gone = living.remove(actor);
         let last = living.alive == 0;
         let left = Left { ends: last && living.closing, over: last && living.disowned };
         drop(living);
@@ -178,7 +186,7 @@ impl Tree {
         let mut roots: Vec<_> = {
             let mut living = self.living.lock();
             living.closing = true;
-            living.actors().filter(|actor| is_root(actor.path())).cloned().collect()
+            living.actors().filter(|actor| is_root(&***actor)).cloned().collect()
         };
         // Each is looked at once: they lie anywhere in memory.
         roots.sort_by_cached_key(|actor| actor.id());
@@ -197,9 +205,19 @@ impl Tree {
         true
     }
 
+    /// The living actor at this path. It looks from the root downwards, one generation at a time:
+    /// an actor is alive as long as its children are.
     pub(crate) fn find(&self, path: &str) -> Option<Arc<dyn Resident>> {
+        let mut names = path.strip_prefix('/')?.split('/');
+        let root = self.find_child(NOBODY, names.next()?)?;
+        names.try_fold(root, |above, name| self.find_child(above.id(), name))
+    }
+
+    /// The living child with this name of the actor with this number.
+    pub(crate) fn find_child(&self, parent: u64, name: &str) -> Option<Arc<dyn Resident>> {
+        let key = (parent, name);
         let living = self.living.lock();
-        living.find(living.hasher.hash_one(path), path).cloned()
+        living.find(living.hasher.hash_one(key), key).cloned()
     }
 
     pub(crate) fn alive(&self) -> usize {
@@ -208,8 +226,11 @@ impl Tree {
 
     /// The paths of the living, sorted.
     pub(crate) fn paths(&self) -> Vec<Arc<str>> {
-        let mut paths: Vec<_> =
-            self.living.lock().actors().map(|actor| Arc::clone(actor.path())).collect();
+        let living = self.living.lock();
+        let lineages: Vec<_> = living.actors().map(|actor| Arc::clone(actor.lineage())).collect();
+        // Outside the lock: a path takes time.
+        drop(living);
+        let mut paths: Vec<_> = lineages.iter().map(|it| it.to_path()).collect();
         paths.sort_unstable();
         paths
     }
@@ -221,7 +242,8 @@ impl Tree {
             (0..TABLES).flat_map(|table| self.deepest_of(table, limit)).collect();
         deepest.sort_unstable();
         deepest.truncate(limit);
-        deepest.into_iter().filter_map(|(_, path)| self.find(&path)).collect()
+        let alive = |ranked: &Ranked| ranked.actor.watchers().reason().is_none();
+        deepest.into_iter().filter(alive).map(|ranked| ranked.actor).collect()
     }
 
     /// The deepest actors of one table, in any order.
@@ -229,6 +251,8 @@ impl Tree {
         let mut deepest = BinaryHeap::new();
         let mut walk = Walk::default();
         loop {
+            // Dropped outside the lock: each may be the last reference to its actor.
+            let mut passed = Vec::new();
             let living = self.living.lock();
             let actors = &living.actors[table];
             let step = walk.step(actors.num_buckets());
@@ -236,28 +260,28 @@ impl Tree {
                 break;
             }
             if step.start == 0 {
-                deepest.clear(); // the walk begins, perhaps anew
+                passed.extend(deepest.drain()); // the walk begins, perhaps anew
             }
             for (_, actor) in step.filter_map(|place| actors.get_bucket(place)) {
-                let ranked: Ranked = (Reverse(actor.depth()), Arc::clone(actor.path()));
+                let rank = (Reverse(actor.depth()), actor.id());
                 if deepest.len() < limit {
-                    deepest.push(ranked);
-                } else if deepest.peek().is_some_and(|last| ranked < *last) {
-                    deepest.pop();
-                    deepest.push(ranked);
+                    deepest.push(Ranked { rank, actor: Arc::clone(actor) });
+                } else if deepest.peek().is_some_and(|last: &Ranked| rank < last.rank) {
+                    passed.extend(deepest.pop());
+                    deepest.push(Ranked { rank, actor: Arc::clone(actor) });
                 }
             }
         }
         // If the table never stopped growing, some were looked at twice.
         let mut seen = HashSet::new();
-        deepest.into_iter().filter(move |(_, path)| seen.insert(Arc::clone(path)))
+        deepest.into_iter().filter(move |ranked| seen.insert(ranked.actor.id()))
     }
 
     /// The paths of those among these actors that are alive. The lock is never held for long,
     /// whatever the number of actors.
     pub(super) fn paths_of(&self, wanted: &HashSet<u64>) -> HashMap<u64, Arc<str>> {
         let mut found = HashMap::new();
-        for table in 0..TABLES {
+        'all: for table in 0..TABLES {
             let mut walk = Walk::default();
             loop {
                 let living = self.living.lock();
@@ -268,15 +292,16 @@ impl Tree {
                 }
                 for (_, actor) in step.filter_map(|place| actors.get_bucket(place)) {
                     if wanted.contains(&actor.id()) {
-                        found.insert(actor.id(), Arc::clone(actor.path()));
+                        found.insert(actor.id(), Arc::clone(actor.lineage()));
                     }
                 }
                 if found.len() == wanted.len() {
-                    return found;
+                    break 'all;
                 }
             }
         }
-        found
+        // Outside the lock: a path takes time.
+        found.into_iter().map(|(actor, lineage)| (actor, lineage.to_path())).collect()
     }
 
     /// The actors that have something to do, each with how many messages it has accepted. The lock
@@ -313,8 +338,31 @@ impl Tree {
     }
 }
 
-/// An actor and its depth, ordered with the deepest first, and equal ones by path.
-type Ranked = (Reverse<u64>, Arc<str>);
+/// An actor, ordered by the depth of its mailbox, the deepest first, and equal ones by number.
+struct Ranked {
+    rank: (Reverse<u64>, u64),
+    actor: Arc<dyn Resident>,
+}
+
+impl PartialEq for Ranked {
+    fn eq(&self, other: &Self) -> bool {
+        self.rank == other.rank
+    }
+}
+
+impl Eq for Ranked {}
+
+impl PartialOrd for Ranked {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Ranked {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.rank.cmp(&other.rank)
+    }
+}
 
 /// A walk over the places of a table, in steps between which others get the lock.
 #[derive(Default)]
@@ -345,6 +393,9 @@ impl Walk {
     }
 }
 
-fn is_root(path: &str) -> bool {
-    path.rfind('/') == Some(0)
+/// The number of no actor, which those without a parent have as that of their parent.
+const NOBODY: u64 = 0;
+
+fn is_root(actor: &dyn Resident) -> bool {
+    actor.lineage().key().0 == NOBODY
 }

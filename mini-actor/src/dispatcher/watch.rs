@@ -3,7 +3,8 @@
 use std::cell::{Cell, OnceCell};
 use std::time::Duration;
 
-use crate::sync::{Arc, Weak, real_now};
+use crate::base::lineage::Lineage;
+use crate::sync::{Weak, real_now};
 use lars_base::time::Instant;
 
 /// One reading stands for at most this many calls of actors. At 25 ns a reading, a call pays
@@ -30,9 +31,9 @@ pub(crate) struct Note {
 
 /// Gets the reports of what took too long.
 pub(crate) trait Reports: Send + Sync {
-    /// These turns, at least one, took this long together. `last` is the path of the last one's
-    /// actor, if it is at hand.
-    fn slow(&self, took: Duration, turns: &[Note], last: Option<&Arc<str>>);
+    /// These turns, at least one, took this long together. `last` is where the last one's actor
+    /// stands, if that is at hand.
+    fn slow(&self, took: Duration, turns: &[Note], last: Option<&Lineage>);
 }
 
 /// What a worker knows of the time. It is the worker's own, and never borrowed while foreign code
@@ -98,11 +99,11 @@ impl Watch {
         self.noted.set(noted + 1);
     }
 
-    /// The current turn, of the actor with this path, has made `calls` calls more than it counts,
+    /// The current turn, of an actor that stands there, has made `calls` calls more than it counts,
     /// and goes on. Returns what [`begin`](Self::begin) does; from here on the turn counts no call.
-    pub(crate) fn look(&self, now: Instant, calls: u32, path: &Arc<str>) -> u32 {
+    pub(crate) fn look(&self, now: Instant, calls: u32, lineage: &Lineage) -> u32 {
         let turn = self.count(calls);
-        self.read(now, Some(path));
+        self.read(now, Some(lineage));
         self.note(Note { calls: 0, ..turn });
         self.left.get()
     }
@@ -139,7 +140,7 @@ impl Watch {
     }
 
     /// What has begun since the last reading was over by `now`.
-    fn read(&self, now: Instant, last: Option<&Arc<str>>) {
+    fn read(&self, now: Instant, last: Option<&Lineage>) {
         let took = now.saturating_duration_since(self.now.replace(now));
         let noted = self.noted.replace(0).min(NOTED);
         let careful = self.careful.get();
@@ -163,7 +164,7 @@ impl Watch {
         took: Duration,
         noted: usize,
         reports: &Weak<dyn Reports>,
-        last: Option<&Arc<str>>,
+        last: Option<&Lineage>,
     ) {
         let turns: Vec<Note> = self.turns[..noted].iter().map(Cell::get).collect();
         if let Some(reports) = reports.upgrade() {
@@ -177,14 +178,14 @@ impl Watch {
 #[cfg(all(test, not(any(lars_loom, lars_shuttle))))]
 mod tests {
     use super::*;
-    use crate::sync::Mutex;
+    use crate::sync::{Arc, Mutex};
 
     /// Keeps the actors in question, with the calls of each.
     #[derive(Default)]
     struct Kept(Mutex<Vec<Vec<(u64, u32)>>>);
 
     impl Reports for Kept {
-        fn slow(&self, _: Duration, turns: &[Note], _: Option<&Arc<str>>) {
+        fn slow(&self, _: Duration, turns: &[Note], _: Option<&Lineage>) {
             self.0.lock().push(turns.iter().map(|turn| (turn.actor, turn.calls)).collect());
         }
     }
@@ -211,7 +212,7 @@ mod tests {
             let mut more = 0_u32.wrapping_sub(1);
             for _ in 0..calls {
                 if left == 0 {
-                    left = self.watch.look(now, more, &Arc::from("/actor"));
+                    left = self.watch.look(now, more, &Lineage::new("actor".into(), None));
                     more = 0;
                 }
                 left -= 1;

@@ -89,6 +89,11 @@ impl<M: Send + 'static> ActorRef<M> {
         Self { cell }
     }
 
+    /// To this actor, if it receives messages of this type.
+    pub(crate) fn of(actor: Arc<dyn Resident>) -> Option<Self> {
+        actor.as_any().downcast().ok().map(Self::new)
+    }
+
     /// Puts a message into the actor's mailbox. It does not wait for the actor, which receives the
     /// message on a thread of the system. Only if the mailbox is full and its policy is
     /// [`Overflow::Block`](crate::Overflow::Block), the caller waits for room.
@@ -105,7 +110,7 @@ impl<M: Send + 'static> ActorRef<M> {
     #[inline]
     pub fn tell(&self, message: M) -> Result<(), SendError<M>> {
         let sent = self.cell.send(message, Wait::Until(None));
-        sent.map_err(|(reason, message)| SendError::new(message, reason, &self.cell.path))
+        sent.map_err(|(reason, message)| SendError::new(message, reason, self.cell.lineage.path()))
     }
 
     /// Sends like [`tell`](Self::tell), but never waits for room:
@@ -140,7 +145,7 @@ impl<M: Send + 'static> ActorRef<M> {
     /// ```
     pub fn try_tell(&self, message: M) -> Result<(), SendError<M>> {
         let sent = self.cell.send(message, Wait::Never);
-        sent.map_err(|(reason, message)| SendError::new(message, reason, &self.cell.path))
+        sent.map_err(|(reason, message)| SendError::new(message, reason, self.cell.lineage.path()))
     }
 
     /// Sends like [`tell`](Self::tell), as soon as there is room. If the mailbox is full and its
@@ -229,12 +234,12 @@ impl<M: Send + 'static> ActorRef<M> {
 
     /// The name that it was spawned with.
     pub fn name(&self) -> &str {
-        self.cell.name()
+        self.cell.lineage.name()
     }
 
     /// Its place in the tree of its system: `/parent/child`.
     pub fn path(&self) -> &str {
-        &self.cell.path
+        self.cell.lineage.path()
     }
 
     /// A number that no other actor of the process has.
@@ -298,7 +303,7 @@ impl<M> Hash for ActorRef<M> {
     }
 }
 
-show!([M] ActorRef<M>, "ActorRef", |it| path: &*it.cell.path);
+show!([M] ActorRef<M>, "ActorRef", |it| path: it.cell.lineage);
 
 /// A reference to an actor that does not keep its memory. (No reference keeps an actor alive.) Use
 /// it to hold very many references for a long time.
@@ -357,7 +362,7 @@ impl<P> From<&Recipient<P>> for Watched {
     }
 }
 
-show!([] Watched, "Watched", |it| path: it.0.path());
+show!([] Watched, "Watched", |it| path: it.0.lineage());
 
 pub(crate) trait Accept<P>: Send + Sync {
     fn accept(&self, given: P, wait: Wait) -> Result<(), (Unsendable, P)>;
@@ -430,12 +435,14 @@ impl<P> Recipient<P> {
     /// [`SendError`] gives the message back, as it was before the conversion.
     pub fn tell(&self, given: P) -> Result<(), SendError<P>> {
         let sent = self.target.accept(given, Wait::Until(None));
-        sent.map_err(|(reason, given)| SendError::new(given, reason, self.target.home().path()))
+        sent.map_err(|(reason, given)| {
+            SendError::new(given, reason, self.target.home().lineage().path())
+        })
     }
 
     /// The path of the actor.
     pub fn path(&self) -> &str {
-        self.target.home().path()
+        self.target.home().lineage().path()
     }
 
     /// The number of the actor, as in [`ActorRef::id`].
@@ -496,7 +503,7 @@ impl<M: Send + 'static> Future for Telling<M> {
                 Unsendable::Stopped => Poll::Ready(false),
             };
             if room == Poll::Ready(false) {
-                return Poll::Ready(Err(SendError::new(given, reason, &cell.path)));
+                return Poll::Ready(Err(SendError::new(given, reason, cell.lineage.path())));
             }
             *message = Some(given);
             if room.is_pending() {
@@ -514,7 +521,7 @@ impl<M: Send + 'static> Drop for Telling<M> {
     }
 }
 
-show!([M: Send + 'static] Telling<M>, "Telling", |it| path: &*it.cell.path);
+show!([M: Send + 'static] Telling<M>, "Telling", |it| path: it.cell.lineage);
 
 /// Settles a termination, even if its actor goes with a system that no thread runs any more.
 struct End(Arc<OneShot<StopReason>>);

@@ -11,6 +11,7 @@ use lars_scheduler::executor::TaskBody;
 use lars_scheduler::{Cancellable, Refusal, Task};
 
 use crate::base::error::{AskError, Unsendable};
+use crate::base::lineage::Lineage;
 use crate::base::oneshot::{NoValue, OneShot};
 use crate::base::panics::guard;
 use crate::cell::askers::{Waits, weak};
@@ -115,7 +116,7 @@ impl<T: Send + 'static> Drop for GiveUp<T> {
 pub struct Reply<T: Send + 'static> {
     question: Option<Arc<Question<T>>>,
     registry: Arc<Registry>,
-    asked: Arc<str>,
+    asked: Arc<Lineage>,
 }
 
 impl<T: Send + 'static> Reply<T> {
@@ -301,7 +302,7 @@ impl<T: Send + 'static> Ask<T> {
         limit: Duration,
         send: impl FnOnce(Reply<T>, Wait) -> Result<(), (Unsendable, P)>,
     ) -> Self {
-        let asked = Arc::clone(to.path());
+        let asked = Arc::clone(to.lineage());
         let is_real = registry.dispatcher.as_manual().is_none();
         let deadline = is_real.then(|| real_now().checked_add(limit)).flatten();
         let question =
@@ -343,11 +344,11 @@ impl<T: Send + 'static> Ask<T> {
         guard("the destructor of a question", || drop(message));
         question.cancel_timer();
         ask(Err(match reason {
-            Unsendable::Stopped => AskError::Stopped(asked),
+            Unsendable::Stopped => AskError::Stopped(asked.to_path()),
             Unsendable::Full if deadline.is_some_and(|deadline| real_now() >= deadline) => {
                 AskError::Timeout(limit)
             }
-            Unsendable::Full => AskError::Full(asked),
+            Unsendable::Full => AskError::Full(asked.to_path()),
         }))
     }
 
@@ -385,7 +386,7 @@ impl<T: Send + 'static> Ask<T> {
             NoValue::TimedOut => AskError::Timeout(self.limit),
             NoValue::Dropped => AskError::NoAnswer,
             NoValue::Closed => AskError::Closed,
-            NoValue::Restarting => AskError::Restarting(Arc::clone(self.to.path())),
+            NoValue::Restarting => AskError::Restarting(self.to.lineage().to_path()),
         })
     }
 
@@ -432,10 +433,10 @@ impl<T: Send + 'static> Drop for Ask<T> {
             let unseen = question.shot.abandon();
             question.cancel_timer();
             if let Some(answer) = unseen {
-                self.registry.dead_letters.bury::<T>(self.to.path(), Undelivered::Late, answer);
+                self.registry.dead_letters.bury::<T>(self.to.lineage(), Undelivered::Late, answer);
             }
         }
     }
 }
 
-show!([T: Send + 'static] Ask<T>, "Ask", |it| asked: it.to.path(), limit: it.limit);
+show!([T: Send + 'static] Ask<T>, "Ask", |it| asked: it.to.lineage(), limit: it.limit);

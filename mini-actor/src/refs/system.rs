@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use crate::base::timer_key::ActorTimer;
 use crate::cell::dead_letters::{DeadLetter, Subscription};
-use crate::cell::home::Cell;
 use crate::cell::metrics::SystemMetrics;
 use crate::cell::registry::Registry;
 use crate::cell::signal::{Resident, Signal};
@@ -76,11 +75,11 @@ impl System {
 
     /// The living actor at `path`, if it receives messages of this type.
     pub fn find<M: Send + 'static>(&self, path: &str) -> Option<ActorRef<M>> {
-        self.registry.tree.find(path)?.as_any().downcast::<Cell<M>>().ok().map(ActorRef::new)
+        ActorRef::of(self.registry.tree.find(path)?)
     }
 
     /// The actors with the most messages in their mailboxes, at most `limit` of them: the deepest
-    /// mailbox first, and equal ones by path.
+    /// mailbox first, and equal ones in the order in which they were spawned.
     ///
     /// It looks at every actor, in steps between which actors may be spawned and stopped. An actor
     /// that is spawned or stops meanwhile may or may not be included.
@@ -102,7 +101,7 @@ impl System {
     /// ```
     pub fn busiest(&self, limit: usize) -> Vec<ActorLoad> {
         let load = |actor: Arc<dyn Resident>| ActorLoad {
-            path: Arc::clone(actor.path()),
+            path: actor.lineage().to_path(),
             metrics: ActorMetrics {
                 mailbox_depth: actor.depth(),
                 processed: actor.processed(),

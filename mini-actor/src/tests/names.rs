@@ -2,6 +2,7 @@
 
 use std::thread;
 
+use crate::base::lineage::Lineage;
 use crate::dispatcher::pool::STARTED_FROM_HERE;
 use crate::{Actor, ActorSystem, Context, Props, SpawnError};
 
@@ -16,15 +17,15 @@ impl Actor for Idle {
 fn a_reserved_name_is_taken_until_the_reservation_ends() {
     let system = ActorSystem::builder("test").threads(1).build().unwrap();
     let registry = system.registry();
-    let path = "/a".into();
-    registry.tree.reserve(&path).unwrap();
+    let lineage = Lineage::new("a".into(), None);
+    registry.tree.reserve(&lineage).unwrap();
     let taken = SpawnError::NameTaken { path: "/a".to_owned() };
-    assert_eq!(registry.tree.reserve(&path), Err(taken.clone()));
+    assert_eq!(registry.tree.reserve(&lineage), Err(taken.clone()));
     assert_eq!(system.spawn("a", || Idle).unwrap_err(), taken);
     assert_eq!(system.metrics().alive, 0);
-    registry.tree.give_up(&path);
+    registry.tree.give_up(&lineage);
     let actor = system.spawn("a", || Idle).unwrap();
-    assert_eq!(registry.tree.reserve(&path), Err(taken));
+    assert_eq!(registry.tree.reserve(&lineage), Err(taken));
     assert_eq!(system.find::<()>("/a"), Some(actor));
 }
 

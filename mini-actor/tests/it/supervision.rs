@@ -3,14 +3,14 @@
 
 use crate::common;
 
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
 
-use common::{Call, SECOND, Script, ms};
+use common::{Call, LONG, SECOND, Script, ms};
 use mini_actor::hooks::Undelivered;
 use mini_actor::supervision::{Directive, SupervisionStrategy};
 use mini_actor::test_kit::{Probe, TestKit};
-use mini_actor::{ActorRef, ActorSystem, Context, Props, SpawnError, StashFull, StopReason};
+use mini_actor::{Actor, ActorRef, ActorSystem, Context, Props, SpawnError, StashFull, StopReason};
 
 /// Reports everything; panics at "throw".
 fn reporting(to: &ActorRef<String>) -> impl FnMut() -> Script<&'static str> + Send + 'static {
@@ -452,6 +452,57 @@ fn actors_stand_in_a_tree_are_found_by_path_and_stop_after_their_children() {
     }
     assert_eq!(told.len(), 7);
     assert_eq!(kit.paths().len(), 1);
+}
+
+/// Has a child, and that one as well, until the last.
+struct Deep {
+    below: usize,
+    last: mpsc::Sender<ActorRef<()>>,
+}
+
+impl Actor for Deep {
+    type Message = ();
+
+    fn started(&mut self, ctx: &mut Context<Self>) {
+        let last = self.last.clone();
+        match self.below.checked_sub(1) {
+            Some(below) => drop(ctx.spawn("a", move || Deep { below, last }).unwrap()),
+            None => last.send(ctx.myself().clone()).unwrap(),
+        }
+    }
+
+    fn receive(&mut self, (): (), _: &mut Context<Self>) {}
+}
+
+/// How deep a tree is that is deeper than a stack.
+const DEEP: usize = if cfg!(miri) { 100 } else { 100_000 };
+
+#[test]
+fn a_tree_deeper_than_a_stack_is_found_stopped_and_killed_from_its_root_to_its_last_child() {
+    let system = ActorSystem::builder("test").threads(1).build().unwrap();
+    for (number, kills) in [false, true].into_iter().enumerate() {
+        let (below, (last, told)) = (DEEP - 1, mpsc::channel());
+        let root = system.spawn("a", move || Deep { below, last }).unwrap();
+        let last = told.recv_timeout(5 * LONG).unwrap();
+        assert_eq!((system.metrics().alive, last.path().len()), (DEEP, 2 * DEEP));
+        assert!(system.find(last.path()).as_ref() == Some(&last));
+        assert!(system.find::<()>(&format!("{}/a", last.path())).is_none());
+        let (first, end) = (root.termination(), last.termination());
+        let reasons = if kills {
+            root.kill();
+            (StopReason::Killed, StopReason::Killed)
+        } else {
+            root.stop();
+            (StopReason::Asked, StopReason::Parent)
+        };
+        let ended = first.wait_timeout(5 * LONG).zip(end.wait_timeout(5 * LONG));
+        assert_eq!(ended, Some(reasons));
+        let gone = ((number + 1) * DEEP) as u64;
+        assert_eq!((system.metrics().alive, system.metrics().stopped), (0, gone));
+        // The reference to the last child keeps the names above it, and frees them at the end.
+        drop(root);
+        assert_eq!(last.path().len(), 2 * DEEP);
+    }
 }
 
 #[test]

@@ -89,7 +89,7 @@ impl Supervised {
     ) -> bool {
         self.pauses += 1;
         let revive = Task::new(Revive { cell: Arc::clone(cell), number: self.pauses });
-        self.pause = cell.registry.arm_for(&cell.path, pause, revive, self.place);
+        self.pause = cell.registry.arm_for(&cell.lineage, pause, revive, self.place);
         self.pause.is_some()
     }
 
@@ -127,7 +127,7 @@ impl<A: Actor> Incarnations<A> {
         message: Option<Box<A::Message>>,
     ) {
         let verdict = self.decide(cell, &panic);
-        if Arc::ptr_eq(&panic.path, &cell.path) {
+        if Arc::ptr_eq(&panic.path, cell.lineage.path()) {
             cell.registry.incidents.panicked(&panic, verdict.directive());
         } else {
             // One that a child escalated, and that was counted there.
@@ -148,7 +148,7 @@ impl<A: Actor> Incarnations<A> {
         let receives = matches!(self.phase, Phase::Alive | Phase::Draining { .. });
         let can_restart = receives && can_be_made && !hopeless;
         decide(supervised.directive(panic), can_resume, can_restart, || {
-            supervised.next_pause(cell.registry.timers.now(), cell.registry.seed(&cell.path))
+            supervised.next_pause(cell.registry.timers.now(), cell.registry.seed(&cell.lineage))
         })
     }
 

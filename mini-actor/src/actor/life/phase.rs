@@ -140,7 +140,10 @@ impl<A: Actor> Incarnations<A> {
         let pause =
             if matches!(self.phase, Phase::Draining { .. }) { Duration::ZERO } else { pause };
         quietly(|| {
-            tracing::info!(target: "mini_actor", actor = &*cell.path, ?pause, "an actor restarts");
+            tracing::info!(
+                target: "mini_actor", actor = &*cell.lineage.to_path(), ?pause,
+                "an actor restarts"
+            );
         });
         if matches!(self.phase, Phase::Draining { .. }) {
             // It has no children, and goes on at once with what it has accepted.
@@ -230,16 +233,20 @@ impl<A: Actor> Incarnations<A> {
         self_report(cell, contain(|| drop(factory)));
         self.ctx.unwatch_all();
         quietly(|| {
-            tracing::debug!(target: "mini_actor", actor = &*cell.path, %reason, "an actor stopped");
+            tracing::debug!(
+                target: "mini_actor", actor = &*cell.lineage.to_path(), %reason,
+                "an actor stopped"
+            );
         });
         let resident: &dyn Resident = &**cell;
         // The name is free before anyone can learn of the end, and can be used again at once.
         cell.registry.leave(resident, reason);
         let watchers = resident.watchers().close(reason);
+        let mut path = None;
         for watcher in watchers {
             match watcher {
                 Watcher::Actor(actor) => {
-                    let path = Arc::clone(&cell.path);
+                    let path = Arc::clone(path.get_or_insert_with(|| cell.lineage.to_path()));
                     actor.tell_end(Terminated { id: cell.id, path, reason });
                 }
                 Watcher::Other(tell) => self_report(cell, contain(|| tell(reason))),
