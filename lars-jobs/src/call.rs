@@ -17,6 +17,7 @@ mod handles;
 
 use std::panic::Location;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub(crate) use self::bodies::{CallBody, Rhythm, Series};
 pub(crate) use self::handles::Target;
@@ -26,6 +27,7 @@ pub(crate) use self::outcome::{CallOutcome, promise};
 use crate::label::{Label, Labelled};
 use crate::when_due::DueOn;
 use lars_base::debug_fields;
+use lars_base::time::Instant;
 use lars_base::when_due::WhenDue;
 use lars_scheduler::executor::TaskBody;
 use lars_scheduler::extend::RunOn;
@@ -60,6 +62,17 @@ pub(crate) struct CallOptions {
     run_on_close: bool,
     missed: MissedTickBehavior,
     name: Option<&'static str>,
+    /// Boxed, because few series have one, and an error carries the whole call.
+    course: Option<Box<Course>>,
+}
+
+/// Where a series ends by itself, and how its runs are spread.
+#[derive(Clone, Default)]
+struct Course {
+    times: Option<u64>,
+    until: Option<Instant>,
+    spread: Duration,
+    spread_seed: Option<u64>,
 }
 
 impl<F> Call<F> {
@@ -99,11 +112,64 @@ impl<F> Call<F> {
         self.options.missed = behavior;
         self
     }
+
+    /// Ends a series after this many runs, at least 1, as [`Periodic::times`] does. If no run has
+    /// broken off with a result by then, that of the series is [`CallError::Ended`]. A call that
+    /// runs once ignores this.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_jobs::Jobs;
+    /// use lars_jobs::call::{Call, CallError};
+    /// use lars_scheduler::LightArrayRevolverScheduler;
+    /// use std::ops::ControlFlow;
+    /// use std::time::Duration;
+    ///
+    /// let second = Duration::from_secs(1);
+    /// let time = LightArrayRevolverScheduler::builder().build_virtual()?;
+    /// let probe = Call::new(|| -> ControlFlow<u16> { ControlFlow::Continue(()) }).times(3);
+    /// let answer = time.schedule_calls_with_fixed_delay(second, second, probe)?;
+    /// assert_eq!(time.advance(60 * second), 3);
+    /// assert!(matches!(answer.wait(), Err(CallError::Ended)));
+    /// # Ok(()) }
+    /// ```
+    pub fn times(mut self, runs: u64) -> Self {
+        self.options.course().times = Some(runs);
+        self
+    }
+
+    /// Ends a series before the first run that is due later than `end`, as [`Periodic::until`]
+    /// does. If no run has broken off with a result by then, that of the series is
+    /// [`CallError::Ended`]. A call that runs once ignores this.
+    pub fn until(mut self, end: Instant) -> Self {
+        self.options.course().until = Some(end);
+        self
+    }
+
+    /// Makes each run of a series later than its rule says, by a random time from zero to `over`.
+    /// See [`Periodic::spread`]. A call that runs once ignores this.
+    #[doc(alias = "jitter")]
+    pub fn spread(mut self, over: Duration) -> Self {
+        self.options.course().spread = over;
+        self
+    }
+
+    /// Seeds the random numbers of [`spread`](Self::spread). See [`Periodic::spread_seed`].
+    pub fn spread_seed(mut self, seed: u64) -> Self {
+        self.options.course().spread_seed = Some(seed);
+        self
+    }
 }
 
 debug_fields!(|_it: Call<F>|);
 
 impl CallOptions {
+    fn course(&mut self) -> &mut Course {
+        self.course.get_or_insert_default()
+    }
+
     /// Uses `executor` if the call does not say where it runs.
     pub(crate) fn or_on(mut self, executor: &RunOn) -> Self {
         if matches!(self.run_on, RunOn::Default) {
@@ -127,7 +193,19 @@ impl CallOptions {
     }
 
     pub(crate) fn periodic<F>(&self, run: F) -> Periodic<F> {
-        let series = Periodic::new(run).missed_ticks(self.missed).labelled(self.name);
+        let mut series = Periodic::new(run).missed_ticks(self.missed).labelled(self.name);
+        if let Some(course) = &self.course {
+            series = series.spread(course.spread);
+            if let Some(runs) = course.times {
+                series = series.times(runs);
+            }
+            if let Some(end) = course.until {
+                series = series.until(end);
+            }
+            if let Some(seed) = course.spread_seed {
+                series = series.spread_seed(seed);
+            }
+        }
         series.run_on(self.run_on.clone())
     }
 }

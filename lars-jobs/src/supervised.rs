@@ -261,12 +261,10 @@ impl Supervision {
         let at_stop = Arc::clone(&supervisor);
         // A `cancel` of the series comes after the supervision has ended.
         let series = Periodic::new(move || end.turn()).inline().labelled(label);
-        let series = series.on_end_from_outside(
-            || (),
-            move || {
-                at_stop.end();
-            },
-        );
+        let stopped = move || {
+            at_stop.end();
+        };
+        let series = series.on_end(|| (), stopped, || ());
         match timers.schedule_repeating(self.settings.initial_delay, series) {
             Ok(series) => {
                 let series = Arc::new(series);

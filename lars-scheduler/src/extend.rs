@@ -14,7 +14,7 @@
 //! | [`Systems::contain`], [`identity`] | running a user's code, and saying whose it is |
 //! | [`Systems::hand_over`] | running what was accepted, without a timer |
 //! | [`Systems::captures_spans`], [`Systems::outside_spans`] | whether tasks run in spans; an exception from that |
-//! | [`EndOfSeries::on_end_from_outside`] | a repeat that learns of a cancel, or of a `stop` |
+//! | [`EndOfSeries::on_end`] | a repeat that learns of a cancel, of a `stop`, or that it is over |
 //! | [`Following`] | moving virtual time whenever this thread has nothing to do |
 //! | [`check_period`], [`goes_on`] | the shortest period; the verdict of a repeat's run |
 //!
@@ -150,47 +150,49 @@ pub fn goes_on(verdict: impl Verdict) -> bool {
 pub trait EndOfSeries<F> {
     /// Calls `cancelled` when the series was cancelled, like
     /// [`on_cancel`](Periodic::on_cancel). Calls `handed_back` when `stop` is about to hand back
-    /// the next run, on the thread that fires the scheduler's timers.
-    fn on_end_from_outside<C, H>(
-        self,
-        cancelled: C,
-        handed_back: H,
-    ) -> Periodic<F, EndFromOutside<C, H>>
-    where
-        C: FnOnce() + Send + 'static,
-        H: Fn() + Send + 'static;
-}
-
-impl<F> EndOfSeries<F> for Periodic<F> {
-    fn on_end_from_outside<C, H>(
-        self,
-        cancelled: C,
-        handed_back: H,
-    ) -> Periodic<F, EndFromOutside<C, H>>
+    /// the next run, on the thread that fires the scheduler's timers. Calls `over` when the series
+    /// has ended by itself: a run said so, or it was the last by its count or its end. (A panic and
+    /// the end of the scheduler call nothing; the hooks are dropped.)
+    fn on_end<C, H, O>(self, cancelled: C, handed_back: H, over: O) -> Periodic<F, OnEnd<C, H, O>>
     where
         C: FnOnce() + Send + 'static,
         H: Fn() + Send + 'static,
+        O: FnOnce() + Send + 'static;
+}
+
+impl<F> EndOfSeries<F> for Periodic<F> {
+    fn on_end<C, H, O>(self, cancelled: C, handed_back: H, over: O) -> Periodic<F, OnEnd<C, H, O>>
+    where
+        C: FnOnce() + Send + 'static,
+        H: Fn() + Send + 'static,
+        O: FnOnce() + Send + 'static,
     {
-        self.hook(EndFromOutside { cancelled, handed_back })
+        self.hook(OnEnd { cancelled, handed_back, over })
     }
 }
 
-/// The hook of [`EndOfSeries::on_end_from_outside`].
+/// The hook of [`EndOfSeries::on_end`].
 #[derive(Debug)]
-pub struct EndFromOutside<C, H> {
+pub struct OnEnd<C, H, O> {
     cancelled: C,
     handed_back: H,
+    over: O,
 }
 
-impl<C, H> CancelHook for EndFromOutside<C, H>
+impl<C, H, O> CancelHook for OnEnd<C, H, O>
 where
     C: FnOnce() + Send + 'static,
     H: Fn() + Send + 'static,
+    O: FnOnce() + Send + 'static,
 {
     type Hooked<F: TaskBody> = HookedBody<F, Self>;
 
     fn call(self) {
         (self.cancelled)();
+    }
+
+    fn over(self) {
+        (self.over)();
     }
 
     fn handed_back(&self) {

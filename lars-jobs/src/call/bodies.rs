@@ -121,14 +121,20 @@ impl<F, V: Send + 'static, K: Send + Sync + 'static> Series<F, V, K> {
     {
         let Self { run, end, outcome, options } = self;
         let (body, ending, at_stop) = (Arc::clone(&run), Arc::clone(&end), Arc::clone(&outcome));
-        let cancelled = move || {
+        let at_end = Arc::clone(&end);
+        let settle = |end: Arc<End<V, K>>, error| {
             if let Some(promise) = end.take() {
-                promise.settle(Err(CallError::Cancelled));
+                promise.settle(Err(error));
             }
         };
-        let task = options
-            .periodic(move || once(&body, &ending))
-            .on_end_from_outside(cancelled, move || at_stop.hand_back());
+        let cancelled = move || settle(end, CallError::Cancelled);
+        // A run that broke off with a value has settled it.
+        let over = move || settle(at_end, CallError::Ended);
+        let task = options.periodic(move || once(&body, &ending)).on_end(
+            cancelled,
+            move || at_stop.hand_back(),
+            over,
+        );
         let started = match rhythm {
             Rhythm::FixedDelay(delay) => {
                 handle.schedule_with_fixed_delay(initial, delay, task).map_err(|e| e.map(drop))

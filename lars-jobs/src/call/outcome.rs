@@ -42,6 +42,10 @@ pub enum CallError {
     /// It was cancelled before it ran, or, if it is repeated, before it had a result.
     #[error("the call was cancelled")]
     Cancelled,
+    /// It is a series that has ended by [`Call::times`](super::Call::times) or
+    /// [`Call::until`](super::Call::until), and no run had broken off with a result.
+    #[error("the repeated call ended, and no run of it had a result")]
+    Ended,
     /// It panicked. The scheduler has counted and reported the panic, as for any task.
     #[error("the call panicked: {0}")]
     Panicked(CallPanic),

@@ -219,7 +219,7 @@ impl SharedTimer {
         let series = Periodic::new(move || look.look())
             .run_on(self.run_on.clone())
             .labelled(self.label)
-            .on_end_from_outside(|| (), handed_back);
+            .on_end(|| (), handed_back, || ());
         let series = self.handle.schedule_repeating(timeout, series)?;
         state.due = due;
         // The scheduler has read the clock again.

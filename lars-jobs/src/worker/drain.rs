@@ -121,7 +121,7 @@ impl SharedWorker {
         let series = Periodic::new(move || look.look())
             .run_on(self.run_on())
             .labelled(label)
-            .on_end_from_outside(|| (), handed_back);
+            .on_end(|| (), handed_back, || ());
         self.handle.outside_spans(|| self.handle.schedule_repeating(initial, series))
     }
 

@@ -610,6 +610,69 @@ fn the_end_of_the_scheduler_ends_repeated_calls_with_an_error() {
 }
 
 #[test]
+fn repeated_calls_end_by_their_count_or_at_their_end_and_who_waits_is_told() {
+    let time = virtual_time();
+    let (counted, ended) = (Call::new(|| ()).times(3), Call::new(|| ()));
+    let ended = ended.until(time.now() + secs(10));
+    let counted = time.schedule_calls_at_fixed_rate(secs(1), secs(1), counted).unwrap();
+    let ended = time.schedule_calls_with_fixed_delay(secs(1), secs(3), ended).unwrap();
+    assert_eq!(time.advance(secs(3) - ns(1)), 2 + 1);
+    assert!(!counted.is_done());
+    assert_eq!(time.advance(secs(100)), 1 + 3, "at 3 s; at 4, 7 and 10 s");
+    for series in [counted, ended] {
+        assert!(series.is_done() && !series.is_cancelled() && !series.cancel());
+        let error = series.wait().unwrap_err();
+        assert!(matches!(error, CallError::Ended), "{error}");
+    }
+    assert_eq!((time.pending(), time.metrics().cancelled), (0, 0));
+}
+
+#[test]
+fn a_last_run_of_repeated_calls_that_comes_to_a_result_has_it() {
+    let time = virtual_time();
+    let mut runs = 0;
+    let third = Call::new(move || {
+        runs += 1;
+        if runs == 3 { ControlFlow::Break(runs) } else { ControlFlow::Continue(()) }
+    });
+    let call = time.schedule_calls_at_fixed_rate(secs(1), secs(1), third.times(3)).unwrap();
+    time.advance(secs(10));
+    assert_eq!(call.wait().unwrap(), 3);
+}
+
+#[test]
+fn repeated_calls_without_a_run_are_refused_and_given_back_with_their_end() {
+    let time = virtual_time();
+    let never = Call::new(|| ()).times(0);
+    let refused = time.schedule_calls_at_fixed_rate(secs(1), secs(1), never).unwrap_err();
+    assert_eq!(*refused.refusal(), Refusal::Times { given: 0 });
+    let late = refused.into_task().times(2).until(time.now());
+    let refused = time.schedule_calls_at_fixed_rate(secs(1), secs(1), late).unwrap_err();
+    assert_eq!(*refused.refusal(), Refusal::EndsBefore { by: secs(1) });
+    let call = refused.into_task().until(time.now() + secs(100));
+    let call = time.schedule_calls_at_fixed_rate(secs(1), secs(1), call).unwrap();
+    assert_eq!(time.advance(secs(100)), 2, "the count is still there");
+    assert!(matches!(call.wait(), Err(CallError::Ended)));
+}
+
+#[test]
+fn repeated_calls_that_are_spread_are_later_than_their_rule_says_and_never_by_more() {
+    let time = virtual_time();
+    let notes = Notes::new();
+    let (clock, start, note) = (time.handle(), time.now(), notes.clone());
+    let call = Call::new(move || note.add(clock.now() - start)).spread(ms(500)).spread_seed(7);
+    let call = time.schedule_calls_at_fixed_rate(secs(1), secs(1), call.times(50)).unwrap();
+    time.advance(secs(100));
+    assert!(call.is_done());
+    let added: Vec<_> =
+        (1..).zip(notes.take()).map(|(nth, at)| at.checked_sub(secs(nth))).collect();
+    assert_eq!(added.len(), 50);
+    // (The clock of the test stands on whole ticks.)
+    assert!(added.iter().all(|it| it.is_some_and(|it| it <= ms(501))), "{added:?}");
+    assert!(added.iter().any(|it| *it > Some(ms(250))), "{added:?}");
+}
+
+#[test]
 fn dropping_the_handle_of_repeated_calls_does_not_cancel_unless_it_is_asked_to() {
     let time = virtual_time();
     let notes = Notes::new();

@@ -476,6 +476,23 @@ fn a_period_that_never_ends_does_not_keep_the_next_task_from_running() {
 }
 
 #[test]
+fn an_executor_whose_periodic_tasks_may_go_on_ends_with_the_last_of_their_runs() {
+    let (time, jobs) = on_virtual_time();
+    let twice = Call::new(|| ()).times(2);
+    let twice = jobs.schedule_at_fixed_rate(secs(1), secs(1), twice).unwrap();
+    let until = Call::new(|| ()).until(time.now() + secs(3));
+    let until = jobs.schedule_with_fixed_delay(secs(1), secs(1), until).unwrap();
+    jobs.shutdown(CONTINUE_PERIODIC);
+    time.advance(secs(3) - ns(1));
+    assert!(twice.is_done() && !until.is_done() && !jobs.await_termination(Duration::ZERO));
+    time.advance(ns(1));
+    assert!(jobs.await_termination(Duration::ZERO));
+    for series in [twice, until] {
+        assert!(matches!(series.wait(), Err(CallError::Ended)));
+    }
+}
+
+#[test]
 fn a_periodic_task_without_an_initial_delay_repeats() {
     let jobs = ScheduledExecutor::new().unwrap();
     let mut runs = 0;

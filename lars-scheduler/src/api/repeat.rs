@@ -696,7 +696,7 @@ where
         let (number, now, due) = match done {
             Done::Next { number, now, due } => (number, now, due),
             Done::Cancelled => return plan().cancelled(&series),
-            Done::Ended => return series.end(plan()),
+            Done::Ended => return series.over(plan()),
             Done::Panicked(payload) => {
                 // The series ends before the panic is reported, so that the hook finds it ended.
                 series.end(plan());
@@ -744,8 +744,19 @@ where
 }
 
 impl<F, C: CancelHook> RunningSeries<F, C> {
-    /// The series is over, by itself or because it was cancelled: drops the captures now, not with
-    /// the cancellable.
+    /// The series has ended by itself, unless it was cancelled at the last moment: drops the
+    /// captures, and then tells the hook.
+    fn over(&self, plan: Plan<F, C>) {
+        if !self.cell.end() {
+            return plan.cancelled(self);
+        }
+        let Plan { run, hook, .. } = plan;
+        self.clean_up(move || drop(run));
+        self.clean_up(move || hook.over());
+    }
+
+    /// The series is over, by a panic or with its scheduler, or because it was cancelled: drops the
+    /// captures now, not with the cancellable.
     fn end(&self, plan: Plan<F, C>) {
         if self.cell.end() {
             self.clean_up(move || drop(plan));

@@ -122,6 +122,9 @@ pub trait CancelHook: Send + Sized + 'static {
 
     fn call(self);
 
+    /// The repeat has ended by itself.
+    fn over(self) {}
+
     /// The next run of the repeat is handed back; see `TaskBody::handed_back`.
     fn handed_back(&self) {}
 

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use crate::common::{ByHand, Notes, secs, virtual_time};
+use lars_scheduler::extend::EndOfSeries;
 use lars_scheduler::{
     LightArrayRevolverScheduler, MissedTickBehavior, Periodic, Refusal, Repeat, VirtualTime,
 };
@@ -138,6 +139,45 @@ fn a_series_that_cannot_run_is_refused_with_the_values_and_given_back() {
 }
 
 /// The whole milliseconds at which the runs of a series of a fixed rate of a second came.
+#[test]
+fn a_system_is_told_how_a_series_ended_when_its_captures_are_gone() {
+    let time = virtual_time();
+    let told = Notes::new();
+    let note = |what| {
+        let told = told.clone();
+        move || told.add(what)
+    };
+    let observed = || {
+        let captures = DropNote(told.clone());
+        let run = move || _ = &captures;
+        Periodic::new(run).times(2)
+    };
+    let observed = || observed().on_end(note("cancelled"), note("handed back"), note("over"));
+    let _ended = time.schedule_at_fixed_rate(secs(1), secs(1), observed()).unwrap();
+    time.advance(secs(10));
+    assert_eq!(told.take(), ["dropped", "over"]);
+    let cancelled = time.schedule_at_fixed_rate(secs(1), secs(1), observed()).unwrap();
+    assert!(cancelled.cancel());
+    assert_eq!(told.take(), ["dropped", "cancelled"]);
+    let panics = Periodic::new(|| -> () { panic!("in a run") }).times(1);
+    let panics = panics.on_end(note("cancelled"), note("handed back"), note("over"));
+    let _panics = time.schedule_at_fixed_rate(secs(1), secs(1), panics).unwrap();
+    time.advance(secs(1));
+    assert_eq!(told.len(), 0, "a panic is none of these");
+    let _stopped = time.schedule_at_fixed_rate(secs(1), secs(1), observed()).unwrap();
+    drop(time.stop());
+    assert_eq!(told.take(), ["handed back", "dropped"]);
+}
+
+/// Says that it was dropped.
+struct DropNote(Notes<&'static str>);
+
+impl Drop for DropNote {
+    fn drop(&mut self) {
+        self.0.add("dropped");
+    }
+}
+
 fn spread_runs(over: Duration, seed: u64, missed: MissedTickBehavior) -> Vec<u128> {
     let (time, notes) = (virtual_time(), Notes::new());
     let (clock, start, note) = (time.handle(), time.now(), notes.clone());
