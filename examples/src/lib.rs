@@ -15,11 +15,9 @@ pub mod view;
 mod pages {
     #[doc = include_str!("../../README.md")]
     struct Readme;
-    #[doc = include_str!("../../docs/semantics.md")]
-    struct Semantics;
     #[doc = include_str!("../../docs/actors.md")]
     struct Actors;
-    #[cfg(all(feature = "prometheus", feature = "top"))]
+    #[cfg(feature = "top")]
     #[doc = include_str!("../../docs/observability.md")]
     struct Observability;
     #[doc = include_str!("../../docs/how-to/request-timeouts.md")]

@@ -49,13 +49,6 @@ pub mod bench;
 #[cfg(test)]
 mod tests;
 
-/// The examples of the pages beside the crate.
-#[cfg(all(doctest, feature = "serde"))]
-mod pages {
-    #[doc = include_str!("../../docs/semantics.md")]
-    struct Semantics;
-}
-
 pub use self::api::cancel::{CancelOnDrop, Cancellable};
 pub use self::api::close::{CloseError, ClosePolicy, CloseReport};
 pub use self::api::config::Builder;
