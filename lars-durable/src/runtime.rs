@@ -5,6 +5,7 @@ mod gate;
 mod inbox;
 mod lanes;
 mod lateness;
+mod looks;
 mod submitted;
 mod threads;
 
@@ -15,6 +16,7 @@ mod driver;
 #[cfg(feature = "test-kit")]
 mod turner;
 
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -28,6 +30,7 @@ use self::gate::Gate;
 pub(crate) use self::gate::Lease;
 use self::inbox::{Inbox, Input};
 use self::lateness::Lateness;
+use self::looks::Looks;
 pub(crate) use self::report::Report;
 pub use self::submitted::Submitted;
 pub(crate) use self::submitted::promise;
@@ -38,6 +41,7 @@ use crate::engine::{Answer, Counts, Launch, Node, NodeSettings, Parked};
 use crate::error::{Error, Refused, StartError};
 use crate::model::BucketNo;
 use crate::model::Look;
+use crate::store::Looker;
 use crate::store::Seen;
 #[cfg(feature = "sqlite")]
 use crate::store::UserFile;
@@ -87,6 +91,11 @@ pub(crate) struct Beside {
     /// Its name for people.
     pub(crate) name: String,
     pub(crate) on_parked: Option<OnParked>,
+    /// For inspections of the store.
+    pub(crate) looker: Box<dyn Looker>,
+    /// If the store is a file: for transactions of users.
+    #[cfg(feature = "sqlite")]
+    pub(crate) file: Option<UserFile>,
     pub(crate) executor: Arc<dyn Executor>,
     /// How many of its threads the handlers share; `None` if it is not the node's own.
     pub(crate) threads: Option<usize>,
@@ -107,6 +116,7 @@ pub(crate) struct Run {
 /// What the threads of one node share.
 pub(crate) struct Shared {
     inbox: Inbox,
+    looks: Looks,
     pub(crate) gate: Gate,
     /// If the store is a file: for transactions of users.
     #[cfg(feature = "sqlite")]
@@ -161,7 +171,7 @@ impl Runtime {
         let clock = MonoClock::start();
         let seen = backend.seen();
         let timers = scheduler.handle();
-        let shared = Shared::new(beside, timers, &handlers, &clock, &backend);
+        let shared = Shared::new(beside, timers, &handlers, &clock, &seen)?;
         let now = clock.now();
         let mut node = Node::new(settings, fastrand::Rng::new(), now);
         // Calls that need the store's time may come before its first reply.
@@ -177,6 +187,7 @@ impl Runtime {
                 // A defect. What is in the store is safe there; callers must not wait for answers.
                 tracing::error!(target: "lars_durable", %panic, "the node has ended");
                 here.gate.close();
+                here.looks.end();
                 drop(here.inbox.end());
                 0
             })
@@ -232,14 +243,20 @@ impl Shared {
         timers: Handle,
         handlers: &[Box<dyn RunHandler>],
         clock: &MonoClock,
-        backend: &Backend,
-    ) -> Arc<Self> {
-        let Beside { name, on_parked, executor, threads } = beside;
-        Arc::new(Self {
+        seen: &Seen,
+    ) -> io::Result<Arc<Self>> {
+        let looks = match clock {
+            MonoClock::Machine { .. } => Looks::apart(beside.looker)?,
+            #[cfg(feature = "test-kit")]
+            MonoClock::Virtual(_) => Looks::here(beside.looker),
+        };
+        let Beside { name, on_parked, executor, threads, .. } = beside;
+        Ok(Arc::new(Self {
             inbox: Inbox::default(),
-            gate: Gate::new(clock.clone(), &backend.seen()),
+            looks,
+            gate: Gate::new(clock.clone(), seen),
             #[cfg(feature = "sqlite")]
-            file: backend.file(),
+            file: beside.file,
             timers,
             executor,
             threads: Threads::new(handlers.len(), threads),
@@ -254,7 +271,7 @@ impl Shared {
             lateness: handlers.iter().map(|_| Lateness::new(clock.now())).collect(),
             #[cfg(feature = "test-kit")]
             turner: turner::nobody(),
-        })
+        }))
     }
 
     /// Sends a call to the engine; `then` gets its answer, on the engine's thread.
@@ -329,12 +346,12 @@ impl Shared {
         let _ = self.push(Input::Close { limit });
     }
 
-    /// Inspects the store; `then` gets the result, on a thread of the engine.
+    /// Inspects the store; `then` gets the result, on a thread of its own.
     pub(crate) fn look(&self, then: impl FnOnce(Result<Look, StoreError>) + Send + 'static) {
         if self.is_a_copy() {
             return then(Err(StoreError::nothing_done(Refused::Forked.to_string())));
         }
-        if let Some(Input::Look { then }) = self.push(Input::Look { then: Box::new(then) }) {
+        if let Some(then) = self.looks.look(Box::new(then)) {
             let reason = self.why_ended().to_string();
             then(Err(StoreError::nothing_done(reason)));
         }

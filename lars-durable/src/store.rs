@@ -32,7 +32,7 @@ use crate::sync::Arc;
 use crate::time::{Clock, Micros, Timestamp};
 
 /// A place where timers survive. Used by one thread.
-pub(crate) trait Store: Send {
+pub(crate) trait Store: Looker {
     /// Carries out `requests` in one transaction, in their order; one reply for each.
     fn transact(&mut self, requests: &[Request]) -> Result<Committed, StoreError>;
 
@@ -51,7 +51,10 @@ pub(crate) trait Store: Send {
         let _ = limit;
         Vec::new()
     }
+}
 
+/// Inspects a store. Used by one thread, which need not be that of the store.
+pub(crate) trait Looker: Send {
     /// What people want to see: not of one instant, and read-only. At most `limit` timers, those
     /// due first of each bucket, and `limit` parked ones are counted.
     fn look(&mut self, limit: usize) -> Result<Look, StoreError>;
@@ -61,20 +64,12 @@ pub(crate) trait Store: Send {
 pub(crate) enum Backend {
     /// One store for all lanes: what they have to send goes into one transaction. Its clock is one
     /// of this process.
-    One {
-        store: Box<dyn Store>,
-        clock: Clock,
-        /// If it is a file.
-        #[cfg(feature = "sqlite")]
-        file: Option<UserFile>,
-    },
+    One { store: Box<dyn Store>, clock: Clock },
     /// A store and a thread for each lane, so that a slow batch cannot cost the node its lease.
     Lanes {
         keeper: Box<dyn Store>,
         writer: Box<dyn Store>,
         runner: Box<dyn Store>,
-        /// For looks, which may take long.
-        looker: Box<dyn Store>,
         bell: Option<StartBell>,
         /// What the database's clock showed before the node began.
         seen: Timestamp,
@@ -94,15 +89,6 @@ impl Backend {
         match self {
             Self::One { clock, .. } => Seen::Here(Arc::clone(clock)),
             Self::Lanes { seen, .. } => Seen::There(*seen),
-        }
-    }
-
-    /// For transactions of users.
-    #[cfg(feature = "sqlite")]
-    pub(crate) fn file(&self) -> Option<UserFile> {
-        match self {
-            Self::One { file, .. } => file.clone(),
-            Self::Lanes { .. } => None,
         }
     }
 }

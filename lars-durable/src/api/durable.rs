@@ -31,11 +31,11 @@ use crate::runtime::Shared;
 use crate::runtime::{Beside, OnParked, Runtime, Submitted, promise};
 #[cfg(feature = "test-kit")]
 use crate::store::FaultyStore;
-use crate::store::{Backend, MemoryStore};
+use crate::store::{Backend, Looker, MemoryStore};
 #[cfg(feature = "postgres")]
 use crate::store::{Connect, Place as StorePlace, PostgresStore, Tls, start_bell};
 #[cfg(feature = "sqlite")]
-use crate::store::{SqliteStore, Synchronous};
+use crate::store::{SqliteStore, Synchronous, UserFile};
 use crate::sync::Arc;
 use crate::time::system_clock;
 
@@ -249,8 +249,8 @@ impl Durable {
     ///
     /// It reads a bounded number of rows, however many timers there are, and changes nothing. It
     /// takes milliseconds; on PostgreSQL up to some seconds, if there are many dead rows (see
-    /// [`Inspection::counts_took_too_long`]). There it has a connection of its own, which the first
-    /// call opens. So it delays neither timers nor calls.
+    /// [`Inspection::counts_took_too_long`]). It has a connection of its own, which the first call
+    /// opens, so it delays neither timers nor calls.
     ///
     /// # Errors
     ///
@@ -515,7 +515,7 @@ impl Builder {
     /// or refuses the node, a newer schema, a setting out of range.
     pub fn start(self) -> Result<Durable, StartError> {
         self.check()?;
-        let backend = self.open()?;
+        let opened = self.open()?;
         let (executor, threads) = match self.executor {
             Some(executor) => (executor, None),
             None => own_executor(&self.place, self.threads, self.handlers.len())?,
@@ -532,7 +532,16 @@ impl Builder {
             ..NodeSettings::new(handlers)
         };
         let name = self.name.unwrap_or_else(default_name);
-        let beside = Beside { name, on_parked: self.on_parked, executor, threads };
+        let backend = opened.backend;
+        let beside = Beside {
+            name,
+            on_parked: self.on_parked,
+            looker: opened.looker,
+            #[cfg(feature = "sqlite")]
+            file: opened.file,
+            executor,
+            threads,
+        };
         #[cfg(feature = "test-kit")]
         if let Place::Virtual(VirtualPlace { time, seed, .. }) = self.place {
             let rng = fastrand::Rng::with_seed(seed);
@@ -543,33 +552,27 @@ impl Builder {
         Ok(Durable { runtime })
     }
 
-    fn open(&self) -> Result<Backend, StartError> {
+    fn open(&self) -> Result<Opened, StartError> {
         Ok(match &self.place {
             #[cfg(feature = "test-kit")]
             Place::Virtual(place) => {
                 let (store, clock) = (Box::new(place.store.clone()), place.store.clock());
-                Backend::One {
-                    store,
-                    clock,
-                    #[cfg(feature = "sqlite")]
-                    file: None,
-                }
+                Opened::of(Backend::One { store, clock }, Box::new(place.store.clone()))
             }
             Place::Memory => {
-                let store = Box::new(MemoryStore::new(1, system_clock()));
-                Backend::One {
-                    store,
-                    clock: system_clock(),
-                    #[cfg(feature = "sqlite")]
-                    file: None,
-                }
+                let store = MemoryStore::new(1, system_clock());
+                let looker = Box::new(store.clone());
+                let backend = Backend::One { store: Box::new(store), clock: system_clock() };
+                Opened::of(backend, looker)
             }
             #[cfg(feature = "sqlite")]
             Place::Sqlite(path, synchronous) => {
                 let limit = self.call_timeout;
                 let store = SqliteStore::open(path, &self.group, *synchronous, limit)?;
                 let (clock, file) = (store.clock(), Some(store.user_file()));
-                Backend::One { store: Box::new(store), clock, file }
+                let looker = Box::new(store.looker());
+                let backend = Backend::One { store: Box::new(store), clock };
+                Opened { file, ..Opened::of(backend, looker) }
             }
             #[cfg(feature = "postgres")]
             Place::Postgres(postgres) => self.open_postgres(postgres)?,
@@ -577,7 +580,7 @@ impl Builder {
     }
 
     #[cfg(feature = "postgres")]
-    fn open_postgres(&self, postgres: &Postgres) -> Result<Backend, StartError> {
+    fn open_postgres(&self, postgres: &Postgres) -> Result<Opened, StartError> {
         let place = self.store_place(postgres, self.lease / 3)?;
         let seen = PostgresStore::prepare(&place)?;
         let names: Vec<&str> =
@@ -591,7 +594,7 @@ impl Builder {
         let limit = self.lease.max(Duration::from_secs(5));
         let looker = Box::new(PostgresStore::new(StorePlace { limit, ..place.clone() }));
         let bell = postgres.notifications.then(|| start_bell(place));
-        Ok(Backend::Lanes { keeper, writer, runner, looker, bell, seen })
+        Ok(Opened::of(Backend::Lanes { keeper, writer, runner, bell, seen }, looker))
     }
 
     #[cfg(feature = "postgres")]
@@ -635,6 +638,25 @@ impl Builder {
             }
         }
         Ok(())
+    }
+}
+
+/// A store that is open.
+struct Opened {
+    backend: Backend,
+    looker: Box<dyn Looker>,
+    #[cfg(feature = "sqlite")]
+    file: Option<UserFile>,
+}
+
+impl Opened {
+    fn of(backend: Backend, looker: Box<dyn Looker>) -> Self {
+        Self {
+            backend,
+            looker,
+            #[cfg(feature = "sqlite")]
+            file: None,
+        }
     }
 }
 

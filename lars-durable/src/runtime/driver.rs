@@ -27,7 +27,6 @@ use super::lanes::Lanes;
 use super::{Handlers, Report, Run, Shared, contain};
 use crate::engine::{CallId, Lane, Launch, Node, Output, Parked, RunEnd};
 use crate::error::Error;
-use crate::model::LOOK;
 use crate::store::{Backend, Committed, Keep, Request, Store, StoreError};
 use crate::sync::Arc;
 use crate::time::{Micros, Mono, MonoClock};
@@ -144,8 +143,8 @@ impl Driver {
     ) -> io::Result<Self> {
         let store = match backend {
             Backend::One { store, .. } => Sessions::One(store),
-            Backend::Lanes { keeper, writer, runner, looker, bell, .. } => {
-                Sessions::Lanes(Lanes::start([keeper, writer, runner], looker, bell, &shared)?)
+            Backend::Lanes { keeper, writer, runner, bell, .. } => {
+                Sessions::Lanes(Lanes::start([keeper, writer, runner], bell, &shared)?)
             }
         };
         let shared_store = matches!(&store, Sessions::One(store) if store.is_shared());
@@ -231,15 +230,6 @@ impl Driver {
                 self.answers.insert(self.next_call, then);
                 self.node.call(now, self.next_call, write);
             }
-            Input::Look { then } => match &mut self.store {
-                Sessions::One(store) => {
-                    let look = store.look(LOOK);
-                    if let Err(panic) = contain(|| then(look)) {
-                        tracing::error!(target: "lars_durable", %panic, "a waker panicked");
-                    }
-                }
-                Sessions::Lanes(lanes) => lanes.look(then),
-            },
             Input::Ended { id, fence, end } => self.node.ended(now, id, fence, end),
             Input::Acknowledged { id, fence } => self.node.acknowledged(id, fence),
             Input::Handled { id, fence } => self.node.handled(id, fence),
@@ -457,14 +447,10 @@ impl Driver {
 
     /// Nobody is left without an answer.
     fn finish(&mut self) {
+        self.shared.looks.end();
         for input in self.shared.inbox.end() {
-            match input {
-                Input::Call { then, .. } => then(Err(self.shared.why_ended().into())),
-                Input::Look { then } => {
-                    let reason = self.shared.why_ended().to_string();
-                    then(Err(StoreError::nothing_done(reason)));
-                }
-                _ => {}
+            if let Input::Call { then, .. } = input {
+                then(Err(self.shared.why_ended().into()));
             }
         }
         drop(self.shared.threads.end());

@@ -10,7 +10,7 @@ use crate::engine::Lane;
 use crate::engine::{Answer, RunEnd};
 use crate::error::Error;
 use crate::model::BucketNo;
-use crate::model::{Fence, Look, TimerId};
+use crate::model::{Fence, TimerId};
 use crate::store::Committed;
 use crate::store::{StoreError, Write};
 use crate::sync::{Condvar, Mutex};
@@ -18,18 +18,11 @@ use crate::sync::{Condvar, Mutex};
 /// What gets the answer of a call.
 pub(super) type Then = Box<dyn FnOnce(Result<Answer, Error>) + Send>;
 
-/// Receives what an inspection of the store shows.
-pub(super) type LookThen = Box<dyn FnOnce(Result<Look, StoreError>) + Send>;
-
 /// What comes from outside.
 pub(super) enum Input {
     Call {
         write: Write,
         then: Box<dyn FnOnce(Result<Answer, Error>) + Send>,
-    },
-    /// What people want to see.
-    Look {
-        then: LookThen,
     },
     Ended {
         id: TimerId,

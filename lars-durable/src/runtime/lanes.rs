@@ -4,10 +4,10 @@ use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
-use super::inbox::{Input, LookThen};
+use super::inbox::Input;
 use super::{Shared, contain};
 use crate::engine::Lane;
-use crate::model::{BucketNo, LOOK, TimerId};
+use crate::model::{BucketNo, TimerId};
 use crate::store::{Bell, Request, Ring, StartBell, Store, StoreError};
 use crate::sync::Arc;
 
@@ -16,14 +16,12 @@ pub(super) struct Lanes {
     keeper: Sender<Vec<Request>>,
     writer: Sender<Vec<Request>>,
     runner: Sender<Vec<Request>>,
-    looker: Sender<LookThen>,
     bell: Option<Box<dyn Bell>>,
 }
 
 impl Lanes {
     pub(super) fn start(
         [keeper, writer, runner]: [Box<dyn Store>; 3],
-        looker: Box<dyn Store>,
         bell: Option<StartBell>,
         shared: &Arc<Shared>,
     ) -> io::Result<Self> {
@@ -40,7 +38,6 @@ impl Lanes {
             keeper: lane(Lane::Keeper, "lars-durable-keep", keeper, shared)?,
             writer: lane(Lane::Writer, "lars-durable-write", writer, shared)?,
             runner: lane(Lane::Runner, "lars-durable-run", runner, shared)?,
-            looker: look(looker)?,
             bell: bell.map(|start| start(Box::new(hear))).transpose()?,
         })
     }
@@ -53,11 +50,6 @@ impl Lanes {
         };
         // The thread ends only when this side is gone.
         let _ = lane.send(requests);
-    }
-
-    pub(super) fn look(&self, then: LookThen) {
-        // This thread, too, ends only when this side is gone.
-        let _ = self.looker.send(then);
     }
 
     /// Tells the other nodes, if they are to be told.
@@ -78,21 +70,6 @@ fn lane(
     let shared = Arc::clone(shared);
     let work = move || work(lane, store, &receiver, &shared);
     thread::Builder::new().name(name.into()).spawn(work)?;
-    Ok(sender)
-}
-
-/// The thread that looks. Its session is opened with the first look.
-fn look(mut store: Box<dyn Store>) -> io::Result<Sender<LookThen>> {
-    let (sender, receiver) = channel::<LookThen>();
-    let work = move || {
-        while let Ok(then) = receiver.recv() {
-            let look = contain(|| store.look(LOOK));
-            let look = look.unwrap_or_else(|reason| Err(StoreError::nothing_done(reason)));
-            // A waker that panics is its owner's problem.
-            let _ = contain(|| then(look));
-        }
-    };
-    thread::Builder::new().name("lars-durable-look".into()).spawn(work)?;
     Ok(sender)
 }
 

@@ -87,7 +87,7 @@ impl Runtime {
         let clock = MonoClock::Virtual(Arc::new(move || {
             Mono(0) + Micros::from(here.now().saturating_duration_since(origin))
         }));
-        let shared = Shared::new(beside, time.clone(), &handlers, &clock, &backend);
+        let shared = Shared::new(beside, time.clone(), &handlers, &clock, &backend.seen())?;
         let node = Node::new(settings, rng, clock.now());
         let handlers: Handlers = handlers.into();
         handlers.iter().for_each(|handler| handler.bind(&shared));
@@ -102,6 +102,7 @@ impl Runtime {
         self.shared.gate.close();
         self.shared.gate.set_valid_until(Mono::MIN);
         turner.kill();
+        self.shared.looks.end();
         drop(self.shared.inbox.end());
         for handler in &*handlers {
             for bucket in 0..=BucketNo::from(u8::MAX) {

@@ -1,6 +1,6 @@
 //! A store that tests make unreachable.
 
-use super::{Committed, MemoryStore, Request, Store, StoreError};
+use super::{Committed, Looker, MemoryStore, Request, Store, StoreError};
 use crate::model::Look;
 use crate::sync::{Arc, AtomicBool, Ordering};
 use crate::time::Clock;
@@ -44,7 +44,9 @@ impl Store for FaultyStore {
         self.check()?;
         self.tables.transact(requests)
     }
+}
 
+impl Looker for FaultyStore {
     fn look(&mut self, limit: usize) -> Result<Look, StoreError> {
         self.check()?;
         self.tables.look(limit)

@@ -11,7 +11,7 @@ mod writes;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Committed, How, Keep, Placed, Renewed, Reply, Request, Store, StoreError};
+use super::{Committed, How, Keep, Looker, Placed, Renewed, Reply, Request, Store, StoreError};
 use crate::model::{
     BucketNo, Fence, Finish, Finished, Listed, Loaded, Look, NodeId, Row, Start, Then, There,
     TimerId,
@@ -104,7 +104,9 @@ impl Store for MemoryStore {
         let replies = requests.iter().map(|request| tables.carry_out(request, clock)).collect();
         Ok(Committed { clock, replies })
     }
+}
 
+impl Looker for MemoryStore {
     fn look(&mut self, limit: usize) -> Result<Look, StoreError> {
         Ok(self.tables.lock().look((self.clock)(), limit))
     }

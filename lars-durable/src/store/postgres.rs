@@ -57,7 +57,7 @@ pub(crate) use self::connect::{Connect, Tls};
 use self::errors::Failure;
 use self::session::Session;
 use self::transaction::Transaction;
-use super::{Committed, Request, Store, StoreError};
+use super::{Committed, Looker, Request, Store, StoreError};
 use crate::error::StartError;
 use crate::model::Look;
 use crate::sync::Arc;
@@ -318,7 +318,9 @@ impl Store for PostgresStore {
             return Err(StoreError { reason: failure.into_reason(), unknown, redraw });
         }
     }
+}
 
+impl Looker for PostgresStore {
     fn look(&mut self, limit: usize) -> Result<Look, StoreError> {
         let failed = |error: StartError| StoreError::nothing_done(error.to_string());
         let runtime = self.runtime().map_err(failed)?;

@@ -8,6 +8,7 @@
 //! to the membership is undone when it does not commit.
 
 mod looks;
+mod membership;
 mod open;
 mod others;
 mod owner;
@@ -16,6 +17,7 @@ mod schema;
 mod verbs;
 mod writes;
 
+mod reader;
 mod transactions;
 
 use std::path::Path;
@@ -23,15 +25,18 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode};
 
+use self::membership::Membership;
 use self::others::Others;
 use self::owner::OwnedFile;
+use self::reader::Place;
+pub(crate) use self::reader::Reader;
 use self::schema::Meta;
 pub(crate) use self::transactions::UserFile;
-use super::{Committed, Keep, Renewed, Reply, Request, Store, StoreError, Write};
+use super::{Committed, Looker, Reply, Request, Store, StoreError, Write};
 use crate::error::StartError;
-use crate::model::{BucketNo, Look, LookedNode, NodeId, TimerId};
+use crate::model::{BucketNo, Look, TimerId};
 use crate::sync::Arc;
-use crate::time::{Clock, Timestamp, system_clock};
+use crate::time::{Clock, system_clock};
 
 /// How often a commit reaches the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Hash)]
@@ -50,10 +55,9 @@ pub(crate) struct SqliteStore {
     connection: Connection,
     group: Arc<str>,
     epoch: u32,
-    node: Option<NodeId>,
-    owns_bucket: bool,
-    /// What the node says of itself.
-    about: About,
+    membership: Membership,
+    /// On a connection of its own.
+    reader: Reader,
     clock: Clock,
     /// Another process has opened the file since, and owns it.
     lost: bool,
@@ -62,13 +66,8 @@ pub(crate) struct SqliteStore {
     file: OwnedFile,
 }
 
-/// The node, as people see it.
-#[derive(Debug, Clone)]
-struct About {
-    joined: Timestamp,
-    renewed: Timestamp,
-    report: Option<Arc<str>>,
-}
+/// Why nothing is done any more.
+const GONE: &str = "the file, or its -wal, was deleted, moved or replaced";
 
 /// The one bucket.
 const BUCKET: BucketNo = 0;
@@ -103,6 +102,11 @@ impl SqliteStore {
         UserFile { group, path, identity: self.file.identity() }
     }
 
+    /// For looks on another thread.
+    pub(crate) fn looker(&self) -> Reader {
+        self.reader.clone()
+    }
+
     pub(crate) fn clock(&self) -> Clock {
         Arc::clone(&self.clock)
     }
@@ -119,14 +123,20 @@ impl SqliteStore {
         let mut connection = open::connect(file.path(), vfs, synchronous)?;
         let Meta { epoch, next_id } = schema::prepare(&mut connection, path, Some(group))?;
         file.keep_log();
-        let about = About { joined: clock(), renewed: clock(), report: None };
+        let (group, membership) = (Arc::from(group), Membership::none());
+        let place = Place {
+            path: file.path().to_owned(),
+            vfs: vfs.map(str::to_owned),
+            identity: file.identity(),
+        };
+        let (here, shown) = (Arc::clone(&clock), membership.clone());
+        let reader = Reader::new(place, Arc::clone(&group), epoch, here, shown);
         Ok(Self {
             connection,
-            group: Arc::from(group),
+            group,
             epoch,
-            node: None,
-            owns_bucket: false,
-            about,
+            membership,
+            reader,
             clock,
             lost: false,
             others: Others::since(next_id),
@@ -134,49 +144,10 @@ impl SqliteStore {
         })
     }
 
-    fn keep(&mut self, keep: &Keep) -> Result<Reply, rusqlite::Error> {
-        Ok(match keep {
-            Keep::Join { node, .. } => {
-                self.node = Some(*node);
-                let now = (self.clock)();
-                self.about = About { joined: now, renewed: now, report: None };
-                Reply::Joined { buckets: 1 }
-            }
-            Keep::Renew { node, report } => {
-                let alive = self.node == Some(*node);
-                if alive {
-                    self.about.renewed = (self.clock)();
-                    self.about.report = report.clone().or(self.about.report.take());
-                }
-                let owner = self.node.filter(|_| self.owns_bucket);
-                Reply::Renewed(Renewed {
-                    alive,
-                    nodes: self.node.map(|node| (node, 0, true)).into_iter().collect(),
-                    buckets: vec![(BUCKET, owner, self.epoch)],
-                    paused: verbs::paused(&self.connection, &self.group)?,
-                })
-            }
-            Keep::Claim { node, buckets, .. } => {
-                let free = self.node == Some(*node) && !self.owns_bucket;
-                let claimed = free && buckets.contains(&BUCKET);
-                self.owns_bucket |= claimed;
-                Reply::Claimed(if claimed { vec![(BUCKET, self.epoch)] } else { Vec::new() })
-            }
-            Keep::Release { .. } => {
-                self.owns_bucket = false;
-                Reply::Released
-            }
-            Keep::Leave { .. } => {
-                (self.node, self.owns_bucket) = (None, false);
-                Reply::Left
-            }
-        })
-    }
-
     /// What is written now must be read by whoever opens the file next. Asked in each transaction.
     fn check_owner(&mut self) -> Result<(), String> {
         if !self.file.is_there() {
-            return Err("the file, or its -wal, was deleted, moved or replaced".into());
+            return Err(GONE.into());
         }
         let Meta { epoch, next_id } =
             schema::meta(&self.connection).map_err(|error| reason(&error))?;
@@ -204,7 +175,10 @@ impl SqliteStore {
         let mut repeats = false;
         for request in requests {
             replies.push(match request {
-                Request::Keep(keep) => self.keep(keep)?,
+                Request::Keep(keep) => {
+                    let paused = || verbs::paused(&self.connection, &self.group);
+                    self.membership.keep(keep, self.epoch, clock, paused)?
+                }
                 // Reads can be carried out again, and without a write nothing is flushed.
                 Request::Batch { .. } if !changes_something(requests) => Reply::Batched,
                 Request::Batch { token, .. } => {
@@ -212,7 +186,7 @@ impl SqliteStore {
                     Reply::Batched
                 }
                 request => {
-                    let owned = self.owns_bucket.then_some(self.epoch);
+                    let owned = self.membership.owns_bucket.then_some(self.epoch);
                     let verbs = verbs::Verbs {
                         connection: &self.connection,
                         group: &self.group,
@@ -232,9 +206,11 @@ impl SqliteStore {
 impl Store for SqliteStore {
     fn transact(&mut self, requests: &[Request]) -> Result<Committed, StoreError> {
         // What is about the node alone touches no table.
-        let before = (self.node, self.owns_bucket);
+        let before = self.membership.clone();
         let nothing_done = |error| StoreError::nothing_done(reason(&error));
-        self.connection.execute_batch("BEGIN IMMEDIATE").map_err(nothing_done)?;
+        // What only reads waits for nobody who writes.
+        let begin = if requests.iter().any(writes) { "BEGIN IMMEDIATE" } else { "BEGIN" };
+        self.connection.execute_batch(begin).map_err(nothing_done)?;
         if let Err(reason) = self.check_owner() {
             let _ = self.connection.execute_batch("ROLLBACK");
             return Err(StoreError::nothing_done(reason));
@@ -244,10 +220,13 @@ impl Store for SqliteStore {
             Ok((committed, next_id)) => match self.commit() {
                 Ok(()) => {
                     self.others.drew(next_id);
+                    if requests.iter().any(|request| matches!(request, Request::Keep(_))) {
+                        self.reader.show(self.membership.clone());
+                    }
                     Ok(committed)
                 }
                 Err(error) => {
-                    (self.node, self.owns_bucket) = before;
+                    self.membership = before;
                     // Still inside: it was not committed, and is now rolled back. A full disk takes
                     // no commit record either. After anything else, one may be in the file.
                     let inside = !self.connection.is_autocommit();
@@ -258,7 +237,7 @@ impl Store for SqliteStore {
                 }
             },
             Err(error) => {
-                (self.node, self.owns_bucket) = before;
+                self.membership = before;
                 // SQLite itself rolls back after some errors; then this one says that there is
                 // nothing to do.
                 let _ = self.connection.execute_batch("ROLLBACK");
@@ -284,39 +263,39 @@ impl Store for SqliteStore {
         }
         self.others.take(limit)
     }
+}
 
+impl Looker for SqliteStore {
     fn look(&mut self, limit: usize) -> Result<Look, StoreError> {
-        let clock = (self.clock)();
-        let (connection, group) = (&self.connection, &self.group);
-        let counted = || {
-            let timers = looks::timers(connection, group, clock, limit)?;
-            let parked = looks::parked(connection, group, limit)?;
-            Ok((timers, parked, verbs::paused(connection, group)?))
-        };
-        let failed = |error: rusqlite::Error| StoreError::nothing_done(reason(&error));
-        let (timers, parked, paused) = counted().map_err(failed)?;
-        let About { joined, renewed, report } = self.about.clone();
-        let serves = true;
-        let node = self.node.map(|id| LookedNode { id, serves, joined, renewed, report });
-        let owner = self.node.filter(|_| self.owns_bucket);
-        Ok(Look {
-            clock,
-            nodes: node.into_iter().collect(),
-            buckets: vec![(BUCKET, owner, self.epoch)],
-            paused,
-            timers: Some(timers),
-            parked: Some(parked),
-            database: None,
-        })
+        self.reader.look(limit)
+    }
+}
+
+impl Drop for SqliteStore {
+    fn drop(&mut self) {
+        self.reader.close();
     }
 }
 
 /// Whether callers ask for more than to be shown something.
 fn changes_something(requests: &[Request]) -> bool {
-    requests.iter().any(|request| match request {
+    requests.iter().any(|request| matches!(request, Request::Write(_)) && writes(request))
+}
+
+/// Whether it may change a row.
+fn writes(request: &Request) -> bool {
+    match request {
         Request::Write(write) => !matches!(write, Write::Get { .. } | Write::Parked { .. }),
-        _ => false,
-    })
+        // With a write that follows.
+        Request::Batch { .. } => false,
+        Request::Keep(_) | Request::Load { .. } | Request::Read { .. } => false,
+        Request::Ids { .. }
+        | Request::Start { .. }
+        | Request::Finish(_)
+        | Request::PutOff { .. }
+        | Request::Park { .. }
+        | Request::Forget => true,
+    }
 }
 
 /// SQLite's message, with advice where people can help.

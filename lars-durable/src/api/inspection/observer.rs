@@ -5,7 +5,7 @@ use std::{fmt, thread};
 use super::Inspection;
 use crate::error::{Error, StartError};
 use crate::model::LOOK;
-use crate::store::{Place, PostgresStore, Store};
+use crate::store::{Looker, Place, PostgresStore};
 
 /// Looks at a group in a PostgreSQL database from outside, and writes nothing: it is no node, takes
 /// no lease, and neither creates nor upgrades the schema. The server holds it to that, because its

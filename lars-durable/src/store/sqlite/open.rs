@@ -11,7 +11,7 @@ use crate::error::StartError;
 
 /// How long a transaction waits for another connection, such as that of the `sqlite3` shell, at
 /// most.
-const BUSY: Duration = Duration::from_secs(5);
+pub(super) const BUSY: Duration = Duration::from_secs(5);
 
 pub(super) fn io_error(path: &Path, error: &io::Error) -> StartError {
     let (path, reason) = (path.into(), error.to_string());
