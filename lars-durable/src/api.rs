@@ -5,6 +5,8 @@ mod fired;
 pub mod inspection;
 mod outcome;
 mod payload;
+mod which;
+
 mod timers;
 
 #[cfg(feature = "actors")]

@@ -12,7 +12,7 @@ pub(crate) use self::inspection::{LookedDatabase, LookedSnapshot};
 pub(crate) use self::series::{MissedTick, Next, Series, cron as cron_series, words};
 pub use self::timer::OnConflict;
 pub(crate) use self::timer::{
-    Change, Finish, Finished, Listed, Loaded, NewTimer, Row, Start, Then, There, When,
+    Change, Finish, Finished, Listed, Loaded, NewTimer, Row, Start, Then, There, When, Which,
 };
 
 /// The identity of a timer in the store: unique, never used again.

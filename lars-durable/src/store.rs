@@ -27,6 +27,7 @@ pub use self::sqlite::Synchronous;
 pub(crate) use self::sqlite::{SqliteStore, UserFile};
 use crate::model::{
     BucketNo, Finish, Finished, Listed, Loaded, Look, NewTimer, NodeId, Row, Start, TimerId, When,
+    Which,
 };
 use crate::sync::Arc;
 use crate::time::{Clock, Micros, Timestamp};
@@ -207,7 +208,7 @@ pub(crate) enum Write {
     /// All of them or none. Shared, because a batch is kept until its outcome is known.
     Schedule(Arc<Vec<NewTimer>>),
     Cancel {
-        key: Arc<str>,
+        which: Which,
     },
     /// Like `Cancel`, and deletes the timer even if it has started, unless it is `but`.
     Remove {
@@ -215,11 +216,11 @@ pub(crate) enum Write {
         but: Option<TimerId>,
     },
     Reset {
-        key: Arc<str>,
+        which: Which,
         when: When,
     },
     Get {
-        key: Arc<str>,
+        which: Which,
     },
     Pause {
         handler: Arc<str>,
@@ -323,7 +324,9 @@ pub(crate) enum Written {
         due: Timestamp,
     },
     /// It has started. If it repeats, this run is its last.
-    Running,
+    Running {
+        id: TimerId,
+    },
     /// It had started, and its row is gone: its run does not count.
     Removed {
         id: TimerId,

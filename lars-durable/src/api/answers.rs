@@ -34,7 +34,7 @@ pub enum Cancel {
     /// It was too late: a run is recorded as started. If the timer repeats, that is its last run.
     /// If the run fails, it is retried, unless the timer is cancelled again.
     Running,
-    /// No timer has this key: it has run, was cancelled, or never existed.
+    /// There is no such timer: it has run, was cancelled, or never existed.
     NotFound,
 }
 
@@ -42,7 +42,7 @@ impl Cancel {
     pub(super) fn of(written: &Written) -> Self {
         match written {
             Written::Prevented { .. } => Self::Prevented,
-            Written::Running => Self::Running,
+            Written::Running { .. } => Self::Running,
             _ => Self::NotFound,
         }
     }

@@ -14,7 +14,9 @@ use lars_scheduler::MissedTickBehavior;
 use super::address::letter;
 pub use super::answers::{Accepted, Cancel, Placement};
 use super::payload::Payload;
-use super::timers::{Timers, check_key};
+use super::timers::Timers;
+pub use super::which::Which;
+use super::which::check_key;
 #[cfg(feature = "sqlite")]
 use crate::error::TransactionError;
 use crate::error::{Error, Refused};

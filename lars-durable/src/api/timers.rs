@@ -5,20 +5,18 @@ use std::time::Duration;
 
 use super::answers::Cancel;
 use super::inspection::{Parked, ParkedPage, ParkedQuery, TimerInfo};
+use super::which::Which;
 use crate::engine::Answer;
+use crate::error::Error;
 #[cfg(feature = "sqlite")]
 use crate::error::TransactionError;
-use crate::error::{Error, Refused};
-use crate::model::When;
+use crate::model::{self, When};
 use crate::runtime::{Shared, Submitted, promise};
 #[cfg(feature = "sqlite")]
 use crate::store::UserFile;
 use crate::store::{Write, Written};
 use crate::sync::Arc;
 use crate::time::Timestamp;
-
-/// The longest key.
-const MAX_KEY: usize = 512;
 
 /// How many timers are searched for a page of parked ones.
 const MAX_SCAN: usize = 10_000;
@@ -63,10 +61,14 @@ impl Timers {
         self.shared.gate.store_now()
     }
 
-    /// Prevents the run of the timer with this key, if it has not started. Starts are recorded 5 ms
-    /// before the deadline, so from then on it is too late to cancel.
-    pub fn cancel(&self, key: &str) -> Submitted<Cancel> {
-        self.by_key(key, |key| Write::Cancel { key }, |written| Cancel::of(&written))
+    /// Prevents the run of a timer, which is named by its key or its [identity](Which), if it has
+    /// not started. Starts are recorded 5 ms before the deadline, so from then on it is too late to
+    /// cancel.
+    ///
+    /// The store decides, so it does not matter which node has the timer in memory: none starts it
+    /// any more. Of a timer whose run has begun, [`Cancel::Running`] says what is prevented.
+    pub fn cancel<'a>(&self, which: impl Into<Which<'a>>) -> Submitted<Cancel> {
+        self.by_which(which.into(), |which| Write::Cancel { which }, |written| Cancel::of(&written))
     }
 
     /// The same in the user's own transaction in the file of the node. The answer holds once that
@@ -94,13 +96,13 @@ impl Timers {
     /// }
     /// ```
     #[cfg(feature = "sqlite")]
-    pub fn cancel_in_file(
+    pub fn cancel_in_file<'a>(
         &self,
-        key: &str,
+        which: impl Into<Which<'a>>,
         transaction: &rusqlite::Transaction<'_>,
     ) -> Result<Cancel, TransactionError<rusqlite::Error>> {
-        check_key(key).map_err(TransactionError::Refused)?;
-        Ok(Cancel::of(&self.file()?.cancel(transaction, key.into(), self.now())?))
+        let which = which.into().checked().map_err(TransactionError::Refused)?;
+        Ok(Cancel::of(&self.file()?.cancel(transaction, which, self.now())?))
     }
 
     /// The file of the node.
@@ -109,24 +111,26 @@ impl Timers {
         self.shared.file.as_ref().ok_or(TransactionError::OtherStore)
     }
 
-    /// Moves the deadline of the timer with this key to `delay` from now; of a repeat, that of its
-    /// next run. `false` if it has started, or if there is no such timer.
+    /// Moves the deadline of a timer, which is named by its key or its [identity](Which), to
+    /// `delay` from now; of a repeat, that of its next run. `false` if it has started, or if there
+    /// is no such timer.
     ///
-    /// Pushing a deadline out costs a write of one column, and wakes nobody.
-    pub fn reset(&self, key: &str, delay: Duration) -> Submitted<bool> {
+    /// Pushing a deadline out costs a write of one column, and wakes nobody. The node that has the
+    /// timer in memory is told of one that is pulled in, as of a new timer.
+    pub fn reset<'a>(&self, which: impl Into<Which<'a>>, delay: Duration) -> Submitted<bool> {
         let when = When::After(delay.into());
-        self.by_key(
-            key,
-            |key| Write::Reset { key, when },
+        self.by_which(
+            which.into(),
+            |which| Write::Reset { which, when },
             |written| matches!(written, Written::Reset { .. }),
         )
     }
 
-    /// The timer with this key.
-    pub fn get(&self, key: &str) -> Submitted<Option<TimerInfo>> {
-        self.by_key(
-            key,
-            |key| Write::Get { key },
+    /// The timer with this key or [identity](Which), if it waits or runs.
+    pub fn get<'a>(&self, which: impl Into<Which<'a>>) -> Submitted<Option<TimerInfo>> {
+        self.by_which(
+            which.into(),
+            |which| Write::Get { which },
             |written| match written {
                 Written::Listed(timers) => timers.into_iter().next().map(TimerInfo::of),
                 _ => None,
@@ -207,14 +211,14 @@ impl Timers {
         self.write(Write::DiscardParked { id }, |written| written == Written::Applied)
     }
 
-    fn by_key<T: Send + 'static>(
+    fn by_which<T: Send + 'static>(
         &self,
-        key: &str,
-        write: impl FnOnce(Arc<str>) -> Write,
+        which: Which<'_>,
+        write: impl FnOnce(model::Which) -> Write,
         read: impl FnOnce(Answer) -> T + Send + 'static,
     ) -> Submitted<T> {
-        match check_key(key) {
-            Ok(()) => self.write(write(key.into()), read),
+        match which.checked() {
+            Ok(which) => self.write(write(which), read),
             Err(refused) => Submitted::ready(Err(refused.into())),
         }
     }
@@ -229,18 +233,6 @@ impl Timers {
             promise.fill(answer.map(read));
         });
         submitted
-    }
-}
-
-pub(super) fn check_key(key: &str) -> Result<(), Refused> {
-    if key.is_empty() {
-        Err(Refused::KeyEmpty)
-    } else if key.len() > MAX_KEY {
-        Err(Refused::KeySize { given: key.len(), max: MAX_KEY })
-    } else if let Some(position) = key.find('\0') {
-        Err(Refused::KeyNul { position })
-    } else {
-        Ok(())
     }
 }
 

@@ -305,7 +305,7 @@ impl Node {
             Written::Held
             | Written::KeyTaken(_)
             | Written::Unsure
-            | Written::Running
+            | Written::Running { .. }
             | Written::NotFound
             | Written::Listed(_)
             | Written::Page(..)

@@ -27,6 +27,19 @@ pub enum OnConflict {
     Fail,
 }
 
+/// A timer, by what its caller knows of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Which {
+    Key(Arc<str>),
+    Id(TimerId),
+}
+
+impl From<&str> for Which {
+    fn from(key: &str) -> Self {
+        Self::Key(key.into())
+    }
+}
+
 /// When something is due: by the store's clock, or counted from it inside the statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum When {

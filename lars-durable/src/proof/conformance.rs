@@ -7,7 +7,7 @@ mod verbs;
 
 use crate::model::{
     BucketNo, Fence, Finish, Finished, Listed, NewTimer, NodeId, OnConflict, Row, Start, Then,
-    TimerId, When,
+    TimerId, When, Which,
 };
 use crate::store::How;
 use crate::store::{

@@ -12,7 +12,7 @@ use lars_base::backoff::BackoffPolicy;
 use lars_jobs::wall_clock::MissedRuns;
 
 use crate::engine::{HandlerSettings, Lane, Launch, Node, NodeSettings, Output, RunEnd};
-use crate::model::{MissedTick, NewTimer, OnConflict, Series, When, cron_series};
+use crate::model::{MissedTick, NewTimer, OnConflict, Series, When, Which, cron_series};
 use crate::store::{MemoryStore, Reply, Request, Store, StoreError, Write, Written};
 use crate::sync::{Arc, AtomicI64, Ordering};
 use crate::time::{Micros, Mono, Timestamp};
@@ -225,6 +225,31 @@ impl Bench {
 
 fn done(_: &Launch) -> RunEnd {
     RunEnd::Done
+}
+
+#[test]
+fn what_is_in_memory_and_is_cancelled_or_moved_by_its_identity_is_as_it_was_told() {
+    let mut bench = Bench::new();
+    for name in ["cancelled", "later", "sooner"] {
+        bench.schedule(5 * SECOND, name, None);
+    }
+    bench.run_until(SECOND, done);
+    assert_eq!(bench.node().counts().resident, 3);
+    let id = |bench: &mut Bench, name: &str| {
+        let which = format!("key {name} 5000000").as_str().into();
+        let reply = bench.store.transact(&[Request::Write(Write::Get { which })]).unwrap().replies;
+        let Reply::Written(Written::Listed(timers)) = &reply[0] else { panic!("{reply:?}") };
+        Which::Id(timers[0].id)
+    };
+    let which = id(&mut bench, "cancelled");
+    bench.call(Write::Cancel { which });
+    for (name, at) in [("later", 8 * SECOND), ("sooner", 3 * SECOND)] {
+        let (which, when) = (id(&mut bench, name), When::At(Timestamp(START + at)));
+        bench.call(Write::Reset { which, when });
+    }
+    bench.run_until(10 * SECOND, done);
+    let seen: Vec<(&str, i64)> = bench.seen.iter().map(|run| (run.0.as_str(), run.2)).collect();
+    assert_eq!(seen, [("sooner", 3 * SECOND), ("later", 8 * SECOND)]);
 }
 
 #[test]

@@ -75,8 +75,8 @@ fn after_a_power_cut_at_any_sync_the_file_opens_and_has_all_that_was_acknowledge
         images.extend(made.into_iter().map(|it| (it, acknowledged.clone(), cancelled.clone())));
         acknowledged.insert(id);
         if rng.u8(..4) == 0 {
-            let key = format!("key {}", rng.i64(1..=id)).into();
-            let write = Request::Write(Write::Cancel { key });
+            let which = format!("key {}", rng.i64(1..=id)).as_str().into();
+            let write = Request::Write(Write::Cancel { which });
             let reply = store.transact(&[write]).unwrap().replies.pop();
             let made = disk.take_images(&mut rng);
             images.extend(made.into_iter().map(|it| (it, acknowledged.clone(), cancelled.clone())));

@@ -38,6 +38,8 @@ mod keys;
 mod parked;
 mod writes;
 
+mod ids;
+
 mod completion;
 
 mod schema;

@@ -200,6 +200,29 @@ fn a_reset_moves_the_deadline_both_ways_and_says_whether_it_did() {
 }
 
 #[test]
+fn a_timer_without_a_key_is_found_moved_and_cancelled_by_its_identity() {
+    on_each_store("identity", |builder| {
+        let (tell, seen) = telling();
+        let durable = builder.handle(tell).start().unwrap();
+        let timers = durable.timers();
+        let keyless = |text| timers.schedule_once(HOUR, note(text)).submit().wait().unwrap().id;
+        let (moved, cancelled) = (keyless("moved"), keyless("cancelled"));
+        assert_eq!(timers.get(moved).wait().unwrap().unwrap().payload, "\"moved\"");
+        assert!(timers.reset(cancelled, 2 * HOUR).wait().unwrap());
+        assert_eq!(timers.cancel(cancelled).wait().unwrap(), Cancel::Prevented);
+        assert_eq!(timers.cancel(cancelled).wait().unwrap(), Cancel::NotFound);
+        assert!(!timers.reset(cancelled, HOUR).wait().unwrap());
+        assert!(timers.reset(moved, Duration::ZERO).wait().unwrap());
+        assert_eq!(seen.recv_timeout(LONG).unwrap().text, "moved");
+        for no_timer in [0, moved, u64::MAX] {
+            while timers.get(no_timer).wait().unwrap().is_some() {}
+            assert_eq!(timers.cancel(no_timer).wait().unwrap(), Cancel::NotFound);
+        }
+        durable.close().unwrap();
+    });
+}
+
+#[test]
 fn a_batch_is_made_whole_or_not_at_all() {
     on_each_store("batch", |builder| {
         let (tell, seen) = telling();

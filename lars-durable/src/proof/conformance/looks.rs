@@ -169,7 +169,7 @@ fn a_batch_that_only_shows_timers_of_a_file_writes_nothing_into_its_log() {
     let log = directory.path().join("timers.db-wal");
     let length = || std::fs::metadata(&log).unwrap().len();
     let batch = |token| Request::Batch { writer: 1, token, history: None };
-    let shown = || Request::Write(Write::Get { key: "key".into() });
+    let shown = || Request::Write(Write::Get { which: "key".into() });
     let page = Write::Parked { after: 0, handler: None, limit: 10, scan: 10 };
     let before = length();
     store.transact(&[batch(1), shown(), Request::Write(page)]).unwrap();

@@ -64,9 +64,9 @@ impl Sequence {
             6 if self.rng.bool() => {
                 Request::Write(Write::Remove { key, but: self.rng.bool().then_some(id) })
             }
-            6 => Request::Write(Write::Cancel { key }),
-            7 => Request::Write(Write::Reset { key, when: self.when() }),
-            8 => Request::Write(Write::Get { key }),
+            6 => Request::Write(Write::Cancel { which: self.which(key, id) }),
+            7 => Request::Write(Write::Reset { which: self.which(key, id), when: self.when() }),
+            8 => Request::Write(Write::Get { which: self.which(key, id) }),
             9 => {
                 let (handler, scan) =
                     ((id % 2 == 0).then(|| "handler".into()), self.rng.usize(1..9));
@@ -123,6 +123,10 @@ impl Sequence {
             _ => Then::Park { reason: "reason".into() },
         };
         Request::Finish(vec![Finish { id, fence, then }])
+    }
+
+    fn which(&mut self, key: Arc<str>, id: TimerId) -> Which {
+        if self.rng.bool() { Which::Key(key) } else { Which::Id(id) }
     }
 
     fn when(&mut self) -> When {

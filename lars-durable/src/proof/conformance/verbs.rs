@@ -53,7 +53,7 @@ fn a_batch_that_is_repeated_is_not_carried_out_again() {
         assert_eq!((after[2].id, after[2].due), (timers[2].id, Timestamp::NEVER));
         assert_eq!(bench.ids(), [timers[0].id, timers[1].id], "and it was not made again");
 
-        let cancel = write(Write::Cancel { key: "key".into() });
+        let cancel = write(Write::Cancel { which: "key".into() });
         let first = bench.ask(&[batch(2), cancel.clone()]);
         assert!(matches!(first[1], Reply::Written(Written::Prevented { .. })));
         let again = bench.ask(&[batch(2), cancel.clone(), schedule]);
@@ -106,7 +106,7 @@ fn a_key_of_the_longest_length_in_any_script_is_found_again() {
         let timer = bench.keyed(SECOND, &key);
         let id = bench.schedule(vec![timer])[0].id;
         let Written::Prevented { id: cancelled, .. } =
-            bench.write(Write::Cancel { key: key.as_str().into() })
+            bench.write(Write::Cancel { which: key.as_str().into() })
         else {
             panic!()
         };
@@ -231,7 +231,7 @@ fn a_retry_waits_keeps_what_it_was_planned_for_and_says_why() {
         let retry = Then::Retry { after: Micros::SECOND, error: "no route".into() };
         let due = Timestamp(START + SECOND);
         assert_eq!(bench.finish(id, fence, retry), Finished::Again { due });
-        let Written::Listed(timers) = bench.write(Write::Get { key: "key".into() }) else {
+        let Written::Listed(timers) = bench.write(Write::Get { which: "key".into() }) else {
             panic!()
         };
         assert_eq!(timers[0].last_error.as_deref(), Some("no route"));
@@ -258,7 +258,7 @@ fn the_next_run_of_a_series_begins_with_its_first_attempt() {
         let (row, fence) = bench.start(id);
         assert_eq!((row.attempt, row.planned, row.deadline), (1, planned, due));
 
-        assert_eq!(bench.write(Write::Cancel { key: "key".into() }), Written::Running);
+        assert_eq!(bench.write(Write::Cancel { which: "key".into() }), Written::Running { id });
         let next = Then::Next { when: When::After(Micros::SECOND), offset: Micros::ZERO };
         assert_eq!(bench.finish(id, fence, next), Finished::Gone, "that run was the last");
         assert!(bench.ids().is_empty());
@@ -286,16 +286,54 @@ fn a_cancel_prevents_exactly_what_has_not_started() {
         let runs = bench.keyed(0, "runs");
         let placed = bench.schedule(vec![waits, runs]);
         let (_, fence) = bench.start(placed[1].id);
-        let cancel = |key: &str| Write::Cancel { key: key.into() };
+        let cancel = |key: &str| Write::Cancel { which: key.into() };
         let due = Timestamp(START + SECOND);
         let prevented = Written::Prevented { id: placed[0].id, due };
         assert_eq!(bench.write(cancel("waits")), prevented);
         assert_eq!(bench.write(cancel("waits")), Written::NotFound);
-        assert_eq!(bench.write(cancel("runs")), Written::Running);
+        assert_eq!(bench.write(cancel("runs")), Written::Running { id: placed[1].id });
         bench.later(SECOND);
         let late = bench.fence();
         assert_eq!(bench.start_with(placed[0].id, late), None);
         assert_eq!(bench.finish(placed[1].id, fence, Then::Done), Finished::Gone);
+    });
+}
+
+#[test]
+fn a_timer_without_a_key_is_shown_moved_and_cancelled_by_its_identity() {
+    for_each_store(|bench| {
+        let runs = bench.timer(0);
+        let timers = vec![NewTimer { series: Some("rule".into()), ..runs }, bench.timer(SECOND)];
+        let placed = bench.schedule(timers);
+        let (runs, waits) = (placed[0].id, placed[1].id);
+        let (_, fence) = bench.start(runs);
+        let shown = |bench: &mut Bench, id| match bench.write(Write::Get { which: Which::Id(id) }) {
+            Written::Listed(mut timers) => timers.pop().map(|it| (it.id, it.running)),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(shown(bench, runs), Some((runs, true)));
+        assert_eq!(shown(bench, waits), Some((waits, false)));
+        assert_eq!(shown(bench, waits + 1), None);
+
+        let (was_due, bucket, handler) = (Timestamp(START + SECOND), 0, "handler".into());
+        let reset = |id, at| Write::Reset { which: Which::Id(id), when: When::At(Timestamp(at)) };
+        let due = Timestamp(START + 1);
+        let moved = Written::Reset { id: waits, bucket, was_due, due, handler };
+        assert_eq!(bench.write(reset(waits, due.0)), moved);
+        assert_eq!(bench.write(reset(runs, due.0)), Written::Running { id: runs });
+        assert_eq!(bench.write(reset(waits + 1, due.0)), Written::NotFound);
+
+        // Two calls for one timer in one batch: the second sees what the first did.
+        let cancel = |id| Request::Write(Write::Cancel { which: Which::Id(id) });
+        let written = bench.ask(&[cancel(waits), cancel(runs), cancel(waits)]);
+        let prevented = Written::Prevented { id: waits, due };
+        let expected = [prevented, Written::Running { id: runs }, Written::NotFound];
+        assert_eq!(written, expected.map(Reply::Written));
+        bench.later(SECOND);
+        let late = bench.fence();
+        assert_eq!(bench.start_with(waits, late), None);
+        let next = Then::Next { when: When::After(Micros::SECOND), offset: Micros::ZERO };
+        assert_eq!(bench.finish(runs, fence, next), Finished::Gone, "that run was the last");
     });
 }
 
@@ -318,7 +356,7 @@ fn a_removal_ends_what_has_started_too_but_for_one_and_a_replacement_names_it() 
         assert_eq!(bench.write(remove("runs", None)), Written::NotFound);
         let id = keyed(bench, "stays");
         let (_, fence) = bench.start(id);
-        assert_eq!(bench.write(remove("stays", Some(id))), Written::Running);
+        assert_eq!(bench.write(remove("stays", Some(id))), Written::Running { id });
         let next = Then::Next { when: When::After(Micros::SECOND), offset: Micros::ZERO };
         assert_eq!(bench.finish(id, fence, next), Finished::Gone, "that run was the last");
 
@@ -344,7 +382,7 @@ fn a_reset_outwards_leaves_the_index_alone_and_inwards_moves_it() {
     for_each_store(|bench| {
         let timer = bench.keyed(SECOND, "key");
         let id = bench.schedule(vec![timer])[0].id;
-        let reset = |after| Write::Reset { key: "key".into(), when: When::After(Micros(after)) };
+        let reset = |after| Write::Reset { which: "key".into(), when: When::After(Micros(after)) };
         let (was_due, bucket) = (Timestamp(START + SECOND), 0);
         let handler: Arc<str> = "handler".into();
         let out = Written::Reset { id, bucket, was_due, due: was_due, handler: handler.clone() };
@@ -365,8 +403,8 @@ fn a_reset_outwards_leaves_the_index_alone_and_inwards_moves_it() {
         bench.later(SECOND);
         let (row, _) = bench.start(id);
         assert_eq!(row.deadline, due);
-        assert_eq!(bench.write(reset(SECOND)), Written::Running);
-        let other = Write::Reset { key: "other".into(), when: When::After(Micros::ZERO) };
+        assert_eq!(bench.write(reset(SECOND)), Written::Running { id });
+        let other = Write::Reset { which: "other".into(), when: When::After(Micros::ZERO) };
         assert_eq!(bench.write(other), Written::NotFound);
     });
 }
@@ -499,7 +537,7 @@ fn a_run_of_a_series_is_parked_as_a_timer_of_its_own_and_the_series_goes_on() {
         assert_eq!((second.attempt, second.origin, second.run), (1, id, first.run + 1));
 
         // One that was cancelled during its run has no next one.
-        assert_eq!(bench.write(Write::Cancel { key: "key".into() }), Written::Running);
+        assert_eq!(bench.write(Write::Cancel { which: "key".into() }), Written::Running { id });
         assert_eq!(bench.finish(id, fence, park_run()), Finished::Parked);
         assert_eq!(bench.parked(0, 9).0.len(), 1);
     });

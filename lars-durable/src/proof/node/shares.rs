@@ -112,9 +112,9 @@ fn what_was_cancelled_or_moved_while_it_was_left_in_the_store_is_as_it_was_told(
         bench.schedule(2 * SECOND, name, None);
     }
     bench.run_until(5 * SECOND, done);
-    bench.call(Write::Cancel { key: "key cancelled 2000000".into() });
+    bench.call(Write::Cancel { which: "key cancelled 2000000".into() });
     let when = When::At(Timestamp(START + 8 * SECOND));
-    bench.call(Write::Reset { key: "key moved 2000000".into(), when });
+    bench.call(Write::Reset { which: "key moved 2000000".into(), when });
     pause(&mut bench, false);
     bench.run_until(7 * SECOND, done);
     assert_eq!((bench.seen.len(), bench.texts()[500]), (501, "stays"));

@@ -122,6 +122,38 @@ fn after_a_restore_that_is_declared_keys_are_new_and_fences_are_greater() {
 }
 
 #[test]
+fn what_another_node_has_in_memory_is_cancelled_and_moved_by_its_identity() {
+    let Some(server) = server() else { return };
+    let database = server.database();
+    let (owner, runs) = node(database.durable());
+    settle(&database, 1);
+    let other = database.durable().start().unwrap();
+    let soon = Duration::from_secs(5);
+    let ids: Vec<u64> = (0..20)
+        .map(|tag| owner.timers().schedule_once(soon, Tagged(tag)).submit().wait().unwrap().id)
+        .collect();
+    let timers = other.timers();
+    let begin = Instant::now();
+    let answers: Vec<_> = ids.iter().map(|id| timers.cancel(*id)).collect();
+    let answers: Vec<Cancel> = answers.into_iter().map(|it| it.wait().unwrap()).collect();
+    let prevented = answers.iter().filter(|it| **it == Cancel::Prevented).count();
+    // On a machine that stands still they may have begun.
+    assert!(prevented == 20 || begin.elapsed() > Duration::from_secs(4), "{answers:?}");
+    schedule(&owner.timers(), Duration::from_secs(3_600), 20);
+    let client = database.client();
+    let far = client.number("SELECT id FROM lars.timer ORDER BY due_at DESC LIMIT 1");
+    assert!(timers.reset(far.unsigned_abs(), Duration::ZERO).wait().unwrap());
+    schedule(&owner.timers(), soon, 21);
+    let mut seen = BTreeSet::new();
+    while !seen.contains(&20) || !seen.contains(&21) {
+        seen.insert(runs.recv_timeout(PATIENCE).unwrap().tag);
+    }
+    assert_eq!(seen.len(), 22 - prevented, "{seen:?} ran, and {answers:?}");
+    owner.close().unwrap();
+    other.close().unwrap();
+}
+
+#[test]
 fn two_nodes_share_the_buckets_and_take_over_what_a_closed_one_leaves() {
     let Some(server) = server() else { return };
     let database = server.database();

@@ -9,7 +9,9 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use super::server::{Database, PATIENCE, server};
-use crate::model::{Fence, Finish, NewTimer, NodeId, OnConflict, Start, Then, TimerId, When};
+use crate::model::{
+    Fence, Finish, NewTimer, NodeId, OnConflict, Start, Then, TimerId, When, Which,
+};
 use crate::store::{Keep, PostgresStore, Reply, Request, Store, Write};
 use crate::sync::Arc;
 use crate::time::{Micros, Timestamp};
@@ -141,16 +143,30 @@ impl Rounds {
         self.run(&series, &Then::ParkRun { reason: reason(), when, offset });
         self.run(&series, &Then::Park { reason: reason() });
         let timers = self.schedule(OnConflict::Replace);
-        self.each_key(&timers, |key| Write::Reset { key, when: When::After(Micros::SECOND * 9) });
+        self.each_key(&timers, |key| Write::Reset {
+            which: Which::Key(key),
+            when: When::After(Micros::SECOND * 9),
+        });
         let all = ids(&timers);
         let (least, most) = (Micros::SECOND, Micros::SECOND);
         self.ask(&[Request::PutOff { ids: all.clone(), least, most }]);
         self.ask(&[Request::Read { ids: all.clone() }]);
-        self.each_key(&timers, |key| Write::Cancel { key });
+        self.each_key(&timers, |key| Write::Cancel { which: Which::Key(key) });
         self.ask(&[Request::Park { ids: all, before: Timestamp::NEVER, reason: reason() }]);
         let timers = self.schedule(OnConflict::Update);
         let remove = |key| Write::Remove { key, but: None };
         self.each_key(&timers, remove);
+        let timers = self.schedule(OnConflict::Keep);
+        let when = When::After(Micros::SECOND);
+        let by_id: [fn(Which, When) -> Write; 3] = [
+            |which, when| Write::Reset { which, when },
+            |which, _| Write::Get { which },
+            |which, _| Write::Cancel { which },
+        ];
+        for write in by_id {
+            let each = timers.iter().map(|it| Request::Write(write(Which::Id(it.id), when)));
+            self.ask(&each.collect::<Vec<_>>());
+        }
         let loads = (0..64).map(|bucket| Request::Load {
             bucket,
             after: (Timestamp::MIN, TimerId::MIN),

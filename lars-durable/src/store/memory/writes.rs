@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{Stored, Tables};
-use crate::model::{Change, NewTimer, OnConflict, TimerId};
+use crate::model::{Change, NewTimer, OnConflict, TimerId, Which};
 use crate::store::{How, Placed, Write, Written};
 use crate::sync::Arc;
 use crate::time::Timestamp;
@@ -22,11 +22,11 @@ impl Tables {
             }
             Write::Remove { .. } if self.repeats => Written::Unsure,
             Write::Schedule(timers) => self.schedule(timers, now),
-            Write::Cancel { key } => self.cancel(key),
+            Write::Cancel { which } => self.cancel(which),
             Write::Remove { key, but } => self.remove_by_key(key, *but),
-            Write::Reset { key, when } => self.reset(key, when.by(now)),
-            Write::Get { key } => {
-                let timer = self.keys.get(key).map(|id| self.timers[id].listed(*id, None));
+            Write::Reset { which, when } => self.reset(which, when.by(now)),
+            Write::Get { which } => {
+                let timer = self.find(which).map(|id| self.timers[&id].listed(id, None));
                 Written::Listed(timer.into_iter().collect())
             }
             Write::Pause { handler, paused } => {
@@ -166,12 +166,19 @@ impl Tables {
         self.timers[&id].placed(id, How::Updated { was_due })
     }
 
-    fn cancel(&mut self, key: &Arc<str>) -> Written {
-        let Some(id) = self.keys.get(key).copied() else { return Written::NotFound };
-        let timer = self.timers.get_mut(&id).expect("a key's timer exists");
+    fn find(&self, which: &Which) -> Option<TimerId> {
+        match which {
+            Which::Key(key) => self.keys.get(key).copied(),
+            Which::Id(id) => self.timers.contains_key(id).then_some(*id),
+        }
+    }
+
+    fn cancel(&mut self, which: &Which) -> Written {
+        let Some(id) = self.find(which) else { return Written::NotFound };
+        let timer = self.timers.get_mut(&id).expect("it was found");
         if timer.fence.is_some() {
             timer.series = None;
-            return Written::Running;
+            return Written::Running { id };
         }
         let due = timer.due;
         self.remove(id);
@@ -179,21 +186,20 @@ impl Tables {
     }
 
     fn remove_by_key(&mut self, key: &Arc<str>, but: Option<TimerId>) -> Written {
-        let id = self.keys.get(key).copied();
-        match (self.cancel(key), id) {
-            (Written::Running, Some(id)) if but != Some(id) => {
+        match self.cancel(&Which::Key(Arc::clone(key))) {
+            Written::Running { id } if but != Some(id) => {
                 self.remove(id);
                 Written::Removed { id }
             }
-            (written, _) => written,
+            written => written,
         }
     }
 
-    fn reset(&mut self, key: &Arc<str>, deadline: Timestamp) -> Written {
-        let Some(id) = self.keys.get(key).copied() else { return Written::NotFound };
-        let timer = self.timers.get_mut(&id).expect("a key's timer exists");
+    fn reset(&mut self, which: &Which, deadline: Timestamp) -> Written {
+        let Some(id) = self.find(which) else { return Written::NotFound };
+        let timer = self.timers.get_mut(&id).expect("it was found");
         if timer.fence.is_some() {
-            return Written::Running;
+            return Written::Running { id };
         }
         let (was_due, bucket, handler) = (timer.due, timer.bucket, Arc::clone(&timer.handler));
         (timer.deadline, timer.planned) = (deadline, deadline);

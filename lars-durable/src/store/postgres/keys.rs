@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use crate::model::{BucketNo, Change, NewTimer, OnConflict, There, TimerId};
+use crate::model::{BucketNo, Change, NewTimer, OnConflict, There, TimerId, Which};
 use crate::store::{How, Placed, Write, Written};
 use crate::sync::Arc;
 use crate::time::{Micros, Timestamp};
@@ -82,10 +82,12 @@ impl<'a> Changes<'a> {
     pub(super) fn apply(&mut self, write: &'a Write, clock: Timestamp) -> Written {
         match write {
             Write::Schedule(timers) => self.schedule(timers, clock),
-            Write::Cancel { key } => self.cancel(key),
+            Write::Cancel { which: Which::Key(key) } => self.cancel(key),
             Write::Remove { key, but } => self.remove(key, *but),
-            Write::Reset { key, when } => self.reset(key, when.by(clock)),
-            Write::Get { .. }
+            Write::Reset { which: Which::Key(key), when } => self.reset(key, when.by(clock)),
+            Write::Cancel { .. }
+            | Write::Reset { .. }
+            | Write::Get { .. }
             | Write::Pause { .. }
             | Write::Parked { .. }
             | Write::RetryParked { .. }
@@ -224,16 +226,24 @@ impl<'a> Changes<'a> {
 
     fn cancel(&mut self, key: &str) -> Written {
         let Some(holder) = self.holders.get(key).cloned() else { return Written::NotFound };
+        if !holder.started {
+            self.holders.remove(key);
+        }
+        self.end(&holder)
+    }
+
+    /// This timer is cancelled.
+    pub(super) fn end(&mut self, holder: &Holder) -> Written {
+        let id = holder.id;
         if holder.started {
-            self.ended.push(holder.id);
-            if let Some(held) = self.held.get_mut(&holder.id) {
+            self.ended.push(id);
+            if let Some(held) = self.held.get_mut(&id) {
                 held.series = None;
             }
-            return Written::Running;
+            return Written::Running { id };
         }
-        self.holders.remove(key);
-        self.delete(holder.id);
-        Written::Prevented { id: holder.id, due: holder.due }
+        self.delete(id);
+        Written::Prevented { id, due: holder.due }
     }
 
     fn remove(&mut self, key: &str, but: Option<TimerId>) -> Written {
@@ -248,12 +258,19 @@ impl<'a> Changes<'a> {
         }
     }
 
-    fn reset(&mut self, key: &str, deadline: Timestamp) -> Written {
-        let Some(holder) = self.holders.get_mut(key) else { return Written::NotFound };
-        if holder.started {
-            return Written::Running;
-        }
+    fn reset(&mut self, key: &'a str, deadline: Timestamp) -> Written {
+        let Some(mut holder) = self.holders.remove(key) else { return Written::NotFound };
+        let written = self.shift(&mut holder, deadline);
+        self.holders.insert(key, holder);
+        written
+    }
+
+    /// This timer is moved.
+    pub(super) fn shift(&mut self, holder: &mut Holder, deadline: Timestamp) -> Written {
         let (id, was_due) = (holder.id, holder.due);
+        if holder.started {
+            return Written::Running { id };
+        }
         holder.due = was_due.min(deadline);
         let (bucket, due, handler) = (holder.bucket, holder.due, Arc::clone(&holder.handler));
         if let Some(held) = self.held.get_mut(&id) {

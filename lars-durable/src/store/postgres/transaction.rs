@@ -17,7 +17,7 @@ use tokio_postgres::types::ToSql;
 use super::errors::Failure;
 use super::session::Session;
 use super::values::Id;
-use crate::model::TimerId;
+use crate::model::{TimerId, Which};
 use crate::store::{History, Reply, Request, Write};
 use crate::time::Timestamp;
 
@@ -111,6 +111,11 @@ impl<'a> Transaction<'a> {
                 Request::Write(write) if is_by_key(write) && !self.repeats => {
                     let writes: Vec<&Write> = rest.iter().map_while(by_key).collect();
                     let written = self.write_by_key(&writes).await?;
+                    replies.extend(written.into_iter().map(Reply::Written));
+                }
+                Request::Write(write) if is_by_id(write) && !self.repeats => {
+                    let writes: Vec<&Write> = rest.iter().map_while(by_id).collect();
+                    let written = self.write_by_id(&writes).await?;
                     replies.extend(written.into_iter().map(Reply::Written));
                 }
                 Request::Write(write) => replies.push(Reply::Written(self.write(write).await?)),
@@ -241,8 +246,24 @@ fn by_key(request: &Request) -> Option<&Write> {
 
 /// What is decided together, by the keys that are there.
 fn is_by_key(write: &Write) -> bool {
-    if matches!(write, Write::Remove { .. }) {
-        return true;
+    match write {
+        Write::Schedule(_) | Write::Remove { .. } => true,
+        Write::Cancel { which } | Write::Reset { which, .. } => matches!(which, Which::Key(_)),
+        _ => false,
     }
-    matches!(write, Write::Schedule(_) | Write::Cancel { .. } | Write::Reset { .. })
+}
+
+fn by_id(request: &Request) -> Option<&Write> {
+    match request {
+        Request::Write(write) if is_by_id(write) => Some(write),
+        _ => None,
+    }
+}
+
+/// What is decided together, by identity.
+fn is_by_id(write: &Write) -> bool {
+    match write {
+        Write::Cancel { which } | Write::Reset { which, .. } => matches!(which, Which::Id(_)),
+        _ => false,
+    }
 }

@@ -13,7 +13,7 @@ use super::keys::{Changes, Held, Holder, Insert, Times, Update};
 use super::rows::{self, bucket, by_id};
 use super::transaction::{Result, Transaction};
 use super::values::text;
-use crate::model::{Loaded, NewTimer, OnConflict, TimerId};
+use crate::model::{Loaded, NewTimer, OnConflict, TimerId, Which};
 use crate::store::{How, Placed, Write, Written};
 use crate::sync::Arc;
 use crate::time::{Micros, Timestamp};
@@ -28,7 +28,7 @@ impl Transaction<'_> {
             Write::RetryParked { .. } | Write::DiscardParked { .. } if self.repeats => {
                 Ok(Written::Unsure)
             }
-            Write::Get { key } => self.get(key).await,
+            Write::Get { which } => self.get(which).await,
             Write::Pause { handler, paused } => self.pause(handler, *paused).await,
             Write::Parked { after, handler, limit, scan } => {
                 self.page(*after, handler.as_deref(), *limit, *scan).await
@@ -77,9 +77,12 @@ impl<'a> Keys<'a> {
         for write in writes {
             match write {
                 Write::Schedule(timers) => timers.iter().for_each(|timer| keys.schedule(timer)),
-                Write::Cancel { key } | Write::Reset { key, .. } => keys.change(key),
-                Write::Remove { key, .. } => keys.change(key),
-                Write::Get { .. }
+                Write::Cancel { which: Which::Key(key) }
+                | Write::Reset { which: Which::Key(key), .. }
+                | Write::Remove { key, .. } => keys.change(key),
+                Write::Cancel { .. }
+                | Write::Reset { .. }
+                | Write::Get { .. }
                 | Write::Pause { .. }
                 | Write::Parked { .. }
                 | Write::RetryParked { .. }
@@ -109,11 +112,11 @@ impl<'a> Keys<'a> {
     }
 }
 
-const HOLDERS: &str = "SELECT key, id, bucket, due_at, fence IS NOT NULL, handler FROM lars.timer
+const HOLDERS: &str = "SELECT id, bucket, due_at, fence IS NOT NULL, handler, key FROM lars.timer
       WHERE grp = $1 AND key = ANY ($2)";
 
 const LOCK_HOLDERS: &str =
-    "SELECT key, id, bucket, due_at, fence IS NOT NULL, handler FROM lars.timer
+    "SELECT id, bucket, due_at, fence IS NOT NULL, handler, key FROM lars.timer
       WHERE grp = $1 AND key = ANY ($2) ORDER BY id + 0 FOR UPDATE";
 
 /// What may be updated, once it is locked.
@@ -132,15 +135,8 @@ impl Transaction<'_> {
         let wanted: Vec<&str> = keys.all.iter().copied().collect();
         let holders = if keys.locked.is_empty() { HOLDERS } else { LOCK_HOLDERS };
         for row in &self.query(holders, &[&self.group, &wanted]).await? {
-            let holder = Holder {
-                id: row.get(1),
-                bucket: bucket(row.get(2)),
-                due: row.get(3),
-                started: row.get(4),
-                handler: Arc::from(row.get::<_, &str>(5)),
-            };
-            if let Some(key) = keys.all.get(row.get::<_, &str>(0)) {
-                changes.holders.insert(key, holder);
+            if let Some(key) = keys.all.get(row.get::<_, &str>(5)) {
+                changes.holders.insert(key, holder(row));
             }
         }
         if !keys.updated.is_empty() && !changes.holders.is_empty() {
@@ -174,7 +170,7 @@ impl Transaction<'_> {
         let keys = Keys::of(writes);
         let all: Vec<&str> = keys.all.iter().copied().collect();
         let found = self.query(HOLDERS, &[&self.group, &all]).await?;
-        let there: BTreeSet<&str> = found.iter().map(|row| row.get(0)).collect();
+        let there: BTreeSet<&str> = found.iter().map(|row| row.get(5)).collect();
         let change: Vec<&str> = keys.locked.intersection(&there).copied().collect();
         let locked = self.query(LOCK_FREE, &[&self.group, &change]).await?;
         let locked: BTreeSet<&str> = locked.iter().map(|row| row.get(0)).collect();
@@ -234,7 +230,7 @@ const MOVE: &str = concat!(
 
 impl Transaction<'_> {
     /// Writes what the calls have changed. Deletes go first: they free keys for the inserts.
-    async fn store(&self, changes: &Changes<'_>) -> Result<()> {
+    pub(super) async fn store(&self, changes: &Changes<'_>) -> Result<()> {
         if !changes.deletes.is_empty() {
             self.query(DELETE, &[&self.group, &changes.deletes]).await?;
         }
@@ -254,6 +250,17 @@ impl Transaction<'_> {
             self.insert(&Columns::of(changes.inserts.values())).await?;
         }
         Ok(())
+    }
+}
+
+/// Reads `id, bucket, due_at, fence IS NOT NULL, handler`.
+pub(super) fn holder(row: &tokio_postgres::Row) -> Holder {
+    Holder {
+        id: row.get(0),
+        bucket: bucket(row.get(1)),
+        due: row.get(2),
+        started: row.get(3),
+        handler: Arc::from(row.get::<_, &str>(4)),
     }
 }
 
@@ -405,9 +412,20 @@ impl Transaction<'_> {
     }
 }
 
-const GET: &str = "SELECT id, key, handler, payload_version, payload, deadline, attempt, deaths,
-            repeat, last_error, fence IS NOT NULL, NULL::text, NULL::timestamptz
-       FROM lars.timer WHERE grp = $1 AND key = $2";
+macro_rules! get {
+    ($condition:literal) => {
+        concat!(
+            "SELECT id, key, handler, payload_version, payload, deadline, attempt, deaths,
+                    repeat, last_error, fence IS NOT NULL, NULL::text, NULL::timestamptz
+               FROM lars.timer WHERE grp = $1 AND ",
+            $condition,
+        )
+    };
+}
+
+const GET: &str = get!("key = $2");
+
+const GET_BY_ID: &str = get!("id = $2");
 
 const PAUSE: &str = "INSERT INTO lars.paused (grp, handler) VALUES ($1, $2)
      ON CONFLICT (grp, handler) DO NOTHING";
@@ -415,8 +433,11 @@ const PAUSE: &str = "INSERT INTO lars.paused (grp, handler) VALUES ($1, $2)
 const RESUME: &str = "DELETE FROM lars.paused WHERE grp = $1 AND handler = $2";
 
 impl Transaction<'_> {
-    async fn get(&self, key: &str) -> Result<Written> {
-        let found = self.query(GET, &[&self.group, &key]).await?;
+    async fn get(&self, which: &Which) -> Result<Written> {
+        let found = match which {
+            Which::Key(key) => self.query(GET, &[&self.group, &&**key]).await?,
+            Which::Id(id) => self.query(GET_BY_ID, &[&self.group, id]).await?,
+        };
         Ok(Written::Listed(found.iter().map(rows::listed).collect()))
     }
 

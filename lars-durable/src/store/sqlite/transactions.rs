@@ -11,7 +11,7 @@ use rusqlite::Transaction;
 use super::owner::Identity;
 use super::verbs::Verbs;
 use crate::error::{Refused, TransactionError};
-use crate::model::{Fence, Finish, Finished, NewTimer, Row};
+use crate::model::{Fence, Finish, Finished, NewTimer, Row, Which};
 use crate::store::{Placed, Write, Written};
 use crate::sync::Arc;
 use crate::time::Timestamp;
@@ -50,10 +50,10 @@ impl UserFile {
     pub(crate) fn cancel(
         &self,
         transaction: &Transaction<'_>,
-        key: Arc<str>,
+        which: Which,
         now: Timestamp,
     ) -> Result<Written> {
-        Ok(self.verbs(transaction, now)?.write(&Write::Cancel { key })?)
+        Ok(self.verbs(transaction, now)?.write(&Write::Cancel { which })?)
     }
 
     /// The successful end of the run of `row` that has this fence.

@@ -8,11 +8,11 @@
 
 use std::collections::BTreeSet;
 
-use rusqlite::{CachedStatement, OptionalExtension, Result, Row, params};
+use rusqlite::{CachedStatement, OptionalExtension, Result, Row, ToSql, params};
 
 use super::rows::{self, listed_columns, listed_parked_columns};
 use super::verbs::Verbs;
-use crate::model::{BucketNo, Change, Listed, NewTimer, OnConflict, There, TimerId};
+use crate::model::{Change, Listed, NewTimer, OnConflict, There, TimerId, Which};
 use crate::store::{How, Placed, Write, Written};
 use crate::sync::Arc;
 use crate::time::Timestamp;
@@ -36,10 +36,10 @@ impl Verbs<'_> {
             }
             Write::Remove { .. } if self.repeats => Ok(Written::Unsure),
             Write::Schedule(timers) => self.schedule(timers),
-            Write::Cancel { key } => self.cancel(key),
+            Write::Cancel { which } => self.cancel(which),
             Write::Remove { key, but } => self.remove_by_key(key, *but),
-            Write::Reset { key, when } => self.reset(key, when.by(self.now)),
-            Write::Get { key } => self.get(key),
+            Write::Reset { which, when } => self.reset(which, when.by(self.now)),
+            Write::Get { which } => self.get(which),
             Write::Pause { handler, paused } => self.pause(handler, *paused),
             Write::Parked { after, handler, limit, scan } => {
                 self.page(*after, handler.as_deref(), *limit, *scan)
@@ -51,16 +51,17 @@ impl Verbs<'_> {
 }
 
 const GET: &str =
-    concat!("SELECT ", listed_columns!(), " FROM lars_timer WHERE grp = ?1 AND key = ?2");
+    concat!("SELECT ", listed_columns!(), " FROM lars_timer WHERE id = ?1 AND grp = ?2");
 
 const PAUSE: &str = "INSERT OR IGNORE INTO lars_paused (grp, handler) VALUES (?1, ?2)";
 
 const RESUME: &str = "DELETE FROM lars_paused WHERE grp = ?1 AND handler = ?2";
 
 impl Verbs<'_> {
-    fn get(&self, key: &str) -> Result<Written> {
+    fn get(&self, which: &Which) -> Result<Written> {
+        let Some((id, _)) = self.find(which)? else { return Ok(Written::Listed(Vec::new())) };
         let mut statement = self.prepare(GET)?;
-        let found = statement.query_map(params![self.group, key], rows::listed)?;
+        let found = statement.query_map(params![id, self.group], rows::listed)?;
         Ok(Written::Listed(found.collect::<Result<_>>()?))
     }
 
@@ -117,6 +118,8 @@ const INSERT: &str = "INSERT INTO lars_timer (id, grp, bucket, due_at, deadline,
      VALUES (?1, ?2, ?3, ?4, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
 
 const DELETE: &str = "DELETE FROM lars_timer WHERE id = ?1";
+
+const THERE_IS: &str = "SELECT id, fence IS NOT NULL FROM lars_timer WHERE id = ?1 AND grp = ?2";
 
 const OWNER: &str = "SELECT id, fence IS NOT NULL FROM lars_timer WHERE grp = ?1 AND key = ?2";
 
@@ -210,6 +213,17 @@ impl Verbs<'_> {
         Ok(Written::Scheduled(all))
     }
 
+    /// The timer, and whether it has started.
+    fn find(&self, which: &Which) -> Result<Option<(TimerId, bool)>> {
+        match which {
+            Which::Key(key) => self.owner_of(key),
+            Which::Id(id) => {
+                let found = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
+                self.prepare(THERE_IS)?.query_row(params![id, self.group], found).optional()
+            }
+        }
+    }
+
     /// The timer with this key, and whether it has started.
     fn owner_of(&self, key: &str) -> Result<Option<(TimerId, bool)>> {
         let owner = |row: &Row<'_>| Ok((row.get(0)?, row.get(1)?));
@@ -279,28 +293,46 @@ fn keeps(conflict: OnConflict) -> bool {
     matches!(conflict, OnConflict::Keep | OnConflict::Update)
 }
 
-const CANCEL: &str = "DELETE FROM lars_timer WHERE grp = ?1 AND key = ?2 AND fence IS NULL
-     RETURNING id, due_at";
+/// What cancels: if a row has not started, the first, and else the second, after which this run is
+/// the last. Both write at once, because a transaction of a user that reads first may fail then.
+macro_rules! cancel {
+    ($condition:literal) => {
+        (
+            concat!(
+                "DELETE FROM lars_timer WHERE grp = ?1 AND ",
+                $condition,
+                " AND fence IS NULL RETURNING id, due_at",
+            ),
+            concat!(
+                "UPDATE lars_timer SET repeat = NULL WHERE grp = ?1 AND ",
+                $condition,
+                " RETURNING id",
+            ),
+        )
+    };
+}
 
-/// It has started: this run is its last.
-const END_SERIES: &str = "UPDATE lars_timer SET repeat = NULL WHERE grp = ?1 AND key = ?2";
+const CANCEL: (&str, &str) = cancel!("key = ?2");
+
+const CANCEL_BY_ID: (&str, &str) = cancel!("id = ?2");
 
 impl Verbs<'_> {
-    fn cancel(&self, key: &str) -> Result<Written> {
-        let parameters = params![self.group, key];
-        let deleted = self
-            .prepare(CANCEL)?
-            .query_row(parameters, |row| {
-                Ok(Written::Prevented { id: row.get(0)?, due: row.get(1)? })
-            })
-            .optional()?;
-        if let Some(prevented) = deleted {
+    fn cancel(&self, which: &Which) -> Result<Written> {
+        let ((cancel, end), which): (_, &dyn ToSql) = match which {
+            Which::Key(key) => (CANCEL, key),
+            Which::Id(id) => (CANCEL_BY_ID, id),
+        };
+        let prevented =
+            |row: &Row<'_>| Ok(Written::Prevented { id: row.get(0)?, due: row.get(1)? });
+        let running = |row: &Row<'_>| Ok(Written::Running { id: row.get(0)? });
+        let parameters = params![self.group, which];
+        if let Some(prevented) =
+            self.prepare(cancel)?.query_row(parameters, prevented).optional()?
+        {
             return Ok(prevented);
         }
-        Ok(match self.execute(END_SERIES, parameters)? {
-            0 => Written::NotFound,
-            _ => Written::Running,
-        })
+        let ended = self.prepare(end)?.query_row(parameters, running).optional()?;
+        Ok(ended.unwrap_or(Written::NotFound))
     }
 
     fn remove_by_key(&self, key: &str, but: Option<TimerId>) -> Result<Written> {
@@ -309,45 +341,23 @@ impl Verbs<'_> {
                 self.execute(DELETE, [id])?;
                 Ok(Written::Removed { id })
             }
-            _ => self.cancel(key),
+            _ => self.cancel(&Which::Key(key.into())),
         }
     }
 }
-
-/// A timer, before its deadline is moved.
-struct Found {
-    id: TimerId,
-    bucket: BucketNo,
-    was_due: Timestamp,
-    running: bool,
-    handler: Arc<str>,
-}
-
-const FIND: &str = "SELECT id, bucket, due_at, fence IS NOT NULL, handler FROM lars_timer
-      WHERE grp = ?1 AND key = ?2";
 
 /// The index stays where it is if the deadline is pushed out: that is most of them, and cheap.
 const MOVE: &str = "UPDATE lars_timer
         SET deadline = ?2, planned_at = ?3, due_at = min(due_at, ?2) WHERE id = ?1";
 
 impl Verbs<'_> {
-    fn reset(&self, key: &str, deadline: Timestamp) -> Result<Written> {
-        let found = |row: &Row<'_>| {
-            Ok(Found {
-                id: row.get(0)?,
-                bucket: row.get(1)?,
-                was_due: row.get(2)?,
-                running: row.get(3)?,
-                handler: Arc::from(row.get_ref(4)?.as_str()?),
-            })
+    fn reset(&self, which: &Which, deadline: Timestamp) -> Result<Written> {
+        let id = match self.find(which)? {
+            None => return Ok(Written::NotFound),
+            Some((id, true)) => return Ok(Written::Running { id }),
+            Some((id, false)) => id,
         };
-        let found = self.prepare(FIND)?.query_row(params![self.group, key], found).optional()?;
-        let Some(Found { id, bucket, was_due, running, handler }) = found else {
-            return Ok(Written::NotFound);
-        };
-        if running {
-            return Ok(Written::Running);
-        }
+        let Placed { bucket, due: was_due, handler, .. } = self.placed(id, How::Kept)?;
         self.execute(MOVE, params![id, deadline, deadline])?;
         Ok(Written::Reset { id, bucket, was_due, due: deadline.min(was_due), handler })
     }

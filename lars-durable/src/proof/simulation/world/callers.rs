@@ -35,11 +35,8 @@ impl World {
                     let (key, after) = (self.rng.u64(..8), self.rng.i64(0..6 * SECOND));
                     let not_before = self.lowest(after);
                     self.events.push(Event::ResetAsked { key, not_before });
-                    let key_text = key.to_string().into();
-                    (
-                        Write::Reset { key: key_text, when: When::After(Micros(after)) },
-                        Asked::Reset(key),
-                    )
+                    let which = key.to_string().as_str().into();
+                    (Write::Reset { which, when: When::After(Micros(after)) }, Asked::Reset(key))
                 }
                 25..=27 if self.plan.faults.any() => {
                     let paused = self.rng.bool();
@@ -70,7 +67,7 @@ impl World {
             // As an actor cancels a reminder.
             return (Write::Remove { key: key.to_string().into(), but: None }, Asked::Cancel(key));
         }
-        (Write::Cancel { key: key.to_string().into() }, Asked::Cancel(key))
+        (Write::Cancel { which: key.to_string().as_str().into() }, Asked::Cancel(key))
     }
 
     fn schedule(&mut self, timers: Vec<NewTimer>) -> (Write, Asked) {
@@ -169,7 +166,7 @@ impl World {
             (Asked::Cancel(key), Ok(written)) => {
                 let answer = match written {
                     Written::Prevented { .. } => Answer::Prevented,
-                    Written::Running => Answer::Running,
+                    Written::Running { .. } => Answer::Running,
                     Written::Removed { .. } => Answer::Running,
                     _ => Answer::NotFound,
                 };
