@@ -29,7 +29,8 @@ use crate::sync::{Arc, Ordering};
 /// # Ordering
 ///
 /// Messages from one thread to one actor are received in the order in which they were sent. Between
-/// messages from different threads there is no order.
+/// threads there is only causal order: a message that is sent after another was received comes
+/// after it.
 ///
 /// # Panics
 ///

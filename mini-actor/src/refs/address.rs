@@ -433,6 +433,10 @@ impl<P> Recipient<P> {
     /// # Errors
     ///
     /// [`SendError`] gives the message back, as it was before the conversion.
+    ///
+    /// # Panics
+    ///
+    /// If the conversion does. Then nothing is sent.
     pub fn tell(&self, given: P) -> Result<(), SendError<P>> {
         let sent = self.target.accept(given, Wait::Until(None));
         sent.map_err(|(reason, given)| {

@@ -137,7 +137,8 @@ impl Scheduler {
     ///
     /// # Errors
     ///
-    /// A [`ScheduleError`] gives the message back if the system has been closed.
+    /// A [`ScheduleError`] gives the message back if the system has been closed, and, as for
+    /// [`Handle::schedule_once`], if the scheduler is full or overloaded.
     ///
     /// # Examples
     ///
@@ -255,7 +256,7 @@ impl Scheduler {
     ///
     /// # Errors
     ///
-    /// A [`ScheduleError`] gives the message back if the system has been closed or `delay` is zero.
+    /// As for [`schedule_once`](Self::schedule_once); also if `delay` is zero.
     #[track_caller]
     pub fn schedule_with_fixed_delay<M: Clone + Send + 'static>(
         &self,
@@ -276,8 +277,7 @@ impl Scheduler {
     ///
     /// # Errors
     ///
-    /// A [`ScheduleError`] gives the message back if the system has been closed or `interval` is
-    /// zero.
+    /// As for [`schedule_once`](Self::schedule_once); also if `interval` is zero.
     #[track_caller]
     pub fn schedule_at_fixed_rate<M: Clone + Send + 'static>(
         &self,
