@@ -627,9 +627,20 @@ impl<A: Actor> Context<A> {
         self.cancel_receive_timeout();
     }
 
-    /// Ends all watching.
-    pub(crate) fn unwatch_all(&mut self) {
-        std::mem::take(&mut self.watching).into_values().for_each(unwatch);
+    /// Like [`end_timers`](Self::end_timers), but no more of them than `most`. True if there are
+    /// more.
+    pub(crate) fn end_some_timers(&mut self, most: usize) -> bool {
+        self.cancel_receive_timeout();
+        self.timers.as_mut().is_some_and(|timers| timers.cancel_some(most))
+    }
+
+    /// Ends watching, of no more than `most` actors. True if there are more.
+    pub(crate) fn unwatch_some(&mut self, most: usize) -> bool {
+        for _ in 0..most {
+            let Some((_, watched)) = self.watching.pop_first() else { return false };
+            unwatch(watched);
+        }
+        !self.watching.is_empty()
     }
 }
 

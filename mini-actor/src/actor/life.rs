@@ -13,10 +13,12 @@
 //! ```
 //!
 //! Here is the run loop: what comes next, and the calls of the actor. `phase` says when and how an
-//! actor comes from one phase to the next, `failure` what is done about a panic, and `agenda` keeps
-//! what is due besides messages.
+//! actor comes from one phase to the next, `failure` what is done about a panic. `agenda` keeps
+//! what is due besides messages, `backlog` what may be very much and is done some at a time.
 
 mod agenda;
+
+mod backlog;
 
 mod phase;
 
@@ -27,6 +29,7 @@ use lars_base::panics::{contain, quietly};
 use std::collections::VecDeque;
 
 use self::agenda::{Agenda, Stop};
+use self::backlog::{Backlog, Word};
 use self::failure::Supervised;
 use self::phase::{Phase, Settled};
 use crate::actor::context::{Actor, Context};
@@ -60,6 +63,7 @@ pub(crate) struct Incarnations<A: Actor> {
     ctx: Context<A>,
     phase: Phase,
     agenda: Agenda,
+    backlog: Backlog,
     /// Panics that children have escalated. They are handled one at a time, so that many at once do
     /// not keep other actors from their turn.
     escalated: VecDeque<Panic>,
@@ -84,6 +88,7 @@ impl<A: Actor> Incarnations<A> {
             ctx,
             phase: Phase::Unborn,
             agenda: Agenda::default(),
+            backlog: Backlog::default(),
             escalated: VecDeque::new(),
         }
     }
@@ -114,6 +119,8 @@ impl<A: Actor> Incarnations<A> {
 
     /// Creates the actor. If that fails in a way that ends it, nothing is left to do.
     fn start(&mut self, cell: &Cells<A>) {
+        // The children that it had are gone. Those that it will have are told nothing.
+        self.backlog.tell_no_children();
         self.phase = Phase::Alive;
         self.remake(cell);
     }
@@ -265,8 +272,8 @@ impl<A: Actor> Incarnations<A> {
             }
             Signal::Kill(reason) => match self.phase {
                 // What is left of it is its children.
-                Phase::Ending { .. } => self.kill_children(),
-                Phase::Over => {}
+                Phase::Ending { .. } => self.tell_children(Word::Kill),
+                Phase::Leaving { .. } | Phase::Over => {}
                 _ => self.end(cell, reason),
             },
             Signal::Due(at, due) => {
@@ -274,7 +281,11 @@ impl<A: Actor> Incarnations<A> {
                     // Before the actor is told: it may then ask which children are left.
                     self.child_gone(cell, gone.id);
                 }
-                if !matches!(self.phase, Phase::Ending { .. } | Phase::Over) {
+                let ends = matches!(
+                    self.phase,
+                    Phase::Ending { .. } | Phase::Leaving { .. } | Phase::Over
+                );
+                if !ends {
                     self.agenda.push(at, due);
                 }
             }
@@ -346,15 +357,14 @@ impl<A: Actor> Life<A::Message> for Incarnations<A> {
         let mut signalled = cell.mailbox.is_signalled();
         let progress = loop {
             if std::mem::take(&mut signalled) || cell.lane.hint() {
-                for signal in cell.take_signals() {
-                    self.handle_signal(cell, signal);
-                }
+                self.backlog.add(cell.take_signals());
             }
             // Read before `settle` looks. The position may move on by itself, past a slot without a
             // message or by an eviction. What is due at a position that was not looked at needs
             // another activation.
             let seen = turn.position();
-            let settled = self.settle(turn);
+            let behind = !self.backlog.is_empty() && self.catch_up(cell);
+            let settled = if behind { Settled::Moved } else { self.settle(turn) };
             match settled {
                 Settled::Over => break Progress::Gone,
                 Settled::Waits => break Progress::Done(seen),

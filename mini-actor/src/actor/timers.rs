@@ -316,6 +316,18 @@ impl<M: Send + 'static> Timers<M> {
         self.generations.remove(&key.into()).map(|ended| self.forget(ended)).is_some()
     }
 
+    /// Cancels the oldest timers, at most `most` of them. True if there are more.
+    pub(crate) fn cancel_some(&mut self, most: usize) -> bool {
+        for _ in 0..most {
+            let Some((generation, timer)) = self.timers.pop_first() else { return false };
+            if self.generations.get(&timer.key) == Some(&generation) {
+                self.generations.remove(&timer.key);
+            }
+            self.discard(timer);
+        }
+        !self.timers.is_empty()
+    }
+
     /// Cancels all timers.
     pub fn cancel_all(&mut self) {
         self.generations.clear();

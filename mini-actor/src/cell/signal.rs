@@ -7,6 +7,7 @@
 
 use std::any::Any;
 use std::collections::BTreeMap;
+use std::collections::btree_map::IntoValues;
 
 use crate::base::lineage::Lineage;
 use crate::base::stop_reason::{StopReason, Terminated};
@@ -160,7 +161,7 @@ impl Watchers {
     }
 
     /// The actor has stopped. Returns the watchers to notify; later ones learn it from `add`.
-    pub(crate) fn close(&self, reason: StopReason) -> impl Iterator<Item = Watcher> + use<> {
+    pub(crate) fn close(&self, reason: StopReason) -> IntoValues<u64, Watcher> {
         let before = std::mem::replace(&mut *self.state.lock(), Err(reason));
         before.unwrap_or_default().watchers.into_values()
     }

@@ -286,6 +286,175 @@ fn what_is_unstashed_comes_before_a_tick_that_is_due() {
     assert_eq!(set.told(), ["open", "first", "second", "tick"]);
 }
 
+/// More than is done in one step.
+const VERY_MANY: u64 = 320;
+
+/// How often another actor, which always has something to do, has its turn before `over`; and what
+/// else is told until all have nothing to do.
+fn turns_of_another(set: &Set, over: impl Fn(&[String]) -> bool) -> (usize, Vec<String>) {
+    let other = set.spawn("other", |_, _| {});
+    let (mut turns, mut rest) = (0, Vec::new());
+    while !over(&rest) {
+        if other.metrics().mailbox_depth == 0 {
+            other.tell("other").unwrap();
+        }
+        set.run(1);
+        let (others, more): (Vec<_>, Vec<_>) =
+            set.told().into_iter().partition(|what| what == "other");
+        turns += others.len();
+        rest.extend(more);
+    }
+    set.run(1_000);
+    rest.extend(set.told().into_iter().filter(|what| what != "other"));
+    (turns, rest)
+}
+
+/// Whether this actor has ended.
+fn ended(actor: &ActorRef<&'static str>) -> impl Fn(&[String]) -> bool + use<> {
+    let termination = actor.termination();
+    move |_| termination.wait_timeout(Duration::ZERO).is_some()
+}
+
+/// Spawns very many children.
+fn spawn_children(ctx: &mut Context<Scripted>) {
+    for _ in 0..VERY_MANY {
+        let child = || Scripted { log: channel().0, act: |_, _| {} };
+        ctx.spawn_anonymous(Props::once(child)).unwrap();
+    }
+}
+
+/// At least so many turns take all of it: 16 in a step, and no more than two steps around a turn's
+/// one message. (The first and the last do less.)
+const TURNS: usize = VERY_MANY as usize / 16 / 2 - 2;
+
+#[test]
+fn an_actor_with_very_many_children_lets_others_have_their_turn_while_it_ends() {
+    let ends: [fn(&ActorRef<&'static str>); 3] =
+        [ActorRef::stop, ActorRef::kill, |actor| actor.tell("end").unwrap()];
+    for end in ends {
+        let set = turn_by_turn();
+        let parent = set.spawn("parent", |what, ctx| match what {
+            "started" => spawn_children(ctx),
+            _ => ctx.stop(),
+        });
+        set.run(1_000);
+        end(&parent);
+        // They are told, and then they tell that they have gone.
+        let (turns, _) = turns_of_another(&set, ended(&parent));
+        assert!(turns >= TURNS, "{turns} turns");
+        assert_eq!(set.system.metrics().stopped, VERY_MANY + 1);
+    }
+}
+
+#[test]
+fn an_actor_with_very_many_children_lets_others_have_their_turn_while_it_is_restarted() {
+    let set = turn_by_turn();
+    let log = set.log.clone();
+    let act: Act = |what, ctx| match what {
+        "more" => spawn_children(ctx),
+        "fail" => panic!("expected by this test"),
+        _ => {}
+    };
+    let props = Props::new(move || Scripted { log: log.clone(), act });
+    let props = props.supervision(SupervisionStrategy::restart());
+    let parent = set.system.spawn_with("parent", props).unwrap();
+    parent.tell("more").unwrap();
+    set.run(1_000);
+    for message in ["fail", "more", "after"] {
+        parent.tell(message).unwrap();
+    }
+    let after = |told: &[String]| told.iter().any(|what| what == "after");
+    let (turns, _) = turns_of_another(&set, after);
+    assert!(turns >= TURNS, "{turns} turns");
+    // The children of the next one are told nothing.
+    let metrics = set.system.metrics();
+    assert_eq!((metrics.stopped, metrics.alive as u64), (VERY_MANY, VERY_MANY + 2));
+}
+
+#[test]
+fn an_actor_that_very_many_watch_lets_others_have_their_turn_while_it_tells_them() {
+    let set = turn_by_turn();
+    let watched = set.spawn("watched", |_, _| {});
+    for number in 0..VERY_MANY {
+        let (log, watched) = (set.log.clone(), watched.clone());
+        let props = Props::once(move || Watching { log, watched });
+        set.system.spawn_with(&format!("w{number}"), props).unwrap();
+    }
+    set.run(1_000);
+    watched.stop();
+    let (turns, told) = turns_of_another(&set, ended(&watched));
+    assert!(turns >= TURNS, "{turns} turns");
+    assert_eq!((told.len() as u64, &*told[0]), (VERY_MANY, "/watched"));
+}
+
+/// Watches one actor.
+struct Watching {
+    log: Log,
+    watched: ActorRef<&'static str>,
+}
+
+impl Actor for Watching {
+    type Message = ();
+
+    fn started(&mut self, ctx: &mut Context<Self>) {
+        ctx.watch(&self.watched);
+    }
+
+    fn receive(&mut self, (): (), _: &mut Context<Self>) {}
+
+    fn terminated(&mut self, gone: Terminated, _: &mut Context<Self>) {
+        self.log.send(gone.path.to_string()).unwrap();
+    }
+}
+
+#[test]
+fn an_actor_with_very_many_timers_watches_and_stashed_messages_ends_in_steps() {
+    let acts: [(Act, u64); 3] = [
+        (
+            |what, ctx| {
+                if what == "started" {
+                    for number in 0..VERY_MANY {
+                        ctx.timers().start_single(number, SECOND, "tick").unwrap();
+                    }
+                }
+            },
+            0,
+        ),
+        (
+            |what, ctx| {
+                if what == "started" {
+                    for number in 0..VERY_MANY {
+                        let name = format!("w{number}");
+                        let idle = || Scripted { log: channel().0, act: |_, _| {} };
+                        let watched = ctx.system().spawn(&name, idle).unwrap();
+                        ctx.watch(&watched);
+                    }
+                }
+            },
+            0,
+        ),
+        (
+            |what, ctx| {
+                if what == "started" {
+                    for _ in 0..VERY_MANY {
+                        ctx.stash("aside").unwrap();
+                    }
+                }
+            },
+            VERY_MANY,
+        ),
+    ];
+    for (act, letters) in acts {
+        let set = turn_by_turn();
+        let actor = set.spawn("actor", act);
+        set.run(1_000);
+        actor.stop();
+        let (turns, _) = turns_of_another(&set, ended(&actor));
+        assert!(turns >= TURNS, "{turns} turns");
+        assert_eq!((set.pending(), set.system.metrics().dead_letters), (0, letters));
+    }
+}
+
 /// Panics when it is dropped.
 struct Bomb;
 

@@ -4,13 +4,14 @@ use lars_base::panics::{contain, quietly};
 use std::time::Duration;
 
 use super::agenda::Stop;
+use super::backlog::{AT_ONCE, Farewell, Word};
 use super::{Cells, Factory, Incarnations, TurnOf, self_report};
 use crate::actor::context::Actor;
-use crate::base::stop_reason::{StopReason, Terminated};
+use crate::base::stop_reason::StopReason;
 use crate::base::supervision::Failure;
 use crate::cell::dead_letters::Undelivered;
-use crate::cell::signal::{Resident, Signal, Watcher};
-use crate::sync::{Arc, Ordering};
+use crate::cell::signal::{Resident, Signal};
+use crate::sync::Ordering;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
@@ -29,6 +30,10 @@ pub(super) enum Phase {
     Ending {
         reason: StopReason,
         accepted: u64,
+    },
+    /// The actor has been dropped. What it leaves is seen to, and then others learn of its end.
+    Leaving {
+        reason: StopReason,
     },
     Over,
 }
@@ -50,6 +55,12 @@ pub(super) enum Settled {
 impl<A: Actor> Incarnations<A> {
     /// Moves on to the next phase, if it is time.
     pub(super) fn settle(&mut self, turn: &TurnOf<'_, A>) -> Settled {
+        let settled = self.settle_phase(turn);
+        // Its children may have to be told of it, which comes before all else.
+        if self.backlog.is_empty() { settled } else { Settled::Moved }
+    }
+
+    fn settle_phase(&mut self, turn: &TurnOf<'_, A>) -> Settled {
         let cell = turn.cell();
         if !self.escalated.is_empty() {
             return Settled::Works;
@@ -71,21 +82,24 @@ impl<A: Actor> Incarnations<A> {
                 if turn.position() < accepted || self.ctx.has_unstashed() {
                     return Settled::Works;
                 }
-                self.over(cell, reason);
-                Settled::Moved
+                self.settle_over(cell, reason)
             }
             Phase::Restarting => self.settle_restart(cell),
             Phase::Paused => Settled::Waits,
             Phase::Ending { reason, accepted } => {
+                // First, since they may be in the way of others.
+                if self.ctx.end_some_timers(AT_ONCE) {
+                    return Settled::Moved;
+                }
                 if turn.position() < accepted {
                     return Settled::Works;
                 }
                 if !self.ctx.children.is_empty() {
                     return Settled::Waits;
                 }
-                self.over(cell, reason);
-                Settled::Moved
+                self.settle_over(cell, reason)
             }
+            Phase::Leaving { reason } => self.settle_leave(cell, reason),
             Phase::Over => Settled::Over,
         }
     }
@@ -98,9 +112,7 @@ impl<A: Actor> Incarnations<A> {
         }
         if !self.ctx.closing {
             self.ctx.closing = true;
-            for child in self.ctx.children.values() {
-                Arc::clone(child).stop_for(StopReason::Parent);
-            }
+            self.tell_children(Word::Stop);
         }
         // It goes on while they end, because they may have messages for it.
         if !self.ctx.children.is_empty() || self.agenda.learns_of_ends() {
@@ -154,9 +166,7 @@ impl<A: Actor> Incarnations<A> {
         // A child that waited for room or an answer here would wait for the restart, which waits
         // for the child.
         cell.let_actors_wait(self.ctx.children.is_empty());
-        for child in self.ctx.children.values() {
-            Arc::clone(child).stop_for(StopReason::Parent);
-        }
+        self.tell_children(Word::Stop);
         let asked_to_stop = self.agenda.stop().is_some();
         let pauses = !pause.is_zero()
             && !asked_to_stop
@@ -192,46 +202,68 @@ impl<A: Actor> Incarnations<A> {
     /// Ends without receiving what is queued.
     pub(super) fn end(&mut self, cell: &Cells<A>, reason: StopReason) {
         self.ctx.closing = true;
-        self.ctx.end_timers();
         self.end_pause();
         self.agenda.clear();
         self.escalated.clear();
         let accepted = cell.mailbox.close();
         cell.mailbox.suspend(false);
-        if reason == StopReason::Killed {
-            self.kill_children();
-        } else {
-            for child in self.ctx.children.values() {
-                Arc::clone(child).stop_for(StopReason::Parent);
-            }
-        }
+        let kills = reason == StopReason::Killed;
+        self.tell_children(if kills { Word::Kill } else { Word::Stop });
         self.phase = Phase::Ending { reason, accepted };
     }
 
-    pub(super) fn kill_children(&self) {
-        for child in self.ctx.children.values() {
-            Arc::clone(child).signal(Signal::Kill(StopReason::Killed));
+    /// The end of the actor itself, when its timers have ended.
+    fn settle_over(&mut self, cell: &Cells<A>, reason: StopReason) -> Settled {
+        if self.ctx.end_some_timers(AT_ONCE) {
+            return Settled::Moved;
         }
-    }
-
-    /// The end.
-    fn over(&mut self, cell: &Cells<A>, reason: StopReason) {
-        self.phase = Phase::Over;
-        self.ctx.end_timers();
+        self.phase = Phase::Leaving { reason };
         if let Some(mut actor) = self.actor.take() {
             let ctx = &mut self.ctx;
             self_report(cell, contain(|| actor.stopped(reason, ctx)));
             self_report(cell, contain(|| drop(actor)));
         }
-        // What the hook may have started.
-        self.ctx.end_timers();
         self.ctx.unstash_all();
-        while let Some(message) = self.ctx.next_unstashed(&mut None) {
-            cell.bury(Undelivered::Stopped, message);
-        }
         let factory = std::mem::replace(&mut self.factory, Factory::Once(None));
         self_report(cell, contain(|| drop(factory)));
-        self.ctx.unwatch_all();
+        self.settle_leave(cell, reason)
+    }
+
+    /// Sees to what the actor has left, some of it each time, and then to those who want to know.
+    fn settle_leave(&mut self, cell: &Cells<A>, reason: StopReason) -> Settled {
+        if self.backlog.farewell.is_none() {
+            // What the last hook may have started comes first.
+            let more = self.ctx.end_some_timers(AT_ONCE)
+                || self.bury_some_stashed(cell)
+                || self.ctx.unwatch_some(AT_ONCE);
+            if more {
+                return Settled::Moved;
+            }
+            self.leave(cell, reason);
+        }
+        let farewell = self.backlog.farewell.as_mut();
+        if farewell.is_some_and(|farewell| farewell.tell_some(cell, reason)) {
+            return Settled::Moved;
+        }
+        self.backlog.farewell = None;
+        self.phase = Phase::Over;
+        if let Some(parent) = self.parent.take() {
+            parent.signal(Signal::ChildGone(cell.id));
+        }
+        Settled::Moved
+    }
+
+    /// Makes some of what is left of the stash dead letters. True if that was not all.
+    fn bury_some_stashed(&mut self, cell: &Cells<A>) -> bool {
+        for _ in 0..AT_ONCE {
+            let Some(message) = self.ctx.next_unstashed(&mut None) else { return false };
+            cell.bury(Undelivered::Stopped, message);
+        }
+        self.ctx.has_unstashed()
+    }
+
+    /// Leaves the tree. Then others may learn of it.
+    fn leave(&mut self, cell: &Cells<A>, reason: StopReason) {
         quietly(|| {
             tracing::debug!(
                 target: "mini_actor", actor = &*cell.lineage.to_path(), %reason,
@@ -241,19 +273,6 @@ impl<A: Actor> Incarnations<A> {
         let resident: &dyn Resident = &**cell;
         // The name is free before anyone can learn of the end, and can be used again at once.
         cell.registry.leave(resident, reason);
-        let watchers = resident.watchers().close(reason);
-        let mut path = None;
-        for watcher in watchers {
-            match watcher {
-                Watcher::Actor(actor) => {
-                    let path = Arc::clone(path.get_or_insert_with(|| cell.lineage.to_path()));
-                    actor.tell_end(Terminated { id: cell.id, path, reason });
-                }
-                Watcher::Other(tell) => self_report(cell, contain(|| tell(reason))),
-            }
-        }
-        if let Some(parent) = self.parent.take() {
-            parent.signal(Signal::ChildGone(cell.id));
-        }
+        self.backlog.farewell = Some(Box::new(Farewell::new(resident.watchers().close(reason))));
     }
 }
