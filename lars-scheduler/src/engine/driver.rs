@@ -208,26 +208,24 @@ impl Driver {
     }
 
     fn drain_channels(&mut self, most: usize) -> Intaken {
-        let live = Arc::clone(&self.live);
+        let Self { live, wheel, kept, ready, going_back, .. } = self;
         let (mut left, mut gap) = (most as u64, false);
-        self.ready = NEVER;
-        for (channel, kept) in live.arena.lanes.channels().iter().zip(&mut self.kept) {
+        *ready = NEVER;
+        for (channel, kept) in live.arena.lanes.channels().iter().zip(kept) {
             // SAFETY: this driver, the only one of the scheduler, is the only consumer.
             if unsafe { channel.intake.is_empty() } {
                 continue;
             }
-            let (back, bounds) = (&mut self.going_back, (live.clock.now(), left as usize));
+            let bounds = (live.clock.now(), left as usize);
             // SAFETY: the channels lead to the driver's wheel, which this driver holds.
             let came = unsafe {
-                drain(&channel.intake, kept, &mut self.wheel, bounds, |entry| {
-                    free(&live, back, entry);
-                })
+                drain(&channel.intake, kept, wheel, bounds, |entry| free(live, going_back, entry))
             };
             left -= came.entries;
             match came.drained {
                 Drained::All => {}
                 Drained::Gap => gap = true,
-                Drained::More => self.ready = self.ready.min(came.ready),
+                Drained::More => *ready = (*ready).min(came.ready),
             }
         }
         self.meter.taken_in += most as u64 - left;
@@ -242,25 +240,23 @@ impl Driver {
     /// Collects entries that were cancelled while they were armed: those in the driver's own wheel,
     /// and those that the owners of lanes passed on, which are put aside for the visits.
     fn collect(&mut self) {
-        let live = Arc::clone(&self.live);
         // (Virtual time collects everything, so that no cancelled timer is ever the next deadline.)
         let most = if self.exact_order { usize::MAX } else { COLLECT };
         let mut collected = 0;
         while collected < most
-            && let Some(entry) = self.next_cancelled(&live)
+            && let Some(entry) = self.next_cancelled()
         {
             collected += 1;
+            let Self { live, wheel, visits, to_unlink, going_back, .. } = self;
             // SAFETY: a cancelled entry is alive until it is retired. Its canceller has pushed it,
             // and is done with it. If it is not local it belongs to the driver's wheel.
             unsafe {
                 let flags = (*entry).state.flags();
                 if flags.is_local() {
-                    self.visits.want(live.arena.lanes.lane((*entry).state.lane()));
-                    self.to_unlink.push(entry);
+                    visits.want(live.arena.lanes.lane((*entry).state.lane()));
+                    to_unlink.push(entry);
                 } else {
-                    unlink_cancelled(entry, &mut self.wheel, |entry| {
-                        free(&live, &mut self.going_back, entry);
-                    });
+                    unlink_cancelled(entry, wheel, |entry| free(live, going_back, entry));
                 }
             }
         }
@@ -268,8 +264,8 @@ impl Driver {
     }
 
     /// The next entry of the cancel stacks. Goes round at most once.
-    fn next_cancelled(&mut self, live: &Live) -> Option<*mut Entry> {
-        let channels = live.arena.lanes.channels();
+    fn next_cancelled(&mut self) -> Option<*mut Entry> {
+        let channels = self.live.arena.lanes.channels();
         let stacks = channels.len() + self.visits.len();
         let mut looks = 0;
         while self.cancelled.is_null() {
@@ -426,8 +422,7 @@ impl Driver {
     /// Enters the lanes that have something due up to `target`, or something else for the driver,
     /// and takes in what is in their intakes.
     fn enter_lanes(&mut self, target: u64) {
-        let live = Arc::clone(&self.live);
-        self.visits.update(&live.arena.lanes);
+        self.visits.update(&self.live.arena.lanes);
         self.collect();
         if self.now >= self.look_at {
             self.look_at = self.now.saturating_add(LOOK_AGAIN);
@@ -435,10 +430,10 @@ impl Driver {
         }
         self.visits.want_those_due_by(target);
         self.visits.enter();
-        let back = &mut self.going_back;
+        let Self { live, visits, going_back, .. } = self;
         let bounds = (TAKE_OVER, COLLECT);
-        self.visits.begin((self.now, live.tick), bounds, |entry| free(&live, back, entry));
-        self.meter.taken_in += std::mem::take(&mut self.visits.taken_in);
+        visits.begin((self.now, live.tick), bounds, |entry| free(live, going_back, entry));
+        self.meter.taken_in += std::mem::take(&mut visits.taken_in);
         self.unlink_in_lanes();
     }
 
@@ -506,15 +501,14 @@ impl Driver {
 
     /// Unlinks what was cancelled, in those lanes that are being visited.
     fn unlink_in_lanes(&mut self) {
-        let live = Arc::clone(&self.live);
-        let Self { to_unlink, visits, going_back, .. } = self;
+        let Self { live, to_unlink, visits, going_back, .. } = self;
         to_unlink.retain(|&entry| {
             // SAFETY: a cancelled entry is alive until the driver, which has it, retires it.
             let number = unsafe { (*entry).state.lane() };
             let unlinked = visits.inside(live.arena.lanes.lane(number), |wheel| {
                 // SAFETY: its canceller has pushed the entry, and is done with it. The entry
                 // belongs to this lane, and the driver is behind the lane's gate.
-                unsafe { unlink_cancelled(entry, wheel, |entry| free(&live, going_back, entry)) };
+                unsafe { unlink_cancelled(entry, wheel, |entry| free(live, going_back, entry)) };
             });
             !unlinked
         });

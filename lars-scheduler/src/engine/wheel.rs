@@ -27,11 +27,13 @@
 //! nothing, and a search for the next occupied slot clears the bits of those that it finds empty.
 
 mod bitmap;
+mod level_set;
 mod list;
 
 use std::ptr;
 
 use self::bitmap::Bitmap;
+use self::level_set::LevelSet;
 use self::list::Lists;
 use crate::base::deadline::Deadline;
 use crate::base::tick::{NEVER, Tick};
@@ -95,10 +97,6 @@ struct Level {
     entered: Box<[u32]>,
     /// The border of this level, counted in slots of the level above: it accepts smaller ticks.
     opened: u64,
-    /// Whether the slot at the border of the level below has been moved down in part: then there
-    /// are entries below that must not be reached before the rest of it has gone, one way or
-    /// another.
-    cascading: bool,
 }
 
 impl Level {
@@ -113,6 +111,12 @@ pub(crate) struct Wheel {
     /// The last tick that each level accepts: the border, in one cache line for all levels.
     accepts: Vec<u64>,
     levels: Vec<Level>,
+    /// The levels that have an occupied slot. Most have none, and each turn asks several times.
+    occupied: LevelSet,
+    /// The levels of which the slot at the border of the level below has been moved down in part:
+    /// then there are entries below that must not be reached before the rest of it has gone, one
+    /// way or another.
+    cascading: LevelSet,
     lists: Lists,
     /// All ticks up to this one have been visited.
     reached: u64,
@@ -140,7 +144,6 @@ impl Wheel {
                 occupied: Bitmap::new(slots),
                 entered: vec![0; slots].into(),
                 opened: 0,
-                cascading: false,
             });
             let span = shift + slots.trailing_zeros();
             if span >= TICK_BITS {
@@ -155,7 +158,9 @@ impl Wheel {
         // The top level accepts them all.
         let accepts = vec![u64::MAX; levels.len()];
         let reached = tick.reached_by(now);
-        let mut wheel = Self { tick, accepts, levels, lists, reached, catch_up_at: 0 };
+        let (occupied, cascading) = (LevelSet::default(), LevelSet::default());
+        let mut wheel =
+            Self { tick, accepts, levels, occupied, cascading, lists, reached, catch_up_at: 0 };
         wheel.raise_borders();
         wheel.open_empty_slots();
         wheel
@@ -227,7 +232,9 @@ impl Wheel {
         let number = below.unwrap_or(top);
         let level = &mut self.levels[number];
         let slot = level.slot_of(tick);
-        level.occupied.insert(slot);
+        if level.occupied.insert(slot) {
+            self.occupied.insert(number);
+        }
         // (Nothing is cascaded from the lowest level.)
         if number > 0 {
             level.entered[slot] = level.entered[slot].saturating_add(1);
@@ -420,11 +427,15 @@ impl Wheel {
         let level = &mut self.levels[number];
         let slot = list - level.first_list;
         level.occupied.remove(slot);
+        if level.occupied.is_empty() {
+            self.occupied.remove(number);
+        }
         level.entered[slot] = 0;
         let mask = level.slots - 1;
         // Nothing is left of the slot at the border: the rest was moved down too, or was cancelled.
-        if level.cascading && self.levels[number - 1].opened as usize & mask == slot {
-            self.levels[number].cascading = false;
+        if self.cascading.contains(number) && self.levels[number - 1].opened as usize & mask == slot
+        {
+            self.cascading.remove(number);
             self.open_to(number - 1, self.levels[number - 1].opened + 1);
         }
     }
@@ -440,8 +451,8 @@ impl Wheel {
     /// Ends cascades of slots whose rest was cancelled: the entries moved down from them may be
     /// reached now.
     fn end_cascades(&mut self) {
-        for number in 1..self.levels.len() {
-            if self.levels[number].cascading && self.next_slot_is_empty(number - 1) {
+        for number in self.cascading.upper() {
+            if self.next_slot_is_empty(number - 1) {
                 let level = &self.levels[number];
                 let slot = self.levels[number - 1].opened as usize & (level.slots - 1);
                 self.slot_is_empty(level.first_list + slot);
@@ -495,7 +506,7 @@ impl Wheel {
     pub(crate) fn next_tick(&mut self) -> Option<u64> {
         self.end_cascades();
         let mut next = self.first_tick_below_border();
-        for number in 1..self.levels.len() {
+        for number in self.occupied.upper() {
             if let Some(start) = self.first_slot_start(number) {
                 let early = start.saturating_sub(self.lead(number, start));
                 let tick = if early > self.reached { early } else { start };
@@ -552,7 +563,7 @@ impl Wheel {
     /// That is the first slot of the lowest level that has one below its border. (Beyond the border
     /// there may be entries of a higher slot that is being cascaded; that slot has to go first.)
     fn first_upper_slot(&mut self) -> Option<(usize, u64)> {
-        (1..self.levels.len()).find_map(|number| {
+        self.occupied.upper().find_map(|number| {
             let start = self.first_slot_start(number)?;
             let below_border = match self.levels.get(number + 1) {
                 None => true,
@@ -593,7 +604,7 @@ impl Wheel {
         let last = start | ((1 << level.shift) - 1);
         while let Some(entry) = self.lists.front(list) {
             if *budget == 0 {
-                self.levels[number].cascading = true;
+                self.cascading.insert(number);
                 return false;
             }
             *budget -= 1;
@@ -611,7 +622,7 @@ impl Wheel {
                 }
             }
         }
-        self.levels[number].cascading = true;
+        self.cascading.insert(number);
         self.slot_is_empty(list);
         true
     }
@@ -619,7 +630,9 @@ impl Wheel {
     /// Begins with slots whose first tick is near and that hold very many entries. Says whether
     /// there is nothing left to do now.
     fn cascade_early(&mut self, budget: &mut usize) -> bool {
-        for number in (1..self.levels.len()).rev() {
+        let mut limit = self.levels.len();
+        while let Some(number) = self.occupied.highest_upper_below(limit) {
+            limit = number;
             let Some(start) = self.first_slot_start(number) else {
                 continue;
             };
@@ -652,20 +665,17 @@ impl Wheel {
     fn can_open(&self, number: usize) -> bool {
         let level = &self.levels[number];
         let above = &self.levels[number + 1];
-        // In 128 bits: at the end of time the borders lie beyond 64.
-        let end = (u128::from(level.opened) + 1) << above.shift;
-        let begin = match number {
-            0 => u128::from(self.reached) + 1,
-            _ => u128::from(self.levels[number - 1].opened) << level.shift,
+        // Two of those slots fit: the next does when the one before the last has been passed.
+        let passed = match number {
+            0 => self.reached.saturating_add(1) >> above.shift,
+            _ => self.levels[number - 1].opened >> (above.shift - level.shift),
         };
-        let fits = end - begin.min(end) <= (level.slots as u128) << level.shift;
+        let fits = level.opened.saturating_sub(1) <= passed;
         // The slot must be one of the level above, not of one still higher.
-        let accepted = match self.levels.get(number + 2) {
-            None => true,
-            Some(higher) => {
-                u128::from(level.opened) << above.shift >> higher.shift < u128::from(above.opened)
-            }
-        };
+        let accepted = self
+            .levels
+            .get(number + 2)
+            .is_none_or(|higher| level.opened >> (higher.shift - above.shift) < above.opened);
         // The last tick of all, where only `NEVER` is, stays closed.
         fits && accepted && level.opened < u64::MAX
     }
@@ -676,9 +686,11 @@ impl Wheel {
         for number in 0..self.levels.len() - 1 {
             let shift = self.levels[number + 1].shift;
             let slots = (next >> shift) + u64::from(next & ((1 << shift) - 1) != 0);
-            if slots > self.levels[number].opened {
-                self.open_to(number, slots);
+            // No border lies beyond that of a higher level.
+            if slots <= self.levels[number].opened {
+                break;
             }
+            self.open_to(number, slots);
         }
     }
 

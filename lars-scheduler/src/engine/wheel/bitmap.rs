@@ -23,15 +23,18 @@ impl Bitmap {
         self.members == 0
     }
 
+    /// Whether it was no member before.
     #[inline]
-    pub(crate) fn insert(&mut self, number: usize) {
+    pub(crate) fn insert(&mut self, number: usize) -> bool {
         let (word, bit) = (number / 64, 1 << (number % 64));
         // Mostly it is a member already.
-        if self.words[word] & bit == 0 {
-            self.members += 1;
-            self.words[word] |= bit;
-            self.summary[word / 64] |= 1 << (word % 64);
+        if self.words[word] & bit != 0 {
+            return false;
         }
+        self.members += 1;
+        self.words[word] |= bit;
+        self.summary[word / 64] |= 1 << (word % 64);
+        true
     }
 
     #[inline]
@@ -95,8 +98,7 @@ mod tests {
             let mut set = BTreeSet::new();
             for (insert, number) in operations {
                 if insert {
-                    bitmap.insert(number);
-                    set.insert(number);
+                    prop_assert_eq!(bitmap.insert(number), set.insert(number));
                 } else {
                     bitmap.remove(number);
                     set.remove(&number);
