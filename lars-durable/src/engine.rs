@@ -62,6 +62,8 @@ pub(crate) use self::settings::{
 };
 use self::window::Window;
 use crate::error::Error;
+#[cfg(test)]
+use crate::model::NodeId;
 use crate::model::{BucketNo, Row, TimerId};
 use crate::store::{Committed, Request, StoreError};
 use crate::sync::Arc;
@@ -69,6 +71,7 @@ use crate::time::{Micros, Mono, Timestamp};
 
 /// What a node wants done.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) enum Output {
     /// A batch for the store, as one transaction; the answer goes to [`Node::replied`].
     Send { lane: Lane, requests: Vec<Request> },
@@ -99,6 +102,7 @@ pub(crate) enum Output {
 
 /// A run that was given up.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Parked {
     pub(crate) row: Arc<Row>,
     pub(crate) reason: String,
@@ -106,8 +110,9 @@ pub(crate) struct Parked {
     pub(crate) goes_on: bool,
 }
 
-/// One node.
+/// One node. A search through what may happen goes on from copies of it.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub(crate) struct Node {
     settings: NodeSettings,
     rng: fastrand::Rng,
@@ -232,6 +237,12 @@ impl Node {
     pub(crate) fn counts(&self) -> Counts {
         let (resident, in_flight) = (self.window.len(), self.runs.in_flight());
         Counts { resident, in_flight, ..self.counts }
+    }
+
+    /// Under which the store knows this node, until it is declared dead.
+    #[cfg(test)]
+    pub(crate) fn identity(&self) -> NodeId {
+        self.lease.node()
     }
 
     pub(crate) fn lease(&self) -> Micros {

@@ -3,6 +3,7 @@
 //! callers and handlers saw goes through one checker.
 
 mod conformance;
+mod exhaustive;
 #[cfg(unix)]
 mod fork;
 mod history;

@@ -47,6 +47,7 @@ const LONGEST_BATCH: usize = 4 << 20;
 
 /// See the module's documentation. Its lane is the writer's.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub(super) struct Calls {
     lane: LaneState,
     /// In the order in which they came, and those that failed once before them.
@@ -65,6 +66,7 @@ pub(super) struct Calls {
 
 /// Identities that are drawn and not used, in blocks.
 #[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone))]
 struct Ids {
     blocks: VecDeque<Range<TimerId>>,
     /// Of the store, when they were drawn. The timers of all calls that wait have identities of
@@ -73,6 +75,7 @@ struct Ids {
 }
 
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 struct Call {
     id: CallId,
     write: Write,

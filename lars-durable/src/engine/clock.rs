@@ -42,6 +42,7 @@ pub(super) enum Course {
 }
 
 #[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone))]
 pub(super) struct ClockEstimate {
     /// In the order of their arrival.
     samples: VecDeque<Sample>,

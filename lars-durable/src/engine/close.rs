@@ -14,6 +14,7 @@ use super::{Node, Output};
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone))]
 pub(super) struct Closing {
     stage: Stage,
     /// How many runs had not ended.

@@ -59,8 +59,7 @@ impl Node {
         };
         let Some(unsaid) = said.may_say(now) else { return };
         let (handler, id, attempt) = (&*row.handler, row.id, row.attempt);
-        let key = row.key.as_deref();
-        let error: String = error.chars().take(WORDS).collect();
+        let (key, error) = (row.key.as_deref(), short(error));
         if let Then::Retry { after, .. } = then {
             let after = after.to_duration();
             tracing::warn!(
@@ -74,4 +73,19 @@ impl Node {
             );
         }
     }
+
+    /// Says that the only run of a timer has failed, whose handler runs at most once.
+    pub(super) fn say_lost(&mut self, now: Mono, handler: usize, row: &Row, error: &str) {
+        let Some(unsaid) = self.failures[handler].retried.may_say(now) else { return };
+        let (handler, id) = (&*row.handler, row.id);
+        let (key, error) = (row.key.as_deref(), short(error));
+        tracing::error!(
+            target: "lars_durable",
+            handler, id, key, unsaid, %error, "a run has failed: at most once, so not retried"
+        );
+    }
+}
+
+fn short(error: &str) -> String {
+    error.chars().take(WORDS).collect()
 }

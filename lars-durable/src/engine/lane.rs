@@ -26,6 +26,7 @@ pub(crate) enum Lane {
 
 /// See the module's documentation.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub(super) struct LaneState {
     /// When it was sent.
     in_flight: Option<Mono>,

@@ -67,6 +67,16 @@ pub(crate) enum RunEnd {
 const LONGEST_TEXT: usize = 8_192;
 
 impl RunEnd {
+    /// What its handler says went wrong.
+    fn failure(&self) -> Option<&str> {
+        match self {
+            Self::Retry { error: text }
+            | Self::RetryAfter { error: text, .. }
+            | Self::Park { reason: text } => Some(text),
+            Self::Done | Self::GiveBack { .. } | Self::TooNew | Self::NotBegun => None,
+        }
+    }
+
     /// What a handler quotes may be of any length; its beginning says enough.
     fn with_short_text(mut self) -> Self {
         let (Self::Retry { error: text }
@@ -249,12 +259,13 @@ impl Node {
         let (place, handler) = (run.handler, &self.settings.handlers[run.handler]);
         if handler.at_most_once {
             // It is over already, whatever it says.
-            match end {
-                RunEnd::NotBegun => self.launch(now, id),
-                _ => {
-                    self.tallies[place].done += 1;
-                    drop(self.runs.end(id));
-                }
+            if end == RunEnd::NotBegun {
+                return self.launch(now, id);
+            }
+            self.tallies[place].done += 1;
+            drop(self.runs.end(id));
+            if let Some(error) = end.failure() {
+                self.say_lost(now, place, &row, error);
             }
             return;
         }
@@ -342,6 +353,11 @@ impl Node {
             return;
         }
         let Some(run) = self.runs.end(id) else { return };
+        if let (true, Stage::Finishing(Some(row))) = (run.acknowledged, &run.stage)
+            && finished != Finished::Stale
+        {
+            self.say_failed(now, run.handler, row, &finish.then);
+        }
         match finished {
             Finished::Gone => {}
             Finished::Parked => self.parked(run, finish.then, false),
@@ -351,6 +367,8 @@ impl Node {
                 self.tallies[run.handler].done += 1;
                 self.runner.announce([id]);
             }
+            // It was this node's own earlier try, most probably: then the timer waits again.
+            Finished::Stale if again => self.runner.announce([id]),
             Finished::Stale => {
                 self.counts.stale += 1;
                 tracing::warn!(target: "lars_durable", id, "a newer run has taken over");

@@ -21,6 +21,7 @@ use crate::time::{Micros, Mono};
 
 /// What is to be taken: nodes seen dead, with their renewals, and buckets that nobody owns.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 struct Claim {
     dead: Vec<(NodeId, u64)>,
     buckets: Vec<BucketNo>,
@@ -35,6 +36,7 @@ struct Sighting {
 
 /// See the module's documentation. Its lane is the keeper's.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub(super) struct Lease {
     lane: LaneState,
     /// What the lane has in flight.

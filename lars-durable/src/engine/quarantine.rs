@@ -5,10 +5,13 @@
 //! a second death, and its members come back one at a time: so the third death names the guilty.
 //! Of 256 timers that were interrupted, 16 run at a time, and at most 16 are repeated alone.
 //!
+//! A handler whose timers start in their order, such as a kind of actors, starts none that comes
+//! after one which waits here, in the same bucket.
+//!
 //! A death is recorded when a timer starts once more. Who has run for [`PROBATION`] is no longer
 //! waited for: a long run that is innocent must not keep the others.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use super::window::{Key, Resident};
 use crate::model::TimerId;
@@ -19,13 +22,14 @@ const PROBATION: Micros = Micros::SECOND.times(10);
 
 /// See the module's documentation.
 #[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone))]
 pub(super) struct Quarantine {
     /// They saw one death: it was one of many.
     suspects: BTreeMap<Key, Resident>,
     /// They saw more.
     accused: BTreeMap<Key, Resident>,
     /// Those that run.
-    running: HashMap<TimerId, Isolated>,
+    running: BTreeMap<TimerId, Isolated>,
     /// How many suspects there were at most, since there were none.
     most: usize,
 }
@@ -74,6 +78,16 @@ impl Quarantine {
             None if running < self.most.isqrt().max(1) => Some((first(&self.suspects)?, false)),
             None => None,
         }
+    }
+
+    /// The first that waits of each handler in each bucket.
+    pub(super) fn first_of_each(&self) -> BTreeMap<Resident, Key> {
+        let mut first = BTreeMap::new();
+        for (key, resident) in self.suspects.iter().chain(&self.accused) {
+            let earliest = first.entry(*resident).or_insert(*key);
+            *earliest = (*earliest).min(*key);
+        }
+        first
     }
 
     /// Takes one that is about to start.

@@ -9,6 +9,8 @@
 //! What limits the starts: the lease, the places of each handler, the limit of the node, and after
 //! buckets were taken a ramp, so that a node that comes back does not begin with all at once.
 
+use std::collections::BTreeMap;
+
 use super::lane::{LONGEST_PAUSE, LaneState};
 use super::settings::{LEAST_PUT_OFF, MOST_PUT_OFF};
 use super::window::{Key, LoadOrder, Reach, Resident, TakenIn};
@@ -20,6 +22,9 @@ use crate::time::{Micros, Mono, Timestamp};
 
 /// After this long without a handler it is parked.
 const UNKNOWN_FOR: Micros = Micros::DAY.times(14);
+
+/// Why it is parked then.
+const UNHANDLED: &str = "no handler for fourteen days";
 
 /// What is overdue by more than this, and is not here, was missed.
 const SWEEP_GRACE: Micros = Micros::SECOND;
@@ -38,6 +43,7 @@ const NO_PLACE: Micros = Micros::MILLISECOND.times(100);
 
 /// What the runner is about to do, and what it waits for.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub(super) struct Runner {
     lane: LaneState,
     /// What the lane has in flight. After a failure the same is sent again: each request can be
@@ -57,6 +63,7 @@ pub(super) struct Runner {
 
 /// What the runner has asked for: enough to ask again, and to understand the reply.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 enum Asked {
     Finish(Vec<Finish>),
     Park { ids: Vec<TimerId>, before: Timestamp },
@@ -72,8 +79,7 @@ impl Asked {
         match self {
             Self::Finish(finishes) => Request::Finish(finishes.clone()),
             Self::Park { ids, before } => {
-                let reason = "no handler for fourteen days".to_owned();
-                Request::Park { ids: ids.clone(), before: *before, reason }
+                Request::Park { ids: ids.clone(), before: *before, reason: UNHANDLED.to_owned() }
             }
             Self::PutOff(timers) => {
                 let ids = timers.iter().map(|(key, _)| key.1).collect();
@@ -269,8 +275,10 @@ impl Node {
                 starts.push(start);
             }
         }
+        let in_order = |place: usize| self.settings.handlers[place].in_order;
+        let behind = self.runs.held_up(in_order);
         while starts.len() < places {
-            let Some((key, resident)) = self.next_ready(limit) else { break };
+            let Some((key, resident)) = self.next_ready(limit, &behind) else { break };
             starts.extend(self.start(key, resident));
         }
         let ramps = limit < self.settings.max_in_flight && self.runs.ready() > 0;
@@ -289,12 +297,17 @@ impl Node {
         ramped.max(self.settings.handlers.len()).min(self.settings.max_in_flight)
     }
 
-    /// The first of those that wait for a handler that has a place and is not paused.
-    fn next_ready(&mut self, limit: usize) -> Option<(Key, Resident)> {
+    /// The first of those that wait for a handler that has a place and is not paused, and nothing
+    /// else.
+    fn next_ready(
+        &mut self,
+        limit: usize,
+        behind: &BTreeMap<Resident, Key>,
+    ) -> Option<(Key, Resident)> {
         let paused = |place: usize| self.lease.is_paused(&self.settings.handlers[place].name);
-        let (_, place) =
-            self.runs.first_ready(|place| !paused(place) && self.has_place(place, limit))?;
-        self.runs.take_ready(place)
+        let open = |place| !paused(place) && self.has_place(place, limit);
+        let (key, place) = self.runs.first_ready(open, behind)?;
+        self.runs.take_ready(key, place)
     }
 
     /// The next one of quarantine, and whether it is to be alone there.
@@ -323,7 +336,6 @@ impl Node {
         let committed = match result {
             Ok(committed) => committed,
             Err(error) => {
-                tracing::warn!(target: "lars_durable", %error, "the runner's batch is repeated");
                 self.runner.uncertain |= error.unknown;
                 // Sweeps are not repeated: they may be what took too long, and the next sweep looks
                 // again.
@@ -352,7 +364,11 @@ impl Node {
                         }
                     }
                 }
-                (Asked::Park { .. }, Reply::Parked(count)) => self.counts.parked += count as u64,
+                (Asked::Park { .. }, Reply::Parked(0)) => {}
+                (Asked::Park { .. }, Reply::Parked(count)) => {
+                    self.counts.parked += count as u64;
+                    tracing::error!(target: "lars_durable", count, reason = UNHANDLED, "parked");
+                }
                 (Asked::Load(order), Reply::Loaded(rows)) => {
                     let pause = (now - sent) * SWEEP_SHARE;
                     match self.loaded(order, rows) {

@@ -21,7 +21,7 @@
 //! The runner starts what is here (`runner`), and what is started is launched and ended by
 //! `launches`. Neither looks at a field.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::quarantine::Quarantine;
 use super::window::{Key, Resident};
@@ -32,8 +32,12 @@ use crate::time::{Micros, Mono};
 /// How long after a failed try the finish of a row that somebody holds is tried again.
 const HELD: Micros = Micros::MILLISECOND.times(500);
 
+/// Among how many of a handler's timers one is looked for that nothing in quarantine holds up.
+const HELD_UP: usize = 1_000;
+
 /// See the module's documentation.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub(super) struct Runs {
     /// Waiting for a place: by handler, in the order of (due, id).
     ready: Vec<BTreeMap<Key, Resident>>,
@@ -41,7 +45,7 @@ pub(super) struct Runs {
     unknown: BTreeMap<Key, Resident>,
     quarantine: Quarantine,
     /// From the request to start until the finish is recorded.
-    runs: HashMap<TimerId, Run>,
+    runs: BTreeMap<TimerId, Run>,
     /// How many of them each handler has that are not finishing.
     busy: Vec<usize>,
     /// To be sent, in this order.
@@ -51,6 +55,7 @@ pub(super) struct Runs {
 
 /// Finishes of rows that a transaction holds which may take long, such as one of a user.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 struct HeldFinishes {
     finishes: Vec<Finish>,
     /// When they are tried again.
@@ -59,6 +64,7 @@ struct HeldFinishes {
 
 /// One run.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub(super) struct Run {
     /// Where it was in the window.
     pub(super) key: Key,
@@ -75,6 +81,7 @@ pub(super) struct Run {
 
 /// How far a run has come.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub(super) enum Stage {
     /// The request to start it is on its way.
     Starting,
@@ -85,8 +92,8 @@ pub(super) enum Stage {
     Deleting(Arc<Row>),
     /// It is deleted, by this node or by another one: a renewal that is sent after this says which.
     Doubtful(Arc<Row>, Mono),
-    /// It has ended, or was never begun; the finish is on its way. Of one that is given up, the row
-    /// is kept, to say so.
+    /// It has ended, or was never begun; the finish is on its way. Of one that is given up, or that
+    /// its handler has recorded the end of, the row is kept, to say what became of it.
     Finishing(Option<Arc<Row>>),
 }
 
@@ -96,7 +103,7 @@ impl Runs {
             ready: vec![BTreeMap::new(); handlers],
             unknown: BTreeMap::new(),
             quarantine: Quarantine::default(),
-            runs: HashMap::new(),
+            runs: BTreeMap::new(),
             busy: vec![0; handlers],
             finishes: VecDeque::new(),
             held: HeldFinishes { finishes: Vec::new(), again: Mono::NEVER },
@@ -179,15 +186,37 @@ impl Runs {
         self.ready.get(place).map_or(self.unknown.len(), |ready| ready.len() + self.busy[place])
     }
 
-    /// The first of those that wait for a handler which is `open`.
-    pub(super) fn first_ready(&self, open: impl Fn(usize) -> bool) -> Option<(Key, usize)> {
+    /// The first of those that wait for a handler which is `open`, but for those that `behind`
+    /// holds up: of a handler and a bucket there, what comes after this key.
+    pub(super) fn first_ready(
+        &self,
+        open: impl Fn(usize) -> bool,
+        behind: &BTreeMap<Resident, Key>,
+    ) -> Option<(Key, usize)> {
         let open = (0..self.ready.len()).filter(|place| self.ready_of(*place) > 0 && open(*place));
-        open.filter_map(|place| Some((*self.ready[place].keys().next()?, place))).min()
+        let goes = |(key, resident): &(&Key, &Resident)| {
+            behind.get(resident).is_none_or(|first| *key < first)
+        };
+        let first = |place: usize| {
+            let (key, _) = self.ready[place].iter().take(HELD_UP).find(goes)?;
+            Some((*key, place))
+        };
+        open.filter_map(first).min()
     }
 
-    /// Takes the first that waits for this handler.
-    pub(super) fn take_ready(&mut self, place: usize) -> Option<(Key, Resident)> {
-        self.ready[place].pop_first()
+    /// Takes one that waits for this handler.
+    pub(super) fn take_ready(&mut self, key: Key, place: usize) -> Option<(Key, Resident)> {
+        self.ready[place].remove_entry(&key)
+    }
+
+    /// Behind what of quarantine the timers of handlers wait that start them `in_order`.
+    pub(super) fn held_up(&self, in_order: impl Fn(usize) -> bool) -> BTreeMap<Resident, Key> {
+        if self.quarantine.len() == 0 {
+            return BTreeMap::new();
+        }
+        let mut first = self.quarantine.first_of_each();
+        first.retain(|resident, _| in_order(usize::from(resident.name)));
+        first
     }
 
     /// The next one of those in quarantine that may start, and whether it is to be alone there.
@@ -318,7 +347,9 @@ impl Runs {
             self.busy[run.handler] -= 1;
             let given_up = matches!(then, Then::Park { .. } | Then::ParkRun { .. });
             let row = match &run.stage {
-                Stage::Held(row) | Stage::Running(row) if given_up => Some(Arc::clone(row)),
+                Stage::Held(row) | Stage::Running(row) if given_up || run.acknowledged => {
+                    Some(Arc::clone(row))
+                }
                 _ => None,
             };
             run.stage = Stage::Finishing(row);

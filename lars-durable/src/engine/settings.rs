@@ -87,6 +87,8 @@ pub(crate) struct HandlerSettings {
     pub(crate) max_attempts: u32,
     pub(crate) backoff: BackoffPolicy,
     pub(crate) at_most_once: bool,
+    /// Its timers start in their order even after a crash.
+    pub(crate) in_order: bool,
 }
 
 impl HandlerSettings {
@@ -97,8 +99,14 @@ impl HandlerSettings {
             .cap(Duration::from_secs(600))
             .build()
             .expect("the default settings are in range");
-        let at_most_once = false;
-        Self { name: name.into(), concurrency, max_attempts: MAX_ATTEMPTS, backoff, at_most_once }
+        Self {
+            name: name.into(),
+            concurrency,
+            max_attempts: MAX_ATTEMPTS,
+            backoff,
+            at_most_once: false,
+            in_order: false,
+        }
     }
 
     /// How long after its `attempt` failed a timer is tried again. The same for the same timer, so

@@ -16,9 +16,11 @@ use crate::time::Mono;
 
 /// By bucket; those without tenants are not here.
 #[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone))]
 pub(super) struct Tenants(BTreeMap<BucketNo, Tenancy>);
 
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 struct Tenancy {
     living: usize,
     /// The epoch of the last one that came.

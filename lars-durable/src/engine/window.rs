@@ -46,6 +46,7 @@ const SLOT: Micros = Micros::MILLISECOND;
 
 /// See the module's documentation.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 pub(super) struct Window {
     /// Those that this node owns.
     buckets: BTreeMap<BucketNo, Bucket>,
@@ -71,7 +72,7 @@ pub(super) struct Window {
 }
 
 /// A timer that waits in memory. Small, because there may be very many.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Resident {
     pub(super) bucket: BucketNo,
     /// Its handler's place among the names.
@@ -88,6 +89,7 @@ struct Counted {
 /// What a node knows of a bucket that it owns. A new epoch begins with a new one, so nothing of an
 /// earlier one is left.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 struct Bucket {
     epoch: u32,
     /// The starts that were counted in this epoch.

@@ -1,6 +1,7 @@
 //! One node over the reference, in virtual time, without faults: what the engine promises by
 //! itself.
 
+mod failures;
 mod leases;
 mod quarantine;
 mod shares;
@@ -416,44 +417,6 @@ fn a_series_goes_on_after_a_run_in_which_the_process_died_three_times() {
     let parked = bench.parked();
     assert_eq!(parked.len(), 1);
     assert!(parked[0].1.contains("died 3 times"), "{}", parked[0].1);
-}
-
-/// What is logged, as text.
-#[derive(Clone, Default)]
-struct Lines(Arc<std::sync::Mutex<Vec<u8>>>);
-
-impl std::io::Write for Lines {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        Ok(())
-    }
-}
-
-#[test]
-fn failures_are_said_with_handler_key_and_error_and_at_most_ten_a_second() {
-    let lines = Lines::default();
-    let here = lines.clone();
-    let subscriber = tracing_subscriber::fmt().with_writer(move || here.clone()).with_ansi(false);
-    tracing::subscriber::with_default(subscriber.finish(), || {
-        let mut bench = Bench::with(|settings| settings.handlers[0].max_attempts = 2);
-        for number in 0..50 {
-            bench.schedule(SECOND, &format!("secret {number}"), None);
-        }
-        bench.run_until(2 * SECOND, |_| RunEnd::Retry { error: "the mill is down".into() });
-        bench.schedule(5 * SECOND, "later", None);
-        bench.run_until(6 * SECOND, |_| RunEnd::Retry { error: "the mill is down".into() });
-        assert_eq!(bench.parked().len(), 51);
-    });
-    let text = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
-    let of = |what: &str| text.lines().filter(|it| it.contains(what)).collect::<Vec<_>>();
-    let (retried, parked) = (of("a run has failed: retried"), of("given up: parked"));
-    assert_eq!((retried.len(), parked.len()), (11, 11), "{:.2000}", text);
-    assert!(retried[0].contains("handler=\"handler\"") && retried[0].contains("attempt=1"));
-    assert!(retried[0].contains("key=\"key secret") && retried[0].contains("the mill is down"));
-    assert!(retried[10].contains("unsaid=40") && parked[10].contains("unsaid=40"), "{retried:?}");
 }
 
 #[test]

@@ -123,8 +123,10 @@ pub(super) struct Driver {
     /// For a store with one session: they go together.
     batches: Vec<(Lane, Vec<Request>)>,
     closing: Option<Deadlines>,
-    /// How many transactions of each lane have failed since one was committed.
-    failing: [u32; 3],
+    /// Whether the last transaction of each lane has failed.
+    failing: [bool; 3],
+    /// How many have failed since none did.
+    failed: u64,
     /// The node has left, and had given up so many runs.
     closed: Option<usize>,
     /// When the store is asked what others have made.
@@ -160,7 +162,8 @@ impl Driver {
             next_call: 0,
             batches: Vec::new(),
             closing: None,
-            failing: [0; 3],
+            failing: [false; 3],
+            failed: 0,
             closed: None,
             last_words: "the node was closed before the store answered".into(),
         })
@@ -338,23 +341,27 @@ impl Driver {
         drop(self.shared.timers.schedule_once(Duration::ZERO, tell));
     }
 
-    /// A transaction has failed, or has not. An outage is said once, and that it is over.
+    /// A transaction has failed, or has not. An outage is said once, whichever lanes meet it, and
+    /// that it is over.
     fn heard(&mut self, lane: Lane, result: Result<(), &StoreError>) {
-        let failing = &mut self.failing[lane as usize];
+        let away = self.failing.contains(&true);
         match result {
             Err(error) => {
-                if *failing == 0 {
-                    tracing::warn!(target: "lars_durable", %error, "a transaction failed");
-                } else {
+                if away {
                     tracing::debug!(target: "lars_durable", %error, "a transaction failed");
+                } else {
+                    tracing::warn!(target: "lars_durable", %error, "a transaction failed");
                 }
-                *failing = failing.saturating_add(1);
+                self.failing[lane as usize] = true;
+                self.failed += 1;
             }
-            Ok(()) if *failing > 0 => {
-                let failed = std::mem::take(failing);
-                tracing::info!(target: "lars_durable", failed, "the store answers again");
+            Ok(()) => {
+                self.failing[lane as usize] = false;
+                if away && !self.failing.contains(&true) {
+                    let failed = std::mem::take(&mut self.failed);
+                    tracing::info!(target: "lars_durable", failed, "the store answers again");
+                }
             }
-            Ok(()) => {}
         }
     }
 

@@ -29,6 +29,7 @@ pub(crate) struct MemoryStore {
 /// All there is. `due` and `keys` are indices of `timers`: only `insert`, `remove` and `look_at`
 /// change them.
 #[derive(Debug, Default)]
+#[cfg_attr(test, derive(Clone))]
 struct Tables {
     /// The identity of the store.
     store: u128,
@@ -49,6 +50,7 @@ struct Tables {
 
 /// A node that has joined.
 #[derive(Debug)]
+#[cfg_attr(test, derive(Clone))]
 struct Member {
     renewals: u64,
     serves: bool,
@@ -88,6 +90,25 @@ impl MemoryStore {
         let buckets = vec![(None, 0); usize::from(buckets)];
         let tables = Tables { store: fastrand::u128(..), next_id: 1, buckets, ..Tables::default() };
         Self { tables: Arc::new(Mutex::new(tables)), clock }
+    }
+
+    /// A store of its own with the same rows.
+    #[cfg(test)]
+    pub(crate) fn copy(&self) -> Self {
+        let tables = Arc::new(Mutex::new(self.tables.lock().clone()));
+        Self { tables, clock: Arc::clone(&self.clock) }
+    }
+
+    /// Who owns each bucket.
+    #[cfg(test)]
+    pub(crate) fn owners(&self) -> Vec<Option<NodeId>> {
+        self.tables.lock().buckets.iter().map(|(owner, _)| *owner).collect()
+    }
+
+    /// All rows, in words.
+    #[cfg(test)]
+    pub(crate) fn words(&self) -> String {
+        format!("{:?}", self.tables.lock())
     }
 
     #[cfg(feature = "test-kit")]

@@ -409,6 +409,30 @@ fn what_was_delivered_and_not_acknowledged_when_its_node_died_comes_again_elsewh
 }
 
 #[test]
+fn an_actors_messages_come_in_their_order_after_their_node_has_died_among_them() {
+    let bench = Bench::new();
+    let one = bench.node_with(bench.kind().concurrency(4));
+    for number in 0..6 {
+        let say = Event::Say(number.to_string());
+        one.timers().tell_after("order/17", MINUTE, say).submit().wait().unwrap();
+    }
+    // Four of them are started, and their ends cannot be recorded.
+    bench.kit.advance(MINUTE - Duration::from_millis(3));
+    bench.store.set_reachable(false);
+    bench.kit.advance(SECOND);
+    one.kill();
+    bench.kit.advance(SECOND);
+    let said = |what: &String| what.len() == 1;
+    let before: Vec<String> = bench.whats().into_iter().filter(said).collect();
+    assert_eq!(before, ["0", "1", "2", "3"]);
+    bench.store.set_reachable(true);
+    let _two = bench.node();
+    bench.kit.advance(MINUTE);
+    let after: Vec<String> = bench.whats().into_iter().filter(said).collect();
+    assert_eq!(after, ["0", "1", "2", "3", "4", "5"]);
+}
+
+#[test]
 fn a_handler_that_had_returned_when_its_node_died_may_see_its_message_again_with_a_greater_fence() {
     let bench = Bench::new();
     let one = bench.node();

@@ -13,6 +13,7 @@ mod inspecting;
 mod metrics_reporter;
 mod opening;
 mod other_programs;
+mod outages;
 mod own_transactions;
 mod owners;
 mod restart;

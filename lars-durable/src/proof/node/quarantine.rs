@@ -121,3 +121,28 @@ fn a_run_that_takes_long_does_not_keep_the_others_in_quarantine() {
     }
     assert_eq!(ran.len(), 4, "{ran:?}");
 }
+
+#[test]
+fn timers_that_start_in_their_order_wait_for_those_in_quarantine() {
+    for in_order in [true, false] {
+        let mut bench = Bench::with(|settings| {
+            settings.handlers[0].in_order = in_order;
+            settings.handlers[0].concurrency = 4;
+        });
+        for number in 0..6 {
+            bench.schedule(SECOND, &number.to_string(), None);
+        }
+        bench.run_until(SECOND - 3_000, done);
+        assert_eq!(bench.launched.len(), 4);
+        bench.move_to(2 * SECOND);
+        bench.live();
+        while bench.launched.is_empty() {
+            bench.move_to(bench.now + SECOND / 2);
+            bench.turn();
+        }
+        let begun: Vec<&str> = bench.launched.iter().map(|it| &*it.row.payload).collect();
+        assert_eq!(begun, if in_order { &["0", "1"][..] } else { &["0", "1", "4", "5"] });
+        bench.run_until(60 * SECOND, done);
+        assert_eq!(bench.texts(), ["0", "1", "2", "3", "4", "5"]);
+    }
+}

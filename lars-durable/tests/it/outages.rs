@@ -1,0 +1,56 @@
+//! What is said of a store that is away.
+#![cfg(feature = "test-kit")]
+
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use lars_durable::Fired;
+use lars_durable::test_kit::Store;
+use lars_scheduler::LightArrayRevolverScheduler;
+
+use crate::common::{Note, note};
+
+#[derive(Clone, Default)]
+struct Text(Arc<Mutex<Vec<u8>>>);
+
+impl io::Write for Text {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap().write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn an_outage_of_the_store_is_said_once_and_so_is_its_end() {
+    // Beside a single subscriber, a place that another test's thread is the first to pass asks that
+    // thread's, which has none, and is silent from then on.
+    let _second = tracing::Dispatch::new(tracing::subscriber::NoSubscriber::new());
+    let text = Text::default();
+    let writer = text.clone();
+    let subscriber = tracing_subscriber::fmt().with_ansi(false);
+    let subscriber = subscriber.with_writer(move || writer.clone()).finish();
+    tracing::subscriber::with_default(subscriber, || {
+        let time = LightArrayRevolverScheduler::builder().build_virtual().unwrap();
+        let store = Store::new(&time.handle());
+        let node = store.node().handle(|_: &Fired<Note>| ()).start().unwrap();
+        time.advance(Duration::from_secs(1));
+        for after in 0..100 {
+            let due = Duration::from_secs(after);
+            node.timers().schedule_once(due, note("x")).submit().wait().unwrap();
+        }
+        store.set_reachable(false);
+        time.advance(Duration::from_secs(30));
+        store.set_reachable(true);
+        time.advance(Duration::from_secs(300));
+        assert_eq!(node.metrics().done, 100);
+    });
+    let text = String::from_utf8(text.0.lock().unwrap().clone()).unwrap();
+    let lines: Vec<&str> = text.lines().collect();
+    let [away, back] = &lines[..] else { panic!("{lines:#?}") };
+    assert!(away.contains("WARN") && away.contains("the store is unreachable"), "{away}");
+    assert!(back.contains("INFO") && back.contains("the store answers again"), "{back}");
+}
