@@ -57,7 +57,8 @@ CREATE TABLE lars.timer (
     epoch           int         NOT NULL DEFAULT 0, -- of the last start: an older owner starts no more
     last_error      text,
     run             bigint      NOT NULL DEFAULT 0, -- how many runs of a series are over
-    origin          bigint                  -- of a run that was parked: the series that went on
+    origin          bigint,                 -- of a run that was parked: the series that went on
+    unknown_since   timestamptz             -- when it was first put off because nobody could run it
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000,
         autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0.05);
 -- A plan may be made while the table is empty, and has to be right when it is full. So each index

@@ -176,10 +176,10 @@ pub(crate) enum Request {
     Start { node: NodeId, lead: Micros, starts: Vec<Start> },
     /// Ends runs, each if its fence still holds.
     Finish(Vec<Finish>),
-    /// Puts timers off that are not started: by as long as they have waited, but at least and at
-    /// most so long.
+    /// Puts timers off that are not started: by as long as it is since they were put off first, but
+    /// at least and at most so long.
     PutOff { ids: Vec<TimerId>, least: Micros, most: Micros },
-    /// Parks timers that are not started and were planned for `before` or earlier.
+    /// Parks timers that are not started and were put off first at `before` or earlier.
     Park { ids: Vec<TimerId>, before: Timestamp, reason: String },
     /// Forgets keys whose time is over.
     Forget,

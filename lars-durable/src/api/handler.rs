@@ -109,7 +109,8 @@ impl Handler {
     fn with<P: Payload>(
         run: impl Fn(Fired<P>, Ending, &Arc<crate::runtime::Shared>) + Send + Sync + 'static,
     ) -> Self {
-        let settings = HandlerSettings::new(P::NAME, CONCURRENCY);
+        let settings =
+            HandlerSettings { newest: P::VERSION, ..HandlerSettings::new(P::NAME, CONCURRENCY) };
         let make = Box::new(move |limit| {
             Box::new(Typed { run, limit, payload: std::marker::PhantomData::<fn() -> P> })
                 as Box<dyn RunHandler>

@@ -13,7 +13,7 @@
 //!   not.
 
 use super::runs::{Run, Stage};
-use super::settings::LEAST_PUT_OFF;
+use super::settings::{LEAST_PUT_OFF, MOST_PUT_OFF, UNKNOWN_FOR};
 use super::{Node, Output, Parked};
 use crate::model::BucketNo;
 use crate::model::{Fence, Finish, Finished, Row, Series, Start, Then, TimerId};
@@ -25,6 +25,9 @@ const LONGEST_WAIT: Micros = Micros::SECOND;
 
 /// The error of a run that asked for the statement that acknowledges it, and was not acknowledged.
 const UNCOMMITTED: &str = "the transaction that acknowledges it was not committed";
+
+/// Why a timer is parked that only another release can run.
+const TOO_NEW: &str = "a newer release stored it, and none has come for fourteen days";
 
 /// A run to be begun.
 #[derive(Debug, Clone)]
@@ -103,7 +106,7 @@ enum Verdict {
     Runs,
     /// It has killed its process too often, perhaps.
     Poisoned,
-    /// A newer release wrote its rule: another node may know it.
+    /// A newer release wrote its rule or its payload: another node may know it.
     TooNew,
     /// It is too late, by its rule for missed runs.
     LeftOut,
@@ -146,14 +149,18 @@ impl Node {
         let handler = run.handler;
         let at_most_once = self.settings.handlers[handler].at_most_once;
         self.runs.hold(id, Arc::clone(&row));
-        match self.verdict(now, &row) {
+        match self.verdict(now, handler, &row) {
             Verdict::Poisoned => {
                 let reason = format!("the process died {} times while it ran", row.deaths);
                 let then = self.give_up(now, &row, reason);
                 self.say_failed(now, handler, &row, &then);
                 self.runs.finish(id, then);
             }
-            Verdict::TooNew => self.runs.finish(id, Then::GiveBack { after: LEAST_PUT_OFF }),
+            Verdict::TooNew => {
+                let then = self.put_off(now, &row);
+                self.say_failed(now, handler, &row, &then);
+                self.runs.finish(id, then);
+            }
             Verdict::LeftOut => {
                 self.counts.skipped += 1;
                 let then = self.after_success(now, &row);
@@ -168,9 +175,12 @@ impl Node {
     }
 
     /// What is to become of a row that was just recorded as started.
-    fn verdict(&self, now: Mono, row: &Row) -> Verdict {
+    fn verdict(&self, now: Mono, handler: usize, row: &Row) -> Verdict {
         if row.deaths >= self.settings.max_deaths {
             return Verdict::Poisoned;
+        }
+        if row.payload_version > self.settings.handlers[handler].newest {
+            return Verdict::TooNew;
         }
         let Some(text) = row.series.as_deref() else { return Verdict::Runs };
         let Some(series) = Series::parse(text) else { return Verdict::TooNew };
@@ -293,7 +303,7 @@ impl Node {
             RunEnd::RetryAfter { after, error } => retry(error, after),
             RunEnd::Park { reason } => Then::Park { reason },
             RunEnd::GiveBack { after } => Then::GiveBack { after },
-            RunEnd::TooNew => Then::GiveBack { after: LEAST_PUT_OFF },
+            RunEnd::TooNew => self.put_off(now, &row),
         };
         match then {
             // What has become of it shows when the finish is recorded.
@@ -306,12 +316,26 @@ impl Node {
                 self.counts.retried += 1;
                 self.tallies[place].retried += 1;
             }
-            Then::Park { .. } | Then::ParkRun { .. } | Then::GiveBack { .. } => {}
+            Then::Park { .. }
+            | Then::ParkRun { .. }
+            | Then::GiveBack { .. }
+            | Then::PutOff { .. } => {}
         }
         if !own {
             self.say_failed(now, place, &row, &then);
         }
         self.runs.finish(id, then);
+    }
+
+    /// What becomes of a timer that a newer release has stored: it waits for that, twice as long
+    /// each time, and is parked in the end.
+    fn put_off(&self, now: Mono, row: &Row) -> Then {
+        let waited =
+            row.unknown_since.map_or(Micros::ZERO, |since| self.clock.at_least(now) - since);
+        if waited >= UNKNOWN_FOR {
+            return Then::Park { reason: TOO_NEW.into() };
+        }
+        Then::PutOff { after: waited.clamp(LEAST_PUT_OFF, MOST_PUT_OFF) }
     }
 
     /// What becomes of a timer whose run is over.

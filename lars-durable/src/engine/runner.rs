@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 
 use super::lane::{LONGEST_PAUSE, LaneState};
-use super::settings::{LEAST_PUT_OFF, MOST_PUT_OFF};
+use super::settings::{LEAST_PUT_OFF, MOST_PUT_OFF, UNKNOWN_FOR};
 use super::window::{Key, LoadOrder, Reach, Resident, TakenIn};
 use super::{Lane, Node, Output};
 use crate::model::{BucketNo, Finish, NodeId, Start, TimerId};
@@ -20,10 +20,7 @@ use crate::store::{Committed, Reply, Request, StoreError, mismatched, paired};
 use crate::sync::Arc;
 use crate::time::{Micros, Mono, Timestamp};
 
-/// After this long without a handler it is parked.
-const UNKNOWN_FOR: Micros = Micros::DAY.times(14);
-
-/// Why it is parked then.
+/// Why a timer is parked in the end that has no handler.
 const UNHANDLED: &str = "no handler for fourteen days";
 
 /// What is overdue by more than this, and is not here, was missed.

@@ -51,6 +51,9 @@ pub(super) const LEAST_PUT_OFF: Micros = Micros::SECOND.times(15);
 /// How long at most. Between the two it is as long as it has waited, so it doubles.
 pub(super) const MOST_PUT_OFF: Micros = Micros::SECOND.times(600);
 
+/// After so long without anybody who can run it, a timer is parked.
+pub(super) const UNKNOWN_FOR: Micros = Micros::DAY.times(14);
+
 /// The settings that a node is made with.
 #[derive(Debug, Clone)]
 pub(crate) struct NodeSettings {
@@ -89,6 +92,8 @@ pub(crate) struct HandlerSettings {
     pub(crate) at_most_once: bool,
     /// Its timers start in their order even after a crash.
     pub(crate) in_order: bool,
+    /// The newest version of a payload that it can read.
+    pub(crate) newest: u16,
 }
 
 impl HandlerSettings {
@@ -106,6 +111,7 @@ impl HandlerSettings {
             backoff,
             at_most_once: false,
             in_order: false,
+            newest: u16::MAX,
         }
     }
 

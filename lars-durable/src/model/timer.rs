@@ -163,6 +163,8 @@ pub(crate) struct Row {
     pub(crate) origin: TimerId,
     /// How many runs of the series are over: stays while a run is tried again, or moved.
     pub(crate) run: i64,
+    /// Since when nobody can run it who has tried.
+    pub(crate) unknown_since: Option<Timestamp>,
 }
 
 impl Row {
@@ -211,6 +213,8 @@ pub(crate) enum Then {
     Retry { after: Micros, error: String },
     /// Not run: once more, as if it had not been started.
     GiveBack { after: Micros },
+    /// The same, of one that this node cannot run.
+    PutOff { after: Micros },
     /// Given up, and kept for people.
     Park { reason: String },
     /// This run of a series is given up and kept, as a timer of its own; the series goes on with

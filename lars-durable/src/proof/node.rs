@@ -438,6 +438,43 @@ fn a_timer_without_a_handler_is_put_off_and_parked_after_fourteen_days() {
     assert_eq!(bench.texts(), ["known"]);
 }
 
+#[test]
+fn a_timer_that_was_planned_long_ago_is_not_parked_before_nobody_could_run_it_for_fourteen_days() {
+    let mut bench = Bench::with(|settings| {
+        settings.sweep = Micros::SECOND * 3_600;
+        settings.lease = Micros::SECOND * 3_600;
+    });
+    let day = 86_400 * SECOND;
+    // No node was there for a month.
+    let planned = When::At(Timestamp(bench.now) - Micros(30 * day));
+    let unknown =
+        NewTimer { handler: "unknown".into(), when: planned, ..bench.timer(0, "x", None) };
+    bench.call(Write::Schedule(Arc::new(vec![unknown])));
+    bench.run_until(13 * day, done);
+    assert!(bench.parked().is_empty(), "at first sight");
+    bench.run_until(15 * day, done);
+    assert_eq!(bench.parked(), [("x".into(), "no handler for fourteen days".into())]);
+}
+
+#[test]
+fn what_a_newer_release_stored_is_put_off_twice_as_long_each_time_and_parked_in_the_end() {
+    let mut bench = Bench::with(|settings| {
+        settings.sweep = Micros::SECOND * 3_600;
+        settings.lease = Micros::SECOND * 3_600;
+    });
+    bench.schedule(0, "newer", None);
+    let day = 86_400 * SECOND;
+    bench.run_until(13 * day, |_| RunEnd::TooNew);
+    assert!(bench.seen.iter().all(|(.., attempt)| *attempt == 1), "no try counts");
+    let tries: Vec<i64> = bench.seen.iter().map(|(_, _, begun, _)| begun / SECOND).collect();
+    assert_eq!(tries[..8], [0, 15, 30, 60, 120, 240, 480, 960], "it is doubled");
+    assert!(tries.windows(2).all(|two| two[1] - two[0] <= 601), "ten minutes at most");
+    assert!(bench.parked().is_empty());
+    bench.run_until(15 * day, |_| RunEnd::TooNew);
+    let reason = "a newer release stored it, and none has come for fourteen days";
+    assert_eq!(bench.parked(), [("newer".into(), reason.into())]);
+}
+
 /// Runs a rate of one second whose first run takes two and a half.
 fn slow_first_run(missed: MissedTick) -> Vec<(i64, i64)> {
     let mut bench = Bench::new();

@@ -83,6 +83,8 @@ struct Stored {
     run: i64,
     /// Of a parked run, the series that went on.
     origin: Option<TimerId>,
+    /// When it was first put off because nobody could run it.
+    unknown_since: Option<Timestamp>,
 }
 
 impl MemoryStore {
@@ -163,7 +165,10 @@ impl Tables {
                 ids.iter().map(|id| self.put_off(*id, (*least, *most), now)).collect(),
             ),
             Request::Park { ids, before, reason } => {
-                let waits = |timer: &Stored| timer.fence.is_none() && timer.planned <= *before;
+                let waits = |timer: &Stored| {
+                    let since = timer.unknown_since;
+                    timer.fence.is_none() && since.is_some_and(|since| since <= *before)
+                };
                 let ids: Vec<&TimerId> =
                     ids.iter().filter(|id| self.timers.get(*id).is_some_and(waits)).collect();
                 for id in &ids {
@@ -339,6 +344,7 @@ impl Tables {
                 timer.planned = planned;
                 timer.run += 1;
                 (timer.attempt, timer.deaths, timer.last_error) = (0, 0, None);
+                timer.unknown_since = None;
                 planned + *offset
             }
             Then::Done | Then::Next { .. } => {
@@ -351,10 +357,14 @@ impl Tables {
             Then::Retry { after, error } => {
                 timer.last_error = Some(error.clone());
                 timer.deaths = 0;
+                timer.unknown_since = None;
                 now + *after
             }
-            Then::GiveBack { after } => {
+            Then::GiveBack { after } | Then::PutOff { after } => {
                 timer.attempt = timer.attempt.saturating_sub(1);
+                if let Then::PutOff { .. } = &finish.then {
+                    timer.unknown_since.get_or_insert(now);
+                }
                 timer.deadline.max(now + *after)
             }
             Then::Park { reason } | Then::ParkRun { reason, .. } => {
@@ -375,7 +385,8 @@ impl Tables {
         now: Timestamp,
     ) -> Option<Timestamp> {
         let timer = self.timers.get_mut(&id).filter(|timer| timer.fence.is_none())?;
-        let due = now + (now - timer.planned).clamp(least, most);
+        let since = *timer.unknown_since.get_or_insert(now);
+        let due = now + (now - since).clamp(least, most);
         timer.deadline = due;
         self.look_at(id, due);
         Some(due)
@@ -430,6 +441,7 @@ impl Stored {
             store,
             origin: self.origin.unwrap_or(id),
             run: self.run,
+            unknown_since: self.unknown_since,
         }
     }
 

@@ -270,6 +270,37 @@ fn what_a_newer_release_stored_waits_for_it_uncounted() {
     durable.close().unwrap();
 }
 
+/// Such a handler deletes its timers before they run.
+#[test]
+fn what_a_newer_release_stored_is_not_deleted_by_a_handler_that_runs_at_most_once() {
+    let directory = Directory::new("newer-once");
+    let durable = Durable::sqlite(directory.file()).start().unwrap();
+    let payload = Second { order: 17, currency: "USD".into() };
+    durable.timers().schedule_once(Duration::ZERO, payload).key("pay").submit().wait().unwrap();
+    durable.close().unwrap();
+
+    let (sender, seen) = channel();
+    let handler = Handler::new(|_: &Fired<First>| -> () { panic!("it cannot read this") });
+    let builder = Durable::sqlite(directory.file()).handler(handler.at_most_once());
+    let durable = builder.start().unwrap();
+    // Once it is put off.
+    loop {
+        let timer = durable.timers().get("pay").wait().unwrap().expect("it is lost");
+        if timer.deadline.unwrap() > std::time::SystemTime::now() && !timer.running {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    durable.close().unwrap();
+    let own = rusqlite::Connection::open(directory.file()).unwrap();
+    own.execute("UPDATE lars_timer SET deadline = 0, due_at = 0", []).unwrap();
+    let handler = move |due: &Fired<Second>| sender.send(due.payload().currency.clone()).unwrap();
+    let handler = Handler::new(handler).at_most_once();
+    let durable = Durable::sqlite(directory.file()).handler(handler).start().unwrap();
+    assert_eq!(seen.recv_timeout(LONG).unwrap(), "USD");
+    durable.close().unwrap();
+}
+
 /// In virtual time: a series of an hour that fails in its second hour, until each attempt of that
 /// run is used up; when it ran well, in hours.
 #[cfg(feature = "test-kit")]

@@ -115,11 +115,12 @@ impl Sequence {
         let Some((id, fence)) = self.rng.choice(&self.started).copied() else {
             return Request::Forget;
         };
-        let then = match self.rng.u8(..6) {
+        let then = match self.rng.u8(..7) {
             0..=1 => Then::Done,
             2 => Then::Next { when: self.when(), offset: Micros(self.rng.i64(0..10)) },
             3 => Then::Retry { after: Micros(self.rng.i64(0..SECOND)), error: "error".into() },
             4 => Then::GiveBack { after: Micros(self.rng.i64(0..SECOND)) },
+            5 => Then::PutOff { after: Micros(self.rng.i64(0..SECOND)) },
             _ => Then::Park { reason: "reason".into() },
         };
         Request::Finish(vec![Finish { id, fence, then }])

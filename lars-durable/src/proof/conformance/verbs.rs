@@ -172,6 +172,7 @@ fn a_start_gives_the_row_counts_the_attempt_and_can_be_repeated() {
             store: row.store,
             origin: id,
             run: 0,
+            unknown_since: None,
         };
         assert_ne!(row.store, 0, "it is random");
         assert_eq!(row, expected);
@@ -600,6 +601,59 @@ fn a_timer_is_put_off_only_while_it_is_not_started() {
         assert_eq!(bench.one(park(START - 1)), Reply::Parked(0), "it has not waited long enough");
         assert_eq!(bench.one(park(START)), Reply::Parked(1));
         assert_eq!(bench.ids(), [runs]);
+    });
+}
+
+#[test]
+fn what_nobody_can_run_is_put_off_and_parked_by_when_that_was_found_first_and_not_by_its_age() {
+    for_each_store(|bench| {
+        let (least, most) = (Micros::SECOND, Micros::SECOND * 60);
+        let series = NewTimer { series: Some("rule".into()), ..bench.timer(0) };
+        let (once, series) = (bench.make(0), bench.schedule(vec![series])[0].id);
+        // Nobody was there for an hour.
+        bench.later(3_600 * SECOND);
+        let found = bench.now();
+        let park = |id| {
+            let reason = "unknown".into();
+            Request::Park { ids: vec![id], before: found, reason }
+        };
+        assert_eq!(bench.one(park(once)), Reply::Parked(0), "at first sight");
+        let put_off = Request::PutOff { ids: vec![once], least, most };
+        assert_eq!(bench.one(put_off.clone()), Reply::PutOff(vec![Some(found + least)]));
+        // Whoever has the handler, and cannot read the payload, has found the same.
+        bench.later(10 * SECOND);
+        let (row, fence) = bench.start(once);
+        assert_eq!((row.unknown_since, row.attempt), (Some(found), 1));
+        let again = bench.finish(once, fence, Then::PutOff { after: Micros::SECOND * 10 });
+        assert_eq!(again, Finished::Again { due: found + Micros::SECOND * 20 });
+        let (row, fence) = {
+            bench.later(10 * SECOND);
+            bench.start(once)
+        };
+        assert_eq!((row.unknown_since, row.attempt), (Some(found), 1), "it counts no attempt");
+        // A run that is given back says nothing about it, and one that fails has begun.
+        bench.finish(once, fence, Then::GiveBack { after: Micros::ZERO });
+        let (row, fence) = bench.start(once);
+        assert_eq!(row.unknown_since, Some(found));
+        bench.finish(once, fence, Then::Retry { after: Micros::ZERO, error: "error".into() });
+        assert_eq!(bench.start(once).0.unknown_since, None);
+
+        let (_, fence) = bench.start(series);
+        bench.finish(series, fence, Then::PutOff { after: Micros::ZERO });
+        let (row, fence) = bench.start(series);
+        assert_eq!(row.unknown_since, Some(bench.now()));
+        let next = Then::Next { when: When::After(Micros::ZERO), offset: Micros::ZERO };
+        bench.finish(series, fence, next);
+        assert_eq!(bench.start(series).0.unknown_since, None);
+
+        let waits = bench.make(0);
+        bench.one(Request::PutOff { ids: vec![waits], least, most });
+        let reason = "unknown".to_owned();
+        let before = bench.now();
+        let park = Request::Park { ids: vec![waits], before, reason };
+        assert_eq!(bench.one(park), Reply::Parked(1));
+        bench.write(Write::RetryParked { id: waits });
+        assert_eq!(bench.start(waits).0.unknown_since, None, "it begins anew");
     });
 }
 

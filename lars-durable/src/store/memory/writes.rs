@@ -144,6 +144,7 @@ impl Tables {
                 last_error: None,
                 run: 0,
                 origin: None,
+                unknown_since: None,
             },
         );
         self.timers[&new.id].placed(new.id, how)
@@ -218,7 +219,7 @@ impl Tables {
         let (mut timer, _, _) = self.parked.remove(&id).expect("looked up above");
         // The series has the key.
         timer.key = timer.key.filter(|_| timer.origin.is_none());
-        (timer.attempt, timer.deaths) = (0, 0);
+        (timer.attempt, timer.deaths, timer.unknown_since) = (0, 0, None);
         (timer.due, timer.deadline, timer.planned) = (now, now, now);
         self.insert(id, timer);
         Written::Placed(self.timers[&id].placed(id, How::New))

@@ -32,7 +32,7 @@ pub(crate) fn completion(row: &Row, clock: Timestamp) -> String {
                                        due_at = n.planned + {later},
                                        deadline = n.planned + {later},
                                        attempt = 0, deaths = 0, last_error = NULL,
-                                       run = t.run + 1
+                                       run = t.run + 1, unknown_since = NULL
                                   FROM next n
                                  WHERE t.id = $1::bigint AND t.fence = $2::bigint
                                    AND t.repeat IS NOT NULL

@@ -54,6 +54,8 @@ struct Back {
     fences: Vec<i64>,
     /// Not before this, nor before the deadline.
     earliest: Vec<Timestamp>,
+    /// Now, if this node cannot run it.
+    unknown_since: Vec<Option<Timestamp>>,
 }
 
 #[derive(Default)]
@@ -90,10 +92,12 @@ impl Finishes {
                     sorted.retry.dues.push(clock + *after);
                     sorted.retry.errors.push(text(error).into_owned());
                 }
-                Then::GiveBack { after } => {
+                Then::GiveBack { after } | Then::PutOff { after } => {
+                    let unknown = matches!(then, Then::PutOff { .. });
                     sorted.back.ids.push(id);
                     sorted.back.fences.push(fence);
                     sorted.back.earliest.push(clock + *after);
+                    sorted.back.unknown_since.push(unknown.then_some(clock));
                 }
                 Then::Park { reason } => {
                     sorted.park.ids.push(id);
@@ -166,7 +170,7 @@ impl Transaction<'_> {
 const GO_ON: &str = concat!(
     "UPDATE lars.timer t
         SET fence = NULL, planned_at = f.planned, due_at = f.due, deadline = f.due,
-            attempt = 0, deaths = 0, last_error = NULL, run = t.run + 1
+            attempt = 0, deaths = 0, last_error = NULL, run = t.run + 1, unknown_since = NULL
        FROM unnest($2::bigint[], $3::bigint[], $4::timestamptz[], $5::timestamptz[])
             AS f (id, fence, due, planned)
       WHERE ",
@@ -189,7 +193,8 @@ impl Transaction<'_> {
 
 const RETRY: &str = concat!(
     "UPDATE lars.timer t
-        SET fence = NULL, due_at = f.due, deadline = f.due, deaths = 0, last_error = f.error
+        SET fence = NULL, due_at = f.due, deadline = f.due, deaths = 0, last_error = f.error,
+            unknown_since = NULL
        FROM unnest($2::bigint[], $3::bigint[], $4::timestamptz[], $5::text[])
             AS f (id, fence, due, error)
       WHERE ",
@@ -213,8 +218,10 @@ impl Transaction<'_> {
 const GIVE_BACK: &str = concat!(
     "UPDATE lars.timer t
         SET fence = NULL, attempt = greatest(t.attempt - 1, 0),
-            due_at = greatest(t.deadline, f.earliest), deadline = greatest(t.deadline, f.earliest)
-       FROM unnest($2::bigint[], $3::bigint[], $4::timestamptz[]) AS f (id, fence, earliest)
+            due_at = greatest(t.deadline, f.earliest), deadline = greatest(t.deadline, f.earliest),
+            unknown_since = coalesce(t.unknown_since, f.unknown_since)
+       FROM unnest($2::bigint[], $3::bigint[], $4::timestamptz[], $5::timestamptz[])
+            AS f (id, fence, earliest, unknown_since)
       WHERE ",
     by_id!("f"),
     " AND t.fence = f.fence
@@ -224,11 +231,13 @@ const GIVE_BACK: &str = concat!(
 impl Transaction<'_> {
     /// As if it had not been started.
     async fn give_back(&self, back: &Back, outcomes: &mut Outcomes) -> Result<()> {
-        let Back { ids, fences, earliest } = back;
+        let Back { ids, fences, earliest, unknown_since } = back;
         if ids.is_empty() {
             return Ok(());
         }
-        again(&self.query(GIVE_BACK, &[&self.group, ids, fences, earliest]).await?, outcomes);
+        let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 5] =
+            [&self.group, ids, fences, earliest, unknown_since];
+        again(&self.query(GIVE_BACK, &parameters).await?, outcomes);
         Ok(())
     }
 }

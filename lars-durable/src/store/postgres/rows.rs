@@ -56,7 +56,7 @@ pub(super) fn loaded(row: &Row) -> Loaded {
 }
 
 /// Reads `id, handler, payload_version, payload, key, deadline, planned_at, attempt, deaths,
-/// repeat, store, origin, run`.
+/// repeat, store, origin, run, unknown_since`.
 pub(super) fn started(row: &Row) -> model::Row {
     model::Row {
         id: row.get(0),
@@ -72,6 +72,7 @@ pub(super) fn started(row: &Row) -> model::Row {
         store: row.get::<_, Id>(10).0,
         origin: row.get(11),
         run: row.get(12),
+        unknown_since: row.get(13),
     }
 }
 

@@ -11,12 +11,13 @@ use super::values::text;
 use crate::model::TimerId;
 use crate::time::{Micros, Timestamp};
 
-const WAITING: &str = "SELECT id, planned_at FROM lars.timer
+const WAITING: &str = "SELECT id, coalesce(unknown_since, $3) FROM lars.timer
       WHERE grp = $1 AND id = ANY ($2) AND fence IS NULL
       ORDER BY id + 0 FOR UPDATE SKIP LOCKED";
 
 const PUT_OFF: &str = concat!(
-    "UPDATE lars.timer t SET due_at = p.due, deadline = p.due
+    "UPDATE lars.timer t
+        SET due_at = p.due, deadline = p.due, unknown_since = coalesce(t.unknown_since, $4)
        FROM unnest($2::bigint[], $3::timestamptz[]) AS p (id, due)
       WHERE ",
     by_id!("p"),
@@ -30,15 +31,15 @@ impl Transaction<'_> {
         least: Micros,
         most: Micros,
     ) -> Result<Vec<Option<Timestamp>>> {
-        let waiting = self.query(WAITING, &[&self.group, &ids]).await?;
+        let waiting = self.query(WAITING, &[&self.group, &ids, &self.clock]).await?;
         let mut dues: BTreeMap<TimerId, Timestamp> = BTreeMap::new();
         for row in &waiting {
-            let waited = self.clock - row.get::<_, Timestamp>(1);
-            dues.insert(row.get(0), self.clock + waited.clamp(least, most));
+            let since_first = self.clock - row.get::<_, Timestamp>(1);
+            dues.insert(row.get(0), self.clock + since_first.clamp(least, most));
         }
         let (late, due): (Vec<TimerId>, Vec<Timestamp>) =
             dues.iter().map(|(id, due)| (*id, *due)).unzip();
-        self.query(PUT_OFF, &[&self.group, &late, &due]).await?;
+        self.query(PUT_OFF, &[&self.group, &late, &due, &self.clock]).await?;
         Ok(ids.iter().map(|id| dues.get(id).copied()).collect())
     }
 }
@@ -48,7 +49,7 @@ const PARK_WAITING: &str = concat!(
        DELETE FROM lars.timer t
         WHERE t.id = ANY (ARRAY(
               SELECT id FROM lars.timer
-               WHERE grp = $1 AND id = ANY ($2) AND fence IS NULL AND planned_at <= $4
+               WHERE grp = $1 AND id = ANY ($2) AND fence IS NULL AND unknown_since <= $4
                ORDER BY id + 0 FOR UPDATE SKIP LOCKED))
        RETURNING t.*) ",
     park_gone!("$5"),

@@ -32,7 +32,7 @@ pub(super) fn loaded(row: &rusqlite::Row<'_>) -> Result<Loaded> {
 macro_rules! row_columns {
     () => {
         "id, handler, payload_version, payload, key, deadline, planned_at, attempt, deaths, \
-         repeat, (SELECT store FROM lars_meta), coalesce(origin, id), run"
+         repeat, (SELECT store FROM lars_meta), coalesce(origin, id), run, unknown_since"
     };
 }
 
@@ -53,6 +53,7 @@ pub(super) fn row(row: &rusqlite::Row<'_>) -> Result<Row> {
         store: u128::from_be_bytes(row.get(10)?),
         origin: row.get(11)?,
         run: row.get(12)?,
+        unknown_since: row.get(13)?,
     })
 }
 

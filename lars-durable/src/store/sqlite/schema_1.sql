@@ -29,7 +29,8 @@ CREATE TABLE lars_timer (
     fence           INTEGER,            -- NULL: not started; else the token of the run: epoch << 32 | n
     last_error      TEXT,
     run             INTEGER NOT NULL DEFAULT 0, -- how many runs of a series are over
-    origin          INTEGER             -- of a run that was parked: the series that went on
+    origin          INTEGER,            -- of a run that was parked: the series that went on
+    unknown_since   INTEGER             -- when it was first put off because nobody could run it
 ) STRICT;
 CREATE INDEX lars_timer_due ON lars_timer (grp, bucket, due_at, id);
 CREATE UNIQUE INDEX lars_timer_key ON lars_timer (grp, key) WHERE key IS NOT NULL;

@@ -154,7 +154,8 @@ impl Verbs<'_> {
             Then::Done => self.end(END, id, fence),
             Then::Next { when, offset } => self.go_on(id, fence, *when, *offset),
             Then::Retry { after, error } => self.retry(id, fence, *after, error),
-            Then::GiveBack { after } => self.give_back(id, fence, *after),
+            Then::GiveBack { after } => self.give_back(id, fence, *after, None),
+            Then::PutOff { after } => self.give_back(id, fence, *after, Some(self.now)),
             Then::Park { reason } => self.give_up(id, fence, reason),
             Then::ParkRun { reason, when, offset } => {
                 self.give_up_run(id, fence, reason, (*when, *offset))
@@ -194,7 +195,7 @@ impl Verbs<'_> {
 
 const GO_ON: &str = "UPDATE lars_timer
         SET fence = NULL, planned_at = ?3, due_at = ?4, deadline = ?4, attempt = 0, deaths = 0,
-            last_error = NULL, run = run + 1
+            last_error = NULL, run = run + 1, unknown_since = NULL
       WHERE id = ?1 AND fence = ?2 AND repeat IS NOT NULL";
 
 impl Verbs<'_> {
@@ -210,12 +211,13 @@ impl Verbs<'_> {
 }
 
 const RETRY: &str = "UPDATE lars_timer
-        SET fence = NULL, due_at = ?3, deadline = ?3, deaths = 0, last_error = ?4
+        SET fence = NULL, due_at = ?3, deadline = ?3, deaths = 0, last_error = ?4,
+            unknown_since = NULL
       WHERE id = ?1 AND fence = ?2";
 
 const GIVE_BACK: &str = "UPDATE lars_timer
         SET fence = NULL, attempt = max(attempt - 1, 0), due_at = max(deadline, ?3),
-            deadline = max(deadline, ?3)
+            deadline = max(deadline, ?3), unknown_since = coalesce(unknown_since, ?4)
       WHERE id = ?1 AND fence = ?2 RETURNING due_at";
 
 impl Verbs<'_> {
@@ -228,21 +230,28 @@ impl Verbs<'_> {
         })
     }
 
-    /// As if it had not been started.
-    fn give_back(&self, id: TimerId, fence: i64, after: Micros) -> Result<Finished> {
-        let parameters = params![id, fence, self.now + after];
+    /// As if it had not been started. `unknown_since`: nobody here can run it.
+    fn give_back(
+        &self,
+        id: TimerId,
+        fence: i64,
+        after: Micros,
+        unknown_since: Option<Timestamp>,
+    ) -> Result<Finished> {
+        let parameters = params![id, fence, self.now + after, unknown_since];
         let due = self.prepare(GIVE_BACK)?.query_row(parameters, |row| row.get(0)).optional()?;
         Ok(due.map_or(Finished::Stale, |due| Finished::Again { due }))
     }
 }
 
 const PUT_OFF: &str = "UPDATE lars_timer
-        SET due_at = ?3 + max(?4, min(?5, ?3 - planned_at)),
-            deadline = ?3 + max(?4, min(?5, ?3 - planned_at))
+        SET due_at = ?3 + max(?4, min(?5, ?3 - coalesce(unknown_since, ?3))),
+            deadline = ?3 + max(?4, min(?5, ?3 - coalesce(unknown_since, ?3))),
+            unknown_since = coalesce(unknown_since, ?3)
       WHERE id = ?1 AND grp = ?2 AND fence IS NULL RETURNING due_at";
 
 impl Verbs<'_> {
-    /// By as long as it has waited, within these bounds.
+    /// By as long as it has been put off, within these bounds.
     fn put_off(&self, id: TimerId, least: Micros, most: Micros) -> Result<Option<Timestamp>> {
         let parameters = params![id, self.group, self.now, least, most];
         self.prepare(PUT_OFF)?.query_row(parameters, |row| row.get(0)).optional()
@@ -262,7 +271,7 @@ const PARK_WAITING: &str = concat!(
     parked_columns!(),
     ", reason, parked_at) SELECT ",
     parked_columns!(),
-    ", ?2, ?3 FROM lars_timer WHERE id = ?1 AND grp = ?4 AND fence IS NULL AND planned_at <= ?5",
+    ", ?2, ?3 FROM lars_timer WHERE id = ?1 AND grp = ?4 AND fence IS NULL AND unknown_since <= ?5",
 );
 
 /// The series goes on without it, under the same identity and key: the run has the next one that
