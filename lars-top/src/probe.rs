@@ -13,7 +13,7 @@ use mini_actor::hooks::{Subscription, Undelivered};
 
 use crate::snapshot::{
     Actor, Actors, Counts, Executor, Group, Letter, Level, Pending, RunTime, Slow, Snapshot,
-    Spread, Timer, VERSION,
+    Spread, ThreadWaits, Timer, VERSION,
 };
 use crate::sync::{Arc, Mutex, now};
 use crate::threads;
@@ -281,6 +281,7 @@ impl Probe {
             pending,
             slow: self.slow.newest_first(),
             run_times: run_times(&self.timers),
+            waits: waits(&self.timers),
             actors: busiest.zip(self.system.as_ref()).map(|(busiest, it)| it.actors(busiest)),
             threads,
             more_threads,
@@ -296,6 +297,8 @@ fn counts(timers: &Handle, metrics: &Metrics) -> Counts {
         handed_back: metrics.handed_back,
         pending: metrics.pending,
         refused: metrics.refused,
+        backpressure_waits: metrics.backpressure_waits,
+        backpressure_waited: nanos(metrics.backpressure_waited),
         panicked: metrics.panicked,
         rejected: metrics.rejected_by_executor,
         abandoned: metrics.abandoned_by_executor,
@@ -396,6 +399,16 @@ fn run_times(timers: &Handle) -> Vec<RunTime> {
         longest: nanos(it.longest),
     });
     times.collect()
+}
+
+fn waits(timers: &Handle) -> Vec<ThreadWaits> {
+    let waits = timers.waits().into_iter().map(|it| ThreadWaits {
+        thread: it.thread.as_deref().map(text).unwrap_or_default(),
+        waiting: it.waiting,
+        waits: it.waits,
+        waited: nanos(it.waited),
+    });
+    waits.collect()
 }
 
 fn spread(durations: &Durations) -> Spread {

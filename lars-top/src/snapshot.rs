@@ -34,6 +34,9 @@ pub struct Snapshot {
     /// [records](lars_scheduler::Builder::record_run_times) that.
     #[serde(default)] // programs of earlier releases do not say
     pub run_times: Vec<RunTime>,
+    /// Which threads backpressure made wait, those that waited for longest first.
+    #[serde(default)] // programs of earlier releases do not say
+    pub waits: Vec<ThreadWaits>,
     /// The actors, if the probe was given a system.
     pub actors: Option<Actors>,
     /// The threads of the process, the oldest first, at most 1,024; on Linux only.
@@ -58,6 +61,12 @@ pub struct Counts {
     pub pending: u64,
     /// Calls that were refused.
     pub refused: u64,
+    /// Calls that backpressure made wait.
+    #[serde(default)] // programs of earlier releases do not say
+    pub backpressure_waits: u64,
+    /// For how long those calls waited, in all.
+    #[serde(default)] // programs of earlier releases do not say
+    pub backpressure_waited: u64,
     /// Panics contained.
     pub panicked: u64,
     /// Tasks that their executor rejected.
@@ -79,6 +88,20 @@ pub struct Counts {
     pub tick: u64,
     /// Whether the scheduler was stopped.
     pub stopped: bool,
+}
+
+/// What the threads of one name waited in their calls; see
+/// [`ThreadWaits`](lars_scheduler::metrics::ThreadWaits).
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ThreadWaits {
+    /// The name of the threads; empty if they have none.
+    pub thread: String,
+    /// How many of them wait now.
+    pub waiting: u64,
+    /// How often a call waited.
+    pub waits: u64,
+    /// For how long in all.
+    pub waited: u64,
 }
 
 /// The distribution of durations since the scheduler was built.

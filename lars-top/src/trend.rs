@@ -36,6 +36,8 @@ pub(crate) struct Rates {
     pub(crate) dead_letters: f64,
     /// How many threads were busy with tasks.
     pub(crate) busy: f64,
+    /// How many threads backpressure made wait.
+    pub(crate) held_back: f64,
 }
 
 /// The last snapshot, and what led to it.
@@ -150,6 +152,7 @@ fn rates(before: &Point, after: &Point) -> Rates {
         messages: rate(|point| point.messages.0),
         dead_letters: rate(|point| point.messages.1),
         busy: rate(|point| point.run_time) / 1e9,
+        held_back: rate(|point| point.counts.backpressure_waited) / 1e9,
     }
 }
 

@@ -16,7 +16,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, BorderType, Clear, Paragraph, Row, Table, Wrap};
 
 use crate::app::{App, Controls, Flow, Order, Page, View};
-use crate::snapshot::{Pending, Snapshot};
+use crate::snapshot::{Pending, Snapshot, ThreadWaits};
 use crate::source::News;
 use crate::text::{ago, clean, time};
 
@@ -187,6 +187,11 @@ pub(crate) fn help(frame: &mut Frame<'_>, area: Rect, first: usize) {
     let lines: Vec<Line<'_>> = keys.iter().map(key).collect();
     frame.render_widget(Clear, area);
     frame.render_widget(Paragraph::new(lines).block(block("Keys")), area);
+}
+
+/// What the threads of a row are called.
+fn thread_name(it: &ThreadWaits) -> &str {
+    if it.thread.is_empty() { "(no name)" } else { &it.thread }
 }
 
 pub(crate) fn block(title: &str) -> Block<'_> {

@@ -6,7 +6,7 @@ use ratatui::style::{Color, Style, Stylize};
 use ratatui::text::Line;
 use ratatui::widgets::{Paragraph, RenderDirection, Row, Sparkline};
 
-use super::{ACCENT, BAD, FAINT, GOOD, WARN, bar, block, levels, listed, table};
+use super::{ACCENT, BAD, FAINT, GOOD, WARN, bar, block, levels, listed, table, thread_name};
 use crate::app::App;
 use crate::snapshot::{Snapshot, Spread};
 use crate::text::{bytes, grouped, short, tail, time};
@@ -190,48 +190,86 @@ fn draw_groups(app: &App, frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot
     frame.render_widget(table.block(block(&title)), area);
 }
 
-/// What should be zero, or looked at, the worst first. Where there is no room for all of it, what
-/// is zero is left out before the rest; but not panics and refusals, which are looked for.
+/// What should be zero, or looked at.
+struct Trouble {
+    what: String,
+    count: u64,
+    value: String,
+    color: Color,
+}
+
+impl Trouble {
+    fn new(what: &str, count: u64, color: Color) -> Self {
+        Self { what: what.to_owned(), count, value: grouped(count), color }
+    }
+
+    fn line(self) -> Line<'static> {
+        let value = format!("{:>12}", self.value);
+        let value = if self.count == 0 { value.fg(FAINT) } else { value.bold().fg(self.color) };
+        Line::from(vec![format!(" {:<24}", self.what).fg(FAINT), value])
+    }
+}
+
+/// The worst first. Where there is no room for all of it, what is zero is left out before the rest;
+/// but not panics and refusals, which are looked for.
 fn draw_troubles(frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot) {
     let mut shown = troubles(snapshot);
     let all = shown.len();
     while shown.len() > usize::from(area.height).saturating_sub(2).max(1) {
-        let zero = shown.iter().rposition(|(_, count, _)| *count == 0).filter(|at| *at > 1);
+        let zero = shown.iter().rposition(|it| it.count == 0).filter(|at| *at > 1);
         shown.remove(zero.unwrap_or(shown.len() - 1));
     }
     let title = match all - shown.len() {
         0 => "Watch".to_owned(),
         more => format!("Watch, and {more} more"),
     };
-    let line = |(what, count, bad): (&str, u64, Color)| {
-        let value = format!("{:>12}", grouped(count));
-        let value = if count == 0 { value.fg(FAINT) } else { value.bold().fg(bad) };
-        Line::from(vec![format!(" {what:<22}").fg(FAINT), value])
-    };
-    let lines: Vec<_> = shown.into_iter().map(line).collect();
+    let lines: Vec<_> = shown.into_iter().map(Trouble::line).collect();
     frame.render_widget(Paragraph::new(lines).block(block(&title)), area);
 }
 
-fn troubles(snapshot: &Snapshot) -> Vec<(&'static str, u64, Color)> {
+fn troubles(snapshot: &Snapshot) -> Vec<Trouble> {
     let counts = &snapshot.counts;
     let mut all = vec![
-        ("panics", counts.panicked, WARN),
-        ("refused", counts.refused, WARN),
-        ("rejected by executor", counts.rejected, BAD),
-        ("dropped by executor", counts.abandoned, BAD),
-        ("pool stalls", counts.pool_stalls, BAD),
-        ("held for the pool", counts.held_for_pool, WARN),
-        ("slow tasks", counts.slow, WARN),
-        ("waiting for a thread", snapshot.executor.queued, ACCENT),
+        Trouble::new("panics", counts.panicked, WARN),
+        Trouble::new("refused", counts.refused, WARN),
+        Trouble::new("rejected by executor", counts.rejected, BAD),
+        Trouble::new("dropped by executor", counts.abandoned, BAD),
+        Trouble::new("pool stalls", counts.pool_stalls, BAD),
     ];
+    all.extend(held_back(snapshot));
+    all.extend([
+        Trouble::new("held for the pool", counts.held_for_pool, WARN),
+        Trouble::new("slow tasks", counts.slow, WARN),
+        Trouble::new("waiting for a thread", snapshot.executor.queued, ACCENT),
+    ]);
     if let Some(actors) = &snapshot.actors {
         let deepest = actors.busiest.first().map_or(0, |actor| actor.depth);
         all.extend([
-            ("panics of actors", actors.panicked, WARN),
-            ("dead letters", actors.dead_letters, WARN),
-            ("slow messages", actors.slow_receives, WARN),
-            ("deepest mailbox", deepest, ACCENT),
+            Trouble::new("panics of actors", actors.panicked, WARN),
+            Trouble::new("dead letters", actors.dead_letters, WARN),
+            Trouble::new("slow messages", actors.slow_receives, WARN),
+            Trouble::new("deepest mailbox", deepest, ACCENT),
         ]);
+    }
+    all
+}
+
+/// Backpressure: how many calls waited, for how long, and which threads that were most; how many
+/// of them wait now.
+fn held_back(snapshot: &Snapshot) -> Vec<Trouble> {
+    let counts = &snapshot.counts;
+    let lasting = |what: String, nanos: u64| {
+        let value = if nanos == 0 { "0".to_owned() } else { time(nanos) };
+        Trouble { what, count: nanos, value, color: WARN }
+    };
+    let now = snapshot.waits.iter().map(|it| it.waiting).sum();
+    let mut all = vec![
+        Trouble::new("calls held back", counts.backpressure_waits, WARN),
+        lasting("for how long, in all".to_owned(), counts.backpressure_waited),
+        Trouble::new("threads held back now", now, WARN),
+    ];
+    if let Some(most) = snapshot.waits.first() {
+        all.push(lasting(format!("most: {}", tail(thread_name(most), 17)), most.waited));
     }
     all
 }

@@ -6,15 +6,21 @@ use ratatui::style::Stylize;
 use ratatui::text::Line;
 use ratatui::widgets::{Paragraph, Row};
 
-use super::{BAD, FAINT, bar, block, table};
+use super::{BAD, FAINT, bar, block, table, thread_name};
 use crate::app::{App, Order};
-use crate::snapshot::{Snapshot, Thread};
+use crate::snapshot::{Snapshot, Thread, ThreadWaits};
 use crate::text::{grouped, tail, time};
 
 pub(super) fn draw(app: &App, frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot) {
-    let [above, below] = Layout::vertical([Constraint::Length(5), Constraint::Fill(1)]).areas(area);
+    let [above, waits, below] = Layout::vertical([
+        Constraint::Length(5),
+        Constraint::Length(waits_height(snapshot)),
+        Constraint::Fill(1),
+    ])
+    .areas(area);
     let executor = Paragraph::new(executor(app, snapshot)).block(block("Executor"));
     frame.render_widget(executor, above);
+    draw_waits(app, frame, waits, snapshot);
     if snapshot.threads.is_empty() {
         let text = " The threads of a process are shown on Linux only.".fg(FAINT);
         frame.render_widget(Paragraph::new(text).block(block("Threads")), below);
@@ -53,6 +59,38 @@ pub(super) fn draw(app: &App, frame: &mut Frame<'_>, area: Rect, snapshot: &Snap
     };
     let first = app.controls.first_row(threads.len(), below.height);
     frame.render_widget(table(titles, widths, rows, first).block(block(&title)), below);
+}
+
+/// How many of the threads that were held back are shown.
+const MOST_WAITS: usize = 5;
+
+/// With a frame and a title; nothing if nobody has waited.
+fn waits_height(snapshot: &Snapshot) -> u16 {
+    match snapshot.waits.len().min(MOST_WAITS) as u16 {
+        0 => 0,
+        rows => rows + 3,
+    }
+}
+
+/// Which threads backpressure made wait in their calls.
+fn draw_waits(app: &App, frame: &mut Frame<'_>, area: Rect, snapshot: &Snapshot) {
+    let row = |it: &ThreadWaits| {
+        Row::new([
+            tail(thread_name(it), 18),
+            format!("{:>6}", grouped(it.waiting)),
+            format!("{:>13}", grouped(it.waits)),
+            format!("{:>12}", time(it.waited)),
+        ])
+    };
+    let titles = ["held back by backpressure", "   now", "        waits", "  for, in all"];
+    let widths = [18, 6, 13, 13].map(Constraint::Length);
+    let rows = snapshot.waits.iter().take(MOST_WAITS).map(row).collect();
+    let lately = app.trend.rates().held_back;
+    let title = match snapshot.waits.len() {
+        all @ ..=MOST_WAITS => format!("Held back: {all}, {lately:.2} of them at a time"),
+        all => format!("Held back: the {MOST_WAITS} most of {all}, {lately:.2} at a time"),
+    };
+    frame.render_widget(table(titles, widths, rows, 0).block(block(&title)), area);
 }
 
 fn executor(app: &App, snapshot: &Snapshot) -> Vec<Line<'static>> {

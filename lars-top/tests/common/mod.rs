@@ -3,7 +3,8 @@
 
 use crossterm::event::{KeyCode, KeyEvent};
 use lars_top::snapshot::{
-    Counts, Executor, Group, Level, Pending, RunTime, Slow, Spread, Thread, Timer, VERSION,
+    Counts, Executor, Group, Level, Pending, RunTime, Slow, Spread, Thread, ThreadWaits, Timer,
+    VERSION,
 };
 use lars_top::{App, Flow, Snapshot};
 use ratatui::Terminal;
@@ -23,6 +24,12 @@ pub fn snapshot(seconds: u64) -> Snapshot {
     low[9] = 7;
     let mut high = vec![192; 64];
     high[0] = 12_338 - 63 * 192;
+    let wait = |thread: &str, waiting, waits, waited| ThreadWaits {
+        thread: thread.to_owned(),
+        waiting,
+        waits,
+        waited,
+    };
     let thread = |id, name: &str| Thread { id, name: name.to_owned(), ran: 0, waited: 0 };
     Snapshot {
         version: VERSION,
@@ -37,6 +44,8 @@ pub fn snapshot(seconds: u64) -> Snapshot {
             pool_stalls: 2,
             held_for_pool: 4_321,
             slow: 5,
+            backpressure_waits: 6_543,
+            backpressure_waited: 2_500_000_000,
             tick: 1_000_000,
             ..Counts::default()
         },
@@ -89,6 +98,7 @@ pub fn snapshot(seconds: u64) -> Snapshot {
                 longest: 1_500_000_000,
             },
         ],
+        waits: vec![wait("importer", 2, 6_000, 2_400_000_000), wait("", 0, 543, 100_000_000)],
         actors: None,
         threads: vec![thread(1, "lars-scheduler"), thread(2, "worker-0")],
         more_threads: 0,

@@ -187,6 +187,33 @@ fn a_snapshot_counts_slow_messages_and_timers_that_wait_for_room_in_the_queue_of
 }
 
 #[test]
+fn a_snapshot_names_the_threads_that_backpressure_makes_wait() {
+    let scheduler = LightArrayRevolverScheduler::builder().inline().build().unwrap();
+    let probe = Probe::new(scheduler.handle());
+    assert_eq!(probe.snapshot().waits, []);
+    // A timer thread that is stuck in a task holds back who schedules more than a share.
+    let (release, hold) = channel::<()>();
+    scheduler.schedule_once(Duration::ZERO, move || _ = hold.recv()).unwrap();
+    let timers = scheduler.handle();
+    let flood = move || {
+        while timers.metrics().backpressure_waited.is_zero() {
+            for _ in 0..10_000 {
+                timers.schedule_once(HOUR, || ()).unwrap();
+            }
+        }
+    };
+    std::thread::Builder::new().name("flood".into()).spawn(flood).unwrap().join().unwrap();
+    drop(release);
+    let snapshot = probe.snapshot();
+    let waits = &snapshot.waits[0];
+    assert_eq!((&*waits.thread, waits.waiting, snapshot.waits.len()), ("flood", 0, 1));
+    assert!(waits.waits > 0 && waits.waited > 0, "{waits:?}");
+    let counts = &snapshot.counts;
+    let all = (counts.backpressure_waits, counts.backpressure_waited);
+    assert_eq!(all, (waits.waits, waits.waited));
+}
+
+#[test]
 fn a_probe_works_in_virtual_time_and_after_the_scheduler_has_gone() {
     let time = LightArrayRevolverScheduler::builder().build_virtual().unwrap();
     let _ = time.schedule_once(HOUR, || ()).unwrap();

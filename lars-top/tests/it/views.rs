@@ -209,6 +209,46 @@ fn threads_have_their_share_of_the_processors() {
 }
 
 #[test]
+fn the_view_says_which_threads_backpressure_holds_back_how_often_and_for_how_long() {
+    let mut first = snapshot(1);
+    first.counts.backpressure_waited -= 1_500_000_000;
+    let mut app = app([first, snapshot(2)]);
+    let screen = drawn(&app, 120, 50);
+    assert!(line(&screen, "calls held back").contains(" 6,543"), "{screen}");
+    assert!(line(&screen, "for how long, in all").contains(" 2.50 s"), "{screen}");
+    assert!(line(&screen, "threads held back now").contains(" 2"), "{screen}");
+    assert!(line(&screen, "most: importer").contains(" 2.40 s"), "{screen}");
+    app.turn_to(Page::Threads);
+    for (width, height) in [(50, 16), (80, 24), (120, 50)] {
+        let screen = drawn(&app, width, height);
+        assert!(screen.contains("Held back: 2, 1.50 of them at a time"), "{screen}");
+        let importer = line(&screen, "importer");
+        assert!(importer.contains(" 2 ") && importer.contains(" 6,000 "), "{screen}");
+        assert!(importer.contains(" 2.40 s"), "{screen}");
+        assert!(line(&screen, "(no name)").contains(" 543 "), "{screen}");
+    }
+    let mut many = snapshot(3);
+    many.waits = vec![many.waits[0].clone(); 9];
+    app.tell(News::Snapshot(Box::new(many)));
+    let screen = drawn(&app, 80, 24);
+    assert!(screen.contains("Held back: the 5 most of 9"), "{screen}");
+    assert_eq!(screen.matches("importer").count(), 5, "{screen}");
+}
+
+#[test]
+fn where_nobody_is_held_back_the_view_says_no_more_than_that() {
+    let mut calm = snapshot(1);
+    calm.waits.clear();
+    (calm.counts.backpressure_waits, calm.counts.backpressure_waited) = (0, 0);
+    let mut app = app([calm]);
+    let screen = drawn(&app, 120, 50);
+    assert!(line(&screen, "calls held back").contains(" 0"), "{screen}");
+    assert!(!screen.contains("most: "), "{screen}");
+    app.turn_to(Page::Threads);
+    assert!(!drawn(&app, 120, 50).contains("Held back"));
+}
+
+#[test]
 fn a_paused_view_stays_as_it_is_until_it_goes_on() {
     let mut app = app([snapshot(1)]);
     typed(&mut app, "p");
@@ -332,7 +372,7 @@ fn panics_and_refusals_are_seen_in_80_columns_and_24_lines() {
     assert!(line(&screen, " refused ").contains(" 0"), "{screen}");
     // What is not zero comes before what is.
     assert!(line(&screen, "pool stalls").contains(" 2"), "{screen}");
-    assert!(!screen.contains("rejected by") && screen.contains("Watch, and 8 more"), "{screen}");
+    assert!(!screen.contains("rejected by") && screen.contains("Watch, and 12 more"), "{screen}");
     calm.counts.refused = 17;
     calm.counts.rejected = 4;
     let screen = drawn(&app([calm]), 80, 24);
