@@ -100,7 +100,7 @@ use std::time::Duration;
 
 use self::context::Context;
 use self::drain::SharedWorker;
-use self::job::{Body, Fate, Job, Jobs, Rule, Work};
+use self::job::{Body, End, Fate, Job, Jobs, Rhythm, Rule, Work};
 use crate::label::Label;
 use crate::when_due::DueOn;
 use lars_base::debug_fields;
@@ -145,6 +145,8 @@ pub struct Worker {
     shared: Arc<SharedWorker>,
     /// Of the rates that are scheduled by this clone.
     missed: MissedTickBehavior,
+    /// Of the repeats that are scheduled by it.
+    end: End,
 }
 
 impl Worker {
@@ -207,6 +209,38 @@ impl Worker {
     /// ```
     pub fn missed_ticks(mut self, behavior: MissedTickBehavior) -> Self {
         self.missed = behavior;
+        self
+    }
+
+    /// The same worker, with an end for its repeats after this many runs each, at least 1: for
+    /// those that are scheduled by what this returns. As for
+    /// [`Periodic::times`](lars_scheduler::Periodic::times).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_jobs::worker::Worker;
+    /// use std::time::Duration;
+    /// let time = lars_scheduler::LightArrayRevolverScheduler::builder().build_virtual()?;
+    /// let worker = Worker::new(&time);
+    /// let second = Duration::from_secs(1);
+    /// let ring = || println!("ding");
+    /// let bell = worker.clone().times(3).schedule_at_fixed_rate(second, second, ring)?;
+    /// time.advance(3 * second);
+    /// assert!(bell.is_done() && !bell.is_cancelled());
+    /// # Ok(()) }
+    /// ```
+    pub fn times(mut self, runs: u64) -> Self {
+        self.end.times = Some(runs);
+        self
+    }
+
+    /// The same worker, with an end for its repeats before the first run that is due later than
+    /// `end`: for those that are scheduled by what this returns. As for
+    /// [`Periodic::until`](lars_scheduler::Periodic::until).
+    pub fn until(mut self, end: Instant) -> Self {
+        self.end.until = Some(end);
         self
     }
 
@@ -288,7 +322,8 @@ impl Worker {
     /// the run before.
     ///
     /// The series ends when it is cancelled, when the worker is disposed, when a run panics or
-    /// returns [`ControlFlow::Break`](std::ops::ControlFlow::Break), and when the scheduler stops.
+    /// returns [`ControlFlow::Break`](std::ops::ControlFlow::Break), as [`times`](Self::times) and
+    /// [`until`](Self::until) say, and when the scheduler stops.
     ///
     /// # Lateness
     ///
@@ -296,9 +331,9 @@ impl Worker {
     ///
     /// # Errors
     ///
-    /// [`Refusal::Period`] for a `delay` of zero; otherwise the same as
-    /// [`schedule_after`](Self::schedule_after). A series that was accepted keeps its place within
-    /// `max_pending`.
+    /// [`Refusal::Period`] for a `delay` of zero; [`Refusal::Times`] and [`Refusal::EndsBefore`]
+    /// for a series without a run; otherwise the same as [`schedule_after`](Self::schedule_after).
+    /// A series that was accepted keeps its place within `max_pending`.
     ///
     /// # Examples
     ///
@@ -328,7 +363,7 @@ impl Worker {
         delay: Duration,
         task: F,
     ) -> Result<WorkerTask, ScheduleError<F>> {
-        self.schedule_periodic(initial.into(), delay, |_| Rule::Delay(delay), task)
+        self.schedule_periodic(initial.into(), delay, |_| Rhythm::Delay(delay), task)
     }
 
     /// Runs `task` after `initial`, and then every `interval`: the nth run is due at `first + n *
@@ -371,7 +406,7 @@ impl Worker {
         self.schedule_periodic(
             initial.into(),
             interval,
-            |nominal| Rule::Rate { rate: Rate::new(interval, missed), nominal },
+            |nominal| Rhythm::Rate { rate: Rate::new(interval, missed), nominal },
             task,
         )
     }
@@ -381,7 +416,7 @@ impl Worker {
         &self,
         initial: Start,
         period: Duration,
-        rule: impl FnOnce(WhenDue) -> Rule,
+        rhythm: impl FnOnce(WhenDue) -> Rhythm,
         mut task: F,
     ) -> Result<WorkerTask, ScheduleError<F>> {
         if let Err(refusal) = check_period(period) {
@@ -395,11 +430,15 @@ impl Worker {
         }
         let number = jobs.next_number();
         let due = self.shared.handle.due_from(initial);
+        if let Err(refusal) = self.end.check(due) {
+            return Err(ScheduleError::new(refusal, task));
+        }
+        let rule = Rule::new(rhythm(due), self.end);
         match self.shared.look_after(initial, number, label) {
             Ok(timer) => {
                 let body = Body::Periodic(Box::new(move || goes_on(task())));
                 let work = Work { body, context };
-                Ok(self.accept(jobs, number, Job::new(work, due, Some(timer), Some(rule(due)))))
+                Ok(self.accept(jobs, number, Job::new(work, due, Some(timer), Some(rule))))
             }
             Err(refused) => {
                 drop(jobs);

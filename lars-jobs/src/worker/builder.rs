@@ -8,6 +8,7 @@ use tracing::Span;
 use super::Worker;
 use super::context::{Capture, ContextHook};
 use super::drain::{Mode, SharedWorker};
+use super::job::End;
 use crate::label::Label;
 use lars_base::debug_fields;
 use lars_base::sync::Mutex;
@@ -158,7 +159,11 @@ impl WorkerBuilder {
         }
         let shared =
             SharedWorker { handle, label, mode: mode(run_on), hooks, jobs: Mutex::default() };
-        Worker { shared: Arc::new(shared), missed: MissedTickBehavior::default() }
+        Worker {
+            shared: Arc::new(shared),
+            missed: MissedTickBehavior::default(),
+            end: End::default(),
+        }
     }
 }
 

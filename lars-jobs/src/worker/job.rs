@@ -10,7 +10,7 @@ use lars_base::time::Instant;
 use lars_base::when_due::WhenDue;
 use lars_scheduler::extend::Systems;
 use lars_scheduler::hooks::PanicIn;
-use lars_scheduler::{Cancellable, Handle, TaskIdentity};
+use lars_scheduler::{Cancellable, Handle, Refusal, TaskIdentity};
 
 /// How a job ended, for the holders of its `WorkerTask`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,9 +55,64 @@ pub(super) enum Body {
     Periodic(Box<dyn FnMut() -> bool + Send>),
 }
 
+/// Where a series ends by itself, if it does.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct End {
+    pub(super) times: Option<u64>,
+    pub(super) until: Option<Instant>,
+}
+
+impl End {
+    /// Whether there is a run, if the first is due then.
+    ///
+    /// # Errors
+    ///
+    /// The value that leaves none.
+    pub(super) fn check(self, first: WhenDue) -> Result<(), Refusal> {
+        match self {
+            Self { times: Some(given @ 0), .. } => Err(Refusal::Times { given }),
+            Self { until: Some(end), .. } if !first.has_come(end) => {
+                Err(Refusal::EndsBefore { by: first.remaining(end) })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// How a periodic job goes on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rule {
+    rhythm: Rhythm,
+    /// How many runs are left is counted down in it, with the one that is next.
+    end: End,
+}
+
+impl Rule {
+    pub(super) fn new(rhythm: Rhythm, end: End) -> Self {
+        Self { rhythm, end }
+    }
+
+    /// When the next run is due, after one that ended `now`; `None` if that was the last.
+    fn next(&mut self, now: Instant) -> Option<WhenDue> {
+        if let Some(left) = &mut self.end.times {
+            *left -= 1;
+            if *left == 0 {
+                return None;
+            }
+        }
+        let due = self.rhythm.next(now);
+        self.end.until.is_none_or(|end| due.has_come(end)).then_some(due)
+    }
+
+    /// An instant before which the run after the next one is not due.
+    pub(super) fn look_again(&self, now: Instant) -> WhenDue {
+        self.rhythm.look_again(now)
+    }
+}
+
 /// When the next run of a periodic job is due.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Rule {
+pub(super) enum Rhythm {
     Delay(Duration),
     Rate {
         rate: Rate,
@@ -66,7 +121,7 @@ pub(super) enum Rule {
     },
 }
 
-impl Rule {
+impl Rhythm {
     /// When the next run is due, after one that ended `now`.
     fn next(&mut self, now: Instant) -> WhenDue {
         match self {
@@ -78,8 +133,8 @@ impl Rule {
         }
     }
 
-    /// An instant before which the run after the next one is not due.
-    pub(super) fn look_again(&self, now: Instant) -> WhenDue {
+    /// See [`Rule::look_again`].
+    fn look_again(&self, now: Instant) -> WhenDue {
         match *self {
             Self::Delay(delay) => WhenDue::after(now, delay),
             Self::Rate { rate, nominal } => {
@@ -268,16 +323,16 @@ impl Jobs {
         handle: &Handle,
     ) -> Option<Job> {
         let job = self.all.get_mut(&number)?;
-        match &mut job.rule {
-            Some(rule) if again && job.timer.is_some() && !handle.is_stopped() => {
-                let now = handle.now();
-                let due = rule.next(now);
+        let goes_on = again && job.timer.is_some() && !handle.is_stopped();
+        let now = handle.now();
+        match job.rule.as_mut().filter(|_| goes_on).and_then(|rule| rule.next(now)) {
+            Some(due) => {
                 job.work = work.take();
                 let stage = if due.has_come(now) { JobStage::Ready } else { JobStage::Waiting };
                 self.move_to(number, due, stage);
                 None
             }
-            _ => self.remove(number, Fate::Over),
+            None => self.remove(number, Fate::Over),
         }
     }
 

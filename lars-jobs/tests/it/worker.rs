@@ -510,6 +510,51 @@ fn a_period_of_zero_is_refused_and_the_task_given_back() {
     assert_eq!((worker.outstanding(), time.pending()), (0, 0));
 }
 
+#[test]
+fn a_series_of_a_worker_ends_by_its_count_or_at_its_end() {
+    let time = virtual_time();
+    for (kind, worker) in kinds(&time) {
+        let notes = Notes::new();
+        let (start, clock) = (time.now(), time.handle());
+        let note = |name| {
+            let (notes, clock) = (notes.clone(), clock.clone());
+            move || notes.add((name, (clock.now() - start).as_secs()))
+        };
+        let twice = worker.clone().times(2);
+        let until = worker.clone().until(start + secs(5));
+        let series = [
+            twice.schedule_at_fixed_rate(secs(1), secs(1), note("rate")).unwrap(),
+            twice.schedule_with_fixed_delay(secs(1), secs(2), note("delay")).unwrap(),
+            until.schedule_at_fixed_rate(secs(3), secs(1), note("until")).unwrap(),
+            until.schedule_with_fixed_delay(secs(5), secs(1), note("last")).unwrap(),
+        ];
+        time.advance(secs(60));
+        let mut ran = notes.take();
+        ran.sort_unstable();
+        let expected =
+            [("delay", 1), ("delay", 3), ("last", 5), ("rate", 1), ("rate", 2), ("until", 3)];
+        assert_eq!(ran, [&expected[..], &[("until", 4), ("until", 5)]].concat(), "{kind}");
+        assert!(series.iter().all(|it| it.is_done() && !it.is_cancelled() && !it.cancel()));
+        assert_eq!((worker.outstanding(), time.pending()), (0, 0), "{kind}");
+    }
+}
+
+#[test]
+fn a_series_of_a_worker_without_a_run_is_refused_with_the_value_and_given_back() {
+    let time = virtual_time();
+    let worker = Worker::new(&time);
+    let never = worker.clone().times(0).schedule_at_fixed_rate(ms(1), ms(1), || ()).unwrap_err();
+    assert_eq!(never.refusal(), &Refusal::Times { given: 0 });
+    let ends = worker.clone().until(time.now());
+    let late = ends.schedule_with_fixed_delay(ms(2), ms(1), || ()).unwrap_err();
+    assert_eq!(late.refusal(), &Refusal::EndsBefore { by: ms(2) });
+    assert_eq!((worker.outstanding(), time.pending()), (0, 0));
+    // The worker itself has no end.
+    let series = worker.schedule_with_fixed_delay(ms(2), ms(1), late.into_task()).unwrap();
+    time.advance(secs(1));
+    assert!(series.cancel());
+}
+
 /// X15, X16, X83, X84
 #[test]
 fn a_periodic_task_ends_by_its_own_handle_by_its_answer_and_by_a_panic() {
