@@ -199,7 +199,7 @@ impl Timers {
     ///
     /// # Errors
     ///
-    /// [`Refused::KeyTaken`] if another timer has its key by now.
+    /// [`Refused::KeyTaken`](crate::Refused::KeyTaken) if another timer has its key by now.
     pub fn retry_parked(&self, id: u64) -> Submitted<bool> {
         let id = i64::try_from(id).unwrap_or(0);
         self.write(Write::RetryParked { id }, |written| matches!(written, Written::Placed(_)))
