@@ -50,7 +50,7 @@ use crate::store::{Backend, StoreError, Write};
 use crate::sync::AtomicU32;
 #[cfg(feature = "test-kit")]
 use crate::sync::Weak;
-use crate::sync::{Arc, AtomicBool, AtomicUsize, Mutex, Ordering};
+use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering};
 use crate::time::{MonoClock, Timestamp};
 
 /// How many calls may wait for their answers.
@@ -127,6 +127,8 @@ pub(crate) struct Shared {
     /// Calls that wait for their answers.
     calls: AtomicUsize,
     counts: Mutex<Counts>,
+    /// Of the log beside the store's file.
+    log_bytes: AtomicU64,
     /// How many messages actors have received.
     #[cfg(feature = "actors")]
     deliveries: AtomicU32,
@@ -262,6 +264,7 @@ impl Shared {
             threads: Threads::new(handlers.len(), threads),
             calls: AtomicUsize::new(0),
             counts: Mutex::new(Counts::default()),
+            log_bytes: AtomicU64::new(0),
             #[cfg(feature = "actors")]
             deliveries: AtomicU32::new(0),
             process: std::process::id(),
@@ -378,6 +381,15 @@ impl Shared {
     #[cfg(feature = "metrics")]
     pub(crate) fn name(&self) -> &str {
         &self.name
+    }
+
+    pub(crate) fn log_bytes(&self) -> u64 {
+        // Relaxed, as the store: the number alone says everything.
+        self.log_bytes.load(Ordering::Relaxed)
+    }
+
+    fn set_log_bytes(&self, bytes: u64) {
+        self.log_bytes.store(bytes, Ordering::Relaxed);
     }
 
     pub(crate) fn counts(&self) -> Counts {

@@ -47,6 +47,11 @@ pub(crate) trait Store: Looker {
         false
     }
 
+    /// How long the log is beside the store's file, which is kept short as far as others let it.
+    fn log_bytes(&mut self) -> u64 {
+        0
+    }
+
     /// At most `limit` of the timers that others have made, each once.
     fn made_by_others(&mut self, limit: usize) -> Vec<TimerId> {
         let _ = limit;

@@ -22,13 +22,9 @@ use super::inspection::{Inspection, ParkedRun};
 use super::outcome::IntoOutcome;
 use super::payload::Payload;
 use super::timers::Timers;
-use crate::engine::{
-    CALL_TIMEOUT, Counts, LEASE, MAX_IN_FLIGHT, MAX_RESIDENT, NodeSettings, WINDOW,
-};
+use crate::engine::{CALL_TIMEOUT, LEASE, MAX_IN_FLIGHT, MAX_RESIDENT, NodeSettings, WINDOW};
 use crate::error::{CloseError, StartError};
-#[cfg(feature = "metrics")]
-use crate::runtime::Shared;
-use crate::runtime::{Beside, OnParked, Runtime, Submitted, promise};
+use crate::runtime::{Beside, OnParked, Runtime, Shared, Submitted, promise};
 #[cfg(feature = "test-kit")]
 use crate::store::FaultyStore;
 use crate::store::{Backend, Looker, MemoryStore};
@@ -228,7 +224,7 @@ impl Durable {
 
     /// What the node has done since it was started.
     pub fn metrics(&self) -> Metrics {
-        Metrics::of(self.runtime.shared.counts())
+        Metrics::of(&self.runtime.shared)
     }
 
     /// What its threads share.
@@ -717,10 +713,14 @@ pub struct Metrics {
     pub resident: usize,
     /// Runs whose start is recorded and whose end is not.
     pub in_flight: usize,
+    /// Bytes of the log (`-wal`) beside an SQLite file; zero elsewhere. Some megabytes are usual.
+    /// As long as another connection has a transaction open, it grows with each write.
+    pub log_bytes: u64,
 }
 
 impl Metrics {
-    pub(super) fn of(counts: Counts) -> Self {
+    pub(super) fn of(shared: &Shared) -> Self {
+        let counts = shared.counts();
         Self {
             scheduled: counts.scheduled,
             cancelled: counts.cancelled,
@@ -733,6 +733,7 @@ impl Metrics {
             quarantined: counts.quarantined,
             resident: counts.resident,
             in_flight: counts.in_flight,
+            log_bytes: shared.log_bytes(),
         }
     }
 }

@@ -23,9 +23,10 @@ const COUNTERS: [Row<u64>; 9] = [
     ("lars_durable_runs_quarantined_total", "Runs repeated alone after a crash", |m| m.quarantined),
 ];
 
-const GAUGES: [Row<f64>; 2] = [
+const GAUGES: [Row<f64>; 3] = [
     ("lars_durable_timers_resident", "Timers in memory", |m| m.resident as f64),
     ("lars_durable_runs_in_flight", "Runs started and not ended", |m| m.in_flight as f64),
+    ("lars_durable_log_bytes", "Bytes of the log beside the file", |m| m.log_bytes as f64),
 ];
 
 /// Publishes a node's [`Metrics`] through the [`metrics`](https://docs.rs/metrics) facade, to
@@ -63,7 +64,7 @@ impl MetricsReporter {
 
     /// Publishes the current metrics to the current recorder. Without a recorder this does nothing.
     pub fn report(&mut self) {
-        let metrics = Metrics::of(self.shared.counts());
+        let metrics = Metrics::of(&self.shared);
         if !std::mem::replace(&mut self.described, true) {
             describe();
         }
@@ -81,7 +82,8 @@ fn describe() {
         describe_counter!(name, Unit::Count, about);
     }
     for (name, about, _) in GAUGES {
-        describe_gauge!(name, Unit::Count, about);
+        let unit = if name.ends_with("_bytes") { Unit::Bytes } else { Unit::Count };
+        describe_gauge!(name, unit, about);
     }
 }
 

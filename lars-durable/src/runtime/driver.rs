@@ -260,13 +260,15 @@ impl Driver {
         }
     }
 
-    /// Others may have made timers in the store, and do not tell this node.
+    /// Others may have made timers in the store, and do not tell this node. Or they keep its log
+    /// from being taken over.
     fn look_for_others(&mut self) {
         let now = self.clock.now();
         let Sessions::One(store) = &mut self.store else { return };
         if now < self.next_look {
             return;
         }
+        self.shared.set_log_bytes(store.log_bytes());
         let made = store.made_by_others(OTHERS);
         self.next_look = now + if made.len() < OTHERS { LOOK_FOR_OTHERS } else { MORE_OTHERS };
         // Such a store has one bucket.

@@ -7,6 +7,7 @@
 //! Membership is in memory, and timers are in tables. A transaction may change both, so what it did
 //! to the membership is undone when it does not commit.
 
+mod log;
 mod looks;
 mod membership;
 mod open;
@@ -25,6 +26,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode};
 
+use self::log::Log;
 use self::membership::Membership;
 use self::others::Others;
 use self::owner::OwnedFile;
@@ -62,6 +64,9 @@ pub(crate) struct SqliteStore {
     /// Another process has opened the file since, and owns it.
     lost: bool,
     others: Others,
+    log: Log,
+    /// How long a transaction waits for another connection at most.
+    waits: Duration,
     /// Behind the connection, so that it is closed first.
     file: OwnedFile,
 }
@@ -81,8 +86,11 @@ impl SqliteStore {
         synchronous: Synchronous,
         call_timeout: Duration,
     ) -> Result<Self, StartError> {
-        let store = Self::open_with(path, None, group, synchronous, system_clock())?;
-        open::limit_waits(&store.connection, call_timeout)
+        let mut store = Self::open_with(path, None, group, synchronous, system_clock())?;
+        store.waits = open::BUSY.min(call_timeout);
+        store
+            .connection
+            .busy_timeout(store.waits)
             .map_err(|error| open::sqlite_error(path, &error))?;
         Ok(store)
     }
@@ -140,6 +148,8 @@ impl SqliteStore {
             clock,
             lost: false,
             others: Others::since(next_id),
+            log: Log::new(file.log()),
+            waits: open::BUSY,
             file,
         })
     }
@@ -252,6 +262,10 @@ impl Store for SqliteStore {
 
     fn is_shared(&self) -> bool {
         true
+    }
+
+    fn log_bytes(&mut self) -> u64 {
+        self.log.tend(&self.connection, self.waits)
     }
 
     fn made_by_others(&mut self, limit: usize) -> Vec<TimerId> {

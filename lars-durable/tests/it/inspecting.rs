@@ -142,3 +142,22 @@ fn a_file_that_was_inspected_is_whole_without_its_log_after_the_close() {
     let count = copy.query_row("SELECT count(*) FROM lars_timer", [], |row| row.get::<_, i64>(0));
     assert_eq!(count.unwrap(), 1);
 }
+
+/// Somebody reads for long. (Below 64 MiB nobody is told.)
+#[test]
+fn a_log_that_an_open_transaction_keeps_is_seen_to_grow() {
+    let directory = Directory::new("log-bytes");
+    let durable = Durable::sqlite(directory.file()).call_timeout(LONG).start().unwrap();
+    let reader = Connection::open(directory.file()).unwrap();
+    reader.execute_batch("BEGIN; SELECT count(*) FROM lars_timer").unwrap();
+    let (timers, text) = (durable.timers(), "x".repeat(60_000));
+    // SQLite would begin the log anew after four megabytes.
+    let seen = (0..600).any(|_| {
+        let batch = (0..10).map(|_| timers.schedule_once(LONG, note(&text)));
+        timers.schedule_batch(batch).wait().unwrap();
+        durable.metrics().log_bytes > 8 << 20
+    });
+    assert!(seen, "{:?}", durable.metrics());
+    reader.execute_batch("COMMIT").unwrap();
+    durable.close().unwrap();
+}

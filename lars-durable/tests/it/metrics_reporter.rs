@@ -43,13 +43,13 @@ fn a_reporter_publishes_what_its_node_has_done_under_its_name() {
         std::thread::sleep(Duration::from_millis(1));
     }
     let values = published(&mut reporter);
-    assert_eq!(values.len(), 11);
+    assert_eq!(values.len(), 12);
     assert!(values.values().all(|(node, _)| node == "shop-1"), "{values:?}");
     let of = |name: &str| values[&format!("lars_durable_{name}")].1;
     assert_eq!((of("timers_scheduled_total"), of("runs_started_total")), (2.0, 1.0));
     assert_eq!((of("runs_parked_total"), of("runs_done_total")), (1.0, 0.0));
     node.close().unwrap();
-    assert_eq!(published(&mut reporter).len(), 11, "it outlives the node");
+    assert_eq!(published(&mut reporter).len(), 12, "it outlives the node");
 }
 
 #[test]

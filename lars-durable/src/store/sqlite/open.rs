@@ -52,11 +52,6 @@ fn configure(connection: &Connection, synchronous: &str) -> Result<(), rusqlite:
     connection.pragma_update(None, "checkpoint_fullfsync", true)
 }
 
-/// Transactions wait for another connection up to this limit, if it is shorter.
-pub(super) fn limit_waits(connection: &Connection, limit: Duration) -> Result<(), rusqlite::Error> {
-    connection.busy_timeout(BUSY.min(limit))
-}
-
 pub(super) fn sqlite_error(path: &Path, error: &rusqlite::Error) -> StartError {
     let (path, reason) = (path.to_owned(), super::reason(error));
     match error.sqlite_error_code() {

@@ -83,9 +83,14 @@ impl OwnedFile {
         self.kept.first().map(|(_, identity)| identity.clone())
     }
 
+    /// Where SQLite's log is.
+    pub(super) fn log(&self) -> PathBuf {
+        beside(&self.path, "-wal")
+    }
+
     /// From now on SQLite's log must stay, too.
     pub(super) fn keep_log(&mut self) {
-        let log = beside(&self.path, "-wal");
+        let log = self.log();
         if let Some(identity) = std::fs::metadata(&log).ok().and_then(|log| Identity::of(&log)) {
             self.kept.push((log, identity));
         }
