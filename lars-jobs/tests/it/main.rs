@@ -15,6 +15,8 @@ mod repeated_timer;
 mod retry;
 mod scheduled_executor;
 mod serde;
+#[cfg(all(target_os = "linux", not(miri)))]
+mod stopped;
 mod supervised;
 mod wall_clock;
 mod worker;
