@@ -18,6 +18,8 @@ mod handler;
 
 mod durable;
 
+mod closing;
+
 #[cfg(feature = "metrics")]
 mod metrics_reporter;
 
@@ -27,6 +29,7 @@ pub mod actors;
 #[cfg(feature = "test-kit")]
 pub mod test_kit;
 
+pub use self::closing::Closing;
 pub use self::durable::{Builder, Durable, Metrics};
 pub use self::fired::Fired;
 pub use self::handler::Handler;

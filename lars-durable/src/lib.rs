@@ -51,7 +51,8 @@ pub use self::api::actors;
 #[cfg(feature = "test-kit")]
 pub use self::api::test_kit;
 pub use self::api::{
-    Builder, Durable, Fired, Handler, IntoOutcome, Metrics, Outcome, Payload, Timers, UpgradeError,
+    Builder, Closing, Durable, Fired, Handler, IntoOutcome, Metrics, Outcome, Payload, Timers,
+    UpgradeError,
 };
 pub use self::api::{inspection, schedule};
 #[cfg(any(feature = "postgres", feature = "sqlite"))]

@@ -25,7 +25,7 @@ use lars_scheduler::{BuildError, Executor, Handle, LightArrayRevolverScheduler};
 
 use self::driver::{Begin, Driver};
 pub(crate) use self::ending::Ending;
-pub(crate) use self::future_task::spawn;
+pub(crate) use self::future_task::{Surroundings, spawn};
 use self::gate::Gate;
 pub(crate) use self::gate::Lease;
 use self::inbox::{Inbox, Input};
@@ -97,6 +97,8 @@ pub(crate) struct Beside {
     #[cfg(feature = "sqlite")]
     pub(crate) file: Option<UserFile>,
     pub(crate) executor: Arc<dyn Executor>,
+    /// What polls the futures of handlers, if the executor is the node's own.
+    pub(crate) around: Surroundings,
     /// How many of its threads the handlers share; `None` if it is not the node's own.
     pub(crate) threads: Option<usize>,
 }
@@ -123,6 +125,7 @@ pub(crate) struct Shared {
     pub(crate) file: Option<UserFile>,
     pub(crate) timers: Handle,
     pub(crate) executor: Arc<dyn Executor>,
+    pub(crate) around: Surroundings,
     threads: Threads<Begin>,
     /// Calls that wait for their answers.
     calls: AtomicUsize,
@@ -203,6 +206,12 @@ impl Runtime {
         })
     }
 
+    /// Whether it lives in virtual time.
+    #[cfg(feature = "test-kit")]
+    pub(crate) fn is_virtual(&self) -> bool {
+        self.turner.is_some()
+    }
+
     /// Nothing starts any more; waits up to `limit` for what runs. Returns how many runs were given
     /// up.
     pub(crate) fn close(&mut self, limit: Duration) -> usize {
@@ -252,7 +261,7 @@ impl Shared {
             #[cfg(feature = "test-kit")]
             MonoClock::Virtual(_) => Looks::here(beside.looker),
         };
-        let Beside { name, on_parked, executor, threads, .. } = beside;
+        let Beside { name, on_parked, executor, around, threads, .. } = beside;
         Ok(Arc::new(Self {
             inbox: Inbox::default(),
             looks,
@@ -261,6 +270,7 @@ impl Shared {
             file: beside.file,
             timers,
             executor,
+            around,
             threads: Threads::new(handlers.len(), threads),
             calls: AtomicUsize::new(0),
             counts: Mutex::new(Counts::default()),

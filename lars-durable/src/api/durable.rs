@@ -24,7 +24,7 @@ use super::payload::Payload;
 use super::timers::Timers;
 use crate::engine::{CALL_TIMEOUT, LEASE, MAX_IN_FLIGHT, MAX_RESIDENT, NodeSettings, WINDOW};
 use crate::error::{CloseError, StartError};
-use crate::runtime::{Beside, OnParked, Runtime, Shared, Submitted, promise};
+use crate::runtime::{Beside, OnParked, Runtime, Shared, Submitted, Surroundings, promise};
 #[cfg(feature = "test-kit")]
 use crate::store::FaultyStore;
 use crate::store::{Backend, Looker, MemoryStore};
@@ -36,7 +36,7 @@ use crate::sync::Arc;
 use crate::time::system_clock;
 
 /// How long `close` waits.
-const CLOSE_LIMIT: Duration = Duration::from_secs(30);
+pub(super) const CLOSE_LIMIT: Duration = Duration::from_secs(30);
 
 /// Timers that survive the process: a running node.
 ///
@@ -66,7 +66,7 @@ const CLOSE_LIMIT: Duration = Duration::from_secs(30);
 /// # Ok(()) }
 /// ```
 pub struct Durable {
-    runtime: Runtime,
+    pub(super) runtime: Runtime,
 }
 
 /// Builds a node: where its timers are kept, its handlers and settings.
@@ -98,6 +98,15 @@ enum Place {
 }
 
 impl Place {
+    /// Whether the node lives in virtual time.
+    fn is_virtual(&self) -> bool {
+        match self {
+            #[cfg(feature = "test-kit")]
+            Self::Virtual(_) => true,
+            _ => false,
+        }
+    }
+
     /// Whether nobody else can own the store as long as this process lives.
     fn is_sole(&self) -> bool {
         match self {
@@ -294,6 +303,9 @@ impl Durable {
     /// Stops starting timers, waits for running handlers, and releases the file, or in PostgreSQL
     /// its buckets. Nothing runs early: pending timers stay in the store.
     ///
+    /// It blocks this thread: where that polls the futures of handlers, or must not block, use
+    /// [`close_async`](Self::close_async).
+    ///
     /// # Errors
     ///
     /// [`CloseError`] if runs have not ended within the limit. Their timers are given back and run
@@ -355,7 +367,8 @@ impl Builder {
         self.handler(Handler::new(run))
     }
 
-    /// Runs a future for each timer with this payload, polled by tasks of the executor.
+    /// Runs a future for each timer with this payload: polled by the tokio runtime in which the
+    /// node is started, or else by tasks of the executor ([`Handler::future`]).
     pub fn handle_future<P, R, F, W>(self, run: F) -> Self
     where
         P: Payload,
@@ -512,6 +525,10 @@ impl Builder {
     pub fn start(self) -> Result<Durable, StartError> {
         self.check()?;
         let opened = self.open()?;
+        let around = match self.executor {
+            None if !self.place.is_virtual() => Surroundings::here(),
+            _ => Surroundings::default(),
+        };
         let (executor, threads) = match self.executor {
             Some(executor) => (executor, None),
             None => own_executor(&self.place, self.threads, self.handlers.len())?,
@@ -536,6 +553,7 @@ impl Builder {
             #[cfg(feature = "sqlite")]
             file: opened.file,
             executor,
+            around,
             threads,
         };
         #[cfg(feature = "test-kit")]

@@ -71,9 +71,13 @@ impl Handler {
         Self::with::<P>(run)
     }
 
-    /// Runs a future, polled by tasks of the node's executor: with a
-    /// [`TokioExecutor`](lars_scheduler::Executor) inside tokio, with a `SpawnExecutor` inside any
-    /// runtime.
+    /// Runs a future, polled by tasks of the node's executor.
+    ///
+    /// A node that has an executor of its own, and is started inside tokio, lets that runtime poll
+    /// the future (feature `tokio`, which is on unless default features are off). For another
+    /// runtime, or one that is not around [`Builder::start`](super::Builder::start), set the
+    /// [executor](super::Builder::executor): a `TokioExecutor` of `lars-bridges`, or a
+    /// [`SpawnExecutor`](lars_scheduler::executor::SpawnExecutor).
     pub fn future<P, R, F, W>(run: F) -> Self
     where
         P: Payload,
@@ -83,12 +87,12 @@ impl Handler {
     {
         let run = move |fired: Fired<P>, ending: Ending, shared: &Arc<crate::runtime::Shared>| {
             let limit = fired.remaining();
-            let work = match contain(|| run(fired)) {
+            let work = match contain(|| shared.around.make(|| run(fired))) {
                 Ok(work) => AssertUnwindSafe(work).catch_unwind(),
                 Err(panic) => return ending.say(RunEnd::Retry { error: panic }),
             };
             let timers = shared.timers.clone();
-            spawn(Arc::clone(&shared.executor), async move {
+            spawn(Arc::clone(&shared.executor), &shared.around, async move {
                 let ended = match limit {
                     None => Some(work.await),
                     Some(limit) => timers.timeout(limit, work).await.ok(),

@@ -19,9 +19,44 @@ struct FutureTask {
     queued: AtomicBool,
 }
 
-/// Polls `work` on `executor` until it is ready. An executor that refuses a poll ends it: it is
+/// The tokio runtime that futures belong to, if there is one.
+#[derive(Clone, Default)]
+pub(crate) struct Surroundings {
+    #[cfg(feature = "tokio")]
+    runtime: Option<tokio::runtime::Handle>,
+}
+
+impl Surroundings {
+    /// That of this thread.
+    pub(crate) fn here() -> Self {
+        Self {
+            #[cfg(feature = "tokio")]
+            runtime: tokio::runtime::Handle::try_current().ok(),
+        }
+    }
+
+    /// Makes a future, whose parts may look for their runtime already.
+    pub(crate) fn make<W>(&self, make: impl FnOnce() -> W) -> W {
+        #[cfg(feature = "tokio")]
+        let _entered = self.runtime.as_ref().map(tokio::runtime::Handle::enter);
+        make()
+    }
+}
+
+/// Polls `work` until it is ready: as a task of the runtime around it, or else by tasks of
+/// `executor`. A runtime that has shut down, or an executor that refuses a poll, ends it: it is
 /// dropped.
-pub(crate) fn spawn(executor: Arc<dyn Executor>, work: impl Future<Output = ()> + Send + 'static) {
+pub(crate) fn spawn(
+    executor: Arc<dyn Executor>,
+    around: &Surroundings,
+    work: impl Future<Output = ()> + Send + 'static,
+) {
+    #[cfg(feature = "tokio")]
+    if let Some(runtime) = &around.runtime {
+        drop(runtime.spawn(work));
+        return;
+    }
+    let _ = around;
     let work: Work = Box::pin(work);
     let (work, queued) = (Mutex::new(Some(work)), AtomicBool::new(false));
     FutureTask::hand_over(&Arc::new(FutureTask { work, executor, queued }));

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use common::{Directory, LONG, Note, note, telling};
+use futures::StreamExt;
 use lars_base::backoff::BackoffPolicy;
 use lars_durable::inspection::{Parked, ParkedQuery};
 use lars_durable::{Durable, Fired, Handler, Outcome, Payload, Timers, UpgradeError};
@@ -402,4 +403,70 @@ fn handlers_that_never_return_stop_no_other_and_what_waits_for_a_thread_is_shown
     }
     drop(release);
     durable.close().unwrap();
+}
+
+/// What a handler says of its runs.
+type Says = futures::channel::mpsc::UnboundedSender<&'static str>;
+
+/// A future that needs tokio from its making on.
+#[cfg(feature = "tokio")]
+fn sleeping(says: Says) -> impl Fn(Fired<Note>) -> futures::future::BoxFuture<'static, ()> {
+    move |_| {
+        let (says, sleep) = (says.clone(), tokio::time::sleep(Duration::from_millis(20)));
+        let _ = says.unbounded_send("begun");
+        Box::pin(async move {
+            sleep.await;
+            let _ = says.unbounded_send("ended");
+        })
+    }
+}
+
+fn here() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+#[cfg(feature = "tokio")]
+#[test]
+fn a_node_that_is_started_in_tokio_has_its_futures_polled_there() {
+    let (says, mut said) = futures::channel::mpsc::unbounded();
+    here().block_on(async {
+        let durable = Durable::in_memory().handle_future(sleeping(says)).start().unwrap();
+        let timers = durable.timers();
+        timers.schedule_once(Duration::ZERO, note("x")).submit().await.unwrap();
+        assert_eq!(said.next().await, Some("begun"));
+        assert_eq!(said.next().await, Some("ended"));
+        assert_eq!(durable.metrics().retried, 0);
+    });
+}
+
+#[cfg(feature = "tokio")]
+#[test]
+fn an_async_close_waits_for_runs_that_need_its_own_thread() {
+    let (says, mut said) = futures::channel::mpsc::unbounded();
+    here().block_on(async {
+        let durable = Durable::in_memory().handle_future(sleeping(says)).start().unwrap();
+        let timers = durable.timers();
+        timers.schedule_once(Duration::ZERO, note("x")).submit().await.unwrap();
+        assert_eq!(said.next().await, Some("begun"));
+        durable.close_async_within(LONG).await.unwrap();
+        assert_eq!(said.try_recv(), Ok("ended"));
+    });
+}
+
+#[test]
+fn an_async_close_says_what_has_not_ended_within_the_limit() {
+    let (says, mut said): (Says, _) = futures::channel::mpsc::unbounded();
+    here().block_on(async {
+        let stuck = move |_: Fired<Note>| {
+            let _ = says.unbounded_send("begun");
+            std::future::pending::<()>()
+        };
+        let durable = Durable::in_memory().handle_future(stuck).start().unwrap();
+        let timers = durable.timers();
+        timers.schedule_once(Duration::ZERO, note("x")).submit().await.unwrap();
+        assert_eq!(said.next().await, Some("begun"));
+        let limit = Duration::from_millis(1);
+        let error = durable.close_async_within(limit).await.unwrap_err();
+        assert_eq!((error.running, error.limit), (1, limit));
+    });
 }
