@@ -4,6 +4,9 @@
 //!
 //! - A node: [`Durable`], its [`Builder`] and [`Handler`]s, and [`close`](Durable::close).
 //! - To schedule: [`Timers`], with the options in [`schedule`]; every call returns a [`Submitted`].
+//! - In a transaction of your own: in a file `submit_in_file`, `cancel_in_file` and
+//!   `complete_in_file` (feature `sqlite`), in PostgreSQL [`Fired`]'s `complete_in` (feature
+//!   `postgres`); their errors are `TransactionError`.
 //! - To look inside: [`Durable::inspect`], [`Timers::parked`]; what they show is in [`inspection`].
 //! - Actors by name: `actors` (feature `actors`).
 //! - To test in virtual time: `test_kit` (feature `test-kit`).

@@ -158,6 +158,11 @@ impl Durable {
     /// Timers in an SQLite file, which is created if it does not exist. Beside it are SQLite's
     /// `-wal` and `-shm`, and `.lock`, which names the owner. Do not put it on a network file
     /// system.
+    ///
+    /// It may have tables of your own, too. Then timers can be made, cancelled and ended in your
+    /// own transactions: [`submit_in_file`](super::schedule::Schedule::submit_in_file),
+    /// [`cancel_in_file`](Timers::cancel_in_file),
+    /// [`complete_in_file`](super::Fired::complete_in_file).
     #[cfg(feature = "sqlite")]
     pub fn sqlite(path: impl AsRef<Path>) -> Builder {
         Builder::new(Place::Sqlite(path.as_ref().to_owned(), Synchronous::default()))
