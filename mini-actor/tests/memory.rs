@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use mini_actor::test_kit::TestKit;
-use mini_actor::{Actor, ActorRef, Context};
+use mini_actor::{Actor, ActorRef, Context, Props};
 
 struct Counting;
 
@@ -115,4 +115,28 @@ fn an_actor_deep_in_a_tree_takes_no_more_than_its_share_of_a_path() {
     let listed = each(before);
     assert!(listed <= 1280, "after a listing an actor has {listed} bytes");
     drop(kit);
+}
+
+#[test]
+fn an_actor_that_has_ended_keeps_no_room_for_messages() {
+    let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let kit = TestKit::new("test").unwrap();
+    let before = ALLOCATED.load(Ordering::Relaxed);
+    let spawn = || kit.spawn_anonymous(Props::once(|| Idle)).unwrap();
+    let actors: Vec<ActorRef<_>> = (0..ACTORS).map(|_| spawn()).collect();
+    kit.settle();
+    let idle = each(before);
+    for actor in &actors {
+        for _ in 0..100 {
+            actor.tell([7; 16]).unwrap();
+        }
+        actor.stop();
+    }
+    kit.settle();
+    assert_eq!(kit.metrics().alive, 0);
+    // What the kit notes of each end, and the home that the reference keeps.
+    drop(kit.terminations());
+    let ended = each(before);
+    assert!(ended < idle, "an actor that has ended has {ended} bytes, one that waits {idle}");
+    drop((actors, kit));
 }

@@ -472,6 +472,9 @@ impl<M: Send + 'static> Activate for Cell<M> {
         match run {
             // It stays counted as scheduled, so that nobody schedules it ever again.
             Progress::Gone => {
+                // SAFETY: this is the one activation and the last, which ends when the mailbox has
+                // been closed and all that it accepted has been taken out.
+                unsafe { self.mailbox.free_blocks() };
                 if self.pinned {
                     self.dispatcher.end();
                 }

@@ -375,6 +375,83 @@ fn the_last_message_of_a_closed_mailbox_is_evicted_and_an_activation_sees_its_en
     });
 }
 
+/// Closes the mailbox, receives what it has accepted, and frees its blocks, as a last activation
+/// does.
+fn close_and_free(mailbox: &Mailbox<u32>) -> Vec<u32> {
+    let accepted = mailbox.close();
+    let mut seen = Vec::new();
+    // SAFETY: we are the one activation, and the last.
+    unsafe {
+        while mailbox.position() < accepted {
+            match mailbox.pop() {
+                Some(message) => seen.push(message),
+                None => yield_now(),
+            }
+        }
+        mailbox.free_blocks();
+    }
+    seen
+}
+
+/// The mailbox ends with one message in it, the nth of a block, while a sender evicts that and puts
+/// another in. The model fails if the sender looks at a block that has been freed.
+fn a_sender_that_evicts_races_with_the_end(nth: u32) {
+    check(move || {
+        let mailbox = Arc::new(Mailbox::new(Capacity::Bounded(1, Overflow::DropOldest)));
+        for _ in 0..nth {
+            mailbox.send(9).map(drop).unwrap();
+            // SAFETY: nobody else has it.
+            assert_eq!(unsafe { mailbox.pop() }, Some(9));
+        }
+        mailbox.send(0).map(drop).unwrap();
+        let sender = beside(&mailbox, |mailbox| {
+            let mut had = Vec::new();
+            loop {
+                match mailbox.send(1) {
+                    Ok(_) => return had,
+                    Err((Refused::Closed, message)) => {
+                        had.push(message);
+                        return had;
+                    }
+                    Err((Refused::Full, _)) => match mailbox.evict() {
+                        Some(message) => had.push(*message),
+                        None => yield_now(),
+                    },
+                }
+            }
+        });
+        let mut seen = close_and_free(&mailbox);
+        seen.extend(sender.join().unwrap());
+        seen.sort_unstable();
+        assert_eq!(seen, [0, 1]);
+        assert_eq!(mailbox.blocks(), 0);
+    });
+}
+
+#[test]
+fn a_sender_that_evicts_at_the_end_of_a_mailbox_looks_at_no_block_that_has_been_freed() {
+    a_sender_that_evicts_races_with_the_end(0);
+}
+
+#[test]
+fn the_same_while_the_reader_goes_from_one_block_to_the_next() {
+    a_sender_that_evicts_races_with_the_end(2);
+}
+
+#[test]
+fn a_sender_that_appends_a_block_at_the_end_of_a_mailbox_leaves_none() {
+    for nth in [0, 2] {
+        check(move || {
+            let mailbox = Arc::new(idle(nth));
+            let sender = beside(&mailbox, |mailbox| mailbox.send(1).is_err());
+            let mut seen = close_and_free(&mailbox);
+            seen.extend(sender.join().unwrap().then_some(1));
+            assert_eq!(seen, [1]);
+            assert_eq!(mailbox.blocks(), 0);
+        });
+    }
+}
+
 #[test]
 fn a_block_that_is_given_back_while_others_are_appended_is_used_by_one_of_them() {
     check(|| {

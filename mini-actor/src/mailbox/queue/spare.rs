@@ -15,7 +15,7 @@
 
 use std::ptr;
 
-use super::{Mailbox, TRIMMING};
+use super::{CLOSED, Mailbox, TRIMMING};
 use crate::mailbox::block::Block;
 use crate::sync::{CHECKED, Ordering};
 
@@ -144,5 +144,49 @@ impl<T> Mailbox<T> {
         // Relaxed: the next to append a block sees it through the word.
         free.store(keep, Ordering::Relaxed);
         [rest, other]
+    }
+
+    /// Frees all blocks, at the end of the last activation. References to an actor that has ended
+    /// then keep its home without them.
+    ///
+    /// > The mailbox is closed, and all that it has accepted has been taken out. So every sender
+    /// > that took a slot has filled it, its last access to a block; every one that took a last
+    /// > slot has appended the next block; and no sender takes a slot any more. Only those that
+    /// > evict messages still look at the head, under their lock, and find that it has no block.
+    ///
+    /// # Safety
+    ///
+    /// The caller is the mailbox's one activation, and there is no other after it. It has closed
+    /// the mailbox, and its position is the one at closing.
+    pub(crate) unsafe fn free_blocks(&self) {
+        self.assert_activation();
+        // Acquire: the first block and the spare ones are seen as the last to append a block left
+        // them, also if that sender then found the mailbox closed.
+        let word = self.tail.word.load(Ordering::Acquire);
+        debug_assert!(word & CLOSED != 0, "senders may still take slots");
+        let reader = self.middle.bound.as_ref().filter(|it| it.evicts()).map(|it| it.reader());
+        let last = self.head.next.with_mut(|next| {
+            // SAFETY: the caller is the one activation; and where senders read as well, it holds
+            // their lock.
+            std::mem::replace(unsafe { &mut (*next).block }, ptr::null_mut())
+        });
+        // Relaxed, all of them: seen by the load above, by a slot that has been read, or by the
+        // lock; and those who look at them from now on find nothing there.
+        let first = self.middle.first.swap(ptr::null_mut(), Ordering::Relaxed);
+        let stack = self.middle.spare.swap(ptr::null_mut(), Ordering::Relaxed);
+        let taken = self.tail.free.swap(ptr::null_mut(), Ordering::Relaxed);
+        drop(reader);
+        // One that was appended, and in which no slot has been read, is only the first still.
+        let in_use = if last.is_null() { first } else { last };
+        if !in_use.is_null() {
+            // SAFETY: all slots that were taken have been read, and it is in no list.
+            unsafe { Block::free(in_use) };
+        }
+        for chain in [stack, taken] {
+            // SAFETY: taken out above, so they are nobody else's, and none is in both.
+            unsafe { Block::free_chain(chain) };
+        }
+        // Relaxed: a number that only says when to look.
+        self.middle.blocks.store(0, Ordering::Relaxed);
     }
 }

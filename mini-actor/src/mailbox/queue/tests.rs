@@ -355,6 +355,31 @@ fn an_idle_mailbox_gives_back_what_a_burst_has_taken() {
 }
 
 #[test]
+fn a_mailbox_at_its_end_gives_all_its_blocks_back_however_it_was_used() {
+    let slots = Block::<u32>::SLOTS as u32;
+    let policies = [Overflow::Fail, Overflow::DropOldest].map(|it| Capacity::Bounded(1_000, it));
+    for capacity in policies.into_iter().chain([Capacity::Unbounded]) {
+        for count in [0, 1, slots - 1, slots, slots + 1, 3 * slots] {
+            let mailbox = Mailbox::new(capacity);
+            for number in 0..count {
+                let _ = mailbox.send(number).unwrap();
+            }
+            assert_eq!(drain(&mailbox), count as usize);
+            let _ = mailbox.signal(); // another activation
+            let accepted = mailbox.close();
+            // SAFETY: nobody else uses the mailbox, and there is no other activation.
+            unsafe {
+                assert_eq!(mailbox.position(), accepted);
+                mailbox.free_blocks();
+            }
+            assert_eq!((mailbox.blocks(), mailbox.evict()), (0, None));
+            assert_eq!(mailbox.send(7).unwrap_err(), (Refused::Closed, 7));
+            assert_eq!((mailbox.accepted(), mailbox.blocks()), (u64::from(count), 0));
+        }
+    }
+}
+
+#[test]
 fn a_mailbox_in_use_makes_no_blocks() {
     let mailbox = Mailbox::new(Capacity::Unbounded);
     for _ in 0..10 * SLOTS {
