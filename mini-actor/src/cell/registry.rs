@@ -215,9 +215,18 @@ impl Registry {
 
     /// Ends open questions, and what else was kept.
     pub(crate) fn drop_unsent(&self) {
-        let unsent = self.unsent.lock().take();
-        // Outside the lock: it wakes askers, and drops closures.
-        drop(unsent);
+        // It wakes askers, and drops closures.
+        drop(self.take_unsent());
+        self.close_questions();
+    }
+
+    /// What was kept. Nothing more is kept from now on.
+    pub(crate) fn take_unsent(&self) -> Vec<PendingTask> {
+        self.unsent.lock().take().unwrap_or_default()
+    }
+
+    /// Ends the open questions on a scheduler that is somebody else's.
+    pub(crate) fn close_questions(&self) {
         if let Some(questions) = &self.questions {
             questions.close();
         }

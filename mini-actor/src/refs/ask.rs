@@ -1,5 +1,6 @@
 //! Questions: a message with a way back, and a time limit for the answer.
 
+use std::any::type_name;
 use std::future::Future;
 use std::panic::Location;
 use std::pin::Pin;
@@ -8,7 +9,7 @@ use std::time::Duration;
 
 use lars_base::time::Instant;
 use lars_scheduler::executor::TaskBody;
-use lars_scheduler::{Cancellable, Refusal, Task};
+use lars_scheduler::{Cancellable, PendingTask, Refusal, Task};
 
 use crate::base::error::{AskError, Unsendable};
 use crate::base::lineage::Lineage;
@@ -78,6 +79,13 @@ impl<T: Send + 'static> Drop for GiveUp<T> {
     fn drop(&mut self) {
         drop(self.question.shot.settle(Err(NoValue::Closed)));
     }
+}
+
+/// Whether this is the timeout of a question, which ends when this is dropped. Told by the type's
+/// name without its parameters, since tasks have no other mark.
+pub(crate) fn is_question(task: &PendingTask) -> bool {
+    let open = |name: &'static str| name.split('<').next();
+    open(task.identity().type_name()) == open(type_name::<GiveUp<()>>())
 }
 
 /// The way back to the asker: a part of the message of [`ActorRef::ask`]. Use it once, at any time,

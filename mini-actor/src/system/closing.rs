@@ -16,6 +16,7 @@ use crate::cell::registry::Registry;
 use crate::dispatcher::marks::Mapping;
 use crate::dispatcher::task::{Activate, Task};
 use crate::dispatcher::worker::is_no_turn;
+use crate::refs::ask::is_question;
 use crate::sync::{Arc, Condvar, Mutex, real_now, thread};
 use crate::system::close::{ClosePolicy, CloseReport};
 use crate::system::draining::drain;
@@ -186,8 +187,16 @@ impl Closing {
         }
         self.registry.keep_unsent(kept);
         let sent = sent.into_iter().map(|task| (Fate::Run, task));
-        let mut all = sent.chain(dropped.into_iter().map(|task| (Fate::Drop, task)));
-        // Outside the lock: marked closures, hooks and destructors are foreign code.
+        self.befall_all(sent.chain(dropped.into_iter().map(|task| (Fate::Drop, task))), deadline);
+    }
+
+    /// Has all of them run or dropped, beyond `deadline`, if there is one, by the threads of the
+    /// system. The caller holds no lock: marked closures, hooks and destructors are foreign code.
+    fn befall_all(
+        &self,
+        mut all: impl Iterator<Item = (Fate, PendingTask)>,
+        deadline: Option<Instant>,
+    ) {
         while let Some((fate, task)) = all.next() {
             fate.befall(task);
             if deadline.is_some_and(|deadline| real_now() >= deadline) {
@@ -196,6 +205,19 @@ impl Closing {
                 return;
             }
         }
+    }
+
+    /// Ends the questions that are open, and drops what else was kept until the actors had stopped:
+    /// that beyond `deadline`, if there is one, by the threads of the system. These may be occupied
+    /// by actors that wait for the answers, so the questions come first, and here.
+    pub(super) fn end_questions(&self, deadline: Option<Instant>) {
+        let unsent = self.registry.take_unsent().into_iter();
+        let (questions, others): (Vec<_>, Vec<_>) = unsent.partition(is_question);
+        drop(questions);
+        self.registry.close_questions();
+        // In virtual time no thread would see to the rest.
+        let deadline = deadline.filter(|_| self.registry.dispatcher.as_manual().is_none());
+        self.befall_all(others.into_iter().map(|task| (Fate::Drop, task)), deadline);
     }
 
     /// Sees to what the scheduler has handed back after closing has gone on without it, or waits to

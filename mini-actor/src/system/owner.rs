@@ -150,7 +150,7 @@ impl ActorSystem {
         report.scheduler_stopped |= self.stop.is_none();
         if !inside {
             // The last actor has seen to it, or the limit is over.
-            registry.drop_unsent();
+            self.closing.end_questions(deadline);
         }
         report
     }

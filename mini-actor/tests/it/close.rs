@@ -15,8 +15,8 @@ use mini_actor::hooks::DeadLetter;
 use mini_actor::supervision::SupervisionStrategy;
 use mini_actor::test_kit::TestKit;
 use mini_actor::{
-    Actor, ActorRef, ActorSystem, ClosePolicy, CloseReport, Context, Props, Reply, SpawnError,
-    StopReason,
+    Actor, ActorRef, ActorSystem, AskError, ClosePolicy, CloseReport, Context, Props, Reply,
+    SpawnError, StopReason,
 };
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -498,6 +498,59 @@ fn what_a_close_has_no_more_time_to_run_is_left_to_the_threads_of_the_system() {
     let here = std::thread::current().id();
     let threads: Vec<_> = ran.iter().collect();
     assert_eq!(threads.len(), 3);
+    assert!(threads.iter().filter(|&&thread| thread == here).count() <= 1);
+}
+
+/// Says which thread drops it.
+struct SaysWhere(mpsc::Sender<std::thread::ThreadId>);
+
+impl Drop for SaysWhere {
+    fn drop(&mut self) {
+        self.0.send(std::thread::current().id()).unwrap();
+    }
+}
+
+/// Receives a question, and nothing more until it is released.
+struct Occupied {
+    entered: mpsc::Sender<()>,
+    hold: mpsc::Receiver<()>,
+}
+
+impl Actor for Occupied {
+    type Message = Reply<u32>;
+
+    fn receive(&mut self, _question: Reply<u32>, _: &mut Context<Self>) {
+        let _ = self.entered.send(());
+        let _ = self.hold.recv();
+    }
+}
+
+#[test]
+fn what_a_close_has_no_more_time_to_drop_is_left_to_the_threads_and_questions_have_ended() {
+    let system = ActorSystem::builder("test").threads(1).build().unwrap();
+    let (sender, dropped) = mpsc::channel();
+    for _ in 0..5 {
+        let says = SaysWhere(sender.clone());
+        let closure = move || drop(says);
+        let _ = system.scheduler().timers().schedule_once(HOUR, closure).unwrap();
+    }
+    drop(sender);
+    // An actor has the one thread, and with it the questions. They come behind the closures.
+    let ((release, hold), (entered, inside)) = (mpsc::channel::<()>(), mpsc::channel());
+    let clerk = system.spawn("clerk", move || Occupied { entered, hold }).unwrap();
+    let ask = || clerk.ask(|reply| reply, 2 * HOUR);
+    let (first, second) = (ask(), ask());
+    inside.recv_timeout(LONG).unwrap();
+    assert!(!system.close_within(ms(20)).is_complete());
+    for question in [first, second] {
+        assert_eq!(question.wait(), Err(AskError::Closed));
+    }
+    let here = std::thread::current().id();
+    let mut threads: Vec<_> = dropped.try_iter().collect();
+    drop(release);
+    close(&system);
+    threads.extend(dropped);
+    assert_eq!(threads.len(), 5);
     assert!(threads.iter().filter(|&&thread| thread == here).count() <= 1);
 }
 
