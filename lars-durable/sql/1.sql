@@ -24,6 +24,8 @@ CREATE TABLE lars.node (
     id         uuid        PRIMARY KEY,
     grp        text        NOT NULL,
     serves     boolean     NOT NULL,    -- it has handlers
+    lease      bigint      NOT NULL,    -- microseconds: after so long without a renewal it is dead
+    ahead      bigint      NOT NULL,    -- microseconds: it is told of what is due sooner than that
     renewals   bigint      NOT NULL DEFAULT 0,
     started_at timestamptz NOT NULL,
     renewed_at timestamptz NOT NULL,    -- for people
@@ -255,7 +257,9 @@ BEGIN
             RAISE unique_violation USING MESSAGE = 'a timer with this key exists';
         END IF;
     END LOOP;
-    IF due < now_is + interval '1 minute' THEN
+    -- Its owner may have loaded beyond it.
+    IF due < now_is + (SELECT max(n.ahead) * interval '1 microsecond' FROM lars.node n
+                        WHERE n.grp = schedule.grp) THEN
         PERFORM pg_notify(lars.channel(schedule.grp), place || ':' || number);
     END IF;
     RETURN number;

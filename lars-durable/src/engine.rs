@@ -160,7 +160,7 @@ pub(crate) struct HandlerCounts {
 impl Node {
     pub(crate) fn new(settings: NodeSettings, mut rng: fastrand::Rng, now: Mono) -> Self {
         Self {
-            lease: Lease::new(&mut rng, settings.lease, now),
+            lease: Lease::new(&mut rng, settings.terms(), now),
             calls: Calls::new(&mut rng),
             window: Window::new(&settings),
             runs: Runs::new(settings.handlers.len()),

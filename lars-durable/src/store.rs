@@ -194,7 +194,7 @@ pub(crate) enum Request {
 #[derive(Debug, Clone)]
 pub(crate) enum Keep {
     /// A new node. Repeating it changes nothing.
-    Join { node: NodeId, serves: bool },
+    Join { node: NodeId, serves: bool, terms: Terms },
     /// The node is alive, and reports this about itself, as JSON for people. The reply says what
     /// the node has to know about the others.
     Renew { node: NodeId, report: Option<Arc<str>> },
@@ -300,13 +300,31 @@ pub(crate) fn mismatched(asked: &impl fmt::Debug, reply: &Reply) -> ! {
     panic!("a defect: the store answered {} with {}", name(asked), name(reply))
 }
 
+/// What others have to know of a node's settings: they judge it by these, and not by their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Terms {
+    /// After this long without a renewal it is dead.
+    pub(crate) lease: Micros,
+    /// It has to be told of timers that are due sooner than this.
+    pub(crate) window: Micros,
+}
+
+/// A node of the group, this one or another.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Peer {
+    pub(crate) id: NodeId,
+    pub(crate) renewals: u64,
+    /// It runs timers.
+    pub(crate) serves: bool,
+    pub(crate) terms: Terms,
+}
+
 /// What a node learns when it renews its lease.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Renewed {
     /// It was not buried.
     pub(crate) alive: bool,
-    /// All nodes: renewals, and whether they serve timers.
-    pub(crate) nodes: Vec<(NodeId, u64, bool)>,
+    pub(crate) nodes: Vec<Peer>,
     /// All buckets: the owner and the epoch.
     pub(crate) buckets: Vec<(BucketNo, Option<NodeId>, u32)>,
     /// The handlers that are paused.

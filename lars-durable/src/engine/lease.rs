@@ -5,6 +5,9 @@
 //! has stopped starting before anybody may take over, unless clocks run at rates a fifth apart, or
 //! the process is frozen between the check and the start; for those the fence in the row decides.
 //!
+//! Each node has the lease that it was given, and its row says which: others wait for that, and not
+//! for their own. They renew, and so look at it, as often as the shortest lease of all needs.
+//!
 //! A lease does not run down while nobody could renew. A silence counts only as long as its witness
 //! reached the store with each attempt: one that fails, or a long time without one, and every
 //! silence begins anew. And a node that cannot renew tries again often enough to be back within
@@ -15,7 +18,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::lane::{LONGEST_PAUSE, LaneState};
 use super::{Lane, Node, Output};
 use crate::model::{BucketNo, NodeId};
-use crate::store::{Committed, Keep, Renewed, Reply, Request, StoreError, mismatched, paired};
+use crate::store::{
+    Committed, Keep, Peer, Renewed, Reply, Request, StoreError, Terms, mismatched, paired,
+};
 use crate::sync::Arc;
 use crate::time::{Micros, Mono};
 
@@ -52,6 +57,9 @@ pub(super) struct Lease {
     seen: BTreeMap<NodeId, Sighting>,
     /// When they were last seen.
     looked: Mono,
+    /// The shortest lease of all nodes, and the widest window.
+    shortest: Micros,
+    widest: Micros,
     /// How many buckets the group has.
     buckets: BucketNo,
     paused: BTreeSet<Arc<str>>,
@@ -63,7 +71,8 @@ pub(super) struct Lease {
 }
 
 impl Lease {
-    pub(super) fn new(rng: &mut fastrand::Rng, lease: Micros, now: Mono) -> Self {
+    pub(super) fn new(rng: &mut fastrand::Rng, terms: Terms, now: Mono) -> Self {
+        let Terms { lease, window } = terms;
         Self {
             lane: LaneState::new(LONGEST_PAUSE.min(lease / 6)),
             asked: Vec::new(),
@@ -73,6 +82,8 @@ impl Lease {
             next_renewal: now,
             seen: BTreeMap::new(),
             looked: Mono::MIN,
+            shortest: lease,
+            widest: window,
             buckets: 0,
             paused: BTreeSet::new(),
             claim: None,
@@ -104,6 +115,11 @@ impl Lease {
     /// How many buckets the group has; none until the node has joined.
     pub(super) fn buckets(&self) -> BucketNo {
         self.buckets
+    }
+
+    /// Timers that are due sooner than this may be in the memory of a node.
+    pub(super) fn widest_window(&self) -> Micros {
+        self.widest
     }
 
     pub(super) fn is_paused(&self, handler: &Arc<str>) -> bool {
@@ -144,7 +160,7 @@ impl Node {
         let node = self.lease.node;
         let drained = self.drained_buckets();
         let keep = if !self.lease.joined {
-            Keep::Join { node, serves: self.settings.serves() }
+            Keep::Join { node, serves: self.settings.serves(), terms: self.settings.terms() }
         } else if self.may_leave() {
             Keep::Leave { node }
         } else if !drained.is_empty() {
@@ -215,7 +231,14 @@ impl Node {
             self.begin_anew(now);
             return;
         }
-        self.lease.next_renewal = sent + self.settings.lease / 3;
+        let others = || renewed.nodes.iter().filter(|peer| peer.id != self.lease.node);
+        let terms = || others().map(|peer| peer.terms).chain([self.settings.terms()]);
+        let shortest = terms().map(|terms| terms.lease).min().unwrap_or_default();
+        self.lease.widest = terms().map(|terms| terms.window).max().unwrap_or_default();
+        // Who serves nothing takes nothing, and need not look at others.
+        let serves = self.settings.serves();
+        self.lease.shortest = if serves { shortest } else { self.settings.lease };
+        self.lease.next_renewal = sent + self.lease.shortest / 3;
         self.lease.valid_until = match self.settings.sole {
             true => Mono::NEVER,
             false => sent + self.settings.lease - self.settings.lease / 5,
@@ -249,31 +272,27 @@ impl Node {
         let mut seen = std::mem::take(&mut self.lease.seen);
         // It was frozen, or got its answers late, and perhaps the others did: or the first one that
         // comes back would take everything.
-        if now - self.lease.looked > self.settings.lease * 2 / 3 {
+        if now - self.lease.looked > self.lease.shortest * 2 / 3 {
             seen.clear();
         }
         self.lease.looked = now;
         let (mut dead, mut serving) = (Vec::new(), 1);
-        for (node, renewals, serves) in &renewed.nodes {
-            if *node == me {
-                continue;
-            }
-            let since = match seen.get(node) {
+        for Peer { id, renewals, serves, terms } in renewed.nodes.iter().filter(|it| it.id != me) {
+            let since = match seen.get(id) {
                 Some(before) if before.renewals == *renewals => before.since,
                 Some(_) | None => now,
             };
-            self.lease.seen.insert(*node, Sighting { renewals: *renewals, since });
-            if now - since >= self.settings.lease {
-                dead.push((*node, *renewals));
+            self.lease.seen.insert(*id, Sighting { renewals: *renewals, since });
+            if now - since >= terms.lease {
+                dead.push((*id, *renewals));
             } else {
                 serving += usize::from(*serves);
                 // Not a whole round later, because a renewal came a little too soon.
-                let dead_at = since + self.settings.lease;
-                self.lease.next_renewal = self.lease.next_renewal.min(dead_at);
+                self.lease.next_renewal = self.lease.next_renewal.min(since + terms.lease);
             }
         }
         let lives = |owner: &NodeId| {
-            renewed.nodes.iter().any(|(node, ..)| node == owner)
+            renewed.nodes.iter().any(|peer| peer.id == *owner)
                 && !dead.iter().any(|(node, _)| node == owner)
         };
         let mut free: Vec<BucketNo> = (renewed.buckets.iter())

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use lars_base::backoff::BackoffPolicy;
 
+use crate::store::Terms;
 use crate::sync::Arc;
 use crate::time::Micros;
 
@@ -141,6 +142,11 @@ impl NodeSettings {
             sweep: SWEEP,
             max_deaths: MAX_DEATHS,
         }
+    }
+
+    /// What other nodes have to know.
+    pub(super) fn terms(&self) -> Terms {
+        Terms { lease: self.lease, window: self.window }
     }
 
     /// Whether the node runs timers, or only makes them.

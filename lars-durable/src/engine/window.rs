@@ -604,7 +604,8 @@ impl Node {
 
     /// Whether another node should be told of a timer that is due `due`.
     pub(super) fn is_foreign_and_near(&self, bucket: BucketNo, due: Timestamp, now: Mono) -> bool {
-        self.window.epoch(bucket).is_none() && due < self.clock.at_least(now) + self.settings.window
+        self.window.epoch(bucket).is_none()
+            && due < self.clock.at_least(now) + self.lease.widest_window()
     }
 
     /// Makes sure that the wheel has an alarm for each slot with a timer, and that the alarm of the

@@ -9,7 +9,7 @@ use crate::model::{
     BucketNo, Fence, Finish, Finished, Listed, NewTimer, NodeId, OnConflict, Row, Start, Then,
     TimerId, When, Which,
 };
-use crate::store::How;
+use crate::store::{How, Terms};
 use crate::store::{
     Keep, MemoryStore, Placed, Reply, Request, SqliteStore, Store, Synchronous, Write, Written,
 };
@@ -89,7 +89,7 @@ impl Bench {
             Self { store, clock, epoch: 0, starts: 0, next_id: 1, _directory: directory };
         let keep = |keep| Request::Keep(keep);
         let replies = bench.ask(&[
-            keep(Keep::Join { node: NODE, serves: true }),
+            keep(Keep::Join { node: NODE, serves: true, terms: Terms::default() }),
             keep(Keep::Renew { node: NODE, report: None }),
             keep(Keep::Claim { node: NODE, dead: Vec::new(), buckets: vec![0] }),
         ]);

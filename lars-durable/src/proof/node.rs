@@ -49,6 +49,8 @@ struct Bench {
     /// Buckets that actors may live in again, and in which epoch.
     admitted: Vec<(crate::model::BucketNo, u32)>,
     valid_until: i64,
+    /// How many timers others were told of.
+    notified: usize,
     next_call: u64,
 }
 
@@ -85,6 +87,7 @@ impl Bench {
             vacated: Vec::new(),
             admitted: Vec::new(),
             valid_until: i64::MIN,
+            notified: 0,
             next_call: 0,
         };
         bench.live();
@@ -138,7 +141,7 @@ impl Bench {
                     Output::Closed { .. } => self.closed = true,
                     Output::ValidUntil(until) => self.valid_until = until.0,
                     Output::BegunAnew => self.valid_until = i64::MIN,
-                    Output::Notify(_) => {}
+                    Output::Notify(timers) => self.notified += timers.len(),
                 }
             }
         }

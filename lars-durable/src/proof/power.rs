@@ -12,7 +12,9 @@ use std::collections::BTreeSet;
 use self::vfs::{Disk, Image};
 use super::tempdir::Directory;
 use crate::model::{NewTimer, NodeId, OnConflict, TimerId, When};
-use crate::store::{Keep, Reply, Request, SqliteStore, Store, StoreError, Synchronous, Write};
+use crate::store::{
+    Keep, Reply, Request, SqliteStore, Store, StoreError, Synchronous, Terms, Write,
+};
 use crate::sync::Arc;
 use crate::time::Micros;
 use crate::time::{Timestamp, system_clock};
@@ -25,7 +27,7 @@ fn open(directory: &Directory, vfs: Option<&str>) -> SqliteStore {
         SqliteStore::open_with(&directory.file(), vfs, "default", synchronous, system_clock())
             .unwrap();
     let keep = [
-        Request::Keep(Keep::Join { node: NODE, serves: true }),
+        Request::Keep(Keep::Join { node: NODE, serves: true, terms: Terms::default() }),
         Request::Keep(Keep::Claim { node: NODE, dead: Vec::new(), buckets: vec![0] }),
     ];
     store.transact(&keep).unwrap();

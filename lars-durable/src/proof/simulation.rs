@@ -132,6 +132,16 @@ fn nobody_is_taken_for_dead_because_the_store_was_away_for_everybody() {
 }
 
 #[test]
+fn nobody_is_taken_for_dead_because_others_have_shorter_leases() {
+    let mut runs = 0;
+    for seed in 0..setting("LARS_SIM_LEASES").unwrap_or(100) {
+        let checked = history_of(seed, Plan::of_unlike_leases(seed));
+        runs += checked.unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}")).runs;
+    }
+    assert!(runs > 500, "{runs} runs are too few");
+}
+
+#[test]
 fn a_history_is_the_same_again_from_the_same_seed() {
     for seed in 0..50 {
         let run = || World::new(Plan::of(seed)).run().unwrap();

@@ -11,7 +11,9 @@ mod writes;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Committed, How, Keep, Looker, Placed, Renewed, Reply, Request, Store, StoreError};
+use super::{
+    Committed, How, Keep, Looker, Peer, Placed, Renewed, Reply, Request, Store, StoreError, Terms,
+};
 use crate::model::{
     BucketNo, Fence, Finish, Finished, Listed, Loaded, Look, NodeId, Row, Start, Then, There,
     TimerId,
@@ -54,6 +56,7 @@ struct Tables {
 struct Member {
     renewals: u64,
     serves: bool,
+    terms: Terms,
     joined: Timestamp,
     renewed: Timestamp,
     report: Option<Arc<str>>,
@@ -185,9 +188,10 @@ impl Tables {
 
     fn keep(&mut self, keep: &Keep, now: Timestamp) -> Reply {
         match keep {
-            Keep::Join { node, serves } => {
+            Keep::Join { node, serves, terms } => {
                 let (joined, renewed, report) = (now, now, None);
-                let member = Member { renewals: 0, serves: *serves, joined, renewed, report };
+                let (serves, terms) = (*serves, *terms);
+                let member = Member { renewals: 0, serves, terms, joined, renewed, report };
                 self.nodes.entry(*node).or_insert(member);
                 let buckets = BucketNo::try_from(self.buckets.len()).expect("made of a BucketNo");
                 Reply::Joined { buckets }
@@ -226,7 +230,12 @@ impl Tables {
         Renewed {
             alive,
             nodes: (self.nodes.iter())
-                .map(|(id, member)| (*id, member.renewals, member.serves))
+                .map(|(id, Member { renewals, serves, terms, .. })| Peer {
+                    id: *id,
+                    renewals: *renewals,
+                    serves: *serves,
+                    terms: *terms,
+                })
                 .collect(),
             buckets: (0..)
                 .zip(&self.buckets)

@@ -2,9 +2,11 @@
 
 use super::{Bench, SECOND, done};
 use crate::model::NodeId;
-use crate::store::{Keep, Reply, Request, Store};
+use crate::store::{Keep, Reply, Request, Store, Terms};
+use crate::time::Micros;
 
 const OTHER: NodeId = 17;
+const TERMS: Terms = Terms { lease: Micros::SECOND.times(3), window: Micros::SECOND.times(120) };
 
 impl Bench {
     fn keep(&mut self, keep: Keep) -> Reply {
@@ -18,14 +20,14 @@ impl Bench {
         let Reply::Renewed(renewed) = self.keep(Keep::Renew { node: 0, report: None }) else {
             panic!("a renewal is answered by a renewal")
         };
-        renewed.nodes.iter().any(|(node, ..)| *node == OTHER)
+        renewed.nodes.iter().any(|peer| peer.id == OTHER)
     }
 }
 
 #[test]
 fn a_silence_begins_anew_with_each_attempt_of_its_witness_that_fails() {
     let mut bench = Bench::with(|settings| settings.lease.0 = 3 * SECOND);
-    bench.keep(Keep::Join { node: OTHER, serves: true });
+    bench.keep(Keep::Join { node: OTHER, serves: true, terms: TERMS });
     bench.run_until(SECOND, done);
     // It fails for 1.2 s of each 2.5 s, and reaches the store in between.
     for round in 0..20 {
@@ -52,4 +54,40 @@ fn a_node_renews_within_a_sixth_of_its_lease_once_it_can() {
         bench.run_until(back + SECOND / 2, done);
         assert!(bench.valid_until > back, "{tenths} tenths of a second later");
     }
+}
+
+#[test]
+fn a_node_waits_for_the_lease_of_another_and_not_for_its_own() {
+    for (own, others) in [(1, 20), (20, 1), (3, 3)] {
+        let mut bench = Bench::with(|settings| settings.lease.0 = own * SECOND);
+        let terms = Terms { lease: Micros(others * SECOND), ..TERMS };
+        bench.run_until(SECOND / 2, done);
+        let join = Keep::Join { node: OTHER, serves: true, terms };
+        bench.keep(join.clone());
+        // It lives until it has been seen, and is silent from then on.
+        for _ in 0..70 {
+            bench.run_until(bench.now + SECOND / 10, done);
+            bench.keep(join.clone());
+            bench.keep(Keep::Renew { node: OTHER, report: None });
+        }
+        let begin = bench.now;
+        bench.run_until(begin + others * SECOND - 1, done);
+        assert!(bench.has_other(), "{others} s beside {own} s: buried too early");
+        bench.run_until(begin + others * SECOND * 4 / 3 + own * SECOND / 3 + 1, done);
+        assert!(!bench.has_other(), "{others} s beside {own} s: not buried");
+    }
+}
+
+#[test]
+fn an_owner_is_told_of_what_is_due_within_its_own_window() {
+    let mut bench = Bench::with(|settings| settings.handlers.clear());
+    bench.run_until(SECOND, done);
+    bench.keep(Keep::Join { node: OTHER, serves: true, terms: TERMS });
+    bench.keep(Keep::Claim { node: OTHER, dead: Vec::new(), buckets: vec![0] });
+    bench.run_until(20 * SECOND, done);
+    let now = bench.now;
+    bench.schedule(now + 60 * SECOND, "beyond the window of its maker", None);
+    assert_eq!(bench.notified, 1);
+    bench.schedule(now + 150 * SECOND, "beyond that of its owner", None);
+    assert_eq!(bench.notified, 1);
 }

@@ -12,7 +12,7 @@ use super::server::{Database, PATIENCE, server};
 use crate::model::{
     Fence, Finish, NewTimer, NodeId, OnConflict, Start, Then, TimerId, When, Which,
 };
-use crate::store::{Keep, PostgresStore, Reply, Request, Store, Write};
+use crate::store::{Keep, PostgresStore, Reply, Request, Store, Terms, Write};
 use crate::sync::Arc;
 use crate::time::{Micros, Timestamp};
 
@@ -51,7 +51,7 @@ impl Rounds {
         let keep = |keep| Request::Keep(keep);
         let buckets = (0..64).collect();
         let asked = [
-            keep(Keep::Join { node: NODE, serves: true }),
+            keep(Keep::Join { node: NODE, serves: true, terms: Terms::default() }),
             keep(Keep::Renew { node: NODE, report: None }),
             keep(Keep::Claim { node: NODE, dead: Vec::new(), buckets }),
         ];

@@ -15,6 +15,8 @@ pub(super) struct Plan {
     pub(super) batch: usize,
     /// How fast the local clock of each node runs, in millionths of the store's.
     pub(super) rates: Vec<i64>,
+    /// The lease of each node, if they differ.
+    pub(super) leases: Vec<i64>,
     /// Some of the timers are messages for actors.
     pub(super) actors: bool,
     /// Most of the timers are of a handler whose runs do not end before the faults stop.
@@ -128,6 +130,7 @@ impl Plan {
         let rates = (0..nodes).map(|_| TRUE_RATE + rng.i64(-apart..=apart)).collect();
         Self {
             rates,
+            leases: Vec::new(),
             seed,
             nodes,
             buckets: *rng.choice(&[1, 1, 2, 4, 8]).expect("not empty"),
@@ -158,6 +161,14 @@ impl Plan {
         let nodes = 2 + usize::try_from(seed % 3).expect("less than 3");
         let (buckets, horizon, rates) = (8, 60_000_000, vec![TRUE_RATE; nodes]);
         Self { nodes, buckets, horizon, rates, faults, actors: seed % 2 == 1, ..Self::of(seed) }
+    }
+
+    /// Nothing fails, and the nodes have leases of their own.
+    pub(super) fn of_unlike_leases(seed: u64) -> Self {
+        let (nodes, buckets, horizon, faults) = (3, 8, 60_000_000, Faults::default());
+        let leases = vec![3_000_000, 30_000_000, 1_000_000];
+        let of = Self { nodes, buckets, horizon, faults, leases, ..Self::of(seed) };
+        Self { rates: vec![TRUE_RATE; nodes], actors: seed % 2 == 1, ..of }
     }
 
     /// Nodes that host actors, and are closed again and again.

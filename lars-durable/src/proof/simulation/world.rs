@@ -444,7 +444,7 @@ impl World {
         if self.members[node].node.is_some() {
             return;
         }
-        let settings = self.settings();
+        let settings = self.settings(node);
         let (now, rng) = (self.mono(node), self.rng.fork());
         let member = &mut self.members[node];
         member.life += 1;
@@ -455,7 +455,7 @@ impl World {
         self.turn(node);
     }
 
-    fn settings(&self) -> NodeSettings {
+    fn settings(&self, node: usize) -> NodeSettings {
         let backoff = BackoffPolicy::builder()
             .initial(Duration::from_millis(100))
             .cap(Duration::from_secs(1))
@@ -475,7 +475,7 @@ impl World {
         ];
         NodeSettings {
             window: Micros::SECOND * 3,
-            lease: Micros(LEASE),
+            lease: Micros(self.plan.leases.get(node).copied().unwrap_or(LEASE)),
             max_resident: self.plan.max_resident,
             max_in_flight: 64,
             ramp: 4,

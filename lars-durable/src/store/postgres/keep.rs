@@ -1,18 +1,20 @@
 //! Membership and buckets, in SQL.
 
+use tokio_postgres::types::ToSql;
+
 use super::rows::{bucket, count, number};
 use super::transaction::{Result, Transaction};
 use super::values::Id;
 use crate::model::{BucketNo, NodeId};
-use crate::store::{Keep, Renewed, Reply};
+use crate::store::{Keep, Peer, Renewed, Reply, Terms};
 use crate::sync::Arc;
 use crate::time::Micros;
 
 /// How long the last batch of a writer is remembered: thirty days.
 const SILENT: Micros = Micros::DAY.times(30);
 
-const JOIN: &str = "INSERT INTO lars.node (id, grp, serves, started_at, renewed_at)
-     VALUES ($1, $2, $3, $4, $4) ON CONFLICT (id) DO NOTHING";
+const JOIN: &str = "INSERT INTO lars.node (id, grp, serves, lease, ahead, started_at, renewed_at)
+     VALUES ($1, $2, $3, $5, $6, $4, $4) ON CONFLICT (id) DO NOTHING";
 
 /// Writers that have been silent for long are gone.
 const FORGET_SILENT: &str = "DELETE FROM lars.batch WHERE at < $1";
@@ -33,8 +35,8 @@ const TELL: &str = "SELECT pg_catalog.pg_notify(lars.channel($1), 'free')";
 impl Transaction<'_> {
     pub(super) async fn keep(&self, keep: &Keep) -> Result<Reply> {
         Ok(match keep {
-            Keep::Join { node, serves } => {
-                Reply::Joined { buckets: self.join(*node, *serves).await? }
+            Keep::Join { node, serves, terms } => {
+                Reply::Joined { buckets: self.join(*node, *serves, *terms).await? }
             }
             Keep::Renew { node, report } => {
                 Reply::Renewed(self.renew(*node, report.as_deref()).await?)
@@ -54,8 +56,12 @@ impl Transaction<'_> {
     }
 
     /// Says how many buckets the group has.
-    async fn join(&self, node: NodeId, serves: bool) -> Result<BucketNo> {
-        self.query(JOIN, &[&Id(node), &self.group, &serves, &self.clock]).await?;
+    async fn join(&self, node: NodeId, serves: bool, terms: Terms) -> Result<BucketNo> {
+        let Terms { lease: Micros(lease), window: Micros(window) } = terms;
+        let node = Id(node);
+        let parameters: [&(dyn ToSql + Sync); 6] =
+            [&node, &self.group, &serves, &self.clock, &lease, &window];
+        self.query(JOIN, &parameters).await?;
         self.query(FORGET_SILENT, &[&(self.clock - SILENT)]).await?;
         self.query(MAKE_BUCKETS, &[&self.group]).await?;
         Ok(bucket(self.query(COUNT_BUCKETS, &[&self.group]).await?[0].get(0)))
@@ -87,7 +93,7 @@ impl Transaction<'_> {
 const RENEW: &str = "UPDATE lars.node SET renewals = renewals + 1, renewed_at = $2,
             report = coalesce($3, report) WHERE id = $1 RETURNING 1";
 
-const NODES: &str = "SELECT id, renewals, serves FROM lars.node WHERE grp = $1";
+const NODES: &str = "SELECT id, renewals, serves, lease, ahead FROM lars.node WHERE grp = $1";
 
 const BUCKETS: &str = "SELECT bucket, owner, epoch FROM lars.bucket WHERE grp = $1 ORDER BY bucket";
 
@@ -103,9 +109,11 @@ impl Transaction<'_> {
             alive: !renewed.is_empty(),
             nodes: nodes
                 .iter()
-                .map(|row| {
-                    let renewals = u64::try_from(row.get::<_, i64>(1)).unwrap_or(0);
-                    (row.get::<_, Id>(0).0, renewals, row.get(2))
+                .map(|row| Peer {
+                    id: row.get::<_, Id>(0).0,
+                    renewals: u64::try_from(row.get::<_, i64>(1)).unwrap_or(0),
+                    serves: row.get(2),
+                    terms: Terms { lease: Micros(row.get(3)), window: Micros(row.get(4)) },
                 })
                 .collect(),
             buckets: buckets

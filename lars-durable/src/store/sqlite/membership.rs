@@ -4,7 +4,7 @@ use rusqlite::Result;
 
 use super::BUCKET;
 use crate::model::NodeId;
-use crate::store::{Keep, Renewed, Reply};
+use crate::store::{Keep, Peer, Renewed, Reply, Terms};
 use crate::sync::Arc;
 use crate::time::Timestamp;
 
@@ -47,7 +47,7 @@ impl Membership {
                 }
                 Reply::Renewed(Renewed {
                     alive,
-                    nodes: self.node.map(|node| (node, 0, true)).into_iter().collect(),
+                    nodes: self.node.map(member).into_iter().collect(),
                     buckets: vec![(BUCKET, self.node.filter(|_| self.owns_bucket), epoch)],
                     paused: paused()?,
                 })
@@ -68,4 +68,9 @@ impl Membership {
             }
         })
     }
+}
+
+/// There is nobody who judges it.
+fn member(id: NodeId) -> Peer {
+    Peer { id, renewals: 0, serves: true, terms: Terms::default() }
 }
