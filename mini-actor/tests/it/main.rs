@@ -22,6 +22,7 @@ mod room;
 mod scheduled;
 mod serde;
 mod slow;
+mod storms;
 mod supervision;
 mod test_kit;
 mod threads;
