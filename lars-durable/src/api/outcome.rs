@@ -23,7 +23,7 @@ use crate::engine::RunEnd;
 /// let handler = Handler::new(|due: &Fired<Remind>| -> Result<Outcome, std::num::ParseIntError> {
 ///     let limit: u32 = "22".parse()?;
 ///     if due.payload().hour > limit {
-///         return Ok(Outcome::RetryAfter(Duration::from_secs(9 * 3600)));
+///         return Ok(Outcome::Snooze(Duration::from_secs(9 * 3600)));
 ///     }
 ///     Ok(Outcome::Done)
 /// });
@@ -38,6 +38,11 @@ pub enum Outcome {
     Retry(String),
     /// The run is retried after this time. Counts as an attempt.
     RetryAfter(Duration),
+    /// The same run once more, after this time, as if this one had not happened: it costs no
+    /// attempt, and is no failure. For a handler that finds that it is too early. A timer can be
+    /// put off without end. An [at-most-once](super::Handler::at_most_once) timer is over, whatever
+    /// its handler says.
+    Snooze(Duration),
     /// The timer is parked for people to look at, with this reason: also a series, with all its
     /// runs to come.
     Park(String),
@@ -52,6 +57,7 @@ impl Outcome {
                 let error = "the handler asked for another attempt".into();
                 RunEnd::RetryAfter { after: after.into(), error }
             }
+            Self::Snooze(after) => RunEnd::Snooze { after: after.into() },
             Self::Park(reason) => RunEnd::Park { reason },
         }
     }

@@ -60,6 +60,10 @@ pub(crate) enum RunEnd {
     GiveBack {
         after: Micros,
     },
+    /// It has ended, and is to count as if it had not happened.
+    Snooze {
+        after: Micros,
+    },
     /// Its payload is newer than the handler: another node may know it.
     TooNew,
     /// It did not begin: it was too early, or the lease had ended, or the node is closing.
@@ -76,7 +80,11 @@ impl RunEnd {
             Self::Retry { error: text }
             | Self::RetryAfter { error: text, .. }
             | Self::Park { reason: text } => Some(text),
-            Self::Done | Self::GiveBack { .. } | Self::TooNew | Self::NotBegun => None,
+            Self::Done
+            | Self::GiveBack { .. }
+            | Self::Snooze { .. }
+            | Self::TooNew
+            | Self::NotBegun => None,
         }
     }
 
@@ -204,7 +212,7 @@ impl Node {
         // The start was recorded a lead before; only a clock that went back makes it longer.
         let soon = at <= now + LONGEST_WAIT;
         if !deleted && (self.closing.is_closing() || !soon) {
-            self.runs.finish(id, Then::GiveBack { after: Micros::ZERO });
+            self.runs.finish(id, Then::GiveBack { after: Micros::ZERO, ran: false });
         } else if !deleted && self.window.epoch(run.resident.bucket) != Some(run.fence.epoch()) {
             // Another owner finds the fence in the row.
             self.runs.end(id);
@@ -302,7 +310,8 @@ impl Node {
             }
             RunEnd::RetryAfter { after, error } => retry(error, after),
             RunEnd::Park { reason } => Then::Park { reason },
-            RunEnd::GiveBack { after } => Then::GiveBack { after },
+            RunEnd::GiveBack { after } => Then::GiveBack { after, ran: false },
+            RunEnd::Snooze { after } => Then::GiveBack { after, ran: true },
             RunEnd::TooNew => self.put_off(now, &row),
         };
         match then {

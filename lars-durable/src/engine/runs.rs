@@ -378,7 +378,7 @@ impl Runs {
                 Stage::Held(_) | Stage::Running(_) => {
                     run.stage = Stage::Finishing(None);
                     self.busy[run.handler] -= 1;
-                    let then = Then::GiveBack { after: Micros::ZERO };
+                    let then = Then::GiveBack { after: Micros::ZERO, ran: false };
                     self.finishes.push_back(Finish { id: *id, fence: run.fence, then });
                     abandoned += 1;
                 }

@@ -561,7 +561,7 @@ impl Node {
             // Its owner died while it ran, and there is nobody here to run it: for another node, or
             // later.
             Some(fence) if usize::from(resident.name) >= self.settings.handlers.len() => {
-                let then = Then::GiveBack { after: LEAST_PUT_OFF };
+                let then = Then::GiveBack { after: LEAST_PUT_OFF, ran: false };
                 self.runs.finish_foreign(Finish { id: row.id, fence, then });
             }
             // Its owner died while it ran, perhaps because of it.

@@ -211,9 +211,9 @@ pub(crate) enum Then {
     Next { when: When, offset: Micros },
     /// The same run once more, after this long.
     Retry { after: Micros, error: String },
-    /// Not run: once more, as if it had not been started.
-    GiveBack { after: Micros },
-    /// The same, of one that this node cannot run.
+    /// Once more, as if it had not been started. If it `ran`, that has not killed its process.
+    GiveBack { after: Micros, ran: bool },
+    /// Not run, because this node cannot run it: the same.
     PutOff { after: Micros },
     /// Given up, and kept for people.
     Park { reason: String },

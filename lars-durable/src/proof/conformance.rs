@@ -28,7 +28,8 @@ struct Bench {
     epoch: u32,
     starts: u32,
     next_id: TimerId,
-    _directory: Option<tempdir::Directory>,
+    /// The file, if it is one.
+    directory: Option<tempdir::Directory>,
 }
 
 /// Runs `test` once for each store.
@@ -85,18 +86,39 @@ impl Bench {
         clock: Arc<AtomicI64>,
         directory: Option<tempdir::Directory>,
     ) -> Self {
-        let mut bench =
-            Self { store, clock, epoch: 0, starts: 0, next_id: 1, _directory: directory };
+        let mut bench = Self { store, clock, epoch: 0, starts: 0, next_id: 1, directory };
+        bench.own();
+        bench
+    }
+
+    /// The node is the owner.
+    fn own(&mut self) {
         let keep = |keep| Request::Keep(keep);
-        let replies = bench.ask(&[
+        let replies = self.ask(&[
             keep(Keep::Join { node: NODE, serves: true, terms: Terms::default() }),
             keep(Keep::Renew { node: NODE, report: None }),
             keep(Keep::Claim { node: NODE, dead: Vec::new(), buckets: vec![0] }),
         ]);
         let Reply::Claimed(claimed) = &replies[2] else { panic!("{replies:?}") };
         assert_eq!(claimed.len(), 1);
-        bench.epoch = claimed[0].1;
-        bench
+        self.epoch = claimed[0].1;
+    }
+
+    /// Whatever ran here has died.
+    fn next_owner(&mut self) {
+        let Some(directory) = &self.directory else {
+            let buckets = vec![0];
+            self.ask(&[Request::Keep(Keep::Release { node: NODE, buckets })]);
+            return self.own();
+        };
+        let (path, here) = (directory.file(), Arc::clone(&self.clock));
+        let clock: crate::time::Clock = Arc::new(move || Timestamp(here.load(Ordering::Relaxed)));
+        // The file has one owner at a time.
+        self.store = Box::new(MemoryStore::new(1, Arc::clone(&clock)));
+        let synchronous = Synchronous::Normal;
+        self.store =
+            Box::new(SqliteStore::open_with(&path, None, "default", synchronous, clock).unwrap());
+        self.own();
     }
 
     fn ask(&mut self, requests: &[Request]) -> Vec<Reply> {

@@ -369,11 +369,16 @@ impl Tables {
                 timer.unknown_since = None;
                 now + *after
             }
-            Then::GiveBack { after } | Then::PutOff { after } => {
+            Then::GiveBack { after, ran } => {
                 timer.attempt = timer.attempt.saturating_sub(1);
-                if let Then::PutOff { .. } = &finish.then {
-                    timer.unknown_since.get_or_insert(now);
+                if *ran {
+                    (timer.deaths, timer.unknown_since) = (0, None);
                 }
+                timer.deadline.max(now + *after)
+            }
+            Then::PutOff { after } => {
+                timer.attempt = timer.attempt.saturating_sub(1);
+                timer.unknown_since.get_or_insert(now);
                 timer.deadline.max(now + *after)
             }
             Then::Park { reason } | Then::ParkRun { reason, .. } => {

@@ -94,6 +94,27 @@ fn what_is_parked_can_run_again_or_be_discarded() {
 }
 
 #[test]
+fn a_run_that_is_put_off_costs_no_attempt_and_is_no_failure() {
+    let (sender, seen) = channel();
+    let (sender, left) = (Mutex::new(sender), AtomicUsize::new(30));
+    let handler = Handler::new(move |due: &Fired<Note>| {
+        let told = (due.attempt(), due.idempotency_key(), due.fence());
+        sender.lock().unwrap().send(told).unwrap();
+        match left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)) {
+            Ok(_) => Outcome::Snooze(Duration::from_millis(1)),
+            Err(_) => Outcome::Done,
+        }
+    });
+    let durable = Durable::in_memory().handler(handler.max_attempts(1)).start().unwrap();
+    now(&durable.timers(), "x");
+    let runs: Vec<_> = (0..31).map(|_| seen.recv_timeout(LONG).unwrap()).collect();
+    assert!(runs.iter().all(|(attempt, key, _)| (*attempt, key) == (1, &runs[0].1)), "{runs:?}");
+    assert!(runs.is_sorted_by(|one, next| one.2 < next.2), "fences grow: {runs:?}");
+    durable.close().unwrap();
+    assert!(seen.try_recv().is_err(), "done");
+}
+
+#[test]
 fn a_handler_never_has_more_runs_than_its_concurrency() {
     let (running, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let (here, top) = (Arc::clone(&running), Arc::clone(&most));

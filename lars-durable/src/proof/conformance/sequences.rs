@@ -119,7 +119,7 @@ impl Sequence {
             0..=1 => Then::Done,
             2 => Then::Next { when: self.when(), offset: Micros(self.rng.i64(0..10)) },
             3 => Then::Retry { after: Micros(self.rng.i64(0..SECOND)), error: "error".into() },
-            4 => Then::GiveBack { after: Micros(self.rng.i64(0..SECOND)) },
+            4 => Then::GiveBack { after: Micros(self.rng.i64(0..SECOND)), ran: self.rng.bool() },
             5 => Then::PutOff { after: Micros(self.rng.i64(0..SECOND)) },
             _ => Then::Park { reason: "reason".into() },
         };

@@ -205,7 +205,7 @@ fn a_finish_with_another_fence_changes_nothing() {
             Then::Done,
             Then::Next { when: When::After(Micros::SECOND), offset: Micros::ZERO },
             Then::Retry { after: Micros::SECOND, error: "error".into() },
-            Then::GiveBack { after: Micros::ZERO },
+            Then::GiveBack { after: Micros::ZERO, ran: false },
             Then::Park { reason: "reason".into() },
         ];
         let id = bench.make(0);
@@ -272,11 +272,31 @@ fn a_run_that_is_given_back_has_not_happened() {
         let id = bench.make(0);
         let (_, fence) = bench.start(id);
         let due = Timestamp(START + SECOND);
-        let back = Then::GiveBack { after: Micros::SECOND };
+        let back = Then::GiveBack { after: Micros::SECOND, ran: false };
         assert_eq!(bench.finish(id, fence, back), Finished::Again { due });
         bench.later(SECOND);
         let (row, _) = bench.start(id);
         assert_eq!((row.attempt, row.deaths), (1, 0));
+    });
+}
+
+#[test]
+fn a_death_is_forgotten_by_a_run_that_was_put_off_by_its_handler_and_not_by_one_that_was_not_run() {
+    for_each_store(|bench| {
+        let id = bench.make(0);
+        bench.start(id);
+        for (ran, deaths) in [(false, 1), (true, 0)] {
+            bench.next_owner();
+            let (row, fence) = bench.start(id);
+            let attempt = row.attempt;
+            assert_eq!(row.deaths, 1);
+            let back = Then::GiveBack { after: Micros::ZERO, ran };
+            assert_eq!(bench.finish(id, fence, back), Finished::Again { due: bench.now() });
+            let (row, fence) = bench.start(id);
+            assert_eq!((row.attempt, row.deaths), (attempt, deaths));
+            bench.finish(id, fence, Then::GiveBack { after: Micros::ZERO, ran: true });
+            bench.start(id);
+        }
     });
 }
 
@@ -632,7 +652,7 @@ fn what_nobody_can_run_is_put_off_and_parked_by_when_that_was_found_first_and_no
         };
         assert_eq!((row.unknown_since, row.attempt), (Some(found), 1), "it counts no attempt");
         // A run that is given back says nothing about it, and one that fails has begun.
-        bench.finish(once, fence, Then::GiveBack { after: Micros::ZERO });
+        bench.finish(once, fence, Then::GiveBack { after: Micros::ZERO, ran: false });
         let (row, fence) = bench.start(once);
         assert_eq!(row.unknown_since, Some(found));
         bench.finish(once, fence, Then::Retry { after: Micros::ZERO, error: "error".into() });

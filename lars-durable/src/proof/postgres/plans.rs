@@ -133,7 +133,7 @@ impl Rounds {
         let (when, offset) = (When::After(Micros::ZERO), Micros::ZERO);
         let (error, reason) = (|| "error".to_owned(), || "reason".to_owned());
         let timers = self.schedule(OnConflict::Keep);
-        for then in [Then::Retry { after, error: error() }, Then::GiveBack { after }] {
+        for then in [Then::Retry { after, error: error() }, Then::GiveBack { after, ran: true }] {
             self.run(&timers, &then);
         }
         self.run(&timers, &Then::Next { when, offset });

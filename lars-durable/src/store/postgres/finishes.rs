@@ -56,6 +56,23 @@ struct Back {
     earliest: Vec<Timestamp>,
     /// Now, if this node cannot run it.
     unknown_since: Vec<Option<Timestamp>>,
+    ran: Vec<bool>,
+}
+
+impl Back {
+    fn push(
+        &mut self,
+        (id, fence): (TimerId, i64),
+        earliest: Timestamp,
+        unknown_since: Option<Timestamp>,
+        ran: bool,
+    ) {
+        self.ids.push(id);
+        self.fences.push(fence);
+        self.earliest.push(earliest);
+        self.unknown_since.push(unknown_since);
+        self.ran.push(ran);
+    }
 }
 
 #[derive(Default)]
@@ -92,12 +109,11 @@ impl Finishes {
                     sorted.retry.dues.push(clock + *after);
                     sorted.retry.errors.push(text(error).into_owned());
                 }
-                Then::GiveBack { after } | Then::PutOff { after } => {
-                    let unknown = matches!(then, Then::PutOff { .. });
-                    sorted.back.ids.push(id);
-                    sorted.back.fences.push(fence);
-                    sorted.back.earliest.push(clock + *after);
-                    sorted.back.unknown_since.push(unknown.then_some(clock));
+                Then::GiveBack { after, ran } => {
+                    sorted.back.push((id, fence), clock + *after, None, *ran);
+                }
+                Then::PutOff { after } => {
+                    sorted.back.push((id, fence), clock + *after, Some(clock), false);
                 }
                 Then::Park { reason } => {
                     sorted.park.ids.push(id);
@@ -219,9 +235,11 @@ const GIVE_BACK: &str = concat!(
     "UPDATE lars.timer t
         SET fence = NULL, attempt = greatest(t.attempt - 1, 0),
             due_at = greatest(t.deadline, f.earliest), deadline = greatest(t.deadline, f.earliest),
-            unknown_since = coalesce(t.unknown_since, f.unknown_since)
-       FROM unnest($2::bigint[], $3::bigint[], $4::timestamptz[], $5::timestamptz[])
-            AS f (id, fence, earliest, unknown_since)
+            unknown_since =
+                CASE WHEN f.ran THEN NULL ELSE coalesce(t.unknown_since, f.unknown_since) END,
+            deaths = CASE WHEN f.ran THEN 0 ELSE t.deaths END
+       FROM unnest($2::bigint[], $3::bigint[], $4::timestamptz[], $5::timestamptz[], $6::boolean[])
+            AS f (id, fence, earliest, unknown_since, ran)
       WHERE ",
     by_id!("f"),
     " AND t.fence = f.fence
@@ -231,12 +249,12 @@ const GIVE_BACK: &str = concat!(
 impl Transaction<'_> {
     /// As if it had not been started.
     async fn give_back(&self, back: &Back, outcomes: &mut Outcomes) -> Result<()> {
-        let Back { ids, fences, earliest, unknown_since } = back;
+        let Back { ids, fences, earliest, unknown_since, ran } = back;
         if ids.is_empty() {
             return Ok(());
         }
-        let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 5] =
-            [&self.group, ids, fences, earliest, unknown_since];
+        let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 6] =
+            [&self.group, ids, fences, earliest, unknown_since, ran];
         again(&self.query(GIVE_BACK, &parameters).await?, outcomes);
         Ok(())
     }

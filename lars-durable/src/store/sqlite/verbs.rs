@@ -154,8 +154,8 @@ impl Verbs<'_> {
             Then::Done => self.end(END, id, fence),
             Then::Next { when, offset } => self.go_on(id, fence, *when, *offset),
             Then::Retry { after, error } => self.retry(id, fence, *after, error),
-            Then::GiveBack { after } => self.give_back(id, fence, *after, None),
-            Then::PutOff { after } => self.give_back(id, fence, *after, Some(self.now)),
+            Then::GiveBack { after, ran } => self.give_back(id, fence, *after, None, *ran),
+            Then::PutOff { after } => self.give_back(id, fence, *after, Some(self.now), false),
             Then::Park { reason } => self.give_up(id, fence, reason),
             Then::ParkRun { reason, when, offset } => {
                 self.give_up_run(id, fence, reason, (*when, *offset))
@@ -217,7 +217,8 @@ const RETRY: &str = "UPDATE lars_timer
 
 const GIVE_BACK: &str = "UPDATE lars_timer
         SET fence = NULL, attempt = max(attempt - 1, 0), due_at = max(deadline, ?3),
-            deadline = max(deadline, ?3), unknown_since = coalesce(unknown_since, ?4)
+            deadline = max(deadline, ?3), deaths = iif(?5, 0, deaths),
+            unknown_since = iif(?5, NULL, coalesce(unknown_since, ?4))
       WHERE id = ?1 AND fence = ?2 RETURNING due_at";
 
 impl Verbs<'_> {
@@ -237,8 +238,9 @@ impl Verbs<'_> {
         fence: i64,
         after: Micros,
         unknown_since: Option<Timestamp>,
+        ran: bool,
     ) -> Result<Finished> {
-        let parameters = params![id, fence, self.now + after, unknown_since];
+        let parameters = params![id, fence, self.now + after, unknown_since, ran];
         let due = self.prepare(GIVE_BACK)?.query_row(parameters, |row| row.get(0)).optional()?;
         Ok(due.map_or(Finished::Stale, |due| Finished::Again { due }))
     }
