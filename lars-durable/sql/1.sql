@@ -47,7 +47,7 @@ CREATE TABLE lars.timer (
     due_at          timestamptz NOT NULL,   -- when it is looked at: indexed, <= deadline
     deadline        timestamptz NOT NULL,   -- when it may run: pushing it out changes no index
     planned_at      timestamptz NOT NULL,   -- what the run is for: stays while it is tried again
-    key             text,
+    key             text COLLATE "POSIX",   -- ordered by bytes, so that a prefix is a range
     handler         text        NOT NULL,
     payload_version int         NOT NULL,
     payload         text        NOT NULL,   -- JSON
@@ -89,7 +89,7 @@ CREATE TABLE lars.parked (
     reason          text        NOT NULL,
     parked_at       timestamptz NOT NULL
 );
-CREATE INDEX parked_group ON lars.parked (grp, id);
+CREATE INDEX parked_group ON lars.parked (grp COLLATE "POSIX", id);
 
 -- Keys that are remembered after the run.
 CREATE TABLE lars.used_key (

@@ -9,6 +9,8 @@ mod which;
 
 mod timers;
 
+pub mod query;
+
 #[cfg(feature = "actors")]
 mod address;
 

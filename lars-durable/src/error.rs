@@ -2,7 +2,7 @@
 
 use std::io;
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use lars_jobs::wall_clock::CronError;
 
@@ -12,7 +12,7 @@ use lars_jobs::wall_clock::CronError;
 ///
 /// ```
 /// use lars_durable::{Durable, Error, Payload, Refused};
-/// use std::time::Duration;
+/// use std::time::{Duration, SystemTime};
 ///
 /// # #[derive(serde::Serialize, serde::Deserialize)]
 /// # struct Hello(String);
@@ -122,6 +122,32 @@ pub enum Refused {
         given: usize,
         /// The limit.
         max: usize,
+    },
+    /// The limit of a query is out of range.
+    #[error("the limit of the query is {given}, but it must be from 1 to {max}")]
+    QueryLimit {
+        /// The limit that was asked for.
+        given: usize,
+        /// The greatest there may be.
+        max: usize,
+    },
+    /// A query asks for no state that the call is for.
+    #[error("the query has no state that `{call}` is for; at least 1 of these is needed: {needed}")]
+    QueryStates {
+        /// The call.
+        call: &'static str,
+        /// The states that it is for.
+        needed: String,
+    },
+    /// A query asks for timers between two times of which the first is not before the second.
+    #[error(
+        "the query asks for timers from {from:?} on and before {before:?}: there is no such time"
+    )]
+    QueryTimes {
+        /// From when on.
+        from: SystemTime,
+        /// Before when.
+        before: SystemTime,
     },
     /// The payloads and keys of a batch are too long.
     #[error("the batch has {given} bytes of payloads and keys, but at most {max} are allowed")]

@@ -8,6 +8,7 @@
 //!   `complete_in_file` (feature `sqlite`), in PostgreSQL [`Fired`]'s `complete_in` (feature
 //!   `postgres`); their errors are `TransactionError`.
 //! - To look inside: [`Durable::inspect`], [`Timers::parked`]; what they show is in [`inspection`].
+//! - Many timers at once, by what they have in common: [`query`].
 //! - Actors by name: `actors` (feature `actors`).
 //! - To test in virtual time: `test_kit` (feature `test-kit`).
 //! - What a timer carries: [`Payload`]. What a handler sees: [`Fired`]; what it says: [`Outcome`].
@@ -57,7 +58,7 @@ pub use self::api::{
     Builder, Closing, Durable, Fired, Handler, IntoOutcome, Metrics, Outcome, Payload, Timers,
     UpgradeError,
 };
-pub use self::api::{inspection, schedule};
+pub use self::api::{inspection, query, schedule};
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub use self::error::TransactionError;
 pub use self::error::{CloseError, Error, Refused, StartError};

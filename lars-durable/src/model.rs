@@ -6,9 +6,12 @@ mod series;
 pub(crate) mod tenancy;
 mod timer;
 
+mod select;
+
 pub(crate) use self::inspection::{Counted, LOOK, Look, LookedHandler, LookedNode, MAX_NODES};
 #[cfg(feature = "postgres")]
 pub(crate) use self::inspection::{LookedDatabase, LookedSnapshot};
+pub(crate) use self::select::{Act, Candidate, Cursor, Select, States, Way};
 pub(crate) use self::series::{MissedTick, Next, Series, cron as cron_series, words};
 pub use self::timer::OnConflict;
 pub(crate) use self::timer::{

@@ -26,8 +26,8 @@ pub use self::sqlite::Synchronous;
 #[cfg(feature = "sqlite")]
 pub(crate) use self::sqlite::{SqliteStore, UserFile};
 use crate::model::{
-    BucketNo, Finish, Finished, Listed, Loaded, Look, NewTimer, NodeId, Row, Start, TimerId, When,
-    Which,
+    Act, BucketNo, Cursor, Finish, Finished, Listed, Loaded, Look, NewTimer, NodeId, Row, Select,
+    Start, TimerId, When, Which,
 };
 use crate::sync::Arc;
 use crate::time::{Clock, Micros, Timestamp};
@@ -245,6 +245,11 @@ pub(crate) enum Write {
     DiscardParked {
         id: TimerId,
     },
+    /// A step of a walk through timers. What others hold is passed over.
+    Select {
+        select: Arc<Select>,
+        act: Act,
+    },
 }
 
 /// The answer to a [`Request`]: to each kind of request its own, so that none can be taken for
@@ -368,6 +373,22 @@ pub(crate) enum Written {
     Applied,
     /// What was parked waits again.
     Placed(Placed),
+    Selected(Selected),
+}
+
+/// What a step of a walk has found.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct Selected {
+    /// How many rows were read.
+    pub(crate) looked_at: usize,
+    /// How many of them were meant.
+    pub(crate) matched: usize,
+    /// Those, for [`Act::List`].
+    pub(crate) listed: Vec<Listed>,
+    /// What was done to each, for acts that do something.
+    pub(crate) each: Vec<Written>,
+    /// Where the walk goes on, if it does.
+    pub(crate) next: Option<Cursor>,
 }
 
 /// Where a timer is.

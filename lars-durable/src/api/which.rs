@@ -66,9 +66,12 @@ impl From<u64> for Which<'_> {
 }
 
 pub(super) fn check_key(key: &str) -> Result<(), Refused> {
-    if key.is_empty() {
-        Err(Refused::KeyEmpty)
-    } else if key.len() > MAX_KEY {
+    if key.is_empty() { Err(Refused::KeyEmpty) } else { check_text(key) }
+}
+
+/// Whether this can be the beginning of a key.
+pub(super) fn check_text(key: &str) -> Result<(), Refused> {
+    if key.len() > MAX_KEY {
         Err(Refused::KeySize { given: key.len(), max: MAX_KEY })
     } else if let Some(position) = key.find('\0') {
         Err(Refused::KeyNul { position })

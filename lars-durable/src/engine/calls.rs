@@ -283,17 +283,40 @@ impl Node {
 
     /// Tells callers what their calls did, and takes to the window what is near.
     fn answer(&mut self, now: Mono, call: Call, written: Written) {
-        match &written {
+        self.take_effect(now, &written);
+        if let (Written::Scheduled(placed), Write::Schedule(timers)) = (&written, &call.write) {
+            for (placed, new) in placed.iter().zip(&**timers) {
+                if let How::Updated { .. } = placed.how {
+                    self.runs.follow(placed.id, new.series.as_deref());
+                }
+            }
+        }
+        if let Write::Pause { handler, paused } = &call.write {
+            // The other nodes learn of it with their next renewal.
+            self.lease.set_paused(handler, *paused);
+        }
+        let result = match written {
+            Written::KeyTaken(key) => Err(Refused::KeyTaken { key }.into()),
+            // An earlier try did it.
+            Written::Unsure => {
+                Err(Error::OutcomeUnknown { reason: call.reason.unwrap_or_default() })
+            }
+            written => Ok(written),
+        };
+        self.out.push(Output::Answer { call: call.id, result });
+    }
+
+    /// What is in memory follows what was written.
+    fn take_effect(&mut self, now: Mono, written: &Written) {
+        match written {
             Written::Scheduled(placed) => {
                 for placed in placed {
                     self.placed(now, placed);
                 }
-                if let Write::Schedule(timers) = &call.write {
-                    for (placed, new) in placed.iter().zip(&**timers) {
-                        if let How::Updated { .. } = placed.how {
-                            self.runs.follow(placed.id, new.series.as_deref());
-                        }
-                    }
+            }
+            Written::Selected(selected) => {
+                for written in &selected.each {
+                    self.take_effect(now, written);
                 }
             }
             Written::Placed(placed) => self.placed(now, placed),
@@ -316,19 +339,6 @@ impl Node {
             // The finish of its run finds no row.
             Written::Removed { .. } => {}
         }
-        if let Write::Pause { handler, paused } = &call.write {
-            // The other nodes learn of it with their next renewal.
-            self.lease.set_paused(handler, *paused);
-        }
-        let result = match written {
-            Written::KeyTaken(key) => Err(Refused::KeyTaken { key }.into()),
-            // An earlier try did it.
-            Written::Unsure => {
-                Err(Error::OutcomeUnknown { reason: call.reason.unwrap_or_default() })
-            }
-            written => Ok(written),
-        };
-        self.out.push(Output::Answer { call: call.id, result });
     }
 
     /// A timer was made; one that was kept is another call's.
@@ -391,7 +401,11 @@ impl Node {
 impl Call {
     /// How much the call counts in a batch.
     fn weight(&self) -> usize {
-        if let Write::Schedule(timers) = &self.write { timers.len().max(1) } else { 1 }
+        match &self.write {
+            Write::Schedule(timers) => timers.len().max(1),
+            Write::Select { select, act } if act.changes() => select.limit,
+            _ => 1,
+        }
     }
 
     /// How many its payloads and keys have.

@@ -2,6 +2,7 @@
 //! reference, whatever is asked of it in whatever order.
 
 mod looks;
+mod selects;
 mod sequences;
 mod verbs;
 

@@ -9,6 +9,8 @@
 mod looks;
 mod writes;
 
+mod selects;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{

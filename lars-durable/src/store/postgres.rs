@@ -40,6 +40,8 @@ mod writes;
 
 mod ids;
 
+mod selects;
+
 mod completion;
 
 mod schema;

@@ -18,6 +18,8 @@ mod schema;
 mod verbs;
 mod writes;
 
+mod selects;
+
 mod reader;
 mod transactions;
 
@@ -299,6 +301,7 @@ fn changes_something(requests: &[Request]) -> bool {
 /// Whether it may change a row.
 fn writes(request: &Request) -> bool {
     match request {
+        Request::Write(Write::Select { act, .. }) => act.changes(),
         Request::Write(write) => !matches!(write, Write::Get { .. } | Write::Parked { .. }),
         // With a write that follows.
         Request::Batch { .. } => false,

@@ -16,5 +16,6 @@ mod other_programs;
 mod outages;
 mod own_transactions;
 mod owners;
+mod queries;
 mod restart;
 mod verbs;

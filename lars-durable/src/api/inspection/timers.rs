@@ -163,10 +163,11 @@ impl TimerInfo {
 }
 
 impl Parked {
-    pub(in crate::api) fn of(mut listed: Listed) -> Option<Self> {
-        let (reason, since) = listed.parked.take()?;
+    /// Itself, if it is not parked.
+    pub(in crate::api) fn of(mut listed: Listed) -> Result<Self, Listed> {
+        let Some((reason, since)) = listed.parked.take() else { return Err(listed) };
         let deaths = listed.deaths;
         let since = since.to_system().unwrap_or(SystemTime::UNIX_EPOCH);
-        Some(Self { timer: TimerInfo::of(listed), reason, since, deaths })
+        Ok(Self { timer: TimerInfo::of(listed), reason, since, deaths })
     }
 }

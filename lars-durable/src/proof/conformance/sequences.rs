@@ -2,6 +2,7 @@
 
 use super::super::assert_same;
 use super::*;
+use crate::model::{Act, Cursor, Select, States};
 
 #[test]
 fn a_store_answers_every_sequence_of_requests_as_the_reference_does() {
@@ -67,6 +68,7 @@ impl Sequence {
             6 => Request::Write(Write::Cancel { which: self.which(key, id) }),
             7 => Request::Write(Write::Reset { which: self.which(key, id), when: self.when() }),
             8 => Request::Write(Write::Get { which: self.which(key, id) }),
+            9 if self.rng.bool() => self.select(),
             9 => {
                 let (handler, scan) =
                     ((id % 2 == 0).then(|| "handler".into()), self.rng.usize(1..9));
@@ -95,6 +97,38 @@ impl Sequence {
                 limit: self.rng.usize(1..10),
             },
         }
+    }
+
+    fn select(&mut self) -> Request {
+        let timers = States::ALL.without(States::PARKED);
+        let (act, fits) = match self.rng.u8(..6) {
+            0 => (Act::Count, States::ALL),
+            1 => (Act::List, States::ALL),
+            2 => (Act::Cancel, timers),
+            3 => (Act::Reset(self.when()), timers.without(States::RUNNING)),
+            4 => (Act::Retry, States::PARKED),
+            _ => (Act::Discard, States::PARKED),
+        };
+        let from = Timestamp(START + self.rng.i64(-SECOND..5 * SECOND));
+        let due = Timestamp(START + self.rng.i64(0..20 * SECOND));
+        let prefix: Option<Arc<str>> = self.rng.bool().then(|| self.rng.u8(..6).to_string().into());
+        let after = match self.rng.u8(..6) {
+            0 => Some(Cursor::Parked(self.rng.i64(1..=self.next_id))),
+            1 if prefix.is_some() => Some(Cursor::Key(self.rng.u8(..6).to_string())),
+            2 if prefix.is_none() => Some(Cursor::Due { bucket: 0, due, id: self.next_id / 2 }),
+            _ => None,
+        };
+        let select = Select {
+            handler: (self.rng.u8(..4) == 0).then(|| "handler".into()),
+            prefix,
+            states: if self.rng.bool() { fits } else { fits.and(States::WAITING) },
+            due: (from, if self.rng.bool() { due } else { Timestamp::NEVER }),
+            failed_with: (self.rng.u8(..4) == 0).then(|| "error".into()),
+            after,
+            limit: self.rng.usize(1..5),
+            scan: self.rng.usize(1..9),
+        };
+        Request::Write(Write::Select { select: Arc::new(select), act })
     }
 
     fn start(&mut self, epoch: u32) -> Request {

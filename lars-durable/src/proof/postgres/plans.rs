@@ -10,7 +10,8 @@ use serde_json::Value;
 
 use super::server::{Database, PATIENCE, server};
 use crate::model::{
-    Fence, Finish, NewTimer, NodeId, OnConflict, Start, Then, TimerId, When, Which,
+    Act, Fence, Finish, NewTimer, NodeId, OnConflict, Select, Start, States, Then, TimerId, When,
+    Which,
 };
 use crate::store::{Keep, PostgresStore, Reply, Request, Store, Terms, Write};
 use crate::sync::Arc;
@@ -126,6 +127,28 @@ impl Rounds {
         self.ask(&writes);
     }
 
+    /// A step of a walk that looks at a batch.
+    fn select(&mut self, act: Act, prefix: Option<&str>) {
+        let parked = matches!(act, Act::Retry | Act::Discard);
+        let batch = usize::try_from(BATCH).unwrap();
+        let select = Select {
+            handler: None,
+            prefix: prefix.map(Into::into),
+            states: if parked { States::PARKED } else { States::ALL.without(States::PARKED) },
+            due: (Timestamp::MIN, Timestamp::NEVER),
+            failed_with: Some("error".into()),
+            after: None,
+            limit: batch,
+            scan: batch,
+        };
+        let mut select =
+            if act.changes() { select } else { Select { failed_with: None, ..select } };
+        if parked {
+            select.failed_with = Some("reason".into());
+        }
+        self.ask(&[Request::Write(Write::Select { select: Arc::new(select), act })]);
+    }
+
     /// Everything that a node asks for while it works.
     fn round(&mut self) {
         let ids = |timers: &[NewTimer]| timers.iter().map(|timer| timer.id).collect::<Vec<_>>();
@@ -163,6 +186,11 @@ impl Rounds {
             |which, _| Write::Get { which },
             |which, _| Write::Cancel { which },
         ];
+        for act in [Act::Count, Act::List, Act::Reset(when), Act::Cancel, Act::Retry, Act::Discard]
+        {
+            self.select(act, None);
+            self.select(act, Some("key/"));
+        }
         for write in by_id {
             let each = timers.iter().map(|it| Request::Write(write(Which::Id(it.id), when)));
             self.ask(&each.collect::<Vec<_>>());

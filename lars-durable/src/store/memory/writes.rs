@@ -20,6 +20,7 @@ impl Tables {
             {
                 Written::Unsure
             }
+            Write::Select { act, .. } if self.repeats && act.changes() => Written::Unsure,
             Write::Remove { .. } if self.repeats => Written::Unsure,
             Write::Schedule(timers) => self.schedule(timers, now),
             Write::Cancel { which } => self.cancel(which),
@@ -41,10 +42,8 @@ impl Tables {
                 self.page(*after, handler.as_ref(), *limit, *scan)
             }
             Write::RetryParked { id } => self.retry_parked(*id, now),
-            Write::DiscardParked { id } => match self.parked.remove(id) {
-                Some(_) => Written::Applied,
-                None => Written::NotFound,
-            },
+            Write::DiscardParked { id } => self.discard_parked(*id),
+            Write::Select { select, act } => self.select(select, *act, now),
         }
     }
 
@@ -174,7 +173,7 @@ impl Tables {
         }
     }
 
-    fn cancel(&mut self, which: &Which) -> Written {
+    pub(super) fn cancel(&mut self, which: &Which) -> Written {
         let Some(id) = self.find(which) else { return Written::NotFound };
         let timer = self.timers.get_mut(&id).expect("it was found");
         if timer.fence.is_some() {
@@ -196,7 +195,7 @@ impl Tables {
         }
     }
 
-    fn reset(&mut self, which: &Which, deadline: Timestamp) -> Written {
+    pub(super) fn reset(&mut self, which: &Which, deadline: Timestamp) -> Written {
         let Some(id) = self.find(which) else { return Written::NotFound };
         let timer = self.timers.get_mut(&id).expect("it was found");
         if timer.fence.is_some() {
@@ -209,7 +208,14 @@ impl Tables {
         Written::Reset { id, bucket, was_due, due, handler }
     }
 
-    fn retry_parked(&mut self, id: TimerId, now: Timestamp) -> Written {
+    pub(super) fn discard_parked(&mut self, id: TimerId) -> Written {
+        match self.parked.remove(&id) {
+            Some(_) => Written::Applied,
+            None => Written::NotFound,
+        }
+    }
+
+    pub(super) fn retry_parked(&mut self, id: TimerId, now: Timestamp) -> Written {
         let Some((timer, _, _)) = self.parked.get(&id) else { return Written::NotFound };
         if let Some(key) = timer.key.as_ref().filter(|_| timer.origin.is_none())
             && self.is_taken(key, now)

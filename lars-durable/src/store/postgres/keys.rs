@@ -91,7 +91,8 @@ impl<'a> Changes<'a> {
             | Write::Pause { .. }
             | Write::Parked { .. }
             | Write::RetryParked { .. }
-            | Write::DiscardParked { .. } => unreachable!("no key decides these"),
+            | Write::DiscardParked { .. }
+            | Write::Select { .. } => unreachable!("no key decides these"),
         }
     }
 

@@ -99,10 +99,11 @@ async fn timers(
 }
 
 const PARKED: &str = "SELECT handler, count(*) FROM (
-            SELECT handler FROM lars.parked WHERE grp = $1 ORDER BY id LIMIT $2) AS first
+            SELECT handler FROM lars.parked WHERE grp = $1 COLLATE \"POSIX\"
+             ORDER BY id LIMIT $2) AS first
       GROUP BY handler ORDER BY handler COLLATE \"C\"";
 
-const MORE_PARKED: &str = "SELECT EXISTS (SELECT FROM lars.parked WHERE grp = $1
+const MORE_PARKED: &str = "SELECT EXISTS (SELECT FROM lars.parked WHERE grp = $1 COLLATE \"POSIX\"
       ORDER BY id LIMIT 1 OFFSET $2)";
 
 async fn parked(transaction: &Transaction<'_>, limit: usize) -> Result<Option<Counted<u64>>> {

@@ -1,5 +1,9 @@
 //! What was given up, for people, in SQL.
 
+use std::collections::{BTreeSet, HashMap};
+
+use tokio_postgres::Row;
+
 use super::rows::{self, bucket};
 use super::transaction::{Result, Transaction};
 use super::values::text;
@@ -10,13 +14,14 @@ use crate::sync::Arc;
 /// What is looked at is bounded, and not only what is found.
 const PAGE: &str = "SELECT id, key, handler, payload_version, payload, deadline, attempt, deaths,
             repeat, last_error, false, reason, parked_at
-       FROM (SELECT * FROM lars.parked WHERE grp = $1 AND id > $2 ORDER BY id LIMIT $3) AS first
+       FROM (SELECT * FROM lars.parked WHERE grp = $1 COLLATE \"POSIX\" AND id > $2
+              ORDER BY id LIMIT $3) AS first
       WHERE $4::text IS NULL OR handler = $4 ORDER BY id LIMIT $5";
 
 const LAST_LOOKED_AT: &str = "SELECT max(id) FROM (SELECT id FROM lars.parked
-      WHERE grp = $1 AND id > $2 ORDER BY id LIMIT $3) AS first";
+      WHERE grp = $1 COLLATE \"POSIX\" AND id > $2 ORDER BY id LIMIT $3) AS first";
 
-const MORE: &str = "SELECT 1 FROM lars.parked WHERE grp = $1 AND id > $2 LIMIT 1";
+const MORE: &str = "SELECT 1 FROM lars.parked WHERE grp = $1 COLLATE \"POSIX\" AND id > $2 LIMIT 1";
 
 impl Transaction<'_> {
     /// See `Write::Parked`.
@@ -45,43 +50,58 @@ impl Transaction<'_> {
 }
 
 /// The series that a parked run is of has the key.
-const LOCK_PARKED: &str = "SELECT CASE WHEN origin IS NULL THEN key END, bucket, handler
+const LOCK_PARKED: &str = "SELECT id, CASE WHEN origin IS NULL THEN key END, bucket, handler
        FROM lars.parked
-      WHERE grp = $1 AND id = $2 FOR UPDATE";
+      WHERE grp = $1 AND id = ANY ($2) ORDER BY id + 0 FOR UPDATE";
 
-const TAKEN: &str = "SELECT 1 FROM lars.timer WHERE grp = $1 AND key = $2
+const TAKEN: &str = "SELECT key FROM lars.timer WHERE grp = $1 AND key = ANY ($2)
      UNION ALL
-     SELECT 1 FROM lars.used_key WHERE grp = $1 AND key = $2 AND until > $3";
+     SELECT key FROM lars.used_key WHERE grp = $1 AND key = ANY ($2) AND until > $3";
 
 /// What is not named begins anew.
-const UNPARK: &str = "WITH back AS (DELETE FROM lars.parked WHERE grp = $1 AND id = $2 RETURNING *)
+const UNPARK: &str = "WITH back AS (
+       DELETE FROM lars.parked WHERE grp = $1 AND id = ANY ($2) RETURNING *)
      INSERT INTO lars.timer (id, grp, bucket, due_at, deadline, planned_at, key, handler,
                              payload_version, payload, repeat, remember, last_error, run, origin)
      SELECT id, grp, bucket, $3, $3, $3, CASE WHEN origin IS NULL THEN key END, handler,
             payload_version, payload, repeat, remember, last_error, run, origin
        FROM back";
 
-const DISCARD: &str = "DELETE FROM lars.parked WHERE grp = $1 AND id = $2 RETURNING id";
+const DISCARD: &str = "DELETE FROM lars.parked WHERE grp = $1 AND id = ANY ($2) RETURNING id";
 
 impl Transaction<'_> {
-    pub(super) async fn retry_parked(&self, id: TimerId) -> Result<Written> {
-        let found = self.query(LOCK_PARKED, &[&self.group, &id]).await?;
-        let Some(parked) = found.first() else { return Ok(Written::NotFound) };
-        if let Some(key) = parked.get::<_, Option<&str>>(0)
-            && !self.query(TAKEN, &[&self.group, &key, &self.clock]).await?.is_empty()
-        {
-            return Ok(Written::KeyTaken(key.to_owned()));
+    /// One answer for each, in their order. Of two that have one key the first has it.
+    pub(super) async fn retry_parked(&self, ids: &[TimerId]) -> Result<Vec<Written>> {
+        let rows = self.query(LOCK_PARKED, &[&self.group, &ids]).await?;
+        let key = |row: &Row| row.get::<_, Option<String>>(1);
+        let keys: Vec<String> = rows.iter().filter_map(key).collect();
+        let taken = self.query(TAKEN, &[&self.group, &keys, &self.clock]).await?;
+        let mut taken: BTreeSet<String> = taken.iter().map(|row| row.get(0)).collect();
+        let rows: HashMap<TimerId, Row> = rows.into_iter().map(|row| (row.get(0), row)).collect();
+        let (mut back, mut each) = (Vec::new(), Vec::with_capacity(ids.len()));
+        for id in ids {
+            let Some(row) = rows.get(id) else {
+                each.push(Written::NotFound);
+                continue;
+            };
+            if let Some(key) = key(row).filter(|key| !taken.insert(key.clone())) {
+                each.push(Written::KeyTaken(key));
+                continue;
+            }
+            back.push(*id);
+            let (bucket, handler) = (bucket(row.get(2)), Arc::from(row.get::<_, &str>(3)));
+            let (due, how) = (self.clock, How::New);
+            each.push(Written::Placed(Placed { id: *id, bucket, due, handler, how }));
         }
-        self.query(UNPARK, &[&self.group, &id, &self.clock]).await?;
-        let handler = Arc::from(parked.get::<_, &str>(2));
-        let (bucket, due) = (bucket(parked.get(1)), self.clock);
-        Ok(Written::Placed(Placed { id, bucket, due, handler, how: How::New }))
+        self.query(UNPARK, &[&self.group, &back, &self.clock]).await?;
+        Ok(each)
     }
 
-    pub(super) async fn discard_parked(&self, id: TimerId) -> Result<Written> {
-        Ok(match self.query(DISCARD, &[&self.group, &id]).await?.is_empty() {
-            true => Written::NotFound,
-            false => Written::Applied,
-        })
+    /// The same.
+    pub(super) async fn discard_parked(&self, ids: &[TimerId]) -> Result<Vec<Written>> {
+        let gone = self.query(DISCARD, &[&self.group, &ids]).await?;
+        let gone: BTreeSet<TimerId> = gone.iter().map(|row| row.get(0)).collect();
+        let written = |id| if gone.contains(id) { Written::Applied } else { Written::NotFound };
+        Ok(ids.iter().map(written).collect())
     }
 }

@@ -33,8 +33,10 @@ impl Transaction<'_> {
             Write::Parked { after, handler, limit, scan } => {
                 self.page(*after, handler.as_deref(), *limit, *scan).await
             }
-            Write::RetryParked { id } => self.retry_parked(*id).await,
-            Write::DiscardParked { id } => self.discard_parked(*id).await,
+            Write::Select { act, .. } if act.changes() && self.repeats => Ok(Written::Unsure),
+            Write::RetryParked { id } => Ok(self.retry_parked(&[*id]).await?.remove(0)),
+            Write::DiscardParked { id } => Ok(self.discard_parked(&[*id]).await?.remove(0)),
+            Write::Select { select, act } => self.select(select, *act).await,
         }
     }
 
@@ -86,7 +88,8 @@ impl<'a> Keys<'a> {
                 | Write::Pause { .. }
                 | Write::Parked { .. }
                 | Write::RetryParked { .. }
-                | Write::DiscardParked { .. } => unreachable!("no key decides these"),
+                | Write::DiscardParked { .. }
+                | Write::Select { .. } => unreachable!("no key decides these"),
             }
         }
         keys

@@ -35,6 +35,7 @@ impl Verbs<'_> {
                 Ok(Written::Unsure)
             }
             Write::Remove { .. } if self.repeats => Ok(Written::Unsure),
+            Write::Select { act, .. } if self.repeats && act.changes() => Ok(Written::Unsure),
             Write::Schedule(timers) => self.schedule(timers),
             Write::Cancel { which } => self.cancel(which),
             Write::Remove { key, but } => self.remove_by_key(key, *but),
@@ -46,6 +47,7 @@ impl Verbs<'_> {
             }
             Write::RetryParked { id } => self.retry_parked(*id),
             Write::DiscardParked { id } => self.discard_parked(*id),
+            Write::Select { select, act } => self.select(select, *act),
         }
     }
 }
@@ -317,7 +319,7 @@ const CANCEL: (&str, &str) = cancel!("key = ?2");
 const CANCEL_BY_ID: (&str, &str) = cancel!("id = ?2");
 
 impl Verbs<'_> {
-    fn cancel(&self, which: &Which) -> Result<Written> {
+    pub(super) fn cancel(&self, which: &Which) -> Result<Written> {
         let ((cancel, end), which): (_, &dyn ToSql) = match which {
             Which::Key(key) => (CANCEL, key),
             Which::Id(id) => (CANCEL_BY_ID, id),
@@ -351,7 +353,7 @@ const MOVE: &str = "UPDATE lars_timer
         SET deadline = ?2, planned_at = ?3, due_at = min(due_at, ?2) WHERE id = ?1";
 
 impl Verbs<'_> {
-    fn reset(&self, which: &Which, deadline: Timestamp) -> Result<Written> {
+    pub(super) fn reset(&self, which: &Which, deadline: Timestamp) -> Result<Written> {
         let id = match self.find(which)? {
             None => return Ok(Written::NotFound),
             Some((id, true)) => return Ok(Written::Running { id }),
@@ -380,7 +382,7 @@ const DELETE_PARKED: &str = "DELETE FROM lars_parked WHERE id = ?1";
 const DISCARD: &str = "DELETE FROM lars_parked WHERE id = ?1 AND grp = ?2";
 
 impl Verbs<'_> {
-    fn retry_parked(&self, id: TimerId) -> Result<Written> {
+    pub(super) fn retry_parked(&self, id: TimerId) -> Result<Written> {
         let found = |row: &Row<'_>| Ok(Parked { key: row.get(0)? });
         let parameters = params![id, self.group];
         let found = self.prepare(KEY_OF_PARKED)?.query_row(parameters, found).optional()?;
@@ -395,7 +397,7 @@ impl Verbs<'_> {
         Ok(Written::Placed(self.placed(id, How::New)?))
     }
 
-    fn discard_parked(&self, id: TimerId) -> Result<Written> {
+    pub(super) fn discard_parked(&self, id: TimerId) -> Result<Written> {
         Ok(match self.execute(DISCARD, params![id, self.group])? {
             0 => Written::NotFound,
             _ => Written::Applied,

@@ -1,0 +1,138 @@
+//! Walks through timers, in SQL: each step reads a bounded number of rows of an index.
+
+use rusqlite::{Result, Row, params};
+
+use super::rows::{self, listed_columns, listed_parked_columns};
+use super::verbs::{self, Verbs};
+use crate::model::{Act, Candidate, Cursor, Listed, Select, TimerId, Way, Which};
+use crate::store::{Selected, Written};
+use crate::sync::Arc;
+
+/// What [`candidate`] reads of a timer. `?5`: the text of the last failure is wanted.
+macro_rules! candidate_columns {
+    () => {
+        "id, bucket, due_at, deadline, fence IS NOT NULL, attempt, handler, key, \
+         iif(?5, last_error, NULL), NULL"
+    };
+}
+
+const BY_TIME: &str = concat!(
+    "SELECT ",
+    candidate_columns!(),
+    " FROM lars_timer
+      WHERE grp = ?1 AND bucket = 0 AND (due_at, id) > (?2, ?3) AND due_at <= ?6
+      ORDER BY due_at, id LIMIT ?4",
+);
+
+const BY_KEY: &str = concat!(
+    "SELECT ",
+    candidate_columns!(),
+    " FROM lars_timer WHERE grp = ?1 AND key >= ?2 AND key < ?3 ORDER BY key LIMIT ?4",
+);
+
+const PARKED: &str = "SELECT id, bucket, deadline, deadline, 0, attempt, handler, key,
+            iif(?4, last_error, NULL), reason
+       FROM lars_parked WHERE grp = ?1 AND id > ?2 ORDER BY id LIMIT ?3";
+
+fn candidate(row: &Row<'_>) -> Result<Candidate> {
+    Ok(Candidate {
+        id: row.get(0)?,
+        bucket: row.get(1)?,
+        due: row.get(2)?,
+        deadline: row.get(3)?,
+        started: row.get(4)?,
+        attempt: row.get(5)?,
+        handler: Arc::from(row.get_ref(6)?.as_str()?),
+        key: row.get(7)?,
+        last_error: row.get(8)?,
+        reason: row.get(9)?,
+    })
+}
+
+impl Verbs<'_> {
+    pub(super) fn select(&self, select: &Select, act: Act) -> Result<Written> {
+        let Some(way) = select.way() else { return Ok(Written::Selected(Selected::default())) };
+        let paused = verbs::paused(self.connection, self.group)?;
+        let mut selected = Selected::default();
+        let (mut found, mut last) = (Vec::new(), None);
+        let mut seen = self.candidates(select, &way)?.into_iter();
+        // One more row is read than looked at: it says that there is one.
+        for row in seen.by_ref().take(select.scan) {
+            selected.looked_at += 1;
+            let matches = select.matches(&row, self.now, &paused);
+            last = Some(cursor(&way, &row));
+            if matches {
+                found.push(row);
+            }
+            if found.len() >= select.limit {
+                break;
+            }
+        }
+        selected.next = match (seen.next(), way) {
+            (Some(_), _) => last,
+            (None, Way::Parked(_)) => None,
+            (None, _) => select.behind_timers(),
+        };
+        selected.matched = found.len();
+        for row in &found {
+            self.act(row, act, &mut selected)?;
+        }
+        Ok(Written::Selected(selected))
+    }
+
+    fn candidates(&self, select: &Select, way: &Way) -> Result<Vec<Candidate>> {
+        let scan = i64::try_from(select.scan).map_or(i64::MAX, |scan| scan.saturating_add(1));
+        let (group, errors) = (self.group, select.failed_with.is_some());
+        match way {
+            Way::Due(_, due, id) => {
+                let parameters = params![group, due, id, scan, errors, select.due.1];
+                self.prepare(BY_TIME)?.query_map(parameters, candidate)?.collect()
+            }
+            Way::Key(from) => {
+                let parameters = params![group, from, select.end_of_keys(), scan, errors];
+                self.prepare(BY_KEY)?.query_map(parameters, candidate)?.collect()
+            }
+            Way::Parked(after) => {
+                let parameters = params![group, after, scan, errors];
+                self.prepare(PARKED)?.query_map(parameters, candidate)?.collect()
+            }
+        }
+    }
+
+    fn act(&self, row: &Candidate, act: Act, selected: &mut Selected) -> Result<()> {
+        let id = row.id;
+        let written = match act {
+            Act::Count => return Ok(()),
+            Act::List => {
+                selected.listed.push(self.listed(id, row.reason.is_some())?);
+                return Ok(());
+            }
+            Act::Cancel => self.cancel(&Which::Id(id))?,
+            Act::Reset(when) => self.reset(&Which::Id(id), when.by(self.now))?,
+            Act::Retry => self.retry_parked(id)?,
+            Act::Discard => self.discard_parked(id)?,
+        };
+        selected.each.push(written);
+        Ok(())
+    }
+}
+
+/// Behind this row.
+fn cursor(way: &Way, row: &Candidate) -> Cursor {
+    match way {
+        Way::Due(..) => Cursor::Due { bucket: row.bucket, due: row.due, id: row.id },
+        Way::Key(_) => Cursor::Key(row.key.clone().unwrap_or_default()),
+        Way::Parked(_) => Cursor::Parked(row.id),
+    }
+}
+
+const LISTED: &str = concat!("SELECT ", listed_columns!(), " FROM lars_timer WHERE id = ?1");
+
+const LISTED_PARKED: &str =
+    concat!("SELECT ", listed_parked_columns!(), " FROM lars_parked WHERE id = ?1");
+
+impl Verbs<'_> {
+    fn listed(&self, id: TimerId, parked: bool) -> Result<Listed> {
+        self.prepare(if parked { LISTED_PARKED } else { LISTED })?.query_row([id], rows::listed)
+    }
+}

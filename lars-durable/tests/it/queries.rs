@@ -1,0 +1,148 @@
+//! Many timers at once, over both stores.
+
+use crate::common;
+
+use std::time::{Duration, SystemTime};
+
+use common::{Directory, LONG, note, telling};
+use lars_durable::query::{Query, State, Step};
+use lars_durable::{Builder, Durable, Error, Fired, Outcome, Refused, Submitted, Timers};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// Runs `test` on a node of each kind.
+fn on_each_store(name: &str, test: impl Fn(Builder)) {
+    test(Durable::in_memory());
+    let directory = Directory::new(name);
+    test(Durable::sqlite(directory.file()));
+}
+
+fn refused<T: std::fmt::Debug>(result: Result<T, Error>) -> Refused {
+    match result {
+        Err(Error::Refused(refused)) => refused,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// All steps of a query, added up.
+fn all_steps(mut query: Query, step: impl Fn(&Query) -> Submitted<Step>) -> (usize, usize) {
+    let (mut matched, mut changed) = (0, 0);
+    loop {
+        let step = step(&query).wait().unwrap();
+        matched += step.matched;
+        changed += step.changed;
+        match step.next {
+            Some(place) => query = query.after(place),
+            None => return (matched, changed),
+        }
+    }
+}
+
+fn count(timers: &Timers, query: Query) -> usize {
+    all_steps(query, |query| timers.count(query)).0
+}
+
+#[test]
+fn timers_with_something_in_common_are_counted_listed_moved_and_cancelled() {
+    on_each_store("many", |builder| {
+        let (tell, seen) = telling();
+        let durable = builder.handle(tell).start().unwrap();
+        let timers = durable.timers();
+        let keyed = |n: u32| {
+            let key = format!("order/{}/{n}", n % 2);
+            timers.schedule_once(HOUR, note(&n.to_string())).key(key)
+        };
+        timers.schedule_batch((0..2_000).map(keyed)).wait().unwrap();
+        timers
+            .schedule_batch((0..50).map(|_| timers.schedule_once(HOUR, note("x"))))
+            .wait()
+            .unwrap();
+        assert_eq!(count(&timers, Query::new().limit(1_000)), 2_050);
+        let one = Query::new().key_prefix("order/1/");
+        assert_eq!(count(&timers, one.clone()), 1_000);
+        let page = timers.list(&one.clone().limit(3)).wait().unwrap();
+        let keys: Vec<_> = page.timers.iter().map(|it| it.timer().key.clone().unwrap()).collect();
+        assert_eq!(keys, ["order/1/1", "order/1/1001", "order/1/1003"]);
+
+        let cancelled = all_steps(one.clone().limit(300), |query| timers.cancel_all(query));
+        assert_eq!(cancelled, (1_000, 1_000));
+        assert_eq!(count(&timers, one), 0);
+        let few = Query::new().key_prefix("order/0/10").states([State::Waiting]);
+        let moved = all_steps(few, |query| timers.reset_all(query, Duration::ZERO));
+        assert_eq!(moved.0, moved.1);
+        let expected = (0..2_000).filter(|n| n % 2 == 0 && n.to_string().starts_with("10")).count();
+        assert_eq!(moved.1, expected);
+        for _ in 0..expected {
+            let text = seen.recv_timeout(LONG).unwrap().text;
+            assert!(text.starts_with("10"), "{text}");
+        }
+        let soon = Query::new().due_before(SystemTime::now() + HOUR / 2);
+        while count(&timers, soon.clone()) > 0 {}
+        assert_eq!(count(&timers, Query::new().due_from(SystemTime::now())), 1_050 - expected);
+        durable.close().unwrap();
+    });
+}
+
+#[test]
+fn what_failed_for_one_reason_is_retried_or_discarded_at_once() {
+    on_each_store("parked", |builder| {
+        let handler = |due: &Fired<common::Note>| match due.payload().0.as_str() {
+            "away" => Outcome::Park("the service is away".into()),
+            _ => Outcome::Park("no such order".into()),
+        };
+        let durable = builder.handle(handler).start().unwrap();
+        let timers = durable.timers();
+        let text = |n: u32| note(if n % 3 == 0 { "away" } else { "wrong" });
+        let all = (0..300).map(|n| timers.schedule_once(Duration::ZERO, text(n)));
+        timers.schedule_batch(all).wait().unwrap();
+        let parked = Query::new().states([State::Parked]);
+        while count(&timers, parked.clone()) < 300 {}
+        timers.pause("note").wait().unwrap();
+        let away = Query::new().failed_with("is away").limit(7);
+        let retried = all_steps(away.clone(), |query| timers.retry_all(query));
+        assert_eq!(retried, (100, 100));
+        assert_eq!(count(&timers, Query::new().states([State::Paused])), 100);
+        let discarded = all_steps(parked.handler("note"), |query| timers.discard_all(query));
+        assert_eq!(discarded, (200, 200));
+        timers.resume("note").wait().unwrap();
+        while count(&timers, away.clone().states([State::Parked])) < 100 {}
+        durable.close().unwrap();
+    });
+}
+
+#[test]
+fn a_query_that_asks_for_what_cannot_be_is_refused_with_what_it_asked_for() {
+    on_each_store("refused", |builder| {
+        let durable = builder.start().unwrap();
+        let timers = durable.timers();
+        for given in [0, 1_001] {
+            let limited = Query::new().limit(given);
+            let error = refused(timers.list(&limited).wait());
+            assert_eq!(error, Refused::QueryLimit { given, max: 1_000 });
+            let words = format!("the limit of the query is {given}, but it must be from 1 to 1000");
+            assert_eq!(error.to_string(), words);
+            assert_eq!(refused(timers.cancel_all(&limited).wait()), error);
+        }
+        let words = |result: Result<Step, Error>| refused(result).to_string();
+        let none = words(timers.count(&Query::new().states([])).wait());
+        assert!(none.contains("`count`") && none.contains("Waiting, Due, Running"), "{none}");
+        let running = Query::new().states([State::Running]);
+        for (call, words) in [
+            ("`reset_all`", words(timers.reset_all(&running, HOUR).wait())),
+            ("`retry_all`", words(timers.retry_all(&running).wait())),
+            ("`discard_all`", words(timers.discard_all(&running).wait())),
+        ] {
+            assert!(words.contains(call) && words.contains("at least 1 of these"), "{words}");
+        }
+        let now = SystemTime::now();
+        let never = Query::new().due_from(now).due_before(now);
+        let times = Refused::QueryTimes { from: now, before: now };
+        assert_eq!(refused(timers.count(&never).wait()), times);
+        let long = Query::new().key_prefix(&"k".repeat(513));
+        assert_eq!(refused(timers.count(&long).wait()), Refused::KeySize { given: 513, max: 512 });
+        let nul = Query::new().key_prefix("a\0");
+        assert_eq!(refused(timers.count(&nul).wait()), Refused::KeyNul { position: 1 });
+        assert_eq!(timers.count(&Query::new().key_prefix("")).wait().unwrap().matched, 0);
+        durable.close().unwrap();
+    });
+}
