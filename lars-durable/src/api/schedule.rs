@@ -265,7 +265,7 @@ impl<K> Schedule<K> {
             }
             Rule::Cron { expression, zone, missed, spread } => {
                 let series = cron_series(&expression, &zone, missed, spread)?;
-                // By this machine's clock; from then on the store's decides.
+                // By the store's clock, as this node knows it.
                 let now = self.timers.now();
                 let (when, offset) = match series.next(now, now, key) {
                     Next::Run { when, offset } => (when, offset),

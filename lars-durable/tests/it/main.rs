@@ -4,6 +4,7 @@
 mod common;
 
 mod actors;
+mod actors_by_cron;
 mod actors_on_threads;
 mod file_owners;
 mod handlers;

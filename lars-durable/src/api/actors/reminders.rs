@@ -4,6 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::time::Duration;
 
+use lars_jobs::wall_clock::MissedRuns;
 use mini_actor::MissedTickBehavior;
 use mini_actor::timers::TimerKey;
 
@@ -42,12 +43,14 @@ pub struct Reminders<P> {
     timers: Timers,
     place: Arc<Place>,
     missed: MissedTickBehavior,
+    missed_runs: MissedRuns,
     payload: PhantomData<fn() -> P>,
 }
 
 impl<P: Payload> Reminders<P> {
     pub(super) fn new(timers: Timers, place: Arc<Place>) -> Self {
-        Self { timers, place, missed: MissedTickBehavior::Skip, payload: PhantomData }
+        let (missed, missed_runs) = (MissedTickBehavior::Skip, MissedRuns::default());
+        Self { timers, place, missed, missed_runs, payload: PhantomData }
     }
 
     /// For reminders at a fixed rate that are started by this value: what happens to those that
@@ -55,6 +58,14 @@ impl<P: Payload> Reminders<P> {
     #[must_use = "it starts no reminder"]
     pub fn missed_ticks(mut self, missed: MissedTickBehavior) -> Self {
         self.missed = missed;
+        self
+    }
+
+    /// For reminders by cron that are started by this value: what happens to occurrences that were
+    /// missed.
+    #[must_use = "it starts no reminder"]
+    pub fn missed_runs(mut self, missed: MissedRuns) -> Self {
+        self.missed_runs = missed;
         self
     }
 
@@ -106,6 +117,28 @@ impl<P: Payload> Reminders<P> {
     ) -> Result<(), Refused> {
         let schedule = self.timers.schedule_at_fixed_rate(initial, interval, message);
         self.start(&key.into(), schedule.missed_ticks(self.missed))
+    }
+
+    /// Sends `message` at each occurrence of a cron expression in a time zone; for both see
+    /// [`CronSchedule`](lars_jobs::wall_clock::CronSchedule). One message makes up for all
+    /// occurrences that were missed, unless [`missed_runs`](Self::missed_runs) was called before.
+    ///
+    /// Start it once, at the message with which it begins, and not in
+    /// [`started`](super::DurableActor::started): what is started again begins anew, and the
+    /// occurrence that has created the actor would not be received.
+    ///
+    /// # Errors
+    ///
+    /// As for [`start_single`](Self::start_single); [`Refused::Cron`].
+    pub fn start_by_cron(
+        &mut self,
+        key: impl Into<TimerKey>,
+        expression: &str,
+        zone: &str,
+        message: P,
+    ) -> Result<(), Refused> {
+        let schedule = self.timers.schedule_by_cron(expression, zone, message);
+        self.start(&key.into(), schedule.missed_runs(self.missed_runs))
     }
 
     /// Cancels a reminder; nothing more of it is received.
