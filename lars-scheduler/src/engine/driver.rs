@@ -312,6 +312,10 @@ impl Driver {
         let late = self.late();
         self.meter.beat(begins, late, &self.live.pace);
         self.grant_room();
+        if self.meter.tells() && !self.due.is_empty() {
+            // A task may take long. Meanwhile producers must not think that the thread sleeps.
+            self.live.sleep.put_off_sleep();
+        }
         let mut seen = 0;
         let mut fired = 0;
         while seen < most.min(FIRE)

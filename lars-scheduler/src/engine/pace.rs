@@ -219,6 +219,10 @@ impl Meter {
         self.tells = true;
     }
 
+    pub(crate) fn tells(&self) -> bool {
+        self.tells
+    }
+
     /// Whether the clock has been read since the last heartbeat.
     #[inline]
     pub(crate) fn has_passed(&self, now: u64) -> bool {

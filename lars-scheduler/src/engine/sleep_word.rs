@@ -177,6 +177,16 @@ impl SleepWord {
         self.word.load(Ordering::Relaxed) != AWAKE
     }
 
+    /// The timer thread has announced a sleep, and found something to do before it. (It announces
+    /// the sleep anew after that.)
+    #[inline]
+    pub(crate) fn put_off_sleep(&self) {
+        // Not stored in each turn: producers read the line.
+        if self.stays_asleep() {
+            self.announce_awake();
+        }
+    }
+
     /// The timer thread is awake.
     pub(crate) fn announce_awake(&self) {
         // Relaxed: a producer that still sees the instant wakes it needlessly, which is harmless.

@@ -88,7 +88,9 @@ fn drive(driver: &mut Driver, parker: &Parker) {
         match announced {
             // The announcement was made before the notices were looked at, and nothing is due
             // before it: a producer that gives one later sees it, and wakes this thread if need be.
-            Some(announced) if announced <= until => sleep(driver, parker, announced),
+            Some(announced) if announced <= until && core.sleep.stays_asleep() => {
+                sleep(driver, parker, announced);
+            }
             // Go round once more, for the notices of producers that did not see the announcement.
             _ => {
                 core.sleep.announce_sleep(until);

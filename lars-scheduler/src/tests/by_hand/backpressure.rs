@@ -416,6 +416,31 @@ fn nothing_is_accepted_without_end_from_a_thread_that_hears_nothing_of_an_awake_
 }
 
 #[test]
+fn a_task_that_begins_after_a_sleep_was_announced_and_takes_long_holds_back_like_any_other() {
+    let mut it = with(Backpressure::Refuse);
+    let (handle, clock) = (it.handle.clone(), it.clock.clone());
+    let is_up = |handle: &Handle| handle.core().sleep.is_up(handle.core().clock.now());
+    let accepted = Arc::new(AtomicUsize::new(usize::MAX));
+    let counted = Arc::clone(&accepted);
+    let task = move || {
+        assert!(is_up(&handle), "the timer thread runs a task");
+        let flood = || {
+            use_up_credit(&handle);
+            let _ = accepted_of(&handle, 1);
+            clock.set(clock.now() + 11 * MILLISECOND);
+            accepted_of(&handle, 10 * CREDIT) as usize
+        };
+        counted.store(elsewhere(flood), Ordering::Relaxed);
+    };
+    let _woken = it.handle.schedule_once(Duration::ZERO, task).unwrap();
+    // As if the notice had been found, and the thread that gave it had not looked at the word yet.
+    it.driver.core().sleep.announce_sleep(FOREVER);
+    assert_eq!((it.turn(TICK), it.handle.metrics().panicked), (1, 0));
+    let accepted = accepted.load(Ordering::Relaxed) as u64;
+    assert!(accepted <= 3 * CREDIT, "{accepted} were accepted from a thread that hears nothing");
+}
+
+#[test]
 fn a_thread_that_waits_goes_on_when_the_timer_thread_is_in_time_again() {
     let waits = 5 * MILLISECOND;
     type Way = fn(&Handle);
