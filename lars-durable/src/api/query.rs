@@ -144,10 +144,10 @@ impl Found {
     }
 
     fn of(listed: Listed) -> Self {
-        match Parked::of(listed) {
-            Ok(parked) => Self::Parked(parked),
-            Err(listed) => Self::Timer(TimerInfo::of(listed)),
+        if listed.parked.is_none() {
+            return Self::Timer(TimerInfo::of(listed));
         }
+        Self::Parked(Parked::of(listed).expect("it says why it was parked"))
     }
 }
 

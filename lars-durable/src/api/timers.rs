@@ -187,7 +187,7 @@ impl Timers {
         let write = Write::Parked { after, handler, limit, scan: MAX_SCAN };
         self.write(write, |written| match written {
             Written::Page(timers, next) => ParkedPage {
-                timers: timers.into_iter().filter_map(|it| Parked::of(it).ok()).collect(),
+                timers: timers.into_iter().filter_map(Parked::of).collect(),
                 next: next.map(i64::unsigned_abs),
             },
             _ => ParkedPage { timers: Vec::new(), next: None },

@@ -92,7 +92,7 @@ fn what_failed_for_one_reason_is_retried_or_discarded_at_once() {
         };
         let durable = builder.handle(handler).start().unwrap();
         let timers = durable.timers();
-        let text = |n: u32| note(if n % 3 == 0 { "away" } else { "wrong" });
+        let text = |n: u32| note(if n.is_multiple_of(3) { "away" } else { "wrong" });
         let all = (0..300).map(|n| timers.schedule_once(Duration::ZERO, text(n)));
         timers.schedule_batch(all).wait().unwrap();
         let parked = Query::new().states([State::Parked]);

@@ -163,11 +163,10 @@ impl TimerInfo {
 }
 
 impl Parked {
-    /// Itself, if it is not parked.
-    pub(in crate::api) fn of(mut listed: Listed) -> Result<Self, Listed> {
-        let Some((reason, since)) = listed.parked.take() else { return Err(listed) };
+    pub(in crate::api) fn of(mut listed: Listed) -> Option<Self> {
+        let (reason, since) = listed.parked.take()?;
         let deaths = listed.deaths;
         let since = since.to_system().unwrap_or(SystemTime::UNIX_EPOCH);
-        Ok(Self { timer: TimerInfo::of(listed), reason, since, deaths })
+        Some(Self { timer: TimerInfo::of(listed), reason, since, deaths })
     }
 }

@@ -69,11 +69,12 @@ impl Tables {
     ) -> Vec<(Candidate, Cursor)> {
         let range = self.due.range((Excluded((bucket, due, id)), Unbounded));
         let early = range.filter(|(_, due, _)| *due <= select.due.1);
-        early
-            .map(|&(bucket, due, id)| {
-                (self.timers[&id].candidate(id, None), Cursor::Due { bucket, due, id })
-            })
-            .collect()
+        let placed = early.map(|(.., id)| {
+            let row = self.timers[id].candidate(*id, None);
+            let cursor = Cursor::Due { bucket: row.bucket, due: row.due, id: row.id };
+            (row, cursor)
+        });
+        placed.collect()
     }
 
     fn by_key(&self, select: &Select, from: String) -> Vec<(Candidate, Cursor)> {
