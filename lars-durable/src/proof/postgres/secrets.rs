@@ -143,7 +143,6 @@ fn no_log_line_of_any_level_shows_a_password_or_a_payload_and_only_failures_show
         "notifications are down",
         "executing statement",
         "a run has failed: retried",
-        "the store answers again",
         "28P01",
     ] {
         assert!(text.contains(said), "nobody says {said:?}:\n{}", lines());
