@@ -359,6 +359,10 @@ impl Driver {
             }
             Ok(()) => {
                 self.failing[lane as usize] = false;
+                // Nobody sends a call again that has failed, and there may be no other for long.
+                if lane == Lane::Keeper {
+                    self.failing[Lane::Writer as usize] = false;
+                }
                 if away && !self.failing.contains(&true) {
                     let failed = std::mem::take(&mut self.failed);
                     tracing::info!(target: "lars_durable", failed, "the store answers again");

@@ -1,8 +1,10 @@
 //! Connections that are secured, and what must not be seen in whatever is logged: no password and
 //! no payload; a key only where its timer has failed.
 
+use std::io;
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -143,6 +145,7 @@ fn no_log_line_of_any_level_shows_a_password_or_a_payload_and_only_failures_show
         "notifications are down",
         "executing statement",
         "a run has failed: retried",
+        "the store answers again",
         "28P01",
     ] {
         assert!(text.contains(said), "nobody says {said:?}:\n{}", lines());
@@ -186,6 +189,25 @@ impl log::Log for ToStderr {
     fn flush(&self) {}
 }
 
+/// The node has said that its store answers again.
+static IS_BACK: AtomicBool = AtomicBool::new(false);
+
+/// Writes what the node logs, and sees when its store is back.
+struct ToStderrAndBack;
+
+impl io::Write for ToStderrAndBack {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        if String::from_utf8_lossy(line).contains("the store answers again") {
+            IS_BACK.store(true, Ordering::Relaxed);
+        }
+        io::stderr().write(line)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
+    }
+}
+
 fn starts_that_fail(right: &str, wrong: &str, tls: &dyn Fn() -> MakeRustlsConnect) {
     for builder in [
         Durable::postgres(wrong).tls(tls()),
@@ -220,7 +242,7 @@ fn one_talkative_node() {
     log::set_logger(&ToStderr).unwrap();
     log::set_max_level(log::LevelFilter::Trace);
     let subscriber = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE);
-    subscriber.with_writer(std::io::stderr).init();
+    subscriber.with_writer(|| ToStderrAndBack).init();
 
     starts_that_fail(&right, &wrong, &tls);
     let run = |_: &Fired<Secretive>| Err::<(), _>("it failed");
@@ -264,5 +286,10 @@ fn one_talkative_node() {
     admin.execute("ALTER TABLE lars.timer RENAME TO elsewhere");
     call(10, "gone");
     admin.execute("ALTER TABLE lars.elsewhere RENAME TO timer");
+    // (Until here a run that is recorded is refused, and tried again.)
+    IS_BACK.store(false, Ordering::Relaxed);
+    admin.execute("ALTER TABLE lars.timer DROP CONSTRAINT none");
+    // Also if nobody calls any more, and the last call has failed.
+    until(&|| IS_BACK.load(Ordering::Relaxed));
     println!("{:?} {:?}", durable.metrics(), durable.close());
 }
