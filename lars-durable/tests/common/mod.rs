@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lars_durable::{Fired, Payload};
+use lars_durable::{Builder, Durable, Error, Fired, Payload, Refused};
 use serde::{Deserialize, Serialize};
 
 /// Long enough for any machine, and only waited for in a test that fails.
@@ -35,6 +35,21 @@ impl Directory {
 impl Drop for Directory {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Runs `test` on a node of each kind.
+pub(crate) fn on_each_store(name: &str, test: impl Fn(Builder)) {
+    test(Durable::in_memory());
+    let directory = Directory::new(name);
+    test(Durable::sqlite(directory.file()));
+}
+
+#[track_caller]
+pub(crate) fn refused<T: std::fmt::Debug>(result: Result<T, Error>) -> Refused {
+    match result {
+        Err(Error::Refused(refused)) => refused,
+        other => panic!("{other:?}"),
     }
 }
 

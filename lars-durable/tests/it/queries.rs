@@ -4,25 +4,11 @@ use crate::common;
 
 use std::time::{Duration, SystemTime};
 
-use common::{Directory, LONG, note, telling};
+use common::{LONG, note, on_each_store, refused, telling};
 use lars_durable::query::{Query, State, Step};
-use lars_durable::{Builder, Durable, Error, Fired, Outcome, Refused, Submitted, Timers};
+use lars_durable::{Error, Fired, Outcome, Refused, Submitted, Timers};
 
 const HOUR: Duration = Duration::from_secs(3600);
-
-/// Runs `test` on a node of each kind.
-fn on_each_store(name: &str, test: impl Fn(Builder)) {
-    test(Durable::in_memory());
-    let directory = Directory::new(name);
-    test(Durable::sqlite(directory.file()));
-}
-
-fn refused<T: std::fmt::Debug>(result: Result<T, Error>) -> Refused {
-    match result {
-        Err(Error::Refused(refused)) => refused,
-        other => panic!("{other:?}"),
-    }
-}
 
 /// All steps of a query, added up.
 fn all_steps(mut query: Query, step: impl Fn(&Query) -> Submitted<Step>) -> (usize, usize) {

@@ -4,25 +4,11 @@ use crate::common;
 
 use std::time::{Duration, SystemTime};
 
-use common::{Directory, LONG, Note, assert_same, note, telling};
+use common::{Directory, LONG, Note, assert_same, note, on_each_store, refused, telling};
 use lars_durable::schedule::{Cancel, Once, Placement, Schedule};
-use lars_durable::{Builder, Durable, Error, Fired, OnConflict, Refused, Timers};
+use lars_durable::{Durable, Error, Fired, OnConflict, Refused, Timers};
 
 const HOUR: Duration = Duration::from_secs(3600);
-
-/// Runs `test` on a node of each kind.
-fn on_each_store(name: &str, test: impl Fn(Builder)) {
-    test(Durable::in_memory());
-    let directory = Directory::new(name);
-    test(Durable::sqlite(directory.file()));
-}
-
-fn refused<T: std::fmt::Debug>(result: Result<T, Error>) -> Refused {
-    match result {
-        Err(Error::Refused(refused)) => refused,
-        other => panic!("{other:?}"),
-    }
-}
 
 #[test]
 fn a_timer_runs_once_with_what_it_carries_and_never_before_its_time() {
