@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
-# Looks for tests that fail once in a while: runs each test binary many times, alone and beside
-# eight busy processes, and prints a table of what failed. By hand: it takes hours.
+# Looks for tests that fail once in a while: runs each test binary many times, alone, beside eight
+# busy processes, and with threads held up at random (`ci/hold_up.c`; Linux with glibc and a C
+# compiler), and prints a table of what failed. By hand: it takes hours.
 #
-#     ci/steady.sh                        every binary, 200 runs alone, 200 beside busy processes
+#     ci/steady.sh                        every binary, 200 runs of each of the three kinds
 #     ci/steady.sh 50                     50 of each
 #     ci/steady.sh 200 mini-actor         the binaries whose name (package/target) contains this
-#     BUSY=8 ALONE=0 ci/steady.sh         only beside busy processes
+#     HELD=0 ALONE=0 ci/steady.sh         only beside busy processes
 #     TOGETHER=6 ALONE=0 ci/steady.sh     six runs at a time beside them, which takes less time
+#     ALONE=0 BUSY=0 ci/steady.sh 10      only held up, which finds most in the least time
 #
 # PostgreSQL's tests are among them. A run that takes more than LIMIT seconds (600) has failed. The
 # output of each failed run stays in target/steady; the exit status is 1 if there is one.
@@ -52,7 +54,7 @@ run() {
     export CARGO_MANIFEST_DIR=$folder
     cd "$folder"
     local log=$OUT/$how-${name//\//-}-$number.log begun=$SECONDS status=0
-    timeout "$LIMIT" "$path" >"$log" 2>&1 || status=$?
+    LD_PRELOAD=${HOLD_UP:-} timeout "$LIMIT" "$path" >"$log" 2>&1 || status=$?
     echo "$how $name $status $((SECONDS - begun))" >>"$OUT/results"
     if ((status == 0)); then
         rm "$log"
@@ -63,7 +65,7 @@ run() {
 }
 export -f run
 
-# $1: alone or beside; $2: how many at a time. Round by round, so that each early result counts.
+# $1: alone, beside or held; $2: how many at a time. Round by round, so that early results count.
 rounds() {
     local number name folder path
     for ((number = 1; number <= runs; number++)); do
@@ -74,17 +76,21 @@ rounds() {
 }
 
 table() {
-    printf '\n| binary | runs alone | failed | runs beside | failed | longest, s |\n'
-    printf '|---|--:|--:|--:|--:|--:|\n'
+    printf '\n| binary | runs alone | failed | beside | failed | held up | failed | longest, s |\n'
+    printf '|---|--:|--:|--:|--:|--:|--:|--:|\n'
     awk '{ all[$2]; n[$2, $1]++; if ($3 != 0) bad[$2, $1]++; if ($4 > top[$2]) top[$2] = $4 }
-        END { for (name in all) printf "| %s | %d | %d | %d | %d | %d |\n", name,
+        END { for (name in all) printf "| %s | %d | %d | %d | %d | %d | %d | %d |\n", name,
             n[name, "alone"], bad[name, "alone"], n[name, "beside"], bad[name, "beside"],
-            top[name] }' "$out/results" | sort
+            n[name, "held"], bad[name, "held"], top[name] }' "$out/results" | sort
 }
 
 spinners=()
 trap 'kill "${spinners[@]}" 2>/dev/null || true; table' EXIT
 if [ "${ALONE:-1}" = 1 ]; then rounds alone 1; fi
+if [ "${HELD:-1}" = 1 ]; then
+    cc -O2 -shared -fPIC -o "$out/hold_up.so" ci/hold_up.c
+    HOLD_UP=$out/hold_up.so rounds held 1
+fi
 if ((busy > 0)); then
     for ((i = 0; i < busy; i++)); do
         bash -c 'while :; do :; done' &
