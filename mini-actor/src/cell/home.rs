@@ -63,6 +63,22 @@ impl<M: Send + 'static> Evicted<'_, M> {
             self.cell.bury(Undelivered::Full, oldest);
         }
     }
+
+    /// Evicts the oldest message, if it is written. Whether to try again: not if it may be the one
+    /// that this thread is making.
+    fn evict(&mut self, spins: &mut u32) -> bool {
+        self.bury();
+        self.message = self.cell.mailbox.evict();
+        if self.message.is_some() {
+            return true;
+        }
+        if Mapping::is_running() {
+            return false;
+        }
+        // Its sender is about to write it, or others were faster.
+        relax(spins);
+        true
+    }
 }
 
 impl<M: Send + 'static> Drop for Evicted<'_, M> {
@@ -323,15 +339,8 @@ impl<M: Send + 'static> Cell<M> {
                     return Ok(());
                 }
                 (Overflow::DropOldest, _) => {
-                    evicted.bury();
-                    evicted.message = self.mailbox.evict();
-                    if evicted.message.is_none() {
-                        // It may be the message that this thread is making.
-                        if Mapping::is_running() {
-                            return Err((Unsendable::Full, given));
-                        }
-                        // Its sender is about to write it, or others were faster.
-                        relax(&mut spins);
+                    if !evicted.evict(&mut spins) {
+                        return Err((Unsendable::Full, given));
                     }
                 }
             }

@@ -177,6 +177,34 @@ impl Worker {
         *slot_turns = 0;
         self.queue.pop()
     }
+
+    /// Gives an actor its turn. If it is to have another one, it waits for that behind others.
+    #[inline]
+    fn run(&self, task: Task) {
+        let shared = &*self.shared;
+        // Foreign code in an activation is contained inside; this is for a log subscriber that
+        // panics.
+        let again = guard("an activation", || Arc::clone(&task).activate());
+        let blocked = self.blocks.replace(false);
+        if !again.unwrap_or(true) {
+            // It may be the last reference, and its destructors are foreign code.
+            guard("what an actor left", || drop(task));
+            return;
+        }
+        if blocked {
+            // Behind all others. In front of what this worker fetches next it would give that
+            // away again, not run.
+            shared.push(task);
+        } else {
+            // SAFETY: looked at by this thread alone.
+            let alone = self.queue.is_empty() && unsafe { (*self.slot.get()).is_none() };
+            self.queue.push(task);
+            if !alone {
+                shared.idle.notify();
+            }
+        }
+        round_again();
+    }
 }
 
 pub(super) fn work(worker: Worker, sleeper: &Sleeper) {
@@ -196,29 +224,7 @@ pub(super) fn work(worker: Worker, sleeper: &Sleeper) {
                 searching = false;
                 shared.idle.end_search(true, || shared.has_tasks());
             }
-            // Foreign code in an activation is contained inside; this is for a log subscriber that
-            // panics.
-            let again = guard("an activation", || Arc::clone(&task).activate());
-            let blocked = worker.blocks.replace(false);
-            if again.unwrap_or(true) {
-                if blocked {
-                    // Behind all others. In front of what this worker fetches next it would give
-                    // that away again, not run.
-                    shared.push(task);
-                    round_again();
-                    continue;
-                }
-                // SAFETY: looked at by this thread alone.
-                let alone = worker.queue.is_empty() && unsafe { (*worker.slot.get()).is_none() };
-                worker.queue.push(task);
-                if !alone {
-                    shared.idle.notify();
-                }
-                round_again();
-            } else {
-                // It may be the last reference, and its destructors are foreign code.
-                guard("what an actor left", || drop(task));
-            }
+            worker.run(task);
             continue;
         }
         if !searching {
