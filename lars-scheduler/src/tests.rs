@@ -9,3 +9,5 @@ mod litmus;
 mod loom;
 #[cfg(lars_shuttle)]
 mod shuttle;
+#[cfg(all(target_os = "linux", not(any(miri, lars_loom, lars_shuttle))))]
+mod suspend;

@@ -147,6 +147,43 @@ impl Builder {
         self
     }
 
+    /// Whether time goes on while the machine is suspended, on Linux; off by default.
+    ///
+    /// The monotonic clock stands still in a suspend, so that a timer of five minutes has as much
+    /// left after a night as before. With this option it has passed: deadlines count by
+    /// `CLOCK_BOOTTIME`. Use it where they are somebody else's too, such as the lease of a session
+    /// on a server. (Nobody can set this clock, unlike the wall clock of `lars-jobs`.)
+    ///
+    /// No sleep of a thread counts a suspend. So while something is pending, the timer thread wakes
+    /// at least once a second to look at the clock, and what came due in the suspend begins up to a
+    /// second after the resume. An event loop is told to turn as often
+    /// ([`build_driver`](Self::build_driver)). [`Instant`](std::time::Instant)s stay those of the
+    /// monotonic clock: one that is passed to [`schedule_at`](crate::Handle::schedule_at) is as far
+    /// off as it is at the time of the call, and has passed earlier if the machine is suspended.
+    ///
+    /// In virtual time this does nothing. On other systems it is refused:
+    /// [`ConfigError::CountSuspend`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # #[cfg(target_os = "linux")]
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_scheduler::LightArrayRevolverScheduler;
+    /// use std::time::Duration;
+    ///
+    /// let leases = LightArrayRevolverScheduler::builder().count_suspend(true).build()?;
+    /// let lease = leases.schedule_once(Duration::from_secs(300), || println!("log in again"))?;
+    /// # assert!(lease.cancel());
+    /// # Ok(()) }
+    /// # #[cfg(not(target_os = "linux"))]
+    /// # fn main() {}
+    /// ```
+    pub fn count_suspend(mut self, count: bool) -> Self {
+        self.settings.count_suspend = count;
+        self
+    }
+
     /// How many timers may be pending; no limit by default. Beyond it, scheduling is refused with
     /// [`Refusal::Full`](crate::Refusal::Full).
     ///

@@ -116,9 +116,10 @@ impl Builder {
             on_start: self.on_thread_start.clone(),
             short_slices: self.settings.short_slices,
         };
+        let clock = Clock::real(self.settings.count_suspend)?;
         let pool = |pool: &Pool| DefaultExecutor::Pool(pool.clone());
         let checked = self.check(DEFAULT_TICK, channels(), Some(WHEEL_AFTER), pool)?;
-        Ok(LightArrayRevolverScheduler::start(checked, thread)?)
+        Ok(LightArrayRevolverScheduler::start(checked, thread, clock)?)
     }
 }
 
@@ -147,10 +148,11 @@ impl LightArrayRevolverScheduler {
     fn start(
         (settings, executors, owner): (Settings, Executors, OwnerSettings),
         TimerThreadSettings { name, on_start, short_slices }: TimerThreadSettings,
+        clock: Clock,
     ) -> io::Result<Self> {
         let parker = Parker::new();
         let unparker = parker.unparker().clone();
-        let live = Live::new(settings, executors, Clock::system(), unparker);
+        let live = Live::new(settings, executors, clock, unparker);
         let driver = Driver::new(Arc::clone(&live), owner.wheel_size, false);
         let (end, ended) = oneshot::channel();
         let thread = thread::Builder::new().name(name.clone()).spawn(move || {

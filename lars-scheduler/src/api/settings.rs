@@ -65,6 +65,8 @@ pub struct Settings {
     pub coalesce: Duration,
     /// [`Builder::short_slices`](crate::Builder::short_slices); `false`.
     pub short_slices: bool,
+    /// [`Builder::count_suspend`](crate::Builder::count_suspend); `false`.
+    pub count_suspend: bool,
     /// [`Builder::max_pending`](crate::Builder::max_pending); `None` is no limit.
     pub max_pending: Option<usize>,
     /// [`Builder::backpressure`](crate::Builder::backpressure); `Wait`.
@@ -106,6 +108,7 @@ impl Default for Settings {
             ticks_per_wheel: DEFAULT_WHEEL,
             coalesce: Duration::ZERO,
             short_slices: false,
+            count_suspend: false,
             max_pending: None,
             backpressure: Backpressure::default(),
             thread_name: None,

@@ -102,12 +102,13 @@ impl Builder {
         let inline = |_: &_| DefaultExecutor::Inline;
         // (The thread that is to turn it might wait for itself.)
         let free = self.backpressure(Backpressure::Off);
+        let clock = Clock::real(free.settings.count_suspend)?;
         let checked = free.check(DEFAULT_TICK, channels(), Some(WHEEL_AFTER), inline)?;
         let contained = move || {
             Reporter::default().contain(PanicIn::Cleanup, &wake);
         };
         let alarm = Alarm::Call(Box::new(contained));
-        Ok(TimerDriver { turned: Turned::new(checked, Clock::system(), alarm, false) })
+        Ok(TimerDriver { turned: Turned::new(checked, clock, alarm, false) })
     }
 }
 
@@ -178,7 +179,7 @@ impl TimerDriver {
             let until = match turned.next {
                 _ if turned.intaken == Intaken::Gap || walked != Walked::Idle => None,
                 Next::Now | Next::Soon => None,
-                Next::At(instant) => Some(instant.saturating_add(core.coalesce).min(FOREVER)),
+                Next::At(instant) => Some(core.sleep_until(now, instant)),
                 Next::Idle => Some(FOREVER),
             };
             match (until, announced) {

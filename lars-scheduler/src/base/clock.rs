@@ -2,8 +2,12 @@
 #![allow(clippy::disallowed_methods)] // the one file that reads the monotonic clock
 #![cfg_attr(lars_loom, allow(dead_code))] // no model has the systems that use some of this
 
+mod boot;
+
 use std::time::Duration;
 
+use self::boot::Boot;
+use crate::base::error::ConfigError;
 use crate::base::tick::LAST_INSTANT;
 use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Ordering, real_now, thread_slot};
 use lars_base::time::Instant;
@@ -12,6 +16,10 @@ use lars_base::time::Instant;
 /// own tick. (While no processor ticks it may be behind by more. A reader then takes the time for
 /// earlier than it is.)
 pub(crate) const LAG: u64 = 20_000_000;
+
+/// For how long a driver sleeps at most, in nanoseconds, if time goes on in a suspend that no sleep
+/// counts. So what came due in one begins at most this much after the machine has woken.
+const LOOK_AGAIN: u64 = 1_000_000_000;
 
 /// A monotonic clock. Its origin is the instant at which its scheduler was built.
 #[derive(Debug, Clone)]
@@ -25,6 +33,8 @@ enum Source {
     /// `std`'s monotonic clock (`CLOCK_MONOTONIC` on Linux: it stands still while the machine
     /// is suspended), and what it showed at the origin or a moment later.
     System { start: u64 },
+    /// The time since boot, which goes on in a suspend.
+    Boot(Boot),
     /// A number that a test moves.
     Manual(Arc<Manual>),
 }
@@ -41,18 +51,18 @@ struct Manual {
 
 impl Clock {
     pub(crate) fn system() -> Self {
-        // Read after the origin: an instant of this clock is never ahead of the `Instant` that it
-        // stands for, so a deadline given as an `Instant` is not early, only late by the time
-        // between the two readings. That difference stays for the clock's whole life, so take a
-        // pair of readings that nothing interrupted.
-        let read = |_| {
-            let origin = real_now();
-            let start = monotonic(origin);
-            (real_now() - origin, origin, start)
-        };
-        let (_, origin, start) =
-            (0..5).map(read).min_by_key(|&(took, ..)| took).expect("five are not none");
+        let (origin, start) = origin_and(monotonic);
         Self { origin, source: Source::System { start } }
+    }
+
+    /// The system's clock, or the one that goes on while the machine is suspended.
+    pub(crate) fn real(count_suspend: bool) -> Result<Self, ConfigError> {
+        if !count_suspend {
+            return Ok(Self::system());
+        }
+        let (origin, start) = origin_and(|_| boot::read());
+        let start = start.ok_or(ConfigError::CountSuspend)?;
+        Ok(Self { origin, source: Source::Boot(Boot::new(start)) })
     }
 
     /// A clock that stands at `start` until it is moved.
@@ -71,6 +81,7 @@ impl Clock {
         match &self.source {
             // If the system's clock goes back behind the start, time stands still.
             Source::System { start } => monotonic(self.origin).saturating_sub(*start),
+            Source::Boot(boot) => boot.now(),
             // Acquire: a thread that reads an instant also sees what was done before it was set.
             Source::Manual(manual) => manual.now.load(Ordering::Acquire),
         }
@@ -82,7 +93,7 @@ impl Clock {
     pub(crate) fn coarse(&self) -> u64 {
         match &self.source {
             Source::System { start } => coarse(self.origin).saturating_sub(*start),
-            Source::Manual(_) => self.now(),
+            Source::Boot(_) | Source::Manual(_) => self.now(),
         }
     }
 
@@ -91,7 +102,7 @@ impl Clock {
     pub(crate) fn key(&self) -> Option<(Instant, u64)> {
         match &self.source {
             Source::System { start } => Some((self.origin, *start)),
-            Source::Manual(_) => None,
+            Source::Boot(_) | Source::Manual(_) => None,
         }
     }
 
@@ -145,14 +156,72 @@ impl Clock {
         if nanos > LAST_INSTANT {
             return None;
         }
-        self.origin.checked_add(Duration::from_nanos(nanos))
+        let instant = self.origin.checked_add(Duration::from_nanos(nanos))?;
+        match &self.source {
+            Source::Boot(boot) => {
+                // In this order, so no instant that has come is ahead of `real_now`.
+                let now = boot.now();
+                let suspended = now.saturating_sub(self.awake());
+                instant.checked_sub(Duration::from_nanos(suspended))
+            }
+            _ => Some(instant),
+        }
     }
 
-    /// Nanoseconds between the origin and `instant`; an instant before the origin is the origin.
+    /// Nanoseconds between the origin and `instant`; an instant before the origin is the origin. If
+    /// this clock goes on in a suspend: as far as the machine has been suspended until now.
     #[inline]
     pub(crate) fn nanos_at(&self, instant: Instant) -> u64 {
-        crate::base::tick::nanos(instant.saturating_duration_since(self.origin))
+        let nanos = crate::base::tick::nanos(instant.saturating_duration_since(self.origin));
+        match &self.source {
+            Source::Boot(boot) => {
+                // In this order, so a deadline is not before its instant.
+                let awake = self.awake();
+                nanos.saturating_add(boot.now().saturating_sub(awake))
+            }
+            _ => nanos,
+        }
     }
+
+    /// For how long the machine has not been suspended since the origin.
+    fn awake(&self) -> u64 {
+        crate::base::tick::nanos(real_now().saturating_duration_since(self.origin))
+    }
+
+    /// When whoever wants to sleep until `instant` has to look at the clock again.
+    #[inline]
+    pub(crate) fn look_again_by(&self, now: u64, instant: u64) -> u64 {
+        match &self.source {
+            Source::Boot(_) => instant.min(now.saturating_add(LOOK_AGAIN)),
+            _ => instant,
+        }
+    }
+
+    /// The machine of a test was suspended for so long.
+    #[cfg(all(test, target_os = "linux", not(any(lars_loom, lars_shuttle))))]
+    pub(crate) fn suspend(&self, nanos: u64) {
+        if let Source::Boot(boot) = &self.source {
+            // Relaxed: see `Boot::now`.
+            boot.suspended.fetch_add(nanos, Ordering::Relaxed);
+        }
+    }
+}
+
+/// An origin, and what `clock` showed then or a moment later.
+///
+/// Read after the origin: an instant of the clock is never ahead of the `Instant` that it stands
+/// for, so a deadline given as an `Instant` is not early, only late by the time between the two
+/// readings. That difference stays for the clock's whole life, so take a pair of readings that
+/// nothing interrupted.
+fn origin_and<T>(clock: impl Fn(Instant) -> T) -> (Instant, T) {
+    let read = |_| {
+        let origin = real_now();
+        let start = clock(origin);
+        (real_now() - origin, origin, start)
+    };
+    let best = (0..5).map(read).min_by_key(|&(took, ..)| took);
+    let (_, origin, start) = best.expect("five are not none");
+    (origin, start)
 }
 
 /// Nanoseconds on the clock that `Instant` reads, from a start of its own.
@@ -178,8 +247,8 @@ fn coarse(_origin: Instant) -> u64 {
 #[inline]
 fn read(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the pointer is to the local `time`. Both clocks exist on every Linux, so this does
-    // not fail.
+    // SAFETY: the pointer is to the local `time`. The clocks exist on every Linux, so this does not
+    // fail.
     unsafe { libc::clock_gettime(clock, &raw mut time) };
     // Since boot: neither is negative, and 584 years of nanoseconds fit.
     (time.tv_sec as u64).wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec as u64)
@@ -225,6 +294,28 @@ mod tests {
         }
         let manual = Clock::manual(7);
         assert_eq!((manual.coarse(), manual.now()), (7, 7));
+    }
+
+    #[cfg(all(target_os = "linux", not(any(lars_shuttle, miri))))]
+    #[test]
+    fn a_clock_that_counts_a_suspend_goes_on_in_it_and_instants_do_not() {
+        let hour = 3_600_000_000_000;
+        let clock = Clock::real(true).unwrap();
+        let shown = |nanos| clock.instant(nanos).unwrap();
+        for hours in 0..3 {
+            let before = Instant::now();
+            let now = clock.now();
+            assert!(now >= hours * hour && now < (hours + 1) * hour, "{now}");
+            // An instant stays what it is elsewhere: no clock but this one is ahead.
+            let is = shown(now);
+            assert!(is <= Instant::now() && (hours == 0 || is >= before));
+            assert!(clock.nanos_at(Instant::now()) >= now, "a deadline would be early");
+            // What is given as a delay has passed by that much more.
+            let due = clock.now() + hour / 2;
+            clock.suspend(hour);
+            assert!(clock.now() > due);
+            assert!(shown(due) < Instant::now());
+        }
     }
 
     #[test]

@@ -51,6 +51,9 @@ pub enum ConfigError {
         /// The longest window.
         max: Duration,
     },
+    /// This system has no clock that goes on while the machine is suspended.
+    #[error("count_suspend is true, but only Linux has a clock that counts a suspend")]
+    CountSuspend,
     /// A limit of zero pending timers would refuse everything.
     #[error("max_pending is {given}, but it must be at least 1 (leave it unset for no limit)")]
     MaxPending {

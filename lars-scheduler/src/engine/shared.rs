@@ -17,7 +17,7 @@ use crate::engine::entry::Entry;
 use crate::engine::lanes::LaneSettings;
 use crate::engine::listing::Requests;
 use crate::engine::pace::Pace;
-use crate::engine::sleep_word::{Alarm, SleepWord};
+use crate::engine::sleep_word::{Alarm, FOREVER, SleepWord};
 use crate::engine::stop_word::StopWord;
 use crate::executor::Executor;
 use crate::executor::pool::Pool;
@@ -133,6 +133,12 @@ impl Core {
     #[inline]
     pub(crate) fn pop_by(&self, due: Deadline) -> u64 {
         if due.immediate { 0 } else { due.at.saturating_add(self.tick.nanos() - 1 + self.coalesce) }
+    }
+
+    /// Until when the driver sleeps if the next timer is due at `instant`.
+    pub(crate) fn sleep_until(&self, now: u64, instant: u64) -> u64 {
+        let until = instant.saturating_add(self.coalesce).min(FOREVER);
+        self.clock.look_again_by(now, until)
     }
 
     /// The tick by which the driver must visit a lane that has an entry of this deadline in its

@@ -82,7 +82,7 @@ fn drive(driver: &mut Driver, parker: &Parker) {
         }
         waits = 0;
         let until = match turn.next {
-            Next::At(instant) => instant.saturating_add(core.coalesce).min(FOREVER),
+            Next::At(instant) => core.sleep_until(now, instant),
             _ => FOREVER,
         };
         match announced {

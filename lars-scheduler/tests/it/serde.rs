@@ -25,6 +25,7 @@ fn other_settings() -> Settings {
     settings.ticks_per_wheel = 64;
     settings.coalesce = Duration::from_micros(20);
     settings.short_slices = true;
+    settings.count_suspend = true;
     settings.max_pending = Some(7);
     settings.thread_name = Some("timers".to_owned());
     settings.pool_threads = Some(3);
