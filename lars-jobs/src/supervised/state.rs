@@ -10,6 +10,7 @@
 //! | `Held` | a straggler's end: no more runs are allowed | a look when one has ended |
 //! | `Ended` | nothing | never |
 
+use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::report::{Counts, Outcome, RunReport};
@@ -44,6 +45,7 @@ pub(super) struct State {
     pub(super) running: usize,
     /// The counters; its gauges are computed when they are asked for.
     pub(super) tally: Counts,
+    reports: Reports,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -74,11 +76,18 @@ pub(super) struct Remains {
     pub(super) series: Option<Arc<Cancellable>>,
 }
 
-/// A run that was settled, and what remains to be done outside the lock.
+/// A run that was settled, and the hook that is to hear of it outside the lock.
 pub(super) struct Settled {
-    pub(super) token: CancelToken,
     pub(super) report: RunReport,
     pub(super) hook: Option<SettledHook>,
+}
+
+/// Reports in the order of the runs. One thread at a time tells them, all that there are: the next
+/// run may be settled, on another thread, while the hook still hears of this one.
+#[derive(Default)]
+struct Reports {
+    untold: VecDeque<Settled>,
+    are_told: bool,
 }
 
 impl State {
@@ -102,6 +111,7 @@ impl State {
             random: settings.random(),
             running: 0,
             tally: Counts::default(),
+            reports: Reports::default(),
         }
     }
 
@@ -148,13 +158,13 @@ impl State {
         true
     }
 
-    /// Counts the awaited run, and plans the next one.
+    /// Counts the awaited run, plans the next one, and leaves a report. Returns the run's token.
     pub(super) fn settle(
         &mut self,
         settings: &Settings,
         outcome: Outcome,
         now: Instant,
-    ) -> Option<Settled> {
+    ) -> Option<CancelToken> {
         let run = self.awaited.take()?;
         let tally = &mut self.tally;
         match outcome {
@@ -180,7 +190,20 @@ impl State {
         };
         let took = now.saturating_duration_since(run.handed_over);
         let report = RunReport { number: run.number, outcome, took, next_in };
-        Some(Settled { token: run.token, report, hook })
+        self.reports.untold.push_back(Settled { report, hook });
+        Some(run.token)
+    }
+
+    /// Whether the calling thread is to tell the reports that there are. Then it tells what
+    /// [`next_report`](Self::next_report) returns until that is `None`.
+    pub(super) fn begin_to_tell(&mut self) -> bool {
+        !std::mem::replace(&mut self.reports.are_told, true)
+    }
+
+    pub(super) fn next_report(&mut self) -> Option<Settled> {
+        let next = self.reports.untold.pop_front();
+        self.reports.are_told = next.is_some();
+        next
     }
 
     /// The interval, less some jitter.

@@ -26,6 +26,7 @@ use super::report::{Counts, Outcome, RunReport};
 use super::run::{Ending, Owner, Run, Runner};
 use super::settings::{GivenUp, Settings};
 use super::state::{Nudge, Phase, Remains, Settled, State};
+use super::token::CancelToken;
 use crate::label::Label;
 use crate::label::Labelled;
 use crate::when_due::{DueOn, reset_due};
@@ -54,7 +55,7 @@ pub(super) struct Supervisor {
 /// What a look found to do.
 enum Step {
     HandOver(Run, Arc<dyn Runner>),
-    GiveUp(Settled),
+    GiveUp(CancelToken),
     Sleep(WhenDue),
     End,
 }
@@ -102,9 +103,9 @@ impl Supervisor {
         loop {
             match self.look(looker) {
                 Step::HandOver(run, runner) => self.hand_over(run, runner),
-                Step::GiveUp(run) => {
-                    run.token.cancel(|payload| self.raise(payload));
-                    self.tell(run);
+                Step::GiveUp(token) => {
+                    token.cancel(|payload| self.raise(payload));
+                    self.tell_reports();
                 }
                 Step::End => {
                     self.end();
@@ -287,9 +288,20 @@ impl Supervisor {
         Counts { next_run, ..counts }
     }
 
+    /// Tells what has been settled, unless another thread is at it. That one tells it then.
+    fn tell_reports(&self) {
+        if !self.state.lock().begin_to_tell() {
+            return;
+        }
+        loop {
+            let Some(run) = self.state.lock().next_report() else { return };
+            self.tell(run);
+        }
+    }
+
     /// Reports a settled run to the log and the hook.
     fn tell(&self, run: Settled) {
-        let Settled { report, hook, .. } = run;
+        let Settled { report, hook } = run;
         let task = self.whose;
         quietly(|| {
             let RunReport { number, outcome, .. } = &report;
@@ -330,25 +342,23 @@ impl Owner for Supervisor {
         let now = self.timers.now();
         state.running -= usize::from(begun);
         let (mut unused, mut remains) = (None, None);
-        let settled = if state.is_awaited(number) {
+        if state.is_awaited(number) {
             match ending {
-                Ending::Settled(outcome) => state.settle(&self.settings, outcome, now),
+                Ending::Settled(outcome) => _ = state.settle(&self.settings, outcome, now),
                 Ending::Last => {
                     remains = state.end();
-                    state.settle(&self.settings, Outcome::Success, now)
+                    state.settle(&self.settings, Outcome::Success, now);
                 }
                 Ending::Dropped if matches!(state.phase, Phase::Ended) => {
                     state.tally.withdrawn += 1;
                     state.awaited = None;
                     unused = state.hook.take();
-                    None
                 }
-                Ending::Dropped => state.settle(&self.settings, Outcome::Rejected, now),
+                Ending::Dropped => _ = state.settle(&self.settings, Outcome::Rejected, now),
             }
         } else {
             state.tally.late_ends += u64::from(begun);
-            None
-        };
+        }
         let wake = match state.phase {
             Phase::Waiting(due) => due,
             Phase::Held => WhenDue::At(now),
@@ -364,9 +374,7 @@ impl Owner for Supervisor {
             self.drop_remains(remains);
         }
         self.contain(|| drop(unused));
-        if let Some(run) = settled {
-            self.tell(run);
-        }
+        self.tell_reports();
     }
 
     fn executor(&self) -> &dyn Executor {

@@ -103,6 +103,36 @@ fn a_run_that_ends_as_its_time_is_over_is_counted_once_whoever_wins() {
 }
 
 #[test]
+fn reports_come_one_at_a_time_and_in_order_also_if_the_hook_takes_longer_than_the_next_run() {
+    let scheduler = LightArrayRevolverScheduler::new().unwrap();
+    let told = Notes::new();
+    let hook = told.clone();
+    let others = Arc::new(Concurrency::default());
+    let enter = Arc::clone(&others);
+    let runs = Arc::new(AtomicU64::new(0));
+    let (seen, run) = (Arc::clone(&runs), Arc::clone(&runs));
+    let task = Supervision::every(Duration::from_micros(100))
+        .on_settled(move |report| {
+            let _inside = enter.enter();
+            if report.number == 1 {
+                // The third begins after the second was settled.
+                eventually("two more runs", || seen.load(Ordering::SeqCst) >= 3);
+            }
+            hook.add(report.number);
+        })
+        .build()
+        .unwrap()
+        .start(&scheduler, Pool::new("two", 2).unwrap(), move |_| {
+            run.fetch_add(1, Ordering::SeqCst);
+        })
+        .unwrap();
+    eventually("three reports", || told.len() >= 3);
+    assert!(task.cancel());
+    assert_eq!(told.take()[..3], [1, 2, 3]);
+    assert_eq!(others.most(), 1);
+}
+
+#[test]
 fn cancels_requests_and_a_stop_from_many_threads_leave_nothing_running_and_nothing_pending() {
     for round in 0..scaled(60, 4) {
         let scheduler = LightArrayRevolverScheduler::new().unwrap();
