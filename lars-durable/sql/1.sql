@@ -285,14 +285,28 @@ END $$;
 
 -- Says that the database was restored from a backup, or is a copy that lives on beside its original.
 -- While no node runs, as the owner: `SELECT lars.restored()`. Runs then have idempotency keys that no
--- run had before, and greater fences.
+-- run had before, and greater fences, and new timers have identities that none had before.
 CREATE FUNCTION lars.restored() RETURNS void LANGUAGE plpgsql
     SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    greatest_epoch int := (SELECT max(b.epoch) FROM lars.bucket b);
+    -- Since 2020.
+    seconds int := least(2147483647 - 2 * 1048576,
+                         greatest(0, extract(epoch FROM lars.clock()) - 1577836800));
 BEGIN
+    -- Of 32 bits, so that a fence stays positive; as many are left for changes of owner.
+    IF greatest_epoch > 2147483647 - 2 * 1048576 THEN
+        RAISE program_limit_exceeded USING MESSAGE = format(
+            'the database was restored too often: a bucket has the epoch %s, but at most %s are allowed',
+            greatest_epoch, 2147483647 - 2 * 1048576);
+    END IF;
     UPDATE lars.meta SET store = gen_random_uuid();
     DELETE FROM lars.node;
-    -- More changes of owner than there were since the backup.
-    UPDATE lars.bucket SET owner = NULL, epoch = epoch + 1048576;
+    -- More changes of owner, and more identities, than there were since the backup. One backup may be
+    -- restored again and again, so what is reached grows with the time.
+    UPDATE lars.bucket SET owner = NULL, epoch = greatest(epoch, seconds) + 1048576;
+    PERFORM setval('lars.timer_id',
+                   greatest(nextval('lars.timer_id'), seconds::bigint << 20) + 1099511627776);
 END $$;
 
 -- For psql: `SELECT * FROM lars.overview LIMIT 20`. The next 100 timers of each bucket: the views

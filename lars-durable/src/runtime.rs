@@ -39,15 +39,16 @@ use self::threads::Threads;
 pub(crate) use self::turner::OnTime;
 use crate::engine::{Answer, Counts, Launch, Node, NodeSettings, Parked};
 use crate::error::{Error, Refused, StartError};
-use crate::model::BucketNo;
-use crate::model::Look;
+#[cfg(feature = "actors")]
+use crate::model::Fence;
+#[cfg(feature = "actors")]
+use crate::model::tenancy::Deliveries;
+use crate::model::{BucketNo, Look};
 use crate::store::Looker;
 use crate::store::Seen;
 #[cfg(feature = "sqlite")]
 use crate::store::UserFile;
 use crate::store::{Backend, StoreError, Write};
-#[cfg(feature = "actors")]
-use crate::sync::AtomicU32;
 #[cfg(feature = "test-kit")]
 use crate::sync::Weak;
 use crate::sync::{Arc, AtomicBool, AtomicU64, AtomicUsize, Mutex, Ordering};
@@ -132,9 +133,9 @@ pub(crate) struct Shared {
     counts: Mutex<Counts>,
     /// Of the log beside the store's file.
     log_bytes: AtomicU64,
-    /// How many messages actors have received.
+    /// What actors have received.
     #[cfg(feature = "actors")]
-    deliveries: AtomicU32,
+    deliveries: Mutex<Deliveries>,
     /// The process that has the node's threads. A child that was forked has only a copy of this.
     process: u32,
     /// Another process owns the store.
@@ -276,7 +277,7 @@ impl Shared {
             counts: Mutex::new(Counts::default()),
             log_bytes: AtomicU64::new(0),
             #[cfg(feature = "actors")]
-            deliveries: AtomicU32::new(0),
+            deliveries: Mutex::default(),
             process: std::process::id(),
             store_lost: AtomicBool::new(false),
             name,
@@ -370,11 +371,11 @@ impl Shared {
         }
     }
 
-    /// The number of a message that an actor is about to receive.
+    /// The fence of what an actor in this bucket is about to receive by a run of this epoch. `None`
+    /// if something of a later epoch was received there.
     #[cfg(feature = "actors")]
-    pub(crate) fn next_delivery(&self) -> u32 {
-        // Relaxed: an actor receives one at a time, and what hands the next one over orders them.
-        self.deliveries.fetch_add(1, Ordering::Relaxed)
+    pub(crate) fn next_delivery(&self, bucket: BucketNo, epoch: u32) -> Option<Fence> {
+        self.deliveries.lock().next(bucket, epoch)
     }
 
     /// A run begins.
@@ -412,6 +413,11 @@ pub(crate) fn contain<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|panic| {
         let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
         let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-        format!("panicked: {}", text.unwrap_or_else(|| "with no message".into()))
+        let text = text.unwrap_or_else(|| {
+            // It is of a foreign type, whose destructor may panic as well.
+            std::mem::forget(panic);
+            "with no message".into()
+        });
+        format!("panicked: {text}")
     })
 }

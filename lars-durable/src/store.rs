@@ -282,8 +282,8 @@ pub(crate) enum Reply {
     /// To [`Request::PutOff`], in its order: when each is due now; `None` for one that is gone or
     /// started.
     PutOff(Vec<Option<Timestamp>>),
-    /// To [`Request::Park`]: how many.
-    Parked(usize),
+    /// To [`Request::Park`]: those that are parked now and were not before.
+    Parked(Vec<Row>),
     /// To [`Request::Forget`].
     Forgotten,
 }

@@ -3,8 +3,6 @@
 pub(crate) use std::sync::Arc;
 #[cfg(any(feature = "actors", feature = "test-kit"))]
 pub(crate) use std::sync::Weak;
-#[cfg(feature = "actors")]
-pub(crate) use std::sync::atomic::AtomicU32;
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 
 pub(crate) use parking_lot::{Condvar, Mutex};

@@ -173,8 +173,11 @@ impl Durable {
     /// `SELECT lars.restored()`, while no node runs.)
     ///
     /// From then on runs have [idempotency keys](Fired::idempotency_key) that no run had before the
-    /// restore, and [fences](Fired::fence) that are greater. Without it both begin again where the
-    /// backup was made: others take new payments for old ones, and refuse new writes as stale.
+    /// restore, and [fences](Fired::fence) that are greater, and timers have other
+    /// [numbers](Fired::id). Without it all of these begin again where the backup was made: others
+    /// take new payments for old ones, and refuse new writes as stale. (They are greater than all
+    /// before if, since an earlier restore of the same backup, the file was opened less often than
+    /// once a second on average.)
     ///
     /// # Errors
     ///

@@ -51,6 +51,8 @@ pub struct Fired<P> {
     began: Timestamp,
     limit: Option<Duration>,
     lease: Lease,
+    /// Its row is gone.
+    deleted: bool,
     shared: Arc<Shared>,
     #[cfg(any(feature = "postgres", feature = "sqlite"))]
     acknowledged: Arc<AtomicBool>,
@@ -62,7 +64,7 @@ impl<P> Fired<P> {
         row: Arc<Row>,
         fence: u64,
         limit: Option<Duration>,
-        lease: Lease,
+        (lease, deleted): (Lease, bool),
         shared: Arc<Shared>,
     ) -> Self {
         let began = shared.gate.store_now();
@@ -73,10 +75,16 @@ impl<P> Fired<P> {
             began,
             limit,
             lease,
+            deleted,
             shared,
             #[cfg(any(feature = "postgres", feature = "sqlite"))]
             acknowledged: Arc::default(),
         }
+    }
+
+    /// Whether it may begin at this moment.
+    pub(super) fn may_begin(&self) -> bool {
+        self.shared.gate.opens(self.row.deadline, self.deleted, &self.lease)
     }
 
     /// What is set when the handler acknowledges the run itself.

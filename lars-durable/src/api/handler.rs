@@ -10,9 +10,9 @@ use lars_base::backoff::BackoffPolicy;
 
 use super::fired::Fired;
 use super::outcome::{IntoOutcome, Outcome};
-use super::payload::{Payload, Unreadable, read};
+use super::payload::{Payload, Unreadable, read, unreadable};
 use crate::engine::{HandlerSettings, RunEnd};
-use crate::runtime::{Ending, Run, RunHandler, contain, spawn};
+use crate::runtime::{Ending, Run, RunHandler, Shared, contain, spawn};
 use crate::sync::Arc;
 
 /// Runs of a handler at a time, unless it is set.
@@ -61,7 +61,8 @@ impl Handler {
         R: IntoOutcome,
         F: Fn(&Fired<P>) -> R + Send + Sync + 'static,
     {
-        let run = move |fired: Fired<P>, ending: Ending, _: &Arc<_>| {
+        let run = move |fired: Fired<P>, mut ending: Ending, _: &Arc<_>| {
+            ending.begin();
             let outcome = contain(|| run(&fired).into_outcome());
             // The payload goes before the run counts as ended; a destructor that panics is the
             // handler's.
@@ -73,10 +74,10 @@ impl Handler {
 
     /// Runs a future, polled by tasks of the node's executor.
     ///
-    /// A node that has an executor of its own, and is started inside tokio, lets that runtime poll
-    /// the future (feature `tokio`, which is on unless default features are off). For another
-    /// runtime, or one that is not around [`Builder::start`](super::Builder::start), set the
-    /// [executor](super::Builder::executor): a `TokioExecutor` of `lars-bridges`, or a
+    /// A node that has an executor of its own, and is started inside tokio, lets that runtime make
+    /// and poll the future (feature `tokio`, which is on unless default features are off). For
+    /// another runtime, or one that is not around [`Builder::start`](super::Builder::start), set
+    /// the [executor](super::Builder::executor): a `TokioExecutor` of `lars-bridges`, or a
     /// [`SpawnExecutor`](lars_scheduler::executor::SpawnExecutor).
     pub fn future<P, R, F, W>(run: F) -> Self
     where
@@ -85,14 +86,20 @@ impl Handler {
         F: Fn(Fired<P>) -> W + Send + Sync + 'static,
         W: Future<Output = R> + Send + 'static,
     {
-        let run = move |fired: Fired<P>, ending: Ending, shared: &Arc<crate::runtime::Shared>| {
-            let limit = fired.remaining();
-            let work = match contain(|| shared.around.make(|| run(fired))) {
-                Ok(work) => AssertUnwindSafe(work).catch_unwind(),
-                Err(panic) => return ending.say(RunEnd::Retry { error: panic }),
-            };
-            let timers = shared.timers.clone();
+        let run = Arc::new(run);
+        let run = move |fired: Fired<P>, mut ending: Ending, shared: &Arc<Shared>| {
+            let (run, timers) = (Arc::clone(&run), shared.timers.clone());
             spawn(Arc::clone(&shared.executor), &shared.around, async move {
+                // It may have waited for a thread for long.
+                if !fired.may_begin() {
+                    return ending.say(RunEnd::NotBegun);
+                }
+                ending.begin();
+                let limit = fired.remaining();
+                let work = match contain(|| run(fired)) {
+                    Ok(work) => AssertUnwindSafe(work).catch_unwind(),
+                    Err(panic) => return ending.say(RunEnd::Retry { error: panic }),
+                };
                 let ended = match limit {
                     None => Some(work.await),
                     Some(limit) => timers.timeout(limit, work).await.ok(),
@@ -111,10 +118,13 @@ impl Handler {
     }
 
     fn with<P: Payload>(
-        run: impl Fn(Fired<P>, Ending, &Arc<crate::runtime::Shared>) + Send + Sync + 'static,
+        run: impl Fn(Fired<P>, Ending, &Arc<Shared>) + Send + Sync + 'static,
     ) -> Self {
-        let settings =
-            HandlerSettings { newest: P::VERSION, ..HandlerSettings::new(P::NAME, CONCURRENCY) };
+        let settings = HandlerSettings {
+            newest: P::VERSION,
+            unreadable: unreadable::<P>,
+            ..HandlerSettings::new(P::NAME, CONCURRENCY)
+        };
         let make = Box::new(move |limit| {
             Box::new(Typed { run, limit, payload: std::marker::PhantomData::<fn() -> P> })
                 as Box<dyn RunHandler>
@@ -151,6 +161,9 @@ impl Handler {
     /// Deletes the timer before it runs instead of after. A crash then loses the run instead of
     /// repeating it, and the handler's result is ignored. For effects that are better lost than
     /// repeated.
+    ///
+    /// What can never be read is not deleted, but parked. To know that, the node reads the payload
+    /// on its own thread first, so [`Payload::upgrade`] must not block.
     pub fn at_most_once(mut self) -> Self {
         self.settings.at_most_once = true;
         self
@@ -177,15 +190,14 @@ struct Typed<P, F> {
 impl<P, F> RunHandler for Typed<P, F>
 where
     P: Payload,
-    F: Fn(Fired<P>, Ending, &Arc<crate::runtime::Shared>) + Send + Sync,
+    F: Fn(Fired<P>, Ending, &Arc<Shared>) + Send + Sync,
 {
     fn run(&self, Run { launch, ending, lease, shared }: Run) {
         let row = launch.row;
-        let payload = contain(|| read::<P>(row.payload_version, &row.payload))
-            .unwrap_or_else(|panic| Err(Unreadable::Broken(panic)));
-        match payload {
+        match read::<P>(row.payload_version, &row.payload) {
             Ok(payload) => {
                 let fence = launch.fence.0.unsigned_abs();
+                let lease = (lease, launch.deleted);
                 let fired = Fired::new(payload, row, fence, self.limit, lease, Arc::clone(&shared));
                 #[cfg(any(feature = "postgres", feature = "sqlite"))]
                 let fired = fired.with_acknowledged(ending.acknowledged());

@@ -3,6 +3,8 @@
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::runtime::contain;
+
 /// The data that a timer carries from the call to the handler, perhaps for months and through many
 /// releases.
 ///
@@ -99,16 +101,26 @@ pub(super) enum Unreadable {
     Broken(String),
 }
 
+/// A panic while it is read comes back as an error.
 pub(super) fn read<P: Payload>(version: u16, json: &str) -> Result<P, Unreadable> {
     if version > P::VERSION {
         return Err(Unreadable::TooNew);
     }
     let read = if version == P::VERSION {
-        serde_json::from_str(json).map_err(|error| error.to_string())
+        contain(|| serde_json::from_str(json).map_err(|error| error.to_string()))
     } else {
-        P::upgrade(version, json).map_err(|error| error.to_string())
+        contain(|| P::upgrade(version, json).map_err(|error| error.to_string()))
     };
-    read.map_err(|error| {
+    read.unwrap_or_else(Err).map_err(|error| {
         Unreadable::Broken(format!("the payload (version {version}) cannot be read: {error}"))
     })
+}
+
+/// Why it can never be read, if that is so.
+pub(super) fn unreadable<P: Payload>(version: u16, json: &str) -> Option<String> {
+    // A destructor is foreign code, too. If it panics, the handler will see to that.
+    match contain(|| read::<P>(version, json).map(drop)) {
+        Ok(Err(Unreadable::Broken(reason))) => Some(reason),
+        Ok(Ok(()) | Err(Unreadable::TooNew)) | Err(_) => None,
+    }
 }

@@ -74,6 +74,16 @@ impl Node {
         }
     }
 
+    /// Says that an executor has not begun a run.
+    pub(super) fn say_dropped(&mut self, now: Mono, handler: usize, row: &Row) {
+        let Some(unsaid) = self.failures[handler].retried.may_say(now) else { return };
+        let (handler, id, key) = (&*row.handler, row.id, row.key.as_deref());
+        tracing::warn!(
+            target: "lars_durable",
+            handler, id, key, unsaid, "the executor has dropped a run before it began: put off"
+        );
+    }
+
     /// Says that the only run of a timer has failed, whose handler runs at most once.
     pub(super) fn say_lost(&mut self, now: Mono, handler: usize, row: &Row, error: &str) {
         let Some(unsaid) = self.failures[handler].retried.may_say(now) else { return };

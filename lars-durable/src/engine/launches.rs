@@ -7,7 +7,8 @@
 //! - *The lease has ended.* The run is held, and launched when the lease holds again. If the bucket
 //!   is another's by then, it is dropped: the new owner finds the fence in the row.
 //! - *It did not begin*, because the gate of the runtime refused it. It is launched again, with the
-//!   same fence and as the same attempt.
+//!   same fence and as the same attempt. One that the executor dropped is given back; or launched
+//!   again a second later, if its row is gone.
 //! - *The handler has recorded the end itself*, in a transaction whose outcome nobody here knows.
 //!   The finish is one of a failed run: it is stale if that transaction was committed, and true if
 //!   not.
@@ -22,6 +23,9 @@ use crate::time::{Micros, Mono, Timestamp};
 
 /// A run that is recorded is begun within this time, or given back.
 const LONGEST_WAIT: Micros = Micros::SECOND;
+
+/// How long a run is put off that its executor has dropped.
+const DROPPED: Micros = LONGEST_WAIT;
 
 /// The error of a run that asked for the statement that acknowledges it, and was not acknowledged.
 const UNCOMMITTED: &str = "the transaction that acknowledges it was not committed";
@@ -68,6 +72,8 @@ pub(crate) enum RunEnd {
     TooNew,
     /// It did not begin: it was too early, or the lease had ended, or the node is closing.
     NotBegun,
+    /// It did not begin: its executor has dropped it.
+    Dropped,
 }
 
 /// The longest text of a failure, in bytes. What fails together is stored together.
@@ -84,7 +90,8 @@ impl RunEnd {
             | Self::GiveBack { .. }
             | Self::Snooze { .. }
             | Self::TooNew
-            | Self::NotBegun => None,
+            | Self::NotBegun
+            | Self::Dropped => None,
         }
     }
 
@@ -109,9 +116,11 @@ impl RunEnd {
 
 /// Whether a row whose start is recorded runs.
 #[must_use]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Verdict {
     Runs,
+    /// It would go before its run, and could not be read then.
+    Unreadable(String),
     /// It has killed its process too often, perhaps.
     Poisoned,
     /// A newer release wrote its rule or its payload: another node may know it.
@@ -157,29 +166,25 @@ impl Node {
         let handler = run.handler;
         let at_most_once = self.settings.handlers[handler].at_most_once;
         self.runs.hold(id, Arc::clone(&row));
-        match self.verdict(now, handler, &row) {
+        let then = match self.verdict(now, handler, &row) {
             Verdict::Poisoned => {
                 let reason = format!("the process died {} times while it ran", row.deaths);
-                let then = self.give_up(now, &row, reason);
-                self.say_failed(now, handler, &row, &then);
-                self.runs.finish(id, then);
+                self.give_up(now, &row, reason)
             }
-            Verdict::TooNew => {
-                let then = self.put_off(now, &row);
-                self.say_failed(now, handler, &row, &then);
-                self.runs.finish(id, then);
-            }
+            Verdict::Unreadable(reason) => Then::Park { reason },
+            Verdict::TooNew => self.put_off(now, &row),
             Verdict::LeftOut => {
                 self.counts.skipped += 1;
-                let then = self.after_success(now, &row);
-                self.runs.finish(id, then);
+                self.after_success(now, &row)
             }
             Verdict::Runs if at_most_once => {
                 let then = self.after_success(now, &row);
-                self.runs.delete_first(id, row, then);
+                return self.runs.delete_first(id, row, then);
             }
-            Verdict::Runs => self.launch(now, id),
-        }
+            Verdict::Runs => return self.launch(now, id),
+        };
+        self.say_failed(now, handler, &row, &then);
+        self.runs.finish(id, then);
     }
 
     /// What is to become of a row that was just recorded as started.
@@ -187,28 +192,38 @@ impl Node {
         if row.deaths >= self.settings.max_deaths {
             return Verdict::Poisoned;
         }
-        if row.payload_version > self.settings.handlers[handler].newest {
+        let handler = &self.settings.handlers[handler];
+        if row.payload_version > handler.newest {
             return Verdict::TooNew;
         }
-        let Some(text) = row.series.as_deref() else { return Verdict::Runs };
-        let Some(series) = Series::parse(text) else { return Verdict::TooNew };
-        let clock = self.clock.at_least(now).max(row.deadline);
-        // What is tried again was not left out when it was tried first.
-        let first = row.attempt == 1;
-        match first && series.leaves_out(row.planned, clock, row.key.as_deref()) {
-            true => Verdict::LeftOut,
-            false => Verdict::Runs,
+        if let Some(text) = row.series.as_deref() {
+            let Some(series) = Series::parse(text) else { return Verdict::TooNew };
+            let clock = self.clock.at_least(now).max(row.deadline);
+            // What is tried again was not left out when it was tried first.
+            let first = row.attempt == 1;
+            if first && series.leaves_out(row.planned, clock, row.key.as_deref()) {
+                return Verdict::LeftOut;
+            }
         }
+        // Others are asked when they run: until then their rows stay.
+        let asked = handler.at_most_once.then_some(handler.unreadable);
+        let reason = asked.and_then(|why| why(row.payload_version, &row.payload));
+        reason.map_or(Verdict::Runs, Verdict::Unreadable)
     }
 
     /// Launches a run that is recorded, if its bucket is still this node's and its lease holds.
     fn launch(&mut self, now: Mono, id: TimerId) {
+        self.launch_from(now, id, now);
+    }
+
+    /// The same, to be begun at `earliest` or later.
+    fn launch_from(&mut self, now: Mono, id: TimerId, earliest: Mono) {
         let Some(run) = self.runs.get(id) else { return };
         let (Stage::Held(row) | Stage::Running(row)) = &run.stage else { return };
         let row = Arc::clone(row);
         // The row of a handler that runs at most once is gone: nobody else can run it.
         let deleted = self.settings.handlers[run.handler].at_most_once;
-        let at = self.clock.local(row.deadline, now).max(now);
+        let at = self.clock.local(row.deadline, now).max(earliest);
         // The start was recorded a lead before; only a clock that went back makes it longer.
         let soon = at <= now + LONGEST_WAIT;
         if !deleted && (self.closing.is_closing() || !soon) {
@@ -276,14 +291,19 @@ impl Node {
         let (row, end) = (Arc::clone(row), end.with_short_text());
         let (place, handler) = (run.handler, &self.settings.handlers[run.handler]);
         if handler.at_most_once {
-            // It is over already, whatever it says.
-            if end == RunEnd::NotBegun {
-                return self.launch(now, id);
+            // It is over already, whatever it says, unless it has not begun.
+            match end {
+                RunEnd::NotBegun => return self.launch(now, id),
+                RunEnd::Dropped => {
+                    self.say_dropped(now, place, &row);
+                    return self.launch_from(now, id, now + DROPPED);
+                }
+                _ => {}
             }
-            self.tallies[place].done += 1;
             drop(self.runs.end(id));
-            if let Some(error) = end.failure() {
-                self.say_lost(now, place, &row, error);
+            match end.failure() {
+                Some(error) => self.say_lost(now, place, &row, error),
+                None => self.count_done(place),
             }
             return;
         }
@@ -296,6 +316,10 @@ impl Node {
         let own = run.acknowledged;
         let then = match end {
             RunEnd::NotBegun => return self.launch(now, id),
+            RunEnd::Dropped => {
+                self.say_dropped(now, place, &row);
+                Then::GiveBack { after: DROPPED, ran: false }
+            }
             // The row knows whether the handler's transaction was committed: if it still has this
             // fence, it was not, and the run has failed. If that transaction is still open, it
             // holds the row, and the finish waits.
@@ -317,10 +341,7 @@ impl Node {
         match then {
             // What has become of it shows when the finish is recorded.
             _ if own => {}
-            Then::Done | Then::Next { .. } => {
-                self.counts.done += 1;
-                self.tallies[place].done += 1;
-            }
+            Then::Done | Then::Next { .. } => self.count_done(place),
             Then::Retry { .. } => {
                 self.counts.retried += 1;
                 self.tallies[place].retried += 1;
@@ -396,12 +417,19 @@ impl Node {
             Finished::Parked => self.parked(run, finish.then, false),
             Finished::Stale if run.acknowledged => {
                 // The handler's transaction has ended it; a series has another place now.
-                self.counts.done += 1;
-                self.tallies[run.handler].done += 1;
+                self.count_done(run.handler);
                 self.runner.announce([id]);
             }
-            // It was this node's own earlier try, most probably: then the timer waits again.
-            Finished::Stale if again => self.runner.announce([id]),
+            // It was this node's own earlier try, as long as nobody else has owned the bucket: what
+            // was not given up waits again.
+            Finished::Stale if again => {
+                let own = self.window.epoch(run.resident.bucket) == Some(run.fence.epoch());
+                let goes_on = matches!(finish.then, Then::ParkRun { .. });
+                if own && (goes_on || matches!(finish.then, Then::Park { .. })) {
+                    self.parked(run, finish.then, goes_on);
+                }
+                self.runner.announce([id]);
+            }
             Finished::Stale => {
                 self.counts.stale += 1;
                 tracing::warn!(target: "lars_durable", id, "a newer run has taken over");
@@ -419,6 +447,12 @@ impl Node {
             }
             Finished::Held => {}
         }
+    }
+
+    /// A run of the handler in this place has ended well.
+    fn count_done(&mut self, place: usize) {
+        self.counts.done += 1;
+        self.tallies[place].done += 1;
     }
 
     /// It is recorded that a run was given up.

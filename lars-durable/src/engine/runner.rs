@@ -14,8 +14,8 @@ use std::collections::BTreeMap;
 use super::lane::{LONGEST_PAUSE, LaneState};
 use super::settings::{LEAST_PUT_OFF, MOST_PUT_OFF, UNKNOWN_FOR};
 use super::window::{Key, LoadOrder, Reach, Resident, TakenIn};
-use super::{Lane, Node, Output};
-use crate::model::{BucketNo, Finish, NodeId, Start, TimerId};
+use super::{Lane, Node, Output, Parked};
+use crate::model::{BucketNo, Finish, NodeId, Row, Start, TimerId};
 use crate::store::{Committed, Reply, Request, StoreError, mismatched, paired};
 use crate::sync::Arc;
 use crate::time::{Micros, Mono, Timestamp};
@@ -34,6 +34,9 @@ const LONGEST_SWEEP: Micros = Micros::SECOND.times(10);
 
 /// How often a sweep looks at everything that is overdue, and how far back the others look.
 const FULL_SWEEP: Micros = Micros::SECOND.times(60);
+
+/// How often it is said that nothing starts any more.
+const SAY_AGAIN: Micros = Micros::SECOND.times(60);
 
 /// When there are no places, how soon they are counted again: the ramp grows with the second.
 const NO_PLACE: Micros = Micros::MILLISECOND.times(100);
@@ -56,6 +59,8 @@ pub(super) struct Runner {
     next_full_sweep: Mono,
     /// Nothing can be started before this, although something is ready.
     blocked_until: Mono,
+    /// When it is said again that nothing starts.
+    say_used_up: Mono,
 }
 
 /// What the runner has asked for: enough to ask again, and to understand the reply.
@@ -105,6 +110,7 @@ impl Runner {
             next_sweep: Mono(0),
             next_full_sweep: Mono(0),
             blocked_until: Mono(0),
+            say_used_up: Mono::MIN,
         }
     }
 
@@ -245,6 +251,19 @@ impl Node {
         self.runner.sent.push(Asked::PutOff(unknown));
     }
 
+    /// These are parked, because nobody could run them.
+    fn unhandled(&mut self, rows: Vec<Row>) {
+        let Some(Row { handler, id, key, .. }) = rows.first() else { return };
+        let (count, reason) = (rows.len(), UNHANDLED);
+        tracing::error!(target: "lars_durable", %handler, id, key, count, reason, "parked");
+        self.counts.parked += count as u64;
+        let parked = |row| {
+            let (row, reason) = (Arc::new(row), UNHANDLED.to_owned());
+            Output::Parked(Parked { row, reason, goes_on: false })
+        };
+        self.out.extend(rows.into_iter().map(parked));
+    }
+
     /// The next timers to be started, in the order of (due, id), as far as there are places for
     /// them.
     fn pick_starts(&mut self, now: Mono) -> Vec<Start> {
@@ -266,7 +285,7 @@ impl Node {
         }
         while starts.len() < places {
             let Some((key, resident, alone)) = self.next_quarantined(now, limit) else { break };
-            if let Some(start) = self.start(key, resident) {
+            if let Some(start) = self.start(key, resident, now) {
                 self.runs.isolate(start, now, alone);
                 self.counts.quarantined += 1;
                 starts.push(start);
@@ -276,7 +295,7 @@ impl Node {
         let behind = self.runs.held_up(in_order);
         while starts.len() < places {
             let Some((key, resident)) = self.next_ready(limit, &behind) else { break };
-            starts.extend(self.start(key, resident));
+            starts.extend(self.start(key, resident, now));
         }
         let ramps = limit < self.settings.max_in_flight && self.runs.ready() > 0;
         if places == 0 || ramps || (starts.len() == places && places < self.settings.batch) {
@@ -320,12 +339,37 @@ impl Node {
     /// `None` if the bucket is not this node's any more, or the timer runs: one that was moved
     /// nearer by another node is here under its old time as well. Its finish says when it is due
     /// again.
-    fn start(&mut self, key: Key, resident: Resident) -> Option<Start> {
+    fn start(&mut self, key: Key, resident: Resident, now: Mono) -> Option<Start> {
         if self.runs.holds(key.1) {
             return None;
         }
-        let fence = self.window.next_fence(resident.bucket)?;
+        let Some(fence) = self.window.next_fence(resident.bucket) else {
+            self.renew_used_up(resident.bucket, now);
+            return None;
+        };
         Some(self.runs.start(key, resident, fence))
+    }
+
+    /// If the fences of this bucket's epoch are used up, nothing starts there before it has
+    /// another. A bucket that others may own is given back, and has one when it is taken again. The
+    /// bucket of a file has one when the file is opened again.
+    fn renew_used_up(&mut self, bucket: BucketNo, now: Mono) {
+        if !self.window.is_used_up(bucket) {
+            return;
+        }
+        if !self.settings.sole && self.window.give_back_used_up(bucket, now) {
+            tracing::info!(
+                target: "lars_durable", bucket,
+                "all fences of the bucket's epoch are used: it is given back for a new one"
+            );
+        } else if self.settings.sole && now >= self.runner.say_used_up {
+            self.runner.say_used_up = now + SAY_AGAIN;
+            let (starts, limit) = (u32::MAX, "an epoch has fences for no more");
+            tracing::error!(
+                target: "lars_durable", starts, limit,
+                "nothing starts any more until the node is closed and opened again"
+            );
+        }
     }
 
     /// Takes in the reply to what was sent.
@@ -361,11 +405,7 @@ impl Node {
                         }
                     }
                 }
-                (Asked::Park { .. }, Reply::Parked(0)) => {}
-                (Asked::Park { .. }, Reply::Parked(count)) => {
-                    self.counts.parked += count as u64;
-                    tracing::error!(target: "lars_durable", count, reason = UNHANDLED, "parked");
-                }
+                (Asked::Park { .. }, Reply::Parked(rows)) => self.unhandled(rows),
                 (Asked::Load(order), Reply::Loaded(rows)) => {
                     let pause = (now - sent) * SWEEP_SHARE;
                     match self.loaded(order, rows) {

@@ -95,6 +95,9 @@ pub(crate) struct HandlerSettings {
     pub(crate) in_order: bool,
     /// The newest version of a payload that it can read.
     pub(crate) newest: u16,
+    /// Why a payload of this version can never be read, if that is so: asked before a timer is
+    /// deleted that runs at most once.
+    pub(crate) unreadable: fn(u16, &str) -> Option<String>,
 }
 
 impl HandlerSettings {
@@ -113,6 +116,7 @@ impl HandlerSettings {
             at_most_once: false,
             in_order: false,
             newest: u16::MAX,
+            unreadable: |_, _| None,
         }
     }
 

@@ -106,6 +106,12 @@ struct Bucket {
     kept_until: Mono,
 }
 
+impl Bucket {
+    fn is_used_up(&self) -> bool {
+        self.starts == u32::MAX
+    }
+}
+
 impl Window {
     pub(super) fn new(settings: &NodeSettings) -> Self {
         let names: Vec<Arc<str>> =
@@ -165,6 +171,18 @@ impl Window {
         Some(Fence::new(bucket.epoch, bucket.starts))
     }
 
+    /// Whether this node owns the bucket, and has counted all the starts that an epoch has.
+    pub(super) fn is_used_up(&self, bucket: BucketNo) -> bool {
+        self.buckets.get(&bucket).is_some_and(Bucket::is_used_up)
+    }
+
+    /// Begins to give a bucket back that is used up: whoever takes it then has a new epoch. Says
+    /// whether that is new.
+    pub(super) fn give_back_used_up(&mut self, bucket: BucketNo, now: Mono) -> bool {
+        let used_up = self.buckets.get_mut(&bucket).filter(|bucket| bucket.is_used_up());
+        used_up.is_some_and(|bucket| bucket.draining.replace(now).is_none())
+    }
+
     /// `bucket` is another's from now on: what was resident of it is that node's to load.
     pub(super) fn disown(&mut self, bucket: BucketNo) {
         if let Some(was) = self.buckets.remove(&bucket) {
@@ -204,7 +222,8 @@ impl Window {
 
     /// When the first of them has been given back for too long.
     pub(super) fn next_kept(&self) -> Mono {
-        let since = self.buckets.values().filter_map(|bucket| bucket.draining).min();
+        let kept = self.buckets.values().filter(|bucket| !bucket.is_used_up());
+        let since = kept.filter_map(|bucket| bucket.draining).min();
         since.map_or(Mono::NEVER, |since| since + LONGEST_DRAIN)
     }
 
@@ -365,6 +384,12 @@ impl LoadOrder {
 }
 
 impl Node {
+    /// As if so many starts had been counted.
+    #[cfg(test)]
+    pub(crate) fn count_starts(&mut self, bucket: BucketNo, starts: u32) {
+        self.window.buckets.get_mut(&bucket).expect("it is this node's").starts = starts;
+    }
+
     /// `bucket` is this node's from now on.
     pub(super) fn own(&mut self, bucket: BucketNo, epoch: u32, now: Mono) {
         self.window.disown(bucket);
@@ -392,8 +417,11 @@ impl Node {
     /// What waits in a bucket that is being given back must not wait for as long as the longest run
     /// in it: the bucket is kept for now, and another one is given back.
     pub(super) fn keep_busy_buckets(&mut self, now: Mono) {
-        let since =
-            |bucket: &Bucket| bucket.draining.is_some_and(|since| since + LONGEST_DRAIN <= now);
+        let since = |bucket: &Bucket| {
+            let long = bucket.draining.is_some_and(|since| since + LONGEST_DRAIN <= now);
+            // Nothing would start in it.
+            long && !bucket.is_used_up()
+        };
         let buckets = self.window.buckets.iter().filter(|(_, bucket)| since(bucket));
         let kept: Vec<_> = buckets.map(|(number, bucket)| (*number, bucket.epoch)).collect();
         for (number, epoch) in kept {

@@ -73,10 +73,20 @@ pub(super) enum Event {
     /// The store's clock is being set, or every node has noticed by now. In between nobody can say
     /// what is early, nor what a delay counts from.
     Unsteady(bool),
-    /// What is in the store when everything is over.
+    /// An actor has shown this fence to others.
+    Shown {
+        name: u64,
+        fence: u64,
+    },
+    /// A backup is made: of what was answered before, and perhaps of calls that have no answer.
+    BackedUp,
+    /// All processes are dead, and the last backup is in the place of the store. That is declared.
+    Restored,
+    /// What is in the store when everything is over; and which run it is, if that is noted.
     Left {
         tag: Tag,
         parked: bool,
+        planned: Option<i64>,
     },
 }
 
@@ -85,6 +95,8 @@ pub(super) enum Kind {
     Once,
     Delay(i64),
     Rate(i64),
+    /// A rate of which no run is left out, however late it is.
+    Burst(i64),
     /// Deleted before it runs.
     AtMostOnce,
 }
@@ -118,7 +130,7 @@ pub(super) struct Summary {
 /// A fence, what the run was planned for, and how and when it ended.
 type LastRun = (i64, i64, Option<(End, i64)>);
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Timer {
     key: Option<u64>,
     kind: Kind,
@@ -139,6 +151,12 @@ struct Timer {
     done: bool,
     parked: bool,
     left: bool,
+    /// Runs that a series has left behind without a good end: each has to be parked.
+    given_up: BTreeSet<i64>,
+    /// Those that are.
+    parked_runs: BTreeSet<i64>,
+    /// It was made after the backup, and a restore has undone that.
+    undone: bool,
 }
 
 /// How a run began.
@@ -168,6 +186,9 @@ impl Timer {
             done: false,
             parked: false,
             left: false,
+            given_up: BTreeSet::new(),
+            parked_runs: BTreeSet::new(),
+            undone: false,
         }
     }
 
@@ -198,7 +219,7 @@ impl Timer {
                     return Err("the delay does not count from the end of the run".into());
                 }
             }
-            (Kind::Rate(every), _) if planned != last_planned => {
+            (Kind::Rate(every) | Kind::Burst(every), _) if planned != last_planned => {
                 if (planned - last_planned) % every != 0 && self.perhaps.is_empty() {
                     return Err("the rate drifts".into());
                 }
@@ -221,6 +242,23 @@ impl Timer {
         }
         Ok(false)
     }
+
+    /// The run that is planned for this time begins. If a series goes on with it, the one before
+    /// ended well or was given up, and so was what is missing in between. (Where a reset may have
+    /// moved it, nobody knows what is missing.)
+    fn goes_on(&mut self, planned: i64) {
+        let Some((_, last, ended)) = self.last else { return };
+        if planned == last || !self.perhaps.is_empty() {
+            return;
+        }
+        if !matches!(ended, Some((End::Done, _))) {
+            self.given_up.insert(last);
+        }
+        if let Kind::Burst(every) = self.kind {
+            let missing = (1..).map(|nth| last + nth * every).take_while(|it| *it < planned);
+            self.given_up.extend(missing);
+        }
+    }
 }
 
 /// Checks a history; the first thing that is wrong with it is the error.
@@ -232,7 +270,7 @@ pub(super) fn check(events: &[Event]) -> Result<Summary, String> {
     checker.end()
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Clone)]
 struct Checker {
     timers: BTreeMap<Tag, Timer>,
     /// Cancels of a key that have no answer.
@@ -243,6 +281,12 @@ struct Checker {
     standstills: bool,
     unsteady: bool,
     summary: Summary,
+    /// The last fence that each actor has shown.
+    shown: BTreeMap<u64, u64>,
+    /// What was known when the last backup was made.
+    backup: Option<Box<Self>>,
+    /// Not all that is parked says which run it is.
+    unplanned: bool,
 }
 
 impl Checker {
@@ -297,10 +341,47 @@ impl Checker {
             Event::Fault => self.faults = true,
             Event::Standstills => self.standstills = true,
             Event::Unsteady(unsteady) => self.unsteady(unsteady),
-            Event::Left { tag, parked } => {
+            Event::Shown { name, fence } => {
+                let last = self.shown.insert(name, fence);
+                if let Some(last) = last.filter(|last| *last >= fence) {
+                    return Err(format!("the fence of the delivery before was {last}"));
+                }
+            }
+            Event::BackedUp => {
+                let backup = Self { backup: None, ..self.clone() };
+                self.backup = Some(Box::new(backup));
+            }
+            Event::Restored => self.restored()?,
+            Event::Left { tag, parked, planned } => {
+                self.unplanned |= planned.is_none();
                 let timer = self.timer(tag)?;
                 (timer.left, timer.parked) = (true, parked);
+                if planned.is_some_and(|planned| !timer.parked_runs.insert(planned)) {
+                    return Err("one run is parked twice".into());
+                }
                 self.summary.parked += usize::from(parked);
+            }
+        }
+        Ok(())
+    }
+
+    /// All is as it was when the backup was made, but for what is kept elsewhere: which calls were
+    /// refused, and which fences were shown. Calls that were open then will have no other effect.
+    fn restored(&mut self) -> Result<(), String> {
+        let backup = self.backup.clone().ok_or("there is no backup")?;
+        let now = std::mem::replace(self, *backup);
+        (self.standstills, self.unsteady) = (now.standstills, now.unsteady);
+        (self.summary, self.backup, self.faults) = (now.summary, now.backup, true);
+        self.shown = now.shown;
+        self.open_cancels.clear();
+        self.open_resets.clear();
+        for (tag, later) in now.timers {
+            match self.timers.get_mut(&tag) {
+                Some(timer) => {
+                    timer.refused |= later.refused;
+                    timer.fences = later.fences;
+                }
+                None => drop(self.timers.insert(tag, Timer { undone: true, ..later })),
             }
         }
         Ok(())
@@ -378,7 +459,7 @@ impl Checker {
         self.summary.prevented += 1;
         let faults = self.faults;
         // Which of them it was is known if there was only one.
-        let mut others = self.of_key(key).filter(|timer| !timer.refused);
+        let mut others = self.of_key(key).filter(|timer| !timer.refused && !timer.undone);
         if let (Some(timer), None) = (others.next(), others.next()) {
             if timer.kind == Kind::Once && timer.done && !faults {
                 return Err("it was prevented, but had ended well".into());
@@ -395,6 +476,9 @@ impl Checker {
         let timer = self.timer(tag)?;
         if timer.refused {
             return Err("a timer that was refused runs".into());
+        }
+        if timer.undone {
+            return Err("it was made after the backup, and runs after the restore".into());
         }
         timer.is_not_early(clock, unsteady)?;
         let newest = timer.fences.last().copied();
@@ -419,6 +503,7 @@ impl Checker {
         let repeated = timer.repeats(run, faults)?;
         let again = timer.last.is_some_and(|(_, last_planned, _)| last_planned == planned);
         timer.begun = if again { timer.begun + 1 } else { 1 };
+        timer.goes_on(planned);
         timer.last = Some((fence, planned, None));
         if repeated && !faults {
             return Err("runs twice, although nothing went wrong".into());
@@ -428,15 +513,19 @@ impl Checker {
     }
 
     fn end(self) -> Result<Summary, String> {
-        for (tag, timer) in &self.timers {
+        for (tag, timer) in self.timers.iter().filter(|(_, timer)| !timer.undone) {
             let wrong = |what: &str| Err(format!("timer {tag}: {what}: {timer:?}"));
             let over = timer.done || timer.parked || timer.left || timer.ended_by_call;
-            let series = matches!(timer.kind, Kind::Delay(_) | Kind::Rate(_));
+            let series = matches!(timer.kind, Kind::Delay(_) | Kind::Rate(_) | Kind::Burst(_));
             if timer.accepted && !over && timer.kind != Kind::AtMostOnce {
                 return wrong("it was accepted, and is lost");
             }
             if timer.accepted && series && !(timer.left || timer.parked || timer.ended_by_call) {
                 return wrong("a series is lost");
+            }
+            let mut lost = timer.given_up.difference(&timer.parked_runs);
+            if let Some(run) = lost.next().filter(|_| !self.unplanned) {
+                return wrong(&format!("the run planned for {run} was given up and is not parked"));
             }
             let began = !timer.fences.is_empty();
             if timer.accepted && timer.kind == Kind::AtMostOnce && !began && !self.faults {
@@ -474,8 +563,48 @@ mod tests {
             for death in 1..=deaths {
                 events.extend([began(death, 10), Event::Fault]);
             }
-            events.extend([began(deaths + 1, 15), Event::Left { tag: 1, parked: false }]);
-            assert_eq!(check(&events).is_ok(), deaths == DEATHS, "{deaths} deaths");
+            events.push(began(deaths + 1, 15));
+            let left = |parked, planned| Event::Left { tag: 1, parked, planned: Some(planned) };
+            let all = [&events[..], &[left(true, 10), left(false, 15)]].concat();
+            assert_eq!(check(&all).is_ok(), deaths == DEATHS, "{deaths} deaths");
+            let lost = [&events[..], &[left(false, 15)]].concat();
+            assert!(check(&lost).is_err(), "that run is not parked");
         }
+    }
+
+    /// A timer without a key, and one run of it.
+    fn run_of(tag: Tag, kind: Kind, fence: i64, planned: i64) -> [Event; 4] {
+        let began = Event::Began { tag, fence, planned, clock: planned, frozen: false };
+        let end = Event::Ended { tag, fence, end: End::Done, clock: planned };
+        let asked = Event::Asked { tag, key: None, not_before: 0, kind, replaces: false };
+        [asked, Event::Accepted { tag }, began, end]
+    }
+
+    #[test]
+    fn after_a_restore_what_ran_since_the_backup_runs_again_and_what_was_made_since_never() {
+        let [asked, accepted, began, ended] = run_of(1, Kind::Once, 1, 10);
+        let [later_asked, later_accepted, later_began, _] = run_of(2, Kind::Once, 2, 10);
+        let history = |again: &[Event]| {
+            let before = [asked, accepted, Event::BackedUp, began, ended, later_asked];
+            check(&[&before[..], &[later_accepted, Event::Restored], again].concat())
+        };
+        let [_, _, again, ended] = run_of(1, Kind::Once, 1 << 40, 10);
+        assert!(history(&[again, ended]).is_ok());
+        assert!(history(&[]).unwrap_err().contains("lost"));
+        assert!(history(&[began, ended]).unwrap_err().contains("same fence"));
+        assert!(history(&[again, ended, later_began]).unwrap_err().contains("after the backup"));
+    }
+
+    #[test]
+    fn no_run_of_a_burst_is_missing_and_none_is_parked_twice() {
+        let [asked, accepted, first, done] = run_of(1, Kind::Burst(10), 1, 10);
+        let [_, _, third, end] = run_of(1, Kind::Burst(10), 2, 30);
+        let left = |planned| Event::Left { tag: 1, parked: true, planned: Some(planned) };
+        let history = |left: &[Event]| {
+            check(&[&[asked, accepted, first, done, third, end][..], left].concat())
+        };
+        assert!(history(&[left(20), left(40)]).is_ok());
+        assert!(history(&[left(40)]).unwrap_err().contains("planned for 20"));
+        assert!(history(&[left(20), left(20), left(40)]).unwrap_err().contains("twice"));
     }
 }

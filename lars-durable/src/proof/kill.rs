@@ -5,7 +5,12 @@
 //! line, so that what was seen outlives it. In the end a last life brings everything to its end,
 //! and the checker reads the log.
 //!
+//! In between the file is replaced by a backup of itself, which is declared.
+//!
 //! `LARS_KILLS=2000 cargo test --release -p lars-durable --lib kill` kills that many.
+
+#[cfg(feature = "actors")]
+mod actors;
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -14,6 +19,7 @@ use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use lars_base::backoff::BackoffPolicy;
 use lars_scheduler::MissedTickBehavior::{Burst, Skip};
 
 use super::history::{self, Answer, End, Event, Kind, Summary, Tag};
@@ -50,6 +56,18 @@ impl Payload for OnceOnly {
     const NAME: &'static str = "once-only";
 }
 
+/// Each third run of such a series fails at each attempt.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Failing(Tag);
+
+impl Payload for Failing {
+    const NAME: &'static str = "failing";
+}
+
+/// Keys of timers of which anything may become, and behind them those of series that fail.
+const KEYS: u64 = 6;
+const ALL_KEYS: u64 = 9;
+
 #[test]
 fn nothing_is_lost_early_or_twice_in_a_life_however_the_process_is_killed() {
     let kills = std::env::var("LARS_KILLS").map_or(KILLS, |kills| kills.parse().unwrap());
@@ -78,7 +96,14 @@ fn nothing_is_lost_early_or_twice_in_a_life_however_the_process_is_killed() {
 
 fn one_file(rng: &mut fastrand::Rng, lives: u64, longest: u64) -> Summary {
     let directory = Directory::new("kill");
-    for _ in 0..lives {
+    let (backed_up, restored) = (rng.u64(0..lives), rng.u64(0..lives));
+    for life_number in 0..lives {
+        if life_number == backed_up.min(restored) {
+            back_up(&directory);
+        }
+        if life_number == backed_up.max(restored) && backed_up != restored {
+            restore(&directory);
+        }
         let mut child = life(&directory, rng.u64(..), rng);
         // It has opened the file, or will be killed while it does.
         let patience = Duration::from_micros(rng.u64(0..longest));
@@ -91,6 +116,39 @@ fn one_file(rng: &mut fastrand::Rng, lives: u64, longest: u64) -> Summary {
     let log = std::fs::read_to_string(directory.path().join("log")).unwrap();
     assert!(status.success(), "the last life ended with {status}\n{}", in_short("kill", &log));
     check(&log)
+}
+
+/// The file and its log, which nobody has open.
+const FILES: [&str; 2] = ["timers.db", "timers.db-wal"];
+
+fn back_up(directory: &Directory) {
+    let backup = directory.path().join("backup");
+    let _ = std::fs::create_dir(&backup);
+    for name in FILES {
+        // In the first life there is none.
+        let _ = std::fs::copy(directory.path().join(name), backup.join(name));
+    }
+    if backup.join(FILES[0]).exists() {
+        Log::open(directory.path()).note(Event::BackedUp);
+    }
+}
+
+/// Unless nothing was backed up.
+fn restore(directory: &Directory) {
+    let backup = directory.path().join("backup");
+    if !backup.join(FILES[0]).exists() {
+        return;
+    }
+    let _ = std::fs::remove_file(directory.path().join("timers.db-shm"));
+    for name in FILES {
+        let (from, to) = (backup.join(name), directory.path().join(name));
+        let _ = std::fs::remove_file(&to);
+        if from.exists() {
+            std::fs::copy(from, to).unwrap();
+        }
+    }
+    Durable::declare_restored(directory.file()).unwrap();
+    Log::open(directory.path()).note(Event::Restored);
 }
 
 /// What the processes have written goes through the checker.
@@ -130,12 +188,22 @@ fn one_life() {
     let seed: u64 = std::env::var(SEED).unwrap().parse().unwrap();
     let log = Log::open(Path::new(&directory));
     let file = Path::new(&directory).join("timers.db");
-    let durable = start(Durable::sqlite(file), &log, seed);
+    let builder = Durable::sqlite(&file);
+    #[cfg(feature = "actors")]
+    let builder = actors::hosted(builder, &log);
+    let durable = start(builder, &log, seed);
     let timers = durable.timers();
     if seed == 0 {
         bring_to_an_end(&durable, &timers, &log);
+        let file = rusqlite::Connection::open(file).unwrap();
+        note_parked(&timers, &log, |id| {
+            let planned = "SELECT planned_at FROM lars_parked WHERE id = ?1";
+            file.query_row(planned, [id.cast_signed()], |row| row.get(0)).unwrap()
+        });
         return;
     }
+    #[cfg(feature = "actors")]
+    actors::told_for_ever(&timers, seed);
     call_for_ever(&timers, &log, seed, 4_000);
 }
 
@@ -220,16 +288,32 @@ pub(super) fn start(builder: crate::Builder, log: &Log, seed: u64) -> Durable {
         log.note(Event::Ended { tag, fence, end, clock });
         outcome
     };
-    let (one, other) = (log.clone(), log.clone());
+    let (one, other, log) = (log.clone(), log.clone(), log.clone());
     let tagged =
         move |due: &Fired<Tagged>| run(one.clone(), due.payload().0, due.fence(), due.due());
     let once_only =
         move |due: &Fired<OnceOnly>| run(other.clone(), due.payload().0, due.fence(), due.due());
-    builder.handle(tagged).handler(Handler::new(once_only).at_most_once()).start().unwrap()
+    let failing = move |due: &Fired<Failing>| {
+        let (tag, fence) = (due.payload().0, i64::try_from(due.fence()).unwrap());
+        let planned = Timestamp::from_system(due.due()).0;
+        log.note(Event::Began { tag, fence, planned, clock: log.clock(), frozen: false });
+        let fails = planned % 3 == 0;
+        let end = if fails { End::Retry } else { End::Done };
+        log.note(Event::Ended { tag, fence, end, clock: log.clock() });
+        if fails { Err("again and again") } else { Ok(()) }
+    };
+    let short = Duration::from_millis(1);
+    let backoff = BackoffPolicy::builder().initial(short).cap(2 * short).build().unwrap();
+    builder
+        .handle(tagged)
+        .handler(Handler::new(once_only).at_most_once())
+        .handler(Handler::new(failing).max_attempts(3).backoff(backoff))
+        .start()
+        .unwrap()
 }
 
 fn one_call(timers: &Timers, log: &Log, rng: &mut fastrand::Rng) {
-    let key = rng.u64(..6);
+    let key = rng.u64(..KEYS);
     match rng.u8(..10) {
         0 => cancel(timers, log, key),
         1 => {
@@ -262,15 +346,27 @@ fn schedule(timers: &Timers, log: &Log, rng: &mut fastrand::Rng, key: u64) {
             timer.on_conflict(conflict).submit()
         }
         1 => {
-            asked(Some(key), Kind::Rate(micros(every)));
-            let timer = timers.schedule_at_fixed_rate(after, every, Tagged(tag)).key(text);
             // Not an hour's runs, after a clock that is set forward by an hour.
-            let missed = if log.ahead().is_some() { Skip } else { Burst };
+            let (missed, kind) = match log.ahead() {
+                Some(_) => (Skip, Kind::Rate(micros(every))),
+                None => (Burst, Kind::Burst(micros(every))),
+            };
+            asked(Some(key), kind);
+            let timer = timers.schedule_at_fixed_rate(after, every, Tagged(tag)).key(text);
             timer.missed_ticks(missed).on_conflict(conflict).submit()
         }
         2 => {
             asked(None, Kind::AtMostOnce);
             timers.schedule_once(after, OnceOnly(tag)).submit()
+        }
+        6 => {
+            // Nobody replaces it, so that it lives through many deaths.
+            let key = KEYS + key % (ALL_KEYS - KEYS);
+            let kind = Kind::Rate(micros(every));
+            log.note(Event::Asked { tag, key: Some(key), not_before, kind, replaces: false });
+            let timer = timers.schedule_at_fixed_rate(after, every, Failing(tag));
+            let timer = timer.key(key.to_string()).missed_ticks(Skip);
+            timer.on_conflict(OnConflict::Keep).submit()
         }
         3..=5 => {
             asked(Some(key), Kind::Once);
@@ -306,7 +402,7 @@ fn cancel(timers: &Timers, log: &Log, key: u64) {
     log.note(Event::CancelAnswered { key, answer });
 }
 
-/// Cancels all series, and waits until nothing is left but what was parked.
+/// Cancels all series, and waits until nothing is left but what was given up.
 fn bring_to_an_end(durable: &Durable, timers: &Timers, log: &Log) {
     for round in 0..6_000 {
         cancel_series(timers, log);
@@ -317,12 +413,11 @@ fn bring_to_an_end(durable: &Durable, timers: &Timers, log: &Log) {
             break;
         }
     }
-    note_parked(timers, log);
 }
 
 /// Cancels the series that are left.
 pub(super) fn cancel_series(timers: &Timers, log: &Log) {
-    for key in 0..6 {
+    for key in 0..ALL_KEYS {
         if let Ok(Some(timer)) = timers.get(&key.to_string()).wait()
             && timer.rule.is_some()
         {
@@ -331,14 +426,17 @@ pub(super) fn cancel_series(timers: &Timers, log: &Log) {
     }
 }
 
-pub(super) fn note_parked(timers: &Timers, log: &Log) {
+/// `planned` says what a parked run was planned for.
+pub(super) fn note_parked(timers: &Timers, log: &Log, planned: impl Fn(u64) -> i64) {
     let mut query = Some(ParkedQuery::new());
     while let Some(asked) = query.take() {
         let page = timers.parked(asked.clone()).wait().unwrap();
         query = page.next.map(|next| asked.after(next));
-        for parked in page.timers {
-            let tag = serde_json::from_str(&parked.timer.payload).unwrap();
-            log.note(Event::Left { tag, parked: true });
+        // A message to an actor has no tag.
+        for timer in page.timers.into_iter().map(|parked| parked.timer) {
+            if let Ok(tag) = serde_json::from_str(&timer.payload) {
+                log.note(Event::Left { tag, parked: true, planned: Some(planned(timer.id)) });
+            }
         }
     }
 }

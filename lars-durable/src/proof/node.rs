@@ -13,7 +13,9 @@ use lars_base::backoff::BackoffPolicy;
 use lars_jobs::wall_clock::MissedRuns;
 
 use crate::engine::{HandlerSettings, Lane, Launch, Node, NodeSettings, Output, RunEnd};
-use crate::model::{MissedTick, NewTimer, OnConflict, Series, When, Which, cron_series};
+use crate::model::{
+    Fence, MissedTick, NewTimer, OnConflict, Series, TimerId, When, Which, cron_series,
+};
 use crate::store::{MemoryStore, Reply, Request, Store, StoreError, Write, Written};
 use crate::sync::{Arc, AtomicI64, Ordering};
 use crate::time::{Micros, Mono, Timestamp};
@@ -36,6 +38,10 @@ struct Bench {
     seen: Vec<Seen>,
     most_resident: usize,
     closed: bool,
+    /// What the node has said of runs that were given up: payload and reason.
+    told: Vec<(String, String)>,
+    /// The next batch of this lane is carried out, and its answer is lost.
+    loses: Option<Lane>,
     /// The keeper gets no answers any more.
     deaf: bool,
     /// Nor do the others.
@@ -44,6 +50,7 @@ struct Bench {
     away: bool,
     /// Runs of this handler never end.
     stuck: Option<&'static str>,
+    stuck_runs: Vec<(TimerId, Fence)>,
     /// Buckets that actors had to leave, whether at once, and when.
     vacated: Vec<(crate::model::BucketNo, bool, i64)>,
     /// Buckets that actors may live in again, and in which epoch.
@@ -80,10 +87,13 @@ impl Bench {
             seen: Vec::new(),
             most_resident: 0,
             closed: false,
+            told: Vec::new(),
+            loses: None,
             deaf: false,
             stalled: false,
             away: false,
             stuck: None,
+            stuck_runs: Vec::new(),
             vacated: Vec::new(),
             admitted: Vec::new(),
             valid_until: i64::MIN,
@@ -125,11 +135,16 @@ impl Bench {
                         self.node().replied(Lane::Keeper, now, error);
                     }
                     Output::Send { lane, requests } => {
-                        let committed = self.store.transact(&requests);
+                        let mut committed = self.store.transact(&requests);
+                        if self.loses.take_if(|loses| *loses == lane).is_some() {
+                            committed = Err(StoreError::unknown("the answer is lost"));
+                        }
                         self.node().replied(lane, now, committed);
                     }
                     Output::Alarm { at } => drop(self.alarms.insert(at.0)),
-                    Output::Launch(launch) if self.stuck == Some(&*launch.row.handler) => {}
+                    Output::Launch(launch) if self.stuck == Some(&*launch.row.handler) => {
+                        self.stuck_runs.push((launch.row.id, launch.fence));
+                    }
                     Output::Launch(launch) => self.launched.push(launch),
                     Output::Answer { result, .. } => drop(result.unwrap()),
                     Output::Vacate { bucket, lost, .. } => {
@@ -137,7 +152,9 @@ impl Bench {
                         self.vacated.push((bucket, lost, now));
                     }
                     Output::Admit { bucket, epoch } => self.admitted.push((bucket, epoch)),
-                    Output::Parked(_) => {}
+                    Output::Parked(parked) => {
+                        self.told.push((parked.row.payload.clone(), parked.reason));
+                    }
                     Output::Closed { .. } => self.closed = true,
                     Output::ValidUntil(until) => self.valid_until = until.0,
                     Output::BegunAnew => self.valid_until = i64::MIN,
@@ -438,6 +455,8 @@ fn a_timer_without_a_handler_is_put_off_and_parked_after_fourteen_days() {
     assert!(bench.parked().is_empty());
     bench.run_until(15 * day, done);
     assert_eq!(bench.parked(), [("x".into(), "no handler for fourteen days".into())]);
+    assert_eq!(bench.told.len(), 1, "whoever wants to know is told");
+    assert_eq!(bench.node().counts().parked, 1);
     assert_eq!(bench.texts(), ["known"]);
 }
 

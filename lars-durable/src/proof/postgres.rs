@@ -8,6 +8,7 @@ mod clocks;
 mod cluster;
 mod deploy;
 mod failover;
+mod given_up;
 #[cfg(feature = "actors")]
 mod handover;
 mod held;

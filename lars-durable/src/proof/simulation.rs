@@ -122,6 +122,26 @@ fn a_handler_whose_runs_do_not_end_makes_no_timer_of_another_handler_late() {
 }
 
 #[test]
+fn after_a_restore_nothing_of_the_backup_is_lost_and_keys_and_fences_are_new_whatever_fails() {
+    let mut repeated = 0;
+    for seed in 0..setting("LARS_SIM_RESTORES").unwrap_or(300) {
+        let checked = history_of(seed, Plan::of_restores(seed));
+        repeated += checked.unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}")).repeated;
+    }
+    assert!(repeated > 50, "{repeated} runs that come again are too few");
+}
+
+#[test]
+fn a_series_over_failures_and_deaths_has_each_run_done_or_parked_once() {
+    let mut parked = 0;
+    for seed in 0..setting("LARS_SIM_SERIES").unwrap_or(150) {
+        let checked = history_of(seed, Plan::of_failing_series(seed));
+        parked += checked.unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}")).parked;
+    }
+    assert!(parked > 500, "{parked} runs that are parked are too few");
+}
+
+#[test]
 fn nobody_is_taken_for_dead_because_the_store_was_away_for_everybody() {
     let mut runs = 0;
     for seed in 0..setting("LARS_SIM_OUTAGES").unwrap_or(150) {

@@ -25,7 +25,7 @@ use super::gate::Lease;
 use super::inbox::{Input, Then};
 use super::lanes::Lanes;
 use super::{Handlers, Report, Run, Shared, contain};
-use crate::engine::{CallId, Lane, Launch, Node, Output, Parked, RunEnd};
+use crate::engine::{Answer, CallId, Lane, Launch, Node, Output, Parked, RunEnd};
 use crate::error::Error;
 use crate::store::{Backend, Committed, Keep, Request, Store, StoreError};
 use crate::sync::Arc;
@@ -302,10 +302,7 @@ impl Driver {
                 Output::Answer { call, result } => {
                     if let Some(then) = self.answers.remove(&call) {
                         self.shared.answered();
-                        // A waker that panics is its owner's problem, and not that of the others.
-                        if let Err(panic) = contain(|| then(result)) {
-                            tracing::error!(target: "lars_durable", %panic, "a waker panicked");
-                        }
+                        answer(then, result);
                     }
                 }
                 Output::ValidUntil(until) => self.shared.gate.set_valid_until(until),
@@ -463,13 +460,20 @@ impl Driver {
         self.shared.looks.end();
         for input in self.shared.inbox.end() {
             if let Input::Call { then, .. } = input {
-                then(Err(self.shared.why_ended().into()));
+                answer(then, Err(self.shared.why_ended().into()));
             }
         }
         drop(self.shared.threads.end());
         for (_, then) in self.answers.drain() {
-            then(Err(Error::OutcomeUnknown { reason: self.last_words.clone() }));
+            answer(then, Err(Error::OutcomeUnknown { reason: self.last_words.clone() }));
         }
+    }
+}
+
+/// A waker that panics is its owner's problem, and not that of the others.
+fn answer(then: Then, result: Result<Answer, Error>) {
+    if let Err(panic) = contain(|| then(result)) {
+        tracing::error!(target: "lars_durable", %panic, "a waker panicked");
     }
 }
 

@@ -7,18 +7,25 @@ use crate::model::{Fence, TimerId};
 use crate::sync::Arc;
 use crate::sync::{AtomicBool, Ordering};
 
-/// Says how a run ended; if nobody does, that it was lost.
+/// Says how a run ended. If nobody does, it was lost, or never begun.
 pub(crate) struct Ending {
     shared: Option<Arc<Shared>>,
     id: TimerId,
     fence: Fence,
     /// The handler has recorded the end itself, perhaps.
     acknowledged: Arc<AtomicBool>,
+    /// The handler may have done something.
+    begun: bool,
 }
 
 impl Ending {
     pub(super) fn new(shared: Arc<Shared>, id: TimerId, fence: Fence) -> Self {
-        Self { shared: Some(shared), id, fence, acknowledged: Arc::default() }
+        Self { shared: Some(shared), id, fence, acknowledged: Arc::default(), begun: false }
+    }
+
+    /// The handler is about to be called.
+    pub(crate) fn begin(&mut self) {
+        self.begun = true;
     }
 
     /// To be set when the handler has recorded the end itself.
@@ -53,6 +60,9 @@ impl Ending {
 
 impl Drop for Ending {
     fn drop(&mut self) {
-        self.send(RunEnd::Retry { error: "the executor dropped the run".into() });
+        self.send(match self.begun {
+            true => RunEnd::Retry { error: "the executor dropped the run".into() },
+            false => RunEnd::Dropped,
+        });
     }
 }

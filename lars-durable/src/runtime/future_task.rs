@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::Context;
 
 use futures::task::{ArcWake, waker_ref};
 use lars_scheduler::Executor;
@@ -12,11 +12,23 @@ use crate::sync::{Arc, AtomicBool, Mutex, Ordering};
 
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
+/// Polls and destructors are foreign code, which may wake this task: none of it runs while `state`
+/// is locked.
 struct FutureTask {
-    work: Mutex<Option<Work>>,
+    state: Mutex<State>,
     executor: Arc<dyn Executor>,
     /// A poll has been handed over, and has not begun.
     queued: AtomicBool,
+}
+
+enum State {
+    Waits(Work),
+    /// A thread has it; `again` if it was woken since.
+    Polled {
+        again: bool,
+    },
+    /// It has ended, or the executor has refused a poll.
+    Over,
 }
 
 /// The tokio runtime that futures belong to, if there is one.
@@ -34,13 +46,6 @@ impl Surroundings {
             runtime: tokio::runtime::Handle::try_current().ok(),
         }
     }
-
-    /// Makes a future, whose parts may look for their runtime already.
-    pub(crate) fn make<W>(&self, make: impl FnOnce() -> W) -> W {
-        #[cfg(feature = "tokio")]
-        let _entered = self.runtime.as_ref().map(tokio::runtime::Handle::enter);
-        make()
-    }
 }
 
 /// Polls `work` until it is ready: as a task of the runtime around it, or else by tasks of
@@ -57,9 +62,8 @@ pub(crate) fn spawn(
         return;
     }
     let _ = around;
-    let work: Work = Box::pin(work);
-    let (work, queued) = (Mutex::new(Some(work)), AtomicBool::new(false));
-    FutureTask::hand_over(&Arc::new(FutureTask { work, executor, queued }));
+    let (state, queued) = (Mutex::new(State::Waits(Box::pin(work))), AtomicBool::new(false));
+    FutureTask::hand_over(&Arc::new(FutureTask { state, executor, queued }));
 }
 
 impl FutureTask {
@@ -71,20 +75,58 @@ impl FutureTask {
         }
         let here = Arc::clone(task);
         if task.executor.execute(Runnable::new(move || here.poll())).is_err() {
-            *task.work.lock() = None;
+            task.set(State::Over);
         }
     }
 
     fn poll(self: Arc<Self>) {
         // Cleared before the poll, so that what wakes it meanwhile hands over another.
         self.queued.swap(false, Ordering::AcqRel);
-        let mut work = self.work.lock();
-        if let Some(future) = work.as_mut() {
-            let waker = waker_ref(&self);
-            if let Poll::Ready(()) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
-                *work = None;
+        let Some(mut work) = self.take() else { return };
+        let waker = waker_ref(&self);
+        loop {
+            let polled = work.as_mut().poll(&mut Context::from_waker(&waker));
+            if polled.is_ready() {
+                return self.set(State::Over);
+            }
+            match self.put_back(work) {
+                Some(again) => work = again,
+                None => return,
             }
         }
+    }
+
+    /// What is to be polled, unless it is over, or another thread has it and will do so.
+    fn take(&self) -> Option<Work> {
+        let mut state = self.state.lock();
+        match std::mem::replace(&mut *state, State::Polled { again: false }) {
+            State::Waits(work) => return Some(work),
+            State::Polled { .. } => *state = State::Polled { again: true },
+            State::Over => *state = State::Over,
+        }
+        None
+    }
+
+    /// After a poll. If it was woken since, it is to be polled again.
+    fn put_back(&self, work: Work) -> Option<Work> {
+        let mut state = self.state.lock();
+        match *state {
+            State::Polled { again: true } => {
+                *state = State::Polled { again: false };
+                return Some(work);
+            }
+            State::Polled { again: false } => *state = State::Waits(work),
+            State::Waits(_) | State::Over => {
+                drop(state);
+                drop(work);
+            }
+        }
+        None
+    }
+
+    fn set(&self, state: State) {
+        let before = std::mem::replace(&mut *self.state.lock(), state);
+        drop(before);
     }
 }
 

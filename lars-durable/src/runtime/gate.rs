@@ -113,7 +113,7 @@ impl Gate {
     }
 
     /// A row is `deleted` if its handler runs at most once: nobody else can run it.
-    pub(super) fn opens(&self, deadline: Timestamp, deleted: bool, lease: &Lease) -> bool {
+    pub(crate) fn opens(&self, deadline: Timestamp, deleted: bool, lease: &Lease) -> bool {
         self.store_now() >= deadline
             && (deleted || !self.closed.load(Ordering::Relaxed) && lease.is_valid(self.now()))
     }

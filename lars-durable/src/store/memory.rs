@@ -106,6 +106,29 @@ impl MemoryStore {
         Self { tables, clock: Arc::clone(&self.clock) }
     }
 
+    /// The same, after a restore that is declared, which is that of this number.
+    #[cfg(test)]
+    pub(crate) fn restored(&self, number: u32) -> Self {
+        let copy = self.copy();
+        let mut tables = copy.tables.lock();
+        tables.store = fastrand::u128(..);
+        tables.next_id += TimerId::from(number) << 40;
+        tables.nodes.clear();
+        for (owner, epoch) in &mut tables.buckets {
+            (*owner, *epoch) = (None, *epoch + (number << 20));
+        }
+        drop(tables);
+        copy
+    }
+
+    /// The payloads of what is parked, and what each run was planned for.
+    #[cfg(test)]
+    pub(crate) fn parked_runs(&self) -> Vec<(Arc<str>, Timestamp)> {
+        let tables = self.tables.lock();
+        let runs = tables.parked.values().map(|(it, ..)| (Arc::clone(&it.payload), it.planned));
+        runs.collect()
+    }
+
     /// Who owns each bucket.
     #[cfg(test)]
     pub(crate) fn owners(&self) -> Vec<Option<NodeId>> {
@@ -174,12 +197,14 @@ impl Tables {
                     let since = timer.unknown_since;
                     timer.fence.is_none() && since.is_some_and(|since| since <= *before)
                 };
-                let ids: Vec<&TimerId> =
-                    ids.iter().filter(|id| self.timers.get(*id).is_some_and(waits)).collect();
-                for id in &ids {
-                    self.park(**id, reason.clone(), now);
+                let mut rows = Vec::new();
+                for id in ids {
+                    if let Some(timer) = self.timers.get(id).filter(|timer| waits(timer)) {
+                        rows.push(timer.row(*id, self.store));
+                        self.park(*id, reason.clone(), now);
+                    }
                 }
-                Reply::Parked(ids.len())
+                Reply::Parked(rows)
             }
             Request::Forget => {
                 self.used_keys.retain(|_, until| *until > now);

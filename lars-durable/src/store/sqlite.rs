@@ -97,13 +97,13 @@ impl SqliteStore {
         Ok(store)
     }
 
-    /// The file is a restored backup: it gets another identity, and fences that are greater than
-    /// those of any life since the backup.
+    /// The file is a restored backup: it gets another identity, and fences and identities of timers
+    /// that are greater than those of any life since the backup.
     pub(crate) fn declare_restored(path: &Path) -> Result<(), StartError> {
         let file = OwnedFile::take_existing(path)?;
         let mut connection = open::connect(file.path(), None, Synchronous::Full)?;
         schema::prepare(&mut connection, path, None)?;
-        schema::restored(&connection).map_err(|error| open::sqlite_error(path, &error))
+        schema::restored(&connection, path, system_clock()())
     }
 
     /// For transactions of users.

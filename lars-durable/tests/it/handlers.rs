@@ -235,6 +235,7 @@ impl Payload for Second {
         match from {
             1 => {
                 let First { order } = serde_json::from_str(json)?;
+                assert_ne!(order, 4929, "that is a card");
                 if order == 0 {
                     return Err(UpgradeError::new("there is no order 0"));
                 }
@@ -321,6 +322,76 @@ fn what_a_newer_release_stored_is_not_deleted_by_a_handler_that_runs_at_most_onc
     let durable = Durable::sqlite(directory.file()).handler(handler).start().unwrap();
     assert_eq!(seen.recv_timeout(LONG).unwrap(), "USD");
     durable.close().unwrap();
+}
+
+/// What cannot be read is kept, also by a handler that deletes its timers before they run.
+#[test]
+fn what_can_never_be_read_is_parked_by_a_handler_that_runs_at_most_once_and_not_lost() {
+    let directory = Directory::new("unreadable-once");
+    Durable::sqlite(directory.file()).start().unwrap().close().unwrap();
+    let shell = rusqlite::Connection::open(directory.file()).unwrap();
+    let make =
+        "INSERT INTO lars_schedule (handler, payload, delay, key, payload_version, fixed_rate)
+                VALUES ('payment-due', ?1, 0, ?2, ?3, ?4)";
+    let (none, hour) = (None::<f64>, Some(3_600.0));
+    for (payload, key, version, rate) in [
+        (r#"{"oder":17}"#, "mistyped", 2, none),
+        (r#"{"order":0}"#, "no order", 1, none),
+        (r#"{"order":4929}"#, "panics", 1, none),
+        ("[]", "series", 2, hour),
+        (r#"{"order":17,"currency":"USD"}"#, "good", 2, none),
+    ] {
+        shell.execute(make, rusqlite::params![payload, key, version, rate]).unwrap();
+    }
+    let (sender, seen) = channel();
+    let (tell, told) = channel();
+    let handler = Handler::new(move |due: &Fired<Second>| {
+        sender.send(due.key().unwrap().to_owned()).unwrap();
+    });
+    let builder = Durable::sqlite(directory.file()).handler(handler.at_most_once());
+    let builder = builder.on_parked(move |run| tell.send(run.clone()).unwrap());
+    let durable = builder.start().unwrap();
+    assert_eq!(seen.recv_timeout(LONG).unwrap(), "good");
+    let mut told: Vec<_> = (0..4).map(|_| told.recv_timeout(LONG).unwrap()).collect();
+    told.sort_by_key(|run| run.key.clone());
+    let keys: Vec<&str> = told.iter().map(|run| run.key.as_deref().unwrap()).collect();
+    assert_eq!(keys, ["mistyped", "no order", "panics", "series"]);
+    for (run, words) in told.iter().zip(["missing field", "no order 0", "panicked", "invalid"]) {
+        assert!(run.reason.contains("cannot be read") && run.reason.contains(words), "{run:?}");
+        assert!(!run.series_goes_on, "{run:?}");
+    }
+    let parked = durable.timers().parked(ParkedQuery::new()).wait().unwrap().timers;
+    assert_eq!(parked.len(), 4);
+    assert!(parked.iter().any(|it| it.timer.payload == r#"{"oder":17}"#), "{parked:?}");
+    durable.close().unwrap();
+    assert!(seen.try_recv().is_err(), "none of them ran");
+}
+
+#[test]
+fn whoever_wants_to_know_what_is_given_up_is_told_of_timers_that_nobody_handles() {
+    let directory = Directory::new("unhandled");
+    let durable = Durable::sqlite(directory.file()).start().unwrap();
+    let timer = durable.timers().schedule_once(Duration::ZERO, note("secret")).key("pay");
+    let id = timer.submit().wait().unwrap().id;
+    durable.close().unwrap();
+    // It was found fifteen days ago that nobody runs it.
+    let shell = rusqlite::Connection::open(directory.file()).unwrap();
+    let fifteen_days = "UPDATE lars_timer SET unknown_since = due_at - 15 * 86400000000";
+    assert_eq!(shell.execute(fifteen_days, []).unwrap(), 1);
+    let (tell, told) = channel();
+    let durable = Durable::sqlite(directory.file())
+        .handle(|_: &Fired<First>| ())
+        .on_parked(move |run| tell.send(run.clone()).unwrap())
+        .start()
+        .unwrap();
+    let run = told.recv_timeout(LONG).unwrap();
+    assert_eq!((run.id, run.key.as_deref(), &*run.handler), (id, Some("pay"), "note"));
+    assert_eq!((run.reason.as_str(), run.attempt), ("no handler for fourteen days", 0));
+    assert!(!run.series_goes_on && run.idempotency_key.ends_with(&format!("-{id}-0")), "{run:?}");
+    assert_eq!(parked(&durable.timers()).timer.id, id);
+    assert_eq!(durable.metrics().parked, 1);
+    durable.close().unwrap();
+    assert!(told.try_recv().is_err(), "once");
 }
 
 /// In virtual time: a series of an hour that fails in its second hour, until each attempt of that

@@ -9,11 +9,11 @@ use std::time::Duration;
 use common::{Directory, LONG, Note, note};
 use lars_durable::{Durable, Fired, StartError};
 
-/// What the one run of a life shows: its key for the outside, and its fence.
-fn one_run(file: &Path) -> (String, u64) {
+/// What the one run of a life shows: its key for the outside, its fence, and its timer.
+fn one_run(file: &Path) -> (String, u64, u64) {
     let (sender, seen) = channel();
     let handler = move |due: &Fired<Note>| {
-        sender.send((due.idempotency_key(), due.fence())).unwrap();
+        sender.send((due.idempotency_key(), due.fence(), due.id())).unwrap();
     };
     let durable = Durable::sqlite(file).handle(handler).start().unwrap();
     durable.timers().schedule_once(Duration::ZERO, note("pay")).submit().wait().unwrap();
@@ -39,20 +39,55 @@ fn no_run_of_another_file_or_of_one_made_anew_has_the_idempotency_key_of_a_run()
 }
 
 #[test]
-fn after_a_restore_that_is_declared_keys_are_new_and_fences_are_greater_than_since_the_backup() {
+fn after_a_restore_that_is_declared_keys_and_timers_are_new_and_fences_greater_than_since() {
     let directory = Directory::new("restored");
     let (file, backup) = (directory.file(), directory.path().join("backup.db"));
     let mut before = vec![one_run(&file)];
     std::fs::copy(&file, &backup).unwrap();
     before.extend((0..4).map(|_| one_run(&file)));
-    for name in ["timers.db-wal", "timers.db-shm"] {
-        let _ = std::fs::remove_file(directory.path().join(name));
+    // Twice the same backup, with fewer openings in between than seconds.
+    for _ in 0..2 {
+        for name in ["timers.db-wal", "timers.db-shm"] {
+            let _ = std::fs::remove_file(directory.path().join(name));
+        }
+        std::fs::copy(&backup, &file).unwrap();
+        Durable::declare_restored(&file).unwrap();
+        let (key, fence, id) = one_run(&file);
+        assert!(before.iter().all(|(earlier, ..)| *earlier != key), "{key} of {before:?}");
+        assert!(before.iter().all(|(_, earlier, _)| *earlier < fence), "{fence} after {before:?}");
+        assert!(before.iter().all(|(.., earlier)| *earlier < id), "{id} after {before:?}");
+        before.push((key, fence, id));
+        std::thread::sleep(Duration::from_secs(4));
     }
-    std::fs::copy(&backup, &file).unwrap();
+}
+
+#[test]
+fn a_file_that_was_opened_or_restored_too_often_is_refused_with_the_limit() {
+    let directory = Directory::new("epochs");
+    let file = directory.file();
+    let before = one_run(&file).1;
+    let set = |epoch: i64| {
+        let shell = rusqlite::Connection::open(&file).unwrap();
+        shell.execute("UPDATE lars_meta SET epoch = ?1", [epoch]).unwrap();
+    };
+    let words = |refused: Result<(), StartError>| match refused.unwrap_err() {
+        StartError::Open { reason, .. } => reason,
+        other => panic!("{other:?}"),
+    };
+    let most = i64::from(i32::MAX);
+    set(most - 1);
+    let fence = one_run(&file).1;
+    assert!(before < fence && fence >> 32 == u64::try_from(most).unwrap(), "{fence}");
+    for epoch in [most, most + 1, 1 << 32, 1 << 40, -1] {
+        set(epoch);
+        let reason = words(Durable::sqlite(&file).start().map(drop));
+        assert!(reason.contains(&epoch.to_string()) && reason.contains("2147483647"), "{reason}");
+    }
+    set(most - (1 << 20));
+    let reason = words(Durable::declare_restored(&file));
+    assert!(reason.contains("restored, too often") && reason.contains("1048576"), "{reason}");
+    set(most - (1 << 20) - 1);
     Durable::declare_restored(&file).unwrap();
-    let (key, fence) = one_run(&file);
-    assert!(before.iter().all(|(earlier, _)| *earlier != key), "{key} of {before:?}");
-    assert!(before.iter().all(|(_, earlier)| *earlier < fence), "{fence} after {before:?}");
 }
 
 #[test]

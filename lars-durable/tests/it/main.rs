@@ -7,6 +7,7 @@ mod actors;
 mod actors_by_cron;
 mod actors_on_threads;
 mod file_owners;
+mod foreign_code;
 mod handlers;
 mod identity;
 mod inspecting;

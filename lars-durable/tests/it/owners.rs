@@ -100,14 +100,30 @@ fn moments() -> impl Iterator<Item = Duration> {
 #[test]
 fn a_run_that_waited_while_its_node_was_declared_dead_does_not_begin_when_it_has_joined_again() {
     let mut deaths = 0;
-    for moment in moments() {
+    for (future, moment) in
+        [false, true].into_iter().flat_map(|it| moments().map(move |at| (it, at)))
+    {
         let bench = Bench::new();
         let (sender, runs) = channel();
-        let (one, two) = bench.pair(|node| node.handle(tell(sender.clone())));
+        let (one, two) = bench.pair(|node| {
+            let tell = tell(sender.clone());
+            match future {
+                true => node.executor(bench.crowded.clone()).handle_future(move |due| {
+                    tell(&due);
+                    std::future::ready(())
+                }),
+                false => node.handle(tell),
+            }
+        });
         bench.schedule(&one, "timer");
         // Launched by both, but no thread is free.
         bench.time.advance(5 * SECOND + moment);
-        let waiting = bench.crowded.take();
+        let mut waiting = bench.crowded.take();
+        if future {
+            // A thread makes tasks of them, and none is free to poll these.
+            waiting.into_iter().for_each(Runnable::run);
+            waiting = bench.crowded.take();
+        }
         assert_eq!(waiting.len(), TIMERS);
         bench.lose_one_path_for_two_leases();
         let elsewhere = runs.try_iter().count();

@@ -163,7 +163,9 @@ impl<A: DurableActor> Hosted<A> {
         };
         // Runs are started in another order than that in which an actor receives them. So what it
         // shows to others counts deliveries, under the epoch of its bucket.
-        let fence = Fence::new(fence.epoch(), self.place.shared.next_delivery());
+        let Some(fence) = self.place.shared.next_delivery(self.place.bucket, fence.epoch()) else {
+            return receipt.say(RunEnd::GiveBack { after: Micros::ZERO });
+        };
         let delivery = Delivery::new(&row, fence, gate.store_now());
         let handled = Some(Handled { id: row.id, delivery, replaced: receipt.replaced() });
         self.place.ledger.lock().failed = None;

@@ -39,7 +39,7 @@ fn compare(seed: u64, batch: usize, mut store: Bench) {
 /// Without the identities of the stores, which differ.
 fn nameless(mut replies: Vec<Reply>) -> Vec<Reply> {
     for reply in &mut replies {
-        if let Reply::Started { rows, .. } = reply {
+        if let Reply::Started { rows, .. } | Reply::Parked(rows) = reply {
             rows.iter_mut().for_each(|row| row.store = 0);
         }
     }

@@ -618,8 +618,13 @@ fn a_timer_is_put_off_only_while_it_is_not_started() {
             let reason = "unknown".into();
             Request::Park { ids: vec![waits, runs], before: Timestamp(before), reason }
         };
-        assert_eq!(bench.one(park(START - 1)), Reply::Parked(0), "it has not waited long enough");
-        assert_eq!(bench.one(park(START)), Reply::Parked(1));
+        let too_soon = bench.one(park(START - 1));
+        assert_eq!(too_soon, Reply::Parked(Vec::new()), "it has not waited long enough");
+        let Reply::Parked(rows) = bench.one(park(START)) else { panic!() };
+        let [row] = &rows[..] else { panic!("{rows:?}") };
+        assert_eq!((row.id, &*row.handler, row.attempt), (waits, "handler", 0));
+        assert_eq!(row.unknown_since, Some(Timestamp(START)));
+        assert_eq!(bench.one(park(START)), Reply::Parked(Vec::new()), "once");
         assert_eq!(bench.ids(), [runs]);
     });
 }
@@ -637,7 +642,7 @@ fn what_nobody_can_run_is_put_off_and_parked_by_when_that_was_found_first_and_no
             let reason = "unknown".into();
             Request::Park { ids: vec![id], before: found, reason }
         };
-        assert_eq!(bench.one(park(once)), Reply::Parked(0), "at first sight");
+        assert_eq!(bench.one(park(once)), Reply::Parked(Vec::new()), "at first sight");
         let put_off = Request::PutOff { ids: vec![once], least, most };
         assert_eq!(bench.one(put_off.clone()), Reply::PutOff(vec![Some(found + least)]));
         // Whoever has the handler, and cannot read the payload, has found the same.
@@ -671,7 +676,7 @@ fn what_nobody_can_run_is_put_off_and_parked_by_when_that_was_found_first_and_no
         let reason = "unknown".to_owned();
         let before = bench.now();
         let park = Request::Park { ids: vec![waits], before, reason };
-        assert_eq!(bench.one(park), Reply::Parked(1));
+        assert!(matches!(bench.one(park), Reply::Parked(rows) if rows.len() == 1));
         bench.write(Write::RetryParked { id: waits });
         assert_eq!(bench.start(waits).0.unknown_since, None, "it begins anew");
     });

@@ -96,4 +96,82 @@ fn timers_that_nobody_handles_are_said_to_be_parked() {
     let parked: Vec<&String> = lines.iter().filter(|line| line.contains("ERROR")).collect();
     let [line] = &parked[..] else { panic!("{parked:?}") };
     assert!(line.contains("no handler for fourteen days") && line.contains("count=1"), "{line}");
+    assert!(line.contains("handler=gone") && line.contains("key x 1000000"), "{line}");
+}
+
+#[test]
+fn what_is_given_up_is_told_and_counted_once_although_the_answer_of_the_store_was_lost() {
+    for series in [None, Some(Series::FixedDelay { delay: 3_600 * SECOND })] {
+        let mut bench = Bench::with(|settings| settings.handlers[0].max_attempts = 1);
+        bench.schedule(SECOND, "x", series);
+        bench.run_until(SECOND - 1, done);
+        bench.loses = Some(Lane::Runner);
+        bench.run_until(10 * SECOND, fails);
+        let parked = bench.parked();
+        assert_eq!((parked.len(), &bench.told), (1, &parked));
+        assert_eq!(bench.node().counts().parked, 1);
+    }
+}
+
+#[test]
+fn a_run_that_happens_at_most_once_counts_as_done_only_if_it_ended_well() {
+    for (end, count) in [(done as fn(&Launch) -> RunEnd, 1), (fails, 0)] {
+        let mut bench = Bench::with(|settings| settings.handlers[0].at_most_once = true);
+        bench.schedule(SECOND, "x", None);
+        bench.run_until(2 * SECOND, end);
+        assert_eq!((bench.seen.len(), bench.node().counts().done), (1, count));
+        assert_eq!(bench.node().handler_counts()[0].done, count);
+    }
+}
+
+#[test]
+fn when_the_fences_of_an_epoch_are_used_up_that_is_said_and_a_bucket_of_many_nodes_gets_another() {
+    for sole in [true, false] {
+        let mut seen = Vec::new();
+        let lines = logged(|| {
+            let mut bench = Bench::with(|settings| settings.sole = sole);
+            for number in 0..6 {
+                bench.schedule((1 + number) * SECOND, &number.to_string(), None);
+            }
+            bench.run_until(SECOND / 2, done);
+            bench.node().count_starts(0, u32::MAX - 2);
+            let fences = std::cell::RefCell::new(Vec::new());
+            bench.run_until(100 * SECOND, |launch| {
+                fences.borrow_mut().push(launch.fence);
+                RunEnd::Done
+            });
+            seen = fences.into_inner();
+            assert!(seen.is_sorted_by(|one, next| one < next), "fences grow: {seen:?}");
+            assert!(bench.parked().is_empty(), "nothing is lost");
+        });
+        let said = lines.iter().filter(|line| line.contains("fence")).collect::<Vec<_>>();
+        if sole {
+            assert_eq!(seen.len(), 2, "{seen:?}");
+            assert_eq!(said.len(), 2, "once a minute: {lines:?}");
+            assert!(said[0].contains("ERROR") && said[0].contains("4294967295"), "{said:?}");
+        } else {
+            assert_eq!(seen.len(), 6, "{seen:?}");
+            assert_eq!(said.len(), 1, "{lines:?}");
+        }
+    }
+}
+
+#[test]
+fn a_bucket_that_is_used_up_is_given_back_when_its_last_run_has_ended() {
+    let mut bench = Bench::new();
+    bench.stuck = Some("handler");
+    bench.schedule(SECOND, "long", None);
+    bench.run_until(2 * SECOND, done);
+    let epoch = bench.store.owners();
+    bench.node().count_starts(0, u32::MAX);
+    bench.stuck = None;
+    bench.schedule(3 * SECOND, "later", None);
+    bench.run_until(60 * SECOND, done);
+    assert!(bench.seen.is_empty(), "nothing starts beside the run that goes on");
+    assert_eq!(bench.store.owners(), epoch);
+    let (id, fence) = bench.stuck_runs[0];
+    let now = Mono(bench.now);
+    bench.node().ended(now, id, fence, RunEnd::Done);
+    bench.run_until(70 * SECOND, done);
+    assert_eq!(bench.texts(), ["later"]);
 }

@@ -227,7 +227,10 @@ fn one_node() {
         cancel_series(&timers, &log);
         std::thread::sleep(Duration::from_millis(50));
         if client.number("SELECT count(*) FROM lars.timer") == 0 {
-            note_parked(&timers, &log);
+            note_parked(&timers, &log, |id| {
+                let micros = "(extract(epoch FROM planned_at) * 1000000)::bigint";
+                client.number(&format!("SELECT {micros} FROM lars.parked WHERE id = {id}"))
+            });
             return;
         }
     }

@@ -95,14 +95,15 @@ fn timers_of_several_nodes_each_run_once_and_never_before_their_time() {
 }
 
 #[test]
-fn after_a_restore_that_is_declared_keys_are_new_and_fences_are_greater() {
+fn after_a_restore_that_is_declared_keys_and_timers_are_new_and_fences_are_greater() {
     let Some(server) = server() else { return };
     let database = server.database();
     let run = || {
         let (sender, seen) = channel();
         let sender = Mutex::new(sender);
         let handler = move |due: &Fired<Tagged>| {
-            sender.lock().unwrap().send((due.idempotency_key(), due.fence())).unwrap();
+            let seen = (due.idempotency_key(), due.fence(), due.id());
+            sender.lock().unwrap().send(seen).unwrap();
         };
         let node = database.durable().handle(handler).start().unwrap();
         schedule(&node.timers(), Duration::ZERO, 1);
@@ -115,10 +116,15 @@ fn after_a_restore_that_is_declared_keys_are_new_and_fences_are_greater() {
     let client = database.client();
     client.execute("SELECT setval('lars.timer_id', 1, false); UPDATE lars.bucket SET epoch = 0");
     client.execute("SELECT lars.restored()");
-    for (key, fence) in [run(), run(), run()] {
-        assert!(before.iter().all(|(earlier, _)| *earlier != key), "{key} of {before:?}");
-        assert!(before.iter().all(|(_, earlier)| *earlier < fence), "{fence} after {before:?}");
+    for (key, fence, id) in [run(), run(), run()] {
+        assert!(before.iter().all(|(earlier, ..)| *earlier != key), "{key} of {before:?}");
+        assert!(before.iter().all(|(_, earlier, _)| *earlier < fence), "{fence} after {before:?}");
+        assert!(before.iter().all(|(.., earlier)| *earlier < id), "{id} after {before:?}");
     }
+    client.execute("UPDATE lars.bucket SET epoch = 2145386496");
+    let error = client.try_execute("SELECT lars.restored()").unwrap_err();
+    let words = error.as_db_error().unwrap().message().to_owned();
+    assert!(words.contains("too often") && words.contains("2145386495"), "{words}");
 }
 
 #[test]

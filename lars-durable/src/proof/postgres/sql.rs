@@ -1,6 +1,6 @@
 //! What `lars.schedule` and `lars.cancel` accept and refuse.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::node::{node, settle};
 use super::server::{PATIENCE, server};
@@ -66,4 +66,37 @@ fn an_upgrade_works_where_all_tables_are_published() {
                     WHERE relnamespace = 'lars'::regnamespace AND relkind = 'r' AND NOT EXISTS
                           (SELECT FROM pg_index i WHERE i.indrelid = c.oid AND indisprimary)";
     assert_eq!(client.text(keyless), None, "these tables have no primary key");
+}
+
+#[test]
+fn an_owner_with_the_widest_window_is_told_at_once_of_what_sql_puts_into_it() {
+    let Some(server) = server() else { return };
+    let database = server.database();
+    database.durable().start().unwrap().close().unwrap();
+    let client = database.client();
+    let schedule = |count, minutes| {
+        client.execute(&format!(
+            "SELECT lars.schedule('default', 'tagged', '1', '{minutes} minutes', new_group => true)
+               FROM generate_series(1, {count})"
+        ));
+    };
+    let resident = |durable: &crate::Durable, count| {
+        let end = Instant::now() + PATIENCE;
+        while durable.metrics().resident != count {
+            assert!(Instant::now() < end, "{} instead of {count}", durable.metrics().resident);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    // In each of its buckets something is due, so what is in memory has been loaded.
+    schedule(2_000, 50);
+    let hour = Duration::from_secs(3_600);
+    let (owner, runs) = node(database.durable().window(hour));
+    let maker = database.durable().window(Duration::from_secs(1)).start().unwrap();
+    resident(&owner, 2_000);
+    // What was loaded is not loaded again, and no sweep looks at what is not due.
+    schedule(10, 40);
+    resident(&owner, 2_010);
+    assert!(runs.try_recv().is_err(), "nothing is due");
+    maker.close().unwrap();
+    owner.close().unwrap();
 }

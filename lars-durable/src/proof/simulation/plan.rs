@@ -23,6 +23,8 @@ pub(super) struct Plan {
     pub(super) stuck: bool,
     /// How many attempts a run has.
     pub(super) attempts: u32,
+    /// All timers are series, and each third run fails until the faults stop.
+    pub(super) fails: bool,
 }
 
 /// A clock that runs as it should.
@@ -57,6 +59,8 @@ pub(super) struct Faults {
     pub(super) freeze_at_start: u32,
     /// A run that was launched waits up to twenty seconds for a thread of the executor.
     pub(super) crowded: u32,
+    /// How often a backup is made and restored later, which is declared.
+    pub(super) restores: u32,
 }
 
 impl Faults {
@@ -90,6 +94,7 @@ impl Faults {
             + poison
             + self.freeze_at_start
             + self.crowded
+            + self.restores
             > 0
     }
 }
@@ -116,6 +121,7 @@ impl Plan {
                 poison: some(30),
                 freeze_at_start: some(30),
                 crowded: some(30),
+                restores: 0,
             };
         }
         // Half of the histories with clocks that run alike, a quarter with good clocks, a quarter
@@ -143,7 +149,27 @@ impl Plan {
             actors: rng.bool(),
             stuck: false,
             attempts: *rng.choice(&[2, 25]).expect("not empty"),
+            fails: false,
         }
+    }
+
+    /// Anything may fail, and the store is replaced by a backup of itself.
+    pub(super) fn of_restores(seed: u64) -> Self {
+        let of = Self::of(seed);
+        let restores = 1 + u32::from(seed.is_multiple_of(3));
+        Self { calls: 40, faults: Faults { restores, ..of.faults.clone() }, ..of }
+    }
+
+    /// Series whose runs fail again and again, on nodes that die.
+    pub(super) fn of_failing_series(seed: u64) -> Self {
+        let some = |every: u64, many| if seed.is_multiple_of(every) { many } else { 0 };
+        let (kills, poison, unanswered) = (some(2, 3), some(3, 30), some(5, 100));
+        let faults = Faults { kills, poison, unanswered, closes: some(7, 2), ..Faults::default() };
+        let nodes = 1 + usize::try_from(seed / 2 % 3).expect("less than 3");
+        let (horizon, rates) = (20_000_000, vec![TRUE_RATE; nodes]);
+        let of =
+            Self { nodes, horizon, rates, faults, actors: false, fails: true, ..Self::of(seed) };
+        Self { calls: 8, batch: 1_000, concurrency: 256, max_resident: 1_000, ..of }
     }
 
     /// Nothing fails, but one handler's runs do not end, and its timers fill the memory.

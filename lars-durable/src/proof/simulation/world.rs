@@ -13,9 +13,7 @@ use super::plan::{Plan, TRUE_RATE};
 use crate::engine::{HandlerSettings, LEAD, Lane, Launch, Node, NodeSettings, Output, RunEnd};
 use crate::model::{BucketNo, Fence, Loaded, NodeId, TimerId};
 use crate::proof::history::{End, Event, Tag};
-use crate::store::{
-    Committed, Keep, MemoryStore, Reply, Request, Store, StoreError, Write, Written,
-};
+use crate::store::{Committed, Keep, MemoryStore, Reply, Request, Store, StoreError, Write};
 use crate::sync::{Arc, AtomicI64, Ordering};
 use crate::time::{Micros, Mono, Timestamp};
 
@@ -45,12 +43,13 @@ const PUNCTUAL: i64 = 100_000;
 enum Step {
     /// A node has something to do.
     Turn(usize),
-    /// A batch arrives at the store.
+    /// A batch arrives at the store, if that is still the one that it was sent to.
     Apply {
         node: usize,
         life: u32,
         lane: Lane,
         requests: Vec<Request>,
+        restores: u32,
     },
     Reply {
         node: usize,
@@ -86,6 +85,9 @@ enum Step {
     Jump(i64),
     Cut(usize, i64),
     Outage(i64),
+    BackUp,
+    /// All processes die, and the backup takes the place of the store.
+    Restore,
     /// The faults stop, and all series are cancelled.
     Heal,
     /// No handler is paused.
@@ -165,6 +167,11 @@ pub(super) struct World {
     healed: bool,
     /// Until then nobody reaches the store.
     away_until: i64,
+    backup: Option<MemoryStore>,
+    /// How often it was restored.
+    restores: u32,
+    /// Whose runs had which key for the outside, and after how many restores.
+    keys: BTreeMap<String, (Tag, u32)>,
     jumped: bool,
     stage: hosts::Stage,
     pub(super) events: Vec<Event>,
@@ -215,6 +222,9 @@ impl World {
             series_keys: Vec::new(),
             healed: false,
             away_until: 0,
+            backup: None,
+            restores: 0,
+            keys: BTreeMap::new(),
             jumped: false,
             stage: hosts::Stage::default(),
             events: Vec::new(),
@@ -267,6 +277,12 @@ impl World {
                 .choice(&[-3600 * SECOND, -2 * SECOND, -100_000, 100_000, 5 * SECOND, 60 * SECOND])
                 .expect("not empty");
             self.at(at, Step::Jump(by));
+        }
+        for _ in 0..faults.restores {
+            let restored = self.rng.i64(1..horizon);
+            let backed_up = self.rng.i64(0..restored);
+            self.at(backed_up, Step::BackUp);
+            self.at(restored, Step::Restore);
         }
         self.at(horizon, Step::Heal);
     }
@@ -366,8 +382,10 @@ impl World {
         }
         match step {
             Step::Turn(node) => self.comes_to_turn(node),
-            Step::Apply { node, life, lane, requests } => {
-                self.apply(node, life, lane, &requests)?;
+            Step::Apply { node, life, lane, requests, restores } => {
+                if restores == self.restores {
+                    self.apply(node, life, lane, &requests)?;
+                }
             }
             Step::Reply { node, lane, result, .. } => {
                 let now = self.mono(node);
@@ -399,6 +417,11 @@ impl World {
                 member.cut_until = member.cut_until.max(until);
             }
             Step::Outage(long) => self.away_until = self.away_until.max(self.now + long),
+            Step::BackUp => {
+                self.backup = Some(self.store.copy());
+                self.events.push(Event::BackedUp);
+            }
+            Step::Restore => self.restore(),
             Step::Heal => self.heal(),
             Step::Host { node, life, step } => self.host(node, life, step)?,
             Step::Resume => {
@@ -456,9 +479,10 @@ impl World {
     }
 
     fn settings(&self, node: usize) -> NodeSettings {
+        let short = if self.plan.fails { 5 } else { 100 };
         let backoff = BackoffPolicy::builder()
-            .initial(Duration::from_millis(100))
-            .cap(Duration::from_secs(1))
+            .initial(Duration::from_millis(short))
+            .cap(Duration::from_millis(10 * short))
             .build()
             .expect("in range");
         let handler = |name: &str, at_most_once| HandlerSettings {
@@ -497,6 +521,14 @@ impl World {
         }
         let at = self.now + self.rng.i64(0..5 * SECOND);
         self.at(at, Step::Restart(node));
+    }
+
+    fn restore(&mut self) {
+        (0..self.plan.nodes).for_each(|node| self.kill(node));
+        let backup = self.backup.as_ref().expect("it was made before");
+        self.restores += 1;
+        self.store = backup.restored(self.restores);
+        self.events.push(Event::Restored);
     }
 
     fn heal(&mut self) {
@@ -560,7 +592,8 @@ impl World {
                 if self.chance(self.plan.faults.slow) {
                     delay = self.rng.i64(0..20 * SECOND);
                 }
-                self.at(self.now + delay, Step::Apply { node, life, lane, requests });
+                let restores = self.restores;
+                self.at(self.now + delay, Step::Apply { node, life, lane, requests, restores });
             }
             Output::Vacate { bucket, epoch, lost } => self.vacate(node, bucket, epoch, lost),
             Output::Admit { bucket, epoch } => {
@@ -672,10 +705,8 @@ impl World {
         let tag: Tag = launch.row.payload.parse().expect("payloads are tags");
         // A start is not recorded before the lead, whatever the local clock shows.
         let allowed = if self.plan.has_bad_clocks() { LEAD.0 } else { 0 };
-        let frozen = looked.is_some();
         let clock = looked.unwrap_or_else(|| self.store_now()) + allowed;
-        let planned = launch.row.planned.0;
-        self.events.push(Event::Began { tag, fence: fence.0, planned, clock, frozen });
+        self.began(tag, &launch, clock, looked.is_some())?;
         self.is_punctual(tag, &launch, clock)?;
         if self.chance(self.plan.faults.poison) {
             self.kill(node);
@@ -691,13 +722,27 @@ impl World {
             self.at(at, Step::End { node, life, tag, id, fence, end });
             return Ok(());
         }
+        let bad = self.plan.fails && launch.row.planned.0 % 3 == 0;
         let end = match self.rng.u8(..100) {
+            _ if bad && !self.healed => RunEnd::Retry { error: "simulated".into() },
             0..=9 if !self.healed => RunEnd::Retry { error: "simulated".into() },
-            10 => RunEnd::Park { reason: "simulated".into() },
+            10 if !self.plan.fails => RunEnd::Park { reason: "simulated".into() },
             _ => RunEnd::Done,
         };
         self.at(self.now + long, Step::End { node, life, tag, id, fence, end });
         Ok(())
+    }
+
+    /// A handler, or an actor, begins.
+    fn began(&mut self, tag: Tag, launch: &Launch, clock: i64, frozen: bool) -> Result<(), String> {
+        let (fence, planned) = (launch.fence.0, launch.row.planned.0);
+        self.events.push(Event::Began { tag, fence, planned, clock, frozen });
+        let (key, now) = (launch.row.idempotency_key(), (tag, self.restores));
+        let has = *self.keys.entry(key).or_insert(now);
+        match has == now {
+            true => Ok(()),
+            false => Err(format!("timer {tag} has the key of {has:?}: {:?}", self.plan)),
+        }
     }
 
     /// If nothing goes wrong and nothing is in the way, a run is not late.
@@ -826,15 +871,9 @@ impl World {
     }
 
     fn list_what_is_left(&mut self) {
-        let write = Write::Parked { after: 0, handler: None, limit: usize::MAX, scan: usize::MAX };
-        let committed = self.store.transact(&[Request::Write(write)]).expect("it does not fail");
-        for reply in committed.replies {
-            if let Reply::Written(Written::Page(timers, _)) = reply {
-                for timer in timers {
-                    let tag = timer.payload.parse().expect("payloads are tags");
-                    self.events.push(Event::Left { tag, parked: true });
-                }
-            }
+        for (payload, planned) in self.store.parked_runs() {
+            let (tag, planned) = (payload.parse().expect("payloads are tags"), Some(planned.0));
+            self.events.push(Event::Left { tag, parked: true, planned });
         }
     }
 }

@@ -5,10 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use super::rows::{by_id, park_gone};
+use super::rows::{self, by_id, park_gone};
 use super::transaction::{Result, Transaction};
 use super::values::text;
-use crate::model::TimerId;
+use crate::model::{Row, TimerId};
 use crate::time::{Micros, Timestamp};
 
 const WAITING: &str = "SELECT id, coalesce(unknown_since, $3) FROM lars.timer
@@ -51,21 +51,25 @@ const PARK_WAITING: &str = concat!(
               SELECT id FROM lars.timer
                WHERE grp = $1 AND id = ANY ($2) AND fence IS NULL AND unknown_since <= $4
                ORDER BY id + 0 FOR UPDATE SKIP LOCKED))
-       RETURNING t.*) ",
+       RETURNING t.*),
+     parked AS (",
     park_gone!("$5"),
+    ") SELECT id, handler, payload_version, payload, key, deadline, planned_at, attempt, deaths,
+              repeat, (SELECT store FROM lars.meta), coalesce(origin, id), run, unknown_since
+         FROM gone",
 );
 
 impl Transaction<'_> {
-    /// Says how many.
+    /// Parks what nobody can run.
     pub(super) async fn park(
         &self,
         ids: &[TimerId],
         before: Timestamp,
         reason: &str,
-    ) -> Result<usize> {
+    ) -> Result<Vec<Row>> {
         let reason = text(reason);
         let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 5] =
             [&self.group, &ids, &self.clock, &before, &reason.as_ref()];
-        Ok(self.query(PARK_WAITING, &parameters).await?.len())
+        Ok(self.query(PARK_WAITING, &parameters).await?.iter().map(rows::started).collect())
     }
 }

@@ -7,6 +7,7 @@ use rusqlite::{Connection, OptionalExtension, Row, TransactionBehavior, params};
 use super::open::sqlite_error;
 use crate::error::StartError;
 use crate::model::TimerId;
+use crate::time::{Micros, Timestamp};
 
 /// One script for each version of the schema, each from the version before it. Scripts that were
 /// released never change.
@@ -56,6 +57,7 @@ fn prepare_with(
             transaction.execute_batch(script).map_err(failed)?;
         }
     }
+    check_epoch(&transaction, path, 1)?;
     let meta = transaction.query_row(OPEN, params![known, group], Meta::of).map_err(failed)?;
     transaction.commit().map_err(failed)?;
     Ok(meta)
@@ -70,12 +72,50 @@ pub(super) fn meta(connection: &Connection) -> Result<Meta, rusqlite::Error> {
     connection.prepare_cached(META)?.query_row([], Meta::of)
 }
 
-/// More openings than there were since the backup; a file can be restored two thousand times.
-const RESTORED: &str = "UPDATE lars_meta SET store = randomblob(16), epoch = epoch + 1048576";
+/// The greatest epoch: a fence has so many bits for it that it stays positive.
+const MAX_EPOCH: i64 = (1 << 31) - 1;
+
+/// Whether the file has `more` epochs left.
+fn check_epoch(connection: &Connection, path: &Path, more: i64) -> Result<(), StartError> {
+    let epoch = "SELECT epoch FROM lars_meta";
+    let epoch: i64 = connection
+        .query_row(epoch, [], |row| row.get(0))
+        .map_err(|error| sqlite_error(path, &error))?;
+    if (0..=MAX_EPOCH - more).contains(&epoch) {
+        return Ok(());
+    }
+    let reason = format!(
+        "it was opened, or restored, too often: its epoch is {epoch}, {more} more are needed, and \
+         the greatest is {MAX_EPOCH}; begin with a new file"
+    );
+    Err(StartError::Open { path: path.into(), reason })
+}
+
+/// More openings than there were since the backup.
+const MORE_EPOCHS: i64 = 1 << 20;
+
+/// More identities than were drawn since the backup, at a thousand a second in 34 years.
+const MORE_IDS: i64 = 1 << 40;
+
+/// The beginning of 2020, in seconds since 1970.
+const SINCE: i64 = 1_577_836_800;
+
+const RESTORED: &str = "UPDATE lars_meta SET store = randomblob(16), epoch = max(epoch, ?1) + ?2,
+            next_id = max(next_id, ?1 << 20) + ?3";
 
 /// See [`SqliteStore::declare_restored`](super::SqliteStore::declare_restored).
-pub(super) fn restored(connection: &Connection) -> Result<(), rusqlite::Error> {
-    connection.execute_batch(RESTORED)
+///
+/// One backup may be restored again and again, so what is reached by a restore grows with the time:
+/// by an epoch a second, and a million identities.
+pub(super) fn restored(
+    connection: &Connection,
+    path: &Path,
+    now: Timestamp,
+) -> Result<(), StartError> {
+    check_epoch(connection, path, MORE_EPOCHS)?;
+    let seconds = (now.0 / Micros::SECOND.0 - SINCE).clamp(0, MAX_EPOCH - MORE_EPOCHS);
+    let restored = connection.execute(RESTORED, params![seconds, MORE_EPOCHS, MORE_IDS]);
+    restored.map(drop).map_err(|error| sqlite_error(path, &error))
 }
 
 /// The schema's version; zero for a file that has none.

@@ -7,7 +7,7 @@
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Result, params};
 
 use super::rows::{self, loaded_columns, parked_columns, row_columns};
-use crate::model::{Finish, Finished, Loaded, Start, Then, TimerId, When};
+use crate::model::{Finish, Finished, Loaded, Row, Start, Then, TimerId, When};
 use crate::store::{Reply, Request};
 use crate::sync::Arc;
 use crate::time::{Micros, Timestamp};
@@ -288,6 +288,8 @@ const PARK_RUN: &str = "INSERT INTO lars_parked
 /// After its copy was parked.
 const DELETE: &str = "DELETE FROM lars_timer WHERE id = ?1";
 
+const TAKE: &str = concat!("DELETE FROM lars_timer WHERE id = ?1 RETURNING ", row_columns!());
+
 impl Verbs<'_> {
     /// Parks what has run too often.
     fn give_up(&self, id: TimerId, fence: i64, reason: &str) -> Result<Finished> {
@@ -315,14 +317,13 @@ impl Verbs<'_> {
         self.go_on(id, fence, when, offset)
     }
 
-    /// Parks what nobody can run; says how many.
-    fn park_waiting(&self, ids: &[TimerId], before: Timestamp, reason: &str) -> Result<usize> {
-        let mut parked = 0;
+    /// Parks what nobody can run.
+    fn park_waiting(&self, ids: &[TimerId], before: Timestamp, reason: &str) -> Result<Vec<Row>> {
+        let (mut take, mut parked) = (self.prepare(TAKE)?, Vec::new());
         for id in ids {
             let parameters = params![id, reason, self.now, self.group, before];
             if self.execute(PARK_WAITING, parameters)? > 0 {
-                self.execute(DELETE, [id])?;
-                parked += 1;
+                parked.push(take.query_row([id], rows::row)?);
             }
         }
         Ok(parked)

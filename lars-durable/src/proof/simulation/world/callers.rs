@@ -27,9 +27,14 @@ impl World {
         } else {
             self.calls_left = self.calls_left.saturating_sub(1);
             match self.rng.u8(..100) {
-                0..=14 => {
+                0..=14 if !self.plan.fails => {
                     let key = self.rng.u64(..8);
                     self.cancel(key)
+                }
+                _ if self.plan.fails => {
+                    let key = self.next_tag;
+                    let timer = self.timer(Some(key));
+                    self.schedule(vec![timer])
                 }
                 15..=24 => {
                     let (key, after) = (self.rng.u64(..8), self.rng.i64(0..6 * SECOND));
@@ -90,17 +95,19 @@ impl World {
             _ if stuck => Kind::Once,
             (Some(_), 0..=1) => Kind::Delay(self.rng.i64(10_000..SECOND)),
             (Some(_), 2..=3) => Kind::Rate(self.rng.i64(100_000..SECOND)),
+            (Some(_), 4..=5) if self.plan.fails => Kind::Delay(self.rng.i64(10_000..SECOND)),
+            (Some(_), _) if self.plan.fails => Kind::Rate(self.rng.i64(100_000..SECOND)),
             (None, 0) => Kind::AtMostOnce,
             _ => Kind::Once,
         };
-        let series = match kind {
-            Kind::Delay(delay) => Some(Series::FixedDelay { delay }),
-            Kind::Rate(every) => {
-                let all = [MissedTick::Burst, MissedTick::Skip];
-                let missed = *self.rng.choice(&all).expect("not empty");
-                Some(Series::FixedRate { every, missed })
+        let (kind, series) = match kind {
+            Kind::Delay(delay) => (kind, Some(Series::FixedDelay { delay })),
+            Kind::Rate(every) | Kind::Burst(every) => {
+                let all = [(MissedTick::Burst, Kind::Burst(every)), (MissedTick::Skip, kind)];
+                let (missed, kind) = *self.rng.choice(&all).expect("not empty");
+                (kind, Some(Series::FixedRate { every, missed }))
             }
-            Kind::Once | Kind::AtMostOnce => None,
+            Kind::Once | Kind::AtMostOnce => (kind, None),
         };
         if let (Some(key), Some(_)) = (key, &series) {
             self.series_keys.push(key);

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::{SECOND, Step, World, noted};
 use crate::engine::{Launch, RunEnd};
-use crate::model::tenancy::{self, Next, Tenant, Vacated};
+use crate::model::tenancy::{self, Deliveries, Next, Tenant, Vacated};
 use crate::model::{BucketNo, Fence, TimerId};
 use crate::proof::history::{Event, Tag};
 use crate::time::{Mono, Timestamp};
@@ -30,6 +30,7 @@ pub(super) type Name = u64;
 pub(super) struct Hosts {
     homes: BTreeMap<Name, Home>,
     pub(super) vacated: Vacated,
+    deliveries: Deliveries,
     /// What the engine has not been told yet.
     inbox: VecDeque<Input>,
     /// When an actor or a run was last busy here.
@@ -105,8 +106,8 @@ pub(super) struct Stage {
     copies: u64,
     /// What the store's clock showed when a message first came.
     came: BTreeMap<Tag, i64>,
-    /// In which a message of a name was last received.
-    epochs: BTreeMap<Name, u32>,
+    /// The greatest fence that a name has shown to others.
+    shown: BTreeMap<Name, Fence>,
     /// The first thing that was not allowed.
     pub(super) wrong: Option<String>,
 }
@@ -167,7 +168,7 @@ impl World {
                 }
                 self.turn(node);
             }
-            HostStep::Receive { name, letter } => self.receive(node, life, name, letter),
+            HostStep::Receive { name, letter } => self.receive(node, life, name, letter)?,
             HostStep::Received { name, tag, id, fence, end, panics } => {
                 let (clock, noted) = (self.store_now(), noted(&end));
                 self.events.push(Event::Ended { tag, fence: fence.0, end: noted, clock });
@@ -292,42 +293,56 @@ impl World {
         }
     }
 
-    fn receive(&mut self, node: usize, life: u32, name: Name, letter: Letter) {
+    fn receive(
+        &mut self,
+        node: usize,
+        life: u32,
+        name: Name,
+        letter: Letter,
+    ) -> Result<(), String> {
         let Letter { launch, lease, clock, looked } = letter;
         let valid = self.holds(node, lease);
         let Some(copy) = self.copy(node, name) else {
-            return self.wrong(format!("actor {name} went with a message in its hand"));
+            return Err(format!("actor {name} went with a message in its hand: {:?}", self.plan));
         };
         if copy.killed {
             let error = "the actor ended before it received the message".into();
             self.tell_end(node, &launch, RunEnd::Retry { error });
-            return self.put_down(node, name, false);
+            self.put_down(node, name, false);
+            return Ok(());
         }
+        let gives_back = RunEnd::GiveBack { after: crate::time::Micros::ZERO };
         if looked.is_none() && !valid {
-            self.tell_end(node, &launch, RunEnd::GiveBack { after: crate::time::Micros::ZERO });
-            return self.put_down(node, name, false);
+            self.tell_end(node, &launch, gives_back);
+            self.put_down(node, name, false);
+            return Ok(());
         }
         if looked.is_none() && self.chance(self.plan.faults.freeze_at_start) {
             let until = self.now + self.rng.i64(0..10 * SECOND);
             self.members[node].frozen_until = self.members[node].frozen_until.max(until);
             let letter = Letter { launch, lease, clock, looked: Some(self.store_now()) };
             let step = HostStep::Receive { name, letter };
-            return self.at(until, Step::Host { node, life, step });
+            self.at(until, Step::Host { node, life, step });
+            return Ok(());
         }
+        let epoch = launch.fence.epoch();
+        let Some(shown) = self.members[node].hosts.deliveries.next(launch.bucket, epoch) else {
+            self.tell_end(node, &launch, gives_back);
+            self.put_down(node, name, false);
+            return Ok(());
+        };
         let tag: Tag = launch.row.payload.parse().expect("payloads are tags");
         let allowed = if self.plan.has_bad_clocks() { crate::engine::LEAD.0 } else { 0 };
-        let clock = clock + allowed;
-        let (id, fence, planned) = (launch.row.id, launch.fence, launch.row.planned.0);
-        let frozen = looked.is_some();
-        self.events.push(Event::Began { tag, fence: fence.0, planned, clock, frozen });
-        let newest = self.stage.epochs.entry(name).or_default();
-        if fence.epoch() < *newest && !frozen {
-            let newest = *newest;
-            return self.wrong(format!("actor {name} has gone on from {newest}, to {fence:?}"));
+        let (id, fence, frozen) = (launch.row.id, launch.fence, looked.is_some());
+        self.began(tag, &launch, clock + allowed, frozen)?;
+        let newest = self.stage.shown.entry(name).or_insert(Fence(0));
+        if shown <= *newest && !frozen {
+            return Err(format!("actor {name} shows {shown:?} after {newest:?}: {:?}", self.plan));
         }
-        *newest = fence.epoch().max(*newest);
+        *newest = shown.max(*newest);
         if self.chance(self.plan.faults.poison) {
-            return self.kill(node);
+            self.kill(node);
+            return Ok(());
         }
         let long = match self.rng.u8(..100) {
             0 => self.rng.i64(0..6 * SECOND),
@@ -341,6 +356,7 @@ impl World {
         let panics = matches!(end, RunEnd::Retry { .. }) && self.rng.bool();
         let step = HostStep::Received { name, tag, id, fence, end, panics };
         self.step_in(node, long, step);
+        Ok(())
     }
 
     /// The actor has handled what it had, or has not.
