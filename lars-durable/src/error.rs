@@ -149,6 +149,15 @@ pub enum Refused {
         /// Before when.
         before: SystemTime,
     },
+    /// A text is not one of a place, as a step of a query shows it.
+    #[error(
+        "the place is {given:?}, but it must be the text of a `Place`, such as `parked.17`, \
+         unchanged"
+    )]
+    QueryPlace {
+        /// The text, up to 100 characters of it.
+        given: String,
+    },
     /// The payloads and keys of a batch are too long.
     #[error("the batch has {given} bytes of payloads and keys, but at most {max} are allowed")]
     BatchBytes {

@@ -33,11 +33,13 @@
 //! # Ok(()) }
 //! ```
 
+use std::fmt;
+use std::str::FromStr;
 use std::time::{Duration, SystemTime};
 
 use super::inspection::{Parked, TimerInfo};
 use super::timers::Timers;
-use super::which::check_text;
+use super::which::{check_key, check_text};
 use crate::error::Refused;
 use crate::model::{Act, Cursor, Listed, Select, States, When};
 use crate::runtime::Submitted;
@@ -50,6 +52,9 @@ const MAX_LIMIT: usize = 1_000;
 
 /// The most that a step looks at.
 const MAX_SCAN: usize = 5_000;
+
+/// How many characters an error shows of a text that is no place.
+const SHOWN_OF_PLACE: usize = 100;
 
 /// Which timers: unless something else is said, all of the group.
 ///
@@ -88,8 +93,48 @@ pub enum State {
 }
 
 /// Where the steps of a query go on: for [`Query::after`] of the same conditions.
+///
+/// Its text can be kept, and carried in the address of a web page: it has letters, digits, `.` and
+/// `-` only, 1,028 bytes at most, and is read by `parse`. With a prefix it holds a key, as
+/// hexadecimal digits.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_durable::query::{Place, Query};
+///
+/// let link = "parked.17"; // what `to_string` of a step's `next` returned
+/// let place: Place = link.parse()?;
+/// assert_eq!(place.to_string(), link);
+/// let query = Query::new().after(place);
+/// assert!("17".parse::<Place>().is_err());
+/// # Ok(()) }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Place(Cursor);
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl FromStr for Place {
+    type Err = Refused;
+
+    /// # Errors
+    ///
+    /// [`Refused::QueryPlace`] if it is not the text of a place.
+    fn from_str(text: &str) -> Result<Self, Refused> {
+        let cursor = text.parse().ok().filter(|cursor| match cursor {
+            Cursor::Key(key) => check_key(key).is_ok(),
+            Cursor::Due { .. } | Cursor::Parked(_) => true,
+        });
+        let given = || text.chars().take(SHOWN_OF_PLACE).collect();
+        cursor.map(Self).ok_or_else(|| Refused::QueryPlace { given: given() })
+    }
+}
 
 /// What a step has done.
 #[derive(Debug, Clone, PartialEq, Eq)]

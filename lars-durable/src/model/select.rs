@@ -3,6 +3,9 @@
 //! A store walks through an index, a bounded number of rows at a time, and asks here of each row
 //! whether it is meant: so what matches does not depend on the store.
 
+use std::fmt;
+use std::str::FromStr;
+
 use super::{BucketNo, TimerId, When};
 use crate::sync::Arc;
 use crate::time::Timestamp;
@@ -50,6 +53,54 @@ pub(crate) enum Cursor {
     Due { bucket: BucketNo, due: Timestamp, id: TimerId },
     Key(String),
     Parked(TimerId),
+}
+
+/// As a word of letters, digits, `.` and `-`, so that it needs no escapes, wherever it is carried.
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Due { bucket, due, id } => write!(f, "due.{bucket}.{}.{id}", due.0),
+            Self::Key(key) => {
+                f.write_str("key.")?;
+                key.bytes().try_for_each(|byte| write!(f, "{byte:02x}"))
+            }
+            Self::Parked(id) => write!(f, "parked.{id}"),
+        }
+    }
+}
+
+/// It is no place, or not as it is shown.
+#[derive(Debug)]
+pub(crate) struct NoCursor;
+
+impl FromStr for Cursor {
+    type Err = NoCursor;
+
+    fn from_str(text: &str) -> Result<Self, NoCursor> {
+        let parts: Vec<&str> = text.split('.').collect();
+        let cursor = match parts[..] {
+            ["due", bucket, due, id] => {
+                let bucket = bucket.parse().map_err(|_| NoCursor)?;
+                Self::Due { bucket, due: Timestamp(number(due)?), id: number(id)? }
+            }
+            ["key", hex] => Self::Key(text_of(hex).ok_or(NoCursor)?),
+            ["parked", id] => Self::Parked(number(id)?),
+            _ => return Err(NoCursor),
+        };
+        // Each has one text: no `+1`, `01` or `AB`.
+        if cursor.to_string() == text { Ok(cursor) } else { Err(NoCursor) }
+    }
+}
+
+fn number(text: &str) -> Result<i64, NoCursor> {
+    text.parse().map_err(|_| NoCursor)
+}
+
+/// What is written as the hexadecimal digits of its bytes.
+fn text_of(hex: &str) -> Option<String> {
+    let digits = hex.chars().map(|digit| digit.to_digit(16)).collect::<Option<Vec<u32>>>()?;
+    let byte = |pair: &[u32]| u8::try_from(pair[0] << 4 | *pair.get(1)?).ok();
+    String::from_utf8(digits.chunks(2).map(byte).collect::<Option<_>>()?).ok()
 }
 
 /// In which states a timer may be: a set.
@@ -222,6 +273,54 @@ mod tests {
         assert_eq!(end_of("a\u{10ffff}\u{10ffff}"), "b");
         for prefix in ["", "\u{10ffff}"] {
             assert!(*end_of(prefix) > *format!("{prefix}{}", char::MAX.to_string().repeat(128)));
+        }
+    }
+
+    #[test]
+    fn the_text_of_a_place_is_read_as_that_place_and_no_other_text_is() {
+        let id = fastrand::i64(..);
+        let texts = [
+            (Cursor::Parked(0), "parked.0"),
+            (Cursor::Parked(TimerId::MAX), "parked.9223372036854775807"),
+            (Cursor::Key(String::new()), "key."),
+            (Cursor::Key("ä/1\n".into()), "key.c3a42f310a"),
+            (
+                Cursor::Due { bucket: u16::MAX, due: Timestamp::MIN, id: -1 },
+                "due.65535.-9223372036854775808.-1",
+            ),
+        ];
+        for (cursor, text) in texts {
+            assert_eq!(cursor.to_string(), text);
+            assert_eq!(text.parse::<Cursor>().unwrap(), cursor);
+        }
+        let due = Timestamp(fastrand::i64(..));
+        let random = Cursor::Due { bucket: fastrand::u16(..), due, id };
+        assert_eq!(random.to_string().parse::<Cursor>().unwrap(), random);
+        for text in [
+            "",
+            ".",
+            "due",
+            "parked",
+            "parked.",
+            "parked.+1",
+            "parked.01",
+            "parked.1.",
+            "parked.1 ",
+            "parked.9223372036854775808",
+            "due.1.2",
+            "due.65536.1.1",
+            "due.-1.1.1",
+            "due.1.1.1.1",
+            "key",
+            "key.a",
+            "key.AB",
+            "key.ff",
+            "key.zz",
+            "key.é",
+            "key.+1",
+            "Key.61",
+        ] {
+            assert!(text.parse::<Cursor>().is_err(), "{text:?}");
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::common;
 use std::time::{Duration, SystemTime};
 
 use common::{LONG, note, on_each_store, refused, telling};
-use lars_durable::query::{Query, State, Step};
+use lars_durable::query::{Place, Query, State, Step};
 use lars_durable::{Error, Fired, Outcome, Refused, Submitted, Timers};
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -94,6 +94,45 @@ fn what_failed_for_one_reason_is_retried_or_discarded_at_once() {
         while count(&timers, away.clone().states([State::Parked])) < 100 {}
         durable.close().unwrap();
     });
+}
+
+#[test]
+fn a_walk_goes_on_from_the_text_of_its_place() {
+    on_each_store("places", |builder| {
+        let handler = |_: &Fired<common::Note>| Outcome::Park("no such order".into());
+        let durable = builder.handle(handler).start().unwrap();
+        let timers = durable.timers();
+        let keyed = |n: u32| {
+            let delay = if n.is_multiple_of(2) { HOUR } else { Duration::ZERO };
+            timers.schedule_once(delay, note("x")).key(format!("größe/{n}&?=%"))
+        };
+        timers.schedule_batch((0..20).map(keyed)).wait().unwrap();
+        while count(&timers, Query::new().states([State::Parked])) < 10 {}
+        for query in [Query::new(), Query::new().key_prefix("größe/")] {
+            let (mut query, mut ids) = (query.limit(3), Vec::new());
+            loop {
+                let page = timers.list(&query).wait().unwrap();
+                ids.extend(page.timers.iter().map(|found| found.timer().id));
+                let Some(place) = page.next else { break };
+                let text = place.to_string();
+                let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-');
+                assert!(text.chars().all(plain), "{text}");
+                assert_eq!(text.parse(), Ok(place));
+                query = query.after(text.parse().unwrap());
+            }
+            ids.sort_unstable();
+            ids.dedup();
+            assert_eq!(ids.len(), 20);
+        }
+        durable.close().unwrap();
+    });
+    let hex = |bytes: usize| "61".repeat(bytes);
+    assert!(format!("key.{}", hex(512)).parse::<Place>().is_ok());
+    for wrong in [format!("key.{}", hex(513)), "key.6100".into(), "17".into(), String::new()] {
+        let error = wrong.parse::<Place>().unwrap_err();
+        let words = error.to_string();
+        assert!(words.contains(&wrong[..wrong.len().min(90)]) && words.len() < 250, "{words}");
+    }
 }
 
 #[test]
