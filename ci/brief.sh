@@ -5,7 +5,7 @@ brief=(
     --profile brief -p examples -p lars-durable
     --features lars-durable/actors
     --features examples/cron,examples/durable,examples/prometheus,examples/service
-    --features examples/tokio,examples/top
+    --features examples/sql,examples/tokio,examples/top
 )
 built=${CARGO_TARGET_DIR:-target}/brief
 

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Durable timers on a real PostgreSQL, which the tests start in a temporary directory: the
-# conformance suite, nodes of one process, a snapshot that is held, and several processes to which
-# everything happens. Installs Debian's server and pooler if they are missing and this is root;
-# without a server it fails, without a pooler it leaves tests out and says so.
+# conformance suite, nodes of one process, a snapshot that is held, several processes to which
+# everything happens, and the example whose transactions have timers in them. Installs Debian's
+# server and pooler if they are missing and this is root; without a server it fails, without a
+# pooler it leaves tests out and says so.
 # LARS_CLUSTER_SECONDS=<n> lets things go wrong for longer, and LARS_HELD_SECONDS=<n> holds the
 # snapshot for longer.
 set -euo pipefail
@@ -37,3 +38,7 @@ export LARS_REQUIRE_POSTGRES=1 LARS_CLUSTER_SECONDS="${LARS_CLUSTER_SECONDS:-45}
 export LARS_HELD_SECONDS="${LARS_HELD_SECONDS:-30}"
 # The build of `ci/test.sh`, so all crates and all features.
 cargo test --all-features --lib --test it -- --nocapture postgres:: conformance:: durable::
+
+source ci/brief.sh
+cargo build --quiet "${brief[@]}" --example sql_transactions
+run_example sql_transactions

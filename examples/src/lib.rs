@@ -34,11 +34,16 @@ mod pages {
     #[cfg(feature = "durable")]
     #[doc = include_str!("../../docs/how-to/backups.md")]
     struct Backups;
+    #[cfg(feature = "sql")]
+    #[doc = include_str!("../../docs/how-to/sql-transactions.md")]
+    struct SqlTransactions;
     #[cfg(feature = "service")]
     #[doc = include_str!("../../docs/how-to/axum-service.md")]
     struct AxumService;
     #[doc = include_str!("../../docs/coming-from.md")]
     struct ComingFrom;
+    #[doc = include_str!("../../docs/how-to/from-erlang.md")]
+    struct FromErlang;
     #[doc = include_str!("../../docs/how-to/graceful-shutdown.md")]
     struct GracefulShutdown;
     #[doc = include_str!("../../docs/how-to/testing.md")]

@@ -52,6 +52,11 @@ impl Server {
         format!("host=127.0.0.1 port={} user=postgres dbname=postgres", self.port)
     }
 
+    /// The same as a URL.
+    pub fn url(&self) -> String {
+        format!("postgres://postgres@127.0.0.1:{}/postgres", self.port)
+    }
+
     /// Runs a program of PostgreSQL, which refuses to run as root.
     fn run(&self, program: &str, arguments: &[&str]) -> Result<(), AnyError> {
         let path = self.programs.join(program);

@@ -109,6 +109,13 @@ pub enum Refused {
         /// The limit.
         max: usize,
     },
+    /// No statement can do this: it takes a call of the node.
+    #[cfg(feature = "postgres")]
+    #[error("a statement cannot make {what}; `submit` can")]
+    NotInSql {
+        /// What the statement was asked for.
+        what: &'static str,
+    },
     /// Too many calls wait for their answers.
     #[error("too many calls wait for their answers: the limit is {max}")]
     PendingCalls {

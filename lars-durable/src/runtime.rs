@@ -97,6 +97,9 @@ pub(crate) struct Beside {
     /// If the store is a file: for transactions of users.
     #[cfg(feature = "sqlite")]
     pub(crate) file: Option<UserFile>,
+    /// The group that the node is in.
+    #[cfg(feature = "postgres")]
+    pub(crate) group: String,
     pub(crate) executor: Arc<dyn Executor>,
     /// What polls the futures of handlers, if the executor is the node's own.
     pub(crate) around: Surroundings,
@@ -124,6 +127,9 @@ pub(crate) struct Shared {
     /// If the store is a file: for transactions of users.
     #[cfg(feature = "sqlite")]
     pub(crate) file: Option<UserFile>,
+    /// The group that the node is in: for transactions of users.
+    #[cfg(feature = "postgres")]
+    pub(crate) group: String,
     pub(crate) timers: Handle,
     pub(crate) executor: Arc<dyn Executor>,
     pub(crate) around: Surroundings,
@@ -269,6 +275,8 @@ impl Shared {
             gate: Gate::new(clock.clone(), seen),
             #[cfg(feature = "sqlite")]
             file: beside.file,
+            #[cfg(feature = "postgres")]
+            group: beside.group,
             timers,
             executor,
             around,

@@ -20,7 +20,9 @@ use std::{fmt, io};
 pub(crate) use self::faulty::FaultyStore;
 pub(crate) use self::memory::MemoryStore;
 #[cfg(feature = "postgres")]
-pub(crate) use self::postgres::{Connect, Place, PostgresStore, Tls, completion, start_bell};
+pub(crate) use self::postgres::{
+    Connect, Place, PostgresStore, SUBMISSION, Tls, completion, start_bell, submission,
+};
 #[cfg(feature = "sqlite")]
 pub use self::sqlite::Synchronous;
 #[cfg(feature = "sqlite")]

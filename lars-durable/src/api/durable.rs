@@ -560,6 +560,8 @@ impl Builder {
             looker: opened.looker,
             #[cfg(feature = "sqlite")]
             file: opened.file,
+            #[cfg(feature = "postgres")]
+            group: self.group,
             executor,
             around,
             threads,

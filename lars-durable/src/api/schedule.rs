@@ -3,6 +3,8 @@
 //! [`Timers`] has a call for each kind: [`Once`], [`Repeated`] after each run, at a fixed [`Rate`],
 //! and by a [`Cron`] expression. Each returns a [`Schedule`], to be given options and submitted.
 
+#[cfg(feature = "postgres")]
+use std::convert::Infallible;
 use std::fmt;
 use std::marker::PhantomData;
 use std::time::{Duration, SystemTime};
@@ -17,11 +19,13 @@ use super::payload::Payload;
 use super::timers::Timers;
 pub use super::which::Which;
 use super::which::check_key;
-#[cfg(feature = "sqlite")]
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
 use crate::error::TransactionError;
 use crate::error::{Error, Refused};
 use crate::model::{MissedTick, NewTimer, Next, OnConflict, Series, When, cron_series};
 use crate::runtime::Submitted;
+#[cfg(feature = "postgres")]
+use crate::store::{SUBMISSION, submission};
 use crate::store::{Write, Written};
 use crate::sync::Arc;
 use crate::time::{Micros, Timestamp, micros};
@@ -301,6 +305,60 @@ impl<K> Schedule<K> {
 impl Schedule<Once> {
     pub(super) fn once<P: Payload>(timers: Timers, when: When, payload: &P) -> Self {
         Self::new(timers, when, Rule::Once, payload)
+    }
+
+    /// The statement that schedules it in the user's own transaction in PostgreSQL, with any
+    /// driver, and the statement's parameter. Once the transaction commits, the timer is one like
+    /// any other. If it is rolled back, there never was a timer.
+    ///
+    /// The parameter `$1` is a `text[]`. The statement returns one row with one column, a `bigint`:
+    /// the identity of the timer that has the key now, or `NULL` if the key is only remembered. A
+    /// delay counts from the statement; one of more than a hundred thousand years is as long as
+    /// that.
+    ///
+    /// The statement calls `lars.schedule`, as any program may by hand. (A series is declared when
+    /// the program starts, by [`submit`](Self::submit).)
+    ///
+    /// # Errors
+    ///
+    /// [`TransactionError::Refused`], as by [`submit`](Self::submit), and with
+    /// [`NotInSql`](Refused::NotInSql) for [`OnConflict::Update`] and for what is sent to an actor;
+    /// [`TransactionError::OtherStore`] if the timers of the node are not in PostgreSQL. That the
+    /// key is taken, with [`OnConflict::Fail`], the database says: a `unique_violation`.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use lars_durable::{Payload, Timers};
+    /// use std::time::Duration;
+    ///
+    /// #[derive(serde::Serialize, serde::Deserialize)]
+    /// struct PaymentDue { order: i64 }
+    /// impl Payload for PaymentDue { const NAME: &'static str = "payment-due"; }
+    ///
+    /// async fn place(
+    ///     timers: &Timers,
+    ///     client: &mut tokio_postgres::Client,
+    /// ) -> Result<(), Box<dyn std::error::Error>> {
+    ///     let transaction = client.transaction().await?;
+    ///     let insert = "INSERT INTO orders DEFAULT VALUES RETURNING id";
+    ///     let order: i64 = transaction.query_one(insert, &[]).await?.get(0);
+    ///     let due = timers.schedule_once(Duration::from_secs(86_400), PaymentDue { order });
+    ///     let (statement, timer) = due.key(format!("payment/{order}")).submission()?;
+    ///     transaction.query_one(statement, &[&timer]).await?;
+    ///     transaction.commit().await?; // both, or neither
+    ///     Ok(())
+    /// }
+    /// ```
+    #[cfg(feature = "postgres")]
+    pub fn submission(
+        self,
+    ) -> Result<(&'static str, Vec<Option<String>>), TransactionError<Infallible>> {
+        let timers = self.timers.clone();
+        let group = timers.group().ok_or(TransactionError::OtherStore)?;
+        let timer = self.into_new().map_err(TransactionError::Refused)?;
+        let described = submission(group, &timer).map_err(TransactionError::Refused)?;
+        Ok((SUBMISSION, described))
     }
 }
 

@@ -111,6 +111,12 @@ impl Timers {
         self.shared.file.as_ref().ok_or(TransactionError::OtherStore)
     }
 
+    /// The group of the node, if its timers are in PostgreSQL.
+    #[cfg(feature = "postgres")]
+    pub(super) fn group(&self) -> Option<&str> {
+        self.shared.gate.local_store_now().is_none().then_some(&*self.shared.group)
+    }
+
     /// Moves the deadline of a timer, which is named by its key or its [identity](Which), to
     /// `delay` from now; of a repeat, that of its next run. `false` if it has started, or if there
     /// is no such timer.

@@ -43,6 +43,7 @@ mod ids;
 mod selects;
 
 mod completion;
+mod submission;
 
 mod schema;
 
@@ -60,6 +61,7 @@ pub(crate) use self::completion::completion;
 pub(crate) use self::connect::{Connect, Tls};
 use self::errors::Failure;
 use self::session::Session;
+pub(crate) use self::submission::{SUBMISSION, submission};
 use self::transaction::Transaction;
 use super::{Committed, Looker, Request, Store, StoreError};
 use crate::error::StartError;

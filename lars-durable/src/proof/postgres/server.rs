@@ -262,6 +262,15 @@ impl Connected {
         self.runtime.block_on(self.client.execute(sql, &[&a, &b]))
     }
 
+    /// What a statement that schedules answers: the timer's identity.
+    pub(crate) fn submit(
+        &self,
+        (statement, timer): (&str, Vec<Option<String>>),
+    ) -> Result<Option<i64>, tokio_postgres::Error> {
+        let row = self.runtime.block_on(self.client.query_one(statement, &[&timer]))?;
+        Ok(row.get(0))
+    }
+
     /// The first column of the first row, as text.
     pub(crate) fn text(&self, sql: &str) -> Option<String> {
         let rows = self.runtime.block_on(self.client.simple_query(sql)).unwrap();
