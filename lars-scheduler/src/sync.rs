@@ -98,6 +98,8 @@ mod real {
     #[cfg(test)]
     pub(crate) use super::asymmetric::FAILURES;
     pub(crate) use super::asymmetric::{heavy_fence, light_fence, prepare_fences};
+    #[cfg(test)]
+    pub(crate) use super::thread_slot::LOOKS;
     pub(crate) use super::thread_slot::{
         number_scheduler, remember, remembered, thread_slot, with_unused,
     };
@@ -153,8 +155,9 @@ mod slots {
         static ref UNUSED: super::Mutex<Vec<usize>> = super::Mutex::new(Vec::new());
     }
 
-    pub(crate) fn with_unused<R>(f: impl FnOnce(&mut dyn Iterator<Item = usize>) -> R) -> R {
-        f(&mut UNUSED.lock().iter().copied())
+    pub(crate) fn with_unused<R>(f: impl FnOnce(&dyn Fn(usize) -> bool) -> R) -> R {
+        let unused = UNUSED.lock();
+        f(&|number| unused.contains(&number))
     }
 
     /// Gives the calling thread a slot, which no other thread of the model may have at the time.

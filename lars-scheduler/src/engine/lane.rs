@@ -33,7 +33,9 @@ use crate::engine::intake::Intake;
 use crate::engine::place::{KeptMark, TakenIn, drain};
 use crate::engine::stack::{CancelLink, FreeLink, Stack, StackLink};
 use crate::engine::wheel::Wheel;
-use crate::sync::{AtomicBool, AtomicPtr, AtomicU64, CHECKED, Ordering, UnsafeCell, model_fence};
+use crate::sync::{
+    AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, CHECKED, Ordering, UnsafeCell, model_fence,
+};
 
 /// How many entries the first block of a lane has: half a kilobyte, because most threads have few
 /// timers. Each block after that has twice as many as the one before, up to [`LAST_BLOCK`].
@@ -47,8 +49,8 @@ const BORROW: usize = if CHECKED { 2 } else { 1 << 10 };
 /// Once in this many calls the owner of a lane looks for entries that other threads cancelled: it
 /// takes a line that they write from their caches.
 const LOOK: u32 = if CHECKED { 1 } else { 64 };
-/// How many timers a thread schedules between two looks for a wheel that is not used any more. A
-/// look takes some nanoseconds for each thread that has ended.
+/// How many timers a thread schedules between two looks for wheels that are not used any more. A
+/// look takes a lock that threads take when they begin and when they end.
 const SEEK: u64 = if CHECKED || cfg!(miri) { 1 } else { 1 << 10 };
 /// How many entries that handles gave back a call sets free at once, at most. Another thread may
 /// have dropped millions of handles since the last call.
@@ -64,6 +66,8 @@ pub(crate) struct Lane {
     wheel: CachePadded<AtomicPtr<LaneWheel>>,
     /// The lane that the thread of this lane's number uses instead, if it is not null.
     traded_for: AtomicPtr<Lane>,
+    /// The number of the thread that uses this lane, or would use it.
+    user: AtomicUsize,
     back: CachePadded<Back>,
     /// Entries on their way back to this lane, to be pushed in one chain. Only the driver uses it.
     going_back: UnsafeCell<Chain>,
@@ -269,6 +273,7 @@ impl Lane {
             }),
             wheel: CachePadded::new(AtomicPtr::new(ptr::null_mut())),
             traded_for: AtomicPtr::new(ptr::null_mut()),
+            user: AtomicUsize::new(number),
             back: CachePadded::new(Back { returned: Stack::new(), dropped: Stack::new() }),
             going_back: UnsafeCell::new(Chain { first: ptr::null_mut(), last: ptr::null_mut() }),
         }
@@ -295,8 +300,16 @@ impl Lane {
     /// From now on the thread that has the number of this lane uses that one. Said by that thread,
     /// or while nobody has the number; in both cases under the lock of the numbers.
     pub(crate) fn trade_for(&self, other: &Lane) {
-        // Relaxed: as in `traded_for`.
+        // Relaxed, both: as in `traded_for`.
         self.traded_for.store(ptr::from_ref(other).cast_mut(), Ordering::Relaxed);
+        other.user.store(self.number(), Ordering::Relaxed);
+    }
+
+    /// The number of the thread that uses this lane, or would use it if there were such a thread.
+    /// Asked under the lock of the numbers.
+    pub(crate) fn user(&self) -> usize {
+        // Relaxed: as in `traded_for`.
+        self.user.load(Ordering::Relaxed)
     }
 
     #[inline]

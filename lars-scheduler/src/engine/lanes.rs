@@ -49,6 +49,10 @@ pub(crate) const MOST_WHEELS: usize = if cfg!(miri) {
     256
 };
 
+/// How many wheels a thread looks at when it seeks one. Meanwhile no thread of the process can get a
+/// number, or give its own back.
+pub(crate) const SOUGHT: usize = 32;
+
 type Segment = [AtomicPtr<Lane>; SEGMENT];
 
 /// How lanes get wheels.
@@ -130,6 +134,8 @@ pub(crate) struct Lanes {
     wheels: AtomicPtr<LaneWheel>,
     /// Whether there are as many wheels as there may be.
     all_wheels: AtomicBool,
+    /// At which wheel the next thread that seeks one goes on to look; null for the newest.
+    sought: AtomicPtr<LaneWheel>,
     /// Whether an owner may have left cancelled entries in its lane, so that the driver has to look
     /// at it again.
     owners_watched: AtomicBool,
@@ -158,6 +164,7 @@ impl Lanes {
             credit,
             wheels: AtomicPtr::new(ptr::null_mut()),
             all_wheels: AtomicBool::new(false),
+            sought: AtomicPtr::new(ptr::null_mut()),
             owners_watched: AtomicBool::new(false),
             closed: Mutex::new(false),
         }
@@ -311,8 +318,8 @@ impl Lanes {
     }
 
     /// The end of a call of a thread without a wheel. If it deserves one and there are no more, it
-    /// gets the lane of a thread that has ended, with its wheel. The caller does not use its lane
-    /// after this.
+    /// gets the lane of a thread that has ended, with its wheel, when it comes across one. The
+    /// caller does not use its lane after this.
     #[inline]
     pub(crate) fn seek_wheel(&self, own: OwnLane<'_>) {
         // Relaxed: a hint, which saves the look.
@@ -333,18 +340,29 @@ impl Lanes {
         }
         // While nobody can get a number or give one back. So whoever had the number of the lane
         // that we take is done with it, and whoever gets that number next comes after us.
-        let taken = with_unused(|numbers| {
-            let mut others = numbers.filter_map(|number| Some((self.get(number)?, number)));
-            others.find_map(|(of_other, number)| {
-                let lane = self.used_by(number).filter(|lane| lane.wheel().is_some())?;
-                of_this.trade_for(lane);
-                of_other.trade_for(own.lane);
-                Some(lane)
-            })
+        let taken = with_unused(|is_unused| {
+            let most = SOUGHT.min(self.settings.most_wheels);
+            let mut wheels = iter::from_fn(|| self.next_sought()).take(most);
+            let lane = wheels.find(|wheel| is_unused(wheel.lane().user()))?.lane();
+            let of_other = self.get(lane.user())?;
+            of_this.trade_for(lane);
+            of_other.trade_for(own.lane);
+            Some(lane)
         });
         if let Some(lane) = taken {
             remember(self.scheduler, ptr::from_ref(lane).cast());
         }
+    }
+
+    /// The next wheel to look at, in turn. Called under the lock of the numbers.
+    fn next_sought(&self) -> Option<&LaneWheel> {
+        // Relaxed, both: ordered by that lock, and so is the wheel that the pointer leads to.
+        let next: *const LaneWheel = self.sought.load(Ordering::Relaxed);
+        let next = if next.is_null() { self.newest_wheel() } else { next };
+        // SAFETY: the pointer is null or a wheel, which lives as long as `self`.
+        let wheel = unsafe { next.as_ref() }?;
+        self.sought.store(wheel.older.cast_mut(), Ordering::Relaxed);
+        Some(wheel)
     }
 
     /// Makes the driver check whether owners keep up with what is cancelled in their lanes.

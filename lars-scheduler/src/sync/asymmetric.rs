@@ -197,4 +197,23 @@ mod tests {
         while !heavy_fence() {}
         assert!(before.elapsed() >= SETTLES, "{:?}", before.elapsed());
     }
+
+    #[test]
+    fn a_process_that_was_forked_keeps_its_parent_s_registration() {
+        if !kernel::register() {
+            return; // this kernel has no such fences
+        }
+        // SAFETY: in the child, which has this thread only, a system call is made and the process
+        // ends. No lock is taken, and no memory allocated.
+        let status = unsafe {
+            let child = libc::fork();
+            if child == 0 {
+                libc::_exit(i32::from(!kernel::fence_all_threads()));
+            }
+            let mut status = -1;
+            assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
+            status
+        };
+        assert_eq!(status, 0, "a child has to register anew");
+    }
 }

@@ -42,14 +42,14 @@ impl Drop for Slot {
 
 /// Like the real one. Meanwhile the numbers count as taken, because the threads of the model take
 /// turns inside `f`.
-pub(crate) fn with_unused<R>(f: impl FnOnce(&mut dyn Iterator<Item = usize>) -> R) -> R {
+pub(crate) fn with_unused<R>(f: impl FnOnce(&dyn Fn(usize) -> bool) -> R) -> R {
     let unused: Vec<usize> = TAKEN.with_borrow_mut(|(_, taken)| {
         let last = taken.last().copied().unwrap_or(0);
         let unused = (0..last).filter(|number| !taken.contains(number)).collect();
         taken.extend(&unused);
         unused
     });
-    let result = f(&mut unused.iter().copied());
+    let result = f(&|number| unused.contains(&number));
     TAKEN.with_borrow_mut(|(_, taken)| taken.retain(|number| !unused.contains(number)));
     result
 }

@@ -5,8 +5,7 @@
 //! without a lock and without an atomic read-modify-write: there is nobody else.
 
 use std::cell::Cell;
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::BTreeSet;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -30,13 +29,13 @@ thread_local! {
 
 struct Free {
     /// Numbers that were given back.
-    returned: BinaryHeap<Reverse<usize>>,
+    returned: BTreeSet<usize>,
     /// The smallest number that nobody had yet.
     next: usize,
 }
 
 // The lock orders what one owner of a number did before what the next one does.
-static FREE: Mutex<Free> = Mutex::new(Free { returned: BinaryHeap::new(), next: 0 });
+static FREE: Mutex<Free> = Mutex::new(Free { returned: BTreeSet::new(), next: 0 });
 
 struct Guard;
 
@@ -45,7 +44,7 @@ impl Drop for Guard {
         // A destructor that runs later on this thread finds no number, and no lane.
         LAST.set((0, ptr::null()));
         let number = SLOT.replace(NO_SLOT);
-        FREE.lock().returned.push(Reverse(number));
+        FREE.lock().returned.insert(number);
     }
 }
 
@@ -59,14 +58,24 @@ pub(crate) fn thread_slot() -> usize {
     }
 }
 
-/// Calls `f` with the numbers that threads have given back, while no thread can get one of them and
-/// none can give one back.
+/// Calls `f`, which may ask whether a number was given back. Meanwhile no thread can get one, and
+/// none can give one back; so `f` asks a few times only.
 ///
 /// Whoever had such a number did all that it did with it before this, and whoever gets it next
 /// comes after this.
-pub(crate) fn with_unused<R>(f: impl FnOnce(&mut dyn Iterator<Item = usize>) -> R) -> R {
+pub(crate) fn with_unused<R>(f: impl FnOnce(&dyn Fn(usize) -> bool) -> R) -> R {
     let free = FREE.lock();
-    f(&mut free.returned.iter().map(|&Reverse(number)| number))
+    f(&|number| {
+        #[cfg(test)]
+        LOOKS.set(LOOKS.get() + 1);
+        free.returned.contains(&number)
+    })
+}
+
+#[cfg(test)]
+thread_local! {
+    /// How often the calling thread has asked whether a number was given back.
+    pub(crate) static LOOKS: Cell<usize> = const { Cell::new(0) };
 }
 
 /// What the last call of [`remember`] stored, if it was for this scheduler; null if not. Saves
@@ -97,8 +106,8 @@ fn ask() -> usize {
     // In a thread whose thread-locals are being destroyed the guard cannot be registered any more.
     let number = GUARD.try_with(|_guard| {
         let mut free = FREE.lock();
-        match free.returned.pop() {
-            Some(Reverse(number)) => number,
+        match free.returned.pop_first() {
+            Some(number) => number,
             None => {
                 free.next += 1;
                 free.next - 1
@@ -148,7 +157,7 @@ mod tests {
         impl Drop for Late {
             fn drop(&mut self) {
                 let slot = thread_slot();
-                let free = FREE.lock().returned.iter().any(|free| free.0 == slot);
+                let free = FREE.lock().returned.contains(&slot);
                 self.0.lock().push((slot, free, !remembered(SCHEDULER).is_null()));
             }
         }

@@ -2,6 +2,7 @@
 //! does between two steps of another. So steps that matter only in a race matter in these tests.
 
 mod backpressure;
+mod wheels;
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
@@ -142,14 +143,6 @@ impl ByHand {
         self.driver.core().arena.lanes.of_this_thread().wheel().is_some()
     }
 
-    /// Calls until the thread has the wheel of one that has ended. (A thread of another test may
-    /// have that one's number for a while.)
-    fn wait_for_wheel(&self) {
-        while !self.has_wheel() {
-            self.schedule(TICK).cancel();
-        }
-    }
-
     /// What the timer thread does when it wakes up at `now`. Returns how many tasks have run.
     fn turn(&mut self, now: u64) -> usize {
         self.clock.set(now);
@@ -224,33 +217,29 @@ fn elsewhere<T: Send>(code: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| scope.spawn(code).join().unwrap())
 }
 
-#[test]
-fn a_thread_gets_the_wheel_of_one_that_has_ended_with_the_timers_in_it() {
-    let mut by_hand = ByHand::with_wheels(1);
-    // Before the other thread, so that it has another number.
-    assert!(!by_hand.has_wheel());
-    let handle = by_hand.handle.clone();
-    let ran = Notes::default();
-    let note = |number: usize| {
-        let ran = Arc::clone(&ran);
-        move || ran.lock().push(number)
-    };
-    let (first, second) = (note(1), note(2));
-    let left = std::thread::spawn(move || {
-        let left = handle.schedule_once(at(5 * TICK), first).unwrap();
-        drop(handle.schedule_once(at(3 * TICK), second).unwrap());
-        left
-    });
-    let left = left.join().unwrap();
-    // The one wheel is taken: the call goes through the channel, and gets the wheel at its end.
-    drop(by_hand.handle.schedule_once(at(2 * TICK), note(3)).unwrap());
-    by_hand.wait_for_wheel();
-    drop(by_hand.handle.schedule_once(at(4 * TICK), note(4)).unwrap());
-    assert_eq!(by_hand.turn(3 * TICK), 2);
-    assert!(left.cancel());
-    assert_eq!(by_hand.turn(6 * TICK), 1);
-    assert_eq!(*ran.lock(), [3, 2, 4]);
-    assert_eq!(by_hand.handle.pending(), 0);
+/// A thread that lives until it is told to end.
+struct Living {
+    goes_on: Sender<()>,
+    thread: std::thread::JoinHandle<()>,
+}
+
+impl Living {
+    /// Returns when the thread has done this.
+    fn that_has(done: impl FnOnce() + Send + 'static) -> Self {
+        let ((goes_on, end), (tells, ready)) = (channel::<()>(), channel());
+        let thread = std::thread::spawn(move || {
+            done();
+            tells.send(()).unwrap();
+            let _told = end.recv();
+        });
+        ready.recv().unwrap();
+        Self { goes_on, thread }
+    }
+
+    fn end(self) {
+        drop(self.goes_on);
+        self.thread.join().unwrap();
+    }
 }
 
 #[test]
@@ -342,27 +331,6 @@ fn a_thread_s_timers_fire_however_many_of_its_deadlines_others_move_nearer_all_t
         let _ = it.turn(turn * TICK);
     }
     assert_eq!(ran.load(Ordering::Relaxed), 1);
-}
-
-#[test]
-fn no_thread_takes_the_wheel_of_one_that_is_alive() {
-    let by_hand = ByHand::with_wheels(1);
-    let (others_turn, go_on) = channel::<()>();
-    let (ready, is_ready) = channel();
-    let handle = by_hand.handle.clone();
-    let other = std::thread::spawn(move || {
-        drop(handle.schedule_once(Duration::from_secs(1), || ()).unwrap());
-        ready.send(()).unwrap();
-        go_on.recv().unwrap_err();
-    });
-    is_ready.recv().unwrap();
-    for _ in 0..many(5_000) {
-        by_hand.schedule(TICK).cancel();
-    }
-    assert!(!by_hand.has_wheel());
-    drop(others_turn);
-    other.join().unwrap();
-    by_hand.wait_for_wheel();
 }
 
 #[test]

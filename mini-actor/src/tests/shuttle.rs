@@ -6,13 +6,14 @@
 //! deadlock.
 
 mod asking;
+mod closing;
 mod ending;
 mod messages;
 mod watching;
 
 use std::time::Duration;
 
-use lars_base::sync::{Ledger, Token};
+use lars_base::sync::{Ledger, Token, thread};
 
 use crate::system::builder::Builder;
 use crate::{Actor, ActorRef, ActorSystem, Context};
@@ -30,6 +31,10 @@ fn builder() -> Builder {
 
 fn system() -> ActorSystem {
     builder().build().unwrap()
+}
+
+fn join<T>(threads: Vec<thread::JoinHandle<T>>) -> Vec<T> {
+    threads.into_iter().map(|thread| thread.join().unwrap()).collect()
 }
 
 /// A message that counts its fate.

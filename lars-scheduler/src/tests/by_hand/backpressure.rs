@@ -165,6 +165,29 @@ fn lanes_that_ask_share_the_timer_thread() {
 }
 
 #[test]
+fn threads_that_ask_while_the_timer_thread_is_in_time_get_no_more_together_than_one_alone() {
+    /// What all of them get.
+    const ALL: u64 = 8 * CREDIT;
+    let it = with(Backpressure::Refuse);
+    let gets = |handle: &Handle| {
+        use_up_credit(handle);
+        try_to_schedule(handle).unwrap();
+        (credit(handle) + 1) as u64
+    };
+    let others = if cfg!(miri) { 2 } else { 40 };
+    let mut seen = vec![gets(&it.handle)];
+    let mut living = Vec::new();
+    for _ in 0..others {
+        let ((tell, got), handle) = (channel(), it.handle.clone());
+        living.push(Living::that_has(move || tell.send(gets(&handle)).unwrap()));
+        seen.push(got.recv().unwrap());
+    }
+    let expected: Vec<_> = (1..=others + 1).map(|ask| (ALL / ask).min(CREDIT)).collect();
+    assert_eq!(seen, expected);
+    living.into_iter().for_each(Living::end);
+}
+
+#[test]
 fn the_later_the_timer_thread_is_the_more_an_entry_costs_up_to_a_limit() {
     let price = |late| {
         let mut it = with(Backpressure::Refuse);
@@ -438,6 +461,43 @@ fn a_task_that_begins_after_a_sleep_was_announced_and_takes_long_holds_back_like
     assert_eq!((it.turn(TICK), it.handle.metrics().panicked), (1, 0));
     let accepted = accepted.load(Ordering::Relaxed) as u64;
     assert!(accepted <= 3 * CREDIT, "{accepted} were accepted from a thread that hears nothing");
+}
+
+#[test]
+fn a_scheduler_without_backpressure_holds_nobody_back_however_late_it_is() {
+    let mut it = with(Backpressure::Off);
+    it.be_late(100 * LATE);
+    assert!(it.price().is_some());
+    assert_eq!(it.accepted_of(20 * CREDIT), 20 * CREDIT);
+    assert_eq!(it.handle.metrics().backpressure_waits, 0);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "a thread waits in real time, and Miri takes minutes")]
+fn a_call_waits_for_a_second_at_most_although_it_has_earned_nothing() {
+    in_time(|| {
+        let mut it = with(Backpressure::Wait);
+        for _ in 0..10 {
+            let clock = it.clock.clone();
+            let task = move || clock.set(clock.now() + 50 * MILLISECOND);
+            it.handle.schedule_once(at(TICK), task).unwrap();
+        }
+        assert_eq!(it.turn(TICK), 10);
+        assert!(it.price() > Some(2_000 * MILLISECOND), "{:?}", it.price());
+        let handle = it.handle.clone();
+        let other = std::thread::spawn(move || {
+            use_up_credit(&handle);
+            drop(try_to_schedule(&handle).unwrap());
+            credit(&handle)
+        });
+        while it.handle.metrics().backpressure_waits == 0 {
+            assert!(!other.is_finished(), "it did not wait");
+            yield_now();
+        }
+        it.clock.set(it.clock.now() + 1_000 * MILLISECOND);
+        assert_eq!(other.join().unwrap(), 0, "it owes nothing, and has nothing");
+        assert_eq!(it.handle.metrics().backpressure_waited, Duration::from_secs(1));
+    });
 }
 
 #[test]

@@ -41,10 +41,6 @@ fn tellers(system: &ActorSystem, ledger: &Ledger) -> Vec<thread::JoinHandle<()>>
         .collect()
 }
 
-fn join(threads: Vec<thread::JoinHandle<()>>) {
-    threads.into_iter().for_each(|thread| thread.join().unwrap());
-}
-
 #[test]
 fn a_close_ends_all_threads_and_accounts_for_all_messages_also_those_scheduled() {
     check(4_000, || {

@@ -6,7 +6,7 @@ use super::*;
 use crate::supervision::SupervisionStrategy;
 use crate::{Overflow, Props};
 
-fn tellers(
+pub(super) fn tellers(
     threads: usize,
     ledger: &Ledger,
     actor: &ActorRef<Letter>,
@@ -21,10 +21,6 @@ fn tellers(
             })
         })
         .collect()
-}
-
-fn join(threads: Vec<thread::JoinHandle<()>>) {
-    threads.into_iter().for_each(|thread| thread.join().unwrap());
 }
 
 #[test]
@@ -74,7 +70,7 @@ fn a_message_to_an_actor_that_is_killed_is_received_buried_or_given_back() {
 }
 
 /// Fails at every other message.
-struct Clumsy(u32);
+pub(super) struct Clumsy(pub(super) u32);
 
 impl Actor for Clumsy {
     type Message = Letter;
