@@ -49,8 +49,8 @@ pub(crate) const MOST_WHEELS: usize = if cfg!(miri) {
     256
 };
 
-/// How many wheels a thread looks at when it seeks one. Meanwhile no thread of the process can get a
-/// number, or give its own back.
+/// How many wheels a thread looks at when it seeks one. Meanwhile no thread of the process can get
+/// a number, or give its own back.
 pub(crate) const SOUGHT: usize = 32;
 
 type Segment = [AtomicPtr<Lane>; SEGMENT];

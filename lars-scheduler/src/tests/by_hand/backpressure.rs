@@ -436,6 +436,15 @@ fn nothing_is_accepted_without_end_from_a_thread_that_hears_nothing_of_an_awake_
         it.clock.set(until - before);
         assert_eq!(it.accepted_of(10 * CREDIT), 10 * CREDIT, "it sleeps, as it has said");
     }
+    it.driver.core().sleep.announce_awake();
+    let _ = it.turn(until);
+    // Here its last sign of life before it sleeps is seen.
+    assert_eq!(it.accepted_of(3 * CREDIT), 3 * CREDIT);
+    it.driver.core().sleep.announce_sleep(FOREVER);
+    it.driver.pause();
+    it.clock.set(until + 20 * MILLISECOND);
+    it.driver.core().sleep.announce_awake();
+    assert_eq!(it.accepted_of(3 * CREDIT), 3 * CREDIT, "it has only just woken up");
 }
 
 #[test]

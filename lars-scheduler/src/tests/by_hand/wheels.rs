@@ -7,9 +7,22 @@ use crate::sync::LOOKS;
 impl ByHand {
     /// Calls until the thread has the wheel of one that has ended. (A thread of another test may
     /// have that one's number for a while.)
-    fn wait_for_wheel(&self) {
+    fn wait_for_wheel(&mut self) {
         while !self.has_wheel() {
             self.schedule(TICK).cancel();
+            // A turn takes in so many only.
+            let _ = self.driver.take_in();
+        }
+    }
+
+    /// No two threads use one lane, now or when the numbers that are free are given out again. (No
+    /// thread seeks a wheel meanwhile.)
+    fn assert_that_each_lane_has_one_user(&self) {
+        let lanes = self.handle.core().arena.lanes.iter();
+        for lane in lanes.filter(|lane| !lane.is_for_guests()) {
+            // SAFETY: lanes live as long as the scheduler.
+            let used = unsafe { lane.traded_for().as_ref() }.unwrap_or(lane);
+            assert_eq!(used.user(), lane.number());
         }
     }
 }
@@ -41,11 +54,12 @@ fn a_thread_gets_the_wheel_of_one_that_has_ended_with_the_timers_in_it() {
     assert_eq!(by_hand.turn(6 * TICK), 1);
     assert_eq!(*ran.lock(), [3, 2, 4]);
     assert_eq!(by_hand.handle.pending(), 0);
+    by_hand.assert_that_each_lane_has_one_user();
 }
 
 #[test]
 fn no_thread_takes_the_wheel_of_one_that_is_alive() {
-    let by_hand = ByHand::with_wheels(1);
+    let mut by_hand = ByHand::with_wheels(1);
     let (others_turn, go_on) = channel::<()>();
     let (ready, is_ready) = channel();
     let handle = by_hand.handle.clone();
@@ -95,6 +109,7 @@ fn a_thread_that_seeks_a_wheel_looks_at_a_few_at_a_time_and_comes_to_each_in_tur
         seek();
     }
     assert!((1..=SOUGHT).contains(&most), "nobody could begin or end during {most} looks");
+    it.assert_that_each_lane_has_one_user();
     owners.into_iter().for_each(Living::end);
 }
 

@@ -39,14 +39,16 @@ impl Actor for Family {
 
 #[test]
 fn an_actor_that_is_spawned_beside_a_close_is_refused_or_receives_all_and_stops_with_its_child() {
-    check(3_000, || {
+    check(2_000, || {
         let (system, ledger) = (system(), Ledger::new());
         let spawners = ["one", "other"].map(|name| {
             let (system, ledger) = (system.system(), ledger.clone());
             thread::spawn(move || {
                 let inside = ledger.clone();
                 let actor = unless_closed(system.spawn(name, move || Family(inside)));
-                actor.iter().for_each(|actor| drop(tell(&ledger, actor)));
+                if let Some(actor) = &actor {
+                    tell(&ledger, actor);
+                }
                 actor.is_some()
             })
         });
@@ -89,7 +91,7 @@ impl Actor for Nanny {
 
 #[test]
 fn an_end_beside_a_close_is_told_once_to_an_actor_that_watches_and_to_a_thread_that_waits() {
-    check(3_000, || {
+    check(2_000, || {
         let (system, ledger) = (system(), Ledger::new());
         let counts = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
         let [children, told] = counts.clone();
@@ -117,7 +119,7 @@ fn an_end_beside_a_close_is_told_once_to_an_actor_that_watches_and_to_a_thread_t
 
 /// An actor that is restarted, `ends` while two threads tell it something.
 fn panics_while_it(ends: fn(&ActorSystem, &ActorRef<Letter>)) {
-    check(3_000, || {
+    check(2_000, move || {
         let (system, ledger) = (system(), Ledger::new());
         let props = Props::new(|| Clumsy(0)).supervision(SupervisionStrategy::restart());
         let actor = system.spawn_with("clumsy", props).unwrap();
@@ -156,7 +158,9 @@ impl Actor for Quits {
 
     fn started(&mut self, ctx: &mut Context<Self>) {
         if let Some(child) = unless_closed(ctx.spawn("child", || Reader)) {
-            (0..2).for_each(|_| drop(tell(&self.0, &child)));
+            for _ in 0..2 {
+                tell(&self.0, &child);
+            }
         }
     }
 
@@ -168,7 +172,7 @@ impl Actor for Quits {
 
 /// An actor ends by itself, is killed, and `ends` in a third way, all at once.
 fn quits_while_it(ends: fn(&ActorSystem, &ActorRef<Letter>)) {
-    check(3_000, || {
+    check(2_000, move || {
         let (system, ledger) = (system(), Ledger::new());
         let inside = ledger.clone();
         let actor = system.spawn("quits", move || Quits(inside)).unwrap();
