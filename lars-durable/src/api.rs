@@ -11,6 +11,9 @@ mod timers;
 
 pub mod query;
 
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+mod observer;
+
 #[cfg(feature = "actors")]
 mod address;
 
@@ -37,6 +40,8 @@ pub use self::fired::Fired;
 pub use self::handler::Handler;
 #[cfg(feature = "metrics")]
 pub use self::metrics_reporter::MetricsReporter;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub use self::observer::Observer;
 pub use self::outcome::{IntoOutcome, Outcome};
 pub use self::payload::{Payload, UpgradeError};
 pub use self::timers::Timers;

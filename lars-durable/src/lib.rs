@@ -8,6 +8,7 @@
 //!   `complete_in_file` (feature `sqlite`), in PostgreSQL [`Fired`]'s `complete_in` (feature
 //!   `postgres`); their errors are `TransactionError`.
 //! - To look inside: [`Durable::inspect`], [`Timers::parked`]; what they show is in [`inspection`].
+//!   From outside, without being a node: `Observer` (features `sqlite`, `postgres`).
 //! - Many timers at once, by what they have in common: [`query`].
 //! - Actors by name: `actors` (feature `actors`).
 //! - To test in virtual time: `test_kit` (feature `test-kit`).
@@ -50,6 +51,8 @@ mod api;
 
 #[cfg(feature = "metrics")]
 pub use self::api::MetricsReporter;
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub use self::api::Observer;
 #[cfg(feature = "actors")]
 pub use self::api::actors;
 #[cfg(feature = "test-kit")]

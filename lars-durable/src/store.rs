@@ -26,7 +26,7 @@ pub(crate) use self::postgres::{
 #[cfg(feature = "sqlite")]
 pub use self::sqlite::Synchronous;
 #[cfg(feature = "sqlite")]
-pub(crate) use self::sqlite::{SqliteStore, UserFile};
+pub(crate) use self::sqlite::{OutsideFile, SqliteStore, UserFile};
 use crate::model::{
     Act, BucketNo, Cursor, Finish, Finished, Listed, Loaded, Look, NewTimer, NodeId, Row, Select,
     Start, TimerId, When, Which,
@@ -66,6 +66,13 @@ pub(crate) trait Looker: Send {
     /// What people want to see: not of one instant, and read-only. At most `limit` timers, those
     /// due first of each bucket, and `limit` parked ones are counted.
     fn look(&mut self, limit: usize) -> Result<Look, StoreError>;
+}
+
+/// Looks into a store from outside: for whoever is no node, and changes nothing.
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+pub(crate) trait Outside: Looker {
+    /// Answers what only reads.
+    fn answer(&mut self, question: &Write) -> Result<Written, StoreError>;
 }
 
 /// Where the batches of a node go.

@@ -26,7 +26,7 @@ const EVERY: Duration = Duration::from_secs(1);
 const ORDERS: [&str; 5] = ["name", "pending", "overdue", "parked", "rate"];
 
 /// Shows in this terminal what `look` sees, once a second, until the user leaves the view: a group
-/// by [`Observer::inspect`](lars_durable::inspection::Observer::inspect), or the node of this
+/// by [`Observer::inspect`](lars_durable::Observer::inspect), or the node of this
 /// process, by [`Durable::inspect`](lars_durable::Durable::inspect). It is called on a thread of
 /// its own, and may block.
 ///

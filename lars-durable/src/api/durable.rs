@@ -16,22 +16,22 @@ use tokio_postgres::{
 
 use super::fired::Fired;
 use super::handler::Handler;
-#[cfg(feature = "postgres")]
-use super::inspection::Observer;
 use super::inspection::{Inspection, ParkedRun};
+#[cfg(any(feature = "postgres", feature = "sqlite"))]
+use super::observer::Observer;
 use super::outcome::IntoOutcome;
 use super::payload::Payload;
 use super::timers::Timers;
 use crate::engine::{CALL_TIMEOUT, LEASE, MAX_IN_FLIGHT, MAX_RESIDENT, NodeSettings, WINDOW};
 use crate::error::{CloseError, StartError};
-use crate::runtime::{Beside, OnParked, Runtime, Shared, Submitted, Surroundings, promise};
+use crate::runtime::{Beside, OnParked, Runtime, Shared, Submitted, Surroundings};
 #[cfg(feature = "test-kit")]
 use crate::store::FaultyStore;
 use crate::store::{Backend, Looker, MemoryStore};
 #[cfg(feature = "postgres")]
 use crate::store::{Connect, Place as StorePlace, PostgresStore, Tls, start_bell};
 #[cfg(feature = "sqlite")]
-use crate::store::{SqliteStore, Synchronous, UserFile};
+use crate::store::{OutsideFile, SqliteStore, Synchronous, UserFile};
 use crate::sync::Arc;
 use crate::time::system_clock;
 
@@ -289,14 +289,7 @@ impl Durable {
     /// # Ok(()) }
     /// ```
     pub fn inspect(&self) -> Submitted<Inspection> {
-        let (promise, submitted) = promise();
-        self.runtime.shared.look(move |look| {
-            let unavailable = |error: crate::store::StoreError| crate::error::Error::Unavailable {
-                reason: error.reason,
-            };
-            promise.fill(look.map(Inspection::of).map_err(unavailable));
-        });
-        submitted
+        self.timers().inspect()
     }
 
     /// [`close_within`](Self::close_within) half a minute.
@@ -493,13 +486,13 @@ impl Builder {
     }
 
     /// Looks at the group instead of joining it: creates, upgrades and writes nothing. Handlers and
-    /// all settings of a node but the lease mean nothing to it.
+    /// all settings of a node but the lease mean nothing to it. A file may have an owner that runs.
     ///
     /// # Errors
     ///
-    /// [`StartError`]: a server that does not answer or refuses, a database without the schema or
-    /// with one of another version, [a group that does not exist](StartError::NoGroup), a setting
-    /// out of range, a store that is not PostgreSQL.
+    /// [`StartError`]: a server that does not answer or refuses, a file that does not exist, a
+    /// database without the schema or with one of another version, [a group that does not
+    /// exist](StartError::NoGroup), a setting out of range, a store in memory.
     ///
     /// # Examples
     ///
@@ -511,15 +504,24 @@ impl Builder {
     /// println!("{} nodes", observer.inspect()?.nodes.len());
     /// # Ok(()) }
     /// ```
-    #[cfg(feature = "postgres")]
+    #[cfg(any(feature = "postgres", feature = "sqlite"))]
     pub fn observe(self) -> Result<Observer, StartError> {
         self.check()?;
-        let Place::Postgres(postgres) = &self.place else {
-            let given = format!("{:?}", self.place);
-            return Err(setting("the store of an observer", given, "PostgreSQL"));
-        };
-        let limit = self.lease.max(Duration::from_secs(5));
-        Observer::open(self.store_place(postgres, limit)?.for_looks(&postgres.parameters)?)
+        match &self.place {
+            #[cfg(feature = "sqlite")]
+            Place::Sqlite(path, _) => Ok(Observer::new(OutsideFile::open(path, &self.group)?)),
+            #[cfg(feature = "postgres")]
+            Place::Postgres(postgres) => {
+                let limit = self.lease.max(Duration::from_secs(5));
+                let place = self.store_place(postgres, limit)?.for_looks(&postgres.parameters)?;
+                PostgresStore::check(&place)?;
+                Ok(Observer::new(PostgresStore::new(place)))
+            }
+            other => {
+                let given = format!("{other:?}");
+                Err(setting("the store of an observer", given, "a file or PostgreSQL"))
+            }
+        }
     }
 
     /// Opens the store, creates or upgrades its schema, and starts the node: one thread for the

@@ -2,20 +2,16 @@
 //!
 //! - A group with its nodes and handlers: [`Durable::inspect`](crate::Durable::inspect), and from
 //!   outside, without being a node, [`Builder::observe`](crate::Builder::observe).
-//! - One timer: [`Timers::get`](crate::Timers::get).
+//! - One timer: [`Timers::get`](crate::Timers::get), from outside `Observer::get`.
 //! - Timers that were given up: [`Timers::parked`](crate::Timers::parked), and
 //!   [`Builder::on_parked`](crate::Builder::on_parked).
 
-#[cfg(feature = "postgres")]
-mod observer;
 mod timers;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
-#[cfg(feature = "postgres")]
-pub use self::observer::Observer;
 pub use self::timers::{Parked, ParkedPage, ParkedQuery, ParkedRun, TimerInfo};
 use crate::model::{Counted, Look, LookedHandler, LookedNode};
 use crate::runtime::Report;
@@ -188,7 +184,7 @@ impl Inspection {
         self.handlers.iter().find(|handler| handler.name == name)
     }
 
-    pub(super) fn of(look: Look) -> Self {
+    pub(in crate::api) fn of(look: Look) -> Self {
         let now = look.clock;
         let reports: Vec<Report> = look.nodes.iter().map(report).collect();
         let nodes: Vec<NodeInspection> = (look.nodes.iter().zip(&reports))

@@ -281,7 +281,7 @@ impl Query {
     }
 
     /// What the store is asked for by `call`, which is for timers in these states.
-    fn checked(&self, call: &'static str, fits: States) -> Result<Arc<Select>, Refused> {
+    pub(super) fn checked(&self, call: &'static str, fits: States) -> Result<Arc<Select>, Refused> {
         if !(1..=MAX_LIMIT).contains(&self.limit) {
             return Err(Refused::QueryLimit { given: self.limit, max: MAX_LIMIT });
         }
@@ -327,16 +327,17 @@ fn names(states: States) -> String {
 }
 
 impl Step {
-    fn of(selected: &Selected) -> Self {
+    pub(super) fn of(written: Written) -> Self {
+        let Written::Selected(selected) = written else { unreachable!("a step answers a step") };
         let mut step = Self {
             looked_at: selected.looked_at,
             matched: selected.matched,
             changed: 0,
             running: 0,
             passed_over: 0,
-            next: selected.next.clone().map(Place),
+            next: selected.next.map(Place),
         };
-        for written in &selected.each {
+        for written in selected.each {
             match written {
                 Written::Prevented { .. }
                 | Written::Reset { .. }
@@ -349,6 +350,16 @@ impl Step {
             }
         }
         step
+    }
+}
+
+impl Listing {
+    pub(super) fn of(written: Written) -> Self {
+        let Written::Selected(Selected { looked_at, listed, next, .. }) = written else {
+            unreachable!("a step answers a step")
+        };
+        let timers = listed.into_iter().map(Found::of).collect();
+        Self { timers, looked_at, next: next.map(Place) }
     }
 }
 
@@ -368,13 +379,7 @@ impl Timers {
             Ok(select) => select,
             Err(refused) => return Submitted::ready(Err(refused.into())),
         };
-        self.write(Write::Select { select, act: Act::List }, |written| {
-            let Written::Selected(Selected { looked_at, listed, next, .. }) = written else {
-                unreachable!("a step answers a step")
-            };
-            let timers = listed.into_iter().map(Found::of).collect();
-            Listing { timers, looked_at, next: next.map(Place) }
-        })
+        self.write(Write::Select { select, act: Act::List }, Listing::of)
     }
 
     /// [Cancels](Self::cancel) timers, a step. Parked ones are none: those are
@@ -401,10 +406,7 @@ impl Timers {
 
     fn step(&self, query: &Query, call: &'static str, fits: States, act: Act) -> Submitted<Step> {
         match query.checked(call, fits) {
-            Ok(select) => self.write(Write::Select { select, act }, |written| match written {
-                Written::Selected(selected) => Step::of(&selected),
-                _ => unreachable!("a step answers a step"),
-            }),
+            Ok(select) => self.write(Write::Select { select, act }, Step::of),
             Err(refused) => Submitted::ready(Err(refused.into())),
         }
     }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::answers::Cancel;
-use super::inspection::{Parked, ParkedPage, ParkedQuery, TimerInfo};
+use super::inspection::{Inspection, ParkedPage, ParkedQuery, TimerInfo};
 use super::which::Which;
 use crate::engine::Answer;
 use crate::error::Error;
@@ -14,12 +14,9 @@ use crate::model::{self, When};
 use crate::runtime::{Shared, Submitted, promise};
 #[cfg(feature = "sqlite")]
 use crate::store::UserFile;
-use crate::store::{Write, Written};
+use crate::store::{StoreError, Write, Written};
 use crate::sync::Arc;
 use crate::time::Timestamp;
-
-/// How many timers are searched for a page of parked ones.
-const MAX_SCAN: usize = 10_000;
 
 /// Schedules, cancels, moves and shows timers of one group. Cheap to clone, `Send` and `Sync`.
 ///
@@ -134,14 +131,17 @@ impl Timers {
 
     /// The timer with this key or [identity](Which), if it waits or runs.
     pub fn get<'a>(&self, which: impl Into<Which<'a>>) -> Submitted<Option<TimerInfo>> {
-        self.by_which(
-            which.into(),
-            |which| Write::Get { which },
-            |written| match written {
-                Written::Listed(timers) => timers.into_iter().next().map(TimerInfo::of),
-                _ => None,
-            },
-        )
+        self.by_which(which.into(), |which| Write::Get { which }, TimerInfo::of_written)
+    }
+
+    /// Inspects the whole group; see [`Durable::inspect`](crate::Durable::inspect).
+    pub fn inspect(&self) -> Submitted<Inspection> {
+        let (promise, submitted) = promise();
+        self.shared.look(move |look| {
+            let unavailable = |error: StoreError| Error::Unavailable { reason: error.reason };
+            promise.fill(look.map(Inspection::of).map_err(unavailable));
+        });
+        submitted
     }
 
     /// Starts no more timers of this handler, in the whole group, until it is resumed, even after a
@@ -189,15 +189,7 @@ impl Timers {
     /// # Ok(()) }
     /// ```
     pub fn parked(&self, query: ParkedQuery) -> Submitted<ParkedPage> {
-        let (after, handler, limit) = query.into_parts();
-        let write = Write::Parked { after, handler, limit, scan: MAX_SCAN };
-        self.write(write, |written| match written {
-            Written::Page(timers, next) => ParkedPage {
-                timers: timers.into_iter().filter_map(Parked::of).collect(),
-                next: next.map(i64::unsigned_abs),
-            },
-            _ => ParkedPage { timers: Vec::new(), next: None },
-        })
+        self.write(query.into_write(), ParkedPage::of)
     }
 
     /// Lets a parked timer run again, now, with a full set of attempts. `false` if it is not

@@ -63,7 +63,7 @@ use self::errors::Failure;
 use self::session::Session;
 pub(crate) use self::submission::{SUBMISSION, submission};
 use self::transaction::Transaction;
-use super::{Committed, Looker, Request, Store, StoreError};
+use super::{Committed, Looker, Outside, Request, Store, StoreError, Write, Written};
 use crate::error::StartError;
 use crate::model::Look;
 use crate::sync::Arc;
@@ -235,15 +235,48 @@ impl PostgresStore {
         Ok(Arc::clone(self.runtime.insert(Arc::new(runtime()?))))
     }
 
-    async fn look_once(&mut self, limit: usize) -> Result<Look, Failure> {
+    async fn read_once<T>(
+        &self,
+        ask: &impl AsyncFn(&Transaction<'_>) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
         let Some(session) = &self.session else { return Err(Failure::unfit("no session")) };
         let mut transaction = Transaction::begin_look(session, &self.place.group).await?;
         if let Some(clock) = &self.place.clock {
             transaction.clock = clock();
         }
-        let look = looks::look(&transaction, limit).await?;
+        let answer = ask(&transaction).await?;
         session.rollback().await?;
-        Ok(look)
+        Ok(answer)
+    }
+
+    /// Asks in a transaction in which the server refuses every write.
+    fn read<T>(
+        &mut self,
+        ask: impl AsyncFn(&Transaction<'_>) -> Result<T, Failure>,
+    ) -> Result<T, StoreError> {
+        let failed = |error: StartError| StoreError::nothing_done(error.to_string());
+        let runtime = self.runtime().map_err(failed)?;
+        // A session that has ended meanwhile is opened again, once.
+        for last in [false, true] {
+            let patience = self.place.limit;
+            let result = runtime.block_on(async {
+                if let Err(failure) = self.open().await {
+                    return Ok(Err(failure));
+                }
+                tokio::time::timeout(patience, self.read_once(&ask)).await
+            });
+            match result.unwrap_or_else(|_| Err(Failure::late(patience))) {
+                Ok(answer) => return Ok(answer),
+                Err(failure) => {
+                    // Nothing is lost with it, and it need not be rolled back.
+                    self.drop_session();
+                    if last || !failure.was_idle() {
+                        return Err(StoreError::nothing_done(failure.into_reason()));
+                    }
+                }
+            }
+        }
+        unreachable!("the second try returns")
     }
 
     async fn attempt(
@@ -328,29 +361,13 @@ impl Store for PostgresStore {
 
 impl Looker for PostgresStore {
     fn look(&mut self, limit: usize) -> Result<Look, StoreError> {
-        let failed = |error: StartError| StoreError::nothing_done(error.to_string());
-        let runtime = self.runtime().map_err(failed)?;
-        // A session that has ended meanwhile is opened again, once.
-        for last in [false, true] {
-            let patience = self.place.limit;
-            let result = runtime.block_on(async {
-                if let Err(failure) = self.open().await {
-                    return Ok(Err(failure));
-                }
-                tokio::time::timeout(patience, self.look_once(limit)).await
-            });
-            match result.unwrap_or_else(|_| Err(Failure::late(patience))) {
-                Ok(look) => return Ok(look),
-                Err(failure) => {
-                    // Nothing is lost with it, and it need not be rolled back.
-                    self.drop_session();
-                    if last || !failure.was_idle() {
-                        return Err(StoreError::nothing_done(failure.into_reason()));
-                    }
-                }
-            }
-        }
-        unreachable!("the second try returns")
+        self.read(async |transaction| looks::look(transaction, limit).await)
+    }
+}
+
+impl Outside for PostgresStore {
+    fn answer(&mut self, question: &Write) -> Result<Written, StoreError> {
+        self.read(async |transaction| transaction.write(question).await)
     }
 }
 

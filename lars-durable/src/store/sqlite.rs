@@ -23,6 +23,8 @@ mod selects;
 mod reader;
 mod transactions;
 
+mod outside;
+
 use std::path::Path;
 use std::time::Duration;
 
@@ -31,6 +33,7 @@ use rusqlite::{Connection, ErrorCode};
 use self::log::Log;
 use self::membership::Membership;
 use self::others::Others;
+pub(crate) use self::outside::OutsideFile;
 use self::owner::OwnedFile;
 use self::reader::Place;
 pub(crate) use self::reader::Reader;

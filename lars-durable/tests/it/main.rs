@@ -13,6 +13,7 @@ mod identity;
 mod inspecting;
 #[cfg(feature = "metrics")]
 mod metrics_reporter;
+mod observing;
 mod opening;
 mod other_programs;
 mod outages;

@@ -4,10 +4,14 @@ use std::time::SystemTime;
 
 use crate::engine;
 use crate::model::{Listed, words};
+use crate::store::{Write, Written};
 use crate::sync::Arc;
 
 /// The longest page of parked timers.
 const MAX_PAGE: usize = 1_000;
+
+/// How many timers are searched for a page of parked ones.
+const MAX_SCAN: usize = 10_000;
 
 /// A timer that waits or runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -139,13 +143,33 @@ impl ParkedQuery {
         self
     }
 
-    /// Where it begins, which handler it asks for, and how many.
-    pub(in crate::api) fn into_parts(self) -> (i64, Option<Arc<str>>, usize) {
-        (i64::try_from(self.after).unwrap_or(i64::MAX), self.handler, self.limit)
+    /// What the store is asked for.
+    pub(in crate::api) fn into_write(self) -> Write {
+        let after = i64::try_from(self.after).unwrap_or(i64::MAX);
+        Write::Parked { after, handler: self.handler, limit: self.limit, scan: MAX_SCAN }
+    }
+}
+
+impl ParkedPage {
+    pub(in crate::api) fn of(written: Written) -> Self {
+        let (timers, next) = match written {
+            Written::Page(timers, next) => (timers, next),
+            _ => (Vec::new(), None),
+        };
+        let timers = timers.into_iter().filter_map(Parked::of).collect();
+        Self { timers, next: next.map(i64::unsigned_abs) }
     }
 }
 
 impl TimerInfo {
+    /// The one that was asked for, if it is there.
+    pub(in crate::api) fn of_written(written: Written) -> Option<Self> {
+        match written {
+            Written::Listed(timers) => timers.into_iter().next().map(Self::of),
+            _ => None,
+        }
+    }
+
     pub(in crate::api) fn of(listed: Listed) -> Self {
         Self {
             id: listed.id.unsigned_abs(),

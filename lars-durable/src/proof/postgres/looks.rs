@@ -3,9 +3,10 @@
 use std::time::{Duration, Instant};
 
 use super::node::SHORT_LEASE;
-use super::server::{PATIENCE, server};
-use crate::inspection::Inspection;
-use crate::{Durable, Fired, Payload, StartError};
+use super::server::{PATIENCE, durable, server};
+use crate::inspection::{Inspection, ParkedQuery};
+use crate::query::Query;
+use crate::{Durable, Fired, Handler, Outcome, Payload, StartError};
 
 #[derive(serde::Serialize, serde::Deserialize)]
 struct Note;
@@ -46,6 +47,37 @@ fn an_observer_sees_what_a_node_sees_and_is_none() {
     let seen = runtime.block_on(async { observer.inspect().unwrap() });
     assert_eq!((seen.nodes.len(), &*seen.nodes[0].name), (1, "one"));
     assert_eq!(seen.handler("note").unwrap().pending.value, 1);
+}
+
+#[test]
+fn an_observer_answers_as_a_node_does_and_the_server_lets_it_write_nothing() {
+    let Some(server) = server() else { return };
+    let database = server.database();
+    let park = Handler::new(|_: &Fired<Note>| Outcome::Park("no money".into()));
+    let node = database.durable().handler(park).start().unwrap();
+    let timers = node.timers();
+    let hour = Duration::from_secs(3_600);
+    timers.schedule_once(hour, Note).key("order/1").submit().wait().unwrap();
+    timers.schedule_once(Duration::ZERO, Note).submit().wait().unwrap();
+    until(&node, |seen| seen.handler("note").is_some_and(|note| note.parked.value == 1));
+    // Roles are of all databases.
+    let role = format!("looks_{}", database.name);
+    database.client().execute(&format!(
+        "CREATE ROLE {role} LOGIN; GRANT USAGE ON SCHEMA lars TO {role};
+         GRANT SELECT ON ALL TABLES IN SCHEMA lars TO {role}",
+    ));
+    let parameters = database.parameters().replace("user=postgres", &format!("user={role}"));
+    let mut observer = durable(parameters).observe().unwrap();
+    for query in [Query::new(), Query::new().key_prefix("order/"), Query::new().failed_with("mon")]
+    {
+        assert_eq!(observer.list(&query).unwrap(), timers.list(&query).wait().unwrap());
+        assert_eq!(observer.count(&query).unwrap(), timers.count(&query).wait().unwrap());
+    }
+    let page = timers.parked(ParkedQuery::new()).wait().unwrap();
+    assert_eq!((observer.parked(ParkedQuery::new()).unwrap(), page.timers.len()), (page, 1));
+    let found = observer.get("order/1").unwrap().unwrap();
+    assert_eq!(Some(&found), timers.get("order/1").wait().unwrap().as_ref());
+    assert_eq!(observer.get(found.id).unwrap().as_ref(), Some(&found));
 }
 
 #[test]

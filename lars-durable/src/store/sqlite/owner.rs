@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use super::open::io_error;
 use crate::error::StartError;
 use crate::sync::Mutex;
+use crate::time::Timestamp;
 
 /// How many links lead to a file at most: as many as Linux follows.
 const MAX_LINKS: usize = 40;
@@ -85,7 +86,7 @@ impl OwnedFile {
 
     /// Where SQLite's log is.
     pub(super) fn log(&self) -> PathBuf {
-        beside(&self.path, "-wal")
+        log_of(&self.path)
     }
 
     /// From now on SQLite's log must stay, too.
@@ -113,8 +114,40 @@ impl Drop for OwnedFile {
     }
 }
 
+/// Who owns a file, as others see it.
+pub(super) struct Holder {
+    /// What it wrote into the lock file, such as `process 17`.
+    pub(super) name: String,
+    pub(super) since: Option<Timestamp>,
+}
+
+/// Who owns the file at this path, which has no links. Nobody does as far as is known where the
+/// system does not tell who holds a lock.
+pub(super) fn holder(path: &Path) -> Option<Holder> {
+    let lock_path = beside(path, ".lock");
+    // Held meanwhile: what is opened here must be closed before this process may lock it.
+    let held = HELD.lock();
+    let here = held.get(&lock_path) == Some(&std::process::id());
+    let since = std::fs::metadata(&lock_path).ok()?.modified().ok().map(Timestamp::from_system);
+    if here {
+        return Some(Holder { name: format!("process {}", std::process::id()), since });
+    }
+    let mut file = File::open(&lock_path).ok()?;
+    if !is_locked(&file) {
+        return None;
+    }
+    let mut name = String::new();
+    let _ = file.read_to_string(&mut name);
+    Some(Holder { name: name.trim().to_owned(), since })
+}
+
+/// Where SQLite's log of the file at this path is.
+pub(super) fn log_of(path: &Path) -> PathBuf {
+    beside(path, "-wal")
+}
+
 /// Names that SQLite would take for something else than a file.
-fn check_name(path: &Path) -> Result<(), StartError> {
+pub(super) fn check_name(path: &Path) -> Result<(), StartError> {
     let name = path.to_string_lossy();
     let instead = if name.is_empty() || name == ":memory:" {
         "it names no file; `Durable::in_memory` keeps timers in memory"
@@ -196,6 +229,23 @@ fn try_lock(file: &File) -> io::Result<bool> {
         Err(Errno::EACCES | Errno::EAGAIN) => Ok(false),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Whether another process has locked it.
+#[cfg(unix)]
+fn is_locked(file: &File) -> bool {
+    use nix::fcntl::{FcntlArg, fcntl};
+    use nix::libc::{F_RDLCK, F_UNLCK, flock};
+
+    // SAFETY: a structure of numbers. Zeros mean all of the file.
+    let mut whole: flock = unsafe { std::mem::zeroed() };
+    whole.l_type = F_RDLCK as _;
+    fcntl(file, FcntlArg::F_GETLK(&mut whole)).is_ok() && i32::from(whole.l_type) != F_UNLCK
+}
+
+#[cfg(not(unix))]
+fn is_locked(_: &File) -> bool {
+    false
 }
 
 #[cfg(not(unix))]

@@ -63,6 +63,24 @@ fn prepare_with(
     Ok(meta)
 }
 
+/// Whether the schema is there, and the one that this release reads. Changes nothing.
+pub(super) fn check(connection: &Connection, path: &Path) -> Result<(), StartError> {
+    let known = i64::try_from(UPGRADES.len()).unwrap_or(i64::MAX);
+    let found = version(connection).map_err(|error| sqlite_error(path, &error))?;
+    if found > known {
+        return Err(StartError::NewerSchema { path: path.into(), found, known });
+    }
+    let reason = match found {
+        0 => "it has no durable timers".to_owned(),
+        _ if found < known => format!(
+            "its schema has version {found}, but {known} is needed, and who only looks upgrades \
+             nothing"
+        ),
+        _ => return Ok(()),
+    };
+    Err(StartError::Open { path: path.into(), reason })
+}
+
 const OPEN: &str = "UPDATE lars_meta SET version = ?1, epoch = epoch + 1, grp = coalesce(?2, grp)
      RETURNING epoch, next_id";
 
