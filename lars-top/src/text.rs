@@ -1,26 +1,36 @@
 //! Numbers, times and names as people read them.
+//!
+//! # Examples
+//!
+//! ```
+//! use lars_top::text::{bytes, clean, grouped, short, time};
+//!
+//! assert_eq!((grouped(1_234_567), short(12_345.0)), ("1,234,567".into(), "12.3k".into()));
+//! assert_eq!((time(1_500_000), bytes(1_536)), ("1.50 ms".into(), "1.50 KiB".into()));
+//! assert_eq!(clean("a\nb"), "a\u{fffd}b");
+//! ```
 
 use unicode_width::UnicodeWidthChar;
 
-/// With commas.
-pub(crate) fn grouped(number: u64) -> String {
+/// A number with commas.
+pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let groups: Vec<_> = digits.as_bytes().rchunks(3).rev().map(String::from_utf8_lossy).collect();
     groups.join(",")
 }
 
 /// Three digits and a unit, or less.
-pub(crate) fn short(number: f64) -> String {
+pub fn short(number: f64) -> String {
     scaled(number, 1000.0, &["", "k", "M", "G", "T"])
 }
 
 /// Bytes, with a binary unit.
-pub(crate) fn bytes(number: u64) -> String {
+pub fn bytes(number: u64) -> String {
     scaled(number as f64, 1024.0, &[" B", " KiB", " MiB", " GiB", " TiB"])
 }
 
-/// A time in its largest fitting unit, to three digits.
-pub(crate) fn time(nanos: u64) -> String {
+/// A time in nanoseconds, in its largest fitting unit, to three digits.
+pub fn time(nanos: u64) -> String {
     const MINUTE: u64 = 60_000_000_000;
     const HOUR: u64 = 60 * MINUTE;
     const DAY: u64 = 24 * HOUR;
@@ -34,8 +44,8 @@ pub(crate) fn time(nanos: u64) -> String {
     }
 }
 
-/// A span in whole seconds, from one second on.
-pub(crate) fn span(nanos: u64) -> String {
+/// A span of nanoseconds: in whole seconds, from one second on.
+pub fn span(nanos: u64) -> String {
     match (nanos + 500_000_000) / 1_000_000_000 {
         0 => time(nanos),
         seconds @ 1..60 => format!("{seconds} s"),
@@ -43,8 +53,9 @@ pub(crate) fn span(nanos: u64) -> String {
     }
 }
 
-/// How long ago something was. Below a second it changes with each frame, and says nothing.
-pub(crate) fn ago(nanos: u64) -> String {
+/// How many nanoseconds ago something was. Below a second it changes with each frame, and says
+/// nothing.
+pub fn ago(nanos: u64) -> String {
     if nanos < 1_000_000_000 { "now".to_owned() } else { format!("{} ago", span(nanos)) }
 }
 
@@ -67,7 +78,7 @@ fn scaled(mut number: f64, base: f64, units: &[&str]) -> String {
 /// A text from elsewhere. Names come from the watched program, which may have them from its users.
 /// What would move the cursor, break the line or turn the direction of the text is shown as a
 /// replacement.
-pub(crate) fn clean(text: &str) -> String {
+pub fn clean(text: &str) -> String {
     text.chars().map(|it| if is_harmless(it) { it } else { '�' }).collect()
 }
 

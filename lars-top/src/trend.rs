@@ -1,12 +1,15 @@
 //! What happened between snapshots: rates, and how late timers were in the last seconds.
+//!
+//! A [`Trend`] is given one snapshot after the other. Times are in nanoseconds.
 
 use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
 
 use crate::snapshot::{Counts, Snapshot, Spread};
 use crate::text::span;
 
-/// How far back the rates go, and the lateness.
-const KEPT: u64 = 120_000_000_000;
+/// How far back it goes unless it is said.
+const KEPT: Duration = Duration::from_secs(120);
 pub(crate) const WINDOW: u64 = 10_000_000_000;
 /// The most moments kept, however often snapshots come.
 const MOST: usize = 1_200;
@@ -27,28 +30,77 @@ struct Point {
 
 /// Rates a second.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(crate) struct Rates {
-    pub(crate) scheduled: f64,
-    pub(crate) fired: f64,
-    pub(crate) cancelled: f64,
-    pub(crate) wake_ups: f64,
-    pub(crate) messages: f64,
-    pub(crate) dead_letters: f64,
+pub struct Rates {
+    /// Timers accepted.
+    pub scheduled: f64,
+    /// Timers that expired.
+    pub fired: f64,
+    /// Timers cancelled.
+    pub cancelled: f64,
+    /// Wake-ups of the timer thread.
+    pub wake_ups: f64,
+    /// Messages received by actors.
+    pub messages: f64,
+    /// Dead letters.
+    pub dead_letters: f64,
     /// How many threads were busy with tasks.
-    pub(crate) busy: f64,
+    pub busy: f64,
     /// How many threads backpressure made wait.
-    pub(crate) held_back: f64,
+    pub held_back: f64,
 }
 
-/// The last snapshot, and what led to it.
-#[derive(Debug, Default)]
-pub(crate) struct Trend {
+/// The time between a snapshot and the one before it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Moment {
+    /// When the later one was [taken](Snapshot::taken).
+    pub taken: u64,
+    /// What happened a second.
+    pub rates: Rates,
+    /// How late timers were that were fired meanwhile.
+    pub lateness: Spread,
+}
+
+/// The last snapshot, and what led to it: by default in the last two minutes, and at most 1,200
+/// snapshots.
+///
+/// # Examples
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use lars_scheduler::LightArrayRevolverScheduler;
+/// use lars_top::Probe;
+/// use lars_top::trend::Trend;
+///
+/// let scheduler = LightArrayRevolverScheduler::new()?;
+/// let (probe, mut trend) = (Probe::new(scheduler.handle()), Trend::default());
+/// for _ in 0..2 {
+///     trend.add(Box::new(probe.snapshot()));
+/// }
+/// assert_eq!((trend.rates().fired, trend.moments().count()), (0.0, 1));
+/// # Ok(()) }
+/// ```
+#[derive(Debug)]
+pub struct Trend {
+    kept: u64,
     last: Option<Box<Snapshot>>,
     points: VecDeque<Point>,
 }
 
+impl Default for Trend {
+    fn default() -> Self {
+        Self::keeping(KEPT)
+    }
+}
+
 impl Trend {
-    pub(crate) fn add(&mut self, snapshot: Box<Snapshot>) {
+    /// One that goes back so far.
+    pub fn keeping(time: Duration) -> Self {
+        let kept = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        Self { kept, last: None, points: VecDeque::new() }
+    }
+
+    /// Takes the next snapshot. One of another program, or another probe, begins anew.
+    pub fn add(&mut self, snapshot: Box<Snapshot>) {
         let same = |last: &Snapshot| last.pid == snapshot.pid && last.taken < snapshot.taken;
         if !self.last.as_deref().is_some_and(same) {
             // Another program, or another probe.
@@ -66,19 +118,23 @@ impl Trend {
             threads: threads.map(|thread| (thread.id, (thread.ran, thread.waited))).collect(),
         });
         while self.points.len() > MOST
-            || self.points.front().is_some_and(|first| first.taken + KEPT < snapshot.taken)
+            || self
+                .points
+                .front()
+                .is_some_and(|first| first.taken.saturating_add(self.kept) < snapshot.taken)
         {
             self.points.pop_front();
         }
         self.last = Some(snapshot);
     }
 
-    pub(crate) fn last(&self) -> Option<&Snapshot> {
+    /// The last snapshot.
+    pub fn last(&self) -> Option<&Snapshot> {
         self.last.as_deref()
     }
 
-    /// Between the last two snapshots.
-    pub(crate) fn rates(&self) -> Rates {
+    /// Between the last two snapshots; zeros if there are not two yet.
+    pub fn rates(&self) -> Rates {
         let points = self.points.len();
         match (points.checked_sub(2), points.checked_sub(1)) {
             (Some(before), Some(last)) => rates(&self.points[before], &self.points[last]),
@@ -86,25 +142,37 @@ impl Trend {
         }
     }
 
-    /// What was fired a second, oldest first.
+    /// The times between its snapshots, the oldest first.
+    pub fn moments(&self) -> impl Iterator<Item = Moment> + '_ {
+        self.pairs().map(|(before, after)| Moment {
+            taken: after.taken,
+            rates: rates(before, after),
+            lateness: after.lateness.since(&before.lateness),
+        })
+    }
+
+    /// One of the rates, the oldest first.
     pub(crate) fn history(&self, of: impl Fn(&Rates) -> f64) -> Vec<u64> {
-        let pairs = self.points.iter().zip(self.points.iter().skip(1));
-        pairs.map(|(before, after)| of(&rates(before, after)).round() as u64).collect()
+        self.pairs().map(|(before, after)| of(&rates(before, after)).round() as u64).collect()
+    }
+
+    fn pairs(&self) -> impl Iterator<Item = (&Point, &Point)> {
+        self.points.iter().zip(self.points.iter().skip(1))
     }
 
     /// How late timers were that were fired in [recent](Self::recent) times.
-    pub(crate) fn lateness(&self) -> Spread {
+    pub fn lateness(&self) -> Spread {
         self.of_recent(|point| &point.lateness)
     }
 
     /// How long tasks waited for a thread, in the same time.
-    pub(crate) fn queue_time(&self) -> Spread {
+    pub fn queue_time(&self) -> Spread {
         self.of_recent(|point| &point.queue_time)
     }
 
     /// What that time is, for a title: ten seconds, or as long as there are snapshots. Without one
     /// of the last ten seconds, after a pause, it begins with the one before.
-    pub(crate) fn recent(&self) -> String {
+    pub fn recent(&self) -> String {
         match self.recent_points() {
             Some((Some(first), last)) => format!("last {}", span(last.taken - first.taken)),
             _ => "since the start".to_owned(),
@@ -130,8 +198,8 @@ impl Trend {
     }
 
     /// The shares of the time between the last two snapshots in which a thread ran, and waited for
-    /// a processor.
-    pub(crate) fn shares(&self, thread: u64) -> Option<(f64, f64)> {
+    /// a processor. `None` if it was not in both.
+    pub fn shares(&self, thread: u64) -> Option<(f64, f64)> {
         let (before, last) = (self.points.len().checked_sub(2)?, self.points.back()?);
         let before = &self.points[before];
         let (ran, waited) = (before.threads.get(&thread)?, last.threads.get(&thread)?);
@@ -186,6 +254,9 @@ mod tests {
         assert_eq!((trend.rates().fired, &*trend.recent()), (10.0, "last 10 s"));
         assert_eq!(trend.lateness().count(), 100);
         assert_eq!(trend.history(|rates| rates.fired).len(), 120);
+        let moments: Vec<_> = trend.moments().collect();
+        assert_eq!((moments.len(), moments[119].taken), (120, 299_000_000_000));
+        assert!(moments.iter().all(|it| it.rates.fired == 10.0 && it.lateness.count() == 10));
     }
 
     #[test]

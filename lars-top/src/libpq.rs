@@ -1,5 +1,6 @@
-//! Connection parameters as libpq completes them: those that are given, then those of a service,
-//! then the environment's, then defaults; and the password from the password file.
+//! Connection parameters as libpq completes them (feature `durable`): those that are given, then
+//! those of a service, then the environment's, then defaults; and the password from the password
+//! file.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -32,12 +33,17 @@ const SOCKETS: [&str; 2] = ["/var/run/postgresql", "/tmp"];
 type Variable = Box<dyn Fn(&str) -> Option<String>>;
 
 /// What is outside the parameters.
-pub(crate) struct Surroundings {
-    pub(crate) variable: Variable,
+struct Surroundings {
+    variable: Variable,
 }
 
+/// What is wrong with connection parameters. It never has a password.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct ParametersError(String);
+
 impl Surroundings {
-    pub(crate) fn of_process() -> Self {
+    fn of_process() -> Self {
         Self { variable: Box::new(|name| std::env::var(name).ok()) }
     }
 
@@ -51,9 +57,28 @@ impl Surroundings {
     }
 }
 
-/// The parameters with all that libpq would add, as `name='value'`. An error names what is wrong,
-/// and never a password.
-pub(crate) fn complete(given: &str, around: &Surroundings) -> Result<String, String> {
+/// The parameters with all that libpq would add, as `name='value'`. `given` are some of them, a
+/// URL, or the name of a database. A password file that others can read is left out, which is said
+/// on the standard error. The program is known to the server by its name.
+///
+/// # Errors
+///
+/// [`ParametersError`] names what is wrong.
+///
+/// # Examples
+///
+/// ```
+/// let completed = lars_top::libpq::complete("postgres://shop@db/shop", "my-program")?;
+/// assert!(completed.contains("host='db'") && completed.contains("user='shop'"));
+/// assert!(lars_top::libpq::complete("host", "my-program")?.contains("dbname='host'"));
+/// assert!(lars_top::libpq::complete("host=db user='shop", "my-program").is_err());
+/// # Ok::<(), lars_top::libpq::ParametersError>(())
+/// ```
+pub fn complete(given: &str, program: &str) -> Result<String, ParametersError> {
+    complete_with(given, program, &Surroundings::of_process()).map_err(ParametersError)
+}
+
+fn complete_with(given: &str, program: &str, around: &Surroundings) -> Result<String, String> {
     let mut parameters = parse(given)?;
     if let Some(service) = take(&mut parameters, "service").or_else(|| around.get("PGSERVICE")) {
         add(&mut parameters, of_service(&service, around)?);
@@ -64,7 +89,7 @@ pub(crate) fn complete(given: &str, around: &Surroundings) -> Result<String, Str
     add(&mut parameters, variables.collect());
     let user = around.get("USER").or_else(|| around.get("LOGNAME"));
     add(&mut parameters, user.map(|user| ("user".to_owned(), user)).into_iter().collect());
-    add(&mut parameters, vec![("application_name".to_owned(), "durable_top".to_owned())]);
+    add(&mut parameters, vec![("application_name".to_owned(), program.to_owned())]);
     if get(&parameters, "host").is_none() && get(&parameters, "hostaddr").is_none() {
         let port = get(&parameters, "port").unwrap_or("5432");
         let socket = |place: &&&str| Path::new(place).join(format!(".s.PGSQL.{port}")).exists();
@@ -78,7 +103,7 @@ pub(crate) fn complete(given: &str, around: &Surroundings) -> Result<String, Str
         match of_password_file(&file, &parameters) {
             Ok(password) => parameters.extend(password.map(|it| ("password".to_owned(), it))),
             // It may do without.
-            Err(why) => eprintln!("durable_top: {why}; it is left out"),
+            Err(why) => eprintln!("{program}: {why}; it is left out"),
         }
     }
     let quoted = |(name, value): &(String, String)| {
@@ -290,7 +315,7 @@ mod tests {
     }
 
     fn completed(given: &str, variables: &'static [(&'static str, &'static str)]) -> String {
-        complete(given, &around(variables)).unwrap()
+        complete_with(given, "durable_top", &around(variables)).unwrap()
     }
 
     const NAME: &str = "application_name='durable_top'";
@@ -316,7 +341,8 @@ mod tests {
         assert_eq!(completed(url, &[]), format!("{parts} {rest} {NAME}"));
         let given = completed("postgres:///shop?host=db", &[("PGUSER", "me")]);
         assert_eq!(given, format!("dbname='shop' host='db' user='me' {NAME}"));
-        assert!(complete("postgres://a%4@b/c", &around(&[])).unwrap_err().contains("user"));
+        let wrong = complete_with("postgres://a%4@b/c", "durable_top", &around(&[])).unwrap_err();
+        assert!(wrong.contains("user"));
     }
 
     #[test]
@@ -326,7 +352,8 @@ mod tests {
             ("host=db secret", "no `=`"),
             ("host=db service=none", "there is no service \"none\" in /nowhere/services"),
         ] {
-            let error = complete(given, &around(&[("PGSERVICEFILE", "/nowhere/services")]));
+            let around = around(&[("PGSERVICEFILE", "/nowhere/services")]);
+            let error = complete_with(given, "durable_top", &around);
             let error = error.unwrap_err();
             assert!(error.contains(says) && !error.contains("secret"), "{error}");
         }
@@ -366,7 +393,7 @@ mod tests {
             _ => None,
         };
         let around = Surroundings { variable: Box::new(variable) };
-        let completed = complete("port=5", &around).unwrap();
+        let completed = complete_with("port=5", "durable_top", &around).unwrap();
         assert_eq!(completed, format!("port='5' host='db' {NAME}"));
     }
 

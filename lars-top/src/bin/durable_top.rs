@@ -1,12 +1,11 @@
 //! `durable_top [PARAMETERS [GROUP]]`: a live view of durable timers in a PostgreSQL database.
 
-mod libpq;
-
 use std::process::ExitCode;
 use std::time::Duration;
 
 use lars_durable::Durable;
 use lars_top::durable::show;
+use lars_top::libpq;
 
 const USAGE: &str = "\
 Shows the nodes, handlers and timers of a group in a PostgreSQL database, and changes nothing there.
@@ -52,7 +51,7 @@ fn main() -> ExitCode {
 }
 
 fn watch(parameters: &str, group: &str) -> Result<(), Box<dyn std::error::Error>> {
-    let completed = libpq::complete(parameters, &libpq::Surroundings::of_process())?;
+    let completed = libpq::complete(parameters, "durable_top")?;
     let observer = Durable::postgres(completed).group(group).lease(PATIENCE).observe();
     let mut observer = observer?;
     Ok(show(move || observer.inspect())?)
