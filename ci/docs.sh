@@ -8,4 +8,4 @@ export CARGO_TARGET_DIR=target/lint RUSTDOCFLAGS="-D warnings"
 cargo doc --no-deps --all-features --document-private-items \
     -p lars-base -p lars-scheduler -p lars-jobs -p lars-bridges -p mini-actor
 cargo doc --no-deps --all-features -p lars-base -p lars-scheduler -p lars-jobs -p lars-bridges \
-    -p mini-actor -p lars-durable -p lars-top
+    -p mini-actor -p lars-durable -p lars-top -p lars-web

@@ -20,7 +20,8 @@ for package in json.load(sys.stdin)["packages"]:
 
 day=$(($(date +%s) / 86400 % 7))
 pairs=0
-for crate in lars-base lars-scheduler lars-jobs lars-bridges mini-actor lars-durable lars-top; do
+for crate in lars-base lars-scheduler lars-jobs lars-bridges mini-actor lars-durable lars-top \
+    lars-web; do
     read -ra all <<<"$(features "$crate")"
     for ((subset = 0; subset < 1 << ${#all[@]}; subset++)); do
         chosen=()

@@ -118,6 +118,17 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 RUST
 done
 
+hello lars-web "" <<'RUST'
+use lars_scheduler::LightArrayRevolverScheduler;
+use lars_web::{Console, Probe};
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let scheduler = LightArrayRevolverScheduler::new()?;
+    let _pages = Console::new().program(Probe::new(scheduler.handle())).start()?;
+    Ok(())
+}
+RUST
+
 for features in "" durable; do
     hello lars-top "$features" <<'RUST'
 fn main() -> std::io::Result<()> {

@@ -4,6 +4,7 @@
 # source that includes a file from outside. It asks the registry for the dependencies' versions.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-crates=(lars-base lars-scheduler lars-jobs lars-bridges mini-actor lars-durable lars-top)
+crates=(lars-base lars-scheduler lars-jobs lars-bridges mini-actor lars-durable lars-top
+    lars-web)
 cargo package --quiet --no-verify --allow-dirty "${crates[@]/#/-p}"
 exec python3 ci/package.py "${crates[@]}"

@@ -23,7 +23,8 @@ if ! git rev-parse --quiet --verify "$since^{commit}" >/dev/null; then
 fi
 
 packages=()
-for crate in lars-base lars-scheduler lars-jobs lars-bridges mini-actor lars-durable lars-top; do
+for crate in lars-base lars-scheduler lars-jobs lars-bridges mini-actor lars-durable lars-top \
+    lars-web; do
     if git cat-file -e "$since:$crate/Cargo.toml" 2>/dev/null; then
         packages+=(--package "$crate")
     else

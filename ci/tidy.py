@@ -38,6 +38,7 @@ CRATES = [
     "mini-actor",
     "lars-durable",
     "lars-top",
+    "lars-web",
 ]
 
 PRIMITIVES = re.compile(

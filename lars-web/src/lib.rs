@@ -1,0 +1,31 @@
+#![doc = include_str!("../README.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+// In dependency order: a module uses only those above it.
+
+mod sync;
+
+mod html;
+
+mod filter;
+
+mod source;
+
+mod feed;
+
+mod desk;
+
+mod guard;
+
+mod work;
+
+mod page;
+
+mod shared;
+
+mod routes;
+
+mod console;
+
+pub use self::console::{Console, ConsoleError, new_token};
+
+pub use lars_top::{Probe, SlowLog};

@@ -1,0 +1,108 @@
+//! What all requests share.
+
+use std::collections::VecDeque;
+use std::io;
+
+use lars_durable::query::Place;
+use lars_top::Probe;
+use lars_top::trend::Trend;
+use maud::Markup;
+
+use crate::desk::Desk;
+use crate::feed::Feed;
+use crate::guard::Guard;
+use crate::html::BACK;
+use crate::page::{Tab, actors, group, scheduler};
+use crate::source::Source;
+use crate::sync::Mutex;
+use crate::work::Work;
+
+/// How many places of listings are remembered, for links to the next page.
+const MAX_PLACES: usize = 1_000;
+
+pub(crate) struct Shared {
+    pub(crate) guard: Guard,
+    /// What is watched, for people.
+    pub(crate) about: String,
+    pub(crate) group: Option<Group>,
+    pub(crate) program: Option<Feed<Program>>,
+    pub(crate) work: Work,
+    pub(crate) places: Places,
+}
+
+/// A group of durable timers.
+pub(crate) struct Group {
+    pub(crate) feed: Feed<group::Seen>,
+    pub(crate) desk: Desk,
+    pub(crate) source: Source,
+}
+
+/// What is shown of a live scheduler and its actors.
+pub(crate) struct Program {
+    pub(crate) scheduler: Markup,
+    pub(crate) actors: Markup,
+}
+
+impl Group {
+    pub(crate) fn start(source: Source, guard: &Guard) -> io::Result<Self> {
+        let mut view = group::View::new(guard.actions().map(str::to_owned));
+        let mut reader = source.reader();
+        let look = move || view.take(reader.inspect());
+        let feed = Feed::start("lars-web-group", group::View::nothing(), look)?;
+        Ok(Self { feed, desk: Desk::open(source.reader())?, source })
+    }
+}
+
+impl Program {
+    pub(crate) fn start(probe: Probe) -> io::Result<Feed<Self>> {
+        let mut trend = Trend::keeping(std::time::Duration::from_secs(BACK as u64));
+        let first = Self::of(&trend);
+        Feed::start("lars-web-program", first, move || {
+            trend.add(Box::new(probe.snapshot()));
+            Self::of(&trend)
+        })
+    }
+
+    fn of(trend: &Trend) -> Self {
+        Self { scheduler: scheduler::page(trend), actors: actors::page(trend) }
+    }
+}
+
+impl Shared {
+    /// The pages that there are. The first is shown first.
+    pub(crate) fn tabs(&self) -> Vec<Tab> {
+        let group = [Tab::Group, Tab::Timers].into_iter().filter(|_| self.group.is_some());
+        let program = [Tab::Scheduler, Tab::Actors].into_iter();
+        group.chain(program.filter(|_| self.program.is_some())).collect()
+    }
+}
+
+/// Where listings go on, by a number. The oldest are forgotten.
+#[derive(Default)]
+pub(crate) struct Places(Mutex<Remembered>);
+
+#[derive(Default)]
+struct Remembered {
+    next: u64,
+    places: VecDeque<(u64, Place)>,
+}
+
+impl Places {
+    pub(crate) fn remember(&self, place: Place) -> u64 {
+        let mut remembered = self.0.lock();
+        let number = remembered.next;
+        remembered.next += 1;
+        if remembered.places.len() >= MAX_PLACES {
+            remembered.places.pop_front();
+        }
+        remembered.places.push_back((number, place));
+        number
+    }
+
+    pub(crate) fn find(&self, number: &str) -> Option<Place> {
+        let number: u64 = number.parse().ok()?;
+        let remembered = self.0.lock();
+        let found = remembered.places.iter().find(|(it, _)| *it == number);
+        found.map(|(_, place)| place.clone())
+    }
+}

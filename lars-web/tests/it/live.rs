@@ -1,0 +1,92 @@
+//! A live scheduler and its actors, mounted into a router of the program's own.
+
+use axum::Router;
+use axum::http::StatusCode;
+use axum::routing::get;
+use lars_durable::Durable;
+use lars_scheduler::{LightArrayRevolverScheduler, Task};
+use lars_web::{Console, Probe};
+use mini_actor::{Actor, ActorSystem, Context};
+
+use crate::browser::{Browser, HOUR, TOKEN, node, schedule};
+
+struct Greeter;
+
+impl Actor for Greeter {
+    type Message = &'static str;
+
+    fn receive(&mut self, _: &'static str, _: &mut Context<Self>) {}
+}
+
+#[test]
+fn a_scheduler_and_its_actors_are_shown_and_kept_up_to_date() {
+    let system = ActorSystem::new("shop").unwrap();
+    let greeter = system.spawn("greeter", || Greeter).unwrap();
+    let probe = Probe::of_system(&system.system());
+    let browser = Browser::new(Console::new().program(probe).start().unwrap());
+    let timers = system.scheduler().timers().clone();
+    let task = Task::new(|| ()).named("<i>send the bill</i>");
+    let _bill = timers.schedule_once(HOUR, task).unwrap();
+    let mut events = browser.events("/events/scheduler");
+    let seen = events.until("&lt;i&gt;send the bill&lt;/i&gt;");
+    for part in ["fired/s", "Lateness", "level 0", "tests/it/live.rs", "Threads"] {
+        assert!(seen.contains(part), "{part}: {seen}");
+    }
+    greeter.tell("hello").unwrap();
+    let seen =
+        browser.events("/events/actors").until("<div class=\"tile \"><b>1</b><span>received");
+    assert!(seen.contains("/greeter"), "{seen}");
+    // There is no group.
+    for path in ["/group", "/timers", "/timers/1", "/events/group"] {
+        assert_eq!(browser.get(path).status, StatusCode::NOT_FOUND, "{path}");
+    }
+    browser.get("/").has(["href=\"scheduler\"", "href=\"actors\""]);
+    browser.get("/").has_not(["href=\"group\""]);
+    system.close().unwrap();
+    browser.events("/events/scheduler").until("The scheduler was stopped.");
+}
+
+#[test]
+fn mounted_under_a_path_all_links_and_the_cookie_are_below_it() {
+    let scheduler = LightArrayRevolverScheduler::new().unwrap();
+    let durable = node(Durable::in_memory());
+    let id = schedule(&durable, "order/1", HOUR, "hello");
+    let probe = Probe::new(scheduler.handle());
+    let console = Console::new().program(probe).group(durable.timers()).token(TOKEN).actions();
+    let pages = Router::new()
+        .route("/", get(async || "the service itself"))
+        .nest("/ops/timers", console.start().unwrap());
+    let mut browser = Browser::new(pages);
+    assert_eq!(browser.get("/").text, "the service itself");
+    assert_eq!(browser.get("/ops/timers/group").header("location"), "/ops/timers/login");
+    browser.get("/ops/timers/login").has(["<base href=\"/ops/timers/\">", "action=\"login\""]);
+    let answer = browser.post("/ops/timers/login", &[("token", TOKEN)]);
+    assert_eq!(answer.header("location"), "/ops/timers/group");
+    let cookie = answer.header("set-cookie").to_owned();
+    assert!(cookie.contains("; Path=/ops/timers;"), "{cookie}");
+    browser.cookie = cookie.split(';').next().map(str::to_owned);
+    for path in ["/ops/timers", "/ops/timers/group", "/ops/timers/scheduler"] {
+        let page = browser.get(path);
+        assert_eq!(page.status, StatusCode::OK, "{path}");
+        page.has(["<base href=\"/ops/timers/\">", "href=\"timers\"", "src=\"script.js\""]);
+        page.has([&format!("href=\"{path}#main\"")]);
+    }
+    let page = browser.get(&format!("/ops/timers/timers/{id}"));
+    let csrf = page.hidden("csrf").unwrap();
+    let form = [("csrf", csrf), ("do", "cancel"), ("all", "1"), ("sure", "1")];
+    let answer = browser.post("/ops/timers/act", &form);
+    assert_eq!(answer.header("location"), "/ops/timers/work");
+    browser.events("/ops/timers/events/work").until("done");
+    assert!(durable.timers().get("order/1").wait().unwrap().is_none());
+}
+
+#[test]
+fn a_node_that_is_closed_is_said_to_be_closed() {
+    let durable = node(Durable::in_memory());
+    let browser = Browser::new(Console::new().group(durable.timers()).start().unwrap());
+    let mut events = browser.events("/events/group");
+    events.until("bill");
+    durable.close().unwrap();
+    let seen = events.until("the node is closed");
+    assert!(seen.contains("bill") && seen.contains("What is shown is older."), "{seen}");
+}

@@ -1,0 +1,11 @@
+//! The tests of lars-web, as a browser sees it but for its scripts, a module for each subject.
+#![allow(missing_docs, clippy::disallowed_methods)]
+
+mod browser;
+
+mod actions;
+mod files;
+mod guard;
+mod live;
+mod postgres;
+mod timers;

@@ -1,0 +1,121 @@
+//! Timers are found, listed and looked at.
+
+use std::collections::BTreeSet;
+
+use axum::http::StatusCode;
+use lars_durable::{Durable, Payload};
+use lars_web::Console;
+use serde::{Deserialize, Serialize};
+
+use crate::browser::{Answer, Browser, HOSTILE, HOUR, TOKEN, node, park, schedule};
+
+fn browser(durable: &Durable) -> Browser {
+    Browser::new(Console::new().group(durable.timers()).start().unwrap())
+}
+
+/// The timers that a page names.
+fn named(page: &Answer) -> Vec<u64> {
+    let links = page.text.split("<a href=\"timers/").skip(1);
+    links.map(|it| it.split_once('"').unwrap().0.parse().unwrap()).collect()
+}
+
+#[test]
+fn timers_are_listed_by_what_a_form_asks_for_a_page_at_a_time() {
+    let durable = node(Durable::in_memory());
+    let browser = browser(&durable);
+    let mut all = BTreeSet::new();
+    for number in 0..250 {
+        all.insert(schedule(&durable, &format!("order/{number}"), HOUR, "x"));
+    }
+    let parked = park(&durable, "lost", "connection refused");
+    let page = browser.get("/timers?key=order%2F24");
+    assert_eq!(named(&page).len(), 11);
+    page.has(["which were all.", "value=\"order/24\"", "in 59 min"]);
+    assert_eq!(named(&browser.get("/timers?failed=refused")), [parked]);
+    assert_eq!(named(&browser.get("/timers?state=parked&handler=bill")), [parked]);
+    assert!(named(&browser.get("/timers?state=parked&handler=other")).is_empty());
+
+    all.insert(parked);
+    let mut page = browser.get("/timers");
+    let mut found: Vec<u64> = Vec::new();
+    loop {
+        assert!(named(&page).len() <= 100);
+        found.extend(named(&page));
+        let Some((_, next)) = page.text.split_once("rel=\"next\" href=\"") else { break };
+        let next = next.split_once('"').unwrap().0.replace("&amp;", "&");
+        page = browser.get(&format!("/{next}"));
+    }
+    assert_eq!((found.len(), found.into_iter().collect::<BTreeSet<_>>()), (251, all));
+}
+
+#[test]
+fn a_form_that_cannot_be_is_answered_with_what_it_may_be() {
+    let durable = node(Durable::in_memory());
+    let browser = browser(&durable);
+    for (address, expected) in [
+        ("/timers?state=lost", "must be one of any, waiting"),
+        ("/timers?from=soon", "must be a time such as"),
+        ("/timers?after=99", "is not known any more"),
+        ("/timers?from=2030-01-02T00:00&before=2030-01-01T00:00", "there is no such time"),
+        (&format!("/timers?key={}", "x".repeat(513)), "513 bytes, but at most 512"),
+        ("/timers/seventeen", "a timer has a number"),
+    ] {
+        let page = browser.get(address);
+        assert_eq!(page.status, StatusCode::BAD_REQUEST, "{address}");
+        assert!(page.text.to_lowercase().contains(&expected.to_lowercase()), "{}", page.text);
+    }
+    for missing in ["/timers/17", "/timers/0", "/timers/18446744073709551615"] {
+        assert_eq!(browser.get(missing).status, StatusCode::NOT_FOUND, "{missing}");
+    }
+}
+
+#[test]
+fn a_single_timer_is_shown_with_its_payload_its_attempts_and_what_went_wrong() {
+    let durable = node(Durable::in_memory());
+    let browser = browser(&durable);
+    let waits = schedule(&durable, "order/1", HOUR, "{\n tab\t}");
+    let page = browser.get(&format!("/timers/{waits}"));
+    page.has(["<dd>order/1</dd>", "<dd>bill</dd>", "Payload, version 1", "in 59 min"]);
+    let parked = park(&durable, "order/2", "no money\nno goods");
+    let page = browser.get(&format!("/timers/{parked}"));
+    page.has(["<dd>parked</dd>", "no money\nno goods</pre>", "<dt>Attempts</dt><dd>1</dd>"]);
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+struct Evil(String);
+
+impl Payload for Evil {
+    const NAME: &'static str = "<b onclick=alert(3)>\"'&evil";
+}
+
+#[test]
+fn a_hostile_payload_key_handler_and_reason_are_shown_as_text() {
+    let durable = node(Durable::in_memory());
+    let pages = Console::new().group(durable.timers()).token(TOKEN).actions().start().unwrap();
+    let browser = Browser::known(pages);
+    let evil = durable.timers().schedule_once(HOUR, Evil(HOSTILE.to_owned())).key(HOSTILE);
+    let id = evil.submit().wait().unwrap().id;
+    let parked = park(&durable, &format!("{HOSTILE}2"), &format!("{HOSTILE}\u{202e}"));
+    browser.until("/group", "evil");
+    let query = "/timers?key=%3C%2Fpre%3E&failed=%22%3E%3Cscript%3E";
+    for path in ["/group", "/timers", &format!("/timers/{id}"), &format!("/timers/{parked}"), query]
+    {
+        let page = browser.get(path);
+        page.has_not(["<script>", "<img", "<b onclick", "\u{202e}", "value=\"\">"]);
+    }
+    let page = browser.get(&format!("/timers/{id}"));
+    page.has([
+        "&lt;script&gt;alert(1)&lt;/script&gt;",
+        "&lt;b onclick=alert(3)&gt;&quot;'&amp;evil",
+    ]);
+    browser.get(query).has(["value=\"&quot;&gt;&lt;script&gt;\""]);
+    // What is said about a form is a text, too.
+    let csrf = browser.get(&format!("/timers/{id}")).hidden("csrf").unwrap().to_owned();
+    let said = browser.post("/act", &[("csrf", &csrf), ("do", HOSTILE), ("id", HOSTILE)]);
+    said.has_not(["<script>"]);
+    let said = browser.post("/act", &[("csrf", &csrf), ("do", "pause"), ("handler", HOSTILE)]);
+    said.has_not(["<script>"]);
+    said.has(["&lt;script&gt;"]);
+    let events = browser.events("/events/group").until("evil");
+    assert!(!events.contains("<b onclick") && events.contains("&lt;b onclick"), "{events}");
+}
