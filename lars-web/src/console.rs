@@ -156,8 +156,7 @@ impl Console {
         let group = self.source.map(|source| Group::start(source, &guard)).transpose()?;
         let program = self.probe.map(Program::start).transpose()?;
         let (about, work) = (self.about, Work::new());
-        let places = Default::default();
-        Ok(routes::router(Arc::new(Shared { guard, about, group, program, work, places })))
+        Ok(routes::router(Arc::new(Shared { guard, about, group, program, work })))
     }
 }
 

@@ -11,8 +11,10 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::sse::{Event, Sse};
 use axum::response::{Html, IntoResponse, Redirect, Response};
 use axum::routing::{get, post};
+use form_urlencoded::Serializer;
 use futures::Stream;
 use futures::stream::unfold;
+use lars_durable::query::{Listing, Place};
 use maud::{Markup, html};
 
 use crate::filter::{Fields, Filter, field, fields};
@@ -236,14 +238,17 @@ async fn list(State(shared): Here, at: At, RawQuery(asked): RawQuery) -> Respons
     let asked = fields(asked.unwrap_or_default().as_bytes());
     let (filter, found) = match Filter::of(&asked) {
         Ok(filter) => {
-            let found = found(&shared, group, &filter, &asked).await;
+            let found = found(group, &filter, &asked).await;
             (filter, found)
         }
         Err(why) => (Filter::default(), Err(Trouble::Refused(why))),
     };
     let next = found.as_ref().ok().and_then(|found| found.next.clone());
     let next = next.map(|place| {
-        format!("timers?{}&after={}", filter.address(), shared.places.remember(place))
+        let fields = filter.fields().into_iter().map(|(name, text)| (name, text.to_owned()));
+        let after = [("after", place.to_string())];
+        let address = Serializer::new(String::new()).extend_pairs(fields.chain(after)).finish();
+        format!("timers?{address}")
     });
     let status = found.as_ref().map_or_else(status_of, |_| StatusCode::OK);
     let content = timers::list(&timers::Listed {
@@ -257,16 +262,10 @@ async fn list(State(shared): Here, at: At, RawQuery(asked): RawQuery) -> Respons
     (status, shared.page(&at, Tab::Timers, "Timers", &content)).into_response()
 }
 
-async fn found(
-    shared: &Shared,
-    group: &Group,
-    filter: &Filter,
-    asked: &Fields,
-) -> Result<lars_durable::query::Listing, Trouble> {
+async fn found(group: &Group, filter: &Filter, asked: &Fields) -> Result<Listing, Trouble> {
     let mut query = filter.query().limit(PAGE);
     if let Some(after) = field(asked, "after") {
-        let gone = "The place where this page begins is not known any more: list from the start.";
-        let place = shared.places.find(after).ok_or(Trouble::Refused(gone.to_owned()))?;
+        let place = after.parse::<Place>().map_err(|error| Trouble::Refused(error.to_string()))?;
         query = query.after(place);
     }
     let filled = group.desk.ask(move |reader| {

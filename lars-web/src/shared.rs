@@ -1,9 +1,7 @@
 //! What all requests share.
 
-use std::collections::VecDeque;
 use std::io;
 
-use lars_durable::query::Place;
 use lars_top::Probe;
 use lars_top::trend::Trend;
 use maud::Markup;
@@ -14,11 +12,7 @@ use crate::guard::Guard;
 use crate::html::BACK;
 use crate::page::{Tab, actors, group, scheduler};
 use crate::source::Source;
-use crate::sync::Mutex;
 use crate::work::Work;
-
-/// How many places of listings are remembered, for links to the next page.
-const MAX_PLACES: usize = 1_000;
 
 pub(crate) struct Shared {
     pub(crate) guard: Guard,
@@ -27,7 +21,6 @@ pub(crate) struct Shared {
     pub(crate) group: Option<Group>,
     pub(crate) program: Option<Feed<Program>>,
     pub(crate) work: Work,
-    pub(crate) places: Places,
 }
 
 /// A group of durable timers.
@@ -74,35 +67,5 @@ impl Shared {
         let group = [Tab::Group, Tab::Timers].into_iter().filter(|_| self.group.is_some());
         let program = [Tab::Scheduler, Tab::Actors].into_iter();
         group.chain(program.filter(|_| self.program.is_some())).collect()
-    }
-}
-
-/// Where listings go on, by a number. The oldest are forgotten.
-#[derive(Default)]
-pub(crate) struct Places(Mutex<Remembered>);
-
-#[derive(Default)]
-struct Remembered {
-    next: u64,
-    places: VecDeque<(u64, Place)>,
-}
-
-impl Places {
-    pub(crate) fn remember(&self, place: Place) -> u64 {
-        let mut remembered = self.0.lock();
-        let number = remembered.next;
-        remembered.next += 1;
-        if remembered.places.len() >= MAX_PLACES {
-            remembered.places.pop_front();
-        }
-        remembered.places.push_back((number, place));
-        number
-    }
-
-    pub(crate) fn find(&self, number: &str) -> Option<Place> {
-        let number: u64 = number.parse().ok()?;
-        let remembered = self.0.lock();
-        let found = remembered.places.iter().find(|(it, _)| *it == number);
-        found.map(|(_, place)| place.clone())
     }
 }
