@@ -90,6 +90,9 @@ pub enum Refused {
     /// The call asks to remember the key, but has no key.
     #[error("`remember` needs a key")]
     RememberWithoutKey,
+    /// A series without a run.
+    #[error("the series has 0 runs, but at least 1 is needed")]
+    TimesZero,
     /// A period of zero would run without end.
     #[error("the period is zero, but it must be at least 1 µs")]
     PeriodZero,

@@ -12,7 +12,7 @@ pub(crate) use self::inspection::{Counted, LOOK, Look, LookedHandler, LookedNode
 #[cfg(feature = "postgres")]
 pub(crate) use self::inspection::{LookedDatabase, LookedSnapshot};
 pub(crate) use self::select::{Act, Candidate, Cursor, Select, States, Way};
-pub(crate) use self::series::{MissedTick, Next, Series, cron as cron_series, words};
+pub(crate) use self::series::{End, MissedTick, Next, Series, cron as cron_series, words};
 pub use self::timer::OnConflict;
 pub(crate) use self::timer::{
     Change, Finish, Finished, Listed, Loaded, NewTimer, Row, Start, Then, There, When, Which,

@@ -410,11 +410,20 @@ pub(crate) struct Placed {
     pub(crate) how: How,
 }
 
+impl Placed {
+    /// No timer is made of `new`, because its series ends before the first run.
+    pub(crate) fn over(new: &NewTimer, how: How) -> Self {
+        let (bucket, handler) = (new.bucket, Arc::clone(&new.handler));
+        Self { id: 0, bucket, due: Timestamp::NEVER, handler, how }
+    }
+}
+
 /// What a schedule call did about its key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum How {
     New,
-    /// Another timer has the key, and stays. (A remembered key has no timer: `id` is 0.)
+    /// Another timer has the key, and stays. (A remembered key has no timer: `id` is 0. Nor has a
+    /// series that ends before its first run.)
     Kept,
     /// Another timer had the key: its identity, if it had started.
     Replaced {

@@ -7,7 +7,8 @@ use crate::store::{How, Placed, Written};
 #[non_exhaustive]
 pub struct Accepted {
     /// The identity of the timer that has the key now: that of the existing one, if it was kept.
-    /// Zero if the key is only remembered, after its timer has run.
+    /// Zero if there is none: because the key is only remembered, after its timer has run, or
+    /// because the series [ends](super::schedule::Schedule::until) before its first run.
     pub id: u64,
     /// What the call did.
     pub placement: Placement,
@@ -18,9 +19,11 @@ pub struct Accepted {
 pub enum Placement {
     /// It created a timer.
     New,
-    /// Another timer has the key, or its key is remembered; nothing was changed.
+    /// Another timer has the key, or its key is remembered, or the series ends before its first
+    /// run; nothing was changed.
     Kept,
-    /// It created a timer that replaces another.
+    /// It created a timer that replaces another; or, if the identity is 0, only the other one is
+    /// gone, because the series ends before its first run.
     Replaced,
     /// It changed the timer that has the key.
     Updated,

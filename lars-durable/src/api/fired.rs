@@ -171,8 +171,7 @@ impl<P> Fired<P> {
         if self.shared.gate.local_store_now().is_some() {
             return Err(TransactionError::OtherStore);
         }
-        let clock = self.shared.gate.store_now();
-        let statement = completion(&self.row, clock.max(self.row.deadline));
+        let statement = completion(&self.row, self.shared.gate.store_now());
         // Relaxed: read by the end of this run.
         self.acknowledged.store(true, Ordering::Relaxed);
         Ok((statement, [self.row.id, self.fence.cast_signed()]))

@@ -1,6 +1,7 @@
 //! What a handler says about its run.
 
 use std::fmt;
+use std::ops::ControlFlow;
 use std::time::Duration;
 
 use crate::engine::RunEnd;
@@ -9,8 +10,8 @@ use crate::engine::RunEnd;
 ///
 /// # Examples
 ///
-/// Handlers return an `Outcome`, nothing, or a `Result` of either, whose error means
-/// [`Retry`](Self::Retry):
+/// Handlers return an `Outcome`, nothing, a [`ControlFlow`], or a `Result` of one of these, whose
+/// error means [`Retry`](Self::Retry):
 ///
 /// ```
 /// use lars_durable::{Fired, Handler, Outcome, Payload};
@@ -33,6 +34,14 @@ use crate::engine::RunEnd;
 pub enum Outcome {
     /// The run succeeded; a repeat goes on with its next run.
     Done,
+    /// The run succeeded, and is the last one of its series. The same as
+    /// [`ControlFlow::Break`], which a handler may return as well.
+    ///
+    /// If the row has gone on by then, because the handler runs [at most
+    /// once](super::Handler::at_most_once) or has [acknowledged](super::Fired::complete_in) the run
+    /// itself, the series is ended at once after that. If the process dies in between, the series
+    /// goes on, and its next run can say so again.
+    Last,
     /// The run failed. It is retried after the handler's backoff, until its attempts are used up.
     /// Then it is parked; a series goes on with its next run.
     Retry(String),
@@ -52,6 +61,7 @@ impl Outcome {
     pub(super) fn into_end(self) -> RunEnd {
         match self {
             Self::Done => RunEnd::Done,
+            Self::Last => RunEnd::Last,
             Self::Retry(error) => RunEnd::Retry { error },
             Self::RetryAfter(after) => {
                 let error = "the handler asked for another attempt".into();
@@ -63,7 +73,8 @@ impl Outcome {
     }
 }
 
-/// What a handler may return: an [`Outcome`], `()` for [`Outcome::Done`], or a `Result` of either.
+/// What a handler may return: an [`Outcome`], `()` for [`Outcome::Done`], a [`ControlFlow`] whose
+/// `Break` is [`Outcome::Last`], or a `Result` of one of these.
 pub trait IntoOutcome {
     /// The outcome.
     fn into_outcome(self) -> Outcome;
@@ -72,6 +83,16 @@ pub trait IntoOutcome {
 impl IntoOutcome for Outcome {
     fn into_outcome(self) -> Outcome {
         self
+    }
+}
+
+/// As for the runs of a series in memory: `Break` ends it.
+impl IntoOutcome for ControlFlow<()> {
+    fn into_outcome(self) -> Outcome {
+        match self {
+            Self::Continue(()) => Outcome::Done,
+            Self::Break(()) => Outcome::Last,
+        }
     }
 }
 

@@ -22,7 +22,7 @@ use super::which::check_key;
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 use crate::error::TransactionError;
 use crate::error::{Error, Refused};
-use crate::model::{MissedTick, NewTimer, Next, OnConflict, Series, When, cron_series};
+use crate::model::{self, End, MissedTick, NewTimer, Next, OnConflict, When, cron_series};
 use crate::runtime::Submitted;
 #[cfg(feature = "postgres")]
 use crate::store::{SUBMISSION, submission};
@@ -54,6 +54,21 @@ pub struct Rate(());
 /// A timer that runs by a cron expression.
 #[derive(Debug, Clone, Copy)]
 pub struct Cron(());
+
+/// What repeats, and can have an end: [`Repeated`], [`Rate`] and [`Cron`].
+pub trait Series: sealed::Sealed {}
+
+impl Series for Repeated {}
+impl Series for Rate {}
+impl Series for Cron {}
+
+mod sealed {
+    pub trait Sealed {}
+
+    impl Sealed for super::Repeated {}
+    impl Sealed for super::Rate {}
+    impl Sealed for super::Cron {}
+}
 
 /// A timer to be scheduled: nothing happens until [`submit`](Self::submit), or until a batch takes
 /// it.
@@ -101,12 +116,13 @@ pub(super) struct Draft {
     version: u16,
     payload: String,
     rule: Rule,
+    end: End,
 }
 
 #[derive(Debug, Clone)]
 enum Rule {
     Once,
-    Series(Series),
+    Series(model::Series),
     Cron { expression: String, zone: String, missed: MissedRuns, spread: Duration },
 }
 
@@ -126,6 +142,7 @@ impl<K> Schedule<K> {
             version: P::VERSION,
             payload,
             rule,
+            end: End::default(),
         });
         Self { timers, timer, kind: PhantomData }
     }
@@ -236,6 +253,12 @@ impl<K> Schedule<K> {
         Ok(Accepted::of(&placed))
     }
 
+    /// Where it ends, if it repeats.
+    #[cfg(feature = "actors")]
+    pub(super) fn ending(self, end: End) -> Self {
+        self.set(|draft| draft.end = end)
+    }
+
     /// A message for the actor with this address and name.
     #[cfg(feature = "actors")]
     pub(super) fn for_actor(self, address: &Arc<str>, name: &Arc<str>) -> Self {
@@ -256,19 +279,22 @@ impl<K> Schedule<K> {
         } else if draft.remember > Micros::ZERO {
             return Err(Refused::RememberWithoutKey);
         }
+        if draft.end.times == Some(0) {
+            return Err(Refused::TimesZero);
+        }
         let key = draft.key.as_deref();
         let (when, offset, series) = match draft.rule {
             Rule::Once => (draft.when, Micros::ZERO, None),
             Rule::Series(series) => {
-                if matches!(series, Series::FixedDelay { delay: 0 })
-                    || matches!(series, Series::FixedRate { every: 0, .. })
+                if matches!(series, model::Series::FixedDelay { delay: 0 })
+                    || matches!(series, model::Series::FixedRate { every: 0, .. })
                 {
                     return Err(Refused::PeriodZero);
                 }
-                (draft.when, Micros::ZERO, Some(series))
+                (draft.when, Micros::ZERO, Some(series.with_end(draft.end)))
             }
             Rule::Cron { expression, zone, missed, spread } => {
-                let series = cron_series(&expression, &zone, missed, spread)?;
+                let series = cron_series(&expression, &zone, missed, spread)?.with_end(draft.end);
                 // By the store's clock, as this node knows it.
                 let now = self.timers.now();
                 let (when, offset) = match series.next(now, now, key) {
@@ -369,7 +395,7 @@ impl Schedule<Repeated> {
         delay: Duration,
         payload: &P,
     ) -> Self {
-        let rule = Rule::Series(Series::FixedDelay { delay: micros(delay) });
+        let rule = Rule::Series(model::Series::FixedDelay { delay: micros(delay) });
         Self::new(timers, When::After(first.into()), rule, payload)
     }
 }
@@ -382,7 +408,7 @@ impl Schedule<Rate> {
         payload: &P,
     ) -> Self {
         let missed = MissedTick::from(MissedTickBehavior::default());
-        let rule = Rule::Series(Series::FixedRate { every: micros(every), missed });
+        let rule = Rule::Series(model::Series::FixedRate { every: micros(every), missed });
         Self::new(timers, When::After(first.into()), rule, payload)
     }
 
@@ -391,7 +417,7 @@ impl Schedule<Rate> {
     /// times of the runs.
     pub fn missed_ticks(self, missed: MissedTickBehavior) -> Self {
         self.set(|draft| {
-            if let Rule::Series(Series::FixedRate { missed: stored, .. }) = &mut draft.rule {
+            if let Rule::Series(model::Series::FixedRate { missed: stored, .. }) = &mut draft.rule {
                 *stored = missed.into();
             }
         })
@@ -432,6 +458,88 @@ impl Schedule<Cron> {
                 *spread = over;
             }
         })
+    }
+}
+
+impl<K: Series> Schedule<K> {
+    /// Ends the series after this many runs, at least 1. A run counts once, however often it is
+    /// tried, and also if it is parked. What is left out or passed over by the rule for missed runs
+    /// does not count.
+    ///
+    /// Runs are counted from when the timer was made, or took the place of another. If
+    /// [`OnConflict::Update`] changes the number, those that are over count; if there are as many
+    /// already, the run that waits is the last.
+    ///
+    /// A series that has ended is gone, and its key is free: a program that declares it at its next
+    /// start makes a new one, unless the key is [remembered](Self::remember).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_durable::{Durable, Payload};
+    /// use std::time::Duration;
+    ///
+    /// #[derive(serde::Serialize, serde::Deserialize)]
+    /// struct Dunning { order: u64 }
+    /// impl Payload for Dunning { const NAME: &'static str = "dunning"; }
+    ///
+    /// let durable = Durable::in_memory().start()?;
+    /// let timers = durable.timers();
+    /// let week = Duration::from_secs(7 * 86_400);
+    /// let letters = timers.schedule_with_fixed_delay(week, week, Dunning { order: 17 });
+    /// letters.times(3).key("dunning/17").submit().wait()?;
+    /// let waits = timers.get("dunning/17").wait()?.unwrap();
+    /// assert_eq!((waits.runs, waits.times), (0, Some(3)));
+    /// # Ok(()) }
+    /// ```
+    pub fn times(self, runs: u64) -> Self {
+        self.set(|draft| draft.end.times = Some(runs))
+    }
+
+    /// Ends the series before the first run that its rule plans for later than `end`, by the
+    /// store's clock. A run that is planned by then comes late if it has to: because it is retried,
+    /// [spread](Schedule::spread), or was missed.
+    ///
+    /// If the first run would be later already, no timer is made. That is no error, so that a
+    /// program can go on to declare its series at each start: the answer is
+    /// [`Placement::Kept`] with the identity 0. With [`OnConflict::Update`] or
+    /// [`OnConflict::Replace`] it ends the series that has the key, but for what is owed to an
+    /// update: a run that is overdue, being retried or under way.
+    ///
+    /// A run that is moved behind the end, by [`Timers::reset`] or because somebody retries what
+    /// was parked, runs all the same, as the last one.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_durable::schedule::Placement;
+    /// use lars_durable::{Durable, Payload};
+    /// use std::time::{Duration, SystemTime};
+    ///
+    /// #[derive(serde::Serialize, serde::Deserialize)]
+    /// struct SaleTick;
+    /// impl Payload for SaleTick { const NAME: &'static str = "sale-tick"; }
+    ///
+    /// let durable = Durable::in_memory().start()?;
+    /// let timers = durable.timers();
+    /// let declare = |end| {
+    ///     let ticks = timers.schedule_by_cron("0 * * * *", "Europe/Berlin", SaleTick);
+    ///     ticks.until(end).key("sale").submit().wait()
+    /// };
+    /// let end = SystemTime::UNIX_EPOCH + Duration::from_secs(4_102_444_800); // in 2100
+    /// assert_eq!(declare(end)?.placement, Placement::New);
+    /// assert_eq!(timers.get("sale").wait()?.unwrap().until, Some(end));
+    /// let over = SystemTime::now();
+    /// assert_eq!(declare(over)?.placement, Placement::Replaced); // the sale is called off
+    /// assert_eq!(declare(over)?.placement, Placement::Kept);
+    /// assert!(timers.get("sale").wait()?.is_none());
+    /// # Ok(()) }
+    /// ```
+    pub fn until(self, end: SystemTime) -> Self {
+        let until = Timestamp::from_system(end).0;
+        self.set(|draft| draft.end.until = Some(until))
     }
 }
 

@@ -345,6 +345,8 @@ impl Node {
     fn placed(&mut self, now: Mono, placed: &Placed) {
         let Placed { id, bucket, due, handler, how } = placed;
         match how {
+            // There is none.
+            _ if *id == 0 => {}
             How::Kept => {}
             How::Updated { was_due } => self.moved(now, *bucket, (*was_due, *due, *id), handler),
             How::New | How::Replaced { .. } => {

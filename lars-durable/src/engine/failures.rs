@@ -55,7 +55,11 @@ impl Node {
         let (said, error) = match then {
             Then::Retry { error, .. } => (&mut said.retried, error),
             Then::Park { reason } | Then::ParkRun { reason, .. } => (&mut said.parked, reason),
-            Then::Done | Then::Next { .. } | Then::GiveBack { .. } | Then::PutOff { .. } => return,
+            Then::Done
+            | Then::Next { .. }
+            | Then::LeftOut { .. }
+            | Then::GiveBack { .. }
+            | Then::PutOff { .. } => return,
         };
         let Some(unsaid) = said.may_say(now) else { return };
         let (handler, id, attempt) = (&*row.handler, row.id, row.attempt);

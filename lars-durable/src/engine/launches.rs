@@ -18,6 +18,7 @@ use super::settings::{LEAST_PUT_OFF, MOST_PUT_OFF, UNKNOWN_FOR};
 use super::{Node, Output, Parked};
 use crate::model::BucketNo;
 use crate::model::{Fence, Finish, Finished, Row, Series, Start, Then, TimerId};
+use crate::store::Written;
 use crate::sync::Arc;
 use crate::time::{Micros, Mono, Timestamp};
 
@@ -50,6 +51,8 @@ pub(crate) struct Launch {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RunEnd {
     Done,
+    /// The same, and its series is over.
+    Last,
     Retry {
         error: String,
     },
@@ -87,6 +90,7 @@ impl RunEnd {
             | Self::RetryAfter { error: text, .. }
             | Self::Park { reason: text } => Some(text),
             Self::Done
+            | Self::Last
             | Self::GiveBack { .. }
             | Self::Snooze { .. }
             | Self::TooNew
@@ -175,7 +179,7 @@ impl Node {
             Verdict::TooNew => self.put_off(now, &row),
             Verdict::LeftOut => {
                 self.counts.skipped += 1;
-                self.after_success(now, &row)
+                row.after_left_out(self.clock.at_least(now))
             }
             Verdict::Runs if at_most_once => {
                 let then = self.after_success(now, &row);
@@ -301,6 +305,9 @@ impl Node {
                 _ => {}
             }
             drop(self.runs.end(id));
+            if end == RunEnd::Last {
+                self.runs.end_series(id);
+            }
             match end.failure() {
                 Some(error) => self.say_lost(now, place, &row, error),
                 None => self.count_done(place),
@@ -314,6 +321,7 @@ impl Node {
             self.give_up(now, &row, format!("attempt {} failed: {error}", row.attempt))
         };
         let own = run.acknowledged;
+        let last = end == RunEnd::Last;
         let then = match end {
             RunEnd::NotBegun => return self.launch(now, id),
             RunEnd::Dropped => {
@@ -323,11 +331,12 @@ impl Node {
             // The row knows whether the handler's transaction was committed: if it still has this
             // fence, it was not, and the run has failed. If that transaction is still open, it
             // holds the row, and the finish waits.
-            RunEnd::Done if own => {
+            RunEnd::Done | RunEnd::Last if own => {
                 let delay = handler.delay(id.unsigned_abs(), row.attempt);
                 retry(UNCOMMITTED.into(), delay.into())
             }
             RunEnd::Done => self.after_success(now, &row),
+            RunEnd::Last => Then::Done,
             RunEnd::Retry { error } => {
                 let delay = handler.delay(id.unsigned_abs(), row.attempt);
                 retry(error, delay.into())
@@ -340,13 +349,15 @@ impl Node {
         };
         match then {
             // What has become of it shows when the finish is recorded.
+            _ if own && last => self.runs.say_last(id),
             _ if own => {}
             Then::Done | Then::Next { .. } => self.count_done(place),
             Then::Retry { .. } => {
                 self.counts.retried += 1;
                 self.tallies[place].retried += 1;
             }
-            Then::Park { .. }
+            Then::LeftOut { .. }
+            | Then::Park { .. }
             | Then::ParkRun { .. }
             | Then::GiveBack { .. }
             | Then::PutOff { .. } => {}
@@ -419,6 +430,9 @@ impl Node {
                 // The handler's transaction has ended it; a series has another place now.
                 self.count_done(run.handler);
                 self.runner.announce([id]);
+                if run.last {
+                    self.runs.end_series(id);
+                }
             }
             // It was this node's own earlier try, as long as nobody else has owned the bucket: what
             // was not given up waits again.
@@ -453,6 +467,19 @@ impl Node {
     fn count_done(&mut self, place: usize) {
         self.counts.done += 1;
         self.tallies[place].done += 1;
+    }
+
+    /// A series is ended whose row had gone on, or somebody holds it.
+    pub(super) fn series_ended(&mut self, now: Mono, id: TimerId, written: &Written) {
+        match written {
+            Written::Held => self.runs.retry_end(now, id),
+            Written::Prevented { id, due } => {
+                self.window.remove((*due, *id));
+                self.runs.forget((*due, *id));
+            }
+            // It runs elsewhere, for the last time; or it was over.
+            _ => {}
+        }
     }
 
     /// It is recorded that a run was given up.

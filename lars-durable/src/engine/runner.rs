@@ -2,9 +2,9 @@
 //! the window loaded.
 //!
 //! One batch goes at a time, put together in this order: finishes, so that their places are free;
-//! what this node has no handler for; starts; what other nodes announced; loads and sweeps. A batch
-//! that failed is sent again as it was, for each of its requests can be repeated, but for its
-//! sweeps.
+//! ends of series; what this node has no handler for; starts; what other nodes announced; loads and
+//! sweeps. A batch that failed is sent again as it was, for each of its requests can be repeated,
+//! but for its sweeps.
 //!
 //! What limits the starts: the lease, the places of each handler, the limit of the node, and after
 //! buckets were taken a ramp, so that a node that comes back does not begin with all at once.
@@ -15,8 +15,8 @@ use super::lane::{LONGEST_PAUSE, LaneState};
 use super::settings::{LEAST_PUT_OFF, MOST_PUT_OFF, UNKNOWN_FOR};
 use super::window::{Key, LoadOrder, Reach, Resident, TakenIn};
 use super::{Lane, Node, Output, Parked};
-use crate::model::{BucketNo, Finish, NodeId, Row, Start, TimerId};
-use crate::store::{Committed, Reply, Request, StoreError, mismatched, paired};
+use crate::model::{BucketNo, Finish, NodeId, Row, Start, TimerId, Which};
+use crate::store::{Committed, Reply, Request, StoreError, Write, mismatched, paired};
 use crate::sync::Arc;
 use crate::time::{Micros, Mono, Timestamp};
 
@@ -68,6 +68,7 @@ pub(super) struct Runner {
 #[cfg_attr(test, derive(Clone))]
 enum Asked {
     Finish(Vec<Finish>),
+    EndSeries(TimerId),
     Park { ids: Vec<TimerId>, before: Timestamp },
     PutOff(Vec<(Key, Resident)>),
     Start { node: NodeId, lead: Micros, starts: Vec<Start> },
@@ -80,6 +81,7 @@ impl Asked {
     fn request(&self) -> Request {
         match self {
             Self::Finish(finishes) => Request::Finish(finishes.clone()),
+            Self::EndSeries(id) => Request::Write(Write::Cancel { which: Which::Id(*id) }),
             Self::Park { ids, before } => {
                 Request::Park { ids: ids.clone(), before: *before, reason: UNHANDLED.to_owned() }
             }
@@ -211,6 +213,9 @@ impl Node {
         if !finishes.is_empty() {
             self.runner.sent.push(Asked::Finish(finishes));
         }
+        // Before the next runs of these start.
+        let ends = self.runs.take_ends(self.settings.batch);
+        self.runner.sent.extend(ends.into_iter().map(Asked::EndSeries));
         if self.closing.is_closing() {
             return;
         }
@@ -396,6 +401,9 @@ impl Node {
                     for (finish, finished) in finishes.into_iter().zip(finished) {
                         self.finished(now, finish, finished, again);
                     }
+                }
+                (Asked::EndSeries(id), Reply::Written(written)) => {
+                    self.series_ended(now, id, &written);
                 }
                 (Asked::PutOff(timers), Reply::PutOff(dues)) => {
                     for ((key, resident), due) in timers.into_iter().zip(dues) {

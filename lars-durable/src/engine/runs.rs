@@ -50,6 +50,8 @@ pub(super) struct Runs {
     busy: Vec<usize>,
     /// To be sent, in this order.
     finishes: VecDeque<Finish>,
+    /// Series to be ended, whose rows had gone on when the handler said so.
+    ends: Vec<TimerId>,
     held: HeldFinishes,
 }
 
@@ -58,6 +60,7 @@ pub(super) struct Runs {
 #[cfg_attr(test, derive(Clone))]
 struct HeldFinishes {
     finishes: Vec<Finish>,
+    ends: Vec<TimerId>,
     /// When they are tried again.
     again: Mono,
 }
@@ -75,6 +78,8 @@ pub(super) struct Run {
     pub(super) stage: Stage,
     /// The handler has recorded its end itself, perhaps.
     pub(super) acknowledged: bool,
+    /// And it has said that this run is the last one of its series.
+    pub(super) last: bool,
     /// The handler has returned. Only calls that it has made are still to be answered.
     handled: bool,
 }
@@ -106,7 +111,8 @@ impl Runs {
             runs: BTreeMap::new(),
             busy: vec![0; handlers],
             finishes: VecDeque::new(),
-            held: HeldFinishes { finishes: Vec::new(), again: Mono::NEVER },
+            ends: Vec::new(),
+            held: HeldFinishes { finishes: Vec::new(), ends: Vec::new(), again: Mono::NEVER },
         }
     }
 
@@ -122,7 +128,12 @@ impl Runs {
 
     /// Whether nothing runs, and no finish is left to be sent.
     pub(super) fn is_idle(&self) -> bool {
-        self.runs.is_empty() && self.finishes.is_empty() && self.held.finishes.is_empty()
+        let HeldFinishes { finishes, ends, .. } = &self.held;
+        self.runs.is_empty()
+            && self.finishes.is_empty()
+            && self.ends.is_empty()
+            && finishes.is_empty()
+            && ends.is_empty()
     }
 
     /// Buckets in which something runs.
@@ -264,8 +275,8 @@ impl Runs {
     pub(super) fn start(&mut self, key: Key, resident: Resident, fence: Fence) -> Start {
         let (id, handler) = (key.1, usize::from(resident.name));
         self.busy[handler] += 1;
-        let (stage, acknowledged, handled) = (Stage::Starting, false, false);
-        let run = Run { key, resident, fence, handler, stage, acknowledged, handled };
+        let (stage, acknowledged, last, handled) = (Stage::Starting, false, false, false);
+        let run = Run { key, resident, fence, handler, stage, acknowledged, last, handled };
         self.runs.insert(id, run);
         Start { id, bucket: resident.bucket, fence }
     }
@@ -297,6 +308,13 @@ impl Runs {
     pub(super) fn acknowledge(&mut self, id: TimerId, fence: Fence) {
         if let Some(run) = self.runs.get_mut(&id).filter(|run| run.fence == fence) {
             run.acknowledged = true;
+        }
+    }
+
+    /// That run is the last one of its series.
+    pub(super) fn say_last(&mut self, id: TimerId) {
+        if let Some(run) = self.runs.get_mut(&id) {
+            run.last = true;
         }
     }
 
@@ -411,9 +429,20 @@ impl Runs {
         self.held.again = self.held.again.min(now + HELD);
     }
 
+    /// A series is over, although its row has gone on.
+    pub(super) fn end_series(&mut self, id: TimerId) {
+        self.ends.push(id);
+    }
+
+    /// The row is held: it is to be ended again, but not at once.
+    pub(super) fn retry_end(&mut self, now: Mono, id: TimerId) {
+        self.held.ends.push(id);
+        self.held.again = self.held.again.min(now + HELD);
+    }
+
     /// Whether there is one to be sent now.
     pub(super) fn has_finishes(&self) -> bool {
-        !self.finishes.is_empty()
+        !self.finishes.is_empty() || !self.ends.is_empty()
     }
 
     /// When those of rows that were held are to be sent.
@@ -426,8 +455,15 @@ impl Runs {
         if self.held.again <= now {
             self.held.again = Mono::NEVER;
             self.finishes.extend(self.held.finishes.drain(..));
+            self.ends.append(&mut self.held.ends);
         }
         let count = self.finishes.len().min(most);
         self.finishes.drain(..count).collect()
+    }
+
+    /// Takes the series that are to be ended, `most` of them.
+    pub(super) fn take_ends(&mut self, most: usize) -> Vec<TimerId> {
+        let count = self.ends.len().min(most);
+        self.ends.drain(..count).collect()
     }
 }

@@ -20,6 +20,20 @@ pub(crate) enum Series {
     FixedRate { every: i64, missed: MissedTick },
     /// A cron expression in a zone; `spread` in microseconds.
     Cron { expression: String, zone: String, missed: MissedRun, spread: i64 },
+    /// Another one, up to an end. A kind of its own, so that a release which knows no ends does not
+    /// run such a series without its end.
+    Ending { end: End, of: Box<Series> },
+}
+
+/// Where a series ends by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub(crate) struct End {
+    /// In microseconds since 1970: no run is planned for later.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) until: Option<i64>,
+    /// How many runs there are, counted since the timer was made.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) times: Option<u64>,
 }
 
 /// [`MissedTickBehavior`], by the names in the store.
@@ -76,7 +90,7 @@ impl From<MissedRuns> for MissedRun {
 pub(crate) enum Next {
     /// Planned for `when`, and due `offset` later.
     Run { when: When, offset: Micros },
-    /// Never: no date matches any more, or the rule cannot be read.
+    /// Never: no date matches any more, or the series has come to its end.
     Over,
 }
 
@@ -90,7 +104,40 @@ impl Series {
         serde_json::from_str(text).ok()
     }
 
-    /// The run after the one planned for `planned`, which ends at `now`.
+    /// The same series with this end, if it is one.
+    pub(crate) fn with_end(self, end: End) -> Self {
+        if end == End::default() { self } else { Self::Ending { end, of: Box::new(self) } }
+    }
+
+    /// Where it ends by itself.
+    pub(crate) fn end(&self) -> End {
+        match self {
+            Self::Ending { end, .. } => *end,
+            Self::FixedDelay { .. } | Self::FixedRate { .. } | Self::Cron { .. } => End::default(),
+        }
+    }
+
+    /// The same series without an end.
+    fn endless(&self) -> &Self {
+        match self {
+            Self::Ending { of, .. } => of,
+            Self::FixedDelay { .. } | Self::FixedRate { .. } | Self::Cron { .. } => self,
+        }
+    }
+
+    /// Whether a run is left when so many are over.
+    pub(crate) fn has_run_after(&self, runs: i64) -> bool {
+        let runs = u64::try_from(runs).unwrap_or(0);
+        self.end().times.is_none_or(|times| runs < times)
+    }
+
+    /// Whether its rule plans no run for `planned`, because that is behind its end.
+    pub(super) fn ends_before(&self, planned: Timestamp) -> bool {
+        self.end().until.is_some_and(|until| planned.0 > until)
+    }
+
+    /// The run after the one planned for `planned`, which ends at `now`, if it is not the last of
+    /// those that are counted. (Of a fixed delay, `now` decides whether that is behind the end.)
     pub(crate) fn next(&self, planned: Timestamp, now: Timestamp, key: Option<&str>) -> Next {
         let at = |when| Next::Run { when, offset: Micros::ZERO };
         match self {
@@ -113,13 +160,17 @@ impl Series {
                     None => Next::Over,
                 }
             }
+            Self::Ending { of, .. } => match of.next(planned, now, key) {
+                Next::Run { when, .. } if self.ends_before(when.by(now)) => Next::Over,
+                next => next,
+            },
         }
     }
 
     /// Whether a run planned for `planned` is to be left out at `now`, because it is later than its
     /// grace.
     pub(crate) fn leaves_out(&self, planned: Timestamp, now: Timestamp, key: Option<&str>) -> bool {
-        match self {
+        match self.endless() {
             Self::Cron { missed: MissedRun::Skip(grace), spread, .. } => {
                 now > planned + spread_of(*spread, key) + Micros(*grace)
             }
@@ -128,33 +179,56 @@ impl Series {
     }
 }
 
-/// Whether two rules, as they are stored, say the same.
-pub(super) fn is_same_rule(one: Option<&str>, other: Option<&str>) -> bool {
-    let parse = |text: Option<&str>| text.and_then(Series::parse);
-    one == other || parse(one).is_some_and(|rule| parse(other) == Some(rule))
+/// How two rules differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Difference {
+    None,
+    /// Only in where they end.
+    End,
+    Rule,
+}
+
+impl Difference {
+    /// Of two rules as they are stored.
+    pub(super) fn of(one: Option<&str>, other: Option<&str>) -> Self {
+        let parse = |text: Option<&str>| text.and_then(Series::parse);
+        match (parse(one), parse(other)) {
+            _ if one == other => Self::None,
+            (Some(one), Some(other)) if one == other => Self::None,
+            (Some(one), Some(other)) if one.endless() == other.endless() => Self::End,
+            _ => Self::Rule,
+        }
+    }
 }
 
 /// A rule as it is stored, in words for people.
 pub(crate) fn words(text: &str) -> String {
-    let span = |micros: i64| Micros(micros).to_duration();
-    match Series::parse(text) {
-        Some(Series::FixedDelay { delay }) => format!("{:?} after each run", span(delay)),
-        Some(Series::FixedRate { every, missed }) => {
-            format!("every {:?}, missed: {missed:?}", span(every))
+    // If it cannot be read, a newer release wrote it.
+    Series::parse(text).map_or_else(|| text.to_owned(), |series| series.words())
+}
+
+impl Series {
+    fn words(&self) -> String {
+        let span = |micros: &i64| Micros(*micros).to_duration();
+        match self {
+            Self::FixedDelay { delay } => format!("{:?} after each run", span(delay)),
+            Self::FixedRate { every, missed } => {
+                format!("every {:?}, missed: {missed:?}", span(every))
+            }
+            Self::Cron { expression, zone, missed, spread } => {
+                let spread = match spread {
+                    0 => String::new(),
+                    spread => format!(", spread over {:?}", span(spread)),
+                };
+                let missed = match missed {
+                    MissedRun::Skip(grace) => format!("Skip({:?})", span(grace)),
+                    other => format!("{other:?}"),
+                };
+                format!("{expression} {zone}, missed: {missed}{spread}")
+            }
+            // Its end has fields of its own.
+            Self::Ending { of, .. } => of.words(),
         }
-        Some(Series::Cron { expression, zone, missed, spread }) => {
-            let spread = match spread {
-                0 => String::new(),
-                spread => format!(", spread over {:?}", span(spread)),
-            };
-            let missed = match missed {
-                MissedRun::Skip(grace) => format!("Skip({:?})", span(grace)),
-                other => format!("{other:?}"),
-            };
-            format!("{expression} {zone}, missed: {missed}{spread}")
-        }
-        // A newer release wrote it.
-        None => text.to_owned(),
     }
 }
 

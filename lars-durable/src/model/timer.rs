@@ -1,6 +1,6 @@
 //! A timer on its way into the store, in it, and out of it.
 
-use super::series::{Next, Series, is_same_rule};
+use super::series::{Difference, Next, Series};
 use super::{BucketNo, Fence, TimerId};
 use crate::sync::Arc;
 use crate::time::{Micros, Timestamp};
@@ -22,6 +22,9 @@ pub enum OnConflict {
     /// or is being retried, is not moved. The one after a run that is under way is planned by the
     /// new rule; or, if another node has that run, by the old rule, and only the next one by the
     /// new. A timer of another handler is replaced.
+    ///
+    /// Where a series ends is a part of its rule. If only that differs, the next run stays where it
+    /// is, unless it is behind the new end: then the series is over.
     Update,
     /// The call is refused.
     Fail,
@@ -110,20 +113,33 @@ impl NewTimer {
 
     /// See [`OnConflict::Update`].
     pub(crate) fn change(&self, there: &There<'_>, now: Timestamp) -> Change {
-        let same_rule = is_same_rule(there.series, self.series.as_deref());
+        let difference = Difference::of(there.series, self.series.as_deref());
         let same_content = there.payload_version == self.payload_version
             && there.payload == &*self.payload
             && there.remember == self.remember;
         let owed = there.started || there.attempt > 0 || there.deadline <= now;
         if there.handler != &*self.handler {
-            Change::All
-        } else if same_rule && same_content {
-            Change::Nothing
-        } else if same_rule || owed {
-            Change::Content
-        } else {
-            Change::ContentAndTime
+            return Change::All;
         }
+        match difference {
+            Difference::None if same_content => Change::Nothing,
+            Difference::None => Change::Content,
+            _ if owed => Change::Content,
+            Difference::End if !self.ends_before(there.deadline) => Change::Content,
+            // Nothing takes its place.
+            _ if self.is_over(now) => Change::All,
+            Difference::End | Difference::Rule => Change::ContentAndTime,
+        }
+    }
+
+    /// Whether it is a series that ends before its first run: no timer is made of it.
+    pub(crate) fn is_over(&self, now: Timestamp) -> bool {
+        self.ends_before(self.when.by(now))
+    }
+
+    fn ends_before(&self, planned: Timestamp) -> bool {
+        let series = self.series.as_deref().and_then(Series::parse);
+        series.is_some_and(|series| series.ends_before(planned))
     }
 }
 
@@ -173,15 +189,31 @@ impl Row {
         format!("{:032x}-{}-{}", self.store, self.origin, self.run)
     }
 
-    /// What becomes of the timer when this run succeeds: the next run of a series is computed from
+    /// What becomes of the timer when this run is over: the next run of a series is computed from
     /// what this one was planned for. (`clock` may be an estimate, and earlier than the deadline.)
     pub(crate) fn after_success(&self, clock: Timestamp) -> Then {
-        let Some(series) = self.series.as_deref().and_then(Series::parse) else {
-            return Then::Done;
-        };
-        match series.next(self.planned, clock.max(self.deadline), self.key.as_deref()) {
+        match self.next(clock, self.run + 1) {
             Next::Run { when, offset } => Then::Next { when, offset },
             Next::Over => Then::Done,
+        }
+    }
+
+    /// The same if this run is left out: it does not count as one.
+    pub(crate) fn after_left_out(&self, clock: Timestamp) -> Then {
+        match self.next(clock, self.run) {
+            Next::Run { when, offset } => Then::LeftOut { when, offset },
+            Next::Over => Then::Done,
+        }
+    }
+
+    /// The run after this one, if so many are over then.
+    fn next(&self, clock: Timestamp, runs: i64) -> Next {
+        let series = self.series.as_deref().and_then(Series::parse);
+        match series.filter(|series| series.has_run_after(runs)) {
+            Some(series) => {
+                series.next(self.planned, clock.max(self.deadline), self.key.as_deref())
+            }
+            None => Next::Over,
         }
     }
 }
@@ -209,6 +241,8 @@ pub(crate) enum Then {
     Done,
     /// The next run of a series; over, if the series was cancelled meanwhile.
     Next { when: When, offset: Micros },
+    /// The same, if this run was left out.
+    LeftOut { when: When, offset: Micros },
     /// The same run once more, after this long.
     Retry { after: Micros, error: String },
     /// Once more, as if it had not been started. If it `ran`, that has not killed its process.
@@ -251,6 +285,8 @@ pub(crate) struct Listed {
     pub(crate) running: bool,
     /// The rule of a repeat, as it is stored.
     pub(crate) series: Option<String>,
+    /// How many runs of a series are over.
+    pub(crate) run: i64,
     pub(crate) last_error: Option<String>,
     /// Of a parked one: why, and since when.
     pub(crate) parked: Option<(String, Timestamp)>,

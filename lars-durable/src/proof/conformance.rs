@@ -1,6 +1,7 @@
 //! One suite for all stores: what each verb promises, and that a store does the same as the
 //! reference, whatever is asked of it in whatever order.
 
+mod ends;
 mod looks;
 mod selects;
 mod sequences;

@@ -1,6 +1,7 @@
 //! One node over the reference, in virtual time, without faults: what the engine promises by
 //! itself.
 
+mod ends;
 mod failures;
 mod leases;
 mod quarantine;

@@ -373,17 +373,19 @@ impl Tables {
             self.next_id += 1;
         }
         let due = match &finish.then {
-            Then::ParkRun { when, offset, .. } | Then::Next { when, offset }
+            Then::ParkRun { when, offset, .. }
+            | Then::Next { when, offset }
+            | Then::LeftOut { when, offset }
                 if timer.series.is_some() =>
             {
                 let planned = when.by(now);
                 timer.planned = planned;
-                timer.run += 1;
+                timer.run += i64::from(!matches!(finish.then, Then::LeftOut { .. }));
                 (timer.attempt, timer.deaths, timer.last_error) = (0, 0, None);
                 timer.unknown_since = None;
                 planned + *offset
             }
-            Then::Done | Then::Next { .. } => {
+            Then::Done | Then::Next { .. } | Then::LeftOut { .. } => {
                 let timer = self.remove(id).expect("looked up above");
                 if let Some(key) = timer.key.filter(|_| timer.remember > Micros::ZERO) {
                     self.used_keys.insert(key, now + timer.remember);
@@ -515,6 +517,7 @@ impl Stored {
             deaths: self.deaths,
             running: self.fence.is_some(),
             series: self.series.as_deref().map(str::to_owned),
+            run: self.run,
             last_error: self.last_error.clone(),
             parked,
         }

@@ -20,5 +20,7 @@ mod outages;
 mod own_transactions;
 mod owners;
 mod queries;
+mod reminders;
 mod restart;
+mod series_ends;
 mod verbs;

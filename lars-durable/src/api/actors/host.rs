@@ -113,7 +113,7 @@ impl<M: Send + 'static> Home<M> {
         let mut state = self.state.lock();
         let mut ledger = self.place.ledger.lock();
         let State { waiting, actor, spawning } = &mut *state;
-        let Some(first) = waiting.first_entry().filter(|_| !ledger.in_hand) else {
+        let Some(first) = waiting.first_entry().filter(|_| ledger.in_hand.is_none()) else {
             return Step::Nothing;
         };
         let key = first.get().row.key.as_ref();
@@ -124,7 +124,7 @@ impl<M: Send + 'static> Home<M> {
         match (tenancy::next(actor.as_ref().map(|tenant| tenant.lives), epoch), actor) {
             (Next::Send, Some(tenant)) => {
                 let mut letter = first.remove();
-                (letter.receipt.in_hand, ledger.in_hand) = (true, true);
+                (letter.receipt.in_hand, ledger.in_hand) = (true, Some(letter.row.id));
                 Step::Send(tenant.actor.clone(), letter)
             }
             (Next::Kill, Some(tenant)) => {
@@ -142,7 +142,7 @@ impl<M: Send + 'static> Home<M> {
     /// Takes a letter back that could not be handed over.
     fn take_back(&self, state: &mut State<M>, mut letter: Letter) {
         letter.receipt.in_hand = false;
-        self.place.ledger.lock().in_hand = false;
+        self.place.ledger.lock().in_hand = None;
         state.waiting.insert((letter.row.deadline, letter.row.id), letter);
     }
 
@@ -152,7 +152,7 @@ impl<M: Send + 'static> Home<M> {
         state.waiting.is_empty()
             && state.actor.is_none()
             && !state.spawning
-            && !in_hand
+            && in_hand.is_none()
             && open == 0
     }
 }

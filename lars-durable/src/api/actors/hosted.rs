@@ -39,7 +39,9 @@ pub trait DurableActor: Send + Sized + 'static {
     /// itself, its children, and anything that it has given a reference to.
     type Message: From<Self::Reminder> + Send + 'static;
 
-    /// Called before the first message, and again for each new actor after a restart.
+    /// Called before the first message, and again for each new actor after a restart. A reminder
+    /// that is started here leaves one with its key in place: see
+    /// [`Reminders`](super::Reminders).
     fn started(&mut self, ctx: &mut Context<Hosted<Self>>) {
         let _ = ctx;
     }
@@ -143,7 +145,7 @@ impl<A: DurableActor> Hosted<A> {
     }
 
     fn scope(&self) -> Scope {
-        Scope { place: Arc::clone(&self.place), handled: None }
+        Scope { place: Arc::clone(&self.place), handled: None, declares: false }
     }
 
     fn receive_letter(&mut self, letter: Letter, ctx: &mut Context<Self>) {
@@ -169,7 +171,7 @@ impl<A: DurableActor> Hosted<A> {
         let delivery = Delivery::new(&row, fence, gate.store_now());
         let handled = Some(Handled { id: row.id, delivery, replaced: receipt.replaced() });
         self.place.ledger.lock().failed = None;
-        let scope = Scope { place: Arc::clone(&self.place), handled };
+        let scope = Scope { handled, ..self.scope() };
         // A panic drops the receipt, which then says so.
         within(scope, || self.actor.receive(message.into(), ctx));
         receipt.acknowledge();
@@ -182,7 +184,7 @@ impl<A: DurableActor> Actor for Hosted<A> {
     fn started(&mut self, ctx: &mut Context<Self>) {
         // Refused only while the system is being closed, which ends the actor anyway.
         let _ = ctx.set_receive_timeout(self.silence);
-        within(self.scope(), || self.actor.started(ctx));
+        within(Scope { declares: true, ..self.scope() }, || self.actor.started(ctx));
     }
 
     fn receive(&mut self, envelope: Self::Message, ctx: &mut Context<Self>) {

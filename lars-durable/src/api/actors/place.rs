@@ -41,10 +41,17 @@ pub(super) struct Decision {
     pub(super) ended: Option<TimerId>,
 }
 
+/// What the store says of the timer that had a key before the actor decided about it.
+pub(super) enum Before {
+    Stays,
+    /// It is gone, if there was one. One that had started may be on its way.
+    Gone(Option<TimerId>),
+}
+
 #[derive(Default)]
 pub(super) struct Ledger {
-    /// A message was handed to the actor, and is not acknowledged.
-    pub(super) in_hand: bool,
+    /// Whose message was handed to the actor, and is not acknowledged.
+    pub(super) in_hand: Option<TimerId>,
     /// Reminder calls without an answer.
     pub(super) open: usize,
     /// Why one of them failed.
@@ -77,14 +84,14 @@ impl Place {
         ledger.arrivals
     }
 
-    /// The answer: which started timer the store has ended, if any.
-    pub(super) fn answered(
-        &self,
-        key: String,
-        arrivals: u64,
-        answer: Result<Option<TimerId>, Error>,
-    ) {
-        let answer = answer.map(|ended| {
+    /// The answer: what has become of the timer that had the key.
+    pub(super) fn answered(&self, key: String, arrivals: u64, answer: Result<Before, Error>) {
+        let answer = answer.map(|before| {
+            let Before::Gone(started) = before else { return };
+            // The message in hand is not on its way. But if its actor has panicked since it asked,
+            // the timer may have started once more.
+            let in_hand = self.ledger.lock().in_hand;
+            let ended = started.filter(|id| in_hand != Some(*id));
             // Before the lock is taken: until the call is over, nothing of this key is received.
             (self.drop_ended)(&Decision { key: key.clone(), arrivals, ended });
         });
@@ -97,7 +104,7 @@ impl Place {
             }
         }
         if let Err(error) = answer {
-            if ledger.in_hand {
+            if ledger.in_hand.is_some() {
                 ledger.failed = Some(error.to_string());
             } else {
                 let address = &*self.address;
@@ -172,7 +179,7 @@ impl Receipt {
         if !self.in_hand {
             return ending.say(end);
         }
-        self.place.ledger.lock().in_hand = false;
+        self.place.ledger.lock().in_hand = None;
         ending.say(end);
         (self.place.pump)();
     }

@@ -2,24 +2,25 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use lars_jobs::wall_clock::MissedRuns;
 use mini_actor::MissedTickBehavior;
 use mini_actor::timers::TimerKey;
 
-use super::place::Place;
-use super::scope;
+use super::place::{Before, Place};
+use super::scope::{self, Scope};
 use crate::api::inspection::TimerInfo;
 use crate::api::payload::Payload;
 use crate::api::schedule::Schedule;
 use crate::api::timers::Timers;
 use crate::api::which::check_key;
 use crate::error::{Error, Refused};
-use crate::model::{OnConflict, TimerId};
+use crate::model::{End, OnConflict, TimerId};
 use crate::runtime::Submitted;
 use crate::store::{How, Write, Written};
 use crate::sync::{Arc, Ordering};
+use crate::time::Timestamp;
 
 /// The reminders of an actor, each with a key: from
 /// [`DurableContext::reminders`](super::DurableContext::reminders). They are like
@@ -29,6 +30,10 @@ use crate::sync::{Arc, Ordering};
 /// - Starting a reminder replaces the one with the same key. Once a reminder is replaced or
 ///   cancelled, nothing more of it is received, even if it is due and on its way. (A timer that
 ///   other code makes with the same key after that is received.)
+/// - In [`started`](super::DurableActor::started), which is called for each new actor, starting a
+///   reminder declares it, as [`OnConflict::Update`] does: if there is one with the key, it stays
+///   where it is, with the new message, or is planned by the new rule. So a reminder that has made
+///   its actor is received. To begin anew, cancel first.
 /// - They outlive their actor: if there is none when a reminder is due, it is created.
 /// - Calls return at once, and take effect in their order. The message that is being handled is
 ///   acknowledged only when the calls of its handler are committed. If one fails, the message is
@@ -44,13 +49,14 @@ pub struct Reminders<P> {
     place: Arc<Place>,
     missed: MissedTickBehavior,
     missed_runs: MissedRuns,
+    end: End,
     payload: PhantomData<fn() -> P>,
 }
 
 impl<P: Payload> Reminders<P> {
     pub(super) fn new(timers: Timers, place: Arc<Place>) -> Self {
         let (missed, missed_runs) = (MissedTickBehavior::Skip, MissedRuns::default());
-        Self { timers, place, missed, missed_runs, payload: PhantomData }
+        Self { timers, place, missed, missed_runs, end: End::default(), payload: PhantomData }
     }
 
     /// For reminders at a fixed rate that are started by this value: what happens to those that
@@ -66,6 +72,22 @@ impl<P: Payload> Reminders<P> {
     #[must_use = "it starts no reminder"]
     pub fn missed_runs(mut self, missed: MissedRuns) -> Self {
         self.missed_runs = missed;
+        self
+    }
+
+    /// For periodic reminders that are started by this value: they end after so many, at least 1.
+    /// For what counts, see [`Schedule::times`].
+    #[must_use = "it starts no reminder"]
+    pub fn times(mut self, reminders: u64) -> Self {
+        self.end.times = Some(reminders);
+        self
+    }
+
+    /// For periodic reminders that are started by this value: they end before the first one that
+    /// would be planned for later than `end`, by the store's clock. See [`Schedule::until`].
+    #[must_use = "it starts no reminder"]
+    pub fn until(mut self, end: SystemTime) -> Self {
+        self.end.until = Some(Timestamp::from_system(end).0);
         self
     }
 
@@ -89,7 +111,8 @@ impl<P: Payload> Reminders<P> {
     ///
     /// # Errors
     ///
-    /// As for [`start_single`](Self::start_single); [`Refused::PeriodZero`].
+    /// As for [`start_single`](Self::start_single); [`Refused::PeriodZero`], and
+    /// [`Refused::TimesZero`] for [no](Self::times) reminder.
     pub fn start_with_fixed_delay(
         &mut self,
         key: impl Into<TimerKey>,
@@ -98,7 +121,7 @@ impl<P: Payload> Reminders<P> {
         message: P,
     ) -> Result<(), Refused> {
         let schedule = self.timers.schedule_with_fixed_delay(initial, delay, message);
-        self.start(&key.into(), schedule)
+        self.start(&key.into(), schedule.ending(self.end))
     }
 
     /// Sends `message` after `initial`, and then every `interval`, without drift. What happens to
@@ -116,20 +139,16 @@ impl<P: Payload> Reminders<P> {
         message: P,
     ) -> Result<(), Refused> {
         let schedule = self.timers.schedule_at_fixed_rate(initial, interval, message);
-        self.start(&key.into(), schedule.missed_ticks(self.missed))
+        self.start(&key.into(), schedule.missed_ticks(self.missed).ending(self.end))
     }
 
     /// Sends `message` at each occurrence of a cron expression in a time zone; for both see
     /// [`CronSchedule`](lars_jobs::wall_clock::CronSchedule). One message makes up for all
     /// occurrences that were missed, unless [`missed_runs`](Self::missed_runs) was called before.
     ///
-    /// Start it once, at the message with which it begins, and not in
-    /// [`started`](super::DurableActor::started): what is started again begins anew, and the
-    /// occurrence that has created the actor would not be received.
-    ///
     /// # Errors
     ///
-    /// As for [`start_single`](Self::start_single); [`Refused::Cron`].
+    /// As for [`start_single`](Self::start_single); [`Refused::Cron`] and [`Refused::TimesZero`].
     pub fn start_by_cron(
         &mut self,
         key: impl Into<TimerKey>,
@@ -138,7 +157,7 @@ impl<P: Payload> Reminders<P> {
         message: P,
     ) -> Result<(), Refused> {
         let schedule = self.timers.schedule_by_cron(expression, zone, message);
-        self.start(&key.into(), schedule.missed_runs(self.missed_runs))
+        self.start(&key.into(), schedule.missed_runs(self.missed_runs).ending(self.end))
     }
 
     /// Cancels a reminder; nothing more of it is received.
@@ -152,8 +171,8 @@ impl<P: Payload> Reminders<P> {
         // If it is the one that is being received, its row stays until that is acknowledged.
         let but = handled_id();
         self.ask(key.clone(), Write::Remove { key: key.into(), but }, |written| match written {
-            Written::Removed { id } => Some(id),
-            _ => None,
+            Written::Removed { id } => Before::Gone(Some(id)),
+            _ => Before::Gone(None),
         });
         Ok(())
     }
@@ -166,21 +185,24 @@ impl<P: Payload> Reminders<P> {
     fn start<K>(&self, key: &TimerKey, schedule: Schedule<K>) -> Result<(), Refused> {
         let key = self.place.key(key);
         let schedule = schedule.for_actor(&self.place.address, &self.place.name);
-        let timer = schedule.key(key.clone()).on_conflict(OnConflict::Replace).into_new()?;
+        let Scope { handled, declares, .. } = scope::current();
+        let conflict = if declares { OnConflict::Update } else { OnConflict::Replace };
+        let timer = schedule.key(key.clone()).on_conflict(conflict).into_new()?;
         let write = Write::Schedule(Arc::new(vec![timer]));
-        if let Some(handled) = scope::current().handled
-            && handled.delivery.key.as_ref() == Some(&key)
-        {
+        let own = handled.filter(|handled| handled.delivery.key.as_ref() == Some(&key));
+        if let Some(handled) = &own {
             // Relaxed: read by the end of this run.
             handled.replaced.store(true, Ordering::Relaxed);
         }
-        let handled = handled_id();
+        let own = own.map(|handled| handled.id);
         self.ask(key, write, move |written| match written {
-            Written::Scheduled(placed) => placed.first().and_then(|placed| match placed.how {
-                How::Replaced { started } => started.filter(|id| Some(*id) != handled),
-                _ => None,
-            }),
-            _ => None,
+            Written::Scheduled(placed) => match placed.first().map(|placed| placed.how) {
+                Some(How::Kept | How::Updated { .. }) if declares => Before::Stays,
+                Some(How::Replaced { started: Some(id) }) => Before::Gone(Some(id)),
+                // The one in hand had this key, whatever is known of what it had become.
+                _ => Before::Gone(own),
+            },
+            _ => Before::Gone(None),
         });
         Ok(())
     }
@@ -189,12 +211,12 @@ impl<P: Payload> Reminders<P> {
         &self,
         key: String,
         write: Write,
-        ended: impl FnOnce(Written) -> Option<TimerId> + Send + 'static,
+        before: impl FnOnce(Written) -> Before + Send + 'static,
     ) {
         let arrivals = self.place.asks(&key);
         let place = Arc::clone(&self.place);
         let then = move |answer: Result<Written, Error>| {
-            place.answered(key, arrivals, answer.map(ended));
+            place.answered(key, arrivals, answer.map(before));
         };
         self.place.shared.call(write, then);
     }

@@ -12,6 +12,9 @@ use crate::sync::{Arc, AtomicBool};
 pub(super) struct Scope {
     pub(super) place: Arc<Place>,
     pub(super) handled: Option<Handled>,
+    /// The hook is called for each new actor: what it starts may be there, and be what has made the
+    /// actor.
+    pub(super) declares: bool,
 }
 
 /// A message that is being received.

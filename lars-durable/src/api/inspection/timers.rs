@@ -3,9 +3,10 @@
 use std::time::SystemTime;
 
 use crate::engine;
-use crate::model::{Listed, words};
+use crate::model::{End, Listed, Series, words};
 use crate::store::{Write, Written};
 use crate::sync::Arc;
+use crate::time::Timestamp;
 
 /// The longest page of parked timers.
 const MAX_PAGE: usize = 1_000;
@@ -36,6 +37,12 @@ pub struct TimerInfo {
     /// By which rule it repeats, in words such as `every 60s, missed: Burst`; `None`
     /// if it runs once. For people: the words may change.
     pub rule: Option<String>,
+    /// How many runs of the series are over.
+    pub runs: u64,
+    /// [How many runs](crate::schedule::Schedule::times) the series has in all.
+    pub times: Option<u64>,
+    /// [For when](crate::schedule::Schedule::until) the last run of the series may be planned.
+    pub until: Option<SystemTime>,
     /// Why the last attempt failed.
     pub last_error: Option<String>,
 }
@@ -171,6 +178,8 @@ impl TimerInfo {
     }
 
     pub(in crate::api) fn of(listed: Listed) -> Self {
+        let series = listed.series.as_deref().and_then(Series::parse);
+        let End { until, times } = series.map(|series| series.end()).unwrap_or_default();
         Self {
             id: listed.id.unsigned_abs(),
             key: listed.key,
@@ -181,6 +190,9 @@ impl TimerInfo {
             attempt: listed.attempt,
             running: listed.running,
             rule: listed.series.as_deref().map(words),
+            runs: listed.run.unsigned_abs(),
+            times,
+            until: until.and_then(|until| Timestamp(until).to_system()),
             last_error: listed.last_error,
         }
     }

@@ -2,7 +2,7 @@
 
 use super::super::assert_same;
 use super::*;
-use crate::model::{Act, Cursor, Select, States};
+use crate::model::{Act, Cursor, End, Select, Series, States};
 
 #[test]
 fn a_store_answers_every_sequence_of_requests_as_the_reference_does() {
@@ -149,8 +149,9 @@ impl Sequence {
         let Some((id, fence)) = self.rng.choice(&self.started).copied() else {
             return Request::Forget;
         };
-        let then = match self.rng.u8(..7) {
+        let then = match self.rng.u8(..8) {
             0..=1 => Then::Done,
+            7 => Then::LeftOut { when: self.when(), offset: Micros(self.rng.i64(0..10)) },
             2 => Then::Next { when: self.when(), offset: Micros(self.rng.i64(0..10)) },
             3 => Then::Retry { after: Micros(self.rng.i64(0..SECOND)), error: "error".into() },
             4 => Then::GiveBack { after: Micros(self.rng.i64(0..SECOND)), ran: self.rng.bool() },
@@ -171,6 +172,12 @@ impl Sequence {
         }
     }
 
+    /// A series that may be over before it begins.
+    fn ending(&mut self) -> Series {
+        let until = Some(START + self.rng.i64(0..3) * 5 * SECOND);
+        Series::FixedDelay { delay: SECOND }.with_end(End { until, times: Some(3) })
+    }
+
     fn timer(&mut self) -> NewTimer {
         let id = self.next_id;
         self.next_id += 1;
@@ -186,7 +193,11 @@ impl Sequence {
             handler: "handler".into(),
             payload_version: 1,
             payload: "{}".into(),
-            series: (id % 5 == 0).then(|| "rule".into()),
+            series: match id % 15 {
+                0 | 5 => Some("rule".into()),
+                10 => Some(self.ending().to_text().into()),
+                _ => None,
+            },
             remember: if id % 7 == 0 { Micros::SECOND } else { Micros::ZERO },
         }
     }

@@ -11,7 +11,7 @@ use crate::time::Timestamp;
 impl Tables {
     pub(super) fn write(&mut self, write: &Write, now: Timestamp) -> Written {
         match write {
-            Write::Schedule(timers) if self.repeats => self.schedule_again(timers),
+            Write::Schedule(timers) if self.repeats => self.schedule_again(timers, now),
             Write::Cancel { .. }
             | Write::Reset { .. }
             | Write::RetryParked { .. }
@@ -87,9 +87,10 @@ impl Tables {
 
     /// These were made before, as far as their keys allowed it. One without a key that is not there
     /// has run.
-    fn schedule_again(&self, timers: &[NewTimer]) -> Written {
+    fn schedule_again(&self, timers: &[NewTimer], now: Timestamp) -> Written {
         let placed = timers.iter().map(|new| match self.timers.get(&new.id) {
             Some(timer) => Some(timer.placed(new.id, How::New)),
+            None if new.key.is_none() && new.is_over(now) => Some(Placed::over(new, How::Kept)),
             None if new.key.is_none() => Some(over(new)),
             None => None,
         });
@@ -121,6 +122,9 @@ impl Tables {
                 }
                 (None, _) => {}
             }
+        }
+        if new.is_over(now) {
+            return Placed::over(new, if how == How::New { How::Kept } else { how });
         }
         let planned = new.when.by(now);
         let due = planned + new.offset;

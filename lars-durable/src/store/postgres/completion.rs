@@ -1,6 +1,6 @@
 //! The end of a run as one statement, for the transaction of a user.
 
-use crate::model::{Next, Row, Series, When};
+use crate::model::{Row, Then, When};
 use crate::time::{Micros, Timestamp};
 
 // Remembers the key, if the timer asks for that.
@@ -12,9 +12,8 @@ const ON_CONFLICT: &str = "ON CONFLICT (grp, key) DO UPDATE SET until = EXCLUDED
 /// The end of a successful run of `row`; `$1` is the timer, `$2` the fence. Only numbers are put
 /// into the text.
 pub(crate) fn completion(row: &Row, clock: Timestamp) -> String {
-    let series = row.series.as_deref().and_then(Series::parse);
-    match series.map(|series| series.next(row.planned, clock, row.key.as_deref())) {
-        Some(Next::Run { when, offset }) => {
+    match row.after_success(clock) {
+        Then::Next { when, offset } => {
             let planned = match when {
                 When::At(at) => instant(at),
                 When::After(span) => format!("lars.clock() + {}", interval(span)),
@@ -40,7 +39,7 @@ pub(crate) fn completion(row: &Row, clock: Timestamp) -> String {
                  SELECT id FROM over UNION ALL SELECT id FROM moved"
             )
         }
-        Some(Next::Over) | None => format!(
+        _ => format!(
             "WITH used AS ({USED} FROM lars.timer
                             WHERE id = $1::bigint AND fence = $2::bigint AND {REMEMBERS}
                            {ON_CONFLICT})

@@ -38,6 +38,8 @@ struct Next {
     fences: Vec<i64>,
     dues: Vec<Timestamp>,
     planned: Vec<Timestamp>,
+    /// Whether the run that is over counts as one.
+    ran: Vec<bool>,
 }
 
 #[derive(Default)]
@@ -97,11 +99,14 @@ impl Finishes {
             match then {
                 Then::Done => sorted.done.push(id, fence),
                 Then::Next { when, offset } => {
-                    sorted.next.push((id, fence), when.by(clock), *offset);
+                    sorted.next.push((id, fence), when.by(clock), *offset, true);
+                }
+                Then::LeftOut { when, offset } => {
+                    sorted.next.push((id, fence), when.by(clock), *offset, false);
                 }
                 Then::ParkRun { reason, when, offset } => {
                     sorted.park_run.reasons.push(text(reason).into_owned());
-                    sorted.park_run.next.push((id, fence), when.by(clock), *offset);
+                    sorted.park_run.next.push((id, fence), when.by(clock), *offset, true);
                 }
                 Then::Retry { after, error } => {
                     sorted.retry.ids.push(id);
@@ -127,11 +132,12 @@ impl Finishes {
 }
 
 impl Next {
-    fn push(&mut self, (id, fence): (TimerId, i64), planned: Timestamp, offset: Micros) {
+    fn push(&mut self, (id, fence): (TimerId, i64), planned: Timestamp, offset: Micros, ran: bool) {
         self.ids.push(id);
         self.fences.push(fence);
         self.dues.push(planned + offset);
         self.planned.push(planned);
+        self.ran.push(ran);
     }
 }
 
@@ -186,9 +192,10 @@ impl Transaction<'_> {
 const GO_ON: &str = concat!(
     "UPDATE lars.timer t
         SET fence = NULL, planned_at = f.planned, due_at = f.due, deadline = f.due,
-            attempt = 0, deaths = 0, last_error = NULL, run = t.run + 1, unknown_since = NULL
-       FROM unnest($2::bigint[], $3::bigint[], $4::timestamptz[], $5::timestamptz[])
-            AS f (id, fence, due, planned)
+            attempt = 0, deaths = 0, last_error = NULL, unknown_since = NULL,
+            run = t.run + f.ran::int
+       FROM unnest($2::bigint[], $3::bigint[], $4::timestamptz[], $5::timestamptz[], $6::boolean[])
+            AS f (id, fence, due, planned, ran)
       WHERE ",
     by_id!("f"),
     " AND t.fence = f.fence AND t.repeat IS NOT NULL
@@ -198,11 +205,13 @@ const GO_ON: &str = concat!(
 impl Transaction<'_> {
     /// The next run of a series; nothing, if it was cancelled meanwhile.
     async fn go_on(&self, next: &Next, outcomes: &mut Outcomes) -> Result<()> {
-        let Next { ids, fences, dues, planned } = next;
+        let Next { ids, fences, dues, planned, ran } = next;
         if ids.is_empty() {
             return Ok(());
         }
-        again(&self.query(GO_ON, &[&self.group, ids, fences, dues, planned]).await?, outcomes);
+        let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 6] =
+            [&self.group, ids, fences, dues, planned, ran];
+        again(&self.query(GO_ON, &parameters).await?, outcomes);
         Ok(())
     }
 }

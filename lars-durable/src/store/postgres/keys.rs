@@ -144,6 +144,10 @@ impl<'a> Changes<'a> {
                 None => {}
             }
         }
+        if new.is_over(clock) {
+            new.key.as_deref().map(|key| self.holders.remove(key));
+            return Placed::over(new, if how == How::New { How::Kept } else { how });
+        }
         let planned = new.when.by(clock);
         let due = planned + new.offset;
         self.inserts.insert(new.id, Insert { id: new.id, new, due, deadline: due, planned });

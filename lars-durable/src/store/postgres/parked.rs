@@ -13,7 +13,7 @@ use crate::sync::Arc;
 
 /// What is looked at is bounded, and not only what is found.
 const PAGE: &str = "SELECT id, key, handler, payload_version, payload, deadline, attempt, deaths,
-            repeat, last_error, false, reason, parked_at
+            repeat, last_error, false, reason, parked_at, run
        FROM (SELECT * FROM lars.parked WHERE grp = $1 COLLATE \"POSIX\" AND id > $2
               ORDER BY id LIMIT $3) AS first
       WHERE $4::text IS NULL OR handler = $4 ORDER BY id LIMIT $5";

@@ -77,7 +77,7 @@ pub(super) fn started(row: &Row) -> model::Row {
 }
 
 /// Reads `id, key, handler, payload_version, payload, deadline, attempt, deaths, repeat,
-/// last_error, fence IS NOT NULL, reason, parked_at`.
+/// last_error, fence IS NOT NULL, reason, parked_at, run`.
 pub(super) fn listed(row: &Row) -> Listed {
     let reason: Option<String> = row.get(11);
     Listed {
@@ -92,6 +92,7 @@ pub(super) fn listed(row: &Row) -> Listed {
         series: row.get(8),
         last_error: row.get(9),
         running: row.get(10),
+        run: row.get(13),
         parked: reason.map(|reason| (reason, row.get::<_, Timestamp>(12))),
     }
 }

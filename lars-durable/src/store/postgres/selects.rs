@@ -269,11 +269,11 @@ impl Transaction<'_> {
 }
 
 const LISTED: &str = "SELECT id, key, handler, payload_version, payload, deadline, attempt, deaths,
-            repeat, last_error, fence IS NOT NULL, NULL::text, NULL::timestamptz
+            repeat, last_error, fence IS NOT NULL, NULL::text, NULL::timestamptz, run
        FROM lars.timer WHERE grp = $1 AND id = ANY ($2)";
 
 const LISTED_PARKED: &str = "SELECT id, key, handler, payload_version, payload, deadline, attempt,
-            deaths, repeat, last_error, false, reason, parked_at
+            deaths, repeat, last_error, false, reason, parked_at, run
        FROM lars.parked WHERE grp = $1 AND id = ANY ($2)";
 
 impl Transaction<'_> {

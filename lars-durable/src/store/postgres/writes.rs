@@ -404,6 +404,9 @@ impl Transaction<'_> {
                     let (bucket, due, handler) = (row.bucket, row.due, Arc::clone(&row.handler));
                     all.push(Placed { id, bucket, due, handler, how });
                 }
+                None if new.key.is_none() && new.is_over(self.clock) => {
+                    all.push(Placed::over(new, How::Kept));
+                }
                 None if new.key.is_none() => {
                     let (bucket, handler) = (new.bucket, Arc::clone(&new.handler));
                     all.push(Placed { id, bucket, due: Timestamp::NEVER, handler, how });
@@ -419,7 +422,7 @@ macro_rules! get {
     ($condition:literal) => {
         concat!(
             "SELECT id, key, handler, payload_version, payload, deadline, attempt, deaths,
-                    repeat, last_error, fence IS NOT NULL, NULL::text, NULL::timestamptz
+                    repeat, last_error, fence IS NOT NULL, NULL::text, NULL::timestamptz, run
                FROM lars.timer WHERE grp = $1 AND ",
             $condition,
         )

@@ -71,7 +71,7 @@ pub(super) use parked_columns;
 macro_rules! listed_columns {
     () => {
         "id, key, handler, payload_version, payload, deadline, attempt, \
-         deaths, repeat, last_error, fence IS NOT NULL, NULL, NULL"
+         deaths, repeat, last_error, fence IS NOT NULL, NULL, NULL, run"
     };
 }
 
@@ -81,7 +81,7 @@ pub(super) use listed_columns;
 macro_rules! listed_parked_columns {
     () => {
         "id, key, handler, payload_version, payload, deadline, \
-         attempt, deaths, repeat, last_error, 0, reason, parked_at"
+         attempt, deaths, repeat, last_error, 0, reason, parked_at, run"
     };
 }
 
@@ -101,6 +101,7 @@ pub(super) fn listed(row: &rusqlite::Row<'_>) -> Result<Listed> {
         series: row.get(8)?,
         last_error: row.get(9)?,
         running: row.get(10)?,
+        run: row.get(13)?,
         parked: match reason {
             Some(reason) => Some((reason, row.get(12)?)),
             None => None,

@@ -152,7 +152,10 @@ impl Verbs<'_> {
         let (id, fence) = (*id, fence.0);
         match then {
             Then::Done => self.end(END, id, fence),
-            Then::Next { when, offset } => self.go_on(id, fence, *when, *offset),
+            Then::Next { when, offset } => self.go_on(GO_ON, id, fence, (*when, *offset)),
+            Then::LeftOut { when, offset } => {
+                self.go_on(GO_ON_WITHOUT, id, fence, (*when, *offset))
+            }
             Then::Retry { after, error } => self.retry(id, fence, *after, error),
             Then::GiveBack { after, ran } => self.give_back(id, fence, *after, None, *ran),
             Then::PutOff { after } => self.give_back(id, fence, *after, Some(self.now), false),
@@ -193,17 +196,35 @@ impl Verbs<'_> {
     }
 }
 
-const GO_ON: &str = "UPDATE lars_timer
-        SET fence = NULL, planned_at = ?3, due_at = ?4, deadline = ?4, attempt = 0, deaths = 0,
-            last_error = NULL, run = run + 1, unknown_since = NULL
-      WHERE id = ?1 AND fence = ?2 AND repeat IS NOT NULL";
+/// The next run of a series, when so many more are over.
+macro_rules! go_on {
+    ($more:literal) => {
+        concat!(
+            "UPDATE lars_timer
+                SET fence = NULL, planned_at = ?3, due_at = ?4, deadline = ?4, attempt = 0,
+                    deaths = 0, last_error = NULL, unknown_since = NULL, run = run + ",
+            $more,
+            " WHERE id = ?1 AND fence = ?2 AND repeat IS NOT NULL",
+        )
+    };
+}
+
+const GO_ON: &str = go_on!("1");
+
+const GO_ON_WITHOUT: &str = go_on!("0");
 
 impl Verbs<'_> {
     /// The next run of a series, unless that was cancelled meanwhile.
-    fn go_on(&self, id: TimerId, fence: i64, when: When, offset: Micros) -> Result<Finished> {
+    fn go_on(
+        &self,
+        sql: &str,
+        id: TimerId,
+        fence: i64,
+        (when, offset): (When, Micros),
+    ) -> Result<Finished> {
         let planned = when.by(self.now);
         let due = planned + offset;
-        match self.execute(GO_ON, params![id, fence, planned, due])? {
+        match self.execute(sql, params![id, fence, planned, due])? {
             0 => self.end(END_CANCELLED, id, fence),
             _ => Ok(Finished::Again { due }),
         }
@@ -314,7 +335,7 @@ impl Verbs<'_> {
             return self.give_up(id, fence, reason);
         }
         self.draw(1)?;
-        self.go_on(id, fence, when, offset)
+        self.go_on(GO_ON, id, fence, (when, offset))
     }
 
     /// Parks what nobody can run.

@@ -178,6 +178,9 @@ impl Verbs<'_> {
                 None => {}
             }
         }
+        if new.is_over(self.now) {
+            return Ok(Placed::over(new, if how == How::New { How::Kept } else { how }));
+        }
         let planned = new.when.by(self.now);
         let due = planned + new.offset;
         insert.execute(params![
@@ -204,6 +207,9 @@ impl Verbs<'_> {
         for new in timers {
             match self.placed(new.id, How::New).optional()? {
                 Some(placed) => all.push(placed),
+                None if new.key.is_none() && new.is_over(self.now) => {
+                    all.push(Placed::over(new, How::Kept));
+                }
                 None if new.key.is_none() => {
                     let (bucket, handler) = (new.bucket, Arc::clone(&new.handler));
                     let (due, how) = (Timestamp::NEVER, How::New);
