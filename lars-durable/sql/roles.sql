@@ -1,5 +1,5 @@
--- If your programs may not create tables: as the owner, run 1.sql and then this, with the name of
--- the nodes' role:
+-- If your programs may not create tables: as the owner, run the scripts with numbers, in their order,
+-- and then this, with the name of the nodes' role:
 --
 --     psql -v ON_ERROR_STOP=1 -v node=shop -f roles.sql
 

@@ -129,6 +129,47 @@ impl Timers {
         )
     }
 
+    /// The same in the user's own transaction in the file of the node. The answer holds once that
+    /// has committed; the node finds a deadline that is pulled in within a tenth of a second.
+    ///
+    /// # Errors
+    ///
+    /// [`TransactionError`]; roll the transaction back.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use lars_durable::Timers;
+    /// use rusqlite::{Connection, TransactionBehavior};
+    /// use std::time::Duration;
+    ///
+    /// fn put_off(
+    ///     order: i64,
+    ///     connection: &mut Connection,
+    ///     timers: &Timers,
+    /// ) -> Result<(), Box<dyn std::error::Error>> {
+    ///     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    ///     transaction.execute("UPDATE orders SET reminded = 1 WHERE id = ?1", [order])?;
+    ///     let week = Duration::from_secs(7 * 86_400);
+    ///     if !timers.reset_in_file(&format!("payment/{order}"), week, &transaction)? {
+    ///         return Err("it is too late".into()); // dropped: rolled back
+    ///     }
+    ///     Ok(transaction.commit()?)
+    /// }
+    /// ```
+    #[cfg(feature = "sqlite")]
+    pub fn reset_in_file<'a>(
+        &self,
+        which: impl Into<Which<'a>>,
+        delay: Duration,
+        transaction: &rusqlite::Transaction<'_>,
+    ) -> Result<bool, TransactionError<rusqlite::Error>> {
+        let which = which.into().checked().map_err(TransactionError::Refused)?;
+        let when = When::After(delay.into());
+        let written = self.file()?.reset(transaction, which, when, self.now())?;
+        Ok(matches!(written, Written::Reset { .. }))
+    }
+
     /// The timer with this key or [identity](Which), if it waits or runs.
     pub fn get<'a>(&self, which: impl Into<Which<'a>>) -> Submitted<Option<TimerInfo>> {
         self.by_which(which.into(), |which| Write::Get { which }, TimerInfo::of_written)

@@ -7,6 +7,7 @@ mod acknowledging;
 mod clocks;
 mod cluster;
 mod deploy;
+mod ends;
 mod failover;
 mod given_up;
 #[cfg(feature = "actors")]

@@ -280,7 +280,15 @@ impl Store for SqliteStore {
         {
             self.others.look(next_id);
         }
-        self.others.take(limit)
+        if self.others.is_empty() {
+            return Vec::new();
+        }
+        match verbs::take_moved(&self.connection, self.epoch, limit) {
+            Ok(moved) if moved.is_empty() => self.others.take(limit),
+            // With the next look, those that they have made.
+            Ok(moved) => moved,
+            Err(_) => Vec::new(),
+        }
     }
 }
 

@@ -6,6 +6,8 @@ use crate::common;
 use std::time::Duration;
 
 use common::{Directory, LONG, Note, note, telling};
+use lars_durable::inspection::ParkedQuery;
+use lars_durable::schedule::Placement;
 use lars_durable::{Durable, Error, Fired, OnConflict, StartError};
 use rusqlite::Connection;
 
@@ -53,12 +55,53 @@ fn a_newer_schema_is_refused_with_both_numbers_and_left_as_it_is() {
     admin.execute("UPDATE lars_meta SET version = 99", []).unwrap();
     drop(admin);
     let error = Durable::sqlite(directory.file()).start().unwrap_err();
-    let StartError::NewerSchema { found: 99, known: 1, .. } = &error else { panic!("{error}") };
-    assert!(error.to_string().contains("99") && error.to_string().contains("up to 1"), "{error}");
+    let StartError::NewerSchema { found: 99, known: 2, .. } = &error else { panic!("{error}") };
+    assert!(error.to_string().contains("99") && error.to_string().contains("up to 2"), "{error}");
     let admin = Connection::open(directory.file()).unwrap();
     let version: i64 =
         admin.query_row("SELECT version FROM lars_meta", [], |row| row.get(0)).unwrap();
     assert_eq!(version, 99);
+}
+
+/// The file was made by the first version, whose process died while something ran.
+#[test]
+fn a_file_of_the_first_version_is_upgraded_with_all_that_is_in_it() {
+    let directory = Directory::new("upgraded");
+    let own = Connection::open(directory.file()).unwrap();
+    own.busy_timeout(LONG).unwrap();
+    own.execute_batch(include_str!("../data/version_1.sql")).unwrap();
+    let (tell, seen) = telling();
+    let durable = Durable::sqlite(directory.file()).handle(tell).start().unwrap();
+    let mut runs: Vec<(String, u32)> = (0..2)
+        .map(|_| seen.recv_timeout(LONG).unwrap())
+        .map(|seen| (seen.text, seen.attempt))
+        .collect();
+    runs.sort_unstable();
+    assert_eq!(runs, [("died".into(), 2), ("once".into(), 1)]);
+    let timers = durable.timers();
+    let series = timers.get("series").wait().unwrap().unwrap();
+    assert_eq!((series.id, series.runs, series.times), (3, 41, None));
+    let parked = timers.parked(ParkedQuery::new()).wait().unwrap().timers;
+    assert_eq!((parked.len(), parked[0].timer.id), (1, 5));
+    let hour = Duration::from_secs(3_600);
+    for key in ["used", "series"] {
+        let kept = timers.schedule_once(hour, note("x")).key(key).submit().wait().unwrap();
+        assert_eq!(kept.placement, Placement::Kept, "{key}");
+    }
+    // What is new works on what is old.
+    let ending = timers.schedule_at_fixed_rate(hour, hour, note("series")).times(50).key("series");
+    assert_eq!(ending.submit().wait().unwrap().placement, Placement::Updated);
+    let shown = |column: &str| -> i64 {
+        let text = format!("SELECT {column} FROM lars_schedule WHERE key = 'series'");
+        own.query_row(&text, [], |row| row.get(0)).unwrap()
+    };
+    assert_eq!((shown("times"), shown("id")), (50, 3));
+    own.execute("UPDATE lars_schedule SET delay = 0 WHERE key = 'series'", []).unwrap();
+    assert_eq!(seen.recv_timeout(LONG).unwrap().text, "series");
+    durable.close().unwrap();
+    let version: i64 =
+        own.query_row("SELECT version FROM lars_meta", [], |row| row.get(0)).unwrap();
+    assert_eq!(version, 2);
 }
 
 #[test]

@@ -169,6 +169,9 @@ fn the_view_makes_the_same_timer_as_the_call() {
     let series = timers.schedule_at_fixed_rate(DAY, HOUR, note("ä")).key("skip");
     series.missed_ticks(MissedTickBehavior::Skip).submit().wait().unwrap();
     timers.schedule_once(Duration::MAX, note("ä")).key("never").submit().wait().unwrap();
+    let end = UNIX_EPOCH + Duration::from_micros(4_102_444_800_250_000);
+    let series = timers.schedule_with_fixed_delay(DAY, HOUR, note("ä")).key("ending");
+    series.times(7).until(end).submit().wait().unwrap();
     durable.close().unwrap();
 
     let other = Connection::open(directory.file()).unwrap();
@@ -197,6 +200,8 @@ fn the_view_makes_the_same_timer_as_the_call() {
          INSERT INTO lars_schedule (handler, payload, delay, key, fixed_rate, missed)
          VALUES ('note', '\"ä\"', 86400, 'rate', 0.290001, NULL),
                 ('note', '\"ä\"', 86400, 'skip', 3600, 'skip');
+         INSERT INTO lars_schedule (handler, payload, delay, key, fixed_delay, until, times)
+         VALUES ('note', '\"ä\"', 86400, 'ending', 3600, 4102444800.25, 7);
          INSERT INTO lars_schedule (handler, payload, delay, key, payload_version, on_conflict)
          VALUES ('note', '\"ä\"', 1e999, 'never', 1, 'fail')";
     other.execute_batch(script).unwrap();
@@ -302,6 +307,11 @@ fn a_value_that_sql_may_not_give_is_refused_with_the_limit_and_nothing_is_made()
         ("handler, payload, delay, missed", "'note', '1', 1, 'skip'", "missed needs"),
         ("handler, payload, delay, fixed_rate, missed", "'note', '1', 1, 1, 'x'", "missed must"),
         ("handler, payload, delay, id", "'note', '1', 1, 5", "id and started"),
+        ("handler, payload, delay, until", "'note', '1', 1, 5", "until and times need"),
+        ("handler, payload, delay, times", "'note', '1', 1, 5", "until and times need"),
+        ("handler, payload, delay, fixed_rate, until", "'note', '1', 1, 1, 'x'", "until must be"),
+        ("handler, payload, delay, fixed_rate, times", "'note', '1', 1, 1, 0", "at least 1"),
+        ("handler, payload, delay, fixed_rate, times", "'note', '1', 1, 1, 1.5", "at least 1"),
     ];
     for (columns, values, reason) in cases {
         let text = format!("INSERT INTO lars_schedule ({columns}) VALUES ({values})");
@@ -373,4 +383,82 @@ fn a_timer_that_another_program_makes_is_of_the_group_that_opened_the_file_last(
     );
     assert_eq!(seen.recv_timeout(LONG).unwrap().text, "billed");
     durable.close().unwrap();
+}
+
+#[test]
+fn a_series_that_another_program_makes_ends_as_it_says_and_shows_its_end() {
+    let directory = Directory::new("ending");
+    let (tell, seen) = telling();
+    let durable = Durable::sqlite(directory.file()).handle(tell).start().unwrap();
+    let timers = durable.timers();
+    let other = Connection::open(directory.file()).unwrap();
+    other.busy_timeout(LONG).unwrap();
+    let script = "INSERT INTO lars_schedule (handler, payload, delay, key, fixed_rate, times)
+         VALUES ('note', '\"times\"', 0, 'times', 0.001, 3);
+         INSERT INTO lars_schedule (handler, payload, delay, key, fixed_delay, until)
+         VALUES ('note', '\"until\"', 0, 'until', 3600,
+                 (julianday('now') - 2440587.5) * 86400 + 600);
+         INSERT INTO lars_schedule (handler, payload, delay, key, fixed_delay, until)
+         VALUES ('note', '\"over\"', 5, 'over', 3600, 1000000000.5);
+         INSERT INTO lars_schedule (handler, payload, delay, key, fixed_rate, until, times)
+         VALUES ('note', '\"shown\"', 900, 'shown', 3600, 4102444800.5, 4)";
+    other.execute_batch(script).unwrap();
+    for key in ["times", "until", "over"] {
+        until(|| timers.get(key).wait().unwrap().is_none());
+    }
+    let shown = "SELECT fixed_rate, missed, until, times FROM lars_schedule WHERE key = 'shown'";
+    let shown: (f64, String, f64, i64) = other
+        .query_row(shown, [], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))
+        .unwrap();
+    assert_eq!(shown, (3600.0, "burst".into(), 4_102_444_800.5, 4));
+    // One that is over takes the place of another, and leaves it empty.
+    let over = "INSERT INTO lars_schedule (handler, payload, delay, key, fixed_rate, until,
+                                           on_conflict)
+         VALUES ('note', '1', 5, 'shown', 1, 0, 'replace')";
+    other.execute_batch(over).unwrap();
+    assert_eq!(count(&other), 0);
+    durable.close().unwrap();
+    let mut texts: Vec<String> = seen.try_iter().map(|seen| seen.text).collect();
+    texts.sort_unstable();
+    assert_eq!(texts, ["times", "times", "times", "until"]);
+}
+
+#[test]
+fn a_timer_that_another_program_moves_is_in_memory_long_before_it_is_due_and_runs_then() {
+    let directory = Directory::new("moved");
+    let (tell, seen) = telling();
+    let durable = Durable::sqlite(directory.file()).window(HOUR).handle(tell).start().unwrap();
+    let timers = durable.timers();
+    timers.schedule_once(DAY, note("moved")).key("moved").submit().wait().unwrap();
+    timers.schedule_once(HOUR / 2, note("own")).key("own").submit().wait().unwrap();
+    until(|| durable.metrics().resident == 1);
+    for (number, program) in programs().into_iter().enumerate() {
+        // Neither a sweep nor a load finds it at its new time.
+        let delay = 2_000 - number * 100;
+        let script = format!(
+            "BEGIN IMMEDIATE; UPDATE lars_schedule SET delay = 1 WHERE key = 'moved'; ROLLBACK;
+             UPDATE lars_schedule SET delay = {delay} WHERE key = 'moved'"
+        );
+        program(&directory.file(), &script);
+        until(|| durable.metrics().resident >= 2 + number);
+    }
+    let other = Connection::open(directory.file()).unwrap();
+    other.busy_timeout(LONG).unwrap();
+    other.execute_batch("UPDATE lars_schedule SET delay = 90000 WHERE key = 'own'").unwrap();
+    let own = timers.get("own").wait().unwrap().unwrap();
+    assert!(own.deadline.unwrap() > SystemTime::now() + DAY);
+    for (set, reason) in [
+        ("delay = 'soon'", "delay must be a number"),
+        ("delay = 1, key = 'x'", "only delay"),
+        ("delay = 1, times = 3", "only delay"),
+        ("key = 'x'", "view"),
+    ] {
+        let text = format!("UPDATE lars_schedule SET {set} WHERE key = 'own'");
+        let error = other.execute(&text, []).expect_err(&text).to_string();
+        assert!(error.contains(reason), "{text}: {error}");
+    }
+    other.execute_batch("UPDATE lars_schedule SET delay = -1 WHERE key = 'moved'").unwrap();
+    assert_eq!(seen.recv_timeout(LONG).unwrap().text, "moved");
+    durable.close().unwrap();
+    assert_eq!(seen.try_iter().count(), 0, "once, although it was in memory under other times");
 }

@@ -125,6 +125,75 @@ fn a_cancel_in_a_transaction_holds_once_that_commits() {
     durable.close().unwrap();
 }
 
+#[test]
+fn a_move_in_a_transaction_holds_once_that_commits_and_the_node_finds_it_long_before_it_is_due() {
+    let directory = Directory::new("own-reset");
+    let (tell, seen) = telling();
+    let builder = Durable::sqlite(directory.file()).window(DAY / 24);
+    let durable = builder.handle(tell).start().unwrap();
+    let timers = durable.timers();
+    timers.schedule_once(DAY / 48, note("own")).submit().wait().unwrap();
+    while durable.metrics().resident != 1 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let made = timers.schedule_once(DAY, note("moved")).key("k").submit().wait().unwrap();
+    let before = timers.get("k").wait().unwrap().unwrap().deadline;
+    let mut own = open(&directory.file());
+    for commits in [false, true] {
+        let transaction = begin(&mut own);
+        // Neither a sweep nor a load finds it at its new time.
+        assert!(timers.reset_in_file("k", DAY / 48, &transaction).unwrap());
+        assert!(timers.reset_in_file(made.id, DAY / 47, &transaction).unwrap());
+        assert!(!timers.reset_in_file("other", DAY, &transaction).unwrap());
+        let empty = timers.reset_in_file("", DAY, &transaction).unwrap_err();
+        assert_eq!(empty, TransactionError::Refused(Refused::KeyEmpty));
+        if commits {
+            transaction.commit().unwrap();
+        } else {
+            transaction.rollback().unwrap();
+        }
+        let after = timers.get("k").wait().unwrap().unwrap();
+        assert_eq!((after.deadline == before, after.id), (!commits, made.id));
+    }
+    while durable.metrics().resident != 2 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let transaction = begin(&mut own);
+    assert!(timers.reset_in_file("k", Duration::ZERO, &transaction).unwrap());
+    transaction.commit().unwrap();
+    assert_eq!(seen.recv_timeout(LONG).unwrap().text, "moved");
+    while timers.get("k").wait().unwrap().is_some() {}
+    durable.close().unwrap();
+    assert_eq!(seen.try_iter().count(), 0, "once");
+}
+
+#[test]
+fn a_timer_that_has_started_is_not_moved_in_a_transaction_and_may_be_the_last_of_its_series() {
+    let directory = Directory::new("own-last");
+    let own = Mutex::new(open(&directory.file()));
+    let (told, moved) = channel();
+    let (timers_of, timers_in) = channel::<lars_durable::Timers>();
+    let (told, timers_in) = (Mutex::new(told), Mutex::new(timers_in));
+    let handler = Handler::new(move |due: &Fired<Note>| {
+        let timers = timers_in.lock().unwrap().recv().unwrap();
+        let mut own = own.lock().unwrap();
+        let transaction = begin(&mut own);
+        let moved = timers.reset_in_file(due.id(), DAY, &transaction).unwrap();
+        assert_eq!(timers.cancel_in_file(due.id(), &transaction).unwrap(), Cancel::Running);
+        due.complete_in_file(&transaction).unwrap();
+        transaction.commit().unwrap();
+        told.lock().unwrap().send(moved).unwrap();
+    });
+    let durable = Durable::sqlite(directory.file()).handler(handler).start().unwrap();
+    let timers = durable.timers();
+    let series = timers.schedule_at_fixed_rate(Duration::ZERO, DAY, note("x")).key("x");
+    series.submit().wait().unwrap();
+    timers_of.send(timers.clone()).unwrap();
+    assert!(!moved.recv_timeout(LONG).unwrap());
+    assert!(timers.get("x").wait().unwrap().is_none(), "cancelled and ended in one transaction");
+    durable.close().unwrap();
+}
+
 /// The handler of the tests below writes a row for each attempt, and ends the run in that
 /// transaction; `commits` says what becomes of it, and `says` what the handler returns.
 fn acknowledging<R: lars_durable::IntoOutcome + 'static>(

@@ -10,6 +10,7 @@ use lars_durable::backoff::BackoffPolicy;
 use lars_durable::test_kit::Store;
 use lars_durable::{Durable, Payload, Refused};
 use mini_actor::Context;
+use mini_actor::supervision::SupervisionStrategy;
 use mini_actor::test_kit::TestKit;
 use serde::{Deserialize, Serialize};
 
@@ -142,6 +143,8 @@ impl Bench {
         let backoff = BackoffPolicy::builder().initial(soon).cap(soon).build().unwrap();
         let kind = Kind::new(move |_| Order(started.clone(), sender.clone()));
         let kind = kind.backoff(backoff).passivate_after(5 * SECOND);
+        // An actor that has panicked goes on with its mailbox.
+        let kind = kind.props(|props| props.supervision(SupervisionStrategy::restart()));
         let node = self.store.node().actors(&self.kit, kind).start().unwrap();
         self.kit.advance(SECOND);
         node
@@ -181,10 +184,11 @@ fn a_reminder_that_was_started_again_by_one_that_panicked_stays_cancelled_after_
             node.timers().tell_after("order/17", 2 * SECOND + SECOND / 2, Event::Do(cancels));
         cancels.submit().wait().unwrap();
         bench.kit.advance(SECOND);
-        // Both are on their way to the actor when the store goes.
-        bench.kit.advance_while_busy(2 * SECOND);
+        // Both are on their way to the actor when the store goes. A sweep fails before the actor
+        // asks for anything, so what ends runs is tried again at other times than calls.
+        bench.kit.advance_while_busy(2 * SECOND - 100 * MILLISECOND);
         bench.store.set_reachable(false);
-        bench.kit.advance_while_busy(2 * SECOND);
+        bench.kit.advance_while_busy(2 * SECOND + 100 * MILLISECOND);
         bench.kit.advance(step * 50 * MILLISECOND);
         bench.store.set_reachable(true);
         bench.kit.advance(MINUTE);
@@ -206,7 +210,7 @@ fn the_message_that_makes_an_actor_is_received_whatever_reminder_it_starts_then(
         Step::Delay("k".into(), 600, said("due")),
         Step::Minutely("k".into(), said("due")),
     ] {
-        for periodic in [false, true] {
+        for (periodic, behind) in [(false, false), (false, true), (true, false), (true, true)] {
             let bench = Bench::new();
             let node = bench.node(&[]);
             let due = match periodic {
@@ -218,8 +222,17 @@ fn the_message_that_makes_an_actor_is_received_whatever_reminder_it_starts_then(
             // Another life, whose actors do this when they are made.
             node.close().unwrap();
             let node = bench.node(std::slice::from_ref(&starts));
-            bench.kit.advance(MINUTE);
-            assert_eq!(bench.seen(), ["due"], "{starts:?}, periodic: {periodic}");
+            let mut expected = vec!["due"];
+            if behind {
+                // By this message; the reminder is on its way then.
+                let first = node.timers().tell_after("order/17", 57 * SECOND, *said("first"));
+                first.submit().wait().unwrap();
+                expected.insert(0, "first");
+            }
+            bench.kit.advance(56 * SECOND);
+            bench.kit.advance_while_busy(3 * SECOND);
+            bench.kit.advance(3 * SECOND);
+            assert_eq!(bench.seen(), expected, "{starts:?}, periodic: {periodic}");
             let left = node.timers().get("order/17::k").wait().unwrap();
             let rule = left.and_then(|left| left.rule);
             let repeats = !matches!(starts, Step::Once(..));
@@ -259,9 +272,8 @@ fn what_an_actor_cancels_when_it_is_made_and_then_starts_begins_anew() {
     bench.kit.advance(90 * SECOND);
     assert_eq!(bench.seen(), ["made"]);
     bench.kit.advance(40 * SECOND);
-    // It has made its actor, which has cancelled it.
-    assert!(bench.seen().is_empty());
-    assert!(!is_empty(&node));
+    assert_eq!(bench.seen(), ["new"]);
+    assert!(!is_empty(&node), "and its actor has started another one");
 }
 
 #[test]

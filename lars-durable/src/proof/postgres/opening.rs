@@ -7,6 +7,10 @@ use crate::{Durable, StartError};
 use std::time::{Duration, Instant};
 use tokio_postgres::NoTls;
 
+/// All scripts, each for the version before it.
+pub(super) const SCRIPTS: [&str; 2] =
+    [include_str!("../../../sql/1.sql"), include_str!("../../../sql/2.sql")];
+
 fn reason(result: Result<Durable, StartError>) -> String {
     result.map(drop).unwrap_err().to_string()
 }
@@ -21,7 +25,7 @@ fn nodes_that_start_at_once_make_the_schema_once() {
         }
     });
     let client = database.client();
-    assert_eq!(client.number("SELECT version FROM lars.meta"), 1);
+    assert_eq!(client.number("SELECT version FROM lars.meta"), 2);
     assert_eq!(client.number("SELECT count(*) FROM lars.meta"), 1);
 }
 
@@ -32,7 +36,7 @@ fn a_newer_schema_in_a_database_is_refused_with_both_numbers() {
     drop(database.durable().start().unwrap());
     database.client().execute("UPDATE lars.meta SET version = 7");
     match database.durable().start().map(drop).unwrap_err() {
-        StartError::NewerDatabase { found, known } => assert_eq!((found, known), (7, 1)),
+        StartError::NewerDatabase { found, known } => assert_eq!((found, known), (7, 2)),
         other => panic!("{other}"),
     }
     assert_eq!(database.client().number("SELECT version FROM lars.meta"), 7);
@@ -56,7 +60,7 @@ fn a_role_that_may_create_nothing_is_told_the_cure_and_runs_on_what_the_scripts_
     assert!(refused.contains("42501") && refused.contains("sql/roles.sql"), "{refused}");
 
     let owner = database.client();
-    owner.execute(include_str!("../../../sql/1.sql"));
+    SCRIPTS.iter().for_each(|script| owner.execute(script));
     let refused = reason(start());
     assert!(refused.contains("42501"), "{refused}");
 
@@ -105,7 +109,7 @@ fn an_older_schema_that_may_not_be_upgraded_is_refused_with_both_numbers() {
     let Some(server) = server() else { return };
     let database = server.database();
     let (role, parameters) = role(&database);
-    let first = include_str!("../../../sql/1.sql");
+    let first = SCRIPTS[0];
     let owner = database.client();
     owner.execute(first);
     owner.execute(&include_str!("../../../sql/roles.sql").replace(":\"node\"", &role));
@@ -240,8 +244,9 @@ fn an_upgrade_runs_under_a_lock_once_and_older_nodes_go_on() {
     let older = database.durable().start().unwrap();
     let place = database.place();
     let upgrade = |place: &Place| {
-        let second = "ALTER TABLE lars.timer ADD COLUMN note text; SELECT pg_sleep(0.2)";
-        PostgresStore::prepare_with(place, &[include_str!("../../../sql/1.sql"), second]).map(drop)
+        let next = "ALTER TABLE lars.timer ADD COLUMN note text; SELECT pg_sleep(0.2)";
+        let scripts: Vec<&str> = SCRIPTS.into_iter().chain([next]).collect();
+        PostgresStore::prepare_with(place, &scripts).map(drop)
     };
     std::thread::scope(|scope| {
         for _ in 0..3 {
@@ -253,7 +258,7 @@ fn an_upgrade_runs_under_a_lock_once_and_older_nodes_go_on() {
     timer.submit().wait().unwrap();
     assert!(timers.get("key").wait().unwrap().is_some());
     match database.durable().start().map(drop).unwrap_err() {
-        StartError::NewerDatabase { found: 2, known: 1 } => {}
+        StartError::NewerDatabase { found: 3, known: 2 } => {}
         other => panic!("{other}"),
     }
     drop(older);

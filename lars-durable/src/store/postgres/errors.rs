@@ -141,7 +141,8 @@ pub(super) fn words(error: &Error) -> String {
              database"
         }
         SqlState::UNDEFINED_TABLE | SqlState::INVALID_SCHEMA_NAME => {
-            "the schema `lars` is missing or incomplete; a node that may makes it, or run sql/1.sql"
+            "the schema `lars` is missing or incomplete; a node that may makes it, or run the \
+             scripts of sql/"
         }
         SqlState::TOO_MANY_CONNECTIONS => "a node needs up to five connections",
         SqlState::READ_ONLY_SQL_TRANSACTION => "the server is a standby, or set to read only",

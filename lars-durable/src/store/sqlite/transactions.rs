@@ -1,8 +1,9 @@
 //! Transactions of users in the file: by their own connections, and for them the same verbs.
 //!
-//! The engine finds what they made by its identity (`others`), and what they ended by its fence. It
-//! is not told of anything else. So nothing here changes when a timer is due that the engine may
-//! have in memory: such a timer gets another identity.
+//! The engine finds what they made by its identity (`others`), and what they ended by its fence.
+//! What they moved is in a table that it empties. It is not told of anything else. So an update
+//! does not change when a timer is due that the engine may have in memory: such a timer gets
+//! another identity.
 
 use std::path::PathBuf;
 
@@ -11,7 +12,7 @@ use rusqlite::Transaction;
 use super::owner::Identity;
 use super::verbs::Verbs;
 use crate::error::{Refused, TransactionError};
-use crate::model::{Fence, Finish, Finished, NewTimer, Row, Which};
+use crate::model::{Fence, Finish, Finished, NewTimer, Row, When, Which};
 use crate::store::{Placed, Write, Written};
 use crate::sync::Arc;
 use crate::time::Timestamp;
@@ -54,6 +55,16 @@ impl UserFile {
         now: Timestamp,
     ) -> Result<Written> {
         Ok(self.verbs(transaction, now)?.write(&Write::Cancel { which })?)
+    }
+
+    pub(crate) fn reset(
+        &self,
+        transaction: &Transaction<'_>,
+        which: Which,
+        when: When,
+        now: Timestamp,
+    ) -> Result<Written> {
+        Ok(self.verbs(transaction, now)?.write(&Write::Reset { which, when })?)
     }
 
     /// The successful end of the run of `row` that has this fence.

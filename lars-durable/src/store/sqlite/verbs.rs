@@ -359,6 +359,21 @@ pub(super) fn paused(connection: &Connection, group: &str) -> Result<Vec<Arc<str
     statement.query_map([group], |row| Ok(Arc::from(row.get_ref(0)?.as_str()?)))?.collect()
 }
 
+const TAKE_MOVED: &str = "DELETE FROM lars_moved
+      WHERE id IN (SELECT id FROM lars_moved LIMIT ?1) AND (SELECT epoch FROM lars_meta) = ?2
+     RETURNING id";
+
+/// At most `limit` of those that somebody else than the owner of the file has moved, each once.
+pub(super) fn take_moved(
+    connection: &Connection,
+    epoch: u32,
+    limit: usize,
+) -> Result<Vec<TimerId>> {
+    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+    let mut statement = connection.prepare_cached(TAKE_MOVED)?;
+    statement.query_map(params![limit, epoch], |row| row.get(0))?.collect()
+}
+
 const NEXT_BATCH: &str = "UPDATE lars_meta SET last_batch = ?1 WHERE last_batch IS NOT ?1";
 
 /// Whether the last batch had this token; from now on it has.

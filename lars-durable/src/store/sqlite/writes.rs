@@ -358,6 +358,9 @@ impl Verbs<'_> {
 const MOVE: &str = "UPDATE lars_timer
         SET deadline = ?2, planned_at = ?3, due_at = min(due_at, ?2) WHERE id = ?1";
 
+/// The engine is to read it again.
+const MOVED: &str = "INSERT OR IGNORE INTO lars_moved (id) VALUES (?1)";
+
 impl Verbs<'_> {
     pub(super) fn reset(&self, which: &Which, deadline: Timestamp) -> Result<Written> {
         let id = match self.find(which)? {
@@ -367,6 +370,11 @@ impl Verbs<'_> {
         };
         let Placed { bucket, due: was_due, handler, .. } = self.placed(id, How::Kept)?;
         self.execute(MOVE, params![id, deadline, deadline])?;
+        if !self.by_owner {
+            self.execute(MOVED, [id])?;
+            // By this it finds that there is something.
+            self.draw(1)?;
+        }
         Ok(Written::Reset { id, bucket, was_due, due: deadline.min(was_due), handler })
     }
 }
