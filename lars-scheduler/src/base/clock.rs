@@ -61,8 +61,8 @@ impl Clock {
             return Ok(Self::system());
         }
         let (origin, start) = origin_and(|_| boot::read());
-        let start = start.ok_or(ConfigError::CountSuspend)?;
-        Ok(Self { origin, source: Source::Boot(Boot::new(start)) })
+        let boot = start.map(Boot::new).ok_or(ConfigError::CountSuspend)?;
+        Ok(Self { origin, source: Source::Boot(boot) })
     }
 
     /// A clock that stands at `start` until it is moved.
