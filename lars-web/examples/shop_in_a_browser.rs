@@ -5,7 +5,8 @@
 //! cargo run -p lars-web --example shop_in_a_browser
 //! ```
 //!
-//! It prints its token and its address, and ends with its standard input.
+//! It prints its token and its address, and ends with its standard input. `ci/web.sh` clicks
+//! through it in Chromium.
 #![allow(clippy::disallowed_methods)]
 
 use std::error::Error;
