@@ -31,9 +31,13 @@ impl Drop for File {
     }
 }
 
-fn set_version(file: &Path, version: u32) {
-    let set = format!("UPDATE lars_meta SET version = {version}");
-    rusqlite::Connection::open(file).unwrap().execute_batch(&set).unwrap();
+/// Gives the schema another version, and returns the one before.
+fn set_version(file: &Path, version: u32) -> u32 {
+    let connection = rusqlite::Connection::open(file).unwrap();
+    let read = "SELECT version FROM lars_meta";
+    let before = connection.query_row(read, [], |row| row.get(0)).unwrap();
+    connection.execute("UPDATE lars_meta SET version = ?1", [version]).unwrap();
+    before
 }
 
 #[test]
@@ -67,8 +71,7 @@ fn what_is_wrong_with_a_file_is_said_on_the_page_and_it_comes_back_by_itself() {
     let seen = events.until("bill");
     assert!(!seen.contains("No answer"), "{seen}");
     owner.close().unwrap();
-    let (known, newer) = (1, 999);
-    set_version(&file.0, newer);
+    let known = set_version(&file.0, 999);
     // What was seen last is still there.
     let seen = events.until("has version 999");
     assert!(seen.contains("bill") && seen.contains("What is shown is older."), "{seen}");
