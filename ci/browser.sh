@@ -10,10 +10,7 @@ cd "$(dirname "$0")/../examples/wasm"
 find_browser() {
     command -v chromium || command -v chromium-browser || command -v google-chrome
 }
-if ! find_browser >/dev/null && [ "$(id -u)" = 0 ]; then
-    { apt-get update && apt-get install --yes --no-install-recommends chromium; } \
-        >/dev/null 2>&1 || true
-fi
+if ! find_browser >/dev/null; then bash ../../ci/debian.sh chromium; fi
 if ! browser=$(find_browser); then
     printf '!!!!! SKIPPED: the page for wasm needs Chromium !!!!!\n'
     exit 0

@@ -15,15 +15,13 @@ have() {
 have_pooler() {
     [ -x /usr/sbin/pgbouncer ] || [ -x /usr/bin/pgbouncer ]
 }
-if ! { have && have_pooler; } && [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-    export DEBIAN_FRONTEND=noninteractive
-    apt-get update -qq || true
-    apt-get install -y -qq --no-install-recommends postgresql-common >/dev/null || true
+if ! { have && have_pooler; } && [ "$(id -u)" = 0 ]; then
+    bash ci/debian.sh postgresql-common
     # The tests make clusters of their own.
     sed -i 's/^#\?create_main_cluster.*/create_main_cluster = false/' \
         /etc/postgresql-common/createcluster.conf || true
-    apt-get install -y -qq --no-install-recommends postgresql openssl >/dev/null || true
-    apt-get install -y -qq --no-install-recommends pgbouncer >/dev/null || true
+    bash ci/debian.sh postgresql openssl
+    bash ci/debian.sh pgbouncer
     service pgbouncer stop >/dev/null 2>&1 || true
 fi
 if ! have; then

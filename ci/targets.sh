@@ -70,9 +70,7 @@ can_link_32() {
     echo 'int main(void) { return 0; }' | gcc -m32 -x c -o /dev/null - 2>/dev/null
 }
 as_32_bit() {
-    if ! can_link_32 && [ "$(id -u)" = 0 ]; then
-        { apt-get update && apt-get install --yes gcc-multilib; } >/dev/null 2>&1 || true
-    fi
+    if ! can_link_32; then bash ci/debian.sh gcc-multilib; fi
     if ! has_target i686-unknown-linux-gnu; then
         skip "the target i686-unknown-linux-gnu cannot be had on this machine"
     elif ! can_link_32; then
@@ -95,12 +93,7 @@ can_run_windows() {
 # Wine do not have.
 windows=x86_64-pc-windows-gnu
 as_windows() {
-    if ! can_run_windows && [ "$(id -u)" = 0 ]; then
-        {
-            apt-get update
-            apt-get install --yes --no-install-recommends wine64 gcc-mingw-w64-x86-64
-        } >/dev/null 2>&1 || true
-    fi
+    if ! can_run_windows; then bash ci/debian.sh wine64 gcc-mingw-w64-x86-64; fi
     if ! has_target "$windows"; then
         skip "the target $windows cannot be had on this machine"
     elif ! can_run_windows; then

@@ -8,10 +8,7 @@ cd "$(dirname "$0")/.."
 find_browser() {
     command -v chromium || command -v chromium-browser || command -v google-chrome
 }
-if ! find_browser >/dev/null && [ "$(id -u)" = 0 ]; then
-    { apt-get update && apt-get install --yes --no-install-recommends chromium; } \
-        >/dev/null 2>&1 || true
-fi
+if ! find_browser >/dev/null; then bash ci/debian.sh chromium; fi
 if ! browser=$(find_browser) || ! command -v node >/dev/null; then
     printf '!!!!! SKIPPED: the pages of lars-web need Chromium and Node !!!!!\n'
     exit 0
