@@ -1,6 +1,6 @@
 /* Holds threads up at random, in the places where an operating system seldom does: when they
- * allocate, read the clock, or enter the kernel. Loaded before a test binary, it makes a race that
- * a plain run meets once in thousands of times happen once in a few. `ci/steady.sh` runs it.
+ * allocate, read the clock, or enter the kernel. A test binary that is loaded with it meets races
+ * that plain runs seldom meet. `ci/steady.sh` does that.
  *
  *     cc -O2 -shared -fPIC -o hold_up.so ci/hold_up.c
  *     HOLD_EVERY=1000 HOLD_MICROS=4000 LD_PRELOAD=./hold_up.so target/debug/deps/it-...
