@@ -306,10 +306,9 @@ impl SupervisionBuilder {
         self
     }
 
-    /// Calls `hook` with each run when it is settled, in the order of the runs and one call at a
-    /// time: with a success or failure on the thread that ran it, with a timeout or rejection on
-    /// the timer thread, which it must not block. A run that is settled while the hook still hears
-    /// of the one before is told by the thread that is in the hook.
+    /// Calls `hook` with each run when it is settled: with a success or failure on the thread that
+    /// ran it, with a timeout or rejection on the timer thread, which it must not block. The next
+    /// run begins when the hook has returned, so reports come in order and one at a time.
     ///
     /// It may own the [`Supervised`](super::Supervised), to cancel the task or to call `run_now`:
     /// the task drops the hook when it has ended. A panic in it is contained and reported.

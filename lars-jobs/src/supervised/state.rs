@@ -10,7 +10,6 @@
 //! | `Held` | a straggler's end: no more runs are allowed | a look when one has ended |
 //! | `Ended` | nothing | never |
 
-use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::report::{Counts, Outcome, RunReport};
@@ -36,6 +35,9 @@ pub(super) struct State {
     pub(super) nudge: Option<Nudge>,
     /// For a run that ends the task; `None` until it is known, and after the end.
     pub(super) series: Option<Arc<Cancellable>>,
+    /// A run was settled, and the hook has not heard of it yet or is at it. The next one waits for
+    /// that, so reports come in order, one at a time, and are never kept.
+    pub(super) untold: bool,
     /// `run_now` was called while a run was awaited.
     pub(super) again: bool,
     /// `run_now` has been used up to here, counted from the start. (The "theoretical arrival time"
@@ -45,7 +47,6 @@ pub(super) struct State {
     pub(super) running: usize,
     /// The counters; its gauges are computed when they are asked for.
     pub(super) tally: Counts,
-    reports: Reports,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -76,18 +77,11 @@ pub(super) struct Remains {
     pub(super) series: Option<Arc<Cancellable>>,
 }
 
-/// A run that was settled, and the hook that is to hear of it outside the lock.
+/// A run that was settled, and what remains to be done outside the lock.
 pub(super) struct Settled {
+    pub(super) token: CancelToken,
     pub(super) report: RunReport,
     pub(super) hook: Option<SettledHook>,
-}
-
-/// Reports in the order of the runs. One thread at a time tells them, all that there are: the next
-/// run may be settled, on another thread, while the hook still hears of this one.
-#[derive(Default)]
-struct Reports {
-    untold: VecDeque<Settled>,
-    are_told: bool,
 }
 
 impl State {
@@ -106,12 +100,12 @@ impl State {
             wake: first,
             nudge: None,
             series: None,
+            untold: false,
             again: false,
             used_up: Duration::ZERO,
             random: settings.random(),
             running: 0,
             tally: Counts::default(),
-            reports: Reports::default(),
         }
     }
 
@@ -158,13 +152,22 @@ impl State {
         true
     }
 
-    /// Counts the awaited run, plans the next one, and leaves a report. Returns the run's token.
+    /// When the next look is to be, at the latest.
+    pub(super) fn wake(&self, now: Instant) -> WhenDue {
+        match self.phase {
+            Phase::Waiting(due) => due,
+            Phase::Held => WhenDue::At(now),
+            Phase::Running | Phase::Ended => WhenDue::Never,
+        }
+    }
+
+    /// Counts the awaited run, and plans the next one.
     pub(super) fn settle(
         &mut self,
         settings: &Settings,
         outcome: Outcome,
         now: Instant,
-    ) -> Option<CancelToken> {
+    ) -> Option<Settled> {
         let run = self.awaited.take()?;
         let tally = &mut self.tally;
         match outcome {
@@ -188,22 +191,10 @@ impl State {
             self.phase = Phase::Waiting(WhenDue::after(now, delay));
             (Some(delay), self.hook.clone())
         };
+        self.untold = true;
         let took = now.saturating_duration_since(run.handed_over);
         let report = RunReport { number: run.number, outcome, took, next_in };
-        self.reports.untold.push_back(Settled { report, hook });
-        Some(run.token)
-    }
-
-    /// Whether the calling thread is to tell the reports that there are. Then it tells what
-    /// [`next_report`](Self::next_report) returns until that is `None`.
-    pub(super) fn begin_to_tell(&mut self) -> bool {
-        !std::mem::replace(&mut self.reports.are_told, true)
-    }
-
-    pub(super) fn next_report(&mut self) -> Option<Settled> {
-        let next = self.reports.untold.pop_front();
-        self.reports.are_told = next.is_some();
-        next
+        Some(Settled { token: run.token, report, hook })
     }
 
     /// The interval, less some jitter.

@@ -26,7 +26,6 @@ use super::report::{Counts, Outcome, RunReport};
 use super::run::{Ending, Owner, Run, Runner};
 use super::settings::{GivenUp, Settings};
 use super::state::{Nudge, Phase, Remains, Settled, State};
-use super::token::CancelToken;
 use crate::label::Label;
 use crate::label::Labelled;
 use crate::when_due::{DueOn, reset_due};
@@ -55,7 +54,7 @@ pub(super) struct Supervisor {
 /// What a look found to do.
 enum Step {
     HandOver(Run, Arc<dyn Runner>),
-    GiveUp(CancelToken),
+    GiveUp(Settled),
     Sleep(WhenDue),
     End,
 }
@@ -103,9 +102,9 @@ impl Supervisor {
         loop {
             match self.look(looker) {
                 Step::HandOver(run, runner) => self.hand_over(run, runner),
-                Step::GiveUp(token) => {
-                    token.cancel(|payload| self.raise(payload));
-                    self.tell_reports();
+                Step::GiveUp(run) => {
+                    run.token.cancel(|payload| self.raise(payload));
+                    self.tell(run);
                 }
                 Step::End => {
                     self.end();
@@ -138,6 +137,9 @@ impl Supervisor {
                 deadline.min(WhenDue::after(now, self.settings.max_interval))
             }
             Phase::Waiting(due) if !due.has_come(now) => due,
+            // Whoever tells wakes the next run. If there is no place for a nudge then, this bounds
+            // how late that run is.
+            Phase::Waiting(_) | Phase::Held if state.untold => WhenDue::after(now, state.interval),
             Phase::Waiting(_) | Phase::Held => {
                 if state.running < self.settings.max_concurrent {
                     return self.next_run(state, now);
@@ -288,20 +290,9 @@ impl Supervisor {
         Counts { next_run, ..counts }
     }
 
-    /// Tells what has been settled, unless another thread is at it. That one tells it then.
-    fn tell_reports(&self) {
-        if !self.state.lock().begin_to_tell() {
-            return;
-        }
-        loop {
-            let Some(run) = self.state.lock().next_report() else { return };
-            self.tell(run);
-        }
-    }
-
-    /// Reports a settled run to the log and the hook.
-    fn tell(&self, run: Settled) {
-        let Settled { report, hook } = run;
+    /// Reports a settled run to the log and the hook. Then the next one may begin.
+    fn tell(self: &Arc<Self>, run: Settled) {
+        let Settled { report, hook, .. } = run;
         let task = self.whose;
         quietly(|| {
             let RunReport { number, outcome, .. } = &report;
@@ -324,6 +315,11 @@ impl Supervisor {
         if let Some(hook) = hook {
             self.contain(move || (hook.0)(&report));
         }
+        let mut state = self.state.lock();
+        state.untold = false;
+        let wake = state.wake(self.timers.now());
+        // If it is refused, the series looks later, within its bound.
+        let _ = self.wake_by(&mut state, wake);
     }
 
     fn contain(&self, code: impl FnOnce()) {
@@ -342,28 +338,26 @@ impl Owner for Supervisor {
         let now = self.timers.now();
         state.running -= usize::from(begun);
         let (mut unused, mut remains) = (None, None);
-        if state.is_awaited(number) {
+        let settled = if state.is_awaited(number) {
             match ending {
-                Ending::Settled(outcome) => _ = state.settle(&self.settings, outcome, now),
+                Ending::Settled(outcome) => state.settle(&self.settings, outcome, now),
                 Ending::Last => {
                     remains = state.end();
-                    state.settle(&self.settings, Outcome::Success, now);
+                    state.settle(&self.settings, Outcome::Success, now)
                 }
                 Ending::Dropped if matches!(state.phase, Phase::Ended) => {
                     state.tally.withdrawn += 1;
                     state.awaited = None;
                     unused = state.hook.take();
+                    None
                 }
-                Ending::Dropped => _ = state.settle(&self.settings, Outcome::Rejected, now),
+                Ending::Dropped => state.settle(&self.settings, Outcome::Rejected, now),
             }
         } else {
             state.tally.late_ends += u64::from(begun);
-        }
-        let wake = match state.phase {
-            Phase::Waiting(due) => due,
-            Phase::Held => WhenDue::At(now),
-            Phase::Running | Phase::Ended => WhenDue::Never,
+            None
         };
+        let wake = state.wake(now);
         // If it is refused, the series looks later, within its bound.
         let _ = self.wake_by(state, wake);
         drop(guard);
@@ -374,7 +368,9 @@ impl Owner for Supervisor {
             self.drop_remains(remains);
         }
         self.contain(|| drop(unused));
-        self.tell_reports();
+        if let Some(run) = settled {
+            self.tell(run);
+        }
     }
 
     fn executor(&self) -> &dyn Executor {
