@@ -1,4 +1,5 @@
-//! The primitives: std's, parking_lot's and crossbeam's, or a model checker's.
+//! The primitives: std's, parking_lot's and crossbeam's, or a model checker's. Under Miri std's
+//! stand for parking_lot's.
 //!
 //! Everything that threads share in the crates on top goes through these names. So one build flag,
 //! `--cfg lars_loom`, puts the model checker underneath, and another, `--cfg lars_shuttle`, a
@@ -25,6 +26,11 @@ mod lonely;
 mod parker;
 #[cfg(lars_shuttle)]
 mod shuttled;
+#[cfg(miri)]
+mod strict;
+#[cfg(any(lars_shuttle, miri))]
+#[allow(missing_docs)]
+mod unpoisoned;
 
 /// Whether a checker looks at every step, so that numbers should be small.
 pub const CHECKED: bool = cfg!(any(lars_loom, lars_shuttle));
@@ -64,7 +70,13 @@ mod real {
     pub use super::parker::{Parker, Unparker};
     #[cfg(not(any(windows, all(target_family = "wasm", target_os = "unknown"))))]
     pub use crossbeam_utils::sync::{Parker, Unparker};
+    #[cfg(not(miri))]
     pub use parking_lot::{Condvar, Mutex, MutexGuard};
+
+    #[cfg(miri)]
+    pub use super::strict::Condvar;
+    #[cfg(miri)]
+    pub use super::unpoisoned::{Mutex, MutexGuard};
 
     /// `std`'s cell behind the interface of loom's, so that the model sees every access.
     #[derive(Debug)]

@@ -7,8 +7,8 @@
 #![allow(missing_docs)]
 
 mod check;
+mod condvar;
 mod ledger;
-mod lock;
 mod park;
 mod time;
 
@@ -23,9 +23,10 @@ pub use shuttle::sync::atomic::{
 pub use shuttle::sync::mpsc;
 pub use shuttle::thread_local;
 
+pub use super::unpoisoned::{Mutex, MutexGuard};
 pub use check::check;
+pub use condvar::Condvar;
 pub use ledger::{Ledger, Token};
-pub use lock::{Condvar, Mutex, MutexGuard};
 pub use park::{Parker, Unparker};
 pub use time::advance;
 

@@ -8,10 +8,9 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{MutexGuard, PoisonError};
 
-use parking_lot::Mutex;
-
-use super::NO_SLOT;
+use super::{GlobalMutex, NO_SLOT};
 
 /// Not asked yet.
 const UNKNOWN: usize = usize::MAX - 1;
@@ -35,7 +34,12 @@ struct Free {
 }
 
 // The lock orders what one owner of a number did before what the next one does.
-static FREE: Mutex<Free> = Mutex::new(Free { returned: BTreeSet::new(), next: 0 });
+static FREE: GlobalMutex<Free> = GlobalMutex::new(Free { returned: BTreeSet::new(), next: 0 });
+
+fn free() -> MutexGuard<'static, Free> {
+    // A panic under the lock leaves the numbers whole.
+    FREE.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 struct Guard;
 
@@ -44,7 +48,7 @@ impl Drop for Guard {
         // A destructor that runs later on this thread finds no number, and no lane.
         LAST.set((0, ptr::null()));
         let number = SLOT.replace(NO_SLOT);
-        FREE.lock().returned.insert(number);
+        free().returned.insert(number);
     }
 }
 
@@ -64,7 +68,7 @@ pub(crate) fn thread_slot() -> usize {
 /// Whoever had such a number did all that it did with it before this, and whoever gets it next
 /// comes after this.
 pub(crate) fn with_unused<R>(f: impl FnOnce(&dyn Fn(usize) -> bool) -> R) -> R {
-    let free = FREE.lock();
+    let free = free();
     f(&|number| {
         #[cfg(test)]
         LOOKS.set(LOOKS.get() + 1);
@@ -105,7 +109,7 @@ pub(crate) fn number_scheduler() -> u64 {
 fn ask() -> usize {
     // In a thread whose thread-locals are being destroyed the guard cannot be registered any more.
     let number = GUARD.try_with(|_guard| {
-        let mut free = FREE.lock();
+        let mut free = free();
         match free.returned.pop_first() {
             Some(number) => number,
             None => {
@@ -122,7 +126,7 @@ fn ask() -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::{Arc, Barrier};
+    use std::sync::{Arc, Barrier, Mutex};
     use std::thread;
 
     #[test]
@@ -157,8 +161,8 @@ mod tests {
         impl Drop for Late {
             fn drop(&mut self) {
                 let slot = thread_slot();
-                let free = FREE.lock().returned.contains(&slot);
-                self.0.lock().push((slot, free, !remembered(SCHEDULER).is_null()));
+                let free = free().returned.contains(&slot);
+                self.0.lock().unwrap().push((slot, free, !remembered(SCHEDULER).is_null()));
             }
         }
         // One is destroyed before the guard and one after it, in whichever order that is done.
@@ -178,7 +182,7 @@ mod tests {
         .join()
         .unwrap();
         assert!(own < UNKNOWN);
-        let seen = seen.lock();
+        let seen = seen.lock().unwrap();
         assert_eq!(seen.len(), 2);
         for &(slot, free, remembers) in seen.iter() {
             assert!(slot == NO_SLOT || slot == own);
