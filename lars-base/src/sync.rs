@@ -20,6 +20,8 @@ pub use self::shuttled::*;
 #[cfg(not(lars_shuttle))]
 pub use self::system::*;
 
+#[cfg(not(lars_loom))]
+mod cell;
 #[cfg(all(target_family = "wasm", target_os = "unknown"))]
 mod lonely;
 #[cfg(all(windows, not(any(lars_loom, lars_shuttle))))]
@@ -64,6 +66,7 @@ mod real {
         AtomicBool, AtomicIsize, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering, fence,
     };
 
+    pub use super::cell::UnsafeCell;
     #[cfg(all(target_family = "wasm", target_os = "unknown"))]
     pub use super::lonely::{Parker, Unparker};
     #[cfg(windows)]
@@ -77,28 +80,6 @@ mod real {
     pub use super::strict::Condvar;
     #[cfg(miri)]
     pub use super::unpoisoned::{Mutex, MutexGuard};
-
-    /// `std`'s cell behind the interface of loom's, so that the model sees every access.
-    #[derive(Debug)]
-    #[repr(transparent)]
-    pub struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
-
-    impl<T> UnsafeCell<T> {
-        /// Puts `value` into a cell.
-        pub const fn new(value: T) -> Self {
-            Self(std::cell::UnsafeCell::new(value))
-        }
-
-        /// Calls `f` with a pointer for reading.
-        pub fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
-            f(self.0.get())
-        }
-
-        /// Calls `f` with a pointer for writing.
-        pub fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
-            f(self.0.get())
-        }
-    }
 }
 
 #[cfg(lars_loom)]

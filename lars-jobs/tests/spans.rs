@@ -3,8 +3,10 @@
 
 #[path = "../../lars-scheduler/tests/common/mod.rs"]
 mod common;
+#[path = "../../lars-scheduler/tests/common/spans.rs"]
+mod spans;
 
-use std::sync::{Mutex, Once};
+use std::sync::Mutex;
 
 use common::{ByHand, Notes, eventually, ms};
 use lars_jobs::Jobs;
@@ -12,21 +14,13 @@ use lars_jobs::repeated_timer::RepeatedTimer;
 use lars_jobs::supervised::Supervision;
 use lars_jobs::worker::Worker;
 use lars_scheduler::{Builder, LightArrayRevolverScheduler, Pool, VirtualTime};
-use tracing::{Span, info_span};
-use tracing_subscriber::Registry;
+use spans::{here, install};
+use tracing::info_span;
 
 type Seen = Notes<Option<&'static str>>;
 
-/// The name of the span that the calling thread is in.
-fn here() -> Option<&'static str> {
-    Span::current().metadata().map(tracing::Metadata::name)
-}
-
 fn builder() -> Builder {
-    static INSTALL: Once = Once::new();
-    INSTALL.call_once(|| {
-        tracing::subscriber::set_global_default(Registry::default()).unwrap();
-    });
+    install();
     LightArrayRevolverScheduler::builder().capture_spans(true)
 }
 

@@ -2,35 +2,23 @@
 //! share the process, and with it the number of schedulers.)
 #![allow(clippy::disallowed_methods, missing_docs)]
 
+#[path = "common/log.rs"]
+mod log;
+
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use lars_scheduler::LightArrayRevolverScheduler;
-use tracing::span;
+use log::Log;
 
 static WARNINGS: AtomicUsize = AtomicUsize::new(0);
 
-struct Subscriber;
-
-impl tracing::Subscriber for Subscriber {
-    fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
-        true
-    }
-    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
-        span::Id::from_u64(1)
-    }
-    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
-    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-    fn event(&self, event: &tracing::Event<'_>) {
-        assert_eq!(*event.metadata().level(), tracing::Level::WARN);
-        WARNINGS.fetch_add(1, Ordering::SeqCst);
-    }
-    fn enter(&self, _: &span::Id) {}
-    fn exit(&self, _: &span::Id) {}
-}
-
 #[test]
 fn the_sixty_fifth_scheduler_of_a_process_is_warned_of_and_no_other() {
-    tracing::subscriber::set_global_default(Subscriber).unwrap();
+    let count = |event: &tracing::Event<'_>| {
+        assert_eq!(*event.metadata().level(), tracing::Level::WARN);
+        WARNINGS.fetch_add(1, Ordering::SeqCst);
+    };
+    tracing::subscriber::set_global_default(Log(count)).unwrap();
     let start = |_| LightArrayRevolverScheduler::builder().inline().build().unwrap();
     let mut alive: Vec<_> = (0..64).map(start).collect();
     assert_eq!(WARNINGS.load(Ordering::SeqCst), 0);

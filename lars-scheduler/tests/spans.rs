@@ -2,32 +2,27 @@
 #![allow(clippy::disallowed_methods, missing_docs)]
 
 mod common;
+#[path = "common/spans.rs"]
+mod spans;
 
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Once};
+use std::sync::Arc;
 use std::time::Duration;
 
 use common::{ByHand, Notes, eventually, ms};
 use lars_scheduler::{
     Builder, Handle, LightArrayRevolverScheduler, Periodic, Repeat, Task, VirtualTime,
 };
-use tracing::{Span, info_span, span};
+use spans::{Hostile, here, install};
+use tracing::info_span;
 use tracing_subscriber::Registry;
-use tracing_subscriber::layer::{self, Layer, SubscriberExt};
+use tracing_subscriber::layer::SubscriberExt;
 
 type Seen = Notes<Option<&'static str>>;
 
-/// The name of the span that the calling thread is in.
-fn here() -> Option<&'static str> {
-    Span::current().metadata().map(tracing::Metadata::name)
-}
-
 fn builder() -> Builder {
-    static INSTALL: Once = Once::new();
-    INSTALL.call_once(|| {
-        tracing::subscriber::set_global_default(Registry::default()).unwrap();
-    });
+    install();
     LightArrayRevolverScheduler::builder().capture_spans(true)
 }
 
@@ -116,19 +111,6 @@ fn a_batch_is_captured_as_a_whole() {
 
 #[test]
 fn a_subscriber_that_panics_about_spans_loses_no_task() {
-    /// Panics when a span is entered, left or closed.
-    struct Hostile;
-    impl<S: tracing::Subscriber> Layer<S> for Hostile {
-        fn on_enter(&self, _: &span::Id, _: layer::Context<'_, S>) {
-            panic!("expected by this test: enter");
-        }
-        fn on_exit(&self, _: &span::Id, _: layer::Context<'_, S>) {
-            panic!("expected by this test: exit");
-        }
-        fn on_close(&self, _: span::Id, _: layer::Context<'_, S>) {
-            panic!("expected by this test: close");
-        }
-    }
     let (time, ran) = (virtual_time(), Notes::new());
     tracing::subscriber::with_default(Registry::default().with(Hostile), || {
         let span = ManuallyDrop::new(info_span!("request"));

@@ -2,33 +2,28 @@
 #![allow(clippy::disallowed_methods, missing_docs)]
 
 mod common;
+#[path = "../../lars-scheduler/tests/common/spans.rs"]
+mod spans;
 
 use std::future;
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, channel};
-use std::sync::{Arc, Once};
 use std::thread;
 
 use common::{Call, LONG, SECOND, Script, close, ms};
 use mini_actor::supervision::SupervisionStrategy;
 use mini_actor::test_kit::TestKit;
 use mini_actor::{Actor, ActorRef, ActorSystem, Builder, Context, Overflow, Props, Reply};
-use tracing::{Span, info_span, span};
+use spans::{Hostile, here, install};
+use tracing::{info_span, span};
 use tracing_subscriber::Registry;
 use tracing_subscriber::layer::{self, Layer, SubscriberExt};
 
-/// The name of the span that the calling thread is in.
-fn here() -> Option<&'static str> {
-    Span::current().metadata().map(tracing::Metadata::name)
-}
-
 fn builder(on: bool) -> Builder {
-    static INSTALL: Once = Once::new();
-    INSTALL.call_once(|| {
-        tracing::subscriber::set_global_default(Registry::default()).unwrap();
-    });
+    install();
     ActorSystem::builder("test").capture_spans(on)
 }
 
@@ -234,19 +229,6 @@ fn what_is_not_received_gives_its_span_back() {
 
 #[test]
 fn a_subscriber_that_panics_about_spans_loses_no_message() {
-    /// Panics when a span is entered, left or closed.
-    struct Hostile;
-    impl<S: tracing::Subscriber> Layer<S> for Hostile {
-        fn on_enter(&self, _: &span::Id, _: layer::Context<'_, S>) {
-            panic!("expected by this test: enter");
-        }
-        fn on_exit(&self, _: &span::Id, _: layer::Context<'_, S>) {
-            panic!("expected by this test: exit");
-        }
-        fn on_close(&self, _: span::Id, _: layer::Context<'_, S>) {
-            panic!("expected by this test: close");
-        }
-    }
     let (kit, (factory, seen)) = (kit(), noting(|_, _| ()));
     let actor = spawned(&kit, Props::once(factory));
     tracing::subscriber::with_default(Registry::default().with(Hostile), || {

@@ -6,8 +6,12 @@ use std::time::{Duration, Instant, SystemTime};
 
 use lars_durable::{Builder, Durable};
 
-use super::session::rate;
 use super::{AnyError, HOUR, Job, receive, runs_jobs, settle};
+
+/// How many a second that is.
+pub fn rate(count: u64, time: Duration) -> f64 {
+    count as f64 / time.as_secs_f64()
+}
 
 /// Starts the node, and makes its first call, so that everything is open.
 fn start(builder: Builder) -> Result<Durable, AnyError> {

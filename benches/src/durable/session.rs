@@ -21,11 +21,6 @@ pub const RUN_AND_FINISH: &str = "run and finish, all due at once";
 /// How many a second: ours, and the bare loop.
 pub type Measured = (f64, f64);
 
-/// How many a second that is.
-pub fn rate(count: u64, time: Duration) -> f64 {
-    count as f64 / time.as_secs_f64()
-}
-
 /// One run of a bench.
 pub struct Session<'a> {
     options: &'a Options,

@@ -23,6 +23,8 @@ pub use shuttle::sync::atomic::{
 pub use shuttle::sync::mpsc;
 pub use shuttle::thread_local;
 
+/// A data race on one is not noticed here, but its damage is.
+pub use super::cell::UnsafeCell;
 pub use super::unpoisoned::{Mutex, MutexGuard};
 pub use check::check;
 pub use condvar::Condvar;
@@ -36,25 +38,6 @@ pub mod thread {
     /// Lets the others go on: time is the model's to move.
     pub fn sleep(_duration: std::time::Duration) {
         yield_now();
-    }
-}
-
-/// `std`'s cell behind the interface of loom's. A data race is not noticed here, but its damage is.
-#[derive(Debug)]
-#[repr(transparent)]
-pub struct UnsafeCell<T>(std::cell::UnsafeCell<T>);
-
-impl<T> UnsafeCell<T> {
-    pub const fn new(value: T) -> Self {
-        Self(std::cell::UnsafeCell::new(value))
-    }
-
-    pub fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
-        f(self.0.get())
-    }
-
-    pub fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
-        f(self.0.get())
     }
 }
 

@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn what_waits_behind_tasks_that_block_in_each_turn_has_its_own_whatever_the_order() {
         // (Miri takes minutes for all of them.)
-        const STEPS: u32 = if cfg!(miri) { 5 } else { 14 };
+        const STEPS: u32 = if cfg!(miri) { 3 } else { 14 };
         // In every order of the steps of two threads. Each begins with two of its own, and goes on
         // with the others again and again.
         for order in 0..1_u32 << STEPS {
