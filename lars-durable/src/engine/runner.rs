@@ -12,6 +12,7 @@
 use std::collections::BTreeMap;
 
 use super::lane::{LONGEST_PAUSE, LaneState};
+use super::quarantine::Released;
 use super::settings::{LEAST_PUT_OFF, MOST_PUT_OFF, UNKNOWN_FOR};
 use super::window::{Key, LoadOrder, Reach, Resident, TakenIn};
 use super::{Lane, Node, Output, Parked};
@@ -289,9 +290,9 @@ impl Node {
             places = places.min(limit.div_ceil(2));
         }
         while starts.len() < places {
-            let Some((key, resident, alone)) = self.next_quarantined(now, limit) else { break };
-            if let Some(start) = self.start(key, resident, now) {
-                self.runs.isolate(start, now, alone);
+            let Some(released) = self.next_quarantined(now, limit) else { break };
+            if let Some(start) = self.start(released.key, released.resident, now) {
+                self.runs.isolate(now, released);
                 self.counts.quarantined += 1;
                 starts.push(start);
             }
@@ -302,7 +303,9 @@ impl Node {
             let Some((key, resident)) = self.next_ready(limit, &behind) else { break };
             starts.extend(self.start(key, resident, now));
         }
-        let ramps = limit < self.settings.max_in_flight && self.runs.ready() > 0;
+        self.runner.blocked_until = self.runs.next_release(now);
+        let full = self.runs.active() >= limit && self.runs.quarantined() > 0;
+        let ramps = limit < self.settings.max_in_flight && (full || self.runs.ready() > 0);
         if places == 0 || ramps || (starts.len() == places && places < self.settings.batch) {
             self.runner.blocked_until = now + NO_PLACE;
         }
@@ -331,14 +334,13 @@ impl Node {
         self.runs.take_ready(key, place)
     }
 
-    /// The next one of quarantine, and whether it is to be alone there.
-    fn next_quarantined(&mut self, now: Mono, limit: usize) -> Option<(Key, Resident, bool)> {
-        let may_start = |resident| {
-            let place = self.window.place(resident);
-            !self.lease.is_paused(self.window.name(resident)) && self.has_place(place, limit)
-        };
-        let (key, alone) = self.runs.next_quarantined(now, may_start)?;
-        Some((key, self.runs.leave_quarantine(key)?, alone))
+    /// Takes the next one of quarantine, of a handler that has a place and is not paused.
+    fn next_quarantined(&mut self, now: Mono, limit: usize) -> Option<Released> {
+        let paused = |place: usize| self.lease.is_paused(&self.settings.handlers[place].name);
+        let open = |place| !paused(place) && self.has_place(place, limit);
+        let released = self.runs.next_quarantined(now, open)?;
+        self.runs.leave_quarantine(released);
+        Some(released)
     }
 
     /// `None` if the bucket is not this node's any more, or the timer runs: one that was moved

@@ -23,7 +23,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use super::quarantine::Quarantine;
+use super::quarantine::{Quarantine, Released};
 use super::window::{Key, Resident};
 use crate::model::{BucketNo, Fence, Finish, Row, Start, Then, TimerId};
 use crate::sync::Arc;
@@ -107,7 +107,7 @@ impl Runs {
         Self {
             ready: vec![BTreeMap::new(); handlers],
             unknown: BTreeMap::new(),
-            quarantine: Quarantine::default(),
+            quarantine: Quarantine::new(handlers),
             runs: BTreeMap::new(),
             busy: vec![0; handlers],
             finishes: VecDeque::new(),
@@ -230,18 +230,28 @@ impl Runs {
         first
     }
 
-    /// The next one of those in quarantine that may start, and whether it is to be alone there.
+    /// How many wait in quarantine.
+    pub(super) fn quarantined(&self) -> usize {
+        self.quarantine.len()
+    }
+
+    /// The next one of those in quarantine that may start, of a handler that is `open`.
     pub(super) fn next_quarantined(
         &self,
         now: Mono,
-        may_start: impl Fn(Resident) -> bool,
-    ) -> Option<(Key, bool)> {
-        self.quarantine.next(now, may_start)
+        open: impl Fn(usize) -> bool,
+    ) -> Option<Released> {
+        self.quarantine.next(now, open)
     }
 
     /// It is about to start.
-    pub(super) fn leave_quarantine(&mut self, key: Key) -> Option<Resident> {
-        self.quarantine.take(key)
+    pub(super) fn leave_quarantine(&mut self, released: Released) {
+        self.quarantine.take(released);
+    }
+
+    /// When another one may leave it because of the time alone, at the earliest.
+    pub(super) fn next_release(&self, now: Mono) -> Mono {
+        self.quarantine.again(now)
     }
 
     /// Takes those that this node cannot run.
@@ -281,9 +291,9 @@ impl Runs {
         Start { id, bucket: resident.bucket, fence }
     }
 
-    /// This start is of one from quarantine.
-    pub(super) fn isolate(&mut self, start: Start, now: Mono, alone: bool) {
-        self.quarantine.begin(start.id, now, alone);
+    /// One from quarantine is about to start.
+    pub(super) fn isolate(&mut self, now: Mono, released: Released) {
+        self.quarantine.begin(now, released);
     }
 
     /// The start is recorded, or has to wait for the lease again.

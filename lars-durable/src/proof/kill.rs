@@ -5,12 +5,14 @@
 //! line, so that what was seen outlives it. In the end a last life brings everything to its end,
 //! and the checker reads the log.
 //!
-//! In between the file is replaced by a backup of itself, which is declared.
+//! In between the file is replaced by a backup of itself, which is declared. The runs of one
+//! handler never end.
 //!
 //! `LARS_KILLS=2000 cargo test --release -p lars-durable --lib kill` kills that many.
 
 #[cfg(feature = "actors")]
 mod actors;
+mod stuck;
 
 use std::fs::{File, OpenOptions};
 use std::io::Write as _;
@@ -27,9 +29,9 @@ use super::in_short;
 use super::tempdir::Directory;
 use crate::failpoint::DIE;
 use crate::inspection::ParkedQuery;
-use crate::schedule::{Cancel, Placement};
+use crate::schedule::{Accepted, Cancel, Placement};
 use crate::time::Timestamp;
-use crate::{Durable, Fired, Handler, OnConflict, Outcome, Payload, Timers};
+use crate::{Durable, Error, Fired, Handler, OnConflict, Outcome, Payload, Timers};
 
 /// Kills of `cargo test`, and how many of them one file gets.
 const KILLS: u64 = 24;
@@ -191,7 +193,7 @@ fn one_life() {
     let builder = Durable::sqlite(&file);
     #[cfg(feature = "actors")]
     let builder = actors::hosted(builder, &log);
-    let durable = start(builder, &log, seed);
+    let durable = start(stuck::handled(builder, &log, seed == 0), &log, seed);
     let timers = durable.timers();
     if seed == 0 {
         bring_to_an_end(&durable, &timers, &log);
@@ -204,6 +206,7 @@ fn one_life() {
     }
     #[cfg(feature = "actors")]
     actors::told_for_ever(&timers, seed);
+    stuck::scheduled_for_ever(&timers, &log, seed);
     call_for_ever(&timers, &log, seed, 4_000);
 }
 
@@ -383,12 +386,16 @@ fn schedule(timers: &Timers, log: &Log, rng: &mut fastrand::Rng, key: u64) {
         drop(submitted);
         return;
     }
-    match submitted.wait() {
-        Ok(accepted) if accepted.placement == Placement::Kept => log.note(Event::Refused { tag }),
-        Ok(_) => log.note(Event::Accepted { tag }),
-        Err(crate::Error::OutcomeUnknown { .. }) => log.note(Event::Unknown { tag }),
-        Err(_) => log.note(Event::Refused { tag }),
-    }
+    note_answer(log, tag, submitted.wait());
+}
+
+fn note_answer(log: &Log, tag: Tag, answer: Result<Accepted, Error>) {
+    log.note(match answer {
+        Ok(accepted) if accepted.placement == Placement::Kept => Event::Refused { tag },
+        Ok(_) => Event::Accepted { tag },
+        Err(Error::OutcomeUnknown { .. }) => Event::Unknown { tag },
+        Err(_) => Event::Refused { tag },
+    });
 }
 
 fn cancel(timers: &Timers, log: &Log, key: u64) {

@@ -215,6 +215,17 @@ impl Bench {
         self.call(Write::Schedule(Arc::new(vec![timer])));
     }
 
+    /// `count` timers of this handler, without keys.
+    fn schedule_many(&mut self, handler: &str, due: i64, count: usize) {
+        let timer = |number: usize| NewTimer {
+            key: None,
+            handler: handler.into(),
+            ..self.timer(due, &number.to_string(), None)
+        };
+        let timers = (0..count).map(timer).collect();
+        self.call(Write::Schedule(Arc::new(timers)));
+    }
+
     fn timer(&self, due: i64, payload: &str, series: Option<Series>) -> NewTimer {
         NewTimer {
             id: 0,

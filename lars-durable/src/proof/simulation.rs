@@ -122,6 +122,17 @@ fn a_handler_whose_runs_do_not_end_makes_no_timer_of_another_handler_late() {
 }
 
 #[test]
+fn a_stuck_handler_on_nodes_that_die_makes_no_timer_of_another_handler_later_than_quarantine_may() {
+    let (mut runs, mut repeated) = (0, 0);
+    for seed in 0..setting("LARS_SIM_STUCK_KILLS").unwrap_or(60) {
+        let checked = history_of(seed, Plan::of_a_stuck_handler_and_kills(seed));
+        let summary = checked.unwrap_or_else(|wrong| panic!("seed {seed}: {wrong}"));
+        (runs, repeated) = (runs + summary.runs, repeated + summary.repeated);
+    }
+    assert!(runs > 5_000 && repeated > 500, "{runs} runs, {repeated} repeated are too few");
+}
+
+#[test]
 fn after_a_restore_nothing_of_the_backup_is_lost_and_keys_and_fences_are_new_whatever_fails() {
     let mut repeated = 0;
     for seed in 0..setting("LARS_SIM_RESTORES").unwrap_or(300) {

@@ -5,8 +5,8 @@ use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lars_durable::Fired;
 use lars_durable::test_kit::Store;
+use lars_durable::{Error, Fired};
 use lars_scheduler::LightArrayRevolverScheduler;
 
 use crate::common::{Note, note};
@@ -53,4 +53,24 @@ fn an_outage_of_the_store_is_said_once_and_so_is_its_end() {
     let [away, back] = &lines[..] else { panic!("{lines:#?}") };
     assert!(away.contains("WARN") && away.contains("the store is unreachable"), "{away}");
     assert!(back.contains("INFO") && back.contains("the store answers again"), "{back}");
+}
+
+#[test]
+fn a_call_is_answered_when_its_time_is_up_and_not_before_while_the_store_is_away() {
+    let time = LightArrayRevolverScheduler::builder().build_virtual().unwrap();
+    let store = Store::new(&time.handle());
+    let (second, before) = (Duration::from_secs(1), Duration::from_millis(999));
+    let node = store.node().call_timeout(second).start().unwrap();
+    time.advance(second);
+    store.set_reachable(false);
+    let call = node.timers().schedule_once(second, note("x")).submit();
+    time.advance(before);
+    let call = call.wait_timeout(Duration::ZERO).unwrap_err();
+    time.advance(second - before);
+    let answer = call.wait_timeout(Duration::ZERO).unwrap();
+    assert!(matches!(answer, Err(Error::Unavailable { .. })), "{answer:?}");
+    // Nothing was done, and nothing comes of it later.
+    store.set_reachable(true);
+    time.advance(10 * second);
+    assert_eq!(node.metrics().scheduled, 0);
 }

@@ -146,3 +146,130 @@ fn timers_that_start_in_their_order_wait_for_those_in_quarantine() {
         assert_eq!(bench.texts(), ["0", "1", "2", "3", "4", "5"]);
     }
 }
+
+/// What a node has unless it is set.
+const LEASE: i64 = 10 * SECOND;
+
+/// Timers of `handler`, whose runs never end, and of `other`, all under way when the process dies.
+struct Stuck {
+    bench: Bench,
+    /// How long a run of `other` takes.
+    long: i64,
+    /// When those of `other` were begun.
+    begun: Vec<i64>,
+}
+
+impl Stuck {
+    fn new(stuck: usize, others: usize, long: i64) -> Self {
+        let mut bench =
+            Bench::with(|settings| settings.handlers.push(HandlerSettings::new("other", 1_000)));
+        // The first in order are those that are stuck.
+        bench.schedule_many("handler", SECOND, stuck);
+        bench.schedule_many("other", SECOND + 1, others);
+        bench.run_until(SECOND - 3_000, done);
+        assert_eq!(bench.launched.len(), stuck + others);
+        Self { bench, long, begun: Vec::new() }
+    }
+
+    /// A new life, in which nothing ends, for so long after the lease of the one before.
+    fn live_in_vain(&mut self, long: i64) {
+        self.bench.move_to(self.bench.now + 60 * SECOND);
+        self.bench.live();
+        self.pass(LEASE - SECOND / 4, false);
+        assert_eq!(self.bench.node().counts().quarantined, 0);
+        self.pass(long, false);
+    }
+
+    /// Time passes; runs of `other` end, if they do.
+    fn pass(&mut self, long: i64, ends: bool) {
+        let bench = &mut self.bench;
+        let until = bench.now + long;
+        let mut running: Vec<(i64, Launch)> = Vec::new();
+        while bench.now < until {
+            bench.turn();
+            let others = |it: &Launch| &*it.row.handler == "other";
+            for launch in std::mem::take(&mut bench.launched).into_iter().filter(others) {
+                self.begun.push(bench.now);
+                running.push((bench.now + self.long, launch));
+            }
+            let over = running.extract_if(.., |(end, _)| ends && *end <= bench.now);
+            for (_, launch) in over.collect::<Vec<_>>() {
+                let now = Mono(bench.now);
+                bench.node().ended(now, launch.row.id, launch.fence, RunEnd::Done);
+            }
+            bench.turn();
+            bench.move_to(bench.now + SECOND / 4);
+        }
+    }
+
+    /// The longest time without a start of `other`, since `from`.
+    fn longest_pause(&self, from: i64) -> i64 {
+        let mut last = from;
+        let pauses = self.begun.iter().map(|begun| begun - std::mem::replace(&mut last, *begun));
+        pauses.max().unwrap_or(0)
+    }
+}
+
+#[test]
+fn what_died_once_waits_for_no_other_handler_that_is_stuck() {
+    let mut stuck = Stuck::new(100, 100, SECOND);
+    stuck.live_in_vain(0);
+    let from = stuck.bench.now;
+    stuck.pass(15 * SECOND, true);
+    let begun = &stuck.begun;
+    assert_eq!(begun.len(), 100, "ten at a time, a second each");
+    assert!(stuck.longest_pause(from) <= 2 * SECOND);
+    assert_eq!(stuck.bench.node().counts().done, 100);
+}
+
+#[test]
+fn what_died_once_waits_twenty_seconds_at_most_for_another_handlers_that_are_to_be_alone() {
+    let mut stuck = Stuck::new(40, 0, SECOND);
+    // All of them are begun, and die for the second time.
+    stuck.live_in_vain(100 * SECOND);
+    // Enough for two turns: 400 s of runs, twenty at a time.
+    let now = stuck.bench.now;
+    stuck.bench.schedule_many("other", now + SECOND, 400);
+    stuck.bench.run_until(now + SECOND - 3_000, done);
+    assert_eq!(stuck.bench.launched.iter().filter(|it| &*it.row.handler == "other").count(), 400);
+    stuck.live_in_vain(0);
+    let from = stuck.bench.now;
+    stuck.pass(120 * SECOND, true);
+    assert_eq!(stuck.bench.node().counts().done, 400);
+    let longest = stuck.longest_pause(from);
+    // Looked at each quarter of a second.
+    assert!((10 * SECOND..=20 * SECOND + SECOND / 2).contains(&longest), "{longest}");
+    assert!(stuck.bench.node().counts().quarantined > 401, "those had their turns, too");
+}
+
+#[test]
+fn those_that_are_to_be_alone_take_turns_by_handler() {
+    let mut stuck = Stuck::new(10, 3, SECOND / 2);
+    stuck.live_in_vain(100 * SECOND);
+    stuck.live_in_vain(0);
+    let from = stuck.bench.now;
+    stuck.begun.clear();
+    stuck.pass(60 * SECOND, true);
+    assert_eq!(stuck.begun.len(), 3, "{:?}", stuck.begun);
+    let longest = stuck.longest_pause(from);
+    assert!(longest <= 11 * SECOND, "one of the stuck ones in between: {longest}");
+}
+
+#[test]
+fn timers_that_nobody_had_started_wait_for_nothing_in_quarantine() {
+    let mut stuck = Stuck::new(40, 0, SECOND);
+    stuck.live_in_vain(100 * SECOND);
+    stuck.live_in_vain(0);
+    stuck.bench.stuck = Some("handler");
+    let now = stuck.bench.now + SECOND;
+    for number in 1..=200 {
+        let due = now + number * SECOND / 2;
+        let timer = NewTimer { handler: "other".into(), ..stuck.bench.timer(due, "x", None) };
+        stuck.bench.call(Write::Schedule(Arc::new(vec![timer])));
+    }
+    stuck.bench.run_until(now + 101 * SECOND, done);
+    assert!(stuck.bench.node().counts().quarantined > 5, "each of them for ten seconds");
+    let late = stuck.bench.seen.iter().filter(|(_, planned, begun, _)| planned != begun);
+    assert_eq!(late.collect::<Vec<_>>(), Vec::<&Seen>::new());
+    assert_eq!(stuck.bench.seen.len(), 200);
+}

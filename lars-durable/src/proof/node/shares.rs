@@ -17,11 +17,7 @@ fn two_handlers() -> Bench {
 
 /// `count` timers that are due together.
 fn backlog(bench: &mut Bench, due: i64, count: usize) {
-    let mut timers = Vec::new();
-    for number in 0..count {
-        timers.push(NewTimer { key: None, ..bench.timer(due, &number.to_string(), None) });
-    }
-    bench.call(Write::Schedule(Arc::new(timers)));
+    bench.schedule_many("handler", due, count);
 }
 
 fn pause(bench: &mut Bench, paused: bool) {
@@ -121,4 +117,33 @@ fn what_was_cancelled_or_moved_while_it_was_left_in_the_store_is_as_it_was_told(
     bench.run_until(10 * SECOND, done);
     assert_eq!((bench.seen.len(), bench.texts()[501]), (502, "moved"));
     assert_eq!(bench.seen[501].2, 8 * SECOND);
+}
+
+/// A program that puts an order into the name of a handler, which no node has.
+#[test]
+fn more_names_of_handlers_than_can_be_told_apart_delay_nobody_and_none_of_their_timers_is_lost() {
+    const NAMES: usize = 70_000;
+    let mut bench = Bench::new();
+    for batch in 0..NAMES / 1_000 {
+        let timers = (0..1_000).map(|number| {
+            let handler = format!("order {}", batch * 1_000 + number).into();
+            NewTimer { handler, key: None, ..bench.timer(SECOND, "x", None) }
+        });
+        let timers = Arc::new(timers.collect());
+        bench.call(Write::Schedule(timers));
+    }
+    for number in 2..12 {
+        bench.schedule(number * SECOND, "check", None);
+    }
+    bench.run_until(15 * SECOND, done);
+    assert_eq!((punctual(&bench), bench.seen.len()), (10, 10));
+    let all = Request::Load {
+        bucket: 0,
+        after: (Timestamp::MIN, i64::MIN),
+        until: Timestamp::NEVER,
+        limit: usize::MAX,
+    };
+    let reply = bench.store.transact(&[all]).unwrap().replies.pop();
+    let Some(Reply::Loaded(left)) = reply else { panic!("{reply:?}") };
+    assert_eq!(left.len(), NAMES);
 }

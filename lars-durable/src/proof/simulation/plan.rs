@@ -69,6 +69,11 @@ impl Faults {
         self.any() && !Self { cuts: 0, ..self.clone() }.any()
     }
 
+    /// Whether nothing fails, but nodes are killed.
+    pub(super) fn is_kills_only(&self) -> bool {
+        self.any() && !Self { kills: 0, ..self.clone() }.any()
+    }
+
     /// Whether nothing fails but the store, for everybody.
     pub(super) fn is_outages_only(&self) -> bool {
         self.any() && !Self { outages: 0, ..self.clone() }.any()
@@ -180,6 +185,13 @@ impl Plan {
         Self { calls: 80, batch: 1_000, concurrency: 256, max_resident: 40, stuck: true, ..of }
     }
 
+    /// The same on nodes that are killed, while runs of both handlers are under way.
+    pub(super) fn of_a_stuck_handler_and_kills(seed: u64) -> Self {
+        let kills = 1 + u32::try_from(seed % 4).expect("less than 4");
+        let faults = Faults { kills, ..Faults::default() };
+        Self { faults, horizon: 60_000_000, calls: 200, ..Self::of_a_stuck_handler(seed) }
+    }
+
     /// Nobody reaches the store for a while, again and again.
     pub(super) fn of_outages(seed: u64) -> Self {
         let outages = fastrand::Rng::with_seed(seed).u32(1..=4) * 3;
@@ -214,6 +226,11 @@ impl Plan {
         let (nodes, buckets, horizon) = (2, 8, 40_000_000);
         let rates = vec![TRUE_RATE - 20_000, TRUE_RATE + 20_000];
         Self { nodes, buckets, horizon, faults, rates, actors: seed % 2 == 1, ..Self::of(seed) }
+    }
+
+    /// Whether one handler is stuck, and nothing fails but nodes that are killed.
+    pub(super) fn is_stuck_and_killed(&self) -> bool {
+        self.stuck && self.faults.is_kills_only()
     }
 
     /// Whether a clock runs so badly that the estimate of the store's clock may be early, by less

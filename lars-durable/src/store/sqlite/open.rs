@@ -64,3 +64,29 @@ pub(super) fn sqlite_error(path: &Path, error: &rusqlite::Error) -> StartError {
         _ => StartError::Open { path, reason },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::SqliteStore;
+    use super::*;
+
+    #[test]
+    fn a_commit_is_flushed_to_the_disk_itself_and_a_call_waits_no_longer_than_it_may() {
+        let directory =
+            std::env::temp_dir().join(format!("lars-durable-open-{}", fastrand::u64(..)));
+        std::fs::create_dir_all(&directory).unwrap();
+        for (limit, waits) in [(1, 1_000), (3_600, 5_000)] {
+            let path = directory.join(format!("{limit}.db"));
+            let limit = Duration::from_secs(limit);
+            let store = SqliteStore::open(&path, "default", Synchronous::Full, limit).unwrap();
+            let asked = |name: &str| -> i64 {
+                let pragma = format!("PRAGMA {name}");
+                store.connection.query_row(&pragma, [], |row| row.get(0)).unwrap()
+            };
+            assert_eq!(asked("busy_timeout"), waits);
+            let flushes = ["fullfsync", "checkpoint_fullfsync", "synchronous"].map(asked);
+            assert_eq!(flushes, [1, 1, 2], "2 is FULL");
+        }
+        std::fs::remove_dir_all(directory).unwrap();
+    }
+}

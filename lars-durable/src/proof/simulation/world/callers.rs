@@ -43,7 +43,7 @@ impl World {
                     let which = key.to_string().as_str().into();
                     (Write::Reset { which, when: When::After(Micros(after)) }, Asked::Reset(key))
                 }
-                25..=27 if self.plan.faults.any() => {
+                25..=27 if self.plan.faults.any() && !self.plan.stuck => {
                     let paused = self.rng.bool();
                     (Write::Pause { handler: "tag".into(), paused }, Asked::Other)
                 }
