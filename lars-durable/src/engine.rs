@@ -41,6 +41,7 @@ mod failures;
 mod quarantine;
 mod runs;
 
+mod cancels;
 mod room;
 
 mod launches;
@@ -64,7 +65,7 @@ use self::window::Window;
 use crate::error::Error;
 #[cfg(test)]
 use crate::model::NodeId;
-use crate::model::{BucketNo, Row, TimerId};
+use crate::model::{BucketNo, CancelReason, Fence, Row, TimerId};
 use crate::store::{Committed, Request, StoreError};
 use crate::sync::Arc;
 use crate::time::{Micros, Mono, Timestamp};
@@ -79,6 +80,8 @@ pub(crate) enum Output {
     Alarm { at: Mono },
     /// A run, to be begun at its instant; its end goes to [`Node::ended`].
     Launch(Launch),
+    /// Whoever has launched this run is told that it need not go on.
+    Cancel { id: TimerId, fence: Fence, reason: CancelReason },
     /// The answer to a call.
     Answer { call: CallId, result: Result<Answer, Error> },
     /// It is recorded that a run was given up.
@@ -123,6 +126,8 @@ pub(crate) struct Node {
     runs: Runs,
     runner: Runner,
     tenants: tenants::Tenants,
+    /// The last run whose row a sweep has looked at.
+    looked_at: TimerId,
     closing: Closing,
     counts: Counts,
     tallies: Vec<HandlerCounts>,
@@ -166,6 +171,7 @@ impl Node {
             runs: Runs::new(settings.handlers.len()),
             runner: Runner::new(),
             tenants: tenants::Tenants::default(),
+            looked_at: TimerId::MIN,
             tallies: (settings.handlers.iter())
                 .map(|handler| {
                     let name = Arc::clone(&handler.name);
@@ -214,6 +220,7 @@ impl Node {
         self.write(now);
         self.run(now);
         self.vacate(now);
+        self.tell_of_lease(now);
         self.close_down();
         self.set_alarms(now);
     }
@@ -231,7 +238,7 @@ impl Node {
     /// own.
     pub(crate) fn next_turn(&self) -> Mono {
         let next = self.next_keep().min(self.next_write()).min(self.next_run());
-        next.min(self.next_vacate())
+        next.min(self.next_vacate()).min(self.next_lapse())
     }
 
     pub(crate) fn counts(&self) -> Counts {

@@ -65,8 +65,8 @@ pub use self::api::{inspection, query, schedule};
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 pub use self::error::TransactionError;
 pub use self::error::{CloseError, Error, Refused, StartError};
-pub use self::model::OnConflict;
-pub use self::runtime::Submitted;
+pub use self::model::{CancelReason, OnConflict};
+pub use self::runtime::{CancellationToken, Submitted};
 #[cfg(feature = "sqlite")]
 pub use self::store::Synchronous;
 

@@ -13,9 +13,9 @@ pub(crate) use self::inspection::{Counted, LOOK, Look, LookedHandler, LookedNode
 pub(crate) use self::inspection::{LookedDatabase, LookedSnapshot};
 pub(crate) use self::select::{Act, Candidate, Cursor, Select, States, Way};
 pub(crate) use self::series::{End, MissedTick, Next, Series, cron as cron_series, words};
-pub use self::timer::OnConflict;
+pub use self::timer::{CancelReason, OnConflict};
 pub(crate) use self::timer::{
-    Change, Finish, Finished, Listed, Loaded, NewTimer, Row, Start, Then, There, When, Which,
+    Change, Finish, Finished, Kept, Listed, Loaded, NewTimer, Row, Start, Then, There, When, Which,
 };
 
 /// The identity of a timer in the store: unique, never used again.

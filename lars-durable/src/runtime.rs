@@ -6,6 +6,7 @@ mod inbox;
 mod lanes;
 mod lateness;
 mod looks;
+mod signal;
 mod submitted;
 mod threads;
 
@@ -32,6 +33,8 @@ use self::inbox::{Inbox, Input};
 use self::lateness::Lateness;
 use self::looks::Looks;
 pub(crate) use self::report::Report;
+pub use self::signal::CancellationToken;
+pub(crate) use self::signal::Signal;
 pub use self::submitted::Submitted;
 pub(crate) use self::submitted::promise;
 use self::threads::Threads;

@@ -28,8 +28,8 @@ pub use self::sqlite::Synchronous;
 #[cfg(feature = "sqlite")]
 pub(crate) use self::sqlite::{OutsideFile, SqliteStore, UserFile};
 use crate::model::{
-    Act, BucketNo, Cursor, Finish, Finished, Listed, Loaded, Look, NewTimer, NodeId, Row, Select,
-    Start, TimerId, When, Which,
+    Act, BucketNo, Cursor, Finish, Finished, Kept, Listed, Loaded, Look, NewTimer, NodeId, Row,
+    Select, Start, TimerId, When, Which,
 };
 use crate::sync::Arc;
 use crate::time::{Clock, Micros, Timestamp};
@@ -197,6 +197,8 @@ pub(crate) enum Request {
     Park { ids: Vec<TimerId>, before: Timestamp, reason: String },
     /// Forgets keys whose time is over.
     Forget,
+    /// Deletes parked timers that are not to be kept, the oldest first: at most `limit`.
+    Prune { kept: Kept, limit: usize },
 }
 
 /// Membership and buckets.
@@ -223,6 +225,10 @@ pub(crate) enum Write {
     Schedule(Arc<Vec<NewTimer>>),
     Cancel {
         which: Which,
+    },
+    /// Like `Cancel`, but nobody has cancelled it: a run that has started does not hear of it.
+    EndSeries {
+        id: TimerId,
     },
     /// Like `Cancel`, and deletes the timer even if it has started, unless it is `but`.
     Remove {
@@ -295,6 +301,8 @@ pub(crate) enum Reply {
     Parked(Vec<Row>),
     /// To [`Request::Forget`].
     Forgotten,
+    /// To [`Request::Prune`]: how many.
+    Pruned(usize),
 }
 
 /// What was asked, each with its reply.
@@ -363,10 +371,12 @@ pub(crate) enum Written {
     /// It has started. If it repeats, this run is its last.
     Running {
         id: TimerId,
+        bucket: BucketNo,
     },
     /// It had started, and its row is gone: its run does not count.
     Removed {
         id: TimerId,
+        bucket: BucketNo,
     },
     NotFound,
     Reset {

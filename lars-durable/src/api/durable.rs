@@ -24,6 +24,7 @@ use super::payload::Payload;
 use super::timers::Timers;
 use crate::engine::{CALL_TIMEOUT, LEASE, MAX_IN_FLIGHT, MAX_RESIDENT, NodeSettings, WINDOW};
 use crate::error::{CloseError, StartError};
+use crate::model::Kept;
 use crate::runtime::{Beside, OnParked, Runtime, Shared, Submitted, Surroundings};
 #[cfg(feature = "test-kit")]
 use crate::store::FaultyStore;
@@ -33,7 +34,11 @@ use crate::store::{Connect, Place as StorePlace, PostgresStore, Tls, start_bell}
 #[cfg(feature = "sqlite")]
 use crate::store::{OutsideFile, SqliteStore, Synchronous, UserFile};
 use crate::sync::Arc;
-use crate::time::system_clock;
+use crate::time::{Micros, system_clock};
+
+/// As many parked timers as an inspection counts: that many are looked at to find the first one
+/// that is too many.
+const MAX_PARKED: usize = 50_000;
 
 /// How long `close` waits.
 pub(super) const CLOSE_LIMIT: Duration = Duration::from_secs(30);
@@ -83,6 +88,7 @@ pub struct Builder {
     max_resident: usize,
     max_in_flight: usize,
     call_timeout: Duration,
+    kept: Kept,
     on_parked: Option<OnParked>,
 }
 
@@ -333,6 +339,7 @@ impl Builder {
             max_resident: MAX_RESIDENT,
             max_in_flight: MAX_IN_FLIGHT,
             call_timeout: CALL_TIMEOUT,
+            kept: Kept::default(),
             on_parked: None,
         }
     }
@@ -432,6 +439,24 @@ impl Builder {
     /// not stop the others. That needs at least as many places as there are handlers.
     pub fn max_in_flight(mut self, runs: usize) -> Self {
         self.max_in_flight = runs;
+        self
+    }
+
+    /// How many parked timers the group keeps: the oldest beyond that are deleted, some hundred at
+    /// a time, and asked for once a minute. From 1 to 50,000; all of them unless it is set.
+    ///
+    /// What is parked was accepted and has not had its effect, so nothing deletes it unless you say
+    /// so. Say the same on all nodes: on PostgreSQL the one that owns the first bucket deletes, by
+    /// its own settings.
+    pub fn max_parked(mut self, timers: usize) -> Self {
+        self.kept.most = Some(timers);
+        self
+    }
+
+    /// How long parked timers are kept, at least 1 s: for ever unless it is set. See
+    /// [`max_parked`](Self::max_parked).
+    pub fn max_parked_age(mut self, age: Duration) -> Self {
+        self.kept.age = Some(age.into());
         self
     }
 
@@ -551,6 +576,7 @@ impl Builder {
             max_resident: self.max_resident,
             max_in_flight: self.max_in_flight,
             call_timeout: self.call_timeout.into(),
+            kept: self.kept,
             sole: self.place.is_sole(),
             ..NodeSettings::new(handlers)
         };
@@ -642,6 +668,13 @@ impl Builder {
         }
         if self.max_in_flight == 0 {
             return Err(setting("max_in_flight", 0, "at least 1"));
+        }
+        if let Some(most) = self.kept.most.filter(|most| !(1..=MAX_PARKED).contains(most)) {
+            return Err(setting("max_parked", most, "from 1 to 50000"));
+        }
+        if let Some(age) = self.kept.age.filter(|age| *age < Micros::SECOND) {
+            let given = format!("{:?}", age.to_duration());
+            return Err(setting("max_parked_age", given, "at least 1 s"));
         }
         if self.group.is_empty() || self.group.len() > 64 || self.group.contains('\0') {
             let given = format!("{:?}", self.group);

@@ -10,12 +10,10 @@ use crate::error::TransactionError;
 #[cfg(feature = "sqlite")]
 use crate::model::Fence;
 use crate::model::Row;
-use crate::runtime::{Lease, Shared};
+use crate::runtime::{CancellationToken, Lease, Shared, Signal};
 #[cfg(feature = "postgres")]
 use crate::store::completion;
 use crate::sync::Arc;
-#[cfg(any(feature = "postgres", feature = "sqlite"))]
-use crate::sync::{AtomicBool, Ordering};
 use crate::time::Timestamp;
 
 /// A run of a timer that is due.
@@ -55,7 +53,8 @@ pub struct Fired<P> {
     deleted: bool,
     shared: Arc<Shared>,
     #[cfg(any(feature = "postgres", feature = "sqlite"))]
-    acknowledged: Arc<AtomicBool>,
+    signal: Arc<Signal>,
+    cancellation: CancellationToken,
 }
 
 impl<P> Fired<P> {
@@ -65,7 +64,7 @@ impl<P> Fired<P> {
         fence: u64,
         limit: Option<Duration>,
         (lease, deleted): (Lease, bool),
-        shared: Arc<Shared>,
+        (shared, signal): (Arc<Shared>, Arc<Signal>),
     ) -> Self {
         let began = shared.gate.store_now();
         Self {
@@ -78,19 +77,14 @@ impl<P> Fired<P> {
             deleted,
             shared,
             #[cfg(any(feature = "postgres", feature = "sqlite"))]
-            acknowledged: Arc::default(),
+            signal: Arc::clone(&signal),
+            cancellation: CancellationToken::new(signal),
         }
     }
 
     /// Whether it may begin at this moment.
     pub(super) fn may_begin(&self) -> bool {
         self.shared.gate.opens(self.row.deadline, self.deleted, &self.lease)
-    }
-
-    /// What is set when the handler acknowledges the run itself.
-    #[cfg(any(feature = "postgres", feature = "sqlite"))]
-    pub(super) fn with_acknowledged(self, acknowledged: Arc<AtomicBool>) -> Self {
-        Self { acknowledged, ..self }
     }
 
     /// Acknowledges the run in the handler's own transaction in PostgreSQL. What the handler writes
@@ -150,8 +144,7 @@ impl<P> Fired<P> {
         match execute(&statement, parameters)? {
             0 => {
                 // Nothing was recorded: the run ends as the handler says, if it may end at all.
-                // Relaxed: read by the end of this run.
-                self.acknowledged.store(false, Ordering::Relaxed);
+                self.signal.acknowledge(false);
                 Err(TransactionError::Stale)
             }
             _ => Ok(()),
@@ -172,8 +165,7 @@ impl<P> Fired<P> {
             return Err(TransactionError::OtherStore);
         }
         let statement = completion(&self.row, self.shared.gate.store_now());
-        // Relaxed: read by the end of this run.
-        self.acknowledged.store(true, Ordering::Relaxed);
+        self.signal.acknowledge(true);
         Ok((statement, [self.row.id, self.fence.cast_signed()]))
     }
 
@@ -222,8 +214,7 @@ impl<P> Fired<P> {
         let file = self.shared.file.as_ref().ok_or(TransactionError::OtherStore)?;
         let fence = Fence(self.fence.cast_signed());
         file.complete(transaction, &self.row, fence, self.shared.gate.store_now())?;
-        // Relaxed: read by the end of this run.
-        self.acknowledged.store(true, Ordering::Relaxed);
+        self.signal.acknowledge(true);
         Ok(())
     }
 
@@ -277,6 +268,47 @@ impl<P> Fired<P> {
     /// handler's writes happen effectively once.
     pub fn fence(&self) -> u64 {
         self.fence
+    }
+
+    /// Whether the run need not go on: its timer was cancelled, the node is closing, or its lease
+    /// has ended. A handler that takes long asks now and then; [why](Self::cancellation) it is told
+    /// says what to return.
+    pub fn is_cancelled(&self) -> bool {
+        self.cancellation.is_cancelled()
+    }
+
+    /// What says that the run need not go on, and why: for futures, which await it, and for others
+    /// who work for the handler.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use futures::future::{Either, select};
+    /// use lars_durable::{CancelReason, Fired, Outcome, Payload};
+    /// use std::pin::pin;
+    /// use std::time::Duration;
+    ///
+    /// #[derive(serde::Serialize, serde::Deserialize)]
+    /// struct Export { account: u64 }
+    /// impl Payload for Export { const NAME: &'static str = "export"; }
+    ///
+    /// # async fn write_export(_: u64) {}
+    /// async fn export(due: Fired<Export>) -> Outcome {
+    ///     let export = pin!(write_export(due.payload().account));
+    ///     let cancelled = pin!(due.cancellation().cancelled());
+    ///     match select(export, cancelled).await {
+    ///         Either::Left(((), _)) => Outcome::Done,
+    ///         Either::Right((CancelReason::Closing, _)) => Outcome::Snooze(Duration::ZERO),
+    ///         Either::Right(_) => Outcome::Done, // nobody wants it, or another node has it
+    ///     }
+    /// }
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let durable = lars_durable::Durable::in_memory().handle_future(export).start()?;
+    /// # durable.close()?;
+    /// # Ok(()) }
+    /// ```
+    pub fn cancellation(&self) -> &CancellationToken {
+        &self.cancellation
     }
 
     /// Whether the lease under which this run began still holds, as far as this process knows.

@@ -198,9 +198,8 @@ where
             Ok(payload) => {
                 let fence = launch.fence.0.unsigned_abs();
                 let lease = (lease, launch.deleted);
-                let fired = Fired::new(payload, row, fence, self.limit, lease, Arc::clone(&shared));
-                #[cfg(any(feature = "postgres", feature = "sqlite"))]
-                let fired = fired.with_acknowledged(ending.acknowledged());
+                let both = (Arc::clone(&shared), ending.signal());
+                let fired = Fired::new(payload, row, fence, self.limit, lease, both);
                 (self.run)(fired, ending, &shared);
             }
             Err(Unreadable::TooNew) => ending.say(RunEnd::TooNew),

@@ -284,6 +284,7 @@ impl Node {
     /// Tells callers what their calls did, and takes to the window what is near.
     fn answer(&mut self, now: Mono, call: Call, written: Written) {
         self.take_effect(now, &written);
+        self.tell_of_call(&call.write, &written);
         if let (Written::Scheduled(placed), Write::Schedule(timers)) = (&written, &call.write) {
             for (placed, new) in placed.iter().zip(&**timers) {
                 if let How::Updated { .. } = placed.how {

@@ -17,7 +17,7 @@ use super::runs::{Run, Stage};
 use super::settings::{LEAST_PUT_OFF, MOST_PUT_OFF, UNKNOWN_FOR};
 use super::{Node, Output, Parked};
 use crate::model::BucketNo;
-use crate::model::{Fence, Finish, Finished, Row, Series, Start, Then, TimerId};
+use crate::model::{CancelReason, Fence, Finish, Finished, Row, Series, Start, Then, TimerId};
 use crate::store::Written;
 use crate::sync::Arc;
 use crate::time::{Micros, Mono, Timestamp};
@@ -45,6 +45,8 @@ pub(crate) struct Launch {
     pub(crate) at: Mono,
     /// The row is gone: whatever happens, this is its only run.
     pub(crate) deleted: bool,
+    /// Why it need not go on, if that is known already.
+    pub(crate) told: Option<CancelReason>,
 }
 
 /// How a run ended, as its handler or the runtime says.
@@ -170,6 +172,9 @@ impl Node {
         let handler = run.handler;
         let at_most_once = self.settings.handlers[handler].at_most_once;
         self.runs.hold(id, Arc::clone(&row));
+        if row.cancelled {
+            self.tell(id, CancelReason::Cancelled);
+        }
         let then = match self.verdict(now, handler, &row) {
             Verdict::Poisoned => {
                 let reason = format!("the process died {} times while it ran", row.deaths);
@@ -243,6 +248,7 @@ impl Node {
                 handler: run.handler,
                 at,
                 deleted,
+                told: run.told,
             };
             self.out.push(Output::Launch(launch));
             self.runs.launch(id, row);

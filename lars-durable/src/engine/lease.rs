@@ -66,6 +66,8 @@ pub(super) struct Lease {
     claim: Option<Claim>,
     /// For how many renewals this node has had more than its share.
     rounds_above: u32,
+    /// It has ended without a renewal, and those that run were told. (Before it begins, none does.)
+    lapse_told: bool,
     /// The store's last words, for callers that wait for the node to join.
     last_error: Option<StoreError>,
 }
@@ -88,6 +90,7 @@ impl Lease {
             paused: BTreeSet::new(),
             claim: None,
             rounds_above: 0,
+            lapse_told: true,
             last_error: None,
         }
     }
@@ -105,6 +108,16 @@ impl Lease {
     /// Nothing may begin at this instant or later.
     pub(super) fn valid_until(&self) -> Mono {
         self.valid_until
+    }
+
+    /// Whether it has ended without a renewal, for the first time it is asked.
+    pub(super) fn has_just_lapsed(&mut self, now: Mono) -> bool {
+        !self.is_valid(now) && !std::mem::replace(&mut self.lapse_told, true)
+    }
+
+    /// When that will be, if it is not renewed.
+    pub(super) fn next_lapse(&self) -> Mono {
+        if self.lapse_told { Mono::NEVER } else { self.valid_until }
     }
 
     /// Who this node is until it is declared dead.
@@ -243,9 +256,11 @@ impl Node {
             true => Mono::NEVER,
             false => sent + self.settings.lease - self.settings.lease / 5,
         };
+        self.lease.lapse_told = false;
         self.out.push(Output::ValidUntil(self.lease.valid_until));
         self.lease.paused = renewed.paused.iter().cloned().collect();
         self.agree_on_buckets(&renewed, now);
+        self.tell_of_buckets();
         self.resolve_doubts(sent, now);
         if self.settings.serves() && !self.closing.is_closing() {
             self.balance(&renewed, now);
@@ -340,5 +355,6 @@ impl Node {
         self.lease.next_renewal = now;
         self.out.push(Output::BegunAnew);
         self.window.disown_all();
+        self.tell_of_buckets();
     }
 }

@@ -16,7 +16,7 @@ use super::quarantine::Released;
 use super::settings::{LEAST_PUT_OFF, MOST_PUT_OFF, UNKNOWN_FOR};
 use super::window::{Key, LoadOrder, Reach, Resident, TakenIn};
 use super::{Lane, Node, Output, Parked};
-use crate::model::{BucketNo, Finish, NodeId, Row, Start, TimerId, Which};
+use crate::model::{BucketNo, Finish, Kept, NodeId, Row, Start, TimerId};
 use crate::store::{Committed, Reply, Request, StoreError, Write, mismatched, paired};
 use crate::sync::Arc;
 use crate::time::{Micros, Mono, Timestamp};
@@ -39,6 +39,16 @@ const FULL_SWEEP: Micros = Micros::SECOND.times(60);
 /// How often it is said that nothing starts any more.
 const SAY_AGAIN: Micros = Micros::SECOND.times(60);
 
+/// How often it is asked whether parked timers are to be deleted.
+const PRUNE: Micros = Micros::SECOND.times(60);
+
+/// How many are deleted at once. While there are more, that takes at most [`SWEEP_SHARE`]'s part of
+/// the runner's time.
+const PRUNED: usize = 250;
+
+/// The group has one bucket of this number, and so one node that deletes what is parked.
+const PRUNER: BucketNo = 0;
+
 /// When there are no places, how soon they are counted again: the ramp grows with the second.
 const NO_PLACE: Micros = Micros::MILLISECOND.times(100);
 
@@ -58,6 +68,7 @@ pub(super) struct Runner {
     ramp_from: Mono,
     next_sweep: Mono,
     next_full_sweep: Mono,
+    next_prune: Mono,
     /// Nothing can be started before this, although something is ready.
     blocked_until: Mono,
     /// When it is said again that nothing starts.
@@ -70,11 +81,21 @@ pub(super) struct Runner {
 enum Asked {
     Finish(Vec<Finish>),
     EndSeries(TimerId),
-    Park { ids: Vec<TimerId>, before: Timestamp },
+    Park {
+        ids: Vec<TimerId>,
+        before: Timestamp,
+    },
     PutOff(Vec<(Key, Resident)>),
-    Start { node: NodeId, lead: Micros, starts: Vec<Start> },
+    Start {
+        node: NodeId,
+        lead: Micros,
+        starts: Vec<Start>,
+    },
     Read(Vec<TimerId>),
+    /// The rows of runs: whether these are to go on.
+    Look(Vec<TimerId>),
     Forget,
+    Prune(Kept),
     Load(LoadOrder),
 }
 
@@ -82,7 +103,7 @@ impl Asked {
     fn request(&self) -> Request {
         match self {
             Self::Finish(finishes) => Request::Finish(finishes.clone()),
-            Self::EndSeries(id) => Request::Write(Write::Cancel { which: Which::Id(*id) }),
+            Self::EndSeries(id) => Request::Write(Write::EndSeries { id: *id }),
             Self::Park { ids, before } => {
                 Request::Park { ids: ids.clone(), before: *before, reason: UNHANDLED.to_owned() }
             }
@@ -93,8 +114,9 @@ impl Asked {
             Self::Start { node, lead, starts } => {
                 Request::Start { node: *node, lead: *lead, starts: starts.clone() }
             }
-            Self::Read(ids) => Request::Read { ids: ids.clone() },
+            Self::Read(ids) | Self::Look(ids) => Request::Read { ids: ids.clone() },
             Self::Forget => Request::Forget,
+            Self::Prune(kept) => Request::Prune { kept: *kept, limit: PRUNED },
             Self::Load(LoadOrder { bucket, after, until, limit, .. }) => {
                 Request::Load { bucket: *bucket, after: *after, until: *until, limit: *limit }
             }
@@ -112,6 +134,7 @@ impl Runner {
             ramp_from: Mono(0),
             next_sweep: Mono(0),
             next_full_sweep: Mono(0),
+            next_prune: Mono(0),
             blocked_until: Mono(0),
             say_used_up: Mono::MIN,
         }
@@ -167,7 +190,8 @@ impl Node {
         } else {
             // An estimate of the clock that is a little old makes the load a little late.
             let load = self.next_load(runner.next_sweep);
-            runner.blocked_until.min(runner.next_sweep).min(retry).min(load)
+            let prune = if self.prunes() { runner.next_prune } else { Mono::NEVER };
+            runner.blocked_until.min(runner.next_sweep).min(retry).min(load).min(prune)
         };
         runner.lane.next(wanted)
     }
@@ -237,10 +261,23 @@ impl Node {
             let reach = self.runner.reach(now);
             orders.extend(self.sweeps(now, SWEEP_GRACE, reach));
             self.runner.sent.push(Asked::Forget);
+            let runs = self.runs_to_look_at(self.settings.batch);
+            if !runs.is_empty() {
+                self.runner.sent.push(Asked::Look(runs));
+            }
         } else if self.window.owned() == 0 {
             self.runner.next_sweep = now + self.settings.sweep;
         }
         self.runner.sent.extend(orders.into_iter().map(Asked::Load));
+        if self.prunes() && now >= self.runner.next_prune {
+            self.runner.next_prune = now + PRUNE;
+            self.runner.sent.push(Asked::Prune(self.settings.kept));
+        }
+    }
+
+    /// Whether this node deletes what is parked and not to be kept.
+    fn prunes(&self) -> bool {
+        self.settings.prunes() && self.window.starts_in(PRUNER).is_some()
     }
 
     /// Timers that this node cannot run go to another node, or wait for one; they are never
@@ -386,8 +423,12 @@ impl Node {
             Err(error) => {
                 self.runner.uncertain |= error.unknown;
                 // Sweeps are not repeated: they may be what took too long, and the next sweep looks
-                // again.
-                let sweeps = |asked: &Asked| matches!(asked, Asked::Load(it) if it.sweeps());
+                // again. So it is with what deletes.
+                let sweeps = |asked: &Asked| match asked {
+                    Asked::Load(order) => order.sweeps(),
+                    Asked::Prune(_) => true,
+                    _ => false,
+                };
                 self.runner.sent.retain(|asked| !sweeps(asked));
                 return;
             }
@@ -430,12 +471,21 @@ impl Node {
                         }
                     }
                 }
-                (Asked::Read(_), Reply::Loaded(rows)) => {
+                (Asked::Read(ids), Reply::Loaded(rows)) => {
+                    self.look_at_runs(&ids, &rows);
                     for row in rows {
                         self.announced(row);
                     }
                 }
+                (Asked::Look(ids), Reply::Loaded(rows)) => self.look_at_runs(&ids, &rows),
                 (Asked::Forget, Reply::Forgotten) => {}
+                (Asked::Prune(_), Reply::Pruned(0)) => {}
+                (Asked::Prune(_), Reply::Pruned(count)) => {
+                    tracing::info!(target: "lars_durable", count, "parked timers were deleted");
+                    if count >= PRUNED {
+                        self.runner.next_prune = now + (now - sent) * SWEEP_SHARE;
+                    }
+                }
                 (asked, reply) => mismatched(&asked, &reply),
             }
         }

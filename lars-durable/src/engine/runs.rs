@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::quarantine::{Quarantine, Released};
 use super::window::{Key, Resident};
-use crate::model::{BucketNo, Fence, Finish, Row, Start, Then, TimerId};
+use crate::model::{BucketNo, CancelReason, Fence, Finish, Row, Start, Then, TimerId};
 use crate::sync::Arc;
 use crate::time::{Micros, Mono};
 
@@ -82,6 +82,8 @@ pub(super) struct Run {
     pub(super) last: bool,
     /// The handler has returned. Only calls that it has made are still to be answered.
     handled: bool,
+    /// Why it need not go on: its handler was told, or is when it is launched.
+    pub(super) told: Option<CancelReason>,
 }
 
 /// How far a run has come.
@@ -285,8 +287,17 @@ impl Runs {
     pub(super) fn start(&mut self, key: Key, resident: Resident, fence: Fence) -> Start {
         let (id, handler) = (key.1, usize::from(resident.name));
         self.busy[handler] += 1;
-        let (stage, acknowledged, last, handled) = (Stage::Starting, false, false, false);
-        let run = Run { key, resident, fence, handler, stage, acknowledged, last, handled };
+        let run = Run {
+            key,
+            resident,
+            fence,
+            handler,
+            stage: Stage::Starting,
+            acknowledged: false,
+            last: false,
+            handled: false,
+            told: None,
+        };
         self.runs.insert(id, run);
         Start { id, bucket: resident.bucket, fence }
     }
@@ -326,6 +337,21 @@ impl Runs {
         if let Some(run) = self.runs.get_mut(&id) {
             run.last = true;
         }
+    }
+
+    /// It need not go on. Returns it if its handler is at work and was told nothing before.
+    #[must_use]
+    pub(super) fn tell(&mut self, id: TimerId, reason: CancelReason) -> Option<&Run> {
+        let run = self.runs.get_mut(&id).filter(|run| run.told.is_none())?;
+        run.told = Some(reason);
+        matches!(run.stage, Stage::Running(_)).then_some(run)
+    }
+
+    /// Those whose handlers are at work and were told nothing, from behind this one on.
+    pub(super) fn untold(&self, after: TimerId) -> impl Iterator<Item = (TimerId, &Run)> {
+        let untold = |run: &Run| run.told.is_none() && matches!(run.stage, Stage::Running(_));
+        let behind = self.runs.range(after.saturating_add(1)..);
+        behind.filter(move |(_, run)| untold(run)).map(|(id, run)| (*id, run))
     }
 
     /// The timer has another rule now: the run that follows this one is planned by that.

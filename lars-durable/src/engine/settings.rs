@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use lars_base::backoff::BackoffPolicy;
 
+use crate::model::Kept;
 use crate::store::Terms;
 use crate::sync::Arc;
 use crate::time::Micros;
@@ -79,6 +80,8 @@ pub(crate) struct NodeSettings {
     pub(crate) call_timeout: Micros,
     /// How often overdue timers are looked for.
     pub(crate) sweep: Micros,
+    /// Which parked timers are kept.
+    pub(crate) kept: Kept,
     /// After this many deaths of the process during a timer's run, the timer is parked.
     pub(crate) max_deaths: u32,
 }
@@ -144,6 +147,7 @@ impl NodeSettings {
             batch: BATCH,
             call_timeout: CALL_TIMEOUT.into(),
             sweep: SWEEP,
+            kept: Kept::default(),
             max_deaths: MAX_DEATHS,
         }
     }
@@ -151,6 +155,11 @@ impl NodeSettings {
     /// What other nodes have to know.
     pub(super) fn terms(&self) -> Terms {
         Terms { lease: self.lease, window: self.window }
+    }
+
+    /// Whether parked timers are deleted at some time.
+    pub(super) fn prunes(&self) -> bool {
+        self.kept != Kept::default()
     }
 
     /// Whether the node runs timers, or only makes them.

@@ -30,6 +30,24 @@ pub enum OnConflict {
     Fail,
 }
 
+/// Why a run need not go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum CancelReason {
+    /// The timer was cancelled, removed or replaced while it ran. Nobody wants the run any more:
+    /// tidy up and return [`Done`](crate::Outcome::Done). A run that fails is retried all the same,
+    /// and then has this reason from its beginning.
+    Cancelled,
+    /// The node is closing, and waits for the run as long as its
+    /// [limit](crate::Durable::close_within) says. A handler that would take longer returns
+    /// [`Snooze`](crate::Outcome::Snooze) of zero: then the timer runs elsewhere, or when the node
+    /// is back, at no attempt's cost.
+    Closing,
+    /// The lease of the node has ended without a renewal, or another node has the timer: it may be
+    /// running there. If that is so, the end of this run changes nothing.
+    LeaseLost,
+}
+
 /// A timer, by what its caller knows of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Which {
@@ -155,6 +173,8 @@ pub(crate) struct Loaded {
     pub(crate) fence: Option<Fence>,
     /// How often the process died during its run, before this one.
     pub(crate) deaths: u32,
+    /// It was cancelled while it ran.
+    pub(crate) cancelled: bool,
 }
 
 /// A timer as it is started: everything that a run needs.
@@ -181,6 +201,8 @@ pub(crate) struct Row {
     pub(crate) run: i64,
     /// Since when nobody can run it who has tried.
     pub(crate) unknown_since: Option<Timestamp>,
+    /// It was cancelled during an earlier attempt.
+    pub(crate) cancelled: bool,
 }
 
 impl Row {
@@ -269,6 +291,15 @@ pub(crate) enum Finished {
     Stale,
     /// Somebody holds the row: nothing was changed, and it is to be asked for again.
     Held,
+}
+
+/// Which parked timers are kept; both may be set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Kept {
+    /// At most so many: those that were parked last.
+    pub(crate) most: Option<usize>,
+    /// Not those that were parked longer ago than this.
+    pub(crate) age: Option<Micros>,
 }
 
 /// A timer that is shown to people.

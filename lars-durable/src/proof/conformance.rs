@@ -8,8 +8,8 @@ mod sequences;
 mod verbs;
 
 use crate::model::{
-    BucketNo, Fence, Finish, Finished, Listed, NewTimer, NodeId, OnConflict, Row, Start, Then,
-    TimerId, When, Which,
+    BucketNo, Fence, Finish, Finished, Kept, Listed, NewTimer, NodeId, OnConflict, Row, Start,
+    Then, TimerId, When, Which,
 };
 use crate::store::{How, Terms};
 use crate::store::{

@@ -1,6 +1,7 @@
 //! One node over the reference, in virtual time, without faults: what the engine promises by
 //! itself.
 
+mod cancels;
 mod ends;
 mod failures;
 mod leases;
@@ -15,7 +16,8 @@ use lars_jobs::wall_clock::MissedRuns;
 
 use crate::engine::{HandlerSettings, Lane, Launch, Node, NodeSettings, Output, RunEnd};
 use crate::model::{
-    Fence, MissedTick, NewTimer, OnConflict, Series, TimerId, When, Which, cron_series,
+    CancelReason, Fence, MissedTick, NewTimer, OnConflict, Series, TimerId, When, Which,
+    cron_series,
 };
 use crate::store::{MemoryStore, Reply, Request, Store, StoreError, Write, Written};
 use crate::sync::{Arc, AtomicI64, Ordering};
@@ -57,6 +59,8 @@ struct Bench {
     /// Buckets that actors may live in again, and in which epoch.
     admitted: Vec<(crate::model::BucketNo, u32)>,
     valid_until: i64,
+    /// Runs that need not go on: when that was said, and why.
+    needless: Vec<(TimerId, i64, CancelReason)>,
     /// How many timers others were told of.
     notified: usize,
     next_call: u64,
@@ -98,6 +102,7 @@ impl Bench {
             vacated: Vec::new(),
             admitted: Vec::new(),
             valid_until: i64::MIN,
+            needless: Vec::new(),
             notified: 0,
             next_call: 0,
         };
@@ -156,6 +161,7 @@ impl Bench {
                     Output::Parked(parked) => {
                         self.told.push((parked.row.payload.clone(), parked.reason));
                     }
+                    Output::Cancel { id, reason, .. } => self.needless.push((id, self.now, reason)),
                     Output::Closed { .. } => self.closed = true,
                     Output::ValidUntil(until) => self.valid_until = until.0,
                     Output::BegunAnew => self.valid_until = i64::MIN,

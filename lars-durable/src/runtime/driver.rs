@@ -24,9 +24,10 @@ use super::ending::Ending;
 use super::gate::Lease;
 use super::inbox::{Input, Then};
 use super::lanes::Lanes;
-use super::{Handlers, Report, Run, Shared, contain};
+use super::{Handlers, Report, Run, Shared, Signal, contain};
 use crate::engine::{Answer, CallId, Lane, Launch, Node, Output, Parked, RunEnd};
 use crate::error::Error;
+use crate::model::{CancelReason, Fence, TimerId};
 use crate::store::{Backend, Committed, Keep, Request, Store, StoreError};
 use crate::sync::Arc;
 use crate::time::{Micros, Mono, MonoClock};
@@ -120,6 +121,8 @@ pub(super) struct Driver {
     /// Who waits for the answer of which call.
     answers: HashMap<CallId, Then>,
     next_call: CallId,
+    /// What was launched, and has not ended.
+    running: HashMap<TimerId, (Fence, Arc<Signal>)>,
     /// For a store with one session: they go together.
     batches: Vec<(Lane, Vec<Request>)>,
     closing: Option<Deadlines>,
@@ -160,6 +163,7 @@ impl Driver {
             clock,
             answers: HashMap::new(),
             next_call: 0,
+            running: HashMap::new(),
             batches: Vec::new(),
             closing: None,
             failing: [false; 3],
@@ -233,7 +237,12 @@ impl Driver {
                 self.answers.insert(self.next_call, then);
                 self.node.call(now, self.next_call, write);
             }
-            Input::Ended { id, fence, end } => self.node.ended(now, id, fence, end),
+            Input::Ended { id, fence, end } => {
+                if self.running.get(&id).is_some_and(|(of, _)| *of == fence) {
+                    self.running.remove(&id);
+                }
+                self.node.ended(now, id, fence, end);
+            }
             Input::Acknowledged { id, fence } => self.node.acknowledged(id, fence),
             Input::Handled { id, fence } => self.node.handled(id, fence),
             Input::MovedIn { bucket, epoch } => self.node.moved_in(bucket, epoch),
@@ -248,6 +257,7 @@ impl Driver {
             Input::Deaf => self.node.sweep_soon(now),
             Input::Close { limit } => {
                 self.node.close();
+                self.tell_all(CancelReason::Closing);
                 // These need not wait for a thread to learn that it is too late.
                 for begin in self.shared.threads.take_waiting(|begin| begin.launch.deleted) {
                     begin.ending.say(RunEnd::NotBegun);
@@ -299,6 +309,13 @@ impl Driver {
                 }
                 Output::Alarm { at } => self.set_alarm(now, at),
                 Output::Launch(launch) => self.launch(now, launch),
+                Output::Cancel { id, fence, reason } => {
+                    if let Some((of, signal)) = self.running.get(&id)
+                        && *of == fence
+                    {
+                        signal.tell(reason);
+                    }
+                }
                 Output::Answer { call, result } => {
                     if let Some(then) = self.answers.remove(&call) {
                         self.shared.answered();
@@ -413,6 +430,7 @@ impl Driver {
     fn lose_store(&mut self, reason: String) {
         tracing::error!(target: "lars_durable", %reason, "the node has ended");
         self.shared.lose_store();
+        self.tell_all(CancelReason::LeaseLost);
         for handler in &*self.handlers {
             handler.vacate(0, u32::MAX, true);
         }
@@ -429,10 +447,15 @@ impl Driver {
     }
 
     /// Arms a run in the wheel. The gate decides when it is about to begin.
-    fn launch(&self, now: Mono, launch: Launch) {
+    fn launch(&mut self, now: Mono, launch: Launch) {
         let (shared, handlers) = (Arc::clone(&self.shared), Arc::clone(&self.handlers));
         let (at, short) = (launch.at, self.handlers[launch.handler].is_short());
-        let ending = Ending::new(Arc::clone(&shared), launch.row.id, launch.fence);
+        let (id, fence, signal) = (launch.row.id, launch.fence, Arc::<Signal>::default());
+        if let Some(reason) = launch.told.or(self.closing.map(|_| CancelReason::Closing)) {
+            signal.tell(reason);
+        }
+        self.running.insert(id, (fence, Arc::clone(&signal)));
+        let ending = Ending::new(Arc::clone(&shared), id, fence, signal);
         let lease = shared.gate.lease();
         let begin = Begin { launch, ending, lease, shared, handlers };
         // If it is refused, it is dropped, and its ending says so.
@@ -442,6 +465,13 @@ impl Driver {
         } else {
             let begin = move || begin.on_its_thread();
             drop(self.shared.timers.schedule_once(until(now, at), begin));
+        }
+    }
+
+    /// Tells all that run that they need not go on.
+    fn tell_all(&self, reason: CancelReason) {
+        for (_, signal) in self.running.values() {
+            signal.tell(reason);
         }
     }
 

@@ -1,26 +1,24 @@
 //! The end of a run, reported exactly once, whatever happens to the run.
 
-use super::Shared;
 use super::inbox::Input;
+use super::{Shared, Signal};
 use crate::engine::RunEnd;
 use crate::model::{Fence, TimerId};
 use crate::sync::Arc;
-use crate::sync::{AtomicBool, Ordering};
 
 /// Says how a run ended. If nobody does, it was lost, or never begun.
 pub(crate) struct Ending {
     shared: Option<Arc<Shared>>,
     id: TimerId,
     fence: Fence,
-    /// The handler has recorded the end itself, perhaps.
-    acknowledged: Arc<AtomicBool>,
+    signal: Arc<Signal>,
     /// The handler may have done something.
     begun: bool,
 }
 
 impl Ending {
-    pub(super) fn new(shared: Arc<Shared>, id: TimerId, fence: Fence) -> Self {
-        Self { shared: Some(shared), id, fence, acknowledged: Arc::default(), begun: false }
+    pub(super) fn new(shared: Arc<Shared>, id: TimerId, fence: Fence, signal: Arc<Signal>) -> Self {
+        Self { shared: Some(shared), id, fence, signal, begun: false }
     }
 
     /// The handler is about to be called.
@@ -28,9 +26,9 @@ impl Ending {
         self.begun = true;
     }
 
-    /// To be set when the handler has recorded the end itself.
-    pub(crate) fn acknowledged(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.acknowledged)
+    /// What the run and its node tell each other.
+    pub(crate) fn signal(&self) -> Arc<Signal> {
+        Arc::clone(&self.signal)
     }
 
     /// The handler has returned, and calls that it made are still to be answered: then its end is
@@ -48,8 +46,7 @@ impl Ending {
     fn send(&mut self, end: RunEnd) {
         if let Some(shared) = self.shared.take() {
             let (id, fence) = (self.id, self.fence);
-            // Relaxed: the inbox's lock orders it, and it was set by this run.
-            if self.acknowledged.load(Ordering::Relaxed) {
+            if self.signal.is_acknowledged() {
                 let _ = shared.push(Input::Acknowledged { id, fence });
             }
             // A node that has ended needs no report.

@@ -17,7 +17,7 @@ use super::{
     Committed, How, Keep, Looker, Peer, Placed, Renewed, Reply, Request, Store, StoreError, Terms,
 };
 use crate::model::{
-    BucketNo, Fence, Finish, Finished, Listed, Loaded, Look, NodeId, Row, Start, Then, There,
+    BucketNo, Fence, Finish, Finished, Kept, Listed, Loaded, Look, NodeId, Row, Start, Then, There,
     TimerId,
 };
 use crate::sync::{Arc, Mutex};
@@ -90,6 +90,8 @@ struct Stored {
     origin: Option<TimerId>,
     /// When it was first put off because nobody could run it.
     unknown_since: Option<Timestamp>,
+    /// It was cancelled while it ran.
+    cancelled: bool,
 }
 
 impl MemoryStore {
@@ -210,6 +212,7 @@ impl Tables {
                 self.used_keys.retain(|_, until| *until > now);
                 Reply::Forgotten
             }
+            Request::Prune { kept, limit } => Reply::Pruned(self.prune(*kept, *limit, now)),
         }
     }
 
@@ -325,6 +328,7 @@ impl Tables {
             handler: Arc::clone(&timer.handler),
             fence: timer.fence,
             deaths: timer.deaths,
+            cancelled: timer.cancelled,
         })
     }
 
@@ -442,6 +446,18 @@ impl Tables {
         }
     }
 
+    fn prune(&mut self, kept: Kept, limit: usize, now: Timestamp) -> usize {
+        let mut newest: Vec<(Timestamp, TimerId)> =
+            self.parked.iter().map(|(id, (_, _, at))| (*at, *id)).collect();
+        newest.sort_unstable_by(|one, other| other.cmp(one));
+        let too_many = kept.most.map_or(newest.len(), |most| most.min(newest.len()));
+        let is_old = |(at, _): &(Timestamp, TimerId)| kept.age.is_some_and(|age| *at < now - age);
+        let too_old = newest.iter().position(is_old).unwrap_or(newest.len());
+        let gone = newest.split_off(too_many.min(too_old));
+        let gone = gone.into_iter().rev().take(limit);
+        gone.map(|(_, id)| self.parked.remove(&id)).count()
+    }
+
     fn insert(&mut self, id: TimerId, timer: Stored) {
         self.due.insert((timer.bucket, timer.due, id));
         if let Some(key) = &timer.key {
@@ -485,6 +501,7 @@ impl Stored {
             origin: self.origin.unwrap_or(id),
             run: self.run,
             unknown_since: self.unknown_since,
+            cancelled: self.cancelled,
         }
     }
 

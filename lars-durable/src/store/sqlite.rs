@@ -322,7 +322,8 @@ fn writes(request: &Request) -> bool {
         | Request::Finish(_)
         | Request::PutOff { .. }
         | Request::Park { .. }
-        | Request::Forget => true,
+        | Request::Forget
+        | Request::Prune { .. } => true,
     }
 }
 

@@ -55,21 +55,33 @@ fn a_newer_schema_is_refused_with_both_numbers_and_left_as_it_is() {
     admin.execute("UPDATE lars_meta SET version = 99", []).unwrap();
     drop(admin);
     let error = Durable::sqlite(directory.file()).start().unwrap_err();
-    let StartError::NewerSchema { found: 99, known: 2, .. } = &error else { panic!("{error}") };
-    assert!(error.to_string().contains("99") && error.to_string().contains("up to 2"), "{error}");
+    let StartError::NewerSchema { found: 99, known: 3, .. } = &error else { panic!("{error}") };
+    assert!(error.to_string().contains("99") && error.to_string().contains("up to 3"), "{error}");
     let admin = Connection::open(directory.file()).unwrap();
     let version: i64 =
         admin.query_row("SELECT version FROM lars_meta", [], |row| row.get(0)).unwrap();
     assert_eq!(version, 99);
 }
 
-/// The file was made by the first version, whose process died while something ran.
 #[test]
-fn a_file_of_the_first_version_is_upgraded_with_all_that_is_in_it() {
+fn a_file_of_each_earlier_version_is_upgraded_with_all_that_is_in_it() {
+    let second = concat!(
+        include_str!("../../src/store/sqlite/schema_2.sql"),
+        "UPDATE lars_meta SET version = 2;"
+    );
+    for since in ["", second] {
+        is_upgraded(since);
+    }
+}
+
+/// The file was made by the first version, whose process died while something ran, and was opened
+/// by those that these scripts are of.
+fn is_upgraded(since: &str) {
     let directory = Directory::new("upgraded");
     let own = Connection::open(directory.file()).unwrap();
     own.busy_timeout(LONG).unwrap();
     own.execute_batch(include_str!("../data/version_1.sql")).unwrap();
+    own.execute_batch(since).unwrap();
     let (tell, seen) = telling();
     let durable = Durable::sqlite(directory.file()).handle(tell).start().unwrap();
     let mut runs: Vec<(String, u32)> = (0..2)
@@ -101,7 +113,7 @@ fn a_file_of_the_first_version_is_upgraded_with_all_that_is_in_it() {
     durable.close().unwrap();
     let version: i64 =
         own.query_row("SELECT version FROM lars_meta", [], |row| row.get(0)).unwrap();
-    assert_eq!(version, 2);
+    assert_eq!(version, 3);
 }
 
 #[test]

@@ -169,7 +169,7 @@ impl<A: DurableActor> Hosted<A> {
             return receipt.say(RunEnd::GiveBack { after: Micros::ZERO });
         };
         let delivery = Delivery::new(&row, fence, gate.store_now());
-        let handled = Some(Handled { id: row.id, delivery, replaced: receipt.replaced() });
+        let handled = Some(Handled { id: row.id, delivery, signal: receipt.signal() });
         self.place.ledger.lock().failed = None;
         let scope = Scope { handled, ..self.scope() };
         // A panic drops the receipt, which then says so.

@@ -9,8 +9,8 @@ use mini_actor::timers::TimerKey;
 use crate::engine::RunEnd;
 use crate::error::Error;
 use crate::model::{BucketNo, TimerId};
-use crate::runtime::{Ending, Shared};
-use crate::sync::{Arc, AtomicBool, Mutex, Ordering};
+use crate::runtime::{Ending, Shared, Signal};
+use crate::sync::{Arc, Mutex};
 
 /// What is known of one actor, shared by all that deal with it. Nothing is called while its lock is
 /// held.
@@ -164,14 +164,14 @@ impl Receipt {
 
     /// Nobody receives it: the actor has ended its timer. If that is not so, it comes again.
     pub(super) fn drop_ended(self) {
-        // Relaxed: read by the end of this run, which follows.
-        self.replaced().store(true, Ordering::Relaxed);
+        self.signal().acknowledge(true);
         self.say(RunEnd::Done);
     }
 
-    /// To be set if the row is gone, because the actor has given its key to another reminder.
-    pub(super) fn replaced(&self) -> Arc<AtomicBool> {
-        self.ending.as_ref().map(Ending::acknowledged).unwrap_or_default()
+    /// Where it is said that the row is gone, because the actor has given its key to another
+    /// reminder.
+    pub(super) fn signal(&self) -> Arc<Signal> {
+        self.ending.as_ref().map(Ending::signal).unwrap_or_default()
     }
 
     fn settle(&mut self, end: RunEnd) {

@@ -19,7 +19,7 @@ use crate::error::{Error, Refused};
 use crate::model::{End, OnConflict, TimerId};
 use crate::runtime::Submitted;
 use crate::store::{How, Write, Written};
-use crate::sync::{Arc, Ordering};
+use crate::sync::Arc;
 use crate::time::Timestamp;
 
 /// The reminders of an actor, each with a key: from
@@ -171,7 +171,7 @@ impl<P: Payload> Reminders<P> {
         // If it is the one that is being received, its row stays until that is acknowledged.
         let but = handled_id();
         self.ask(key.clone(), Write::Remove { key: key.into(), but }, |written| match written {
-            Written::Removed { id } => Before::Gone(Some(id)),
+            Written::Removed { id, .. } => Before::Gone(Some(id)),
             _ => Before::Gone(None),
         });
         Ok(())
@@ -191,8 +191,7 @@ impl<P: Payload> Reminders<P> {
         let write = Write::Schedule(Arc::new(vec![timer]));
         let own = handled.filter(|handled| handled.delivery.key.as_ref() == Some(&key));
         if let Some(handled) = &own {
-            // Relaxed: read by the end of this run.
-            handled.replaced.store(true, Ordering::Relaxed);
+            handled.signal.acknowledge(true);
         }
         let own = own.map(|handled| handled.id);
         self.ask(key, write, move |written| match written {

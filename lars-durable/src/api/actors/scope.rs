@@ -6,7 +6,8 @@ use std::cell::RefCell;
 use super::delivery::Delivery;
 use super::place::Place;
 use crate::model::TimerId;
-use crate::sync::{Arc, AtomicBool};
+use crate::runtime::Signal;
+use crate::sync::Arc;
 
 #[derive(Clone)]
 pub(super) struct Scope {
@@ -22,8 +23,8 @@ pub(super) struct Scope {
 pub(super) struct Handled {
     pub(super) id: TimerId,
     pub(super) delivery: Delivery,
-    /// To be set when its row has gone, because its key went to another reminder.
-    pub(super) replaced: Arc<AtomicBool>,
+    /// Where it is said that its row has gone, because its key went to another reminder.
+    pub(super) signal: Arc<Signal>,
 }
 
 thread_local! {

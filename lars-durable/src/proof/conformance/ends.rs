@@ -120,3 +120,30 @@ fn a_run_that_is_left_out_is_not_counted_and_one_that_is_parked_is() {
         assert_eq!(bench.finish(id, fence, Then::LeftOut { when, offset }), Finished::Gone);
     });
 }
+
+#[test]
+fn a_series_that_its_handler_has_ended_is_over_and_its_next_run_hears_of_no_cancel() {
+    for_each_store(|bench| {
+        let end = |id| Write::EndSeries { id };
+        let made = declare(bench, 1, End::default());
+        let prevented = Written::Prevented { id: made.id, due: made.due };
+        assert_eq!(bench.write(end(made.id)), prevented, "nothing of it runs");
+        assert_eq!(bench.write(end(made.id)), Written::NotFound);
+
+        let id = declare(bench, 1, End::default()).id;
+        bench.later(SECOND);
+        let (_, fence) = bench.start(id);
+        assert_eq!(bench.write(end(id)), Written::Running { id, bucket: 0 });
+        let cancelled = |bench: &mut Bench| match bench.one(Request::Read { ids: vec![id] }) {
+            Reply::Loaded(rows) => rows[0].cancelled,
+            other => panic!("{other:?}"),
+        };
+        assert!(!cancelled(bench));
+        bench.write(Write::Cancel { which: Which::Id(id) });
+        let both = [id, id].map(|id| Request::Write(end(id)));
+        bench.ask(&both);
+        assert!(cancelled(bench), "and one that was cancelled stays so");
+        let (when, offset) = (When::After(Micros::SECOND), Micros::ZERO);
+        assert_eq!(bench.finish(id, fence, Then::Next { when, offset }), Finished::Gone);
+    });
+}

@@ -193,7 +193,7 @@ fn what_a_walk_cancels_moves_retries_or_discards_is_what_it_finds() {
         let states = States::DUE.with(States::RUNNING);
         let cancelled = step(bench, &Select { states, ..all() }, Act::Cancel);
         let prevented = Written::Prevented { id: due, due: bench.now() };
-        assert_eq!(cancelled.each, [prevented, Written::Running { id: runs }]);
+        assert_eq!(cancelled.each, [prevented, Written::Running { id: runs, bucket: 0 }]);
         assert!(found(bench, &Select { states: States::DUE, ..all() }).is_empty());
 
         let select = Select { states: States::PARKED, ..all() };

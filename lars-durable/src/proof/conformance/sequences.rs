@@ -65,6 +65,7 @@ impl Sequence {
             6 if self.rng.bool() => {
                 Request::Write(Write::Remove { key, but: self.rng.bool().then_some(id) })
             }
+            6 if self.rng.u8(..4) == 0 => Request::Write(Write::EndSeries { id }),
             6 => Request::Write(Write::Cancel { which: self.which(key, id) }),
             7 => Request::Write(Write::Reset { which: self.which(key, id), when: self.when() }),
             8 => Request::Write(Write::Get { which: self.which(key, id) }),
@@ -90,6 +91,11 @@ impl Sequence {
                 }
                 _ => Request::Read { ids: vec![id, id + 1] },
             },
+            19 if self.rng.u8(..4) == 0 => {
+                let most = self.rng.bool().then(|| self.rng.usize(1..4));
+                let age = self.rng.bool().then(|| Micros(self.rng.i64(0..9 * SECOND)));
+                Request::Prune { kept: Kept { most, age }, limit: self.rng.usize(1..4) }
+            }
             _ => Request::Load {
                 bucket: 0,
                 after: FAR,

@@ -173,6 +173,7 @@ fn a_start_gives_the_row_counts_the_attempt_and_can_be_repeated() {
             origin: id,
             run: 0,
             unknown_since: None,
+            cancelled: false,
         };
         assert_ne!(row.store, 0, "it is random");
         assert_eq!(row, expected);
@@ -259,7 +260,10 @@ fn the_next_run_of_a_series_begins_with_its_first_attempt() {
         let (row, fence) = bench.start(id);
         assert_eq!((row.attempt, row.planned, row.deadline), (1, planned, due));
 
-        assert_eq!(bench.write(Write::Cancel { which: "key".into() }), Written::Running { id });
+        assert_eq!(
+            bench.write(Write::Cancel { which: "key".into() }),
+            Written::Running { id, bucket: 0 }
+        );
         let next = Then::Next { when: When::After(Micros::SECOND), offset: Micros::ZERO };
         assert_eq!(bench.finish(id, fence, next), Finished::Gone, "that run was the last");
         assert!(bench.ids().is_empty());
@@ -312,11 +316,106 @@ fn a_cancel_prevents_exactly_what_has_not_started() {
         let prevented = Written::Prevented { id: placed[0].id, due };
         assert_eq!(bench.write(cancel("waits")), prevented);
         assert_eq!(bench.write(cancel("waits")), Written::NotFound);
-        assert_eq!(bench.write(cancel("runs")), Written::Running { id: placed[1].id });
+        assert_eq!(bench.write(cancel("runs")), Written::Running { id: placed[1].id, bucket: 0 });
         bench.later(SECOND);
         let late = bench.fence();
         assert_eq!(bench.start_with(placed[0].id, late), None);
         assert_eq!(bench.finish(placed[1].id, fence, Then::Done), Finished::Gone);
+    });
+}
+
+#[test]
+fn of_parked_timers_the_oldest_beyond_a_number_and_an_age_are_deleted_a_few_at_a_time() {
+    for_each_store(|bench| {
+        let mut ids: Vec<TimerId> = Vec::new();
+        for _ in 0..10 {
+            let id = bench.make(0);
+            let (_, fence) = bench.start(id);
+            bench.finish(id, fence, Then::Park { reason: "reason".into() });
+            ids.push(id);
+            bench.later(SECOND);
+        }
+        let prune = |bench: &mut Bench, most, age: Option<i64>, limit| {
+            let kept = Kept { most, age: age.map(Micros) };
+            let Reply::Pruned(count) = bench.one(Request::Prune { kept, limit }) else { panic!() };
+            let left = bench.parked(0, 100).0.iter().map(|listed| listed.id).collect::<Vec<_>>();
+            (count, left)
+        };
+        assert_eq!(prune(bench, None, None, 9).0, 0);
+        assert_eq!(prune(bench, Some(10), Some(10 * SECOND), 9).0, 0, "as old, and as many");
+        assert_eq!(prune(bench, Some(7), None, 2), (2, ids[2..].to_vec()));
+        assert_eq!(prune(bench, Some(7), None, 2), (1, ids[3..].to_vec()));
+        assert_eq!(prune(bench, Some(7), Some(6 * SECOND), 9), (1, ids[4..].to_vec()));
+        assert_eq!(prune(bench, Some(5), Some(100 * SECOND), 9), (1, ids[5..].to_vec()));
+        assert_eq!(prune(bench, Some(1), Some(i64::MAX), 9), (4, ids[9..].to_vec()));
+        bench.later(SECOND);
+        assert_eq!(prune(bench, None, Some(SECOND), 9), (1, Vec::new()));
+        assert_eq!(prune(bench, Some(1), Some(0), 9).0, 0, "nothing is left");
+        assert!(bench.ids().is_empty());
+    });
+}
+
+#[test]
+fn a_timer_that_was_cancelled_while_it_ran_shows_so_until_it_is_wanted_again() {
+    for_each_store(|bench| {
+        let series = Some("rule".into());
+        let timer = bench.keyed(0, "key");
+        let id = bench.schedule(vec![NewTimer { series: series.clone(), ..timer }])[0].id;
+        let (row, fence) = bench.start(id);
+        let shown = |bench: &mut Bench| match &bench.ask(&[Request::Read { ids: vec![id] }])[0] {
+            Reply::Loaded(rows) => rows[0].cancelled,
+            other => panic!("{other:?}"),
+        };
+        assert!(!row.cancelled && !shown(bench));
+        let when = When::After(Micros::SECOND);
+        bench.write(Write::Reset { which: "key".into(), when });
+        assert!(!shown(bench), "one that runs is not moved, and goes on");
+        bench.write(Write::Cancel { which: "key".into() });
+        assert!(shown(bench));
+        let retry = Then::Retry { after: Micros::ZERO, error: "error".into() };
+        bench.finish(id, fence, retry);
+        let (row, fence) = bench.start(id);
+        assert!(row.cancelled && shown(bench), "the next attempt has it from its beginning");
+        let timer = bench.keyed(0, "key");
+        bench.schedule(vec![NewTimer { conflict: OnConflict::Update, series, ..timer }]);
+        assert!(!shown(bench));
+
+        bench.write(Write::Cancel { which: "key".into() });
+        assert!(shown(bench));
+        bench.finish(id, fence, Then::Park { reason: "reason".into() });
+        bench.write(Write::RetryParked { id });
+        assert!(!shown(bench), "whoever lets it run again wants it");
+    });
+}
+
+#[test]
+fn of_a_cancel_and_an_update_in_one_batch_the_later_one_counts() {
+    for_each_store(|bench| {
+        for cancel_last in [false, true] {
+            let key = format!("key {cancel_last}");
+            let timer = |bench: &mut Bench, seconds| NewTimer {
+                series: Some(Series::FixedDelay { delay: seconds * SECOND }.to_text().into()),
+                conflict: OnConflict::Update,
+                ..bench.keyed(0, &key)
+            };
+            let first = timer(bench, 1);
+            let id = bench.schedule(vec![first])[0].id;
+            let (_, fence) = bench.start(id);
+            let other = timer(bench, 2);
+            let mut both = [
+                Request::Write(Write::Cancel { which: key.as_str().into() }),
+                Request::Write(Write::Schedule(Arc::new(vec![other]))),
+            ];
+            if cancel_last {
+                both.reverse();
+            }
+            bench.ask(&both);
+            let Reply::Loaded(rows) = bench.one(Request::Read { ids: vec![id] }) else { panic!() };
+            assert_eq!(rows[0].cancelled, cancel_last);
+            let next = Then::Next { when: When::After(Micros::SECOND), offset: Micros::ZERO };
+            let ended = bench.finish(id, fence, next) == Finished::Gone;
+            assert_eq!(ended, cancel_last);
+        }
     });
 }
 
@@ -341,14 +440,14 @@ fn a_timer_without_a_key_is_shown_moved_and_cancelled_by_its_identity() {
         let due = Timestamp(START + 1);
         let moved = Written::Reset { id: waits, bucket, was_due, due, handler };
         assert_eq!(bench.write(reset(waits, due.0)), moved);
-        assert_eq!(bench.write(reset(runs, due.0)), Written::Running { id: runs });
+        assert_eq!(bench.write(reset(runs, due.0)), Written::Running { id: runs, bucket: 0 });
         assert_eq!(bench.write(reset(waits + 1, due.0)), Written::NotFound);
 
         // Two calls for one timer in one batch: the second sees what the first did.
         let cancel = |id| Request::Write(Write::Cancel { which: Which::Id(id) });
         let written = bench.ask(&[cancel(waits), cancel(runs), cancel(waits)]);
         let prevented = Written::Prevented { id: waits, due };
-        let expected = [prevented, Written::Running { id: runs }, Written::NotFound];
+        let expected = [prevented, Written::Running { id: runs, bucket: 0 }, Written::NotFound];
         assert_eq!(written, expected.map(Reply::Written));
         bench.later(SECOND);
         let late = bench.fence();
@@ -372,12 +471,12 @@ fn a_removal_ends_what_has_started_too_but_for_one_and_a_replacement_names_it() 
         assert_eq!(bench.write(remove("waits", None)), Written::NotFound);
         let id = keyed(bench, "runs");
         let (_, fence) = bench.start(id);
-        assert_eq!(bench.write(remove("runs", Some(id + 1))), Written::Removed { id });
+        assert_eq!(bench.write(remove("runs", Some(id + 1))), Written::Removed { id, bucket: 0 });
         assert_eq!(bench.finish(id, fence, Then::Done), Finished::Stale);
         assert_eq!(bench.write(remove("runs", None)), Written::NotFound);
         let id = keyed(bench, "stays");
         let (_, fence) = bench.start(id);
-        assert_eq!(bench.write(remove("stays", Some(id))), Written::Running { id });
+        assert_eq!(bench.write(remove("stays", Some(id))), Written::Running { id, bucket: 0 });
         let next = Then::Next { when: When::After(Micros::SECOND), offset: Micros::ZERO };
         assert_eq!(bench.finish(id, fence, next), Finished::Gone, "that run was the last");
 
@@ -424,7 +523,7 @@ fn a_reset_outwards_leaves_the_index_alone_and_inwards_moves_it() {
         bench.later(SECOND);
         let (row, _) = bench.start(id);
         assert_eq!(row.deadline, due);
-        assert_eq!(bench.write(reset(SECOND)), Written::Running { id });
+        assert_eq!(bench.write(reset(SECOND)), Written::Running { id, bucket: 0 });
         let other = Write::Reset { which: "other".into(), when: When::After(Micros::ZERO) };
         assert_eq!(bench.write(other), Written::NotFound);
     });
@@ -558,7 +657,10 @@ fn a_run_of_a_series_is_parked_as_a_timer_of_its_own_and_the_series_goes_on() {
         assert_eq!((second.attempt, second.origin, second.run), (1, id, first.run + 1));
 
         // One that was cancelled during its run has no next one.
-        assert_eq!(bench.write(Write::Cancel { which: "key".into() }), Written::Running { id });
+        assert_eq!(
+            bench.write(Write::Cancel { which: "key".into() }),
+            Written::Running { id, bucket: 0 }
+        );
         assert_eq!(bench.finish(id, fence, park_run()), Finished::Parked);
         assert_eq!(bench.parked(0, 9).0.len(), 1);
     });

@@ -342,7 +342,7 @@ impl World {
                 }
                 Output::Parked(parked) => return Err(format!("{parked:?} is given up")),
                 Output::Notify(timers) => near.extend(timers),
-                Output::Answer { .. } => {}
+                Output::Answer { .. } | Output::Cancel { .. } => {}
                 Output::Vacate { .. } | Output::Admit { .. } | Output::Closed { .. } => {
                     return Err(format!("nobody asked for {output:?}"));
                 }

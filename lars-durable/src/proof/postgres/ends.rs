@@ -139,11 +139,17 @@ fn a_series_that_sql_makes_ends_as_it_says_and_what_makes_no_sense_is_refused() 
 }
 
 #[test]
-fn a_database_of_the_first_version_is_upgraded_with_all_that_is_in_it() {
+fn a_database_of_each_earlier_version_is_upgraded_with_all_that_is_in_it() {
+    for version in 1..SCRIPTS.len() {
+        is_upgraded(version);
+    }
+}
+
+fn is_upgraded(version: usize) {
     let Some(server) = server() else { return };
     let database = server.database();
     let client = database.client();
-    client.execute(SCRIPTS[0]);
+    SCRIPTS[..version].iter().for_each(|script| client.execute(script));
     client.execute(
         "SELECT lars.schedule('default', 'tagged', '1', '0', 'once', new_group => true);
          SELECT lars.schedule('default', 'tagged', '2', '1 h', 'series', fixed_rate => '1 h');
@@ -155,6 +161,7 @@ fn a_database_of_the_first_version_is_upgraded_with_all_that_is_in_it() {
     let (durable, runs) = node(database.durable());
     assert_eq!(client.number("SELECT version FROM lars.meta"), SCRIPTS.len() as i64);
     assert_eq!(runs.recv_timeout(PATIENCE).unwrap().tag, 1);
+    assert_eq!(client.number("SELECT count(*) FROM lars.timer WHERE cancelled"), 0);
     let timers = durable.timers();
     let series = timers.get("series").wait().unwrap().unwrap();
     assert_eq!((series.runs, series.times), (41, None));

@@ -8,8 +8,11 @@ use std::time::{Duration, Instant};
 use tokio_postgres::NoTls;
 
 /// All scripts, each for the version before it.
-pub(super) const SCRIPTS: [&str; 2] =
-    [include_str!("../../../sql/1.sql"), include_str!("../../../sql/2.sql")];
+pub(super) const SCRIPTS: [&str; 3] = [
+    include_str!("../../../sql/1.sql"),
+    include_str!("../../../sql/2.sql"),
+    include_str!("../../../sql/3.sql"),
+];
 
 fn reason(result: Result<Durable, StartError>) -> String {
     result.map(drop).unwrap_err().to_string()
@@ -25,7 +28,7 @@ fn nodes_that_start_at_once_make_the_schema_once() {
         }
     });
     let client = database.client();
-    assert_eq!(client.number("SELECT version FROM lars.meta"), 2);
+    assert_eq!(client.number("SELECT version FROM lars.meta"), 3);
     assert_eq!(client.number("SELECT count(*) FROM lars.meta"), 1);
 }
 
@@ -36,7 +39,7 @@ fn a_newer_schema_in_a_database_is_refused_with_both_numbers() {
     drop(database.durable().start().unwrap());
     database.client().execute("UPDATE lars.meta SET version = 7");
     match database.durable().start().map(drop).unwrap_err() {
-        StartError::NewerDatabase { found, known } => assert_eq!((found, known), (7, 2)),
+        StartError::NewerDatabase { found, known } => assert_eq!((found, known), (7, 3)),
         other => panic!("{other}"),
     }
     assert_eq!(database.client().number("SELECT version FROM lars.meta"), 7);
@@ -258,7 +261,7 @@ fn an_upgrade_runs_under_a_lock_once_and_older_nodes_go_on() {
     timer.submit().wait().unwrap();
     assert!(timers.get("key").wait().unwrap().is_some());
     match database.durable().start().map(drop).unwrap_err() {
-        StartError::NewerDatabase { found: 3, known: 2 } => {}
+        StartError::NewerDatabase { found: 4, known: 3 } => {}
         other => panic!("{other}"),
     }
     drop(older);

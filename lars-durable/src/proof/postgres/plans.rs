@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use super::server::{Database, PATIENCE, server};
 use crate::model::{
-    Act, Fence, Finish, NewTimer, NodeId, OnConflict, Select, Start, States, Then, TimerId, When,
-    Which,
+    Act, Fence, Finish, Kept, NewTimer, NodeId, OnConflict, Select, Start, States, Then, TimerId,
+    When, Which,
 };
 use crate::store::{Keep, PostgresStore, Reply, Request, Store, Terms, Write};
 use crate::sync::Arc;
@@ -181,9 +181,13 @@ impl Rounds {
         self.each_key(&timers, remove);
         let timers = self.schedule(OnConflict::Keep);
         let when = When::After(Micros::SECOND);
-        let by_id: [fn(Which, When) -> Write; 3] = [
+        let by_id: [fn(Which, When) -> Write; 4] = [
             |which, when| Write::Reset { which, when },
             |which, _| Write::Get { which },
+            |which, _| match which {
+                Which::Id(id) if id % 2 == 0 => Write::EndSeries { id },
+                _ => Write::Get { which },
+            },
             |which, _| Write::Cancel { which },
         ];
         for act in [Act::Count, Act::List, Act::Reset(when), Act::Cancel, Act::Retry, Act::Discard]
@@ -203,6 +207,8 @@ impl Rounds {
         });
         let mut asked: Vec<Request> = loads.collect();
         asked.insert(0, Request::Forget);
+        let kept = Kept { most: Some(50), age: Some(Micros::DAY) };
+        asked.push(Request::Prune { kept, limit: 50 });
         asked.push(Request::Keep(Keep::Renew { node: NODE, report: None }));
         self.ask(&asked);
     }

@@ -646,7 +646,7 @@ impl World {
                 (member.lease, member.valid_until) = (member.lease + 1, Mono::MIN);
                 self.members[node].hosts.entitle(now, Mono::MIN);
             }
-            Output::Parked(_) => {}
+            Output::Parked(_) | Output::Cancel { .. } => {}
             Output::Closed { .. } => unreachable!("it lives"),
         }
     }

@@ -13,6 +13,7 @@ impl Tables {
         match write {
             Write::Schedule(timers) if self.repeats => self.schedule_again(timers, now),
             Write::Cancel { .. }
+            | Write::EndSeries { .. }
             | Write::Reset { .. }
             | Write::RetryParked { .. }
             | Write::DiscardParked { .. }
@@ -24,6 +25,7 @@ impl Tables {
             Write::Remove { .. } if self.repeats => Written::Unsure,
             Write::Schedule(timers) => self.schedule(timers, now),
             Write::Cancel { which } => self.cancel(which),
+            Write::EndSeries { id } => self.end(&Which::Id(*id), false),
             Write::Remove { key, but } => self.remove_by_key(key, *but),
             Write::Reset { which, when } => self.reset(which, when.by(now)),
             Write::Get { which } => {
@@ -148,6 +150,7 @@ impl Tables {
                 run: 0,
                 origin: None,
                 unknown_since: None,
+                cancelled: false,
             },
         );
         self.timers[&new.id].placed(new.id, how)
@@ -160,6 +163,7 @@ impl Tables {
         timer.payload_version = new.payload_version;
         timer.payload = Arc::clone(&new.payload);
         (timer.series, timer.remember) = (new.series.clone(), new.remember);
+        timer.cancelled = false;
         let mut due = was_due;
         if change == Change::ContentAndTime {
             timer.planned = new.when.by(now);
@@ -178,11 +182,17 @@ impl Tables {
     }
 
     pub(super) fn cancel(&mut self, which: &Which) -> Written {
+        self.end(which, true)
+    }
+
+    /// The run that has started is the last; `cancels`: and hears of that.
+    fn end(&mut self, which: &Which, cancels: bool) -> Written {
         let Some(id) = self.find(which) else { return Written::NotFound };
         let timer = self.timers.get_mut(&id).expect("it was found");
         if timer.fence.is_some() {
             timer.series = None;
-            return Written::Running { id };
+            timer.cancelled |= cancels;
+            return Written::Running { id, bucket: timer.bucket };
         }
         let due = timer.due;
         self.remove(id);
@@ -191,9 +201,9 @@ impl Tables {
 
     fn remove_by_key(&mut self, key: &Arc<str>, but: Option<TimerId>) -> Written {
         match self.cancel(&Which::Key(Arc::clone(key))) {
-            Written::Running { id } if but != Some(id) => {
+            Written::Running { id, bucket } if but != Some(id) => {
                 self.remove(id);
-                Written::Removed { id }
+                Written::Removed { id, bucket }
             }
             written => written,
         }
@@ -203,7 +213,7 @@ impl Tables {
         let Some(id) = self.find(which) else { return Written::NotFound };
         let timer = self.timers.get_mut(&id).expect("it was found");
         if timer.fence.is_some() {
-            return Written::Running { id };
+            return Written::Running { id, bucket: timer.bucket };
         }
         let (was_due, bucket, handler) = (timer.due, timer.bucket, Arc::clone(&timer.handler));
         (timer.deadline, timer.planned) = (deadline, deadline);
@@ -230,6 +240,7 @@ impl Tables {
         // The series has the key.
         timer.key = timer.key.filter(|_| timer.origin.is_none());
         (timer.attempt, timer.deaths, timer.unknown_since) = (0, 0, None);
+        timer.cancelled = false;
         (timer.due, timer.deadline, timer.planned) = (now, now, now);
         self.insert(id, timer);
         Written::Placed(self.timers[&id].placed(id, How::New))

@@ -22,6 +22,7 @@ const LOCK_FREE: &str = "SELECT id, bucket, due_at, fence IS NOT NULL, handler F
 #[derive(Debug, Clone, Copy)]
 enum ById {
     Cancel,
+    EndSeries,
     Reset(When),
 }
 
@@ -30,6 +31,7 @@ impl Transaction<'_> {
     pub(super) async fn write_by_id(&self, writes: &[&Write]) -> Result<Vec<Written>> {
         let calls = writes.iter().map(|write| match write {
             Write::Cancel { which: Which::Id(id) } => (*id, ById::Cancel),
+            Write::EndSeries { id } => (*id, ById::EndSeries),
             Write::Reset { which: Which::Id(id), when } => (*id, ById::Reset(*when)),
             _ => unreachable!("no identity decides these"),
         });
@@ -45,7 +47,8 @@ impl Transaction<'_> {
                 continue;
             };
             let did = match call {
-                ById::Cancel => changes.end(holder),
+                ById::Cancel => changes.cancel_one(holder),
+                ById::EndSeries => changes.end(holder),
                 ById::Reset(when) => changes.shift(holder, when.by(self.clock)),
             };
             if let Written::Prevented { .. } = did {

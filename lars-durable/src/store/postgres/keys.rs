@@ -68,6 +68,8 @@ pub(super) struct Changes<'a> {
     pub(super) moves: BTreeMap<TimerId, (Timestamp, Timestamp)>,
     /// Series whose current run is the last.
     pub(super) ended: Vec<TimerId>,
+    /// And those of them that were cancelled, so that the run hears of it.
+    pub(super) cancelled: Vec<TimerId>,
 }
 
 impl Holder {
@@ -86,6 +88,7 @@ impl<'a> Changes<'a> {
             Write::Remove { key, but } => self.remove(key, *but),
             Write::Reset { which: Which::Key(key), when } => self.reset(key, when.by(clock)),
             Write::Cancel { .. }
+            | Write::EndSeries { .. }
             | Write::Reset { .. }
             | Write::Get { .. }
             | Write::Pause { .. }
@@ -199,6 +202,9 @@ impl<'a> Changes<'a> {
         });
         holder.due = times.map_or(was_due, |times| times.due);
         let (id, placed) = (holder.id, holder.placed(How::Updated { was_due }));
+        // It is wanted again, whatever came before.
+        self.ended.retain(|ended| *ended != id);
+        self.cancelled.retain(|cancelled| *cancelled != id);
         if let Some(insert) = self.inserts.get_mut(&id) {
             insert.new = new;
             if let Some(Times { due, deadline, planned }) = times {
@@ -234,10 +240,18 @@ impl<'a> Changes<'a> {
         if !holder.started {
             self.holders.remove(key);
         }
-        self.end(&holder)
+        self.cancel_one(&holder)
     }
 
     /// This timer is cancelled.
+    pub(super) fn cancel_one(&mut self, holder: &Holder) -> Written {
+        if holder.started {
+            self.cancelled.push(holder.id);
+        }
+        self.end(holder)
+    }
+
+    /// The run that has started is the last of this timer.
     pub(super) fn end(&mut self, holder: &Holder) -> Written {
         let id = holder.id;
         if holder.started {
@@ -245,7 +259,7 @@ impl<'a> Changes<'a> {
             if let Some(held) = self.held.get_mut(&id) {
                 held.series = None;
             }
-            return Written::Running { id };
+            return Written::Running { id, bucket: holder.bucket };
         }
         self.delete(id);
         Written::Prevented { id, due: holder.due }
@@ -253,11 +267,11 @@ impl<'a> Changes<'a> {
 
     fn remove(&mut self, key: &str, but: Option<TimerId>) -> Written {
         match self.holders.get(key) {
-            Some(Holder { id, started: true, .. }) if but != Some(*id) => {
-                let id = *id;
+            Some(Holder { id, bucket, started: true, .. }) if but != Some(*id) => {
+                let (id, bucket) = (*id, *bucket);
                 self.holders.remove(key);
                 self.delete(id);
-                Written::Removed { id }
+                Written::Removed { id, bucket }
             }
             _ => self.cancel(key),
         }
@@ -274,7 +288,7 @@ impl<'a> Changes<'a> {
     pub(super) fn shift(&mut self, holder: &mut Holder, deadline: Timestamp) -> Written {
         let (id, was_due) = (holder.id, holder.due);
         if holder.started {
-            return Written::Running { id };
+            return Written::Running { id, bucket: holder.bucket };
         }
         holder.due = was_due.min(deadline);
         let (bucket, due, handler) = (holder.bucket, holder.due, Arc::clone(&holder.handler));

@@ -16,15 +16,15 @@ const LOAD: &str = "SELECT t.*, c.place
       FROM unnest($2::smallint[], $3::timestamptz[], $4::bigint[], $5::timestamptz[], $6::bigint[])
            WITH ORDINALITY AS c (bucket, due, id, until, most, place)
      CROSS JOIN LATERAL (
-           SELECT id, bucket, due_at, planned_at, handler, fence, deaths
+           SELECT id, bucket, due_at, planned_at, handler, fence, deaths, cancelled
              FROM lars.timer
             WHERE grp = $1 COLLATE \"POSIX\" AND bucket = c.bucket
               AND (due_at, id) > (c.due, c.id) AND due_at < c.until
             ORDER BY due_at, id LIMIT c.most) AS t
      ORDER BY c.place, t.due_at, t.id";
 
-const READ: &str = "SELECT id, bucket, due_at, planned_at, handler, fence, deaths FROM lars.timer
-      WHERE grp = $1 AND id = ANY ($2)";
+const READ: &str = "SELECT id, bucket, due_at, planned_at, handler, fence, deaths, cancelled
+       FROM lars.timer WHERE grp = $1 AND id = ANY ($2)";
 
 /// The loads of one statement.
 #[derive(Default)]
@@ -60,7 +60,7 @@ impl Transaction<'_> {
             self.query(LOAD, &[&self.group, &buckets, &dues, &ids, &untils, &limits]).await?;
         let mut loaded: Vec<Vec<Loaded>> = vec![Vec::new(); buckets.len()];
         for row in &found {
-            let place: i64 = row.get(7);
+            let place: i64 = row.get(8);
             let of = usize::try_from(place - 1).expect("PostgreSQL counts from one");
             loaded[of].push(rows::loaded(row));
         }

@@ -7,9 +7,10 @@ use tokio_postgres::Row;
 use super::rows::{self, bucket};
 use super::transaction::{Result, Transaction};
 use super::values::text;
-use crate::model::{Listed, TimerId};
+use crate::model::{Kept, Listed, TimerId};
 use crate::store::{How, Placed, Written};
 use crate::sync::Arc;
+use crate::time::Timestamp;
 
 /// What is looked at is bounded, and not only what is found.
 const PAGE: &str = "SELECT id, key, handler, payload_version, payload, deadline, attempt, deaths,
@@ -103,5 +104,35 @@ impl Transaction<'_> {
         let gone: BTreeSet<TimerId> = gone.iter().map(|row| row.get(0)).collect();
         let written = |id| if gone.contains(id) { Written::Applied } else { Written::NotFound };
         Ok(ids.iter().map(written).collect())
+    }
+}
+
+/// The last one that is kept, if so many are.
+const LAST_KEPT: &str = "SELECT parked_at, id FROM lars.parked WHERE grp = $1 COLLATE \"POSIX\"
+      ORDER BY parked_at DESC, id DESC LIMIT 1 OFFSET $2";
+
+/// Whoever lets one run again, or discards it, holds it.
+const BEFORE: &str = "SELECT id FROM lars.parked
+      WHERE grp = $1 COLLATE \"POSIX\" AND (parked_at, id) < ($2, $3)
+      ORDER BY parked_at, id LIMIT $4 FOR UPDATE SKIP LOCKED";
+
+impl Transaction<'_> {
+    /// Deletes what was parked before all that is kept.
+    pub(super) async fn prune(&self, kept: Kept, limit: usize) -> Result<usize> {
+        let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        let mut first: Option<(Timestamp, TimerId)> =
+            kept.age.map(|age| (self.clock - age, TimerId::MIN));
+        if let Some(most) = kept.most {
+            let others = number(most.saturating_sub(1));
+            let last = self.query(LAST_KEPT, &[&self.group, &others]).await?;
+            first = first.max(last.first().map(|row| (row.get(0), row.get(1))));
+        }
+        let Some((at, id)) = first else { return Ok(0) };
+        let gone = self.query(BEFORE, &[&self.group, &at, &id, &number(limit)]).await?;
+        let gone: Vec<TimerId> = gone.iter().map(|row| row.get(0)).collect();
+        if !gone.is_empty() {
+            self.discard_parked(&gone).await?;
+        }
+        Ok(gone.len())
     }
 }

@@ -42,7 +42,8 @@ macro_rules! by_id {
 
 pub(super) use by_id;
 
-/// Reads what the statements select as `id, bucket, due_at, planned_at, handler, fence, deaths`.
+/// Reads what the statements select as `id, bucket, due_at, planned_at, handler, fence, deaths,
+/// cancelled`.
 pub(super) fn loaded(row: &Row) -> Loaded {
     Loaded {
         id: row.get(0),
@@ -52,11 +53,12 @@ pub(super) fn loaded(row: &Row) -> Loaded {
         handler: Arc::from(row.get::<_, &str>(4)),
         fence: row.get::<_, Option<i64>>(5).map(Fence),
         deaths: count(row.get(6)),
+        cancelled: row.get(7),
     }
 }
 
 /// Reads `id, handler, payload_version, payload, key, deadline, planned_at, attempt, deaths,
-/// repeat, store, origin, run, unknown_since`.
+/// repeat, store, origin, run, unknown_since, cancelled`.
 pub(super) fn started(row: &Row) -> model::Row {
     model::Row {
         id: row.get(0),
@@ -73,6 +75,7 @@ pub(super) fn started(row: &Row) -> model::Row {
         origin: row.get(11),
         run: row.get(12),
         unknown_since: row.get(13),
+        cancelled: row.get(14),
     }
 }
 

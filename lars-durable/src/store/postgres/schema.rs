@@ -11,8 +11,11 @@ use crate::time::Timestamp;
 
 /// One script for each version of the schema, each from the version before it. Scripts that were
 /// released never change.
-pub(super) const UPGRADES: [&str; 2] =
-    [include_str!("../../../sql/1.sql"), include_str!("../../../sql/2.sql")];
+pub(super) const UPGRADES: [&str; 3] = [
+    include_str!("../../../sql/1.sql"),
+    include_str!("../../../sql/2.sql"),
+    include_str!("../../../sql/3.sql"),
+];
 
 /// Whoever creates or upgrades the schema holds this lock. The others wait, and find it done.
 const LOCK: i64 = 4_713_022_045_823_907_890;

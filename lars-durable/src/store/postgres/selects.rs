@@ -256,7 +256,7 @@ impl Transaction<'_> {
             let mut holder = Holder { id, bucket, due, started, handler };
             each.push(match act {
                 Act::Reset(when) => changes.shift(&mut holder, when.by(self.clock)),
-                _ => changes.end(&holder),
+                _ => changes.cancel_one(&holder),
             });
         }
         // Those that are gone have run, or were cancelled.

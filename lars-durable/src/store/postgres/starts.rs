@@ -35,7 +35,7 @@ const START: &str = concat!(
              AND (t.fence IS NULL OR t.fence >> 32 < c.fence >> 32))
      RETURNING t.id, t.handler, t.payload_version, t.payload, t.key, t.deadline, t.planned_at,
                t.attempt, t.deaths, t.repeat, (SELECT store FROM lars.meta),
-               coalesce(t.origin, t.id), t.run, t.unknown_since",
+               coalesce(t.origin, t.id), t.run, t.unknown_since, t.cancelled",
 );
 
 /// A deadline is pushed out without the index: here the index follows.

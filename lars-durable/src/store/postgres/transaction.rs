@@ -153,6 +153,9 @@ impl<'a> Transaction<'a> {
                 Request::Park { ids, before, reason } => {
                     replies.push(Reply::Parked(self.park(ids, *before, reason).await?));
                 }
+                Request::Prune { kept, limit } => {
+                    replies.push(Reply::Pruned(self.prune(*kept, *limit).await?));
+                }
                 Request::Forget => {
                     self.forget().await?;
                     replies.push(Reply::Forgotten);
@@ -263,6 +266,7 @@ fn by_id(request: &Request) -> Option<&Write> {
 /// What is decided together, by identity.
 fn is_by_id(write: &Write) -> bool {
     match write {
+        Write::EndSeries { .. } => true,
         Write::Cancel { which } | Write::Reset { which, .. } => matches!(which, Which::Id(_)),
         _ => false,
     }

@@ -55,7 +55,8 @@ const PARK_WAITING: &str = concat!(
      parked AS (",
     park_gone!("$5"),
     ") SELECT id, handler, payload_version, payload, key, deadline, planned_at, attempt, deaths,
-              repeat, (SELECT store FROM lars.meta), coalesce(origin, id), run, unknown_since
+              repeat, (SELECT store FROM lars.meta), coalesce(origin, id), run, unknown_since,
+              cancelled
          FROM gone",
 );
 

@@ -23,7 +23,9 @@ impl Transaction<'_> {
     pub(super) async fn write(&self, write: &Write) -> Result<Written> {
         match write {
             Write::Schedule(timers) => self.schedule_again(timers).await,
-            Write::Cancel { .. } | Write::Reset { .. } => Ok(Written::Unsure),
+            Write::Cancel { .. } | Write::EndSeries { .. } | Write::Reset { .. } => {
+                Ok(Written::Unsure)
+            }
             Write::Remove { .. } => Ok(Written::Unsure),
             Write::RetryParked { .. } | Write::DiscardParked { .. } if self.repeats => {
                 Ok(Written::Unsure)
@@ -83,6 +85,7 @@ impl<'a> Keys<'a> {
                 | Write::Reset { which: Which::Key(key), .. }
                 | Write::Remove { key, .. } => keys.change(key),
                 Write::Cancel { .. }
+                | Write::EndSeries { .. }
                 | Write::Reset { .. }
                 | Write::Get { .. }
                 | Write::Pause { .. }
@@ -221,7 +224,10 @@ fn has_key_of(write: &Write, held: &BTreeSet<String>) -> bool {
 
 const DELETE: &str = "DELETE FROM lars.timer WHERE grp = $1 AND id = ANY ($2)";
 
-const END_SERIES: &str = "UPDATE lars.timer SET repeat = NULL WHERE grp = $1 AND id = ANY ($2)";
+/// Those that were cancelled, the second, are among those that end.
+const END_SERIES: &str =
+    "UPDATE lars.timer SET repeat = NULL, cancelled = cancelled OR id = ANY ($3)
+      WHERE grp = $1 AND id = ANY ($2)";
 
 const MOVE: &str = concat!(
     "UPDATE lars.timer t
@@ -237,11 +243,13 @@ impl Transaction<'_> {
         if !changes.deletes.is_empty() {
             self.query(DELETE, &[&self.group, &changes.deletes]).await?;
         }
-        if !changes.ended.is_empty() {
-            self.query(END_SERIES, &[&self.group, &changes.ended]).await?;
-        }
         if !changes.updates.is_empty() {
             self.update(&changes.updates).await?;
+        }
+        // What is updated after its end has none.
+        if !changes.ended.is_empty() {
+            let Changes { ended, cancelled, .. } = changes;
+            self.query(END_SERIES, &[&self.group, ended, cancelled]).await?;
         }
         if !changes.moves.is_empty() {
             let ids: Vec<TimerId> = changes.moves.keys().copied().collect();
@@ -284,7 +292,7 @@ const UPDATE: &str = concat!(
         SET payload_version = n.version, payload = n.payload, repeat = n.repeat,
             remember = n.remember, due_at = coalesce(n.due, t.due_at),
             deadline = coalesce(n.deadline, t.deadline),
-            planned_at = coalesce(n.planned, t.planned_at)
+            planned_at = coalesce(n.planned, t.planned_at), cancelled = false
        FROM unnest($2::bigint[], $3::int[], $4::text[], $5::text[], $6::bigint[],
                    $7::timestamptz[], $8::timestamptz[], $9::timestamptz[])
             AS n (id, version, payload, repeat, remember, due, deadline, planned)

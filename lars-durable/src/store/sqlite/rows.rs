@@ -10,7 +10,7 @@ use crate::time::{Micros, Timestamp};
 /// What [`loaded`] reads.
 macro_rules! loaded_columns {
     () => {
-        "id, bucket, due_at, planned_at, handler, fence, deaths"
+        "id, bucket, due_at, planned_at, handler, fence, deaths, cancelled"
     };
 }
 
@@ -25,6 +25,7 @@ pub(super) fn loaded(row: &rusqlite::Row<'_>) -> Result<Loaded> {
         handler: Arc::from(row.get_ref(4)?.as_str()?),
         fence: row.get(5)?,
         deaths: row.get(6)?,
+        cancelled: row.get(7)?,
     })
 }
 
@@ -32,7 +33,8 @@ pub(super) fn loaded(row: &rusqlite::Row<'_>) -> Result<Loaded> {
 macro_rules! row_columns {
     () => {
         "id, handler, payload_version, payload, key, deadline, planned_at, attempt, deaths, \
-         repeat, (SELECT store FROM lars_meta), coalesce(origin, id), run, unknown_since"
+         repeat, (SELECT store FROM lars_meta), coalesce(origin, id), run, unknown_since, \
+         cancelled"
     };
 }
 
@@ -54,6 +56,7 @@ pub(super) fn row(row: &rusqlite::Row<'_>) -> Result<Row> {
         origin: row.get(11)?,
         run: row.get(12)?,
         unknown_since: row.get(13)?,
+        cancelled: row.get(14)?,
     })
 }
 

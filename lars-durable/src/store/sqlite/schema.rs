@@ -11,7 +11,8 @@ use crate::time::{Micros, Timestamp};
 
 /// One script for each version of the schema, each from the version before it. Scripts that were
 /// released never change.
-const UPGRADES: [&str; 2] = [include_str!("schema_1.sql"), include_str!("schema_2.sql")];
+const UPGRADES: [&str; 3] =
+    [include_str!("schema_1.sql"), include_str!("schema_2.sql"), include_str!("schema_3.sql")];
 
 /// What changes while a file is open, and who changes it.
 #[derive(Debug, Clone, Copy)]

@@ -7,7 +7,7 @@
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Result, params};
 
 use super::rows::{self, loaded_columns, parked_columns, row_columns};
-use crate::model::{Finish, Finished, Loaded, Row, Start, Then, TimerId, When};
+use crate::model::{Finish, Finished, Kept, Loaded, Row, Start, Then, TimerId, When};
 use crate::store::{Reply, Request};
 use crate::sync::Arc;
 use crate::time::{Micros, Timestamp};
@@ -54,6 +54,7 @@ impl<'a> Verbs<'a> {
                 self.execute(FORGET, params![self.group, self.now])?;
                 Reply::Forgotten
             }
+            Request::Prune { kept, limit } => Reply::Pruned(self.prune(*kept, *limit)?),
             Request::Keep(_) | Request::Batch { .. } => {
                 unreachable!("the store answers these itself")
             }
@@ -348,6 +349,29 @@ impl Verbs<'_> {
             }
         }
         Ok(parked)
+    }
+}
+
+/// The last one that is kept, if so many are.
+const LAST_KEPT: &str = "SELECT parked_at, id FROM lars_parked WHERE grp = ?1
+      ORDER BY parked_at DESC, id DESC LIMIT 1 OFFSET ?2 - 1";
+
+const PRUNE: &str = "DELETE FROM lars_parked WHERE id IN (
+       SELECT id FROM lars_parked WHERE grp = ?1 AND (parked_at, id) < (?2, ?3)
+        ORDER BY parked_at, id LIMIT ?4)";
+
+impl Verbs<'_> {
+    /// Deletes what was parked before all that is kept.
+    fn prune(&self, kept: Kept, limit: usize) -> Result<usize> {
+        let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+        let mut first = kept.age.map(|age| (self.now - age, TimerId::MIN));
+        if let Some(most) = kept.most {
+            let last = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?));
+            let parameters = params![self.group, number(most)];
+            first = first.max(self.prepare(LAST_KEPT)?.query_row(parameters, last).optional()?);
+        }
+        let Some((at, id)) = first else { return Ok(0) };
+        self.execute(PRUNE, params![self.group, at, id, number(limit)])
     }
 }
 

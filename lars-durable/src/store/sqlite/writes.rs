@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 
 use rusqlite::{CachedStatement, OptionalExtension, Result, Row, ToSql, params};
 
+use super::BUCKET;
 use super::rows::{self, listed_columns, listed_parked_columns};
 use super::verbs::Verbs;
 use crate::model::{Change, Listed, NewTimer, OnConflict, There, TimerId, Which};
@@ -27,6 +28,7 @@ impl Verbs<'_> {
         match write {
             Write::Schedule(timers) if self.repeats => self.schedule_again(timers),
             Write::Cancel { .. }
+            | Write::EndSeries { .. }
             | Write::Reset { .. }
             | Write::RetryParked { .. }
             | Write::DiscardParked { .. }
@@ -38,6 +40,7 @@ impl Verbs<'_> {
             Write::Select { act, .. } if self.repeats && act.changes() => Ok(Written::Unsure),
             Write::Schedule(timers) => self.schedule(timers),
             Write::Cancel { which } => self.cancel(which),
+            Write::EndSeries { id } => self.end_series(END_SERIES, id),
             Write::Remove { key, but } => self.remove_by_key(key, *but),
             Write::Reset { which, when } => self.reset(which, when.by(self.now)),
             Write::Get { which } => self.get(which),
@@ -254,7 +257,8 @@ const THERE: &str = "SELECT handler, payload_version, payload, repeat, remember,
             attempt, deadline FROM lars_timer WHERE id = ?1";
 
 const UPDATE: &str = "UPDATE lars_timer
-        SET payload_version = ?2, payload = ?3, repeat = ?4, remember = ?5 WHERE id = ?1";
+        SET payload_version = ?2, payload = ?3, repeat = ?4, remember = ?5, cancelled = 0
+      WHERE id = ?1";
 
 impl Verbs<'_> {
     /// See [`OnConflict::Update`].
@@ -304,7 +308,7 @@ fn keeps(conflict: OnConflict) -> bool {
 /// What cancels: if a row has not started, the first, and else the second, after which this run is
 /// the last. Both write at once, because a transaction of a user that reads first may fail then.
 macro_rules! cancel {
-    ($condition:literal) => {
+    ($condition:literal, $says:literal) => {
         (
             concat!(
                 "DELETE FROM lars_timer WHERE grp = ?1 AND ",
@@ -312,7 +316,9 @@ macro_rules! cancel {
                 " AND fence IS NULL RETURNING id, due_at",
             ),
             concat!(
-                "UPDATE lars_timer SET repeat = NULL WHERE grp = ?1 AND ",
+                "UPDATE lars_timer SET repeat = NULL",
+                $says,
+                " WHERE grp = ?1 AND ",
                 $condition,
                 " RETURNING id",
             ),
@@ -320,19 +326,25 @@ macro_rules! cancel {
     };
 }
 
-const CANCEL: (&str, &str) = cancel!("key = ?2");
+const CANCEL: (&str, &str) = cancel!("key = ?2", ", cancelled = 1");
 
-const CANCEL_BY_ID: (&str, &str) = cancel!("id = ?2");
+const CANCEL_BY_ID: (&str, &str) = cancel!("id = ?2", ", cancelled = 1");
+
+/// The run does not hear of it.
+const END_SERIES: (&str, &str) = cancel!("id = ?2", "");
 
 impl Verbs<'_> {
     pub(super) fn cancel(&self, which: &Which) -> Result<Written> {
-        let ((cancel, end), which): (_, &dyn ToSql) = match which {
-            Which::Key(key) => (CANCEL, key),
-            Which::Id(id) => (CANCEL_BY_ID, id),
-        };
+        match which {
+            Which::Key(key) => self.end_series(CANCEL, key),
+            Which::Id(id) => self.end_series(CANCEL_BY_ID, id),
+        }
+    }
+
+    fn end_series(&self, (cancel, end): (&str, &str), which: &dyn ToSql) -> Result<Written> {
         let prevented =
             |row: &Row<'_>| Ok(Written::Prevented { id: row.get(0)?, due: row.get(1)? });
-        let running = |row: &Row<'_>| Ok(Written::Running { id: row.get(0)? });
+        let running = |row: &Row<'_>| Ok(Written::Running { id: row.get(0)?, bucket: BUCKET });
         let parameters = params![self.group, which];
         if let Some(prevented) =
             self.prepare(cancel)?.query_row(parameters, prevented).optional()?
@@ -347,7 +359,7 @@ impl Verbs<'_> {
         match self.owner_of(key)? {
             Some((id, true)) if but != Some(id) => {
                 self.execute(DELETE, [id])?;
-                Ok(Written::Removed { id })
+                Ok(Written::Removed { id, bucket: BUCKET })
             }
             _ => self.cancel(&Which::Key(key.into())),
         }
@@ -365,7 +377,7 @@ impl Verbs<'_> {
     pub(super) fn reset(&self, which: &Which, deadline: Timestamp) -> Result<Written> {
         let id = match self.find(which)? {
             None => return Ok(Written::NotFound),
-            Some((id, true)) => return Ok(Written::Running { id }),
+            Some((id, true)) => return Ok(Written::Running { id, bucket: BUCKET }),
             Some((id, false)) => id,
         };
         let Placed { bucket, due: was_due, handler, .. } = self.placed(id, How::Kept)?;

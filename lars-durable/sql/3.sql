@@ -1,0 +1,260 @@
+-- Version 3 of the schema: runs hear of cancels, parked timers may be pruned, and timers are named by
+-- their identities. A node runs this itself if its role may, and so does
+-- `psql -1 -v ON_ERROR_STOP=1 -f 3.sql` by hand.
+
+-- While it ran: the run may hear of it.
+ALTER TABLE lars.timer ADD COLUMN cancelled boolean NOT NULL DEFAULT false;
+
+-- Those that were parked first are the first to go.
+CREATE INDEX parked_since ON lars.parked (grp COLLATE "POSIX", parked_at, id);
+
+-- Its owner is told of a timer if it may have loaded beyond that, or runs it.
+CREATE FUNCTION lars.tell_owner(grp text, bucket smallint, id bigint, due timestamptz) RETURNS void
+    LANGUAGE sql AS $$
+    SELECT pg_catalog.pg_notify(lars.channel($1), $2 || ':' || $3)
+     WHERE $4 < lars.clock() + (SELECT pg_catalog.max(n.ahead) * interval '1 microsecond' FROM lars.node n
+                                 WHERE n.grp = $1)
+$$;
+
+-- The calls below do in the caller's transaction what those of a node do. Each names a timer by its
+-- identity or by its key.
+
+-- The timer that has this key, which is from now on the caller's until his transaction ends.
+CREATE FUNCTION lars.hold(grp text, key text) RETURNS bigint LANGUAGE sql AS $$
+    SELECT t.id FROM lars.timer t WHERE t.grp = $1 AND t.key = $2 FOR UPDATE
+$$;
+
+-- Prevents the run of a timer: 'prevented' exactly when no run starts any more, once the transaction
+-- has committed; 'running' if one has started, which hears of it and is the last of a series; else
+-- 'not found'.
+CREATE FUNCTION lars.cancel(grp text, id bigint) RETURNS text LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    place smallint;
+BEGIN
+    PERFORM lars.check_group(cancel.grp);
+    DELETE FROM lars.timer t WHERE t.id = cancel.id AND t.grp = cancel.grp AND t.fence IS NULL;
+    IF FOUND THEN
+        RETURN 'prevented';
+    END IF;
+    UPDATE lars.timer t SET repeat = NULL, cancelled = true
+     WHERE t.id = cancel.id AND t.grp = cancel.grp RETURNING t.bucket INTO place;
+    IF NOT FOUND THEN
+        RETURN 'not found';
+    END IF;
+    PERFORM lars.tell_owner(cancel.grp, place, cancel.id, '-infinity');
+    RETURN 'running';
+END $$;
+
+CREATE OR REPLACE FUNCTION lars.cancel(grp text, key text) RETURNS text LANGUAGE sql
+    AS $$ SELECT lars.cancel($1, lars.hold($1, $2)) $$;
+
+-- Moves the deadline of a timer to this long from now; of a repeat, that of its next run: 'moved',
+-- 'running' if it has started, which changes nothing, or 'not found'.
+CREATE FUNCTION lars.reset(grp text, id bigint, delay interval) RETURNS text LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    due   timestamptz := lars.clock() + reset.delay;
+    place smallint;
+BEGIN
+    PERFORM lars.check_group(reset.grp);
+    IF due IS NULL THEN
+        RAISE null_value_not_allowed USING MESSAGE = 'delay must not be NULL';
+    END IF;
+    UPDATE lars.timer t
+       SET deadline = due, planned_at = due, due_at = least(t.due_at, due)
+     WHERE t.id = reset.id AND t.grp = reset.grp AND t.fence IS NULL RETURNING t.bucket INTO place;
+    IF FOUND THEN
+        PERFORM lars.tell_owner(reset.grp, place, reset.id, due);
+        RETURN 'moved';
+    END IF;
+    IF EXISTS (SELECT FROM lars.timer t WHERE t.id = reset.id AND t.grp = reset.grp) THEN
+        RETURN 'running';
+    END IF;
+    RETURN 'not found';
+END $$;
+
+CREATE FUNCTION lars.reset(grp text, key text, delay interval) RETURNS text LANGUAGE sql
+    AS $$ SELECT lars.reset($1, lars.hold($1, $2), $3) $$;
+
+-- Lets a parked timer run again: 'done'; 'taken' or 'remembered' of its key; or 'not parked'.
+CREATE FUNCTION lars.unpark(grp text, id bigint) RETURNS text LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    now_is    timestamptz := lars.clock();
+    found_key text;
+    place     smallint;
+BEGIN
+    -- The series that a parked run is of has the key.
+    SELECT CASE WHEN p.origin IS NULL THEN p.key END, p.bucket INTO found_key, place
+      FROM lars.parked p WHERE p.id = unpark.id AND p.grp = unpark.grp FOR UPDATE;
+    IF NOT FOUND THEN
+        RETURN 'not parked';
+    END IF;
+    IF EXISTS (SELECT FROM lars.used_key u WHERE u.grp = unpark.grp AND u.key = found_key
+                  AND u.until > now_is) THEN
+        RETURN 'remembered';
+    END IF;
+    INSERT INTO lars.timer (id, grp, bucket, due_at, deadline, planned_at, key, handler,
+                            payload_version, payload, repeat, remember, last_error, run, origin)
+    SELECT p.id, p.grp, p.bucket, now_is, now_is, now_is, found_key, p.handler, p.payload_version,
+           p.payload, p.repeat, p.remember, p.last_error, p.run, p.origin
+      FROM lars.parked p WHERE p.id = unpark.id
+    ON CONFLICT (grp, key) WHERE key IS NOT NULL DO NOTHING;
+    IF NOT FOUND THEN
+        RETURN 'taken';
+    END IF;
+    DELETE FROM lars.parked p WHERE p.id = unpark.id;
+    PERFORM lars.tell_owner(unpark.grp, place, unpark.id, now_is);
+    RETURN 'done';
+END $$;
+
+-- Lets a parked timer run again, now, with a full set of attempts: whether it is parked. Raises
+-- unique_violation if another timer has its key by now, or the key is remembered.
+CREATE FUNCTION lars.retry_parked(grp text, id bigint) RETURNS boolean LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp AS $$
+DECLARE
+    did text;
+BEGIN
+    PERFORM lars.check_group(retry_parked.grp);
+    did := lars.unpark(retry_parked.grp, retry_parked.id);
+    IF did = 'taken' THEN
+        RAISE unique_violation USING MESSAGE = 'a timer with this key exists';
+    ELSIF did = 'remembered' THEN
+        RAISE unique_violation USING MESSAGE = 'the key of the timer is remembered';
+    END IF;
+    RETURN did = 'done';
+END $$;
+
+-- Deletes a parked timer: whether it was parked.
+CREATE FUNCTION lars.discard_parked(grp text, id bigint) RETURNS boolean LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    PERFORM lars.check_group(discard_parked.grp);
+    DELETE FROM lars.parked p WHERE p.id = discard_parked.id AND p.grp = discard_parked.grp;
+    RETURN FOUND;
+END $$;
+
+-- Refuses a step of more than a thousand.
+CREATE FUNCTION lars.check_most(most int) RETURNS void LANGUAGE plpgsql
+    SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF most NOT BETWEEN 1 AND 1000 IS NOT FALSE THEN
+        RAISE program_limit_exceeded USING MESSAGE = format(
+            'most is %s, but it must be from 1 to 1000', coalesce(most::text, 'NULL'));
+    END IF;
+END $$;
+
+-- Cancels the timers whose keys begin with this, a step in each call. It looks at some 5,000 of them
+-- at most, from behind the key `after` on, and cancels `most` at most; of one handler, if it is
+-- given. `next` is the `after` of the next step, and NULL after the last one. What another
+-- transaction holds is passed over.
+CREATE FUNCTION lars.cancel_all(
+    grp text, key_prefix text, handler text DEFAULT NULL, after text DEFAULT NULL,
+    most int DEFAULT 1000,
+    OUT looked_at int, OUT prevented int, OUT running int, OUT passed_over int, OUT next text
+) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+DECLARE
+    -- No key has a character below this one, or so many of that one.
+    first text := greatest(cancel_all.after || chr(1), cancel_all.key_prefix COLLATE "POSIX");
+    last  text := cancel_all.key_prefix || repeat(chr(1114111), 129);
+    before_next text := cancel_all.after;
+    one record;
+BEGIN
+    PERFORM lars.check_group(cancel_all.grp);
+    PERFORM lars.check_most(cancel_all.most);
+    IF cancel_all.key_prefix IS NULL THEN
+        RAISE null_value_not_allowed USING MESSAGE = 'key_prefix must not be NULL';
+    END IF;
+    looked_at := 0; prevented := 0; running := 0; passed_over := 0;
+    FOR one IN
+        SELECT t.id, t.key, t.grp = cancel_all.grp
+               AND (cancel_all.handler IS NULL OR t.handler = cancel_all.handler) AS meant
+          FROM (SELECT * FROM lars.timer t WHERE t.key >= first AND t.key < last
+                 ORDER BY t.key, t.grp LIMIT 5001) AS t ORDER BY t.key, t.grp
+    LOOP
+        -- Groups may have the same key, and then are looked at together.
+        IF next IS DISTINCT FROM one.key THEN
+            IF prevented + running + passed_over >= cancel_all.most THEN
+                RETURN;
+            END IF;
+            before_next := next;
+            next := one.key;
+        END IF;
+        looked_at := looked_at + 1;
+        CONTINUE WHEN NOT one.meant;
+        PERFORM FROM lars.timer t WHERE t.id = one.id FOR UPDATE SKIP LOCKED;
+        IF NOT FOUND THEN
+            passed_over := passed_over
+                + (SELECT count(*) FROM lars.timer t WHERE t.id = one.id)::int;
+        ELSIF lars.cancel(cancel_all.grp, one.id) = 'prevented' THEN
+            prevented := prevented + 1;
+        ELSE
+            running := running + 1;
+        END IF;
+    END LOOP;
+    -- More may have the last key.
+    next := CASE WHEN looked_at > 5000 THEN before_next END;
+END $$;
+
+-- What lars.retry_all and lars.discard_all do.
+CREATE FUNCTION lars.settle_parked(
+    discard boolean, grp text, handler text, failed_with text, after bigint, most int,
+    OUT looked_at int, OUT changed int, OUT passed_over int, OUT next bigint
+) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
+DECLARE
+    one record;
+BEGIN
+    PERFORM lars.check_group(settle_parked.grp);
+    PERFORM lars.check_most(settle_parked.most);
+    looked_at := 0; changed := 0; passed_over := 0;
+    FOR one IN
+        SELECT p.id,
+               (settle_parked.handler IS NULL OR p.handler = settle_parked.handler)
+               AND (settle_parked.failed_with IS NULL
+                    OR strpos(p.reason, settle_parked.failed_with) > 0
+                    OR coalesce(strpos(p.last_error, settle_parked.failed_with), 0) > 0) AS meant
+          FROM lars.parked p
+         WHERE p.grp = settle_parked.grp COLLATE "POSIX" AND p.id > coalesce(settle_parked.after, 0)
+         ORDER BY p.id LIMIT 5001
+    LOOP
+        IF looked_at >= 5000 OR changed + passed_over >= settle_parked.most THEN
+            RETURN;
+        END IF;
+        looked_at := looked_at + 1;
+        next := one.id;
+        CONTINUE WHEN NOT one.meant;
+        PERFORM FROM lars.parked p WHERE p.id = one.id FOR UPDATE SKIP LOCKED;
+        IF NOT FOUND THEN
+            passed_over := passed_over
+                + (SELECT count(*) FROM lars.parked p WHERE p.id = one.id)::int;
+        ELSIF settle_parked.discard THEN
+            DELETE FROM lars.parked p WHERE p.id = one.id;
+            changed := changed + 1;
+        ELSIF lars.unpark(settle_parked.grp, one.id) = 'done' THEN
+            changed := changed + 1;
+        ELSE
+            passed_over := passed_over + 1;
+        END IF;
+    END LOOP;
+    next := NULL;
+END $$;
+
+-- Lets parked timers run again, a step in each call: of one handler, if it is given, and those whose
+-- failure contains this text. A step looks at 5,000 timers at most, from behind `after` on, and lets
+-- `most` run at most. What another transaction holds, or has a key that is taken, is passed over.
+CREATE FUNCTION lars.retry_all(
+    grp text, handler text DEFAULT NULL, failed_with text DEFAULT NULL, after bigint DEFAULT 0,
+    most int DEFAULT 1000,
+    OUT looked_at int, OUT changed int, OUT passed_over int, OUT next bigint
+) LANGUAGE sql AS $$ SELECT * FROM lars.settle_parked(false, $1, $2, $3, $4, $5) $$;
+
+-- Deletes parked timers, in the same way.
+CREATE FUNCTION lars.discard_all(
+    grp text, handler text DEFAULT NULL, failed_with text DEFAULT NULL, after bigint DEFAULT 0,
+    most int DEFAULT 1000,
+    OUT looked_at int, OUT changed int, OUT passed_over int, OUT next bigint
+) LANGUAGE sql AS $$ SELECT * FROM lars.settle_parked(true, $1, $2, $3, $4, $5) $$;
+
+UPDATE lars.meta SET version = 3;
