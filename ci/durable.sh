@@ -13,6 +13,7 @@ export LARS_KILLS="${LARS_KILLS:-1000}" LARS_SEARCH="${LARS_SEARCH:-2}"
 cargo test "${brief[@]}" --lib -- --nocapture \
     simulation::nothing_accepted simulation::leases_hold simulation::a_node_that_closes \
     exhaustive:: kill::nothing_is_lost power:: conformance::
-cargo build --quiet "${brief[@]}" --example durable --example shop_in_a_file
+cargo build --quiet "${brief[@]}" --example durable --example incident --example shop_in_a_file
 run_example durable --timers 1000 --kills 2 --life 1000
 run_example shop_in_a_file
+run_example incident
