@@ -73,7 +73,7 @@ fn main() -> Result<ExitCode, AnyError> {
     timers.schedule_batch((0..invoices).map(due)).wait()?;
     let reminders = (0..1_000).map(|number| {
         let customer = number % 10;
-        timers.schedule_once(DAY, Remind { customer }).key(format!("customer/{customer}/{number}"))
+        timers.schedule_once(DAY, Remind { customer }).tag(format!("customer/{customer}"))
     });
     timers.schedule_batch(reminders).wait()?;
     timers.schedule_once(Duration::ZERO, Export).key("export").submit().wait()?;
@@ -93,7 +93,7 @@ fn main() -> Result<ExitCode, AnyError> {
     let retried = each_step(refused, |query| Ok(timers.retry_all(query).wait()?.into()))?;
     let wrong = parked.clone().failed_with("no such address");
     let discarded = each_step(wrong, |query| Ok(timers.discard_all(query).wait()?.into()))?;
-    let left = Query::new().key_prefix("customer/7/");
+    let left = Query::new().tag("customer/7");
     let cancelled = each_step(left, |query| Ok(timers.cancel_all(query).wait()?.into()))?;
     println!("{retried} run again, {discarded} are discarded, {cancelled} are cancelled");
 

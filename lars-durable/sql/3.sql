@@ -1,9 +1,24 @@
--- Version 3 of the schema: runs hear of cancels, parked timers may be pruned, and timers are named by
--- their identities. A node runs this itself if its role may, and so does
+-- Version 3 of the schema: runs hear of cancels, parked timers may be pruned, timers are named by
+-- their identities, and have tags. A node runs this itself if its role may, and so does
 -- `psql -1 -v ON_ERROR_STOP=1 -f 3.sql` by hand.
 
 -- While it ran: the run may hear of it.
 ALTER TABLE lars.timer ADD COLUMN cancelled boolean NOT NULL DEFAULT false;
+
+-- What it has in common with others. Those without a tag are not in the index.
+ALTER TABLE lars.timer ADD COLUMN tag text;
+ALTER TABLE lars.parked ADD COLUMN tag text;
+CREATE INDEX timer_tag ON lars.timer (tag, grp, due_at, id) WHERE tag IS NOT NULL;
+
+CREATE OR REPLACE VIEW lars.overview AS
+SELECT t.*
+  FROM lars.bucket b CROSS JOIN LATERAL (
+       SELECT id, grp, handler, key, attempt, deaths, fence IS NOT NULL AS started, repeat,
+              deadline, last_error, tag
+         FROM lars.timer
+        WHERE timer.grp = b.grp COLLATE "POSIX" AND timer.bucket = b.bucket
+        ORDER BY due_at, id LIMIT 100) t
+ ORDER BY t.deadline;
 
 -- Those that were parked first are the first to go.
 CREATE INDEX parked_since ON lars.parked (grp COLLATE "POSIX", parked_at, id);
@@ -15,6 +30,146 @@ CREATE FUNCTION lars.tell_owner(grp text, bucket smallint, id bigint, due timest
      WHERE $4 < lars.clock() + (SELECT pg_catalog.max(n.ahead) * interval '1 microsecond' FROM lars.node n
                                  WHERE n.grp = $1)
 $$;
+
+DROP FUNCTION lars.schedule(text, text, anycompatible, interval, text, int, interval, text, interval,
+                            interval, text, boolean, timestamptz, bigint);
+
+-- Makes a timer in the caller's transaction. Returns its identity.
+--
+-- The delay counts from this call; an interval of days follows the time zone of the session. With
+-- `fixed_delay` the timer runs again so long after the end of each run; with `fixed_rate` so long
+-- after what each run was planned for, and `missed` ('burst', 'skip' or 'delay') says what becomes
+-- of runs whose time has passed. In these two a month has 30 days. Such a series ends after `times`
+-- runs, and before the first run that is planned for later than `until`; if that is the first one,
+-- nothing is made, and the identity is NULL. If a timer has the key,
+-- `on_conflict` says what happens: 'keep' changes nothing and returns the identity of that timer,
+-- or NULL if the key is only remembered; 'replace' takes its place; 'fail' raises unique_violation.
+-- The payload is text, json or jsonb. `tag` is what the timer has in common with others.
+CREATE FUNCTION lars.schedule(
+    grp text, handler text, payload anycompatible, delay interval,
+    key text DEFAULT NULL, payload_version int DEFAULT 1, remember interval DEFAULT NULL,
+    on_conflict text DEFAULT 'keep',
+    fixed_delay interval DEFAULT NULL, fixed_rate interval DEFAULT NULL, missed text DEFAULT 'burst',
+    new_group boolean DEFAULT false, until timestamptz DEFAULT NULL, times bigint DEFAULT NULL,
+    tag text DEFAULT NULL
+) RETURNS bigint LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
+#variable_conflict use_column
+DECLARE
+    now_is timestamptz := lars.clock();
+    due    timestamptz := now_is + schedule.delay;
+    body   text := schedule.payload::text;
+    number bigint;
+    other  bigint;
+    keep   bigint := coalesce(extract(epoch FROM schedule.remember) * 1000000, 0);
+    period bigint := extract(epoch FROM coalesce(schedule.fixed_delay, schedule.fixed_rate)) * 1000000;
+    series jsonb;
+    place  smallint;
+BEGIN
+    IF schedule.grp IS NULL OR schedule.handler IS NULL OR body IS NULL OR due IS NULL THEN
+        RAISE null_value_not_allowed USING MESSAGE = 'grp, handler, payload and delay must not be NULL';
+    END IF;
+    IF schedule.new_group IS NOT TRUE THEN
+        PERFORM lars.check_group(schedule.grp);
+    ELSIF schedule.grp = '' OR octet_length(schedule.grp) > 64 THEN
+        RAISE program_limit_exceeded USING MESSAGE = format(
+            'the group has %s bytes, but from 1 to 64 are allowed', octet_length(schedule.grp));
+    ELSE
+        PERFORM lars.make_buckets(schedule.grp);
+    END IF;
+    PERFORM body::json;
+    IF octet_length(body) > 65536 THEN
+        RAISE program_limit_exceeded USING MESSAGE = format(
+            'the payload has %s bytes of JSON, but at most 65536 are allowed', octet_length(body));
+    END IF;
+    IF schedule.key = '' OR octet_length(schedule.key) > 512 THEN
+        RAISE program_limit_exceeded USING MESSAGE = format(
+            'the key has %s bytes, but from 1 to 512 are allowed', octet_length(schedule.key));
+    END IF;
+    IF schedule.tag = '' OR octet_length(schedule.tag) > 128 THEN
+        RAISE program_limit_exceeded USING MESSAGE = format(
+            'the tag has %s bytes, but from 1 to 128 are allowed', octet_length(schedule.tag));
+    END IF;
+    IF schedule.payload_version NOT BETWEEN 0 AND 65535 THEN
+        RAISE program_limit_exceeded USING MESSAGE = format(
+            'the payload version is %s, but it must be from 0 to 65535', schedule.payload_version);
+    END IF;
+    IF keep > 0 AND schedule.key IS NULL THEN
+        RAISE null_value_not_allowed USING MESSAGE = 'remember needs a key';
+    END IF;
+    IF schedule.on_conflict NOT IN ('keep', 'replace', 'fail') IS NOT FALSE THEN
+        RAISE invalid_parameter_value USING MESSAGE = format(
+            'on_conflict is %L, but it must be keep, replace or fail', schedule.on_conflict);
+    END IF;
+    IF schedule.missed NOT IN ('burst', 'skip', 'delay') IS NOT FALSE THEN
+        RAISE invalid_parameter_value USING MESSAGE = format(
+            'missed is %L, but it must be burst, skip or delay', schedule.missed);
+    END IF;
+    IF schedule.fixed_delay IS NOT NULL AND schedule.fixed_rate IS NOT NULL THEN
+        RAISE invalid_parameter_value USING MESSAGE = 'fixed_delay and fixed_rate exclude each other';
+    END IF;
+    IF period < 1 THEN
+        RAISE invalid_parameter_value USING MESSAGE = format(
+            'the period is %s, but it must be at least 1 microsecond',
+            coalesce(schedule.fixed_delay, schedule.fixed_rate));
+    END IF;
+    IF schedule.times < 1 THEN
+        RAISE invalid_parameter_value USING MESSAGE = format(
+            'times is %s, but it must be at least 1', schedule.times);
+    END IF;
+    IF period IS NULL AND (schedule.until IS NOT NULL OR schedule.times IS NOT NULL) THEN
+        RAISE invalid_parameter_value USING MESSAGE = 'until and times need fixed_delay or fixed_rate';
+    END IF;
+    IF schedule.fixed_delay IS NOT NULL THEN
+        series := jsonb_build_object('kind', 'fixed_delay', 'delay', period);
+    ELSIF schedule.fixed_rate IS NOT NULL THEN
+        series := jsonb_build_object('kind', 'fixed_rate', 'every', period, 'missed', schedule.missed);
+    END IF;
+    IF isfinite(schedule.until) OR schedule.times IS NOT NULL THEN
+        series := jsonb_build_object('kind', 'ending', 'of', series, 'end', jsonb_build_object(
+            'until', CASE WHEN isfinite(schedule.until)
+                          THEN (extract(epoch FROM schedule.until) * 1000000)::bigint END,
+            'times', schedule.times));
+    END IF;
+    IF schedule.key IS NOT NULL AND schedule.on_conflict <> 'replace' AND EXISTS (
+        SELECT FROM lars.used_key u
+         WHERE u.grp = schedule.grp AND u.key = schedule.key AND u.until > now_is) THEN
+        IF schedule.on_conflict = 'keep' THEN
+            RETURN NULL;
+        END IF;
+        RAISE unique_violation USING MESSAGE = 'the key of the timer is remembered';
+    END IF;
+    number := nextval('lars.timer_id');
+    SELECT (abs(hashtextextended(coalesce(schedule.key, number::text), 0) % m.buckets))::smallint
+      INTO place FROM lars.meta m;
+    LOOP
+        IF schedule.on_conflict = 'replace' THEN
+            DELETE FROM lars.timer t WHERE t.grp = schedule.grp AND t.key = schedule.key
+            RETURNING CASE WHEN t.fence IS NOT NULL THEN t.id END INTO other;
+            -- The run that has begun hears of it.
+            IF other IS NOT NULL THEN
+                PERFORM lars.tell_owner(schedule.grp, place, other, '-infinity');
+            END IF;
+        END IF;
+        INSERT INTO lars.timer (id, grp, bucket, due_at, deadline, planned_at, key, handler,
+                                payload_version, payload, repeat, remember, tag)
+        SELECT number, schedule.grp, place, due, due, due, schedule.key, schedule.handler,
+               schedule.payload_version, body, series::text, keep, schedule.tag
+         WHERE schedule.until IS NULL OR due <= schedule.until
+        ON CONFLICT (grp, key) WHERE key IS NOT NULL DO NOTHING;
+        EXIT WHEN FOUND;
+        SELECT t.id INTO other FROM lars.timer t
+         WHERE t.grp = schedule.grp AND t.key = schedule.key;
+        IF FOUND AND schedule.on_conflict = 'keep' THEN
+            RETURN other;
+        ELSIF FOUND AND schedule.on_conflict = 'fail' THEN
+            RAISE unique_violation USING MESSAGE = 'a timer with this key exists';
+        ELSIF due > schedule.until THEN
+            RETURN NULL;
+        END IF;
+    END LOOP;
+    PERFORM lars.tell_owner(schedule.grp, place, number, due);
+    RETURN number;
+END $$;
 
 -- The calls below do in the caller's transaction what those of a node do. Each names a timer by its
 -- identity or by its key.
@@ -97,9 +252,10 @@ BEGIN
         RETURN 'remembered';
     END IF;
     INSERT INTO lars.timer (id, grp, bucket, due_at, deadline, planned_at, key, handler,
-                            payload_version, payload, repeat, remember, last_error, run, origin)
+                            payload_version, payload, repeat, remember, last_error, run, origin,
+                            tag)
     SELECT p.id, p.grp, p.bucket, now_is, now_is, now_is, found_key, p.handler, p.payload_version,
-           p.payload, p.repeat, p.remember, p.last_error, p.run, p.origin
+           p.payload, p.repeat, p.remember, p.last_error, p.run, p.origin, p.tag
       FROM lars.parked p WHERE p.id = unpark.id
     ON CONFLICT (grp, key) WHERE key IS NOT NULL DO NOTHING;
     IF NOT FOUND THEN
@@ -198,9 +354,55 @@ BEGIN
     next := CASE WHEN looked_at > 5000 THEN before_next END;
 END $$;
 
+-- Cancels the timers with this tag, in the same way, in the order in which they are due. `after` and
+-- `next` are places in it.
+CREATE FUNCTION lars.cancel_tagged(
+    grp text, tag text, handler text DEFAULT NULL, after text DEFAULT NULL, most int DEFAULT 1000,
+    OUT looked_at int, OUT prevented int, OUT running int, OUT passed_over int, OUT next text
+) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
+    SET datestyle = 'ISO' SET timezone = 'UTC' AS $$
+DECLARE
+    first_id  bigint      := coalesce(split_part(cancel_tagged.after, '@', 1)::bigint, 0);
+    first_due timestamptz :=
+        coalesce(split_part(cancel_tagged.after, '@', 2)::timestamptz, '-infinity');
+    one record;
+BEGIN
+    PERFORM lars.check_group(cancel_tagged.grp);
+    PERFORM lars.check_most(cancel_tagged.most);
+    IF cancel_tagged.tag IS NULL THEN
+        RAISE null_value_not_allowed USING MESSAGE = 'tag must not be NULL';
+    END IF;
+    looked_at := 0; prevented := 0; running := 0; passed_over := 0;
+    FOR one IN
+        SELECT t.id, t.due_at, cancel_tagged.handler IS NULL
+                               OR t.handler = cancel_tagged.handler AS meant
+          FROM lars.timer t
+         WHERE t.tag = cancel_tagged.tag AND t.grp = cancel_tagged.grp
+           AND (t.due_at, t.id) > (first_due, first_id)
+         ORDER BY t.due_at, t.id LIMIT 5001
+    LOOP
+        IF looked_at >= 5000 OR prevented + running + passed_over >= cancel_tagged.most THEN
+            RETURN;
+        END IF;
+        looked_at := looked_at + 1;
+        next := one.id || '@' || one.due_at;
+        CONTINUE WHEN NOT one.meant;
+        PERFORM FROM lars.timer t WHERE t.id = one.id FOR UPDATE SKIP LOCKED;
+        IF NOT FOUND THEN
+            passed_over := passed_over
+                + (SELECT count(*) FROM lars.timer t WHERE t.id = one.id)::int;
+        ELSIF lars.cancel(cancel_tagged.grp, one.id) = 'prevented' THEN
+            prevented := prevented + 1;
+        ELSE
+            running := running + 1;
+        END IF;
+    END LOOP;
+    next := NULL;
+END $$;
+
 -- What lars.retry_all and lars.discard_all do.
 CREATE FUNCTION lars.settle_parked(
-    discard boolean, grp text, handler text, failed_with text, after bigint, most int,
+    discard boolean, grp text, handler text, failed_with text, tag text, after bigint, most int,
     OUT looked_at int, OUT changed int, OUT passed_over int, OUT next bigint
 ) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
@@ -212,6 +414,7 @@ BEGIN
     FOR one IN
         SELECT p.id,
                (settle_parked.handler IS NULL OR p.handler = settle_parked.handler)
+               AND (settle_parked.tag IS NULL OR coalesce(p.tag = settle_parked.tag, false))
                AND (settle_parked.failed_with IS NULL
                     OR strpos(p.reason, settle_parked.failed_with) > 0
                     OR coalesce(strpos(p.last_error, settle_parked.failed_with), 0) > 0) AS meant
@@ -241,20 +444,21 @@ BEGIN
     next := NULL;
 END $$;
 
--- Lets parked timers run again, a step in each call: of one handler, if it is given, and those whose
--- failure contains this text. A step looks at 5,000 timers at most, from behind `after` on, and lets
--- `most` run at most. What another transaction holds, or has a key that is taken, is passed over.
+-- Lets parked timers run again, a step in each call: of one handler, if it is given, those whose
+-- failure contains this text, and those with this tag. A step looks at 5,000 timers at most, from
+-- behind `after` on, and lets `most` run at most. What another transaction holds, or has a key that is
+-- taken, is passed over.
 CREATE FUNCTION lars.retry_all(
     grp text, handler text DEFAULT NULL, failed_with text DEFAULT NULL, after bigint DEFAULT 0,
-    most int DEFAULT 1000,
+    most int DEFAULT 1000, tag text DEFAULT NULL,
     OUT looked_at int, OUT changed int, OUT passed_over int, OUT next bigint
-) LANGUAGE sql AS $$ SELECT * FROM lars.settle_parked(false, $1, $2, $3, $4, $5) $$;
+) LANGUAGE sql AS $$ SELECT * FROM lars.settle_parked(false, $1, $2, $3, $6, $4, $5) $$;
 
 -- Deletes parked timers, in the same way.
 CREATE FUNCTION lars.discard_all(
     grp text, handler text DEFAULT NULL, failed_with text DEFAULT NULL, after bigint DEFAULT 0,
-    most int DEFAULT 1000,
+    most int DEFAULT 1000, tag text DEFAULT NULL,
     OUT looked_at int, OUT changed int, OUT passed_over int, OUT next bigint
-) LANGUAGE sql AS $$ SELECT * FROM lars.settle_parked(true, $1, $2, $3, $4, $5) $$;
+) LANGUAGE sql AS $$ SELECT * FROM lars.settle_parked(true, $1, $2, $3, $6, $4, $5) $$;
 
 UPDATE lars.meta SET version = 3;

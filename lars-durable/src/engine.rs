@@ -148,6 +148,7 @@ pub(crate) struct Counts {
     pub(crate) skipped: u64,
     pub(crate) stale: u64,
     pub(crate) quarantined: u64,
+    pub(crate) pruned: u64,
     pub(crate) resident: usize,
     pub(crate) in_flight: usize,
 }

@@ -87,6 +87,14 @@ pub enum Refused {
         /// The key.
         key: String,
     },
+    /// The tag is empty, too long, or has a NUL byte, which databases do not store in text.
+    #[error("the tag has {given} bytes, but it must have from 1 to {max}, and none that is NUL")]
+    Tag {
+        /// Its length in bytes.
+        given: usize,
+        /// The limit.
+        max: usize,
+    },
     /// The call asks to remember the key, but has no key.
     #[error("`remember` needs a key")]
     RememberWithoutKey,

@@ -182,7 +182,7 @@ impl GroupView {
                 format!("{:>9}", grouped(node.resident as u64)),
                 format!("{:>7}", grouped(node.in_flight as u64)),
                 if node.serves { "runs" } else { "watches" }.to_owned(),
-                clean(&node.name),
+                clean(&node.name) + &pruned(node),
                 clean(&node.id).chars().take(8).collect(),
             ])
             .style(if late { Style::new().fg(BAD) } else { Style::new() })
@@ -308,6 +308,14 @@ fn database(seen: &Inspection) -> Vec<Line<'static>> {
         ]),
     };
     vec![Line::from(first), second]
+}
+
+/// What it has deleted, if that is anything.
+fn pruned(node: &NodeInspection) -> String {
+    match node.pruned {
+        0 => String::new(),
+        number => format!("   deleted {} parked", grouped(number)),
+    }
 }
 
 fn at_least(count: Count) -> String {

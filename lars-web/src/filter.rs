@@ -33,7 +33,7 @@ pub(crate) const STATES: [(&str, Option<State>); 7] = [
 ];
 
 /// What the fields are called, but that of the state.
-const TEXTS: [&str; 5] = ["handler", "key", "failed", "from", "before"];
+const TEXTS: [&str; 6] = ["handler", "key", "tag", "failed", "from", "before"];
 
 /// The conditions of a form.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -71,13 +71,16 @@ impl Filter {
     }
 
     pub(crate) fn query(&self) -> Query {
-        let [handler, key, failed, ..] = &self.texts;
+        let [handler, key, tag, failed, ..] = &self.texts;
         let mut query = Query::new();
         if let Some(handler) = handler {
             query = query.handler(handler);
         }
         if let Some(prefix) = key {
             query = query.key_prefix(prefix);
+        }
+        if let Some(tag) = tag {
+            query = query.tag(tag);
         }
         if let Some(text) = failed {
             query = query.failed_with(text);
@@ -141,17 +144,18 @@ mod tests {
 
     #[test]
     fn a_filter_says_the_same_as_the_address_that_it_makes() {
-        let address = "handler=a%26b&key=order%2F&failed=%3Cmoney%3E&from=1970-01-02T00%3A00&\
-                       state=parked";
+        let address = "handler=a%26b&key=order%2F&tag=red&failed=%3Cmoney%3E&\
+                       from=1970-01-02T00%3A00&state=parked";
         let filter = Filter::of(&fields(address.as_bytes())).unwrap();
         assert_eq!((filter.text("handler"), filter.state()), ("a&b", "parked"));
         assert_eq!(filter.due.0, Some(SystemTime::UNIX_EPOCH + Duration::from_secs(86_400)));
         assert_eq!(filter.address(), address);
         assert_eq!(Filter::of(&fields(filter.address().as_bytes())).unwrap(), filter);
-        let words = "handler a&b, key begins with order/, failed with <money>, \
+        let words = "handler a&b, key begins with order/, tag red, failed with <money>, \
                      due from 1970-01-02T00:00, state parked";
         assert_eq!(filter.words(), words);
-        let expected = Query::new().handler("a&b").key_prefix("order/").failed_with("<money>");
+        let expected =
+            Query::new().handler("a&b").key_prefix("order/").tag("red").failed_with("<money>");
         let expected = expected.due_from(filter.due.0.unwrap()).states([State::Parked]);
         assert_eq!(filter.query(), expected);
         assert_eq!(Filter::of(&Vec::new()).unwrap().query(), Query::new());

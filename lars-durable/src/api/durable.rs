@@ -772,6 +772,9 @@ pub struct Metrics {
     pub stale: u64,
     /// Runs that a crash had interrupted and that were repeated, one at a time.
     pub quarantined: u64,
+    /// Parked timers that this node has deleted, because they
+    /// [need not be kept](Builder::max_parked).
+    pub pruned: u64,
     /// Timers in memory that wait to be due.
     pub resident: usize,
     /// Runs whose start is recorded and whose end is not.
@@ -794,6 +797,7 @@ impl Metrics {
             skipped: counts.skipped,
             stale: counts.stale,
             quarantined: counts.quarantined,
+            pruned: counts.pruned,
             resident: counts.resident,
             in_flight: counts.in_flight,
             log_bytes: shared.log_bytes(),

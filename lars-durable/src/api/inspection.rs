@@ -67,6 +67,9 @@ pub struct NodeInspection {
     pub resident: usize,
     /// How many of its runs have started and not ended.
     pub in_flight: usize,
+    /// How many parked timers it has deleted since it joined, because they
+    /// [need not be kept](super::Builder::max_parked).
+    pub pruned: u64,
 }
 
 /// A handler, and its timers in the whole group.
@@ -202,6 +205,7 @@ impl Inspection {
                     buckets: owned.count(),
                     resident: report.resident,
                     in_flight: report.in_flight,
+                    pruned: report.pruned,
                 }
             })
             .collect();

@@ -11,7 +11,7 @@ use crate::sync::Arc;
 /// A name, what it counts, and how to read it.
 type Row<V> = (&'static str, &'static str, fn(&Metrics) -> V);
 
-const COUNTERS: [Row<u64>; 9] = [
+const COUNTERS: [Row<u64>; 10] = [
     ("lars_durable_timers_scheduled_total", "Timers created", |m| m.scheduled),
     ("lars_durable_timers_cancelled_total", "Timers cancelled in time", |m| m.cancelled),
     ("lars_durable_runs_started_total", "Runs recorded as started", |m| m.started),
@@ -21,6 +21,7 @@ const COUNTERS: [Row<u64>; 9] = [
     ("lars_durable_runs_skipped_total", "Runs left out by the rule for missed ones", |m| m.skipped),
     ("lars_durable_runs_stale_total", "Runs that ended after a newer one had begun", |m| m.stale),
     ("lars_durable_runs_quarantined_total", "Runs repeated alone after a crash", |m| m.quarantined),
+    ("lars_durable_timers_pruned_total", "Parked timers deleted by number or age", |m| m.pruned),
 ];
 
 const GAUGES: [Row<f64>; 3] = [

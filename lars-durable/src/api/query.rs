@@ -39,7 +39,7 @@ use std::time::{Duration, SystemTime};
 
 use super::inspection::{Parked, TimerInfo};
 use super::timers::Timers;
-use super::which::{check_key, check_text};
+use super::which::{check_key, check_tag, check_text};
 use crate::error::Refused;
 use crate::model::{Act, Cursor, Listed, Select, States, When};
 use crate::runtime::Submitted;
@@ -59,13 +59,15 @@ const SHOWN_OF_PLACE: usize = 100;
 /// Which timers: unless something else is said, all of the group.
 ///
 /// A timer has to meet all conditions. What is made, moved or started while the steps go on may be
-/// found or not. Timers are found by their keys, if a prefix is given, and else in the order in
-/// which they are due (on PostgreSQL, of each bucket); parked ones come after all others.
+/// found or not. Timers are found by their keys, if a prefix is given and no tag, and else in the
+/// order in which they are due (on PostgreSQL, without a tag, of each bucket); parked ones come
+/// after all others.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[must_use = "it asks nothing by itself"]
 pub struct Query {
     handler: Option<Arc<str>>,
     prefix: Option<Arc<str>>,
+    tag: Option<Arc<str>>,
     states: States,
     due_from: Option<SystemTime>,
     due_before: Option<SystemTime>,
@@ -221,6 +223,7 @@ impl Query {
         Self {
             handler: None,
             prefix: None,
+            tag: None,
             states: States::ALL,
             due_from: None,
             due_before: None,
@@ -240,6 +243,13 @@ impl Query {
     /// nothing.
     pub fn key_prefix(mut self, prefix: &str) -> Self {
         self.prefix = Some(prefix.into());
+        self
+    }
+
+    /// Those with this [tag](crate::schedule::Schedule::tag). Those that wait or run are found by
+    /// it, so that the others cost nothing.
+    pub fn tag(mut self, tag: &str) -> Self {
+        self.tag = Some(tag.into());
         self
     }
 
@@ -292,6 +302,7 @@ impl Query {
         if let Some(prefix) = &self.prefix {
             check_text(prefix)?;
         }
+        self.tag.as_deref().map_or(Ok(()), check_tag)?;
         let from = self.due_from.map_or(Timestamp::MIN, Timestamp::from_system);
         let before = self.due_before.map_or(Timestamp::NEVER, Timestamp::from_system);
         if let (Some(from), Some(before)) = (self.due_from, self.due_before)
@@ -302,6 +313,7 @@ impl Query {
         Ok(Arc::new(Select {
             handler: self.handler.clone(),
             prefix: self.prefix.clone(),
+            tag: self.tag.clone(),
             states,
             due: (from, before),
             failed_with: self.failed_with.clone(),
@@ -366,7 +378,8 @@ impl Listing {
 /// Many timers at once: see [`query`](crate::query).
 ///
 /// Each call answers [`Refused::QueryLimit`], [`Refused::QueryStates`], [`Refused::QueryTimes`],
-/// [`Refused::KeySize`] or [`Refused::KeyNul`] if the query asks for what cannot be.
+/// [`Refused::KeySize`], [`Refused::KeyNul`] or [`Refused::Tag`] if the query asks for what cannot
+/// be.
 impl Timers {
     /// Counts timers, a step.
     pub fn count(&self, query: &Query) -> Submitted<Step> {

@@ -18,7 +18,7 @@ pub use super::answers::{Accepted, Cancel, Placement};
 use super::payload::Payload;
 use super::timers::Timers;
 pub use super::which::Which;
-use super::which::check_key;
+use super::which::{check_key, check_tag};
 #[cfg(any(feature = "postgres", feature = "sqlite"))]
 use crate::error::TransactionError;
 use crate::error::{Error, Refused};
@@ -108,6 +108,7 @@ pub struct Schedule<K> {
 pub(super) struct Draft {
     when: When,
     key: Option<Arc<str>>,
+    tag: Option<Arc<str>>,
     conflict: OnConflict,
     remember: Micros,
     #[cfg(feature = "actors")]
@@ -131,6 +132,7 @@ impl<K> Schedule<K> {
         let timer = json(payload).map(|payload| Draft {
             when,
             key: None,
+            tag: None,
             conflict: match rule {
                 Rule::Once => OnConflict::Keep,
                 Rule::Series(_) | Rule::Cron { .. } => OnConflict::Update,
@@ -163,6 +165,14 @@ impl<K> Schedule<K> {
     pub fn key(self, key: impl Into<String>) -> Self {
         let key = key.into();
         self.set(|draft| draft.key = Some(key.into()))
+    }
+
+    /// What the timer has in common with others, such as the customer whom it is for: a
+    /// [query](crate::query::Query::tag) finds it by that. Up to 128 bytes of UTF-8 without NUL. A
+    /// timer has one tag, or none. What there is to find by its beginning belongs into the key.
+    pub fn tag(self, tag: impl Into<String>) -> Self {
+        let tag = tag.into();
+        self.set(|draft| draft.tag = Some(tag.into()))
     }
 
     /// What to do if another timer has the key. Unless it is set, [`OnConflict::Keep`] for a timer
@@ -282,6 +292,7 @@ impl<K> Schedule<K> {
         if draft.end.times == Some(0) {
             return Err(Refused::TimesZero);
         }
+        draft.tag.as_deref().map_or(Ok(()), check_tag)?;
         let key = draft.key.as_deref();
         let (when, offset, series) = match draft.rule {
             Rule::Once => (draft.when, Micros::ZERO, None),
@@ -318,6 +329,7 @@ impl<K> Schedule<K> {
             when,
             offset,
             key: draft.key,
+            tag: draft.tag,
             conflict: draft.conflict,
             handler: draft.handler.into(),
             payload_version: draft.version,

@@ -6,6 +6,9 @@ use crate::model;
 /// The longest key.
 const MAX_KEY: usize = 512;
 
+/// The longest tag.
+const MAX_TAG: usize = 128;
+
 /// The timer that a call is about: by its key, or by its identity.
 ///
 /// Calls take what can be made into one: a `&str` or `&String` is a key, and a `u64` is an
@@ -63,6 +66,14 @@ impl From<u64> for Which<'_> {
     fn from(id: u64) -> Self {
         Self::Id(id)
     }
+}
+
+/// Whether this can be a tag.
+pub(super) fn check_tag(tag: &str) -> Result<(), Refused> {
+    if (1..=MAX_TAG).contains(&tag.len()) && !tag.contains('\0') {
+        return Ok(());
+    }
+    Err(Refused::Tag { given: tag.len(), max: MAX_TAG })
 }
 
 pub(super) fn check_key(key: &str) -> Result<(), Refused> {

@@ -482,6 +482,7 @@ impl Node {
                 (Asked::Prune(_), Reply::Pruned(0)) => {}
                 (Asked::Prune(_), Reply::Pruned(count)) => {
                     tracing::info!(target: "lars_durable", count, "parked timers were deleted");
+                    self.counts.pruned += count as u64;
                     if count >= PRUNED {
                         self.runner.next_prune = now + (now - sent) * SWEEP_SHARE;
                     }

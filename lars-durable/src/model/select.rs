@@ -16,6 +16,7 @@ pub(crate) struct Select {
     pub(crate) handler: Option<Arc<str>>,
     /// With what their keys begin.
     pub(crate) prefix: Option<Arc<str>>,
+    pub(crate) tag: Option<Arc<str>>,
     pub(crate) states: States,
     /// From when on, and before when, they may run.
     pub(crate) due: (Timestamp, Timestamp),
@@ -46,8 +47,8 @@ impl Act {
     }
 }
 
-/// A place in the walk: timers come first, by key if a prefix is asked for and else by time, and
-/// then what is parked, by identity.
+/// A place in the walk: timers come first, by key if a prefix is asked for and no tag, and else by
+/// time, and then what is parked, by identity.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Cursor {
     Due { bucket: BucketNo, due: Timestamp, id: TimerId },
@@ -151,6 +152,7 @@ pub(crate) struct Candidate {
     pub(crate) attempt: u32,
     pub(crate) handler: Arc<str>,
     pub(crate) key: Option<String>,
+    pub(crate) tag: Option<String>,
     /// Read if it is asked for.
     pub(crate) last_error: Option<String>,
     /// Of a parked one, why it was parked.
@@ -162,6 +164,8 @@ pub(crate) struct Candidate {
 pub(crate) enum Way {
     /// By time, from behind this place.
     Due(BucketNo, Timestamp, TimerId),
+    /// Those with the tag, by time, from behind this place.
+    Tag(Timestamp, TimerId),
     /// By key, from this one on.
     Key(String),
     /// What is parked, from behind this one.
@@ -175,6 +179,8 @@ impl Select {
         match &self.after {
             Some(Cursor::Parked(id)) => self.parked_too().then_some(Way::Parked(*id)),
             _ if !timers => self.parked_too().then_some(Way::Parked(0)),
+            Some(Cursor::Due { due, id, .. }) if self.tag.is_some() => Some(Way::Tag(*due, *id)),
+            _ if self.tag.is_some() => Some(Way::Tag(Timestamp::MIN, TimerId::MIN)),
             Some(Cursor::Due { bucket, due, id }) => Some(Way::Due(*bucket, *due, *id)),
             // No key has a NUL byte: this is the next one there can be.
             Some(Cursor::Key(key)) => Some(Way::Key(format!("{key}\u{1}"))),
@@ -221,6 +227,7 @@ impl Select {
         self.has_state_of(row, now, paused)
             && self.handler.as_ref().is_none_or(|handler| *handler == row.handler)
             && self.prefix.as_ref().is_none_or(begins)
+            && self.tag.as_ref().is_none_or(|tag| row.tag.as_deref() == Some(tag))
             && (self.due.0..self.due.1).contains(&row.deadline_or_last())
             && self.failed_with.as_ref().is_none_or(contains)
     }
@@ -256,6 +263,7 @@ mod tests {
         let select = Select {
             handler: None,
             prefix: Some(prefix.into()),
+            tag: None,
             states: States::ALL,
             due: (Timestamp::MIN, Timestamp::NEVER),
             failed_with: None,

@@ -88,6 +88,8 @@ pub(crate) struct NewTimer {
     /// Timers of one home share a bucket, whatever their keys. It is not stored.
     pub(crate) home: Option<Arc<str>>,
     pub(crate) key: Option<Arc<str>>,
+    /// What it has in common with others.
+    pub(crate) tag: Option<Arc<str>>,
     pub(crate) conflict: OnConflict,
     pub(crate) handler: Arc<str>,
     pub(crate) payload_version: u16,
@@ -104,6 +106,7 @@ pub(crate) struct There<'a> {
     pub(crate) payload_version: u16,
     pub(crate) payload: &'a str,
     pub(crate) series: Option<&'a str>,
+    pub(crate) tag: Option<&'a str>,
     pub(crate) remember: Micros,
     pub(crate) started: bool,
     pub(crate) attempt: u32,
@@ -124,9 +127,10 @@ pub(crate) enum Change {
 }
 
 impl NewTimer {
-    /// How many its payload and its key have.
+    /// How many its payload, its key and its tag have.
     pub(crate) fn bytes(&self) -> usize {
-        self.payload.len() + self.key.as_ref().map_or(0, |key| key.len())
+        let of = |text: &Option<Arc<str>>| text.as_ref().map_or(0, |text| text.len());
+        self.payload.len() + of(&self.key) + of(&self.tag)
     }
 
     /// See [`OnConflict::Update`].
@@ -134,6 +138,7 @@ impl NewTimer {
         let difference = Difference::of(there.series, self.series.as_deref());
         let same_content = there.payload_version == self.payload_version
             && there.payload == &*self.payload
+            && there.tag == self.tag.as_deref()
             && there.remember == self.remember;
         let owed = there.started || there.attempt > 0 || there.deadline <= now;
         if there.handler != &*self.handler {
@@ -307,6 +312,9 @@ pub(crate) struct Kept {
 pub(crate) struct Listed {
     pub(crate) id: TimerId,
     pub(crate) key: Option<String>,
+    pub(crate) tag: Option<String>,
+    /// It was cancelled while it ran.
+    pub(crate) cancelled: bool,
     pub(crate) handler: String,
     pub(crate) payload_version: u16,
     pub(crate) payload: String,

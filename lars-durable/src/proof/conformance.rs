@@ -158,6 +158,7 @@ impl Bench {
             offset: Micros::ZERO,
             home: None,
             key: None,
+            tag: None,
             conflict: OnConflict::Keep,
             handler: "handler".into(),
             payload_version: 3,

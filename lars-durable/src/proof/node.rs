@@ -240,6 +240,7 @@ impl Bench {
             offset: Micros::ZERO,
             home: None,
             key: Some(format!("key {payload} {due}").into()),
+            tag: None,
             conflict: OnConflict::Fail,
             handler: "handler".into(),
             payload_version: 1,

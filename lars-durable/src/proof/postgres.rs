@@ -4,6 +4,7 @@
 //! with `LARS_REQUIRE_POSTGRES=1`, which `ci/postgres.sh` sets, that is a failure.
 
 mod acknowledging;
+mod actions;
 mod clocks;
 mod cluster;
 mod deploy;

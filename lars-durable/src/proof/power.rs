@@ -42,6 +42,7 @@ fn timer(id: TimerId, size: usize) -> Request {
         offset: Micros::ZERO,
         home: None,
         key: Some(format!("key {id}").into()),
+        tag: None,
         conflict: OnConflict::Fail,
         handler: "handler".into(),
         payload_version: 1,

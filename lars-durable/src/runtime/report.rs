@@ -15,6 +15,7 @@ pub(crate) struct Report {
     pub(crate) lease: i64,
     pub(crate) resident: usize,
     pub(crate) in_flight: usize,
+    pub(crate) pruned: u64,
     pub(crate) handlers: Vec<HandlerReport>,
 }
 
@@ -46,6 +47,7 @@ impl Report {
             lease: node.lease().0,
             resident: counts.resident,
             in_flight: counts.in_flight,
+            pruned: counts.pruned,
             handlers: handlers
                 .map(|(place, (counts, lateness))| HandlerReport {
                     ready: node.waiting(place).0,

@@ -75,6 +75,7 @@ struct Stored {
     /// What it is meant for: stays while it is tried again.
     planned: Timestamp,
     key: Option<Arc<str>>,
+    tag: Option<Arc<str>>,
     handler: Arc<str>,
     payload_version: u16,
     payload: Arc<str>,
@@ -511,6 +512,7 @@ impl Stored {
             payload_version: self.payload_version,
             payload: &self.payload,
             series: self.series.as_deref(),
+            tag: self.tag.as_deref(),
             remember: self.remember,
             started: self.fence.is_some(),
             attempt: self.attempt,
@@ -526,6 +528,8 @@ impl Stored {
         Listed {
             id,
             key: self.key.as_deref().map(str::to_owned),
+            tag: self.tag.as_deref().map(str::to_owned),
+            cancelled: self.cancelled && parked.is_none(),
             handler: self.handler.to_string(),
             payload_version: self.payload_version,
             payload: self.payload.to_string(),

@@ -160,7 +160,8 @@ fn the_view_makes_the_same_timer_as_the_call() {
     let directory = Directory::new("same");
     let durable = Durable::sqlite(directory.file()).start().unwrap();
     let timers = durable.timers();
-    timers.schedule_once(DAY, note("ä")).key("once").remember(HOUR).submit().wait().unwrap();
+    let once = timers.schedule_once(DAY, note("ä")).key("once").remember(HOUR).tag("rosé");
+    once.submit().wait().unwrap();
     let series = timers.schedule_with_fixed_delay(DAY, HOUR, note("ä")).key("delay");
     series.submit().wait().unwrap();
     let period = Duration::from_micros(290_001);
@@ -178,7 +179,7 @@ fn the_view_makes_the_same_timer_as_the_call() {
     let rows = |from: &str| {
         let text = format!(
             "SELECT json_array(bucket, grp, key, handler, payload_version, payload, remember,
-                    attempt, deaths, fence, last_error, run, origin, due_at = deadline,
+                    attempt, deaths, fence, last_error, run, origin, tag, due_at = deadline,
                     deadline = planned_at, (deadline - {from}) / 3600000000),
                     (SELECT group_concat(key || value) FROM (
                      SELECT key, value FROM json_each(repeat) ORDER BY key))
@@ -193,8 +194,8 @@ fn the_view_makes_the_same_timer_as_the_call() {
     let now = |at: SystemTime| at.duration_since(UNIX_EPOCH).unwrap().as_micros().to_string();
     let expected = rows(&now(SystemTime::now() - Duration::from_secs(60)));
     other.execute_batch("DELETE FROM lars_timer").unwrap();
-    let script = "INSERT INTO lars_schedule (handler, payload, delay, key, remember)
-         VALUES ('note', '\"ä\"', 86400, 'once', 3600);
+    let script = "INSERT INTO lars_schedule (handler, payload, delay, key, remember, tag)
+         VALUES ('note', '\"ä\"', 86400, 'once', 3600, 'rosé');
          INSERT INTO lars_schedule (handler, payload, delay, key, fixed_delay)
          VALUES ('note', '\"ä\"', 86400.0, 'delay', 3600);
          INSERT INTO lars_schedule (handler, payload, delay, key, fixed_rate, missed)
@@ -296,6 +297,10 @@ fn a_value_that_sql_may_not_give_is_refused_with_the_limit_and_nothing_is_made()
         ("handler, payload, delay, key", "'note', '1', 1, 5", "1 to 512 bytes"),
         ("handler, payload, delay, key", "'note', '1', 1, 'a' || char(0)", "without NUL"),
         ("handler, payload, delay, key", "'note', '1', 1, printf('%.*c', 513, 'x')", "512 bytes"),
+        ("handler, payload, delay, tag", "'note', '1', 1, ''", "1 to 128 bytes"),
+        ("handler, payload, delay, tag", "'note', '1', 1, 5", "1 to 128 bytes"),
+        ("handler, payload, delay, tag", "'note', '1', 1, 'a' || char(0)", "without NUL"),
+        ("handler, payload, delay, tag", "'note', '1', 1, printf('%.*c', 129, 'x')", "128 bytes"),
         ("handler, payload, delay, payload_version", "'note', '1', 1, 65536", "from 0 to 65535"),
         ("handler, payload, delay, payload_version", "'note', '1', 1, 'x'", "from 0 to 65535"),
         ("handler, payload, delay, remember", "'note', '1', 1, 1", "remember needs a key"),

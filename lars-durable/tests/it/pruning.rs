@@ -34,10 +34,13 @@ fn a_node_that_keeps_fewer_than_there_are_deletes_the_oldest_when_it_begins() {
     assert_eq!(parked(&timers).len(), 600, "nobody has said otherwise");
     durable.close().unwrap();
 
-    let durable = Durable::sqlite(directory.file()).max_parked(20).handle(park).start().unwrap();
+    // A node tells of itself with each renewal of its lease.
+    let builder = Durable::sqlite(directory.file()).lease(Duration::from_secs(3));
+    let durable = builder.max_parked(20).handle(park).start().unwrap();
     let timers = durable.timers();
-    while parked(&timers).len() > 20 {}
-    assert_eq!(parked(&timers).len(), 20);
+    while durable.metrics().pruned < 580 {}
+    assert_eq!((parked(&timers).len(), durable.metrics().pruned), (20, 580));
+    while durable.inspect().wait().unwrap().nodes[0].pruned < 580 {}
     durable.close().unwrap();
 }
 

@@ -97,6 +97,38 @@ fn what_failed_for_one_reason_is_retried_or_discarded_at_once() {
 }
 
 #[test]
+fn timers_with_a_tag_are_found_by_it_and_show_it() {
+    on_each_store("tags", |builder| {
+        let durable = builder.start().unwrap();
+        let timers = durable.timers();
+        let tagged =
+            |n: u32| timers.schedule_once(HOUR, note("x")).tag(format!("customer/{}", n % 3));
+        timers.schedule_batch((0..300).map(tagged)).wait().unwrap();
+        timers.schedule_once(HOUR, note("x")).submit().wait().unwrap();
+        let query = Query::new().tag("customer/1").limit(30);
+        let page = timers.list(&query).wait().unwrap();
+        let tags = page.timers.iter().map(|found| found.timer().tag.as_deref());
+        assert!(page.timers.len() == 30 && tags.into_iter().all(|tag| tag == Some("customer/1")));
+        assert_eq!(page.looked_at, 30, "the others cost nothing");
+        assert_eq!(count(&timers, Query::new().tag("customer")), 0);
+        assert_eq!(all_steps(query, |query| timers.cancel_all(query)), (100, 100));
+        assert_eq!(count(&timers, Query::new()), 201);
+        for (tag, given) in [(String::new(), 0), ("t".repeat(129), 129), ("a\0".into(), 2)] {
+            let error = Refused::Tag { given, max: 128 };
+            assert_eq!(
+                refused(timers.schedule_once(HOUR, note("x")).tag(&*tag).submit().wait()),
+                error
+            );
+            assert_eq!(refused(timers.count(&Query::new().tag(&tag)).wait()), error);
+        }
+        let longest = timers.schedule_once(HOUR, note("x")).tag("t".repeat(128));
+        let id = longest.submit().wait().unwrap().id;
+        assert_eq!(timers.get(id).wait().unwrap().unwrap().tag.unwrap().len(), 128);
+        durable.close().unwrap();
+    });
+}
+
+#[test]
 fn a_walk_goes_on_from_the_text_of_its_place() {
     on_each_store("places", |builder| {
         let handler = |_: &Fired<common::Note>| Outcome::Park("no such order".into());

@@ -255,6 +255,9 @@ fn nodes(seen: &Inspection) -> Markup {
                 th scope="row" {
                     (name(&node.name))
                     @if !node.serves { " " span.badge { "without handlers" } }
+                    @if node.pruned > 0 {
+                        " " span.badge { "deleted " (grouped(node.pruned)) " parked" }
+                    }
                 }
                 (cell("Lease left", left))
                 (cell("Renewed", format!("{} ago", span(node.renewed_ago))))

@@ -62,6 +62,7 @@ fn form(listed: &Listed<'_>) -> Markup {
             }
             datalist #handlers { @for it in listed.handlers { option value=(it) {} } }
             (text("Key begins with", "key", "order/17"))
+            (text("Tag", "tag", "customer/17"))
             label { "State"
                 select name="state" {
                     @for (state, _) in STATES {
@@ -83,7 +84,10 @@ fn rows(found: &Listing, now: SystemTime) -> Markup {
         html! {
             tr.wrong[matches!(found, Found::Parked(_))] {
                 th scope="row" { a href=(format!("timers/{}", timer.id)) { (timer.id) } }
-                (cell("Key", timer.key.as_deref().map_or("–".to_owned(), name)))
+                (cell("Key", html! {
+                    (timer.key.as_deref().map_or("–".to_owned(), name))
+                    @if let Some(tag) = &timer.tag { " " span.badge { (name(tag)) } }
+                }))
                 (cell("Handler", name(&timer.handler)))
                 (cell("State", state(found, now)))
                 (cell("Due", due(timer, now)))
@@ -97,15 +101,17 @@ fn rows(found: &Listing, now: SystemTime) -> Markup {
     table("Timers", &titles, &rows, "None of those that were looked at is meant.")
 }
 
-fn state(found: &Found, now: SystemTime) -> &'static str {
+fn state(found: &Found, now: SystemTime) -> Markup {
     let timer = found.timer();
-    match found {
+    let state = match found {
         Found::Parked(_) => "parked",
         Found::Timer(_) if timer.running => "running",
         Found::Timer(_) if timer.attempt > 0 => "retrying",
         Found::Timer(_) if timer.deadline.is_some_and(|due| due <= now) => "due",
         Found::Timer(_) => "waiting",
-    }
+    };
+    // Its run hears of it; one that fails is tried again, and knows from its beginning.
+    html! { (state) @if timer.cancelled { ", cancelled" } }
 }
 
 fn due(timer: &TimerInfo, now: SystemTime) -> Markup {
@@ -166,13 +172,20 @@ pub(crate) fn one(found: &Found, now: SystemTime, actions: Option<&str>) -> Mark
             dt { "State" } dd { (state(found, now)) }
             dt { "Handler" } dd { (name(&timer.handler)) }
             dt { "Key" } dd { (timer.key.as_deref().map_or("–".to_owned(), name)) }
+            @if let Some(tag) = &timer.tag { dt { "Tag" } dd { (name(tag)) } }
             dt { "Due" }
             dd {
                 (due(timer, now))
                 @if let Some(due) = timer.deadline { " " span.faint { (stamp(due)) } }
             }
             dt { "Attempts" } dd { (timer.attempt) }
-            @if let Some(rule) = &timer.rule { dt { "Repeats" } dd { (name(rule)) } }
+            @if let Some(rule) = &timer.rule {
+                dt { "Repeats" } dd { (name(rule)) }
+                dt { "Runs that are over" } dd { (runs(timer)) }
+                @if let Some(until) = timer.until {
+                    dt { "Ends" } dd { (moment(until, now)) " " span.faint { (stamp(until)) } }
+                }
+            }
             @if let Found::Parked(parked) = found {
                 dt { "Parked" }
                 dd { (moment(parked.since, now)) " " span.faint { (stamp(parked.since)) } }
@@ -183,6 +196,14 @@ pub(crate) fn one(found: &Found, now: SystemTime, actions: Option<&str>) -> Mark
         @if let Some(error) = &timer.last_error { (text("Last error", error)) }
         (text(&format!("Payload, version {}", timer.payload_version), &timer.payload))
         @if let Some(csrf) = actions { (one_actions(found, csrf)) }
+    }
+}
+
+/// Of a series.
+fn runs(timer: &TimerInfo) -> String {
+    match timer.times {
+        Some(times) => format!("{} of {}", grouped(timer.runs), grouped(times)),
+        None => grouped(timer.runs),
     }
 }
 

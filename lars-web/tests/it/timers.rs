@@ -1,13 +1,16 @@
 //! Timers are found, listed and looked at.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
 
 use axum::http::StatusCode;
-use lars_durable::{Durable, Payload};
+use lars_durable::schedule::Cancel;
+use lars_durable::{Durable, Fired, Payload};
 use lars_web::Console;
 use serde::{Deserialize, Serialize};
 
-use crate::browser::{Answer, Browser, HOSTILE, HOUR, TOKEN, node, park, schedule};
+use crate::browser::{Answer, Bill, Browser, HOSTILE, HOUR, TOKEN, node, park, schedule};
 
 fn browser(durable: &Durable) -> Browser {
     Browser::new(Console::new().group(durable.timers()).start().unwrap())
@@ -81,6 +84,61 @@ fn a_single_timer_is_shown_with_its_payload_its_attempts_and_what_went_wrong() {
     page.has(["<dd>parked</dd>", "no money\nno goods</pre>", "<dt>Attempts</dt><dd>1</dd>"]);
 }
 
+#[test]
+fn timers_are_listed_by_their_tag_and_show_it() {
+    let durable = node(Durable::in_memory());
+    let browser = browser(&durable);
+    let timers = durable.timers();
+    let bill = |tag: &str| {
+        let bill = timers.schedule_once(HOUR, Bill("x".to_owned())).tag(tag);
+        bill.submit().wait().unwrap().id
+    };
+    let (red, blue) = (bill("customer/1"), bill("customer/2"));
+    let page = browser.get("/timers?tag=customer%2F1");
+    assert_eq!(named(&page), [red]);
+    page.has(["value=\"customer/1\"", "<span class=\"badge\">customer/1</span>"]);
+    browser.get(&format!("/timers/{blue}")).has(["<dt>Tag</dt><dd>customer/2</dd>"]);
+    let page = browser.get(&format!("/timers?tag={}", "t".repeat(129)));
+    assert_eq!(page.status, StatusCode::BAD_REQUEST);
+    page.has(["the tag has 129 bytes"]);
+}
+
+#[test]
+fn a_series_is_shown_with_its_end() {
+    let durable = node(Durable::in_memory());
+    let browser = browser(&durable);
+    let timers = durable.timers();
+    let series = timers.schedule_with_fixed_delay(HOUR, HOUR, Bill("x".to_owned())).times(1_000);
+    let id = series.until(SystemTime::now() + 500 * HOUR).submit().wait().unwrap().id;
+    let page = browser.get(&format!("/timers/{id}"));
+    page.has(["<dt>Runs that are over</dt><dd>0 of 1,000</dd>", "<dt>Ends</dt>", "in 20 d"]);
+    let once = schedule(&durable, "once", HOUR, "x");
+    browser.get(&format!("/timers/{once}")).has_not(["Runs that are over", "<dt>Ends</dt>"]);
+}
+
+#[test]
+fn a_run_that_was_cancelled_is_shown_as_that_as_long_as_it_goes_on() {
+    let handler = |bill: &Fired<Bill>| {
+        while !bill.is_cancelled() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        // Nobody wants it, but it takes its time.
+        while bill.payload().0 == "slow" && !GO.load(Ordering::Relaxed) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    static GO: AtomicBool = AtomicBool::new(false);
+    let durable = Durable::in_memory().handle(handler).start().unwrap();
+    let browser = browser(&durable);
+    let id = schedule(&durable, "slow", Duration::ZERO, "slow");
+    let page = format!("/timers/{id}");
+    browser.until(&page, "<dd>running</dd>");
+    assert_eq!(durable.timers().cancel("slow").wait().unwrap(), Cancel::Running);
+    browser.until(&page, "<dd>running, cancelled</dd>");
+    GO.store(true, Ordering::Relaxed);
+    durable.close().unwrap();
+}
+
 #[derive(Debug, Serialize, Deserialize)]
 struct Evil(String);
 
@@ -94,6 +152,7 @@ fn a_hostile_payload_key_handler_and_reason_are_shown_as_text() {
     let pages = Console::new().group(durable.timers()).token(TOKEN).actions().start().unwrap();
     let browser = Browser::known(pages);
     let evil = durable.timers().schedule_once(HOUR, Evil(HOSTILE.to_owned())).key(HOSTILE);
+    let evil = evil.tag(HOSTILE);
     let id = evil.submit().wait().unwrap().id;
     let parked = park(&durable, &format!("{HOSTILE}2"), &format!("{HOSTILE}\u{202e}"));
     browser.until("/group", "evil");

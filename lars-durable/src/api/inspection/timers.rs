@@ -22,6 +22,8 @@ pub struct TimerInfo {
     pub id: u64,
     /// Its key.
     pub key: Option<String>,
+    /// Its [tag](crate::schedule::Schedule::tag).
+    pub tag: Option<String>,
     /// The name of its handler.
     pub handler: String,
     /// The version of its payload.
@@ -34,6 +36,8 @@ pub struct TimerInfo {
     pub attempt: u32,
     /// Whether a run is recorded as started.
     pub running: bool,
+    /// It was cancelled while it ran, of which its run [hears](crate::Fired::is_cancelled).
+    pub cancelled: bool,
     /// By which rule it repeats, in words such as `every 60s, missed: Burst`; `None`
     /// if it runs once. For people: the words may change.
     pub rule: Option<String>,
@@ -183,6 +187,8 @@ impl TimerInfo {
         Self {
             id: listed.id.unsigned_abs(),
             key: listed.key,
+            tag: listed.tag,
+            cancelled: listed.cancelled,
             handler: listed.handler,
             payload_version: listed.payload_version,
             payload: listed.payload,

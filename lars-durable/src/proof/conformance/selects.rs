@@ -11,6 +11,7 @@ fn all() -> Select {
     Select {
         handler: None,
         prefix: None,
+        tag: None,
         states: States::ALL,
         due: (Timestamp::MIN, Timestamp::NEVER),
         failed_with: None,
@@ -150,6 +151,61 @@ fn a_prefix_of_keys_is_a_range_of_bytes_and_no_pattern() {
                 assert_eq!(found(bench, &select), expected, "{prefix:?}, {scan} at a time");
             }
         }
+    });
+}
+
+#[test]
+fn a_tag_is_found_by_its_index_in_the_order_of_time_and_stays_with_its_timer() {
+    for_each_store(|bench| {
+        let tagged = |tag: &str, timer| NewTimer { tag: Some(tag.into()), ..timer };
+        let mut ids = Vec::new();
+        for (number, after) in [3, 1, 2, 1, 0].into_iter().enumerate() {
+            let timer = bench.keyed(after * SECOND, &format!("a/{number}"));
+            ids.push(bench.schedule(vec![tagged("red", timer)])[0].id);
+        }
+        let others = [("redder", SECOND), ("re", SECOND), ("Red", SECOND)];
+        let others = others.map(|(tag, after)| tagged(tag, bench.timer(after)));
+        bench.schedule(others.to_vec());
+        bench.make(SECOND);
+        let red = Select { tag: Some("red".into()), ..all() };
+        let by_time = [ids[4], ids[1], ids[3], ids[2], ids[0]];
+        for (limit, scan) in [(1, 1), (2, 1_000), (1_000, 3), (1_000, 1_000)] {
+            assert_eq!(found(bench, &Select { limit, scan, ..red.clone() }), by_time);
+        }
+        let early = (Timestamp::MIN, Timestamp(START + SECOND));
+        assert_eq!(found(bench, &Select { due: early, ..red.clone() }), [ids[4]]);
+        let one = Select { prefix: Some("a/2".into()), ..red.clone() };
+        assert_eq!(found(bench, &one), [ids[2]]);
+        assert!(found(bench, &Select { tag: Some("r".into()), ..all() }).is_empty());
+
+        let listed = step(bench, &red, Act::List).listed;
+        assert!(listed.iter().all(|listed| listed.tag.as_deref() == Some("red")));
+        let (_, fence) = bench.start(ids[4]);
+        bench.finish(ids[4], fence, Then::Park { reason: "reason".into() });
+        assert_eq!(found(bench, &red).last(), Some(&ids[4]), "it is parked, and has its tag");
+        let parked = Select { states: States::PARKED, ..red.clone() };
+        assert_eq!(step(bench, &parked, Act::Retry).matched, 1);
+        assert_eq!(found(bench, &red)[0], ids[4]);
+        let timer = bench.keyed(SECOND, "a/1");
+        let conflict = OnConflict::Update;
+        bench.schedule(vec![tagged("blue", NewTimer { conflict, ..timer })]);
+        assert_eq!(found(bench, &red).len(), 4, "one has another tag now");
+        assert_eq!(step(bench, &red, Act::Cancel).each.len(), 4);
+        assert!(found(bench, &red).is_empty());
+    });
+}
+
+#[test]
+fn the_run_of_a_series_that_is_given_up_has_the_tag_of_the_series() {
+    for_each_store(|bench| {
+        let timer = bench.keyed(0, "series");
+        let (series, tag) = (Some("rule".into()), Some("red".into()));
+        let id = bench.schedule(vec![NewTimer { series, tag, ..timer }])[0].id;
+        let (_, fence) = bench.start(id);
+        let when = When::After(Micros::SECOND);
+        let reason = "reason".into();
+        bench.finish(id, fence, Then::ParkRun { reason, when, offset: Micros::ZERO });
+        assert_eq!(found(bench, &Select { tag: Some("red".into()), ..all() }).len(), 2);
     });
 }
 

@@ -127,6 +127,7 @@ impl Sequence {
         let select = Select {
             handler: (self.rng.u8(..4) == 0).then(|| "handler".into()),
             prefix,
+            tag: (self.rng.u8(..3) == 0).then(|| self.rng.u8(..3).to_string().into()),
             states: if self.rng.bool() { fits } else { fits.and(States::WAITING) },
             due: (from, if self.rng.bool() { due } else { Timestamp::NEVER }),
             failed_with: (self.rng.u8(..4) == 0).then(|| "error".into()),
@@ -195,6 +196,7 @@ impl Sequence {
             offset: Micros(self.rng.i64(0..3)),
             home: None,
             key: (id % 2 == 0).then(|| (id % 6).to_string().into()),
+            tag: self.rng.bool().then(|| self.rng.u8(..3).to_string().into()),
             conflict: all[usize::try_from(id).unwrap() / 2 % 4],
             handler: "handler".into(),
             payload_version: 1,

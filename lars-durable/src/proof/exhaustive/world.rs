@@ -467,6 +467,7 @@ fn timer(bucket: u64) -> NewTimer {
         offset: Micros::ZERO,
         home: None,
         key: Some(key.into()),
+        tag: None,
         conflict: OnConflict::Fail,
         handler: "handler".into(),
         payload_version: 1,

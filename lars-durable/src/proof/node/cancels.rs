@@ -56,6 +56,7 @@ fn a_call_of_this_node_that_cancels_a_run_tells_it_at_once_and_once() {
     let select = Arc::new(Select {
         handler: None,
         prefix: Some("key query".into()),
+        tag: None,
         states: States::ALL,
         due: (Timestamp::MIN, Timestamp::NEVER),
         failed_with: None,

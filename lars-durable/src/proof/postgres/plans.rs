@@ -80,6 +80,7 @@ impl Rounds {
                 offset: Micros::ZERO,
                 home: None,
                 key: (id % 2 == 0).then(|| format!("key/{id}").into()),
+                tag: None,
                 conflict,
                 handler: "handler".into(),
                 payload_version: 1,
@@ -128,12 +129,13 @@ impl Rounds {
     }
 
     /// A step of a walk that looks at a batch.
-    fn select(&mut self, act: Act, prefix: Option<&str>) {
+    fn select(&mut self, act: Act, prefix: Option<&str>, tag: Option<&str>) {
         let parked = matches!(act, Act::Retry | Act::Discard);
         let batch = usize::try_from(BATCH).unwrap();
         let select = Select {
             handler: None,
             prefix: prefix.map(Into::into),
+            tag: tag.map(Into::into),
             states: if parked { States::PARKED } else { States::ALL.without(States::PARKED) },
             due: (Timestamp::MIN, Timestamp::NEVER),
             failed_with: Some("error".into()),
@@ -192,8 +194,9 @@ impl Rounds {
         ];
         for act in [Act::Count, Act::List, Act::Reset(when), Act::Cancel, Act::Retry, Act::Discard]
         {
-            self.select(act, None);
-            self.select(act, Some("key/"));
+            self.select(act, None, None);
+            self.select(act, Some("key/"), None);
+            self.select(act, None, Some("tag"));
         }
         for write in by_id {
             let each = timers.iter().map(|it| Request::Write(write(Which::Id(it.id), when)));
@@ -265,10 +268,11 @@ fn logged(log: &Path) -> Vec<(String, Read, String)> {
 
 /// Others that wait, and others that are over.
 const GROW: &str = "
-    INSERT INTO lars.timer (id, grp, bucket, due_at, deadline, planned_at, key, handler,
+    INSERT INTO lars.timer (id, grp, bucket, due_at, deadline, planned_at, key, tag, handler,
                             payload_version, payload, attempt, fence)
     SELECT 1000000000 + n, CASE n % 3 WHEN 0 THEN 'other' ELSE 'default' END, n % 64, d, d, d,
-           CASE n % 2 WHEN 0 THEN 'other/' || n END, 'handler', 1, '1', 0, NULL
+           CASE n % 2 WHEN 0 THEN 'other/' || n END,
+           CASE n % 2 WHEN 0 THEN 'other/' || n % 100 END, 'handler', 1, '1', 0, NULL
       FROM generate_series(1, 100000) AS n, (SELECT now() + interval '1 day') AS t (d);
     INSERT INTO lars.used_key
     SELECT 'default', 'used/' || n, now() + interval '1 day' FROM generate_series(1, 100000) AS n;

@@ -17,6 +17,7 @@ impl Tables {
             Some(Way::Due(bucket, due, id)) => {
                 (self.by_time(select, (bucket, due, id)), select.behind_timers())
             }
+            Some(Way::Tag(due, id)) => (self.by_tag(select, (due, id)), select.behind_timers()),
         };
         let paused: Vec<Arc<str>> = self.paused.iter().cloned().collect();
         let mut selected = Selected::default();
@@ -77,6 +78,19 @@ impl Tables {
         placed.collect()
     }
 
+    fn by_tag(&self, select: &Select, behind: (Timestamp, TimerId)) -> Vec<(Candidate, Cursor)> {
+        let tagged = self.timers.iter().filter(|(_, timer)| timer.tag == select.tag);
+        let mut rows: Vec<Candidate> =
+            tagged.map(|(id, timer)| timer.candidate(*id, None)).collect();
+        rows.retain(|row| (row.due, row.id) > behind && row.due <= select.due.1);
+        rows.sort_unstable_by_key(|row| (row.due, row.id));
+        let placed = rows.into_iter().map(|row| {
+            let cursor = Cursor::Due { bucket: row.bucket, due: row.due, id: row.id };
+            (row, cursor)
+        });
+        placed.collect()
+    }
+
     fn by_key(&self, select: &Select, from: String) -> Vec<(Candidate, Cursor)> {
         let (from, end): (Arc<str>, String) = (from.into(), select.end_of_keys());
         // A place of another query may be behind the end.
@@ -106,6 +120,7 @@ impl Stored {
             attempt: self.attempt,
             handler: Arc::clone(&self.handler),
             key: self.key.as_deref().map(str::to_owned),
+            tag: self.tag.as_deref().map(str::to_owned),
             last_error: self.last_error.clone(),
             reason: reason.cloned(),
         }

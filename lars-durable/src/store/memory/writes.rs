@@ -138,6 +138,7 @@ impl Tables {
                 deadline: due,
                 planned,
                 key: new.key.clone(),
+                tag: new.tag.clone(),
                 handler: Arc::clone(&new.handler),
                 payload_version: new.payload_version,
                 payload: Arc::clone(&new.payload),
@@ -163,7 +164,7 @@ impl Tables {
         timer.payload_version = new.payload_version;
         timer.payload = Arc::clone(&new.payload);
         (timer.series, timer.remember) = (new.series.clone(), new.remember);
-        timer.cancelled = false;
+        (timer.tag, timer.cancelled) = (new.tag.clone(), false);
         let mut due = was_due;
         if change == Change::ContentAndTime {
             timer.planned = new.when.by(now);

@@ -298,10 +298,10 @@ impl Transaction<'_> {
 const PARK_RUN: &str = concat!(
     "INSERT INTO lars.parked (id, grp, bucket, deadline, planned_at, key, handler,
                               payload_version, payload, repeat, remember, attempt, deaths,
-                              last_error, run, origin, reason, parked_at)
+                              last_error, run, origin, tag, reason, parked_at)
      SELECT f.copy, t.grp, t.bucket, t.deadline, t.planned_at, t.key, t.handler,
             t.payload_version, t.payload, NULL, t.remember, t.attempt, t.deaths, t.last_error,
-            t.run, t.id, f.reason, $3
+            t.run, t.id, t.tag, f.reason, $3
        FROM lars.timer t, unnest($2::bigint[], $4::bigint[], $5::bigint[], $6::text[])
             AS f (id, fence, copy, reason)
       WHERE ",

@@ -26,6 +26,7 @@ pub(super) struct Held {
     pub(super) payload_version: u16,
     pub(super) payload: String,
     pub(super) series: Option<String>,
+    pub(super) tag: Option<String>,
     pub(super) remember: Micros,
     pub(super) attempt: u32,
     pub(super) deadline: Timestamp,
@@ -171,6 +172,7 @@ impl<'a> Changes<'a> {
                 payload_version: made.payload_version,
                 payload: &made.payload,
                 series: made.series.as_deref(),
+                tag: made.tag.as_deref(),
                 remember: made.remember,
                 started,
                 attempt: 0,
@@ -184,6 +186,7 @@ impl<'a> Changes<'a> {
             payload_version: held.payload_version,
             payload: &held.payload,
             series: held.series.as_deref(),
+            tag: held.tag.as_deref(),
             remember: held.remember,
             started,
             attempt: held.attempt,
@@ -216,6 +219,7 @@ impl<'a> Changes<'a> {
             held.payload_version = new.payload_version;
             held.payload = new.payload.to_string();
             held.series = new.series.as_deref().map(str::to_owned);
+            held.tag = new.tag.as_deref().map(str::to_owned);
             held.remember = new.remember;
             held.deadline = times.map_or(held.deadline, |times| times.deadline);
         }

@@ -14,7 +14,7 @@ use crate::time::Timestamp;
 
 /// What is looked at is bounded, and not only what is found.
 const PAGE: &str = "SELECT id, key, handler, payload_version, payload, deadline, attempt, deaths,
-            repeat, last_error, false, reason, parked_at, run
+            repeat, last_error, false, reason, parked_at, run, tag, false
        FROM (SELECT * FROM lars.parked WHERE grp = $1 COLLATE \"POSIX\" AND id > $2
               ORDER BY id LIMIT $3) AS first
       WHERE $4::text IS NULL OR handler = $4 ORDER BY id LIMIT $5";
@@ -63,9 +63,10 @@ const TAKEN: &str = "SELECT key FROM lars.timer WHERE grp = $1 AND key = ANY ($2
 const UNPARK: &str = "WITH back AS (
        DELETE FROM lars.parked WHERE grp = $1 AND id = ANY ($2) RETURNING *)
      INSERT INTO lars.timer (id, grp, bucket, due_at, deadline, planned_at, key, handler,
-                             payload_version, payload, repeat, remember, last_error, run, origin)
+                             payload_version, payload, repeat, remember, last_error, run, origin,
+                             tag)
      SELECT id, grp, bucket, $3, $3, $3, CASE WHEN origin IS NULL THEN key END, handler,
-            payload_version, payload, repeat, remember, last_error, run, origin
+            payload_version, payload, repeat, remember, last_error, run, origin, tag
        FROM back";
 
 const DISCARD: &str = "DELETE FROM lars.parked WHERE grp = $1 AND id = ANY ($2) RETURNING id";

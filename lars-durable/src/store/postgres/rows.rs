@@ -14,9 +14,9 @@ macro_rules! park_gone {
         concat!(
             "INSERT INTO lars.parked (id, grp, bucket, deadline, planned_at, key, handler,
                                       payload_version, payload, repeat, remember, attempt, deaths,
-                                      last_error, run, origin, reason, parked_at)
+                                      last_error, run, origin, tag, reason, parked_at)
              SELECT id, grp, bucket, deadline, planned_at, key, handler, payload_version, payload,
-                    repeat, remember, attempt, deaths, last_error, run, origin, ",
+                    repeat, remember, attempt, deaths, last_error, run, origin, tag, ",
             $reason,
             ", $3 FROM gone RETURNING id",
         )
@@ -80,7 +80,7 @@ pub(super) fn started(row: &Row) -> model::Row {
 }
 
 /// Reads `id, key, handler, payload_version, payload, deadline, attempt, deaths, repeat,
-/// last_error, fence IS NOT NULL, reason, parked_at, run`.
+/// last_error, fence IS NOT NULL, reason, parked_at, run, tag, cancelled`.
 pub(super) fn listed(row: &Row) -> Listed {
     let reason: Option<String> = row.get(11);
     Listed {
@@ -97,6 +97,8 @@ pub(super) fn listed(row: &Row) -> Listed {
         running: row.get(10),
         run: row.get(13),
         parked: reason.map(|reason| (reason, row.get::<_, Timestamp>(12))),
+        tag: row.get(14),
+        cancelled: row.get(15),
     }
 }
 

@@ -24,7 +24,7 @@ macro_rules! candidates {
             "SELECT id, bucket, due_at, deadline, fence IS NOT NULL, attempt, handler, key,
                     CASE WHEN ",
             $errors,
-            " THEN last_error END, NULL::text",
+            " THEN last_error END, NULL::text, tag",
             $rest,
         )
     };
@@ -41,6 +41,13 @@ const BY_TIME: &str = candidates!(
       ORDER BY due_at, id LIMIT $6"
 );
 
+const BY_TAG: &str = candidates!(
+    "$7",
+    " FROM lars.timer
+      WHERE grp = $1 AND tag = $2 AND (due_at, id) > ($3, $4) AND due_at <= $5
+      ORDER BY due_at, id LIMIT $6"
+);
+
 /// All groups share the index of the keys: what is read of others counts as looked at.
 const BY_KEY: &str = candidates!(
     "$5",
@@ -52,7 +59,7 @@ const BY_KEY: &str = candidates!(
 const OF_KEY: &str = candidates!("$3", ", true FROM lars.timer WHERE grp = $1 AND key = $2");
 
 const PARKED: &str = "SELECT id, bucket, deadline, deadline, false, attempt, handler, key,
-            CASE WHEN $4 THEN last_error END, reason
+            CASE WHEN $4 THEN last_error END, reason, tag
        FROM lars.parked WHERE grp = $1 COLLATE \"POSIX\" AND id > $2 ORDER BY id LIMIT $3";
 
 const PAUSED: &str = "SELECT handler FROM lars.paused WHERE grp = $1";
@@ -69,6 +76,7 @@ fn candidate(row: &Row) -> Candidate {
         key: row.get(7),
         last_error: row.get(8),
         reason: row.get(9),
+        tag: row.get(10),
     }
 }
 
@@ -91,6 +99,7 @@ impl Transaction<'_> {
             Some(Way::Due(bucket, due, id)) => {
                 self.seen_by_time(select, &paused, (bucket, due, id)).await?
             }
+            Some(Way::Tag(due, id)) => self.seen_by_tag(select, &paused, (due, id)).await?,
             Some(Way::Key(from)) => self.seen_by_key(select, &paused, from).await?,
             Some(Way::Parked(after)) => self.seen_parked(select, &paused, after).await?,
         };
@@ -143,6 +152,27 @@ impl Transaction<'_> {
         Ok(seen)
     }
 
+    async fn seen_by_tag(
+        &self,
+        select: &Select,
+        paused: &[Arc<str>],
+        (due, id): (Timestamp, TimerId),
+    ) -> Result<Seen> {
+        let (mut seen, most) = (Seen::default(), count(select.scan + 1));
+        let (tag, errors) = (select.tag.as_deref(), select.failed_with.is_some());
+        let parameters: [&(dyn ToSql + Sync); 7] =
+            [&self.group, &tag, &due, &id, &select.due.1, &most, &errors];
+        for row in self.query(BY_TAG, &parameters).await?.iter().map(candidate) {
+            if seen.is_full(select) {
+                return Ok(seen);
+            }
+            let cursor = Cursor::Due { bucket: row.bucket, due: row.due, id: row.id };
+            seen.add(select, paused, self.clock, row, cursor);
+        }
+        seen.next = select.behind_timers();
+        Ok(seen)
+    }
+
     async fn seen_by_key(
         &self,
         select: &Select,
@@ -168,7 +198,7 @@ impl Transaction<'_> {
                 return Ok(seen);
             }
             let key = row.get::<_, &str>(7);
-            last_is_other = (!row.get::<_, bool>(10)).then_some(key);
+            last_is_other = (!row.get::<_, bool>(11)).then_some(key);
             match last_is_other {
                 Some(key) => {
                     seen.looked_at += 1;
@@ -269,11 +299,12 @@ impl Transaction<'_> {
 }
 
 const LISTED: &str = "SELECT id, key, handler, payload_version, payload, deadline, attempt, deaths,
-            repeat, last_error, fence IS NOT NULL, NULL::text, NULL::timestamptz, run
+            repeat, last_error, fence IS NOT NULL, NULL::text, NULL::timestamptz, run, tag,
+            cancelled
        FROM lars.timer WHERE grp = $1 AND id = ANY ($2)";
 
 const LISTED_PARKED: &str = "SELECT id, key, handler, payload_version, payload, deadline, attempt,
-            deaths, repeat, last_error, false, reason, parked_at, run
+            deaths, repeat, last_error, false, reason, parked_at, run, tag, false
        FROM lars.parked WHERE grp = $1 AND id = ANY ($2)";
 
 impl Transaction<'_> {

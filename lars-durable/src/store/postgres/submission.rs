@@ -12,7 +12,7 @@ SELECT lars.schedule(
                     greatest(a[5]::bigint - extract(epoch FROM lars.clock()) * 1000000, 0)::float8)
                * interval '1 microsecond',
            key => a[6], payload_version => a[7]::int,
-           remember => a[8]::float8 * interval '1 microsecond', on_conflict => a[9])
+           remember => a[8]::float8 * interval '1 microsecond', on_conflict => a[9], tag => a[10])
   FROM (SELECT $1::text[]) AS given (a)";
 
 /// A hundred thousand years in microseconds. PostgreSQL has no date that is much later.
@@ -46,5 +46,6 @@ pub(crate) fn submission(group: &str, timer: &NewTimer) -> Result<Vec<Option<Str
         Some(timer.payload_version.to_string()),
         number(timer.remember.0),
         Some(on_conflict.to_owned()),
+        timer.tag.as_deref().map(str::to_owned),
     ])
 }

@@ -126,7 +126,7 @@ const LOCK_HOLDERS: &str =
       WHERE grp = $1 AND key = ANY ($2) ORDER BY id + 0 FOR UPDATE";
 
 /// What may be updated, once it is locked.
-const HELD: &str = "SELECT id, payload_version, payload, repeat, remember, attempt, deadline
+const HELD: &str = "SELECT id, payload_version, payload, repeat, remember, attempt, deadline, tag
        FROM lars.timer WHERE grp = $1 AND key = ANY ($2)";
 
 const REMEMBERED: &str = "SELECT key FROM lars.used_key
@@ -283,6 +283,7 @@ fn held(row: &tokio_postgres::Row) -> Held {
         remember: Micros(row.get(4)),
         attempt: rows::count(row.get(5)),
         deadline: row.get(6),
+        tag: row.get(7),
     }
 }
 
@@ -292,10 +293,10 @@ const UPDATE: &str = concat!(
         SET payload_version = n.version, payload = n.payload, repeat = n.repeat,
             remember = n.remember, due_at = coalesce(n.due, t.due_at),
             deadline = coalesce(n.deadline, t.deadline),
-            planned_at = coalesce(n.planned, t.planned_at), cancelled = false
+            planned_at = coalesce(n.planned, t.planned_at), cancelled = false, tag = n.tag
        FROM unnest($2::bigint[], $3::int[], $4::text[], $5::text[], $6::bigint[],
-                   $7::timestamptz[], $8::timestamptz[], $9::timestamptz[])
-            AS n (id, version, payload, repeat, remember, due, deadline, planned)
+                   $7::timestamptz[], $8::timestamptz[], $9::timestamptz[], $10::text[])
+            AS n (id, version, payload, repeat, remember, due, deadline, planned, tag)
       WHERE ",
     by_id!("n"),
 );
@@ -310,13 +311,14 @@ impl Transaction<'_> {
             updates.values().map(|update| i32::from(update.new.payload_version)).collect();
         let payloads = of(|new| Some(&*new.payload));
         let series = of(|new| new.series.as_deref());
+        let tags = of(|new| new.tag.as_deref());
         let remembers: Vec<i64> = updates.values().map(|update| update.new.remember.0).collect();
         let times = |part: fn(Times) -> Timestamp| -> Vec<Option<Timestamp>> {
             updates.values().map(|update| update.times.map(part)).collect()
         };
         let (dues, deadlines) = (times(|it| it.due), times(|it| it.deadline));
         let planned = times(|it| it.planned);
-        let parameters: [&(dyn ToSql + Sync); 9] = [
+        let parameters: [&(dyn ToSql + Sync); 10] = [
             &self.group,
             &ids,
             &versions,
@@ -326,6 +328,7 @@ impl Transaction<'_> {
             &dues,
             &deadlines,
             &planned,
+            &tags,
         ];
         self.query(UPDATE, &parameters).await?;
         Ok(())
@@ -333,14 +336,14 @@ impl Transaction<'_> {
 }
 
 const INSERT: &str = "INSERT INTO lars.timer (id, grp, bucket, due_at, deadline, planned_at, key,
-                             handler, payload_version, payload, repeat, remember)
+                             handler, payload_version, payload, repeat, remember, tag)
      SELECT n.id, $1, n.bucket, n.due, n.deadline, n.planned, n.key, n.handler, n.version,
-            n.payload, n.repeat, n.remember
+            n.payload, n.repeat, n.remember, n.tag
        FROM unnest($2::bigint[], $3::smallint[], $4::timestamptz[], $5::timestamptz[],
                    $6::timestamptz[], $7::text[], $8::text[], $9::int[], $10::text[], $11::text[],
-                   $12::bigint[])
+                   $12::bigint[], $13::text[])
             AS n (id, bucket, due, deadline, planned, key, handler, version, payload, repeat,
-                  remember)";
+                  remember, tag)";
 
 /// New timers, as columns.
 #[derive(Default)]
@@ -356,6 +359,7 @@ struct Columns<'a> {
     payloads: Vec<&'a str>,
     series: Vec<Option<&'a str>>,
     remembers: Vec<i64>,
+    tags: Vec<Option<&'a str>>,
 }
 
 impl<'a> Columns<'a> {
@@ -373,6 +377,7 @@ impl<'a> Columns<'a> {
             columns.payloads.push(&*new.payload);
             columns.series.push(new.series.as_deref());
             columns.remembers.push(new.remember.0);
+            columns.tags.push(new.tag.as_deref());
         }
         columns
     }
@@ -380,7 +385,7 @@ impl<'a> Columns<'a> {
 
 impl Transaction<'_> {
     async fn insert(&self, new: &Columns<'_>) -> Result<()> {
-        let parameters: [&(dyn ToSql + Sync); 12] = [
+        let parameters: [&(dyn ToSql + Sync); 13] = [
             &self.group,
             &new.ids,
             &new.buckets,
@@ -393,6 +398,7 @@ impl Transaction<'_> {
             &new.payloads,
             &new.series,
             &new.remembers,
+            &new.tags,
         ];
         self.query(INSERT, &parameters).await?;
         Ok(())
@@ -430,7 +436,8 @@ macro_rules! get {
     ($condition:literal) => {
         concat!(
             "SELECT id, key, handler, payload_version, payload, deadline, attempt, deaths,
-                    repeat, last_error, fence IS NOT NULL, NULL::text, NULL::timestamptz, run
+                    repeat, last_error, fence IS NOT NULL, NULL::text, NULL::timestamptz, run, tag,
+                    cancelled
                FROM lars.timer WHERE grp = $1 AND ",
             $condition,
         )

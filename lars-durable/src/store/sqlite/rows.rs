@@ -64,7 +64,7 @@ pub(super) fn row(row: &rusqlite::Row<'_>) -> Result<Row> {
 macro_rules! parked_columns {
     () => {
         "id, grp, bucket, deadline, planned_at, key, handler, \
-         payload_version, payload, repeat, remember, attempt, deaths, last_error, run, origin"
+         payload_version, payload, repeat, remember, attempt, deaths, last_error, run, origin, tag"
     };
 }
 
@@ -74,7 +74,8 @@ pub(super) use parked_columns;
 macro_rules! listed_columns {
     () => {
         "id, key, handler, payload_version, payload, deadline, attempt, \
-         deaths, repeat, last_error, fence IS NOT NULL, NULL, NULL, run"
+         deaths, repeat, last_error, fence IS NOT NULL, NULL, NULL, run, tag, \
+         cancelled"
     };
 }
 
@@ -84,7 +85,7 @@ pub(super) use listed_columns;
 macro_rules! listed_parked_columns {
     () => {
         "id, key, handler, payload_version, payload, deadline, \
-         attempt, deaths, repeat, last_error, 0, reason, parked_at, run"
+         attempt, deaths, repeat, last_error, 0, reason, parked_at, run, tag, 0"
     };
 }
 
@@ -109,6 +110,8 @@ pub(super) fn listed(row: &rusqlite::Row<'_>) -> Result<Listed> {
             Some(reason) => Some((reason, row.get(12)?)),
             None => None,
         },
+        tag: row.get(14)?,
+        cancelled: row.get(15)?,
     })
 }
 

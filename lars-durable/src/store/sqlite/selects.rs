@@ -12,7 +12,7 @@ use crate::sync::Arc;
 macro_rules! candidate_columns {
     () => {
         "id, bucket, due_at, deadline, fence IS NOT NULL, attempt, handler, key, \
-         iif(?5, last_error, NULL), NULL"
+         iif(?5, last_error, NULL), NULL, tag"
     };
 }
 
@@ -24,6 +24,14 @@ const BY_TIME: &str = concat!(
       ORDER BY due_at, id LIMIT ?4",
 );
 
+const BY_TAG: &str = concat!(
+    "SELECT ",
+    candidate_columns!(),
+    " FROM lars_timer INDEXED BY lars_timer_tag
+      WHERE grp = ?1 AND tag = ?7 AND (due_at, id) > (?2, ?3) AND due_at <= ?6
+      ORDER BY due_at, id LIMIT ?4",
+);
+
 const BY_KEY: &str = concat!(
     "SELECT ",
     candidate_columns!(),
@@ -31,7 +39,7 @@ const BY_KEY: &str = concat!(
 );
 
 const PARKED: &str = "SELECT id, bucket, deadline, deadline, 0, attempt, handler, key,
-            iif(?4, last_error, NULL), reason
+            iif(?4, last_error, NULL), reason, tag
        FROM lars_parked WHERE grp = ?1 AND id > ?2 ORDER BY id LIMIT ?3";
 
 fn candidate(row: &Row<'_>) -> Result<Candidate> {
@@ -46,6 +54,7 @@ fn candidate(row: &Row<'_>) -> Result<Candidate> {
         key: row.get(7)?,
         last_error: row.get(8)?,
         reason: row.get(9)?,
+        tag: row.get(10)?,
     })
 }
 
@@ -88,6 +97,10 @@ impl Verbs<'_> {
                 let parameters = params![group, due, id, scan, errors, select.due.1];
                 self.prepare(BY_TIME)?.query_map(parameters, candidate)?.collect()
             }
+            Way::Tag(due, id) => {
+                let parameters = params![group, due, id, scan, errors, select.due.1, select.tag];
+                self.prepare(BY_TAG)?.query_map(parameters, candidate)?.collect()
+            }
             Way::Key(from) => {
                 let parameters = params![group, from, select.end_of_keys(), scan, errors];
                 self.prepare(BY_KEY)?.query_map(parameters, candidate)?.collect()
@@ -120,7 +133,7 @@ impl Verbs<'_> {
 /// Behind this row.
 fn cursor(way: &Way, row: &Candidate) -> Cursor {
     match way {
-        Way::Due(..) => Cursor::Due { bucket: row.bucket, due: row.due, id: row.id },
+        Way::Due(..) | Way::Tag(..) => Cursor::Due { bucket: row.bucket, due: row.due, id: row.id },
         Way::Key(_) => Cursor::Key(row.key.clone().unwrap_or_default()),
         Way::Parked(_) => Cursor::Parked(row.id),
     }

@@ -302,9 +302,10 @@ const PARK_WAITING: &str = concat!(
 /// nobody has.
 const PARK_RUN: &str = "INSERT INTO lars_parked
             (id, grp, bucket, deadline, planned_at, key, handler, payload_version, payload, repeat,
-             remember, attempt, deaths, last_error, run, origin, reason, parked_at)
+             remember, attempt, deaths, last_error, run, origin, tag, reason, parked_at)
      SELECT (SELECT next_id FROM lars_meta), grp, bucket, deadline, planned_at, key, handler,
-            payload_version, payload, NULL, remember, attempt, deaths, last_error, run, id, ?2, ?3
+            payload_version, payload, NULL, remember, attempt, deaths, last_error, run, id, tag, ?2,
+            ?3
        FROM lars_timer WHERE id = ?1 AND grp = ?4 AND fence = ?5 AND repeat IS NOT NULL";
 
 /// After its copy was parked.

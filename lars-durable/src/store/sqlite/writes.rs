@@ -119,8 +119,8 @@ impl Verbs<'_> {
 }
 
 const INSERT: &str = "INSERT INTO lars_timer (id, grp, bucket, due_at, deadline, planned_at, key,
-                             handler, payload_version, payload, repeat, remember)
-     VALUES (?1, ?2, ?3, ?4, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)";
+                             handler, payload_version, payload, repeat, remember, tag)
+     VALUES (?1, ?2, ?3, ?4, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
 
 const DELETE: &str = "DELETE FROM lars_timer WHERE id = ?1";
 
@@ -197,7 +197,8 @@ impl Verbs<'_> {
             new.payload_version,
             new.payload,
             new.series,
-            new.remember
+            new.remember,
+            new.tag
         ])?;
         let (bucket, handler) = (new.bucket, Arc::clone(&new.handler));
         Ok(Placed { id: new.id, bucket, due, handler, how })
@@ -254,10 +255,11 @@ impl Verbs<'_> {
 }
 
 const THERE: &str = "SELECT handler, payload_version, payload, repeat, remember, fence IS NOT NULL,
-            attempt, deadline FROM lars_timer WHERE id = ?1";
+            attempt, deadline, tag FROM lars_timer WHERE id = ?1";
 
 const UPDATE: &str = "UPDATE lars_timer
-        SET payload_version = ?2, payload = ?3, repeat = ?4, remember = ?5, cancelled = 0
+        SET payload_version = ?2, payload = ?3, repeat = ?4, remember = ?5, cancelled = 0,
+            tag = ?6
       WHERE id = ?1";
 
 impl Verbs<'_> {
@@ -273,6 +275,7 @@ impl Verbs<'_> {
                 started: row.get(5)?,
                 attempt: row.get(6)?,
                 deadline: row.get(7)?,
+                tag: row.get_ref(8)?.as_str_or_null()?,
             };
             Ok(new.change(&there, self.now))
         })
@@ -290,8 +293,8 @@ impl Verbs<'_> {
 
     fn update(&self, id: TimerId, new: &NewTimer, change: Change) -> Result<Placed> {
         let was_due = self.placed(id, How::Kept)?.due;
-        let NewTimer { payload_version, payload, series, remember, .. } = new;
-        self.execute(UPDATE, params![id, payload_version, payload, series, remember])?;
+        let NewTimer { payload_version, payload, series, remember, tag, .. } = new;
+        self.execute(UPDATE, params![id, payload_version, payload, series, remember, tag])?;
         if change == Change::ContentAndTime {
             let planned = new.when.by(self.now);
             self.execute(MOVE, params![id, planned + new.offset, planned])?;
@@ -398,9 +401,9 @@ const KEY_OF_PARKED: &str = "SELECT CASE WHEN origin IS NULL THEN key END FROM l
 /// What is not named begins anew.
 const UNPARK: &str = "INSERT INTO lars_timer (id, grp, bucket, due_at, deadline, planned_at, key,
                              handler, payload_version, payload, repeat, remember, last_error, run,
-                             origin)
+                             origin, tag)
      SELECT id, grp, bucket, ?2, ?2, ?2, CASE WHEN origin IS NULL THEN key END, handler,
-            payload_version, payload, repeat, remember, last_error, run, origin
+            payload_version, payload, repeat, remember, last_error, run, origin, tag
        FROM lars_parked WHERE id = ?1";
 
 const DELETE_PARKED: &str = "DELETE FROM lars_parked WHERE id = ?1";

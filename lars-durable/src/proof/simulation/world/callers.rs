@@ -138,6 +138,7 @@ impl World {
             offset: Micros::ZERO,
             home,
             key: key.map(|key| key.to_string().into()),
+            tag: None,
             conflict,
             handler: handler.into(),
             payload_version: 1,
