@@ -1,15 +1,20 @@
-//! Connection parameters as libpq completes them (feature `durable`): those that are given, then
-//! those of a service, then the environment's, then defaults; and the password from the password
-//! file.
+//! A PostgreSQL database as libpq finds it (feature `durable`): by the parameters that are given,
+//! then those of a service, then the environment's, then defaults; with the password from the
+//! password file, and with TLS.
 
-use std::fs;
+mod tls;
+
 use std::path::{Path, PathBuf};
+use std::{fmt, fs};
+
+use lars_durable::{Builder, Durable};
+use tokio_postgres_rustls::MakeRustlsConnect;
 
 /// Names and values. A name stands once.
 type Parameters = Vec<(String, String)>;
 
 /// The variables, and the parameters that they stand for.
-const VARIABLES: [(&str, &str); 14] = [
+const VARIABLES: [(&str, &str); 17] = [
     ("PGHOST", "host"),
     ("PGHOSTADDR", "hostaddr"),
     ("PGPORT", "port"),
@@ -20,6 +25,9 @@ const VARIABLES: [(&str, &str); 14] = [
     ("PGOPTIONS", "options"),
     ("PGAPPNAME", "application_name"),
     ("PGSSLMODE", "sslmode"),
+    ("PGSSLROOTCERT", "sslrootcert"),
+    ("PGSSLCERT", "sslcert"),
+    ("PGSSLKEY", "sslkey"),
     ("PGSSLNEGOTIATION", "sslnegotiation"),
     ("PGCONNECT_TIMEOUT", "connect_timeout"),
     ("PGTARGETSESSIONATTRS", "target_session_attrs"),
@@ -57,28 +65,58 @@ impl Surroundings {
     }
 }
 
-/// The parameters with all that libpq would add, as `name='value'`. `given` are some of them, a
-/// URL, or the name of a database. A password file that others can read is left out, which is said
-/// on the standard error. The program is known to the server by its name.
-///
-/// # Errors
-///
-/// [`ParametersError`] names what is wrong.
+/// A database, and how it is connected to.
 ///
 /// # Examples
 ///
 /// ```
-/// let completed = lars_top::libpq::complete("postgres://shop@db/shop", "my-program")?;
-/// assert!(completed.contains("host='db'") && completed.contains("user='shop'"));
-/// assert!(lars_top::libpq::complete("host", "my-program")?.contains("dbname='host'"));
-/// assert!(lars_top::libpq::complete("host=db user='shop", "my-program").is_err());
+/// use lars_top::libpq::Database;
+///
+/// let database = Database::find("postgres://shop@db/shop?sslmode=require", "my-program")?;
+/// let builder = database.builder().group("billing"); // of an observer, or a node
+/// assert!(Database::find("host=db user='shop", "my-program").is_err());
+/// # drop(builder);
 /// # Ok::<(), lars_top::libpq::ParametersError>(())
 /// ```
-pub fn complete(given: &str, program: &str) -> Result<String, ParametersError> {
-    complete_with(given, program, &Surroundings::of_process()).map_err(ParametersError)
+#[derive(Clone)]
+pub struct Database {
+    parameters: String,
+    tls: MakeRustlsConnect,
 }
 
-fn complete_with(given: &str, program: &str, around: &Surroundings) -> Result<String, String> {
+impl Database {
+    /// The database that libpq would find. `given` are some of its parameters, a URL, or the name
+    /// of a database. A password file that others can read is left out, which is said on the
+    /// standard error. The program is known to the server by its name.
+    ///
+    /// `sslmode` is one of `disable`, `prefer`, `require`, `verify-ca` and `verify-full`, as libpq
+    /// means them; `sslrootcert`, `sslcert` and `sslkey` name files, which are read now.
+    ///
+    /// # Errors
+    ///
+    /// [`ParametersError`] names what is wrong.
+    pub fn find(given: &str, program: &str) -> Result<Self, ParametersError> {
+        let around = Surroundings::of_process();
+        let mut parameters = complete(given, program, &around).map_err(ParametersError)?;
+        let tls = tls::take(&mut parameters, &around).map_err(ParametersError)?;
+        Ok(Self { parameters: joined(&parameters), tls })
+    }
+
+    /// What an observer of this database, or a node, is made from.
+    pub fn builder(&self) -> Builder {
+        Durable::postgres(&*self.parameters).tls(self.tls.clone())
+    }
+}
+
+/// Without the password.
+impl fmt::Debug for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Database").finish_non_exhaustive()
+    }
+}
+
+/// The parameters with all that libpq would add.
+fn complete(given: &str, program: &str, around: &Surroundings) -> Result<Parameters, String> {
     let mut parameters = parse(given)?;
     if let Some(service) = take(&mut parameters, "service").or_else(|| around.get("PGSERVICE")) {
         add(&mut parameters, of_service(&service, around)?);
@@ -106,10 +144,15 @@ fn complete_with(given: &str, program: &str, around: &Surroundings) -> Result<St
             Err(why) => eprintln!("{program}: {why}; it is left out"),
         }
     }
+    Ok(parameters)
+}
+
+/// As one text.
+fn joined(parameters: &Parameters) -> String {
     let quoted = |(name, value): &(String, String)| {
         format!("{name}='{}'", value.replace('\\', "\\\\").replace('\'', "\\'"))
     };
-    Ok(parameters.iter().map(quoted).collect::<Vec<_>>().join(" "))
+    parameters.iter().map(quoted).collect::<Vec<_>>().join(" ")
 }
 
 fn get<'a>(parameters: &'a Parameters, name: &str) -> Option<&'a str> {
@@ -315,7 +358,7 @@ mod tests {
     }
 
     fn completed(given: &str, variables: &'static [(&'static str, &'static str)]) -> String {
-        complete_with(given, "durable_top", &around(variables)).unwrap()
+        joined(&complete(given, "durable_top", &around(variables)).unwrap())
     }
 
     const NAME: &str = "application_name='durable_top'";
@@ -341,7 +384,7 @@ mod tests {
         assert_eq!(completed(url, &[]), format!("{parts} {rest} {NAME}"));
         let given = completed("postgres:///shop?host=db", &[("PGUSER", "me")]);
         assert_eq!(given, format!("dbname='shop' host='db' user='me' {NAME}"));
-        let wrong = complete_with("postgres://a%4@b/c", "durable_top", &around(&[])).unwrap_err();
+        let wrong = complete("postgres://a%4@b/c", "durable_top", &around(&[])).unwrap_err();
         assert!(wrong.contains("user"));
     }
 
@@ -353,7 +396,7 @@ mod tests {
             ("host=db service=none", "there is no service \"none\" in /nowhere/services"),
         ] {
             let around = around(&[("PGSERVICEFILE", "/nowhere/services")]);
-            let error = complete_with(given, "durable_top", &around);
+            let error = complete(given, "durable_top", &around);
             let error = error.unwrap_err();
             assert!(error.contains(says) && !error.contains("secret"), "{error}");
         }
@@ -393,8 +436,8 @@ mod tests {
             _ => None,
         };
         let around = Surroundings { variable: Box::new(variable) };
-        let completed = complete_with("port=5", "durable_top", &around).unwrap();
-        assert_eq!(completed, format!("port='5' host='db' {NAME}"));
+        let completed = complete("port=5", "durable_top", &around).unwrap();
+        assert_eq!(joined(&completed), format!("port='5' host='db' {NAME}"));
     }
 
     #[test]

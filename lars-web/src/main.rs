@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Parser};
 use lars_durable::Durable;
+use lars_top::libpq::Database;
 use lars_web::{Console, new_token};
 use tokio::net::TcpListener;
 
@@ -19,7 +20,8 @@ use tokio::net::TcpListener;
 struct Options {
     /// A PostgreSQL database: parameters of libpq, such as "host=db user=shop dbname=shop", a URL,
     /// or the name of a database. What is missing comes from where libpq looks: a service,
-    /// variables such as PGHOST and PGPASSWORD, ~/.pgpass.
+    /// variables such as PGHOST and PGPASSWORD, ~/.pgpass; so it is with TLS (sslmode, sslrootcert,
+    /// sslcert, sslkey).
     #[arg(long, value_name = "PARAMETERS", num_args = 0..=1, default_missing_value = "")]
     postgres: Option<String>,
     /// An SQLite file, whether its owner runs or does not.
@@ -102,9 +104,9 @@ fn watched(options: &Options) -> Result<Console, Box<dyn Error>> {
         return Ok(Console::new().about(about).observe(builder));
     }
     let given = options.postgres.as_deref().unwrap_or("");
-    let parameters = lars_top::libpq::complete(given, "lars-web")?;
+    let database = Database::find(given, "lars-web")?;
     let about = format!("PostgreSQL, group {group}");
-    let builder = move || Durable::postgres(&parameters).group(&group).lease(PATIENCE);
+    let builder = move || database.builder().group(&group).lease(PATIENCE);
     Ok(Console::new().about(about).observe(builder))
 }
 

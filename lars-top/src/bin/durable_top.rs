@@ -3,9 +3,8 @@
 use std::process::ExitCode;
 use std::time::Duration;
 
-use lars_durable::Durable;
 use lars_top::durable::show;
-use lars_top::libpq;
+use lars_top::libpq::Database;
 
 const USAGE: &str = "\
 Shows the nodes, handlers and timers of a group in a PostgreSQL database, and changes nothing there.
@@ -14,8 +13,8 @@ Usage: durable_top [PARAMETERS [GROUP]]
 
 PARAMETERS are those of libpq, such as \"host=db user=shop dbname=shop\", a URL, or the name of a
 database. What is missing comes from where libpq looks: a service, variables such as PGHOST and
-PGPASSWORD, ~/.pgpass. GROUP is \"default\" unless it is given. In the view, h lists the keys, and q
-quits.";
+PGPASSWORD, ~/.pgpass; so it is with TLS (sslmode, sslrootcert, sslcert, sslkey). GROUP is
+\"default\" unless it is given. In the view, h lists the keys, and q quits.";
 
 /// How long the database may take to answer before the view says so.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -51,8 +50,8 @@ fn main() -> ExitCode {
 }
 
 fn watch(parameters: &str, group: &str) -> Result<(), Box<dyn std::error::Error>> {
-    let completed = libpq::complete(parameters, "durable_top")?;
-    let observer = Durable::postgres(completed).group(group).lease(PATIENCE).observe();
+    let database = Database::find(parameters, "durable_top")?;
+    let observer = database.builder().group(group).lease(PATIENCE).observe();
     let mut observer = observer?;
     Ok(show(move || observer.inspect())?)
 }

@@ -3,18 +3,17 @@
 #![cfg(all(unix, feature = "durable"))]
 #![allow(missing_docs, clippy::disallowed_methods)]
 
+use crate::postgres::Server;
 use crate::pty;
 
 use std::net::TcpListener;
-use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crossterm::event::{KeyCode, KeyEvent};
 use lars_durable::{Durable, Fired, Payload};
 use lars_top::Flow;
 use lars_top::durable::{GroupNews, GroupView};
+use lars_top::libpq::Database;
 use pty::Terminal;
 use ratatui::backend::TestBackend;
 use serde::{Deserialize, Serialize};
@@ -107,69 +106,6 @@ fn a_group_is_shown_with_its_nodes_and_handlers() {
     assert_eq!(view.press(KeyEvent::from(KeyCode::Char('q'))), Flow::Quit);
 }
 
-/// A server of its own, which ends when this process does.
-struct Server {
-    watch: Child,
-    programs: PathBuf,
-    port: u16,
-    parameters: String,
-}
-
-/// Starts the server, and ends it when the standard input ends.
-const WATCH: &str = r#"
-"$1/initdb" -D "$2" -A trust -U postgres --no-sync -E UTF8 --locale=C >/dev/null &&
-"$1/pg_ctl" -D "$2" -w -l "$2/log" start \
-    -o "-p $3 -k $2 -c listen_addresses=127.0.0.1 -c fsync=off" >/dev/null && echo ready
-cat >/dev/null
-"$1/pg_ctl" -D "$2" -m immediate stop
-rm -rf "$2"
-"#;
-
-impl Server {
-    /// `None` where there is no PostgreSQL, unless there has to be one.
-    fn start() -> Option<Self> {
-        let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten();
-        let programs = versions.map(|version| version.unwrap().path().join("bin"));
-        let Some(programs) = programs.filter(|bin| bin.join("initdb").exists()).max() else {
-            let text = "no PostgreSQL on this machine (Debian: apt-get install postgresql)";
-            assert!(std::env::var_os("LARS_REQUIRE_POSTGRES").is_none(), "{text}");
-            eprintln!("!!!!! SKIPPED: {text} !!!!!");
-            return None;
-        };
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let data = format!("lars-top-pg-{}-{port}", std::process::id());
-        let data: PathBuf = std::env::temp_dir().join(data);
-        // PostgreSQL refuses to be root's.
-        let root = std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0);
-        let mut command = Command::new(if root { "setpriv" } else { "sh" });
-        if root {
-            command.args(["--reuid=postgres", "--regid=postgres", "--clear-groups", "sh"]);
-        }
-        command.args(["-c", WATCH, "sh"]).arg(&programs).arg(&data).arg(port.to_string());
-        let pipes = command.current_dir("/").stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut watch = pipes.spawn().unwrap();
-        let mut said = String::new();
-        let output = watch.stdout.take().unwrap();
-        std::io::BufRead::read_line(&mut std::io::BufReader::new(output), &mut said).unwrap();
-        assert_eq!(said, "ready\n", "the server did not start");
-        let parameters = format!("host=127.0.0.1 port={port} user=postgres dbname=postgres");
-        Some(Self { watch, programs, port, parameters })
-    }
-
-    fn psql(&self, sql: &str) {
-        let mut psql = Command::new(self.programs.join("psql"));
-        psql.args(["-qX", "-v", "ON_ERROR_STOP=1", &self.parameters, "-c", sql]);
-        assert!(psql.status().unwrap().success(), "{sql}");
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        drop(self.watch.stdin.take());
-        let _ = self.watch.wait();
-    }
-}
-
 fn start(arguments: &[&str]) -> Terminal {
     Terminal::start(env!("CARGO_BIN_EXE_durable_top"), arguments)
 }
@@ -239,4 +175,41 @@ fn durable_top_says_what_is_wrong_when_it_cannot_start() {
     let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let (code, screen) = start(&[&format!("host=127.0.0.1 port={port} user=nobody")]).end();
     assert!(code == 1 && screen.contains("durable_top: "), "{screen}");
+}
+
+#[test]
+fn a_connection_is_encrypted_and_the_server_is_checked_as_sslmode_says() {
+    let Some(server) = Server::start_secure() else { return };
+    server.psql("CREATE ROLE guarded LOGIN; GRANT CONNECT ON DATABASE postgres TO guarded");
+    let file = |name: &str| server.data.join(name).display().to_string();
+    let (own, other) = (file("server.crt"), file("other.crt"));
+    let port = server.port;
+    let ask = |more: &str| {
+        let given = format!("port={port} user=guarded dbname=postgres {more}");
+        let database = Database::find(&given, "test").unwrap();
+        database.builder().observe().map(drop).unwrap_err().to_string()
+    };
+    let here = "host=127.0.0.1";
+    // The certificate is for the address, and not for that name.
+    let named = "host=localhost hostaddr=127.0.0.1";
+    for reached in [
+        here.to_owned(),
+        "hostaddr=127.0.0.1".to_owned(),
+        format!("{here} sslmode=prefer sslrootcert={other}"),
+        format!("{here} sslmode=require"),
+        format!("{named} sslmode=verify-ca sslrootcert={own}"),
+        format!("{here} sslmode=verify-full sslrootcert={own}"),
+    ] {
+        let error = ask(&reached);
+        assert!(error.contains("there is no schema `lars`"), "{reached}: {error}");
+    }
+    for (refused, why) in [
+        (format!("{here} sslmode=disable"), "rejects"),
+        (format!("{here} sslmode=require sslrootcert={other}"), "certificate"),
+        (format!("{here} sslmode=verify-ca sslrootcert={other}"), "certificate"),
+        (format!("{named} sslmode=verify-full sslrootcert={own}"), "certificate"),
+    ] {
+        let error = ask(&refused);
+        assert!(error.contains(why), "{refused}: {error}");
+    }
 }

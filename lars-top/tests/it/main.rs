@@ -2,6 +2,9 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+#[cfg(all(unix, feature = "durable"))]
+#[path = "../postgres/mod.rs"]
+mod postgres;
 #[cfg(unix)]
 #[path = "../pty/mod.rs"]
 mod pty;

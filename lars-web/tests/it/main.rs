@@ -2,6 +2,9 @@
 #![allow(missing_docs, clippy::disallowed_methods)]
 
 mod browser;
+#[cfg(unix)]
+#[path = "../../../lars-top/tests/postgres/mod.rs"]
+mod server;
 
 mod actions;
 mod files;
