@@ -1,6 +1,6 @@
 -- Version 3 of the schema: runs hear of cancels, parked timers may be pruned, timers are named by
--- their identities, and have tags. A node runs this itself if its role may, and so does
--- `psql -1 -v ON_ERROR_STOP=1 -f 3.sql` by hand.
+-- their identities, and have tags, and runs that are over may be remembered. A node runs this itself
+-- if its role may, and so does `psql -1 -v ON_ERROR_STOP=1 -f 3.sql` by hand.
 
 -- While it ran: the run may hear of it.
 ALTER TABLE lars.timer ADD COLUMN cancelled boolean NOT NULL DEFAULT false;
@@ -22,6 +22,25 @@ SELECT t.*
 
 -- Those that were parked first are the first to go.
 CREATE INDEX parked_since ON lars.parked (grp COLLATE "POSIX", parked_at, id);
+
+-- Runs that are over, if a node remembers them.
+CREATE TABLE lars.run (
+    timer      bigint      NOT NULL,
+    fence      bigint      NOT NULL,    -- of the run: later ones of the timer have greater ones
+    grp        text        NOT NULL,
+    key        text,
+    handler    text        NOT NULL,
+    node       text        NOT NULL,
+    run        bigint      NOT NULL,    -- how many runs of the series were over before
+    attempt    int         NOT NULL,
+    planned_at timestamptz NOT NULL,
+    began_at   timestamptz NOT NULL,
+    ended_at   timestamptz NOT NULL,
+    outcome    text        NOT NULL,    -- done, retried, parked, put off, lost
+    error      text,
+    PRIMARY KEY (timer, fence)
+);
+CREATE INDEX run_ended ON lars.run (grp COLLATE "POSIX", ended_at, timer, fence);
 
 -- Its owner is told of a timer if it may have loaded beyond that, or runs it.
 CREATE FUNCTION lars.tell_owner(grp text, bucket smallint, id bigint, due timestamptz) RETURNS void

@@ -42,6 +42,7 @@ mod quarantine;
 mod runs;
 
 mod cancels;
+mod history;
 mod room;
 
 mod launches;
@@ -65,7 +66,7 @@ use self::window::Window;
 use crate::error::Error;
 #[cfg(test)]
 use crate::model::NodeId;
-use crate::model::{BucketNo, CancelReason, Fence, Row, TimerId};
+use crate::model::{BucketNo, CancelReason, Fence, Ran, Row, TimerId};
 use crate::store::{Committed, Request, StoreError};
 use crate::sync::Arc;
 use crate::time::{Micros, Mono, Timestamp};
@@ -128,6 +129,8 @@ pub(crate) struct Node {
     tenants: tenants::Tenants,
     /// The last run whose row a sweep has looked at.
     looked_at: TimerId,
+    /// Runs that are over, to be recorded.
+    history: Vec<Ran>,
     closing: Closing,
     counts: Counts,
     tallies: Vec<HandlerCounts>,
@@ -173,6 +176,7 @@ impl Node {
             runner: Runner::new(),
             tenants: tenants::Tenants::default(),
             looked_at: TimerId::MIN,
+            history: Vec::new(),
             tallies: (settings.handlers.iter())
                 .map(|handler| {
                     let name = Arc::clone(&handler.name);

@@ -1,5 +1,6 @@
 //! The data that store and engine share: identities, timers, series.
 
+mod history;
 mod inspection;
 mod series;
 #[cfg(any(test, feature = "actors"))]
@@ -8,6 +9,8 @@ mod timer;
 
 mod select;
 
+pub use self::history::RunOutcome;
+pub(crate) use self::history::{Old, Ran, RunPlace, RunsSelect};
 pub(crate) use self::inspection::{Counted, LOOK, Look, LookedHandler, LookedNode, MAX_NODES};
 #[cfg(feature = "postgres")]
 pub(crate) use self::inspection::{LookedDatabase, LookedSnapshot};

@@ -28,8 +28,8 @@ pub use self::sqlite::Synchronous;
 #[cfg(feature = "sqlite")]
 pub(crate) use self::sqlite::{OutsideFile, SqliteStore, UserFile};
 use crate::model::{
-    Act, BucketNo, Cursor, Finish, Finished, Kept, Listed, Loaded, Look, NewTimer, NodeId, Row,
-    Select, Start, TimerId, When, Which,
+    Act, BucketNo, Cursor, Finish, Finished, Kept, Listed, Loaded, Look, NewTimer, NodeId, Old,
+    Ran, Row, RunPlace, RunsSelect, Select, Start, TimerId, When, Which,
 };
 use crate::sync::Arc;
 use crate::time::{Clock, Micros, Timestamp};
@@ -197,8 +197,10 @@ pub(crate) enum Request {
     Park { ids: Vec<TimerId>, before: Timestamp, reason: String },
     /// Forgets keys whose time is over.
     Forget,
-    /// Deletes parked timers that are not to be kept, the oldest first: at most `limit`.
-    Prune { kept: Kept, limit: usize },
+    /// Remembers runs that are over, each once.
+    Record(Vec<Ran>),
+    /// Deletes what is not to be kept, the oldest first: at most `limit`.
+    Prune { old: Old, kept: Kept, limit: usize },
 }
 
 /// Membership and buckets.
@@ -260,6 +262,10 @@ pub(crate) enum Write {
     DiscardParked {
         id: TimerId,
     },
+    /// A page of runs that are over, the last ones first.
+    Runs {
+        select: Arc<RunsSelect>,
+    },
     /// A step of a walk through timers. What others hold is passed over.
     Select {
         select: Arc<Select>,
@@ -301,6 +307,8 @@ pub(crate) enum Reply {
     Parked(Vec<Row>),
     /// To [`Request::Forget`].
     Forgotten,
+    /// To [`Request::Record`].
+    Recorded,
     /// To [`Request::Prune`]: how many.
     Pruned(usize),
 }
@@ -389,6 +397,8 @@ pub(crate) enum Written {
     Listed(Vec<Listed>),
     /// A page, and behind which identity the next one begins, if there is one.
     Page(Vec<Listed>, Option<TimerId>),
+    /// And of runs.
+    Runs(Vec<Ran>, Option<RunPlace>),
     Applied,
     /// What was parked waits again.
     Placed(Placed),

@@ -289,14 +289,22 @@ async fn one(State(shared): Here, at: At, Path(id): Path<String>) -> Response {
         let why = format!("A timer has a number, but {id:?} is none.");
         return shared.say(&at, StatusCode::BAD_REQUEST, &why);
     };
-    match group.desk.ask(move |reader| reader.find(number)).await {
-        Ok(Some(found)) => {
-            let content = timers::one(&found, wall_now(), shared.guard.actions());
-            shared.page(&at, Tab::Timers, &format!("Timer {number}"), &content)
-        }
-        Ok(None) => {
+    let asked = group.desk.ask(move |reader| Ok((reader.find(number)?, reader.runs(number)?)));
+    match asked.await {
+        Ok((None, runs)) if runs.is_empty() => {
             let why = format!("There is no timer {number}: it has run, or was cancelled.");
             shared.say(&at, StatusCode::NOT_FOUND, &why)
+        }
+        Ok((found, runs)) => {
+            let (now, actions) = (wall_now(), shared.guard.actions());
+            let content = html! {
+                @match &found {
+                    Some(found) => (timers::one(found, now, actions)),
+                    None => { h2 { "Timer " (number) } p { "It has run, or was cancelled." } },
+                }
+                (timers::runs(&runs, now))
+            };
+            shared.page(&at, Tab::Timers, &format!("Timer {number}"), &content)
         }
         Err(why) => shared.no_answer(&at, &why),
     }

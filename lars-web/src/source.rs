@@ -1,7 +1,7 @@
 //! Where a group of durable timers is looked at, and changed: by a node of this program, or from
 //! outside.
 
-use lars_durable::inspection::{Inspection, ParkedQuery};
+use lars_durable::inspection::{Inspection, ParkedQuery, RunInfo, RunsQuery};
 use lars_durable::query::{Found, Listing, Query, Step};
 use lars_durable::{Builder, Durable, Error, Observer, Timers};
 
@@ -27,6 +27,8 @@ pub(crate) trait Reads: Send {
     fn count(&mut self, query: &Query) -> Result<Step, Trouble>;
     /// The timer with this identity, whether it waits, runs or was given up.
     fn find(&mut self, id: u64) -> Result<Option<Found>, Trouble>;
+    /// The last runs of that timer, if they are remembered.
+    fn runs(&mut self, id: u64) -> Result<Vec<RunInfo>, Trouble>;
 }
 
 /// Why there is no answer.
@@ -112,6 +114,15 @@ impl Reads for Live {
         let page = self.0.parked(at(id)).wait()?;
         Ok(page.timers.into_iter().find(|it| it.timer.id == id).map(Found::Parked))
     }
+
+    fn runs(&mut self, id: u64) -> Result<Vec<RunInfo>, Trouble> {
+        Ok(self.0.runs(last(id)).wait()?.runs)
+    }
+}
+
+/// As many runs as a page shows.
+fn last(id: u64) -> RunsQuery {
+    RunsQuery::new().timer(id).limit(20)
 }
 
 /// What was given up with this identity, or with the next one that there is.
@@ -184,5 +195,9 @@ impl Reads for Looks {
             let page = observer.parked(at(id))?;
             Ok(page.timers.into_iter().find(|it| it.timer.id == id).map(Found::Parked))
         })
+    }
+
+    fn runs(&mut self, id: u64) -> Result<Vec<RunInfo>, Trouble> {
+        self.ask(|observer| Ok(observer.runs(last(id))?.runs))
     }
 }

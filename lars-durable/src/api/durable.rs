@@ -40,6 +40,9 @@ use crate::time::{Micros, system_clock};
 /// that is too many.
 const MAX_PARKED: usize = 50_000;
 
+/// So many are looked at, once a minute, to find the first one that is too many.
+const MAX_HISTORY: usize = 100_000;
+
 /// How long `close` waits.
 pub(super) const CLOSE_LIMIT: Duration = Duration::from_secs(30);
 
@@ -89,6 +92,7 @@ pub struct Builder {
     max_in_flight: usize,
     call_timeout: Duration,
     kept: Kept,
+    history: Option<Kept>,
     on_parked: Option<OnParked>,
 }
 
@@ -340,6 +344,7 @@ impl Builder {
             max_in_flight: MAX_IN_FLIGHT,
             call_timeout: CALL_TIMEOUT,
             kept: Kept::default(),
+            history: None,
             on_parked: None,
         }
     }
@@ -460,6 +465,31 @@ impl Builder {
         self
     }
 
+    /// Remembers runs that are over: for so long, at least 1 s, and so many in the group, from 1 to
+    /// 100,000. Nothing is remembered unless it is set, and then it costs nothing.
+    ///
+    /// A node remembers the runs that it makes, in the transaction that records their ends: on
+    /// PostgreSQL one row more for each run, and its deletion. The node that owns the first bucket
+    /// deletes what is too old or too much, once a minute; so for a minute there may be more. Say
+    /// the same on all nodes. [`Timers::runs`] shows them.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_durable::Durable;
+    /// use std::time::Duration;
+    ///
+    /// let week = Duration::from_secs(7 * 86_400);
+    /// let durable = Durable::in_memory().history(week, 50_000).start()?;
+    /// # durable.close()?;
+    /// # Ok(()) }
+    /// ```
+    pub fn history(mut self, age: Duration, runs: usize) -> Self {
+        self.history = Some(Kept { most: Some(runs), age: Some(age.into()) });
+        self
+    }
+
     /// How long a call is retried while the store cannot be used: 5 s unless it is set.
     pub fn call_timeout(mut self, limit: Duration) -> Self {
         self.call_timeout = limit;
@@ -570,6 +600,7 @@ impl Builder {
         };
         let (handlers, runners): (Vec<_>, Vec<_>) =
             self.handlers.into_iter().map(Handler::into_parts).unzip();
+        let name = self.name.unwrap_or_else(default_name);
         let settings = NodeSettings {
             window: self.window.into(),
             lease: self.lease.into(),
@@ -577,10 +608,10 @@ impl Builder {
             max_in_flight: self.max_in_flight,
             call_timeout: self.call_timeout.into(),
             kept: self.kept,
+            history: self.history.map(|kept| (kept, Arc::from(&*name))),
             sole: self.place.is_sole(),
             ..NodeSettings::new(handlers)
         };
-        let name = self.name.unwrap_or_else(default_name);
         let backend = opened.backend;
         let beside = Beside {
             name,
@@ -655,6 +686,23 @@ impl Builder {
         StorePlace::new(&of.parameters, connect, &self.group, limit, of.notifications)
     }
 
+    fn check_kept(&self) -> Result<(), StartError> {
+        if let Some(most) = self.kept.most.filter(|most| !(1..=MAX_PARKED).contains(most)) {
+            return Err(setting("max_parked", most, "from 1 to 50000"));
+        }
+        let history = self.history.unwrap_or_default();
+        if let Some(most) = history.most.filter(|most| !(1..=MAX_HISTORY).contains(most)) {
+            return Err(setting("the number of runs of history", most, "from 1 to 100000"));
+        }
+        for (name, age) in [("max_parked_age", self.kept.age), ("the age of history", history.age)]
+        {
+            if let Some(age) = age.filter(|age| *age < Micros::SECOND) {
+                return Err(setting(name, format!("{:?}", age.to_duration()), "at least 1 s"));
+            }
+        }
+        Ok(())
+    }
+
     fn check(&self) -> Result<(), StartError> {
         let seconds = |from, to| Duration::from_secs(from)..=Duration::from_secs(to);
         if !seconds(1, 3_600).contains(&self.window) {
@@ -669,13 +717,7 @@ impl Builder {
         if self.max_in_flight == 0 {
             return Err(setting("max_in_flight", 0, "at least 1"));
         }
-        if let Some(most) = self.kept.most.filter(|most| !(1..=MAX_PARKED).contains(most)) {
-            return Err(setting("max_parked", most, "from 1 to 50000"));
-        }
-        if let Some(age) = self.kept.age.filter(|age| *age < Micros::SECOND) {
-            let given = format!("{:?}", age.to_duration());
-            return Err(setting("max_parked_age", given, "at least 1 s"));
-        }
+        self.check_kept()?;
         if self.group.is_empty() || self.group.len() > 64 || self.group.contains('\0') {
             let given = format!("{:?}", self.group);
             return Err(setting("group", given, "from 1 to 64 bytes without NUL"));

@@ -3,16 +3,21 @@
 //! - A group with its nodes and handlers: [`Durable::inspect`](crate::Durable::inspect), and from
 //!   outside, without being a node, [`Builder::observe`](crate::Builder::observe).
 //! - One timer: [`Timers::get`](crate::Timers::get), from outside `Observer::get`.
+//! - Runs that are over, if they are [remembered](crate::Builder::history):
+//!   [`Timers::runs`](crate::Timers::runs).
 //! - Timers that were given up: [`Timers::parked`](crate::Timers::parked), and
 //!   [`Builder::on_parked`](crate::Builder::on_parked).
 
+mod runs;
 mod timers;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::{Duration, SystemTime};
 
+pub use self::runs::{RunInfo, RunsPage, RunsQuery};
 pub use self::timers::{Parked, ParkedPage, ParkedQuery, ParkedRun, TimerInfo};
+pub use crate::model::RunOutcome;
 use crate::model::{Counted, Look, LookedHandler, LookedNode};
 use crate::runtime::Report;
 use crate::sync::Arc;

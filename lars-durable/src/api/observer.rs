@@ -2,7 +2,7 @@
 
 use std::{fmt, thread};
 
-use super::inspection::{Inspection, ParkedPage, ParkedQuery, TimerInfo};
+use super::inspection::{Inspection, ParkedPage, ParkedQuery, RunsPage, RunsQuery, TimerInfo};
 use super::query::{Listing, Query, Step};
 use super::which::Which;
 use crate::error::Error;
@@ -62,6 +62,16 @@ impl Observer {
     /// [`Error::Unavailable`].
     pub fn parked(&mut self, query: ParkedQuery) -> Result<ParkedPage, Error> {
         self.answer(&query.into_write()).map(ParkedPage::of)
+    }
+
+    /// A page of runs that are over; see [`Timers::runs`](crate::Timers::runs).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unavailable`].
+    pub fn runs(&mut self, query: RunsQuery) -> Result<RunsPage, Error> {
+        let written = self.answer(&query.to_write())?;
+        Ok(RunsPage::of(query, written))
     }
 
     /// Counts timers, a step; see [`Timers::count`](crate::Timers::count).

@@ -4,7 +4,7 @@ use std::fmt;
 use std::time::Duration;
 
 use super::answers::Cancel;
-use super::inspection::{Inspection, ParkedPage, ParkedQuery, TimerInfo};
+use super::inspection::{Inspection, ParkedPage, ParkedQuery, RunsPage, RunsQuery, TimerInfo};
 use super::which::Which;
 use crate::engine::Answer;
 use crate::error::Error;
@@ -231,6 +231,30 @@ impl Timers {
     /// ```
     pub fn parked(&self, query: ParkedQuery) -> Submitted<ParkedPage> {
         self.write(query.into_write(), ParkedPage::of)
+    }
+
+    /// A page of runs that are over, the last one first, if nodes
+    /// [remember](crate::Builder::history) them.
+    ///
+    /// # Examples
+    ///
+    /// Why the last runs of a handler have failed:
+    ///
+    /// ```
+    /// use lars_durable::inspection::RunsQuery;
+    /// use lars_durable::{Error, Timers};
+    ///
+    /// fn failures(timers: &Timers, handler: &str) -> Result<Vec<String>, Error> {
+    ///     let page = timers.runs(RunsQuery::new().handler(handler)).wait()?;
+    ///     Ok(page.runs.into_iter().filter_map(|run| run.error).collect())
+    /// }
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let durable = lars_durable::Durable::in_memory().start()?;
+    /// # assert!(failures(&durable.timers(), "invoice")?.is_empty());
+    /// # Ok(()) }
+    /// ```
+    pub fn runs(&self, query: RunsQuery) -> Submitted<RunsPage> {
+        self.write(query.to_write(), |written| RunsPage::of(query, written))
     }
 
     /// Lets a parked timer run again, now, with a full set of attempts. `false` if it is not

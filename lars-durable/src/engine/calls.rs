@@ -336,6 +336,7 @@ impl Node {
             | Written::NotFound
             | Written::Listed(_)
             | Written::Page(..)
+            | Written::Runs(..)
             | Written::Applied => {}
             // The finish of its run finds no row.
             Written::Removed { .. } => {}

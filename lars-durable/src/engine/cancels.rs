@@ -37,6 +37,7 @@ impl Node {
             | Write::Get { .. }
             | Write::Pause { .. }
             | Write::Parked { .. }
+            | Write::Runs { .. }
             | Write::RetryParked { .. }
             | Write::DiscardParked { .. } => false,
         };

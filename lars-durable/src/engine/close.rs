@@ -86,6 +86,7 @@ impl Node {
         }
         matches!(self.closing.stage, Stage::Draining | Stage::Leaving)
             && self.runs.is_idle()
+            && self.history.is_empty()
             && self.runner.is_idle()
             && self.calls.is_idle()
     }

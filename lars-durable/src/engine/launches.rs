@@ -13,11 +13,14 @@
 //!   The finish is one of a failed run: it is stale if that transaction was committed, and true if
 //!   not.
 
+use super::history::outcome_of;
 use super::runs::{Run, Stage};
 use super::settings::{LEAST_PUT_OFF, MOST_PUT_OFF, UNKNOWN_FOR};
 use super::{Node, Output, Parked};
 use crate::model::BucketNo;
-use crate::model::{CancelReason, Fence, Finish, Finished, Row, Series, Start, Then, TimerId};
+use crate::model::{
+    CancelReason, Fence, Finish, Finished, Row, RunOutcome, Series, Start, Then, TimerId,
+};
 use crate::store::Written;
 use crate::sync::Arc;
 use crate::time::{Micros, Mono, Timestamp};
@@ -251,7 +254,7 @@ impl Node {
                 told: run.told,
             };
             self.out.push(Output::Launch(launch));
-            self.runs.launch(id, row);
+            self.runs.launch(id, row, at);
         } else {
             self.runs.hold(id, row);
         }
@@ -310,6 +313,10 @@ impl Node {
                 }
                 _ => {}
             }
+            let error = end.failure();
+            let outcome = if error.is_some() { RunOutcome::Lost } else { RunOutcome::Done };
+            let ran = self.remembered(now, run, &row, outcome, error);
+            self.history.extend(ran);
             drop(self.runs.end(id));
             if end == RunEnd::Last {
                 self.runs.end_series(id);
@@ -353,6 +360,11 @@ impl Node {
             RunEnd::Snooze { after } => Then::GiveBack { after, ran: true },
             RunEnd::TooNew => self.put_off(now, &row),
         };
+        let ran = outcome_of(&then).filter(|_| !own);
+        let ran = ran.and_then(|(outcome, error)| {
+            self.remembered(now, self.runs.get(id)?, &row, outcome, error)
+        });
+        self.history.extend(ran);
         match then {
             // What has become of it shows when the finish is recorded.
             _ if own && last => self.runs.say_last(id),
@@ -424,6 +436,14 @@ impl Node {
             return;
         }
         let Some(run) = self.runs.end(id) else { return };
+        if let (true, Stage::Finishing(Some(row))) = (run.acknowledged, &run.stage) {
+            let ran = match finished {
+                Finished::Stale => self.remembered(now, &run, row, RunOutcome::Done, None),
+                _ => outcome_of(&finish.then)
+                    .and_then(|(outcome, error)| self.remembered(now, &run, row, outcome, error)),
+            };
+            self.history.extend(ran);
+        }
         if let (true, Stage::Finishing(Some(row))) = (run.acknowledged, &run.stage)
             && finished != Finished::Stale
         {

@@ -16,7 +16,7 @@ use super::quarantine::Released;
 use super::settings::{LEAST_PUT_OFF, MOST_PUT_OFF, UNKNOWN_FOR};
 use super::window::{Key, LoadOrder, Reach, Resident, TakenIn};
 use super::{Lane, Node, Output, Parked};
-use crate::model::{BucketNo, Finish, Kept, NodeId, Row, Start, TimerId};
+use crate::model::{BucketNo, Finish, Kept, NodeId, Old, Ran, Row, Start, TimerId};
 use crate::store::{Committed, Reply, Request, StoreError, Write, mismatched, paired};
 use crate::sync::Arc;
 use crate::time::{Micros, Mono, Timestamp};
@@ -39,14 +39,19 @@ const FULL_SWEEP: Micros = Micros::SECOND.times(60);
 /// How often it is said that nothing starts any more.
 const SAY_AGAIN: Micros = Micros::SECOND.times(60);
 
-/// How often it is asked whether parked timers are to be deleted.
+/// How often it is asked whether something old is to be deleted.
 const PRUNE: Micros = Micros::SECOND.times(60);
 
-/// How many are deleted at once. While there are more, that takes at most [`SWEEP_SHARE`]'s part of
-/// the runner's time.
-const PRUNED: usize = 250;
+/// How many are deleted at once, and of which part of the runner's time that takes at most one,
+/// while there are more. Runs end faster than timers are parked.
+fn pruned_at_once(old: Old) -> (usize, i64) {
+    match old {
+        Old::Parked => (250, SWEEP_SHARE),
+        Old::Runs => (1_000, 8),
+    }
+}
 
-/// The group has one bucket of this number, and so one node that deletes what is parked.
+/// The group has one bucket of this number, and so one node that deletes what is old.
 const PRUNER: BucketNo = 0;
 
 /// When there are no places, how soon they are counted again: the ramp grows with the second.
@@ -68,7 +73,8 @@ pub(super) struct Runner {
     ramp_from: Mono,
     next_sweep: Mono,
     next_full_sweep: Mono,
-    next_prune: Mono,
+    /// When parked timers, and the history, are looked through.
+    next_prune: [Mono; 2],
     /// Nothing can be started before this, although something is ready.
     blocked_until: Mono,
     /// When it is said again that nothing starts.
@@ -95,7 +101,8 @@ enum Asked {
     /// The rows of runs: whether these are to go on.
     Look(Vec<TimerId>),
     Forget,
-    Prune(Kept),
+    Record(Vec<Ran>),
+    Prune(Old, Kept),
     Load(LoadOrder),
 }
 
@@ -116,7 +123,10 @@ impl Asked {
             }
             Self::Read(ids) | Self::Look(ids) => Request::Read { ids: ids.clone() },
             Self::Forget => Request::Forget,
-            Self::Prune(kept) => Request::Prune { kept: *kept, limit: PRUNED },
+            Self::Record(runs) => Request::Record(runs.clone()),
+            Self::Prune(old, kept) => {
+                Request::Prune { old: *old, kept: *kept, limit: pruned_at_once(*old).0 }
+            }
             Self::Load(LoadOrder { bucket, after, until, limit, .. }) => {
                 Request::Load { bucket: *bucket, after: *after, until: *until, limit: *limit }
             }
@@ -134,7 +144,7 @@ impl Runner {
             ramp_from: Mono(0),
             next_sweep: Mono(0),
             next_full_sweep: Mono(0),
-            next_prune: Mono(0),
+            next_prune: [Mono(0); 2],
             blocked_until: Mono(0),
             say_used_up: Mono::MIN,
         }
@@ -181,7 +191,8 @@ impl Node {
     /// When the runner has something to do, if nothing comes in before.
     pub(super) fn next_run(&self) -> Mono {
         let (runner, retry) = (&self.runner, self.runs.next_retry());
-        let wanted = if !runner.sent.is_empty() || self.runs.has_finishes() {
+        let ended = self.runs.has_finishes() || !self.history.is_empty();
+        let wanted = if !runner.sent.is_empty() || ended {
             Mono::MIN
         } else if self.closing.is_closing() {
             retry
@@ -190,8 +201,10 @@ impl Node {
         } else {
             // An estimate of the clock that is a little old makes the load a little late.
             let load = self.next_load(runner.next_sweep);
-            let prune = if self.prunes() { runner.next_prune } else { Mono::NEVER };
-            runner.blocked_until.min(runner.next_sweep).min(retry).min(load).min(prune)
+            let sweeps = runner.blocked_until.min(runner.next_sweep).min(retry).min(load);
+            let prunes =
+                [Old::Parked, Old::Runs].into_iter().filter(|old| self.prunes(*old).is_some());
+            prunes.map(|old| runner.next_prune[old as usize]).fold(sweeps, Mono::min)
         };
         runner.lane.next(wanted)
     }
@@ -238,6 +251,9 @@ impl Node {
         if !finishes.is_empty() {
             self.runner.sent.push(Asked::Finish(finishes));
         }
+        if !self.history.is_empty() {
+            self.runner.sent.push(Asked::Record(std::mem::take(&mut self.history)));
+        }
         // Before the next runs of these start.
         let ends = self.runs.take_ends(self.settings.batch);
         self.runner.sent.extend(ends.into_iter().map(Asked::EndSeries));
@@ -269,15 +285,30 @@ impl Node {
             self.runner.next_sweep = now + self.settings.sweep;
         }
         self.runner.sent.extend(orders.into_iter().map(Asked::Load));
-        if self.prunes() && now >= self.runner.next_prune {
-            self.runner.next_prune = now + PRUNE;
-            self.runner.sent.push(Asked::Prune(self.settings.kept));
+        for old in [Old::Parked, Old::Runs] {
+            if let Some(kept) =
+                self.prunes(old).filter(|_| now >= self.runner.next_prune[old as usize])
+            {
+                self.runner.next_prune[old as usize] = now + PRUNE;
+                self.runner.sent.push(Asked::Prune(old, kept));
+            }
         }
     }
 
-    /// Whether this node deletes what is parked and not to be kept.
-    fn prunes(&self) -> bool {
-        self.settings.prunes() && self.window.starts_in(PRUNER).is_some()
+    /// What is kept, if this node deletes what is not.
+    fn prunes(&self, old: Old) -> Option<Kept> {
+        self.settings.kept(old).filter(|_| self.window.starts_in(PRUNER).is_some())
+    }
+
+    fn pruned(&mut self, now: Mono, sent: Mono, old: Old, count: usize) {
+        let (most, share) = pruned_at_once(old);
+        if count >= most {
+            self.runner.next_prune[old as usize] = now + (now - sent) * share;
+        }
+        if old == Old::Parked && count > 0 {
+            tracing::info!(target: "lars_durable", count, "parked timers were deleted");
+            self.counts.pruned += count as u64;
+        }
     }
 
     /// Timers that this node cannot run go to another node, or wait for one; they are never
@@ -426,7 +457,7 @@ impl Node {
                 // again. So it is with what deletes.
                 let sweeps = |asked: &Asked| match asked {
                     Asked::Load(order) => order.sweeps(),
-                    Asked::Prune(_) => true,
+                    Asked::Prune(..) => true,
                     _ => false,
                 };
                 self.runner.sent.retain(|asked| !sweeps(asked));
@@ -479,14 +510,8 @@ impl Node {
                 }
                 (Asked::Look(ids), Reply::Loaded(rows)) => self.look_at_runs(&ids, &rows),
                 (Asked::Forget, Reply::Forgotten) => {}
-                (Asked::Prune(_), Reply::Pruned(0)) => {}
-                (Asked::Prune(_), Reply::Pruned(count)) => {
-                    tracing::info!(target: "lars_durable", count, "parked timers were deleted");
-                    self.counts.pruned += count as u64;
-                    if count >= PRUNED {
-                        self.runner.next_prune = now + (now - sent) * SWEEP_SHARE;
-                    }
-                }
+                (Asked::Record(_), Reply::Recorded) => {}
+                (Asked::Prune(old, _), Reply::Pruned(count)) => self.pruned(now, sent, old, count),
                 (asked, reply) => mismatched(&asked, &reply),
             }
         }

@@ -84,6 +84,8 @@ pub(super) struct Run {
     handled: bool,
     /// Why it need not go on: its handler was told, or is when it is launched.
     pub(super) told: Option<CancelReason>,
+    /// At which instant it was to begin.
+    pub(super) launched: Mono,
 }
 
 /// How far a run has come.
@@ -297,6 +299,7 @@ impl Runs {
             last: false,
             handled: false,
             told: None,
+            launched: Mono(0),
         };
         self.runs.insert(id, run);
         Start { id, bucket: resident.bucket, fence }
@@ -313,8 +316,11 @@ impl Runs {
     }
 
     /// It is launched.
-    pub(super) fn launch(&mut self, id: TimerId, row: Arc<Row>) {
+    pub(super) fn launch(&mut self, id: TimerId, row: Arc<Row>, at: Mono) {
         self.set_stage(id, Stage::Running(row));
+        if let Some(run) = self.runs.get_mut(&id) {
+            run.launched = at;
+        }
     }
 
     /// Those that are recorded and not launched, in the order in which they start.

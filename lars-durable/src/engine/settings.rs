@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lars_base::backoff::BackoffPolicy;
 
-use crate::model::Kept;
+use crate::model::{Kept, Old};
 use crate::store::Terms;
 use crate::sync::Arc;
 use crate::time::Micros;
@@ -82,6 +82,8 @@ pub(crate) struct NodeSettings {
     pub(crate) sweep: Micros,
     /// Which parked timers are kept.
     pub(crate) kept: Kept,
+    /// Which runs that are over are remembered, and the name of this node; none, if it is `None`.
+    pub(crate) history: Option<(Kept, Arc<str>)>,
     /// After this many deaths of the process during a timer's run, the timer is parked.
     pub(crate) max_deaths: u32,
 }
@@ -148,6 +150,7 @@ impl NodeSettings {
             call_timeout: CALL_TIMEOUT.into(),
             sweep: SWEEP,
             kept: Kept::default(),
+            history: None,
             max_deaths: MAX_DEATHS,
         }
     }
@@ -157,9 +160,12 @@ impl NodeSettings {
         Terms { lease: self.lease, window: self.window }
     }
 
-    /// Whether parked timers are deleted at some time.
-    pub(super) fn prunes(&self) -> bool {
-        self.kept != Kept::default()
+    /// What is kept of what is deleted at some time.
+    pub(super) fn kept(&self, old: Old) -> Option<Kept> {
+        match old {
+            Old::Parked => Some(self.kept).filter(|kept| *kept != Kept::default()),
+            Old::Runs => self.history.as_ref().map(|(kept, _)| *kept),
+        }
     }
 
     /// Whether the node runs timers, or only makes them.

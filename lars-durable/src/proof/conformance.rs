@@ -2,14 +2,15 @@
 //! reference, whatever is asked of it in whatever order.
 
 mod ends;
+mod history;
 mod looks;
 mod selects;
 mod sequences;
 mod verbs;
 
 use crate::model::{
-    BucketNo, Fence, Finish, Finished, Kept, Listed, NewTimer, NodeId, OnConflict, Row, Start,
-    Then, TimerId, When, Which,
+    BucketNo, Fence, Finish, Finished, Kept, Listed, NewTimer, NodeId, Old, OnConflict, Ran, Row,
+    RunsSelect, Start, Then, TimerId, When, Which,
 };
 use crate::store::{How, Terms};
 use crate::store::{

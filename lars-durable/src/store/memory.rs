@@ -15,10 +15,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     Committed, How, Keep, Looker, Peer, Placed, Renewed, Reply, Request, Store, StoreError, Terms,
+    Written,
 };
 use crate::model::{
-    BucketNo, Fence, Finish, Finished, Kept, Listed, Loaded, Look, NodeId, Row, Start, Then, There,
-    TimerId,
+    BucketNo, Fence, Finish, Finished, Kept, Listed, Loaded, Look, NodeId, Old, Ran, Row,
+    RunsSelect, Start, Then, There, TimerId,
 };
 use crate::sync::{Arc, Mutex};
 use crate::time::{Clock, Micros, Timestamp};
@@ -43,6 +44,8 @@ struct Tables {
     keys: BTreeMap<Arc<str>, TimerId>,
     used_keys: BTreeMap<Arc<str>, Timestamp>,
     parked: BTreeMap<TimerId, (Stored, String, Timestamp)>,
+    /// Runs that are over, by timer.
+    runs: BTreeMap<(TimerId, Fence), Ran>,
     paused: BTreeSet<Arc<str>>,
     nodes: BTreeMap<NodeId, Member>,
     buckets: Vec<(Option<NodeId>, u32)>,
@@ -213,7 +216,18 @@ impl Tables {
                 self.used_keys.retain(|_, until| *until > now);
                 Reply::Forgotten
             }
-            Request::Prune { kept, limit } => Reply::Pruned(self.prune(*kept, *limit, now)),
+            Request::Record(runs) => {
+                for ran in runs {
+                    self.runs.entry((ran.timer, ran.fence)).or_insert_with(|| ran.clone());
+                }
+                Reply::Recorded
+            }
+            Request::Prune { old: Old::Parked, kept, limit } => {
+                Reply::Pruned(self.prune(*kept, *limit, now))
+            }
+            Request::Prune { old: Old::Runs, kept, limit } => {
+                Reply::Pruned(self.prune_runs(*kept, *limit, now))
+            }
         }
     }
 
@@ -448,15 +462,34 @@ impl Tables {
     }
 
     fn prune(&mut self, kept: Kept, limit: usize, now: Timestamp) -> usize {
-        let mut newest: Vec<(Timestamp, TimerId)> =
-            self.parked.iter().map(|(id, (_, _, at))| (*at, *id)).collect();
-        newest.sort_unstable_by(|one, other| other.cmp(one));
-        let too_many = kept.most.map_or(newest.len(), |most| most.min(newest.len()));
-        let is_old = |(at, _): &(Timestamp, TimerId)| kept.age.is_some_and(|age| *at < now - age);
-        let too_old = newest.iter().position(is_old).unwrap_or(newest.len());
-        let gone = newest.split_off(too_many.min(too_old));
-        let gone = gone.into_iter().rev().take(limit);
-        gone.map(|(_, id)| self.parked.remove(&id)).count()
+        let all = self.parked.iter().map(|(id, (_, _, at))| (*at, *id)).collect();
+        let gone = too_old(all, kept, limit, now);
+        gone.into_iter().map(|(_, id)| self.parked.remove(&id)).count()
+    }
+
+    fn prune_runs(&mut self, kept: Kept, limit: usize, now: Timestamp) -> usize {
+        let all = self.runs.values().map(|ran| (ran.ended, ran.place())).collect();
+        let gone = too_old(all, kept, limit, now);
+        gone.into_iter().map(|(_, (_, id, fence))| self.runs.remove(&(id, fence))).count()
+    }
+
+    fn runs(&self, select: &RunsSelect) -> Written {
+        let mut rows: Vec<&Ran> = match select.timer {
+            Some(id) => self.runs.range((id, Fence(i64::MIN))..=(id, select.before().2)),
+            None => self.runs.range(..),
+        }
+        .map(|(_, ran)| ran)
+        .filter(|ran| match select.timer {
+            Some(_) => ran.fence < select.before().2,
+            None => ran.place() < select.before(),
+        })
+        .collect();
+        match select.timer {
+            Some(_) => rows.reverse(),
+            None => rows.sort_unstable_by_key(|ran| std::cmp::Reverse(ran.place())),
+        }
+        let (page, next) = select.page(rows.into_iter().take(select.most()).cloned());
+        Written::Runs(page, next)
     }
 
     fn insert(&mut self, id: TimerId, timer: Stored) {
@@ -483,6 +516,21 @@ impl Tables {
             self.due.insert((timer.bucket, due, id));
         }
     }
+}
+
+/// What is not to be kept of these, the oldest first; each has a time.
+fn too_old<T: Ord>(
+    mut all: Vec<(Timestamp, T)>,
+    kept: Kept,
+    limit: usize,
+    now: Timestamp,
+) -> Vec<(Timestamp, T)> {
+    all.sort_unstable_by(|one, other| other.cmp(one));
+    let too_many = kept.most.map_or(all.len(), |most| most.min(all.len()));
+    let is_old = |(at, _): &(Timestamp, T)| kept.age.is_some_and(|age| *at < now - age);
+    let too_old = all.iter().position(is_old).unwrap_or(all.len());
+    let gone = all.split_off(too_many.min(too_old));
+    gone.into_iter().rev().take(limit).collect()
 }
 
 impl Stored {

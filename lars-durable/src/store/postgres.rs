@@ -35,6 +35,7 @@ mod unknown;
 
 mod keys;
 
+mod history;
 mod parked;
 mod writes;
 

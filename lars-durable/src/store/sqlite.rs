@@ -18,6 +18,7 @@ mod schema;
 mod verbs;
 mod writes;
 
+mod history;
 mod selects;
 
 mod reader;
@@ -313,7 +314,9 @@ fn changes_something(requests: &[Request]) -> bool {
 fn writes(request: &Request) -> bool {
     match request {
         Request::Write(Write::Select { act, .. }) => act.changes(),
-        Request::Write(write) => !matches!(write, Write::Get { .. } | Write::Parked { .. }),
+        Request::Write(write) => {
+            !matches!(write, Write::Get { .. } | Write::Parked { .. } | Write::Runs { .. })
+        }
         // With a write that follows.
         Request::Batch { .. } => false,
         Request::Keep(_) | Request::Load { .. } | Request::Read { .. } => false,
@@ -323,6 +326,7 @@ fn writes(request: &Request) -> bool {
         | Request::PutOff { .. }
         | Request::Park { .. }
         | Request::Forget
+        | Request::Record(_)
         | Request::Prune { .. } => true,
     }
 }

@@ -10,6 +10,7 @@ mod cancellation;
 mod file_owners;
 mod foreign_code;
 mod handlers;
+mod history;
 mod identity;
 mod inspecting;
 #[cfg(feature = "metrics")]

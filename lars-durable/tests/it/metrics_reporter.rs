@@ -43,7 +43,7 @@ fn a_reporter_publishes_what_its_node_has_done_under_its_name() {
         std::thread::sleep(Duration::from_millis(1));
     }
     let values = published(&mut reporter);
-    assert_eq!(values.len(), 12);
+    assert_eq!(values.len(), 13);
     assert!(values.values().all(|(node, _)| node == "shop-1"), "{values:?}");
     let of = |name: &str| values[&format!("lars_durable_{name}")].1;
     assert_eq!((of("timers_scheduled_total"), of("runs_started_total")), (2.0, 1.0));

@@ -2,13 +2,13 @@
 
 use std::time::SystemTime;
 
-use lars_durable::inspection::TimerInfo;
+use lars_durable::inspection::{RunInfo, RunOutcome, TimerInfo};
 use lars_durable::query::{Found, Listing};
 use lars_top::text::{clean, grouped};
 use maud::{Markup, html};
 
 use crate::filter::{Filter, STATES};
-use crate::html::{cell, lines, moment, name, stamp, table};
+use crate::html::{cell, lines, moment, name, span, stamp, table};
 
 /// What a page of timers shows.
 pub(crate) struct Listed<'a> {
@@ -181,7 +181,7 @@ pub(crate) fn one(found: &Found, now: SystemTime, actions: Option<&str>) -> Mark
             dt { "Attempts" } dd { (timer.attempt) }
             @if let Some(rule) = &timer.rule {
                 dt { "Repeats" } dd { (name(rule)) }
-                dt { "Runs that are over" } dd { (runs(timer)) }
+                dt { "Runs that are over" } dd { (over(timer)) }
                 @if let Some(until) = timer.until {
                     dt { "Ends" } dd { (moment(until, now)) " " span.faint { (stamp(until)) } }
                 }
@@ -199,8 +199,40 @@ pub(crate) fn one(found: &Found, now: SystemTime, actions: Option<&str>) -> Mark
     }
 }
 
+/// What became of its last runs, if that is remembered.
+pub(crate) fn runs(runs: &[RunInfo], now: SystemTime) -> Markup {
+    let row = |run: &RunInfo| {
+        let ended = run.began + run.took;
+        let failed = matches!(run.outcome, RunOutcome::Parked | RunOutcome::Lost);
+        html! {
+            tr.wrong[failed] {
+                th scope="row" { (moment(ended, now)) }
+                (cell("Outcome", outcome(run.outcome)))
+                (cell("Took", span(run.took)))
+                (cell("Attempt", run.attempt))
+                (cell("Node", name(&run.node)))
+                (cell("Why", html! { span.cut { (clean(run.error.as_deref().unwrap_or(""))) } }))
+            }
+        }
+    };
+    let rows: Vec<_> = runs.iter().map(row).collect();
+    let titles = ["Ended", "Outcome", "Took", "Attempt", "Node", "Why"];
+    html! { @if !rows.is_empty() { (table("Last runs", &titles, &rows, "")) } }
+}
+
+fn outcome(outcome: RunOutcome) -> &'static str {
+    match outcome {
+        RunOutcome::Done => "done",
+        RunOutcome::Retried => "failed, tried again",
+        RunOutcome::Parked => "parked",
+        RunOutcome::PutOff => "put off",
+        RunOutcome::Lost => "failed, at most once",
+        _ => "over",
+    }
+}
+
 /// Of a series.
-fn runs(timer: &TimerInfo) -> String {
+fn over(timer: &TimerInfo) -> String {
     match timer.times {
         Some(times) => format!("{} of {}", grouped(timer.runs), grouped(times)),
         None => grouped(timer.runs),

@@ -117,6 +117,25 @@ fn a_series_is_shown_with_its_end() {
 }
 
 #[test]
+fn the_last_runs_of_a_timer_are_shown_if_they_are_remembered_also_when_it_is_gone() {
+    let durable = node(Durable::in_memory().history(HOUR, 100));
+    let browser = browser(&durable);
+    let parked = park(&durable, "parked", "no <money>");
+    let page = format!("/timers/{parked}");
+    browser.until(&page, "Last runs").has([
+        "<td data-title=\"Outcome\">parked</td>",
+        "<td data-title=\"Node\">shop-1</td>",
+        "no &lt;money&gt;",
+    ]);
+    assert!(durable.timers().discard_parked(parked).wait().unwrap());
+    let gone = browser.get(&page);
+    assert_eq!(gone.status, StatusCode::OK);
+    gone.has(["It has run, or was cancelled.", "<td data-title=\"Outcome\">parked</td>"]);
+    let waits = schedule(&durable, "waits", HOUR, "x");
+    browser.get(&format!("/timers/{waits}")).has_not(["Last runs"]);
+}
+
+#[test]
 fn a_run_that_was_cancelled_is_shown_as_that_as_long_as_it_goes_on() {
     let handler = |bill: &Fired<Bill>| {
         while !bill.is_cancelled() {

@@ -94,7 +94,12 @@ impl Sequence {
             19 if self.rng.u8(..4) == 0 => {
                 let most = self.rng.bool().then(|| self.rng.usize(1..4));
                 let age = self.rng.bool().then(|| Micros(self.rng.i64(0..9 * SECOND)));
-                Request::Prune { kept: Kept { most, age }, limit: self.rng.usize(1..4) }
+                let old = if self.rng.bool() { Old::Parked } else { Old::Runs };
+                Request::Prune { old, kept: Kept { most, age }, limit: self.rng.usize(1..4) }
+            }
+            19 if self.rng.bool() => Request::Record(vec![self.ran(id)]),
+            19 if self.rng.bool() => {
+                Request::Write(Write::Runs { select: Arc::new(self.runs(id)) })
             }
             _ => Request::Load {
                 bucket: 0,
@@ -166,6 +171,25 @@ impl Sequence {
             _ => Then::Park { reason: "reason".into() },
         };
         Request::Finish(vec![Finish { id, fence, then }])
+    }
+
+    /// A run that may have been recorded before.
+    fn ran(&mut self, id: TimerId) -> Ran {
+        let number = self.rng.u32(..4);
+        let ended = Timestamp(START + i64::from(number) * SECOND);
+        super::history::ran(id, Fence::new(1, number), ended)
+    }
+
+    fn runs(&mut self, id: TimerId) -> RunsSelect {
+        let fence = Fence::new(1, self.rng.u32(..4));
+        let place = (Timestamp(START + self.rng.i64(0..4) * SECOND), id, fence);
+        RunsSelect {
+            timer: self.rng.bool().then_some(id),
+            handler: self.rng.bool().then(|| "handler".into()),
+            before: self.rng.bool().then_some(place),
+            limit: self.rng.usize(1..4),
+            scan: self.rng.usize(1..6),
+        }
     }
 
     fn which(&mut self, key: Arc<str>, id: TimerId) -> Which {

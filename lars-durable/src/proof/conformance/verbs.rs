@@ -337,7 +337,10 @@ fn of_parked_timers_the_oldest_beyond_a_number_and_an_age_are_deleted_a_few_at_a
         }
         let prune = |bench: &mut Bench, most, age: Option<i64>, limit| {
             let kept = Kept { most, age: age.map(Micros) };
-            let Reply::Pruned(count) = bench.one(Request::Prune { kept, limit }) else { panic!() };
+            let Reply::Pruned(count) = bench.one(Request::Prune { old: Old::Parked, kept, limit })
+            else {
+                panic!()
+            };
             let left = bench.parked(0, 100).0.iter().map(|listed| listed.id).collect::<Vec<_>>();
             (count, left)
         };

@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use super::server::{Database, PATIENCE, server};
 use crate::model::{
-    Act, Fence, Finish, Kept, NewTimer, NodeId, OnConflict, Select, Start, States, Then, TimerId,
-    When, Which,
+    Act, Fence, Finish, Kept, NewTimer, NodeId, Old, OnConflict, Ran, RunOutcome, RunsSelect,
+    Select, Start, States, Then, TimerId, When, Which,
 };
 use crate::store::{Keep, PostgresStore, Reply, Request, Store, Terms, Write};
 use crate::sync::Arc;
@@ -128,6 +128,34 @@ impl Rounds {
         self.ask(&writes);
     }
 
+    /// Runs are recorded, shown and deleted.
+    fn history(&mut self, kept: Kept) {
+        self.starts += 1;
+        let fence = Fence::new(1, self.starts);
+        let ended = |n: i64| Timestamp(1_700_000_000_000_000 + n);
+        let ran = |n: i64| Ran {
+            timer: n,
+            fence,
+            key: None,
+            handler: "handler".into(),
+            node: "node".into(),
+            run: 0,
+            attempt: 1,
+            planned: ended(n),
+            began: ended(n),
+            ended: ended(n),
+            outcome: RunOutcome::Done,
+            error: None,
+        };
+        let mut asked = vec![Request::Record((0..BATCH).map(ran).collect())];
+        for timer in [None, Some(7)] {
+            let select = RunsSelect { timer, handler: None, before: None, limit: 50, scan: 50 };
+            asked.push(Request::Write(Write::Runs { select: Arc::new(select) }));
+        }
+        asked.push(Request::Prune { old: Old::Runs, kept, limit: 50 });
+        self.ask(&asked);
+    }
+
     /// A step of a walk that looks at a batch.
     fn select(&mut self, act: Act, prefix: Option<&str>, tag: Option<&str>) {
         let parked = matches!(act, Act::Retry | Act::Discard);
@@ -211,7 +239,8 @@ impl Rounds {
         let mut asked: Vec<Request> = loads.collect();
         asked.insert(0, Request::Forget);
         let kept = Kept { most: Some(50), age: Some(Micros::DAY) };
-        asked.push(Request::Prune { kept, limit: 50 });
+        asked.push(Request::Prune { old: Old::Parked, kept, limit: 50 });
+        self.history(kept);
         asked.push(Request::Keep(Keep::Renew { node: NODE, report: None }));
         self.ask(&asked);
     }
@@ -279,6 +308,10 @@ const GROW: &str = "
     INSERT INTO lars.parked (id, grp, bucket, deadline, planned_at, handler, payload_version,
                              payload, remember, attempt, deaths, run, reason, parked_at)
     SELECT 2000000000 + n, 'default', n % 64, now(), now(), 'handler', 1, '1', 0, 1, 0, 0, '', now()
+      FROM generate_series(1, 100000) AS n;
+    INSERT INTO lars.run
+    SELECT 1000000000 + n, 1, 'default', NULL, 'handler', 'node', 0, 1, now(), now(), now(), 'done',
+           NULL
       FROM generate_series(1, 100000) AS n";
 
 #[test]
@@ -288,7 +321,7 @@ fn no_statement_of_a_working_node_reads_more_than_it_changes_whenever_it_was_pla
     let mut rounds = Rounds::of(&database);
     let client = database.client();
     // Nobody else makes statistics, or forgets plans.
-    for table in ["timer", "used_key", "parked", "batch", "bucket", "node"] {
+    for table in ["timer", "used_key", "parked", "run", "batch", "bucket", "node"] {
         let off = "SET (autovacuum_enabled = off)";
         client.execute(&format!("ALTER TABLE lars.{table} {off}"));
     }

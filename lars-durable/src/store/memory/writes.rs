@@ -43,6 +43,7 @@ impl Tables {
             Write::Parked { after, handler, limit, scan } => {
                 self.page(*after, handler.as_ref(), *limit, *scan)
             }
+            Write::Runs { select } => self.runs(select),
             Write::RetryParked { id } => self.retry_parked(*id, now),
             Write::DiscardParked { id } => self.discard_parked(*id),
             Write::Select { select, act } => self.select(select, *act, now),

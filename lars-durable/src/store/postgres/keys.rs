@@ -94,6 +94,7 @@ impl<'a> Changes<'a> {
             | Write::Get { .. }
             | Write::Pause { .. }
             | Write::Parked { .. }
+            | Write::Runs { .. }
             | Write::RetryParked { .. }
             | Write::DiscardParked { .. }
             | Write::Select { .. } => unreachable!("no key decides these"),

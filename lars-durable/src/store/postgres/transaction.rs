@@ -17,7 +17,7 @@ use tokio_postgres::types::ToSql;
 use super::errors::Failure;
 use super::session::Session;
 use super::values::Id;
-use crate::model::{TimerId, Which};
+use crate::model::{Old, TimerId, Which};
 use crate::store::{History, Reply, Request, Write};
 use crate::time::Timestamp;
 
@@ -153,8 +153,15 @@ impl<'a> Transaction<'a> {
                 Request::Park { ids, before, reason } => {
                     replies.push(Reply::Parked(self.park(ids, *before, reason).await?));
                 }
-                Request::Prune { kept, limit } => {
-                    replies.push(Reply::Pruned(self.prune(*kept, *limit).await?));
+                Request::Record(runs) => {
+                    self.record(runs).await?;
+                    replies.push(Reply::Recorded);
+                }
+                Request::Prune { old, kept, limit } => {
+                    replies.push(Reply::Pruned(match old {
+                        Old::Parked => self.prune(*kept, *limit).await?,
+                        Old::Runs => self.prune_runs(*kept, *limit).await?,
+                    }));
                 }
                 Request::Forget => {
                     self.forget().await?;

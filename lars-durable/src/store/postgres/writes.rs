@@ -35,6 +35,7 @@ impl Transaction<'_> {
             Write::Parked { after, handler, limit, scan } => {
                 self.page(*after, handler.as_deref(), *limit, *scan).await
             }
+            Write::Runs { select } => self.runs(select).await,
             Write::Select { act, .. } if act.changes() && self.repeats => Ok(Written::Unsure),
             Write::RetryParked { id } => Ok(self.retry_parked(&[*id]).await?.remove(0)),
             Write::DiscardParked { id } => Ok(self.discard_parked(&[*id]).await?.remove(0)),
@@ -90,6 +91,7 @@ impl<'a> Keys<'a> {
                 | Write::Get { .. }
                 | Write::Pause { .. }
                 | Write::Parked { .. }
+                | Write::Runs { .. }
                 | Write::RetryParked { .. }
                 | Write::DiscardParked { .. }
                 | Write::Select { .. } => unreachable!("no key decides these"),

@@ -1,4 +1,5 @@
--- Version 3: runs hear of cancels, parked timers may be pruned, and timers have tags.
+-- Version 3: runs hear of cancels, parked timers may be pruned, timers have tags, and runs that are
+-- over may be remembered.
 
 -- While it ran: the run may hear of it.
 ALTER TABLE lars_timer ADD COLUMN cancelled INTEGER NOT NULL DEFAULT 0;
@@ -10,6 +11,25 @@ CREATE INDEX lars_timer_tag ON lars_timer (grp, tag, due_at, id) WHERE tag IS NO
 
 -- Those that were parked first are the first to go.
 CREATE INDEX lars_parked_since ON lars_parked (grp, parked_at, id);
+
+-- Runs that are over, if a node remembers them.
+CREATE TABLE lars_run (
+    timer      INTEGER NOT NULL,
+    fence      INTEGER NOT NULL,    -- of the run: later ones of the timer have greater ones
+    grp        TEXT    NOT NULL,
+    key        TEXT,
+    handler    TEXT    NOT NULL,
+    node       TEXT    NOT NULL,
+    run        INTEGER NOT NULL,    -- how many runs of the series were over before
+    attempt    INTEGER NOT NULL,
+    planned_at INTEGER NOT NULL,
+    began_at   INTEGER NOT NULL,
+    ended_at   INTEGER NOT NULL,
+    outcome    TEXT    NOT NULL,    -- done, retried, parked, put off, lost
+    error      TEXT,
+    PRIMARY KEY (timer, fence)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX lars_run_ended ON lars_run (grp, ended_at, timer, fence);
 
 DROP VIEW lars_schedule;
 

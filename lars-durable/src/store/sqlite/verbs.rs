@@ -7,7 +7,7 @@
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Result, params};
 
 use super::rows::{self, loaded_columns, parked_columns, row_columns};
-use crate::model::{Finish, Finished, Kept, Loaded, Row, Start, Then, TimerId, When};
+use crate::model::{Finish, Finished, Kept, Loaded, Old, Row, Start, Then, TimerId, When};
 use crate::store::{Reply, Request};
 use crate::sync::Arc;
 use crate::time::{Micros, Timestamp};
@@ -54,7 +54,16 @@ impl<'a> Verbs<'a> {
                 self.execute(FORGET, params![self.group, self.now])?;
                 Reply::Forgotten
             }
-            Request::Prune { kept, limit } => Reply::Pruned(self.prune(*kept, *limit)?),
+            Request::Record(runs) => {
+                self.record(runs)?;
+                Reply::Recorded
+            }
+            Request::Prune { old: Old::Parked, kept, limit } => {
+                Reply::Pruned(self.prune(*kept, *limit)?)
+            }
+            Request::Prune { old: Old::Runs, kept, limit } => {
+                Reply::Pruned(self.prune_runs(*kept, *limit)?)
+            }
             Request::Keep(_) | Request::Batch { .. } => {
                 unreachable!("the store answers these itself")
             }

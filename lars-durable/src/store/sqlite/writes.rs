@@ -48,6 +48,7 @@ impl Verbs<'_> {
             Write::Parked { after, handler, limit, scan } => {
                 self.page(*after, handler.as_deref(), *limit, *scan)
             }
+            Write::Runs { select } => self.runs(select),
             Write::RetryParked { id } => self.retry_parked(*id),
             Write::DiscardParked { id } => self.discard_parked(*id),
             Write::Select { select, act } => self.select(select, *act),
