@@ -457,6 +457,38 @@ impl<T> DelayQueue<T> {
         Some(Peek::new(state, key, due.remaining(now)))
     }
 
+    /// Looks at all items, due or not, the earliest first: each with its key, and with how long it
+    /// was until it is due, as [`remaining`](Self::remaining) says it.
+    ///
+    /// The queue's lock is held: all other calls wait, and a call from `look` waits forever.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_jobs::delay_queue::DelayQueue;
+    /// use std::time::Duration;
+    /// let queue = DelayQueue::new();
+    /// queue.put("b", Duration::from_secs(600))?;
+    /// queue.put("a", Duration::ZERO)?;
+    /// let (mut items, mut late) = (Vec::new(), None);
+    /// queue.for_each(|key, remaining, item| {
+    ///     items.push(*item);
+    ///     late = late.or((!remaining.is_zero()).then_some(key));
+    /// });
+    /// assert_eq!(items, ["a", "b"]);
+    /// assert_eq!(late.and_then(|key| queue.remove(key)), Some("b"));
+    /// # Ok(()) }
+    /// ```
+    #[doc(alias = "iter")]
+    pub fn for_each(&self, mut look: impl FnMut(DelayKey, Duration, &T)) {
+        let now = self.shared.now();
+        let state = self.shared.contents.lock();
+        for (&(due, sequence), item) in &state.items {
+            look(DelayKey { queue: self.shared.id, due, sequence }, due.remaining(now), item);
+        }
+    }
+
     /// How many items are in the queue, due or not.
     pub fn len(&self) -> usize {
         self.shared.contents.lock().items.len()

@@ -96,7 +96,7 @@ use std::any::type_name;
 use std::panic::Location;
 use std::time::{Duration, SystemTime};
 
-pub use self::calendar::{Calendar, MissedRuns, UntilTime};
+pub use self::calendar::{Calendar, Later, MissedRuns, UntilTime};
 use self::calendar::{NextRun, Progress};
 pub use self::clock::{SystemClock, VirtualWallClock, WallClock};
 #[cfg(feature = "cron")]

@@ -100,7 +100,7 @@ use std::time::Duration;
 
 use self::context::Context;
 use self::drain::SharedWorker;
-use self::job::{Body, End, Fate, Job, Jobs, Rhythm, Rule, Work};
+use self::job::{Body, Course, Fate, Job, Jobs, Rhythm, Rule, Work};
 use crate::label::Label;
 use crate::when_due::DueOn;
 use lars_base::debug_fields;
@@ -146,7 +146,7 @@ pub struct Worker {
     /// Of the rates that are scheduled by this clone.
     missed: MissedTickBehavior,
     /// Of the repeats that are scheduled by it.
-    end: End,
+    course: Course,
 }
 
 impl Worker {
@@ -232,7 +232,7 @@ impl Worker {
     /// # Ok(()) }
     /// ```
     pub fn times(mut self, runs: u64) -> Self {
-        self.end.times = Some(runs);
+        self.course.times = Some(runs);
         self
     }
 
@@ -240,7 +240,41 @@ impl Worker {
     /// `end`: for those that are scheduled by what this returns. As for
     /// [`Periodic::until`](lars_scheduler::Periodic::until).
     pub fn until(mut self, end: Instant) -> Self {
-        self.end.until = Some(end);
+        self.course.until = Some(end);
+        self
+    }
+
+    /// The same worker, with a random time from zero to `over` by which each run of its repeats is
+    /// later than its rule says: for those that are scheduled by what this returns. As for
+    /// [`Periodic::spread`](lars_scheduler::Periodic::spread).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_jobs::worker::Worker;
+    /// use std::time::Duration;
+    /// let time = lars_scheduler::LightArrayRevolverScheduler::builder().build_virtual()?;
+    /// let minute = Duration::from_secs(60);
+    /// let worker = Worker::new(&time).spread(minute / 6).times(1);
+    /// let refresh = worker.schedule_at_fixed_rate(minute, minute, || println!("refresh"))?;
+    /// time.advance(minute - Duration::from_nanos(1));
+    /// assert!(!refresh.is_done());
+    /// time.advance(minute / 6); // once, somewhere in these ten seconds
+    /// assert!(refresh.is_done());
+    /// # Ok(()) }
+    /// ```
+    #[doc(alias = "jitter")]
+    pub fn spread(mut self, over: Duration) -> Self {
+        self.course.spread = over;
+        self
+    }
+
+    /// Seeds the random numbers of [`spread`](Self::spread) for each repeat that is scheduled by
+    /// what this returns. As for
+    /// [`Periodic::spread_seed`](lars_scheduler::Periodic::spread_seed).
+    pub fn spread_seed(mut self, seed: u64) -> Self {
+        self.course.seed = Some(seed);
         self
     }
 
@@ -331,9 +365,10 @@ impl Worker {
     ///
     /// # Errors
     ///
-    /// [`Refusal::Period`] for a `delay` of zero; [`Refusal::Times`] and [`Refusal::EndsBefore`]
-    /// for a series without a run; otherwise the same as [`schedule_after`](Self::schedule_after).
-    /// A series that was accepted keeps its place within `max_pending`.
+    /// [`Refusal::Period`] for a `delay` of zero, or one shorter than its [`spread`](Self::spread);
+    /// [`Refusal::Times`] and [`Refusal::EndsBefore`] for a series without a run; otherwise the
+    /// same as [`schedule_after`](Self::schedule_after). A series that was accepted keeps its place
+    /// within `max_pending`.
     ///
     /// # Examples
     ///
@@ -429,16 +464,19 @@ impl Worker {
             return Err(ScheduleError::new(refusal, task));
         }
         let number = jobs.next_number();
-        let due = self.shared.handle.due_from(initial);
-        if let Err(refusal) = self.end.check(due) {
+        let first = self.shared.handle.due_from(initial);
+        if let Err(refusal) = self.course.check(period, first) {
             return Err(ScheduleError::new(refusal, task));
         }
-        let rule = Rule::new(rhythm(due), self.end);
-        match self.shared.look_after(initial, number, label) {
+        let (rule, due) = Rule::begin(rhythm(first), self.course, first);
+        // (A start at once stays one, if it is not spread.)
+        let start = if due == first { initial } else { due.into() };
+        match self.shared.look_after(start, number, label) {
             Ok(timer) => {
                 let body = Body::Periodic(Box::new(move || goes_on(task())));
                 let work = Work { body, context };
-                Ok(self.accept(jobs, number, Job::new(work, due, Some(timer), Some(rule))))
+                let job = Job::new(work, due, Some(timer), Some(Box::new(rule)));
+                Ok(self.accept(jobs, number, job))
             }
             Err(refused) => {
                 drop(jobs);

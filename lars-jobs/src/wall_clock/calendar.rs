@@ -2,6 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
+use lars_base::rate::nanos;
+
 /// A clock set back by this much, or a zone that changes by this much, is a correction, not a
 /// season: as in Vixie cron.
 pub(super) const CORRECTION: Duration = Duration::from_secs(3 * 3600);
@@ -67,6 +69,34 @@ pub trait Calendar: Send + 'static {
     {
         UntilTime { calendar: self, end }
     }
+
+    /// The same occurrences, later by a random time from zero to `over` that is drawn now: by the
+    /// same time each. So instances that have the same calendar do not all run at nine o'clock.
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_jobs::wall_clock::Calendar;
+    /// use std::time::{Duration, SystemTime};
+    ///
+    /// let (day, start) = (Duration::from_secs(86_400), SystemTime::UNIX_EPOCH);
+    /// let midnight = move |after: SystemTime| {
+    ///     let days = after.duration_since(start).ok()?.as_secs() / 86_400;
+    ///     start.checked_add(day * (days as u32 + 1))
+    /// };
+    /// let later = midnight.spread(Duration::from_secs(600));
+    /// let first = later.next_after(start + day / 2).unwrap();
+    /// assert!(first >= start + day && first <= start + day + Duration::from_secs(600));
+    /// assert_eq!(later.next_after(first), Some(first + day));
+    /// # Ok(()) }
+    /// ```
+    #[doc(alias = "jitter")]
+    fn spread(self, over: Duration) -> Later<Self>
+    where
+        Self: Sized,
+    {
+        let by = Duration::from_nanos(fastrand::u64(0..=nanos(over)));
+        Later { calendar: self, by }
+    }
 }
 
 /// A calendar that ends. Made by [`Calendar::until`].
@@ -79,6 +109,24 @@ pub struct UntilTime<C> {
 impl<C: Calendar> Calendar for UntilTime<C> {
     fn next_after(&self, instant: SystemTime) -> Option<SystemTime> {
         self.calendar.next_after(instant).filter(|next| *next <= self.end)
+    }
+
+    fn runs_again_when_set_back(&self) -> bool {
+        self.calendar.runs_again_when_set_back()
+    }
+}
+
+/// A calendar whose occurrences are later. Made by [`Calendar::spread`].
+#[derive(Debug, Clone)]
+pub struct Later<C> {
+    calendar: C,
+    by: Duration,
+}
+
+impl<C: Calendar> Calendar for Later<C> {
+    fn next_after(&self, instant: SystemTime) -> Option<SystemTime> {
+        let earlier = instant.checked_sub(self.by).unwrap_or(instant);
+        self.calendar.next_after(earlier)?.checked_add(self.by)
     }
 
     fn runs_again_when_set_back(&self) -> bool {
@@ -242,6 +290,32 @@ mod tests {
         assert_eq!(progress.due(at(350)), NextRun::Now);
         assert_eq!(progress.due(at(350)), NextRun::At(at(400)));
         assert_eq!(progress.due(at(451)), NextRun::At(at(500)));
+    }
+
+    #[test]
+    fn a_spread_makes_all_occurrences_later_by_the_same_time_and_loses_none() {
+        let over = Duration::from_secs(30);
+        let mut by = Vec::new();
+        for _ in 0..50 {
+            let later = every(100).spread(over).until(at(430));
+            let mut found = vec![later.next_after(at(0)).unwrap()];
+            while let Some(next) = later.next_after(*found.last().unwrap()) {
+                found.push(next);
+            }
+            let first = found[0].duration_since(at(100)).unwrap();
+            assert!(first <= over);
+            let planned = (1..=4).map(|number| at(100 * number) + first);
+            assert!(planned.eq(found), "later by {first:?}");
+            by.push(first);
+        }
+        by.sort_unstable();
+        by.dedup();
+        assert!(by.len() > 1, "all of 50 were later by {by:?}");
+        // What is later than every clock never comes, and nothing panics.
+        assert_eq!(every(100).spread(Duration::ZERO).next_after(at(0)), Some(at(100)));
+        for _ in 0..50 {
+            let _ = every(100).spread(Duration::MAX).next_after(at(0));
+        }
     }
 
     #[test]

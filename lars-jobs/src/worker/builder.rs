@@ -8,7 +8,7 @@ use tracing::Span;
 use super::Worker;
 use super::context::{Capture, ContextHook};
 use super::drain::{Mode, SharedWorker};
-use super::job::End;
+use super::job::Course;
 use crate::label::Label;
 use lars_base::debug_fields;
 use lars_base::sync::Mutex;
@@ -162,7 +162,7 @@ impl WorkerBuilder {
         Worker {
             shared: Arc::new(shared),
             missed: MissedTickBehavior::default(),
-            end: End::default(),
+            course: Course::default(),
         }
     }
 }

@@ -3,8 +3,10 @@
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
+use fastrand::Rng;
+
 use super::context::Context;
-use lars_base::rate::Rate;
+use lars_base::rate::{Rate, nanos};
 use lars_base::sync::{Arc, AtomicU8, Ordering, Unparker};
 use lars_base::time::Instant;
 use lars_base::when_due::WhenDue;
@@ -55,20 +57,26 @@ pub(super) enum Body {
     Periodic(Box<dyn FnMut() -> bool + Send>),
 }
 
-/// Where a series ends by itself, if it does.
+/// Where a series ends by itself, if it does, and how its runs are spread.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct End {
+pub(super) struct Course {
     pub(super) times: Option<u64>,
     pub(super) until: Option<Instant>,
+    pub(super) spread: Duration,
+    pub(super) seed: Option<u64>,
 }
 
-impl End {
-    /// Whether there is a run, if the first is due then.
+impl Course {
+    /// Whether there is a run, if the first is due then by its rule, and whether a run cannot be
+    /// due after the one that follows it.
     ///
     /// # Errors
     ///
-    /// The value that leaves none.
-    pub(super) fn check(self, first: WhenDue) -> Result<(), Refusal> {
+    /// The value that forbids it.
+    pub(super) fn check(self, period: Duration, first: WhenDue) -> Result<(), Refusal> {
+        if period < self.spread {
+            return Err(Refusal::Period { given: period, min: self.spread });
+        }
         match self {
             Self { times: Some(given @ 0), .. } => Err(Refusal::Times { given }),
             Self { until: Some(end), .. } if !first.has_come(end) => {
@@ -80,37 +88,65 @@ impl End {
 }
 
 /// How a periodic job goes on.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(super) struct Rule {
     rhythm: Rhythm,
     /// How many runs are left is counted down in it, with the one that is next.
-    end: End,
+    course: Course,
+    random: Rng,
+    /// By how much the run that is next is due later than its rhythm wants.
+    added: Duration,
 }
 
+/// While a worker is a whole interval behind, a spread run may be due at any time. It is looked for
+/// this often within its spread, but not more often than a tick usually is.
+const LOOKS: u32 = 16;
+const SHORTEST_LOOK: Duration = Duration::from_millis(1);
+
 impl Rule {
-    pub(super) fn new(rhythm: Rhythm, end: End) -> Self {
-        Self { rhythm, end }
+    /// The rule of a series whose first run its rhythm wants at `first`, and when that is due.
+    pub(super) fn begin(rhythm: Rhythm, course: Course, first: WhenDue) -> (Self, WhenDue) {
+        let random = Rng::with_seed(course.seed.unwrap_or_else(|| fastrand::u64(..)));
+        let mut rule = Self { rhythm, course, random, added: Duration::ZERO };
+        let due = rule.spread(first);
+        (rule, due)
+    }
+
+    /// When a run is due that its rhythm wants at `nominal`.
+    fn spread(&mut self, nominal: WhenDue) -> WhenDue {
+        let added = self.random.u64(0..=nanos(self.course.spread));
+        self.added = Duration::from_nanos(added);
+        match nominal {
+            WhenDue::At(instant) => WhenDue::after(instant, self.added),
+            WhenDue::Never => WhenDue::Never,
+        }
     }
 
     /// When the next run is due, after one that ended `now`; `None` if that was the last.
     fn next(&mut self, now: Instant) -> Option<WhenDue> {
-        if let Some(left) = &mut self.end.times {
+        if let Some(left) = &mut self.course.times {
             *left -= 1;
             if *left == 0 {
                 return None;
             }
         }
-        let due = self.rhythm.next(now);
-        self.end.until.is_none_or(|end| due.has_come(end)).then_some(due)
+        let nominal = self.rhythm.next(now, self.added);
+        let goes_on = self.course.until.is_none_or(|end| nominal.has_come(end));
+        goes_on.then(|| self.spread(nominal))
     }
 
-    /// An instant before which the run after the next one is not due.
+    /// An instant before which the run after the next one is not due, or is hardly overdue.
     pub(super) fn look_again(&self, now: Instant) -> WhenDue {
-        self.rhythm.look_again(now)
+        let next = self.rhythm.look_again(now);
+        if self.course.spread.is_zero() || !self.rhythm.is_behind(now) {
+            return next;
+        }
+        let soon = (self.course.spread / LOOKS).max(SHORTEST_LOOK);
+        next.min(WhenDue::after(now, soon))
     }
 }
 
-/// When the next run of a periodic job is due.
+/// When the next run of a periodic job is due, without its spread.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Rhythm {
     Delay(Duration),
@@ -122,12 +158,15 @@ pub(super) enum Rhythm {
 }
 
 impl Rhythm {
-    /// When the next run is due, after one that ended `now`.
-    fn next(&mut self, now: Instant) -> WhenDue {
+    /// When the next run is due, after one that ended `now`, and was due later than it wanted by
+    /// what was `added`.
+    fn next(&mut self, now: Instant, added: Duration) -> WhenDue {
         match self {
             Self::Delay(delay) => WhenDue::after(now, *delay),
             Self::Rate { rate, nominal } => {
-                *nominal = nominal.count_on(now, |elapsed| rate.next(elapsed));
+                // What is spread is not late.
+                let next = |elapsed: u64| rate.next(elapsed.saturating_sub(nanos(added)));
+                *nominal = nominal.count_on(now, next);
                 *nominal
             }
         }
@@ -140,6 +179,14 @@ impl Rhythm {
             Self::Rate { rate, nominal } => {
                 nominal.count_on(now, |elapsed| rate.multiple_beyond(elapsed))
             }
+        }
+    }
+
+    /// Whether the next run is due by the rule before the one at hand has ended.
+    fn is_behind(&self, now: Instant) -> bool {
+        match *self {
+            Self::Delay(_) => false,
+            Self::Rate { rate, nominal } => nominal.count_on(now, |_| rate.next(0)).has_come(now),
         }
     }
 }
@@ -165,8 +212,8 @@ pub(super) struct Job {
     /// What moves it from waiting to ready. `None` for a job without one, and when the timer is
     /// over.
     pub(super) timer: Option<Cancellable>,
-    /// For a periodic job.
-    pub(super) rule: Option<Rule>,
+    /// For a periodic job. Boxed, because most jobs are not.
+    pub(super) rule: Option<Box<Rule>>,
     pub(super) ticket: Arc<Ticket>,
     whose: TaskIdentity,
 }
@@ -176,7 +223,7 @@ impl Job {
         work: Work,
         due: WhenDue,
         timer: Option<Cancellable>,
-        rule: Option<Rule>,
+        rule: Option<Box<Rule>>,
     ) -> Self {
         let stage = if timer.is_some() { JobStage::Waiting } else { JobStage::Ready };
         let whose = work.context.whose;

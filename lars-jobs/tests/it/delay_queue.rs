@@ -215,6 +215,25 @@ fn peek_sees_the_first_item_and_how_long_it_has_to_wait_due_or_not() {
 }
 
 #[test]
+fn looking_at_all_items_shows_each_with_its_key_and_what_it_has_to_wait_the_earliest_first() {
+    let clock = TestClock::new();
+    let queue = clock.queue();
+    queue.for_each(|_, _, _| unreachable!("it is empty"));
+    let never = queue.put("never", Duration::MAX).unwrap();
+    let late = queue.put("late", ms(20)).unwrap();
+    let soon = queue.put("soon", ms(10)).unwrap();
+    clock.advance(ms(15));
+    let mut seen = Vec::new();
+    queue.for_each(|key, remaining, item| seen.push((key, remaining, *item)));
+    let expected = [(soon, ms(0), "soon"), (late, ms(5), "late"), (never, Duration::MAX, "never")];
+    assert_eq!(seen, expected);
+    // A look that panics does not keep the queue locked.
+    let look = || queue.for_each(|_, _, item| assert_ne!(*item, "late"));
+    assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(look)).is_err());
+    assert_eq!((queue.remove(late), queue.len()), (Some("late"), 2));
+}
+
+#[test]
 fn the_size_counts_items_that_are_due_and_items_that_are_not() {
     let queue = DelayQueue::new();
     assert!(queue.is_empty());

@@ -18,7 +18,8 @@ use lars_jobs::worker::{Worker, WorkerBuilder, WorkerTask};
 use lars_scheduler::executor::{Rejected, Runnable};
 use lars_scheduler::hooks::PanicIn;
 use lars_scheduler::{
-    Executor, Handle, LightArrayRevolverScheduler, MissedTickBehavior, Refusal, Task, VirtualTime,
+    Executor, Handle, LightArrayRevolverScheduler, MissedTickBehavior, Periodic, Refusal, Task,
+    VirtualTime,
 };
 
 /// Adds a note.
@@ -437,33 +438,42 @@ fn periodic_tasks_run_at_their_times() {
 }
 
 /// When the runs of a periodic task start although one long task keeps the worker busy from `begin`
-/// to `end`.
-fn starts_around_a_long_task(
+/// to `end`. `others_run`: whether there is a second thread on which the timers look in vain while
+/// the long task runs.
+fn starts_around(
+    others_run: bool,
     schedule: impl Fn(&Worker, Box<dyn FnMut() + Send>) -> WorkerTask,
     (begin, end): (u64, u64),
     until: u64,
 ) -> Vec<u128> {
-    // Whether there is a second thread on which the timers look in vain while the long task runs.
-    let [alone, beside] = [false, true].map(|others_run| {
-        let (time, by_hand) = time_by_hand();
-        let worker = Worker::new(&time);
-        let notes = Notes::new();
-        let (clock, start, log) = (time.handle(), time.now(), notes.clone());
-        let task = move || log.add((clock.now() - start).as_millis());
-        let periodic = schedule(&worker, Box::new(task));
-        let (clock, hand) = (Arc::clone(&time), by_hand.clone());
-        let long = move || {
-            for _ in begin..end {
-                clock.advance(ms(1));
-                while others_run && hand.run_next() {}
-            }
-        };
-        worker.schedule_after(ms(begin), long).unwrap();
-        run_for(&time, &by_hand, until);
-        periodic.cancel();
-        assert_eq!(worker.outstanding(), 0);
-        notes.take()
-    });
+    let (time, by_hand) = time_by_hand();
+    let worker = Worker::new(&time);
+    let notes = Notes::new();
+    let (clock, start, log) = (time.handle(), time.now(), notes.clone());
+    let task = move || log.add((clock.now() - start).as_millis());
+    let periodic = schedule(&worker, Box::new(task));
+    let (clock, hand) = (Arc::clone(&time), by_hand.clone());
+    let long = move || {
+        for _ in begin..end {
+            clock.advance(ms(1));
+            while others_run && hand.run_next() {}
+        }
+    };
+    worker.schedule_after(ms(begin), long).unwrap();
+    run_for(&time, &by_hand, until);
+    periodic.cancel();
+    assert_eq!(worker.outstanding(), 0);
+    notes.take()
+}
+
+/// The same, with a second thread and without, which makes no difference.
+fn starts_around_a_long_task(
+    schedule: impl Fn(&Worker, Box<dyn FnMut() + Send>) -> WorkerTask,
+    busy: (u64, u64),
+    until: u64,
+) -> Vec<u128> {
+    let [alone, beside] =
+        [false, true].map(|others_run| starts_around(others_run, &schedule, busy, until));
     assert_eq!(alone, beside);
     alone
 }
@@ -553,6 +563,78 @@ fn a_series_of_a_worker_without_a_run_is_refused_with_the_value_and_given_back()
     let series = worker.schedule_with_fixed_delay(ms(2), ms(1), late.into_task()).unwrap();
     time.advance(secs(1));
     assert!(series.cancel());
+}
+
+/// When 200 runs of a series start that has these options: of a worker, or of the scheduler itself.
+fn spread_runs(worker: Option<Worker>, time: &VirtualTime, over: Duration) -> Vec<Duration> {
+    let notes = Notes::new();
+    let (clock, start, log) = (time.handle(), time.now(), notes.clone());
+    let task = move || log.add(clock.now() - start);
+    match worker {
+        Some(worker) => {
+            let spread = worker.spread(over).spread_seed(42).times(200);
+            spread.schedule_at_fixed_rate(secs(1), secs(1), task).map(drop).unwrap();
+        }
+        None => {
+            let spread = Periodic::new(task).spread(over).spread_seed(42).times(200);
+            time.schedule_at_fixed_rate(secs(1), secs(1), spread).map(drop).unwrap();
+        }
+    }
+    time.advance(secs(1_000));
+    notes.take()
+}
+
+#[test]
+fn a_worker_spreads_its_runs_as_a_periodic_task_does() {
+    for over in [Duration::ZERO, ms(10), secs(1)] {
+        let time = virtual_time();
+        let plain = spread_runs(None, &time, over);
+        let added = |(number, at): (u32, &Duration)| *at - secs(1) * (number + 1);
+        assert!((0..).zip(&plain).map(added).all(|added| added <= over), "{over:?}: {plain:?}");
+        for (kind, worker) in kinds(&time) {
+            assert_eq!(spread_runs(Some(worker), &time, over), plain, "{kind}, {over:?}");
+        }
+    }
+}
+
+#[test]
+fn a_spread_longer_than_the_period_is_refused_with_both_and_the_task_given_back() {
+    let time = virtual_time();
+    let worker = Worker::new(&time);
+    let wide = worker.clone().spread(ms(11));
+    let refused = wide.schedule_at_fixed_rate(ms(1), ms(10), || ()).unwrap_err();
+    assert_eq!(refused.refusal(), &Refusal::Period { given: ms(10), min: ms(11) });
+    assert_eq!((worker.outstanding(), time.pending()), (0, 0));
+    // As wide as the period it may be, and a delay that never comes may be spread over any time.
+    let refused = worker.clone().spread(ms(10)).schedule_at_fixed_rate(ms(1), ms(10), || ());
+    assert!(refused.unwrap().cancel());
+    let never = worker.spread(Duration::MAX);
+    let never = never.schedule_with_fixed_delay(secs(1), Duration::MAX, || ()).unwrap();
+    time.advance(secs(1_000_000));
+    assert!(never.cancel());
+}
+
+/// Whether a thread looks at the timers in vain meanwhile makes no difference but a sixteenth of
+/// the spread, or a millisecond.
+#[test]
+fn spread_runs_of_a_worker_that_is_behind_start_when_they_are_due() {
+    use MissedTickBehavior::{Burst, Delay, Skip};
+    for (seed, missed) in
+        (0..scaled(20, 2) as u64).flat_map(|seed| [Burst, Skip, Delay].map(|it| (seed, it)))
+    {
+        let schedule = |worker: &Worker, task| {
+            let spread = worker.clone().missed_ticks(missed).spread(ms(10)).spread_seed(seed);
+            spread.schedule_at_fixed_rate(ms(5), ms(10), task).unwrap()
+        };
+        for busy in [(10, 45), (10, 28)] {
+            let [alone, beside] = [false, true].map(|it| starts_around(it, schedule, busy, 120));
+            let close = |(one, other): (&u128, &u128)| (*one..=*one + 1).contains(other);
+            assert!(
+                alone.len().abs_diff(beside.len()) <= 1 && alone.iter().zip(&beside).all(close),
+                "{missed:?}, seed {seed}: {alone:?}, with a second thread {beside:?}"
+            );
+        }
+    }
 }
 
 /// X15, X16, X83, X84

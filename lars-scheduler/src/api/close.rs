@@ -9,8 +9,8 @@ use crate::engine::shared::Live;
 
 /// What `close` does with pending tasks.
 ///
-/// Repeats end with the scheduler: `close` never runs their next run, whatever the policy. (An
-/// application that wants a last run schedules it as a one-shot.)
+/// Repeats end with the scheduler, and without another run, unless they are marked with
+/// [`Periodic::run_on_close`](crate::Periodic::run_on_close): these run once more.
 ///
 /// # Examples
 ///
@@ -35,11 +35,12 @@ use crate::engine::shared::Live;
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum ClosePolicy {
-    /// Runs all pending one-shots, earliest deadline first.
+    /// Runs all pending one-shots and marked repeats, earliest deadline first.
     #[default]
     RunPending,
-    /// Runs those marked with [`Task::run_on_close`](crate::Task::run_on_close), and drops the
-    /// others. As in Akka and Pekko.
+    /// Runs those marked with [`Task::run_on_close`](crate::Task::run_on_close) or
+    /// [`Periodic::run_on_close`](crate::Periodic::run_on_close), and drops the others. As in Akka
+    /// and Pekko.
     RunMarked,
     /// Drops all of them.
     RunNone,
@@ -71,7 +72,7 @@ pub struct CloseReport {
     pub panicked: usize,
     /// One-shots dropped unrun, because of the policy.
     pub dropped: usize,
-    /// Repeats ended.
+    /// Repeats ended, those that ran once more included.
     pub repeats_ended: usize,
     /// Tasks that had been fired before, and were still queued or running on the scheduler's own
     /// pool when the time was up. The pool goes on with them. (A task on that pool that closes its
@@ -161,12 +162,13 @@ fn settle(task: PendingTask, policy: ClosePolicy, report: &mut CloseReport) {
         ClosePolicy::RunMarked => task.runs_on_close(),
         ClosePolicy::RunNone => false,
     };
-    if task.is_repeat() {
-        report.repeats_ended += 1;
-    } else if run {
+    let repeats = task.is_repeat();
+    report.repeats_ended += usize::from(repeats);
+    // An ordinary repeat just ends.
+    if run && (!repeats || task.runs_on_close()) {
         report.ran += 1;
         report.panicked += usize::from(!task.run());
     } else {
-        report.dropped += 1;
+        report.dropped += usize::from(!repeats);
     }
 }

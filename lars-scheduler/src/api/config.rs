@@ -14,7 +14,7 @@ use crate::base::tick::{Tick, nanos};
 use crate::engine::lanes::{LaneSettings, MOST_WHEELS};
 use crate::engine::shared::{DefaultExecutor, Executors, Settings as CheckedSettings};
 use crate::engine::wheel::Wheel;
-use crate::executor::pool::Pool;
+use crate::executor::pool::{Pool, STACKS};
 use crate::executor::{Executor, PoolBuilder};
 use lars_base::debug_fields;
 
@@ -204,6 +204,15 @@ impl Builder {
     /// name with `-worker-0` and so on appended.
     pub fn thread_name(mut self, name: impl Into<String>) -> Self {
         self.settings.thread_name = Some(name.into());
+        self
+    }
+
+    /// The stack size of the timer thread in bytes, from 64 KiB to 1 GiB, for inline tasks that
+    /// need more or less than others; by default that of std, which is 2 MiB unless
+    /// `RUST_MIN_STACK` says otherwise. The threads of the pool have [their
+    /// own](PoolBuilder::stack_size).
+    pub fn stack_size(mut self, bytes: usize) -> Self {
+        self.settings.stack_size = Some(bytes);
         self
     }
 
@@ -450,6 +459,10 @@ impl Builder {
         let wheel_size = checked_wheel_size(given.ticks_per_wheel)?;
         if given.max_pending == Some(0) {
             return Err(ConfigError::MaxPending { given: 0 });
+        }
+        if let Some(given) = given.stack_size.filter(|bytes| !STACKS.contains(bytes)) {
+            let (min, max) = STACKS.into_inner();
+            return Err(ConfigError::StackSize { given, min, max });
         }
         let pool = pool.build().map_err(|error| {
             match error {

@@ -52,7 +52,8 @@ impl PendingTask {
         self.0.identity().expect("it has its task until it is run")
     }
 
-    /// Whether it was marked with [`Task::run_on_close`](crate::Task::run_on_close).
+    /// Whether it was marked with [`Task::run_on_close`](crate::Task::run_on_close) or
+    /// [`Periodic::run_on_close`](crate::Periodic::run_on_close).
     pub fn runs_on_close(&self) -> bool {
         self.0.flags.runs_on_close()
     }

@@ -83,6 +83,16 @@ impl From<Instant> for Start {
     }
 }
 
+/// To start when that is due.
+impl From<WhenDue> for Start {
+    fn from(due: WhenDue) -> Self {
+        match due {
+            WhenDue::At(due) => Self::At(due),
+            WhenDue::Never => Self::After(Duration::MAX),
+        }
+    }
+}
+
 /// What happens next, as a task of [`schedule_repeating`](Handle::schedule_repeating) returns it.
 ///
 /// # Examples
@@ -266,6 +276,32 @@ impl<F, C> Periodic<F, C> {
     /// time see the same ones again.
     pub fn spread_seed(mut self, seed: u64) -> Self {
         self.course().seed = Some(seed);
+        self
+    }
+
+    /// Makes the series run once more when its scheduler is closed, by the policies that run
+    /// [marked](crate::Task::run_on_close) tasks:
+    /// [`RunPending`](crate::ClosePolicy::RunPending) and
+    /// [`RunMarked`](crate::ClosePolicy::RunMarked). That run is on the closing thread, before its
+    /// time, and the last. (A series whose run is in progress has no other.)
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use lars_scheduler::{LightArrayRevolverScheduler, Periodic};
+    /// use std::time::Duration;
+    ///
+    /// let minute = Duration::from_secs(60);
+    /// let scheduler = LightArrayRevolverScheduler::new()?;
+    /// let flush = Periodic::new(|| println!("flushed")).run_on_close();
+    /// let _ = scheduler.schedule_with_fixed_delay(minute, minute, flush)?;
+    /// let report = scheduler.close()?; // prints "flushed"
+    /// assert_eq!((report.ran, report.repeats_ended), (1, 1));
+    /// # Ok(()) }
+    /// ```
+    pub fn run_on_close(mut self) -> Self {
+        self.course().run_on_close = true;
         self
     }
 
@@ -567,7 +603,8 @@ impl Handle {
             Ok(begun) => begun,
             Err(refusal) => return Err(ScheduleError::new(refusal, T::from_periodic(task))),
         };
-        let options = TaskOptions { run_on: task.run_on, run_on_close: false, label: task.label };
+        let run_on_close = wanted.run_on_close;
+        let options = TaskOptions { run_on: task.run_on, run_on_close, label: task.label };
         let identity = TaskIdentity::new(type_name::<T::Run>(), task.label.or_at(place));
         let cell = Arc::new(SeriesCell::new(self, identity, first.at));
         let series = Arc::new(RunningSeries {
@@ -693,8 +730,8 @@ where
         });
         // SAFETY: `self` is the series' `Run`.
         let plan = || unsafe { series.take_plan() };
-        let (number, now, due) = match done {
-            Done::Next { number, now, due } => (number, now, due),
+        let (number, now, due, run_on_close) = match done {
+            Done::Next { number, now, due, run_on_close } => (number, now, due, run_on_close),
             Done::Cancelled => return plan().cancelled(&series),
             Done::Ended => return series.over(plan()),
             Done::Panicked(payload) => {
@@ -706,7 +743,7 @@ where
         let run_on = series.run_on.clone();
         let (name, place) = series.cell.label();
         let label = Label::at(place).named(name);
-        let options = TaskOptions { run_on, run_on_close: false, label };
+        let options = TaskOptions { run_on, run_on_close, label };
         // (This is the only `Run` again: the one before was used up here.)
         let run = Self { series: Arc::clone(&series) };
         series.cell.arm_for(due.at);
@@ -780,6 +817,7 @@ enum Done {
         number: usize,
         now: u64,
         due: Deadline,
+        run_on_close: bool,
     },
     /// The series was cancelled before the run or during it.
     Cancelled,
@@ -806,7 +844,11 @@ impl<R: sealed::Answer, F: FnMut() -> R, C> Plan<F, C> {
         match self.next(answer, &series.room.0, now) {
             None => Done::Ended,
             Some(_) if series.cell.is_cancelled() => Done::Cancelled,
-            Some((at, immediate)) => Done::Next { number, now, due: Deadline { at, immediate } },
+            Some((at, immediate)) => {
+                let due = Deadline { at, immediate };
+                let run_on_close = self.course.as_ref().is_some_and(|it| it.run_on_close);
+                Done::Next { number, now, due, run_on_close }
+            }
         }
     }
 }

@@ -115,6 +115,7 @@ impl Builder {
             name: self.settings.name().to_owned(),
             on_start: self.on_thread_start.clone(),
             short_slices: self.settings.short_slices,
+            stack_size: self.settings.stack_size,
         };
         let clock = Clock::real(self.settings.count_suspend)?;
         let pool = |pool: &Pool| DefaultExecutor::Pool(pool.clone());
@@ -127,6 +128,7 @@ struct TimerThreadSettings {
     name: String,
     on_start: OnThreadStart,
     short_slices: bool,
+    stack_size: Option<usize>,
 }
 
 impl LightArrayRevolverScheduler {
@@ -147,7 +149,7 @@ impl LightArrayRevolverScheduler {
 
     fn start(
         (settings, executors, owner): (Settings, Executors, OwnerSettings),
-        TimerThreadSettings { name, on_start, short_slices }: TimerThreadSettings,
+        thread: TimerThreadSettings,
         clock: Clock,
     ) -> io::Result<Self> {
         let parker = Parker::new();
@@ -155,7 +157,12 @@ impl LightArrayRevolverScheduler {
         let live = Live::new(settings, executors, clock, unparker);
         let driver = Driver::new(Arc::clone(&live), owner.wheel_size, false);
         let (end, ended) = oneshot::channel();
-        let thread = thread::Builder::new().name(name.clone()).spawn(move || {
+        let TimerThreadSettings { name, on_start, short_slices, stack_size } = thread;
+        let mut builder = thread::Builder::new().name(name.clone());
+        if let Some(bytes) = stack_size {
+            builder = builder.stack_size(bytes);
+        }
+        let thread = builder.spawn(move || {
             let begins = || on_start.call(ThreadKind::Timer, &name);
             timer_thread::run(driver, &parker, short_slices, begins);
             // The receiver may be gone.

@@ -73,6 +73,8 @@ pub struct Settings {
     pub backpressure: Backpressure,
     /// [`Builder::thread_name`](crate::Builder::thread_name); `None` is `lars-scheduler`.
     pub thread_name: Option<String>,
+    /// [`Builder::stack_size`](crate::Builder::stack_size), in bytes; `None` is that of std.
+    pub stack_size: Option<usize>,
     /// [`PoolBuilder::threads`](crate::executor::PoolBuilder::threads); `None` is the number of
     /// cores.
     pub pool_threads: Option<usize>,
@@ -112,6 +114,7 @@ impl Default for Settings {
             max_pending: None,
             backpressure: Backpressure::default(),
             thread_name: None,
+            stack_size: None,
             pool_threads: None,
             pool_queue: None,
             pool_stack_size: None,

@@ -60,6 +60,16 @@ pub enum ConfigError {
         /// What was asked for.
         given: usize,
     },
+    /// The stack of the timer thread is too small or too large.
+    #[error("stack_size is {given} bytes, but it must be between {min} and {max}")]
+    StackSize {
+        /// What was asked for.
+        given: usize,
+        /// The smallest stack.
+        min: usize,
+        /// The largest stack.
+        max: usize,
+    },
     /// The number of pool threads is out of range.
     #[error("pool_threads is {given}, but it must be between 1 and {max}")]
     PoolThreads {

@@ -22,6 +22,7 @@ use crossbeam_deque::{Injector, Steal, Stealer, Worker};
 use crossbeam_utils::CachePadded;
 
 pub use self::builder::PoolBuilder;
+pub(crate) use self::builder::STACKS;
 use self::room::{ForRoom, QueueLimit};
 use super::chunk::SharedChunk;
 use super::{Executor, Rejected, Runnable};

@@ -417,6 +417,8 @@ fn settings_of_a_pool_out_of_their_range_are_refused() {
         );
         refused(own().pool(|pool| pool.stack_size(bytes)).build_virtual().unwrap_err(), &text);
         refused(Pool::builder("p").stack_size(bytes).build().unwrap_err(), &text);
+        let text = text.trim_start_matches("pool_");
+        refused(own().stack_size(bytes).build_virtual().unwrap_err(), text);
     }
     let text = "pool_threads is 1025, but it must be between 1 and 1024";
     refused(Pool::builder("p").threads(1025).build().unwrap_err(), text);
@@ -433,14 +435,15 @@ fn deep(steps: usize) -> usize {
 
 #[cfg_attr(miri, ignore = "an interpreter's stack is not the machine's")]
 #[test]
-fn the_threads_of_a_pool_have_the_stack_that_was_asked_for() {
-    let scheduler = LightArrayRevolverScheduler::builder()
-        .pool(|pool| pool.stack_size(64 << 20))
-        .build()
-        .unwrap();
-    let (sender, result) = mpsc::channel();
-    scheduler.schedule_once(Duration::ZERO, move || sender.send(deep(16)).unwrap()).unwrap();
-    assert_eq!(result.recv_timeout(PATIENCE).unwrap(), 16);
+fn the_threads_of_a_pool_and_the_timer_thread_have_the_stack_that_was_asked_for() {
+    let large = 64 << 20;
+    let own = || LightArrayRevolverScheduler::builder();
+    for builder in [own().pool(|pool| pool.stack_size(large)), own().stack_size(large).inline()] {
+        let scheduler = builder.build().unwrap();
+        let (sender, result) = mpsc::channel();
+        scheduler.schedule_once(Duration::ZERO, move || sender.send(deep(16)).unwrap()).unwrap();
+        assert_eq!(result.recv_timeout(PATIENCE).unwrap(), 16);
+    }
 }
 
 #[test]

@@ -28,6 +28,7 @@ fn other_settings() -> Settings {
     settings.count_suspend = true;
     settings.max_pending = Some(7);
     settings.thread_name = Some("timers".to_owned());
+    settings.stack_size = Some(1 << 21);
     settings.pool_threads = Some(3);
     settings.pool_queue = Some(100);
     settings.pool_stack_size = Some(1 << 20);

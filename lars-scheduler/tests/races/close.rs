@@ -3,6 +3,7 @@
 
 use crate::common;
 
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
@@ -334,6 +335,51 @@ fn under_run_marked_only_the_marked_tasks_run_on_close_and_the_others_are_droppe
     let report = time.close().unwrap();
     assert_eq!((report.ran, report.dropped), (1, 1));
     assert_eq!(notes.take(), ["plain dropped", "marked ran"]);
+}
+
+/// As Akka's `TaskRunOnClose`.
+#[test]
+fn a_marked_repeat_runs_once_more_on_close_if_the_policy_runs_what_is_marked() {
+    use ClosePolicy::{RunMarked, RunNone, RunPending};
+    for (policy, runs) in [(RunPending, 1), (RunMarked, 1), (RunNone, 0)] {
+        let time = with_policy(policy);
+        let notes = Notes::new();
+        let repeat = |name: &'static str| {
+            let (note, captive) = (notes.clone(), Captive::new(&notes, "dropped"));
+            Periodic::new(move || {
+                let _ = &captive;
+                note.add(name);
+            })
+        };
+        // One has run before, one not; one is at a rate, and one has an end.
+        let marked = repeat("marked").run_on_close();
+        let series = time.schedule_with_fixed_delay(secs(1), secs(2), marked).unwrap();
+        let marked = repeat("marked").run_on_close().times(5);
+        let _ = time.schedule_at_fixed_rate(secs(10), secs(2), marked).unwrap();
+        let _ = time.schedule_at_fixed_rate(secs(1), secs(2), repeat("plain")).unwrap();
+        time.advance(secs(2));
+        assert_eq!(notes.take(), ["marked", "plain"]);
+        let report = time.close().unwrap();
+        let counts = (report.ran, report.repeats_ended, report.dropped, report.panicked);
+        assert_eq!(counts, (2 * runs, 3, 0, 0), "{policy:?}");
+        let mut noted = notes.take();
+        noted.sort_unstable();
+        let expected = [vec!["dropped"; 3], vec!["marked"; 2 * runs]].concat();
+        assert_eq!(noted, expected, "{policy:?}");
+        assert!(!series.is_pending() && !series.cancel());
+    }
+}
+
+#[test]
+fn a_marked_repeat_that_panics_or_ends_in_its_run_on_close_is_over_and_reported() {
+    let time = virtual_time();
+    let bomb = Periodic::new(|| -> () { panic!("on close") }).run_on_close();
+    let _ = time.schedule_with_fixed_delay(secs(1), secs(2), bomb).unwrap();
+    let last = Periodic::new(|| ControlFlow::<()>::Break(())).run_on_close();
+    let _ = time.schedule_with_fixed_delay(secs(1), secs(2), last).unwrap();
+    let report = time.close().unwrap();
+    assert_eq!((report.ran, report.repeats_ended, report.panicked), (2, 2, 1));
+    assert_eq!((time.metrics().panicked, time.pending()), (1, 0));
 }
 
 #[test]

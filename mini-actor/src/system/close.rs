@@ -11,7 +11,8 @@ use crate::sync::Arc;
 /// Periodic sends end in any case, and so do the actors' own timers and receive timeouts: those are
 /// never sent before their time. A closure that was put on
 /// [`Scheduler::timers`](crate::Scheduler::timers) is treated like a scheduled message if it is
-/// marked with [`run_on_close`](lars_scheduler::Task::run_on_close); others are dropped.
+/// marked with [`run_on_close`](lars_scheduler::Task::run_on_close) (a repeat that is marked runs
+/// once more); others are dropped.
 ///
 /// # Examples
 ///

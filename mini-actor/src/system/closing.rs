@@ -172,7 +172,8 @@ impl Closing {
             let report = &mut self.progress.lock().report;
             for task in timers {
                 let (count, tasks) = if task.is_repeat() {
-                    (&mut report.repeats_ended, &mut dropped)
+                    let runs = task.runs_on_close() && self.policy == ClosePolicy::SendPending;
+                    (&mut report.repeats_ended, if runs { &mut sent } else { &mut dropped })
                 } else if !task.runs_on_close() {
                     // A closure, or what belongs to one actor or question.
                     (&mut report.timers_ended, &mut kept)

@@ -480,6 +480,25 @@ fn a_closure_on_the_scheduler_runs_on_close_only_if_it_is_marked() {
 }
 
 #[test]
+fn a_repeat_on_the_scheduler_runs_once_more_on_close_only_if_it_is_marked_and_the_policy_sends() {
+    for (policy, runs) in [(ClosePolicy::SendPending, 1), (ClosePolicy::DropPending, 0)] {
+        let system = ActorSystem::builder("test").close_policy(policy).build().unwrap();
+        let (sender, receiver) = mpsc::channel();
+        for (name, marked) in [("marked", true), ("unmarked", false)] {
+            let sender = sender.clone();
+            let task = lars_scheduler::Periodic::new(move || sender.send(name).unwrap());
+            let task = if marked { task.run_on_close() } else { task };
+            let timers = system.scheduler().timers();
+            let _ = timers.schedule_with_fixed_delay(HOUR, HOUR, task).unwrap();
+        }
+        let report = close(&system);
+        drop(sender);
+        assert_eq!((report.sent, report.repeats_ended), (0, 2), "{policy:?}");
+        assert_eq!(receiver.iter().collect::<Vec<_>>(), vec!["marked"; runs], "{policy:?}");
+    }
+}
+
+#[test]
 fn what_a_close_has_no_more_time_to_run_is_left_to_the_threads_of_the_system() {
     let system = ActorSystem::builder("test").threads(1).build().unwrap();
     let (sender, ran) = mpsc::channel();

@@ -1,5 +1,5 @@
-//! How a series goes: what it does with missed runs, how it spreads its runs, and where it ends by
-//! itself.
+//! How a series goes: what it does with missed runs, how it spreads its runs, where it ends by
+//! itself, and whether it runs once more when its scheduler is closed.
 
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ pub(super) struct Course {
     pub(super) until: Option<Instant>,
     pub(super) spread: Duration,
     pub(super) seed: Option<u64>,
+    pub(super) run_on_close: bool,
 }
 
 impl Course {
@@ -55,20 +56,23 @@ impl Course {
         }
         let random = Rng::with_seed(self.seed.unwrap_or_else(|| fastrand::u64(..)));
         let spread = nanos(self.spread);
-        let mut course = Box::new(RunningCourse { left, until, spread, random, added: 0 });
+        let run_on_close = self.run_on_close;
+        let course = RunningCourse { left, until, spread, random, added: 0, run_on_close };
+        let mut course = Box::new(course);
         let Some(at) = course.due(first.at) else {
             return Err(Refusal::EndsBefore { by: Duration::from_nanos(first.at - until) });
         };
         Ok((Some(course), Deadline { at, immediate: first.immediate && at == first.at }))
     }
 
-    /// Whether it neither ends nor spreads.
+    /// Whether it neither ends nor spreads, nor runs on close.
     fn is_ordinary(&self) -> bool {
-        self.times.is_none() && self.until.is_none() && self.spread.is_zero()
+        let ends = self.times.is_some() || self.until.is_some();
+        !ends && self.spread.is_zero() && !self.run_on_close
     }
 }
 
-/// The course of a series that ends by itself, or whose runs are spread.
+/// The course of a series that ends by itself, whose runs are spread, or which runs on close.
 pub(super) struct RunningCourse {
     /// How many runs are left, this one included.
     left: u64,
@@ -78,6 +82,7 @@ pub(super) struct RunningCourse {
     random: Rng,
     /// By how much the last run was due later than its rule wants.
     added: u64,
+    pub(super) run_on_close: bool,
 }
 
 impl RunningCourse {

@@ -1,5 +1,6 @@
 //! The builder of pools.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use super::Pool;
@@ -7,10 +8,9 @@ use crate::base::error::ConfigError;
 use crate::base::threads::{OnThreadStart, ThreadStart};
 use lars_base::debug_fields;
 
-/// The smallest stack that a thread may have: what std itself and a log subscriber need.
-const MIN_STACK: usize = 64 << 10;
-/// The largest. (More does not fit into a 32-bit address space.)
-const MAX_STACK: usize = 1 << 30;
+/// The stacks that a thread may have: at least what std itself and a log subscriber need, and not
+/// more than fits into a 32-bit address space.
+pub(crate) const STACKS: RangeInclusive<usize> = 64 << 10..=1 << 30;
 
 /// Builds a [`Pool`]. Made by [`Pool::builder`].
 ///
@@ -117,10 +117,9 @@ impl PoolBuilder {
         if let Some(given @ 0) = self.queue {
             return Err(ConfigError::PoolQueue { given, min: 1 });
         }
-        if let Some(given) = self.stack_size
-            && !(MIN_STACK..=MAX_STACK).contains(&given)
-        {
-            return Err(ConfigError::PoolStackSize { given, min: MIN_STACK, max: MAX_STACK });
+        if let Some(given) = self.stack_size.filter(|bytes| !STACKS.contains(bytes)) {
+            let (min, max) = STACKS.into_inner();
+            return Err(ConfigError::PoolStackSize { given, min, max });
         }
         if self.name.contains('\0') {
             return Err(ConfigError::ThreadName { given: self.name });
