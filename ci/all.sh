@@ -15,7 +15,7 @@ cd "$(dirname "$0")/.."
 # In this order: what new users run, then the longest of the others, and short ones at the end.
 steps=(
     test "miri trees" loom lint "miri strict" postgres targets durable shuttle examples benches
-    features docs fuzz msrv deny beside package
+    features docs fuzz msrv deny beside package semver
 )
 if (($# > 0)); then steps=("$@"); fi
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Compares the public interface with a release, by cargo-semver-checks, and says whether the
-# versions in Cargo.toml allow the changes. By hand, before a release, and not part of ci/all.sh:
-# between releases the interface may change. What cannot be compared is said loudly and skipped.
+# Compares the public interface of all crates with the last release, by cargo-semver-checks, and
+# says whether the versions in Cargo.toml allow the changes: whoever breaks something raises them.
+# What cannot be compared is said loudly and skipped; before the first release, that is everything.
 #
 #     ci/semver.sh             since the newest tag
 #     ci/semver.sh 0123abcd    since this revision

@@ -1,4 +1,11 @@
 #![doc = include_str!("../README.md")]
+//!
+//! # Where it is
+//!
+//! - What is looked at: [`Probe`], with a [`SlowLog`] if slow tasks are to be remembered.
+//! - From outside: [`serve()`]. The view itself, with the feature `terminal`: `show`, `Live`.
+//! - To log or send what it shows: [`Snapshot`], whose parts are in [`snapshot`]; [`trend`] and
+//!   [`text`] make rates and texts of snapshots.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // The modules stand in the order in which they may use each other: downwards never. What is for
 // the terminal alone is behind its feature; what it uses of the others is not missed without it.

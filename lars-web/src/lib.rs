@@ -1,4 +1,9 @@
 #![doc = include_str!("../README.md")]
+//!
+//! # Where it is
+//!
+//! [`Console`] makes the pages, of a [`Probe`] and of groups of durable timers. [`new_token`] is
+//! for those who let it change something.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 // In dependency order: a module uses only those above it.
 
