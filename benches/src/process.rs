@@ -48,7 +48,8 @@ fn touch(bytes: usize) -> f64 {
 pub fn touched_vec<T>(capacity: usize) -> Vec<T> {
     let mut vector = Vec::with_capacity(capacity);
     let stride = (PAGE / size_of::<T>().max(1)).max(1);
-    for slot in vector.spare_capacity_mut().iter_mut().step_by(stride) {
+    // (Of values without a size there is room for more than anybody counts to.)
+    for slot in vector.spare_capacity_mut().iter_mut().take(capacity).step_by(stride) {
         // One byte would do, and zeroed ones are never read.
         *slot = std::mem::MaybeUninit::zeroed();
     }

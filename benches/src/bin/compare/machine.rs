@@ -111,7 +111,7 @@ fn versions() -> Vec<(String, String)> {
 }
 
 /// The crates whose versions are told.
-const PEERS: [&str; 14] = [
+const PEERS: [&str; 15] = [
     "actix",
     "async-io",
     "crossbeam-queue",
@@ -121,6 +121,7 @@ const PEERS: [&str; 14] = [
     "kompact",
     "lars-scheduler",
     "mini-actor",
+    "pingora-timeout",
     "ractor",
     "scheduled-thread-pool",
     "tokio",

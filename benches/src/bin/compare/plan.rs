@@ -6,6 +6,7 @@ use crate::options::{Choice, Options};
 use crate::peer::{Peer, is_ours};
 use crate::peers;
 use crate::record::{Case, Workload};
+use crate::workload::load_curve::LADDER;
 use benches::process;
 
 /// Above this many timers one repetition has to do, for the time it takes.
@@ -127,7 +128,7 @@ fn cases(only: &[Workload], factor: f64) -> Vec<Case> {
             Workload::W12 => case(1, scaled(1_000_000), rest),
             Workload::W13 => {
                 let millis = lasting(10_000, 100);
-                for per_milli in [500, 1_000, 2_000, 4_000, 6_000, 8_000, 10_000] {
+                for per_milli in LADDER {
                     case(2, per_milli * millis, millis);
                 }
             }

@@ -174,7 +174,8 @@ fn mix(results: &Results, key: &str, y_title: &'static str) -> Option<Drawing> {
 
 fn by_load(results: &Results) -> Option<Drawing> {
     let x = |case: &Case| (case.rate().log2(), number(case.rate()));
-    let cases = results.cases_of(Workload::W13);
+    let mut cases = results.compared();
+    cases.retain(|case| case.workload == Workload::W13);
     across(results, &cases, "p99_us", ("timers a second", MICROSECONDS_LATE), x)
 }
 

@@ -11,6 +11,7 @@ use crate::options::Choice;
 use crate::peer::is_ours;
 use crate::plan::chosen_peers;
 use crate::record::{Case, Record, Workload};
+use crate::workload::load_curve::is_on_the_ladder;
 
 /// All measurements of a run, and where they were taken.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -44,6 +45,13 @@ impl Results {
                 && peers.iter().any(|peer| peer.name == record.peer)
         });
         Ok(self)
+    }
+
+    /// The cases there are results of, in order; not those of W13 at which single peers were
+    /// measured for their capacities.
+    pub(crate) fn compared(&self) -> Vec<Case> {
+        let single = |case: &Case| case.workload == Workload::W13 && !is_on_the_ladder(case);
+        self.cases().into_iter().filter(|case| !single(case)).collect()
     }
 
     /// The cases there are results of, in order.

@@ -10,11 +10,19 @@ use crate::actors::behaviour::{Address, Sends};
 
 /// One worker drives timers, and is enough for callbacks; actors get one per core.
 pub(crate) fn start(workers: usize) -> Runtime {
-    Builder::new_multi_thread()
-        .worker_threads(workers)
-        .enable_time()
-        .build()
-        .expect("the runtime starts")
+    start_with(workers, false)
+}
+
+/// The same, perhaps with the timer that tokio is trying out. Only a build with
+/// `--cfg tokio_unstable` has it.
+pub(crate) fn start_with(workers: usize, alternative: bool) -> Runtime {
+    let mut builder = Builder::new_multi_thread();
+    builder.worker_threads(workers).enable_time();
+    if alternative {
+        #[cfg(tokio_unstable)]
+        builder.enable_alt_timer();
+    }
+    builder.build().expect("the runtime starts")
 }
 
 /// Ends it without waiting for what was spawned.

@@ -88,7 +88,7 @@ fn capacity_table(results: &Results) -> Vec<Vec<String>> {
 /// All tables, for a terminal.
 pub(crate) fn text(results: &Results) -> String {
     let mut out = String::new();
-    for case in results.cases() {
+    for case in results.compared() {
         let rows = rows(results, &case);
         let _ = writeln!(out, "\n{}", heading(&case));
         align(&mut out, &table(case.workload, &rows));
@@ -136,7 +136,7 @@ pub(crate) fn markdown(results: &Results, workload: Workload) -> String {
         write_markdown(&mut out, &capacity_table(results));
         out.push('\n');
     }
-    for case in results.cases_of(workload) {
+    for case in results.compared().into_iter().filter(|case| case.workload == workload) {
         let rows = rows(results, &case);
         let _ = writeln!(out, "**{}**\n", heading(&case));
         write_markdown(&mut out, &table(workload, &rows));

@@ -94,8 +94,13 @@ pub(crate) trait Producer {
     /// Returns when everything that this producer scheduled before has arrived where it waits to be
     /// due. A timer with no delay does that wherever what is scheduled goes through a queue.
     fn settle(&mut self) {
-        let arrived = Recorder::burst(1);
-        let _fence = self.schedule(Duration::ZERO, arrived.callback());
-        assert!(arrived.wait(LIMIT), "a timer without a delay did not fire");
+        settle_by_timer(self);
     }
+}
+
+/// Returns when a timer without a delay has fired.
+pub(crate) fn settle_by_timer<P: Producer + ?Sized>(producer: &mut P) {
+    let arrived = Recorder::burst(1);
+    let _fence = producer.schedule(Duration::ZERO, arrived.callback());
+    assert!(arrived.wait(LIMIT), "a timer without a delay did not fire");
 }

@@ -11,21 +11,22 @@ use ::tokio::time::{Instant, Interval, Sleep, interval_at, sleep, timeout};
 use crate::runtime;
 use crate::sleeps::{Access, Sleeps};
 
-pub(crate) struct Tokio {
+/// With the timer that tokio is trying out, or without.
+pub(crate) struct Tokio<const ALTERNATIVE: bool> {
     runtime: Runtime,
 }
 
 pub(crate) struct Inside<'a>(#[expect(dead_code, reason = "it is held")] EnterGuard<'a>);
 
-impl Sleeps for Tokio {
-    const NAME: &'static str = "tokio-sleep";
+impl<const ALTERNATIVE: bool> Sleeps for Tokio<ALTERNATIVE> {
+    const NAME: &'static str = if ALTERNATIVE { "tokio-alternative" } else { "tokio-sleep" };
     const ABOUT: &'static str = "tokio's futures, polled by the thread that makes them; no task";
     const TICK_US: Option<u64> = Some(1_000);
 
     type Access<'a> = Inside<'a>;
 
     fn start() -> Self {
-        Self { runtime: runtime::start(1) }
+        Self { runtime: runtime::start_with(1, ALTERNATIVE) }
     }
 
     fn access(&self) -> Inside<'_> {

@@ -16,14 +16,16 @@ use tokio::time::{Instant, Sleep};
 use crate::callback::Callback;
 use crate::record::Workload;
 use crate::runtime;
-use crate::timers::{Producer, Timers};
+use crate::timers::{Producer, Timers, settle_by_timer};
 
-pub(crate) struct TokioSleep {
+/// With the timer that tokio is trying out, or without.
+pub(crate) struct TokioSleep<const ALTERNATIVE: bool> {
     runtime: Runtime,
 }
 
 pub(crate) struct SleepProducer<'a> {
     _inside: EnterGuard<'a>,
+    alternative: bool,
     /// Left to fire.
     released: Vec<Pin<Box<Sleep>>>,
     /// The length of the list at which those that have fired are dropped.
@@ -33,8 +35,8 @@ pub(crate) struct SleepProducer<'a> {
 /// The least length at which it is worth looking.
 const SWEEP: usize = 1024;
 
-impl Timers for TokioSleep {
-    const NAME: &'static str = "tokio-sleep";
+impl<const ALTERNATIVE: bool> Timers for TokioSleep<ALTERNATIVE> {
+    const NAME: &'static str = if ALTERNATIVE { "tokio-alternative" } else { "tokio-sleep" };
     const ABOUT: &'static str =
         "tokio's Sleep, boxed, polled once by its producer with a waker; no task";
     const TICK_US: Option<u64> = Some(1_000);
@@ -44,12 +46,13 @@ impl Timers for TokioSleep {
     type Producer<'a> = SleepProducer<'a>;
 
     fn start() -> Self {
-        Self { runtime: runtime::start(1) }
+        Self { runtime: runtime::start_with(1, ALTERNATIVE) }
     }
 
     fn producer(&self) -> SleepProducer<'_> {
         SleepProducer {
             _inside: self.runtime.enter(),
+            alternative: ALTERNATIVE,
             released: Vec::with_capacity(SWEEP),
             sweep_at: SWEEP,
         }
@@ -97,6 +100,10 @@ impl Producer for SleepProducer<'_> {
         }
     }
 
-    /// It is in tokio's wheel when the poll returns.
-    fn settle(&mut self) {}
+    /// It is in tokio's wheel when the poll returns. The alternative is told through a queue.
+    fn settle(&mut self) {
+        if self.alternative {
+            settle_by_timer(self);
+        }
+    }
 }
