@@ -17,7 +17,7 @@ mod pages {
     struct Readme;
     #[doc = include_str!("../../docs/actors.md")]
     struct Actors;
-    #[cfg(feature = "top")]
+    #[cfg(all(feature = "prometheus", feature = "top"))]
     #[doc = include_str!("../../docs/observability.md")]
     struct Observability;
     #[doc = include_str!("../../docs/how-to/request-timeouts.md")]
@@ -34,6 +34,9 @@ mod pages {
     #[cfg(feature = "durable")]
     #[doc = include_str!("../../docs/how-to/backups.md")]
     struct Backups;
+    #[cfg(feature = "postgres")]
+    #[doc = include_str!("../../docs/durable.md")]
+    struct Durable;
     #[cfg(feature = "sql")]
     #[doc = include_str!("../../docs/how-to/sql-transactions.md")]
     struct SqlTransactions;

@@ -59,11 +59,11 @@ const SILENCE: Duration = Duration::from_secs(600);
 ///     fn receive(&mut self, event: Event, ctx: &mut Context<Hosted<Self>>) {
 ///         let day = Duration::from_secs(86_400);
 ///         match event {
-///             Event::Placed => {
-///                 ctx.reminders().start_single("payment", day, Event::PaymentDue).unwrap();
+///             Event::Placed => { // (Only values out of range are refused.)
+///                 let _ = ctx.reminders().start_single("payment", day, Event::PaymentDue);
 ///             }
 ///             Event::Paid => {
-///                 ctx.reminders().cancel("payment").unwrap();
+///                 let _ = ctx.reminders().cancel("payment");
 ///                 let _ = self.paid.send(self.number.clone());
 ///             }
 ///             Event::PaymentDue => { /* cancel the order */ }
