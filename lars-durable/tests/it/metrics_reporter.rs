@@ -49,7 +49,7 @@ fn a_reporter_publishes_what_its_node_has_done_under_its_name() {
     assert_eq!((of("timers_scheduled_total"), of("runs_started_total")), (2.0, 1.0));
     assert_eq!((of("runs_parked_total"), of("runs_done_total")), (1.0, 0.0));
     node.close().unwrap();
-    assert_eq!(published(&mut reporter).len(), 12, "it outlives the node");
+    assert_eq!(published(&mut reporter).len(), 13, "it outlives the node");
 }
 
 #[test]
