@@ -28,8 +28,8 @@ pub use self::sqlite::Synchronous;
 #[cfg(feature = "sqlite")]
 pub(crate) use self::sqlite::{OutsideFile, SqliteStore, UserFile};
 use crate::model::{
-    Act, BucketNo, Cursor, Finish, Finished, Kept, Listed, Loaded, Look, NewTimer, NodeId, Old,
-    Ran, Row, RunPlace, RunsSelect, Select, Start, TimerId, When, Which,
+    Act, BucketNo, Cursor, Fence, Finish, Finished, Kept, Listed, Loaded, Look, NewTimer, NodeId,
+    Old, Ran, Row, RunPlace, RunsSelect, Select, Start, TimerId, When, Which,
 };
 use crate::sync::Arc;
 use crate::time::{Clock, Micros, Timestamp};
@@ -271,6 +271,34 @@ pub(crate) enum Write {
         select: Arc<Select>,
         act: Act,
     },
+    /// What somebody may do only as long as nobody else has owned a bucket since, and is
+    /// [`Written::Lost`] otherwise. Nobody can take it before this transaction has ended. For what
+    /// a key decides, and what only shows.
+    Under {
+        tenure: Tenure,
+        write: Box<Write>,
+    },
+}
+
+impl Write {
+    /// What is asked for, under whatever condition.
+    pub(crate) fn asked(&self) -> &Self {
+        if let Self::Under { write, .. } = self { write.asked() } else { self }
+    }
+}
+
+/// A bucket in one epoch, which has one owner.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Tenure {
+    pub(crate) bucket: BucketNo,
+    pub(crate) epoch: u32,
+}
+
+impl Tenure {
+    /// Under which a run with this fence began.
+    pub(crate) fn of(bucket: BucketNo, fence: Fence) -> Self {
+        Self { bucket, epoch: fence.epoch() }
+    }
 }
 
 /// The answer to a [`Request`]: to each kind of request its own, so that none can be taken for
@@ -371,6 +399,8 @@ pub(crate) enum Written {
     Held,
     /// The write was carried out before, and its result is not known any more.
     Unsure,
+    /// Nothing was done: the bucket has had another owner since.
+    Lost,
     /// No run of it starts any more.
     Prevented {
         id: TimerId,

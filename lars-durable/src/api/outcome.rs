@@ -39,8 +39,9 @@ pub enum Outcome {
     ///
     /// If the row has gone on by then, because the handler runs [at most
     /// once](super::Handler::at_most_once) or has [acknowledged](super::Fired::complete_in) the run
-    /// itself, the series is ended at once after that. If the process dies in between, the series
-    /// goes on, and its next run can say so again.
+    /// itself, the series is ended at once after that. If the process dies in between, or another
+    /// node has taken over what was acknowledged, the series goes on, and its next run can say so
+    /// again.
     Last,
     /// The run failed. It is retried after the handler's backoff, until its attempts are used up.
     /// Then it is parked; a series goes on with its next run.

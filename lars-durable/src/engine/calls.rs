@@ -25,7 +25,8 @@ use super::{Lane, Node, Output};
 use crate::error::{Error, Refused};
 use crate::model::{BucketNo, NewTimer, TimerId, stable_hash};
 use crate::store::{
-    Committed, History, How, Placed, Reply, Request, StoreError, Write, Written, mismatched, paired,
+    Committed, History, How, Placed, Reply, Request, StoreError, Tenure, Write, Written,
+    mismatched, paired,
 };
 use crate::sync::Arc;
 use crate::time::{Micros, Mono, Timestamp};
@@ -41,6 +42,9 @@ const BLOCK: usize = 1_024;
 
 /// How long calls wait for keys that others hold, before they are asked for again.
 const HELD: Micros = Micros::MILLISECOND.times(100);
+
+/// Why a call does nothing that was made by an actor whose bucket went to another node.
+const LOST: &str = "the bucket has had another owner since";
 
 /// How many bytes of payloads and keys a batch has at most, unless one call has more.
 const LONGEST_BATCH: usize = 4 << 20;
@@ -79,6 +83,8 @@ struct Ids {
 struct Call {
     id: CallId,
     write: Write,
+    /// It counts only as long as this holds.
+    tenure: Option<Tenure>,
     /// After this the call fails: the store cannot be used.
     patience: Mono,
     /// Its caller has been answered that the outcome is not known.
@@ -158,6 +164,12 @@ impl Calls {
         }
     }
 
+    /// Buckets for which somebody has asked for something, and has no answer.
+    pub(super) fn buckets(&self) -> impl Iterator<Item = BucketNo> {
+        let tenures = self.queue.iter().chain(&self.in_flight).filter_map(|call| call.tenure);
+        tenures.map(|tenure| tenure.bucket)
+    }
+
     /// Whether no call waits for its answer.
     pub(super) fn is_idle(&self) -> bool {
         self.queue.is_empty() && self.in_flight.is_empty() && self.lane.is_idle()
@@ -168,7 +180,12 @@ impl Node {
     /// Takes a call in; its answer is an output.
     pub(crate) fn call(&mut self, now: Mono, id: CallId, write: Write) {
         let patience = now + self.settings.call_timeout;
-        self.calls.queue.push_back(Call { id, write, patience, given_up: false, reason: None });
+        let (tenure, write) = match write {
+            Write::Under { tenure, write } => (Some(tenure), *write),
+            write => (None, write),
+        };
+        let call = Call { id, write, tenure, patience, given_up: false, reason: None };
+        self.calls.queue.push_back(call);
     }
 
     /// When the writer has something to do, if nothing comes in before.
@@ -227,7 +244,7 @@ impl Node {
             if let Write::Schedule(timers) = &mut call.write {
                 Arc::make_mut(timers).iter_mut().for_each(|timer| self.give_place(timer));
             }
-            requests.push(Request::Write(call.write.clone()));
+            requests.push(Request::Write(call.asked()));
         }
         if short_of > 0 || !calls.is_empty() && self.calls.ids.left() < BLOCK / 2 {
             let count = i64::try_from(BLOCK.max(short_of)).unwrap_or(i64::MAX);
@@ -302,6 +319,7 @@ impl Node {
             Written::Unsure => {
                 Err(Error::OutcomeUnknown { reason: call.reason.unwrap_or_default() })
             }
+            Written::Lost => Err(Error::Unavailable { reason: LOST.into() }),
             written => Ok(written),
         };
         self.out.push(Output::Answer { call: call.id, result });
@@ -332,6 +350,7 @@ impl Node {
             Written::Held
             | Written::KeyTaken(_)
             | Written::Unsure
+            | Written::Lost
             | Written::Running { .. }
             | Written::NotFound
             | Written::Listed(_)
@@ -403,6 +422,15 @@ impl Node {
 }
 
 impl Call {
+    /// What the store is asked for.
+    fn asked(&self) -> Write {
+        let write = self.write.clone();
+        match self.tenure {
+            Some(tenure) => Write::Under { tenure, write: Box::new(write) },
+            None => write,
+        }
+    }
+
     /// How much the call counts in a batch.
     fn weight(&self) -> usize {
         match &self.write {

@@ -39,7 +39,8 @@ impl Node {
             | Write::Parked { .. }
             | Write::Runs { .. }
             | Write::RetryParked { .. }
-            | Write::DiscardParked { .. } => false,
+            | Write::DiscardParked { .. }
+            | Write::Under { .. } => false,
         };
         match written {
             _ if !cancels => {}

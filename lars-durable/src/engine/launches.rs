@@ -11,7 +11,8 @@
 //!   again a second later, if its row is gone.
 //! - *The handler has recorded the end itself*, in a transaction whose outcome nobody here knows.
 //!   The finish is one of a failed run: it is stale if that transaction was committed, and true if
-//!   not.
+//!   not. If it is stale, and an earlier try of it may have been committed, the row tells: it has
+//!   the same run still, or none, or the next one.
 
 use super::history::outcome_of;
 use super::runs::{Run, Stage};
@@ -370,17 +371,15 @@ impl Node {
             _ if own && last => self.runs.say_last(id),
             _ if own => {}
             Then::Done | Then::Next { .. } => self.count_done(place),
-            Then::Retry { .. } => {
-                self.counts.retried += 1;
-                self.tallies[place].retried += 1;
-            }
-            Then::LeftOut { .. }
+            Then::Retry { .. }
+            | Then::LeftOut { .. }
             | Then::Park { .. }
             | Then::ParkRun { .. }
             | Then::GiveBack { .. }
             | Then::PutOff { .. } => {}
         }
         if !own {
+            self.count_retried(place, &then);
             self.say_failed(now, place, &row, &then);
         }
         self.runs.finish(id, then);
@@ -435,14 +434,16 @@ impl Node {
             }
             return;
         }
+        let gives_up = matches!(finish.then, Then::Park { .. } | Then::ParkRun { .. });
+        let unsure = run.last || again;
+        if finished == Finished::Stale && run.acknowledged && unsure && !(again && gives_up) {
+            self.runs.unsettle(finish);
+            return;
+        }
         let Some(run) = self.runs.end(id) else { return };
         if let (true, Stage::Finishing(Some(row))) = (run.acknowledged, &run.stage) {
-            let ran = match finished {
-                Finished::Stale => self.remembered(now, &run, row, RunOutcome::Done, None),
-                _ => outcome_of(&finish.then)
-                    .and_then(|(outcome, error)| self.remembered(now, &run, row, outcome, error)),
-            };
-            self.history.extend(ran);
+            let then = (finished != Finished::Stale || again).then_some(&finish.then);
+            self.remember_own(now, &run, row, then);
         }
         if let (true, Stage::Finishing(Some(row))) = (run.acknowledged, &run.stage)
             && finished != Finished::Stale
@@ -452,13 +453,10 @@ impl Node {
         match finished {
             Finished::Gone => {}
             Finished::Parked => self.parked(run, finish.then, false),
-            Finished::Stale if run.acknowledged => {
+            Finished::Stale if run.acknowledged && !again => {
                 // The handler's transaction has ended it; a series has another place now.
                 self.count_done(run.handler);
                 self.runner.announce([id]);
-                if run.last {
-                    self.runs.end_series(id);
-                }
             }
             // It was this node's own earlier try, as long as nobody else has owned the bucket: what
             // was not given up waits again.
@@ -475,9 +473,8 @@ impl Node {
                 tracing::warn!(target: "lars_durable", id, "a newer run has taken over");
             }
             Finished::Again { due } => {
-                if run.acknowledged && matches!(finish.then, Then::Retry { .. }) {
-                    self.counts.retried += 1;
-                    self.tallies[run.handler].retried += 1;
+                if run.acknowledged {
+                    self.count_retried(run.handler, &finish.then);
                 }
                 let handler = Arc::clone(self.window.name(run.resident));
                 self.near(run.resident.bucket, (due, id), &handler);
@@ -486,6 +483,47 @@ impl Node {
                 }
             }
             Finished::Held => {}
+        }
+    }
+
+    /// What has become of a timer whose handler may have ended its run in a transaction of its own.
+    /// The finish came too late: because of that transaction, or of an earlier try of the finish,
+    /// whose answer was lost; or because another node has the bucket, and decides.
+    pub(super) fn settled(&mut self, now: Mono, finish: &Finish, written: &Written) {
+        let Some(run) = self.runs.end(finish.id) else { return };
+        let (Written::Listed(found), Stage::Finishing(Some(row))) = (written, &run.stage) else {
+            self.counts.stale += 1;
+            tracing::warn!(target: "lars_durable", id = finish.id, "a newer run has taken over");
+            return;
+        };
+        let committed = found.iter().all(|it| it.run != row.run);
+        self.remember_own(now, &run, row, (!committed).then_some(&finish.then));
+        if committed {
+            self.count_done(run.handler);
+            if run.last {
+                self.runs.end_series(finish.id);
+            }
+        } else {
+            // The same run waits.
+            self.say_failed(now, run.handler, row, &finish.then);
+            self.count_retried(run.handler, &finish.then);
+        }
+        self.runner.announce([finish.id]);
+    }
+
+    /// What became of a run whose handler may have recorded its end itself: it has, or this.
+    fn remember_own(&mut self, now: Mono, run: &Run, row: &Row, then: Option<&Then>) {
+        let outcome = then.map_or(Some((RunOutcome::Done, None)), outcome_of);
+        let ran =
+            outcome.and_then(|(outcome, error)| self.remembered(now, run, row, outcome, error));
+        self.history.extend(ran);
+    }
+
+    /// A run of the handler in this place is retried, if that is what became of it.
+    fn count_retried(&mut self, place: usize, then: &Then) {
+        if matches!(then, Then::Retry { .. }) {
+            self.counts.retried += 1;
+            self.tallies[place].retried += 1;
         }
     }
 

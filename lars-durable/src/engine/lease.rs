@@ -328,10 +328,11 @@ impl Node {
         }
     }
 
-    /// Buckets in which something runs, or an actor lives.
+    /// Buckets in which something runs, or an actor lives, or has lived whose calls are under way.
     fn busy_buckets(&self) -> BTreeSet<BucketNo> {
         let mut busy = self.runs.buckets();
         busy.extend(self.tenants.buckets());
+        busy.extend(self.calls.buckets());
         busy
     }
 

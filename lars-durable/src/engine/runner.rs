@@ -2,9 +2,9 @@
 //! the window loaded.
 //!
 //! One batch goes at a time, put together in this order: finishes, so that their places are free;
-//! ends of series; what this node has no handler for; starts; what other nodes announced; loads and
-//! sweeps. A batch that failed is sent again as it was, for each of its requests can be repeated,
-//! but for its sweeps.
+//! ends of series; questions about finishes that came too late; what this node has no handler for;
+//! starts; what other nodes announced; loads and sweeps. A batch that failed is sent again as it
+//! was, for each of its requests can be repeated, but for its sweeps.
 //!
 //! What limits the starts: the lease, the places of each handler, the limit of the node, and after
 //! buckets were taken a ramp, so that a node that comes back does not begin with all at once.
@@ -16,8 +16,8 @@ use super::quarantine::Released;
 use super::settings::{LEAST_PUT_OFF, MOST_PUT_OFF, UNKNOWN_FOR};
 use super::window::{Key, LoadOrder, Reach, Resident, TakenIn};
 use super::{Lane, Node, Output, Parked};
-use crate::model::{BucketNo, Finish, Kept, NodeId, Old, Ran, Row, Start, TimerId};
-use crate::store::{Committed, Reply, Request, StoreError, Write, mismatched, paired};
+use crate::model::{BucketNo, Finish, Kept, NodeId, Old, Ran, Row, Start, TimerId, Which};
+use crate::store::{Committed, Reply, Request, StoreError, Tenure, Write, mismatched, paired};
 use crate::sync::Arc;
 use crate::time::{Micros, Mono, Timestamp};
 
@@ -87,6 +87,8 @@ pub(super) struct Runner {
 enum Asked {
     Finish(Vec<Finish>),
     EndSeries(TimerId),
+    /// What has become of a timer whose finish came too late.
+    Settle(Finish, BucketNo),
     Park {
         ids: Vec<TimerId>,
         before: Timestamp,
@@ -111,6 +113,11 @@ impl Asked {
         match self {
             Self::Finish(finishes) => Request::Finish(finishes.clone()),
             Self::EndSeries(id) => Request::Write(Write::EndSeries { id: *id }),
+            Self::Settle(Finish { id, fence, .. }, bucket) => {
+                let (tenure, which) = (Tenure::of(*bucket, *fence), Which::Id(*id));
+                let write = Box::new(Write::Get { which });
+                Request::Write(Write::Under { tenure, write })
+            }
             Self::Park { ids, before } => {
                 Request::Park { ids: ids.clone(), before: *before, reason: UNHANDLED.to_owned() }
             }
@@ -257,6 +264,11 @@ impl Node {
         // Before the next runs of these start.
         let ends = self.runs.take_ends(self.settings.batch);
         self.runner.sent.extend(ends.into_iter().map(Asked::EndSeries));
+        for finish in self.runs.take_unsettled() {
+            if let Some(run) = self.runs.get(finish.id) {
+                self.runner.sent.push(Asked::Settle(finish, run.resident.bucket));
+            }
+        }
         if self.closing.is_closing() {
             return;
         }
@@ -478,6 +490,9 @@ impl Node {
                 }
                 (Asked::EndSeries(id), Reply::Written(written)) => {
                     self.series_ended(now, id, &written);
+                }
+                (Asked::Settle(finish, _), Reply::Written(written)) => {
+                    self.settled(now, &finish, &written);
                 }
                 (Asked::PutOff(timers), Reply::PutOff(dues)) => {
                     for ((key, resident), due) in timers.into_iter().zip(dues) {

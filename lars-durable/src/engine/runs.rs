@@ -52,6 +52,8 @@ pub(super) struct Runs {
     finishes: VecDeque<Finish>,
     /// Series to be ended, whose rows had gone on when the handler said so.
     ends: Vec<TimerId>,
+    /// Finishes that came too late, nobody knows why: the rows tell.
+    unsettled: Vec<Finish>,
     held: HeldFinishes,
 }
 
@@ -116,6 +118,7 @@ impl Runs {
             busy: vec![0; handlers],
             finishes: VecDeque::new(),
             ends: Vec::new(),
+            unsettled: Vec::new(),
             held: HeldFinishes { finishes: Vec::new(), ends: Vec::new(), again: Mono::NEVER },
         }
     }
@@ -476,6 +479,16 @@ impl Runs {
         self.ends.push(id);
     }
 
+    /// Whether this finish came too late because of an earlier try of it is to be looked for.
+    pub(super) fn unsettle(&mut self, finish: Finish) {
+        self.unsettled.push(finish);
+    }
+
+    /// Takes all of which that is to be looked for.
+    pub(super) fn take_unsettled(&mut self) -> Vec<Finish> {
+        std::mem::take(&mut self.unsettled)
+    }
+
     /// The row is held: it is to be ended again, but not at once.
     pub(super) fn retry_end(&mut self, now: Mono, id: TimerId) {
         self.held.ends.push(id);
@@ -484,7 +497,7 @@ impl Runs {
 
     /// Whether there is one to be sent now.
     pub(super) fn has_finishes(&self) -> bool {
-        !self.finishes.is_empty() || !self.ends.is_empty()
+        !self.finishes.is_empty() || !self.ends.is_empty() || !self.unsettled.is_empty()
     }
 
     /// When those of rows that were held are to be sent.

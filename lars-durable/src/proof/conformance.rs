@@ -12,7 +12,7 @@ use crate::model::{
     BucketNo, Fence, Finish, Finished, Kept, Listed, NewTimer, NodeId, Old, OnConflict, Ran, Row,
     RunsSelect, Start, Then, TimerId, When, Which,
 };
-use crate::store::{How, Terms};
+use crate::store::{How, Tenure, Terms};
 use crate::store::{
     Keep, MemoryStore, Placed, Reply, Request, SqliteStore, Store, Synchronous, Write, Written,
 };

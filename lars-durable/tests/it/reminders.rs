@@ -138,6 +138,11 @@ impl Bench {
 
     /// A node whose actors do these steps when they are started, and sleep soon.
     fn node(&self, started: &[Step]) -> Durable {
+        self.node_on(&self.store, started)
+    }
+
+    /// The same, whose calls wait long, on this path to the store.
+    fn node_on(&self, store: &Store, started: &[Step]) -> Durable {
         let (sender, started) = (self.sender.clone(), started.to_vec());
         let soon = 10 * MILLISECOND;
         let backoff = BackoffPolicy::builder().initial(soon).cap(soon).build().unwrap();
@@ -145,7 +150,7 @@ impl Bench {
         let kind = kind.backoff(backoff).passivate_after(5 * SECOND);
         // An actor that has panicked goes on with its mailbox.
         let kind = kind.props(|props| props.supervision(SupervisionStrategy::restart()));
-        let node = self.store.node().actors(&self.kit, kind).start().unwrap();
+        let node = store.node().call_timeout(2 * MINUTE).actors(&self.kit, kind).start().unwrap();
         self.kit.advance(SECOND);
         node
     }
@@ -301,4 +306,28 @@ fn periodic_reminders_end_after_so_many_or_before_the_first_one_behind_their_end
     tell(&node, [Step::Ending("rate".into(), 10, Some(0), None)]);
     bench.kit.advance(MINUTE);
     assert_eq!(bench.seen(), ["refused"]);
+}
+
+#[test]
+fn what_an_actor_asked_for_before_its_bucket_went_to_another_node_does_nothing_afterwards() {
+    for late in [Step::Cancel("payment".into()), Step::Once("payment".into(), 10, said("late"))] {
+        let bench = Bench::new();
+        let (here, there) = (&bench.store, bench.store.other_path());
+        let one = bench.node_on(here, &[]);
+        // It is handed over, and received when nothing gets through any more.
+        tell(&one, [late]);
+        bench.kit.advance_while_busy(10 * MILLISECOND);
+        here.set_reachable(false);
+        bench.kit.advance(SECOND);
+        let two = bench.node_on(&there, &[]);
+        bench.kit.advance(30 * SECOND);
+        // That message has come to the actor there, too, which has decided anew since.
+        tell(&two, [Step::Once("payment".into(), 60, said("second"))]);
+        bench.kit.advance(SECOND);
+        bench.seen();
+        here.set_reachable(true);
+        bench.kit.advance(100 * SECOND);
+        assert_eq!(bench.seen(), ["second"]);
+        assert!(is_empty(&two));
+    }
 }

@@ -327,7 +327,7 @@ impl<A: DurableActor> Host<A> {
         let props = || {
             let (make, place, silence) = (self.make.clone(), Arc::clone(place), self.silence);
             (self.set_props)(Props::new(move || {
-                Hosted::new(make(&place.name), Arc::clone(&place), silence)
+                Hosted::new(make(&place.name), Arc::clone(&place), epoch, silence)
             }))
         };
         let name = format!("{}:{}", A::Reminder::NAME, place.name);

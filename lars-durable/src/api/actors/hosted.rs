@@ -98,6 +98,8 @@ impl<A: DurableActor> DurableContext<A::Reminder> for Context<Hosted<A>> {
 pub struct Hosted<A> {
     actor: A,
     place: Arc<Place>,
+    /// In which its bucket was owned when it was made.
+    epoch: u32,
     silence: Duration,
 }
 
@@ -140,12 +142,13 @@ impl<M> Envelope<M> {
 }
 
 impl<A: DurableActor> Hosted<A> {
-    pub(super) fn new(actor: A, place: Arc<Place>, silence: Duration) -> Self {
-        Self { actor, place, silence }
+    pub(super) fn new(actor: A, place: Arc<Place>, epoch: u32, silence: Duration) -> Self {
+        Self { actor, place, epoch, silence }
     }
 
     fn scope(&self) -> Scope {
-        Scope { place: Arc::clone(&self.place), handled: None, declares: false }
+        let (place, epoch) = (Arc::clone(&self.place), self.epoch);
+        Scope { place, epoch, handled: None, declares: false }
     }
 
     fn receive_letter(&mut self, letter: Letter, ctx: &mut Context<Self>) {

@@ -18,7 +18,7 @@ use crate::api::which::check_key;
 use crate::error::{Error, Refused};
 use crate::model::{End, OnConflict, TimerId};
 use crate::runtime::Submitted;
-use crate::store::{How, Write, Written};
+use crate::store::{How, Tenure, Write, Written};
 use crate::sync::Arc;
 use crate::time::Timestamp;
 
@@ -35,6 +35,8 @@ use crate::time::Timestamp;
 ///   where it is, with the new message, or is planned by the new rule. So a reminder that has made
 ///   its actor is received. To begin anew, cancel first.
 /// - They outlive their actor: if there is none when a reminder is due, it is created.
+/// - They speak for the actor as long as its node has its bucket. What is asked for by an actor
+///   whose node has lost that does nothing, however late it is: by then the actor lives elsewhere.
 /// - Calls return at once, and take effect in their order. The message that is being handled is
 ///   acknowledged only when the calls of its handler are committed. If one fails, the message is
 ///   redelivered. (If a call outside such a handler fails, for example in
@@ -214,6 +216,9 @@ impl<P: Payload> Reminders<P> {
     ) {
         let arrivals = self.place.asks(&key);
         let place = Arc::clone(&self.place);
+        // Once its bucket is another node's, only the actor there decides.
+        let tenure = Tenure { bucket: place.bucket, epoch: scope::current().epoch };
+        let write = Write::Under { tenure, write: Box::new(write) };
         let then = move |answer: Result<Written, Error>| {
             place.answered(key, arrivals, answer.map(before));
         };

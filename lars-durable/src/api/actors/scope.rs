@@ -12,6 +12,8 @@ use crate::sync::Arc;
 #[derive(Clone)]
 pub(super) struct Scope {
     pub(super) place: Arc<Place>,
+    /// The actor was made for a run of this epoch, and speaks for its bucket in no other.
+    pub(super) epoch: u32,
     pub(super) handled: Option<Handled>,
     /// The hook is called for each new actor: what it starts may be there, and be what has made the
     /// actor.

@@ -60,10 +60,11 @@ impl Sequence {
             0..=5 => {
                 let count = self.rng.usize(1..4);
                 let timers = (0..count).map(|_| self.timer()).collect();
-                Request::Write(Write::Schedule(Arc::new(timers)))
+                self.perhaps_under(epoch, Write::Schedule(Arc::new(timers)))
             }
             6 if self.rng.bool() => {
-                Request::Write(Write::Remove { key, but: self.rng.bool().then_some(id) })
+                let but = self.rng.bool().then_some(id);
+                self.perhaps_under(epoch, Write::Remove { key, but })
             }
             6 if self.rng.u8(..4) == 0 => Request::Write(Write::EndSeries { id }),
             6 => Request::Write(Write::Cancel { which: self.which(key, id) }),
@@ -108,6 +109,17 @@ impl Sequence {
                 limit: self.rng.usize(1..10),
             },
         }
+    }
+
+    /// As an actor asks, which may have lost its bucket.
+    fn perhaps_under(&mut self, epoch: u32, write: Write) -> Request {
+        let epoch = match self.rng.u8(..4) {
+            0 => epoch,
+            1 => epoch - 1,
+            _ => return Request::Write(write),
+        };
+        let (tenure, write) = (Tenure { bucket: 0, epoch }, Box::new(write));
+        Request::Write(Write::Under { tenure, write })
     }
 
     fn select(&mut self) -> Request {

@@ -799,3 +799,38 @@ fn identities_are_drawn_once() {
         }
     });
 }
+
+#[test]
+fn what_is_asked_for_under_an_epoch_that_is_over_does_nothing() {
+    for_each_store(|bench| {
+        let under = |epoch: u32, write: Write| {
+            let tenure = Tenure { bucket: 0, epoch };
+            Write::Under { tenure, write: Box::new(write) }
+        };
+        let remove = || Write::Remove { key: "key".into(), but: None };
+        let get = || Write::Get { which: "key".into() };
+        let first = bench.epoch;
+        let timer = bench.keyed(SECOND, "key");
+        let id = bench.schedule(vec![timer])[0].id;
+        assert!(matches!(bench.write(under(first, remove())), Written::Prevented { .. }));
+        let timer = bench.keyed(SECOND, "key");
+        let schedule = Write::Schedule(Arc::new(vec![timer]));
+        assert!(matches!(bench.write(under(first, schedule)), Written::Scheduled(_)));
+
+        bench.next_owner();
+        assert_eq!(bench.write(under(first, remove())), Written::Lost);
+        assert_eq!(bench.write(under(first, get())), Written::Lost);
+        let timer = NewTimer { conflict: OnConflict::Replace, ..bench.keyed(2 * SECOND, "key") };
+        let schedule = Write::Schedule(Arc::new(vec![timer]));
+        assert_eq!(bench.write(under(first, schedule.clone())), Written::Lost);
+        // Beside others, each is decided by itself.
+        let requests = [under(first, remove()), get(), under(bench.epoch, schedule)];
+        let replies = bench.ask(&requests.map(Request::Write));
+        assert_eq!(replies[0], Reply::Written(Written::Lost));
+        let Reply::Written(Written::Listed(found)) = &replies[1] else { panic!("{replies:?}") };
+        assert_eq!(found.iter().map(|it| it.id).collect::<Vec<_>>(), [id + 1]);
+        let Reply::Written(Written::Scheduled(placed)) = &replies[2] else { panic!("{replies:?}") };
+        assert_eq!(placed[0].how, How::Replaced { started: None });
+        assert_eq!(bench.ids(), [id + 2]);
+    });
+}

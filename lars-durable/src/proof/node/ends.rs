@@ -205,3 +205,86 @@ fn an_end_that_could_not_be_recorded_is_recorded_when_the_store_is_back_before_t
     assert_eq!(planned(&bench), [1]);
     assert!(is_empty(&mut bench));
 }
+
+/// The first run of a series of a second has ended itself in a transaction, which was committed or
+/// not; its handler says that it is the last, and the answer to its finish is lost.
+fn last_whose_answer_is_lost(commits: bool, attempts: u32) -> Bench {
+    let mut bench = Bench::with(|settings| settings.handlers[0].max_attempts = attempts);
+    bench.schedule(SECOND, "x", Some(every_second(MissedTick::Burst)));
+    bench.run_until(SECOND - 1, done);
+    let launch = bench.launched[0].clone();
+    let (id, fence) = (launch.row.id, launch.fence);
+    if commits {
+        let then = launch.row.after_success(Timestamp(START + SECOND));
+        let finish = crate::model::Finish { id, fence, then };
+        bench.store.transact(&[Request::Finish(vec![finish])]).unwrap();
+    }
+    bench.node().acknowledged(id, fence);
+    bench.move_to(SECOND);
+    bench.turn();
+    bench.loses = Some(Lane::Runner);
+    let launch = bench.launched.remove(0);
+    bench.seen.push(("x".into(), SECOND, bench.now, launch.row.attempt));
+    let now = Mono(bench.now);
+    bench.node().ended(now, id, fence, RunEnd::Last);
+    bench.turn();
+    assert_eq!(bench.loses, None, "it was the finish");
+    bench
+}
+
+#[test]
+fn a_last_run_whose_transaction_was_rolled_back_ends_no_series_although_an_answer_is_lost() {
+    for commits in [true, false] {
+        let mut bench = last_whose_answer_is_lost(commits, 2);
+        bench.run_until(4 * SECOND, done);
+        let expected = if commits { vec![1] } else { vec![1, 1, 2, 3, 4] };
+        assert_eq!(planned(&bench), expected, "{commits}");
+        assert_eq!(is_empty(&mut bench), commits);
+        let counts = bench.node().counts();
+        let expected = if commits { (1, 0) } else { (4, 1) };
+        assert_eq!((counts.done, counts.retried), expected, "{commits}");
+    }
+}
+
+#[test]
+fn a_last_run_that_was_rolled_back_and_is_given_up_ends_no_series_although_an_answer_is_lost() {
+    let mut bench = last_whose_answer_is_lost(false, 1);
+    bench.run_until(4 * SECOND, done);
+    assert_eq!(planned(&bench), [1, 2, 3, 4]);
+    assert_eq!((bench.parked().len(), bench.told.len()), (1, 1));
+}
+
+#[test]
+fn a_last_run_that_another_owner_has_repeated_ends_no_series() {
+    let mut bench = Bench::new();
+    bench.schedule(SECOND, "x", Some(every_second(MissedTick::Burst)));
+    bench.run_until(SECOND - 1, done);
+    let launch = bench.launched.remove(0);
+    let (id, fence) = (launch.row.id, launch.fence);
+    bench.node().acknowledged(id, fence);
+    // Frozen in its transaction, which is rolled back; another node repeats that run, and the
+    // series goes on.
+    let (node, buckets) = (bench.node().identity(), vec![0]);
+    let other = node.wrapping_add(1);
+    let terms = crate::store::Terms::default();
+    let keep = [
+        Keep::Release { node, buckets: buckets.clone() },
+        Keep::Join { node: other, serves: true, terms },
+        Keep::Claim { node: other, dead: Vec::new(), buckets },
+    ];
+    let replies = bench.store.transact(&keep.map(Request::Keep)).unwrap().replies;
+    let Reply::Claimed(claimed) = &replies[2] else { panic!("{replies:?}") };
+    let newer = Fence::new(claimed[0].1, 1);
+    bench.move_to(SECOND);
+    let starts = vec![crate::model::Start { id, bucket: 0, fence: newer }];
+    let start = Request::Start { node: other, lead: Micros::ZERO, starts };
+    let then = launch.row.after_success(Timestamp(START + SECOND));
+    let finish = Request::Finish(vec![crate::model::Finish { id, fence: newer, then }]);
+    bench.store.transact(&[start, finish]).unwrap();
+
+    let now = Mono(bench.now);
+    bench.node().ended(now, id, fence, RunEnd::Last);
+    bench.turn();
+    assert!(!is_empty(&mut bench), "its second run is to come");
+    assert_eq!((bench.node().counts().stale, bench.node().counts().done), (1, 0));
+}

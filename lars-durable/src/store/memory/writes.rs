@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use super::{Stored, Tables};
 use crate::model::{Change, NewTimer, OnConflict, TimerId, Which};
-use crate::store::{How, Placed, Write, Written};
+use crate::store::{How, Placed, Tenure, Write, Written};
 use crate::sync::Arc;
 use crate::time::Timestamp;
 
@@ -47,7 +47,16 @@ impl Tables {
             Write::RetryParked { id } => self.retry_parked(*id, now),
             Write::DiscardParked { id } => self.discard_parked(*id),
             Write::Select { select, act } => self.select(select, *act, now),
+            // What was carried out before had the bucket then.
+            Write::Under { tenure, write } if self.repeats || self.is_held_in(*tenure) => {
+                self.write(write, now)
+            }
+            Write::Under { .. } => Written::Lost,
         }
+    }
+
+    fn is_held_in(&self, Tenure { bucket, epoch }: Tenure) -> bool {
+        self.buckets[usize::from(bucket)].1 == epoch
     }
 
     fn page(

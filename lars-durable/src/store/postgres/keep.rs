@@ -1,12 +1,14 @@
 //! Membership and buckets, in SQL.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use tokio_postgres::types::ToSql;
 
 use super::rows::{bucket, count, number};
 use super::transaction::{Result, Transaction};
 use super::values::Id;
 use crate::model::{BucketNo, NodeId};
-use crate::store::{Keep, Peer, Renewed, Reply, Terms};
+use crate::store::{Keep, Peer, Renewed, Reply, Tenure, Terms, Write};
 use crate::sync::Arc;
 use crate::time::Micros;
 
@@ -86,6 +88,30 @@ impl Transaction<'_> {
             self.query(TELL, &[&self.group]).await?;
         }
         Ok(())
+    }
+}
+
+/// Nobody takes these buckets as long as this transaction is open.
+const HOLD: &str = "SELECT bucket, epoch FROM lars.bucket
+      WHERE grp = $1 AND bucket = ANY ($2) ORDER BY bucket FOR SHARE";
+
+impl Transaction<'_> {
+    /// Which of these are asked for under an epoch that is over.
+    pub(super) async fn lost(&self, writes: &[&Write]) -> Result<Vec<bool>> {
+        let tenure = |write: &&Write| match write {
+            Write::Under { tenure, .. } => Some(*tenure),
+            _ => None,
+        };
+        let mut epochs = BTreeMap::new();
+        let buckets: BTreeSet<BucketNo> =
+            writes.iter().filter_map(tenure).map(|tenure| tenure.bucket).collect();
+        if !buckets.is_empty() {
+            let buckets: Vec<i16> = buckets.into_iter().map(number).collect();
+            let found = self.query(HOLD, &[&self.group, &buckets]).await?;
+            epochs.extend(found.iter().map(|row| (bucket(row.get(0)), count(row.get(1)))));
+        }
+        let is_over = |tenure: Tenure| epochs.get(&tenure.bucket) != Some(&tenure.epoch);
+        Ok(writes.iter().map(|write| tenure(write).is_some_and(is_over)).collect())
     }
 }
 

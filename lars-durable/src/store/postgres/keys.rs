@@ -97,7 +97,8 @@ impl<'a> Changes<'a> {
             | Write::Runs { .. }
             | Write::RetryParked { .. }
             | Write::DiscardParked { .. }
-            | Write::Select { .. } => unreachable!("no key decides these"),
+            | Write::Select { .. }
+            | Write::Under { .. } => unreachable!("no key decides these"),
         }
     }
 

@@ -256,7 +256,7 @@ fn by_key(request: &Request) -> Option<&Write> {
 
 /// What is decided together, by the keys that are there.
 fn is_by_key(write: &Write) -> bool {
-    match write {
+    match write.asked() {
         Write::Schedule(_) | Write::Remove { .. } => true,
         Write::Cancel { which } | Write::Reset { which, .. } => matches!(which, Which::Key(_)),
         _ => false,

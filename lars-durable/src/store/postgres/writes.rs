@@ -21,7 +21,12 @@ use crate::time::{Micros, Timestamp};
 impl Transaction<'_> {
     /// What is asked for one by one, and everything of a batch that was carried out before.
     pub(super) async fn write(&self, write: &Write) -> Result<Written> {
-        match write {
+        // What was carried out before had its bucket then.
+        if !self.repeats && self.lost(&[write]).await?[0] {
+            return Ok(Written::Lost);
+        }
+        match write.asked() {
+            Write::Under { .. } => unreachable!("it is asked for under one condition"),
             Write::Schedule(timers) => self.schedule_again(timers).await,
             Write::Cancel { .. } | Write::EndSeries { .. } | Write::Reset { .. } => {
                 Ok(Written::Unsure)
@@ -45,16 +50,22 @@ impl Transaction<'_> {
 
     /// What their keys decide, all at once.
     pub(super) async fn write_by_key(&self, writes: &[&Write]) -> Result<Vec<Written>> {
+        let lost = self.lost(writes).await?;
+        let all = writes.iter().map(|write| write.asked()).zip(lost);
+        let all: Vec<(&Write, bool)> = all.collect();
+        let wanted: Vec<&Write> =
+            all.iter().filter(|(_, lost)| !lost).map(|(write, _)| *write).collect();
         let held = match self.around_locks {
-            true => self.held(writes).await?,
+            true => self.held(&wanted).await?,
             false => BTreeSet::new(),
         };
         let free: Vec<&Write> =
-            writes.iter().copied().filter(|write| !has_key_of(write, &held)).collect();
+            wanted.into_iter().filter(|write| !has_key_of(write, &held)).collect();
         let mut changes = self.read_keys(&Keys::of(&free)).await?;
-        let mut written = Vec::with_capacity(writes.len());
-        for write in writes {
+        let mut written = Vec::with_capacity(all.len());
+        for (write, lost) in all {
             written.push(match has_key_of(write, &held) {
+                _ if lost => Written::Lost,
                 true => Written::Held,
                 false => changes.apply(write, self.clock),
             });
@@ -94,7 +105,8 @@ impl<'a> Keys<'a> {
                 | Write::Runs { .. }
                 | Write::RetryParked { .. }
                 | Write::DiscardParked { .. }
-                | Write::Select { .. } => unreachable!("no key decides these"),
+                | Write::Select { .. }
+                | Write::Under { .. } => unreachable!("no key decides these"),
             }
         }
         keys
