@@ -63,6 +63,54 @@ fn an_actor_that_is_spawned_beside_a_close_is_refused_or_receives_all_and_stops_
     });
 }
 
+#[test]
+fn an_actor_that_is_spawned_beside_the_drop_of_its_system_is_refused_or_ends() {
+    check(2_000, || {
+        let (owner, ledger) = (system(), Ledger::new());
+        let (system, inside) = (owner.system(), ledger.clone());
+        let spawner = thread::spawn(move || {
+            let actor = unless_closed(system.spawn("actor", || Reader))?;
+            tell(&inside, &actor);
+            Some(actor.termination())
+        });
+        drop(owner);
+        let end = spawner.join().unwrap();
+        assert!(end.is_none_or(|end| end.wait() == StopReason::SystemClosed));
+        ledger.settle();
+    });
+}
+
+/// Tells another what it gets.
+struct Passes(ActorRef<Letter>);
+
+impl Actor for Passes {
+    type Message = Letter;
+
+    fn receive(&mut self, letter: Letter, _: &mut Context<Self>) {
+        self.0.tell(letter).unwrap();
+    }
+}
+
+#[test]
+fn what_actors_pass_on_to_each_other_while_their_system_closes_is_received() {
+    check(2_000, || {
+        let (system, ledger) = (system(), Ledger::new());
+        // Closing asks the reader to stop before those that have letters for it.
+        let reader = system.spawn("reader", || Reader).unwrap();
+        let middle = system.spawn("middle", move || Passes(reader)).unwrap();
+        let first = system.spawn("first", move || Passes(middle)).unwrap();
+        tell(&ledger, &first);
+        let scheduled = Letter(ledger.token());
+        ledger.accepted(scheduled.0.number);
+        drop(system.scheduler().schedule_once(TICK, &first, scheduled).unwrap());
+        let report = system.close().unwrap();
+        assert_eq!((ledger.total_ran(), report.undelivered), (2, 0), "{report}");
+        drop(first);
+        drop(system);
+        ledger.settle();
+    });
+}
+
 /// Has a child, which it watches.
 struct Nanny {
     children: Arc<AtomicUsize>,
