@@ -32,7 +32,8 @@ pub(super) fn handled(builder: Builder, log: &Log, last: bool) -> Builder {
 
 /// Timers of this handler, again and again, on a thread of its own.
 pub(super) fn scheduled_for_ever(timers: &Timers, log: &Log, seed: u64) {
-    let (timers, log, mut rng) = (timers.clone(), log.clone(), fastrand::Rng::with_seed(seed));
+    // Not the numbers of the other calls: a tag is that of one timer.
+    let (timers, log, mut rng) = (timers.clone(), log.clone(), fastrand::Rng::with_seed(!seed));
     std::thread::spawn(move || {
         loop {
             let (tag, after) = (rng.u64(1..u64::MAX >> 12), rng.u32(0..20_000));
