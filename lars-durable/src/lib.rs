@@ -66,7 +66,7 @@ pub use self::api::{inspection, query, schedule};
 pub use self::error::TransactionError;
 pub use self::error::{CloseError, Error, Refused, StartError};
 pub use self::model::{CancelReason, OnConflict};
-pub use self::runtime::{CancellationToken, Submitted};
+pub use self::runtime::{CancelToken, Submitted};
 #[cfg(feature = "sqlite")]
 pub use self::store::Synchronous;
 

@@ -33,7 +33,7 @@ use self::inbox::{Inbox, Input};
 use self::lateness::Lateness;
 use self::looks::Looks;
 pub(crate) use self::report::Report;
-pub use self::signal::CancellationToken;
+pub use self::signal::CancelToken;
 pub(crate) use self::signal::Signal;
 pub use self::submitted::Submitted;
 pub(crate) use self::submitted::promise;

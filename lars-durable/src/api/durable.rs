@@ -466,7 +466,7 @@ impl Builder {
     }
 
     /// Remembers runs that are over: for so long, at least 1 s, and so many in the group, from 1 to
-    /// 100,000. Nothing is remembered unless it is set, and then it costs nothing.
+    /// 100,000. Unless it is set, nothing is remembered, and nothing is written for it.
     ///
     /// A node remembers the runs that it makes, in the transaction that records their ends: on
     /// PostgreSQL one row more for each run, and its deletion. The node that owns the first bucket

@@ -10,7 +10,7 @@ use crate::error::TransactionError;
 #[cfg(feature = "sqlite")]
 use crate::model::Fence;
 use crate::model::Row;
-use crate::runtime::{CancellationToken, Lease, Shared, Signal};
+use crate::runtime::{CancelToken, Lease, Shared, Signal};
 #[cfg(feature = "postgres")]
 use crate::store::completion;
 use crate::sync::Arc;
@@ -54,7 +54,7 @@ pub struct Fired<P> {
     shared: Arc<Shared>,
     #[cfg(any(feature = "postgres", feature = "sqlite"))]
     signal: Arc<Signal>,
-    cancellation: CancellationToken,
+    cancellation: CancelToken,
 }
 
 impl<P> Fired<P> {
@@ -78,7 +78,7 @@ impl<P> Fired<P> {
             shared,
             #[cfg(any(feature = "postgres", feature = "sqlite"))]
             signal: Arc::clone(&signal),
-            cancellation: CancellationToken::new(signal),
+            cancellation: CancelToken::new(signal),
         }
     }
 
@@ -307,7 +307,7 @@ impl<P> Fired<P> {
     /// # durable.close()?;
     /// # Ok(()) }
     /// ```
-    pub fn cancellation(&self) -> &CancellationToken {
+    pub fn cancellation(&self) -> &CancelToken {
         &self.cancellation
     }
 

@@ -298,12 +298,12 @@ pub(crate) enum Finished {
     Held,
 }
 
-/// Which parked timers are kept; both may be set.
+/// What is kept of what is parked, or of runs that are over; both limits may be set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) struct Kept {
-    /// At most so many: those that were parked last.
+    /// At most so many: the last ones.
     pub(crate) most: Option<usize>,
-    /// Not those that were parked longer ago than this.
+    /// Not those from longer ago than this.
     pub(crate) age: Option<Micros>,
 }
 

@@ -85,11 +85,11 @@ impl Signal {
 /// is told nothing more. The row of an [at-most-once](crate::Handler::at_most_once) timer is
 /// deleted before the run, so its run hears only that the node closes.
 #[derive(Clone)]
-pub struct CancellationToken {
+pub struct CancelToken {
     signal: Arc<Signal>,
 }
 
-impl CancellationToken {
+impl CancelToken {
     pub(crate) fn new(signal: Arc<Signal>) -> Self {
         Self { signal }
     }
@@ -152,9 +152,9 @@ impl Drop for Cancelled {
     }
 }
 
-impl fmt::Debug for CancellationToken {
+impl fmt::Debug for CancelToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CancellationToken").field("reason", &self.reason()).finish()
+        f.debug_struct("CancelToken").field("reason", &self.reason()).finish()
     }
 }
 
@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn all_who_await_a_token_wake_with_the_first_reason_and_those_who_come_later_have_it() {
         let signal = Arc::new(Signal::default());
-        let token = CancellationToken::new(Arc::clone(&signal));
+        let token = CancelToken::new(Arc::clone(&signal));
         let mut waiting = [token.cancelled().boxed(), token.clone().cancelled().boxed()];
         assert_eq!(token.cancelled().now_or_never(), None);
         assert_eq!(signal.told.lock().waiting.len(), 0, "whoever went waits no longer");
@@ -187,7 +187,7 @@ mod tests {
         let signal = Arc::new(Signal::default());
         signal.acknowledge(true);
         signal.tell(CancelReason::Cancelled);
-        let token = CancellationToken::new(Arc::clone(&signal));
+        let token = CancelToken::new(Arc::clone(&signal));
         assert!(!token.is_cancelled());
         // Its transaction was stale.
         signal.acknowledge(false);

@@ -8,7 +8,7 @@ use crate::common::{Directory, LONG, Note, note, on_each_store};
 use lars_durable::query::{Query, State};
 use lars_durable::schedule::{Cancel, Placement};
 use lars_durable::{
-    Builder, CancelReason, CancellationToken, Durable, Fired, Handler, OnConflict, Outcome,
+    Builder, CancelReason, CancelToken, Durable, Fired, Handler, OnConflict, Outcome,
 };
 
 /// What a run tells the test.
@@ -144,7 +144,7 @@ fn a_run_hears_that_its_node_closes_and_runs_again_at_no_attempts_cost() {
 }
 
 /// Clones of a token, given to others.
-fn handing_out(sender: Sender<CancellationToken>) -> impl Fn(&Fired<Note>) + Send + Sync + 'static {
+fn handing_out(sender: Sender<CancelToken>) -> impl Fn(&Fired<Note>) + Send + Sync + 'static {
     let sender = Mutex::new(sender);
     move |due| sender.lock().unwrap().send(due.cancellation().clone()).unwrap()
 }
@@ -161,7 +161,7 @@ fn a_token_outlives_its_run_and_is_told_nothing_more() {
         assert_eq!(timers.cancel("short").wait().unwrap(), Cancel::NotFound);
         durable.close().unwrap();
         assert_eq!(token.reason(), None);
-        assert_eq!(format!("{token:?}"), "CancellationToken { reason: None }");
+        assert_eq!(format!("{token:?}"), "CancelToken { reason: None }");
     });
 }
 
