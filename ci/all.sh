@@ -24,8 +24,7 @@ builds_of() {
     case "$1" in
         test | postgres) echo debug ;;
         lint | features | docs) echo lint ;;
-        durable) echo brief ;;
-        benches) echo release ;;
+        durable | benches) echo brief ;;
         examples) echo brief release ;;
         "miri "*) echo miri ;;
         loom | shuttle | fuzz | targets) echo "$1" ;;
