@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Durable timers on a real PostgreSQL, which the tests start in a temporary directory: the
 # conformance suite, nodes of one process, a snapshot that is held, several processes to which
-# everything happens, and the example whose transactions have timers in them. Installs Debian's
-# server and pooler if they are missing and this is root; without a server it fails, without a
-# pooler it leaves tests out and says so.
+# everything happens, and the examples that start a server of their own. Installs Debian's server
+# and pooler if they are missing and this is root; without a server it fails, without a pooler it
+# leaves tests out and says so.
 # LARS_CLUSTER_SECONDS=<n> lets things go wrong for longer, and LARS_HELD_SECONDS=<n> holds the
 # snapshot for longer.
 set -euo pipefail
@@ -38,5 +38,12 @@ export LARS_HELD_SECONDS="${LARS_HELD_SECONDS:-30}"
 cargo test --all-features --lib --test it -- --nocapture postgres:: conformance:: durable::
 
 source ci/brief.sh
-cargo build --quiet "${brief[@]}" --example sql_transactions
+cargo build --quiet "${brief[@]}" --example sql_transactions --example cluster --example orders \
+    --example durable_soak
 run_example sql_transactions
+# Each is three nodes with a server of its own, and waits for most of its time.
+started=()
+run_example cluster --timers 3000 --seconds 5 & started+=($!)
+run_example orders --orders 60 & started+=($!)
+run_example durable_soak --seconds 10 --every 5 --rate 50 & started+=($!)
+for example in "${started[@]}"; do wait "$example"; done
