@@ -13,11 +13,12 @@ place=$(mktemp -d)
 trap 'rm -rf "$place"' EXIT
 mkdir "$place/src"
 
-# The crate; its features, empty for the default ones; what the program does.
+# The crate; its features with + between them, empty for the default ones; what the program does.
 hello() {
     local crate=$1 features=$2 options="" counted
     if [ -n "$only" ] && [ "$crate" != "$only" ]; then return; fi
-    [ -z "$features" ] || options=", default-features = false, features = [\"$features\"]"
+    [ -z "$features" ] \
+        || options=", default-features = false, features = [\"${features//+/\", \"}\"]"
     cat >"$place/Cargo.toml" <<MANIFEST
 [package]
 name = "hello"
@@ -129,7 +130,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 RUST
 
-for features in "" durable; do
+for features in "" terminal+durable; do
     hello lars-top "$features" <<'RUST'
 fn main() -> std::io::Result<()> {
     lars_top::show_path(std::path::Path::new("/run/hello.lars"))
