@@ -22,7 +22,8 @@ if (($# > 0)); then steps=("$@"); fi
 # The folders in which a step builds, below target.
 builds_of() {
     case "$1" in
-        test | postgres) echo debug ;;
+        test) echo debug ;;
+        postgres) echo debug brief ;;
         lint | features | docs) echo lint ;;
         durable | benches) echo brief ;;
         examples) echo brief release ;;
