@@ -12,8 +12,9 @@ macro_rules! show {
     };
 }
 
-pub(crate) mod lineage;
 pub(crate) mod name;
+
+pub(crate) mod lineage;
 pub(crate) mod panics;
 pub(crate) mod slow_receive;
 pub(crate) mod stop_reason;

@@ -8,7 +8,7 @@ use crate::actor::context::{Actor, Context};
 use crate::actor::life::{Factory, Incarnations};
 use crate::base::error::SpawnError;
 use crate::base::lineage::Lineage;
-use crate::base::name::{NAME_RULE, is_name};
+use crate::base::name::{NAME_RULE, Name, is_name};
 use crate::base::supervision::SupervisionStrategy;
 use crate::cell::home::{Cell, Origin};
 use crate::cell::signal::Resident;
@@ -281,9 +281,9 @@ fn make<A: Actor>(
     }
     let registry = Arc::clone(system.registry());
     let name = match name {
-        Some(name) => name.into(),
+        Some(name) => Name::Given(name.into()),
         // Relaxed: only has to be unique.
-        None => format!("${}", 1 + registry.anonymous.fetch_add(1, Ordering::Relaxed)).into(),
+        None => Name::Anonymous(1 + registry.anonymous.fetch_add(1, Ordering::Relaxed)),
     };
     let above = parent.as_deref().map(|parent| (parent.id(), Arc::clone(parent.lineage())));
     let lineage = Lineage::new(name, above);

@@ -40,6 +40,8 @@ enum Rule {
 
 struct Timer<M> {
     key: TimerKey,
+    /// The number of the call that started it.
+    started: u64,
     source: Source<M>,
     rule: Rule,
     /// When it is due; for a fixed rate, without drift. `None` for a time that no clock reaches,
@@ -72,7 +74,9 @@ pub struct PendingTimer<'a> {
 /// The timers of an actor, each with a key. From [`Context::timers`](crate::Context::timers).
 ///
 /// - Starting a timer replaces the one with the same key. Once a timer is cancelled or replaced,
-///   nothing of it is received, even if it was in the mailbox.
+///   nothing of it is received, even if it was in the mailbox. Where each message starts the same
+///   timeout anew, its deadline is moved, as by [`Cancellable::reset`]: of timers that are due at
+///   the same time it may come last.
 /// - They end with their actor, and when it is restarted, and do not keep it alive. A message that
 ///   was due before [`stop`](crate::ActorRef::stop) is received like the rest of the queue. One
 ///   that comes due later is received only if the actor gets to it before the queue is empty and
@@ -118,7 +122,7 @@ pub struct PendingTimer<'a> {
 pub struct Timers<M: Send + 'static> {
     cell: Arc<Cell<M>>,
     generations: HashMap<TimerKey, u64>,
-    /// In the order in which they were started, which is the order in which they end.
+    /// By generation: the number of the call that armed the timer in the scheduler.
     timers: BTreeMap<u64, Timer<M>>,
     next: u64,
 }
@@ -293,8 +297,10 @@ impl<M: Send + 'static> Timers<M> {
         let now = self.handle().now();
         let active =
             |generation: &u64, key: &TimerKey| self.generations.get(key) == Some(generation);
-        let timers = self.timers.iter().filter(move |(it, timer)| active(it, &timer.key));
-        timers.map(move |(_, timer)| PendingTimer {
+        let timers = self.timers.iter().filter(|(it, timer)| active(it, &timer.key));
+        let mut timers: Vec<_> = timers.map(|(_, timer)| timer).collect();
+        timers.sort_unstable_by_key(|timer| timer.started);
+        timers.into_iter().map(move |timer| PendingTimer {
             key: &timer.key,
             remaining: timer.nominal.map(|due| due.saturating_duration_since(now)),
             periodic: matches!(timer.source, Source::Every(_)),
@@ -344,37 +350,70 @@ impl<M: Send + 'static> Timers<M> {
         initial: Duration,
         source: Source<M>,
     ) -> Result<(), Refusal> {
-        let generation = self.next;
+        let started = self.next;
         self.next += 1;
         let nominal = self.handle().now().checked_add(initial);
         let place = Location::caller();
-        let due = self.due(generation, &key);
-        let armed = self.cell.registry.arm_own(initial, due, place);
         let span = self.cell.mailbox.has_spans().then(told_here).flatten();
-        let mut timer = Timer { key, source, rule, nominal, armed: None, place, span };
-        match armed {
-            Ok(armed) => timer.armed = armed,
-            Err(refusal) => return self.move_old(initial, timer).ok_or(refusal),
+        let mut timer = Timer { key, started, source, rule, nominal, armed: None, place, span };
+        let old = self.find(&timer.key);
+        if old
+            .is_some_and(|old| self.is_further(old, &timer) && self.moves(old, &mut timer, initial))
+        {
+            self.discard(timer);
+            return Ok(());
         }
-        if let Some(old) = self.generations.insert(timer.key.clone(), generation) {
+        let due = self.due(started, &timer.key);
+        match self.cell.registry.arm_own(initial, due, place) {
+            Ok(armed) => timer.armed = armed,
+            Err(refusal) => {
+                // There is no place for another one, but the old one has a place. (It is not
+                // cancelled first, because others might take that.)
+                let moved = old.is_some_and(|old| self.moves(old, &mut timer, initial));
+                self.discard(timer);
+                return if moved { Ok(()) } else { Err(refusal) };
+            }
+        }
+        if let Some(old) = self.generations.insert(timer.key.clone(), started) {
             self.forget(old);
         }
-        self.timers.insert(generation, timer);
+        self.timers.insert(started, timer);
         Ok(())
     }
 
-    /// There is no place for another timer. The one with the same key, if it has not fired, has a
-    /// place: its deadline is moved, and `timer` takes over. `None` if there is no such timer;
-    /// then all is as it was.
+    /// The generation of the active timer with this key.
+    fn find(&self, key: &TimerKey) -> Option<u64> {
+        /// Looking at so many takes less time than a hash of the key does.
+        const FEW: usize = 4;
+        if self.timers.len() > FEW || self.timers.len() != self.generations.len() {
+            return self.generations.get(key).copied();
+        }
+        // All are active.
+        self.timers.iter().find(|(_, timer)| timer.key == *key).map(|(generation, _)| *generation)
+    }
+
+    /// Whether `timer` is the one of this generation, started anew by the same call, and to be
+    /// due later than that. Then it is enough to [move](Self::moves) the deadline, which touches
+    /// nothing shared. (To bring it nearer takes as long as a new timer does.)
+    fn is_further(&self, generation: u64, timer: &Timer<M>) -> bool {
+        self.timers.get(&generation).is_some_and(|old| {
+            std::ptr::eq(old.place, timer.place)
+                && old.nominal.is_some_and(|due| timer.nominal.is_some_and(|it| due < it))
+        })
+    }
+
+    /// Moves the deadline of the timer of this generation, if it has not fired. Then `timer` takes
+    /// its place, and is the old one afterwards; else all is as it was.
     ///
-    /// It is not cancelled first, because others might take its place.
-    fn move_old(&mut self, initial: Duration, mut timer: Timer<M>) -> Option<()> {
-        let old = self.timers.get_mut(self.generations.get(&timer.key)?)?;
+    /// The generation stays: as it has not fired, there is none of its ticks in the mailbox.
+    fn moves(&mut self, generation: u64, timer: &mut Timer<M>, initial: Duration) -> bool {
+        let Some(old) = self.timers.get_mut(&generation) else { return false };
         timer.armed = old.armed.take_if(|armed| armed.reset(initial));
         let moved = timer.armed.is_some();
-        let unused = if moved { std::mem::replace(old, timer) } else { timer };
-        self.discard(unused);
-        moved.then_some(())
+        if moved {
+            std::mem::swap(old, timer);
+        }
+        moved
     }
 
     /// What runs when a timer is due. In listings it has the name of the key, if that is one for

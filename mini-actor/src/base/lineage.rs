@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::base::name::Name;
 use crate::sync::{Arc, OnceLock};
 
 /// An actor's name, and the way up to the root.
@@ -10,7 +11,7 @@ use crate::sync::{Arc, OnceLock};
 /// asks for one walks up. Descendants keep this, and so the names above them, but not the homes of
 /// those actors.
 pub(crate) struct Lineage {
-    name: Box<str>,
+    name: Name<Box<str>>,
     /// The number of the parent; zero for an actor without one.
     parent: u64,
     above: Option<Arc<Self>>,
@@ -20,19 +21,26 @@ pub(crate) struct Lineage {
 
 impl Lineage {
     /// Of a new actor, by the number of its parent and where that stands, if it has one.
-    pub(crate) fn new(name: Box<str>, parent: Option<(u64, Arc<Self>)>) -> Arc<Self> {
+    pub(crate) fn new(name: Name<Box<str>>, parent: Option<(u64, Arc<Self>)>) -> Arc<Self> {
         let (parent, above) = parent.map_or((0, None), |(number, above)| (number, Some(above)));
         Arc::new(Self { name, parent, above, kept: OnceLock::new() })
     }
 
+    /// The name. That of an anonymous actor is the end of its path, which is kept.
     pub(crate) fn name(&self) -> &str {
-        &self.name
+        match &self.name {
+            Name::Given(name) => name,
+            Name::Anonymous(_) => {
+                let path = self.path();
+                &path[path.len() - self.name.len()..]
+            }
+        }
     }
 
     /// What distinguishes it from all others that are alive at the same time: the number of its
     /// parent, which is zero if it has none, and its name.
-    pub(crate) fn key(&self) -> (u64, &str) {
-        (self.parent, &self.name)
+    pub(crate) fn key(&self) -> (u64, Name<&str>) {
+        (self.parent, self.name.borrow())
     }
 
     /// The path, for something that may ask again: it is kept from now on.
@@ -54,7 +62,7 @@ impl Lineage {
         for it in upwards() {
             let end = place;
             place -= it.name.len();
-            path[place..end].copy_from_slice(it.name.as_bytes());
+            it.name.write(&mut path[place..end]);
             place -= 1; // the slash
         }
         String::from_utf8(path).unwrap_or_default().into()
@@ -83,22 +91,43 @@ impl Drop for Lineage {
 mod tests {
     use super::*;
 
+    fn given(name: &str, parent: Option<(u64, Arc<Lineage>)>) -> Arc<Lineage> {
+        Lineage::new(Name::Given(name.into()), parent)
+    }
+
     /// Of the last of so many generations, each of this name.
     fn deep(generations: u64, name: &str) -> Arc<Lineage> {
-        let first = Lineage::new(name.into(), None);
-        (1..generations).fold(first, |above, id| Lineage::new(name.into(), Some((id, above))))
+        let first = given(name, None);
+        (1..generations).fold(first, |above, id| given(name, Some((id, above))))
     }
 
     #[test]
     fn a_path_is_all_names_from_the_root_and_is_kept_when_it_is_asked_for() {
-        let root = Lineage::new("räder".into(), None);
-        let child = Lineage::new("b".into(), Some((7, Arc::clone(&root))));
-        assert_eq!((root.key(), child.key()), ((0, "räder"), (7, "b")));
+        let root = given("räder", None);
+        let child = given("b", Some((7, Arc::clone(&root))));
+        assert_eq!((root.key(), child.key()), ((0, Name::Given("räder")), (7, Name::Given("b"))));
         assert_eq!((&*root.to_path(), &*child.to_path()), ("/räder", "/räder/b"));
         assert!(!Arc::ptr_eq(&child.to_path(), &child.to_path()));
         assert!(Arc::ptr_eq(child.path(), child.path()));
         assert!(Arc::ptr_eq(child.path(), &child.to_path()));
         assert_eq!((format!("{child:?}"), child.name()), ("\"/räder/b\"".to_owned(), "b"));
+    }
+
+    #[test]
+    fn the_name_of_an_anonymous_actor_is_its_number_and_is_found_by_it_alone() {
+        let root = given("a", None);
+        for number in [1, 9, 10, 99, 100, 12_345_678_909, u64::MAX] {
+            let child = Lineage::new(Name::Anonymous(number), Some((1, Arc::clone(&root))));
+            assert_eq!(child.name(), format!("${number}"));
+            assert_eq!(&*child.to_path(), format!("/a/${number}"));
+            assert_eq!(child.key(), (1, Name::parse(&format!("${number}"))));
+            // The path is kept, so the name lies in it.
+            let end = |text: &str| text.as_bytes().as_ptr_range().end;
+            assert_eq!(end(child.name()), end(child.path()));
+        }
+        for other in ["$", "$0", "$01", "$+1", "$1a", "$ 1", "1", "$18446744073709551616"] {
+            assert_eq!(Name::parse(other), Name::Given(other));
+        }
     }
 
     #[test]
@@ -113,8 +142,8 @@ mod tests {
     fn a_lineage_frees_no_more_than_it_alone_keeps() {
         let shared = deep(10, "a");
         let (one, other) = (
-            Lineage::new("one".into(), Some((10, Arc::clone(&shared)))),
-            Lineage::new("other".into(), Some((10, Arc::clone(&shared)))),
+            given("one", Some((10, Arc::clone(&shared)))),
+            given("other", Some((10, Arc::clone(&shared)))),
         );
         drop(one);
         assert_eq!(Arc::strong_count(&shared), 2);

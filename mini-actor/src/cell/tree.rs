@@ -10,6 +10,7 @@ use lars_base::time::Instant;
 
 use crate::base::error::SpawnError;
 use crate::base::lineage::Lineage;
+use crate::base::name::Name;
 use crate::cell::signal::Resident;
 use crate::sync::{Arc, CHECKED, Condvar, Mutex, real_now};
 
@@ -65,7 +66,7 @@ impl Living {
     }
 
     /// An actor by its [key](Lineage::key) and the hash of that.
-    fn find(&self, hash: u64, key: (u64, &str)) -> Option<&Arc<dyn Resident>> {
+    fn find(&self, hash: u64, key: (u64, Name<&str>)) -> Option<&Arc<dyn Resident>> {
         let found = self.actors[Self::table(hash)].find(hash, |(_, it)| it.lineage().key() == key);
         found.map(|(_, actor)| actor)
     }
@@ -215,7 +216,7 @@ impl Tree {
 
     /// The living child with this name of the actor with this number.
     pub(crate) fn find_child(&self, parent: u64, name: &str) -> Option<Arc<dyn Resident>> {
-        let key = (parent, name);
+        let key = (parent, Name::parse(name));
         let living = self.living.lock();
         living.find(living.hasher.hash_one(key), key).cloned()
     }

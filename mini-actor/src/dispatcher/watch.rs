@@ -178,6 +178,7 @@ impl Watch {
 #[cfg(all(test, not(any(lars_loom, lars_shuttle))))]
 mod tests {
     use super::*;
+    use crate::base::name::Name;
     use crate::sync::{Arc, Mutex};
 
     /// Keeps the actors in question, with the calls of each.
@@ -212,7 +213,11 @@ mod tests {
             let mut more = 0_u32.wrapping_sub(1);
             for _ in 0..calls {
                 if left == 0 {
-                    left = self.watch.look(now, more, &Lineage::new("actor".into(), None));
+                    left = self.watch.look(
+                        now,
+                        more,
+                        &Lineage::new(Name::Given("actor".into()), None),
+                    );
                     more = 0;
                 }
                 left -= 1;

@@ -784,6 +784,87 @@ fn with_room_for(timers: usize, act: Act) -> (TestKit, ActorRef<&'static str>, P
 
 type Act = fn(&str, &mut Context<Script<&'static str>>);
 
+/// What the actor of the next test does to one of its timers.
+#[derive(Debug, Clone, Copy)]
+enum Step {
+    /// Starts it, to be due after so many milliseconds, with this message.
+    Start(u64, u64, u64),
+    Cancel(u64),
+    Due(u64),
+}
+
+#[test]
+fn whatever_is_started_anew_or_cancelled_each_timer_comes_as_it_was_started_last_and_once() {
+    let kit = TestKit::new("test").unwrap();
+    let probe = kit.probe::<u64>("probe");
+    let report = probe.actor().clone();
+    let act = move |call: Call<Step>, ctx: &mut Context<Script<Step>>| match call {
+        // One call for all: what it started before it may only move.
+        Call::Message(Step::Start(key, after, number)) => {
+            ctx.timers().start_single(key, ms(after), Step::Due(number)).unwrap();
+        }
+        Call::Message(Step::Cancel(key)) => drop(ctx.timers().cancel(key)),
+        Call::Message(Step::Due(number)) => report.tell(number).unwrap(),
+        _ => {}
+    };
+    let actor = kit.spawn("actor", || Script::new(act)).unwrap();
+    // By key: when it is due, in milliseconds, and its message.
+    let mut expected = std::collections::HashMap::new();
+    let mut random = 1_u64;
+    let mut draw = |below: u64| {
+        random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (random >> 33) % below
+    };
+    let (mut now, mut received) = (0, 0);
+    for number in 0..5_000 {
+        // By turns with two keys and with eight: with few, and with many.
+        let key = draw(if number % 1_000 < 500 { 2 } else { 8 });
+        if draw(8) == 0 {
+            actor.tell(Step::Cancel(key)).unwrap();
+            expected.remove(&key);
+        } else {
+            let after = 1 + draw(30);
+            actor.tell(Step::Start(key, after, number)).unwrap();
+            expected.insert(key, (now + after, number));
+        }
+        kit.settle();
+        let passed = draw(4);
+        kit.advance(ms(passed));
+        now += passed;
+        let is_due = |(due, _): &(u64, u64)| *due <= now;
+        let mut due: Vec<_> = expected.values().copied().filter(is_due).collect();
+        expected.retain(|_, timer| !is_due(timer));
+        due.sort_unstable();
+        // (Timers that are due at the same time may come in any order.)
+        let mut came: Vec<_> = std::iter::from_fn(|| probe.try_message()).collect();
+        came.sort_unstable_by_key(|number| due.iter().position(|(_, it)| it == number));
+        received += came.len();
+        assert_eq!(came, due.iter().map(|(_, number)| *number).collect::<Vec<_>>(), "at {now} ms");
+        assert_eq!(kit.scheduler().timers().pending(), expected.len() as u64, "at {now} ms");
+    }
+    assert!(received > 500, "only {received} came due");
+}
+
+#[test]
+fn a_timeout_that_each_message_starts_anew_is_scheduled_once_and_moved() {
+    let kit = TestKit::new("test").unwrap();
+    let probe = kit.probe::<u32>("probe");
+    let report = probe.actor().clone();
+    let act = move |call: Call<u32>, ctx: &mut Context<Script<u32>>| match call {
+        Call::Message(0) => report.tell(0).unwrap(),
+        Call::Message(_) => ctx.timers().start_single("idle", 30 * SECOND, 0).unwrap(),
+        _ => {}
+    };
+    let actor = kit.spawn("actor", || Script::new(act)).unwrap();
+    for _ in 0..100 {
+        actor.tell(1).unwrap();
+        probe.expect_no_message_for(29 * SECOND);
+    }
+    assert_eq!(kit.scheduler().timers().metrics().scheduled, 1);
+    assert_eq!(probe.expect_message_within(SECOND), 0);
+    assert_eq!(kit.elapsed(), 2_901 * SECOND);
+}
+
 fn told(probe: &Probe<String>) -> Vec<String> {
     std::iter::from_fn(|| probe.try_message()).collect()
 }

@@ -1,9 +1,8 @@
 //! mini-actor with its defaults. Everything that `compare` knows of its interface is here.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use mini_actor::{Actor, ActorRef, ActorSystem, Context};
+use mini_actor::{Actor, ActorRef, ActorSystem, Context, Props};
 
 use crate::actors::Actors;
 use crate::actors::behaviour::{self, Behaviour, Sends};
@@ -13,7 +12,6 @@ type Message = behaviour::Message<Address>;
 
 pub(crate) struct Mini {
     system: ActorSystem,
-    spawned: AtomicU64,
 }
 
 #[derive(Clone)]
@@ -46,13 +44,12 @@ impl Actors for Mini {
     type Address = Address;
 
     fn start() -> Self {
-        let system = ActorSystem::new("compare").expect("the system starts");
-        Self { system, spawned: AtomicU64::new(0) }
+        Self { system: ActorSystem::new("compare").expect("the system starts") }
     }
 
     fn spawn(&self, behaviour: Behaviour<Address>) -> Address {
-        let name = format!("node-{}", self.spawned.fetch_add(1, Ordering::Relaxed));
-        Address(self.system.spawn(&name, move || Node(behaviour)).expect("the system is running"))
+        let props = Props::once(move || Node(behaviour));
+        Address(self.system.spawn_anonymous(props).expect("the system is running"))
     }
 
     fn end(self, actors: Vec<Address>) {
