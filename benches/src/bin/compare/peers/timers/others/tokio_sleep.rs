@@ -64,10 +64,7 @@ impl Producer for SleepProducer<'_> {
 
     fn schedule(&mut self, delay: Duration, callback: Callback) -> Pin<Box<Sleep>> {
         let mut sleep = Box::pin(tokio::time::sleep(delay));
-        let waker = callback.waker();
-        if sleep.as_mut().poll(&mut Context::from_waker(&waker)).is_ready() {
-            callback.call();
-        }
+        poll(&mut sleep, callback);
         sleep
     }
 
@@ -76,17 +73,21 @@ impl Producer for SleepProducer<'_> {
         true
     }
 
-    /// Its waker stays: it need not be polled again.
+    /// Its waker stays: it need not be polled again. (The alternative puts another timer in its
+    /// place, which has no waker yet.)
     fn reset(
         &mut self,
         mut timer: Pin<Box<Sleep>>,
         delay: Duration,
-        _: Callback,
+        callback: Callback,
     ) -> Option<Pin<Box<Sleep>>> {
         if timer.is_elapsed() {
             return None;
         }
         timer.as_mut().reset(Instant::now() + delay);
+        if self.alternative {
+            poll(&mut timer, callback);
+        }
         Some(timer)
     }
 
@@ -105,5 +106,13 @@ impl Producer for SleepProducer<'_> {
         if self.alternative {
             settle_by_timer(self);
         }
+    }
+}
+
+/// Gives it the callback as its waker.
+fn poll(sleep: &mut Pin<Box<Sleep>>, callback: Callback) {
+    let waker = callback.waker();
+    if sleep.as_mut().poll(&mut Context::from_waker(&waker)).is_ready() {
+        callback.call();
     }
 }
