@@ -6,6 +6,7 @@
 //!     --bin durable_postgres -- --out r.json
 //! durable_postgres --only lateness --pending 10000000 --out r.json     # a part; added to r.json
 //! durable_postgres --only held --seconds 600 --out r.json
+//! durable_postgres --only cancels --pending 10000000 --out r.json      # nine of ten of them
 //! durable_postgres --only single,batches,run,peers --peers .../durable-peers --out r.json
 //! durable_postgres --table r.json --plot docs/plots
 //! ```
@@ -15,6 +16,7 @@
 #![allow(clippy::disallowed_methods)]
 
 mod bare;
+mod cancels;
 mod elsewhere;
 mod rates;
 mod server;
@@ -30,14 +32,15 @@ use self::server::Server;
 struct Options {
     #[command(flatten)]
     all: durable::Options,
-    /// What to measure, separated by commas; everything but `held` and `peers` unless it is set.
+    /// What to measure, separated by commas; everything but `held`, `cancels` and `peers` unless it
+    /// is set.
     #[arg(
         long,
         value_delimiter = ',',
         default_value = "single,pipelined,batches,run,lateness,near,idle,close,takeover,resets"
     )]
     only: Vec<String>,
-    /// How many timers are pending while lateness and idleness are measured.
+    /// How many timers are pending while lateness, idleness and cancels are measured.
     #[arg(long, default_value_t = 1_000_000)]
     pending: u64,
     /// How long `held` holds a snapshot.
@@ -76,6 +79,10 @@ fn main() -> Result<(), AnyError> {
             "idle" => {
                 let (pending, seconds) = (options.pending / scale, if quick { 1 } else { 30 });
                 times::idle(&server, &mut session.report, pending, seconds)?;
+            }
+            "cancels" => {
+                let pending = options.pending / scale;
+                cancels::cancels(&server, &mut session.report, pending, quick)?;
             }
             "held" => times::held(&server, &mut session.report, options.seconds)?,
             "near" => {

@@ -15,7 +15,7 @@ use crate::bare::Bare;
 use crate::server::{Connection, Server};
 
 /// The first of `count` identities in a row, while no node draws any.
-fn draw(connection: &Connection, count: u64) -> Result<i64, AnyError> {
+pub(crate) fn draw(connection: &Connection, count: u64) -> Result<i64, AnyError> {
     let blocks = count.div_ceil(1_024);
     connection.number(&format!(
         "SELECT min(n) FROM (SELECT nextval('lars.timer_id') AS n
@@ -47,7 +47,7 @@ fn resident() -> Option<f64> {
 }
 
 /// Until the node owns all buckets, and its ramp is over.
-fn warm(connection: &Connection, quick: bool) -> Result<(), AnyError> {
+pub(crate) fn warm(connection: &Connection, quick: bool) -> Result<(), AnyError> {
     let owned = "SELECT count(*) FROM lars.bucket WHERE owner IS NOT NULL";
     while connection.number(owned)? < 64 {
         thread::sleep(Duration::from_millis(20));
