@@ -10,6 +10,19 @@ ALTER TABLE lars.timer ADD COLUMN tag text;
 ALTER TABLE lars.parked ADD COLUMN tag text;
 CREATE INDEX timer_tag ON lars.timer (tag, grp, due_at, id) WHERE tag IS NOT NULL;
 
+-- A node of an earlier version, which goes on while others are replaced, parks without the tag. So it
+-- is taken from the timer, or from the series whose run is parked. STABLE, because then it sees the
+-- timer that the same statement has deleted.
+CREATE FUNCTION lars.keep_tag() RETURNS trigger
+    LANGUAGE plpgsql STABLE SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    NEW.tag := (SELECT t.tag FROM lars.timer t WHERE t.id IN (NEW.id, NEW.origin)
+                 ORDER BY t.id = NEW.id DESC LIMIT 1);
+    RETURN NEW;
+END $$;
+CREATE TRIGGER keep_tag BEFORE INSERT ON lars.parked FOR EACH ROW WHEN (NEW.tag IS NULL)
+    EXECUTE FUNCTION lars.keep_tag();
+
 CREATE OR REPLACE VIEW lars.overview AS
 SELECT t.*
   FROM lars.bucket b CROSS JOIN LATERAL (

@@ -1,5 +1,6 @@
 //! The data that store and engine share: identities, timers, series.
 
+mod glance;
 mod history;
 mod inspection;
 mod series;
@@ -9,9 +10,10 @@ mod timer;
 
 mod select;
 
+pub(crate) use self::glance::Glance;
 pub use self::history::RunOutcome;
 pub(crate) use self::history::{Old, Ran, RunPlace, RunsSelect};
-pub(crate) use self::inspection::{Counted, LOOK, Look, LookedHandler, LookedNode, MAX_NODES};
+pub(crate) use self::inspection::{Counted, Look, LookedHandler, LookedNode, MAX_NODES};
 #[cfg(feature = "postgres")]
 pub(crate) use self::inspection::{LookedDatabase, LookedSnapshot};
 pub(crate) use self::select::{Act, Candidate, Cursor, Select, States, Way};

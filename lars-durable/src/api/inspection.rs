@@ -27,8 +27,11 @@ use crate::time::Timestamp;
 ///
 /// Its parts are not of the same instant. Counting is bounded: it covers the 50,000 timers that are
 /// due first (on PostgreSQL 781 in each of the 64 buckets), and 50,000 parked ones. If there are
-/// more, all counts are marked as [at least](Count::at_least). What nodes report of themselves is
-/// as old as their last renewal: up to a third of the lease.
+/// more, all counts are marked as [at least](Count::at_least). However often it is asked for, so
+/// many are counted once in ten seconds. In between, an inspection counts the first 2,048 of each
+/// kind (on PostgreSQL 32 in each bucket): if those are all, its counts are new, else
+/// [as old](Self::counted_ago) as the last ones. What nodes report of themselves is as old as their
+/// last renewal: up to a third of the lease.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Inspection {
@@ -42,6 +45,8 @@ pub struct Inspection {
     pub free_buckets: usize,
     /// The handlers that nodes have, and those of the timers that were counted, by name.
     pub handlers: Vec<HandlerInspection>,
+    /// How old the counts are by that clock: less than ten seconds, and zero where timers are few.
+    pub counted_ago: Duration,
     /// Counting was given up after a second, because there are too many dead rows. The counts are
     /// zero. See [`DatabaseInspection::oldest_snapshot`] for what keeps them.
     pub counts_took_too_long: bool,
@@ -220,6 +225,7 @@ impl Inspection {
             buckets: look.buckets.len(),
             free_buckets: look.buckets.len() - owned,
             handlers: handlers(&look, &reports),
+            counted_ago: now.since(look.counted),
             counts_took_too_long: look.timers.is_none() || look.parked.is_none(),
             database: look.database.map(|database| DatabaseInspection {
                 rows: database.rows,

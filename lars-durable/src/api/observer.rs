@@ -1,12 +1,12 @@
 //! Looks from outside.
 
-use std::{fmt, thread};
+use std::{fmt, mem, thread};
 
 use super::inspection::{Inspection, ParkedPage, ParkedQuery, RunsPage, RunsQuery, TimerInfo};
 use super::query::{Listing, Query, Step};
 use super::which::Which;
 use crate::error::Error;
-use crate::model::{Act, LOOK, States};
+use crate::model::{Act, Glance, States};
 use crate::store::{Outside, StoreError, Write, Written};
 
 /// Looks at a group from outside, and writes nothing: it is no node, takes no lease, and neither
@@ -27,11 +27,12 @@ use crate::store::{Outside, StoreError, Write, Written};
 pub struct Observer {
     /// Taken when this is dropped.
     store: Option<Box<dyn Outside>>,
+    glance: Glance,
 }
 
 impl Observer {
     pub(super) fn new(store: impl Outside + 'static) -> Self {
-        Self { store: Some(Box::new(store)) }
+        Self { store: Some(Box::new(store)), glance: Glance::default() }
     }
 
     /// What [`Durable::inspect`](crate::Durable::inspect) shows. The owner of a file shows nothing
@@ -41,7 +42,10 @@ impl Observer {
     ///
     /// [`Error::Unavailable`].
     pub fn inspect(&mut self) -> Result<Inspection, Error> {
-        self.ask(|store| store.look(LOOK)).map(Inspection::of)
+        let mut glance = mem::take(&mut self.glance);
+        let look = self.ask(|store| glance.look(|limit| store.look(limit)));
+        self.glance = glance;
+        look.map(Inspection::of)
     }
 
     /// The timer with this key or [identity](Which), if it waits or runs; see

@@ -4,10 +4,6 @@ use super::{BucketNo, NodeId};
 use crate::sync::Arc;
 use crate::time::Timestamp;
 
-/// How many timers, and how many parked ones, a look counts at most. So it takes some tens of
-/// milliseconds, however many there are.
-pub(crate) const LOOK: usize = 50_000;
-
 /// The most nodes that a look shows.
 pub(crate) const MAX_NODES: usize = 1_000;
 
@@ -15,6 +11,8 @@ pub(crate) const MAX_NODES: usize = 1_000;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Look {
     pub(crate) clock: Timestamp,
+    /// What the clock showed when the counts were made.
+    pub(crate) counted: Timestamp,
     /// Those that joined first come first.
     pub(crate) nodes: Vec<LookedNode>,
     pub(crate) buckets: Vec<(BucketNo, Option<NodeId>, u32)>,

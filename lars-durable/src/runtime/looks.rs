@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
 use super::contain;
-use crate::model::{LOOK, Look};
+use crate::model::{Glance, Look};
 use crate::store::{Looker, StoreError};
 use crate::sync::Mutex;
 
@@ -21,7 +21,7 @@ enum How {
     Apart(Sender<LookThen>),
     /// On the caller's thread: in virtual time there is no other.
     #[cfg(feature = "test-kit")]
-    Here(Box<dyn Looker>),
+    Here(Box<dyn Looker>, Glance),
 }
 
 impl Looks {
@@ -34,7 +34,7 @@ impl Looks {
 
     #[cfg(feature = "test-kit")]
     pub(super) fn here(looker: Box<dyn Looker>) -> Self {
-        Self(Mutex::new(Some(How::Here(looker))))
+        Self(Mutex::new(Some(How::Here(looker, Glance::default()))))
     }
 
     /// Gives `then` back if the node has ended.
@@ -43,8 +43,8 @@ impl Looks {
         match how.as_mut() {
             Some(How::Apart(thread)) => thread.send(then).err().map(|unsent| unsent.0),
             #[cfg(feature = "test-kit")]
-            Some(How::Here(looker)) => {
-                let look = looker.look(LOOK);
+            Some(How::Here(looker, glance)) => {
+                let look = glance.look(|limit| looker.look(limit));
                 drop(how);
                 then(look);
                 None
@@ -60,8 +60,9 @@ impl Looks {
 }
 
 fn work(mut looker: Box<dyn Looker>, asked: &Receiver<LookThen>) {
+    let mut glance = Glance::default();
     while let Ok(then) = asked.recv() {
-        let look = contain(|| looker.look(LOOK));
+        let look = contain(|| glance.look(|limit| looker.look(limit)));
         let look = look.unwrap_or_else(|reason| Err(StoreError::nothing_done(reason)));
         if let Err(panic) = contain(|| then(look)) {
             tracing::error!(target: "lars_durable", %panic, "a waker panicked");

@@ -113,6 +113,8 @@ impl View {
             (tiles(seen, self.history.back().map_or(0.0, |it| it.rate)))
             @if seen.counts_took_too_long {
                 p.trouble { "Counting took too long, because there are too many dead rows." }
+            } @else if !seen.counted_ago.is_zero() {
+                p.faint { "Timers were counted " (span(seen.counted_ago)) " ago." }
             }
             (self.charts())
             (self.handlers(seen))

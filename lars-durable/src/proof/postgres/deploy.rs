@@ -98,3 +98,34 @@ struct Stranger;
 impl crate::Payload for Stranger {
     const NAME: &'static str = "stranger";
 }
+
+#[test]
+fn what_a_node_parks_that_does_not_know_tags_keeps_its_tag() {
+    let Some(server) = server() else { return };
+    let database = server.database();
+    drop(database.durable().start().unwrap());
+    let client = database.client();
+    let make = |key: &str, rest: &str| {
+        let call = "SELECT lars.schedule('default', 'tagged', '1', '1 h'";
+        client.number(&format!("{call}, '{key}', {rest})"));
+    };
+    make("tagged", "tag => 'customer 1'");
+    make("plain", "fixed_rate => '1 h'");
+    make("series", "tag => 'customer 2', fixed_rate => '1 h'");
+    // The statements of version 2 of the schema: one parks timers, one a run of a series.
+    let columns = "grp, bucket, deadline, planned_at, key, handler, payload_version, payload";
+    let more = "remember, attempt, deaths, run, origin, reason, parked_at";
+    client.execute(&format!(
+        "WITH gone AS (DELETE FROM lars.timer WHERE key IN ('tagged', 'plain') RETURNING *)
+         INSERT INTO lars.parked (id, {columns}, {more})
+         SELECT id, {columns}, remember, attempt, deaths, run, origin, 'why', now() FROM gone;
+         INSERT INTO lars.parked (id, {columns}, {more})
+         SELECT nextval('lars.timer_id'), {columns}, remember, attempt, deaths, run, id, 'why',
+                now()
+           FROM lars.timer WHERE key = 'series' FOR UPDATE"
+    ));
+    let tags = "SELECT string_agg(key || ': ' || coalesce(tag, 'none'), ', ' ORDER BY key)
+                  FROM lars.parked";
+    let expected = "plain: none, series: customer 2, tagged: customer 1";
+    assert_eq!(client.text(tags).as_deref(), Some(expected));
+}

@@ -1,9 +1,10 @@
 //! What a look shows on a real server, and that it stays bounded.
 
-use std::time::{Duration, Instant};
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant, SystemTime};
 
 use super::node::SHORT_LEASE;
-use super::server::{PATIENCE, durable, server};
+use super::server::{Database, PATIENCE, durable, server};
 use crate::inspection::{Inspection, ParkedQuery};
 use crate::query::Query;
 use crate::{Durable, Fired, Handler, Outcome, Payload, StartError};
@@ -155,6 +156,57 @@ fn the_transaction_that_keeps_dead_rows_is_named_with_its_process() {
     other.execute("COMMIT");
 }
 
+/// Timers that wait for hours, as many in each bucket.
+fn fill(database: &Database, timers: u64) {
+    database.client().execute(&format!(
+        "INSERT INTO lars.timer (id, grp, bucket, due_at, deadline, planned_at, handler,
+                                 payload_version, payload)
+         SELECT n, 'default', n % 64, now() + n * interval '1 s', now() + n * interval '1 s', now(),
+                'note', 1, '{{}}' FROM generate_series(1, {timers}) AS n;
+         ANALYZE lars.timer",
+    ));
+}
+
+#[test]
+fn looks_again_and_again_read_little_and_all_that_may_be_once_in_ten_seconds() {
+    let Some(server) = server() else { return };
+    let database = server.database();
+    drop(database.durable().start().unwrap());
+    fill(&database, 100_000);
+    let client = database.client();
+    // A session has sent what it has read when it has ended.
+    let others = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+                     AND pid <> pg_backend_pid() AND backend_type = 'client backend'";
+    let read = || {
+        while client.number(others) > 0 {}
+        client.number(
+            "SELECT (seq_tup_read + idx_tup_fetch)::bigint FROM pg_stat_user_tables
+              WHERE relid = 'lars.timer'::regclass",
+        )
+    };
+    let (before, looks, mut counted) = (read(), 50, BTreeSet::new());
+    let mut observer = database.durable().observe().unwrap();
+    for _ in 0..looks {
+        let seen = observer.inspect().unwrap();
+        // Where the machine stands still, nothing is counted.
+        if !seen.counts_took_too_long {
+            counted.insert(seen.clock.checked_sub(seen.counted_ago).unwrap());
+            let pending = seen.handler("note").unwrap().pending;
+            assert!(pending.at_least && pending.value <= 50_000 / 64 * 64, "{pending:?}");
+        }
+        assert!(seen.counted_ago < Duration::from_secs(10), "{seen:?}");
+    }
+    drop(observer);
+    let rows = read() - before;
+    // It looks also whether there are more.
+    let (glance, all) = (2 * (2_048 + 64), 2 * (50_000 + 64));
+    assert!(rows >= looks * 2_048, "{rows} rows are not all that was read");
+    assert!(rows <= looks * glance + counted.len() as i64 * all, "{rows} rows: {counted:?}");
+    let counted: Vec<_> = counted.into_iter().collect();
+    let far = |pair: &[SystemTime]| pair[1] >= pair[0] + Duration::from_secs(10);
+    assert!(counted.windows(2).all(far), "{counted:?}");
+}
+
 #[test]
 fn views_and_looks_read_a_bounded_number_of_rows() {
     let Some(server) = server() else { return };
@@ -163,13 +215,7 @@ fn views_and_looks_read_a_bounded_number_of_rows() {
     // The client-only node has made the buckets; nobody owns them.
     until(&looker, |seen| seen.buckets == 64);
     let client = database.client();
-    client.execute(
-        "INSERT INTO lars.timer (id, grp, bucket, due_at, deadline, planned_at, handler,
-                                 payload_version, payload)
-         SELECT n, 'default', n % 64, now() + n * interval '1 s', now() + n * interval '1 s', now(),
-                'note', 1, '{}' FROM generate_series(1, 100000) AS n;
-         ANALYZE lars.timer",
-    );
+    fill(&database, 100_000);
     assert_eq!(client.number("SELECT count(*) FROM lars.overview"), 6_400);
     let sql = "SELECT pending FROM lars.by_handler WHERE more";
     assert_eq!(client.number(sql), 64_000);

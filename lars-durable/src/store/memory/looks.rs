@@ -22,6 +22,7 @@ impl Tables {
         nodes.truncate(MAX_NODES);
         Look {
             clock: now,
+            counted: now,
             nodes,
             buckets: (0..)
                 .zip(&self.buckets)

@@ -33,6 +33,7 @@ pub(super) async fn look(transaction: &Transaction<'_>, limit: usize) -> Result<
     let parked = parked(transaction, limit).await?;
     Ok(Look {
         clock: transaction.clock,
+        counted: transaction.clock,
         nodes: nodes.iter().map(node).collect(),
         buckets: (buckets.iter())
             .map(|row| {

@@ -86,6 +86,7 @@ impl OutsideFile {
         });
         Ok(Look {
             clock: now,
+            counted: now,
             buckets: vec![(BUCKET, owner.as_ref().map(|owner| owner.id), epoch)],
             nodes: owner.into_iter().collect(),
             paused: verbs::paused(connection, group)?,

@@ -84,6 +84,7 @@ impl Looker for Reader {
         let shown = node.map(|id| LookedNode { id, serves: true, joined, renewed, report });
         Ok(Look {
             clock: now,
+            counted: now,
             nodes: shown.into_iter().collect(),
             buckets: vec![(BUCKET, node.filter(|_| owns_bucket), *epoch)],
             paused,
