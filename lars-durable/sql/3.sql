@@ -334,37 +334,48 @@ BEGIN
     END IF;
 END $$;
 
--- Cancels the timers whose keys begin with this, a step in each call. It looks at some 5,000 of them
--- at most, from behind the key `after` on, and cancels `most` at most; of one handler, if it is
--- given. `next` is the `after` of the next step, and NULL after the last one. What another
--- transaction holds is passed over.
-CREATE FUNCTION lars.cancel_all(
-    grp text, key_prefix text, handler text DEFAULT NULL, after text DEFAULT NULL,
-    most int DEFAULT 1000,
-    OUT looked_at int, OUT prevented int, OUT running int, OUT passed_over int, OUT next text
+-- Moves a timer to this long from now, or cancels it if that is NULL: `false` if it runs.
+CREATE FUNCTION lars.change(grp text, id bigint, delay interval) RETURNS boolean LANGUAGE sql AS $$
+    SELECT CASE WHEN $3 IS NULL THEN lars.cancel($1, $2) = 'prevented'
+           ELSE lars.reset($1, $2, $3) = 'moved' END
+$$;
+
+CREATE FUNCTION lars.check_delay(delay interval) RETURNS interval LANGUAGE plpgsql IMMUTABLE
+    SET search_path = pg_catalog, pg_temp AS $$
+BEGIN
+    IF check_delay.delay IS NULL THEN
+        RAISE null_value_not_allowed USING MESSAGE = 'delay must not be NULL';
+    END IF;
+    RETURN check_delay.delay;
+END $$;
+
+-- What lars.cancel_all and lars.reset_all do.
+CREATE FUNCTION lars.change_keys(
+    delay interval, grp text, key_prefix text, handler text, after text, most int,
+    OUT looked_at int, OUT changed int, OUT running int, OUT passed_over int, OUT next text
 ) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off AS $$
 DECLARE
     -- No key has a character below this one, or so many of that one.
-    first text := greatest(cancel_all.after || chr(1), cancel_all.key_prefix COLLATE "POSIX");
-    last  text := cancel_all.key_prefix || repeat(chr(1114111), 129);
-    before_next text := cancel_all.after;
+    first text := greatest(change_keys.after || chr(1), change_keys.key_prefix COLLATE "POSIX");
+    last  text := change_keys.key_prefix || repeat(chr(1114111), 129);
+    before_next text := change_keys.after;
     one record;
 BEGIN
-    PERFORM lars.check_group(cancel_all.grp);
-    PERFORM lars.check_most(cancel_all.most);
-    IF cancel_all.key_prefix IS NULL THEN
+    PERFORM lars.check_group(change_keys.grp);
+    PERFORM lars.check_most(change_keys.most);
+    IF change_keys.key_prefix IS NULL THEN
         RAISE null_value_not_allowed USING MESSAGE = 'key_prefix must not be NULL';
     END IF;
-    looked_at := 0; prevented := 0; running := 0; passed_over := 0;
+    looked_at := 0; changed := 0; running := 0; passed_over := 0;
     FOR one IN
-        SELECT t.id, t.key, t.grp = cancel_all.grp
-               AND (cancel_all.handler IS NULL OR t.handler = cancel_all.handler) AS meant
+        SELECT t.id, t.key, t.grp = change_keys.grp
+               AND (change_keys.handler IS NULL OR t.handler = change_keys.handler) AS meant
           FROM (SELECT * FROM lars.timer t WHERE t.key >= first AND t.key < last
                  ORDER BY t.key, t.grp LIMIT 5001) AS t ORDER BY t.key, t.grp
     LOOP
         -- Groups may have the same key, and then are looked at together.
         IF next IS DISTINCT FROM one.key THEN
-            IF prevented + running + passed_over >= cancel_all.most THEN
+            IF changed + running + passed_over >= change_keys.most THEN
                 RETURN;
             END IF;
             before_next := next;
@@ -376,8 +387,8 @@ BEGIN
         IF NOT FOUND THEN
             passed_over := passed_over
                 + (SELECT count(*) FROM lars.timer t WHERE t.id = one.id)::int;
-        ELSIF lars.cancel(cancel_all.grp, one.id) = 'prevented' THEN
-            prevented := prevented + 1;
+        ELSIF lars.change(change_keys.grp, one.id, change_keys.delay) THEN
+            changed := changed + 1;
         ELSE
             running := running + 1;
         END IF;
@@ -386,34 +397,33 @@ BEGIN
     next := CASE WHEN looked_at > 5000 THEN before_next END;
 END $$;
 
--- Cancels the timers with this tag, in the same way, in the order in which they are due. `after` and
--- `next` are places in it.
-CREATE FUNCTION lars.cancel_tagged(
-    grp text, tag text, handler text DEFAULT NULL, after text DEFAULT NULL, most int DEFAULT 1000,
-    OUT looked_at int, OUT prevented int, OUT running int, OUT passed_over int, OUT next text
+-- What lars.cancel_tagged and lars.reset_tagged do.
+CREATE FUNCTION lars.change_tagged(
+    delay interval, grp text, tag text, handler text, after text, most int,
+    OUT looked_at int, OUT changed int, OUT running int, OUT passed_over int, OUT next text
 ) LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp SET enable_seqscan = off
     SET datestyle = 'ISO' SET timezone = 'UTC' AS $$
 DECLARE
-    first_id  bigint      := coalesce(split_part(cancel_tagged.after, '@', 1)::bigint, 0);
+    first_id  bigint      := coalesce(split_part(change_tagged.after, '@', 1)::bigint, 0);
     first_due timestamptz :=
-        coalesce(split_part(cancel_tagged.after, '@', 2)::timestamptz, '-infinity');
+        coalesce(split_part(change_tagged.after, '@', 2)::timestamptz, '-infinity');
     one record;
 BEGIN
-    PERFORM lars.check_group(cancel_tagged.grp);
-    PERFORM lars.check_most(cancel_tagged.most);
-    IF cancel_tagged.tag IS NULL THEN
+    PERFORM lars.check_group(change_tagged.grp);
+    PERFORM lars.check_most(change_tagged.most);
+    IF change_tagged.tag IS NULL THEN
         RAISE null_value_not_allowed USING MESSAGE = 'tag must not be NULL';
     END IF;
-    looked_at := 0; prevented := 0; running := 0; passed_over := 0;
+    looked_at := 0; changed := 0; running := 0; passed_over := 0;
     FOR one IN
-        SELECT t.id, t.due_at, cancel_tagged.handler IS NULL
-                               OR t.handler = cancel_tagged.handler AS meant
+        SELECT t.id, t.due_at, change_tagged.handler IS NULL
+                               OR t.handler = change_tagged.handler AS meant
           FROM lars.timer t
-         WHERE t.tag = cancel_tagged.tag AND t.grp = cancel_tagged.grp
+         WHERE t.tag = change_tagged.tag AND t.grp = change_tagged.grp
            AND (t.due_at, t.id) > (first_due, first_id)
          ORDER BY t.due_at, t.id LIMIT 5001
     LOOP
-        IF looked_at >= 5000 OR prevented + running + passed_over >= cancel_tagged.most THEN
+        IF looked_at >= 5000 OR changed + running + passed_over >= change_tagged.most THEN
             RETURN;
         END IF;
         looked_at := looked_at + 1;
@@ -423,14 +433,47 @@ BEGIN
         IF NOT FOUND THEN
             passed_over := passed_over
                 + (SELECT count(*) FROM lars.timer t WHERE t.id = one.id)::int;
-        ELSIF lars.cancel(cancel_tagged.grp, one.id) = 'prevented' THEN
-            prevented := prevented + 1;
+        ELSIF lars.change(change_tagged.grp, one.id, change_tagged.delay) THEN
+            changed := changed + 1;
         ELSE
             running := running + 1;
         END IF;
     END LOOP;
     next := NULL;
 END $$;
+
+-- Cancels the timers whose keys begin with this, a step in each call. It looks at some 5,000 of them
+-- at most, from behind the key `after` on, and cancels `most` at most; of one handler, if it is
+-- given. `next` is the `after` of the next step, and NULL after the last one. What another
+-- transaction holds is passed over.
+CREATE FUNCTION lars.cancel_all(
+    grp text, key_prefix text, handler text DEFAULT NULL, after text DEFAULT NULL,
+    most int DEFAULT 1000,
+    OUT looked_at int, OUT prevented int, OUT running int, OUT passed_over int, OUT next text
+) LANGUAGE sql AS $$ SELECT * FROM lars.change_keys(NULL, $1, $2, $3, $4, $5) $$;
+
+-- Moves them to this long from now, in the same way; of a repeat, that is its next run. What runs is
+-- counted, and not changed.
+CREATE FUNCTION lars.reset_all(
+    grp text, key_prefix text, delay interval, handler text DEFAULT NULL, after text DEFAULT NULL,
+    most int DEFAULT 1000,
+    OUT looked_at int, OUT moved int, OUT running int, OUT passed_over int, OUT next text
+) LANGUAGE sql AS $$ SELECT * FROM lars.change_keys(lars.check_delay($3), $1, $2, $4, $5, $6) $$;
+
+-- Cancels the timers with this tag, in the same way, in the order in which they are due. `after` and
+-- `next` are places in it.
+CREATE FUNCTION lars.cancel_tagged(
+    grp text, tag text, handler text DEFAULT NULL, after text DEFAULT NULL,
+    most int DEFAULT 1000,
+    OUT looked_at int, OUT prevented int, OUT running int, OUT passed_over int, OUT next text
+) LANGUAGE sql AS $$ SELECT * FROM lars.change_tagged(NULL, $1, $2, $3, $4, $5) $$;
+
+-- Moves them, in the same way.
+CREATE FUNCTION lars.reset_tagged(
+    grp text, tag text, delay interval, handler text DEFAULT NULL, after text DEFAULT NULL,
+    most int DEFAULT 1000,
+    OUT looked_at int, OUT moved int, OUT running int, OUT passed_over int, OUT next text
+) LANGUAGE sql AS $$ SELECT * FROM lars.change_tagged(lars.check_delay($3), $1, $2, $4, $5, $6) $$;
 
 -- What lars.retry_all and lars.discard_all do.
 CREATE FUNCTION lars.settle_parked(

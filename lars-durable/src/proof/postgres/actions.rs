@@ -281,6 +281,44 @@ fn sql_makes_finds_and_cancels_timers_with_a_tag_a_step_at_a_time() {
 }
 
 #[test]
+fn sql_moves_what_has_keys_with_one_beginning_or_a_tag_a_step_at_a_time() {
+    let Some(server) = server() else { return };
+    let database = server.database();
+    let (sender, runs) = channel();
+    let sender = Mutex::new(sender);
+    let run = move |due: &Fired<Tagged>| sender.lock().unwrap().send(due.payload().0).unwrap();
+    let durable = database.durable().handle(run).start().unwrap();
+    let timers = durable.timers();
+    let timer = |n: u64| timers.schedule_once(HOUR, Tagged(n)).key(format!("a/{n}"));
+    let tag = |n: u64| if n < 5 { "red" } else { "blue" };
+    timers.schedule_batch((0..10).map(|n| timer(n).tag(tag(n)))).wait().unwrap();
+    timers.schedule_once(HOUR, Tagged(10)).key("b").submit().wait().unwrap();
+    let client = database.client();
+    // One of them runs: nobody ends it.
+    client.execute("UPDATE lars.timer SET fence = 1 WHERE key = 'a/9'");
+    let step = |sql: &str| {
+        let all = "concat_ws(' ', x.looked_at, x.moved, x.running, x.passed_over, x.next)";
+        client.text(&format!("SELECT {all} FROM lars.{sql} AS x")).unwrap()
+    };
+    assert_eq!(step("reset_all('default', 'a/', '2 h', most => 4)"), "4 4 0 0 a/3");
+    assert_eq!(step("reset_all('default', 'a/', '2 h', after => 'a/3')"), "6 5 1 0");
+    assert_eq!(step("reset_all('default', 'a/', '3 h', 'none')"), "10 0 0 0");
+    let far = "SELECT count(*) FROM lars.timer WHERE deadline > now() + interval '90 minutes'";
+    assert_eq!(client.number(far), 9);
+    let first = step("reset_tagged('default', 'red', '0', most => 2)");
+    let next = first.strip_prefix("2 2 0 0 ").unwrap_or_else(|| panic!("{first}"));
+    assert_eq!(step(&format!("reset_tagged('default', 'red', '0', after => '{next}')")), "3 3 0 0");
+    let mut ran: Vec<u64> = (0..5).map(|_| runs.recv_timeout(PATIENCE).unwrap()).collect();
+    ran.sort_unstable();
+    assert_eq!(ran, [0, 1, 2, 3, 4]);
+    for call in ["reset_all('default', 'a/', NULL)", "reset_tagged('default', 'red', NULL)"] {
+        let error = client.try_execute(&format!("SELECT lars.{call}")).unwrap_err();
+        assert_eq!(error.as_db_error().unwrap().message(), "delay must not be NULL");
+    }
+    durable.close().unwrap();
+}
+
+#[test]
 fn a_tag_that_cannot_be_is_refused_by_sql_with_the_limit() {
     let Some(server) = server() else { return };
     let database = server.database();
