@@ -55,6 +55,30 @@ done
 wasm=wasm32-unknown-unknown
 check "$wasm" "${crates[@]}" --features lars-jobs/cron,mini-actor/test-kit
 
+
+# The module in docs/how-to/web-page.md, as it stands there.
+build_module_of_page() {
+    local place
+    place=$(mktemp -d)
+    mkdir "$place/src"
+    sed -n '/^```rust/,/^```/{/^```/!p}' docs/how-to/web-page.md >"$place/src/lib.rs"
+    cat >"$place/Cargo.toml" <<MANIFEST
+[package]
+name = "typing"
+version = "0.0.0"
+edition = "2024"
+[lib]
+crate-type = ["cdylib"]
+[dependencies]
+lars-jobs.path = "$PWD/lars-jobs"
+lars-scheduler.path = "$PWD/lars-scheduler"
+[workspace]
+MANIFEST
+    cp examples/wasm/Cargo.lock "$place/"
+    cargo build --quiet --release --target "$wasm" --manifest-path "$place/Cargo.toml"
+    rm -rf "$place"
+}
+
 if ! has_target "$wasm"; then
     skip "the target $wasm cannot be had on this machine"
 elif ! command -v node >/dev/null; then
@@ -63,6 +87,7 @@ else
     cargo build --quiet --release --target "$wasm" --manifest-path examples/wasm/Cargo.toml
     node examples/wasm/run.mjs "$CARGO_TARGET_DIR/$wasm/release/wasm.wasm"
     bash ci/browser.sh "$CARGO_TARGET_DIR/$wasm/release/wasm.wasm"
+    build_module_of_page
 fi
 
 # A linker and C library for 32 bits.
