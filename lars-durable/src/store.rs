@@ -191,10 +191,12 @@ pub(crate) enum Request {
     /// Ends runs, each if its fence still holds.
     Finish(Vec<Finish>),
     /// Puts timers off that are not started: by as long as it is since they were put off first, but
-    /// at least and at most so long.
-    PutOff { ids: Vec<TimerId>, least: Micros, most: Micros },
-    /// Parks timers that are not started and were put off first at `before` or earlier.
-    Park { ids: Vec<TimerId>, before: Timestamp, reason: String },
+    /// at least and at most so long. Only those whose bucket nobody else has owned since: another
+    /// owner may be able to run them.
+    PutOff { timers: Vec<(TimerId, Tenure)>, least: Micros, most: Micros },
+    /// Parks timers that are not started and were put off first at `before` or earlier. Only those
+    /// whose bucket nobody else has owned since.
+    Park { timers: Vec<(TimerId, Tenure)>, before: Timestamp, reason: String },
     /// Forgets keys whose time is over.
     Forget,
     /// Remembers runs that are over, each once.
@@ -328,8 +330,8 @@ pub(crate) enum Reply {
     Started { rows: Vec<Row>, moved: Vec<(TimerId, Timestamp)> },
     /// To [`Request::Finish`], in its order.
     Finished(Vec<Finished>),
-    /// To [`Request::PutOff`], in its order: when each is due now; `None` for one that is gone or
-    /// started.
+    /// To [`Request::PutOff`], in its order: when each is due now; `None` for one that is gone, or
+    /// started, or in the bucket of another owner.
     PutOff(Vec<Option<Timestamp>>),
     /// To [`Request::Park`]: those that are parked now and were not before.
     Parked(Vec<Row>),

@@ -90,10 +90,10 @@ enum Asked {
     /// What has become of a timer whose finish came too late.
     Settle(Finish, BucketNo),
     Park {
-        ids: Vec<TimerId>,
+        timers: Vec<(TimerId, Tenure)>,
         before: Timestamp,
     },
-    PutOff(Vec<(Key, Resident)>),
+    PutOff(Vec<(TimerId, Tenure)>, Vec<Resident>),
     Start {
         node: NodeId,
         lead: Micros,
@@ -118,12 +118,13 @@ impl Asked {
                 let write = Box::new(Write::Get { which });
                 Request::Write(Write::Under { tenure, write })
             }
-            Self::Park { ids, before } => {
-                Request::Park { ids: ids.clone(), before: *before, reason: UNHANDLED.to_owned() }
+            Self::Park { timers, before } => {
+                let (timers, reason) = (timers.clone(), UNHANDLED.to_owned());
+                Request::Park { timers, before: *before, reason }
             }
-            Self::PutOff(timers) => {
-                let ids = timers.iter().map(|(key, _)| key.1).collect();
-                Request::PutOff { ids, least: LEAST_PUT_OFF, most: MOST_PUT_OFF }
+            Self::PutOff(timers, _) => {
+                let (timers, least, most) = (timers.clone(), LEAST_PUT_OFF, MOST_PUT_OFF);
+                Request::PutOff { timers, least, most }
             }
             Self::Start { node, lead, starts } => {
                 Request::Start { node: *node, lead: *lead, starts: starts.clone() }
@@ -326,15 +327,17 @@ impl Node {
     /// Timers that this node cannot run go to another node, or wait for one; they are never
     /// dropped.
     fn put_off_unknown(&mut self, now: Mono) {
-        let mut unknown = self.runs.take_unknown();
-        unknown.retain(|(_, resident)| self.window.starts_in(resident.bucket).is_some());
-        let Some((key, resident)) = unknown.first() else { return };
-        let (handler, count) = (self.window.name(*resident), unknown.len());
-        tracing::warn!(target: "lars_durable", %handler, id = key.1, count, "no handler: put off");
-        let ids = unknown.iter().map(|(key, _)| key.1).collect();
+        let unknown = self.runs.take_unknown().into_iter().filter_map(|(key, resident)| {
+            let (bucket, epoch) = (resident.bucket, self.window.starts_in(resident.bucket)?);
+            Some(((key.1, Tenure { bucket, epoch }), resident))
+        });
+        let (timers, residents): (Vec<(TimerId, Tenure)>, Vec<Resident>) = unknown.unzip();
+        let (Some((id, _)), Some(first)) = (timers.first(), residents.first()) else { return };
+        let (handler, count) = (self.window.name(*first), timers.len());
+        tracing::warn!(target: "lars_durable", %handler, id, count, "no handler: put off");
         let before = self.clock.at_least(now) - UNKNOWN_FOR;
-        self.runner.sent.push(Asked::Park { ids, before });
-        self.runner.sent.push(Asked::PutOff(unknown));
+        self.runner.sent.push(Asked::Park { timers: timers.clone(), before });
+        self.runner.sent.push(Asked::PutOff(timers, residents));
     }
 
     /// These are parked, because nobody could run them.
@@ -494,11 +497,11 @@ impl Node {
                 (Asked::Settle(finish, _), Reply::Written(written)) => {
                     self.settled(now, &finish, &written);
                 }
-                (Asked::PutOff(timers), Reply::PutOff(dues)) => {
-                    for ((key, resident), due) in timers.into_iter().zip(dues) {
+                (Asked::PutOff(timers, residents), Reply::PutOff(dues)) => {
+                    for (((id, tenure), resident), due) in timers.iter().zip(residents).zip(dues) {
                         let handler = Arc::clone(self.window.name(resident));
                         if let Some(due) = due {
-                            self.near(resident.bucket, (due, key.1), &handler);
+                            self.near(tenure.bucket, (due, *id), &handler);
                         }
                     }
                 }

@@ -90,12 +90,12 @@ impl Bench {
         directory: Option<tempdir::Directory>,
     ) -> Self {
         let mut bench = Self { store, clock, epoch: 0, starts: 0, next_id: 1, directory };
-        bench.own();
+        bench.claim();
         bench
     }
 
     /// The node is the owner.
-    fn own(&mut self) {
+    fn claim(&mut self) {
         let keep = |keep| Request::Keep(keep);
         let replies = self.ask(&[
             keep(Keep::Join { node: NODE, serves: true, terms: Terms::default() }),
@@ -112,7 +112,7 @@ impl Bench {
         let Some(directory) = &self.directory else {
             let buckets = vec![0];
             self.ask(&[Request::Keep(Keep::Release { node: NODE, buckets })]);
-            return self.own();
+            return self.claim();
         };
         let (path, here) = (directory.file(), Arc::clone(&self.clock));
         let clock: crate::time::Clock = Arc::new(move || Timestamp(here.load(Ordering::Relaxed)));
@@ -121,7 +121,7 @@ impl Bench {
         let synchronous = Synchronous::Normal;
         self.store =
             Box::new(SqliteStore::open_with(&path, None, "default", synchronous, clock).unwrap());
-        self.own();
+        self.claim();
     }
 
     fn ask(&mut self, requests: &[Request]) -> Vec<Reply> {
@@ -186,6 +186,11 @@ impl Bench {
             Written::Scheduled(placed) => placed,
             other => panic!("{other:?}"),
         }
+    }
+
+    /// Of a timer, as long as nobody else owns it.
+    fn own(&self, id: TimerId) -> (TimerId, Tenure) {
+        (id, Tenure { bucket: 0, epoch: self.epoch })
     }
 
     fn make(&mut self, after: i64) -> TimerId {

@@ -19,7 +19,7 @@ use crate::model::{
     CancelReason, Fence, MissedTick, NewTimer, OnConflict, Series, TimerId, When, Which,
     cron_series,
 };
-use crate::store::{Keep, MemoryStore, Reply, Request, Store, StoreError, Write, Written};
+use crate::store::{MemoryStore, Reply, Request, Store, StoreError, Write, Written};
 use crate::sync::{Arc, AtomicI64, Ordering};
 use crate::time::{Micros, Mono, Timestamp};
 

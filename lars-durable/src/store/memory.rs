@@ -14,8 +14,8 @@ mod selects;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    Committed, How, Keep, Looker, Peer, Placed, Renewed, Reply, Request, Store, StoreError, Terms,
-    Written,
+    Committed, How, Keep, Looker, Peer, Placed, Renewed, Reply, Request, Store, StoreError, Tenure,
+    Terms, Written,
 };
 use crate::model::{
     BucketNo, Fence, Finish, Finished, Kept, Listed, Loaded, Look, NodeId, Old, Ran, Row,
@@ -195,22 +195,12 @@ impl Tables {
             Request::Finish(finishes) => {
                 Reply::Finished(finishes.iter().map(|finish| self.finish(finish, now)).collect())
             }
-            Request::PutOff { ids, least, most } => Reply::PutOff(
-                ids.iter().map(|id| self.put_off(*id, (*least, *most), now)).collect(),
+            Request::PutOff { timers, least, most } => Reply::PutOff(
+                timers.iter().map(|timer| self.put_off(*timer, (*least, *most), now)).collect(),
             ),
-            Request::Park { ids, before, reason } => {
-                let waits = |timer: &Stored| {
-                    let since = timer.unknown_since;
-                    timer.fence.is_none() && since.is_some_and(|since| since <= *before)
-                };
-                let mut rows = Vec::new();
-                for id in ids {
-                    if let Some(timer) = self.timers.get(id).filter(|timer| waits(timer)) {
-                        rows.push(timer.row(*id, self.store));
-                        self.park(*id, reason.clone(), now);
-                    }
-                }
-                Reply::Parked(rows)
+            Request::Park { timers, before, reason } => {
+                let park = |timer| self.park_waiting(timer, *before, reason, now);
+                Reply::Parked(timers.iter().copied().filter_map(park).collect())
             }
             Request::Forget => {
                 self.used_keys.retain(|_, until| *until > now);
@@ -442,16 +432,37 @@ impl Tables {
 
     fn put_off(
         &mut self,
-        id: TimerId,
+        (id, tenure): (TimerId, Tenure),
         (least, most): (Micros, Micros),
         now: Timestamp,
     ) -> Option<Timestamp> {
+        if !self.is_held_in(tenure) {
+            return None;
+        }
         let timer = self.timers.get_mut(&id).filter(|timer| timer.fence.is_none())?;
         let since = *timer.unknown_since.get_or_insert(now);
         let due = now + (now - since).clamp(least, most);
         timer.deadline = due;
         self.look_at(id, due);
         Some(due)
+    }
+
+    /// Parks what nobody could run since `before`.
+    fn park_waiting(
+        &mut self,
+        (id, tenure): (TimerId, Tenure),
+        before: Timestamp,
+        reason: &str,
+        now: Timestamp,
+    ) -> Option<Row> {
+        let waits = |timer: &&Stored| {
+            let since = timer.unknown_since;
+            timer.fence.is_none() && since.is_some_and(|since| since <= before)
+        };
+        let timer = self.timers.get(&id).filter(waits).filter(|_| self.is_held_in(tenure))?;
+        let row = timer.row(id, self.store);
+        self.park(id, reason.to_owned(), now);
+        Some(row)
     }
 
     fn park(&mut self, id: TimerId, reason: String, now: Timestamp) {

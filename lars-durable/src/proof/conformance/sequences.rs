@@ -82,13 +82,14 @@ impl Sequence {
             15..=17 => self.finish(),
             18 => match self.rng.u8(..3) {
                 0 => Request::PutOff {
-                    ids: vec![id],
+                    timers: self.own(id, epoch),
                     least: Micros::SECOND,
                     most: Micros::SECOND * 3,
                 },
                 1 => {
                     let before = Timestamp(START + self.rng.i64(0..20 * SECOND));
-                    Request::Park { ids: vec![id], before, reason: "unknown".into() }
+                    let timers = self.own(id, epoch);
+                    Request::Park { timers, before, reason: "unknown".into() }
                 }
                 _ => Request::Read { ids: vec![id, id + 1] },
             },
@@ -109,6 +110,12 @@ impl Sequence {
                 limit: self.rng.usize(1..10),
             },
         }
+    }
+
+    /// As a node says which timer it means, which may have lost its bucket.
+    fn own(&mut self, id: TimerId, epoch: u32) -> Vec<(TimerId, Tenure)> {
+        let epoch = epoch - u32::from(self.rng.u8(..4) == 0);
+        vec![(id, Tenure { bucket: 0, epoch })]
     }
 
     /// As an actor asks, which may have lost its bucket.

@@ -708,20 +708,21 @@ fn a_timer_is_put_off_only_while_it_is_not_started() {
     for_each_store(|bench| {
         let (waits, runs) = (bench.make(0), bench.make(0));
         bench.start(runs);
-        let put_off =
-            |ids| Request::PutOff { ids, least: Micros::SECOND, most: Micros::SECOND * 60 };
+        let (least, most) = (Micros::SECOND, Micros::SECOND * 60);
+        let put_off = |timers| Request::PutOff { timers, least, most };
         let due = |micros| Some(Timestamp(START + micros));
-        let all = vec![waits, runs, 999];
+        let own = [waits, runs, 999].map(|id| bench.own(id));
+        let (all, waiting) = (own.to_vec(), own[..1].to_vec());
         assert_eq!(bench.one(put_off(all)), Reply::PutOff(vec![due(SECOND), None, None]));
         bench.later(10 * SECOND);
-        let again = bench.one(put_off(vec![waits]));
+        let again = bench.one(put_off(waiting.clone()));
         assert_eq!(again, Reply::PutOff(vec![due(20 * SECOND)]), "by as long as it has waited");
         bench.later(100 * SECOND);
-        let most = bench.one(put_off(vec![waits]));
+        let most = bench.one(put_off(waiting));
         assert_eq!(most, Reply::PutOff(vec![due(170 * SECOND)]));
         let park = |before| {
             let reason = "unknown".into();
-            Request::Park { ids: vec![waits, runs], before: Timestamp(before), reason }
+            Request::Park { timers: own[..2].to_vec(), before: Timestamp(before), reason }
         };
         let too_soon = bench.one(park(START - 1));
         assert_eq!(too_soon, Reply::Parked(Vec::new()), "it has not waited long enough");
@@ -743,13 +744,12 @@ fn what_nobody_can_run_is_put_off_and_parked_by_when_that_was_found_first_and_no
         // Nobody was there for an hour.
         bench.later(3_600 * SECOND);
         let found = bench.now();
-        let park = |id| {
-            let reason = "unknown".into();
-            Request::Park { ids: vec![id], before: found, reason }
-        };
-        assert_eq!(bench.one(park(once)), Reply::Parked(Vec::new()), "at first sight");
-        let put_off = Request::PutOff { ids: vec![once], least, most };
-        assert_eq!(bench.one(put_off.clone()), Reply::PutOff(vec![Some(found + least)]));
+        let timers = vec![bench.own(once)];
+        let park =
+            Request::Park { timers: timers.clone(), before: found, reason: "unknown".into() };
+        assert_eq!(bench.one(park), Reply::Parked(Vec::new()), "at first sight");
+        let put_off = Request::PutOff { timers, least, most };
+        assert_eq!(bench.one(put_off), Reply::PutOff(vec![Some(found + least)]));
         // Whoever has the handler, and cannot read the payload, has found the same.
         bench.later(10 * SECOND);
         let (row, fence) = bench.start(once);
@@ -777,13 +777,32 @@ fn what_nobody_can_run_is_put_off_and_parked_by_when_that_was_found_first_and_no
         assert_eq!(bench.start(series).0.unknown_since, None);
 
         let waits = bench.make(0);
-        bench.one(Request::PutOff { ids: vec![waits], least, most });
-        let reason = "unknown".to_owned();
-        let before = bench.now();
-        let park = Request::Park { ids: vec![waits], before, reason };
+        let timers = vec![bench.own(waits)];
+        bench.one(Request::PutOff { timers: timers.clone(), least, most });
+        let park = Request::Park { timers, before: bench.now(), reason: "unknown".to_owned() };
         assert!(matches!(bench.one(park), Reply::Parked(rows) if rows.len() == 1));
         bench.write(Write::RetryParked { id: waits });
         assert_eq!(bench.start(waits).0.unknown_since, None, "it begins anew");
+    });
+}
+
+#[test]
+fn what_is_in_the_bucket_of_another_owner_is_neither_put_off_nor_parked() {
+    for_each_store(|bench| {
+        let (least, most) = (Micros::SECOND, Micros::SECOND * 60);
+        let id = bench.make(0);
+        let timers = vec![bench.own(id)];
+        let put_off = Request::PutOff { timers: timers.clone(), least, most };
+        let park = Request::Park { timers, before: Timestamp::NEVER, reason: "unknown".into() };
+        let found = bench.now();
+        assert_eq!(bench.one(put_off.clone()), Reply::PutOff(vec![Some(found + least)]));
+
+        bench.next_owner();
+        bench.later(2 * SECOND);
+        assert_eq!(bench.one(put_off), Reply::PutOff(vec![None]), "it came late");
+        assert_eq!(bench.one(park), Reply::Parked(Vec::new()), "it came late");
+        let (row, _) = bench.start(id);
+        assert_eq!((row.deadline, row.unknown_since), (found + least, Some(found)));
     });
 }
 

@@ -1,5 +1,6 @@
 //! Series that end by themselves, or because their handler says so.
 
+use super::leases::OTHER;
 use super::*;
 use crate::model::End;
 
@@ -264,20 +265,10 @@ fn a_last_run_that_another_owner_has_repeated_ends_no_series() {
     bench.node().acknowledged(id, fence);
     // Frozen in its transaction, which is rolled back; another node repeats that run, and the
     // series goes on.
-    let (node, buckets) = (bench.node().identity(), vec![0]);
-    let other = node.wrapping_add(1);
-    let terms = crate::store::Terms::default();
-    let keep = [
-        Keep::Release { node, buckets: buckets.clone() },
-        Keep::Join { node: other, serves: true, terms },
-        Keep::Claim { node: other, dead: Vec::new(), buckets },
-    ];
-    let replies = bench.store.transact(&keep.map(Request::Keep)).unwrap().replies;
-    let Reply::Claimed(claimed) = &replies[2] else { panic!("{replies:?}") };
-    let newer = Fence::new(claimed[0].1, 1);
+    let newer = Fence::new(bench.lose_bucket(), 1);
     bench.move_to(SECOND);
     let starts = vec![crate::model::Start { id, bucket: 0, fence: newer }];
-    let start = Request::Start { node: other, lead: Micros::ZERO, starts };
+    let start = Request::Start { node: OTHER, lead: Micros::ZERO, starts };
     let then = launch.row.after_success(Timestamp(START + SECOND));
     let finish = Request::Finish(vec![crate::model::Finish { id, fence: newer, then }]);
     bench.store.transact(&[start, finish]).unwrap();

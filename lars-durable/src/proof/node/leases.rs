@@ -1,17 +1,31 @@
 //! What a node makes of the silence of another, and how soon it breaks its own.
 
-use super::{Bench, SECOND, done};
-use crate::model::NodeId;
-use crate::store::{Keep, Reply, Request, Store, Terms};
-use crate::time::Micros;
+use super::{Bench, SECOND, START, done};
+use crate::engine::{LEAD, Lane};
+use crate::model::{NewTimer, NodeId, Which};
+use crate::store::{Keep, Reply, Request, Store, StoreError, Terms, Write, Written};
+use crate::sync::Arc;
+use crate::time::{Micros, Mono, Timestamp};
 
-const OTHER: NodeId = 17;
+pub(super) const OTHER: NodeId = 17;
 const TERMS: Terms = Terms { lease: Micros::SECOND.times(3), window: Micros::SECOND.times(120) };
 
 impl Bench {
     fn keep(&mut self, keep: Keep) -> Reply {
         let committed = self.store.transact(&[Request::Keep(keep)]).unwrap();
         committed.replies.into_iter().next().unwrap()
+    }
+
+    /// The bucket is the other node's from now on, and this one does not know that. Says in which
+    /// epoch.
+    pub(super) fn lose_bucket(&mut self) -> u32 {
+        let (node, buckets) = (self.node().identity(), vec![0]);
+        self.keep(Keep::Release { node, buckets: buckets.clone() });
+        self.keep(Keep::Join { node: OTHER, serves: true, terms: TERMS });
+        match self.keep(Keep::Claim { node: OTHER, dead: Vec::new(), buckets }) {
+            Reply::Claimed(claimed) => claimed[0].1,
+            reply => panic!("{reply:?}"),
+        }
     }
 
     /// Whether the other node is still a member.
@@ -90,4 +104,26 @@ fn an_owner_is_told_of_what_is_due_within_its_own_window() {
     assert_eq!(bench.notified, 1);
     bench.schedule(now + 150 * SECOND, "beyond that of its owner", None);
     assert_eq!(bench.notified, 1);
+}
+
+#[test]
+fn what_a_node_sends_again_after_it_has_lost_its_bucket_puts_nothing_off() {
+    let mut bench = Bench::new();
+    let unknown = NewTimer { handler: "unknown".into(), ..bench.timer(SECOND, "x", None) };
+    bench.call(Write::Schedule(Arc::new(vec![unknown])));
+    bench.run_until(SECOND - LEAD.0 - 1, done);
+    // What it sends does not arrive, and is sent again when another node has the bucket, which can
+    // perhaps run the timer.
+    bench.stalled = true;
+    bench.run_until(SECOND, done);
+    bench.lose_bucket();
+    bench.stalled = false;
+    let now = Mono(bench.now);
+    bench.node().replied(Lane::Runner, now, Err(StoreError::nothing_done("away")));
+    bench.run_until(2 * SECOND, done);
+    let which = Which::Key("key x 1000000".into());
+    let get = Request::Write(Write::Get { which });
+    let reply = bench.store.transact(&[get]).unwrap().replies.pop();
+    let Some(Reply::Written(Written::Listed(timers))) = reply else { panic!("{reply:?}") };
+    assert_eq!(timers[0].deadline, Timestamp(START + SECOND));
 }

@@ -13,7 +13,7 @@ use crate::model::{
     Act, Fence, Finish, Kept, NewTimer, NodeId, Old, OnConflict, Ran, RunOutcome, RunsSelect,
     Select, Start, States, Then, TimerId, When, Which,
 };
-use crate::store::{Keep, PostgresStore, Reply, Request, Store, Terms, Write};
+use crate::store::{Keep, PostgresStore, Reply, Request, Store, Tenure, Terms, Write};
 use crate::sync::Arc;
 use crate::time::{Micros, Timestamp};
 
@@ -32,6 +32,13 @@ const EXPLAIN: &str = "options='-c session_preload_libraries=auto_explain \
      -c auto_explain.log_min_duration=0 -c auto_explain.log_analyze=on \
      -c auto_explain.log_timing=off -c auto_explain.log_buffers=on \
      -c auto_explain.log_format=json'";
+
+/// What starts, what is due later than it was thought to be, and what is done under an epoch.
+const STARTS: [&str; 3] = [
+    "SET attempt = t.attempt + (t.fence IS DISTINCT FROM c.fence)",
+    "SET due_at = t.deadline",
+    "FROM lars.bucket\n      WHERE grp = $1 AND bucket = ANY ($2) ORDER BY bucket FOR SHARE SKIP",
+];
 
 const NODE: NodeId = 77;
 
@@ -99,27 +106,36 @@ impl Rounds {
         timers
     }
 
+    fn tenure(&self, timer: &NewTimer) -> Tenure {
+        let bucket = timer.bucket;
+        Tenure { bucket, epoch: self.epochs[usize::from(bucket)] }
+    }
+
+    /// Asks for their starts, which the server allows or not. Says how many of them run, and how
+    /// many are due later.
+    fn start(&mut self, timers: &[NewTimer]) -> (Vec<Start>, usize, usize) {
+        let mut starts = Vec::with_capacity(timers.len());
+        for timer in timers {
+            self.starts += 1;
+            let Tenure { bucket, epoch } = self.tenure(timer);
+            starts.push(Start { id: timer.id, bucket, fence: Fence::new(epoch, self.starts) });
+        }
+        let lead = Micros::SECOND;
+        let replies = self.ask(&[Request::Start { node: NODE, lead, starts: starts.clone() }]);
+        let Reply::Started { rows, moved } = &replies[0] else { panic!("{replies:?}") };
+        (starts, rows.len(), moved.len())
+    }
+
     /// Starts them, and ends them as `then` says.
     fn run(&mut self, timers: &[NewTimer], then: &Then) {
-        let starts: Vec<Start> = timers
-            .iter()
-            .map(|timer| {
-                self.starts += 1;
-                let epoch = self.epochs[usize::from(timer.bucket)];
-                Start { id: timer.id, bucket: timer.bucket, fence: Fence::new(epoch, self.starts) }
-            })
-            .collect();
+        let (starts, running, _) = self.start(timers);
+        assert_eq!(running, timers.len(), "all of them start");
         let finishes = starts.iter().map(|start| Finish {
             id: start.id,
             fence: start.fence,
             then: then.clone(),
         });
-        let finishes = finishes.collect();
-        let lead = Micros::SECOND;
-        let replies = self.ask(&[Request::Start { node: NODE, lead, starts }]);
-        let Reply::Started { rows, .. } = &replies[0] else { panic!("{replies:?}") };
-        assert_eq!(rows.len(), timers.len(), "all of them start");
-        self.ask(&[Request::Finish(finishes)]);
+        self.ask(&[Request::Finish(finishes.collect())]);
     }
 
     fn each_key(&mut self, timers: &[NewTimer], write: impl Fn(Arc<str>) -> Write) {
@@ -202,10 +218,21 @@ impl Rounds {
         });
         let all = ids(&timers);
         let (least, most) = (Micros::SECOND, Micros::SECOND);
-        self.ask(&[Request::PutOff { ids: all.clone(), least, most }]);
-        self.ask(&[Request::Read { ids: all.clone() }]);
+        let later: Vec<NewTimer> =
+            timers.iter().filter(|timer| timer.key.is_some()).cloned().collect();
+        let (_, running, moved) = self.start(&later);
+        assert_eq!((running, moved), (0, later.len()), "they were moved to later");
+        let tenure = self.tenure(&timers[0]);
+        self.each_key(&timers, |key| {
+            let write = Box::new(Write::Get { which: Which::Key(key) });
+            Write::Under { tenure, write }
+        });
+        let own: Vec<(TimerId, Tenure)> =
+            timers.iter().map(|timer| (timer.id, self.tenure(timer))).collect();
+        self.ask(&[Request::PutOff { timers: own.clone(), least, most }]);
+        self.ask(&[Request::Read { ids: all }]);
         self.each_key(&timers, |key| Write::Cancel { which: Which::Key(key) });
-        self.ask(&[Request::Park { ids: all, before: Timestamp::NEVER, reason: reason() }]);
+        self.ask(&[Request::Park { timers: own, before: Timestamp::NEVER, reason: reason() }]);
         let timers = self.schedule(OnConflict::Update);
         let remove = |key| Write::Remove { key, but: None };
         self.each_key(&timers, remove);
@@ -344,6 +371,11 @@ fn no_statement_of_a_working_node_reads_more_than_it_changes_whenever_it_was_pla
     let kinds: std::collections::BTreeSet<&str> =
         all.iter().map(|(sql, ..)| sql.as_str()).filter(|sql| sql.contains("lars.")).collect();
     assert!(kinds.len() > 25, "only these were logged: {kinds:?}");
+    // A bucket is joined with its own timers, and not with all.
+    for part in STARTS {
+        let of_node = kinds.iter().filter(|sql| sql.contains(part)).count();
+        assert!(of_node == 1, "{of_node} statements have {part:?}: {kinds:?}");
+    }
     for (sql, read, plan) in &all {
         let within = read.rows <= ROWS && read.pages <= PAGES;
         assert!(within, "{read:?} in a batch of {BATCH}: {sql:.900}\n{}", nodes(plan));

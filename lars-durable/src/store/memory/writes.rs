@@ -55,7 +55,8 @@ impl Tables {
         }
     }
 
-    fn is_held_in(&self, Tenure { bucket, epoch }: Tenure) -> bool {
+    /// Whether nobody else has owned the bucket since.
+    pub(super) fn is_held_in(&self, Tenure { bucket, epoch }: Tenure) -> bool {
         self.buckets[usize::from(bucket)].1 == epoch
     }
 

@@ -7,7 +7,7 @@ use tokio_postgres::types::ToSql;
 use super::rows::{bucket, count, number};
 use super::transaction::{Result, Transaction};
 use super::values::Id;
-use crate::model::{BucketNo, NodeId};
+use crate::model::{BucketNo, NodeId, TimerId};
 use crate::store::{Keep, Peer, Renewed, Reply, Tenure, Terms, Write};
 use crate::sync::Arc;
 use crate::time::Micros;
@@ -91,9 +91,18 @@ impl Transaction<'_> {
     }
 }
 
+macro_rules! hold {
+    () => {
+        "SELECT bucket, epoch FROM lars.bucket
+      WHERE grp = $1 AND bucket = ANY ($2) ORDER BY bucket FOR SHARE"
+    };
+}
+
 /// Nobody takes these buckets as long as this transaction is open.
-const HOLD: &str = "SELECT bucket, epoch FROM lars.bucket
-      WHERE grp = $1 AND bucket = ANY ($2) ORDER BY bucket FOR SHARE";
+const HOLD: &str = hold!();
+
+/// Without those that somebody is taking or giving back.
+const HOLD_FREE: &str = concat!(hold!(), " SKIP LOCKED");
 
 impl Transaction<'_> {
     /// Which of these are asked for under an epoch that is over.
@@ -102,16 +111,32 @@ impl Transaction<'_> {
             Write::Under { tenure, .. } => Some(*tenure),
             _ => None,
         };
-        let mut epochs = BTreeMap::new();
-        let buckets: BTreeSet<BucketNo> =
-            writes.iter().filter_map(tenure).map(|tenure| tenure.bucket).collect();
-        if !buckets.is_empty() {
-            let buckets: Vec<i16> = buckets.into_iter().map(number).collect();
-            let found = self.query(HOLD, &[&self.group, &buckets]).await?;
-            epochs.extend(found.iter().map(|row| (bucket(row.get(0)), count(row.get(1)))));
-        }
+        let epochs = self.epochs(HOLD, writes.iter().filter_map(tenure)).await?;
         let is_over = |tenure: Tenure| epochs.get(&tenure.bucket) != Some(&tenure.epoch);
         Ok(writes.iter().map(|write| tenure(write).is_some_and(is_over)).collect())
+    }
+
+    /// Those of these timers whose bucket nobody else has owned since, nor is taking just now.
+    pub(super) async fn own(&self, timers: &[(TimerId, Tenure)]) -> Result<Vec<TimerId>> {
+        let epochs = self.epochs(HOLD_FREE, timers.iter().map(|(_, tenure)| *tenure)).await?;
+        let own =
+            |(_, tenure): &&(TimerId, Tenure)| epochs.get(&tenure.bucket) == Some(&tenure.epoch);
+        Ok(timers.iter().filter(own).map(|(id, _)| *id).collect())
+    }
+
+    /// In which epochs these buckets are, which are held as `hold` says.
+    async fn epochs(
+        &self,
+        hold: &'static str,
+        tenures: impl Iterator<Item = Tenure>,
+    ) -> Result<BTreeMap<BucketNo, u32>> {
+        let buckets: BTreeSet<BucketNo> = tenures.map(|tenure| tenure.bucket).collect();
+        if buckets.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let buckets: Vec<i16> = buckets.into_iter().map(number).collect();
+        let found = self.query(hold, &[&self.group, &buckets]).await?;
+        Ok(found.iter().map(|row| (bucket(row.get(0)), count(row.get(1)))).collect())
     }
 }
 

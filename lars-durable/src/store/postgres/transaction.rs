@@ -147,11 +147,11 @@ impl<'a> Transaction<'a> {
                 Request::Finish(finishes) => {
                     replies.push(Reply::Finished(self.finish(finishes).await?));
                 }
-                Request::PutOff { ids, least, most } => {
-                    replies.push(Reply::PutOff(self.put_off(ids, *least, *most).await?));
+                Request::PutOff { timers, least, most } => {
+                    replies.push(Reply::PutOff(self.put_off(timers, *least, *most).await?));
                 }
-                Request::Park { ids, before, reason } => {
-                    replies.push(Reply::Parked(self.park(ids, *before, reason).await?));
+                Request::Park { timers, before, reason } => {
+                    replies.push(Reply::Parked(self.park(timers, *before, reason).await?));
                 }
                 Request::Record(runs) => {
                     self.record(runs).await?;

@@ -1,7 +1,9 @@
 //! Timers that no node can run, in SQL: put off, and parked in the end.
 //!
 //! What another transaction holds is left alone, and found again by the next sweep. To wait for it
-//! would hold up what starts and ends in the same batch.
+//! would hold up what starts and ends in the same batch. The same goes for a bucket that is changing
+//! its owner. What is in a bucket that has had another owner since is that node's: perhaps it can
+//! run it.
 
 use std::collections::BTreeMap;
 
@@ -9,6 +11,7 @@ use super::rows::{self, by_id, park_gone};
 use super::transaction::{Result, Transaction};
 use super::values::text;
 use crate::model::{Row, TimerId};
+use crate::store::Tenure;
 use crate::time::{Micros, Timestamp};
 
 const WAITING: &str = "SELECT id, coalesce(unknown_since, $3) FROM lars.timer
@@ -27,10 +30,11 @@ impl Transaction<'_> {
     /// The new times are computed here: PostgreSQL's intervals have days and months.
     pub(super) async fn put_off(
         &self,
-        ids: &[TimerId],
+        timers: &[(TimerId, Tenure)],
         least: Micros,
         most: Micros,
     ) -> Result<Vec<Option<Timestamp>>> {
+        let ids = self.own(timers).await?;
         let waiting = self.query(WAITING, &[&self.group, &ids, &self.clock]).await?;
         let mut dues: BTreeMap<TimerId, Timestamp> = BTreeMap::new();
         for row in &waiting {
@@ -40,7 +44,7 @@ impl Transaction<'_> {
         let (late, due): (Vec<TimerId>, Vec<Timestamp>) =
             dues.iter().map(|(id, due)| (*id, *due)).unzip();
         self.query(PUT_OFF, &[&self.group, &late, &due, &self.clock]).await?;
-        Ok(ids.iter().map(|id| dues.get(id).copied()).collect())
+        Ok(timers.iter().map(|(id, _)| dues.get(id).copied()).collect())
     }
 }
 
@@ -64,10 +68,11 @@ impl Transaction<'_> {
     /// Parks what nobody can run.
     pub(super) async fn park(
         &self,
-        ids: &[TimerId],
+        timers: &[(TimerId, Tenure)],
         before: Timestamp,
         reason: &str,
     ) -> Result<Vec<Row>> {
+        let ids = self.own(timers).await?;
         let reason = text(reason);
         let parameters: [&(dyn tokio_postgres::types::ToSql + Sync); 5] =
             [&self.group, &ids, &self.clock, &before, &reason.as_ref()];

@@ -8,7 +8,7 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, Result, p
 
 use super::rows::{self, loaded_columns, parked_columns, row_columns};
 use crate::model::{Finish, Finished, Kept, Loaded, Old, Row, Start, Then, TimerId, When};
-use crate::store::{Reply, Request};
+use crate::store::{Reply, Request, Tenure};
 use crate::sync::Arc;
 use crate::time::{Micros, Timestamp};
 
@@ -43,12 +43,17 @@ impl<'a> Verbs<'a> {
             Request::Finish(finishes) => {
                 Reply::Finished(finishes.iter().map(|it| self.finish(it)).collect::<Result<_>>()?)
             }
-            Request::PutOff { ids, least, most } => {
-                let put_off = |id: &TimerId| self.put_off(*id, *least, *most);
-                Reply::PutOff(ids.iter().map(put_off).collect::<Result<_>>()?)
+            Request::PutOff { timers, least, most } => {
+                let put_off = |(id, tenure): &(TimerId, Tenure)| match self.is_held_in(*tenure) {
+                    true => self.put_off(*id, *least, *most),
+                    false => Ok(None),
+                };
+                Reply::PutOff(timers.iter().map(put_off).collect::<Result<_>>()?)
             }
-            Request::Park { ids, before, reason } => {
-                Reply::Parked(self.park_waiting(ids, *before, reason)?)
+            Request::Park { timers, before, reason } => {
+                let own = timers.iter().filter(|(_, tenure)| self.is_held_in(*tenure));
+                let ids: Vec<TimerId> = own.map(|(id, _)| *id).collect();
+                Reply::Parked(self.park_waiting(&ids, *before, reason)?)
             }
             Request::Forget => {
                 self.execute(FORGET, params![self.group, self.now])?;

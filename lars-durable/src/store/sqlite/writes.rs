@@ -14,7 +14,7 @@ use super::BUCKET;
 use super::rows::{self, listed_columns, listed_parked_columns};
 use super::verbs::Verbs;
 use crate::model::{Change, Listed, NewTimer, OnConflict, There, TimerId, Which};
-use crate::store::{How, Placed, Write, Written};
+use crate::store::{How, Placed, Tenure, Write, Written};
 use crate::sync::Arc;
 use crate::time::Timestamp;
 
@@ -24,6 +24,11 @@ struct Parked {
 }
 
 impl Verbs<'_> {
+    /// Whether the file has had no other owner since.
+    pub(super) fn is_held_in(&self, tenure: Tenure) -> bool {
+        self.owned == Some(tenure.epoch)
+    }
+
     pub(super) fn write(&self, write: &Write) -> Result<Written> {
         match write {
             Write::Schedule(timers) if self.repeats => self.schedule_again(timers),
@@ -53,7 +58,7 @@ impl Verbs<'_> {
             Write::DiscardParked { id } => self.discard_parked(*id),
             Write::Select { select, act } => self.select(select, *act),
             // What was carried out before had the file then.
-            Write::Under { tenure, write } if self.repeats || self.owned == Some(tenure.epoch) => {
+            Write::Under { tenure, write } if self.repeats || self.is_held_in(*tenure) => {
                 self.write(write)
             }
             Write::Under { .. } => Ok(Written::Lost),
