@@ -1,9 +1,9 @@
 //! Timers that no node can run, in SQL: put off, and parked in the end.
 //!
 //! What another transaction holds is left alone, and found again by the next sweep. To wait for it
-//! would hold up what starts and ends in the same batch. The same goes for a bucket that is changing
-//! its owner. What is in a bucket that has had another owner since is that node's: perhaps it can
-//! run it.
+//! would hold up what starts and ends in the same batch. The same goes for a bucket that changes its
+//! owner just now. What is in a bucket that has had another owner since is that node's: perhaps it
+//! can run it.
 
 use std::collections::BTreeMap;
 
