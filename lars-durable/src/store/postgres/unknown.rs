@@ -1,9 +1,9 @@
 //! Timers that no node can run, in SQL: put off, and parked in the end.
 //!
-//! What another transaction holds is left alone, and found again by the next sweep. To wait for it
-//! would hold up what starts and ends in the same batch. The same goes for a bucket that changes its
-//! owner just now. What is in a bucket that has had another owner since is that node's: perhaps it
-//! can run it.
+//! What another transaction holds is left alone, and found again by the next sweep: to wait for it
+//! would hold up what starts and ends in the same batch. The same goes for a bucket that somebody
+//! takes just now. One that has had another owner since is that node's, which may be able to run
+//! what is in it.
 
 use std::collections::BTreeMap;
 
