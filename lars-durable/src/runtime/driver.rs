@@ -42,6 +42,12 @@ const FAREWELL: Micros = Micros::SECOND.times(5);
 /// How often a store that others use is asked what they have made, if nothing else is asked of it.
 const LOOK_FOR_OTHERS: Micros = Micros::MILLISECOND.times(100);
 
+/// For how long the callers of a batch are waited for to call again: a part of the time that their
+/// batch took, if that is worth a sleep, and at most so long.
+const GATHER_PART: i64 = 8;
+const GATHER_LEAST: Micros = Micros(20);
+const GATHER_MOST: Micros = Micros(250);
+
 /// How many timers that others have made are taken at once, and how soon the next.
 const OTHERS: usize = 1_000;
 const MORE_OTHERS: Micros = Micros::MILLISECOND.times(5);
@@ -125,6 +131,8 @@ pub(super) struct Driver {
     running: HashMap<TimerId, (Fence, Arc<Signal>)>,
     /// For a store with one session: they go together.
     batches: Vec<(Lane, Vec<Request>)>,
+    /// When the last batch with calls was sent.
+    sent: Mono,
     closing: Option<Deadlines>,
     /// Whether the last transaction of each lane has failed.
     failing: [bool; 3],
@@ -165,6 +173,7 @@ impl Driver {
             next_call: 0,
             running: HashMap::new(),
             batches: Vec::new(),
+            sent: Mono::MIN,
             closing: None,
             failing: [false; 3],
             failed: 0,
@@ -177,20 +186,50 @@ impl Driver {
     pub(super) fn run(mut self) -> usize {
         while self.closed.is_none() && !self.is_overdue() {
             let inputs = self.shared.inbox.take(self.patience());
+            let mut written = false;
+            // Nothing else is held up.
+            let mut only = true;
             for input in inputs {
+                match &input {
+                    Input::Call { .. } => {}
+                    Input::Replied { lane: Lane::Writer, .. } => written = true,
+                    _ => only = false,
+                }
                 self.take_in(input);
+            }
+            if written && only {
+                self.gather();
             }
             self.look_for_others();
             self.turn();
             if !self.batches.is_empty() {
+                let written = self.batches.iter().all(|(lane, _)| *lane == Lane::Writer);
+                self.sent = self.clock.now();
                 self.transact();
+                if written {
+                    self.gather();
+                }
                 self.turn();
-                // Callers that have just been answered may call again: their calls go into the next
-                // transaction, and not into the one after it.
-                std::thread::yield_now();
             }
         }
         self.end()
+    }
+
+    /// Tells the callers of a batch what it did, and waits a moment until they have called again:
+    /// then their calls go into the next batch, and not into the one after it. Without that, eight
+    /// callers soon go four by four. Whatever else comes ends the moment.
+    fn gather(&mut self) {
+        let now = self.clock.now();
+        let before = self.answers.len();
+        self.carry_out(now);
+        let answered = before - self.answers.len();
+        let moment = ((now - self.sent) / GATHER_PART).min(GATHER_MOST);
+        if answered > 1 && moment >= GATHER_LEAST {
+            self.shared.inbox.wait_for_calls(answered, moment.to_duration());
+            for input in self.shared.inbox.take(Duration::ZERO) {
+                self.take_in(input);
+            }
+        }
     }
 
     /// Does all that is to be done now, on a store with one session.
@@ -295,6 +334,11 @@ impl Driver {
             self.node.abandon();
         }
         self.node.turn(now);
+        self.carry_out(now);
+    }
+
+    /// Carries out what the node wants done.
+    fn carry_out(&mut self, now: Mono) {
         // Before the answers, so that a caller finds its call counted.
         *self.shared.counts.lock() = self.node.counts();
         self.shared.gate.set_ahead(self.node.clock_ahead(now));
@@ -304,7 +348,12 @@ impl Driver {
                     self.fill_report(&mut requests);
                     match &self.store {
                         Sessions::One(_) => self.batches.push((lane, requests)),
-                        Sessions::Lanes(lanes) => lanes.send(lane, requests),
+                        Sessions::Lanes(lanes) => {
+                            if lane == Lane::Writer {
+                                self.sent = now;
+                            }
+                            lanes.send(lane, requests);
+                        }
                     }
                 }
                 Output::Alarm { at } => self.set_alarm(now, at),

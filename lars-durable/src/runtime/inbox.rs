@@ -76,6 +76,8 @@ pub(super) struct Inbox {
 #[derive(Default)]
 struct State {
     inputs: Vec<Input>,
+    /// The reader sleeps until there are so many more than one, if they are calls only.
+    more: usize,
     /// Nobody takes anything out any more.
     ended: bool,
 }
@@ -87,11 +89,12 @@ impl Inbox {
         if state.ended {
             return Some(input);
         }
+        let waits = matches!(input, Input::Call { .. });
         state.inputs.push(input);
-        // The reader sleeps only when it has found nothing.
-        let first = state.inputs.len() == 1;
+        // The reader sleeps only when it has found fewer than that.
+        let (there, wanted) = (state.inputs.len(), state.more + 1);
         drop(state);
-        if first {
+        if there == wanted || there < wanted && !waits {
             self.arrived.notify_one();
         }
         None
@@ -106,6 +109,18 @@ impl Inbox {
         std::mem::take(&mut state.inputs)
     }
 
+    /// Waits up to `limit` until so many calls have come, or anything else, for which no call is
+    /// waited for. Takes nothing.
+    pub(super) fn wait_for_calls(&self, count: usize, limit: Duration) {
+        let mut state = self.state.lock();
+        let only_calls = state.inputs.iter().all(|input| matches!(input, Input::Call { .. }));
+        if only_calls && state.inputs.len() < count {
+            state.more = count - 1;
+            let _ = self.arrived.wait_for(&mut state, limit);
+            state.more = 0;
+        }
+    }
+
     #[cfg(feature = "test-kit")]
     pub(super) fn is_empty(&self) -> bool {
         self.state.lock().inputs.is_empty()
@@ -116,5 +131,56 @@ impl Inbox {
         let mut state = self.state.lock();
         state.ended = true;
         std::mem::take(&mut state.inputs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    /// A call that came too late would hang a test, and not fail it by a clock.
+    const LONG: Duration = Duration::from_secs(3_600);
+
+    fn call(inbox: &Inbox) {
+        let write = Write::Pause { handler: "handler".into(), paused: true };
+        assert!(inbox.push(Input::Call { write, then: Box::new(drop) }).is_none());
+    }
+
+    #[test]
+    fn so_many_calls_are_waited_for_and_stay_to_be_taken_with_those_that_were_there() {
+        let inbox = Inbox::default();
+        call(&inbox);
+        inbox.wait_for_calls(1, LONG);
+        thread::scope(|scope| {
+            for _ in 0..7 {
+                scope.spawn(|| call(&inbox));
+            }
+            inbox.wait_for_calls(8, LONG);
+            assert_eq!(inbox.take(Duration::ZERO).len(), 8);
+        });
+        // The next reader is woken by the first.
+        thread::scope(|scope| {
+            scope.spawn(|| call(&inbox));
+            assert_eq!(inbox.take(LONG).len(), 1);
+        });
+    }
+
+    #[test]
+    fn whatever_is_no_call_ends_the_wait_for_calls() {
+        let inbox = Inbox::default();
+        call(&inbox);
+        thread::scope(|scope| {
+            scope.spawn(|| inbox.push(Input::Alarm));
+            inbox.wait_for_calls(8, LONG);
+            assert_eq!(inbox.take(Duration::ZERO).len(), 2);
+        });
+        // Also if it was there before.
+        inbox.push(Input::Free);
+        inbox.wait_for_calls(8, LONG);
+        assert_eq!(inbox.take(Duration::ZERO).len(), 1);
+        inbox.wait_for_calls(8, Duration::from_micros(250));
+        assert!(inbox.take(Duration::ZERO).is_empty(), "nobody has called");
     }
 }
