@@ -148,6 +148,8 @@ impl GroupView {
             }
             if seen.counts_took_too_long {
                 spans.push("  COUNTING TOOK TOO LONG".bold().fg(BAD));
+            } else if !seen.counted_ago.is_zero() {
+                spans.push(format!("  timers counted {} ago", of(seen.counted_ago)).dim());
             }
         }
         if self.controls.paused {

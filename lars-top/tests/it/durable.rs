@@ -69,14 +69,19 @@ fn a_group_is_shown_with_its_nodes_and_handlers() {
     view.tell(GroupNews::Trouble("the server is away".to_owned()));
     assert!(drawn(&view, 130, 30).contains("the server is away"));
     // A node tells of itself with each renewal.
-    let seen = loop {
+    let mut seen = loop {
         let seen = durable.inspect().wait().unwrap();
         if seen.nodes.iter().any(|node| node.name == "shop-1") {
             break seen;
         }
     };
+    view.tell(GroupNews::Inspection(Box::new(seen.clone()), Instant::now()));
+    let screen = drawn(&view, 130, 30);
+    assert!(!screen.contains("timers counted"), "few timers are counted by each look:\n{screen}");
+    seen.counted_ago = Duration::from_secs(7);
     view.tell(GroupNews::Inspection(Box::new(seen), Instant::now()));
     let screen = drawn(&view, 130, 30);
+    assert!(screen.contains("timers counted 7.00 s ago"), "{screen}");
     let line = |text: &str| {
         let found = screen.lines().find(|line| line.contains(text));
         found.unwrap_or_else(|| panic!("no line has `{text}`:\n{screen}")).to_owned()
