@@ -140,9 +140,10 @@ impl Closing {
             None => Duration::MAX,
             Some(deadline) => deadline.saturating_duration_since(real_now()),
         };
+        let until = if must_not { None } else { deadline };
         match promise.wait_timeout(left) {
             Ok(timers) => {
-                self.see_to(timers, if must_not { None } else { deadline });
+                self.see_to(timers, until);
                 if !inside {
                     drain(&self.registry, deadline);
                 }
@@ -150,7 +151,8 @@ impl Closing {
             Err(later) => {
                 holder.then = Handover::Promised(later);
                 drop(holder);
-                self.look();
+                // They may have come by now.
+                self.look(until);
             }
         }
         true
@@ -222,8 +224,9 @@ impl Closing {
     }
 
     /// Sees to what the scheduler has handed back after closing has gone on without it, or waits to
-    /// be woken. The timer thread does that, as the last thing that it does.
-    fn look(self: &Arc<Self>) {
+    /// be woken. The timer thread does that, as the last thing that it does; so does, until
+    /// `deadline`, if there is one, the thread that closes.
+    fn look(self: &Arc<Self>, deadline: Option<Instant>) {
         let waker = Waker::from(Arc::clone(self));
         let mut progress = self.progress.lock();
         let Handover::Promised(promise) = &mut progress.handover else {
@@ -235,7 +238,7 @@ impl Closing {
         };
         let (_kept, _holder) = self.take(&mut progress);
         drop(progress);
-        self.see_to(timers, None);
+        self.see_to(timers, deadline);
     }
 
     pub(super) fn report(&self, before: &SystemMetrics) -> CloseReport {
@@ -286,6 +289,6 @@ impl Activate for Rest {
 
 impl Wake for Closing {
     fn wake(self: Arc<Self>) {
-        self.look();
+        self.look(None);
     }
 }
