@@ -108,7 +108,25 @@ enum Asked {
     Load(LoadOrder),
 }
 
+/// The batch whose replies are read.
+#[derive(Debug, Clone, Copy)]
+struct Flight {
+    sent: Mono,
+    /// One try of it before may have been committed.
+    again: bool,
+}
+
 impl Asked {
+    /// Whether a batch that failed is sent again without this: a sweep may be what took too long,
+    /// and the next one looks again. So it is with what deletes.
+    fn goes_once(&self) -> bool {
+        match self {
+            Self::Load(order) => order.sweeps(),
+            Self::Prune(..) => true,
+            _ => false,
+        }
+    }
+
     fn request(&self) -> Request {
         match self {
             Self::Finish(finishes) => Request::Finish(finishes.clone()),
@@ -161,6 +179,25 @@ impl Runner {
     /// The reply of the batch in flight came: says when that was sent.
     pub(super) fn answered(&mut self, now: Mono, result: &Result<Committed, StoreError>) -> Mono {
         self.lane.answered(now, result)
+    }
+
+    /// The batch failed: what is left of it goes again.
+    fn failed(&mut self, error: &StoreError) {
+        self.uncertain |= error.unknown;
+        self.sent.retain(|asked| !asked.goes_once());
+    }
+
+    /// A load has taken `took`: when the next sweep comes, if this was one.
+    fn pace_sweeps(&mut self, now: Mono, took: Micros, taken_in: TakenIn, every: Micros) {
+        let pause = took * SWEEP_SHARE;
+        match taken_in {
+            TakenIn::Load => {}
+            TakenIn::SweepHasMore => self.next_sweep = now + pause.min(every),
+            TakenIn::Sweep => {
+                // Dead rows at the head of the index make it slow.
+                self.next_sweep = self.next_sweep.max(now + pause.min(LONGEST_SWEEP));
+            }
+        }
     }
 
     /// Whether it waits for no reply.
@@ -466,72 +503,68 @@ impl Node {
     pub(super) fn ran(&mut self, sent: Mono, now: Mono, result: Result<Committed, StoreError>) {
         let committed = match result {
             Ok(committed) => committed,
-            Err(error) => {
-                self.runner.uncertain |= error.unknown;
-                // Sweeps are not repeated: they may be what took too long, and the next sweep looks
-                // again. So it is with what deletes.
-                let sweeps = |asked: &Asked| match asked {
-                    Asked::Load(order) => order.sweeps(),
-                    Asked::Prune(..) => true,
-                    _ => false,
-                };
-                self.runner.sent.retain(|asked| !sweeps(asked));
-                return;
-            }
+            Err(error) => return self.runner.failed(&error),
         };
         let asked = std::mem::take(&mut self.runner.sent);
-        let again = std::mem::take(&mut self.runner.uncertain);
+        let flight = Flight { sent, again: std::mem::take(&mut self.runner.uncertain) };
         for (asked, reply) in paired(asked, committed.replies) {
-            match (asked, reply) {
-                (Asked::Start { starts, .. }, Reply::Started { rows, moved }) => {
-                    self.started(now, &starts, rows, moved);
-                }
-                (Asked::Finish(finishes), Reply::Finished(finished)) => {
-                    for (finish, finished) in finishes.into_iter().zip(finished) {
-                        self.finished(now, finish, finished, again);
-                    }
-                }
-                (Asked::EndSeries(id), Reply::Written(written)) => {
-                    self.series_ended(now, id, &written);
-                }
-                (Asked::Settle(finish, _), Reply::Written(written)) => {
-                    self.settled(now, &finish, &written);
-                }
-                (Asked::PutOff(timers, residents), Reply::PutOff(dues)) => {
-                    for (((id, tenure), resident), due) in timers.iter().zip(residents).zip(dues) {
-                        let handler = Arc::clone(self.window.name(resident));
-                        if let Some(due) = due {
-                            self.near(tenure.bucket, (due, *id), &handler);
-                        }
-                    }
-                }
-                (Asked::Park { .. }, Reply::Parked(rows)) => self.unhandled(rows),
-                (Asked::Load(order), Reply::Loaded(rows)) => {
-                    let pause = (now - sent) * SWEEP_SHARE;
-                    match self.loaded(order, rows) {
-                        TakenIn::Load => {}
-                        TakenIn::SweepHasMore => {
-                            self.runner.next_sweep = now + pause.min(self.settings.sweep);
-                        }
-                        TakenIn::Sweep => {
-                            // Dead rows at the head of the index make it slow.
-                            let slower = now + pause.min(LONGEST_SWEEP);
-                            self.runner.next_sweep = self.runner.next_sweep.max(slower);
-                        }
-                    }
-                }
-                (Asked::Read(ids), Reply::Loaded(rows)) => {
-                    self.look_at_runs(&ids, &rows);
-                    for row in rows {
-                        self.announced(row);
-                    }
-                }
-                (Asked::Look(ids), Reply::Loaded(rows)) => self.look_at_runs(&ids, &rows),
-                (Asked::Forget, Reply::Forgotten) => {}
-                (Asked::Record(_), Reply::Recorded) => {}
-                (Asked::Prune(old, _), Reply::Pruned(count)) => self.pruned(now, sent, old, count),
-                (asked, reply) => mismatched(&asked, &reply),
+            self.understand(flight, now, asked, reply);
+        }
+    }
+
+    /// Does what the reply to one request of the batch says.
+    fn understand(&mut self, flight: Flight, now: Mono, asked: Asked, reply: Reply) {
+        match (asked, reply) {
+            (Asked::Start { starts, .. }, Reply::Started { rows, moved }) => {
+                self.started(now, &starts, rows, moved);
             }
+            (Asked::Finish(finishes), Reply::Finished(finished)) => {
+                for (finish, finished) in finishes.into_iter().zip(finished) {
+                    self.finished(now, finish, finished, flight.again);
+                }
+            }
+            (Asked::EndSeries(id), Reply::Written(written)) => {
+                self.series_ended(now, id, &written);
+            }
+            (Asked::Settle(finish, _), Reply::Written(written)) => {
+                self.settled(now, &finish, &written);
+            }
+            (Asked::PutOff(timers, residents), Reply::PutOff(dues)) => {
+                for ((timer, resident), due) in timers.into_iter().zip(residents).zip(dues) {
+                    self.was_put_off(timer, resident, due);
+                }
+            }
+            (Asked::Park { .. }, Reply::Parked(rows)) => self.unhandled(rows),
+            (Asked::Load(order), Reply::Loaded(rows)) => {
+                let taken_in = self.loaded(order, rows);
+                self.runner.pace_sweeps(now, now - flight.sent, taken_in, self.settings.sweep);
+            }
+            (Asked::Read(ids), Reply::Loaded(rows)) => {
+                self.look_at_runs(&ids, &rows);
+                for row in rows {
+                    self.announced(row);
+                }
+            }
+            (Asked::Look(ids), Reply::Loaded(rows)) => self.look_at_runs(&ids, &rows),
+            (Asked::Forget, Reply::Forgotten) => {}
+            (Asked::Record(_), Reply::Recorded) => {}
+            (Asked::Prune(old, _), Reply::Pruned(count)) => {
+                self.pruned(now, flight.sent, old, count);
+            }
+            (asked, reply) => mismatched(&asked, &reply),
+        }
+    }
+
+    /// This timer, which this node cannot run, waits until `due`, unless another took it.
+    fn was_put_off(
+        &mut self,
+        (id, tenure): (TimerId, Tenure),
+        resident: Resident,
+        due: Option<Timestamp>,
+    ) {
+        if let Some(due) = due {
+            let handler = Arc::clone(self.window.name(resident));
+            self.near(tenure.bucket, (due, id), &handler);
         }
     }
 }
