@@ -302,87 +302,94 @@ impl Node {
     pub(crate) fn ended(&mut self, now: Mono, id: TimerId, fence: Fence, end: RunEnd) {
         let Some(run) = self.runs.get(id).filter(|run| run.fence == fence) else { return };
         let Stage::Running(row) = &run.stage else { return };
-        let (row, end) = (Arc::clone(row), end.with_short_text());
-        let (place, handler) = (run.handler, &self.settings.handlers[run.handler]);
-        if handler.at_most_once {
-            // It is over already, whatever it says, unless it has not begun.
-            match end {
-                RunEnd::NotBegun => return self.launch(now, id),
-                RunEnd::Dropped => {
-                    self.say_dropped(now, place, &row);
-                    return self.launch_from(now, id, now + DROPPED);
-                }
-                _ => {}
-            }
-            let error = end.failure();
-            let outcome = if error.is_some() { RunOutcome::Lost } else { RunOutcome::Done };
-            let ran = self.remembered(now, run, &row, outcome, error);
-            self.history.extend(ran);
-            drop(self.runs.end(id));
-            if end == RunEnd::Last {
-                self.runs.end_series(id);
-            }
-            match end.failure() {
-                Some(error) => self.say_lost(now, place, &row, error),
-                None => self.count_done(place),
-            }
-            return;
+        let (row, end, own) = (Arc::clone(row), end.with_short_text(), run.acknowledged);
+        let place = run.handler;
+        if end == RunEnd::Dropped {
+            self.say_dropped(now, place, &row);
         }
+        if self.settings.handlers[place].at_most_once {
+            return self.ended_once(now, id, &row, &end);
+        }
+        let last = end == RunEnd::Last;
+        let then = self.runs.get(id).and_then(|run| self.after_run(now, run, &row, end));
+        let Some(then) = then else { return self.launch(now, id) };
+        if !own {
+            self.tell_end(now, id, &row, &then);
+        } else if last {
+            // What has become of it shows when the finish is recorded.
+            self.runs.say_last(id);
+        }
+        self.runs.finish(id, then);
+    }
+
+    /// A run of a handler that runs at most once has ended. It is over already, whatever it says,
+    /// unless it has not begun.
+    fn ended_once(&mut self, now: Mono, id: TimerId, row: &Row, end: &RunEnd) {
+        match end {
+            RunEnd::NotBegun => return self.launch(now, id),
+            RunEnd::Dropped => return self.launch_from(now, id, now + DROPPED),
+            _ => {}
+        }
+        let Some(run) = self.runs.end(id) else { return };
+        let error = end.failure();
+        let outcome = if error.is_some() { RunOutcome::Lost } else { RunOutcome::Done };
+        let ran = self.remembered(now, &run, row, outcome, error);
+        self.history.extend(ran);
+        if *end == RunEnd::Last {
+            self.runs.end_series(id);
+        }
+        match error {
+            Some(error) => self.say_lost(now, run.handler, row, error),
+            None => self.count_done(run.handler),
+        }
+    }
+
+    /// What becomes of a timer whose run has ended so; `None` if that has not begun, and is
+    /// launched again.
+    fn after_run(&self, now: Mono, run: &Run, row: &Row, end: RunEnd) -> Option<Then> {
+        let handler = &self.settings.handlers[run.handler];
         let retry = |error: String, after: Micros| {
             if row.attempt < handler.max_attempts {
                 return Then::Retry { after, error };
             }
-            self.give_up(now, &row, format!("attempt {} failed: {error}", row.attempt))
+            self.give_up(now, row, format!("attempt {} failed: {error}", row.attempt))
         };
-        let own = run.acknowledged;
-        let last = end == RunEnd::Last;
-        let then = match end {
-            RunEnd::NotBegun => return self.launch(now, id),
-            RunEnd::Dropped => {
-                self.say_dropped(now, place, &row);
-                Then::GiveBack { after: DROPPED, ran: false }
-            }
+        let backoff = || handler.delay(row.id.unsigned_abs(), row.attempt).into();
+        Some(match end {
+            RunEnd::NotBegun => return None,
+            RunEnd::Dropped => Then::GiveBack { after: DROPPED, ran: false },
             // The row knows whether the handler's transaction was committed: if it still has this
             // fence, it was not, and the run has failed. If that transaction is still open, it
             // holds the row, and the finish waits.
-            RunEnd::Done | RunEnd::Last if own => {
-                let delay = handler.delay(id.unsigned_abs(), row.attempt);
-                retry(UNCOMMITTED.into(), delay.into())
-            }
-            RunEnd::Done => self.after_success(now, &row),
+            RunEnd::Done | RunEnd::Last if run.acknowledged => retry(UNCOMMITTED.into(), backoff()),
+            RunEnd::Done => self.after_success(now, row),
             RunEnd::Last => Then::Done,
-            RunEnd::Retry { error } => {
-                let delay = handler.delay(id.unsigned_abs(), row.attempt);
-                retry(error, delay.into())
-            }
+            RunEnd::Retry { error } => retry(error, backoff()),
             RunEnd::RetryAfter { after, error } => retry(error, after),
             RunEnd::Park { reason } => Then::Park { reason },
             RunEnd::GiveBack { after } => Then::GiveBack { after, ran: false },
             RunEnd::Snooze { after } => Then::GiveBack { after, ran: true },
-            RunEnd::TooNew => self.put_off(now, &row),
-        };
-        let ran = outcome_of(&then).filter(|_| !own);
-        let ran = ran.and_then(|(outcome, error)| {
-            self.remembered(now, self.runs.get(id)?, &row, outcome, error)
-        });
+            RunEnd::TooNew => self.put_off(now, row),
+        })
+    }
+
+    /// Remembers, counts and says what becomes of a timer whose run has ended.
+    fn tell_end(&mut self, now: Mono, id: TimerId, row: &Row, then: &Then) {
+        let Some(run) = self.runs.get(id) else { return };
+        let (place, outcome) = (run.handler, outcome_of(then));
+        let ran =
+            outcome.and_then(|(outcome, error)| self.remembered(now, run, row, outcome, error));
         self.history.extend(ran);
         match then {
-            // What has become of it shows when the finish is recorded.
-            _ if own && last => self.runs.say_last(id),
-            _ if own => {}
             Then::Done | Then::Next { .. } => self.count_done(place),
-            Then::Retry { .. }
-            | Then::LeftOut { .. }
+            Then::Retry { .. } => self.count_retried(place, then),
+            Then::LeftOut { .. }
             | Then::Park { .. }
             | Then::ParkRun { .. }
             | Then::GiveBack { .. }
             | Then::PutOff { .. } => {}
         }
-        if !own {
-            self.count_retried(place, &then);
-            self.say_failed(now, place, &row, &then);
-        }
-        self.runs.finish(id, then);
+        self.say_failed(now, place, row, then);
     }
 
     /// What becomes of a timer that a newer release has stored: it waits for that, twice as long
@@ -422,17 +429,7 @@ impl Node {
         let Some(run) = self.runs.get(id) else { return };
         if let Stage::Deleting(row) = &run.stage {
             let row = Arc::clone(row);
-            if finished == Finished::Stale && again {
-                self.runs.doubt(id, row, now);
-                self.renew_soon(now);
-            } else if finished == Finished::Stale {
-                self.counts.stale += 1;
-                self.runs.end(id);
-            } else {
-                self.runs.hold(id, row);
-                self.launch(now, id);
-            }
-            return;
+            return self.deleted_first(now, id, row, finished, again);
         }
         let gives_up = matches!(finish.then, Then::Park { .. } | Then::ParkRun { .. });
         let unsure = run.last || again;
@@ -442,13 +439,11 @@ impl Node {
         }
         let Some(run) = self.runs.end(id) else { return };
         if let (true, Stage::Finishing(Some(row))) = (run.acknowledged, &run.stage) {
-            let then = (finished != Finished::Stale || again).then_some(&finish.then);
-            self.remember_own(now, &run, row, then);
-        }
-        if let (true, Stage::Finishing(Some(row))) = (run.acknowledged, &run.stage)
-            && finished != Finished::Stale
-        {
-            self.say_failed(now, run.handler, row, &finish.then);
+            let recorded = finished != Finished::Stale;
+            self.remember_own(now, &run, row, (recorded || again).then_some(&finish.then));
+            if recorded {
+                self.say_failed(now, run.handler, row, &finish.then);
+            }
         }
         match finished {
             Finished::Gone => {}
@@ -458,14 +453,8 @@ impl Node {
                 self.count_done(run.handler);
                 self.runner.announce([id]);
             }
-            // It was this node's own earlier try, as long as nobody else has owned the bucket: what
-            // was not given up waits again.
             Finished::Stale if again => {
-                let own = self.window.epoch(run.resident.bucket) == Some(run.fence.epoch());
-                let goes_on = matches!(finish.then, Then::ParkRun { .. });
-                if own && (goes_on || matches!(finish.then, Then::Park { .. })) {
-                    self.parked(run, finish.then, goes_on);
-                }
+                self.was_finished(run, finish.then);
                 self.runner.announce([id]);
             }
             Finished::Stale => {
@@ -483,6 +472,37 @@ impl Node {
                 }
             }
             Finished::Held => {}
+        }
+    }
+
+    /// The answer to the finish that deletes a row before its run.
+    fn deleted_first(
+        &mut self,
+        now: Mono,
+        id: TimerId,
+        row: Arc<Row>,
+        finished: Finished,
+        again: bool,
+    ) {
+        if finished != Finished::Stale {
+            self.runs.hold(id, row);
+            self.launch(now, id);
+        } else if again {
+            self.runs.doubt(id, row, now);
+            self.renew_soon(now);
+        } else {
+            self.counts.stale += 1;
+            self.runs.end(id);
+        }
+    }
+
+    /// A finish came too late of which this node has made an earlier try: it was that, as long as
+    /// nobody else has owned the bucket. What was not given up waits again.
+    fn was_finished(&mut self, run: Run, then: Then) {
+        let own = self.window.epoch(run.resident.bucket) == Some(run.fence.epoch());
+        let goes_on = matches!(then, Then::ParkRun { .. });
+        if own && (goes_on || matches!(then, Then::Park { .. })) {
+            self.parked(run, then, goes_on);
         }
     }
 
