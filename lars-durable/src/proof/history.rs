@@ -192,6 +192,17 @@ impl Timer {
         }
     }
 
+    /// The run with this fence has ended, if it is the last one that began.
+    fn ended(&mut self, fence: i64, end: End, clock: i64) {
+        if let Some((last, _, ended)) = &mut self.last
+            && *last == fence
+        {
+            *ended = Some((end, clock));
+        }
+        self.done |= end == End::Done;
+        self.parked |= end == End::Park;
+    }
+
     fn is_not_early(&self, clock: i64, unsteady: bool) -> Result<(), String> {
         let bound = self.perhaps.iter().copied().fold(self.not_before, i64::min);
         // Later runs, and later attempts, count from a clock that may have been set back meanwhile.
@@ -315,28 +326,12 @@ impl Checker {
             }
             Event::CancelAnswered { key, answer } => self.cancelled(key, answer)?,
             Event::ResetAsked { key, not_before } => self.reset(key, not_before),
-            Event::ResetAnswered { key, moved } => {
-                if let Some((open, bounds)) = self.open_resets.get_mut(&key)
-                    && moved.is_some()
-                {
-                    *open -= 1;
-                    if *open == 0 {
-                        bounds.clear();
-                    }
-                }
-            }
+            Event::ResetAnswered { key, moved } => self.reset_answered(key, moved.is_some()),
             Event::Began { tag, fence, planned, clock, frozen } => {
                 self.began(tag, Beginning { fence, planned, clock, frozen })?;
             }
             Event::Ended { tag, fence, end, clock } => {
-                let timer = self.timer(tag)?;
-                if let Some((last, _, ended)) = &mut timer.last
-                    && *last == fence
-                {
-                    *ended = Some((end, clock));
-                }
-                timer.done |= end == End::Done;
-                timer.parked |= end == End::Park;
+                self.timer(tag)?.ended(fence, end, clock);
             }
             Event::Fault => self.faults = true,
             Event::Standstills => self.standstills = true,
@@ -353,13 +348,7 @@ impl Checker {
             }
             Event::Restored => self.restored()?,
             Event::Left { tag, parked, planned } => {
-                self.unplanned |= planned.is_none();
-                let timer = self.timer(tag)?;
-                (timer.left, timer.parked) = (true, parked);
-                if planned.is_some_and(|planned| !timer.parked_runs.insert(planned)) {
-                    return Err("one run is parked twice".into());
-                }
-                self.summary.parked += usize::from(parked);
+                self.left(tag, parked, planned)?;
             }
         }
         Ok(())
@@ -423,6 +412,29 @@ impl Checker {
         for timer in self.of_key(key) {
             timer.perhaps.push(not_before);
         }
+    }
+
+    fn reset_answered(&mut self, key: u64, moved: bool) {
+        if let Some((open, bounds)) = self.open_resets.get_mut(&key)
+            && moved
+        {
+            *open -= 1;
+            if *open == 0 {
+                bounds.clear();
+            }
+        }
+    }
+
+    /// This is what the store has in the end.
+    fn left(&mut self, tag: Tag, parked: bool, planned: Option<i64>) -> Result<(), String> {
+        self.unplanned |= planned.is_none();
+        let timer = self.timer(tag)?;
+        (timer.left, timer.parked) = (true, parked);
+        if planned.is_some_and(|planned| !timer.parked_runs.insert(planned)) {
+            return Err("one run is parked twice".into());
+        }
+        self.summary.parked += usize::from(parked);
+        Ok(())
     }
 
     fn unsteady(&mut self, unsteady: bool) {

@@ -387,12 +387,8 @@ impl Tables {
             | Then::LeftOut { when, offset }
                 if timer.series.is_some() =>
             {
-                let planned = when.by(now);
-                timer.planned = planned;
                 timer.run += i64::from(!matches!(finish.then, Then::LeftOut { .. }));
-                (timer.attempt, timer.deaths, timer.last_error) = (0, 0, None);
-                timer.unknown_since = None;
-                planned + *offset
+                timer.plan_next(when.by(now)) + *offset
             }
             Then::Done | Then::Next { .. } | Then::LeftOut { .. } => {
                 let timer = self.remove(id).expect("looked up above");
@@ -545,6 +541,13 @@ fn too_old<T: Ord>(
 }
 
 impl Stored {
+    /// Its series goes on with another run, planned for then.
+    fn plan_next(&mut self, planned: Timestamp) -> Timestamp {
+        (self.attempt, self.deaths, self.last_error) = (0, 0, None);
+        (self.planned, self.unknown_since) = (planned, None);
+        planned
+    }
+
     fn row(&self, id: TimerId, store: u128) -> Row {
         Row {
             id,

@@ -197,10 +197,16 @@ impl Rounds {
 
     /// Everything that a node asks for while it works.
     fn round(&mut self) {
-        let ids = |timers: &[NewTimer]| timers.iter().map(|timer| timer.id).collect::<Vec<_>>();
-        let after = Micros::ZERO;
-        let (when, offset) = (When::After(Micros::ZERO), Micros::ZERO);
+        self.runs();
+        self.calls_by_key();
+        self.calls_by_id();
+        self.upkeep();
+    }
+
+    /// Runs that end in each way.
+    fn runs(&mut self) {
         let (error, reason) = (|| "error".to_owned(), || "reason".to_owned());
+        let (after, when, offset) = (Micros::ZERO, When::After(Micros::ZERO), Micros::ZERO);
         let timers = self.schedule(OnConflict::Keep);
         for then in [Then::Retry { after, error: error() }, Then::GiveBack { after, ran: true }] {
             self.run(&timers, &then);
@@ -211,13 +217,15 @@ impl Rounds {
             timers.iter().filter(|timer| timer.series.is_some()).cloned().collect();
         self.run(&series, &Then::ParkRun { reason: reason(), when, offset });
         self.run(&series, &Then::Park { reason: reason() });
+    }
+
+    /// Calls by key, and what is done to timers that wait.
+    fn calls_by_key(&mut self) {
         let timers = self.schedule(OnConflict::Replace);
         self.each_key(&timers, |key| Write::Reset {
             which: Which::Key(key),
             when: When::After(Micros::SECOND * 9),
         });
-        let all = ids(&timers);
-        let (least, most) = (Micros::SECOND, Micros::SECOND);
         let later: Vec<NewTimer> =
             timers.iter().filter(|timer| timer.key.is_some()).cloned().collect();
         let (_, running, moved) = self.start(&later);
@@ -229,15 +237,26 @@ impl Rounds {
         });
         let own: Vec<(TimerId, Tenure)> =
             timers.iter().map(|timer| (timer.id, self.tenure(timer))).collect();
+        let (least, most) = (Micros::SECOND, Micros::SECOND);
         self.ask(&[Request::PutOff { timers: own.clone(), least, most }]);
-        self.ask(&[Request::Read { ids: all }]);
+        self.ask(&[Request::Read { ids: timers.iter().map(|timer| timer.id).collect() }]);
         self.each_key(&timers, |key| Write::Cancel { which: Which::Key(key) });
-        self.ask(&[Request::Park { timers: own, before: Timestamp::NEVER, reason: reason() }]);
+        let (before, reason) = (Timestamp::NEVER, "reason".to_owned());
+        self.ask(&[Request::Park { timers: own, before, reason }]);
         let timers = self.schedule(OnConflict::Update);
-        let remove = |key| Write::Remove { key, but: None };
-        self.each_key(&timers, remove);
+        self.each_key(&timers, |key| Write::Remove { key, but: None });
+    }
+
+    /// Walks, and calls by identity.
+    fn calls_by_id(&mut self) {
         let timers = self.schedule(OnConflict::Keep);
         let when = When::After(Micros::SECOND);
+        for act in [Act::Count, Act::List, Act::Reset(when), Act::Cancel, Act::Retry, Act::Discard]
+        {
+            self.select(act, None, None);
+            self.select(act, Some("key/"), None);
+            self.select(act, None, Some("tag"));
+        }
         let by_id: [fn(Which, When) -> Write; 4] = [
             |which, when| Write::Reset { which, when },
             |which, _| Write::Get { which },
@@ -247,16 +266,14 @@ impl Rounds {
             },
             |which, _| Write::Cancel { which },
         ];
-        for act in [Act::Count, Act::List, Act::Reset(when), Act::Cancel, Act::Retry, Act::Discard]
-        {
-            self.select(act, None, None);
-            self.select(act, Some("key/"), None);
-            self.select(act, None, Some("tag"));
-        }
         for write in by_id {
             let each = timers.iter().map(|it| Request::Write(write(Which::Id(it.id), when)));
             self.ask(&each.collect::<Vec<_>>());
         }
+    }
+
+    /// What a node asks for whatever its timers do.
+    fn upkeep(&mut self) {
         let loads = (0..64).map(|bucket| Request::Load {
             bucket,
             after: (Timestamp::MIN, TimerId::MIN),

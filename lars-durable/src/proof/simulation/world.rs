@@ -385,18 +385,20 @@ impl World {
         (member.life == life && member.node.is_some()).then_some(member.frozen_until)
     }
 
-    fn step(&mut self, step: Step) -> Result<(), String> {
-        // What happens inside a process waits while that is frozen, and ends with it.
-        if let Some((node, life)) = step.process() {
-            match self.alive(node, life) {
-                None => return Ok(()),
-                Some(frozen) if frozen > self.now => {
-                    self.at(frozen, step);
-                    return Ok(());
-                }
-                Some(_) => {}
-            }
+    /// The step, if it happens now: inside a process it waits while that is frozen, and ends with
+    /// it.
+    fn happens_now(&mut self, step: Step) -> Option<Step> {
+        let Some((node, life)) = step.process() else { return Some(step) };
+        let frozen = self.alive(node, life)?;
+        if frozen > self.now {
+            self.at(frozen, step);
+            return None;
         }
+        Some(step)
+    }
+
+    fn step(&mut self, step: Step) -> Result<(), String> {
+        let Some(step) = self.happens_now(step) else { return Ok(()) };
         match step {
             Step::Turn(node) => self.comes_to_turn(node),
             Step::Apply { node, life, lane, requests, restores } => {

@@ -118,8 +118,6 @@ impl<'a> Transaction<'a> {
                     let written = self.write_by_id(&writes).await?;
                     replies.extend(written.into_iter().map(Reply::Written));
                 }
-                Request::Write(write) => replies.push(Reply::Written(self.write(write).await?)),
-                Request::Keep(keep) => replies.push(self.keep(keep).await?),
                 Request::Batch { writer, token, history }
                     if self.follows(*writer, *token) && self.is_history(*history) =>
                 {
@@ -132,44 +130,48 @@ impl<'a> Transaction<'a> {
                     replies.push(Reply::Batched);
                     replies.extend(written?.into_iter().map(Reply::Written));
                 }
-                Request::Batch { writer, token, history } => {
-                    self.batch(*writer, *token, *history).await?;
-                    replies.push(Reply::Batched);
-                }
-                Request::Ids { count } => {
-                    let history = self.session.history();
-                    replies.push(Reply::Ids { blocks: self.draw(*count).await?, history });
-                }
-                Request::Read { ids } => replies.push(Reply::Loaded(self.read(ids).await?)),
-                Request::Start { node, lead, starts } => {
-                    replies.push(self.start(*node, *lead, starts).await?);
-                }
-                Request::Finish(finishes) => {
-                    replies.push(Reply::Finished(self.finish(finishes).await?));
-                }
-                Request::PutOff { timers, least, most } => {
-                    replies.push(Reply::PutOff(self.put_off(timers, *least, *most).await?));
-                }
-                Request::Park { timers, before, reason } => {
-                    replies.push(Reply::Parked(self.park(timers, *before, reason).await?));
-                }
-                Request::Record(runs) => {
-                    self.record(runs).await?;
-                    replies.push(Reply::Recorded);
-                }
-                Request::Prune { old, kept, limit } => {
-                    replies.push(Reply::Pruned(match old {
-                        Old::Parked => self.prune(*kept, *limit).await?,
-                        Old::Runs => self.prune_runs(*kept, *limit).await?,
-                    }));
-                }
-                Request::Forget => {
-                    self.forget().await?;
-                    replies.push(Reply::Forgotten);
-                }
+                alone => replies.push(self.carry_out_one(alone).await?),
             }
         }
         Ok(replies)
+    }
+
+    /// What goes with no other.
+    async fn carry_out_one(&mut self, request: &Request) -> Result<Reply> {
+        Ok(match request {
+            Request::Load { .. } => unreachable!("loads go together"),
+            Request::Write(write) => Reply::Written(self.write(write).await?),
+            Request::Keep(keep) => self.keep(keep).await?,
+            Request::Batch { writer, token, history } => {
+                self.batch(*writer, *token, *history).await?;
+                Reply::Batched
+            }
+            Request::Ids { count } => {
+                let history = self.session.history();
+                Reply::Ids { blocks: self.draw(*count).await?, history }
+            }
+            Request::Read { ids } => Reply::Loaded(self.read(ids).await?),
+            Request::Start { node, lead, starts } => self.start(*node, *lead, starts).await?,
+            Request::Finish(finishes) => Reply::Finished(self.finish(finishes).await?),
+            Request::PutOff { timers, least, most } => {
+                Reply::PutOff(self.put_off(timers, *least, *most).await?)
+            }
+            Request::Park { timers, before, reason } => {
+                Reply::Parked(self.park(timers, *before, reason).await?)
+            }
+            Request::Record(runs) => {
+                self.record(runs).await?;
+                Reply::Recorded
+            }
+            Request::Prune { old, kept, limit } => Reply::Pruned(match old {
+                Old::Parked => self.prune(*kept, *limit).await?,
+                Old::Runs => self.prune_runs(*kept, *limit).await?,
+            }),
+            Request::Forget => {
+                self.forget().await?;
+                Reply::Forgotten
+            }
+        })
     }
 
     /// Returns the last batch of calls that this session knows to be committed. While this is under

@@ -91,24 +91,7 @@ impl World {
         let stuck = self.plan.stuck && self.rng.u8(..10) < 7;
         let key = key.filter(|_| !stuck);
         let after = if stuck { after.min(SECOND) } else { after };
-        let kind = match (key, self.rng.u8(..10)) {
-            _ if stuck => Kind::Once,
-            (Some(_), 0..=1) => Kind::Delay(self.rng.i64(10_000..SECOND)),
-            (Some(_), 2..=3) => Kind::Rate(self.rng.i64(100_000..SECOND)),
-            (Some(_), 4..=5) if self.plan.fails => Kind::Delay(self.rng.i64(10_000..SECOND)),
-            (Some(_), _) if self.plan.fails => Kind::Rate(self.rng.i64(100_000..SECOND)),
-            (None, 0) => Kind::AtMostOnce,
-            _ => Kind::Once,
-        };
-        let (kind, series) = match kind {
-            Kind::Delay(delay) => (kind, Some(Series::FixedDelay { delay })),
-            Kind::Rate(every) | Kind::Burst(every) => {
-                let all = [(MissedTick::Burst, Kind::Burst(every)), (MissedTick::Skip, kind)];
-                let (missed, kind) = *self.rng.choice(&all).expect("not empty");
-                (kind, Some(Series::FixedRate { every, missed }))
-            }
-            Kind::Once | Kind::AtMostOnce => (kind, None),
-        };
+        let (kind, series) = self.kind(key, stuck);
         if let (Some(key), Some(_)) = (key, &series) {
             self.series_keys.push(key);
         }
@@ -145,6 +128,28 @@ impl World {
             payload: tag.to_string().into(),
             series: series.map(|series| series.to_text().into()),
             remember: crate::time::Micros::ZERO,
+        }
+    }
+
+    /// What a timer is: once, or by which rule it repeats.
+    fn kind(&mut self, key: Option<u64>, stuck: bool) -> (Kind, Option<Series>) {
+        let kind = match (key, self.rng.u8(..10)) {
+            _ if stuck => Kind::Once,
+            (Some(_), 0..=1) => Kind::Delay(self.rng.i64(10_000..SECOND)),
+            (Some(_), 2..=3) => Kind::Rate(self.rng.i64(100_000..SECOND)),
+            (Some(_), 4..=5) if self.plan.fails => Kind::Delay(self.rng.i64(10_000..SECOND)),
+            (Some(_), _) if self.plan.fails => Kind::Rate(self.rng.i64(100_000..SECOND)),
+            (None, 0) => Kind::AtMostOnce,
+            _ => Kind::Once,
+        };
+        match kind {
+            Kind::Delay(delay) => (kind, Some(Series::FixedDelay { delay })),
+            Kind::Rate(every) | Kind::Burst(every) => {
+                let all = [(MissedTick::Burst, Kind::Burst(every)), (MissedTick::Skip, kind)];
+                let (missed, kind) = *self.rng.choice(&all).expect("not empty");
+                (kind, Some(Series::FixedRate { every, missed }))
+            }
+            Kind::Once | Kind::AtMostOnce => (kind, None),
         }
     }
 

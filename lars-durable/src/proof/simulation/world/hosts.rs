@@ -307,14 +307,12 @@ impl World {
         };
         if copy.killed {
             let error = "the actor ended before it received the message".into();
-            self.tell_end(node, &launch, RunEnd::Retry { error });
-            self.put_down(node, name, false);
+            self.is_not_received(node, name, &launch, RunEnd::Retry { error });
             return Ok(());
         }
         let gives_back = RunEnd::GiveBack { after: crate::time::Micros::ZERO };
         if looked.is_none() && !valid {
-            self.tell_end(node, &launch, gives_back);
-            self.put_down(node, name, false);
+            self.is_not_received(node, name, &launch, gives_back);
             return Ok(());
         }
         if looked.is_none() && self.chance(self.plan.faults.freeze_at_start) {
@@ -327,8 +325,7 @@ impl World {
         }
         let epoch = launch.fence.epoch();
         let Some(shown) = self.members[node].hosts.deliveries.next(launch.bucket, epoch) else {
-            self.tell_end(node, &launch, gives_back);
-            self.put_down(node, name, false);
+            self.is_not_received(node, name, &launch, gives_back);
             return Ok(());
         };
         let tag: Tag = launch.row.payload.parse().expect("payloads are tags");
@@ -344,6 +341,15 @@ impl World {
             self.kill(node);
             return Ok(());
         }
+        let (long, end) = self.handling();
+        let panics = matches!(end, RunEnd::Retry { .. }) && self.rng.bool();
+        let step = HostStep::Received { name, tag, id, fence, end, panics };
+        self.step_in(node, long, step);
+        Ok(())
+    }
+
+    /// How long an actor handles a message, and how that ends.
+    fn handling(&mut self) -> (i64, RunEnd) {
         let long = match self.rng.u8(..100) {
             0 => self.rng.i64(0..6 * SECOND),
             1..=30 => self.rng.i64(0..50_000),
@@ -353,10 +359,13 @@ impl World {
             0..=9 if !self.healed => RunEnd::Retry { error: "simulated".into() },
             _ => RunEnd::Done,
         };
-        let panics = matches!(end, RunEnd::Retry { .. }) && self.rng.bool();
-        let step = HostStep::Received { name, tag, id, fence, end, panics };
-        self.step_in(node, long, step);
-        Ok(())
+        (long, end)
+    }
+
+    /// The actor does not receive what it has in its hand: the run ends so.
+    fn is_not_received(&mut self, node: usize, name: Name, launch: &Launch, end: RunEnd) {
+        self.tell_end(node, launch, end);
+        self.put_down(node, name, false);
     }
 
     /// The actor has handled what it had, or has not.
